@@ -1,0 +1,35 @@
+/*
+ * What this machine is: cores, caches, memory and the instruction sets that kernels are chosen by.
+ */
+#ifndef LS_BASE_MACHINE_H
+#define LS_BASE_MACHINE_H
+
+#include <stddef.h>
+
+#include "longspan/status.h"
+
+/* Instruction sets, in the order of preference; each includes those below it. */
+typedef enum ls_isa {
+    LS_ISA_REF,        /* plain C, the oracle */
+    LS_ISA_BASE,       /* the compiler's baseline for this architecture */
+    LS_ISA_AVX2,       /* x86-64-v3: AVX2, FMA */
+    LS_ISA_AVX512,     /* x86-64-v4 */
+    LS_ISA_AVX512BF16, /* and vdpbf16ps */
+    LS_ISA_COUNT
+} ls_isa;
+
+typedef struct ls_machine {
+    ls_isa isa; /* the best that the processor and the operating system support */
+    int cores;  /* that this process may run on (affinity and cgroup quota counted in) */
+    size_t l1_bytes, l2_bytes, l3_bytes; /* 0 when unknown */
+    size_t memory_bytes;                 /* physical, or the cgroup's limit where that is lower */
+    char name[64];                       /* the processor's own name */
+} ls_machine;
+
+void ls_machine_detect(ls_machine *out);
+
+const char *ls_isa_name(ls_isa isa); /* "ref", "base", "avx2", "avx512", "avx512bf16" */
+/* LS_USAGE error that lists the names when text is none of them. */
+LS_MUST_USE ls_status ls_isa_parse(const char *text, ls_isa *out);
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * The mesh of ranks, outermost axis first: dp, ring, ulysses; rank = (dp*R + ring)*U + ulysses.
+ * The sequence is shared by the ring*ulysses ranks of one dp index ("context parallel").
+ */
+#ifndef LS_BASE_MESH_H
+#define LS_BASE_MESH_H
+
+#include <stddef.h>
+
+#include "longspan/status.h"
+
+typedef enum ls_axis { LS_AXIS_DP, LS_AXIS_RING, LS_AXIS_ULYSSES, LS_AXES } ls_axis;
+
+/* size[axis] >= 1. */
+typedef struct ls_mesh {
+    int size[LS_AXES];
+} ls_mesh;
+
+#define LS_MAX_RANKS 1024
+
+const char *ls_axis_name(ls_axis axis); /* "dp", "ring", "ulysses" */
+static inline ls_mesh ls_mesh_make(int dp, int ring, int ulysses) {
+    return (ls_mesh){{dp, ring, ulysses}};
+}
+int ls_mesh_ranks(const ls_mesh *mesh);                /* dp*R*U */
+int ls_mesh_sequence_ranks(const ls_mesh *mesh);       /* R*U: the ranks that share a sequence */
+int ls_mesh_coordinate(const ls_mesh *mesh, int rank, ls_axis axis);
+/* The rank that differs from `rank` only in its coordinate along axis. */
+int ls_mesh_neighbour(const ls_mesh *mesh, int rank, ls_axis axis, int coordinate);
+/* Index among the ranks that share its sequence: ring*U + ulysses. */
+int ls_mesh_sequence_index(const ls_mesh *mesh, int rank);
+
+/*
+ * Reads "dp=A,ring=R,ulysses=U" (any order, any left out; what is left out becomes 0 = to be chosen).
+ * An unknown axis, a repeated one or a number outside 1..LS_MAX_RANKS is an LS_USAGE error that names it.
+ */
+LS_MUST_USE ls_status ls_mesh_parse(const char *text, ls_mesh *out);
+
+/* "dp 2 · ring 4 · ulysses 2", leaving out axes of size 1 ("1 rank" when all are). */
+void ls_mesh_print(const ls_mesh *mesh, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * Which bytes: an offset, a contiguous length, and up to three (count, stride) pairs around it, innermost
+ * first. Stands for the bytes  offset + i0*stride[0] + i1*stride[1] + i2*stride[2] + [0, length)
+ * for 0 <= ij < count[j]. Unused pairs have count 1.
+ */
+#ifndef LS_BASE_RANGE_H
+#define LS_BASE_RANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LS_RANGE_DIMS 3
+
+typedef struct ls_range {
+    size_t offset; /* bytes from the base that the context names */
+    size_t length; /* bytes */
+    int64_t count[LS_RANGE_DIMS];
+    int64_t stride[LS_RANGE_DIMS]; /* bytes */
+} ls_range;
+
+/* A contiguous range. */
+static inline ls_range ls_range_flat(size_t offset, size_t length) {
+    return (ls_range){offset, length, {1, 1, 1}, {0, 0, 0}};
+}
+
+/* Bytes that the range covers (its pieces are disjoint). */
+size_t ls_range_bytes(const ls_range *range);
+
+/* One past the last byte. */
+size_t ls_range_end(const ls_range *range);
+
+/* Whether the two ranges, relative to the same base, share a byte. Exact. */
+bool ls_range_overlap(const ls_range *a, const ls_range *b);
+
+/* Copies the bytes of `from` (relative to source) to `to` (relative to target). Same number of bytes;
+ * the two may be cut differently. They must not overlap. */
+void ls_range_copy(void *target, const ls_range *to, const void *source, const ls_range *from);
+
+#endif
