@@ -1,0 +1,59 @@
+/*
+ * Parameters of ops that kernels need too. An op's file (graph/ops/) fills them, a strategy may refine them,
+ * a kernel reads them; nobody in between looks inside.
+ */
+#ifndef LS_TENSOR_PARAMS_H
+#define LS_TENSOR_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* matmul: C = op(A)·op(B), or C += ... when accumulate. */
+typedef struct ls_matmul_params {
+    bool transpose_a, transpose_b;
+    bool accumulate;
+} ls_matmul_params;
+
+typedef struct ls_norm_params {
+    double epsilon;
+} ls_norm_params;
+
+/*
+ * Rotary positions (RoFormer, arXiv 2104.09864), halves rotated as the published models do. scaling "llama3":
+ * frequencies whose wavelength exceeds original_length/low_factor are divided by factor, those below
+ * original_length/high_factor kept, between them blended (as in the Llama 3.1 model definition).
+ */
+typedef enum ls_rope_scaling { LS_ROPE_PLAIN, LS_ROPE_LINEAR, LS_ROPE_LLAMA3 } ls_rope_scaling;
+
+typedef struct ls_rope_params {
+    double theta;
+    ls_rope_scaling scaling;
+    double factor, low_factor, high_factor, original_length;
+} ls_rope_params;
+
+typedef struct ls_rotate_params {
+    bool inverse; /* rotate back: the gradient */
+} ls_rotate_params;
+
+typedef struct ls_scale_params {
+    double factor;
+} ls_scale_params;
+
+/*
+ * Attention over one block of keys. Local query head i reads local KV head (first_q + i)/group - first_kv,
+ * where group = Hq/Hkv of the whole model. merge: combine with what o and lse hold already (another block of keys);
+ * otherwise overwrite them. For the gradient, accumulate_dq and accumulate_dkv add to what is there.
+ */
+typedef struct ls_attention_params {
+    double scale; /* of q·k, usually 1/sqrt(D) */
+    int group, first_q, first_kv;
+    bool merge;
+    bool accumulate_dq, accumulate_dkv;
+} ls_attention_params;
+
+typedef struct ls_adamw_params {
+    double beta1, beta2, epsilon;
+    double weight_decay; /* 0 for vectors */
+} ls_adamw_params;
+
+#endif
