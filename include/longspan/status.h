@@ -49,10 +49,10 @@ ls_status ls_error_in(ls_status inner, const char *format, ...) LS_PRINTF(2, 3);
 const char *ls_code_name(ls_code code);
 
 /* Returns from the enclosing function when call fails. */
-#define LS_TRY(call)                                                                               \
-    do {                                                                                           \
-        ls_status ls_try_status_ = (call);                                                         \
-        if (ls_try_status_.code != LS_OK) return ls_try_status_;                                   \
+#define LS_TRY(call)                                             \
+    do {                                                         \
+        ls_status ls_try_status_ = (call);                       \
+        if (ls_try_status_.code != LS_OK) return ls_try_status_; \
     } while (0)
 
 #endif

@@ -22,7 +22,7 @@
 
 /* Aborts with file, line and a message: only for a broken invariant of Longspan itself, never on input. */
 _Noreturn void ls_panic(const char *file, int line, const char *format, ...) LS_PRINTF(3, 4);
-#define LS_ASSERT(condition)                                                                       \
+#define LS_ASSERT(condition) \
     ((condition) ? (void)0 : ls_panic(__FILE__, __LINE__, "broken invariant: %s", #condition))
 
 #define LS_COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -19,11 +19,9 @@ typedef struct ls_mesh {
 #define LS_MAX_RANKS 1024
 
 const char *ls_axis_name(ls_axis axis); /* "dp", "ring", "ulysses" */
-static inline ls_mesh ls_mesh_make(int dp, int ring, int ulysses) {
-    return (ls_mesh){{dp, ring, ulysses}};
-}
-int ls_mesh_ranks(const ls_mesh *mesh);                /* dp*R*U */
-int ls_mesh_sequence_ranks(const ls_mesh *mesh);       /* R*U: the ranks that share a sequence */
+static inline ls_mesh ls_mesh_make(int dp, int ring, int ulysses) { return (ls_mesh){{dp, ring, ulysses}}; }
+int ls_mesh_ranks(const ls_mesh *mesh);          /* dp*R*U */
+int ls_mesh_sequence_ranks(const ls_mesh *mesh); /* R*U: the ranks that share a sequence */
 int ls_mesh_coordinate(const ls_mesh *mesh, int rank, ls_axis axis);
 /* The rank that differs from `rank` only in its coordinate along axis. */
 int ls_mesh_neighbour(const ls_mesh *mesh, int rank, ls_axis axis, int coordinate);

@@ -44,8 +44,8 @@ typedef struct ls_option {
  * flag suggests the nearest known one. A flag given twice is an error. --help is the caller's business.
  * given: may be NULL; else given[i] tells whether row i was set on the command line.
  */
-LS_MUST_USE ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv, void *target,
-                                       bool *given);
+LS_MUST_USE ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv,
+                                       void *target, bool *given);
 
 /* The table as text for --help: two columns, wrapped at 100 characters, defaults and limits shown. */
 void ls_options_help(const ls_option *table, int rows, FILE *out);

@@ -14,7 +14,7 @@ typedef struct ls_pool ls_pool;
 
 /* threads >= 1, the caller included. */
 LS_MUST_USE ls_status ls_pool_create(int threads, bool may_spin, ls_pool **out);
-void ls_pool_destroy(ls_pool *pool); /* NULL is allowed */
+void ls_pool_destroy(ls_pool *pool);      /* NULL is allowed */
 int ls_pool_threads(const ls_pool *pool); /* NULL: 1 */
 
 /*

@@ -1,0 +1,42 @@
+# A thin wrapper: CMake and Ninja build, tools/ checks. Each target is described where its work is done.
+#   BUILD=folder   where to build        JOBS=n   how many compilers at once     PREFIX=folder   for install
+BUILD ?= build
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+CMAKE_FLAGS ?=
+SANITIZE ?=
+
+.PHONY: all check check-long check-asan check-ubsan check-tsan install lint setup clean
+
+all: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) -j $(JOBS) --quiet
+
+$(BUILD)/build.ninja:
+	@cmake -S . -B $(BUILD) -G Ninja -DLONGSPAN_SANITIZE=$(SANITIZE) $(CMAKE_FLAGS)
+
+setup:
+	@tools/setup.sh
+
+# $(BUILD)/build.ninja is asked for only after the set-up has put cmake there.
+check check-long: setup
+	@$(MAKE) --no-print-directory all
+	@tools/check-layers.py
+	@ninja -C $(BUILD) -j $(JOBS) --quiet tests-short $(if $(filter check-long,$@),tests-long)
+	@tools/run-tests.sh $(BUILD) $(if $(filter check-long,$@),long,short)
+
+check-asan:
+	@$(MAKE) --no-print-directory check BUILD=build-asan SANITIZE=address
+check-ubsan:
+	@$(MAKE) --no-print-directory check BUILD=build-ubsan SANITIZE=undefined
+check-tsan:
+	@$(MAKE) --no-print-directory check BUILD=build-tsan SANITIZE=thread
+
+install: all
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+lint: setup
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@tools/lint.sh $(BUILD) $(JOBS)
+
+clean:
+	@rm -rf build build-asan build-ubsan build-tsan

@@ -1,0 +1,12 @@
+# make install PREFIX=...: binary, libraries, public headers, pkg-config file, man page.
+set(CMAKE_INSTALL_LIBDIR lib)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/longspan.pc.in ${PROJECT_BINARY_DIR}/longspan.pc @ONLY)
+install(TARGETS longspan longspan_shared LIBRARY DESTINATION lib ARCHIVE DESTINATION lib)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/longspan DESTINATION include)
+install(FILES ${PROJECT_BINARY_DIR}/longspan.pc DESTINATION lib/pkgconfig)
+if(TARGET longspan_cli)
+    install(TARGETS longspan_cli RUNTIME DESTINATION bin)
+endif()
+if(EXISTS ${PROJECT_SOURCE_DIR}/docs/longspan.1)
+    install(FILES ${PROJECT_SOURCE_DIR}/docs/longspan.1 DESTINATION share/man/man1)
+endif()
