@@ -1,0 +1,51 @@
+/*
+ * cpu, for itself: what every kernel file of this folder includes. A file is compiled once per isa and element type
+ * (cmake/CpuKernels.cmake); `element` is what its arrays hold, arithmetic is in f32 vectors.
+ */
+#ifndef LS_KERNEL_CPU_IMPL_H
+#define LS_KERNEL_CPU_IMPL_H
+
+#include "kernel/cpu/simd.h"
+#include "kernel/cpu/split.h"
+#include "kernel/kernel.h"
+
+/* LS_CPU_NAME(rmsnorm) is the symbol ls_cpu_avx2_bf16_rmsnorm in that variant. */
+#define LS_CPU_JOIN_(isa, element, name) ls_cpu_##isa##_##element##_##name
+#define LS_CPU_JOIN(isa, element, name) LS_CPU_JOIN_(isa, element, name)
+#define LS_CPU_NAME(name) LS_CPU_JOIN(LS_CPU_ISA, LS_CPU_ELEMENT, name)
+
+/* LS_CPU_ISA is a bare word; LS_CPU_LEVEL is the ls_isa that it stands for. */
+#define LS_CPU_LEVEL_base LS_ISA_BASE
+#define LS_CPU_LEVEL_avx2 LS_ISA_AVX2
+#define LS_CPU_LEVEL_avx512 LS_ISA_AVX512
+#define LS_CPU_LEVEL_avx512bf16 LS_ISA_AVX512BF16
+#define LS_CPU_PASTE_(a, b) a##b
+#define LS_CPU_PASTE(a, b) LS_CPU_PASTE_(a, b)
+#define LS_CPU_LEVEL LS_CPU_PASTE(LS_CPU_LEVEL_, LS_CPU_ISA)
+
+#if LS_CPU_ELEMENT_BF16
+#define LS_CPU_ELEMENT bf16
+#define LS_CPU_DTYPE LS_BF16
+typedef ls_bf16 element;
+V_INLINE v_f32 v_load(const element *p, int64_t count) { return v_load_bf16(p, count); }
+V_INLINE void v_store(element *p, v_f32 v, int64_t count) { v_store_bf16(p, v, count); }
+V_INLINE float element_to_f32(element x) { return ls_bf16_to_f32(x); }
+V_INLINE element element_from_f32(float x) { return ls_bf16_from_f32(x); }
+#else
+#define LS_CPU_ELEMENT f32
+#define LS_CPU_DTYPE LS_F32
+typedef float element;
+V_INLINE v_f32 v_load(const element *p, int64_t count) { return v_load_f32(p, count); }
+V_INLINE void v_store(element *p, v_f32 v, int64_t count) { v_store_f32(p, v, count); }
+V_INLINE float element_to_f32(element x) { return x; }
+V_INLINE element element_from_f32(float x) { return x; }
+#endif
+
+/* n merged leading dimensions and the size of the last one, of a dense view. */
+V_INLINE int64_t last_size(const ls_view *view) { return view->ndim > 0 ? view->size[view->ndim - 1] : 1; }
+V_INLINE int64_t row_count(const ls_view *view) {
+    const int64_t last = last_size(view);
+    return last > 0 ? ls_view_elements(view) / last : 0;
+}
+
+#endif

@@ -1,0 +1,92 @@
+/*
+ * Vectors as wide as the isa that this file is compiled for, written once with the compiler's vector extensions:
+ * 16 floats for AVX-512, 8 for AVX2, 4 elsewhere. Loads and stores need no alignment; `count` below V_LANES touches only
+ * that many elements (missing lanes load as zero). bf16 is rounded to nearest even, NaN stays NaN, as in base/bf16.h.
+ */
+#ifndef LS_KERNEL_CPU_SIMD_H
+#define LS_KERNEL_CPU_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/bf16.h"
+
+#if defined __AVX512F__
+#define V_LANES 16
+#elif defined __AVX2__
+#define V_LANES 8
+#else
+#define V_LANES 4
+#endif
+
+#define V_INLINE static inline __attribute__((always_inline, unused))
+
+typedef float v_f32 __attribute__((vector_size(4 * V_LANES)));
+typedef int32_t v_i32 __attribute__((vector_size(4 * V_LANES)));
+typedef uint32_t v_u32 __attribute__((vector_size(4 * V_LANES)));
+typedef uint16_t v_u16 __attribute__((vector_size(2 * V_LANES)));
+
+V_INLINE v_f32 v_set(float x) { return x - (v_f32){0}; }
+
+/* Lane by lane: mask ? a : b, where mask is the result of a comparison. */
+V_INLINE v_f32 v_select(v_i32 mask, v_f32 a, v_f32 b) { return (v_f32)(((v_i32)a & mask) | ((v_i32)b & ~mask)); }
+
+/* The larger one; where they do not compare (NaN), b. */
+V_INLINE v_f32 v_max(v_f32 a, v_f32 b) { return v_select(a > b, a, b); }
+
+V_INLINE v_f32 v_load_f32(const float *p, int64_t count) {
+    v_f32 v = {0};
+    if (count >= V_LANES) {
+        memcpy(&v, p, sizeof v);
+    } else {
+        for (int64_t i = 0; i < count; i++) v[i] = p[i];
+    }
+    return v;
+}
+
+V_INLINE void v_store_f32(float *p, v_f32 v, int64_t count) {
+    if (count >= V_LANES) {
+        memcpy(p, &v, sizeof v);
+    } else {
+        for (int64_t i = 0; i < count; i++) p[i] = v[i];
+    }
+}
+
+V_INLINE v_f32 v_load_bf16(const ls_bf16 *p, int64_t count) {
+    v_u16 h = {0};
+    if (count >= V_LANES) {
+        memcpy(&h, p, sizeof h);
+    } else {
+        for (int64_t i = 0; i < count; i++) h[i] = p[i];
+    }
+    return (v_f32)(__builtin_convertvector(h, v_u32) << 16);
+}
+
+V_INLINE void v_store_bf16(ls_bf16 *p, v_f32 v, int64_t count) {
+    const v_u32 bits = (v_u32)v;
+    const v_u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const v_u32 quiet = (bits >> 16) | 0x40u;
+    const v_u32 is_nan = (v_u32)((v_i32)(bits & 0x7fffffffu) > 0x7f800000);
+    const v_u16 h = __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), v_u16);
+    if (count >= V_LANES) {
+        memcpy(p, &h, sizeof h);
+    } else {
+        for (int64_t i = 0; i < count; i++) p[i] = h[i];
+    }
+}
+
+/* Sum of the lanes, as a tree; largest lane. */
+V_INLINE float v_sum(v_f32 v) {
+    for (int half = V_LANES / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) v[i] += v[i + half];
+    }
+    return v[0];
+}
+
+V_INLINE float v_largest(v_f32 v) {
+    float most = v[0];
+    for (int i = 1; i < V_LANES; i++) most = v[i] > most ? v[i] : most;
+    return most;
+}
+
+#endif
