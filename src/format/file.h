@@ -1,0 +1,77 @@
+/*
+ * Whole files and folders: read, map, write so that a reader sees all or nothing, list, remove.
+ */
+#ifndef LS_FORMAT_FILE_H
+#define LS_FORMAT_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "longspan/status.h"
+
+/*
+ * Reads a whole regular file of at most `most` bytes. *out is for the caller to free(); it has *bytes bytes
+ * and a 0 byte after them. A larger file is LS_INVALID.
+ */
+LS_MUST_USE ls_status ls_file_read(const char *path, size_t most, char **out, size_t *bytes);
+
+/* A file in memory, read-only, private to this process. An empty file has data != NULL and bytes 0. */
+typedef struct ls_file_map {
+    const uint8_t *data;
+    size_t bytes;
+} ls_file_map;
+
+LS_MUST_USE ls_status ls_file_map_open(const char *path, ls_file_map *out);
+void ls_file_map_close(ls_file_map *map); /* NULL and a zeroed map are allowed */
+
+/*
+ * Writes the pieces, one after the other, as the whole content of `path`: to a temporary file in the same
+ * folder, fsync, rename, fsync of the folder. On error the old file stands as it was and the temporary one
+ * is removed.
+ */
+typedef struct ls_file_piece {
+    const void *data;
+    size_t bytes;
+} ls_file_piece;
+
+LS_MUST_USE ls_status ls_file_write_pieces(const char *path, const ls_file_piece *pieces, int n);
+LS_MUST_USE ls_status ls_file_write(const char *path, const void *data, size_t bytes);
+
+/* Makes the folder and those above it (mode 0777 less umask). That it is there already is no error. */
+LS_MUST_USE ls_status ls_file_make_directories(const char *path);
+
+/* Renames a file or folder and makes the renaming durable (fsync of the folder that holds `to`). */
+LS_MUST_USE ls_status ls_file_rename(const char *from, const char *to);
+
+/* fsync of a file or folder by its path. */
+LS_MUST_USE ls_status ls_file_sync(const char *path);
+
+/* Removes a file, or a folder with all that is in it (symbolic links are removed, not followed). Missing:
+ * no error. */
+LS_MUST_USE ls_status ls_file_remove_tree(const char *path);
+
+/* Bytes that this user may still write to the file system that holds `path` (which must exist). */
+LS_MUST_USE ls_status ls_file_free_bytes(const char *path, int64_t *out);
+/* LS_IO error that names the folder, the bytes free and the bytes needed when they do not suffice. */
+LS_MUST_USE ls_status ls_file_need_space(const char *path, int64_t bytes);
+
+bool ls_file_exists(const char *path);       /* follows symbolic links */
+bool ls_file_is_directory(const char *path); /* follows symbolic links */
+
+/* The names in a folder, without "." and "..", in byte order. Free with ls_file_names_free. */
+typedef struct ls_file_names {
+    char **name;
+    size_t count;
+} ls_file_names;
+
+LS_MUST_USE ls_status ls_file_list(const char *directory, ls_file_names *out);
+void ls_file_names_free(ls_file_names *names);
+
+/* directory + "/" + name into out. A path that does not fit is LS_INVALID. */
+LS_MUST_USE ls_status ls_file_join(const char *directory, const char *name, char *out, size_t room);
+
+/* Room for any path that the operating system takes. */
+#define LS_FILE_PATH 4096
+
+#endif

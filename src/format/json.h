@@ -1,0 +1,116 @@
+/*
+ * JSON, read through jansson and written by a small printer of our own. jansson's types stay inside this
+ * folder.
+ *
+ *     ls_json *doc;
+ *     LS_TRY(ls_json_read("config.json", LS_JSON_MOST_BYTES, &doc));
+ *     ls_json_value config = ls_json_root(doc);
+ *     ls_status s = ls_json_int(config, "hidden_size", 1, 1 << 20, &hidden);
+ *     ...
+ *     ls_json_free(doc);
+ *
+ * A getter's error reads like "config.json: hidden_size is "big", expected an integer from 1 to 1048576".
+ * A field that is null counts as missing, as in Hugging Face configurations. A name that occurs twice in an
+ * object, text after the document, bytes that are not UTF-8, numbers out of range and nesting deeper than
+ * 2048 are errors of reading, with line and column.
+ */
+#ifndef LS_FORMAT_JSON_H
+#define LS_FORMAT_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "longspan/status.h"
+
+typedef struct ls_json ls_json;
+struct json_t;
+
+#define LS_JSON_MOST_BYTES ((size_t)64 << 20)
+#define LS_JSON_PATH 128
+
+/* A place in a document; a plain value, good until ls_json_free of the document. */
+typedef struct ls_json_value {
+    const char *file; /* named by errors */
+    struct json_t *json;
+    char path[LS_JSON_PATH]; /* "rope_scaling.factor", "layers[2]"; empty for the root; cut when long */
+} ls_json_value;
+
+LS_MUST_USE ls_status ls_json_read(const char *file, size_t most_bytes, ls_json **out);
+/* The same for text in memory; `name` is what errors call it. */
+LS_MUST_USE ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_json **out);
+void ls_json_free(ls_json *document); /* NULL is allowed */
+ls_json_value ls_json_root(const ls_json *document);
+
+/*
+ * Fields of an object. Limits are inclusive. The ..._or forms set *out to `initial` when the field is
+ * missing or null. Doubles must be finite; an integer is accepted for a double, not the other way round.
+ * Texts are borrowed from the document, UTF-8, without embedded NUL.
+ */
+LS_MUST_USE ls_status ls_json_int(ls_json_value object, const char *key, int64_t least, int64_t most,
+                                  int64_t *out);
+LS_MUST_USE ls_status ls_json_int_or(ls_json_value object, const char *key, int64_t initial, int64_t least,
+                                     int64_t most, int64_t *out);
+LS_MUST_USE ls_status ls_json_double(ls_json_value object, const char *key, double least, double most,
+                                     double *out);
+LS_MUST_USE ls_status ls_json_double_or(ls_json_value object, const char *key, double initial, double least,
+                                        double most, double *out);
+LS_MUST_USE ls_status ls_json_bool(ls_json_value object, const char *key, bool *out);
+LS_MUST_USE ls_status ls_json_bool_or(ls_json_value object, const char *key, bool initial, bool *out);
+LS_MUST_USE ls_status ls_json_text(ls_json_value object, const char *key, const char **out);
+LS_MUST_USE ls_status ls_json_text_or(ls_json_value object, const char *key, const char *initial,
+                                      const char **out);
+LS_MUST_USE ls_status ls_json_object(ls_json_value object, const char *key, ls_json_value *out);
+LS_MUST_USE ls_status ls_json_array(ls_json_value object, const char *key, ls_json_value *out);
+
+bool ls_json_has(ls_json_value object, const char *key); /* there and not null; false for what is no object */
+size_t ls_json_count(ls_json_value value);               /* items or members; 0 for what is neither */
+
+/* Items of an array: i < ls_json_count. And values by themselves, for items and members. */
+ls_json_value ls_json_item(ls_json_value array, size_t i);
+LS_MUST_USE ls_status ls_json_as_int(ls_json_value value, int64_t least, int64_t most, int64_t *out);
+LS_MUST_USE ls_status ls_json_as_double(ls_json_value value, double least, double most, double *out);
+LS_MUST_USE ls_status ls_json_as_text(ls_json_value value, const char **out);
+LS_MUST_USE ls_status ls_json_as_object(ls_json_value value); /* checks only */
+LS_MUST_USE ls_status ls_json_as_array(ls_json_value value);
+
+/*
+ * Members of an object in the document's order; *cursor starts as NULL. Returns false at the end.
+ *
+ *     void *cursor = NULL;
+ *     while (ls_json_next(object, &cursor, &key, &value)) ...
+ */
+bool ls_json_next(ls_json_value object, void **cursor, const char **key, ls_json_value *value);
+
+/* An LS_INVALID error about a value: "file: path is <value>, expected <what you say>". For checks of one's
+ * own. */
+ls_status ls_json_error(ls_json_value value, const char *expected_format, ...) LS_PRINTF(2, 3);
+/* The field itself, to make such an error about it (json is NULL, printed as "missing", when it is not
+ * there). */
+ls_json_value ls_json_field(ls_json_value object, const char *key);
+
+/*
+ * Writer. Builds text in memory; key is NULL for the root and for items of an array. Doubles are printed with
+ * 17 digits (they read back to the same bits); NaN and infinities become null. Text that is not UTF-8 has
+ * each wrong byte replaced by U+FFFD. Misuse (a key in an array, close without open) is a broken invariant.
+ */
+typedef struct ls_json_writer ls_json_writer;
+
+/* indent 0: all on one line. */
+ls_json_writer *ls_json_writer_create(int indent);
+void ls_json_writer_destroy(ls_json_writer *writer); /* NULL is allowed */
+void ls_json_open_object(ls_json_writer *writer, const char *key);
+void ls_json_open_array(ls_json_writer *writer, const char *key);
+void ls_json_close(ls_json_writer *writer); /* the innermost object or array */
+void ls_json_put_int(ls_json_writer *writer, const char *key, int64_t value);
+void ls_json_put_double(ls_json_writer *writer, const char *key, double value);
+void ls_json_put_bool(ls_json_writer *writer, const char *key, bool value);
+void ls_json_put_text(ls_json_writer *writer, const char *key, const char *value); /* NULL value: null */
+void ls_json_put_null(ls_json_writer *writer, const char *key);
+/* What was written, with a 0 byte after *bytes (bytes may be NULL); complete once everything is closed.
+ * Borrowed. */
+const char *ls_json_written(const ls_json_writer *writer, size_t *bytes);
+/* Writes the text and a newline as a whole file, atomically (ls_file_write). */
+LS_MUST_USE ls_status ls_json_write_file(const ls_json_writer *writer, const char *path);
+
+#endif

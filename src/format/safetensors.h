@@ -1,0 +1,125 @@
+/*
+ * safetensors: 8 bytes of header length (little-endian), a JSON header, then the tensors' bytes, without
+ * holes.
+ *
+ * Reading checks everything that the format promises before anything is handed out. Writing has two stages,
+ * so that several processes can fill one file: all of them make the same plan (a pure function of its
+ * inputs); one creates the file; then each writes its ranges at the plan's offsets; then one finishes it.
+ */
+#ifndef LS_FORMAT_SAFETENSORS_H
+#define LS_FORMAT_SAFETENSORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "longspan/status.h"
+#include "longspan/tensor.h"
+
+typedef enum ls_st_dtype {
+    LS_ST_F64,
+    LS_ST_F32,
+    LS_ST_F16,
+    LS_ST_BF16,
+    LS_ST_I64,
+    LS_ST_I32,
+    LS_ST_I16,
+    LS_ST_I8,
+    LS_ST_U64,
+    LS_ST_U32,
+    LS_ST_U16,
+    LS_ST_U8,
+    LS_ST_BOOL,
+    LS_ST_F8_E4M3,
+    LS_ST_F8_E5M2,
+    LS_ST_DTYPES
+} ls_st_dtype;
+
+const char *ls_st_dtype_name(ls_st_dtype dtype); /* "F32" ... */
+size_t ls_st_dtype_bytes(ls_st_dtype dtype);
+ls_st_dtype ls_st_dtype_of(ls_dtype dtype);
+
+#define LS_ST_DIMS 8
+
+typedef struct ls_st_tensor {
+    const char *name; /* UTF-8 */
+    ls_st_dtype dtype;
+    int ndim; /* 0..LS_ST_DIMS */
+    int64_t shape[LS_ST_DIMS];
+    int64_t count; /* elements */
+    size_t bytes;  /* of its data */
+    const void
+        *data; /* into the mapped file, any alignment: read by memcpy or ls_st_convert; NULL in a plan */
+} ls_st_tensor;
+
+/* ---- reading ---- */
+
+typedef struct ls_st_file ls_st_file;
+
+/* Maps the file and checks its whole header; the tensors' bytes are read when they are touched. */
+LS_MUST_USE ls_status ls_st_open(const char *path, ls_st_file **out);
+void ls_st_close(ls_st_file *file); /* NULL is allowed; every ls_st_tensor of it ends with it */
+const char *ls_st_path(const ls_st_file *file);
+int64_t ls_st_count(const ls_st_file *file);
+const ls_st_tensor *ls_st_at(const ls_st_file *file, int64_t i);          /* in the order of the data */
+const ls_st_tensor *ls_st_find(const ls_st_file *file, const char *name); /* NULL when it is not there */
+const char *ls_st_metadata(const ls_st_file *file, const char *key);      /* NULL when it is not there */
+/* Like ls_st_find, and an LS_INVALID error naming the file when the tensor is missing or of another shape. */
+LS_MUST_USE ls_status ls_st_need(const ls_st_file *file, const char *name, int ndim, const int64_t *shape,
+                                 const ls_st_tensor **out);
+
+/*
+ * Elements [first, first + count) of a floating-point tensor (F64, F32, F16, BF16), converted to LS_F32,
+ * LS_F64 or LS_BF16, into out[0, count). To the nearest, ties to even. Other dtypes are LS_UNSUPPORTED.
+ */
+LS_MUST_USE ls_status ls_st_convert(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_dtype to,
+                                    void *out);
+
+/* ---- writing ---- */
+
+typedef struct ls_st_entry {
+    const char *name;
+    ls_st_dtype dtype;
+    int ndim;
+    int64_t shape[LS_ST_DIMS];
+} ls_st_entry;
+
+typedef struct ls_st_pair {
+    const char *key, *value;
+} ls_st_pair;
+
+typedef struct ls_st_plan ls_st_plan;
+
+/*
+ * Lays a file out: tensors in the order given, the data starting at a multiple of 64 (the header is padded
+ * with spaces). Copies what it needs. A name that is empty, given twice or not UTF-8, or a size that
+ * overflows, is LS_INVALID.
+ */
+LS_MUST_USE ls_status ls_st_plan_create(const ls_st_entry *entries, int64_t n, const ls_st_pair *metadata,
+                                        int64_t n_metadata, ls_st_plan **out);
+void ls_st_plan_destroy(ls_st_plan *plan); /* NULL is allowed */
+int64_t ls_st_plan_offset(const ls_st_plan *plan,
+                          int64_t i); /* of tensor i's first byte, from the file's start */
+int64_t ls_st_plan_bytes(const ls_st_plan *plan, int64_t i); /* of tensor i */
+int64_t ls_st_plan_file_bytes(const ls_st_plan *plan);
+
+/* A file being filled. */
+typedef struct ls_st_writer ls_st_writer;
+
+/*
+ * Makes the file anew (an existing one is cut), writes the header and reserves all of its bytes, so that a
+ * full disk is seen here: LS_IO with the file and the bytes, and the file is removed.
+ */
+LS_MUST_USE ls_status ls_st_create(const char *path, const ls_st_plan *plan, ls_st_writer **out);
+/* Opens a file that another process created by the same plan (its size and header are checked). */
+LS_MUST_USE ls_status ls_st_join(const char *path, const ls_st_plan *plan, ls_st_writer **out);
+/* Writes bytes [from, from + bytes) of tensor i. Ranges of different writers must not overlap. */
+LS_MUST_USE ls_status ls_st_write(ls_st_writer *writer, int64_t i, int64_t from, const void *data,
+                                  int64_t bytes);
+/* fsync of what this writer wrote, and closes it, whatever the status. */
+LS_MUST_USE ls_status ls_st_finish(ls_st_writer *writer);
+/* Closes without fsync, for when something failed. NULL is allowed. The file stays: it is the caller's to
+ * remove. */
+void ls_st_abandon(ls_st_writer *writer);
+
+#endif

@@ -1,0 +1,8 @@
+/* text: UTF-8 and tokenizers. The header for other folders. */
+#ifndef LS_TEXT_H
+#define LS_TEXT_H
+
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+#endif
