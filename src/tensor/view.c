@@ -1,0 +1,78 @@
+/* Views: strides, slices, and the bytes that they cover. */
+#include "tensor/view.h"
+
+#include "base/base.h"
+#include "tensor/tensor.h"
+
+ls_view ls_view_dense(void *data, ls_dtype dtype, int ndim, const int64_t *size) {
+    LS_ASSERT(ndim >= 0 && ndim <= LS_MAX_DIMS);
+    ls_view view = {.data = data, .dtype = dtype, .ndim = ndim};
+    int64_t stride = 1;
+    for (int d = ndim - 1; d >= 0; d--) {
+        view.size[d] = size[d];
+        view.stride[d] = stride;
+        stride *= size[d];
+    }
+    return view;
+}
+
+int64_t ls_view_elements(const ls_view *view) {
+    int64_t n = 1;
+    for (int d = 0; d < view->ndim; d++) n *= view->size[d];
+    return n;
+}
+
+/* A dimension of size 1 may have any stride; a view without elements is dense. */
+bool ls_view_is_dense(const ls_view *view) {
+    if (ls_view_elements(view) == 0) return true;
+    int64_t stride = 1;
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        if (view->size[d] != 1 && view->stride[d] != stride) return false;
+        stride *= view->size[d];
+    }
+    return true;
+}
+
+ls_view ls_view_slice(ls_view view, int dim, int64_t start, int64_t count) {
+    LS_ASSERT(dim >= 0 && dim < view.ndim);
+    LS_ASSERT(start >= 0 && count >= 0 && start + count <= view.size[dim]);
+    if (view.data != NULL) {
+        int64_t bytes = start * view.stride[dim] * (int64_t)ls_dtype_bytes(view.dtype);
+        view.data = (char *)view.data + bytes;
+    }
+    view.size[dim] = count;
+    return view;
+}
+
+ls_view ls_view_rows(ls_view view) {
+    LS_ASSERT(ls_view_is_dense(&view));
+    int64_t columns = view.ndim > 0 ? view.size[view.ndim - 1] : 1;
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < view.ndim; d++) rows *= view.size[d];
+    return ls_view_dense(view.data, view.dtype, 2, (int64_t[]){rows, columns});
+}
+
+ls_range ls_view_range(const ls_view *view, size_t offset) {
+    int64_t element = (int64_t)ls_dtype_bytes(view->dtype);
+    ls_range range = ls_range_flat(offset, 0);
+    if (ls_view_elements(view) == 0) return range;
+
+    /* Innermost first; `pieces` counts the pairs in use. A stride of 0 repeats bytes that are counted already. */
+    int pieces = 0;
+    range.length = (size_t)element;
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        int64_t count = view->size[d], stride = view->stride[d] * element;
+        if (count == 1 || stride == 0) continue;
+        if (pieces == 0 && stride == (int64_t)range.length) {
+            range.length *= (size_t)count;
+        } else if (pieces > 0 && stride == range.count[pieces - 1] * range.stride[pieces - 1]) {
+            range.count[pieces - 1] *= count;
+        } else {
+            LS_ASSERT(pieces < LS_RANGE_DIMS);
+            range.count[pieces] = count;
+            range.stride[pieces] = stride;
+            pieces++;
+        }
+    }
+    return range;
+}
