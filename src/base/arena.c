@@ -1,0 +1,115 @@
+/*
+ * Chunks in a list; the newest serves small requests from its end. A request larger than a quarter of a chunk
+ * gets a chunk of its own behind the newest, so that it does not waste what is left of that.
+ */
+#include "base/base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64, CHUNK_BYTES = 256 * 1024 };
+
+typedef struct chunk {
+    struct chunk *next;
+    size_t used, capacity; /* of data */
+    _Alignas(ALIGNMENT) unsigned char data[];
+} chunk;
+
+struct ls_arena {
+    chunk *newest;
+    size_t bytes;
+};
+
+_Noreturn static void out_of_memory(size_t bytes) {
+    fprintf(stderr, "longspan: out of memory: %zu bytes for the objects of compilation\n", bytes);
+    _Exit(1);
+}
+
+static chunk *new_chunk(size_t capacity) {
+    if (capacity > SIZE_MAX / 2) out_of_memory(capacity);
+    chunk *c = aligned_alloc(ALIGNMENT, ls_round_up(sizeof(chunk) + capacity, ALIGNMENT));
+    if (!c) out_of_memory(capacity);
+    c->next = NULL;
+    c->used = 0;
+    c->capacity = capacity;
+    return c;
+}
+
+ls_arena *ls_arena_create(void) {
+    ls_arena *arena = malloc(sizeof *arena);
+    if (!arena) out_of_memory(sizeof *arena);
+    arena->newest = new_chunk(CHUNK_BYTES);
+    arena->bytes = 0;
+    return arena;
+}
+
+void ls_arena_destroy(ls_arena *arena) {
+    if (!arena) return;
+    for (chunk *c = arena->newest; c;) {
+        chunk *next = c->next;
+        free(c);
+        c = next;
+    }
+    free(arena);
+}
+
+void *ls_arena_alloc(ls_arena *arena, size_t bytes) {
+    if (bytes > SIZE_MAX / 2) out_of_memory(bytes);
+    const size_t rounded = ls_round_up(bytes ? bytes : 1, ALIGNMENT);
+    chunk *c = arena->newest;
+    if (c->capacity - c->used < rounded) {
+        if (rounded > CHUNK_BYTES / 4) {
+            c = new_chunk(rounded);
+            c->next = arena->newest->next;
+            arena->newest->next = c;
+        } else {
+            c = new_chunk(CHUNK_BYTES);
+            c->next = arena->newest;
+            arena->newest = c;
+        }
+    }
+    void *p = c->data + c->used;
+    c->used += rounded;
+    arena->bytes += bytes;
+    return memset(p, 0, rounded);
+}
+
+void *ls_arena_copy(ls_arena *arena, const void *data, size_t bytes) {
+    void *p = ls_arena_alloc(arena, bytes);
+    if (bytes) memcpy(p, data, bytes);
+    return p;
+}
+
+char *ls_arena_strdup(ls_arena *arena, const char *text) {
+    return ls_arena_copy(arena, text, strlen(text) + 1);
+}
+
+char *ls_arena_printf(ls_arena *arena, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    const int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    LS_ASSERT(length >= 0);
+    char *text = ls_arena_alloc(arena, (size_t)length + 1);
+    vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+size_t ls_arena_bytes(const ls_arena *arena) { return arena->bytes; }
+
+void *ls_arena_grow(ls_arena *arena, void *items, size_t count, size_t *capacity, size_t size) {
+    if (count == *capacity) {
+        const size_t larger = count ? 2 * count : 8;
+        if (larger > SIZE_MAX / 2 / size) out_of_memory(SIZE_MAX);
+        void *moved = ls_arena_alloc(arena, larger * size);
+        if (count) memcpy(moved, items, count * size);
+        items = moved;
+        *capacity = larger;
+    }
+    memset((unsigned char *)items + count * size, 0, size);
+    return items;
+}

@@ -1,0 +1,129 @@
+#include "base/machine_impl.h"
+
+#include "base/base.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static const char *const isa_names[LS_ISA_COUNT] = {"ref", "base", "avx2", "avx512", "avx512bf16"};
+
+const char *ls_isa_name(ls_isa isa) {
+    LS_ASSERT(isa < LS_ISA_COUNT);
+    return isa_names[isa];
+}
+
+ls_status ls_isa_parse(const char *text, ls_isa *out) {
+    for (int i = 0; i < LS_ISA_COUNT; i++) {
+        if (strcmp(text, isa_names[i]) != 0) continue;
+        *out = (ls_isa)i;
+        return ls_ok();
+    }
+    return ls_error(LS_USAGE,
+                    "instruction set '%s' is unknown; expected ref, base, avx2, avx512 or avx512bf16", text);
+}
+
+#if defined(__x86_64__)
+/* Whether cpuid leaf.subleaf has all of `bits` in register r (0 eax, 1 ebx, 2 ecx, 3 edx). */
+static bool cpuid_has(unsigned leaf, unsigned subleaf, int r, unsigned bits) {
+    unsigned registers[4] = {0};
+    if (!__get_cpuid_count(leaf, subleaf, &registers[0], &registers[1], &registers[2], &registers[3]))
+        return false;
+    return (registers[r] & bits) == bits;
+}
+
+/* __builtin_cpu_supports also asks whether the operating system saves the wide registers. */
+static ls_isa detect_isa(void) {
+    const unsigned fma = 1u << 12, movbe = 1u << 22, f16c = 1u << 29;
+    const unsigned lzcnt = 1u << 5, bf16 = 1u << 5;
+    __builtin_cpu_init();
+    const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2") && cpuid_has(1, 0, 2, fma | movbe | f16c) &&
+                    cpuid_has(0x80000001u, 0, 2, lzcnt);
+    if (!v3) return LS_ISA_BASE;
+    const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                    __builtin_cpu_supports("avx512vl");
+    if (!v4) return LS_ISA_AVX2;
+    return cpuid_has(7, 1, 0, bf16) ? LS_ISA_AVX512BF16 : LS_ISA_AVX512;
+}
+#else
+static ls_isa detect_isa(void) { return LS_ISA_BASE; }
+#endif
+
+/* Processors in the affinity mask; the mask is made larger until the kernel's fits. */
+static int cores_of_affinity(void) {
+    for (int cpus = 1024; cpus <= 1 << 18; cpus *= 2) {
+        cpu_set_t *set = CPU_ALLOC((size_t)cpus);
+        if (!set) break;
+        const size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
+        const bool fits = sched_getaffinity(0, bytes, set) == 0;
+        const int cores = fits ? CPU_COUNT_S(bytes, set) : 0;
+        CPU_FREE(set);
+        if (fits && cores > 0) return cores;
+    }
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+/* The value behind `key` in a file of "key : value" lines, or false. */
+static bool read_key(const char *file_name, const char *key, char *value, size_t bytes) {
+    FILE *file = fopen(file_name, "r");
+    if (!file) return false;
+    char line[512];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, file)) {
+        if (strncmp(line, key, strlen(key)) != 0) continue;
+        const char *colon = strchr(line, ':');
+        if (!colon) continue;
+        const char *start = colon + 1 + strspn(colon + 1, " \t");
+        snprintf(value, bytes, "%.*s", (int)strcspn(start, "\n"), start);
+        found = value[0] != 0;
+    }
+    fclose(file);
+    return found;
+}
+
+/* The data or unified cache of a level, from sysfs ("48K"), or else from the C library. */
+static size_t cache_bytes(int level, int sysconf_name) {
+    for (int index = 0; index < 8; index++) {
+        char folder[80], path[120], text[64];
+        snprintf(folder, sizeof folder, "/sys/devices/system/cpu/cpu0/cache/index%d", index);
+        static const char *const names[] = {"level", "type", "size"};
+        char values[3][64] = {"", "", ""};
+        for (int i = 0; i < 3; i++) {
+            snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+            FILE *file = fopen(path, "r");
+            if (!file) continue;
+            if (fgets(text, sizeof text, file)) snprintf(values[i], sizeof values[i], "%s", text);
+            fclose(file);
+        }
+        if (atoi(values[0]) != level || strncmp(values[1], "Instruction", 11) == 0) continue;
+        char unit = 0;
+        unsigned long size = 0;
+        if (sscanf(values[2], "%lu%c", &size, &unit) >= 1)
+            return (size_t)size << (unit == 'K' ? 10 : unit == 'M' ? 20 : 0);
+    }
+    const long bytes = sysconf(sysconf_name);
+    return bytes > 0 ? (size_t)bytes : 0;
+}
+
+void ls_machine_detect(ls_machine *out) {
+    ls_machine machine = {.isa = detect_isa(), .cores = cores_of_affinity()};
+    machine.l1_bytes = cache_bytes(1, _SC_LEVEL1_DCACHE_SIZE);
+    machine.l2_bytes = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE);
+    machine.l3_bytes = cache_bytes(3, _SC_LEVEL3_CACHE_SIZE);
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    machine.memory_bytes = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
+    if (!read_key("/proc/cpuinfo", "model name", machine.name, sizeof machine.name) &&
+        !read_key("/proc/cpuinfo", "CPU part", machine.name, sizeof machine.name))
+        snprintf(machine.name, sizeof machine.name, "unknown processor");
+    ls_cgroup_limits("/proc/self/cgroup", "/sys/fs/cgroup", &machine.cores, &machine.memory_bytes);
+    *out = machine;
+}
