@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 SANITIZE ?=
 
-.PHONY: all check check-long check-asan check-ubsan check-tsan install lint setup clean
+.PHONY: all check check-long check-asan check-ubsan check-tsan install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -34,7 +34,11 @@ check-tsan:
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
+format:
+	@find src include tests bench examples -name '*.[ch]' 2>/dev/null | xargs clang-format -i
+
 lint: setup
+	@tools/setup.sh --lint
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
 	@tools/lint.sh $(BUILD) $(JOBS)
 

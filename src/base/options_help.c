@@ -54,12 +54,10 @@ static void describe(const ls_option *option, char *out, size_t bytes) {
                                      option->most);
         separator = "; ";
     }
-    if (option->required || option->initial) {
-        used += option->required
-                    ? (size_t)snprintf(out + used, bytes - used, "%srequired", separator)
-                    : (size_t)snprintf(out + used, bytes - used, "%sdefault %s", separator, option->initial);
-        separator = "; ";
-    }
+    if (option->required)
+        used += (size_t)snprintf(out + used, bytes - used, "%srequired", separator);
+    else if (option->initial)
+        used += (size_t)snprintf(out + used, bytes - used, "%sdefault %s", separator, option->initial);
     if (used) snprintf(out + used, bytes - used, ")");
 }
 

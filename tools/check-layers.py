@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Checks the shape of the sources, and prints each violation as file:line: what is wrong.
+
+- a folder of src/ includes only folders on a lower level of LEVELS, and itself
+- cli includes public headers (longspan/...) and its own alone
+- a header *_impl.h stays inside its folder
+- includes in quotes are written from src/ or include/ and name a file that is there
+- external libraries stay where they belong (EXTERNAL), out of the core
+- a file has at most 600 lines, a function at most 80
+"""
+import pathlib
+import re
+import sys
+
+# Lowest first. Folders of one level do not see each other.
+LEVELS = [
+    ["base"],
+    ["tensor", "comm", "format"],
+    ["kernel", "graph", "text"],
+    ["program", "data"],
+    ["compile"],
+    ["run", "simulate"],
+    ["plan", "model", "checkpoint"],
+    ["train"],
+    ["cli"],
+]
+LEVEL = {folder: i for i, folders in enumerate(LEVELS) for folder in folders}
+
+# Header of an external library -> folders that may include it.
+EXTERNAL = {
+    "dnnl": ["kernel/cpu"],
+    "jansson": ["format"],
+    "pcre2": ["text"],
+    "zstd": ["data", "checkpoint"],
+    "xxhash": ["data", "checkpoint"],
+    "mpi": ["comm/mpi"],
+}
+GENERATED = ["ls_version.h"]
+MOST_LINES = 600
+MOST_FUNCTION_LINES = 80
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'\s*#\s*include\s*(["<])([^">]+)[">]')
+problems = []
+
+
+def report(path, line, text):
+    problems.append(f"{path.relative_to(ROOT)}:{line}: {text}")
+
+
+def check_include(path, line, quoted, name):
+    inside = path.relative_to(ROOT / "src").parts
+    folder = inside[0]
+    if not quoted:
+        for library, homes in EXTERNAL.items():
+            home_found = any("/".join(inside).startswith(home + "/") for home in homes)
+            if re.match(library + r"(_\w+)?\.(h|hpp)$", name) and not home_found:
+                report(path, line, f"<{name}> belongs to {' and '.join('src/' + h for h in homes)} alone")
+        return
+    if name in GENERATED:
+        return
+    if name.startswith("longspan/"):
+        if not (ROOT / "include" / name).is_file():
+            report(path, line, f'"{name}" is not in include/')
+        return
+    if not (ROOT / "src" / name).is_file():
+        report(path, line, f'"{name}" is not a path from src/ or include/')
+        return
+    other = name.split("/")[0]
+    if other == folder:
+        return
+    if folder == "cli":
+        report(path, line, f'cli includes "{name}"; it may use public headers (longspan/...) alone')
+    elif LEVEL.get(other, len(LEVELS)) >= LEVEL[folder]:
+        report(path, line, f'{folder} (level {LEVEL[folder]}) includes "{name}" (level {LEVEL.get(other)})')
+    if name.endswith("_impl.h"):
+        report(path, line, f'"{name}" is for src/{other} alone')
+
+
+def check_public_include(path, line, quoted, name):
+    if quoted and not name.startswith("longspan/"):
+        report(path, line, f'a public header includes "{name}"')
+
+
+def check_functions(path, lines):
+    start = None
+    for number, text in enumerate(lines, 1):
+        if text.startswith("}"):
+            if start and number - start + 1 > MOST_FUNCTION_LINES:
+                report(path, start, f"a function of {number - start + 1} lines; at most {MOST_FUNCTION_LINES}")
+            start = None
+        elif text.endswith(") {") and not text.startswith((" ", "#", "typedef")):
+            start = number
+
+
+def check_file(path):
+    lines = path.read_text(encoding="utf-8").split("\n")
+    if len(lines) - 1 > MOST_LINES:
+        report(path, MOST_LINES + 1, f"{len(lines) - 1} lines; at most {MOST_LINES}")
+    if path.suffix not in (".c", ".h"):
+        return
+    check_functions(path, lines)
+    in_source = path.is_relative_to(ROOT / "src")
+    in_public = path.is_relative_to(ROOT / "include")
+    for number, text in enumerate(lines, 1):
+        found = INCLUDE.match(text)
+        if not found:
+            continue
+        if in_source:
+            check_include(path, number, found[1] == '"', found[2])
+        elif in_public:
+            check_public_include(path, number, found[1] == '"', found[2])
+
+
+def main():
+    for folder in sorted((ROOT / "src").iterdir()):
+        if folder.is_dir() and folder.name not in LEVEL:
+            report(folder, 0, "a folder without a level")
+    files = []
+    for top in ["src", "include", "tests", "bench", "examples", "tools", "cmake"]:
+        files += [p for p in (ROOT / top).rglob("*") if p.suffix in (".c", ".h", ".py", ".sh", ".cmake", ".cu")]
+    for path in sorted(files):
+        if path.is_relative_to(ROOT / "src") and path.relative_to(ROOT / "src").parts[0] not in LEVEL:
+            continue
+        check_file(path)
+    for problem in problems:
+        print(problem)
+    if problems:
+        print(f"layers: {len(problems)} violations")
+        sys.exit(1)
+
+
+main()
