@@ -1,0 +1,105 @@
+/*
+ * Graphs: what to compute, as if for one device.
+ *
+ * A graph is built by calling one function per op. A function takes tensors and gives a tensor; shapes follow from the
+ * inputs. The user marks the batch and the sequence once, on the token input (ls_tokens); every other tensor inherits
+ * these factors through the ops' own shape rules. Nothing in a graph mentions ranks: which tensors are cut, and what must be
+ * sent, is the compiler's work.
+ *
+ * Errors are sticky. The first mistake (shapes that do not fit, a missing tensor) is kept in the graph with the names and
+ * shapes involved, every later call returns the empty tensor, and ls_graph_status tells. So a model reads as its formula:
+ *
+ *     ls_graph *g = ls_graph_create(LS_F32);
+ *     ls_tensor tokens = ls_tokens(g, "tokens", B, S);
+ *     ls_tensor labels = ls_input_like(g, "labels", tokens);
+ *     ls_tensor table  = ls_parameter(g, "embedding", 2, (int64_t[]){V, E});
+ *     ls_tensor x      = ls_embedding(g, tokens, table);
+ *     ls_tensor w      = ls_parameter(g, "w", 2, (int64_t[]){Hq * D, E});
+ *     ls_tensor q      = ls_split_last(g, ls_linear(g, x, w, LS_NO_TENSOR), Hq, D);
+ *     ...
+ *     ls_tensor loss   = ls_sum(g, ls_cross_entropy(g, logits, labels));
+ *     LS_TRY(ls_graph_status(g));
+ *
+ * Activations and parameters have the graph's element type T; what sums over many terms (losses, log-sum-exp,
+ * gradients of parameters) has its accumulator type G: f64 under f64, otherwise f32.
+ * Shapes: B batch, S sequence, E model width, Hq/Hkv heads, D head size, V vocabulary; [..] any leading dimensions.
+ * A graph owns its tensors and copies names and parameters; masks' document ends stay the caller's until compiled.
+ */
+#ifndef LONGSPAN_GRAPH_H
+#define LONGSPAN_GRAPH_H
+
+#include "longspan/tensor.h"
+
+typedef struct ls_graph ls_graph;
+
+typedef struct ls_tensor {
+    int32_t id; /* 0: no tensor */
+} ls_tensor;
+
+#define LS_NO_TENSOR ((ls_tensor){0})
+
+/* dtype: LS_F32, LS_F64 or LS_BF16. */
+ls_graph *ls_graph_create(ls_dtype dtype);
+void ls_graph_destroy(ls_graph *graph); /* NULL is allowed */
+
+/* LS_OK, or the first mistake made while building. */
+LS_MUST_USE ls_status ls_graph_status(const ls_graph *graph);
+
+/* Gives a tensor the name that listings and messages show. Returns it. */
+ls_tensor ls_named(ls_graph *graph, ls_tensor tensor, const char *format, ...) LS_PRINTF(3, 4);
+
+/* --- leaves ------------------------------------------------------------------------------------------------------------ */
+
+/* The token input, i32[B,S]: its dimensions are the batch and the sequence of everything derived from it. */
+ls_tensor ls_tokens(ls_graph *graph, const char *name, int64_t B, int64_t S);
+/* Another i32 input of the same shape and factors (labels, positions). */
+ls_tensor ls_input_like(ls_graph *graph, const char *name, ls_tensor like);
+/* A trained tensor T[size...]; names are unique. */
+ls_tensor ls_parameter(ls_graph *graph, const char *name, int ndim, const int64_t *size);
+
+/* --- ops ---------------------------------------------------------------------------------------------------------------- */
+
+ls_tensor ls_embedding(ls_graph *graph, ls_tensor ids, ls_tensor table); /* i32[..], T[V,E] -> T[..,E] */
+
+/* y = x·Wᵀ + bias: T[..,K], T[N,K], T[N] or LS_NO_TENSOR -> T[..,N]. _wide gives G[..,N] (for logits). */
+ls_tensor ls_linear(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor bias);
+ls_tensor ls_linear_wide(ls_graph *graph, ls_tensor x, ls_tensor weight);
+
+/* x / sqrt(mean(x²) + epsilon) * weight over the last dimension (Zhang, Sennrich 2019). */
+ls_tensor ls_rmsnorm(ls_graph *graph, ls_tensor x, ls_tensor weight, double epsilon);
+
+typedef struct ls_rope {
+    double theta;
+    const char *scaling; /* NULL, "linear" or "llama3" */
+    double factor, low_factor, high_factor, original_length;
+} ls_rope;
+
+/* Cosines and sines for each position, shared by all layers: i32[..] -> G[..,D]. D even. */
+ls_tensor ls_rope_table(ls_graph *graph, ls_tensor positions, int64_t D, const ls_rope *rope);
+/* Rotary embedding with halves rotated: T[..,H,D], G[..,D] -> T[..,H,D]. */
+ls_tensor ls_rotate(ls_graph *graph, ls_tensor x, ls_tensor table);
+
+/*
+ * softmax(scale · q·kᵀ) · v under the mask, grouped queries: q T[B,S,Hq,D], k and v T[B,S,Hkv,D] -> T[B,S,Hq,D].
+ * Hq is a multiple of Hkv. The strategy that computes it over ranks is chosen when the graph is compiled.
+ */
+ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale);
+/* The log-sum-exp that goes with the result of ls_attention: G[B,Hq,S]. */
+ls_tensor ls_attention_lse(ls_graph *graph, ls_tensor attention);
+
+ls_tensor ls_swiglu(ls_graph *graph, ls_tensor gate, ls_tensor up); /* silu(gate)·up */
+ls_tensor ls_add(ls_graph *graph, ls_tensor a, ls_tensor b);        /* same shapes */
+ls_tensor ls_mul(ls_graph *graph, ls_tensor a, ls_tensor b);        /* same shapes */
+ls_tensor ls_scale(ls_graph *graph, ls_tensor x, double factor);
+ls_tensor ls_cast(ls_graph *graph, ls_tensor x, ls_dtype dtype);
+
+/* Another split of the same elements. A batch or sequence dimension must stay whole. */
+ls_tensor ls_reshape(ls_graph *graph, ls_tensor x, int ndim, const int64_t *size);
+ls_tensor ls_split_last(ls_graph *graph, ls_tensor x, int64_t H, int64_t D); /* [..,H*D] -> [..,H,D] */
+ls_tensor ls_merge_last(ls_graph *graph, ls_tensor x);                       /* [..,H,D] -> [..,H*D] */
+
+/* -log softmax(logits)[label] per token: T or G[..,V], i32[..] -> G[..]; label -100 gives 0 and no gradient. */
+ls_tensor ls_cross_entropy(ls_graph *graph, ls_tensor logits, ls_tensor labels);
+ls_tensor ls_sum(ls_graph *graph, ls_tensor x); /* of all elements: G[..] -> G[1] */
+
+#endif

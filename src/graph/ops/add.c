@@ -1,0 +1,25 @@
+/* add: a + b. Partial sums add to partial sums. */
+#include "graph/ops/ops.h"
+
+static void add_gradient(ls_gradient *d, const ls_node *node) {
+    (void)node;
+    for (int i = 0; i < 2; i++) {
+        if (ls_gradient_wanted(d, i)) ls_gradient_add(d, i, ls_gradient_out(d, 0));
+    }
+}
+
+const ls_op ls_op_add = {.name = "add",
+                         .kernel = "add",
+                         .kernel_by_input = true,
+                         .linear = true,
+                         .least_in = 2,
+                         .most_in = 2,
+                         .n_out = 1,
+                         .shape = ls_rule_same_shape,
+                         .gradient = add_gradient,
+                         .shard = ls_shard_together};
+
+ls_tensor ls_add(ls_graph *g, ls_tensor a, ls_tensor b) {
+    const ls_tensor in[] = {a, b};
+    return ls_graph_add(g, &ls_op_add, NULL, 0, in, 2, -1);
+}

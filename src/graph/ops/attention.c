@@ -1,0 +1,88 @@
+/*
+ * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. It is `special`: keys and
+ * values must be seen whole, so the compiler hands it to a strategy (compile/attention/). The gradient op names its forward
+ * node, whose strategy kept what it needs.
+ */
+#include "graph/ops/ops.h"
+
+#include <math.h>
+
+static ls_status heads(const ls_graph *g, const ls_node *node, int i, const ls_shape **out) {
+    const ls_tensor_info *t = ls_graph_tensor(g, node->in[i]);
+    const ls_shape *s = &t->shape;
+    if (t->dtype != g->dtype || s->ndim != 4 || s->dim[0].factor != LS_FACTOR_BATCH ||
+        s->dim[1].factor != LS_FACTOR_SEQUENCE || s->dim[2].factor != LS_FACTOR_NONE ||
+        s->dim[3].factor != LS_FACTOR_NONE)
+        return ls_op_input_error(g, node, i, "%s[B,S,H,D] with the batch and the sequence first", ls_dtype_name(g->dtype));
+    *out = s;
+    return ls_ok();
+}
+
+static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_attention_node *params = node->params;
+    const ls_shape *q, *k, *v;
+    LS_TRY(heads(g, node, 0, &q));
+    LS_TRY(heads(g, node, 1, &k));
+    LS_TRY(heads(g, node, 2, &v));
+    for (int i = 0; i < LS_MAX_DIMS; i++) {
+        if (i != 2 && k->dim[i].size != q->dim[i].size)
+            return ls_op_input_error(g, node, 1, "the batch, sequence and head size of \"%s\"",
+                                     ls_graph_tensor(g, node->in[0])->name);
+    }
+    if (!ls_shape_equal(v, k)) return ls_op_input_error(g, node, 2, "the shape of the keys");
+    if (q->dim[2].size % k->dim[2].size != 0)
+        return ls_op_input_error(g, node, 0, "a number of query heads that is a multiple of the %lld KV heads",
+                                 (long long)k->dim[2].size);
+    if (!(params->scale > 0) || !isfinite(params->scale))
+        return ls_error(LS_INVALID, "op attention: scale is %g, expected a positive number", params->scale);
+    LS_TRY(ls_mask_check(&params->mask, q->dim[1].size));
+    out[0].dtype = g->dtype;
+    out[0].shape = *q;
+    out[1].dtype = g->accumulator;
+    out[1].shape = (ls_shape){3, {q->dim[0], q->dim[2], q->dim[1]}};
+    return ls_ok();
+}
+
+static void attention_gradient(ls_gradient *d, const ls_node *node) {
+    ls_graph *g = ls_gradient_graph(d);
+    const ls_tensor in[] = {node->in[0], node->in[1], node->in[2], node->out[0], node->out[1], ls_gradient_out(d, 0)};
+    const int forward = ls_graph_tensor(g, node->out[0])->producer;
+    const ls_tensor dq =
+        ls_graph_add(g, &ls_op_attention_grad, node->params, sizeof(ls_attention_node), in, 6, forward);
+    for (int i = 0; i < 3; i++) {
+        if (ls_gradient_wanted(d, i)) ls_gradient_add(d, i, ls_graph_output(g, dq, i));
+    }
+}
+
+static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    for (int i = 0; i < 3; i++) {
+        out[i].dtype = g->dtype;
+        out[i].shape = ls_graph_tensor(g, node->in[i])->shape;
+    }
+    return ls_ok();
+}
+
+const ls_op ls_op_attention = {.name = "attention",
+                               .special = true,
+                               .least_in = 3,
+                               .most_in = 3,
+                               .n_out = 2,
+                               .shape = attention_shape,
+                               .gradient = attention_gradient,
+                               .shard = ls_shard_together};
+
+const ls_op ls_op_attention_grad = {.name = "attention_grad",
+                                    .special = true,
+                                    .least_in = 6,
+                                    .most_in = 6,
+                                    .n_out = 3,
+                                    .shape = grad_shape,
+                                    .shard = ls_shard_together};
+
+ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale) {
+    const ls_attention_node params = {.mask = *mask, .scale = scale};
+    const ls_tensor in[] = {q, k, v};
+    return ls_graph_add(g, &ls_op_attention, &params, sizeof params, in, 3, -1);
+}
+
+ls_tensor ls_attention_lse(ls_graph *g, ls_tensor attention) { return ls_graph_output(g, attention, 1); }

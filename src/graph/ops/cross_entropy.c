@@ -1,0 +1,62 @@
+/*
+ * cross_entropy: -log softmax(logits)[label] per token; label -100 (ignored) gives 0. The log-sum-exp is kept for the
+ * gradient, which is (softmax - onehot)·dloss.
+ */
+#include "graph/ops/ops.h"
+
+static ls_status loss_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *labels = ls_graph_tensor(g, node->in[1]);
+    ls_shape rows = x->shape;
+    if (rows.ndim < 1 || (x->dtype != g->dtype && x->dtype != g->accumulator))
+        return ls_op_input_error(g, node, 0, "logits [..,V]");
+    if (rows.dim[--rows.ndim].factor != LS_FACTOR_NONE)
+        return ls_op_input_error(g, node, 0, "a vocabulary in the last dimension");
+    if (labels->dtype != LS_I32 || !ls_shape_equal(&labels->shape, &rows))
+        return ls_op_input_error(g, node, 1, "one i32 label for each row of \"%s\"", x->name);
+    for (int i = 0; i < 2; i++) {
+        out[i].dtype = g->accumulator;
+        out[i].shape = rows;
+    }
+    return ls_ok();
+}
+
+static void loss_gradient(ls_gradient *d, const ls_node *node) {
+    if (!ls_gradient_wanted(d, 0)) return;
+    const ls_tensor in[] = {node->in[0], node->in[1], node->out[1], ls_gradient_out(d, 0)};
+    ls_gradient_add(d, 0, ls_graph_add(ls_gradient_graph(d), &ls_op_cross_entropy_grad, NULL, 0, in, 4, -1));
+}
+
+static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    out->dtype = g->dtype;
+    out->shape = ls_graph_tensor(g, node->in[0])->shape;
+    return ls_ok();
+}
+
+static double flops(const ls_view *in, const ls_view *out, const void *params) {
+    (void)out, (void)params;
+    return 12.0 * (double)ls_view_elements(&in[0]);
+}
+
+const ls_op ls_op_cross_entropy = {.name = "cross_entropy",
+                                   .kernel = "cross_entropy",
+                                   .least_in = 2,
+                                   .most_in = 2,
+                                   .n_out = 2,
+                                   .shape = loss_shape,
+                                   .gradient = loss_gradient,
+                                   .shard = ls_shard_together,
+                                   .flops = flops};
+
+const ls_op ls_op_cross_entropy_grad = {.name = "cross_entropy_grad",
+                                        .kernel = "cross_entropy_grad",
+                                        .least_in = 4,
+                                        .most_in = 4,
+                                        .n_out = 1,
+                                        .shape = grad_shape,
+                                        .shard = ls_shard_together,
+                                        .flops = flops};
+
+ls_tensor ls_cross_entropy(ls_graph *g, ls_tensor logits, ls_tensor labels) {
+    const ls_tensor in[] = {logits, labels};
+    return ls_graph_add(g, &ls_op_cross_entropy, NULL, 0, in, 2, -1);
+}

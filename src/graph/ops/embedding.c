@@ -1,0 +1,42 @@
+/* embedding: rows of a table by id. Its gradient adds rows of dy into the table's sum. */
+#include "graph/ops/ops.h"
+
+static ls_status embedding_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *ids = ls_graph_tensor(g, node->in[0]), *table = ls_graph_tensor(g, node->in[1]);
+    if (ids->dtype != LS_I32) return ls_op_input_error(g, node, 0, "i32 ids");
+    if (ids->shape.ndim >= LS_MAX_DIMS) return ls_op_input_error(g, node, 0, "at most %d dimensions", LS_MAX_DIMS - 1);
+    if (table->shape.ndim != 2 || table->dtype != g->dtype) return ls_op_input_error(g, node, 1, "a table [V,E]");
+    out->dtype = table->dtype;
+    out->shape = ids->shape;
+    out->shape.dim[out->shape.ndim++] = table->shape.dim[1];
+    return ls_ok();
+}
+
+static void embedding_gradient(ls_gradient *d, const ls_node *node) {
+    if (!ls_gradient_wanted(d, 1)) return;
+    const ls_tensor in[] = {node->in[0], ls_gradient_out(d, 0), ls_gradient_sum(d, 1)};
+    ls_gradient_summed(d, 1, ls_graph_add(ls_gradient_graph(d), &ls_op_embedding_grad, NULL, 0, in, 3, -1));
+}
+
+const ls_op ls_op_embedding = {.name = "embedding",
+                               .kernel = "embedding",
+                               .least_in = 2,
+                               .most_in = 2,
+                               .n_out = 1,
+                               .shape = embedding_shape,
+                               .gradient = embedding_gradient,
+                               .shard = ls_shard_rows};
+
+const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
+                                    .kernel = "embedding_grad",
+                                    .least_in = 3,
+                                    .most_in = 3,
+                                    .n_out = 1,
+                                    .in_place = {3},
+                                    .shape = ls_rule_sum_shape,
+                                    .shard = ls_shard_into_sum};
+
+ls_tensor ls_embedding(ls_graph *g, ls_tensor ids, ls_tensor table) {
+    const ls_tensor in[] = {ids, table};
+    return ls_graph_add(g, &ls_op_embedding, NULL, 0, in, 2, -1);
+}

@@ -1,0 +1,128 @@
+/*
+ * linear: y = x·Wᵀ (+ bias), and the products of its gradient: dx = dy·W, dW += dyᵀ·x, db += column sums of dy.
+ * All four products are the one kernel matmul; cut rows stay cut, and contracting over them gives a partial sum.
+ */
+#include "graph/ops/ops.h"
+
+typedef struct linear_params {
+    ls_matmul_params matmul; /* what the kernel reads */
+    bool wide;               /* result in G */
+} linear_params;
+
+static int64_t last(const ls_tensor_info *t) { return t->shape.dim[t->shape.ndim - 1].size; }
+
+static ls_status linear_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *w = ls_graph_tensor(g, node->in[1]);
+    const linear_params *params = node->params;
+    if (x->dtype != g->dtype || x->shape.ndim < 1) return ls_op_input_error(g, node, 0, "activations [..,K]");
+    if (x->shape.dim[x->shape.ndim - 1].factor != LS_FACTOR_NONE)
+        return ls_op_input_error(g, node, 0, "a last dimension that is neither batch nor sequence");
+    if (w->dtype != g->dtype || w->shape.ndim != 2 || last(w) != last(x))
+        return ls_op_input_error(g, node, 1, "a weight [N,%lld]", (long long)last(x));
+    if (node->n_in == 3) {
+        const ls_tensor_info *b = ls_graph_tensor(g, node->in[2]);
+        if (b->dtype != g->dtype || b->shape.ndim != 1 || last(b) != w->shape.dim[0].size)
+            return ls_op_input_error(g, node, 2, "a bias [%lld]", (long long)w->shape.dim[0].size);
+    }
+    out->dtype = params->wide ? g->accumulator : g->dtype;
+    out->shape = x->shape;
+    out->shape.dim[x->shape.ndim - 1] = w->shape.dim[0];
+    return ls_ok();
+}
+
+/* A bias would be added once per rank, so only a product without one lets partial sums through. */
+static ls_status linear_shard(const ls_shard_query *q, ls_shard_answer *answer) {
+    if (q->in[0] == LS_PARTIAL && q->node->n_in == 3)
+        return ls_error(LS_UNSUPPORTED, "op linear \"%s\": its input is a partial sum along %s and it has a bias",
+                        ls_graph_tensor(q->graph, q->node->out[0])->name, ls_axis_name(q->axis));
+    return ls_shard_rows(q, answer);
+}
+
+static ls_status dx_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *dy = ls_graph_tensor(g, node->in[0]), *w = ls_graph_tensor(g, node->in[1]);
+    out->dtype = g->dtype;
+    out->shape = dy->shape;
+    out->shape.dim[dy->shape.ndim - 1] = w->shape.dim[1];
+    return ls_ok();
+}
+
+static void linear_gradient(ls_gradient *d, const ls_node *node) {
+    ls_graph *g = ls_gradient_graph(d);
+    ls_tensor dy = ls_gradient_out(d, 0);
+    if (ls_graph_tensor(g, dy)->dtype != g->dtype) dy = ls_cast(g, dy, g->dtype);
+    if (ls_gradient_wanted(d, 0)) {
+        const ls_matmul_params plain = {0};
+        const ls_tensor in[] = {dy, node->in[1]};
+        ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_linear_dx, &plain, sizeof plain, in, 2, -1));
+    }
+    if (ls_gradient_wanted(d, 1)) {
+        const ls_matmul_params adds = {.transpose_a = true, .accumulate = true};
+        const ls_tensor in[] = {dy, node->in[0], ls_gradient_sum(d, 1)};
+        ls_gradient_summed(d, 1, ls_graph_add(g, &ls_op_linear_dw, &adds, sizeof adds, in, 3, -1));
+    }
+    if (node->n_in == 3 && ls_gradient_wanted(d, 2)) {
+        const ls_tensor in[] = {dy, ls_gradient_sum(d, 2)};
+        ls_gradient_summed(d, 2, ls_graph_add(g, &ls_op_column_sum, NULL, 0, in, 2, -1));
+    }
+}
+
+/* 2·M·N·K: C has M·N elements, K is the dimension of A that C does not have. */
+static double matmul_flops(const ls_view *in, const ls_view *out, const void *params) {
+    const ls_matmul_params *p = params;
+    const ls_view a = ls_view_rows(in[0]);
+    return 2.0 * (double)ls_view_elements(out) * (double)(p->transpose_a ? a.size[0] : a.size[1]);
+}
+
+const ls_op ls_op_linear = {.name = "linear",
+                            .kernel = "matmul",
+                            .linear = true,
+                            .least_in = 2,
+                            .most_in = 3,
+                            .n_out = 1,
+                            .shape = linear_shape,
+                            .gradient = linear_gradient,
+                            .shard = linear_shard,
+                            .flops = matmul_flops};
+
+const ls_op ls_op_linear_dx = {.name = "linear_dx",
+                               .kernel = "matmul",
+                               .linear = true,
+                               .least_in = 2,
+                               .most_in = 2,
+                               .n_out = 1,
+                               .shape = dx_shape,
+                               .shard = ls_shard_rows,
+                               .flops = matmul_flops};
+
+const ls_op ls_op_linear_dw = {.name = "linear_dw",
+                               .kernel = "matmul",
+                               .least_in = 3,
+                               .most_in = 3,
+                               .n_out = 1,
+                               .in_place = {3},
+                               .shape = ls_rule_sum_shape,
+                               .shard = ls_shard_into_sum,
+                               .flops = matmul_flops};
+
+const ls_op ls_op_column_sum = {.name = "column_sum",
+                                .kernel = "column_sum",
+                                .least_in = 2,
+                                .most_in = 2,
+                                .n_out = 1,
+                                .in_place = {2},
+                                .shape = ls_rule_sum_shape,
+                                .shard = ls_shard_into_sum};
+
+static ls_tensor add_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, bool wide) {
+    const linear_params params = {.matmul = {.transpose_b = true}, .wide = wide};
+    const ls_tensor in[] = {x, weight, bias};
+    return ls_graph_add(g, &ls_op_linear, &params, sizeof params, in, bias.id != 0 ? 3 : 2, -1);
+}
+
+ls_tensor ls_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias) {
+    return add_linear(g, x, weight, bias, false);
+}
+
+ls_tensor ls_linear_wide(ls_graph *g, ls_tensor x, ls_tensor weight) {
+    return add_linear(g, x, weight, LS_NO_TENSOR, true);
+}

@@ -1,0 +1,118 @@
+/*
+ * Rotary positions (arXiv 2104.09864): a table of cosines and sines made once from the positions and shared by all
+ * layers, and the rotation of heads by it. Both work token by token, so a cut sequence stays cut, at its global positions.
+ */
+#include "graph/ops/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct table_params {
+    ls_rope_params rope; /* what the kernel reads */
+    int64_t D;
+} table_params;
+
+static ls_status table_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *positions = ls_graph_tensor(g, node->in[0]);
+    const table_params *params = node->params;
+    if (positions->dtype != LS_I32 || positions->shape.ndim >= LS_MAX_DIMS)
+        return ls_op_input_error(g, node, 0, "i32 positions");
+    if (params->D < 2 || params->D % 2 != 0)
+        return ls_error(LS_INVALID, "op rope_table: head size %lld, expected an even number", (long long)params->D);
+    out->dtype = g->accumulator;
+    out->shape = positions->shape;
+    out->shape.dim[out->shape.ndim++] = (ls_dim){params->D, LS_FACTOR_NONE};
+    return ls_ok();
+}
+
+static ls_status rotate_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *table = ls_graph_tensor(g, node->in[1]);
+    const int n = x->shape.ndim;
+    if (n < 2 || x->dtype != g->dtype) return ls_op_input_error(g, node, 0, "heads [..,H,D]");
+    bool fits = table->dtype == g->accumulator && table->shape.ndim == n - 1 &&
+                table->shape.dim[n - 2].size == x->shape.dim[n - 1].size;
+    for (int i = 0; fits && i < n - 2; i++) {
+        fits = table->shape.dim[i].size == x->shape.dim[i].size && table->shape.dim[i].factor == x->shape.dim[i].factor;
+    }
+    if (!fits) return ls_op_input_error(g, node, 1, "a rope table for the tokens of \"%s\"", x->name);
+    out->dtype = x->dtype;
+    out->shape = x->shape;
+    return ls_ok();
+}
+
+static ls_tensor add_rotate(ls_graph *g, ls_tensor x, ls_tensor table, bool inverse) {
+    const ls_rotate_params params = {.inverse = inverse};
+    const ls_tensor in[] = {x, table};
+    return ls_graph_add(g, &ls_op_rotate, &params, sizeof params, in, 2, -1);
+}
+
+static void rotate_gradient(ls_gradient *d, const ls_node *node) {
+    const ls_rotate_params *params = node->params;
+    if (ls_gradient_wanted(d, 0))
+        ls_gradient_add(d, 0, add_rotate(ls_gradient_graph(d), ls_gradient_out(d, 0), node->in[1], !params->inverse));
+}
+
+static double table_flops(const ls_view *in, const ls_view *out, const void *params) {
+    (void)in, (void)params;
+    return 40.0 * (double)ls_view_elements(out); /* a sine or cosine in f64 */
+}
+
+static double rotate_flops(const ls_view *in, const ls_view *out, const void *params) {
+    (void)in, (void)params;
+    return 3.0 * (double)ls_view_elements(out);
+}
+
+const ls_op ls_op_rope_table = {.name = "rope_table",
+                                .kernel = "rope_table",
+                                .least_in = 1,
+                                .most_in = 1,
+                                .n_out = 1,
+                                .shape = table_shape,
+                                .shard = ls_shard_together,
+                                .flops = table_flops};
+
+const ls_op ls_op_rotate = {.name = "rotate",
+                            .kernel = "rotate",
+                            .linear = true,
+                            .least_in = 2,
+                            .most_in = 2,
+                            .n_out = 1,
+                            .shape = rotate_shape,
+                            .gradient = rotate_gradient,
+                            .shard = ls_shard_rows,
+                            .flops = rotate_flops};
+
+static ls_status rope_params(const ls_rope *rope, ls_rope_params *out) {
+    *out = (ls_rope_params){.theta = rope->theta,
+                            .scaling = LS_ROPE_PLAIN,
+                            .factor = rope->factor,
+                            .low_factor = rope->low_factor,
+                            .high_factor = rope->high_factor,
+                            .original_length = rope->original_length};
+    if (!(rope->theta > 0) || !isfinite(rope->theta))
+        return ls_error(LS_INVALID, "rope: theta is %g, expected a positive number", rope->theta);
+    if (rope->scaling == NULL) return ls_ok();
+    if (!(rope->factor >= 1)) return ls_error(LS_INVALID, "rope scaling: factor is %g, expected >= 1", rope->factor);
+    if (strcmp(rope->scaling, "linear") == 0) {
+        out->scaling = LS_ROPE_LINEAR;
+        return ls_ok();
+    }
+    if (strcmp(rope->scaling, "llama3") != 0)
+        return ls_error(LS_UNSUPPORTED, "rope scaling \"%s\" is not known, expected linear or llama3", rope->scaling);
+    if (!(rope->low_factor > 0) || !(rope->high_factor > rope->low_factor) || !(rope->original_length > 0))
+        return ls_error(LS_INVALID,
+                        "rope scaling llama3: low_freq_factor %g, high_freq_factor %g, original length %g; expected "
+                        "0 < low < high and a positive length",
+                        rope->low_factor, rope->high_factor, rope->original_length);
+    out->scaling = LS_ROPE_LLAMA3;
+    return ls_ok();
+}
+
+ls_tensor ls_rope_table(ls_graph *g, ls_tensor positions, int64_t D, const ls_rope *rope) {
+    table_params params = {.D = D};
+    const ls_status status = rope_params(rope, &params.rope);
+    if (status.code != LS_OK) ls_graph_fail(g, status);
+    return ls_graph_add(g, &ls_op_rope_table, &params, sizeof params, &positions, 1, -1);
+}
+
+ls_tensor ls_rotate(ls_graph *g, ls_tensor x, ls_tensor table) { return add_rotate(g, x, table, false); }

@@ -1,0 +1,102 @@
+/*
+ * Sums: of all elements (sum), the start of one (zeros), one more term (accumulate), and the gradient of sum (broadcast).
+ * A sum over cut elements is a partial sum; the compiler adds the ranks' parts where somebody needs the whole.
+ */
+#include "graph/ops/ops.h"
+
+typedef struct shape_params {
+    ls_shape shape;
+} shape_params;
+
+static ls_status given_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const shape_params *params = node->params;
+    out->dtype = g->accumulator;
+    out->shape = params->shape;
+    return ls_ok();
+}
+
+static ls_status sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    if (ls_graph_tensor(g, node->in[0])->dtype != g->accumulator)
+        return ls_op_input_error(g, node, 0, "%s (cast it first)", ls_dtype_name(g->accumulator));
+    return ls_rule_sum_shape(g, node, out);
+}
+
+static ls_status accumulate_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *sum = ls_graph_tensor(g, node->in[1]);
+    if (!ls_shape_equal(&x->shape, &sum->shape)) return ls_op_input_error(g, node, 0, "the shape of \"%s\"", sum->name);
+    return ls_rule_sum_shape(g, node, out);
+}
+
+/* Zeros are a sum of nothing: on every rank its (empty) part. Along a factor that they carry they are cut. */
+static ls_status zeros_shard(const ls_shard_query *q, ls_shard_answer *answer) {
+    const shape_params *params = q->node->params;
+    answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_SHARDED : LS_PARTIAL;
+    return ls_ok();
+}
+
+/* One value for all tokens: whole where the tokens are whole, cut where they are cut. */
+static ls_status broadcast_shard(const ls_shard_query *q, ls_shard_answer *answer) {
+    const shape_params *params = q->node->params;
+    answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_SHARDED : LS_REPLICATED;
+    return ls_ok();
+}
+
+static ls_status accumulate_shard(const ls_shard_query *q, ls_shard_answer *answer) {
+    if (q->in[1] == LS_PARTIAL) return ls_shard_into_sum(q, answer);
+    return ls_shard_together(q, answer);
+}
+
+static void sum_gradient(ls_gradient *d, const ls_node *node) {
+    ls_graph *g = ls_gradient_graph(d);
+    if (!ls_gradient_wanted(d, 0)) return;
+    const shape_params params = {ls_graph_tensor(g, node->in[0])->shape};
+    const ls_tensor in[] = {ls_gradient_out(d, 0)};
+    ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_broadcast, &params, sizeof params, in, 1, -1));
+}
+
+const ls_op ls_op_sum = {.name = "sum",
+                         .kernel = "sum",
+                         .least_in = 2,
+                         .most_in = 2,
+                         .n_out = 1,
+                         .in_place = {2},
+                         .shape = sum_shape,
+                         .gradient = sum_gradient,
+                         .shard = ls_shard_into_sum};
+
+const ls_op ls_op_broadcast = {.name = "broadcast",
+                               .kernel = "broadcast",
+                               .least_in = 1,
+                               .most_in = 1,
+                               .n_out = 1,
+                               .shape = given_shape,
+                               .shard = broadcast_shard};
+
+const ls_op ls_op_zeros = {
+    .name = "zeros", .kernel = "fill", .least_in = 0, .most_in = 0, .n_out = 1, .shape = given_shape, .shard = zeros_shard};
+
+const ls_op ls_op_accumulate = {.name = "accumulate",
+                                .kernel = "accumulate",
+                                .linear = true,
+                                .least_in = 2,
+                                .most_in = 2,
+                                .n_out = 1,
+                                .in_place = {2},
+                                .shape = accumulate_shape,
+                                .shard = accumulate_shard};
+
+ls_tensor ls_zeros(ls_graph *g, const ls_shape *shape) {
+    const shape_params params = {*shape};
+    return ls_graph_add(g, &ls_op_zeros, &params, sizeof params, NULL, 0, -1);
+}
+
+ls_tensor ls_accumulate(ls_graph *g, ls_tensor x, ls_tensor sum) {
+    const ls_tensor in[] = {x, sum};
+    return ls_graph_add(g, &ls_op_accumulate, NULL, 0, in, 2, -1);
+}
+
+ls_tensor ls_sum(ls_graph *g, ls_tensor x) {
+    const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
+    const ls_tensor in[] = {x, ls_zeros(g, &one)};
+    return ls_graph_add(g, &ls_op_sum, NULL, 0, in, 2, -1);
+}

@@ -1,0 +1,103 @@
+/* Shape and sharding rules that several ops share. */
+#include "graph/graph.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor) {
+    for (int i = 0; i < shape->ndim; i++) {
+        if (shape->dim[i].factor == factor) return true;
+    }
+    return false;
+}
+
+bool ls_shape_equal(const ls_shape *a, const ls_shape *b) {
+    if (a->ndim != b->ndim) return false;
+    for (int i = 0; i < a->ndim; i++) {
+        if (a->dim[i].size != b->dim[i].size || a->dim[i].factor != b->dim[i].factor) return false;
+    }
+    return true;
+}
+
+ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...) {
+    char want[200], shape[80];
+    va_list args;
+    va_start(args, expected);
+    vsnprintf(want, sizeof want, expected, args);
+    va_end(args);
+    const ls_tensor_info *t = ls_graph_tensor(g, node->in[i]);
+    ls_shape_print(&t->shape, shape, sizeof shape);
+    return ls_error(LS_INVALID, "op %s: input %d \"%s\" is %s%s, expected %s", node->op->name, i, t->name,
+                    ls_dtype_name(t->dtype), shape, want);
+}
+
+ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *first = ls_graph_tensor(g, node->in[0]);
+    for (int i = 1; i < node->n_in; i++) {
+        const ls_tensor_info *t = ls_graph_tensor(g, node->in[i]);
+        if (t->dtype != first->dtype || !ls_shape_equal(&t->shape, &first->shape))
+            return ls_op_input_error(g, node, i, "the type and shape of \"%s\"", first->name);
+    }
+    for (int i = 0; i < node->n_out; i++) {
+        out[i].dtype = first->dtype;
+        out[i].shape = first->shape;
+    }
+    return ls_ok();
+}
+
+ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *sum = ls_graph_tensor(g, node->in[node->n_in - 1]);
+    out->dtype = sum->dtype;
+    out->shape = sum->shape;
+    return ls_ok();
+}
+
+static const char *state_name(ls_state s) {
+    static const char *const names[] = {"whole", "cut", "a partial sum"};
+    return names[s];
+}
+
+static ls_status mismatch(const ls_shard_query *q, int i, ls_state expected) {
+    return ls_error(LS_UNSUPPORTED, "op %s has no rule along %s for input %d \"%s\", which is %s there, expected %s",
+                    q->node->op->name, ls_axis_name(q->axis), i, ls_graph_tensor(q->graph, q->node->in[i])->name,
+                    state_name(q->in[i]), state_name(expected));
+}
+
+static void fill(ls_shard_answer *answer, int n, ls_state state) {
+    for (int i = 0; i < n; i++) answer->out[i] = state;
+}
+
+ls_status ls_shard_together(const ls_shard_query *q, ls_shard_answer *answer) {
+    for (int i = 1; i < q->node->n_in; i++) {
+        if (q->in[i] != q->in[0]) return mismatch(q, i, q->in[0]);
+    }
+    fill(answer, q->node->n_out, q->in[0]);
+    return ls_ok();
+}
+
+ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer) {
+    for (int i = 1; i < q->node->n_in; i++) {
+        const bool has = ls_shape_has_factor(&ls_graph_tensor(q->graph, q->node->in[i])->shape, q->factor);
+        const ls_state expected = has && q->in[0] != LS_PARTIAL ? q->in[0] : LS_REPLICATED;
+        if (q->in[i] != expected) return mismatch(q, i, expected);
+    }
+    fill(answer, q->node->n_out, q->in[0]);
+    return ls_ok();
+}
+
+ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer) {
+    const int sum = q->node->n_in - 1;
+    ls_state rows = LS_REPLICATED;
+    for (int i = 0; i < sum; i++) {
+        if (q->in[i] != LS_REPLICATED) rows = q->in[i];
+    }
+    for (int i = 0; i < sum; i++) {
+        const bool has = ls_shape_has_factor(&ls_graph_tensor(q->graph, q->node->in[i])->shape, q->factor);
+        if (q->in[i] != rows && has) return mismatch(q, i, rows);
+    }
+    if (q->in[sum] != LS_PARTIAL) return mismatch(q, sum, LS_PARTIAL);
+    fill(answer, q->node->n_out - 1, rows);
+    answer->out[q->node->n_out - 1] = LS_PARTIAL;
+    answer->first_only = rows == LS_REPLICATED;
+    return ls_ok();
+}
