@@ -1,0 +1,295 @@
+/*
+ * The launcher: one loop in the calling thread that takes the signals SIGINT, SIGTERM and SIGCHLD by sigtimedwait, so there
+ * is no signal handler and no state outside this call. A rank that is a thread announces its end with the signal
+ * that a process sends by itself, SIGCHLD, so both kinds share the loop.
+ */
+#include "run/launch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LEAVE_SECONDS_AFTER_DEATH 3.0
+#define LEAVE_SECONDS_AFTER_FAILURE 30.0
+#define STACK_BYTES ((size_t)8 << 20)
+/* A SIGCHLD may be taken by another thread of the process, so the ranks are looked at now and then anyway. */
+#define LOOK_NANOSECONDS 50000000L
+
+/* What a rank says at its end, in memory that processes share. order: 0 nothing yet, else 1, 2, ... as they came. */
+typedef struct report {
+    _Atomic int order;
+    ls_status status;
+} report;
+
+typedef struct reports {
+    _Atomic int count;
+    report of[]; /* one per rank */
+} reports;
+
+typedef struct launch launch;
+
+typedef struct rank_slot {
+    launch *launch;
+    int rank;
+    bool running;
+    pid_t process;
+    pthread_t thread;
+} rank_slot;
+
+struct launch {
+    ls_world *world;
+    int ranks;
+    bool as_threads;
+    ls_rank_main rank_main;
+    void *context;
+
+    reports *reports;
+    size_t reports_bytes;
+    rank_slot *slots;
+    int running;
+    int interrupts;
+    double deadline; /* when ranks that are still there are killed; 0: never */
+    bool killed;     /* the launcher has killed what was left */
+    ls_status died;  /* the first rank that died by itself or could not be started */
+    pthread_t caller;
+    sigset_t signals; /* that the loop takes */
+    sigset_t old_mask;
+    struct sigaction old_child;
+};
+
+/* ---- in the rank ---- */
+
+static void run_rank(launch *l, int rank) {
+    ls_comm *comm = NULL;
+    ls_status status = ls_world_join(l->world, rank, &comm);
+    if (status.code == LS_OK) {
+        status = l->rank_main(comm, l->context);
+        ls_comm_leave(comm);
+    }
+    report *mine = &l->reports->of[rank];
+    mine->status = status;
+    atomic_store(&mine->order, 1 + atomic_fetch_add(&l->reports->count, 1));
+}
+
+static void *thread_main(void *argument) {
+    const rank_slot *slot = argument;
+    run_rank(slot->launch, slot->rank);
+    pthread_kill(slot->launch->caller, SIGCHLD);
+    return NULL;
+}
+
+/* Only the parent answers to Ctrl-C; the child goes when its parent does, even if that was before this line. */
+_Noreturn static void process_main(launch *l, int rank, pid_t parent) {
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGINT, &ignore, NULL);
+    sigaction(SIGTERM, &ignore, NULL);
+    sigaction(SIGCHLD, &l->old_child, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    pthread_sigmask(SIG_SETMASK, &l->old_mask, NULL);
+    run_rank(l, rank);
+    fflush(NULL);
+    _exit(0);
+}
+
+/* ---- starting ---- */
+
+static ls_status start_thread(rank_slot *slot) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    const int error = pthread_create(&slot->thread, &attributes, thread_main, slot);
+    pthread_attr_destroy(&attributes);
+    if (error)
+        return ls_error(LS_NO_MEMORY, "cannot start a thread for rank %d: %s", slot->rank, strerror(error));
+    return ls_ok();
+}
+
+static ls_status start_process(rank_slot *slot) {
+    const pid_t parent = getpid();
+    fflush(NULL); /* or the child would print what stands in the buffers once more */
+    slot->process = fork();
+    if (slot->process == 0) process_main(slot->launch, slot->rank, parent);
+    if (slot->process < 0)
+        return ls_error(LS_NO_MEMORY, "cannot start a process for rank %d: %s", slot->rank, strerror(errno));
+    return ls_ok();
+}
+
+static void start_all(launch *l) {
+    for (int rank = 0; rank < l->ranks; rank++) {
+        rank_slot *slot = &l->slots[rank];
+        *slot = (rank_slot){.launch = l, .rank = rank};
+        const ls_status status = l->as_threads ? start_thread(slot) : start_process(slot);
+        if (status.code != LS_OK) {
+            l->died = status;
+            l->deadline = ls_seconds() + LEAVE_SECONDS_AFTER_DEATH;
+            ls_world_abort(l->world, status.text);
+            return;
+        }
+        slot->running = true;
+        l->running++;
+    }
+}
+
+/* ---- watching ---- */
+
+static void leave_within(launch *l, double seconds) {
+    const double deadline = ls_seconds() + seconds;
+    if (l->deadline == 0.0 || deadline < l->deadline) l->deadline = deadline;
+}
+
+static void kill_rest(launch *l) {
+    l->killed = true;
+    for (int rank = 0; rank < l->ranks; rank++)
+        if (l->slots[rank].running) kill(l->slots[rank].process, SIGKILL);
+}
+
+/* A rank has ended without a report; wait_status as waitpid gives it. */
+static void note_death(launch *l, int rank, int wait_status) {
+    if (l->killed) return; /* our own doing */
+    ls_status status;
+    if (WIFSIGNALED(wait_status))
+        status = ls_error(LS_PEER, "rank %d was killed by signal %d (%s)", rank, WTERMSIG(wait_status),
+                          strsignal(WTERMSIG(wait_status)));
+    else
+        status = ls_error(LS_PEER, "rank %d ended with exit code %d before its work was done", rank,
+                          WEXITSTATUS(wait_status));
+    if (l->died.code == LS_OK) l->died = status;
+    ls_world_abort(l->world, status.text);
+    leave_within(l, LEAVE_SECONDS_AFTER_DEATH);
+}
+
+static void note_report(launch *l, int rank) {
+    const ls_status *status = &l->reports->of[rank].status;
+    if (status->code == LS_OK || status->code == LS_INTERRUPTED) return;
+    if (status->code == LS_PEER) {
+        ls_world_abort(l->world, status->text);
+    } else {
+        const ls_status why = ls_error_in(*status, "rank %d", rank);
+        ls_world_abort(l->world, why.text);
+    }
+    if (l->deadline == 0.0)
+        leave_within(l, status->code == LS_PEER ? LEAVE_SECONDS_AFTER_DEATH : LEAVE_SECONDS_AFTER_FAILURE);
+}
+
+/* Takes note of ranks that have ended. */
+static void reap(launch *l) {
+    for (int rank = 0; rank < l->ranks; rank++) {
+        rank_slot *slot = &l->slots[rank];
+        if (!slot->running) continue;
+        int wait_status = 0;
+        const bool reported = atomic_load(&l->reports->of[rank].order) != 0;
+        if (l->as_threads) {
+            if (!reported) continue;
+            pthread_join(slot->thread, NULL);
+        } else if (waitpid(slot->process, &wait_status, WNOHANG) != slot->process) {
+            continue;
+        }
+        slot->running = false;
+        l->running--;
+        if (atomic_load(&l->reports->of[rank].order) != 0)
+            note_report(l, rank);
+        else
+            note_death(l, rank, wait_status);
+    }
+}
+
+static void on_interrupt(launch *l, int signal_number) {
+    if (l->interrupts++ == 0) {
+        ls_world_request_stop(l->world);
+        ls_log("stopping after this step; press Ctrl-C again to end at once");
+        return;
+    }
+    if (!l->as_threads) {
+        kill_rest(l);
+        return;
+    }
+    const struct sigaction standard = {.sa_handler = SIG_DFL}; /* threads end only with their process */
+    sigaction(signal_number, &standard, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &l->signals, NULL);
+    raise(signal_number);
+}
+
+static void watch_over(launch *l) {
+    const struct timespec look = {0, LOOK_NANOSECONDS};
+    for (reap(l); l->running > 0; reap(l)) {
+        if (!l->as_threads && !l->killed && l->deadline > 0.0 && ls_seconds() >= l->deadline) kill_rest(l);
+        const int signal_number = sigtimedwait(&l->signals, NULL, &look);
+        if (signal_number == SIGINT || signal_number == SIGTERM) on_interrupt(l, signal_number);
+    }
+}
+
+/* ---- the end ---- */
+
+/* Of two failures the one that explains the other. */
+static int severity(ls_code code) {
+    if (code == LS_OK) return 0;
+    if (code == LS_INTERRUPTED) return 1;
+    return code == LS_PEER ? 2 : 3;
+}
+
+static ls_status root_cause(const launch *l) {
+    if (l->died.code != LS_OK) return l->died;
+    const report *worst = NULL;
+    for (int rank = 0; rank < l->ranks; rank++) {
+        const report *one = &l->reports->of[rank];
+        if (one->order == 0 || one->status.code == LS_OK) continue;
+        const int above = worst ? severity(one->status.code) - severity(worst->status.code) : 1;
+        if (above > 0 || (above == 0 && one->order < worst->order)) worst = one;
+    }
+    if (worst && worst->status.code != LS_INTERRUPTED) return worst->status;
+    if (l->killed) return ls_error(LS_INTERRUPTED, "ended at once by a second interrupt");
+    return worst ? worst->status : ls_ok();
+}
+
+static void take_signals(launch *l) {
+    sigemptyset(&l->signals);
+    sigaddset(&l->signals, SIGINT);
+    sigaddset(&l->signals, SIGTERM);
+    sigaddset(&l->signals, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &l->signals, &l->old_mask);
+    /* Where SIGCHLD was inherited as ignored, ends of children would be lost. */
+    const struct sigaction standard = {.sa_handler = SIG_DFL};
+    sigaction(SIGCHLD, &standard, &l->old_child);
+}
+
+static void give_signals_back(const launch *l) {
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    const struct timespec at_once = {0, 0};
+    while (sigtimedwait(&child, NULL, &at_once) == SIGCHLD) continue;
+    sigaction(SIGCHLD, &l->old_child, NULL);
+    pthread_sigmask(SIG_SETMASK, &l->old_mask, NULL);
+}
+
+ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main rank_main, void *context) {
+    launch l = {
+        .world = world, .ranks = ranks, .as_threads = as_threads, .rank_main = rank_main, .context = context};
+    l.died = ls_ok();
+    l.caller = pthread_self();
+    l.reports_bytes = sizeof(reports) + (size_t)ranks * sizeof(report);
+    l.slots = calloc((size_t)ranks, sizeof *l.slots);
+    l.reports = mmap(NULL, l.reports_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ls_status status;
+    if (!l.slots || l.reports == MAP_FAILED) {
+        status = ls_error(LS_NO_MEMORY, "cannot map %zu bytes to launch %d ranks", l.reports_bytes, ranks);
+    } else {
+        take_signals(&l);
+        start_all(&l);
+        watch_over(&l);
+        give_signals_back(&l);
+        status = root_cause(&l);
+    }
+    if (l.reports != MAP_FAILED) munmap(l.reports, l.reports_bytes);
+    free(l.slots);
+    return status;
+}
