@@ -41,11 +41,23 @@ V_INLINE float element_to_f32(element x) { return x; }
 V_INLINE element element_from_f32(float x) { return x; }
 #endif
 
+/* From an array of f32 (wide) or of `element`, for inputs that may be either. */
+V_INLINE v_f32 v_load_either(const void *p, bool wide, int64_t i, int64_t count) {
+    return wide ? v_load_f32((const float *)p + i, count) : v_load((const element *)p + i, count);
+}
+
 /* n merged leading dimensions and the size of the last one, of a dense view. */
 V_INLINE int64_t last_size(const ls_view *view) { return view->ndim > 0 ? view->size[view->ndim - 1] : 1; }
 V_INLINE int64_t row_count(const ls_view *view) {
     const int64_t last = last_size(view);
     return last > 0 ? ls_view_elements(view) / last : 0;
+}
+
+/* Deals `n` elements, or rows of `row` elements each, to the threads; the call is the body's context. */
+V_INLINE void run_elements(const ls_kernel_call *call, ls_pool *pool, int64_t n, int64_t row, ls_cpu_body body) {
+    const int64_t worth_a_task = 16384;
+    const int64_t least = ls_max(1, worth_a_task / ls_max(1, row));
+    ls_cpu_split(pool, n, ls_cpu_parts(n, least, call->threads), body, call);
 }
 
 #endif

@@ -11,6 +11,10 @@
 
 #include "base/bf16.h"
 
+#if defined __SSE2__
+#include <immintrin.h>
+#endif
+
 #if defined __AVX512F__
 #define V_LANES 16
 #elif defined __AVX2__
@@ -73,6 +77,19 @@ V_INLINE void v_store_bf16(ls_bf16 *p, v_f32 v, int64_t count) {
     } else {
         for (int64_t i = 0; i < count; i++) p[i] = h[i];
     }
+}
+
+V_INLINE v_f32 v_sqrt(v_f32 v) {
+#if defined __AVX512F__
+    return (v_f32)_mm512_sqrt_ps((__m512)v);
+#elif defined __AVX2__
+    return (v_f32)_mm256_sqrt_ps((__m256)v);
+#elif defined __SSE2__
+    return (v_f32)_mm_sqrt_ps((__m128)v);
+#else
+    for (int i = 0; i < V_LANES; i++) v[i] = __builtin_sqrtf(v[i]);
+    return v;
+#endif
 }
 
 /* Sum of the lanes, as a tree; largest lane. */

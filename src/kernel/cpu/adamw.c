@@ -1,0 +1,42 @@
+/*
+ * AdamW (Loshchilov, Hutter, arXiv 1711.05101) on f32 master weights, which may be the parameters themselves; bf16
+ * parameters are the rounded master.
+ */
+#include "kernel/cpu/cpu_impl.h"
+
+static void update_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const ls_adamw_params *params = call->params;
+    const double *control = call->in[1].data;
+    const float scale = (float)control[LS_CONTROL_SCALE], lr = (float)control[LS_CONTROL_LR];
+    const float beta1 = (float)params->beta1, rest1 = (float)(1 - params->beta1);
+    const float beta2 = (float)params->beta2, rest2 = (float)(1 - params->beta2);
+    const float unbias1 = (float)(1 / control[LS_CONTROL_CORRECTION1]);
+    const float unbias2 = (float)(1 / control[LS_CONTROL_CORRECTION2]);
+    const float epsilon = (float)params->epsilon, decay = (float)params->weight_decay;
+    const float *gradient = call->in[0].data;
+    float *master = call->out[0].data, *m = call->out[1].data, *v = call->out[2].data;
+    element *param = call->out[3].data;
+    for (int64_t i = start; i < end; i += V_LANES) {
+        const int64_t n = end - i;
+        const v_f32 g = v_load_f32(gradient + i, n) * scale;
+        const v_f32 mi = v_load_f32(m + i, n) * beta1 + g * rest1;
+        const v_f32 vi = v_load_f32(v + i, n) * beta2 + g * g * rest2;
+        const v_f32 old = v_load_f32(master + i, n);
+        const v_f32 next = old - lr * (mi * unbias1 / (v_sqrt(vi * unbias2) + epsilon) + decay * old);
+        v_store_f32(m + i, mi, n);
+        v_store_f32(v + i, vi, n);
+        v_store_f32(master + i, next, n);
+        v_store(param + i, next, n);
+    }
+}
+
+static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    const double *control = call->in[1].data;
+    if (control[LS_CONTROL_APPLY] == 0) return;
+    run_elements(call, pool, ls_view_elements(&call->in[0]), 1, update_part);
+}
+
+const ls_kernel LS_CPU_NAME(adamw) = {"adamw", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, run};

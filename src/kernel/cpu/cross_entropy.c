@@ -1,0 +1,99 @@
+/*
+ * Cross-entropy over the vocabulary, one row of logits per token: loss = lse - logit[label], and its gradient
+ * (exp(logit - lse) - [label])*dloss. A label below 0 (-100) is ignored: loss and gradient 0. Logits are `element` or f32.
+ */
+#include "kernel/cpu/cpu_impl.h"
+#include "kernel/cpu/vexp.h"
+
+#include <math.h>
+
+/* As v_load_either, with -infinity in the missing lanes: they are no largest logit, and their exp is 0. */
+V_INLINE v_f32 load_logits(const void *row, bool wide, int64_t i, int64_t count) {
+    v_f32 v = v_load_either(row, wide, i, count);
+    for (int64_t l = count; l < V_LANES; l++) v[l] = -INFINITY;
+    return v;
+}
+
+/* log of the sum of exp, stable. Sums in f32 over 64 vectors, those in f64. */
+V_INLINE float log_sum_exp(const void *row, bool wide, int64_t V) {
+    v_f32 most = v_set(-INFINITY);
+    for (int64_t i = 0; i < V; i += V_LANES) most = v_max(load_logits(row, wide, i, V - i), most);
+    const float top = v_largest(most);
+    if (top == -INFINITY) return top;
+    double total = 0;
+    for (int64_t first = 0; first < V; first += 64 * V_LANES) {
+        v_f32 sum = {0};
+        const int64_t last = ls_min(V, first + 64 * V_LANES);
+        for (int64_t i = first; i < last; i += V_LANES) sum += v_exp(load_logits(row, wide, i, V - i) - top);
+        total += (double)v_sum(sum);
+    }
+    return (float)((double)top + log(total));
+}
+
+V_INLINE const void *logits_row(const ls_kernel_call *call, bool wide, int64_t row) {
+    const int64_t V = last_size(&call->in[0]);
+    return (const char *)call->in[0].data + (size_t)(row * V) * (wide ? sizeof(float) : sizeof(element));
+}
+
+V_INLINE float logit_at(const void *row, bool wide, int64_t i) {
+    return wide ? ((const float *)row)[i] : element_to_f32(((const element *)row)[i]);
+}
+
+V_INLINE void forward_rows(const ls_kernel_call *call, bool wide, int64_t start, int64_t end) {
+    const int32_t *labels = call->in[1].data;
+    float *loss = call->out[0].data, *lse = call->out[1].data;
+    for (int64_t row = start; row < end; row++) {
+        const void *logits = logits_row(call, wide, row);
+        lse[row] = log_sum_exp(logits, wide, last_size(&call->in[0]));
+        loss[row] = labels[row] < 0 ? 0.0f : lse[row] - logit_at(logits, wide, labels[row]);
+    }
+}
+
+V_INLINE void gradient_rows(const ls_kernel_call *call, bool wide, int64_t start, int64_t end) {
+    const int64_t V = last_size(&call->in[0]);
+    const int32_t *labels = call->in[1].data;
+    const float *lse = call->in[2].data, *dloss = call->in[3].data;
+    for (int64_t row = start; row < end; row++) {
+        element *out = (element *)call->out[0].data + row * V;
+        if (labels[row] < 0) {
+            memset(out, 0, sizeof *out * (size_t)V);
+            continue;
+        }
+        const void *logits = logits_row(call, wide, row);
+        const v_f32 label = v_set(logit_at(logits, wide, labels[row])); /* read first: out may be the logits */
+        for (int64_t i = 0; i < V; i += V_LANES) {
+            v_store(out + i, v_exp(v_load_either(logits, wide, i, V - i) - lse[row]) * dloss[row], V - i);
+        }
+        const v_f32 at_label = (v_exp(label - lse[row]) - 1.0f) * dloss[row];
+        v_store(out + labels[row], at_label, 1);
+    }
+}
+
+static void forward_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    if (call->in[0].dtype == LS_F32) forward_rows(call, true, start, end);
+    else forward_rows(call, false, start, end);
+}
+
+static void gradient_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    if (call->in[0].dtype == LS_F32) gradient_rows(call, true, start, end);
+    else gradient_rows(call, false, start, end);
+}
+
+static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, row_count(&call->in[0]), last_size(&call->in[0]), forward_part);
+}
+
+static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, row_count(&call->in[0]), last_size(&call->in[0]), gradient_part);
+}
+
+const ls_kernel LS_CPU_NAME(cross_entropy) = {"cross_entropy", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL,
+                                              forward_run};
+const ls_kernel LS_CPU_NAME(cross_entropy_grad) = {"cross_entropy_grad", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL,
+                                                   gradient_run};

@@ -1,0 +1,80 @@
+/* Kernels that treat every element alike: add, mul, scale, scale_by, broadcast. */
+#include "kernel/cpu/cpu_impl.h"
+
+static void add_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const element *a = call->in[0].data, *b = call->in[1].data;
+    element *out = call->out[0].data;
+    for (int64_t i = start; i < end; i += V_LANES) {
+        v_store(out + i, v_load(a + i, end - i) + v_load(b + i, end - i), end - i);
+    }
+}
+
+static void mul_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const element *a = call->in[0].data, *b = call->in[1].data;
+    element *out = call->out[0].data;
+    for (int64_t i = start; i < end; i += V_LANES) {
+        v_store(out + i, v_load(a + i, end - i) * v_load(b + i, end - i), end - i);
+    }
+}
+
+static void scale_range(const ls_kernel_call *call, float factor, int64_t start, int64_t end) {
+    const element *x = call->in[0].data;
+    element *out = call->out[0].data;
+    for (int64_t i = start; i < end; i += V_LANES) v_store(out + i, v_load(x + i, end - i) * factor, end - i);
+}
+
+static void scale_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const ls_scale_params *params = call->params;
+    scale_range(call, (float)params->factor, start, end);
+}
+
+static void scale_by_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    scale_range(call, *(const float *)call->in[1].data, start, end);
+}
+
+static void broadcast_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const v_f32 value = v_set(*(const float *)call->in[0].data);
+    float *out = call->out[0].data;
+    for (int64_t i = start; i < end; i += V_LANES) v_store_f32(out + i, value, end - i);
+}
+
+static void add_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, ls_view_elements(&call->out[0]), 1, add_part);
+}
+
+static void mul_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, ls_view_elements(&call->out[0]), 1, mul_part);
+}
+
+static void scale_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, ls_view_elements(&call->out[0]), 1, scale_part);
+}
+
+static void scale_by_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, ls_view_elements(&call->out[0]), 1, scale_by_part);
+}
+
+static void broadcast_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, ls_view_elements(&call->out[0]), 1, broadcast_part);
+}
+
+const ls_kernel LS_CPU_NAME(add) = {"add", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, add_run};
+const ls_kernel LS_CPU_NAME(mul) = {"mul", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, mul_run};
+const ls_kernel LS_CPU_NAME(scale) = {"scale", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, scale_run};
+const ls_kernel LS_CPU_NAME(scale_by) = {"scale_by", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, scale_by_run};
+const ls_kernel LS_CPU_NAME(broadcast) = {"broadcast", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, broadcast_run};

@@ -1,0 +1,65 @@
+/*
+ * embedding: rows of the table by id. Its gradient adds each token's dy to its id's row: the tokens are sorted by id
+ * (stable, by counting), then every row is summed in the order of its tokens, so the bits do not depend on the threads.
+ */
+#include "kernel/cpu/columns.h"
+
+static void gather_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const int64_t E = last_size(&call->out[0]);
+    const int32_t *ids = call->in[0].data;
+    for (int64_t i = start; i < end; i++) {
+        memcpy((element *)call->out[0].data + i * E, (const element *)call->in[1].data + ids[i] * E,
+               sizeof(element) * (size_t)E);
+    }
+}
+
+static void gather_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, ls_view_elements(&call->in[0]), last_size(&call->out[0]), gather_part);
+}
+
+/* int32 order[n]: tokens sorted by id; then int32 ends[V]: where each id's tokens end. */
+static size_t gradient_workspace(const ls_kernel_call *call) {
+    return sizeof(int32_t) * (size_t)(ls_view_elements(&call->in[0]) + call->out[0].size[0]);
+}
+
+static void gradient_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const int64_t E = last_size(&call->in[1]), V = call->out[0].size[0];
+    const int32_t *order = call->workspace, *ends = order + ls_view_elements(&call->in[0]);
+    for (int64_t id = 0; id < V; id++) {
+        const int32_t first = id > 0 ? ends[id - 1] : 0;
+        if (first == ends[id]) continue;
+        for (int64_t block = start; block < end; block++) {
+            const int64_t c = block * COLUMN_BLOCK;
+            add_rows((float *)call->out[0].data + id * E + c, (const element *)call->in[1].data + c, E, order + first,
+                     ends[id] - first, ls_min(COLUMN_BLOCK, E - c));
+        }
+    }
+}
+
+static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    const int64_t n = ls_view_elements(&call->in[0]), V = call->out[0].size[0];
+    const int32_t *ids = call->in[0].data;
+    int32_t *order = call->workspace, *ends = order + n;
+    memset(ends, 0, sizeof *ends * (size_t)V);
+    for (int64_t i = 0; i < n; i++) ends[ids[i]]++;
+    int32_t start = 0;
+    for (int64_t id = 0; id < V; id++) { /* for now where each id starts; filling moves it to its end */
+        const int32_t count = ends[id];
+        ends[id] = start;
+        start += count;
+    }
+    for (int64_t i = 0; i < n; i++) order[ends[ids[i]]++] = (int32_t)i;
+    const int64_t blocks = ls_ceil_div(last_size(&call->in[1]), COLUMN_BLOCK);
+    ls_cpu_split(pool, blocks, ls_cpu_parts(blocks, 1, call->threads), gradient_part, call);
+}
+
+const ls_kernel LS_CPU_NAME(embedding) = {"embedding", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, gather_run};
+const ls_kernel LS_CPU_NAME(embedding_grad) = {"embedding_grad",   LS_CPU_DTYPE, LS_CPU_LEVEL,
+                                               gradient_workspace, NULL,         NULL,
+                                               gradient_run};

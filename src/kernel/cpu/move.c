@@ -1,0 +1,62 @@
+/* copy, fill and accumulate. */
+#include "kernel/cpu/cpu_impl.h"
+#include "kernel/cpu/runs.h"
+
+typedef struct strided {
+    const ls_kernel_call *call;
+    ls_cpu_runs runs;
+    ls_cpu_visit visit;
+} strided;
+
+static void strided_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const strided *s = context;
+    ls_cpu_runs_visit(&s->runs, start, end, s->visit, s->call);
+}
+
+static void strided_run(const ls_kernel_call *call, ls_pool *pool, ls_cpu_visit visit) {
+    const strided s = {call, ls_cpu_runs_of(&call->in[0], &call->out[0]), visit};
+    const int64_t n = ls_view_elements(&call->in[0]);
+    ls_cpu_split(pool, n, ls_cpu_parts(n, 16384, call->threads), strided_part, &s);
+}
+
+static void copy_piece(const void *context, int64_t from, int64_t to, int64_t count) {
+    const ls_kernel_call *call = context;
+    memcpy((element *)call->out[0].data + to, (const element *)call->in[0].data + from, sizeof(element) * (size_t)count);
+}
+
+static void accumulate_piece(const void *context, int64_t from, int64_t to, int64_t count) {
+    const ls_kernel_call *call = context;
+    const bool wide = call->in[0].dtype == LS_F32;
+    float *out = (float *)call->out[0].data + to;
+    for (int64_t i = 0; i < count; i += V_LANES) {
+        const v_f32 x = v_load_either(call->in[0].data, wide, from + i, count - i);
+        v_store_f32(out + i, v_load_f32(out + i, count - i) + x, count - i);
+    }
+}
+
+static void fill_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const size_t size = ls_dtype_bytes(call->out[0].dtype);
+    memset((char *)call->out[0].data + (size_t)start * size, 0, (size_t)(end - start) * size);
+}
+
+static void copy_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    strided_run(call, pool, copy_piece);
+}
+
+static void accumulate_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    strided_run(call, pool, accumulate_piece);
+}
+
+static void fill_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, ls_view_elements(&call->out[0]), 1, fill_part);
+}
+
+const ls_kernel LS_CPU_NAME(copy) = {"copy", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, copy_run};
+const ls_kernel LS_CPU_NAME(accumulate) = {"accumulate", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, accumulate_run};
+const ls_kernel LS_CPU_NAME(fill) = {"fill", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, fill_run};

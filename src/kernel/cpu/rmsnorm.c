@@ -1,0 +1,98 @@
+/*
+ * RMSNorm (Zhang, Sennrich, arXiv 1910.07467): y = x*rstd*weight, rstd = 1/sqrt(mean of x^2 + epsilon).
+ * Gradient: dx = rstd*(w*dy - x*rstd^2*mean(w*dy*x)), dweight = sum over rows of dy*x*rstd.
+ */
+#include "kernel/cpu/cpu_impl.h"
+
+#include <math.h>
+
+static void forward_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const ls_norm_params *params = call->params;
+    const int64_t E = last_size(&call->in[0]);
+    const element *weight = call->in[1].data;
+    float *rstd = call->out[1].data;
+    for (int64_t row = start; row < end; row++) {
+        const element *x = (const element *)call->in[0].data + row * E;
+        element *y = (element *)call->out[0].data + row * E;
+        v_f32 squares[2] = {{0}, {0}};
+        for (int64_t e = 0; e < E; e += 2 * V_LANES) {
+            const v_f32 a = v_load(x + e, E - e), b = v_load(x + e + V_LANES, E - e - V_LANES);
+            squares[0] += a * a;
+            squares[1] += b * b;
+        }
+        const float scale = 1.0f / sqrtf(v_sum(squares[0] + squares[1]) / (float)E + (float)params->epsilon);
+        rstd[row] = scale;
+        for (int64_t e = 0; e < E; e += V_LANES) {
+            v_store(y + e, v_load(x + e, E - e) * scale * v_load(weight + e, E - e), E - e);
+        }
+    }
+}
+
+static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    run_elements(call, pool, row_count(&call->in[0]), last_size(&call->in[0]), forward_part);
+}
+
+/* f32 sums of dweight are carried over this many rows, then go to f64. */
+enum { FLUSH_ROWS = 64 };
+
+static int gradient_parts(const ls_kernel_call *call) {
+    return ls_cpu_parts(row_count(&call->in[0]), FLUSH_ROWS, call->threads);
+}
+
+/* For each part: f64[E] totals; after all of these, for each part f32[E] of the rows since the last flush. */
+static size_t gradient_workspace(const ls_kernel_call *call) {
+    return (size_t)gradient_parts(call) * (size_t)last_size(&call->in[0]) * (sizeof(double) + sizeof(float));
+}
+
+static void gradient_row(const ls_kernel_call *call, int64_t row, float *dweight) {
+    const int64_t E = last_size(&call->in[0]);
+    const element *weight = call->in[1].data, *x = (const element *)call->in[0].data + row * E;
+    const element *dy = (const element *)call->in[3].data + row * E;
+    element *dx = (element *)call->out[0].data + row * E;
+    const float rstd = ((const float *)call->in[2].data)[row];
+    v_f32 dots[2] = {{0}, {0}};
+    for (int64_t e = 0; e < E; e += 2 * V_LANES) {
+        const int64_t f = e + V_LANES;
+        dots[0] += v_load(x + e, E - e) * (v_load(dy + e, E - e) * v_load(weight + e, E - e));
+        dots[1] += v_load(x + f, E - f) * (v_load(dy + f, E - f) * v_load(weight + f, E - f));
+    }
+    const float mean = v_sum(dots[0] + dots[1]) / (float)E * rstd * rstd;
+    for (int64_t e = 0; e < E; e += V_LANES) {
+        const v_f32 xe = v_load(x + e, E - e), de = v_load(dy + e, E - e);
+        v_store_f32(dweight + e, v_load_f32(dweight + e, E - e) + de * xe * rstd, E - e);
+        v_store(dx + e, (de * v_load(weight + e, E - e) - xe * mean) * rstd, E - e);
+    }
+}
+
+static void gradient_part(const void *context, int part, int64_t start, int64_t end) {
+    const ls_kernel_call *call = context;
+    const int64_t E = last_size(&call->in[0]);
+    double *total = (double *)call->workspace + part * E;
+    float *recent = (float *)((double *)call->workspace + gradient_parts(call) * E) + part * E;
+    memset(total, 0, sizeof *total * (size_t)E);
+    for (int64_t first = start; first < end; first += FLUSH_ROWS) {
+        memset(recent, 0, sizeof *recent * (size_t)E);
+        const int64_t last = ls_min(end, first + FLUSH_ROWS);
+        for (int64_t row = first; row < last; row++) gradient_row(call, row, recent);
+        for (int64_t e = 0; e < E; e++) total[e] += (double)recent[e];
+    }
+}
+
+static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    const int parts = gradient_parts(call);
+    const int64_t E = last_size(&call->in[0]);
+    ls_cpu_split(pool, row_count(&call->in[0]), parts, gradient_part, call);
+    double *total = call->workspace;
+    for (int64_t i = E; i < parts * E; i++) total[i % E] += total[i];
+    float *dweight = call->out[1].data;
+    for (int64_t e = 0; e < E; e++) dweight[e] += (float)total[e];
+}
+
+const ls_kernel LS_CPU_NAME(rmsnorm) = {"rmsnorm", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, forward_run};
+const ls_kernel LS_CPU_NAME(rmsnorm_grad) = {"rmsnorm_grad",     LS_CPU_DTYPE, LS_CPU_LEVEL,
+                                             gradient_workspace, NULL,         NULL,
+                                             gradient_run};

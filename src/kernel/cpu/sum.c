@@ -1,0 +1,59 @@
+/* sum and sum_squares of f32: parts in f64, combined in their order. */
+#include "kernel/cpu/cpu_impl.h"
+
+enum { LEAST = 65536 };
+
+static int parts_of(const ls_kernel_call *call) {
+    return ls_cpu_parts(ls_view_elements(&call->in[0]), LEAST, call->threads);
+}
+
+static size_t workspace(const ls_kernel_call *call) { return sizeof(double) * (size_t)parts_of(call); }
+
+/* Sixteen sums, so that the compiler may add in vectors without reordering any of them. */
+V_INLINE double total(const float *x, int64_t n, bool squares) {
+    enum { SUMS = 16 };
+    double sums[SUMS] = {0};
+    int64_t i = 0;
+    for (; i + SUMS <= n; i += SUMS) {
+        for (int j = 0; j < SUMS; j++) {
+            const double value = (double)x[i + j];
+            sums[j] += squares ? value * value : value;
+        }
+    }
+    for (; i < n; i++) sums[0] += squares ? (double)x[i] * (double)x[i] : (double)x[i];
+    for (int j = 1; j < SUMS; j++) sums[0] += sums[j];
+    return sums[0];
+}
+
+static void sum_part(const void *context, int part, int64_t start, int64_t end) {
+    const ls_kernel_call *call = context;
+    ((double *)call->workspace)[part] = total((const float *)call->in[0].data + start, end - start, false);
+}
+
+static void squares_part(const void *context, int part, int64_t start, int64_t end) {
+    const ls_kernel_call *call = context;
+    ((double *)call->workspace)[part] = total((const float *)call->in[0].data + start, end - start, true);
+}
+
+static double combined(const ls_kernel_call *call, ls_pool *pool, ls_cpu_body body) {
+    const int parts = parts_of(call);
+    ls_cpu_split(pool, ls_view_elements(&call->in[0]), parts, body, call);
+    double sum = 0;
+    for (int i = 0; i < parts; i++) sum += ((const double *)call->workspace)[i];
+    return sum;
+}
+
+static void sum_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    float *out = call->out[0].data;
+    *out = (float)((double)*out + combined(call, pool, sum_part));
+}
+
+static void squares_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    *(double *)call->out[0].data += combined(call, pool, squares_part);
+}
+
+const ls_kernel LS_CPU_NAME(sum) = {"sum", LS_CPU_DTYPE, LS_CPU_LEVEL, workspace, NULL, NULL, sum_run};
+const ls_kernel LS_CPU_NAME(sum_squares) = {"sum_squares", LS_CPU_DTYPE, LS_CPU_LEVEL, workspace, NULL, NULL,
+                                            squares_run};
