@@ -7,6 +7,8 @@
 - includes in quotes are written from src/ or include/ and name a file that is there
 - external libraries stay where they belong (EXTERNAL), out of the core
 - a file has at most 600 lines, a function at most 80
+
+check-layers.py [ROOT]: the tree that this script lies in, unless told otherwise.
 """
 import pathlib
 import re
@@ -39,7 +41,9 @@ GENERATED = ["ls_version.h"]
 MOST_LINES = 600
 MOST_FUNCTION_LINES = 80
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
+if len(sys.argv) < 2:
+    ROOT = ROOT.parent.parent
 INCLUDE = re.compile(r'\s*#\s*include\s*(["<])([^">]+)[">]')
 problems = []
 
