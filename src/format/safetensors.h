@@ -103,7 +103,7 @@ int64_t ls_st_plan_offset(const ls_st_plan *plan,
 int64_t ls_st_plan_bytes(const ls_st_plan *plan, int64_t i); /* of tensor i */
 int64_t ls_st_plan_file_bytes(const ls_st_plan *plan);
 
-/* A file being filled. */
+/* A file being filled. It borrows its plan until it is finished or abandoned. */
 typedef struct ls_st_writer ls_st_writer;
 
 /*

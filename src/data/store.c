@@ -1,0 +1,54 @@
+#include "data/data_impl.h"
+
+#include <stdlib.h>
+
+ls_store ls_store_empty(int32_t vocabulary) {
+    return (ls_store){.width = vocabulary <= 1 << 8 ? 1 : vocabulary <= 1 << 16 ? 2 : 4};
+}
+
+static ls_status reserve(ls_store *store, int64_t n) {
+    if (n <= store->capacity - store->count) return ls_ok();
+    int64_t wanted = ls_max(ls_max(2 * store->capacity, store->count + n), 1 << 20);
+    void *grown = realloc(store->data, (size_t)wanted * (size_t)store->width);
+    if (!grown)
+        return ls_error(LS_NO_MEMORY, "no memory for %lld tokens of %d bytes", (long long)wanted,
+                        store->width);
+    store->data = grown;
+    store->capacity = wanted;
+    return ls_ok();
+}
+
+ls_status ls_store_append(ls_store *store, const int32_t *ids, int64_t n) {
+    LS_TRY(reserve(store, n));
+    if (store->width == 1) {
+        uint8_t *to = (uint8_t *)store->data + store->count;
+        for (int64_t i = 0; i < n; i++) to[i] = (uint8_t)ids[i];
+    } else if (store->width == 2) {
+        uint16_t *to = (uint16_t *)store->data + store->count;
+        for (int64_t i = 0; i < n; i++) to[i] = (uint16_t)ids[i];
+    } else {
+        int32_t *to = (int32_t *)store->data + store->count;
+        for (int64_t i = 0; i < n; i++) to[i] = ids[i];
+    }
+    store->count += n;
+    return ls_ok();
+}
+
+void ls_store_read(const ls_store *store, int64_t first, int64_t n, int32_t *out) {
+    LS_ASSERT(first >= 0 && n >= 0 && first <= store->count - n);
+    if (store->width == 1) {
+        const uint8_t *from = (const uint8_t *)store->data + first;
+        for (int64_t i = 0; i < n; i++) out[i] = from[i];
+    } else if (store->width == 2) {
+        const uint16_t *from = (const uint16_t *)store->data + first;
+        for (int64_t i = 0; i < n; i++) out[i] = from[i];
+    } else {
+        const int32_t *from = (const int32_t *)store->data + first;
+        for (int64_t i = 0; i < n; i++) out[i] = from[i];
+    }
+}
+
+void ls_store_free(ls_store *store) {
+    free(store->data);
+    *store = (ls_store){0};
+}

@@ -1,0 +1,141 @@
+#include "format/file.h"
+#include "format/format_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+ls_status ls_file_error(const char *action, const char *path, int error_number) {
+    return ls_error(LS_IO, "cannot %s %s: %s", action, path, strerror(error_number));
+}
+
+ls_status ls_file_open_regular(const char *path, int *out, size_t *bytes) {
+    /* O_NONBLOCK: opening a pipe must not wait for a writer; a regular file does not mind. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return ls_file_error("open", path, errno);
+    struct stat info;
+    ls_status status = ls_ok();
+    if (fstat(fd, &info) != 0)
+        status = ls_file_error("stat", path, errno);
+    else if (S_ISDIR(info.st_mode))
+        status = ls_error(LS_IO, "cannot read %s: it is a folder, expected a file", path);
+    else if (!S_ISREG(info.st_mode))
+        status = ls_error(LS_IO, "cannot read %s: it is not a regular file", path);
+    if (status.code != LS_OK) {
+        close(fd);
+        return status;
+    }
+    *out = fd;
+    *bytes = (size_t)info.st_size;
+    return ls_ok();
+}
+
+static ls_status read_all(int fd, const char *path, char *buffer, size_t bytes, size_t *got) {
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t n = read(fd, buffer + done, bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return ls_file_error("read", path, errno);
+        if (n == 0) break; /* it was cut since we asked for its size */
+        done += (size_t)n;
+    }
+    *got = done;
+    return ls_ok();
+}
+
+ls_status ls_file_read(const char *path, size_t most, char **out, size_t *bytes) {
+    int fd = -1;
+    size_t size = 0, got = 0;
+    LS_TRY(ls_file_open_regular(path, &fd, &size));
+    if (size > most) {
+        close(fd);
+        return ls_error(LS_INVALID, "%s is %zu bytes long, expected at most %zu", path, size, most);
+    }
+    char *buffer = malloc(size + 1);
+    ls_status status = buffer ? read_all(fd, path, buffer, size, &got)
+                              : ls_error(LS_NO_MEMORY, "no memory for the %zu bytes of %s", size, path);
+    close(fd);
+    if (status.code != LS_OK) {
+        free(buffer);
+        return status;
+    }
+    buffer[got] = 0;
+    *out = buffer;
+    *bytes = got;
+    return status;
+}
+
+static const uint8_t empty_file[1];
+
+ls_status ls_file_map_open(const char *path, ls_file_map *out) {
+    int fd = -1;
+    size_t bytes = 0;
+    LS_TRY(ls_file_open_regular(path, &fd, &bytes));
+    const void *data = empty_file;
+    if (bytes > 0) data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    int error_number = errno;
+    close(fd);
+    if (data == MAP_FAILED) return ls_file_error("map", path, error_number);
+    *out = (ls_file_map){data, bytes};
+    return ls_ok();
+}
+
+void ls_file_map_close(ls_file_map *map) {
+    if (!map) return;
+    if (map->bytes > 0) munmap((void *)(uintptr_t)map->data, map->bytes);
+    *map = (ls_file_map){0};
+}
+
+ls_status ls_file_write_at(int fd, const char *path, const void *data, size_t bytes, int64_t offset) {
+    const char *from = data;
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pwrite(fd, from + done, bytes - done, (off_t)(offset + (int64_t)done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            return ls_error(LS_IO, "cannot write %zu bytes at offset %lld of %s: %s", bytes - done,
+                            (long long)offset + (long long)done, path, strerror(errno));
+        done += (size_t)n;
+    }
+    return ls_ok();
+}
+
+/* A rename onto a device or folder would do harm or fail late. */
+static ls_status check_target(const char *path) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return ls_error(LS_IO, "cannot write %s: it is there and not a regular file", path);
+    return ls_ok();
+}
+
+static ls_status fill(int fd, const char *path, const ls_file_piece *pieces, int n) {
+    int64_t offset = 0;
+    for (int i = 0; i < n; i++) {
+        LS_TRY(ls_file_write_at(fd, path, pieces[i].data, pieces[i].bytes, offset));
+        offset += (int64_t)pieces[i].bytes;
+    }
+    if (fsync(fd) != 0) return ls_file_error("write", path, errno);
+    return ls_ok();
+}
+
+ls_status ls_file_write_pieces(const char *path, const ls_file_piece *pieces, int n) {
+    char temporary[LS_FILE_PATH];
+    if (snprintf(temporary, sizeof temporary, "%s.tmp-%d", path, (int)getpid()) >= (int)sizeof temporary)
+        return ls_error(LS_INVALID, "path of %zu bytes is too long: %s", strlen(path), path);
+    LS_TRY(check_target(path));
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return ls_file_error("create", path, errno);
+    ls_status status = fill(fd, path, pieces, n);
+    if (close(fd) != 0 && status.code == LS_OK) status = ls_file_error("write", path, errno);
+    if (status.code == LS_OK) status = ls_file_rename(temporary, path);
+    if (status.code != LS_OK) unlink(temporary);
+    return status;
+}
+
+ls_status ls_file_write(const char *path, const void *data, size_t bytes) {
+    return ls_file_write_pieces(path, &(ls_file_piece){data, bytes}, 1);
+}

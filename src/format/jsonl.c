@@ -1,0 +1,153 @@
+#include "format/jsonl.h"
+#include "format/file.h"
+#include "format/format_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* More than a hundred million steps. */
+#define MOST_BYTES ((size_t)16 << 30)
+
+ls_status ls_jsonl_append(const char *path, const ls_json_writer *writer) {
+    size_t bytes;
+    const char *text = ls_json_written(writer, &bytes);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) return ls_file_error("open", path, errno);
+    struct stat before;
+    ls_status status = ls_ok();
+    if (fstat(fd, &before) != 0) {
+        status = ls_file_error("stat", path, errno);
+    } else {
+        struct iovec line[] = {{(void *)(uintptr_t)text, bytes}, {(void *)(uintptr_t) "\n", 1}};
+        ssize_t n = writev(fd, line, 2);
+        if (n != (ssize_t)bytes + 1) {
+            status = ls_file_error("append to", path, n < 0 ? errno : ENOSPC);
+            if (n > 0 && ftruncate(fd, before.st_size) != 0) status = ls_file_error("append to", path, errno);
+        }
+    }
+    if (close(fd) != 0 && status.code == LS_OK) status = ls_file_error("append to", path, errno);
+    return status;
+}
+
+/* A walk over the complete lines of a file in memory. */
+typedef struct line_walk {
+    const char *path, *next, *end;
+    int64_t number; /* of the line last returned, from 1 */
+} line_walk;
+
+/* The next line without its newline; false when none is complete. */
+static bool next_line(line_walk *walk, const char **line, size_t *bytes) {
+    if (walk->next == walk->end) return false;
+    const char *newline = memchr(walk->next, '\n', (size_t)(walk->end - walk->next));
+    if (!newline) return false;
+    *line = walk->next;
+    *bytes = (size_t)(newline - walk->next);
+    walk->next = newline + 1;
+    walk->number++;
+    return true;
+}
+
+static ls_status parse_line(const line_walk *walk, const char *line, size_t bytes, ls_json **out) {
+    char name[600];
+    snprintf(name, sizeof name, "%.500s line %lld", walk->path, (long long)walk->number);
+    return ls_json_parse(name, line, bytes, out);
+}
+
+/* Whether the line stays. */
+static ls_status judge(const line_walk *walk, const char *line, size_t bytes, const char *key, int64_t most,
+                       bool *keep) {
+    ls_json *document;
+    int64_t value;
+    LS_TRY(parse_line(walk, line, bytes, &document));
+    ls_status status = ls_json_int(ls_json_root(document), key, INT64_MIN, INT64_MAX, &value);
+    ls_json_free(document);
+    if (status.code == LS_OK) *keep = value <= most;
+    return status;
+}
+
+/* Moves the lines that stay to the front of the text. */
+static ls_status keep_lines(const char *path, char *text, size_t bytes, const char *key, int64_t most,
+                            size_t *kept_bytes, int64_t *dropped) {
+    line_walk walk = {path, text, text + bytes, 0};
+    const char *line;
+    size_t length;
+    *kept_bytes = 0;
+    *dropped = 0;
+    while (next_line(&walk, &line, &length)) {
+        bool keep;
+        LS_TRY(judge(&walk, line, length, key, most, &keep));
+        if (keep) {
+            memmove(text + *kept_bytes, line, length + 1);
+            *kept_bytes += length + 1;
+        } else {
+            ++*dropped;
+        }
+    }
+    return ls_ok();
+}
+
+ls_status ls_jsonl_truncate(const char *path, const char *key, int64_t most, int64_t *dropped) {
+    char *text;
+    size_t bytes, kept;
+    int64_t gone = 0;
+    ls_status status = ls_ok();
+    if (ls_file_exists(path)) {
+        LS_TRY(ls_file_read(path, MOST_BYTES, &text, &bytes));
+        status = keep_lines(path, text, bytes, key, most, &kept, &gone);
+        if (status.code == LS_OK && kept < bytes) status = ls_file_write(path, text, kept);
+        free(text);
+    }
+    if (status.code == LS_OK && dropped) *dropped = gone;
+    return status;
+}
+
+static double number_or_nan(ls_json_value object, const char *key) {
+    double value;
+    ls_status status = ls_json_double(object, key, -INFINITY, INFINITY, &value);
+    return status.code == LS_OK ? value : (double)NAN;
+}
+
+static ls_status fill_columns(line_walk walk, const char *const *keys, int n_keys, double *out,
+                              int64_t rows) {
+    const char *line;
+    size_t length;
+    while (next_line(&walk, &line, &length)) {
+        ls_json *document;
+        LS_TRY(parse_line(&walk, line, length, &document));
+        for (int c = 0; c < n_keys; c++)
+            out[c * rows + walk.number - 1] = number_or_nan(ls_json_root(document), keys[c]);
+        ls_json_free(document);
+    }
+    return ls_ok();
+}
+
+ls_status ls_jsonl_columns(const char *path, const char *const *keys, int n_keys, double **out,
+                           int64_t *rows) {
+    char *text;
+    size_t bytes, length;
+    const char *line;
+    LS_TRY(ls_file_read(path, MOST_BYTES, &text, &bytes));
+    const line_walk start = {path, text, text + bytes, 0};
+    line_walk count = start;
+    while (next_line(&count, &line, &length)) {
+    }
+    double *columns = malloc((size_t)count.number * (size_t)n_keys * sizeof *columns + 1);
+    ls_status status =
+        columns ? fill_columns(start, keys, n_keys, columns, count.number)
+                : ls_error(LS_NO_MEMORY, "no memory for %lld lines of %s", (long long)count.number, path);
+    free(text);
+    if (status.code != LS_OK) {
+        free(columns);
+        return status;
+    }
+    *out = columns;
+    *rows = count.number;
+    return status;
+}

@@ -1,0 +1,286 @@
+#include "format/svg.h"
+#include "format/file.h"
+#include "format/format_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WIDTH = 960,
+    HEIGHT = 540,
+    LEFT = 84,
+    RIGHT = 28,
+    TOP = 84,
+    BOTTOM = 68,
+    COLUMNS = WIDTH - LEFT - RIGHT
+};
+
+/* One per series, on white and on dark; told apart also by people who see few colours (after Okabe and
+ * Ito). */
+static const char *const light_colours[LS_CHART_SERIES] = {"#0067b8", "#c04a00", "#007a57",
+                                                           "#a3468f", "#7a6300", "#3d8bbd"};
+static const char *const dark_colours[LS_CHART_SERIES] = {"#5cb3f5", "#ff9a52", "#3fcf9f",
+                                                          "#e394cf", "#e3c94b", "#a8d8f5"};
+
+/* An axis: values [low, high], cut by `step`. */
+typedef struct axis {
+    double low, high, step;
+    int decimals;
+} axis;
+
+typedef struct picture {
+    FILE *out;
+    const ls_chart *chart;
+    axis x, y;
+} picture;
+
+/* The smallest of 1, 2, 5 times a power of ten that cuts the span into at most `most` parts. */
+static double round_step(double span, int most) {
+    double least = span / most, power = pow(10, floor(log10(least)));
+    static const double nice[] = {1, 2, 5, 10};
+    for (size_t i = 0; i < LS_COUNT(nice); i++)
+        if (nice[i] * power >= least * (1 - 1e-9)) return nice[i] * power;
+    return 10 * power;
+}
+
+static axis make_axis(double low, double high, int most, bool widen) {
+    if (!(high > low)) { /* a single value: give it room */
+        double room = fabs(low) > 0 ? fabs(low) * 0.1 : 1;
+        low -= room;
+        high += room;
+    }
+    axis a = {low, high, round_step(high - low, most), 0};
+    if (widen) {
+        a.low = floor(low / a.step + 1e-9) * a.step;
+        a.high = ceil(high / a.step - 1e-9) * a.step;
+    }
+    a.decimals = (int)fmax(0, fmin(9, -floor(log10(a.step) + 1e-9)));
+    return a;
+}
+
+static bool finite_point(const ls_chart_series *s, int64_t i) {
+    return isfinite(s->x[i]) && isfinite(s->y[i]);
+}
+
+/* The axes that hold all finite points and levels; false without a point. */
+static bool find_axes(const ls_chart *chart, axis *x, axis *y) {
+    double x0 = INFINITY, x1 = -INFINITY, y0 = INFINITY, y1 = -INFINITY;
+    for (int k = 0; k < chart->n_series; k++) {
+        const ls_chart_series *s = &chart->series[k];
+        for (int64_t i = 0; i < s->n; i++) {
+            if (!finite_point(s, i)) continue;
+            x0 = fmin(x0, s->x[i]), x1 = fmax(x1, s->x[i]);
+            y0 = fmin(y0, s->y[i]), y1 = fmax(y1, s->y[i]);
+        }
+    }
+    if (x0 > x1) return false;
+    for (int k = 0; k < chart->n_levels; k++) {
+        if (!isfinite(chart->levels[k].y)) continue;
+        y0 = fmin(y0, chart->levels[k].y), y1 = fmax(y1, chart->levels[k].y);
+    }
+    *x = make_axis(x0, x1, 10, false);
+    *y = make_axis(y0, y1, 7, true);
+    return true;
+}
+
+static double place_x(const picture *p, double x) {
+    return LEFT + (x - p->x.low) / (p->x.high - p->x.low) * COLUMNS;
+}
+
+static double place_y(const picture *p, double y) {
+    return HEIGHT - BOTTOM - (y - p->y.low) / (p->y.high - p->y.low) * (HEIGHT - TOP - BOTTOM);
+}
+
+static void put_escaped(FILE *out, const char *text) {
+    for (; *text; text++) {
+        switch (*text) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        default:
+            fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
+        }
+    }
+}
+
+static void put_text(FILE *out, const char *css, double x, double y, const char *text) {
+    fprintf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", css, x, y);
+    put_escaped(out, text);
+    fputs("</text>\n", out);
+}
+
+static void put_style(FILE *out) {
+    fputs(
+        "<style>\n"
+        "text{font-family:system-ui,-apple-system,'Segoe UI','Helvetica Neue',Arial,sans-serif;fill:#57606a;"
+        "font-size:14px}\n"
+        ".title{font-size:20px;font-weight:600;fill:#1f2328}\n"
+        ".x{text-anchor:middle}.y{text-anchor:end}.middle{text-anchor:middle;font-size:18px}\n"
+        ".paper{fill:#fff;stroke:#d0d7de}.grid{stroke:#e6eaef}.axis{stroke:#8c959f}\n"
+        ".level{stroke:#6e7781;stroke-width:1.5;stroke-dasharray:6 5}\n"
+        ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}\n",
+        out);
+    for (int i = 0; i < LS_CHART_SERIES; i++)
+        fprintf(out, ".l%d{stroke:%s}.d%d{fill:%s}\n", i, light_colours[i], i, light_colours[i]);
+    fputs("@media (prefers-color-scheme:dark){text{fill:#9da7b3}.title{fill:#e6edf3}\n"
+          ".paper{fill:#0d1117;stroke:#30363d}.grid{stroke:#21262d}\n"
+          ".axis{stroke:#6e7681}.level{stroke:#8b949e}\n",
+          out);
+    for (int i = 0; i < LS_CHART_SERIES; i++)
+        fprintf(out, ".l%d{stroke:%s}.d%d{fill:%s}\n", i, dark_colours[i], i, dark_colours[i]);
+    fputs("}\n</style>\n", out);
+}
+
+static void tick_text(const axis *a, double value, char *out, size_t room) {
+    double largest = fmax(fabs(a->low), fabs(a->high));
+    if (fabs(value) < a->step * 1e-6) value = 0;
+    if (largest >= 1e7 || a->step < 1e-6)
+        snprintf(out, room, "%.4g", value);
+    else
+        snprintf(out, room, "%.*f", a->decimals, value);
+}
+
+static void put_axes(const picture *p) {
+    FILE *out = p->out;
+    char number[40];
+    for (double i = ceil(p->y.low / p->y.step - 1e-9); i * p->y.step <= p->y.high + p->y.step * 1e-6; i++) {
+        double y = place_y(p, i * p->y.step);
+        fprintf(out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", LEFT, y,
+                WIDTH - RIGHT, y);
+        tick_text(&p->y, i * p->y.step, number, sizeof number);
+        put_text(out, "y", LEFT - 10, y + 5, number);
+    }
+    fprintf(out, "<line class=\"axis\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", LEFT, HEIGHT - BOTTOM,
+            WIDTH - RIGHT, HEIGHT - BOTTOM);
+    for (double i = ceil(p->x.low / p->x.step - 1e-9); i * p->x.step <= p->x.high + p->x.step * 1e-6; i++) {
+        double x = place_x(p, i * p->x.step);
+        fprintf(out, "<line class=\"axis\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", x,
+                HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5);
+        tick_text(&p->x, i * p->x.step, number, sizeof number);
+        put_text(out, "x", x, HEIGHT - BOTTOM + 23, number);
+    }
+    const ls_chart *chart = p->chart;
+    if (chart->x_label) put_text(out, "x", LEFT + COLUMNS / 2.0, HEIGHT - 18, chart->x_label);
+    if (chart->y_label) {
+        fprintf(out, "<text class=\"x\" transform=\"translate(24 %d) rotate(-90)\">",
+                (TOP + HEIGHT - BOTTOM) / 2);
+        put_escaped(out, chart->y_label);
+        fputs("</text>\n", out);
+    }
+}
+
+/* A run of points that fall into one column of the picture: its ends and extremes are enough to draw it. */
+typedef struct column {
+    int64_t first, least, most, last;
+} column;
+
+static void put_column(const picture *p, const ls_chart_series *s, const column *c, char *command) {
+    int64_t order[4] = {c->first, c->least < c->most ? c->least : c->most,
+                        c->least < c->most ? c->most : c->least, c->last};
+    for (int i = 0; i < 4; i++) {
+        if (i > 0 && order[i] == order[i - 1]) continue;
+        fprintf(p->out, "%c%.1f %.1f", *command, place_x(p, s->x[order[i]]), place_y(p, s->y[order[i]]));
+        *command = 'L';
+    }
+}
+
+/* Draws s->[from, to), all finite. */
+static void put_run(const picture *p, const ls_chart_series *s, int series, int64_t from, int64_t to) {
+    if (to - from == 1) {
+        fprintf(p->out, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n", series,
+                place_x(p, s->x[from]), place_y(p, s->y[from]));
+        return;
+    }
+    char command = 'M';
+    fprintf(p->out, "<path class=\"line l%d\" d=\"", series);
+    column c = {from, from, from, from};
+    for (int64_t i = from + 1; i <= to; i++) {
+        if (i == to || floor(place_x(p, s->x[i])) != floor(place_x(p, s->x[c.first]))) {
+            put_column(p, s, &c, &command);
+            c = (column){i, i, i, i};
+            continue;
+        }
+        if (s->y[i] < s->y[c.least]) c.least = i;
+        if (s->y[i] > s->y[c.most]) c.most = i;
+        c.last = i;
+    }
+    fputs("\"/>\n", p->out);
+}
+
+static void put_series(const picture *p, int series) {
+    const ls_chart_series *s = &p->chart->series[series];
+    int64_t from = 0;
+    for (int64_t i = 0; i <= s->n; i++) {
+        if (i < s->n && finite_point(s, i)) continue;
+        if (i > from) put_run(p, s, series, from, i);
+        from = i + 1;
+    }
+}
+
+/* Bytes that begin a character, as a measure of how wide a name is. */
+static double text_width(const char *text) {
+    int characters = 0;
+    for (; *text; text++) characters += ((unsigned char)*text & 0xc0) != 0x80;
+    return characters * 7.6;
+}
+
+static void put_legend(const picture *p) {
+    double x = LEFT;
+    for (int i = 0; i < p->chart->n_series; i++) {
+        const char *name = p->chart->series[i].name;
+        fprintf(p->out, "<path class=\"line l%d\" d=\"M%.1f %dh20\"/>\n", i, x, TOP - 24);
+        put_text(p->out, "name", x + 28, TOP - 19, name);
+        x += 28 + text_width(name) + 26;
+    }
+    for (int i = 0; i < p->chart->n_levels; i++) {
+        const ls_chart_level *level = &p->chart->levels[i];
+        if (!isfinite(level->y)) continue;
+        double y = place_y(p, level->y);
+        fprintf(p->out, "<line class=\"level\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", LEFT, y,
+                WIDTH - RIGHT, y);
+        put_text(p->out, "y", WIDTH - RIGHT - 6, y - 7, level->name);
+    }
+}
+
+static void put_chart(FILE *out, const ls_chart *chart) {
+    picture p = {.out = out, .chart = chart};
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
+            "viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n",
+            WIDTH, HEIGHT, WIDTH, HEIGHT);
+    put_style(out);
+    fprintf(out, "<rect class=\"paper\" x=\".5\" y=\".5\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", WIDTH - 1,
+            HEIGHT - 1);
+    if (chart->title) put_text(out, "title", LEFT, 38, chart->title);
+    if (find_axes(chart, &p.x, &p.y)) {
+        put_axes(&p);
+        put_legend(&p);
+        for (int i = 0; i < chart->n_series; i++) put_series(&p, i);
+    } else {
+        put_text(out, "middle", WIDTH / 2.0, HEIGHT / 2.0, "no data yet");
+    }
+    fputs("</svg>\n", out);
+}
+
+ls_status ls_svg_write_chart(const char *path, const ls_chart *chart) {
+    LS_ASSERT(chart->n_series >= 0 && chart->n_series <= LS_CHART_SERIES);
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) return ls_error(LS_NO_MEMORY, "no memory to draw %s", path);
+    put_chart(out, chart);
+    bool failed = ferror(out) != 0;
+    failed = fclose(out) != 0 || failed;
+    ls_status status =
+        failed ? ls_error(LS_NO_MEMORY, "no memory to draw %s", path) : ls_file_write(path, text, bytes);
+    free(text);
+    return status;
+}

@@ -1,0 +1,51 @@
+#include "text/utf8.h"
+
+#include <string.h>
+
+int ls_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
+    const unsigned char *p = (const unsigned char *)text;
+    if (bytes == 0) return 0;
+    int length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    if (length == 0 || (size_t)length > bytes) return 0;
+    uint32_t c = length == 1 ? p[0] : p[0] & (0x7fu >> length);
+    for (int i = 1; i < length; i++) {
+        if ((p[i] & 0xc0) != 0x80) return 0;
+        c = c << 6 | (p[i] & 0x3fu);
+    }
+    /* Two-byte forms are never overlong here: 0xc0 and 0xc1 were refused. */
+    if ((length == 3 && (c < 0x800 || (c >= 0xd800 && c <= 0xdfff))) ||
+        (length == 4 && (c < 0x10000 || c > 0x10ffff)))
+        return 0;
+    if (code) *code = c;
+    return length;
+}
+
+size_t ls_utf8_valid_prefix(const char *text, size_t bytes) {
+    size_t at = 0;
+    for (int n; (n = ls_utf8_decode(text + at, bytes - at, NULL)) > 0;) at += (size_t)n;
+    return at;
+}
+
+/* C0 but for newline and tab, DEL, C1, and the marks that reorder a line. */
+static int prints(uint32_t code) {
+    if (code == '\n' || code == '\t') return 1;
+    return !(code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
+             (code >= 0x2066 && code <= 0x2069));
+}
+
+size_t ls_utf8_printable(const char *text, size_t bytes, char *out, size_t room) {
+    static const char replacement[] = "\xef\xbf\xbd";
+    size_t used = 0;
+    for (size_t at = 0; at < bytes;) {
+        uint32_t code = 0;
+        int length = ls_utf8_decode(text + at, bytes - at, &code);
+        int good = length > 0 && prints(code);
+        size_t size = good ? (size_t)length : 3;
+        if (used + size >= room) break;
+        memcpy(out + used, good ? text + at : replacement, size);
+        used += size;
+        at += length > 0 ? (size_t)length : 1;
+    }
+    out[used] = 0;
+    return used;
+}
