@@ -1,0 +1,132 @@
+/*
+ * attention: for each head and tile of queries, one pass over the keys for the largest logit, a second for the sum of
+ * exponentials and the weighted values. Then the result is merged with what o and lse hold, in the stable form.
+ */
+#include <string.h>
+
+#include "kernel/ref/attention_tile.h"
+
+/* What one tile of queries needs, in the workspace of a thread. */
+typedef struct scratch {
+    double *q, *k, *v, *o; /* [TILE_Q*D], [D*TILE_K], [TILE_K*D], [TILE_Q*D] */
+} scratch;
+
+static int64_t scratch_doubles(int64_t D) { return 2 * (TILE_Q + TILE_K) * D; }
+
+static scratch scratch_of(const ls_kernel_call *call, int64_t D, int thread) {
+    scratch s;
+    s.q = (double *)call->workspace + thread * scratch_doubles(D);
+    s.k = s.q + TILE_Q * D;
+    s.v = s.k + TILE_K * D;
+    s.o = s.v + TILE_K * D;
+    return s;
+}
+
+static size_t workspace(const ls_kernel_call *call) {
+    return REF(thread_bytes)(call->threads, scratch_doubles(call->in[0].size[3]));
+}
+
+static ls_status prepare(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("attention", LS_REAL, call);
+}
+
+typedef struct tile {
+    int64_t b, h, q0, count;
+    double most[TILE_Q], total[TILE_Q]; /* largest logit, sum of exp(logit - most) */
+    bool seen[TILE_Q][TILE_K];
+    tile_pairs logits;
+} tile;
+
+/* Logits of the tile against keys k0 ..; false when the mask leaves none of these pairs. */
+static bool logits_of(const problem *p, tile *t, const scratch *s, int64_t k0, int64_t k_count) {
+    if (!REF(visible)(p, t->b, t->q0, t->count, k0, k_count, t->seen)) return false;
+    REF(pack_columns)(&p->call->in[1], t->b, kv_head(p, t->h), k0, k_count, s->k);
+    REF(dots)(s->q, t->count, s->k, p->D, t->logits);
+    for (int64_t i = 0; i < t->count; i++)
+        for (int64_t j = 0; j < k_count; j++) t->logits[i][j] *= p->params->scale;
+    return true;
+}
+
+static void find_most(const problem *p, tile *t, const scratch *s) {
+    for (int64_t i = 0; i < t->count; i++) t->most[i] = -INFINITY;
+    for (int64_t k0 = 0; k0 < p->K; k0 += TILE_K) {
+        const int64_t k_count = ls_min(TILE_K, p->K - k0);
+        if (!logits_of(p, t, s, k0, k_count)) continue;
+        for (int64_t i = 0; i < t->count; i++)
+            for (int64_t j = 0; j < k_count; j++)
+                if (t->seen[i][j] && !(t->logits[i][j] <= t->most[i])) t->most[i] = t->logits[i][j];
+    }
+}
+
+static void sum_values(const problem *p, tile *t, const scratch *s) {
+    memset(t->total, 0, sizeof t->total);
+    memset(s->o, 0, sizeof(double) * (size_t)(TILE_Q * p->D));
+    for (int64_t k0 = 0; k0 < p->K; k0 += TILE_K) {
+        const int64_t k_count = ls_min(TILE_K, p->K - k0);
+        if (!logits_of(p, t, s, k0, k_count)) continue;
+        REF(pack_rows)(&p->call->in[2], t->b, kv_head(p, t->h), k0, k_count, s->v);
+        for (int64_t i = 0; i < t->count; i++) {
+            for (int64_t j = 0; j < k_count; j++) {
+                if (!t->seen[i][j]) continue;
+                const double weight = exp(t->logits[i][j] - t->most[i]);
+                t->total[i] += weight;
+                REF(add_weighted)(weight, s->v + j * p->D, p->D, s->o + i * p->D);
+            }
+        }
+    }
+}
+
+/* (o, lse) of this block of keys joined to what is stored: the weights of the two add up to 1. */
+static void merge_row(const double *new_o, double new_lse, int64_t D, real *o, real *lse) {
+    if (new_lse == -INFINITY) return;
+    const double old_lse = (double)*lse;
+    if (old_lse == -INFINITY) {
+        for (int64_t d = 0; d < D; d++) o[d] = (real)new_o[d];
+        *lse = (real)new_lse;
+        return;
+    }
+    const double share = 1.0 / (1.0 + exp(old_lse - new_lse)); /* of the new block */
+    for (int64_t d = 0; d < D; d++) o[d] = (real)((double)o[d] + share * (new_o[d] - (double)o[d]));
+    *lse = (real)(fmax(old_lse, new_lse) + log1p(exp(-fabs(old_lse - new_lse))));
+}
+
+static void store_tile(const problem *p, const tile *t, const scratch *s) {
+    const ls_view *o = &p->call->out[0];
+    for (int64_t i = 0; i < t->count; i++) {
+        const int64_t row = t->q0 + i;
+        real *out = (real *)o->data + t->b * o->stride[0] + row * o->stride[1] + t->h * o->stride[2];
+        real *lse = (real *)p->call->out[1].data + (t->b * p->H + t->h) * p->N + row;
+        double *sum = s->o + i * p->D;
+        const bool sees = t->most[i] != -INFINITY;
+        const double block_lse = sees ? t->most[i] + log(t->total[i]) : -INFINITY;
+        for (int64_t d = 0; d < p->D; d++) sum[d] = sees ? sum[d] / t->total[i] : 0;
+        if (p->params->merge) {
+            merge_row(sum, block_lse, p->D, out, lse);
+        } else {
+            for (int64_t d = 0; d < p->D; d++) out[d] = (real)sum[d];
+            *lse = (real)block_lse;
+        }
+    }
+}
+
+static void attend(void *context, int i, int thread) {
+    const problem *p = context;
+    const int64_t tiles = ls_ceil_div(p->N, TILE_Q);
+    tile t = {.b = i / (p->H * tiles), .h = i / tiles % p->H, .q0 = i % tiles * TILE_Q};
+    t.count = ls_min(TILE_Q, p->N - t.q0);
+    const scratch s = scratch_of(p->call, p->D, thread);
+    REF(pack_rows)(&p->call->in[0], t.b, t.h, t.q0, t.count, s.q);
+    find_most(p, &t, &s);
+    sum_values(p, &t, &s);
+    store_tile(p, &t, &s);
+}
+
+static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    problem p = REF(problem_of)(call);
+    ls_pool_run(pool, (int)(p.B * p.H * ls_ceil_div(p.N, TILE_Q)), attend, &p);
+}
+
+const ls_kernel REF(attention) = {
+    .name = "attention", .dtype = LS_REAL, .workspace = workspace, .prepare = prepare, .run = run};

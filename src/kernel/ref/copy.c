@@ -1,0 +1,109 @@
+/* copy, accumulate (strided views of any rank, element by element in their order), fill, cast. */
+#include <string.h>
+
+#include "kernel/ref/ref_impl.h"
+
+/* Walks the elements of a view in order: `at` is the offset of the current one. */
+typedef struct walk {
+    const ls_view *view;
+    int64_t index[LS_MAX_DIMS], at;
+} walk;
+
+static void step(walk *w) {
+    for (int d = w->view->ndim - 1; d >= 0; d--) {
+        w->at += w->view->stride[d];
+        if (++w->index[d] < w->view->size[d]) return;
+        w->at -= w->index[d] * w->view->stride[d];
+        w->index[d] = 0;
+    }
+}
+
+static ls_status prepare_copy(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("copy", call->n_in > 0 ? call->in[0].dtype : LS_REAL, call);
+}
+
+static void run_copy(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const size_t bytes = ls_dtype_bytes(call->in[0].dtype);
+    walk from = {.view = &call->in[0]}, to = {.view = &call->out[0]};
+    for (int64_t i = 0, n = ls_view_elements(from.view); i < n; i++, step(&from), step(&to))
+        memcpy((char *)to.view->data + to.at * (int64_t)bytes,
+               (const char *)from.view->data + from.at * (int64_t)bytes, bytes);
+}
+
+static ls_status prepare_accumulate(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("accumulate", LS_REAL, call);
+}
+
+static void run_accumulate(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const real *x = call->in[0].data;
+    real *y = call->out[0].data;
+    walk from = {.view = &call->in[0]}, to = {.view = &call->out[0]};
+    for (int64_t i = 0, n = ls_view_elements(from.view); i < n; i++, step(&from), step(&to))
+        y[to.at] += x[from.at];
+}
+
+static ls_status prepare_fill(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("fill", call->n_out > 0 ? call->out[0].dtype : LS_REAL, call);
+}
+
+static void run_fill(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const ls_view *y = &call->out[0];
+    memset(y->data, 0, (size_t)ls_view_elements(y) * ls_dtype_bytes(y->dtype));
+}
+
+static ls_status prepare_cast(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("cast", call->n_in > 0 ? call->in[0].dtype : LS_REAL, call);
+}
+
+static double load(const ls_view *view, int64_t i) {
+    if (view->dtype == LS_F64) return ((const double *)view->data)[i];
+    if (view->dtype == LS_F32) return (double)((const float *)view->data)[i];
+    return (double)ls_bf16_to_f32(((const ls_bf16 *)view->data)[i]);
+}
+
+/* f64 to bf16 goes by way of f32 rounded to odd, so that two roundings give what one would. */
+static float round_to_odd(double value) {
+    float nearest = (float)value;
+    if ((double)nearest == value || isnan(value) || isinf(nearest)) return nearest;
+    uint32_t bits;
+    if (fabs((double)nearest) > fabs(value)) nearest = nextafterf(nearest, 0.0f);
+    memcpy(&bits, &nearest, sizeof bits);
+    bits |= 1u;
+    memcpy(&nearest, &bits, sizeof bits);
+    return nearest;
+}
+
+static void save(const ls_view *view, int64_t i, double value) {
+    if (view->dtype == LS_F64)
+        ((double *)view->data)[i] = value;
+    else if (view->dtype == LS_F32)
+        ((float *)view->data)[i] = (float)value;
+    else
+        ((ls_bf16 *)view->data)[i] = ls_bf16_from_f32(round_to_odd(value));
+}
+
+static void run_cast(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++)
+        save(&call->out[0], i, load(&call->in[0], i));
+}
+
+const ls_kernel REF(copy) = {.name = "copy", .dtype = LS_REAL, .prepare = prepare_copy, .run = run_copy};
+const ls_kernel REF(accumulate) = {
+    .name = "accumulate", .dtype = LS_REAL, .prepare = prepare_accumulate, .run = run_accumulate};
+const ls_kernel REF(fill) = {.name = "fill", .dtype = LS_REAL, .prepare = prepare_fill, .run = run_fill};
+const ls_kernel REF(cast) = {.name = "cast", .dtype = LS_REAL, .prepare = prepare_cast, .run = run_cast};
+#if !LS_REAL_IS_F64
+const ls_kernel REF(copy_bf16) = {.name = "copy", .dtype = LS_BF16, .prepare = prepare_copy, .run = run_copy};
+const ls_kernel REF(copy_i32) = {.name = "copy", .dtype = LS_I32, .prepare = prepare_copy, .run = run_copy};
+const ls_kernel REF(fill_bf16) = {.name = "fill", .dtype = LS_BF16, .prepare = prepare_fill, .run = run_fill};
+const ls_kernel REF(fill_i32) = {.name = "fill", .dtype = LS_I32, .prepare = prepare_fill, .run = run_fill};
+const ls_kernel REF(cast_bf16) = {.name = "cast", .dtype = LS_BF16, .prepare = prepare_cast, .run = run_cast};
+#endif

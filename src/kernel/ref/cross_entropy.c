@@ -1,0 +1,75 @@
+/*
+ * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))), natural logarithm. Label -100 is ignored: loss 0
+ * and gradient 0. Other labels lie in [0, V); the host sees to that.
+ */
+#include "kernel/ref/ref_impl.h"
+
+enum { IGNORED = -100 };
+
+typedef struct rows {
+    const ls_kernel_call *call;
+    int64_t V;
+} rows;
+
+static ls_status prepare_loss(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("cross_entropy", LS_REAL, call);
+}
+
+static double log_sum_exp(const real *x, int64_t n) {
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, (double)x[i]);
+    if (most == -INFINITY) return -INFINITY;
+    for (int64_t i = 0; i < n; i++) sum += exp((double)x[i] - most);
+    return most + log(sum);
+}
+
+static void losses(const void *context, int64_t first, int64_t last) {
+    const rows *r = context;
+    const int32_t *labels = r->call->in[1].data;
+    real *loss = r->call->out[0].data, *lse = r->call->out[1].data;
+    for (int64_t i = first; i < last; i++) {
+        const real *logits = (const real *)r->call->in[0].data + i * r->V;
+        const double total = log_sum_exp(logits, r->V);
+        LS_ASSERT(labels[i] == IGNORED || (labels[i] >= 0 && labels[i] < r->V));
+        loss[i] = labels[i] == IGNORED ? 0 : (real)(total - (double)logits[labels[i]]);
+        lse[i] = (real)total;
+    }
+}
+
+static void run_loss(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    rows r = {call, ref_columns(&call->in[0])};
+    REF(split)(pool, ref_rows(&call->in[0]), losses, &r);
+}
+
+static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("cross_entropy_grad", LS_REAL, call);
+}
+
+static void gradients(const void *context, int64_t first, int64_t last) {
+    const rows *r = context;
+    const int32_t *labels = r->call->in[1].data;
+    const real *lse = r->call->in[2].data, *dloss = r->call->in[3].data;
+    for (int64_t i = first; i < last; i++) {
+        const real *logits = (const real *)r->call->in[0].data + i * r->V;
+        real *dlogits = (real *)r->call->out[0].data + i * r->V;
+        for (int64_t v = 0; v < r->V; v++) {
+            const double p = exp((double)logits[v] - (double)lse[i]);
+            const double d = (p - (v == labels[i] ? 1.0 : 0.0)) * (double)dloss[i];
+            dlogits[v] = labels[i] == IGNORED ? 0 : (real)d;
+        }
+    }
+}
+
+static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    rows r = {call, ref_columns(&call->in[0])};
+    REF(split)(pool, ref_rows(&call->in[0]), gradients, &r);
+}
+
+const ls_kernel REF(cross_entropy) = {
+    .name = "cross_entropy", .dtype = LS_REAL, .prepare = prepare_loss, .run = run_loss};
+const ls_kernel REF(cross_entropy_grad) = {
+    .name = "cross_entropy_grad", .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};

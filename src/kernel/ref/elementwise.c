@@ -1,0 +1,78 @@
+/* add, mul, scale, scale_by, broadcast: one operation per element, rounded once. */
+#include "kernel/ref/ref_impl.h"
+
+static int64_t outputs(const ls_kernel_call *call) { return ls_view_elements(&call->out[0]); }
+
+static ls_status prepare_add(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("add", LS_REAL, call);
+}
+
+static void run_add(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const real *a = call->in[0].data, *b = call->in[1].data;
+    real *y = call->out[0].data;
+    for (int64_t i = 0, n = outputs(call); i < n; i++) y[i] = a[i] + b[i];
+}
+
+static ls_status prepare_mul(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("mul", LS_REAL, call);
+}
+
+static void run_mul(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const real *a = call->in[0].data, *b = call->in[1].data;
+    real *y = call->out[0].data;
+    for (int64_t i = 0, n = outputs(call); i < n; i++) y[i] = a[i] * b[i];
+}
+
+static void multiply_by(const ls_kernel_call *call, double factor) {
+    const real *x = call->in[0].data;
+    real *y = call->out[0].data;
+    for (int64_t i = 0, n = outputs(call); i < n; i++) y[i] = (real)((double)x[i] * factor);
+}
+
+static ls_status prepare_scale(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("scale", LS_REAL, call);
+}
+
+static void run_scale(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    multiply_by(call, ((const ls_scale_params *)call->params)->factor);
+}
+
+static ls_status prepare_scale_by(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("scale_by", LS_REAL, call);
+}
+
+static void run_scale_by(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    multiply_by(call, (double)*(const real *)call->in[1].data);
+}
+
+static ls_status prepare_broadcast(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("broadcast", LS_REAL, call);
+}
+
+static void run_broadcast(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const real c = *(const real *)call->in[0].data;
+    real *y = call->out[0].data;
+    for (int64_t i = 0, n = outputs(call); i < n; i++) y[i] = c;
+}
+
+const ls_kernel REF(add) = {.name = "add", .dtype = LS_REAL, .prepare = prepare_add, .run = run_add};
+const ls_kernel REF(mul) = {.name = "mul", .dtype = LS_REAL, .prepare = prepare_mul, .run = run_mul};
+const ls_kernel REF(scale) = {.name = "scale", .dtype = LS_REAL, .prepare = prepare_scale, .run = run_scale};
+const ls_kernel REF(scale_by) = {
+    .name = "scale_by", .dtype = LS_REAL, .prepare = prepare_scale_by, .run = run_scale_by};
+const ls_kernel REF(broadcast) = {
+    .name = "broadcast", .dtype = LS_REAL, .prepare = prepare_broadcast, .run = run_broadcast};
+#if !LS_REAL_IS_F64 /* operands are of type G alone: f32 for bf16 too */
+const ls_kernel REF(broadcast_bf16) = {
+    .name = "broadcast", .dtype = LS_BF16, .prepare = prepare_broadcast, .run = run_broadcast};
+#endif

@@ -1,0 +1,83 @@
+/* embedding: rows of a table by id. Ids lie in [0, V); the host sees to that. */
+#include <string.h>
+
+#include "kernel/ref/ref_impl.h"
+
+static ls_status prepare_gather(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("embedding", LS_REAL, call);
+}
+
+static void run_gather(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const int32_t *ids = call->in[0].data;
+    const int64_t n = ls_view_elements(&call->in[0]), V = call->in[1].size[0], E = call->in[1].size[1];
+    const real *table = call->in[1].data;
+    real *y = call->out[0].data;
+    for (int64_t i = 0; i < n; i++) {
+        LS_ASSERT(ids[i] >= 0 && ids[i] < V);
+        memcpy(y + i * E, table + ids[i] * E, sizeof(real) * (size_t)E);
+    }
+}
+
+/* The rows of dy grouped by id, in their order: those of id v are order[start[v]] to order[start[v+1] - 1]. */
+typedef struct groups {
+    const ls_kernel_call *call;
+    int64_t *start, *order;
+} groups;
+
+static size_t grad_workspace(const ls_kernel_call *call) {
+    return sizeof(int64_t) * (size_t)(call->out[0].size[0] + 1 + ls_view_elements(&call->in[0]));
+}
+
+static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("embedding_grad", LS_REAL, call);
+}
+
+/* Counting sort: start[v] moves from the first row of v to the first of v + 1, and is then moved back. */
+static void group_by_id(const groups *g) {
+    const int32_t *ids = g->call->in[0].data;
+    const int64_t n = ls_view_elements(&g->call->in[0]), V = g->call->out[0].size[0];
+    memset(g->start, 0, sizeof(int64_t) * (size_t)(V + 1));
+    for (int64_t i = 0; i < n; i++) {
+        LS_ASSERT(ids[i] >= 0 && ids[i] < V);
+        g->start[ids[i] + 1]++;
+    }
+    for (int64_t v = 0; v < V; v++) g->start[v + 1] += g->start[v];
+    for (int64_t i = 0; i < n; i++) g->order[g->start[ids[i]]++] = i;
+    memmove(g->start + 1, g->start, sizeof(int64_t) * (size_t)V);
+    g->start[0] = 0;
+}
+
+static void add_groups(const void *context, int64_t first, int64_t last) {
+    const groups *g = context;
+    const int64_t E = g->call->out[0].size[1];
+    const real *dy = g->call->in[1].data;
+    for (int64_t v = first; v < last; v++) {
+        real *row = (real *)g->call->out[0].data + v * E;
+        if (g->start[v] == g->start[v + 1]) continue;
+        for (int64_t e = 0; e < E; e++) {
+            double sum = 0;
+            for (int64_t i = g->start[v]; i < g->start[v + 1]; i++) sum += (double)dy[g->order[i] * E + e];
+            row[e] = (real)((double)row[e] + sum);
+        }
+    }
+}
+
+static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    const int64_t V = call->out[0].size[0];
+    groups g = {.call = call, .start = call->workspace};
+    g.order = g.start + V + 1;
+    group_by_id(&g);
+    REF(split)(pool, V, add_groups, &g);
+}
+
+const ls_kernel REF(embedding) = {
+    .name = "embedding", .dtype = LS_REAL, .prepare = prepare_gather, .run = run_gather};
+const ls_kernel REF(embedding_grad) = {.name = "embedding_grad",
+                                       .dtype = LS_REAL,
+                                       .workspace = grad_workspace,
+                                       .prepare = prepare_grad,
+                                       .run = run_grad};

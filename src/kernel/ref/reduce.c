@@ -1,0 +1,60 @@
+/* sum, sum_squares, column_sum: added to what is there, summed in double in the order of the elements. */
+#include "kernel/ref/ref_impl.h"
+
+static ls_status prepare_sum(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("sum", LS_REAL, call);
+}
+
+static void run_sum(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const real *x = call->in[0].data;
+    real *y = call->out[0].data;
+    double sum = 0;
+    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++) sum += (double)x[i];
+    *y = (real)((double)*y + sum);
+}
+
+static ls_status prepare_sum_squares(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("sum_squares", LS_REAL, call);
+}
+
+static void run_sum_squares(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const real *x = call->in[0].data;
+    double sum = 0;
+    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++) sum += (double)x[i] * (double)x[i];
+    *(double *)call->out[0].data += sum;
+}
+
+static ls_status prepare_column_sum(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("column_sum", LS_REAL, call);
+}
+
+static void sum_columns(const void *context, int64_t first, int64_t last) {
+    const ls_kernel_call *call = context;
+    const int64_t rows = ref_rows(&call->in[0]), N = ref_columns(&call->in[0]);
+    const real *x = call->in[0].data;
+    real *y = call->out[0].data;
+    for (int64_t column = first; column < last; column++) {
+        double sum = 0;
+        for (int64_t row = 0; row < rows; row++) sum += (double)x[row * N + column];
+        y[column] = (real)((double)y[column] + sum);
+    }
+}
+
+static void run_column_sum(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    REF(split)(pool, ref_columns(&call->in[0]), sum_columns, call);
+}
+
+const ls_kernel REF(sum) = {.name = "sum", .dtype = LS_REAL, .prepare = prepare_sum, .run = run_sum};
+const ls_kernel REF(sum_squares) = {
+    .name = "sum_squares", .dtype = LS_REAL, .prepare = prepare_sum_squares, .run = run_sum_squares};
+const ls_kernel REF(column_sum) = {
+    .name = "column_sum", .dtype = LS_REAL, .prepare = prepare_column_sum, .run = run_column_sum};
+#if !LS_REAL_IS_F64 /* operands are of type G alone: f32 for bf16 too */
+const ls_kernel REF(sum_bf16) = {.name = "sum", .dtype = LS_BF16, .prepare = prepare_sum, .run = run_sum};
+#endif

@@ -1,0 +1,94 @@
+/* Rotary positions: the table of cosines and sines, and the rotation of heads by it. */
+#include "kernel/ref/ref_impl.h"
+
+static ls_status prepare_table(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("rope_table", LS_REAL, call);
+}
+
+/* The rule of the Llama 3.1 model definition for one inverse frequency. */
+static double scale_llama3(const ls_rope_params *p, double frequency) {
+    const double wavelength = 2.0 * M_PI / frequency;
+    if (wavelength > p->original_length / p->low_factor) return frequency / p->factor;
+    if (wavelength < p->original_length / p->high_factor) return frequency;
+    const double smooth =
+        (p->original_length / wavelength - p->low_factor) / (p->high_factor - p->low_factor);
+    return (1.0 - smooth) * frequency / p->factor + smooth * frequency;
+}
+
+/* Inverse frequency i of D/2, rounded to f32 before and after scaling, as the published models hold it. */
+static float inverse_frequency(const ls_rope_params *p, int64_t i, int64_t D) {
+    const double plain = (double)(float)pow(p->theta, -2.0 * (double)i / (double)D);
+    switch (p->scaling) {
+    case LS_ROPE_LINEAR:
+        return (float)(plain / p->factor);
+    case LS_ROPE_LLAMA3:
+        return (float)scale_llama3(p, plain);
+    default:
+        return (float)plain;
+    }
+}
+
+static void table_columns(const void *context, int64_t first, int64_t last) {
+    const ls_kernel_call *call = context;
+    const int32_t *positions = call->in[0].data;
+    const int64_t n = ls_view_elements(&call->in[0]), D = ref_columns(&call->out[0]);
+    for (int64_t i = first; i < last; i++) {
+        const double frequency = (double)inverse_frequency(call->params, i, D);
+        real *table = (real *)call->out[0].data + i;
+        for (int64_t row = 0; row < n; row++, table += D) {
+            const double angle = (double)positions[row] * frequency;
+            table[0] = (real)cos(angle);
+            table[D / 2] = (real)sin(angle);
+        }
+    }
+}
+
+static void run_table(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    REF(split)(pool, ref_columns(&call->out[0]) / 2, table_columns, call);
+}
+
+static ls_status prepare_rotate(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("rotate", LS_REAL, call);
+}
+
+/* Element i of a head turns with element i + D/2. */
+static void turn(const real *x, const real *table, int64_t D, double direction, real *y) {
+    for (int64_t i = 0; i < D / 2; i++) {
+        const double c = (double)table[i], s = direction * (double)table[i + D / 2];
+        const double a = (double)x[i], b = (double)x[i + D / 2];
+        y[i] = (real)(a * c - b * s);
+        y[i + D / 2] = (real)(b * c + a * s);
+    }
+}
+
+static void rotate_rows(const void *context, int64_t first, int64_t last) {
+    const ls_kernel_call *call = context;
+    const ls_rotate_params *params = call->params;
+    const ls_view *x = &call->in[0];
+    const int64_t D = x->size[x->ndim - 1], H = x->size[x->ndim - 2];
+    for (int64_t row = first; row < last; row++) {
+        const real *table = (const real *)call->in[1].data + row * D;
+        for (int64_t h = 0; h < H; h++) {
+            const int64_t at = (row * H + h) * D;
+            turn((const real *)x->data + at, table, D, params->inverse ? -1.0 : 1.0,
+                 (real *)call->out[0].data + at);
+        }
+    }
+}
+
+static void run_rotate(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    REF(split)(pool, ref_rows(&call->in[1]), rotate_rows, call);
+}
+
+const ls_kernel REF(rope_table) = {
+    .name = "rope_table", .dtype = LS_REAL, .prepare = prepare_table, .run = run_table};
+const ls_kernel REF(rotate) = {
+    .name = "rotate", .dtype = LS_REAL, .prepare = prepare_rotate, .run = run_rotate};
+#if !LS_REAL_IS_F64 /* operands are of type G alone: f32 for bf16 too */
+const ls_kernel REF(rope_table_bf16) = {
+    .name = "rope_table", .dtype = LS_BF16, .prepare = prepare_table, .run = run_table};
+#endif

@@ -1,0 +1,55 @@
+/*
+ * The registry: one ordered list of tables. LS_HAVE_CPU_KERNELS 0 (the core alone) leaves the reference kernels.
+ */
+#include <string.h>
+
+#include "kernel/kernel_impl.h"
+
+#ifndef LS_HAVE_CPU_KERNELS
+#ifdef LONGSPAN_CORE_ONLY
+#define LS_HAVE_CPU_KERNELS 0
+#else
+#define LS_HAVE_CPU_KERNELS 1
+#endif
+#endif
+
+static const ls_kernel *const *const tables[] = {
+    ls_ref_f32_kernels,
+    ls_ref_f64_kernels,
+#if LS_HAVE_CPU_KERNELS
+    ls_cpu_base_f32_kernels,
+    ls_cpu_base_bf16_kernels,
+#ifdef __x86_64__
+    ls_cpu_avx2_f32_kernels,
+    ls_cpu_avx2_bf16_kernels,
+    ls_cpu_avx512_f32_kernels,
+    ls_cpu_avx512_bf16_kernels,
+    ls_cpu_avx512bf16_f32_kernels,
+    ls_cpu_avx512bf16_bf16_kernels,
+#endif
+#endif
+};
+
+ls_status ls_kernel_find(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel **out) {
+    const ls_kernel *best = NULL;
+    for (size_t t = 0; t < LS_COUNT(tables); t++) {
+        for (const ls_kernel *const *row = tables[t]; *row != NULL; row++) {
+            const ls_kernel *kernel = *row;
+            if (kernel->dtype != dtype || kernel->isa > isa || strcmp(kernel->name, name) != 0) continue;
+            if (best == NULL || kernel->isa >= best->isa) best = kernel;
+        }
+    }
+    if (best == NULL)
+        return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on isa %s", name, ls_dtype_name(dtype),
+                        ls_isa_name(isa));
+    *out = best;
+    return ls_ok();
+}
+
+const ls_kernel *ls_kernel_at(int index) {
+    int before = 0;
+    for (size_t t = 0; t < LS_COUNT(tables); t++)
+        for (const ls_kernel *const *row = tables[t]; *row != NULL; row++)
+            if (before++ == index) return *row;
+    return NULL;
+}

@@ -1,0 +1,60 @@
+#include "support/kernel_call.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void need_ok(ls_status status) {
+    if (status.code == LS_OK) return;
+    fprintf(stderr, "%s\n", status.text);
+    abort();
+}
+
+void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_kernel_call call) {
+    const ls_kernel *kernel = NULL;
+    ls_pool *pool = NULL;
+    void *state = NULL;
+    need_ok(ls_kernel_find(name, dtype, isa, &kernel));
+    need_ok(ls_pool_create(threads, false, &pool));
+    call.threads = threads;
+    const size_t bytes = kernel->workspace != NULL ? kernel->workspace(&call) : 0;
+    if (bytes > 0) {
+        call.workspace = aligned_alloc(64, ls_round_up(bytes, 64));
+        memset(call.workspace, 0xff, bytes);
+    }
+    if (kernel->prepare != NULL) need_ok(kernel->prepare(&call, &state));
+    kernel->run(&call, state, pool);
+    if (kernel->release != NULL) kernel->release(state);
+    free(call.workspace);
+    ls_pool_destroy(pool);
+}
+
+ls_status prepare_kernel(const char *name, ls_dtype dtype, ls_isa isa, ls_kernel_call call) {
+    const ls_kernel *kernel = NULL;
+    void *state = NULL;
+    LS_TRY(ls_kernel_find(name, dtype, isa, &kernel));
+    if (call.threads == 0) call.threads = 1;
+    LS_TRY(kernel->prepare(&call, &state));
+    if (kernel->release != NULL) kernel->release(state);
+    return ls_ok();
+}
+
+void fill_normal(double *x, int64_t n, uint64_t stream) {
+    for (int64_t i = 0; i < n; i++) x[i] = ls_rng_normal(17, stream, (uint64_t)i);
+}
+
+void fill_nan(double *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) x[i] = NAN;
+}
+
+double largest_error(const double *a, const double *b, int64_t n) {
+    double error = 0, scale = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double e = fabs(a[i] - b[i]);
+        if (isnan(e)) return INFINITY;
+        error = fmax(error, e);
+        scale = fmax(scale, fabs(b[i]));
+    }
+    return error == 0 ? 0 : error / scale;
+}

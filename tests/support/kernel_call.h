@@ -1,0 +1,28 @@
+/* Calling one kernel from a test: views over arrays, a poisoned workspace, random and poisoned data. */
+#ifndef LS_TESTS_SUPPORT_KERNEL_CALL_H
+#define LS_TESTS_SUPPORT_KERNEL_CALL_H
+
+#include "kernel/kernel.h"
+
+/* A dense view: VIEW(data, LS_F64, rows, columns). */
+#define VIEW(data, dtype, ...)                                                                \
+    ls_view_dense((data), (dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
+                  (int64_t[]){__VA_ARGS__})
+
+/*
+ * Finds the kernel, prepares it, runs it on a pool of `threads` with a workspace full of NaN, releases it. Ends the
+ * process with the message when the kernel is missing or refuses the call.
+ */
+void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_kernel_call call);
+
+/* The status that prepare gives for this call. */
+ls_status prepare_kernel(const char *name, ls_dtype dtype, ls_isa isa, ls_kernel_call call);
+
+/* n standard normal numbers of a stream; n NaN. */
+void fill_normal(double *x, int64_t n, uint64_t stream);
+void fill_nan(double *x, int64_t n);
+
+/* max |a - b| / max |b|, or infinity where a NaN stands. */
+double largest_error(const double *a, const double *b, int64_t n);
+
+#endif
