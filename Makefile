@@ -12,6 +12,7 @@ all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
 
 $(BUILD)/build.ninja:
+	@tools/setup.sh --print
 	@cmake -S . -B $(BUILD) -G Ninja -DLONGSPAN_SANITIZE=$(SANITIZE) $(CMAKE_FLAGS)
 
 setup:

@@ -69,12 +69,14 @@ static void test_below_is_even(void **state) {
         assert_true(value < SIDES);
         counts[value]++;
     }
+    const double expected = (double)N / SIDES;
     double chi2 = 0;
-    for (int i = 0; i < SIDES; i++) chi2 += pow(counts[i] - N / SIDES, 2) / (N / SIDES);
+    for (int i = 0; i < SIDES; i++) chi2 += pow(counts[i] - expected, 2) / expected;
     assert_true(chi2 < 25); /* five degrees of freedom: 1.4e-4 */
 
-    /* Just above 2^63 nearly half of all draws are refused: without that, the lower half would come twice as often. */
-    const uint64_t n = ((uint64_t)1 << 63) + 1;
+    /* At three quarters of 2^64 a quarter of all draws is refused: without that, the lowest third would come twice
+     * as often as the others. */
+    const uint64_t n = (uint64_t)3 << 62;
     int low = 0;
     for (uint64_t i = 0; i < N; i++) {
         const uint64_t value = ls_rng_below(3, 10, i, n);
