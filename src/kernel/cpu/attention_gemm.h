@@ -1,0 +1,123 @@
+/*
+ * The matrix products inside attention. One micro-kernel serves them all: MICRO_ROWS rows of C by a panel of columns,
+ *
+ *     C[i][j] = sum over k of A[i][k] * B[k][j]      A is broadcast, B and C are vectors
+ *
+ * k counts `units` of 32 bits, and so does every buffer here: one float, or (LS_ATTENTION_PAIRS) two bf16 that stand side
+ * by side along k and are multiplied and added by one vdpbf16ps. Only v_multiply_add knows which. A may lie at any strides, so
+ * products with a transposed A need no copy; B lies in panels of whole vectors, dense, one panel after the other.
+ */
+#ifndef LS_KERNEL_CPU_ATTENTION_GEMM_H
+#define LS_KERNEL_CPU_ATTENTION_GEMM_H
+
+#include <stddef.h>
+
+#include "kernel/cpu/cpu_impl.h"
+
+/* bf16 is widened to f32 when packed, unless this variant multiplies pairs. */
+#ifndef LS_ATTENTION_PAIRS
+#define LS_ATTENTION_PAIRS 0
+#endif
+#if LS_ATTENTION_PAIRS
+#include <immintrin.h>
+#endif
+
+/*
+ * vdpbf16ps runs at twice the rate of f32 FMA on AMD (Zen 4, Zen 5), but at half of it on Intel (measured on a Granite
+ * Rapids: 118 against 236 GFLOP/s a core), where the pair variant hands over to the one that widens.
+ */
+#if LS_ATTENTION_PAIRS
+static bool pairs_are_fast(void) { return !__builtin_cpu_is("intel"); }
+#endif
+
+#define UNIT_ELEMENTS (1 + LS_ATTENTION_PAIRS)
+
+/* 6 x 4 sums, 4 columns of B and a broadcast fill the 32 registers of AVX-512; 6 x 2 the 16 of the others. */
+#define MICRO_ROWS 6
+#define MICRO_VECTORS (V_LANES == 16 ? 4 : 2)
+#define PANEL (MICRO_VECTORS * V_LANES)
+
+V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
+#if LS_ATTENTION_PAIRS
+    return (v_f32)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+    return a * b + sum;
+#endif
+}
+
+V_INLINE v_f32 unit_load(const float *p) { return v_load_f32(p, V_LANES); }
+V_INLINE void unit_store(float *p, v_f32 v) { v_store_f32(p, v, V_LANES); }
+
+/* `vectors` is a constant wherever this is inlined. decay NULL: C = A B, else C = decay[row] * C + A B. */
+V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
+                         const float *b, float *c, int64_t c_row, const float *decay) {
+    v_f32 sum[MICRO_ROWS][MICRO_VECTORS];
+#pragma GCC unroll 8
+    for (int i = 0; i < MICRO_ROWS; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) sum[i][j] = v_set(0.0f);
+    }
+    for (int64_t k = 0; k < depth; k++, a += a_step, b += vectors * V_LANES) {
+        v_f32 column[MICRO_VECTORS];
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) column[j] = unit_load(b + j * V_LANES);
+#pragma GCC unroll 8
+        for (int i = 0; i < MICRO_ROWS; i++) {
+            const v_f32 row = v_set(a[i * a_row]);
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j++) sum[i][j] = v_multiply_add(row, column[j], sum[i][j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < MICRO_ROWS; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) {
+            float *at = c + i * c_row + j * V_LANES;
+            unit_store(at, decay ? unit_load(at) * decay[i] + sum[i][j] : sum[i][j]);
+        }
+    }
+}
+
+/* The same for a width that is known at run time only: 1 to MICRO_VECTORS. */
+static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
+                          const float *b, float *c, int64_t c_row, const float *decay) {
+    switch (vectors) {
+    case 1:
+        micro_tile(1, depth, a, a_row, a_step, b, c, c_row, decay);
+        break;
+    case 2:
+        micro_tile(2, depth, a, a_row, a_step, b, c, c_row, decay);
+        break;
+#if V_LANES == 16
+    case 3:
+        micro_tile(3, depth, a, a_row, a_step, b, c, c_row, decay);
+        break;
+    default:
+        micro_tile(4, depth, a, a_row, a_step, b, c, c_row, decay);
+        break;
+#endif
+    }
+}
+
+/* How the D columns of an output are cut into panels, as evenly as whole vectors allow; the last may be narrower. */
+typedef struct columns {
+    int vectors; /* all, the last one padded */
+    int panels;
+    int each;      /* vectors of a panel */
+    int64_t width; /* floats of a row: vectors * V_LANES */
+} columns;
+
+static columns columns_of(int64_t D) {
+    columns c;
+    c.vectors = (int)ls_ceil_div(D, V_LANES);
+    c.each = (int)ls_ceil_div(c.vectors, ls_ceil_div(c.vectors, MICRO_VECTORS));
+    c.panels = (int)ls_ceil_div(c.vectors, c.each);
+    c.width = (int64_t)c.vectors * V_LANES;
+    return c;
+}
+
+V_INLINE int columns_in(const columns *c, int panel) {
+    return (int)ls_min(c->each, c->vectors - (int64_t)panel * c->each);
+}
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * Copies of q, k, v and do in the order in which the products of attention_gemm.h read them, in units (one float or a
+ * pair of bf16 along the axis that is summed over). Rows and columns that are not there become zeros.
+ */
+#ifndef LS_KERNEL_CPU_ATTENTION_PACK_H
+#define LS_KERNEL_CPU_ATTENTION_PACK_H
+
+#include "kernel/cpu/attention_gemm.h"
+
+/* Units of a row of D elements. */
+V_INLINE int64_t row_units(int64_t D) { return ls_ceil_div(D, UNIT_ELEMENTS); }
+
+/* V_LANES units of a row of D elements, from its unit `from` on. */
+V_INLINE v_f32 load_row_units(const element *row, int64_t from, int64_t D) {
+#if LS_ATTENTION_PAIRS
+    v_f32 v = {0};
+    const int64_t left = D - 2 * from;
+    memcpy(&v, row + 2 * from,
+           left >= 2 * V_LANES ? sizeof v : sizeof(element) * (size_t)(left > 0 ? left : 0));
+    return v;
+#else
+    return v_load(row + from, D - from);
+#endif
+}
+
+/* V_LANES units that pair two rows element by element (or widen one), from element `from` on. */
+V_INLINE v_f32 load_paired_rows(const element *row, const element *next, int64_t from, int64_t D) {
+#if LS_ATTENTION_PAIRS
+    v_u16 low = {0}, high = {0};
+    const int64_t left = D - from;
+    const size_t bytes = left >= V_LANES ? sizeof low : sizeof(element) * (size_t)(left > 0 ? left : 0);
+    if (row) memcpy(&low, row + from, bytes);
+    if (next) memcpy(&high, next + from, bytes);
+    return (v_f32)(__builtin_convertvector(low, v_u32) | __builtin_convertvector(high, v_u32) << 16);
+#else
+    (void)next;
+    return row ? v_load(row + from, D - from) : v_set(0.0f);
+#endif
+}
+
+/*
+ * Rows as the broadcast operand: out[rows_out][units], units >= row_units(D) and a multiple of V_LANES.
+ * negate turns the sign of every element.
+ */
+static void pack_rows(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
+                      int64_t D, int64_t units, bool negate) {
+    const v_u32 sign = (v_u32){0} + (negate ? (LS_ATTENTION_PAIRS ? 0x80008000u : 0x80000000u) : 0u);
+    for (int64_t i = 0; i < rows_out; i++) {
+        for (int64_t d = 0; d < units; d += V_LANES) {
+            const v_f32 v = i < rows ? load_row_units(in + i * stride, d, D) : v_set(0.0f);
+            unit_store(out + i * units + d, (v_f32)((v_u32)v ^ sign));
+        }
+    }
+}
+
+/* Transposes V_LANES x V_LANES units: log2(V_LANES) rounds of a perfect shuffle. */
+V_INLINE void transpose_square(v_f32 m[V_LANES]) {
+    v_i32 low, high;
+    for (int i = 0; i < V_LANES; i++) {
+        low[i] = i / 2 + (i % 2) * V_LANES;
+        high[i] = low[i] + V_LANES / 2;
+    }
+    for (int round = 1; round < V_LANES; round *= 2) {
+        v_f32 next[V_LANES];
+#pragma GCC unroll 16
+        for (int i = 0; i < V_LANES / 2; i++) {
+            next[2 * i] = __builtin_shuffle(m[i], m[i + V_LANES / 2], low);
+            next[2 * i + 1] = __builtin_shuffle(m[i], m[i + V_LANES / 2], high);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < V_LANES; i++) m[i] = next[i];
+    }
+}
+
+/* in[rows][D] transposed, as column operand: panels of PANEL rows, each [row_units(D)][PANEL]; rows_out panels' rows. */
+static void pack_transposed(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
+                            int64_t D) {
+    const int64_t units = row_units(D);
+    for (int64_t r = 0; r < rows_out; r += V_LANES) {
+        float *panel = out + r / PANEL * PANEL * units + r % PANEL;
+        for (int64_t d = 0; d < units; d += V_LANES) {
+            v_f32 m[V_LANES];
+            for (int i = 0; i < V_LANES; i++) {
+                m[i] = r + i < rows ? load_row_units(in + (r + i) * stride, d, D) : v_set(0.0f);
+            }
+            transpose_square(m);
+            const int64_t lines = ls_min(V_LANES, units - d);
+            for (int i = 0; i < lines; i++) unit_store(panel + (d + i) * PANEL, m[i]);
+        }
+    }
+}
+
+/* in[rows][D] as column operand summed over rows: column panels, each [rows_out / UNIT_ELEMENTS][columns_in * V_LANES]. */
+static void pack_columns(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
+                         int64_t D, const columns *c) {
+    const int64_t depth = rows_out / UNIT_ELEMENTS;
+    for (int p = 0; p < c->panels; p++) {
+        const int vectors = columns_in(c, p);
+        for (int64_t k = 0; k < depth; k++) {
+            const int64_t r = k * UNIT_ELEMENTS;
+            const element *row = r < rows ? in + r * stride : NULL;
+            const element *next = r + 1 < rows ? in + (r + 1) * stride : NULL;
+            for (int j = 0; j < vectors; j++) {
+                const int64_t d = ((int64_t)p * c->each + j) * V_LANES;
+                unit_store(out + (k * vectors + j) * V_LANES, load_paired_rows(row, next, d, D));
+            }
+        }
+        out += depth * vectors * V_LANES;
+    }
+}
+
+#if LS_ATTENTION_PAIRS
+/* Two rows of numbers rounded to bf16: the low half of each unit from `low`, the high half from `high`. */
+V_INLINE v_f32 round_to_pairs(v_f32 low, v_f32 high) {
+    const __m512i a = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)low));
+    const __m512i b = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)high));
+    return (v_f32)_mm512_or_si512(a, _mm512_slli_epi32(b, 16));
+}
+
+/* 2*V_LANES consecutive numbers rounded to bf16, in order. */
+V_INLINE v_f32 round_in_order(v_f32 first, v_f32 second) {
+    return (v_f32)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+}
+#endif
+
+#endif
