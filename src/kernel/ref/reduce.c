@@ -1,6 +1,17 @@
 /* sum, sum_squares, column_sum: added to what is there, summed in double in the order of the elements. */
 #include "kernel/ref/ref_impl.h"
 
+/* Kahan's compensated sum: long sums of f64 keep their digits however they are cut over ranks. */
+typedef struct exact_sum {
+    double total, lost;
+} exact_sum;
+
+static void add_term(exact_sum *sum, double term) {
+    const double with = term - sum->lost, total = sum->total + with;
+    sum->lost = isfinite(total) ? (total - sum->total) - with : 0;
+    sum->total = total;
+}
+
 static ls_status prepare_sum(const ls_kernel_call *call, void **state) {
     *state = NULL;
     return ls_kernel_check("sum", LS_REAL, call);
@@ -10,9 +21,9 @@ static void run_sum(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state, (void)pool;
     const real *x = call->in[0].data;
     real *y = call->out[0].data;
-    double sum = 0;
-    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++) sum += (double)x[i];
-    *y = (real)((double)*y + sum);
+    exact_sum sum = {0, 0};
+    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++) add_term(&sum, (double)x[i]);
+    *y = (real)((double)*y + sum.total);
 }
 
 static ls_status prepare_sum_squares(const ls_kernel_call *call, void **state) {
@@ -23,9 +34,10 @@ static ls_status prepare_sum_squares(const ls_kernel_call *call, void **state) {
 static void run_sum_squares(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state, (void)pool;
     const real *x = call->in[0].data;
-    double sum = 0;
-    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++) sum += (double)x[i] * (double)x[i];
-    *(double *)call->out[0].data += sum;
+    exact_sum sum = {0, 0};
+    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++)
+        add_term(&sum, (double)x[i] * (double)x[i]);
+    *(double *)call->out[0].data += sum.total;
 }
 
 static ls_status prepare_column_sum(const ls_kernel_call *call, void **state) {

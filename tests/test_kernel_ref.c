@@ -1,0 +1,410 @@
+/* The kernels of ref by known answers, and the registry. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/kernel_call.h"
+
+static void ref(const char *name, ls_dtype dtype, ls_kernel_call call) {
+    run_kernel(name, dtype, LS_ISA_REF, 1, call);
+}
+
+/* out = kernel(a [, b]), all of the same dense shape. */
+static void ref_map(const char *name, ls_view a, ls_view b, ls_view out, const void *params) {
+    ref(name, a.dtype,
+        (ls_kernel_call){
+            .n_in = b.data != NULL ? 2 : 1, .n_out = 1, .in = {a, b}, .out = {out}, .params = params});
+}
+
+static void close_to(double is, double expected, double tolerance) {
+    if (!(fabs(is - expected) <= tolerance)) printf("is %.17g, expected %.17g\n", is, expected);
+    assert_true(fabs(is - expected) <= tolerance);
+}
+
+static void test_registry(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "embedding",    "embedding_grad", "matmul",        "column_sum",
+        "rmsnorm",      "rmsnorm_grad",   "rope_table",    "rotate",
+        "swiglu",       "swiglu_grad",    "add",           "mul",
+        "scale",        "scale_by",       "cast",          "cross_entropy_grad",
+        "sum",          "broadcast",      "attention",     "accumulate",
+        "copy",         "attention_grad", "fill",          "attention_delta",
+        "step_control", "sum_squares",    "cross_entropy", "adamw",
+    };
+    for (size_t i = 0; i < LS_COUNT(names); i++) {
+        for (int f64 = 0; f64 < 2; f64++) {
+            const ls_kernel *kernel = NULL, *best = NULL;
+            const ls_dtype dtype = f64 ? LS_F64 : LS_F32;
+            assert_int_equal(ls_kernel_find(names[i], dtype, LS_ISA_REF, &kernel).code, LS_OK);
+            assert_string_equal(kernel->name, names[i]);
+            assert_int_equal(kernel->dtype, dtype);
+            assert_int_equal(kernel->isa, LS_ISA_REF);
+            assert_int_equal(ls_kernel_find(names[i], dtype, LS_ISA_AVX512BF16, &best).code, LS_OK);
+            assert_true(best->isa >= kernel->isa);
+        }
+    }
+    const ls_kernel *kernel = NULL;
+    ls_status status = ls_kernel_find("matmul", LS_I32, LS_ISA_AVX2, &kernel);
+    assert_int_equal(status.code, LS_UNSUPPORTED);
+    assert_string_equal(status.text, "no kernel matmul for i32 on isa avx2");
+    assert_null(kernel);
+    int count = 0;
+    while ((kernel = ls_kernel_at(count)) != NULL) {
+        const ls_kernel *found = NULL;
+        assert_int_equal(ls_kernel_find(kernel->name, kernel->dtype, kernel->isa, &found).code, LS_OK);
+        assert_true(found->isa == kernel->isa && strcmp(found->name, kernel->name) == 0);
+        assert_non_null(kernel->run);
+        count++;
+    }
+    assert_true(count >= 2 * (int)LS_COUNT(names));
+    assert_null(ls_kernel_at(count + 5));
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    double x[64];
+    const ls_norm_params params = {0};
+    ls_kernel_call call = {.n_in = 2,
+                           .n_out = 2,
+                           .in = {VIEW(x, LS_F64, 3, 4), VIEW(x, LS_F64, 5)},
+                           .out = {VIEW(x, LS_F64, 3, 4), VIEW(x, LS_F64, 3)},
+                           .params = &params};
+    ls_status status = prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call);
+    assert_int_equal(status.code, LS_INVALID);
+    assert_string_equal(status.text, "kernel rmsnorm: weight is f64[5]: its size is 5, expected 4");
+    call.in[1].size[0] = 4;
+    assert_int_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).code, LS_OK);
+    call.params = NULL;
+    assert_string_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).text,
+                        "kernel rmsnorm: no params were given");
+    call.params = &params;
+    call.n_in = 1;
+    assert_string_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).text,
+                        "kernel rmsnorm: 1 inputs, weight is missing");
+    call.n_in = 3;
+    assert_string_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).text,
+                        "kernel rmsnorm: 3 inputs, expected 2");
+
+    const ls_attention_params attention = {.scale = 1, .group = 2, .first_q = 3, .first_kv = 1};
+    call = (ls_kernel_call){.n_in = 5,
+                            .n_out = 2,
+                            .in = {VIEW(x, LS_F64, 1, 2, 2, 4), VIEW(x, LS_F64, 1, 3, 2, 4),
+                                   VIEW(x, LS_F64, 1, 3, 2, 4), VIEW(x, LS_I32, 1, 2, 2), VIEW(x, LS_I32, 3)},
+                            .out = {VIEW(x, LS_F64, 1, 2, 2, 4), VIEW(x, LS_F64, 1, 2, 2)},
+                            .params = &attention};
+    assert_int_equal(prepare_kernel("attention", LS_F64, LS_ISA_REF, call).code, LS_OK);
+    call.in[1].size[2] = call.in[2].size[2] = 1; /* heads 3 and 4 in groups of 2 read KV heads 1 and 2 */
+    assert_non_null(
+        strstr(prepare_kernel("attention", LS_F64, LS_ISA_REF, call).text, "read key heads 0 to 1 of 1"));
+    call.in[4].size[0] = 2;
+    assert_non_null(strstr(prepare_kernel("attention", LS_F64, LS_ISA_REF, call).text, "kpos is i32[2]"));
+}
+
+static void test_elementwise(void **state) {
+    (void)state;
+    float a[3] = {1, -2, 0.5f}, b[3] = {4, 8, 2}, y[3], c[1] = {-3};
+    const ls_view va = VIEW(a, LS_F32, 3), vb = VIEW(b, LS_F32, 3), vy = VIEW(y, LS_F32, 3), none = {0};
+    ref_map("add", va, vb, vy, NULL);
+    assert_true(y[0] == 5 && y[1] == 6 && y[2] == 2.5f);
+    ref_map("mul", va, vb, vy, NULL);
+    assert_true(y[0] == 4 && y[1] == -16 && y[2] == 1);
+    ref_map("scale", va, none, vy, &(ls_scale_params){0.25});
+    assert_true(y[0] == 0.25f && y[1] == -0.5f && y[2] == 0.125f);
+    ref_map("scale_by", va, VIEW(c, LS_F32, 1), vy, NULL);
+    assert_true(y[0] == -3 && y[1] == 6 && y[2] == -1.5f);
+    ref_map("broadcast", VIEW(c, LS_F32, 1), none, vy, NULL);
+    assert_true(y[0] == -3 && y[1] == -3 && y[2] == -3);
+}
+
+static void test_swiglu(void **state) {
+    (void)state;
+    double gate[4] = {0, 1, 1e3, -1e3}, up[4] = {5, 2, 3, 4}, y[4];
+    ref_map("swiglu", VIEW(gate, LS_F64, 4), VIEW(up, LS_F64, 4), VIEW(y, LS_F64, 4), NULL);
+    close_to(y[0], 0, 0);
+    close_to(y[1], 2 * 0.7310585786300049, 1e-15);
+    close_to(y[2], 3000, 0);
+    close_to(y[3], 0, 0);
+    double dy[4] = {1, 1, 1, 1}, dgate[4], dup[4];
+    ref("swiglu_grad", LS_F64,
+        (ls_kernel_call){.n_in = 3,
+                         .n_out = 2,
+                         .in = {VIEW(gate, LS_F64, 4), VIEW(up, LS_F64, 4), VIEW(dy, LS_F64, 4)},
+                         .out = {VIEW(dgate, LS_F64, 4), VIEW(dup, LS_F64, 4)}});
+    close_to(dgate[0], 2.5, 0);
+    close_to(dgate[2], 3, 0);
+    close_to(dgate[3], 0, 0);
+    close_to(dup[2], 1000, 0);
+}
+
+static void test_rmsnorm(void **state) {
+    (void)state;
+    double x[4] = {3, 4, 0, 0}, weight[2] = {1, 2}, y[4], rstd[2];
+    ref("rmsnorm", LS_F64,
+        (ls_kernel_call){.n_in = 2,
+                         .n_out = 2,
+                         .in = {VIEW(x, LS_F64, 2, 2), VIEW(weight, LS_F64, 2)},
+                         .out = {VIEW(y, LS_F64, 2, 2), VIEW(rstd, LS_F64, 2)},
+                         .params = &(ls_norm_params){0.25}});
+    close_to(rstd[0], 1 / sqrt(12.75), 1e-16);
+    close_to(y[0], 3 / sqrt(12.75), 1e-15);
+    close_to(y[1], 8 / sqrt(12.75), 1e-15);
+    close_to(rstd[1], 2, 0);
+    close_to(y[2], 0, 0);
+}
+
+/* Inverse frequencies read back from the table at position 1, against figures worked out by hand (D 128). */
+static void test_rope_table(void **state) {
+    (void)state;
+    static const struct {
+        int i;
+        double plain, llama3;
+    } rows[] = {
+        {0, 1.0, 1.0},                                      /* short waves are kept */
+        {28, 0.0032114461064338684, 0.0032114461064338684}, /* wavelength 1956 < 8192/4 */
+        {29, 0.002616099314764142, 0.0021665708627551794},  /* 2402: blended */
+        {30, 0.002131119603291154, 0.0013718936825171113},
+        {34, 0.0009384738514199853, 0.00017850780568551272},
+        {35, 0.0007644969737157226, 9.556212171446532e-05}, /* 8219 > 8192: divided by 8 */
+        {63, 2.4551407022954663e-06, 3.068925877869333e-07},
+    };
+    int32_t positions[3] = {1, 0, 1000003};
+    static double plain[3 * 128], llama3[3 * 128], linear[3 * 128];
+    const ls_rope_params params = {500000, LS_ROPE_PLAIN, 8, 1, 4, 8192};
+    ls_rope_params scaled = params, divided = params;
+    scaled.scaling = LS_ROPE_LLAMA3;
+    divided.scaling = LS_ROPE_LINEAR;
+    const ls_kernel_call call = {.n_in = 1, .n_out = 1, .in = {VIEW(positions, LS_I32, 3)}};
+    ls_kernel_call one = call, two = call, three = call;
+    one.out[0] = VIEW(plain, LS_F64, 3, 128), one.params = &params;
+    two.out[0] = VIEW(llama3, LS_F64, 3, 128), two.params = &scaled;
+    three.out[0] = VIEW(linear, LS_F64, 3, 128), three.params = &divided;
+    ref("rope_table", LS_F64, one);
+    ref("rope_table", LS_F64, two);
+    ref("rope_table", LS_F64, three);
+    for (size_t r = 0; r < LS_COUNT(rows); r++) {
+        const int i = rows[r].i;
+        close_to(plain[64 + i], sin(rows[r].plain), 1e-15);
+        close_to(plain[i], cos(rows[r].plain), 1e-15);
+        close_to(llama3[64 + i], sin(rows[r].llama3), 1e-15);
+        close_to(linear[64 + i], sin((double)(float)(rows[r].plain / 8)), 1e-15);
+        assert_true(plain[128 + i] == 1 && plain[128 + 64 + i] == 0);
+        close_to(plain[256 + 64 + i], sin(1000003 * rows[r].plain), 1e-14); /* the angle is made in f64 */
+    }
+}
+
+static void test_rotate(void **state) {
+    (void)state;
+    double x[4] = {1, 2, 3, 4}, table[4] = {0, 1, 1, 0}, y[4]; /* angles 90 and 0 degrees */
+    ref("rotate", LS_F64,
+        (ls_kernel_call){.n_in = 2,
+                         .n_out = 1,
+                         .in = {VIEW(x, LS_F64, 1, 1, 4), VIEW(table, LS_F64, 1, 4)},
+                         .out = {VIEW(y, LS_F64, 1, 1, 4)},
+                         .params = &(ls_rotate_params){false}});
+    assert_true(y[0] == -3 && y[1] == 2 && y[2] == 1 && y[3] == 4);
+}
+
+static void test_cross_entropy(void **state) {
+    (void)state;
+    double logits[5 * 3] = {2, 2, 2, 1e3, -1e3, 0, -1e3, -1e3, -1e3, 1, 2, 3, -INFINITY, 0, 0};
+    int32_t labels[5] = {1, 1, 0, -100, 2};
+    double loss[5], lse[5], dloss[5] = {1, 1, 1, NAN, 2}, grad[15];
+    ref("cross_entropy", LS_F64,
+        (ls_kernel_call){.n_in = 2,
+                         .n_out = 2,
+                         .in = {VIEW(logits, LS_F64, 5, 3), VIEW(labels, LS_I32, 5)},
+                         .out = {VIEW(loss, LS_F64, 5), VIEW(lse, LS_F64, 5)}});
+    close_to(loss[0], log(3), 1e-15);
+    close_to(loss[1], 2000, 0);
+    close_to(loss[2], log(3), 1e-12);
+    close_to(loss[3], 0, 0);
+    close_to(lse[3], 3 + log1p(exp(-1) + exp(-2)), 1e-15);
+    close_to(loss[4], log(2), 1e-15);
+    ref("cross_entropy_grad", LS_F64,
+        (ls_kernel_call){.n_in = 4,
+                         .n_out = 1,
+                         .in = {VIEW(logits, LS_F64, 5, 3), VIEW(labels, LS_I32, 5), VIEW(lse, LS_F64, 5),
+                                VIEW(dloss, LS_F64, 5)},
+                         .out = {VIEW(grad, LS_F64, 5, 3)}});
+    static const double expected[15] = {1 / 3.0, -2 / 3.0, 1 / 3.0, 1, -1, 0, -2 / 3.0, 1 / 3.0,
+                                        1 / 3.0, 0,        0,       0, 0,  1, -1};
+    for (int i = 0; i < 15; i++) close_to(grad[i], expected[i], 1e-12);
+}
+
+/* f32 sums are made in double and rounded once, and add to what is there. */
+static void test_reductions(void **state) {
+    (void)state;
+    enum { N = 100000 };
+    static float x[N];
+    for (int i = 0; i < N; i++) x[i] = 0.1f;
+    float y[1] = {1}, columns[4] = {1, 2, 3, 4};
+    double squares[1] = {1};
+    ref("sum", LS_F32,
+        (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N)}, .out = {VIEW(y, LS_F32, 1)}});
+    assert_true(y[0] == (float)(1 + N * (double)0.1f));
+    ref("sum_squares", LS_F32,
+        (ls_kernel_call){
+            .n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N)}, .out = {VIEW(squares, LS_F64, 1)}});
+    close_to(squares[0], 1 + N * (double)0.1f * (double)0.1f, 1e-12);
+    x[7] = INFINITY; /* not NaN, and not lost */
+    squares[0] = 0;
+    ref("sum_squares", LS_F32,
+        (ls_kernel_call){
+            .n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N)}, .out = {VIEW(squares, LS_F64, 1)}});
+    assert_true(squares[0] == INFINITY);
+    x[7] = 0.1f;
+    ref("column_sum", LS_F32,
+        (ls_kernel_call){
+            .n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N / 4, 4)}, .out = {VIEW(columns, LS_F32, 4)}});
+    for (int i = 0; i < 4; i++) assert_true(columns[i] == (float)(i + 1 + N / 4 * (double)0.1f));
+}
+
+static void test_embedding(void **state) {
+    (void)state;
+    float table[6] = {1, 2, 3, 4, 5, 6}, y[6], grad[6] = {10, 10, 10, 10, 10, 10};
+    int32_t ids[3] = {2, 0, 2};
+    ref("embedding", LS_F32,
+        (ls_kernel_call){.n_in = 2,
+                         .n_out = 1,
+                         .in = {VIEW(ids, LS_I32, 1, 3), VIEW(table, LS_F32, 3, 2)},
+                         .out = {VIEW(y, LS_F32, 1, 3, 2)}});
+    assert_memory_equal(y, ((float[]){5, 6, 1, 2, 5, 6}), sizeof y);
+    ref("embedding_grad", LS_F32,
+        (ls_kernel_call){.n_in = 2,
+                         .n_out = 1,
+                         .in = {VIEW(ids, LS_I32, 1, 3), VIEW(y, LS_F32, 1, 3, 2)},
+                         .out = {VIEW(grad, LS_F32, 3, 2)}});
+    assert_memory_equal(grad, ((float[]){11, 12, 10, 10, 20, 22}), sizeof grad);
+}
+
+static void test_copy_and_accumulate(void **state) {
+    (void)state;
+    int32_t ids[6] = {1, 2, 3, 4, 5, 6}, dense[4];
+    ls_view middle = ls_view_slice(VIEW(ids, LS_I32, 2, 3), 1, 1, 2), out = VIEW(dense, LS_I32, 4);
+    ref("copy", LS_I32, (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {middle}, .out = {out}});
+    assert_memory_equal(dense, ((int32_t[]){2, 3, 5, 6}), sizeof dense);
+
+    double x[6] = {1, 2, 3, 4, 5, 6}, y[6];
+    ls_view transposed = VIEW(x, LS_F64, 3, 2); /* x as [2,3], its columns as rows */
+    transposed.stride[0] = 1;
+    transposed.stride[1] = 3;
+    ref("copy", LS_F64,
+        (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {transposed}, .out = {VIEW(y, LS_F64, 3, 2)}});
+    assert_memory_equal(y, ((double[]){1, 4, 2, 5, 3, 6}), sizeof y);
+
+    double total[6] = {100, 100, 100, 100, 100, 100};
+    ref("accumulate", LS_F64,
+        (ls_kernel_call){.n_in = 1,
+                         .n_out = 1,
+                         .in = {ls_view_slice(VIEW(x, LS_F64, 2, 3), 1, 0, 2)},
+                         .out = {ls_view_slice(VIEW(total, LS_F64, 2, 3), 1, 1, 2)}});
+    assert_memory_equal(total, ((double[]){100, 101, 102, 100, 104, 105}), sizeof total);
+
+    ls_bf16 halves[3] = {1, 2, 3};
+    ref("fill", LS_BF16, (ls_kernel_call){.n_out = 1, .out = {VIEW(halves, LS_BF16, 3)}});
+    assert_true(halves[0] == 0 && halves[1] == 0 && halves[2] == 0);
+}
+
+static void test_cast(void **state) {
+    (void)state;
+    /* 1 + 2^-8 is halfway between two bf16; a hair above it must go up, although f32 would round the hair away */
+    double x[5] = {1 + 0x1p-8, 1 + 0x1p-8 + 0x1p-40, 1 + 3 * 0x1p-8 - 0x1p-40, NAN, -1e300};
+    ls_bf16 y[5];
+    float f[5];
+    ref_map("cast", VIEW(x, LS_F64, 5), (ls_view){0}, VIEW(y, LS_BF16, 5), NULL);
+    assert_true(ls_bf16_to_f32(y[0]) == 1);
+    assert_true(ls_bf16_to_f32(y[1]) == 1 + 0x1p-7f);
+    assert_true(ls_bf16_to_f32(y[2]) == 1 + 0x1p-7f);
+    assert_true(isnan(ls_bf16_to_f32(y[3])));
+    assert_true(ls_bf16_to_f32(y[4]) == -INFINITY);
+    ref_map("cast", VIEW(y, LS_BF16, 5), (ls_view){0}, VIEW(f, LS_F32, 5), NULL);
+    assert_true(f[1] == 1 + 0x1p-7f && isnan(f[3]));
+    ref_map("cast", VIEW(f, LS_F32, 5), (ls_view){0}, VIEW(x, LS_F64, 5), NULL);
+    assert_true(x[1] == 1 + 0x1p-7);
+}
+
+static void control_of(double loss, double squares, double clip, double *control) {
+    double totals[LS_TOTALS] = {loss, squares, 0}, hyper[LS_HYPERS] = {0.01, clip, 3, 0.9, 0.99};
+    ref("step_control", LS_F32,
+        (ls_kernel_call){.n_in = 2,
+                         .n_out = 1,
+                         .in = {VIEW(totals, LS_F64, LS_TOTALS), VIEW(hyper, LS_F64, LS_HYPERS)},
+                         .out = {VIEW(control, LS_F64, LS_CONTROLS)}});
+}
+
+static void test_step_control(void **state) {
+    (void)state;
+    double c[LS_CONTROLS];
+    control_of(2, 16, 1, c);
+    assert_true(c[LS_CONTROL_APPLY] == 1 && c[LS_CONTROL_SCALE] == 0.25 && c[LS_CONTROL_NORM] == 4);
+    assert_true(c[LS_CONTROL_LR] == 0.01);
+    close_to(c[LS_CONTROL_CORRECTION1], 1 - 0.729, 1e-15);
+    close_to(c[LS_CONTROL_CORRECTION2], 1 - 0.970299, 1e-15);
+    control_of(2, 16, 5, c);
+    assert_true(c[LS_CONTROL_SCALE] == 1);
+    control_of(2, 16, 0, c);
+    assert_true(c[LS_CONTROL_APPLY] == 1 && c[LS_CONTROL_SCALE] == 1);
+    control_of(NAN, 16, 1, c);
+    assert_true(c[LS_CONTROL_APPLY] == 0);
+    control_of(2, INFINITY, 1, c);
+    assert_true(c[LS_CONTROL_APPLY] == 0);
+    control_of(2, NAN, 1, c);
+    assert_true(c[LS_CONTROL_APPLY] == 0);
+}
+
+/* Two steps by hand: b1 0.5, b2 0.75, lr 0.1, decay 0.5, gradients halved by clipping. */
+static void test_adamw(void **state) {
+    (void)state;
+    double grad[1] = {4}, master[1] = {10}, m[1] = {0}, v[1] = {0},
+           control[LS_CONTROLS] = {1, 0.5, 0.1, 0.5, 0.25, 4};
+    const ls_adamw_params params = {.beta1 = 0.5, .beta2 = 0.75, .epsilon = 1, .weight_decay = 0.5};
+    const ls_kernel_call call = {.n_in = 2,
+                                 .n_out = 4,
+                                 .in = {VIEW(grad, LS_F64, 1), VIEW(control, LS_F64, LS_CONTROLS)},
+                                 .out = {VIEW(master, LS_F64, 1), VIEW(m, LS_F64, 1), VIEW(v, LS_F64, 1),
+                                         VIEW(master, LS_F64, 1)}, /* param: the same bytes */
+                                 .params = &params};
+    ref("adamw", LS_F64, call);
+    assert_true(m[0] == 1 && v[0] == 1); /* g = 2: m = 0.5*2, v = 0.25*4; corrected 2 and 4 */
+    close_to(master[0], 10 - 0.1 * (2.0 / (2 + 1) + 5), 1e-15);
+    const double before = master[0];
+    control[LS_CONTROL_CORRECTION1] = 0.75;
+    control[LS_CONTROL_CORRECTION2] = 0.4375;
+    ref("adamw", LS_F64, call);
+    assert_true(m[0] == 1.5 && v[0] == 1.75);
+    close_to(master[0], before - 0.1 * (2.0 / (2 + 1) + 0.5 * before), 1e-15);
+
+    const double kept = master[0];
+    control[LS_CONTROL_APPLY] = 0;
+    grad[0] = NAN;
+    ref("adamw", LS_F64, call);
+    assert_true(master[0] == kept && m[0] == 1.5 && v[0] == 1.75);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_registry),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_rope_table),
+        cmocka_unit_test(test_rotate),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_copy_and_accumulate),
+        cmocka_unit_test(test_cast),
+        cmocka_unit_test(test_step_control),
+        cmocka_unit_test(test_adamw),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
