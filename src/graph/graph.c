@@ -109,7 +109,7 @@ ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t 
                        int forward) {
     if (g->status.code != LS_OK) return LS_NO_TENSOR;
     ls_status status = check_inputs(op, in, n_in);
-    ls_node node = {.op = op, .n_in = n_in, .n_out = op->n_out, .forward = forward};
+    ls_node node = {.op = op, .n_in = n_in, .n_out = op->n_out, .forward = forward, .params_bytes = bytes};
     ls_tensor_info out[LS_NODE_OUTPUTS] = {{0}};
     if (status.code == LS_OK) {
         memcpy(node.in, in, sizeof *in * (size_t)n_in);

@@ -19,6 +19,7 @@ typedef struct ls_op ls_op;
 typedef struct ls_node {
     const ls_op *op;
     const void *params; /* the op's own struct; begins with what its kernel reads (tensor/params.h) */
+    size_t params_bytes;
     int n_in, n_out;
     ls_tensor in[LS_NODE_INPUTS];
     ls_tensor out[LS_NODE_OUTPUTS];
@@ -39,6 +40,7 @@ typedef struct ls_tensor_info {
     ls_role role;
     int producer;      /* node, or -1 */
     int output;        /* which of its outputs */
+    ls_tensor of;      /* of an accumulator: the parameter whose gradient it sums, if any */
     ls_tensor storage; /* the tensor whose bytes this one lies in: itself, unless its op writes in place or only renames */
 } ls_tensor_info;
 

@@ -1,0 +1,85 @@
+/*
+ * attention strategies: how one attention op is computed by the ranks that share a sequence. One strategy is one file and
+ * one const row; strategies.c holds the visible table.
+ *
+ * Words: the ranks of one ring index form a block; the block's tokens are those of its ulysses ranks in rank order, a run of
+ * the positions table. Within a block, ulysses rank u owns query heads floor(u*Hq/U) .. floor((u+1)*Hq/U)-1 and every KV
+ * head that they use.
+ */
+#ifndef LS_ATTENTION_H
+#define LS_ATTENTION_H
+
+#include "compile/compile_impl.h"
+
+/* Heads dealt over the ulysses ranks; with shared KV heads the parts overlap. */
+typedef struct ls_heads {
+    int64_t total;         /* heads of the whole tensor */
+    int64_t *start, *count; /* by ulysses rank */
+    int64_t most;          /* largest count */
+} ls_heads;
+
+struct ls_site {
+    const ls_node *node; /* the forward node */
+    const ls_attention_node *params;
+    int64_t B, Hq, Hkv, D;
+    int mask;         /* index into ls_image.masks */
+    ls_heads q_heads, kv_heads;
+    ls_heads kv_parts; /* KV heads counted once per owner: where the owners' gradients are collected */
+    /* What this rank's attention works on, kept for the gradient: its heads of its block's tokens. */
+    ls_operand q, k, v; /* T[B,n,heads,D] */
+    ls_operand lse;     /* G[B,heads,n] */
+};
+
+typedef struct ls_strategy {
+    const char *name;
+    const char *about; /* one line */
+    ls_status (*applicable)(const ls_attention_problem *problem);
+    void (*forward)(ls_builder *b, ls_site *site);
+    void (*backward)(ls_builder *b, ls_site *site, const ls_node *node); /* node: the gradient's */
+} ls_strategy;
+
+extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp;
+LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
+
+/* --- geometry (geometry.c) ------------------------------------------------------------------------------------------------ */
+
+int ls_ring_index(const ls_builder *b);
+int ls_ulysses_index(const ls_builder *b);
+int ls_rank_in_ring(const ls_builder *b, int ring);       /* the rank of that ring index, my ulysses index */
+int ls_rank_in_block(const ls_builder *b, int ulysses);   /* the rank of my block with that ulysses index */
+int64_t ls_block_start(const ls_builder *b, int ring);    /* first entry of the positions table */
+int64_t ls_block_tokens(const ls_builder *b, int ring);
+int64_t ls_block_most(const ls_builder *b);
+int64_t ls_member_tokens(const ls_builder *b, int ulysses); /* tokens of a rank of my block */
+int64_t ls_member_start(const ls_builder *b, int ulysses);  /* its first token within the block */
+
+/* (query, key) pairs that the mask leaves between my block's queries and the keys of block `ring`. */
+double ls_block_area(ls_builder *b, int mask, int ring);
+
+/* --- the two halves of USP -------------------------------------------------------------------------------------------------- */
+
+/*
+ * All-to-all within the block, in two steps so that several can be under way. gather: my tokens of all heads -> all of the
+ * block's tokens of my heads. scatter: back. `token` and `head` say which dimensions are which.
+ */
+typedef struct ls_exchange {
+    const char *label;
+    ls_operand result;
+    ls_operand *land; /* by ulysses rank: where its part lands here */
+} ls_exchange;
+ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token, int head);
+ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token,
+                             int head);
+ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *exchange);
+
+/* KV blocks go round the ring; site->q, k, v are set. Results in type G: o[B,n,heads,D] is written, site->lse too. */
+void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);
+/* dq G[B,n,heads,D] is written; dk and dv come out where the last hop left them: G[B,n,kv heads,D]. */
+void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq, ls_operand *dk,
+                      ls_operand *dv);
+
+/* The composition that all of them are: gather heads, ring, scatter tokens. */
+void ls_usp_forward(ls_builder *b, ls_site *site);
+void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node);
+
+#endif

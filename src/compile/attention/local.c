@@ -1,0 +1,17 @@
+/* local: one rank holds the whole sequence; nothing is sent. */
+#include "compile/attention/attention.h"
+
+static ls_status applicable(const ls_attention_problem *p) {
+    const int ranks = ls_mesh_sequence_ranks(&p->mesh);
+    if (ranks != 1)
+        return ls_error(LS_USAGE, "strategy local: %d ranks share the sequence, expected 1", ranks);
+    return ls_ok();
+}
+
+const ls_strategy ls_strategy_local = {
+    .name = "local",
+    .about = "one rank holds the whole sequence",
+    .applicable = applicable,
+    .forward = ls_usp_forward,
+    .backward = ls_usp_backward,
+};

@@ -1,0 +1,135 @@
+/*
+ * USP: Ulysses within blocks of ranks, a ring between blocks (Fang, Zhao, "USP: a unified sequence parallelism approach",
+ * arXiv 2405.07719). Plain Ulysses and plain ring are its edges, so this file lowers all of them.
+ */
+#include "compile/attention/attention.h"
+
+static int U_of(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_ULYSSES]; }
+
+/* Queries, keys and values of this rank's heads for all tokens of its block. */
+static void gather_inputs(ls_builder *b, ls_site *site) {
+    const ls_operand q = ls_lower_tensor(b, site->node->in[0]), k = ls_lower_tensor(b, site->node->in[1]),
+                     v = ls_lower_tensor(b, site->node->in[2]);
+    site->q = q;
+    site->k = k;
+    site->v = v;
+    if (U_of(b) == 1) return;
+    const ls_exchange xq = ls_gather_begin(b, "q", q, &site->q_heads, 1, 2);
+    const ls_exchange xk = ls_gather_begin(b, "k", k, &site->kv_heads, 1, 2);
+    const ls_exchange xv = ls_gather_begin(b, "v", v, &site->kv_heads, 1, 2);
+    site->q = ls_exchange_finish(b, &xq);
+    site->k = ls_exchange_finish(b, &xk);
+    site->v = ls_exchange_finish(b, &xv);
+}
+
+/* The same values in the working type (the operand itself when it has it). */
+static ls_operand narrowed(ls_builder *b, ls_operand wide, const char *name) {
+    if (wide.view.dtype == b->image->dtype) return wide;
+    const ls_operand narrow =
+        ls_build_private(b, LS_BUFFER_ACTIVATION, name, b->image->dtype, wide.view.ndim, wide.view.size);
+    ls_build_cast(b, wide, narrow);
+    return narrow;
+}
+
+/* Complete head-wise values (o, dq) back to this rank's tokens, as tensor t; they travel in the working type. */
+static void deliver(ls_builder *b, ls_tensor t, ls_operand wide, const ls_heads *heads, const char *label) {
+    ls_operand mine = narrowed(b, wide, label);
+    if (U_of(b) > 1) {
+        const ls_exchange x = ls_scatter_begin(b, label, mine, heads, 1, 2);
+        mine = ls_exchange_finish(b, &x);
+    }
+    ls_lower_bind(b, t, mine);
+}
+
+static bool is_fetched(const ls_builder *b, ls_tensor t) {
+    for (int i = 0; i < b->job->n_fetch; i++) {
+        if (b->job->fetch[i].id == t.id) return true;
+    }
+    return false;
+}
+
+void ls_usp_forward(ls_builder *b, ls_site *site) {
+    const ls_dtype G = b->image->accumulator;
+    gather_inputs(b, site);
+    const ls_view *q = &site->q.view;
+    site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3, (int64_t[]){q->size[0], q->size[2], q->size[1]});
+    const ls_operand o = ls_build_private(b, LS_BUFFER_ACTIVATION, "o", G, 4, q->size);
+    ls_ring_forward(b, site, o);
+    deliver(b, site->node->out[0], o, &site->q_heads, "o");
+    if (!is_fetched(b, site->node->out[1])) return; /* the gradient uses site->lse */
+    ls_operand lse = site->lse;
+    if (U_of(b) > 1) {
+        const ls_exchange x = ls_scatter_begin(b, "lse", lse, &site->q_heads, 2, 1);
+        lse = ls_exchange_finish(b, &x);
+    }
+    ls_lower_bind(b, site->node->out[1], lse);
+}
+
+/*
+ * Gradients of KV heads: every owner's part comes to the tokens' rank in type G and is added in owner order. Where no head has
+ * two owners the parts are the result.
+ */
+static void deliver_kv(ls_builder *b, ls_site *site, ls_tensor t, ls_operand part, const char *label) {
+    ls_operand sum = part;
+    if (U_of(b) > 1) {
+        const ls_exchange x = ls_scatter_begin(b, label, part, &site->kv_parts, 1, 2);
+        sum = ls_exchange_finish(b, &x);
+    }
+    if (U_of(b) > 1 && site->kv_parts.total != site->Hkv) {
+        const ls_operand parts = sum;
+        sum = ls_build_private(b, LS_BUFFER_ACTIVATION, label, parts.view.dtype, 4,
+                               (int64_t[]){site->B, parts.view.size[1], site->Hkv, site->D});
+        ls_build_fill(b, sum);
+        for (int u = 0; u < U_of(b); u++) {
+            const int64_t n = site->kv_heads.count[u];
+            ls_build_accumulate(b, ls_operand_slice(parts, 2, site->kv_parts.start[u], n),
+                                ls_operand_slice(sum, 2, site->kv_heads.start[u], n));
+        }
+    }
+    ls_lower_bind(b, t, narrowed(b, sum, label));
+}
+
+void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
+    const ls_dtype G = b->image->accumulator;
+    const ls_operand o = ls_lower_tensor(b, node->in[3]);
+    ls_operand grad_o = ls_lower_tensor(b, node->in[5]);
+    const ls_view *v = &grad_o.view;
+    ls_operand delta =
+        ls_build_private(b, LS_BUFFER_ACTIVATION, "delta", G, 3, (int64_t[]){v->size[0], v->size[2], v->size[1]});
+    ls_build_kernel(b, &(ls_kernel_build){.op = "attention_delta",
+                                          .kernel = "attention_delta",
+                                          .dtype = b->image->dtype,
+                                          .flops = 2 * (double)ls_view_elements(v),
+                                          .n_in = 2,
+                                          .in = {o, grad_o},
+                                          .n_out = 1,
+                                          .out = {delta}});
+    if (U_of(b) > 1) {
+        const ls_exchange xo = ls_gather_begin(b, "do", grad_o, &site->q_heads, 1, 2);
+        const ls_exchange xd = ls_gather_begin(b, "delta", delta, &site->q_heads, 2, 1);
+        grad_o = ls_exchange_finish(b, &xo);
+        delta = ls_exchange_finish(b, &xd);
+    }
+    const ls_operand dq = ls_build_private(b, LS_BUFFER_ACTIVATION, "dq", G, 4, site->q.view.size);
+    ls_operand dk, dv;
+    ls_ring_backward(b, site, grad_o, delta, dq, &dk, &dv);
+    deliver(b, node->out[0], dq, &site->q_heads, "dq");
+    deliver_kv(b, site, node->out[1], dk, "dk");
+    deliver_kv(b, site, node->out[2], dv, "dv");
+}
+
+static ls_status applicable(const ls_attention_problem *p) {
+    const int U = p->mesh.size[LS_AXIS_ULYSSES];
+    if (U > p->Hq)
+        return ls_error(LS_USAGE, "strategy usp: ulysses=%d ranks but only %lld query heads; expected at most one per head",
+                        U, (long long)p->Hq);
+    return ls_ok();
+}
+
+const ls_strategy ls_strategy_usp = {
+    .name = "usp",
+    .about = "ulysses within blocks of ranks, a ring between the blocks",
+    .applicable = applicable,
+    .forward = ls_usp_forward,
+    .backward = ls_usp_backward,
+};

@@ -1,0 +1,175 @@
+/* The builder: buffers, kernel calls, transfers. Every instruction of every program is made here. */
+#include "compile/compile_impl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void ls_build_fail(ls_builder *b, ls_status status) {
+    if (b->status.code == LS_OK) b->status = status;
+}
+
+int ls_build_buffer(ls_builder *b, ls_space space, ls_buffer_kind kind, size_t bytes, const char *name) {
+    ls_image *image = b->image;
+    ls_buffer *buffer = LS_PUSH(image->arena, image->buffers, image->n_buffers, image->buffer_capacity);
+    *buffer = (ls_buffer){.name = name,
+                          .space = space,
+                          .kind = kind,
+                          .bytes = bytes,
+                          .program = b->program_index,
+                          .first = -1,
+                          .last = -1};
+    return image->n_buffers - 1;
+}
+
+static int64_t elements(int ndim, const int64_t *size) {
+    int64_t n = 1;
+    for (int i = 0; i < ndim; i++) n *= size[i];
+    return n;
+}
+
+ls_operand ls_build_private(ls_builder *b, ls_buffer_kind kind, const char *name, ls_dtype dtype, int ndim,
+                            const int64_t *size) {
+    const size_t bytes = (size_t)elements(ndim, size) * ls_dtype_bytes(dtype);
+    return ls_operand_dense(ls_build_buffer(b, LS_PRIVATE, kind, bytes, name), 0, dtype, ndim, size);
+}
+
+ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity, ls_dtype dtype,
+                              int ndim, const int64_t *size) {
+    LS_ASSERT(elements(ndim, size) <= capacity);
+    const int buffer = ls_build_buffer(b, LS_SYMMETRIC, kind, (size_t)capacity * ls_dtype_bytes(dtype), name);
+    return ls_operand_dense(buffer, 0, dtype, ndim, size);
+}
+
+static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const char *op) {
+    ls_program *p = b->program;
+    ls_instr *instr = LS_PUSH(b->image->arena, p->instrs, p->n_instrs, p->instr_capacity);
+    instr->kind = kind;
+    instr->queue = queue;
+    instr->op = op;
+    instr->workspace.buffer = -1;
+    instr->peer = -1;
+    instr->channel = -1;
+    instr->after = -1;
+    return instr;
+}
+
+/* Asks the kernel how much scratch a call of these shapes needs, and makes a buffer for it. */
+static ls_operand workspace_of(ls_builder *b, const ls_kernel *kernel, const ls_instr *instr) {
+    ls_operand none = {.buffer = -1};
+    if (kernel->workspace == NULL) return none;
+    ls_kernel_call call = {.n_in = instr->n_in,
+                           .n_out = instr->n_out,
+                           .params = instr->params,
+                           .threads = b->target->threads};
+    for (int i = 0; i < instr->n_in; i++) call.in[i] = instr->in[i].view;
+    for (int i = 0; i < instr->n_out; i++) call.out[i] = instr->out[i].view;
+    const size_t bytes = kernel->workspace(&call);
+    if (bytes == 0) return none;
+    const int64_t size = (int64_t)ls_ceil_div((int64_t)bytes, 4);
+    return ls_build_private(b, LS_BUFFER_WORKSPACE, "workspace", LS_F32, 1, &size);
+}
+
+void ls_build_kernel(ls_builder *b, const ls_kernel_build *call) {
+    if (b->status.code != LS_OK) return;
+    const ls_kernel *kernel;
+    const ls_status status = ls_kernel_find(call->kernel, call->dtype, b->target->isa, &kernel);
+    if (status.code != LS_OK) {
+        ls_build_fail(b, status);
+        return;
+    }
+    ls_instr instr = *push(b, LS_INSTR_KERNEL, call->queue, call->op);
+    instr.kernel = kernel;
+    instr.flops = call->flops;
+    instr.params = call->params_bytes > 0 ? ls_arena_copy(b->image->arena, call->params, call->params_bytes) : NULL;
+    instr.n_in = call->n_in;
+    instr.n_out = call->n_out;
+    memcpy(instr.in, call->in, sizeof instr.in);
+    memcpy(instr.out, call->out, sizeof instr.out);
+    instr.workspace = workspace_of(b, kernel, &instr);
+    b->program->instrs[b->program->n_instrs - 1] = instr;
+}
+
+static void build_unary(ls_builder *b, const char *kernel, ls_dtype dtype, ls_operand from, ls_operand to) {
+    ls_build_kernel(b, &(ls_kernel_build){.op = kernel,
+                                          .kernel = kernel,
+                                          .dtype = dtype,
+                                          .n_in = 1,
+                                          .n_out = 1,
+                                          .in = {from},
+                                          .out = {to}});
+}
+
+void ls_build_copy(ls_builder *b, ls_operand from, ls_operand to) {
+    build_unary(b, "copy", from.view.dtype, from, to);
+}
+
+void ls_build_cast(ls_builder *b, ls_operand from, ls_operand to) {
+    build_unary(b, from.view.dtype == to.view.dtype ? "copy" : "cast", from.view.dtype, from, to);
+}
+
+void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to) {
+    build_unary(b, "accumulate", from.view.dtype, from, to);
+}
+
+void ls_build_fill(ls_builder *b, ls_operand to) {
+    ls_build_kernel(b, &(ls_kernel_build){
+                           .op = "fill", .kernel = "fill", .dtype = to.view.dtype, .n_out = 1, .out = {to}});
+}
+
+/* --- transfers ----------------------------------------------------------------------------------------------------------- */
+
+int ls_build_channel(ls_builder *b, const char *format, ...) {
+    char name[96];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    ls_program *p = b->program;
+    for (int c = 0; c < p->n_channels; c++) {
+        if (strcmp(p->channels[c].name, name) == 0) return c;
+    }
+    ls_channel *channel = LS_PUSH(b->image->arena, p->channels, p->n_channels, p->channel_capacity);
+    channel->name = ls_arena_strdup(b->image->arena, name);
+    (void)LS_PUSH(b->image->arena, b->counts, b->n_counts, b->count_capacity);
+    b->counts[b->n_counts - 1] = (ls_channel_count){0};
+    return p->n_channels - 1;
+}
+
+static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, ls_queue queue, const char *op, int channel, int peer,
+                           bool ready, uint64_t generation) {
+    ls_instr *instr = push(b, kind, queue, op);
+    instr->channel = channel;
+    instr->peer = peer;
+    instr->ready = ready;
+    instr->generation = generation;
+    return instr;
+}
+
+void ls_build_ready(ls_builder *b, int channel, int sender, ls_operand slot) {
+    ls_instr *instr = push_word(b, LS_INSTR_SIGNAL, LS_COMPUTE, "signal", channel, sender, true,
+                                ++b->counts[channel].readied);
+    instr->n_out = 1;
+    instr->out[0] = slot;
+}
+
+void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls_operand to) {
+    ls_channel_count *count = &b->counts[channel];
+    LS_ASSERT(ls_view_elements(&from.view) == ls_view_elements(&to.view) && from.view.dtype == to.view.dtype);
+    push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, receiver, true, ++count->awaited);
+    ls_instr *instr =
+        push_word(b, LS_INSTR_PUT_SIGNAL, LS_COPY, "put_signal", channel, receiver, false, ++count->sent);
+    instr->n_in = 1;
+    instr->in[0] = from;
+    instr->n_out = 1;
+    instr->out[0] = to;
+}
+
+void ls_build_receive(ls_builder *b, int channel, int sender, ls_operand slot) {
+    ls_instr *instr =
+        push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, sender, false, ++b->counts[channel].received);
+    instr->n_out = 1;
+    instr->out[0] = slot;
+}
+
+void ls_build_quiet(ls_builder *b) { (void)push(b, LS_INSTR_QUIET, LS_COPY, "quiet"); }

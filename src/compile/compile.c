@@ -1,0 +1,114 @@
+/* All passes, one after the other, for one rank. */
+#include "compile/compile_impl.h"
+
+#include <string.h>
+
+static ls_operand nowhere(void) { return (ls_operand){.buffer = -1}; }
+
+/* Values lie nowhere yet; what persists stays where it is. */
+static void forget_values(ls_builder *b) {
+    const ls_graph *g = b->job->graph;
+    for (int t = 0; t < g->n_tensors; t++) {
+        const ls_operand *place = &b->tensor[t];
+        if (place->buffer >= 0 && b->image->buffers[place->buffer].program >= 0) b->tensor[t] = nowhere();
+        b->resolved[t] = nowhere();
+    }
+}
+
+static void begin_program(ls_builder *b, int index) {
+    b->program_index = index;
+    b->program = &b->image->programs[index];
+    b->program->name = ls_program_name(index);
+    b->program->first_word = b->image->words;
+    b->counts = NULL;
+    b->n_counts = 0;
+    b->count_capacity = 0;
+    forget_values(b);
+}
+
+static void end_program(ls_builder *b) {
+    for (int c = 0; c < b->program->n_channels; c++) {
+        const ls_channel_count *count = &b->counts[c];
+        LS_ASSERT(count->readied == count->received && count->awaited == count->sent && count->sent == count->received);
+        b->program->channels[c].uses = count->received;
+    }
+    b->image->words += 2 * b->program->n_channels;
+}
+
+/* B and S are those of the token input: the first tensor that has both factors. */
+static ls_status find_sequence(const ls_graph *g, const ls_mesh *mesh, int64_t *S) {
+    int64_t B = 1;
+    *S = 1;
+    for (int t = 1; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        if (info->role != LS_ROLE_INPUT) continue;
+        for (int i = 0; i < info->shape.ndim; i++) {
+            if (info->shape.dim[i].factor == LS_FACTOR_BATCH) B = info->shape.dim[i].size;
+            if (info->shape.dim[i].factor == LS_FACTOR_SEQUENCE) *S = info->shape.dim[i].size;
+        }
+    }
+    if (B % mesh->size[LS_AXIS_DP] != 0)
+        return ls_error(LS_USAGE, "a micro-batch of %lld sequences does not divide by dp=%d", (long long)B,
+                        mesh->size[LS_AXIS_DP]);
+    if (*S < ls_mesh_sequence_ranks(mesh))
+        return ls_error(LS_USAGE, "a sequence of %lld tokens cannot be shared by %d ranks; expected a token each at least",
+                        (long long)*S, ls_mesh_sequence_ranks(mesh));
+    return ls_ok();
+}
+
+static ls_status compile(ls_builder *b, int n_nodes) {
+    const ls_job *job = b->job;
+    ls_image *image = b->image;
+    ls_sharding sharding;
+    LS_TRY(ls_shard(job->graph, n_nodes, &image->mesh, image->arena, &sharding));
+    b->sharding = &sharding;
+    b->tensor = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
+    b->resolved = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
+    b->sites = LS_NEW_ARRAY(image->arena, ls_site *, n_nodes);
+    for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = b->resolved[t] = nowhere();
+    ls_lower_persistent(b);
+    begin_program(b, LS_PROGRAM_MICRO);
+    ls_lower_nodes(b, n_nodes);
+    LS_TRY(b->status);
+    end_program(b);
+    if (job->update != LS_UPDATE_NONE) {
+        begin_program(b, LS_PROGRAM_UPDATE);
+        ls_lower_update(b);
+        LS_TRY(b->status);
+        end_program(b);
+    }
+    if (job->forward_nodes > 0) {
+        begin_program(b, LS_PROGRAM_EVALUATE);
+        ls_lower_nodes(b, job->forward_nodes);
+        LS_TRY(b->status);
+        end_program(b);
+    }
+    ls_place(image);
+    ls_order(image);
+    return ls_ok();
+}
+
+ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out) {
+    LS_TRY(ls_graph_status(job->graph));
+    int64_t S;
+    LS_TRY(find_sequence(job->graph, &target->mesh, &S));
+    ls_arena *arena = ls_arena_create();
+    ls_image *image = LS_NEW(arena, ls_image);
+    image->arena = arena;
+    image->mesh = target->mesh;
+    image->rank = target->rank;
+    image->layout = (ls_layout){target->layout, S, ls_mesh_sequence_ranks(&target->mesh)};
+    image->dtype = job->graph->dtype;
+    image->accumulator = job->graph->accumulator;
+    image->strategy = ls_arena_strdup(arena, target->strategy);
+    image->isa = target->isa;
+    image->threads = target->threads;
+    ls_builder b = {.job = job, .target = target, .image = image, .status = ls_ok()};
+    const ls_status status = compile(&b, job->graph->n_nodes);
+    if (status.code != LS_OK) {
+        ls_image_destroy(image);
+        return status;
+    }
+    *out = image;
+    return ls_ok();
+}

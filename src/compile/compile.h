@@ -1,0 +1,87 @@
+/*
+ * compile: from a graph for one device to the programs of one rank.
+ *
+ *   differentiate   adds the gradient's nodes to the graph                          (once per graph)
+ *   shard           a state per tensor and mesh axis, by the ops' own rules
+ *   lower           nodes to instructions; attention by its strategy; the update
+ *   place           lifetimes to offsets in the two arenas
+ *   order           what each queue must wait for in the other
+ *
+ * Compiling reads the graph and may be done for many ranks; it needs no communication: every rank finds the same
+ * heap layout and the same skeleton by itself.
+ */
+#ifndef LS_COMPILE_H
+#define LS_COMPILE_H
+
+#include "graph/graph.h"
+#include "program/program.h"
+
+/* What to differentiate, and by what: d(sum over roots of seed·root). */
+typedef struct ls_derivative {
+    int n_roots;
+    ls_tensor root[2], seed[2]; /* seed: a tensor of the root's shape and type */
+    int n_wanted;               /* tensors besides the parameters whose gradients are asked for */
+    ls_tensor wanted[4];
+    ls_tensor gradient[4]; /* result; LS_NO_TENSOR where nothing depends on it */
+} ls_derivative;
+
+/*
+ * Adds nodes that compute the gradients of all parameters, into accumulators (role LS_ROLE_ACCUMULATOR, `of` the parameter),
+ * and of the wanted tensors. Reverse mode over the nodes made so far. An op without a gradient rule on the way is an
+ * LS_UNSUPPORTED error naming it. Errors stay in the graph too.
+ */
+LS_MUST_USE ls_status ls_differentiate(ls_graph *graph, ls_derivative *derivative);
+
+typedef enum ls_update { LS_UPDATE_NONE, LS_UPDATE_REDUCE, LS_UPDATE_ADAMW } ls_update;
+
+typedef struct ls_job {
+    const ls_graph *graph;
+    int forward_nodes; /* nodes before differentiation: program evaluate runs these; 0: no such program */
+    ls_update update;  /* none: no program update; reduce: gradients summed over ranks; adamw: and applied */
+    ls_adamw_params adamw; /* weight_decay is for parameters of two or more dimensions */
+    const ls_tensor *fetch; /* tensors that the host reads after a program, by name */
+    int n_fetch;
+} ls_job;
+
+typedef struct ls_target {
+    ls_mesh mesh;
+    int rank;
+    const char *strategy; /* one of ls_strategy_at */
+    ls_layout_kind layout;
+    ls_isa isa;  /* best instruction set that kernels may use */
+    int threads; /* per rank */
+} ls_target;
+
+/*
+ * Compiles the job for one rank. LS_INVALID or LS_UNSUPPORTED errors name op, tensor and reason, or the strategy and why it
+ * does not apply. The caller destroys the image.
+ */
+LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out);
+
+/* What a strategy is asked about. */
+typedef struct ls_attention_problem {
+    int64_t B, S; /* of one dp rank; global sequence */
+    int64_t Hq, Hkv, D;
+    ls_mesh mesh;
+} ls_attention_problem;
+
+/* The visible table of strategies; name NULL past the end. */
+const char *ls_strategy_name(int index);
+const char *ls_strategy_about(int index);
+/* LS_OK when the strategy can do it on this mesh; else why not (LS_USAGE for an unknown name, listing the known). */
+LS_MUST_USE ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *problem);
+
+/* Names that images bind, beside the graph's inputs, parameters and fetched tensors. */
+#define LS_BIND_TOTALS "step.totals"    /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
+#define LS_BIND_RESULT "step.result"    /* f64[LS_TOTALS]: summed over the ranks */
+#define LS_BIND_HYPER "step.hyper"      /* f64[LS_HYPERS] */
+#define LS_BIND_CONTROL "step.control"  /* f64[LS_CONTROLS] */
+#define LS_BIND_LOSS "step.loss"        /* G[1]: this rank's sum over the micro-batches so far */
+#define LS_BIND_PARAMETERS "parameters" /* T[flat_elements] */
+#define LS_BIND_GRADIENTS "gradients"   /* G[flat_elements]: this rank's sums */
+#define LS_BIND_SHARD "gradient.shard"  /* G[shard_count]: summed over the ranks, after update */
+#define LS_BIND_MASTER "optimizer.master" /* G[shard_count] */
+#define LS_BIND_M "optimizer.m"
+#define LS_BIND_V "optimizer.v"
+
+#endif

@@ -1,0 +1,126 @@
+/* What the passes share: the builder, through which all instructions are made. */
+#ifndef LS_COMPILE_IMPL_H
+#define LS_COMPILE_IMPL_H
+
+#include "compile/compile.h"
+
+/* --- sharding ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct ls_sharding {
+    ls_state *state[LS_AXES]; /* by tensor */
+    bool *first_only;         /* by node: adds only on the first rank of some axis; first_axis tells which */
+    bool *first_axis[LS_AXES];
+    bool *resolve; /* by node * LS_NODE_INPUTS + input: partial there, needed whole */
+} ls_sharding;
+
+/* States for all tensors of the first n_nodes nodes. Errors name op, tensor, axis. */
+LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh *mesh, ls_arena *arena,
+                               ls_sharding *out);
+
+/* --- the builder --------------------------------------------------------------------------------------------------------- */
+
+/* Uses of a channel counted from its four ends; the first three must come out equal to the last. */
+typedef struct ls_channel_count {
+    uint64_t readied, awaited, sent, received;
+} ls_channel_count;
+
+typedef struct ls_site ls_site; /* one attention node on this rank (attention/attention.h) */
+
+typedef struct ls_builder {
+    const ls_job *job;
+    const ls_target *target;
+    ls_image *image;
+    const ls_sharding *sharding;
+    int program_index;
+    ls_program *program;
+    ls_channel_count *counts; /* by channel */
+    size_t count_capacity;
+    int n_counts;
+    ls_operand *tensor;   /* by storage tensor: where it lies; buffer -1: nowhere yet */
+    ls_operand *resolved; /* by tensor: the sum over ranks of a partial tensor; buffer -1: not made */
+    ls_site **sites;      /* by attention node */
+    double *areas;        /* by mask * R + block of keys: visible pairs with my queries; -1: not counted yet */
+    ls_status status;     /* the first error; later calls do nothing harmful */
+} ls_builder;
+
+void ls_build_fail(ls_builder *b, ls_status status);
+
+/* A new buffer of the current program (persistent when program_index is -1). */
+int ls_build_buffer(ls_builder *b, ls_space space, ls_buffer_kind kind, size_t bytes, const char *name);
+/* A private dense operand in a new buffer. */
+ls_operand ls_build_private(ls_builder *b, ls_buffer_kind kind, const char *name, ls_dtype dtype, int ndim,
+                            const int64_t *size);
+/*
+ * A dense operand in a new buffer of the heap; capacity: elements, the same on every rank and enough for the largest.
+ */
+ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity, ls_dtype dtype,
+                              int ndim, const int64_t *size);
+
+/* A kernel call; finds the kernel and gives it its workspace. Lists may hold operands without buffer only beyond n. */
+typedef struct ls_kernel_build {
+    ls_queue queue;
+    const char *op, *kernel;
+    ls_dtype dtype;
+    const void *params; /* copied: bytes */
+    size_t params_bytes;
+    double flops;
+    int n_in, n_out;
+    ls_operand in[LS_KERNEL_INPUTS];
+    ls_operand out[LS_KERNEL_OUTPUTS];
+} ls_kernel_build;
+void ls_build_kernel(ls_builder *b, const ls_kernel_build *call);
+
+/* Frequent kernels. accumulate adds `from` into `to` (type G); fill zeroes; cast converts or, of one type, copies. */
+void ls_build_copy(ls_builder *b, ls_operand from, ls_operand to);
+void ls_build_cast(ls_builder *b, ls_operand from, ls_operand to);
+void ls_build_fill(ls_builder *b, ls_operand to);
+void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to);
+
+/*
+ * Transfers. The channel of that name in this program (made on first use). For each use: the receiver says that the
+ * slot is free (ready), the sender waits for that and puts (send), the receiver waits for the data (receive). Each rank calls all
+ * three, for its two neighbours on the channel, equally often.
+ */
+int ls_build_channel(ls_builder *b, const char *format, ...) LS_PRINTF(2, 3);
+void ls_build_ready(ls_builder *b, int channel, int sender, ls_operand slot);
+void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls_operand to);
+void ls_build_receive(ls_builder *b, int channel, int sender, ls_operand slot);
+/* After this, sources of earlier sends may be overwritten. */
+void ls_build_quiet(ls_builder *b);
+
+/* Sum of a private operand (dense) over the ranks of a team, in team order, the same bits on each member. */
+typedef struct ls_team {
+    int n, me;    /* members; this rank's index */
+    int *members; /* ranks, ascending */
+} ls_team;
+/* The ranks that share this rank's coordinates on all axes but those given. */
+ls_team ls_build_team(ls_builder *b, const bool axes[LS_AXES]);
+void ls_build_all_reduce(ls_builder *b, const ls_team *team, ls_operand part, ls_operand sum);
+
+/* --- lowering ------------------------------------------------------------------------------------------------------------ */
+
+/* Size of a tensor on this rank. */
+void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]);
+/* The tensor as an operand; values that lie nowhere yet get a private buffer. */
+ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t);
+/* Says that the tensor lies there (dense), instead of in a buffer of its own. */
+void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
+
+/* Persistent buffers: inputs, parameters, gradients, tables, optimiser. Before any program. */
+void ls_lower_persistent(ls_builder *b);
+/* A rank's part of the flat space of parameters. */
+void ls_shard_range(const ls_builder *b, int rank, int64_t *start, int64_t *count);
+/* Nodes [0, n_nodes) as the given program. */
+void ls_lower_nodes(ls_builder *b, int n_nodes);
+/* Program update. */
+void ls_lower_update(ls_builder *b);
+void ls_lower_attention(ls_builder *b, int node);
+
+/* --- placement and order ------------------------------------------------------------------------------------------------- */
+
+/* Lifetimes from the instructions, then offsets. */
+void ls_place(ls_image *image);
+/* Fills `after`. */
+void ls_order(ls_image *image);
+
+#endif

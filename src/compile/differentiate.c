@@ -1,0 +1,113 @@
+/*
+ * Reverse-mode differentiation (Griewank, Walther: Evaluating Derivatives, ch. 3): walks the nodes backwards and lets each
+ * op's rule emit the nodes that carry the gradient on. Knows nothing of ranks.
+ */
+#include "compile/compile.h"
+
+#include <string.h>
+
+struct ls_gradient {
+    ls_graph *graph;
+    int n_tensors;       /* tensors of the forward graph */
+    ls_tensor *gradient; /* by forward tensor: its gradient so far */
+    ls_tensor *sum;      /* by parameter: its accumulator's latest version */
+    bool *active;        /* by forward tensor: something wanted lies behind it */
+    const ls_node *node; /* the node whose rule is running */
+};
+
+ls_graph *ls_gradient_graph(ls_gradient *d) { return d->graph; }
+
+ls_tensor ls_gradient_out(const ls_gradient *d, int i) { return d->gradient[d->node->out[i].id]; }
+
+bool ls_gradient_wanted(const ls_gradient *d, int i) { return d->active[d->node->in[i].id]; }
+
+static ls_tensor accumulator_of(ls_gradient *d, ls_tensor parameter) {
+    if (d->sum[parameter.id].id == 0) {
+        ls_graph *g = d->graph;
+        const ls_shape shape = ls_graph_tensor(g, parameter)->shape;
+        const char *name = ls_arena_printf(g->arena, "grad %s", ls_graph_tensor(g, parameter)->name);
+        const ls_tensor sum = ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, name, g->accumulator, &shape);
+        if (sum.id != 0) g->tensors[sum.id].of = parameter;
+        d->sum[parameter.id] = sum;
+    }
+    return d->sum[parameter.id];
+}
+
+static bool is_parameter(const ls_gradient *d, ls_tensor t) {
+    return ls_graph_tensor(d->graph, t)->role == LS_ROLE_PARAMETER;
+}
+
+static void add_to(ls_gradient *d, ls_tensor target, ls_tensor grad) {
+    if (is_parameter(d, target)) {
+        d->sum[target.id] = ls_accumulate(d->graph, grad, accumulator_of(d, target));
+        return;
+    }
+    ls_tensor *sum = &d->gradient[target.id];
+    *sum = sum->id == 0 ? grad : ls_add(d->graph, *sum, grad);
+}
+
+void ls_gradient_add(ls_gradient *d, int i, ls_tensor grad) { add_to(d, d->node->in[i], grad); }
+
+ls_tensor ls_gradient_sum(ls_gradient *d, int i) {
+    const ls_tensor target = d->node->in[i];
+    if (is_parameter(d, target)) return accumulator_of(d, target);
+    const ls_shape shape = ls_graph_tensor(d->graph, target)->shape;
+    return ls_zeros(d->graph, &shape);
+}
+
+void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum) {
+    const ls_tensor target = d->node->in[i];
+    if (is_parameter(d, target)) {
+        d->sum[target.id] = sum;
+    } else if (d->active[target.id]) {
+        const ls_dtype T = ls_graph_tensor(d->graph, target)->dtype;
+        add_to(d, target, T == d->graph->accumulator ? sum : ls_cast(d->graph, sum, T));
+    }
+}
+
+/* A tensor is active when it is wanted or depends on something wanted. */
+static void mark_active(ls_gradient *d, const ls_derivative *what, int n_nodes) {
+    for (int t = 1; t < d->n_tensors; t++) d->active[t] = is_parameter(d, (ls_tensor){t});
+    for (int i = 0; i < what->n_wanted; i++) d->active[what->wanted[i].id] = true;
+    for (int n = 0; n < n_nodes; n++) {
+        const ls_node *node = &d->graph->nodes[n];
+        bool any = false;
+        for (int i = 0; i < node->n_in; i++) any |= d->active[node->in[i].id];
+        for (int i = 0; i < node->n_out; i++) d->active[node->out[i].id] |= any;
+    }
+}
+
+static ls_status visit(ls_gradient *d, const ls_node *node) {
+    if (!d->active[node->out[0].id]) return ls_ok();
+    for (int i = 1; i < node->n_out; i++) {
+        if (d->gradient[node->out[i].id].id != 0)
+            return ls_error(LS_UNSUPPORTED, "op %s has no gradient rule for its output %d (\"%s\"), which the loss uses",
+                            node->op->name, i, ls_graph_tensor(d->graph, node->out[i])->name);
+    }
+    if (d->gradient[node->out[0].id].id == 0) return ls_ok();
+    if (node->op->gradient == NULL)
+        return ls_error(LS_UNSUPPORTED, "op %s has no gradient rule, and the loss depends on its output \"%s\"",
+                        node->op->name, ls_graph_tensor(d->graph, node->out[0])->name);
+    d->node = node;
+    node->op->gradient(d, node);
+    return d->graph->status;
+}
+
+ls_status ls_differentiate(ls_graph *g, ls_derivative *what) {
+    LS_TRY(g->status);
+    const int n_nodes = g->n_nodes;
+    ls_gradient d = {.graph = g, .n_tensors = g->n_tensors};
+    d.gradient = LS_NEW_ARRAY(g->arena, ls_tensor, d.n_tensors);
+    d.sum = LS_NEW_ARRAY(g->arena, ls_tensor, d.n_tensors);
+    d.active = LS_NEW_ARRAY(g->arena, bool, d.n_tensors);
+    mark_active(&d, what, n_nodes);
+    for (int i = 0; i < what->n_roots; i++) add_to(&d, what->root[i], what->seed[i]);
+    for (int n = n_nodes - 1; n >= 0; n--) {
+        const ls_node node = g->nodes[n]; /* a copy: the array grows under the rule */
+        const ls_status status = visit(&d, &node);
+        if (status.code != LS_OK) ls_graph_fail(g, status);
+        LS_TRY(g->status);
+    }
+    for (int i = 0; i < what->n_wanted; i++) what->gradient[i] = d.gradient[what->wanted[i].id];
+    return ls_ok();
+}

@@ -1,0 +1,125 @@
+/* Nodes to instructions: one kernel call per node, but for attention, which goes to its strategy. */
+#include "compile/compile_impl.h"
+
+#include <string.h>
+
+void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]) {
+    const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
+    const ls_mesh *mesh = &b->target->mesh;
+    const int sequence = ls_mesh_sequence_index(mesh, b->target->rank);
+    for (int i = 0; i < info->shape.ndim; i++) {
+        const ls_dim dim = info->shape.dim[i];
+        size[i] = dim.size;
+        if (dim.factor == LS_FACTOR_BATCH && b->sharding->state[LS_AXIS_DP][t.id] == LS_SHARDED)
+            size[i] = dim.size / mesh->size[LS_AXIS_DP];
+        if (dim.factor == LS_FACTOR_SEQUENCE && (b->sharding->state[LS_AXIS_RING][t.id] == LS_SHARDED ||
+                                                 b->sharding->state[LS_AXIS_ULYSSES][t.id] == LS_SHARDED))
+            size[i] = ls_layout_count(&b->image->layout, sequence);
+    }
+}
+
+/* Tensor t as it lies at its storage's place. */
+static ls_operand at_storage(const ls_builder *b, ls_tensor t) {
+    const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
+    const ls_operand base = b->tensor[info->storage.id];
+    int64_t size[LS_MAX_DIMS];
+    ls_local_size(b, t, size);
+    return ls_operand_dense(base.buffer, base.offset, info->dtype, info->shape.ndim, size);
+}
+
+ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t) {
+    const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
+    const ls_tensor_info *storage = ls_graph_tensor(b->job->graph, info->storage);
+    if (b->tensor[info->storage.id].buffer < 0) {
+        int64_t size[LS_MAX_DIMS];
+        ls_local_size(b, info->storage, size);
+        b->tensor[info->storage.id] =
+            ls_build_private(b, LS_BUFFER_ACTIVATION, storage->name, storage->dtype, storage->shape.ndim, size);
+    }
+    return at_storage(b, t);
+}
+
+void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand) {
+    const ls_tensor storage = ls_graph_tensor(b->job->graph, t)->storage;
+    LS_ASSERT(storage.id == t.id);
+    if (b->tensor[t.id].buffer >= 0)
+        ls_build_copy(b, operand, at_storage(b, t)); /* the host reads it: it has a place of its own */
+    else
+        b->tensor[t.id] = operand;
+}
+
+/* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
+static ls_operand input_of(ls_builder *b, const ls_node *node, int n, int i) {
+    const ls_tensor t = node->in[i];
+    const ls_operand part = ls_lower_tensor(b, t);
+    if (!b->sharding->resolve[n * LS_NODE_INPUTS + i]) return part;
+    if (b->resolved[t.id].buffer >= 0) return b->resolved[t.id];
+    bool axes[LS_AXES];
+    for (int a = 0; a < LS_AXES; a++) axes[a] = b->sharding->state[a][t.id] == LS_PARTIAL;
+    const ls_team team = ls_build_team(b, axes);
+    const ls_dtype G = b->image->accumulator, T = part.view.dtype;
+    const ls_view *v = &part.view;
+    ls_operand wide = part;
+    if (T != G) {
+        wide = ls_build_private(b, LS_BUFFER_ACTIVATION, "part", G, v->ndim, v->size);
+        ls_build_cast(b, part, wide);
+    }
+    ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, v->ndim, v->size);
+    ls_build_all_reduce(b, &team, wide, sum);
+    if (T != G) {
+        const ls_operand narrow = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", T, v->ndim, v->size);
+        ls_build_cast(b, sum, narrow);
+        sum = narrow;
+    }
+    b->resolved[t.id] = sum;
+    return sum;
+}
+
+/* Whether this rank's addition counts, where the ranks of some axis all hold the same addend. */
+static bool adds_here(const ls_builder *b, int n) {
+    if (!b->sharding->first_only[n]) return true;
+    for (int a = 0; a < LS_AXES; a++) {
+        if (b->sharding->first_axis[a][n] && ls_mesh_coordinate(&b->target->mesh, b->target->rank, (ls_axis)a) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void lower_node(ls_builder *b, int n) {
+    const ls_graph *g = b->job->graph;
+    const ls_node *node = &g->nodes[n];
+    const ls_op *op = node->op;
+    if (op->special) {
+        ls_lower_attention(b, n);
+        return;
+    }
+    if (op->kernel == NULL) {
+        (void)ls_lower_tensor(b, node->in[0]); /* a renaming */
+        return;
+    }
+    ls_kernel_build call = {.op = op->name, .kernel = op->kernel, .dtype = g->dtype, .params = node->params};
+    for (int i = 0; i < node->n_in; i++) {
+        bool in_place = false;
+        for (int o = 0; o < node->n_out; o++) in_place |= op->in_place[o] == i + 1;
+        const ls_operand operand = input_of(b, node, n, i);
+        if (!in_place) call.in[call.n_in++] = operand;
+    }
+    for (int o = 0; o < node->n_out; o++) {
+        ls_operand operand = ls_lower_tensor(b, node->out[o]);
+        if (op->in_place[o] > 0 && !adds_here(b, n))
+            operand = ls_build_private(b, LS_BUFFER_WORKSPACE, "not counted here", operand.view.dtype,
+                                       operand.view.ndim, operand.view.size);
+        call.out[call.n_out++] = operand;
+    }
+    if (op->kernel_by_input) call.dtype = call.in[0].view.dtype;
+    call.params_bytes = node->params != NULL ? node->params_bytes : 0;
+    ls_view in[LS_KERNEL_INPUTS], out[LS_KERNEL_OUTPUTS];
+    for (int i = 0; i < call.n_in; i++) in[i] = call.in[i].view;
+    for (int i = 0; i < call.n_out; i++) out[i] = call.out[i].view;
+    call.flops = op->flops != NULL ? op->flops(in, out, node->params) : (double)ls_view_elements(&out[0]);
+    ls_build_kernel(b, &call);
+}
+
+void ls_lower_nodes(ls_builder *b, int n_nodes) {
+    for (int n = 0; n < n_nodes && b->status.code == LS_OK; n++) lower_node(b, n);
+}

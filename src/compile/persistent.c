@@ -1,0 +1,183 @@
+/* What outlives a program: inputs, tables, parameters, gradient sums, optimiser state; and the names the host finds them by. */
+#include "compile/compile_impl.h"
+
+#include <string.h>
+
+/* Parameters start at multiples of this many elements in the flat space, and so do the ranks' shards. */
+enum { FLAT_UNIT = 32 };
+
+void ls_shard_range(const ls_builder *b, int rank, int64_t *start, int64_t *count) {
+    const int P = ls_mesh_ranks(&b->target->mesh);
+    const int64_t units = b->image->flat_elements / FLAT_UNIT;
+    *start = ls_part_start(units, P, rank) * FLAT_UNIT;
+    *count = ls_part_start(units, P, rank + 1) * FLAT_UNIT - *start;
+}
+
+static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_shape *shape, const bool *cut) {
+    ls_image *image = b->image;
+    ls_binding *binding = LS_PUSH(image->arena, image->bindings, image->n_bindings, image->binding_capacity);
+    binding->name = ls_arena_strdup(image->arena, name);
+    binding->operand = operand;
+    if (shape != NULL) binding->shape = *shape;
+    for (int i = 0; cut != NULL && i < LS_MAX_DIMS; i++) binding->cut[i] = cut[i];
+}
+
+/* A private vector that the host finds by name. */
+static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind kind, ls_dtype dtype, int64_t n) {
+    const ls_operand operand = ls_build_private(b, kind, name, dtype, 1, &n);
+    const ls_shape shape = {1, {{n, LS_FACTOR_NONE}}};
+    bind(b, name, operand, &shape, NULL);
+    return operand;
+}
+
+static void bind_tensor(ls_builder *b, ls_tensor t) {
+    const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
+    bool cut[LS_MAX_DIMS] = {false};
+    for (int i = 0; i < info->shape.ndim; i++) {
+        for (int a = 0; a < LS_AXES; a++) {
+            const ls_factor factor = a == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
+            if (info->shape.dim[i].factor == factor && b->sharding->state[a][t.id] == LS_SHARDED) cut[i] = true;
+        }
+    }
+    bind(b, info->name, ls_lower_tensor(b, t), &info->shape, cut);
+}
+
+static void lay_flat(ls_builder *b) {
+    const ls_graph *g = b->job->graph;
+    ls_image *image = b->image;
+    image->flats = LS_NEW_ARRAY(image->arena, ls_flat, g->n_tensors);
+    int64_t at = 0;
+    for (int t = 1; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        if (info->role != LS_ROLE_PARAMETER) continue;
+        image->flats[image->n_flats++] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
+                                                   .shape = info->shape,
+                                                   .start = at,
+                                                   .count = ls_shape_elements(&info->shape)};
+        at = (int64_t)ls_round_up((size_t)(at + ls_shape_elements(&info->shape)), FLAT_UNIT);
+    }
+    image->flat_elements = ls_max(at / FLAT_UNIT, ls_mesh_ranks(&b->target->mesh)) * FLAT_UNIT;
+    ls_shard_range(b, b->target->rank, &image->shard_start, &image->shard_count);
+}
+
+/* Parameters and their gradient sums, each in one buffer in the order of declaration. */
+static void place_parameters(ls_builder *b) {
+    const ls_graph *g = b->job->graph;
+    ls_image *image = b->image;
+    lay_flat(b);
+    if (image->n_flats == 0) return;
+    const bool shared = ls_mesh_ranks(&b->target->mesh) > 1 && b->job->update == LS_UPDATE_ADAMW;
+    const int64_t n = image->flat_elements;
+    const ls_operand parameters =
+        shared ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, n, image->dtype, 1, &n)
+               : ls_build_private(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, image->dtype, 1, &n);
+    const ls_shape shape = {1, {{n, LS_FACTOR_NONE}}};
+    bind(b, LS_BIND_PARAMETERS, parameters, &shape, NULL);
+    ls_operand gradients = {.buffer = -1};
+    if (b->job->update != LS_UPDATE_NONE)
+        gradients = bind_vector(b, LS_BIND_GRADIENTS, LS_BUFFER_GRADIENT, image->accumulator, n);
+    int flat = 0;
+    int *flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
+    for (int t = 1; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        if (info->role == LS_ROLE_PARAMETER) {
+            flat_of[t] = flat;
+            b->tensor[t] = ls_operand_slice(parameters, 0, image->flats[flat].start, image->flats[flat].count);
+            flat++;
+        }
+        if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0 && gradients.buffer >= 0)
+            b->tensor[t] = ls_operand_slice(gradients, 0, image->flats[flat_of[info->of.id]].start,
+                                            image->flats[flat_of[info->of.id]].count);
+    }
+}
+
+/* Optimiser state: this rank's shard only (ZeRO stage 1: Rajbhandari et al., arXiv 1910.02054). */
+static void place_optimizer(ls_builder *b) {
+    ls_image *image = b->image;
+    if (b->job->update == LS_UPDATE_NONE) return;
+    (void)bind_vector(b, LS_BIND_TOTALS, LS_BUFFER_INPUT, LS_F64, LS_TOTALS);
+    (void)bind_vector(b, LS_BIND_RESULT, LS_BUFFER_OUTPUT, LS_F64, LS_TOTALS);
+    const ls_binding *gradients = ls_image_find(image, LS_BIND_GRADIENTS);
+    if (gradients == NULL) return;
+    if (ls_mesh_ranks(&image->mesh) == 1)
+        bind(b, LS_BIND_SHARD, gradients->operand, &gradients->shape, NULL);
+    else
+        (void)bind_vector(b, LS_BIND_SHARD, LS_BUFFER_GRADIENT, image->accumulator, image->shard_count);
+    if (b->job->update != LS_UPDATE_ADAMW) return;
+    (void)bind_vector(b, LS_BIND_HYPER, LS_BUFFER_INPUT, LS_F64, LS_HYPERS);
+    (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
+    (void)bind_vector(b, LS_BIND_M, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
+    (void)bind_vector(b, LS_BIND_V, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
+    if (image->dtype != image->accumulator) {
+        (void)bind_vector(b, LS_BIND_MASTER, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
+    } else { /* the parameters are their own masters */
+        const ls_binding *parameters = ls_image_find(image, LS_BIND_PARAMETERS);
+        const ls_shape shape = {1, {{image->shard_count, LS_FACTOR_NONE}}};
+        bind(b, LS_BIND_MASTER, ls_operand_slice(parameters->operand, 0, image->shard_start, image->shard_count), &shape,
+             NULL);
+    }
+}
+
+/* One table of spans for each mask that differs, and the positions of all tokens. */
+static void place_tables(ls_builder *b) {
+    const ls_graph *g = b->job->graph;
+    ls_image *image = b->image;
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES], R = b->target->mesh.size[LS_AXIS_RING];
+    const int ring = ls_mesh_coordinate(&b->target->mesh, b->target->rank, LS_AXIS_RING);
+    image->positions.buffer = -1;
+    image->query_start = ls_layout_start(&image->layout, ring * U);
+    image->query_count = ls_layout_start(&image->layout, (ring + 1) * U) - image->query_start;
+    for (int n = 0; n < g->n_nodes; n++) {
+        const ls_node *node = &g->nodes[n];
+        if (!node->op->special || node->forward >= 0) continue;
+        const ls_attention_node *params = node->params;
+        bool known = false;
+        for (int m = 0; m < image->n_masks; m++) known |= ls_mask_equal(&image->masks[m].mask, &params->mask);
+        if (known) continue;
+        int64_t q[LS_MAX_DIMS];
+        ls_local_size(b, node->in[0], q);
+        ls_mask_binding *mask = LS_PUSH(image->arena, image->masks, image->n_masks, image->mask_capacity);
+        mask->mask = params->mask;
+        for (int i = 0; i < mask->mask.n; i++) {
+            ls_mask_term *term = &mask->mask.term[i];
+            if (term->kind == LS_MASK_DOCUMENTS)
+                term->ends = ls_arena_copy(image->arena, term->ends, sizeof *term->ends * (size_t)term->n_ends);
+        }
+        mask->spans = ls_build_private(b, LS_BUFFER_TABLE, "spans", LS_I32, 3,
+                                       (int64_t[]){q[0], image->query_count, 2 * ls_mask_width(&params->mask)});
+    }
+    if (image->n_masks == 0) return;
+    image->positions = ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, &image->layout.S);
+    b->areas = LS_NEW_ARRAY(image->arena, double, image->n_masks * R);
+    for (int i = 0; i < image->n_masks * R; i++) b->areas[i] = -1;
+}
+
+void ls_lower_persistent(ls_builder *b) {
+    const ls_graph *g = b->job->graph;
+    b->program_index = -1;
+    for (int t = 1; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        const bool loss = info->role == LS_ROLE_ACCUMULATOR && info->of.id == 0;
+        if (info->role != LS_ROLE_INPUT && !loss) continue;
+        int64_t size[LS_MAX_DIMS];
+        ls_local_size(b, (ls_tensor){t}, size);
+        b->tensor[t] = ls_build_private(b, loss ? LS_BUFFER_OUTPUT : LS_BUFFER_INPUT, info->name, info->dtype,
+                                        info->shape.ndim, size);
+        bind_tensor(b, (ls_tensor){t});
+    }
+    place_tables(b);
+    place_parameters(b);
+    place_optimizer(b);
+    for (int i = 0; i < b->job->n_fetch; i++) {
+        const ls_tensor t = b->job->fetch[i];
+        const ls_tensor storage = ls_graph_tensor(g, t)->storage;
+        if (b->tensor[storage.id].buffer < 0) {
+            const ls_tensor_info *info = ls_graph_tensor(g, storage);
+            int64_t size[LS_MAX_DIMS];
+            ls_local_size(b, storage, size);
+            b->tensor[storage.id] =
+                ls_build_private(b, LS_BUFFER_OUTPUT, info->name, info->dtype, info->shape.ndim, size);
+        }
+        bind_tensor(b, t);
+    }
+}

@@ -1,0 +1,92 @@
+/*
+ * A program as a page to read. One instruction is one line:
+ *
+ *   NUMBER  QUEUE  OP  inputs → outputs   [rank R "channel" gen G]   [after N]
+ *
+ * Operands print as name[sizes], with +offset where they begin inside their buffer.
+ */
+#include "program/program.h"
+
+#include <string.h>
+
+static void print_bytes(FILE *out, size_t bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1024 && unit < 4) value /= 1024, unit++;
+    fprintf(out, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+}
+
+static void print_operand(const ls_image *image, const ls_operand *o, FILE *out) {
+    const ls_buffer *b = &image->buffers[o->buffer];
+    fputs(b->name, out);
+    if (o->offset != 0) fprintf(out, "+%zu", o->offset);
+    fputc('[', out);
+    for (int i = 0; i < o->view.ndim; i++) fprintf(out, "%s%lld", i > 0 ? "," : "", (long long)o->view.size[i]);
+    fputc(']', out);
+}
+
+static void print_list(const ls_image *image, const ls_operand *list, int n, const char *between, FILE *out) {
+    for (int i = 0; i < n; i++) {
+        if (i > 0) fputs(between, out);
+        print_operand(image, &list[i], out);
+    }
+}
+
+static void print_word(const ls_program *p, const ls_instr *instr, FILE *out) {
+    fprintf(out, "rank %d \"%s%s\" gen %llu", instr->peer, p->channels[instr->channel].name,
+            instr->ready ? " free" : "", (unsigned long long)instr->generation);
+}
+
+static void print_kernel(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
+    (void)p;
+    print_list(image, instr->in, instr->n_in, " · ", out);
+    fputs(instr->n_in > 0 ? " → " : "→ ", out);
+    print_list(image, instr->out, instr->n_out, ", ", out);
+}
+
+static void print_put(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
+    print_operand(image, &instr->in[0], out);
+    fputs(" → ", out);
+    print_operand(image, &instr->out[0], out);
+    fputs(" of ", out);
+    print_word(p, instr, out);
+}
+
+static void print_signal(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
+    (void)image;
+    print_word(p, instr, out);
+}
+
+static void print_nothing(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
+    (void)image, (void)p, (void)instr, (void)out;
+}
+
+typedef void (*print_rule)(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out);
+static const print_rule print_rules[LS_INSTR_KINDS] = {
+    [LS_INSTR_KERNEL] = print_kernel, [LS_INSTR_PUT_SIGNAL] = print_put, [LS_INSTR_SIGNAL] = print_signal,
+    [LS_INSTR_WAIT] = print_signal,   [LS_INSTR_QUIET] = print_nothing,
+};
+
+void ls_program_print(const ls_image *image, int program, FILE *out) {
+    const ls_program *p = &image->programs[program];
+    char mesh[64];
+    ls_mesh_print(&image->mesh, mesh, sizeof mesh);
+    const ls_program_cost cost = ls_program_measure(image, program);
+    fprintf(out, "program %s · rank %d of %d · %s · %s · %s · S %lld · %s · private ", p->name, image->rank,
+            ls_mesh_ranks(&image->mesh), mesh, image->strategy, ls_layout_name(image->layout.kind),
+            (long long)image->layout.S, ls_dtype_name(image->dtype));
+    print_bytes(out, image->bytes[LS_PRIVATE]);
+    fputs(" · symmetric ", out);
+    print_bytes(out, image->bytes[LS_SYMMETRIC]);
+    fprintf(out, " · %.4g GFLOP · sends ", cost.flops * 1e-9);
+    print_bytes(out, (size_t)cost.bytes_sent);
+    fprintf(out, " in %d puts\n", cost.transfers);
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        fprintf(out, "%5d  %-7s  %-16s ", i, instr->queue == LS_COMPUTE ? "compute" : "copy", instr->op);
+        print_rules[instr->kind](image, p, instr, out);
+        if (instr->after >= 0) fprintf(out, "   after %d", instr->after);
+        fputc('\n', out);
+    }
+}

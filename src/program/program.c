@@ -1,0 +1,99 @@
+/* Operands, bindings, cost and the skeleton of a program. */
+#include "program/program.h"
+
+#include <string.h>
+
+void ls_image_destroy(ls_image *image) {
+    if (image != NULL) ls_arena_destroy(image->arena);
+}
+
+const ls_binding *ls_image_find(const ls_image *image, const char *name) {
+    for (int i = 0; i < image->n_bindings; i++) {
+        if (strcmp(image->bindings[i].name, name) == 0) return &image->bindings[i];
+    }
+    return NULL;
+}
+
+ls_range ls_operand_range(const ls_image *image, const ls_operand *operand) {
+    return ls_view_range(&operand->view, image->buffers[operand->buffer].offset + operand->offset);
+}
+
+ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t count) {
+    operand.offset += (size_t)(start * operand.view.stride[dim]) * ls_dtype_bytes(operand.view.dtype);
+    operand.view.size[dim] = count;
+    return operand;
+}
+
+ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size) {
+    return (ls_operand){buffer, offset, ls_view_dense(NULL, dtype, ndim, size)};
+}
+
+ls_program_cost ls_program_measure(const ls_image *image, int program) {
+    const ls_program *p = &image->programs[program];
+    ls_program_cost cost = {0};
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        cost.flops += instr->flops;
+        cost.kernels += instr->kind == LS_INSTR_KERNEL;
+        if (instr->kind == LS_INSTR_PUT_SIGNAL && instr->peer != image->rank) {
+            const ls_range range = ls_operand_range(image, &instr->in[0]);
+            cost.bytes_sent += (double)ls_range_bytes(&range);
+            cost.transfers++;
+        }
+    }
+    return cost;
+}
+
+/* FNV-1a, 64 bits. */
+static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static uint64_t mix_int(uint64_t hash, uint64_t value) { return mix(hash, &value, sizeof value); }
+
+static uint64_t mix_program(uint64_t hash, const ls_program *p) {
+    for (int c = 0; c < p->n_channels; c++) {
+        hash = mix(hash, p->channels[c].name, strlen(p->channels[c].name));
+        hash = mix_int(hash, p->channels[c].uses);
+    }
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        hash = mix_int(hash, instr->kind);
+        hash = mix_int(hash, instr->queue);
+        hash = mix(hash, instr->op, strlen(instr->op));
+        hash = mix_int(hash, (uint64_t)(int64_t)instr->channel);
+        hash = mix_int(hash, instr->generation);
+    }
+    return hash;
+}
+
+uint64_t ls_image_skeleton(const ls_image *image) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int a = 0; a < LS_AXES; a++) hash = mix_int(hash, (uint64_t)image->mesh.size[a]);
+    hash = mix_int(hash, image->dtype);
+    hash = mix_int(hash, image->layout.kind);
+    hash = mix_int(hash, (uint64_t)image->layout.S);
+    hash = mix_int(hash, (uint64_t)image->flat_elements);
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        if (b->space != LS_SYMMETRIC) continue;
+        hash = mix_int(hash, b->bytes);
+        hash = mix_int(hash, b->offset);
+    }
+    hash = mix_int(hash, image->bytes[LS_SYMMETRIC]);
+    for (int p = 0; p < LS_PROGRAMS; p++) hash = mix_program(hash, &image->programs[p]);
+    return hash;
+}
+
+const char *ls_program_name(int program) {
+    static const char *const names[LS_PROGRAMS] = {"micro", "update", "evaluate"};
+    return program >= 0 && program < LS_PROGRAMS ? names[program] : "?";
+}
+
+const char *ls_buffer_kind_name(ls_buffer_kind kind) {
+    static const char *const names[LS_BUFFER_KINDS] = {"input",  "table",      "parameter", "gradient", "optimizer",
+                                                       "output", "activation", "slot",      "workspace"};
+    return names[kind];
+}

@@ -1,0 +1,193 @@
+/*
+ * program: what one rank executes. A flat list of instructions over two arenas: private memory, and the symmetric heap with
+ * the same offsets on every rank. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
+ *
+ * The list is in emission order: executed one after the other it would be right. Each instruction stands on a queue, and
+ * `after` names the one instruction of the other queue that must be done before it starts (the queues themselves keep
+ * their order), so the two queues may run against each other. Queues are orders, not threads.
+ *
+ * Symmetric by construction: the list of buffers in the heap, their sizes and offsets, the channels and the kinds of the
+ * instructions are the same on every rank; only peers, views and private sizes differ.
+ */
+#ifndef LS_PROGRAM_H
+#define LS_PROGRAM_H
+
+#include <stdio.h>
+
+#include "base/base.h"
+#include "kernel/kernel.h"
+#include "tensor/tensor.h"
+
+typedef enum ls_space { LS_PRIVATE, LS_SYMMETRIC, LS_SPACES } ls_space;
+
+typedef enum ls_buffer_kind {
+    LS_BUFFER_INPUT,      /* written by the host: tokens, labels, step parameters */
+    LS_BUFFER_TABLE,      /* written by the host once: positions, mask spans */
+    LS_BUFFER_PARAMETER,  /* weights in the working type */
+    LS_BUFFER_GRADIENT,   /* sums of gradients */
+    LS_BUFFER_OPTIMIZER,  /* this rank's part of the optimiser's state */
+    LS_BUFFER_OUTPUT,     /* read by the host */
+    LS_BUFFER_ACTIVATION, /* lives within a program */
+    LS_BUFFER_SLOT,       /* where peers put */
+    LS_BUFFER_WORKSPACE,  /* scratch of one kernel call */
+    LS_BUFFER_KINDS
+} ls_buffer_kind;
+
+typedef struct ls_buffer {
+    const char *name;
+    ls_space space;
+    ls_buffer_kind kind;
+    size_t bytes;
+    size_t offset;   /* in its arena; set by placement */
+    int program;     /* the only program that uses it; -1: persistent */
+    int first, last; /* instructions of that program between which its bytes are live (inclusive) */
+} ls_buffer;
+
+/* What an instruction touches: a view whose first element lies `offset` bytes into the buffer. */
+typedef struct ls_operand {
+    int buffer;    /* index into ls_image.buffers; -1: none */
+    size_t offset; /* bytes */
+    ls_view view;  /* data is NULL: addresses exist only in a run */
+} ls_operand;
+
+typedef enum ls_instr_kind {
+    LS_INSTR_KERNEL,     /* operands in[], out[] of a kernel */
+    LS_INSTR_PUT_SIGNAL, /* in[0] to the peer's out[0], then the peer's word */
+    LS_INSTR_SIGNAL,     /* sets the peer's word: out[0], the slot here, is free for the peer to fill */
+    LS_INSTR_WAIT,       /* until the own word is set: by the peer's put into out[0], or by its "slot free" */
+    LS_INSTR_QUIET,      /* all earlier puts of this queue are complete: their sources may be overwritten */
+    LS_INSTR_KINDS
+} ls_instr_kind;
+
+typedef enum ls_queue { LS_COMPUTE, LS_COPY, LS_QUEUES } ls_queue;
+
+typedef struct ls_instr {
+    ls_instr_kind kind;
+    ls_queue queue;
+    const char *op; /* what to call it: the op's or kernel's name */
+    int n_in, n_out;
+    ls_operand in[LS_KERNEL_INPUTS];
+    ls_operand out[LS_KERNEL_OUTPUTS];
+    const ls_kernel *kernel; /* of LS_INSTR_KERNEL */
+    const void *params;
+    ls_operand workspace; /* buffer -1: none */
+    double flops;
+    int peer;            /* rank; of the three communicating kinds */
+    int channel;         /* index into ls_program.channels */
+    bool ready;          /* the word is the channel's "slot free" word, not its "data is there" word */
+    uint64_t generation; /* of this use within one run of the program: 1, 2, ... */
+    int after;           /* instruction of the other queue that must be done first; -1: none */
+} ls_instr;
+
+/*
+ * One transfer slot seen from both sides: a word that says "data is there" at the receiver and one that says "slot free"
+ * at the sender. uses: transfers through it in one run of the program; run r adds r*uses to every generation.
+ */
+typedef struct ls_channel {
+    const char *name;
+    uint64_t uses;
+} ls_channel;
+
+typedef struct ls_program {
+    const char *name;
+    ls_instr *instrs;
+    int n_instrs;
+    size_t instr_capacity;
+    ls_channel *channels;
+    int n_channels;
+    size_t channel_capacity;
+    int first_word; /* channel c owns words first_word + 2c (data) and + 2c + 1 (free) */
+} ls_program;
+
+/* A tensor that the host reads or writes by name. */
+typedef struct ls_binding {
+    const char *name;
+    ls_operand operand; /* local shape */
+    ls_shape shape;     /* global */
+    bool cut[LS_MAX_DIMS]; /* dimensions of which this rank holds a part */
+} ls_binding;
+
+/* A mask of the graph, whose spans for this rank's block of queries the host writes. */
+typedef struct ls_mask_binding {
+    ls_mask mask;     /* ends are the image's own copy */
+    ls_operand spans; /* i32[B,n,2*width] */
+} ls_mask_binding;
+
+/* A parameter's place in the flat space of all parameters (elements). */
+typedef struct ls_flat {
+    const char *name;
+    ls_shape shape;
+    int64_t start, count;
+} ls_flat;
+
+enum { LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_EVALUATE, LS_PROGRAMS };
+
+/* One rank's programs and the memory that they share. */
+typedef struct ls_image {
+    ls_arena *arena;
+    ls_mesh mesh;
+    int rank;
+    ls_layout layout;
+    ls_dtype dtype, accumulator;
+    const char *strategy; /* of the attention nodes; "none" when there are none */
+    ls_isa isa;
+    int threads;
+
+    ls_buffer *buffers;
+    int n_buffers;
+    size_t buffer_capacity;
+    size_t bytes[LS_SPACES];      /* of each arena */
+    size_t least[LS_SPACES];      /* largest sum of live bytes: no placement could need less */
+    ls_program programs[LS_PROGRAMS]; /* n_instrs 0: not made */
+    int words;
+
+    ls_binding *bindings;
+    int n_bindings;
+    size_t binding_capacity;
+
+    ls_mask_binding *masks;
+    int n_masks;
+    size_t mask_capacity;
+    ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
+    int64_t query_start;  /* the block of queries that the attention of this rank works on: a run of positions[] */
+    int64_t query_count;
+
+    ls_flat *flats; /* all parameters, in the order of declaration */
+    int n_flats;
+    int64_t flat_elements;            /* with padding */
+    int64_t shard_start, shard_count; /* this rank's part of the flat space */
+} ls_image;
+
+void ls_image_destroy(ls_image *image); /* NULL is allowed */
+
+/* The binding of that name, or NULL. */
+const ls_binding *ls_image_find(const ls_image *image, const char *name);
+
+/* Bytes of an operand as one range of its arena. */
+ls_range ls_operand_range(const ls_image *image, const ls_operand *operand);
+/* The part of an operand: elements [start, start+count) of dimension dim. */
+ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t count);
+/* The same bytes, dense, under another shape or as part of a buffer. */
+ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size);
+
+/* What a run of the program moves and computes on this rank. */
+typedef struct ls_program_cost {
+    double flops;
+    double bytes_sent; /* to other ranks */
+    int transfers;     /* puts to other ranks */
+    int kernels;
+} ls_program_cost;
+ls_program_cost ls_program_measure(const ls_image *image, int program);
+
+/*
+ * A hash of what must be the same on every rank: kinds, queues, ops, channels, generations, and the buffers of the symmetric
+ * heap. Ranks compare it before the first step.
+ */
+uint64_t ls_image_skeleton(const ls_image *image);
+
+/* The page that `explain` shows for one program. */
+void ls_program_print(const ls_image *image, int program, FILE *out);
+const char *ls_program_name(int program); /* "micro", "update", "evaluate" */
+const char *ls_buffer_kind_name(ls_buffer_kind kind);
+
+#endif
