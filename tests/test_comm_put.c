@@ -56,7 +56,7 @@ static ls_range lay_out(draws *d, size_t base, size_t length, const int64_t coun
     return range;
 }
 
-/* Where round's bytes from source go in target's heap and where they come from; the two are cut differently. */
+/* Where a round's bytes from source go in target's heap, and where they come from; cut differently. */
 static void draw_ranges(int source, int target, int round, ls_range *to, ls_range *from) {
     draws d = {.stream = (uint64_t)((round * 64 + source) * 64 + target)};
     const size_t length = 1 + (size_t)below(&d, 40);
@@ -145,7 +145,8 @@ static ls_status all_to_all(ls_comm *comm, void *context) {
 
 /* ---- order ---- */
 
-/* Rank 0 raises rank 1's word without waiting; rank 1 must see it rise only. Meanwhile quiet orders plain puts. */
+/* Rank 0 raises rank 1's word without waiting; rank 1 must see it rise only. Meanwhile quiet orders plain
+ * puts. */
 static ls_status generations_rise(ls_comm *comm, void *context) {
     (void)context;
     enum { LAST = 20000, BYTES = 4096 };

@@ -1,4 +1,5 @@
-/* Waiting: no ring is missed, no core is burnt, and what cannot come ends in a message that says whose fault it is. */
+/* Waiting: no ring is missed, no core is burnt, and what cannot come ends in a message that says whose fault
+ * it is. */
 #include "comm/comm_impl.h"
 #include "test_comm_world.h"
 
@@ -19,7 +20,8 @@ typedef struct side {
 
 enum { TURNS = 20000 };
 
-/* Takes turns with the other side, always asleep in between, with a time limit so long that a missed ring shows. */
+/* Takes turns with the other side, always asleep in between, with a time limit so long that a missed ring
+ * shows. */
 static void *take_turns(void *argument) {
     const side *s = argument;
     bells *b = s->bells;

@@ -1,6 +1,6 @@
 /*
- * What the tests of comm and launch share: run a function on every rank of a fresh world, and statuses as assertions
- * that work in a rank (which may be a child process, where cmocka's do not).
+ * What the tests of comm and launch share: run a function on every rank of a fresh world, and statuses as
+ * assertions that work in a rank (which may be a child process, where cmocka's do not).
  */
 #ifndef TEST_COMM_WORLD_H
 #define TEST_COMM_WORLD_H

@@ -1,7 +1,7 @@
 /*
- * The bell of a rank: a futex in shared memory. Ringing and going to sleep are atomic operations on the same 32 bits,
- * so one comes before the other: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or the sleeper
- * sees the new count and does not sleep.
+ * The bell of a rank: a futex in shared memory. Ringing and going to sleep are atomic operations on the same
+ * 32 bits, so one comes before the other: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or the
+ * sleeper sees the new count and does not sleep.
  */
 #include "comm/comm_impl.h"
 
@@ -20,8 +20,8 @@ static void futex(const _Atomic uint32_t *word, int operation, uint32_t value,
 void ls_bell_ring(ls_rank_line *line) {
     const uint32_t before = atomic_fetch_add_explicit(&line->bell, LS_BELL_STEP, memory_order_acq_rel);
     if (!(before & LS_BELL_SLEEPS)) return;
-    /* Cleared here, so that the next ringer needs no system call; the wake follows always, so a sleeper that has just
-     * set the bit anew loses nothing but a moment. */
+    /* Cleared here, so that the next ringer needs no system call; the wake follows always, so a sleeper that
+     * has just set the bit anew loses nothing but a moment. */
     atomic_fetch_and_explicit(&line->bell, ~LS_BELL_SLEEPS, memory_order_acq_rel);
     futex(&line->bell, FUTEX_WAKE, INT_MAX, NULL);
 }

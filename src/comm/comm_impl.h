@@ -1,9 +1,10 @@
 /*
  * comm, for this folder alone: what a transport is, and the memory that the ranks of a world share.
  *
- *   board   always shared, whatever the transport: abort and stop flags, one line per rank (bell, ticks), signal words
- *   heap    of one rank: the user's heap_bytes, then the inbox of the host collectives; page aligned, never touched
- *           here, so that the rank that owns it places its pages
+ *   board   always shared, whatever the transport: abort and stop flags, one line per rank (bell, ticks),
+ *           signal words
+ *   heap    of one rank: the user's heap_bytes, then the inbox of the host collectives; page aligned, never
+ *           touched here, so that the rank that owns it places its pages
  *
  *     rank 0: | heap_bytes ........ | inbox: 2 x ranks x LS_COMM_EXCHANGE |   heap_stride bytes in all
  *     rank 1: | heap_bytes ........ | inbox                               |
@@ -16,9 +17,9 @@
 #include <stdatomic.h>
 
 /*
- * One rank's line on the board. The bell is the futex that the rank sleeps on: its lowest bit says that the rank
- * sleeps (or is about to), the others count rings. One atomic addition therefore both rings and tells the ringer
- * whether a system call is needed.
+ * One rank's line on the board. The bell is the futex that the rank sleeps on: its lowest bit says that the
+ * rank sleeps (or is about to), the others count rings. One atomic addition therefore both rings and tells
+ * the ringer whether a system call is needed.
  */
 typedef struct ls_rank_line {
     _Alignas(128) _Atomic uint32_t bell;  /* written by peers */
@@ -78,14 +79,14 @@ struct ls_comm {
 };
 
 /*
- * A transport: how bytes and generations reach a peer. Everything else (waiting, host collectives, abort, stop) is
- * common to all. Arguments have been checked when these are called; heap offsets may lie in the inbox, and words
- * may be those of the host collectives.
+ * A transport: how bytes and generations reach a peer. Everything else (waiting, host collectives, abort,
+ * stop) is common to all. Arguments have been checked when these are called; heap offsets may lie in the
+ * inbox, and words may be those of the host collectives.
  */
 struct ls_transport {
     const char *name;
     int max_ranks;
-    /* Maps the board and the heaps of a world whose sizes are set; sets shared, board and heaps, or nothing. */
+    /* Maps board and heaps of a world whose sizes are set; sets shared, board and heaps, or nothing. */
     ls_status (*map)(ls_world *world);
     void (*unmap)(ls_world *world);
     void *(*peer_heap)(const ls_comm *comm, int peer);
@@ -108,7 +109,7 @@ ls_status ls_map_shared(size_t bytes, ls_mapping *out);
 ls_status ls_map_private(size_t bytes, ls_mapping *out);
 void ls_unmap(ls_mapping *mapping);
 
-/* world.c: bytes of the board with its lines and words, rounded up to whole pages; and the board at an address. */
+/* world.c: bytes of the board with its lines and words, in whole pages; and the board put at an address. */
 size_t ls_board_bytes(const ls_world *world);
 void ls_board_place(ls_world *world, char *at);
 /* LS_PEER with the text of the abort once there is one, else LS_OK. */
@@ -128,8 +129,8 @@ void ls_bell_ring(ls_rank_line *line);
 uint32_t ls_bell_read(const ls_rank_line *line);
 void ls_bell_doze(ls_rank_line *line, uint32_t bell, double seconds);
 
-/* watch.c: forget; look again: LS_PEER once the chain that begins at peer has stood still for the time limit, or
- * when nothing can come any more. Called between dozes, no more than LS_LOOK_SECONDS apart. */
+/* watch.c: look again: LS_PEER once the chain that begins at peer has stood still for the time limit,
+ * or when nothing can come any more. Called between dozes, no more than LS_LOOK_SECONDS apart. */
 #define LS_LOOK_SECONDS 0.05
 ls_status ls_watch_look(ls_comm *comm, uint32_t bell, int peer, const char *what);
 /* Seconds until the next look is due. */

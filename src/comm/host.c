@@ -1,7 +1,7 @@
 /*
- * Collectives of the host, built on the transport. Collective number n of a rank puts what it gives into everybody's
- * inbox, half n mod 2, and sets its word there to n. Two halves are enough: a rank is at n + 2 only after everybody
- * has sent n + 1, that is, has read n.
+ * Collectives of the host, built on the transport. Collective number n of a rank puts what it gives into
+ * everybody's inbox, half n mod 2, and sets its word there to n. Two halves are enough: a rank is at n + 2
+ * only after everybody has sent n + 1, that is, has read n.
  */
 #include "comm/comm_impl.h"
 
@@ -18,7 +18,7 @@ static const void *inbox(const ls_comm *comm, int from) {
     return (const char *)ls_comm_heap(comm) + inbox_offset(comm->world, comm->collectives, from);
 }
 
-/* Gives `bytes` to everybody and waits until everybody's have come. `name` is for the message of a failed wait. */
+/* Gives `bytes` to everybody and waits until everybody's have come. `name`: for the message of a failure. */
 static ls_status gather(ls_comm *comm, const void *mine, size_t bytes, const char *name) {
     const ls_world *world = comm->world;
     const int ranks = world->options.ranks;

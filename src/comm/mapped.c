@@ -1,6 +1,6 @@
 /*
- * Operations of the transports that address every heap directly: a put is a copy by the sender, complete when it
- * returns, and a signal is a release store of the word followed by a ring.
+ * Operations of the transports that address every heap directly: a put is a copy by the sender, complete when
+ * it returns, and a signal is a release store of the word followed by a ring.
  */
 #include "comm/comm_impl.h"
 
@@ -43,5 +43,6 @@ uint64_t ls_mapped_word(const ls_comm *comm, int word) {
     return atomic_load_explicit(mine, memory_order_acquire);
 }
 
-/* Nothing is ever under way: each put was complete when it returned, and the release of any later signal orders it. */
+/* Nothing is ever under way: each put was complete when it returned, and the release of any later signal
+ * orders it. */
 void ls_mapped_quiet(ls_comm *comm) { (void)comm; }

@@ -17,8 +17,8 @@ static ls_status finish(void *base, size_t bytes, const char *kind, ls_mapping *
     return ls_ok();
 }
 
-/* A memfd gives the mapping a name in /proc/PID/maps; without one (old kernels, sandboxes) it is anonymous. Either
- * way there is no file to clean up. */
+/* A memfd gives the mapping a name in /proc/PID/maps; without one (old kernels, sandboxes) it is anonymous.
+ * Either way there is no file to clean up. */
 ls_status ls_map_shared(size_t bytes, ls_mapping *out) {
     const int protection = PROT_READ | PROT_WRITE;
     void *base = MAP_FAILED;

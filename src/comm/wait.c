@@ -1,6 +1,8 @@
 /* Waiting: spin for a moment where that is allowed, then sleep on the bell and look around now and then. */
 #include "comm/comm_impl.h"
 
+#include <sched.h>
+
 /* About the price of falling asleep and being woken. */
 #define SPIN_SECONDS 50e-6
 #define PAUSES_PER_LOOK_AT_CLOCK 32
@@ -35,6 +37,7 @@ static bool spin_for(const ls_comm *comm, const arrival *awaited) {
             pause_core();
             if (has_come(comm, awaited)) return true;
         }
+        sched_yield(); /* should the peer have been put on this very core, it must run to send */
     } while (ls_seconds() < end);
     return false;
 }

@@ -1,7 +1,7 @@
 /*
- * When to give up on a peer. A peer that works ticks; a peer that sleeps does not, but is in order as long as the
- * rank that it sleeps for ticks, and so on. So the whole chain is watched: rank, the rank that it waits for, ... A wait
- * fails when nothing in the chain has moved for the time limit, and blames the chain's end.
+ * When to give up on a peer. A peer that works ticks; a peer that sleeps does not, but is in order as long as
+ * the rank that it sleeps for ticks, and so on. So the whole chain is watched: rank, the rank that it waits
+ * for, ... A wait fails when nothing in the chain has moved for the time limit, and blames the chain's end.
  */
 #include "comm/comm_impl.h"
 
@@ -11,8 +11,8 @@
  * does not take its own absence for its peers'. */
 #define COUNTED_SECONDS (2 * LS_LOOK_SECONDS)
 
-/* Sums the ticks of the chain that begins at peer and returns its last rank: one that waits for nobody, or the one whose
- * wait closes a circle. */
+/* Sums the ticks of the chain that begins at peer and returns its last rank: one that waits for nobody, or
+ * the one whose wait closes a circle. */
 static int follow(const ls_comm *comm, int peer, uint64_t *ticks) {
     const ls_board *board = comm->world->board;
     int end = peer;
@@ -47,7 +47,8 @@ static ls_status check_possible(const ls_comm *comm, uint32_t bell, int peer, co
     if (comm->world->options.ranks == 1)
         return ls_error(LS_PEER, "rank 0 is alone and waits for what it has not sent (%s)", what);
     if (peer == comm->rank) return ls_ok();
-    /* What the peer sent before it left rang the bell before: with the bell unchanged after this load, it is not it. */
+    /* What the peer sent before it left rang the bell before: with the bell unchanged after this load, it is
+     * not it. */
     if (!atomic_load_explicit(&comm->world->board->lines[peer].left, memory_order_acquire)) return ls_ok();
     if (ls_bell_read(ls_line(comm)) != bell) return ls_ok();
     return ls_error(LS_PEER, "rank %d waits for rank %d, which has left (%s)", comm->rank, peer, what);

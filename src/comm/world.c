@@ -33,7 +33,7 @@ static ls_status check_options(const ls_transport *transport, const ls_world_opt
         return ls_error(LS_INVALID, "wait timeout is %g s; expected 0 (wait for ever) or more",
                         options->wait_timeout);
 
-    /* Shared memory is granted on paper and refused by a signal when touched, so ask here whether it can exist. */
+    /* Shared memory is granted on paper and refused by a signal when touched, so ask whether it can exist. */
     ls_machine machine;
     ls_machine_detect(&machine);
     if (options->heap_bytes > machine.memory_bytes / (size_t)options->ranks)
@@ -110,7 +110,7 @@ void ls_world_abort(ls_world *world, const char *why) {
         snprintf(board->abort_text, sizeof board->abort_text, "%s", why);
         atomic_store_explicit(&board->abort_state, LS_ABORT_SET, memory_order_release);
     } else if (state == LS_ABORT_BEING_WRITTEN) {
-        /* The writer needs a microsecond, unless it was killed on the spot: then its text is what got written. */
+        /* The writer needs a microsecond, unless it was killed on the spot: then its text is what it is. */
         for (int i = 0; i < 100 && atomic_load(&board->abort_state) != LS_ABORT_SET; i++) usleep(1000);
         atomic_store_explicit(&board->abort_state, LS_ABORT_SET, memory_order_release);
     }

@@ -1,7 +1,7 @@
 /*
- * The launcher: one loop in the calling thread that takes the signals SIGINT, SIGTERM and SIGCHLD by sigtimedwait, so there
- * is no signal handler and no state outside this call. A rank that is a thread announces its end with the signal
- * that a process sends by itself, SIGCHLD, so both kinds share the loop.
+ * The launcher: one loop in the calling thread that takes the signals SIGINT, SIGTERM and SIGCHLD by
+ * sigtimedwait, so there is no signal handler and no state outside this call. A rank that is a thread
+ * announces its end with the signal that a process sends by itself, SIGCHLD, so both kinds share the loop.
  */
 #include "run/launch.h"
 
@@ -23,7 +23,7 @@
 /* A SIGCHLD may be taken by another thread of the process, so the ranks are looked at now and then anyway. */
 #define LOOK_NANOSECONDS 50000000L
 
-/* What a rank says at its end, in memory that processes share. order: 0 nothing yet, else 1, 2, ... as they came. */
+/* What a rank says at its end, in shared memory. order: 0 nothing yet, else 1, 2, ... as they came. */
 typedef struct report {
     _Atomic int order;
     ls_status status;
@@ -86,7 +86,7 @@ static void *thread_main(void *argument) {
     return NULL;
 }
 
-/* Only the parent answers to Ctrl-C; the child goes when its parent does, even if that was before this line. */
+/* Only the parent answers to Ctrl-C; the child goes when its parent does, even if that is already past. */
 _Noreturn static void process_main(launch *l, int rank, pid_t parent) {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &ignore, NULL);

@@ -1,6 +1,7 @@
 /*
- * self: one rank. The heap is private memory, because the kernel gives huge pages to that and mostly not to shared
- * memory; the board stays shared, so that a launcher in the parent process can still raise the stop flag.
+ * self: one rank. The heap is private memory, because the kernel gives huge pages to that and mostly not to
+ * shared memory; the board stays shared, so that a launcher in the parent process can still raise the stop
+ * flag.
  */
 #include "comm/comm_impl.h"
 

@@ -1,6 +1,7 @@
 /*
- * shm: ranks of one host, as processes forked after the world was made or as threads of one process. One shared
- * anonymous mapping holds the board and all heaps; every rank has it at the same address, so a put is a copy.
+ * shm: ranks of one host, as processes forked after the world was made or as threads of one process. One
+ * shared anonymous mapping holds the board and all heaps; every rank has it at the same address, so a put is
+ * a copy.
  */
 #include "comm/comm_impl.h"
 
