@@ -55,11 +55,10 @@ static int ascending(const void *a, const void *b) {
 static void print(const measurement *m, double times[BATCHES], long per_batch) {
     qsort(times, BATCHES, sizeof *times, ascending);
     const double best = times[0] / (double)per_batch, median = times[BATCHES / 2] / (double)per_batch;
-    printf(
-        "{\"bench\": \"comm\", \"what\": \"%s\", \"bytes\": %zu, \"spin\": %s, \"median_ns\": %.1f, "
-        "\"best_ns\": %.1f, \"median_gigabytes_per_second\": %.2f}\n",
-        m->name, m->bytes, m->may_spin ? "true" : "false", median * 1e9, best * 1e9,
-        (double)m->bytes / median * 1e-9);
+    printf("{\"bench\": \"comm\", \"what\": \"%s\", \"bytes\": %zu, \"spin\": %s, \"median_ns\": %.1f, "
+           "\"best_ns\": %.1f, \"median_gigabytes_per_second\": %.2f}\n",
+           m->name, m->bytes, m->may_spin ? "true" : "false", median * 1e9, best * 1e9,
+           (double)m->bytes / median * 1e-9);
 }
 
 /* Rank 0 decides how many trips make a batch, from a first one of the same length on both sides. */
