@@ -315,7 +315,7 @@ static void test_copy_and_accumulate(void **state) {
 
 static void test_cast(void **state) {
     (void)state;
-    /* 1 + 2^-8 is halfway between two bf16; a hair above it must go up, although f32 would round the hair away */
+    /* 1 + 2^-8 lies halfway between two bf16; a hair more must go up, though f32 would round it away */
     double x[5] = {1 + 0x1p-8, 1 + 0x1p-8 + 0x1p-40, 1 + 3 * 0x1p-8 - 0x1p-40, NAN, -1e300};
     ls_bf16 y[5];
     float f[5];

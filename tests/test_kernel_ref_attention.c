@@ -1,4 +1,5 @@
-/* attention and its gradient of ref in f64: against a naive softmax over S x S, in blocks, at extremes, strided. */
+/* attention and its gradient of ref in f64: against a naive softmax over S x S, in blocks, at extremes,
+ * strided. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,7 +109,8 @@ static result *naive(const problem *p) {
     return r;
 }
 
-/* The kernels over keys [first, first+count), all queries; o and lse merged, gradients accumulated, when not the first. */
+/* The kernels over keys [first, first+count), all queries; o and lse merged, gradients accumulated, when not
+ * the first. */
 typedef struct block {
     int64_t first, count;
     bool more;
@@ -191,8 +193,8 @@ static result *by_kernels(problem *p, int blocks) {
 }
 
 /*
- * The largest difference, relative to the largest expected value or to `unit`, whichever is more: a gradient may cancel to
- * nothing, as with one visible key, and has no digits of its own then.
+ * The largest difference, relative to the largest expected value or to `unit`, whichever is more: a gradient
+ * may cancel to nothing, as with one visible key, and has no digits of its own then.
  */
 static void check_close(const char *what, const double *is, const double *expected, int64_t n, double unit,
                         double tolerance) {
@@ -300,7 +302,8 @@ static void test_rows_that_see_nothing(void **state) {
     free(spans), free(p);
 }
 
-/* Merging blocks whose log-sum-exps are 2000 apart, and a block that shows nothing first, in the middle, last. */
+/* Merging blocks whose log-sum-exps are 2000 apart, and a block that shows nothing first, in the middle,
+ * last. */
 static void test_merge_of_extremes(void **state) {
     (void)state;
     const double levels[] = {-1e3, 1e3, 0, 999};

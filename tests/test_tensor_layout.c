@@ -12,7 +12,7 @@
 
 enum { MOST_S = 40 };
 
-/* Every position once, counts as ls_part_start deals them, ascending but for one break (zigzag has two runs). */
+/* Every position once, counts as ls_part_start deals them, ascending within a rank. */
 static void check_permutation(const ls_layout *layout) {
     int owner[MOST_S];
     for (int i = 0; i < MOST_S; i++) owner[i] = -1;

@@ -98,7 +98,8 @@ static void test_range_covers_the_elements(void **state) {
     }
 }
 
-/* Equal bytes, written alike: a dense view is one length however many dimensions it has; heads cut from a row too. */
+/* Equal bytes, written alike: a dense view is one length however many dimensions it has; heads cut from a row
+ * too. */
 static void test_ranges_are_merged(void **state) {
     (void)state;
     ls_view view = ls_view_dense(NULL, LS_F32, 4, (int64_t[]){2, 3, 4, 5});

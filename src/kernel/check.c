@@ -4,7 +4,8 @@
  * An operand is "name TYPE[dims]".
  *   ?name    may be left out (the last input only)
  *   ~TYPE    may be strided outside the last dimension;  ~~TYPE anywhere; otherwise dense
- *   TYPE     T the kernel's element type, G its accumulator, X either, C either or f32, F any floating type, or a type's name
+ *   TYPE     T the kernel's element type, G its accumulator, X either, C either or f32, F any floating type,
+ *            or a type's name
  *   dims     capital letter: one dimension; small letter: any number of leading dimensions, merged;
  *            number: that many elements. A letter stands for the same size everywhere in the row.
  */
@@ -158,7 +159,7 @@ static bool strides_fit(const operand *o, const ls_view *view) {
     return o->outer_strided && (view->stride[last] == 1 || view->size[last] == 1);
 }
 
-/* The size that entry i of the operand's dims has in the view. Only entry 0 may stand for several dimensions. */
+/* The size that entry i of dims has in the view. Only entry 0 may stand for several dimensions. */
 static int64_t size_at(const operand *o, const ls_view *view, int i) {
     int apart = o->n - 1; /* dimensions behind the first entry */
     if (i > 0) return view->size[view->ndim - apart + i - 1];

@@ -1,6 +1,6 @@
 /*
- * kernel, for itself (src/kernel, ref/, cpu/): the tables that make up the registry, and the check of a call against the
- * contract in kernel.h, for use in prepare.
+ * kernel, for itself (src/kernel, ref/, cpu/): the tables that make up the registry, and the check of a call
+ * against the contract in kernel.h, for use in prepare.
  */
 #ifndef LS_KERNEL_IMPL_H
 #define LS_KERNEL_IMPL_H
@@ -8,9 +8,9 @@
 #include "kernel/kernel.h"
 
 /*
- * Checks a call of kernel `name` with element type T: the number of operands, their types, sizes and strides, that
- * params are there, and what else the contract says of shapes. Data pointers are not read. LS_INVALID error naming the
- * kernel, the operand, what it is and what was expected.
+ * Checks a call of kernel `name` with element type T: the number of operands, their types, sizes and strides,
+ * that params are there, and what else the contract says of shapes. Data pointers are not read. LS_INVALID
+ * error naming the kernel, the operand, what it is and what was expected.
  */
 LS_MUST_USE ls_status ls_kernel_check(const char *name, ls_dtype T, const ls_kernel_call *call);
 

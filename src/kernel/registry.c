@@ -1,5 +1,6 @@
 /*
- * The registry: one ordered list of tables. LS_HAVE_CPU_KERNELS 0 (the core alone) leaves the reference kernels.
+ * The registry: one ordered list of tables. LS_HAVE_CPU_KERNELS 0 (the core alone) leaves the reference
+ * kernels.
  */
 #include <string.h>
 

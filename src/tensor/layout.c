@@ -14,9 +14,10 @@ static const char *const names[LS_LAYOUTS] = {
 int64_t ls_layout_start(const ls_layout *layout, int p) { return ls_part_start(layout->S, layout->P, p); }
 
 /*
- * Striped: rank p's stripe p, p+P, ... has ceil((S-p)/P) tokens, so the longer stripes are those of the first ranks,
- * while floor(p*S/P) puts the longer parts anywhere. The stripe that a rank gets is therefore chosen by length: the
- * ranks with a longer part take stripes 0, 1, ... in rank order, the others take the following ones.
+ * Striped: rank p's stripe p, p+P, ... has ceil((S-p)/P) tokens, so the longer stripes are those of the first
+ * ranks, while floor(p*S/P) puts the longer parts anywhere. The stripe that a rank gets is therefore chosen
+ * by length: the ranks with a longer part take stripes 0, 1, ... in rank order, the others take the following
+ * ones.
  */
 static int64_t stripe_of(const ls_layout *layout, int p) {
     int64_t shortest = layout->S / layout->P, longer = layout->S % layout->P;

@@ -26,7 +26,7 @@ static int put_span(int64_t lo, int64_t hi, int n, ls_span *out) {
     return n + 1;
 }
 
-/* The keys that one term shows to q, at most two spans. document: the index of q's document, for that kind. */
+/* The keys that one term shows to q, at most two spans. document: that of q, for a term of documents. */
 static int term_spans(const ls_mask_term *term, int64_t S, int64_t q, int document, ls_span out[2]) {
     switch (term->kind) {
     case LS_MASK_CAUSAL:
@@ -77,8 +77,9 @@ int ls_mask_spans(const ls_mask *mask, int64_t S, int64_t q, ls_span out[LS_MASK
 }
 
 /*
- * Only a window term with first tokens hides a stretch inside what is visible (from N up to the window), and only if no
- * other window hides at least as much at both ends of that stretch. Each such stretch may cut one span in two.
+ * Only a window term with first tokens hides a stretch inside what is visible (from N up to the window), and
+ * only if no other window hides at least as much at both ends of that stretch. Each such stretch may cut one
+ * span in two.
  */
 int ls_mask_width(const ls_mask *mask) {
     int width = 1;

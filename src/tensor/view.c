@@ -57,7 +57,7 @@ ls_range ls_view_range(const ls_view *view, size_t offset) {
     ls_range range = ls_range_flat(offset, 0);
     if (ls_view_elements(view) == 0) return range;
 
-    /* Innermost first; `pieces` counts the pairs in use. A stride of 0 repeats bytes that are counted already. */
+    /* Innermost first; `pieces` counts the pairs in use. A stride of 0 repeats the same bytes. */
     int pieces = 0;
     range.length = (size_t)element;
     for (int d = view->ndim - 1; d >= 0; d--) {

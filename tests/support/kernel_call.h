@@ -10,8 +10,8 @@
                   (int64_t[]){__VA_ARGS__})
 
 /*
- * Finds the kernel, prepares it, runs it on a pool of `threads` with a workspace full of NaN, releases it. Ends the
- * process with the message when the kernel is missing or refuses the call.
+ * Finds the kernel, prepares it, runs it on a pool of `threads` with a workspace full of NaN, releases it.
+ * Ends the process with the message when the kernel is missing or refuses the call.
  */
 void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_kernel_call call);
 

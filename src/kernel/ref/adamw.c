@@ -1,4 +1,4 @@
-/* The optimiser's step: step_control decides once for all tensors, adamw updates one (Loshchilov, Hutter, ICLR 2019). */
+/* A step: step_control decides once for all tensors, adamw updates one (Loshchilov, Hutter, ICLR 2019). */
 #include "kernel/ref/ref_impl.h"
 
 static ls_status prepare_control(const ls_kernel_call *call, void **state) {

@@ -1,6 +1,7 @@
 /*
- * attention: for each head and tile of queries, one pass over the keys for the largest logit, a second for the sum of
- * exponentials and the weighted values. Then the result is merged with what o and lse hold, in the stable form.
+ * attention: for each head and tile of queries, one pass over the keys for the largest logit, a second for
+ * the sum of exponentials and the weighted values. Then the result is merged with what o and lse hold, in the
+ * stable form.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
  * attention_delta and attention_grad. With P = exp(scale q·k - lse) and dS = P (dO·v - delta) scale:
  *   dq = dS k   ·   dk = dS^T q   ·   dv = P^T dO
- * dq is made per tile of queries, dk and dv per tile of keys (over all queries of all heads that read it), so that every
- * sum has one owner and a fixed order.
+ * dq is made per tile of queries, dk and dv per tile of keys (over all queries of all heads that read it), so
+ * that every sum has one owner and a fixed order.
  */
 #include <string.h>
 

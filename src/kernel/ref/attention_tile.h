@@ -1,6 +1,6 @@
 /*
- * What attention and its gradient share: tiles of query rows and key rows as doubles, which pairs of them the mask
- * leaves, and the two products that everything is made of.
+ * What attention and its gradient share: tiles of query rows and key rows as doubles, which pairs of them the
+ * mask leaves, and the two products that everything is made of.
  */
 #ifndef LS_KERNEL_REF_ATTENTION_TILE_H
 #define LS_KERNEL_REF_ATTENTION_TILE_H

@@ -1,6 +1,6 @@
 /*
- * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))), natural logarithm. Label -100 is ignored: loss 0
- * and gradient 0. Other labels lie in [0, V); the host sees to that.
+ * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))), natural logarithm. Label -100 is
+ * ignored: loss 0 and gradient 0. Other labels lie in [0, V); the host sees to that.
  */
 #include "kernel/ref/ref_impl.h"
 

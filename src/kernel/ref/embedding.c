@@ -20,7 +20,7 @@ static void run_gather(const ls_kernel_call *call, void *state, ls_pool *pool) {
     }
 }
 
-/* The rows of dy grouped by id, in their order: those of id v are order[start[v]] to order[start[v+1] - 1]. */
+/* The rows of dy grouped by id, in their order: those of id v are order[start[v] .. start[v+1]). */
 typedef struct groups {
     const ls_kernel_call *call;
     int64_t *start, *order;

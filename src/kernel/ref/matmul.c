@@ -1,7 +1,7 @@
 /*
- * matmul: C[M,N] = op(A)[M,K] · op(B)[K,N] (+ bias), in square tiles. Every sum runs over k = 0, 1, ... in double, so the
- * tiles and the threads change no bit. op(B) is packed tile by tile, which gives the inner loop contiguous doubles
- * whatever the types and transpositions.
+ * matmul: C[M,N] = op(A)[M,K] · op(B)[K,N] (+ bias), in square tiles. Every sum runs over k = 0, 1, ... in
+ * double, so the tiles and the threads change no bit. op(B) is packed tile by tile, which gives the inner
+ * loop contiguous doubles whatever the types and transpositions.
  */
 #include <string.h>
 

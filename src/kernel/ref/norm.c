@@ -1,4 +1,4 @@
-/* rmsnorm: y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + epsilon) over the last dimension (Zhang, Sennrich 2019). */
+/* rmsnorm: y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + epsilon) by rows (Zhang, Sennrich 2019). */
 #include "kernel/ref/ref_impl.h"
 
 typedef struct rows {

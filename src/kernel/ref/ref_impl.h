@@ -1,6 +1,6 @@
 /*
- * ref, for itself. Every file here is compiled twice, with LS_REAL_IS_F64 0 and 1: `real` is what arrays hold. Whatever adds up
- * many terms does so in double and is rounded once.
+ * ref, for itself. Every file here is compiled twice, with LS_REAL_IS_F64 0 and 1: `real` is what arrays
+ * hold. Whatever adds up many terms does so in double and is rounded once.
  */
 #ifndef LS_KERNEL_REF_IMPL_H
 #define LS_KERNEL_REF_IMPL_H
@@ -31,8 +31,8 @@ extern const ls_kernel REF(copy_bf16), REF(copy_i32), REF(fill_bf16), REF(fill_i
     REF(sum_bf16), REF(broadcast_bf16), REF(rope_table_bf16), REF(step_control_bf16);
 #endif
 
-/* Calls body(context, first, last) for parts of [0, n), on the threads of the pool; what body does with an index must
- * not depend on the others, so that the cut changes no bit. */
+/* Calls body(context, first, last) for parts of [0, n), on the threads of the pool; what body does with an
+ * index must not depend on the others, so that the cut changes no bit. */
 typedef void (*ref_body)(const void *context, int64_t first, int64_t last);
 void REF(split)(ls_pool *pool, int64_t n, ref_body body, const void *context);
 
