@@ -35,7 +35,8 @@ typedef struct types {
     const char *name;
     bool bf16_in, bf16_out;
 } types;
-static const types all_types[] = {{"f32", false, false}, {"bf16>f32", true, false}, {"bf16>bf16", true, true}};
+static const types all_types[] = {
+    {"f32", false, false}, {"bf16>f32", true, false}, {"bf16>bf16", true, true}};
 
 /* One thread's tile: rows [0, M) of a C that it owns, with the leading dimensions of the whole. */
 typedef struct tile {
@@ -63,8 +64,8 @@ static double seconds(void) {
 }
 
 /* ---- BLAS ---- */
-typedef void (*sgemm_function)(int, int, int, int, int, int, float, const float *, int, const float *, int, float,
-                               float *, int);
+typedef void (*sgemm_function)(int, int, int, int, int, int, float, const float *, int, const float *, int,
+                               float, float *, int);
 
 static bool blas_make(tile *t, const peer *p) {
     if (t->t.bf16_in) return false;
@@ -87,7 +88,8 @@ static void blas_run(const tile *t) {
     sgemm_function sgemm = (sgemm_function)t->state;
     enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
     sgemm(ROW_MAJOR, t->p.ta ? TRANSPOSED : PLAIN, t->p.tb ? TRANSPOSED : PLAIN, t->p.M, t->p.N, t->p.K, 1.0f,
-          (const float *)t->a, t->lda, (const float *)t->b, t->ldb, t->p.accumulate ? 1.0f : 0.0f, (float *)t->c, t->ldc);
+          (const float *)t->a, t->lda, (const float *)t->b, t->ldb, t->p.accumulate ? 1.0f : 0.0f,
+          (float *)t->c, t->ldc);
 }
 
 /* ---- oneDNN ---- */
@@ -97,13 +99,13 @@ typedef struct onednn {
     dnnl_stream_t stream;
 } onednn;
 
-#define DNNL(call)                                                                    \
-    do {                                                                              \
-        const dnnl_status_t status_ = (call);                                         \
-        if (status_ != dnnl_success) {                                                \
+#define DNNL(call)                                                                   \
+    do {                                                                             \
+        const dnnl_status_t status_ = (call);                                        \
+        if (status_ != dnnl_success) {                                               \
             fprintf(stderr, "onednn: line %d: status %d\n", __LINE__, (int)status_); \
-            return false;                                                             \
-        }                                                                             \
+            return false;                                                            \
+        }                                                                            \
     } while (0)
 
 static bool strided(dnnl_memory_desc_t *md, int rows, int columns, bool transposed, int ld, bool bf16) {
@@ -182,17 +184,18 @@ static bool xsmm_make(tile *t, const peer *p) {
     const size_t size = t->t.bf16_in ? 2 : 4;
     const libxsmm_blasint lda = BLOCK, ldb = t->p.ta ? t->p.K : t->lda, ldc = t->ldc;
     const float alpha = 1, beta = t->p.accumulate ? 1 : 0;
-    const libxsmm_blasint stride_a = (libxsmm_blasint)(BLOCK * BLOCK * size), stride_b = (libxsmm_blasint)(BLOCK * size);
+    const libxsmm_blasint stride_a = (libxsmm_blasint)(BLOCK * BLOCK * size),
+                          stride_b = (libxsmm_blasint)(BLOCK * size);
     if (t->p.M % BLOCK || t->p.N % BLOCK || t->p.K % BLOCK) return false;
     if (!t->t.bf16_in)
-        x->kernel.smrs = libxsmm_smmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda, &ldb, &ldc,
-                                                              &alpha, &beta, NULL, NULL);
+        x->kernel.smrs = libxsmm_smmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda,
+                                                              &ldb, &ldc, &alpha, &beta, NULL, NULL);
     else if (t->t.bf16_out)
-        x->kernel.bmrs = libxsmm_bmmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda, &ldb, &ldc,
-                                                              &alpha, &beta, NULL, NULL);
+        x->kernel.bmrs = libxsmm_bmmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda,
+                                                              &ldb, &ldc, &alpha, &beta, NULL, NULL);
     else
-        x->kernel.bsmrs = libxsmm_bsmmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda, &ldb,
-                                                                &ldc, &alpha, &beta, NULL, NULL);
+        x->kernel.bsmrs = libxsmm_bsmmdispatch_reducebatch_strd(BLOCK, BLOCK, BLOCK, stride_a, stride_b, &lda,
+                                                                &ldb, &ldc, &alpha, &beta, NULL, NULL);
     if (!x->kernel.smrs) return false;
     x->packed_b = aligned_alloc(64, (size_t)t->p.N * (size_t)t->p.K * size);
     if (t->p.ta) x->packed_a = aligned_alloc(64, (size_t)t->p.M * (size_t)t->p.K * size);
@@ -209,7 +212,8 @@ static void xsmm_pack_b(const tile *t, char *out) {
             uint16_t *o = (uint16_t *)out + (size_t)n0 * (size_t)K;
             for (int k = 0; k < K; k++)
                 for (int n = 0; n < BLOCK; n++)
-                    o[(k / 2 * BLOCK + n) * 2 + k % 2] = b[(size_t)k * (size_t)step_k + (size_t)n * (size_t)step_n];
+                    o[(k / 2 * BLOCK + n) * 2 + k % 2] =
+                        b[(size_t)k * (size_t)step_k + (size_t)n * (size_t)step_n];
         } else {
             const float *b = (const float *)t->b + (size_t)n0 * (size_t)step_n;
             float *o = (float *)out + (size_t)n0 * (size_t)K;
@@ -224,9 +228,12 @@ static void xsmm_pack_a(const tile *t, char *out) {
     for (int k0 = 0; k0 < t->p.K; k0 += 16)
         for (int m = 0; m < t->p.M; m++)
             for (int k = k0; k < k0 + 16; k++) {
-                const size_t to = (size_t)m * (size_t)t->p.K + (size_t)k, from = (size_t)k * (size_t)t->lda + (size_t)m;
-                if (t->t.bf16_in) ((uint16_t *)out)[to] = ((const uint16_t *)t->a)[from];
-                else ((float *)out)[to] = ((const float *)t->a)[from];
+                const size_t to = (size_t)m * (size_t)t->p.K + (size_t)k,
+                             from = (size_t)k * (size_t)t->lda + (size_t)m;
+                if (t->t.bf16_in)
+                    ((uint16_t *)out)[to] = ((const uint16_t *)t->a)[from];
+                else
+                    ((float *)out)[to] = ((const float *)t->a)[from];
             }
 }
 
@@ -281,7 +288,8 @@ static void *work(void *argument) {
 }
 
 /* GFLOP/s of the best repetition; 0 when the peer cannot. */
-static double measure(const peer *p, const product *g, const types *t, int threads, double budget, char *const data[3]) {
+static double measure(const peer *p, const product *g, const types *t, int threads, double budget,
+                      char *const data[3]) {
     worker w[MOST_THREADS];
     pthread_barrier_t barrier;
     pthread_barrier_init(&barrier, NULL, (unsigned)threads);
@@ -341,8 +349,9 @@ static double peak(bool bf16, int threads) {
 static double peak(bool bf16, int threads) { return 0 * (bf16 + threads); }
 #endif
 
-static const int shapes[][3] = {{2048, 256, 256},  {2048, 256, 768},  {2048, 768, 768},  {2048, 768, 2048}, {8192, 256, 256},
-                                {8192, 256, 768}, {8192, 768, 768}, {8192, 768, 2048}, {512, 768, 32000}};
+static const int shapes[][3] = {{2048, 256, 256},  {2048, 256, 768},  {2048, 768, 768},
+                                {2048, 768, 2048}, {8192, 256, 256},  {8192, 256, 768},
+                                {8192, 768, 768},  {8192, 768, 2048}, {512, 768, 32000}};
 enum { SHAPES = sizeof shapes / sizeof *shapes, CASES = SHAPES * 3 * 3 * MOST_THREADS };
 
 typedef struct result {
@@ -368,10 +377,10 @@ int main(int argc, char **argv) {
     const double budget = argc > 1 ? atof(argv[1]) : 0.03;
     static result cases[CASES];
     list(cases);
-    double(*figures)[CASES] = mmap(NULL, sizeof(double[PEERS][CASES]), PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    printf("peak: f32 FMA %.0f / %.0f, vdpbf16ps %.0f / %.0f GFLOP/s on 1 / 2 threads\n", peak(false, 1), peak(false, 2),
-           peak(true, 1), peak(true, 2));
+    double(*figures)[CASES] =
+        mmap(NULL, sizeof(double[PEERS][CASES]), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    printf("peak: f32 FMA %.0f / %.0f, vdpbf16ps %.0f / %.0f GFLOP/s on 1 / 2 threads\n", peak(false, 1),
+           peak(false, 2), peak(true, 1), peak(true, 2));
     fflush(stdout);
     for (int p = 0; p < PEERS; p++) {
         if (fork() == 0) {
@@ -380,7 +389,8 @@ int main(int argc, char **argv) {
             for (int i = 0; i < 3; i++) {
                 const size_t bytes = (size_t)32000 * 768 * 4;
                 data[i] = aligned_alloc(64, bytes);
-                for (size_t j = 0; j < bytes / 2; j++) ((uint16_t *)(void *)data[i])[j] = (uint16_t)(0x3c00 + j % 251);
+                for (size_t j = 0; j < bytes / 2; j++)
+                    ((uint16_t *)(void *)data[i])[j] = (uint16_t)(0x3c00 + j % 251);
             }
             for (int i = 0; i < CASES; i++) {
                 if (cases[i].t->bf16_out && cases[i].p.accumulate) continue; /* gradients are summed in f32 */

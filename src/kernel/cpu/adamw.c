@@ -39,4 +39,9 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     run_elements(call, pool, ls_view_elements(&call->in[0]), 1, update_part);
 }
 
-const ls_kernel LS_CPU_NAME(adamw) = {"adamw", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, run};
+static ls_status prepare(const ls_kernel_call *call, void **state) {
+    return check_only("adamw", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(adamw) = {
+    .name = "adamw", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};

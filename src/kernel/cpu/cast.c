@@ -31,4 +31,7 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     run_elements(call, pool, ls_view_elements(&call->in[0]), 1, to[call->out[0].dtype]);
 }
 
-const ls_kernel LS_CPU_NAME(cast) = {"cast", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, run};
+static ls_status prepare(const ls_kernel_call *call, void **state) { return check_only("cast", call, state); }
+
+const ls_kernel LS_CPU_NAME(cast) = {
+    .name = "cast", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};

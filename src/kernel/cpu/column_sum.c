@@ -18,4 +18,9 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     ls_cpu_split(pool, blocks, ls_cpu_parts(blocks, 1, call->threads), blocks_part, call);
 }
 
-const ls_kernel LS_CPU_NAME(column_sum) = {"column_sum", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, run};
+static ls_status prepare(const ls_kernel_call *call, void **state) {
+    return check_only("column_sum", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(column_sum) = {
+    .name = "column_sum", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};

@@ -18,7 +18,8 @@ ls_cpu_runs ls_cpu_runs_of(const ls_view *a, const ls_view *b) {
     return runs;
 }
 
-void ls_cpu_runs_visit(const ls_cpu_runs *runs, int64_t start, int64_t end, ls_cpu_visit visit, const void *context) {
+void ls_cpu_runs_visit(const ls_cpu_runs *runs, int64_t start, int64_t end, ls_cpu_visit visit,
+                       const void *context) {
     while (start < end) {
         int64_t run = start / runs->length;
         const int64_t inside = start % runs->length, count = ls_min(runs->length - inside, end - start);

@@ -7,7 +7,7 @@
 
 #include "kernel/cpu/simd.h"
 #include "kernel/cpu/split.h"
-#include "kernel/kernel.h"
+#include "kernel/kernel_impl.h"
 
 /* LS_CPU_NAME(rmsnorm) is the symbol ls_cpu_avx2_bf16_rmsnorm in that variant. */
 #define LS_CPU_JOIN_(isa, element, name) ls_cpu_##isa##_##element##_##name
@@ -53,8 +53,15 @@ V_INLINE int64_t row_count(const ls_view *view) {
     return last > 0 ? ls_view_elements(view) / last : 0;
 }
 
+/* The prepare of a kernel that has nothing to make: the call is checked against the contract of its name. */
+V_INLINE ls_status check_only(const char *name, const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check(name, LS_CPU_DTYPE, call);
+}
+
 /* Deals `n` elements, or rows of `row` elements each, to the threads; the call is the body's context. */
-V_INLINE void run_elements(const ls_kernel_call *call, ls_pool *pool, int64_t n, int64_t row, ls_cpu_body body) {
+V_INLINE void run_elements(const ls_kernel_call *call, ls_pool *pool, int64_t n, int64_t row,
+                           ls_cpu_body body) {
     const int64_t worth_a_task = 16384;
     const int64_t least = ls_max(1, worth_a_task / ls_max(1, row));
     ls_cpu_split(pool, n, ls_cpu_parts(n, least, call->threads), body, call);

@@ -1,11 +1,13 @@
 /*
  * Cross-entropy over the vocabulary, one row of logits per token: loss = lse - logit[label], and its gradient
- * (exp(logit - lse) - [label])*dloss. A label below 0 (-100) is ignored: loss and gradient 0. Logits are `element` or f32.
+ * (exp(logit - lse) - [label])*dloss. The label -100 is ignored: loss and gradient 0. Logits are `element` or f32.
  */
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/vexp.h"
 
 #include <math.h>
+
+enum { IGNORED = -100 };
 
 /* As v_load_either, with -infinity in the missing lanes: they are no largest logit, and their exp is 0. */
 V_INLINE v_f32 load_logits(const void *row, bool wide, int64_t i, int64_t count) {
@@ -45,7 +47,8 @@ V_INLINE void forward_rows(const ls_kernel_call *call, bool wide, int64_t start,
     for (int64_t row = start; row < end; row++) {
         const void *logits = logits_row(call, wide, row);
         lse[row] = log_sum_exp(logits, wide, last_size(&call->in[0]));
-        loss[row] = labels[row] < 0 ? 0.0f : lse[row] - logit_at(logits, wide, labels[row]);
+        LS_ASSERT(labels[row] == IGNORED || (labels[row] >= 0 && labels[row] < last_size(&call->in[0])));
+        loss[row] = labels[row] == IGNORED ? 0.0f : lse[row] - logit_at(logits, wide, labels[row]);
     }
 }
 
@@ -55,12 +58,14 @@ V_INLINE void gradient_rows(const ls_kernel_call *call, bool wide, int64_t start
     const float *lse = call->in[2].data, *dloss = call->in[3].data;
     for (int64_t row = start; row < end; row++) {
         element *out = (element *)call->out[0].data + row * V;
-        if (labels[row] < 0) {
+        LS_ASSERT(labels[row] == IGNORED || (labels[row] >= 0 && labels[row] < V));
+        if (labels[row] == IGNORED) {
             memset(out, 0, sizeof *out * (size_t)V);
             continue;
         }
         const void *logits = logits_row(call, wide, row);
-        const v_f32 label = v_set(logit_at(logits, wide, labels[row])); /* read first: out may be the logits */
+        const v_f32 label =
+            v_set(logit_at(logits, wide, labels[row])); /* read first: out may be the logits */
         for (int64_t i = 0; i < V; i += V_LANES) {
             v_store(out + i, v_exp(v_load_either(logits, wide, i, V - i) - lse[row]) * dloss[row], V - i);
         }
@@ -72,15 +77,19 @@ V_INLINE void gradient_rows(const ls_kernel_call *call, bool wide, int64_t start
 static void forward_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const ls_kernel_call *call = context;
-    if (call->in[0].dtype == LS_F32) forward_rows(call, true, start, end);
-    else forward_rows(call, false, start, end);
+    if (call->in[0].dtype == LS_F32)
+        forward_rows(call, true, start, end);
+    else
+        forward_rows(call, false, start, end);
 }
 
 static void gradient_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const ls_kernel_call *call = context;
-    if (call->in[0].dtype == LS_F32) gradient_rows(call, true, start, end);
-    else gradient_rows(call, false, start, end);
+    if (call->in[0].dtype == LS_F32)
+        gradient_rows(call, true, start, end);
+    else
+        gradient_rows(call, false, start, end);
 }
 
 static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -93,7 +102,21 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
     run_elements(call, pool, row_count(&call->in[0]), last_size(&call->in[0]), gradient_part);
 }
 
-const ls_kernel LS_CPU_NAME(cross_entropy) = {"cross_entropy", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL,
-                                              forward_run};
-const ls_kernel LS_CPU_NAME(cross_entropy_grad) = {"cross_entropy_grad", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL,
-                                                   gradient_run};
+static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
+    return check_only("cross_entropy", call, state);
+}
+
+static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
+    return check_only("cross_entropy_grad", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(cross_entropy) = {.name = "cross_entropy",
+                                              .dtype = LS_CPU_DTYPE,
+                                              .isa = LS_CPU_LEVEL,
+                                              .prepare = prepare_forward,
+                                              .run = forward_run};
+const ls_kernel LS_CPU_NAME(cross_entropy_grad) = {.name = "cross_entropy_grad",
+                                                   .dtype = LS_CPU_DTYPE,
+                                                   .isa = LS_CPU_LEVEL,
+                                                   .prepare = prepare_gradient,
+                                                   .run = gradient_run};

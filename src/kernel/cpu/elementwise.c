@@ -73,8 +73,39 @@ static void broadcast_run(const ls_kernel_call *call, void *state, ls_pool *pool
     run_elements(call, pool, ls_view_elements(&call->out[0]), 1, broadcast_part);
 }
 
-const ls_kernel LS_CPU_NAME(add) = {"add", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, add_run};
-const ls_kernel LS_CPU_NAME(mul) = {"mul", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, mul_run};
-const ls_kernel LS_CPU_NAME(scale) = {"scale", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, scale_run};
-const ls_kernel LS_CPU_NAME(scale_by) = {"scale_by", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, scale_by_run};
-const ls_kernel LS_CPU_NAME(broadcast) = {"broadcast", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, broadcast_run};
+static ls_status prepare_add(const ls_kernel_call *call, void **state) {
+    return check_only("add", call, state);
+}
+
+static ls_status prepare_mul(const ls_kernel_call *call, void **state) {
+    return check_only("mul", call, state);
+}
+
+static ls_status prepare_scale(const ls_kernel_call *call, void **state) {
+    return check_only("scale", call, state);
+}
+
+static ls_status prepare_scale_by(const ls_kernel_call *call, void **state) {
+    return check_only("scale_by", call, state);
+}
+
+static ls_status prepare_broadcast(const ls_kernel_call *call, void **state) {
+    return check_only("broadcast", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(add) = {
+    .name = "add", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_add, .run = add_run};
+const ls_kernel LS_CPU_NAME(mul) = {
+    .name = "mul", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_mul, .run = mul_run};
+const ls_kernel LS_CPU_NAME(scale) = {
+    .name = "scale", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_scale, .run = scale_run};
+const ls_kernel LS_CPU_NAME(scale_by) = {.name = "scale_by",
+                                         .dtype = LS_CPU_DTYPE,
+                                         .isa = LS_CPU_LEVEL,
+                                         .prepare = prepare_scale_by,
+                                         .run = scale_by_run};
+const ls_kernel LS_CPU_NAME(broadcast) = {.name = "broadcast",
+                                          .dtype = LS_CPU_DTYPE,
+                                          .isa = LS_CPU_LEVEL,
+                                          .prepare = prepare_broadcast,
+                                          .run = broadcast_run};

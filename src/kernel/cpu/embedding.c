@@ -10,6 +10,7 @@ static void gather_part(const void *context, int part, int64_t start, int64_t en
     const int64_t E = last_size(&call->out[0]);
     const int32_t *ids = call->in[0].data;
     for (int64_t i = start; i < end; i++) {
+        LS_ASSERT(ids[i] >= 0 && ids[i] < call->in[1].size[0]);
         memcpy((element *)call->out[0].data + i * E, (const element *)call->in[1].data + ids[i] * E,
                sizeof(element) * (size_t)E);
     }
@@ -35,8 +36,8 @@ static void gradient_part(const void *context, int part, int64_t start, int64_t 
         if (first == ends[id]) continue;
         for (int64_t block = start; block < end; block++) {
             const int64_t c = block * COLUMN_BLOCK;
-            add_rows((float *)call->out[0].data + id * E + c, (const element *)call->in[1].data + c, E, order + first,
-                     ends[id] - first, ls_min(COLUMN_BLOCK, E - c));
+            add_rows((float *)call->out[0].data + id * E + c, (const element *)call->in[1].data + c, E,
+                     order + first, ends[id] - first, ls_min(COLUMN_BLOCK, E - c));
         }
     }
 }
@@ -47,7 +48,10 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
     const int32_t *ids = call->in[0].data;
     int32_t *order = call->workspace, *ends = order + n;
     memset(ends, 0, sizeof *ends * (size_t)V);
-    for (int64_t i = 0; i < n; i++) ends[ids[i]]++;
+    for (int64_t i = 0; i < n; i++) {
+        LS_ASSERT(ids[i] >= 0 && ids[i] < V);
+        ends[ids[i]]++;
+    }
     int32_t start = 0;
     for (int64_t id = 0; id < V; id++) { /* for now where each id starts; filling moves it to its end */
         const int32_t count = ends[id];
@@ -59,7 +63,22 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
     ls_cpu_split(pool, blocks, ls_cpu_parts(blocks, 1, call->threads), gradient_part, call);
 }
 
-const ls_kernel LS_CPU_NAME(embedding) = {"embedding", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, gather_run};
-const ls_kernel LS_CPU_NAME(embedding_grad) = {"embedding_grad",   LS_CPU_DTYPE, LS_CPU_LEVEL,
-                                               gradient_workspace, NULL,         NULL,
-                                               gradient_run};
+static ls_status prepare_gather(const ls_kernel_call *call, void **state) {
+    return check_only("embedding", call, state);
+}
+
+static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
+    return check_only("embedding_grad", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(embedding) = {.name = "embedding",
+                                          .dtype = LS_CPU_DTYPE,
+                                          .isa = LS_CPU_LEVEL,
+                                          .prepare = prepare_gather,
+                                          .run = gather_run};
+const ls_kernel LS_CPU_NAME(embedding_grad) = {.name = "embedding_grad",
+                                               .dtype = LS_CPU_DTYPE,
+                                               .isa = LS_CPU_LEVEL,
+                                               .workspace = gradient_workspace,
+                                               .prepare = prepare_gradient,
+                                               .run = gradient_run};

@@ -22,7 +22,8 @@ static void strided_run(const ls_kernel_call *call, ls_pool *pool, ls_cpu_visit 
 
 static void copy_piece(const void *context, int64_t from, int64_t to, int64_t count) {
     const ls_kernel_call *call = context;
-    memcpy((element *)call->out[0].data + to, (const element *)call->in[0].data + from, sizeof(element) * (size_t)count);
+    memcpy((element *)call->out[0].data + to, (const element *)call->in[0].data + from,
+           sizeof(element) * (size_t)count);
 }
 
 static void accumulate_piece(const void *context, int64_t from, int64_t to, int64_t count) {
@@ -57,6 +58,24 @@ static void fill_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     run_elements(call, pool, ls_view_elements(&call->out[0]), 1, fill_part);
 }
 
-const ls_kernel LS_CPU_NAME(copy) = {"copy", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, copy_run};
-const ls_kernel LS_CPU_NAME(accumulate) = {"accumulate", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, accumulate_run};
-const ls_kernel LS_CPU_NAME(fill) = {"fill", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, fill_run};
+static ls_status prepare_copy(const ls_kernel_call *call, void **state) {
+    return check_only("copy", call, state);
+}
+
+static ls_status prepare_accumulate(const ls_kernel_call *call, void **state) {
+    return check_only("accumulate", call, state);
+}
+
+static ls_status prepare_fill(const ls_kernel_call *call, void **state) {
+    return check_only("fill", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(copy) = {
+    .name = "copy", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_copy, .run = copy_run};
+const ls_kernel LS_CPU_NAME(accumulate) = {.name = "accumulate",
+                                           .dtype = LS_CPU_DTYPE,
+                                           .isa = LS_CPU_LEVEL,
+                                           .prepare = prepare_accumulate,
+                                           .run = accumulate_run};
+const ls_kernel LS_CPU_NAME(fill) = {
+    .name = "fill", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_fill, .run = fill_run};

@@ -92,7 +92,22 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
     for (int64_t e = 0; e < E; e++) dweight[e] += (float)total[e];
 }
 
-const ls_kernel LS_CPU_NAME(rmsnorm) = {"rmsnorm", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, forward_run};
-const ls_kernel LS_CPU_NAME(rmsnorm_grad) = {"rmsnorm_grad",     LS_CPU_DTYPE, LS_CPU_LEVEL,
-                                             gradient_workspace, NULL,         NULL,
-                                             gradient_run};
+static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
+    return check_only("rmsnorm", call, state);
+}
+
+static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
+    return check_only("rmsnorm_grad", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(rmsnorm) = {.name = "rmsnorm",
+                                        .dtype = LS_CPU_DTYPE,
+                                        .isa = LS_CPU_LEVEL,
+                                        .prepare = prepare_forward,
+                                        .run = forward_run};
+const ls_kernel LS_CPU_NAME(rmsnorm_grad) = {.name = "rmsnorm_grad",
+                                             .dtype = LS_CPU_DTYPE,
+                                             .isa = LS_CPU_LEVEL,
+                                             .workspace = gradient_workspace,
+                                             .prepare = prepare_gradient,
+                                             .run = gradient_run};

@@ -31,4 +31,9 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     run_elements(call, pool, ls_view_elements(x) / row, row, rows_part);
 }
 
-const ls_kernel LS_CPU_NAME(rotate) = {"rotate", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, run};
+static ls_status prepare(const ls_kernel_call *call, void **state) {
+    return check_only("rotate", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(rotate) = {
+    .name = "rotate", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};

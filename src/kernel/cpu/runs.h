@@ -17,6 +17,7 @@ ls_cpu_runs ls_cpu_runs_of(const ls_view *a, const ls_view *b);
  * pieces, with the offsets of their first element from either view's data.
  */
 typedef void (*ls_cpu_visit)(const void *context, int64_t at_a, int64_t at_b, int64_t count);
-void ls_cpu_runs_visit(const ls_cpu_runs *runs, int64_t start, int64_t end, ls_cpu_visit visit, const void *context);
+void ls_cpu_runs_visit(const ls_cpu_runs *runs, int64_t start, int64_t end, ls_cpu_visit visit,
+                       const void *context);
 
 #endif

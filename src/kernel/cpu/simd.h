@@ -33,7 +33,9 @@ typedef uint16_t v_u16 __attribute__((vector_size(2 * V_LANES)));
 V_INLINE v_f32 v_set(float x) { return x - (v_f32){0}; }
 
 /* Lane by lane: mask ? a : b, where mask is the result of a comparison. */
-V_INLINE v_f32 v_select(v_i32 mask, v_f32 a, v_f32 b) { return (v_f32)(((v_i32)a & mask) | ((v_i32)b & ~mask)); }
+V_INLINE v_f32 v_select(v_i32 mask, v_f32 a, v_f32 b) {
+    return (v_f32)(((v_i32)a & mask) | ((v_i32)b & ~mask));
+}
 
 /* The larger one; where they do not compare (NaN), b. */
 V_INLINE v_f32 v_max(v_f32 a, v_f32 b) { return v_select(a > b, a, b); }

@@ -54,6 +54,23 @@ static void squares_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
     *(double *)call->out[0].data += combined(call, pool, squares_part);
 }
 
-const ls_kernel LS_CPU_NAME(sum) = {"sum", LS_CPU_DTYPE, LS_CPU_LEVEL, workspace, NULL, NULL, sum_run};
-const ls_kernel LS_CPU_NAME(sum_squares) = {"sum_squares", LS_CPU_DTYPE, LS_CPU_LEVEL, workspace, NULL, NULL,
-                                            squares_run};
+static ls_status prepare_sum(const ls_kernel_call *call, void **state) {
+    return check_only("sum", call, state);
+}
+
+static ls_status prepare_squares(const ls_kernel_call *call, void **state) {
+    return check_only("sum_squares", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(sum) = {.name = "sum",
+                                    .dtype = LS_CPU_DTYPE,
+                                    .isa = LS_CPU_LEVEL,
+                                    .workspace = workspace,
+                                    .prepare = prepare_sum,
+                                    .run = sum_run};
+const ls_kernel LS_CPU_NAME(sum_squares) = {.name = "sum_squares",
+                                            .dtype = LS_CPU_DTYPE,
+                                            .isa = LS_CPU_LEVEL,
+                                            .workspace = workspace,
+                                            .prepare = prepare_squares,
+                                            .run = squares_run};

@@ -38,5 +38,21 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
     run_elements(call, pool, ls_view_elements(&call->out[0]), 1, gradient_part);
 }
 
-const ls_kernel LS_CPU_NAME(swiglu) = {"swiglu", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, forward_run};
-const ls_kernel LS_CPU_NAME(swiglu_grad) = {"swiglu_grad", LS_CPU_DTYPE, LS_CPU_LEVEL, NULL, NULL, NULL, gradient_run};
+static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
+    return check_only("swiglu", call, state);
+}
+
+static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
+    return check_only("swiglu_grad", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(swiglu) = {.name = "swiglu",
+                                       .dtype = LS_CPU_DTYPE,
+                                       .isa = LS_CPU_LEVEL,
+                                       .prepare = prepare_forward,
+                                       .run = forward_run};
+const ls_kernel LS_CPU_NAME(swiglu_grad) = {.name = "swiglu_grad",
+                                            .dtype = LS_CPU_DTYPE,
+                                            .isa = LS_CPU_LEVEL,
+                                            .prepare = prepare_gradient,
+                                            .run = gradient_run};

@@ -1,0 +1,211 @@
+/*
+ * matmul: C is cut into one tile per thread, by rows, or by columns when there are few rows; each thread has oneDNN
+ * compute its own tile. Where oneDNN has no bf16 (below AVX-512), operands are widened to f32 in the workspace first.
+ *
+ * Workspace: scratch of each tile | f32 copies of A, B, bias and C (only what is widened), each rounded up to 64 bytes.
+ */
+#include <stdlib.h>
+
+#include "kernel/cpu/matmul_impl.h"
+#include "kernel/cpu/onednn.h"
+#include "kernel/cpu/split.h"
+#include "kernel/kernel_impl.h"
+
+enum { LINE = 64, ROW_UNIT = 32, COLUMN_UNIT = 64 };
+enum { OPERAND_A, OPERAND_B, OPERAND_BIAS, OPERAND_C, OPERANDS };
+
+typedef struct matmul_plan {
+    ls_onednn_product whole;
+    bool by_columns, widened;
+    int tiles;
+    int64_t step;                   /* rows or columns of a tile; the last has fewer */
+    size_t scratch;                 /* bytes of each tile */
+    int64_t elements[OPERANDS];     /* of those that are widened; 0 for the others */
+    size_t at[OPERANDS], workspace; /* bytes */
+} matmul_plan;
+
+typedef struct matmul {
+    matmul_plan plan;
+    ls_onednn *tiles[]; /* plan.tiles */
+} matmul;
+
+/* The product as the views and parameters give it. */
+static ls_onednn_product product_of(const ls_kernel_call *call) {
+    const ls_matmul_params *params = call->params;
+    const ls_view a = ls_view_rows(call->in[0]), b = ls_view_rows(call->in[1]);
+    const bool ta = params->transpose_a, tb = params->transpose_b;
+    ls_onednn_product p = {
+        .M = a.size[ta],
+        .K = a.size[!ta],
+        .N = b.size[!tb],
+        .a_row = ta ? 1 : a.size[1],
+        .a_column = ta ? a.size[1] : 1,
+        .b_row = tb ? 1 : b.size[1],
+        .b_column = tb ? b.size[1] : 1,
+        .in = a.dtype,
+        .out = call->out[0].dtype,
+        .bias = call->n_in > 2,
+        .accumulate = params->accumulate,
+    };
+    p.c_row = p.N;
+    return p;
+}
+
+static ls_onednn_product tile_product(const matmul_plan *plan, int tile) {
+    ls_onednn_product p = plan->whole;
+    int64_t *const cut = plan->by_columns ? &p.N : &p.M;
+    *cut = ls_min(plan->step, *cut - tile * plan->step);
+    return p;
+}
+
+static void cut(matmul_plan *plan, int threads) {
+    const ls_onednn_product *p = &plan->whole;
+    plan->by_columns = p->M < (int64_t)threads * ROW_UNIT && p->N > p->M;
+    const int64_t size = plan->by_columns ? p->N : p->M;
+    const size_t unit = plan->by_columns ? COLUMN_UNIT : ROW_UNIT;
+    plan->step = (int64_t)ls_round_up((size_t)ls_ceil_div(size, threads), unit);
+    plan->tiles = plan->step > 0 ? (int)ls_ceil_div(size, plan->step) : 0;
+    if (p->M == 0 || p->N == 0) plan->tiles = 0;
+}
+
+static void widen(matmul_plan *plan) {
+    ls_onednn_product *p = &plan->whole;
+    plan->widened = true;
+    plan->elements[OPERAND_A] = p->M * p->K;
+    plan->elements[OPERAND_B] = p->K * p->N;
+    plan->elements[OPERAND_BIAS] = p->bias ? p->N : 0;
+    plan->elements[OPERAND_C] = p->out == LS_BF16 ? p->M * p->N : 0;
+    p->in = p->out = LS_F32;
+}
+
+/* Scratch of the first and of the last tile, which may be smaller; the others are like the first. */
+static ls_status find_scratch(matmul_plan *plan) {
+    size_t first = 0, last = 0;
+    const ls_onednn_product a = tile_product(plan, 0), b = tile_product(plan, plan->tiles - 1);
+    LS_TRY(ls_onednn_scratch(&a, &first));
+    LS_TRY(ls_onednn_scratch(&b, &last));
+    plan->scratch = ls_round_up(first > last ? first : last, LINE);
+    return ls_ok();
+}
+
+static ls_status make_plan(const ls_kernel_call *call, matmul_plan *plan) {
+    *plan = (matmul_plan){.whole = product_of(call)};
+    cut(plan, (int)ls_max(1, call->threads));
+    if (plan->tiles > 0 && find_scratch(plan).code != LS_OK) {
+        if (plan->whole.in == LS_BF16) widen(plan);
+        LS_TRY(find_scratch(plan));
+    }
+    plan->workspace = plan->scratch * (size_t)plan->tiles;
+    for (int i = 0; i < OPERANDS; i++) {
+        plan->at[i] = plan->workspace;
+        plan->workspace += ls_round_up(sizeof(float) * (size_t)plan->elements[i], LINE);
+    }
+    return ls_ok();
+}
+
+size_t ls_cpu_matmul_workspace(const ls_kernel_call *call) {
+    matmul_plan plan;
+    return make_plan(call, &plan).code == LS_OK ? plan.workspace : 0; /* prepare says why not */
+}
+
+void ls_cpu_matmul_release(void *state) {
+    matmul *m = state;
+    if (!m) return;
+    for (int i = 0; i < m->plan.tiles; i++) ls_onednn_destroy(m->tiles[i]);
+    free(m);
+}
+
+ls_status ls_cpu_matmul_prepare(ls_dtype dtype, const ls_kernel_call *call, void **state) {
+    matmul_plan plan;
+    LS_TRY(ls_kernel_check("matmul", dtype, call));
+    LS_TRY(make_plan(call, &plan));
+    matmul *m = calloc(1, sizeof *m + sizeof *m->tiles * (size_t)plan.tiles);
+    if (!m) return ls_error(LS_NO_MEMORY, "matmul: no memory for %d tiles", plan.tiles);
+    m->plan = plan;
+    for (int i = 0; i < plan.tiles; i++) {
+        const ls_onednn_product product = tile_product(&plan, i);
+        const ls_status status = ls_onednn_create(&product, &m->tiles[i]);
+        if (status.code != LS_OK) {
+            ls_cpu_matmul_release(m);
+            return status;
+        }
+    }
+    *state = m;
+    return ls_ok();
+}
+
+/* What a run works on: the call's arrays, or their f32 copies. */
+typedef struct matmul_job {
+    const matmul *matmul;
+    char *workspace;
+    const void *given[OPERANDS]; /* bf16 arrays that are widened */
+    ls_onednn_data data;
+} matmul_job;
+
+static void run_tile(void *context, int i, int thread) {
+    (void)thread;
+    const matmul_job *job = context;
+    const matmul_plan *plan = &job->matmul->plan;
+    const ls_onednn_product *p = &plan->whole;
+    const int64_t row = plan->by_columns ? 0 : i * plan->step, column = plan->by_columns ? i * plan->step : 0;
+    const int64_t in = (int64_t)ls_dtype_bytes(p->in), out = (int64_t)ls_dtype_bytes(p->out);
+    ls_onednn_data data = job->data;
+    data.a = (const char *)data.a + row * p->a_row * in;
+    data.b = (const char *)data.b + column * p->b_column * in;
+    data.bias = p->bias ? (const char *)data.bias + column * in : NULL;
+    data.c = (char *)data.c + (row * p->c_row + column) * out;
+    data.scratch = job->workspace + plan->scratch * (size_t)i;
+    ls_onednn_run(job->matmul->tiles[i], &data);
+}
+
+static float *widened(const matmul_job *job, int operand) {
+    return (float *)(void *)(job->workspace + job->matmul->plan.at[operand]);
+}
+
+typedef struct one_operand {
+    const matmul_job *job;
+    int operand;
+} one_operand;
+
+static void widen_operand_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const one_operand *o = context;
+    const ls_bf16 *from = o->job->given[o->operand];
+    float *to = widened(o->job, o->operand);
+    for (int64_t i = start; i < end; i++) to[i] = ls_bf16_to_f32(from[i]);
+}
+
+static void narrow_c_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const matmul_job *job = context;
+    ls_bf16 *to = (ls_bf16 *)(uintptr_t)job->given[OPERAND_C];
+    for (int64_t i = start; i < end; i++) to[i] = ls_bf16_from_f32(widened(job, OPERAND_C)[i]);
+}
+
+static void widen_operands(matmul_job *job, ls_pool *pool, int threads) {
+    const matmul_plan *plan = &job->matmul->plan;
+    for (int i = 0; i < OPERANDS; i++) {
+        if (plan->elements[i] == 0 || (i == OPERAND_C && !plan->whole.accumulate)) continue;
+        const one_operand o = {job, i};
+        ls_cpu_split(pool, plan->elements[i], ls_cpu_parts(plan->elements[i], 16384, threads),
+                     widen_operand_part, &o);
+    }
+    job->data.a = widened(job, OPERAND_A);
+    job->data.b = widened(job, OPERAND_B);
+    job->data.bias = widened(job, OPERAND_BIAS);
+    if (plan->elements[OPERAND_C] > 0) job->data.c = widened(job, OPERAND_C);
+}
+
+void ls_cpu_matmul_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    const matmul *m = state;
+    const void *bias = call->n_in > 2 ? call->in[2].data : NULL;
+    matmul_job job = {.matmul = m,
+                      .workspace = call->workspace,
+                      .given = {call->in[0].data, call->in[1].data, bias, call->out[0].data},
+                      .data = {call->in[0].data, call->in[1].data, bias, call->out[0].data, NULL}};
+    if (m->plan.widened) widen_operands(&job, pool, call->threads);
+    ls_pool_run(pool, m->plan.tiles, run_tile, &job);
+    const int64_t narrowed = m->plan.elements[OPERAND_C];
+    if (narrowed > 0)
+        ls_cpu_split(pool, narrowed, ls_cpu_parts(narrowed, 16384, call->threads), narrow_c_part, &job);
+}

@@ -1,0 +1,16 @@
+/* The kernels of this variant, as the registry lists them. */
+#include "kernel/cpu/cpu_impl.h"
+#include "kernel/kernel_impl.h"
+
+#define ROWS(ROW)                                                                                           \
+    ROW(embedding), ROW(embedding_grad), ROW(matmul), ROW(column_sum), ROW(rmsnorm), ROW(rmsnorm_grad),     \
+        ROW(rotate), ROW(swiglu), ROW(swiglu_grad), ROW(add), ROW(mul), ROW(scale), ROW(scale_by),          \
+        ROW(cast), ROW(cross_entropy), ROW(cross_entropy_grad), ROW(sum), ROW(broadcast), ROW(attention),   \
+        ROW(attention_delta), ROW(attention_grad), ROW(accumulate), ROW(copy), ROW(fill), ROW(sum_squares), \
+        ROW(adamw)
+
+extern const ls_kernel ROWS(LS_CPU_NAME);
+
+/* rope_table and step_control are in f64 arithmetic whatever the type: the reference kernels serve all. */
+#define ADDRESS(name) &LS_CPU_NAME(name)
+const ls_kernel *const LS_CPU_NAME(kernels)[] = {ROWS(ADDRESS), NULL};

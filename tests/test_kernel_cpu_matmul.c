@@ -1,0 +1,202 @@
+/*
+ * matmul of src/kernel/cpu against the f64 reference: all transpositions, sizes on and off the blocks, bias, accumulate,
+ * f32 and bf16 results; the same bits twice; no thread of the library's own; and bf16 on a processor without AVX-512.
+ */
+#include "support/kernel_call.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <dnnl.h>
+
+typedef struct product {
+    int64_t M, N, K;
+    bool bias;
+    ls_matmul_params params;
+    ls_dtype in, out;
+} product;
+
+/* An array of a type, and the same values (after rounding) in f64. */
+typedef struct array {
+    double *exact;
+    void *typed;
+    ls_dtype dtype;
+    int64_t n;
+} array;
+
+static array make_array(ls_dtype dtype, int64_t n, uint64_t stream) {
+    array a = {malloc(sizeof(double) * (size_t)n), malloc(ls_dtype_bytes(dtype) * (size_t)n), dtype, n};
+    for (int64_t i = 0; i < n; i++) {
+        const float value = (float)ls_rng_normal(5, stream, (uint64_t)i);
+        const ls_bf16 half = ls_bf16_from_f32(value);
+        if (dtype == LS_BF16)
+            ((ls_bf16 *)a.typed)[i] = half;
+        else
+            ((float *)a.typed)[i] = value;
+        a.exact[i] = dtype == LS_BF16 ? (double)ls_bf16_to_f32(half) : (double)value;
+    }
+    return a;
+}
+
+static void free_array(array *a) {
+    free(a->exact);
+    free(a->typed);
+}
+
+static ls_view matrix(const array *a, bool exact, int64_t rows, int64_t columns) {
+    return VIEW(exact ? (void *)a->exact : a->typed, exact ? LS_F64 : a->dtype, rows, columns);
+}
+
+static ls_kernel_call make_call(const product *p, const array x[4], bool exact) {
+    const bool ta = p->params.transpose_a, tb = p->params.transpose_b;
+    ls_kernel_call call = {.n_in = p->bias ? 3 : 2, .n_out = 1, .params = &p->params};
+    call.in[0] = matrix(&x[0], exact, ta ? p->K : p->M, ta ? p->M : p->K);
+    call.in[1] = matrix(&x[1], exact, tb ? p->N : p->K, tb ? p->K : p->N);
+    call.in[2] = VIEW(exact ? (void *)x[2].exact : x[2].typed, exact ? LS_F64 : p->in, p->N);
+    call.out[0] = matrix(&x[3], exact, p->M, p->N);
+    return call;
+}
+
+static double error_of(const array *c) {
+    double error = 0, norm = 0;
+    for (int64_t i = 0; i < c->n; i++) {
+        const double got = c->dtype == LS_BF16 ? (double)ls_bf16_to_f32(((ls_bf16 *)c->typed)[i])
+                                               : (double)((float *)c->typed)[i];
+        if (isnan(got)) return INFINITY;
+        error += (got - c->exact[i]) * (got - c->exact[i]);
+        norm += c->exact[i] * c->exact[i];
+    }
+    return error == 0 ? 0 : sqrt(error / norm);
+}
+
+/* What C holds before: numbers to add to, or NaN that must go. */
+static void set_c(array *c, bool accumulate) {
+    if (!accumulate) memset(c->typed, 0xff, ls_dtype_bytes(c->dtype) * (size_t)c->n);
+}
+
+static void check(const product *p) {
+    array x[4] = {make_array(p->in, p->M * p->K, 0), make_array(p->in, p->K * p->N, 1),
+                  make_array(p->in, p->N, 2), make_array(p->out, p->M * p->N, 3)};
+    const size_t bytes = ls_dtype_bytes(p->out) * (size_t)x[3].n;
+    set_c(&x[3], p->params.accumulate);
+    void *const before = memcpy(malloc(bytes), x[3].typed, bytes), *const first = malloc(bytes);
+    run_kernel("matmul", LS_F64, LS_ISA_REF, 1, make_call(p, x, true));
+    for (int threads = 1; threads <= 3; threads++) {
+        for (int twice = 0; twice < 2; twice++) {
+            memcpy(x[3].typed, before, bytes);
+            run_kernel("matmul", p->in, LS_ISA_BASE, threads, make_call(p, x, false));
+            if (twice == 0) memcpy(first, x[3].typed, bytes);
+        }
+        const double error = error_of(&x[3]);
+        if (!(error <= (p->out == LS_BF16 ? 0x1.01p-8 : 2e-6)))
+            fail_msg(
+                "matmul %s to %s M %lld N %lld K %lld, transposed %d %d, bias %d, accumulate %d, %d threads: "
+                "error %g",
+                ls_dtype_name(p->in), ls_dtype_name(p->out), (long long)p->M, (long long)p->N,
+                (long long)p->K, p->params.transpose_a, p->params.transpose_b, p->bias, p->params.accumulate,
+                threads, error);
+        assert_memory_equal(first, x[3].typed, bytes);
+    }
+    free(before);
+    free(first);
+    for (int i = 0; i < 4; i++) free_array(&x[i]);
+}
+
+static const int64_t sizes[][3] = {{1, 1, 1},    {3, 5, 7},      {1, 300, 64},  {97, 1, 33}, {64, 64, 64},
+                                   {130, 67, 9}, {70, 129, 260}, {20, 700, 31}, {257, 96, 1}};
+
+static void check_all_of(ls_dtype in, ls_dtype out) {
+    for (size_t s = 0; s < LS_COUNT(sizes); s++) {
+        for (int bits = 0; bits < 16; bits++) {
+            const product p = {
+                sizes[s][0], sizes[s][1], sizes[s][2], bits & 8, {bits & 1, bits & 2, bits & 4}, in, out};
+            check(&p);
+        }
+    }
+}
+
+static void f32_products(void **unused) {
+    (void)unused;
+    check_all_of(LS_F32, LS_F32);
+}
+
+static void bf16_products_to_f32(void **unused) {
+    (void)unused;
+    check_all_of(LS_BF16, LS_F32);
+}
+
+static void bf16_products_to_bf16(void **unused) {
+    (void)unused;
+    check_all_of(LS_BF16, LS_BF16);
+}
+
+static int count_threads(void) {
+    DIR *folder = opendir("/proc/self/task");
+    int n = 0;
+    if (!folder) return 0;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) n += entry->d_name[0] != '.';
+    closedir(folder);
+    return n;
+}
+
+/* Large enough for the library to want threads; a sanitizer may have one thread of its own, so the count is compared. */
+static void no_threads_of_its_own(void **unused) {
+    (void)unused;
+    const int before = count_threads();
+    const product p = {512, 512, 256, true, {false, true, false}, LS_F32, LS_F32};
+    check(&p);
+    assert_int_equal(count_threads(), before);
+}
+
+/* A child process, because the library settles its instruction set once. */
+static void bf16_without_avx512(void **unused) {
+    (void)unused;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        if (dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success) _exit(3);
+        const int64_t M = 65, N = 33, K = 40;
+        for (int bits = 0; bits < 16; bits++) {
+            const product p = {M, N, K, bits & 8, {bits & 1, bits & 2, bits & 4}, LS_BF16, LS_BF16};
+            const product q = {M, N, K, bits & 8, {bits & 1, bits & 2, bits & 4}, LS_BF16, LS_F32};
+            check(&p);
+            check(&q);
+        }
+        _exit(0);
+    }
+    int result = 0;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result));
+    assert_int_equal(WEXITSTATUS(result), 0);
+}
+
+static void wrong_shapes_are_refused(void **unused) {
+    (void)unused;
+    const ls_matmul_params params = {0};
+    const ls_kernel_call call = {.n_in = 2,
+                                 .n_out = 1,
+                                 .in = {VIEW(NULL, LS_F32, 3, 4), VIEW(NULL, LS_F32, 5, 6)},
+                                 .out = {VIEW(NULL, LS_F32, 3, 6)},
+                                 .params = &params};
+    assert_int_equal(prepare_kernel("matmul", LS_F32, LS_ISA_BASE, call).code, LS_INVALID);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bf16_without_avx512), /* first: a child must not inherit a settled library */
+        cmocka_unit_test(f32_products),
+        cmocka_unit_test(bf16_products_to_f32),
+        cmocka_unit_test(bf16_products_to_bf16),
+        cmocka_unit_test(no_threads_of_its_own),
+        cmocka_unit_test(wrong_shapes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
