@@ -1,9 +1,12 @@
 #include "data/permutation.h"
 #include "base/base.h"
 
-/* Philox mixes well by itself; four rounds of a Feistel network over it are a strong permutation (Luby and
- * Rackoff). */
-#define ROUNDS 4
+/*
+ * Four rounds are a strong permutation of many elements (Luby and Rackoff), but a few hundred windows are
+ * common here: with four rounds of 7 elements chi-squared is 787 at 36 degrees of freedom over 20,000
+ * seeds, with eight 46.
+ */
+#define ROUNDS 12
 
 static uint64_t mix(uint64_t seed, uint64_t epoch, uint32_t round, uint32_t half, uint64_t mask) {
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};

@@ -35,8 +35,9 @@ ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_jso
         free(document);
         free(file);
         one_line(error.text);
-        return ls_error(LS_INVALID, "%s: not valid JSON, line %d column %d: %s", name, error.line,
-                        error.column, error.text);
+        bool utf8 = json_error_code(&error) == json_error_invalid_utf8;
+        return ls_error(LS_INVALID, "%s: not valid JSON%s, line %d column %d: %s", name,
+                        utf8 ? " (not UTF-8)" : "", error.line, error.column, error.text);
     }
     *document = (ls_json){root, file};
     *out = document;

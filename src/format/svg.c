@@ -11,7 +11,7 @@ enum {
     WIDTH = 960,
     HEIGHT = 540,
     LEFT = 84,
-    RIGHT = 28,
+    RIGHT = 40,
     TOP = 84,
     BOTTOM = 68,
     COLUMNS = WIDTH - LEFT - RIGHT
@@ -47,7 +47,7 @@ static double round_step(double span, int most) {
 
 static axis make_axis(double low, double high, int most, bool widen) {
     if (!(high > low)) { /* a single value: give it room */
-        double room = fabs(low) > 0 ? fabs(low) * 0.1 : 1;
+        double room = fmax(1, fabs(low) * 0.1);
         low -= room;
         high += room;
     }
@@ -126,7 +126,7 @@ static void put_style(FILE *out) {
         ".x{text-anchor:middle}.y{text-anchor:end}.middle{text-anchor:middle;font-size:18px}\n"
         ".paper{fill:#fff;stroke:#d0d7de}.grid{stroke:#e6eaef}.axis{stroke:#8c959f}\n"
         ".level{stroke:#6e7781;stroke-width:1.5;stroke-dasharray:6 5}\n"
-        ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}\n",
+        ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}.dense{stroke-width:1}\n",
         out);
     for (int i = 0; i < LS_CHART_SERIES; i++)
         fprintf(out, ".l%d{stroke:%s}.d%d{fill:%s}\n", i, light_colours[i], i, light_colours[i]);
@@ -200,7 +200,8 @@ static void put_run(const picture *p, const ls_chart_series *s, int series, int6
         return;
     }
     char command = 'M';
-    fprintf(p->out, "<path class=\"line l%d\" d=\"", series);
+    const char *dense = to - from > 2 * COLUMNS ? " dense" : "";
+    fprintf(p->out, "<path class=\"line l%d%s\" d=\"", series, dense);
     column c = {from, from, from, from};
     for (int64_t i = from + 1; i <= to; i++) {
         if (i == to || floor(place_x(p, s->x[i])) != floor(place_x(p, s->x[c.first]))) {

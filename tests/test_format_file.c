@@ -1,0 +1,167 @@
+/* Whole files and folders. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "test_format_scratch.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static void reads_with_a_limit(void **state) {
+    const char *path = scratch_text(state, "read", "hello\n");
+    char *text = NULL;
+    size_t bytes = 0;
+    assert_content(path, "hello\n");
+    assert_error(ls_file_read(path, 5, &text, &bytes), LS_INVALID, path, "6 bytes long, expected at most 5");
+    assert_null(text);
+    assert_error(ls_file_read(scratch_path(state, "none"), 5, &text, &bytes), LS_IO, "none", "No such file");
+    assert_error(ls_file_read(*state, 5, &text, &bytes), LS_IO, *state, "it is a folder");
+    assert_error(ls_file_read("/dev/null", 5, &text, &bytes), LS_IO, "/dev/null", "not a regular file");
+    const char *pipe = scratch_path(state, "pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_error(ls_file_read(pipe, 5, &text, &bytes), LS_IO, "pipe",
+                 "not a regular file"); /* and does not wait */
+}
+
+static void maps(void **state) {
+    ls_file_map map;
+    assert_ok(ls_file_map_open(scratch_text(state, "map", "abc"), &map));
+    assert_int_equal(map.bytes, 3);
+    assert_memory_equal(map.data, "abc", 3);
+    ls_file_map_close(&map);
+    assert_ok(ls_file_map_open(scratch_text(state, "empty", ""), &map));
+    assert_int_equal(map.bytes, 0);
+    assert_non_null(map.data);
+    ls_file_map_close(&map);
+    ls_file_map_close(NULL);
+    assert_error(ls_file_map_open(scratch_path(state, "none"), &map), LS_IO, "none", "No such file");
+}
+
+/* Names in the folder. */
+static size_t entries(const char *folder) {
+    ls_file_names names;
+    assert_ok(ls_file_list(folder, &names));
+    size_t count = names.count;
+    ls_file_names_free(&names);
+    return count;
+}
+
+static void writes_whole_or_not(void **state) {
+    const char *folder = scratch_path(state, "write"), *path = scratch_path(state, "write/file");
+    assert_ok(ls_file_make_directories(folder));
+    assert_ok(ls_file_write(path, "old", 3));
+    assert_content(path, "old");
+    const ls_file_piece pieces[] = {{"one ", 4}, {"", 0}, {"two", 3}};
+    assert_ok(ls_file_write_pieces(path, pieces, 3));
+    assert_content(path, "one two");
+    assert_int_equal(entries(folder), 1);
+
+    /* A write that fails half way: no file may grow beyond a page. */
+    struct rlimit before, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){4096, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    char *large = calloc(1, 10000);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    ls_status status = ls_file_write(path, large, 10000);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    free(large);
+    assert_error(status, LS_IO, path, "File too large");
+    assert_content(path, "one two");
+    assert_int_equal(entries(folder), 1); /* the temporary file is gone */
+}
+
+static void refuses_bad_targets(void **state) {
+    assert_error(ls_file_write("/dev/null", "x", 1), LS_IO, "/dev/null", "not a regular file");
+    assert_error(ls_file_write(*state, "x", 1), LS_IO, *state, "not a regular file");
+    assert_error(ls_file_write(scratch_path(state, "no/where"), "x", 1), LS_IO, "no/where", "No such file");
+    char name[5000];
+    memset(name, 'a', sizeof name);
+    name[sizeof name - 1] = 0;
+    assert_error(ls_file_write(name, "x", 1), LS_INVALID, "too long", "aaa");
+    assert_error(ls_file_make_directories(name), LS_INVALID, "too long", "aaa");
+    assert_error(ls_file_make_directories(""), LS_INVALID, "empty path", "");
+}
+
+static void makes_folders(void **state) {
+    const char *path = scratch_path(state, "a/b//c/");
+    assert_ok(ls_file_make_directories(path));
+    assert_ok(ls_file_make_directories(path));
+    assert_true(ls_file_is_directory(path));
+    assert_ok(ls_file_make_directories("/"));
+    scratch_text(state, "a/file", "");
+    assert_error(ls_file_make_directories(scratch_path(state, "a/file")), LS_IO, "a/file", "Not a directory");
+    assert_error(ls_file_make_directories(scratch_path(state, "a/file/b")), LS_IO, "a/file",
+                 "Not a directory");
+    assert_false(ls_file_is_directory(scratch_path(state, "a/file")));
+    assert_true(ls_file_exists(scratch_path(state, "a/file")));
+    assert_false(ls_file_exists(scratch_path(state, "a/none")));
+}
+
+static void lists_in_order(void **state) {
+    assert_ok(ls_file_make_directories(scratch_path(state, "list/b")));
+    scratch_text(state, "list/c", "");
+    scratch_text(state, "list/a", "");
+    ls_file_names names;
+    assert_ok(ls_file_list(scratch_path(state, "list"), &names));
+    assert_int_equal(names.count, 3);
+    assert_string_equal(names.name[0], "a");
+    assert_string_equal(names.name[1], "b");
+    assert_string_equal(names.name[2], "c");
+    ls_file_names_free(&names);
+    assert_error(ls_file_list(scratch_path(state, "none"), &names), LS_IO, "none", "No such file");
+}
+
+static void renames_and_removes(void **state) {
+    assert_ok(ls_file_make_directories(scratch_path(state, "tree/deep/er")));
+    scratch_text(state, "tree/deep/er/file", "x");
+    scratch_text(state, "kept", "kept");
+    assert_int_equal(symlink(scratch_path(state, "kept"), scratch_path(state, "tree/deep/link")), 0);
+    assert_ok(ls_file_rename(scratch_path(state, "tree"), scratch_path(state, "moved/")));
+    assert_false(ls_file_exists(scratch_path(state, "tree")));
+    assert_ok(ls_file_remove_tree(scratch_path(state, "moved")));
+    assert_false(ls_file_exists(scratch_path(state, "moved")));
+    assert_content(scratch_path(state, "kept"), "kept"); /* the link was removed, not what it names */
+    assert_ok(ls_file_remove_tree(scratch_path(state, "moved")));
+    assert_error(ls_file_rename(scratch_path(state, "tree"), scratch_path(state, "x")), LS_IO, "tree",
+                 "No such file");
+}
+
+static void knows_the_space(void **state) {
+    int64_t bytes = -1;
+    assert_ok(ls_file_free_bytes(*state, &bytes));
+    assert_true(bytes >= 0);
+    assert_ok(ls_file_need_space(*state, 0));
+    assert_error(ls_file_need_space(*state, INT64_MAX), LS_IO, *state, "9223372036854775807 are needed");
+    assert_error(ls_file_need_space(scratch_path(state, "none"), 1), LS_IO, "none", "No such file");
+}
+
+static void joins(void **state) {
+    (void)state;
+    char out[8];
+    assert_ok(ls_file_join("ab", "cd", out, sizeof out));
+    assert_string_equal(out, "ab/cd");
+    assert_ok(ls_file_join("ab/", "cdef", out, sizeof out)); /* seven bytes and the 0 */
+    assert_string_equal(out, "ab/cdef");
+    assert_error(ls_file_join("ab", "cdefg", out, sizeof out), LS_INVALID, "ab/cdefg", "too long");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_with_a_limit),
+        cmocka_unit_test(maps),
+        cmocka_unit_test(writes_whole_or_not),
+        cmocka_unit_test(refuses_bad_targets),
+        cmocka_unit_test(makes_folders),
+        cmocka_unit_test(lists_in_order),
+        cmocka_unit_test(renames_and_removes),
+        cmocka_unit_test(knows_the_space),
+        cmocka_unit_test(joins),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

@@ -1,0 +1,316 @@
+/* JSON: getters and their errors, the writer, files of lines. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "test_format_scratch.h"
+
+#include <math.h>
+
+static ls_json *parse(const char *text) {
+    ls_json *document = NULL;
+    assert_ok(ls_json_parse("config.json", text, strlen(text), &document));
+    return document;
+}
+
+static void gets_fields(void **state) {
+    (void)state;
+    ls_json *doc =
+        parse("{\"i\": -7, \"d\": 0.5, \"big\": 10000, \"b\": true, \"t\": \"\\u00e9\", \"none\": null,"
+              " \"o\": {\"x\": [1, 2.5, \"z\"]}, \"max\": 9223372036854775807}");
+    ls_json_value root = ls_json_root(doc), object, array;
+    int64_t i = 0;
+    double d = 0;
+    bool b = false;
+    const char *text = NULL;
+    assert_ok(ls_json_int(root, "i", -7, 7, &i));
+    assert_int_equal(i, -7);
+    assert_ok(ls_json_int(root, "max", 0, INT64_MAX, &i));
+    assert_true(i == INT64_MAX);
+    assert_ok(ls_json_double(root, "d", 0, 1, &d));
+    assert_true(d == 0.5);
+    assert_ok(ls_json_double(root, "big", -INFINITY, INFINITY, &d));
+    assert_true(d == 10000);
+    assert_ok(ls_json_bool(root, "b", &b));
+    assert_true(b);
+    assert_ok(ls_json_text(root, "t", &text));
+    assert_string_equal(text, "\xc3\xa9");
+    assert_ok(ls_json_object(root, "o", &object));
+    assert_ok(ls_json_array(object, "x", &array));
+    assert_int_equal(ls_json_count(array), 3);
+    assert_ok(ls_json_as_double(ls_json_item(array, 1), 0, 9, &d));
+    assert_true(d == 2.5);
+    assert_ok(ls_json_as_text(ls_json_item(array, 2), &text));
+    assert_string_equal(text, "z");
+    assert_true(ls_json_has(root, "i"));
+    assert_false(ls_json_has(root, "none"));
+    assert_false(ls_json_has(root, "other"));
+    assert_false(ls_json_has(array, "x"));
+    ls_json_free(doc);
+    ls_json_free(NULL);
+}
+
+static void falls_back(void **state) {
+    (void)state;
+    ls_json *doc = parse("{\"none\": null, \"i\": 3, \"wrong\": []}");
+    ls_json_value root = ls_json_root(doc);
+    int64_t i;
+    double d;
+    bool b;
+    const char *text;
+    assert_ok(ls_json_int_or(root, "none", 5, 0, 9, &i));
+    assert_int_equal(i, 5);
+    assert_ok(ls_json_int_or(root, "i", 5, 0, 9, &i));
+    assert_int_equal(i, 3);
+    assert_ok(ls_json_double_or(root, "other", 1.5, 0, 9, &d));
+    assert_true(d == 1.5);
+    assert_ok(ls_json_bool_or(root, "other", true, &b));
+    assert_true(b);
+    assert_ok(ls_json_text_or(root, "other", "x", &text));
+    assert_string_equal(text, "x");
+    assert_error(ls_json_int_or(root, "wrong", 5, 0, 9, &i), LS_INVALID, "wrong is an array of 0",
+                 "from 0 to 9");
+    assert_error(ls_json_double_or(root, "wrong", 5, 0, 9, &d), LS_INVALID, "wrong is an array of 0",
+                 "from 0 to 9");
+    assert_error(ls_json_bool_or(root, "i", 5, &b), LS_INVALID, "i is 3", "true or false");
+    assert_error(ls_json_text_or(root, "i", "x", &text), LS_INVALID, "i is 3", "expected a text");
+    ls_json_free(doc);
+}
+
+static void names_what_is_wrong(void **state) {
+    (void)state;
+    ls_json *doc = parse(
+        "{\"hidden_size\": \"big\", \"eps\": 2, \"rope\": {\"factor\": -1}, \"list\": [1, true],"
+        " \"real\": 4.5, \"long\": \"0123456789012345678901234567890123456789012345678901234567890123\"}");
+    ls_json_value root = ls_json_root(doc), rope, list;
+    int64_t i = 77;
+    double d = 77;
+    assert_error(ls_json_int(root, "hidden_size", 1, 1 << 20, &i), LS_INVALID,
+                 "config.json: hidden_size is \"big\", expected an integer from 1 to 1048576", "");
+    assert_error(ls_json_int(root, "nothing", 1, INT64_MAX, &i), LS_INVALID,
+                 "config.json: nothing is missing, expected an integer of at least 1", "");
+    assert_error(ls_json_int(root, "real", 1, 9, &i), LS_INVALID, "real is 4.5", "");
+    assert_error(ls_json_double(root, "eps", 0, 1, &d), LS_INVALID, "eps is 2, expected a number from 0 to 1",
+                 "");
+    assert_ok(ls_json_object(root, "rope", &rope));
+    assert_error(ls_json_double(rope, "factor", 0, INFINITY, &d), LS_INVALID,
+                 "config.json: rope.factor is -1, expected a number of at least 0", "");
+    assert_error(ls_json_object(root, "eps", &rope), LS_INVALID, "eps is 2, expected an object", "");
+    assert_error(ls_json_array(root, "rope", &rope), LS_INVALID, "rope is an object, expected an array", "");
+    assert_ok(ls_json_array(root, "list", &list));
+    assert_error(ls_json_as_int(ls_json_item(list, 1), INT64_MIN, INT64_MAX, &i), LS_INVALID,
+                 "list[1] is true, expected an integer", "");
+    assert_error(ls_json_as_int(ls_json_item(list, 2), 0, 1, &i), LS_INVALID, "list[2] is missing", "");
+    assert_error(ls_json_int(list, "x", 0, 1, &i), LS_INVALID, "list is an array of 2, expected an object",
+                 "");
+    assert_error(ls_json_int(root, "long", 0, 1, &i), LS_INVALID, "345678...", "");
+    assert_error(ls_json_error(ls_json_field(root, "eps"), "at most %d", 1), LS_INVALID,
+                 "eps is 2, expected at most 1", "config.json");
+    assert_int_equal(i, 77); /* outputs only on success */
+    assert_true(d == 77);
+    ls_json_free(doc);
+}
+
+static void refuses_broken_text(void **state) {
+    (void)state;
+    static const char *const broken[][2] = {
+        {"", "line 1"},
+        {"{", "line 1"},
+        {"{\"a\": 1} x", "end of file expected"},
+        {"{\"a\": 1, \"a\": 2}", "duplicate object key"},
+        {"{\"a\": \"\xff\"}", "UTF-8"},
+        {"{\"a\": \"\xc0\x80\"}", "UTF-8"},
+        {"{\"a\": 99999999999999999999}", "too big integer"},
+        {"{\"a\": 1e999}", "real number overflow"},
+        {"{\"a\": NaN}", "invalid token"},
+        {"{\"a\": \"\\u0000\"}", "\\u0000"},
+        {"{\"a\":\n\n tru}", "line 3"},
+        {"{'a': 1}", "line 1"},
+        {"{\"a\": 1,}", "line 1"},
+    };
+    for (size_t i = 0; i < LS_COUNT(broken); i++) {
+        ls_json *doc = NULL;
+        assert_error(ls_json_parse("x.json", broken[i][0], strlen(broken[i][0]), &doc), LS_INVALID,
+                     "x.json: ", broken[i][1]);
+        assert_null(doc);
+    }
+    enum { DEEP = 100000 };
+    char *deep = malloc(DEEP);
+    memset(deep, '[', DEEP);
+    ls_json *doc = NULL;
+    assert_error(ls_json_parse("deep", deep, DEEP, &doc), LS_INVALID, "deep: ", "depth");
+    assert_error(ls_json_parse("nul", "{}\0", 3, &doc), LS_INVALID, "nul: ", "");
+    free(deep);
+}
+
+static void limits_the_size(void **state) {
+    ls_json *doc = NULL;
+    const char *path = scratch_text(state, "c.json", "{\"a\": 1}");
+    assert_error(ls_json_read(path, 7, &doc), LS_INVALID, path, "8 bytes long, expected at most 7");
+    assert_ok(ls_json_read(path, 8, &doc));
+    ls_json_free(doc);
+}
+
+static void cuts_long_paths(void **state) {
+    (void)state;
+    char text[1200] = "{\"", key[600];
+    memset(key, 'k', sizeof key - 1);
+    key[sizeof key - 1] = 0;
+    strcat(strcat(strcat(text, key), "\": {\"x\": 1}}"), "");
+    ls_json *doc = parse(text);
+    ls_json_value inner;
+    int64_t i;
+    assert_ok(ls_json_object(ls_json_root(doc), key, &inner));
+    assert_ok(ls_json_int(inner, "x", 1, 1, &i));
+    assert_error(ls_json_int(inner, "y", 1, 1, &i), LS_INVALID, "kkkk", "missing");
+    ls_json_free(doc);
+}
+
+static void walks_members_in_order(void **state) {
+    (void)state;
+    ls_json *doc = parse("{\"z\": 1, \"a\": 2, \"m\": 3}");
+    void *cursor = NULL;
+    const char *key;
+    ls_json_value value;
+    char seen[16] = "";
+    int64_t number, sum = 0;
+    while (ls_json_next(ls_json_root(doc), &cursor, &key, &value)) {
+        strcat(seen, key);
+        assert_ok(ls_json_as_int(value, 0, 9, &number));
+        sum = 10 * sum + number;
+    }
+    assert_string_equal(seen, "zam");
+    assert_int_equal(sum, 123);
+    ls_json_free(doc);
+}
+
+static void writes(void **state) {
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    ls_json_put_int(w, "i", INT64_MIN);
+    ls_json_put_double(w, "d", 0.1);
+    ls_json_put_double(w, "nan", NAN);
+    ls_json_put_double(w, "inf", -INFINITY);
+    ls_json_put_bool(w, "b", false);
+    ls_json_put_text(w, "t", "a\"\n\xc3\xa9");
+    ls_json_put_text(w, "bad", "a\xff\xc3");
+    ls_json_put_text(w, "no", NULL);
+    ls_json_open_array(w, "list");
+    ls_json_put_int(w, NULL, 1);
+    ls_json_put_null(w, NULL);
+    ls_json_close(w);
+    ls_json_close(w);
+    size_t bytes;
+    const char *text = ls_json_written(w, &bytes);
+    assert_string_equal(
+        text, "{\"i\": -9223372036854775808, \"d\": 0.10000000000000001, \"nan\": null, \"inf\": null, "
+              "\"b\": false, \"t\": \"a\\\"\\n\xc3\xa9\", \"bad\": \"a\xef\xbf\xbd\xef\xbf\xbd\", "
+              "\"no\": null, \"list\": [1, null]}");
+    assert_int_equal(bytes, strlen(text));
+    const char *path = scratch_path(state, "w.json");
+    assert_ok(ls_json_write_file(w, path));
+    ls_json *doc;
+    assert_ok(ls_json_read(path, 1000, &doc));
+    ls_json_free(doc);
+    ls_json_writer_destroy(w);
+    ls_json_writer_destroy(NULL);
+
+    w = ls_json_writer_create(2); /* left unfinished: nothing may leak */
+    ls_json_open_object(w, NULL);
+    ls_json_open_array(w, "list");
+    ls_json_writer_destroy(w);
+}
+
+static void doubles_read_back(void **state) {
+    (void)state;
+    static const double numbers[] = {0.1, 1e-310, 1.7976931348623157e308, -0.0, 123456789.123456789, 3};
+    for (size_t i = 0; i < LS_COUNT(numbers); i++) {
+        ls_json_writer *w = ls_json_writer_create(0);
+        ls_json_open_object(w, NULL);
+        ls_json_put_double(w, "x", numbers[i]);
+        ls_json_close(w);
+        ls_json *doc = parse(ls_json_written(w, NULL));
+        double back;
+        assert_ok(ls_json_double(ls_json_root(doc), "x", -INFINITY, INFINITY, &back));
+        assert_memory_equal(&back, &numbers[i], sizeof back);
+        ls_json_free(doc);
+        ls_json_writer_destroy(w);
+    }
+}
+
+static void append_step(const char *path, int step, double loss) {
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    ls_json_put_int(w, "step", step);
+    ls_json_put_double(w, "loss", loss);
+    ls_json_close(w);
+    assert_ok(ls_jsonl_append(path, w));
+    ls_json_writer_destroy(w);
+}
+
+static void lines_are_appended_and_dropped(void **state) {
+    const char *path = scratch_path(state, "metrics.jsonl");
+    int64_t dropped = -1;
+    assert_ok(ls_jsonl_truncate(path, "step", 5, &dropped)); /* no file yet */
+    assert_int_equal(dropped, 0);
+    assert_false(ls_file_exists(path));
+    append_step(path, 1, 5.5);
+    append_step(path, 2, NAN);
+    append_step(path, 3, 4.5);
+    FILE *file = fopen(path, "a");
+    fputs("{\"step\": 4, \"lo", file); /* a process that was killed */
+    fclose(file);
+
+    double *columns;
+    int64_t rows;
+    assert_ok(ls_jsonl_columns(path, (const char *[]){"step", "loss", "none"}, 3, &columns, &rows));
+    assert_int_equal(rows, 3);
+    assert_true(columns[0] == 1 && columns[1] == 2 && columns[2] == 3);
+    assert_true(columns[3] == 5.5 && isnan(columns[4]) && columns[5] == 4.5);
+    assert_true(isnan(columns[6]) && isnan(columns[8]));
+    free(columns);
+
+    assert_ok(ls_jsonl_truncate(path, "step", 2, &dropped));
+    assert_int_equal(dropped, 1);
+    assert_content(path, "{\"step\": 1, \"loss\": 5.5}\n{\"step\": 2, \"loss\": null}\n");
+    append_step(path, 3, 4.25);
+    assert_content(
+        path, "{\"step\": 1, \"loss\": 5.5}\n{\"step\": 2, \"loss\": null}\n{\"step\": 3, \"loss\": 4.25}\n");
+    assert_ok(ls_jsonl_truncate(path, "step", 0, NULL));
+    assert_content(path, "");
+}
+
+static void broken_lines_are_named(void **state) {
+    const char *path = scratch_text(state, "broken.jsonl", "{\"step\": 1}\nnonsense\n{\"step\": 2}\n");
+    double *columns = NULL;
+    int64_t rows = -1;
+    assert_error(ls_jsonl_truncate(path, "step", 1, &rows), LS_INVALID, "broken.jsonl line 2",
+                 "not valid JSON");
+    assert_error(ls_jsonl_columns(path, (const char *[]){"step"}, 1, &columns, &rows), LS_INVALID,
+                 "broken.jsonl line 2", "not valid JSON");
+    path = scratch_text(state, "stepless.jsonl", "{\"steps\": 1}\n");
+    assert_error(ls_jsonl_truncate(path, "step", 1, &rows), LS_INVALID, "stepless.jsonl line 1",
+                 "step is missing");
+    assert_content(path, "{\"steps\": 1}\n");
+    assert_int_equal(rows, -1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gets_fields),
+        cmocka_unit_test(falls_back),
+        cmocka_unit_test(names_what_is_wrong),
+        cmocka_unit_test(refuses_broken_text),
+        cmocka_unit_test(limits_the_size),
+        cmocka_unit_test(cuts_long_paths),
+        cmocka_unit_test(walks_members_in_order),
+        cmocka_unit_test(writes),
+        cmocka_unit_test(doubles_read_back),
+        cmocka_unit_test(lines_are_appended_and_dropped),
+        cmocka_unit_test(broken_lines_are_named),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

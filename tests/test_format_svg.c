@@ -1,0 +1,129 @@
+/* The chart: well-formed, escaped, with round ticks, and every kind of poor data. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "test_format_scratch.h"
+
+#include <math.h>
+
+static char *draw(void **state, const ls_chart *chart) {
+    const char *path = scratch_path(state, "chart.svg");
+    char *text;
+    size_t bytes;
+    assert_ok(ls_svg_write_chart(path, chart));
+    assert_ok(ls_file_read(path, 1 << 20, &text, &bytes));
+    return text;
+}
+
+/* Every tag is closed in order, and no & or < stands alone. */
+static void assert_well_formed(const char *text) {
+    const char *open[16];
+    int depth = 0;
+    for (const char *p = text; *p; p++) {
+        if (*p == '&')
+            assert_true(!strncmp(p, "&amp;", 5) || !strncmp(p, "&lt;", 4) || !strncmp(p, "&gt;", 4));
+        if (*p != '<') continue;
+        const char *end = strchr(p, '>');
+        assert_non_null(end);
+        if (p[1] == '/') {
+            assert_true(depth > 0);
+            size_t n = (size_t)(end - p - 2);
+            assert_memory_equal(open[--depth], p + 2, n);
+        } else if (end[-1] != '/') {
+            assert_true(depth < 16);
+            open[depth++] = p + 1;
+        }
+        p = end;
+    }
+    assert_int_equal(depth, 0);
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "inf"));
+}
+
+static int occurrences(const char *text, const char *word) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, word)); p += strlen(word)) n++;
+    return n;
+}
+
+static void draws_series_and_levels(void **state) {
+    const double x[] = {1, 2, 3, 4, 5}, y[] = {5.5, 4.25, 3.5, 3.25, 3.0};
+    const ls_chart_series series[] = {{"loss", x, y, 5}, {"eval & <more>", x, y, 2}};
+    const ls_chart_level level = {"unigram", 3.2};
+    const ls_chart chart = {"Loss", "step", "nats", series, 2, &level, 1};
+    char *text = draw(state, &chart);
+    assert_well_formed(text);
+    assert_int_equal(occurrences(text, "<path class=\"line"),
+                     4); /* two lines and two samples in the legend */
+    assert_non_null(strstr(text, ">eval &amp; &lt;more&gt;<"));
+    assert_non_null(strstr(text, ">unigram<"));
+    assert_non_null(strstr(text, "prefers-color-scheme:dark"));
+    assert_non_null(strstr(text, ">3.0<")); /* round ticks */
+    assert_non_null(strstr(text, ">5.5<"));
+    /* The curve starts at the left end on the top, and ends at the right end on the bottom. */
+    assert_non_null(strstr(text, "d=\"M84.0 84.0"));
+    assert_non_null(strstr(text, "L920.0 472.0\""));
+    free(text);
+}
+
+static void gaps_interrupt_the_line(void **state) {
+    const double x[] = {1, 2, 3, 4, 5, 6}, y[] = {3, NAN, 2, 1, INFINITY, 1};
+    const ls_chart_series series = {"loss", x, y, 6};
+    const ls_chart chart = {.series = &series, .n_series = 1};
+    char *text = draw(state, &chart);
+    assert_well_formed(text);
+    assert_int_equal(occurrences(text, "<path class=\"line"), 2); /* one run of two points, and the legend */
+    assert_int_equal(occurrences(text, "<circle"), 2);            /* two points alone */
+    free(text);
+}
+
+static void poor_data_is_drawn(void **state) {
+    const double nan = NAN, one = 1, zero = 0, huge = 1e300, tiny = 1e-300;
+    const ls_chart_series series[] = {
+        {"", &one, &nan, 1}, {"", &one, &zero, 1}, {"", &huge, &tiny, 1}, {"", &tiny, &huge, 1}};
+    for (int i = -1; i < (int)LS_COUNT(series); i++) {
+        const ls_chart chart = {.title = "t", .series = series + ls_max(i, 0), .n_series = i < 0 ? 0 : 1};
+        char *text = draw(state, &chart);
+        assert_well_formed(text);
+        assert_int_equal(occurrences(text, "no data yet"), i <= 0);
+        free(text);
+    }
+}
+
+static void many_points_stay_small(void **state) {
+    enum { N = 200000, SPIKE = 123457 };
+    double *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+    for (int i = 0; i < N; i++) {
+        x[i] = i;
+        y[i] = ls_rng_uniform(1, 2, (uint64_t)i);
+    }
+    y[SPIKE] = 100; /* is not lost */
+    const ls_chart_series series = {"loss", x, y, N};
+    const ls_chart chart = {.series = &series, .n_series = 1};
+    char *text = draw(state, &chart);
+    assert_well_formed(text);
+    assert_true(strlen(text) < 100000);
+    assert_int_equal(occurrences(text, " 84.0L"), 1);
+    free(text);
+    free(x);
+    free(y);
+}
+
+static void errors_name_the_file(void **state) {
+    const ls_chart chart = {0};
+    assert_error(ls_svg_write_chart(scratch_path(state, "no/chart.svg"), &chart), LS_IO, "no/chart.svg",
+                 "No such file");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(draws_series_and_levels), cmocka_unit_test(gaps_interrupt_the_line),
+        cmocka_unit_test(poor_data_is_drawn),      cmocka_unit_test(many_points_stay_small),
+        cmocka_unit_test(errors_name_the_file),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
