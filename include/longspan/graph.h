@@ -83,7 +83,8 @@ ls_tensor ls_rotate(ls_graph *graph, ls_tensor x, ls_tensor table);
  * softmax(scale · q·kᵀ) · v under the mask, grouped queries: q T[B,S,Hq,D], k and v T[B,S,Hkv,D] -> T[B,S,Hq,D].
  * Hq is a multiple of Hkv. The strategy that computes it over ranks is chosen when the graph is compiled.
  */
-ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale);
+ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
+                       double scale);
 /* The log-sum-exp that goes with the result of ls_attention: G[B,Hq,S]. */
 ls_tensor ls_attention_lse(ls_graph *graph, ls_tensor attention);
 

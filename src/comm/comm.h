@@ -20,11 +20,12 @@ typedef struct ls_world ls_world; /* all ranks: owned by whoever starts them */
 typedef struct ls_comm ls_comm;   /* one rank's end; used by one thread at a time */
 
 typedef struct ls_world_options {
-    int ranks;           /* >= 1 */
-    size_t heap_bytes;   /* of each rank */
-    int words;           /* signal words of each rank */
-    bool may_spin;       /* false when ranks x threads exceed the cores */
-    double wait_timeout; /* seconds that a peer's instruction counter may stand still before a wait fails; 0: for ever */
+    int ranks;         /* >= 1 */
+    size_t heap_bytes; /* of each rank */
+    int words;         /* signal words of each rank */
+    bool may_spin;     /* false when ranks x threads exceed the cores */
+    double
+        wait_timeout; /* seconds that a peer's instruction counter may stand still before a wait fails; 0: for ever */
 } ls_world_options;
 
 /*
@@ -55,8 +56,8 @@ void *ls_comm_peer_heap(const ls_comm *comm, int peer);
 
 /* Bytes `from` (relative to source, any memory of this rank) to bytes `to` of the peer's heap. peer may be this rank. */
 void ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from);
-void ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from, int word,
-                        uint64_t generation);
+void ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
+                        int word, uint64_t generation);
 void ls_comm_signal(ls_comm *comm, int peer, int word, uint64_t generation);
 
 /* Whether this rank's word has reached the generation. */

@@ -34,8 +34,8 @@ ls_operand ls_build_private(ls_builder *b, ls_buffer_kind kind, const char *name
     return ls_operand_dense(ls_build_buffer(b, LS_PRIVATE, kind, bytes, name), 0, dtype, ndim, size);
 }
 
-ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity, ls_dtype dtype,
-                              int ndim, const int64_t *size) {
+ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity,
+                              ls_dtype dtype, int ndim, const int64_t *size) {
     LS_ASSERT(elements(ndim, size) <= capacity);
     const int buffer = ls_build_buffer(b, LS_SYMMETRIC, kind, (size_t)capacity * ls_dtype_bytes(dtype), name);
     return ls_operand_dense(buffer, 0, dtype, ndim, size);
@@ -58,10 +58,8 @@ static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const c
 static ls_operand workspace_of(ls_builder *b, const ls_kernel *kernel, const ls_instr *instr) {
     ls_operand none = {.buffer = -1};
     if (kernel->workspace == NULL) return none;
-    ls_kernel_call call = {.n_in = instr->n_in,
-                           .n_out = instr->n_out,
-                           .params = instr->params,
-                           .threads = b->target->threads};
+    ls_kernel_call call = {
+        .n_in = instr->n_in, .n_out = instr->n_out, .params = instr->params, .threads = b->target->threads};
     for (int i = 0; i < instr->n_in; i++) call.in[i] = instr->in[i].view;
     for (int i = 0; i < instr->n_out; i++) call.out[i] = instr->out[i].view;
     const size_t bytes = kernel->workspace(&call);
@@ -81,7 +79,8 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *call) {
     ls_instr instr = *push(b, LS_INSTR_KERNEL, call->queue, call->op);
     instr.kernel = kernel;
     instr.flops = call->flops;
-    instr.params = call->params_bytes > 0 ? ls_arena_copy(b->image->arena, call->params, call->params_bytes) : NULL;
+    instr.params =
+        call->params_bytes > 0 ? ls_arena_copy(b->image->arena, call->params, call->params_bytes) : NULL;
     instr.n_in = call->n_in;
     instr.n_out = call->n_out;
     memcpy(instr.in, call->in, sizeof instr.in);
@@ -136,8 +135,8 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     return p->n_channels - 1;
 }
 
-static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, ls_queue queue, const char *op, int channel, int peer,
-                           bool ready, uint64_t generation) {
+static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, ls_queue queue, const char *op, int channel,
+                           int peer, bool ready, uint64_t generation) {
     ls_instr *instr = push(b, kind, queue, op);
     instr->channel = channel;
     instr->peer = peer;

@@ -9,7 +9,8 @@ ls_team ls_build_team(ls_builder *b, const bool axes[LS_AXES]) {
         bool member = true;
         for (int a = 0; a < LS_AXES; a++) {
             const ls_axis axis = (ls_axis)a;
-            if (!axes[a] && ls_mesh_coordinate(mesh, r, axis) != ls_mesh_coordinate(mesh, b->target->rank, axis))
+            if (!axes[a] &&
+                ls_mesh_coordinate(mesh, r, axis) != ls_mesh_coordinate(mesh, b->target->rank, axis))
                 member = false;
         }
         if (r == b->target->rank) team.me = team.n;

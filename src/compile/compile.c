@@ -29,7 +29,8 @@ static void begin_program(ls_builder *b, int index) {
 static void end_program(ls_builder *b) {
     for (int c = 0; c < b->program->n_channels; c++) {
         const ls_channel_count *count = &b->counts[c];
-        LS_ASSERT(count->readied == count->received && count->awaited == count->sent && count->sent == count->received);
+        LS_ASSERT(count->readied == count->received && count->awaited == count->sent &&
+                  count->sent == count->received);
         b->program->channels[c].uses = count->received;
     }
     b->image->words += 2 * b->program->n_channels;
@@ -51,8 +52,10 @@ static ls_status find_sequence(const ls_graph *g, const ls_mesh *mesh, int64_t *
         return ls_error(LS_USAGE, "a micro-batch of %lld sequences does not divide by dp=%d", (long long)B,
                         mesh->size[LS_AXIS_DP]);
     if (*S < ls_mesh_sequence_ranks(mesh))
-        return ls_error(LS_USAGE, "a sequence of %lld tokens cannot be shared by %d ranks; expected a token each at least",
-                        (long long)*S, ls_mesh_sequence_ranks(mesh));
+        return ls_error(
+            LS_USAGE,
+            "a sequence of %lld tokens cannot be shared by %d ranks; expected a token each at least",
+            (long long)*S, ls_mesh_sequence_ranks(mesh));
     return ls_ok();
 }
 

@@ -38,7 +38,7 @@ typedef struct ls_job {
     const ls_graph *graph;
     int forward_nodes; /* nodes before differentiation: program evaluate runs these; 0: no such program */
     ls_update update;  /* none: no program update; reduce: gradients summed over ranks; adamw: and applied */
-    ls_adamw_params adamw; /* weight_decay is for parameters of two or more dimensions */
+    ls_adamw_params adamw;  /* weight_decay is for parameters of two or more dimensions */
     const ls_tensor *fetch; /* tensors that the host reads after a program, by name */
     int n_fetch;
 } ls_job;
@@ -72,14 +72,14 @@ const char *ls_strategy_about(int index);
 LS_MUST_USE ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *problem);
 
 /* Names that images bind, beside the graph's inputs, parameters and fetched tensors. */
-#define LS_BIND_TOTALS "step.totals"    /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
-#define LS_BIND_RESULT "step.result"    /* f64[LS_TOTALS]: summed over the ranks */
-#define LS_BIND_HYPER "step.hyper"      /* f64[LS_HYPERS] */
-#define LS_BIND_CONTROL "step.control"  /* f64[LS_CONTROLS] */
-#define LS_BIND_LOSS "step.loss"        /* G[1]: this rank's sum over the micro-batches so far */
-#define LS_BIND_PARAMETERS "parameters" /* T[flat_elements] */
-#define LS_BIND_GRADIENTS "gradients"   /* G[flat_elements]: this rank's sums */
-#define LS_BIND_SHARD "gradient.shard"  /* G[shard_count]: summed over the ranks, after update */
+#define LS_BIND_TOTALS "step.totals"      /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
+#define LS_BIND_RESULT "step.result"      /* f64[LS_TOTALS]: summed over the ranks */
+#define LS_BIND_HYPER "step.hyper"        /* f64[LS_HYPERS] */
+#define LS_BIND_CONTROL "step.control"    /* f64[LS_CONTROLS] */
+#define LS_BIND_LOSS "step.loss"          /* G[1]: this rank's sum over the micro-batches so far */
+#define LS_BIND_PARAMETERS "parameters"   /* T[flat_elements] */
+#define LS_BIND_GRADIENTS "gradients"     /* G[flat_elements]: this rank's sums */
+#define LS_BIND_SHARD "gradient.shard"    /* G[shard_count]: summed over the ranks, after update */
 #define LS_BIND_MASTER "optimizer.master" /* G[shard_count] */
 #define LS_BIND_M "optimizer.m"
 #define LS_BIND_V "optimizer.v"

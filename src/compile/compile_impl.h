@@ -39,8 +39,8 @@ typedef struct ls_builder {
     ls_operand *tensor;   /* by storage tensor: where it lies; buffer -1: nowhere yet */
     ls_operand *resolved; /* by tensor: the sum over ranks of a partial tensor; buffer -1: not made */
     ls_site **sites;      /* by attention node */
-    double *areas;        /* by mask * R + block of keys: visible pairs with my queries; -1: not counted yet */
-    ls_status status;     /* the first error; later calls do nothing harmful */
+    double *areas;    /* by mask * R + block of keys: visible pairs with my queries; -1: not counted yet */
+    ls_status status; /* the first error; later calls do nothing harmful */
 } ls_builder;
 
 void ls_build_fail(ls_builder *b, ls_status status);
@@ -53,8 +53,8 @@ ls_operand ls_build_private(ls_builder *b, ls_buffer_kind kind, const char *name
 /*
  * A dense operand in a new buffer of the heap; capacity: elements, the same on every rank and enough for the largest.
  */
-ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity, ls_dtype dtype,
-                              int ndim, const int64_t *size);
+ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *name, int64_t capacity,
+                              ls_dtype dtype, int ndim, const int64_t *size);
 
 /* A kernel call; finds the kernel and gives it its workspace. Lists may hold operands without buffer only beyond n. */
 typedef struct ls_kernel_build {

@@ -81,12 +81,14 @@ static ls_status visit(ls_gradient *d, const ls_node *node) {
     if (!d->active[node->out[0].id]) return ls_ok();
     for (int i = 1; i < node->n_out; i++) {
         if (d->gradient[node->out[i].id].id != 0)
-            return ls_error(LS_UNSUPPORTED, "op %s has no gradient rule for its output %d (\"%s\"), which the loss uses",
+            return ls_error(LS_UNSUPPORTED,
+                            "op %s has no gradient rule for its output %d (\"%s\"), which the loss uses",
                             node->op->name, i, ls_graph_tensor(d->graph, node->out[i])->name);
     }
     if (d->gradient[node->out[0].id].id == 0) return ls_ok();
     if (node->op->gradient == NULL)
-        return ls_error(LS_UNSUPPORTED, "op %s has no gradient rule, and the loss depends on its output \"%s\"",
+        return ls_error(LS_UNSUPPORTED,
+                        "op %s has no gradient rule, and the loss depends on its output \"%s\"",
                         node->op->name, ls_graph_tensor(d->graph, node->out[0])->name);
     d->node = node;
     node->op->gradient(d, node);

@@ -33,8 +33,8 @@ ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t) {
     if (b->tensor[info->storage.id].buffer < 0) {
         int64_t size[LS_MAX_DIMS];
         ls_local_size(b, info->storage, size);
-        b->tensor[info->storage.id] =
-            ls_build_private(b, LS_BUFFER_ACTIVATION, storage->name, storage->dtype, storage->shape.ndim, size);
+        b->tensor[info->storage.id] = ls_build_private(b, LS_BUFFER_ACTIVATION, storage->name, storage->dtype,
+                                                       storage->shape.ndim, size);
     }
     return at_storage(b, t);
 }
@@ -67,7 +67,8 @@ static ls_operand input_of(ls_builder *b, const ls_node *node, int n, int i) {
     ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, v->ndim, v->size);
     ls_build_all_reduce(b, &team, wide, sum);
     if (T != G) {
-        const ls_operand narrow = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", T, v->ndim, v->size);
+        const ls_operand narrow =
+            ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", T, v->ndim, v->size);
         ls_build_cast(b, sum, narrow);
         sum = narrow;
     }
@@ -79,7 +80,8 @@ static ls_operand input_of(ls_builder *b, const ls_node *node, int n, int i) {
 static bool adds_here(const ls_builder *b, int n) {
     if (!b->sharding->first_only[n]) return true;
     for (int a = 0; a < LS_AXES; a++) {
-        if (b->sharding->first_axis[a][n] && ls_mesh_coordinate(&b->target->mesh, b->target->rank, (ls_axis)a) != 0)
+        if (b->sharding->first_axis[a][n] &&
+            ls_mesh_coordinate(&b->target->mesh, b->target->rank, (ls_axis)a) != 0)
             return false;
     }
     return true;

@@ -23,7 +23,8 @@ static void add(const ls_image *image, accesses *a, const ls_operand *o, bool wr
 static void find_accesses(const ls_image *image, const ls_instr *instr, accesses *a) {
     a->n = 0;
     for (int i = 0; i < instr->n_in; i++) add(image, a, &instr->in[i], false);
-    for (int i = 0; i < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; i++) add(image, a, &instr->out[i], true);
+    for (int i = 0; i < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; i++)
+        add(image, a, &instr->out[i], true);
     add(image, a, &instr->workspace, true);
 }
 
@@ -44,9 +45,11 @@ typedef struct queue_history {
 } queue_history;
 
 /* Whether a quiet at `at` completes a put whose source `a` writes. */
-static bool frees_source(const ls_program *p, const accesses *all, const queue_history *h, int at, const accesses *a) {
+static bool frees_source(const ls_program *p, const accesses *all, const queue_history *h, int at,
+                         const accesses *a) {
     for (int k = at - 1; k >= 0 && p->instrs[h->instrs[k]].kind != LS_INSTR_QUIET; k--) {
-        if (p->instrs[h->instrs[k]].kind == LS_INSTR_PUT_SIGNAL && conflict(&all[h->instrs[k]], a)) return true;
+        if (p->instrs[h->instrs[k]].kind == LS_INSTR_PUT_SIGNAL && conflict(&all[h->instrs[k]], a))
+            return true;
     }
     return false;
 }

@@ -13,7 +13,8 @@ void ls_shard_range(const ls_builder *b, int rank, int64_t *start, int64_t *coun
     *count = ls_part_start(units, P, rank + 1) * FLAT_UNIT - *start;
 }
 
-static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_shape *shape, const bool *cut) {
+static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_shape *shape,
+                 const bool *cut) {
     ls_image *image = b->image;
     ls_binding *binding = LS_PUSH(image->arena, image->bindings, image->n_bindings, image->binding_capacity);
     binding->name = ls_arena_strdup(image->arena, name);
@@ -23,7 +24,8 @@ static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_s
 }
 
 /* A private vector that the host finds by name. */
-static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind kind, ls_dtype dtype, int64_t n) {
+static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind kind, ls_dtype dtype,
+                              int64_t n) {
     const ls_operand operand = ls_build_private(b, kind, name, dtype, 1, &n);
     const ls_shape shape = {1, {{n, LS_FACTOR_NONE}}};
     bind(b, name, operand, &shape, NULL);
@@ -36,7 +38,8 @@ static void bind_tensor(ls_builder *b, ls_tensor t) {
     for (int i = 0; i < info->shape.ndim; i++) {
         for (int a = 0; a < LS_AXES; a++) {
             const ls_factor factor = a == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
-            if (info->shape.dim[i].factor == factor && b->sharding->state[a][t.id] == LS_SHARDED) cut[i] = true;
+            if (info->shape.dim[i].factor == factor && b->sharding->state[a][t.id] == LS_SHARDED)
+                cut[i] = true;
         }
     }
     bind(b, info->name, ls_lower_tensor(b, t), &info->shape, cut);
@@ -82,7 +85,8 @@ static void place_parameters(ls_builder *b) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role == LS_ROLE_PARAMETER) {
             flat_of[t] = flat;
-            b->tensor[t] = ls_operand_slice(parameters, 0, image->flats[flat].start, image->flats[flat].count);
+            b->tensor[t] =
+                ls_operand_slice(parameters, 0, image->flats[flat].start, image->flats[flat].count);
             flat++;
         }
         if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0 && gradients.buffer >= 0)
@@ -113,8 +117,8 @@ static void place_optimizer(ls_builder *b) {
     } else { /* the parameters are their own masters */
         const ls_binding *parameters = ls_image_find(image, LS_BIND_PARAMETERS);
         const ls_shape shape = {1, {{image->shard_count, LS_FACTOR_NONE}}};
-        bind(b, LS_BIND_MASTER, ls_operand_slice(parameters->operand, 0, image->shard_start, image->shard_count), &shape,
-             NULL);
+        bind(b, LS_BIND_MASTER,
+             ls_operand_slice(parameters->operand, 0, image->shard_start, image->shard_count), &shape, NULL);
     }
 }
 
@@ -141,14 +145,16 @@ static void place_tables(ls_builder *b) {
         for (int i = 0; i < mask->mask.n; i++) {
             ls_mask_term *term = &mask->mask.term[i];
             if (term->kind == LS_MASK_DOCUMENTS)
-                term->ends = ls_arena_copy(image->arena, term->ends, sizeof *term->ends * (size_t)term->n_ends);
+                term->ends =
+                    ls_arena_copy(image->arena, term->ends, sizeof *term->ends * (size_t)term->n_ends);
         }
-        mask->spans = ls_build_private(b, LS_BUFFER_TABLE, "spans", LS_I32, 3,
-                                       (int64_t[]){q[0], image->query_count, 2 * ls_mask_width(&params->mask)});
+        mask->spans =
+            ls_build_private(b, LS_BUFFER_TABLE, "spans", LS_I32, 3,
+                             (int64_t[]){q[0], image->query_count, 2 * ls_mask_width(&params->mask)});
     }
     if (image->n_masks == 0) return;
     image->positions = ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, &image->layout.S);
-    b->areas = LS_NEW_ARRAY(image->arena, double, image->n_masks * R);
+    b->areas = LS_NEW_ARRAY(image->arena, double, image->n_masks *R);
     for (int i = 0; i < image->n_masks * R; i++) b->areas[i] = -1;
 }
 

@@ -38,7 +38,9 @@ static void find_lifetimes(ls_image *image, int program) {
     }
 }
 
-static bool meet(const ls_buffer *a, const ls_buffer *b) { return a->first <= b->last && b->first <= a->last; }
+static bool meet(const ls_buffer *a, const ls_buffer *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
 
 static int by_size(const void *x, const void *y) {
     const ls_buffer *a = *(ls_buffer *const *)x, *b = *(ls_buffer *const *)y;

@@ -19,7 +19,8 @@ static ls_status ask(ls_shard_query *q, const ls_state *states, bool allow_parti
         in[i] = states[q->node->in[i].id];
         /* The sum that an op adds into stays partial: that is what it is for. */
         bool is_sum = false;
-        for (int o = 0; o < q->node->n_out; o++) is_sum |= q->node->op->kernel && q->node->op->in_place[o] == i + 1;
+        for (int o = 0; o < q->node->n_out; o++)
+            is_sum |= q->node->op->kernel && q->node->op->in_place[o] == i + 1;
         if (in[i] == LS_PARTIAL && !allow_partial && !is_sum) {
             in[i] = LS_REPLICATED;
             resolved[i] = true;
@@ -52,13 +53,14 @@ static ls_status shard_node(const ls_graph *g, int n, ls_axis axis, ls_sharding 
 
 ls_status ls_shard(const ls_graph *g, int n_nodes, const ls_mesh *mesh, ls_arena *arena, ls_sharding *out) {
     ls_sharding s = {.first_only = LS_NEW_ARRAY(arena, bool, n_nodes + 1),
-                     .resolve = LS_NEW_ARRAY(arena, bool, n_nodes * LS_NODE_INPUTS + 1)};
+                     .resolve = LS_NEW_ARRAY(arena, bool, n_nodes *LS_NODE_INPUTS + 1)};
     for (int a = 0; a < LS_AXES; a++) {
         s.state[a] = LS_NEW_ARRAY(arena, ls_state, g->n_tensors);
         s.first_axis[a] = LS_NEW_ARRAY(arena, bool, n_nodes + 1);
         if (mesh->size[a] == 1) continue; /* one rank: everything is whole */
         for (int t = 1; t < g->n_tensors; t++) {
-            if (g->tensors[t].role != LS_ROLE_VALUE) s.state[a][t] = leaf_state(&g->tensors[t], factor_of((ls_axis)a));
+            if (g->tensors[t].role != LS_ROLE_VALUE)
+                s.state[a][t] = leaf_state(&g->tensors[t], factor_of((ls_axis)a));
         }
         for (int n = 0; n < n_nodes; n++) LS_TRY(shard_node(g, n, (ls_axis)a, &s));
     }

@@ -39,8 +39,9 @@ static void reduce_scatter(ls_builder *b, ls_operand gradients, ls_operand shard
                                                 gradients.view.dtype, 2, (int64_t[]){P - 1, most});
     for (int j = 1; j < P; j++) {
         const int from = (me - j + P) % P;
-        slot[from] = ls_operand_dense(slots.buffer, (size_t)((j - 1) * most) * ls_dtype_bytes(slots.view.dtype),
-                                      slots.view.dtype, 1, &n);
+        slot[from] =
+            ls_operand_dense(slots.buffer, (size_t)((j - 1) * most) * ls_dtype_bytes(slots.view.dtype),
+                             slots.view.dtype, 1, &n);
         ls_build_ready(b, ls_build_channel(b, "gradients.%d", j), from, slot[from]);
     }
     for (int j = 1; j < P; j++) {
@@ -120,19 +121,20 @@ static void adamw(ls_builder *b, ls_operand shard) {
         if (n == 0) continue;
         ls_adamw_params params = b->job->adamw;
         if (flat->shape.ndim < 2) params.weight_decay = 0;
-        ls_build_kernel(b, &(ls_kernel_build){.op = "adamw",
-                                              .kernel = "adamw",
-                                              .dtype = image->dtype,
-                                              .params = &params,
-                                              .params_bytes = sizeof params,
-                                              .flops = 15.0 * (double)n,
-                                              .n_in = 2,
-                                              .in = {ls_operand_slice(shard, 0, at, n), control},
-                                              .n_out = 4,
-                                              .out = {ls_operand_slice(bound(b, LS_BIND_MASTER), 0, at, n),
-                                                      ls_operand_slice(bound(b, LS_BIND_M), 0, at, n),
-                                                      ls_operand_slice(bound(b, LS_BIND_V), 0, at, n),
-                                                      ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, start, n)}});
+        ls_build_kernel(
+            b, &(ls_kernel_build){.op = "adamw",
+                                  .kernel = "adamw",
+                                  .dtype = image->dtype,
+                                  .params = &params,
+                                  .params_bytes = sizeof params,
+                                  .flops = 15.0 * (double)n,
+                                  .n_in = 2,
+                                  .in = {ls_operand_slice(shard, 0, at, n), control},
+                                  .n_out = 4,
+                                  .out = {ls_operand_slice(bound(b, LS_BIND_MASTER), 0, at, n),
+                                          ls_operand_slice(bound(b, LS_BIND_M), 0, at, n),
+                                          ls_operand_slice(bound(b, LS_BIND_V), 0, at, n),
+                                          ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, start, n)}});
     }
 }
 

@@ -14,7 +14,8 @@ ls_graph *ls_graph_create(ls_dtype dtype) {
     g->status = ls_ok();
     (void)LS_PUSH(arena, g->tensors, g->n_tensors, g->tensor_capacity); /* id 0 is no tensor */
     if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_BF16)
-        ls_graph_fail(g, ls_error(LS_INVALID, "graph: element type %s cannot be trained; expected f32, f64 or bf16",
+        ls_graph_fail(g, ls_error(LS_INVALID,
+                                  "graph: element type %s cannot be trained; expected f32, f64 or bf16",
                                   ls_dtype_name(dtype)));
     return g;
 }
@@ -52,8 +53,8 @@ ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dt
     if (g->status.code != LS_OK) return LS_NO_TENSOR;
     for (int i = 0; i < shape->ndim; i++) {
         if (shape->dim[i].size < 1) {
-            ls_graph_fail(g, ls_error(LS_INVALID, "tensor \"%s\": dimension %d is %lld, expected at least 1", name, i,
-                                      (long long)shape->dim[i].size));
+            ls_graph_fail(g, ls_error(LS_INVALID, "tensor \"%s\": dimension %d is %lld, expected at least 1",
+                                      name, i, (long long)shape->dim[i].size));
             return LS_NO_TENSOR;
         }
     }
@@ -87,8 +88,8 @@ ls_tensor ls_input_like(ls_graph *g, const char *name, ls_tensor like) {
 
 ls_tensor ls_parameter(ls_graph *g, const char *name, int ndim, const int64_t *size) {
     if (ndim < 1 || ndim > LS_MAX_DIMS) {
-        ls_graph_fail(g, ls_error(LS_INVALID, "parameter \"%s\" has %d dimensions, expected 1 to %d", name, ndim,
-                                  LS_MAX_DIMS));
+        ls_graph_fail(g, ls_error(LS_INVALID, "parameter \"%s\" has %d dimensions, expected 1 to %d", name,
+                                  ndim, LS_MAX_DIMS));
         return LS_NO_TENSOR;
     }
     ls_shape shape = {.ndim = ndim};
@@ -98,15 +99,16 @@ ls_tensor ls_parameter(ls_graph *g, const char *name, int ndim, const int64_t *s
 
 static ls_status check_inputs(const ls_op *op, const ls_tensor *in, int n_in) {
     if (n_in < op->least_in || n_in > op->most_in)
-        return ls_error(LS_INVALID, "op %s: %d inputs, expected %d to %d", op->name, n_in, op->least_in, op->most_in);
+        return ls_error(LS_INVALID, "op %s: %d inputs, expected %d to %d", op->name, n_in, op->least_in,
+                        op->most_in);
     for (int i = 0; i < n_in; i++) {
         if (in[i].id == 0) return ls_error(LS_INVALID, "op %s: input %d is missing", op->name, i);
     }
     return ls_ok();
 }
 
-ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t bytes, const ls_tensor *in, int n_in,
-                       int forward) {
+ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t bytes, const ls_tensor *in,
+                       int n_in, int forward) {
     if (g->status.code != LS_OK) return LS_NO_TENSOR;
     ls_status status = check_inputs(op, in, n_in);
     ls_node node = {.op = op, .n_in = n_in, .n_out = op->n_out, .forward = forward, .params_bytes = bytes};

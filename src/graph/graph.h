@@ -38,10 +38,11 @@ typedef struct ls_tensor_info {
     ls_dtype dtype;
     ls_shape shape; /* global */
     ls_role role;
-    int producer;      /* node, or -1 */
-    int output;        /* which of its outputs */
-    ls_tensor of;      /* of an accumulator: the parameter whose gradient it sums, if any */
-    ls_tensor storage; /* the tensor whose bytes this one lies in: itself, unless its op writes in place or only renames */
+    int producer; /* node, or -1 */
+    int output;   /* which of its outputs */
+    ls_tensor of; /* of an accumulator: the parameter whose gradient it sums, if any */
+    ls_tensor
+        storage; /* the tensor whose bytes this one lies in: itself, unless its op writes in place or only renames */
 } ls_tensor_info;
 
 struct ls_graph {
@@ -56,7 +57,9 @@ struct ls_graph {
     ls_status status;
 };
 
-static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor t) { return &g->tensors[t.id]; }
+static inline const ls_tensor_info *ls_graph_tensor(const ls_graph *g, ls_tensor t) {
+    return &g->tensors[t.id];
+}
 
 /* --- sharding ------------------------------------------------------------------------------------------------------------ */
 
@@ -104,7 +107,7 @@ ls_graph *ls_gradient_graph(ls_gradient *d);
 
 typedef struct ls_op {
     const char *name;
-    const char *kernel; /* NULL: nothing runs (a renaming), or the compiler lowers it itself (`special`) */
+    const char *kernel;   /* NULL: nothing runs (a renaming), or the compiler lowers it itself (`special`) */
     bool kernel_by_input; /* the kernel goes by the type of input 0; otherwise by the graph's type */
     bool special;         /* lowered by a pass of its own: attention */
     bool linear;          /* partial sums may pass through: f(a)+f(b) = f(a+b) */
@@ -134,8 +137,8 @@ const ls_op *ls_op_at(int index);
  * Adds a node; outputs get shapes by the op's rule. params (bytes) are copied. Returns the first output; a second is
  * ls_graph_output(g, first, 1). forward as in ls_node.
  */
-ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t bytes, const ls_tensor *in, int n_in,
-                       int forward);
+ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t bytes, const ls_tensor *in,
+                       int n_in, int forward);
 ls_tensor ls_graph_output(const ls_graph *g, ls_tensor first, int i);
 /* A leaf of the given role. */
 ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dtype, const ls_shape *shape);
@@ -149,9 +152,12 @@ ls_tensor ls_accumulate(ls_graph *g, ls_tensor x, ls_tensor sum);
 const ls_node *ls_graph_producer(const ls_graph *g, ls_tensor t);
 
 /* Rules shared by ops (rules.c). */
-ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out); /* out like input 0; all inputs equal */
-ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out); /* out 0 like the last input */
-ls_status ls_shard_together(const ls_shard_query *q, ls_shard_answer *answer); /* all inputs alike -> outputs alike */
+ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node,
+                             ls_tensor_info *out); /* out like input 0; all inputs equal */
+ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node,
+                            ls_tensor_info *out); /* out 0 like the last input */
+ls_status ls_shard_together(const ls_shard_query *q,
+                            ls_shard_answer *answer); /* all inputs alike -> outputs alike */
 /* Input 0 decides; the others are cut with it where they have the factor, else whole (weights). */
 ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer);
 /* Inputs 0..n-2 alike, cut or whole; the last input is a sum, and so is the output `n_out - 1`; earlier outputs follow the inputs. */
@@ -159,6 +165,7 @@ ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer);
 bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor);
 bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 /* LS_INVALID "op NAME: input i "NAME" is f32[2,3], expected WHAT". */
-ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...) LS_PRINTF(4, 5);
+ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...)
+    LS_PRINTF(4, 5);
 
 #endif

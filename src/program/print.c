@@ -22,7 +22,8 @@ static void print_operand(const ls_image *image, const ls_operand *o, FILE *out)
     fputs(b->name, out);
     if (o->offset != 0) fprintf(out, "+%zu", o->offset);
     fputc('[', out);
-    for (int i = 0; i < o->view.ndim; i++) fprintf(out, "%s%lld", i > 0 ? "," : "", (long long)o->view.size[i]);
+    for (int i = 0; i < o->view.ndim; i++)
+        fprintf(out, "%s%lld", i > 0 ? "," : "", (long long)o->view.size[i]);
     fputc(']', out);
 }
 

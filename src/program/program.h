@@ -102,8 +102,8 @@ typedef struct ls_program {
 /* A tensor that the host reads or writes by name. */
 typedef struct ls_binding {
     const char *name;
-    ls_operand operand; /* local shape */
-    ls_shape shape;     /* global */
+    ls_operand operand;    /* local shape */
+    ls_shape shape;        /* global */
     bool cut[LS_MAX_DIMS]; /* dimensions of which this rank holds a part */
 } ls_binding;
 
@@ -136,8 +136,8 @@ typedef struct ls_image {
     ls_buffer *buffers;
     int n_buffers;
     size_t buffer_capacity;
-    size_t bytes[LS_SPACES];      /* of each arena */
-    size_t least[LS_SPACES];      /* largest sum of live bytes: no placement could need less */
+    size_t bytes[LS_SPACES];          /* of each arena */
+    size_t least[LS_SPACES];          /* largest sum of live bytes: no placement could need less */
     ls_program programs[LS_PROGRAMS]; /* n_instrs 0: not made */
     int words;
 
@@ -149,7 +149,8 @@ typedef struct ls_image {
     int n_masks;
     size_t mask_capacity;
     ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
-    int64_t query_start;  /* the block of queries that the attention of this rank works on: a run of positions[] */
+    int64_t
+        query_start; /* the block of queries that the attention of this rank works on: a run of positions[] */
     int64_t query_count;
 
     ls_flat *flats; /* all parameters, in the order of declaration */

@@ -12,7 +12,12 @@
 
 #include "longspan/status.h"
 
-typedef enum ls_layout_kind { LS_LAYOUT_CONTIGUOUS, LS_LAYOUT_ZIGZAG, LS_LAYOUT_STRIPED, LS_LAYOUTS } ls_layout_kind;
+typedef enum ls_layout_kind {
+    LS_LAYOUT_CONTIGUOUS,
+    LS_LAYOUT_ZIGZAG,
+    LS_LAYOUT_STRIPED,
+    LS_LAYOUTS
+} ls_layout_kind;
 
 typedef struct ls_layout {
     ls_layout_kind kind;
@@ -20,13 +25,14 @@ typedef struct ls_layout {
     int P;     /* ranks that share the sequence; P <= S */
 } ls_layout;
 
-int64_t ls_layout_count(const ls_layout *layout, int p);  /* tokens of rank p */
-int64_t ls_layout_most(const ls_layout *layout);          /* the largest count */
-int64_t ls_layout_start(const ls_layout *layout, int p);  /* sum of the counts before p; p may be P */
+int64_t ls_layout_count(const ls_layout *layout, int p); /* tokens of rank p */
+int64_t ls_layout_most(const ls_layout *layout);         /* the largest count */
+int64_t ls_layout_start(const ls_layout *layout, int p); /* sum of the counts before p; p may be P */
 /* Positions of rank p's tokens, in the order in which it holds them: out[count(p)]. */
 void ls_layout_positions(const ls_layout *layout, int p, int32_t *out);
 
 const char *ls_layout_name(ls_layout_kind kind);
-LS_MUST_USE ls_status ls_layout_parse(const char *text, ls_layout_kind *out); /* LS_USAGE error listing the names */
+LS_MUST_USE ls_status ls_layout_parse(const char *text,
+                                      ls_layout_kind *out); /* LS_USAGE error listing the names */
 
 #endif

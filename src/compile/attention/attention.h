@@ -13,16 +13,16 @@
 
 /* Heads dealt over the ulysses ranks; with shared KV heads the parts overlap. */
 typedef struct ls_heads {
-    int64_t total;         /* heads of the whole tensor */
+    int64_t total;          /* heads of the whole tensor */
     int64_t *start, *count; /* by ulysses rank */
-    int64_t most;          /* largest count */
+    int64_t most;           /* largest count */
 } ls_heads;
 
 struct ls_site {
     const ls_node *node; /* the forward node */
     const ls_attention_node *params;
     int64_t B, Hq, Hkv, D;
-    int mask;         /* index into ls_image.masks */
+    int mask; /* index into ls_image.masks */
     ls_heads q_heads, kv_heads;
     ls_heads kv_parts; /* KV heads counted once per owner: where the owners' gradients are collected */
     /* What this rank's attention works on, kept for the gradient: its heads of its block's tokens. */
@@ -45,9 +45,9 @@ LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out
 
 int ls_ring_index(const ls_builder *b);
 int ls_ulysses_index(const ls_builder *b);
-int ls_rank_in_ring(const ls_builder *b, int ring);       /* the rank of that ring index, my ulysses index */
-int ls_rank_in_block(const ls_builder *b, int ulysses);   /* the rank of my block with that ulysses index */
-int64_t ls_block_start(const ls_builder *b, int ring);    /* first entry of the positions table */
+int ls_rank_in_ring(const ls_builder *b, int ring);     /* the rank of that ring index, my ulysses index */
+int ls_rank_in_block(const ls_builder *b, int ulysses); /* the rank of my block with that ulysses index */
+int64_t ls_block_start(const ls_builder *b, int ring);  /* first entry of the positions table */
 int64_t ls_block_tokens(const ls_builder *b, int ring);
 int64_t ls_block_most(const ls_builder *b);
 int64_t ls_member_tokens(const ls_builder *b, int ulysses); /* tokens of a rank of my block */
@@ -67,16 +67,17 @@ typedef struct ls_exchange {
     ls_operand result;
     ls_operand *land; /* by ulysses rank: where its part lands here */
 } ls_exchange;
-ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token, int head);
-ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads, int token,
-                             int head);
+ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads,
+                            int token, int head);
+ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads,
+                             int token, int head);
 ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *exchange);
 
 /* KV blocks go round the ring; site->q, k, v are set. Results in type G: o[B,n,heads,D] is written, site->lse too. */
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);
 /* dq G[B,n,heads,D] is written; dk and dv come out where the last hop left them: G[B,n,kv heads,D]. */
-void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq, ls_operand *dk,
-                      ls_operand *dv);
+void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
+                      ls_operand *dk, ls_operand *dv);
 
 /* The composition that all of them are: gather heads, ring, scatter tokens. */
 void ls_usp_forward(ls_builder *b, ls_site *site);

@@ -22,7 +22,9 @@ int64_t ls_block_start(const ls_builder *b, int ring) {
     return ls_layout_start(&b->image->layout, ring * b->target->mesh.size[LS_AXIS_ULYSSES]);
 }
 
-int64_t ls_block_tokens(const ls_builder *b, int ring) { return ls_block_start(b, ring + 1) - ls_block_start(b, ring); }
+int64_t ls_block_tokens(const ls_builder *b, int ring) {
+    return ls_block_start(b, ring + 1) - ls_block_start(b, ring);
+}
 
 int64_t ls_block_most(const ls_builder *b) {
     int64_t most = 0;

@@ -22,7 +22,9 @@ typedef struct carousel {
 static int R_of(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_RING]; }
 
 /* The block that is here at hop h: it started h ranks back. */
-static int block_at(const ls_builder *b, int hop) { return ((ls_ring_index(b) - hop) % R_of(b) + R_of(b)) % R_of(b); }
+static int block_at(const ls_builder *b, int hop) {
+    return ((ls_ring_index(b) - hop) % R_of(b) + R_of(b)) % R_of(b);
+}
 
 static ls_operand with_tokens(ls_operand o, int64_t tokens) {
     int64_t size[4];
@@ -31,7 +33,8 @@ static ls_operand with_tokens(ls_operand o, int64_t tokens) {
     return ls_operand_dense(o.buffer, o.offset, o.view.dtype, 4, size);
 }
 
-static carousel make_carousel(ls_builder *b, const ls_site *site, const char *label, ls_dtype dtype, int hops) {
+static carousel make_carousel(ls_builder *b, const ls_site *site, const char *label, ls_dtype dtype,
+                              int hops) {
     const int R = R_of(b), me = ls_ring_index(b);
     carousel c = {.slots = hops < 2 ? hops : 2,
                   .hops = hops,
@@ -42,8 +45,9 @@ static carousel make_carousel(ls_builder *b, const ls_site *site, const char *la
         for (int i = 0; i < c.slots; i++) {
             const char *name = ls_arena_printf(b->image->arena, "%s%s slot %d", label, traveller_name[w], i);
             c.channel[w][i] = ls_build_channel(b, "ring.%s%s.%d", label, traveller_name[w], i);
-            c.slot[w][i] = ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * most * site->kv_heads.most * site->D,
-                                              dtype, 4, (int64_t[]){site->B, most, heads, site->D});
+            c.slot[w][i] =
+                ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * most * site->kv_heads.most * site->D,
+                                   dtype, 4, (int64_t[]){site->B, most, heads, site->D});
         }
     }
     for (int i = 0; i < c.slots; i++) {
@@ -68,7 +72,8 @@ static void receive(ls_builder *b, const carousel *c, int hop, int block, ls_ope
 static void send(ls_builder *b, const carousel *c, int hop, const ls_operand from[TRAVELLERS]) {
     for (int w = 0; w < TRAVELLERS; w++) {
         const int i = (hop - 1) % c->slots;
-        ls_build_send(b, c->channel[w][i], c->next, from[w], with_tokens(c->slot[w][i], from[w].view.size[1]));
+        ls_build_send(b, c->channel[w][i], c->next, from[w],
+                      with_tokens(c->slot[w][i], from[w].view.size[1]));
     }
     ls_build_quiet(b);
 }
@@ -93,10 +98,12 @@ static ls_operand key_positions(const ls_builder *b, int block) {
 }
 
 static double flops(ls_builder *b, const ls_site *site, int block, double per_pair) {
-    return per_pair * (double)(site->D * site->q.view.size[2] * site->B) * ls_block_area(b, site->mask, block);
+    return per_pair * (double)(site->D * site->q.view.size[2] * site->B) *
+           ls_block_area(b, site->mask, block);
 }
 
-static void attend(ls_builder *b, ls_site *site, int block, const ls_operand kv[TRAVELLERS], bool merge, ls_operand o) {
+static void attend(ls_builder *b, ls_site *site, int block, const ls_operand kv[TRAVELLERS], bool merge,
+                   ls_operand o) {
     ls_attention_params params = kernel_params(b, site);
     params.merge = merge;
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention",
@@ -106,8 +113,8 @@ static void attend(ls_builder *b, ls_site *site, int block, const ls_operand kv[
                                           .params_bytes = sizeof params,
                                           .flops = flops(b, site, block, 4),
                                           .n_in = 5,
-                                          .in = {site->q, kv[KEYS], kv[VALUES], b->image->masks[site->mask].spans,
-                                                 key_positions(b, block)},
+                                          .in = {site->q, kv[KEYS], kv[VALUES],
+                                                 b->image->masks[site->mask].spans, key_positions(b, block)},
                                           .n_out = 2,
                                           .out = {o, site->lse}});
 }
@@ -125,33 +132,36 @@ void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
 }
 
 /* The gradient of one block pair; dkv receives this rank's part for the block. */
-static void attend_back(ls_builder *b, ls_site *site, int hop, const ls_operand kv[TRAVELLERS], ls_operand grad_o,
-                        ls_operand delta, ls_operand dq, const ls_operand dkv[TRAVELLERS]) {
+static void attend_back(ls_builder *b, ls_site *site, int hop, const ls_operand kv[TRAVELLERS],
+                        ls_operand grad_o, ls_operand delta, ls_operand dq,
+                        const ls_operand dkv[TRAVELLERS]) {
     const int block = block_at(b, hop);
     ls_attention_params params = kernel_params(b, site);
     params.accumulate_dq = hop > 0;
-    ls_build_kernel(b, &(ls_kernel_build){.op = "attention_grad",
-                                          .kernel = "attention_grad",
-                                          .dtype = b->image->dtype,
-                                          .params = &params,
-                                          .params_bytes = sizeof params,
-                                          .flops = flops(b, site, block, 10),
-                                          .n_in = 8,
-                                          .in = {site->q, kv[KEYS], kv[VALUES], b->image->masks[site->mask].spans,
-                                                 key_positions(b, block), grad_o, site->lse, delta},
-                                          .n_out = 3,
-                                          .out = {dq, dkv[KEYS], dkv[VALUES]}});
+    ls_build_kernel(
+        b, &(ls_kernel_build){.op = "attention_grad",
+                              .kernel = "attention_grad",
+                              .dtype = b->image->dtype,
+                              .params = &params,
+                              .params_bytes = sizeof params,
+                              .flops = flops(b, site, block, 10),
+                              .n_in = 8,
+                              .in = {site->q, kv[KEYS], kv[VALUES], b->image->masks[site->mask].spans,
+                                     key_positions(b, block), grad_o, site->lse, delta},
+                              .n_out = 3,
+                              .out = {dq, dkv[KEYS], dkv[VALUES]}});
 }
 
-void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq, ls_operand *dk,
-                      ls_operand *dv) {
+void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
+                      ls_operand *dk, ls_operand *dv) {
     const int R = R_of(b);
     const ls_dtype G = b->image->accumulator;
     const carousel c = R > 1 ? make_carousel(b, site, "", b->image->dtype, R - 1) : (carousel){0};
     const carousel home = R > 1 ? make_carousel(b, site, "d", G, R) : (carousel){0};
     const int64_t part_size[] = {site->B, ls_block_most(b), site->k.view.size[2], site->D};
-    const ls_operand part[TRAVELLERS] = {ls_build_private(b, LS_BUFFER_ACTIVATION, "dk part", G, 4, part_size),
-                                         ls_build_private(b, LS_BUFFER_ACTIVATION, "dv part", G, 4, part_size)};
+    const ls_operand part[TRAVELLERS] = {
+        ls_build_private(b, LS_BUFFER_ACTIVATION, "dk part", G, 4, part_size),
+        ls_build_private(b, LS_BUFFER_ACTIVATION, "dv part", G, 4, part_size)};
     ls_operand kv[TRAVELLERS] = {site->k, site->v}, sum[TRAVELLERS];
     for (int h = 0; h < R; h++) {
         const int block = block_at(b, h);
@@ -178,7 +188,8 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
 
 static ls_status applicable(const ls_attention_problem *p) {
     if (p->mesh.size[LS_AXIS_ULYSSES] != 1)
-        return ls_error(LS_USAGE, "strategy ring: the mesh has ulysses=%d, expected ulysses=1 (usp combines both)",
+        return ls_error(LS_USAGE,
+                        "strategy ring: the mesh has ulysses=%d, expected ulysses=1 (usp combines both)",
                         p->mesh.size[LS_AXIS_ULYSSES]);
     return ls_ok();
 }

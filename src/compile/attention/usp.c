@@ -52,7 +52,8 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
     const ls_dtype G = b->image->accumulator;
     gather_inputs(b, site);
     const ls_view *q = &site->q.view;
-    site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3, (int64_t[]){q->size[0], q->size[2], q->size[1]});
+    site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3,
+                                 (int64_t[]){q->size[0], q->size[2], q->size[1]});
     const ls_operand o = ls_build_private(b, LS_BUFFER_ACTIVATION, "o", G, 4, q->size);
     ls_ring_forward(b, site, o);
     deliver(b, site->node->out[0], o, &site->q_heads, "o");
@@ -94,8 +95,8 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
     const ls_operand o = ls_lower_tensor(b, node->in[3]);
     ls_operand grad_o = ls_lower_tensor(b, node->in[5]);
     const ls_view *v = &grad_o.view;
-    ls_operand delta =
-        ls_build_private(b, LS_BUFFER_ACTIVATION, "delta", G, 3, (int64_t[]){v->size[0], v->size[2], v->size[1]});
+    ls_operand delta = ls_build_private(b, LS_BUFFER_ACTIVATION, "delta", G, 3,
+                                        (int64_t[]){v->size[0], v->size[2], v->size[1]});
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_delta",
                                           .kernel = "attention_delta",
                                           .dtype = b->image->dtype,
@@ -121,8 +122,10 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
 static ls_status applicable(const ls_attention_problem *p) {
     const int U = p->mesh.size[LS_AXIS_ULYSSES];
     if (U > p->Hq)
-        return ls_error(LS_USAGE, "strategy usp: ulysses=%d ranks but only %lld query heads; expected at most one per head",
-                        U, (long long)p->Hq);
+        return ls_error(
+            LS_USAGE,
+            "strategy usp: ulysses=%d ranks but only %lld query heads; expected at most one per head", U,
+            (long long)p->Hq);
     return ls_ok();
 }
 

@@ -13,7 +13,8 @@ static ls_status heads(const ls_graph *g, const ls_node *node, int i, const ls_s
     if (t->dtype != g->dtype || s->ndim != 4 || s->dim[0].factor != LS_FACTOR_BATCH ||
         s->dim[1].factor != LS_FACTOR_SEQUENCE || s->dim[2].factor != LS_FACTOR_NONE ||
         s->dim[3].factor != LS_FACTOR_NONE)
-        return ls_op_input_error(g, node, i, "%s[B,S,H,D] with the batch and the sequence first", ls_dtype_name(g->dtype));
+        return ls_op_input_error(g, node, i, "%s[B,S,H,D] with the batch and the sequence first",
+                                 ls_dtype_name(g->dtype));
     *out = s;
     return ls_ok();
 }
@@ -31,7 +32,8 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
     }
     if (!ls_shape_equal(v, k)) return ls_op_input_error(g, node, 2, "the shape of the keys");
     if (q->dim[2].size % k->dim[2].size != 0)
-        return ls_op_input_error(g, node, 0, "a number of query heads that is a multiple of the %lld KV heads",
+        return ls_op_input_error(g, node, 0,
+                                 "a number of query heads that is a multiple of the %lld KV heads",
                                  (long long)k->dim[2].size);
     if (!(params->scale > 0) || !isfinite(params->scale))
         return ls_error(LS_INVALID, "op attention: scale is %g, expected a positive number", params->scale);
@@ -45,7 +47,8 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
 
 static void attention_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
-    const ls_tensor in[] = {node->in[0], node->in[1], node->in[2], node->out[0], node->out[1], ls_gradient_out(d, 0)};
+    const ls_tensor in[] = {node->in[0],  node->in[1],  node->in[2],
+                            node->out[0], node->out[1], ls_gradient_out(d, 0)};
     const int forward = ls_graph_tensor(g, node->out[0])->producer;
     const ls_tensor dq =
         ls_graph_add(g, &ls_op_attention_grad, node->params, sizeof(ls_attention_node), in, 6, forward);
@@ -79,7 +82,8 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
                                     .shape = grad_shape,
                                     .shard = ls_shard_together};
 
-ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale) {
+ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
+                       double scale) {
     const ls_attention_node params = {.mask = *mask, .scale = scale};
     const ls_tensor in[] = {q, k, v};
     return ls_graph_add(g, &ls_op_attention, &params, sizeof params, in, 3, -1);

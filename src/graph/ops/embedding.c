@@ -4,8 +4,10 @@
 static ls_status embedding_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *ids = ls_graph_tensor(g, node->in[0]), *table = ls_graph_tensor(g, node->in[1]);
     if (ids->dtype != LS_I32) return ls_op_input_error(g, node, 0, "i32 ids");
-    if (ids->shape.ndim >= LS_MAX_DIMS) return ls_op_input_error(g, node, 0, "at most %d dimensions", LS_MAX_DIMS - 1);
-    if (table->shape.ndim != 2 || table->dtype != g->dtype) return ls_op_input_error(g, node, 1, "a table [V,E]");
+    if (ids->shape.ndim >= LS_MAX_DIMS)
+        return ls_op_input_error(g, node, 0, "at most %d dimensions", LS_MAX_DIMS - 1);
+    if (table->shape.ndim != 2 || table->dtype != g->dtype)
+        return ls_op_input_error(g, node, 1, "a table [V,E]");
     out->dtype = table->dtype;
     out->shape = ids->shape;
     out->shape.dim[out->shape.ndim++] = table->shape.dim[1];

@@ -33,7 +33,8 @@ static ls_status linear_shape(const ls_graph *g, const ls_node *node, ls_tensor_
 /* A bias would be added once per rank, so only a product without one lets partial sums through. */
 static ls_status linear_shard(const ls_shard_query *q, ls_shard_answer *answer) {
     if (q->in[0] == LS_PARTIAL && q->node->n_in == 3)
-        return ls_error(LS_UNSUPPORTED, "op linear \"%s\": its input is a partial sum along %s and it has a bias",
+        return ls_error(LS_UNSUPPORTED,
+                        "op linear \"%s\": its input is a partial sum along %s and it has a bias",
                         ls_graph_tensor(q->graph, q->node->out[0])->name, ls_axis_name(q->axis));
     return ls_shard_rows(q, answer);
 }

@@ -32,7 +32,8 @@ static ls_status reshape_shape(const ls_graph *g, const ls_node *node, ls_tensor
             while (j < to.ndim && to.dim[j].factor != LS_FACTOR_NONE) j++;
             if (reached != before || j == to.ndim || to.dim[j].size != x->shape.dim[i].size)
                 return ls_op_input_error(g, node, 0, "a split that keeps dimension %d (%s) whole", i,
-                                         x->shape.dim[i].factor == LS_FACTOR_BATCH ? "the batch" : "the sequence");
+                                         x->shape.dim[i].factor == LS_FACTOR_BATCH ? "the batch"
+                                                                                   : "the sequence");
             to.dim[j].factor = x->shape.dim[i].factor;
         }
         before *= x->shape.dim[i].size;
@@ -64,7 +65,8 @@ const ls_op ls_op_reshape = {.name = "reshape",
 ls_tensor ls_reshape(ls_graph *g, ls_tensor x, int ndim, const int64_t *size) {
     reshape_params params = {.ndim = ndim};
     if (ndim < 1 || ndim > LS_MAX_DIMS) {
-        ls_graph_fail(g, ls_error(LS_INVALID, "op reshape: %d dimensions, expected 1 to %d", ndim, LS_MAX_DIMS));
+        ls_graph_fail(g,
+                      ls_error(LS_INVALID, "op reshape: %d dimensions, expected 1 to %d", ndim, LS_MAX_DIMS));
         return LS_NO_TENSOR;
     }
     for (int i = 0; i < ndim; i++) params.size[i] = size[i];

@@ -23,7 +23,8 @@ static ls_status sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_inf
 
 static ls_status accumulate_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *sum = ls_graph_tensor(g, node->in[1]);
-    if (!ls_shape_equal(&x->shape, &sum->shape)) return ls_op_input_error(g, node, 0, "the shape of \"%s\"", sum->name);
+    if (!ls_shape_equal(&x->shape, &sum->shape))
+        return ls_op_input_error(g, node, 0, "the shape of \"%s\"", sum->name);
     return ls_rule_sum_shape(g, node, out);
 }
 
@@ -72,8 +73,13 @@ const ls_op ls_op_broadcast = {.name = "broadcast",
                                .shape = given_shape,
                                .shard = broadcast_shard};
 
-const ls_op ls_op_zeros = {
-    .name = "zeros", .kernel = "fill", .least_in = 0, .most_in = 0, .n_out = 1, .shape = given_shape, .shard = zeros_shard};
+const ls_op ls_op_zeros = {.name = "zeros",
+                           .kernel = "fill",
+                           .least_in = 0,
+                           .most_in = 0,
+                           .n_out = 1,
+                           .shape = given_shape,
+                           .shard = zeros_shard};
 
 const ls_op ls_op_accumulate = {.name = "accumulate",
                                 .kernel = "accumulate",

@@ -1,0 +1,89 @@
+/*
+ * Jobs: what the commands attention, grad, generate and explain do, as calls. Each starts the ranks, runs them, and returns
+ * when all have ended; messages for people go to standard error. Paths and texts are borrowed for the call.
+ */
+#ifndef LONGSPAN_JOB_H
+#define LONGSPAN_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "longspan/status.h"
+
+/* How a job is spread; NULL, 0 and false mean: chosen by Longspan. */
+typedef struct ls_spread {
+    int64_t ranks;        /* 1..1024 */
+    int64_t threads;      /* per rank */
+    const char *strategy; /* "auto", "ring", "ulysses", "usp", "local" */
+    const char *mesh;     /* "dp=A,ring=R,ulysses=U" */
+    const char *layout;   /* "auto", "contiguous", "zigzag", "striped" */
+    const char *isa;      /* "ref" ... "avx512bf16" */
+    bool as_threads;      /* ranks are threads of this process instead of processes */
+    double wait_timeout;  /* seconds that a rank may stand still before the others give up */
+} ls_spread;
+
+/* What was chosen and what it cost. */
+typedef struct ls_spread_result {
+    char strategy[32], mesh[64], layout[32], isa[32];
+    double seconds;
+    int64_t bytes_sent_forward, bytes_sent_backward; /* of the busiest rank */
+    int64_t predicted_bytes;                         /* private + symmetric, of the rank that maps most */
+} ls_spread_result;
+
+/* Distributed attention on arrays [B,S,H,D] (.npy, f32 or f64). See the command for masks and outputs. */
+typedef struct ls_attention_job {
+    const char *q, *k, *v, *grad_o; /* files; grad_o may be NULL */
+    const char *mask;               /* "causal", "window:64+documents:FILE.npy", ... */
+    const char *dtype;              /* "f32", "f64", "bf16"; NULL: that of q */
+    const char *out;                /* directory for o.npy lse.npy [dq.npy dk.npy dv.npy] */
+    double scale;                   /* 0: 1/sqrt(D) */
+    ls_spread spread;
+} ls_attention_job;
+LS_MUST_USE ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result);
+
+/* Gradients of a model on given tokens, written as safetensors with the weights' names and shapes. */
+typedef struct ls_grad_job {
+    const char *model;
+    const char *tokens, *labels; /* i32 .npy [B,S]; labels may be NULL: the next token; -100 is ignored */
+    const char *dtype;           /* "f32", "f64", "bf16"; NULL: f32 */
+    const char *out;             /* file */
+    uint64_t seed;               /* for random weights, when the model has none */
+    ls_spread spread;
+} ls_grad_job;
+typedef struct ls_grad_result {
+    double loss;    /* mean over valid tokens */
+    int64_t tokens; /* valid ones */
+    ls_spread_result spread;
+} ls_grad_result;
+LS_MUST_USE ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result);
+
+/* Continues a prompt, on one rank, with a short fixed window. text(context, bytes, n) receives the pieces as they come. */
+typedef struct ls_generate_job {
+    const char *model; /* directory or config.json */
+    const char
+        *checkpoint; /* directory of a checkpoint or of a training run; NULL: the model's own weights */
+    const char *prompt;
+    int64_t tokens; /* to make */
+    int64_t window; /* tokens of context; 0: chosen */
+    double temperature, top_p;
+    int64_t top_k; /* 0: all */
+    uint64_t seed;
+    int64_t threads;
+    void (*text)(void *context, const char *bytes, size_t n);
+    void *context;
+} ls_generate_job;
+LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job);
+
+/* Prints the compiled program of a rank, and the table of candidates that it was chosen from. */
+typedef struct ls_explain_job {
+    const char *model;
+    int64_t seq, batch;
+    const char *dtype;
+    int64_t rank;
+    const char *program; /* "micro", "update", "evaluate" or NULL: all */
+    ls_spread spread;
+} ls_explain_job;
+LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * checkpoint: training state on disk, global tensors by global name, so that any mesh can read what any other wrote.
+ *
+ * DIR/checkpoint-00000010/
+ *     model.safetensors      masters in type G (f32 or f64), published names: also what `export` starts from
+ *     optimizer.safetensors  "m NAME", "v NAME" in type G
+ *     state.json             step, seed, data position, and a hash of each piece of both files
+ * Written by all ranks into a directory ending in .partial, synced, then renamed: a reader sees whole checkpoints only.
+ */
+#ifndef LS_CHECKPOINT_H
+#define LS_CHECKPOINT_H
+
+#include "model/model.h"
+#include "run/run.h"
+
+typedef struct ls_train_state {
+    int64_t step; /* steps done */
+    uint64_t seed;
+    int64_t sequences; /* training sequences consumed: the data's position */
+    double last_loss;
+} ls_train_state;
+
+/*
+ * All ranks call it; each writes its shard. On failure on any rank (a full disk, say) every rank returns the same error, the
+ * partial directory is removed, and earlier checkpoints are as they were. Keeps the newest `keep` checkpoints (0: all).
+ * config: text of config.json to lay beside, or NULL. out_path (room bytes): the directory written.
+ */
+LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *directory,
+                                         const ls_train_state *state, const char *config, int keep,
+                                         char *out_path, size_t room);
+
+/* The newest checkpoint in a directory; LS_INVALID "no checkpoint in DIR" when there is none. Leftover .partial ones are ignored. */
+LS_MUST_USE ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room);
+
+/* The state alone, for resolving options before ranks start. */
+LS_MUST_USE ls_status ls_checkpoint_state(const char *path, ls_train_state *out);
+
+/*
+ * Loads parameters and optimiser state into the executor's buffers, at any mesh. Every piece is checked against its hash: a corrupted
+ * file is an LS_INVALID error naming the file and the piece. All ranks call it.
+ */
+LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path,
+                                         ls_train_state *out);
+
+/* The weights of a checkpoint as a source (for eval, generate). */
+LS_MUST_USE ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_weight_source *out);
+
+#endif

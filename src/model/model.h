@@ -1,0 +1,76 @@
+/*
+ * model: architectures built from graph ops, and weights between files and ranks.
+ */
+#ifndef LS_MODEL_H
+#define LS_MODEL_H
+
+#include "compile/compile.h"
+#include "longspan/graph.h"
+#include "run/run.h"
+
+typedef struct ls_model ls_model;
+
+/* What a model is, as its config.json says. */
+typedef struct ls_model_sizes {
+    int64_t V, E, F, L, Hq, Hkv, D;
+    int64_t longest; /* max_position_embeddings */
+    bool tied;       /* the head is the embedding table */
+    double initializer_range;
+} ls_model_sizes;
+
+/*
+ * path: a config.json, or a directory with one (and, if it has trained weights, *.safetensors). Every field is
+ * checked: the error names the file, the field, its value and what was expected; unknown architectures, activations and rope
+ * types are refused by name.
+ */
+LS_MUST_USE ls_status ls_model_open(const char *path, ls_model **out);
+void ls_model_close(ls_model *model); /* NULL is allowed */
+ls_model_sizes ls_model_describe(const ls_model *model);
+const char *ls_model_architecture(const ls_model *model); /* "LlamaForCausalLM" */
+/* The directory of the config, for tokenizer.json and weights. */
+const char *ls_model_directory(const ls_model *model);
+/* The text of config.json as it was read, unknown fields included. */
+const char *ls_model_config_text(const ls_model *model);
+int64_t ls_model_parameters(const ls_model *model); /* number of trained elements */
+
+/* A language model's graph, for training or evaluation. */
+typedef struct ls_language_model {
+    ls_tensor tokens, labels, positions; /* inputs i32[B,S]; bound as "tokens", "labels", "positions" */
+    ls_tensor logits;                    /* G[B,S,V] */
+    ls_tensor token_loss;                /* G[B,S] */
+    ls_tensor seed;                      /* input G[1], bound as "seed": 1/N; only with gradients */
+    int forward_nodes;                   /* for ls_job */
+} ls_language_model;
+
+/*
+ * Builds the model into an empty graph: B sequences of S tokens. The sum of the losses is accumulated under LS_BIND_LOSS.
+ * gradients: differentiated with seed. Parameters carry the published names and shapes, in the order of the layers.
+ */
+LS_MUST_USE ls_status ls_model_build(const ls_model *model, ls_graph *graph, int64_t B, int64_t S,
+                                     bool gradients, ls_language_model *out);
+
+/* --- weights --------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Where weights come from: gives elements [start, start+count) of a parameter, as f64 (exact for every source type).
+ * A callback, so that files, checkpoints and random numbers are one thing to the executor.
+ */
+typedef struct ls_weight_source {
+    ls_status (*read)(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out);
+    void *context;
+} ls_weight_source;
+
+/* Fills the bound parameters (and the optimiser's masters, for this rank's shard) from the source. */
+LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source);
+
+/*
+ * The model's own weights: from *.safetensors in its directory when there are any (names and shapes checked; the error lists what is
+ * missing, extra or misshapen), otherwise random: norms 1, biases 0, matrices normal with deviation
+ * initializer_range, keyed by (seed, name, index), the same for any mesh and type.
+ */
+LS_MUST_USE ls_status ls_weights_open(const ls_model *model, const ls_image *image, uint64_t seed,
+                                      ls_weight_source *out);
+void ls_weights_close(ls_weight_source *source);
+bool ls_weights_from_file(const ls_weight_source *source);
+
+#endif

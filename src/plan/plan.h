@@ -1,0 +1,43 @@
+/*
+ * plan: resolves what was left to choice: mesh, strategy, layout. Every candidate is compiled for all its ranks and costed from
+ * its own programs: flops over the machine's rate, bytes over its bandwidth, the slowest rank counts.
+ */
+#ifndef LS_PLAN_H
+#define LS_PLAN_H
+
+#include "compile/compile.h"
+
+typedef struct ls_plan_request {
+    int ranks;
+    ls_mesh mesh;         /* an axis of 0 is free */
+    const char *strategy; /* NULL or "auto": free */
+    const char *layout;   /* NULL or "auto": free */
+    ls_isa isa;
+    int threads;
+} ls_plan_request;
+
+typedef struct ls_plan_candidate {
+    ls_mesh mesh;
+    const char *strategy;
+    ls_layout_kind layout;
+    double seconds;          /* predicted for one micro-batch and update on the slowest rank */
+    double bytes_sent;       /* of the busiest rank */
+    double imbalance;        /* flops of the busiest rank over the mean, minus 1 */
+    size_t bytes[LS_SPACES]; /* mapped by the rank that maps most */
+    char refused[256];       /* why it does not apply; empty when it does */
+} ls_plan_candidate;
+
+typedef struct ls_plan {
+    ls_target target; /* rank 0's; the same for the others but for `rank` */
+    char reason[400]; /* one line: what was chosen and why */
+    int n_candidates;
+    ls_plan_candidate candidates[64]; /* best first, refused ones last */
+} ls_plan;
+
+/*
+ * dp is 1 unless the mesh says otherwise. When nothing fits the request the error is that of the only candidate, or names
+ * the request. Strategy names go with their meshes: ring = all ranks on the ring, ulysses = all on ulysses; usp: any split.
+ */
+LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);
+
+#endif

@@ -1,0 +1,251 @@
+/*
+ * The executor: polls the heads of both queues, and sleeps only when both wait for other ranks. Everything that can fail
+ * was prepared before; while a program runs nothing is allocated.
+ */
+#include "run/executor_impl.h"
+
+#include "run/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+ls_status ls_world_for(const ls_image *image, const char *transport, bool may_spin, double wait_timeout,
+                       ls_world **out) {
+    const int ranks = ls_mesh_ranks(&image->mesh);
+    const ls_world_options options = {.ranks = ranks,
+                                      .heap_bytes = image->bytes[LS_SYMMETRIC],
+                                      .words = image->words,
+                                      .may_spin = may_spin,
+                                      .wait_timeout = wait_timeout};
+    return ls_world_create(transport != NULL ? transport : ranks == 1 ? "self" : "shm", &options, out);
+}
+
+void *ls_executor_address(const ls_executor *ex, const ls_operand *o) {
+    const ls_buffer *b = &ex->image->buffers[o->buffer];
+    return (char *)ex->base[b->space] + b->offset + o->offset;
+}
+
+void *ls_executor_tensor(const ls_executor *ex, const char *name) {
+    const ls_binding *binding = ls_image_find(ex->image, name);
+    return binding == NULL ? NULL : ls_executor_address(ex, &binding->operand);
+}
+
+static ls_view resolved(const ls_executor *ex, const ls_operand *o) {
+    ls_view view = o->view;
+    view.data = ls_executor_address(ex, o);
+    return view;
+}
+
+static ls_status prepare_instr(ls_executor *ex, const ls_instr *instr, ls_prepared *out) {
+    if (instr->kind == LS_INSTR_PUT_SIGNAL) {
+        out->from = ls_operand_range(ex->image, &instr->in[0]);
+        out->to = ls_operand_range(ex->image, &instr->out[0]);
+    }
+    if (instr->kind != LS_INSTR_KERNEL) return ls_ok();
+    ls_kernel_call *call = &out->call;
+    call->n_in = instr->n_in;
+    call->n_out = instr->n_out;
+    for (int i = 0; i < instr->n_in; i++) call->in[i] = resolved(ex, &instr->in[i]);
+    for (int i = 0; i < instr->n_out; i++) call->out[i] = resolved(ex, &instr->out[i]);
+    call->params = instr->params;
+    call->threads = ex->image->threads;
+    if (instr->workspace.buffer >= 0) call->workspace = ls_executor_address(ex, &instr->workspace);
+    return instr->kernel->prepare != NULL ? instr->kernel->prepare(call, &out->state) : ls_ok();
+}
+
+static ls_status prepare_program(ls_executor *ex, int index) {
+    const ls_program *p = &ex->image->programs[index];
+    ls_prepared_program *prepared = &ex->programs[index];
+    prepared->instrs = LS_NEW_ARRAY(ex->arena, ls_prepared, p->n_instrs);
+    for (int q = 0; q < LS_QUEUES; q++) prepared->queue[q] = LS_NEW_ARRAY(ex->arena, int, p->n_instrs);
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_queue q = p->instrs[i].queue;
+        prepared->queue[q][prepared->length[q]++] = i;
+        LS_TRY(prepare_instr(ex, &p->instrs[i], &prepared->instrs[i]));
+    }
+    return ls_ok();
+}
+
+static ls_status set_up(ls_executor *ex, bool may_spin) {
+    LS_TRY(ls_pool_create(ex->image->threads, may_spin, &ex->pool));
+    LS_TRY(ls_memory_map(ex->image->bytes[LS_PRIVATE], &ex->base[LS_PRIVATE]));
+    ex->base[LS_SYMMETRIC] = ls_comm_heap(ex->comm);
+    for (int p = 0; p < LS_PROGRAMS; p++) LS_TRY(prepare_program(ex, p));
+    ls_executor_fill_tables(ex);
+    return ls_ok();
+}
+
+ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor **out) {
+    ls_arena *arena = ls_arena_create();
+    ls_executor *ex = LS_NEW(arena, ls_executor);
+    ex->arena = arena;
+    ex->image = image;
+    ex->comm = comm;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    const ls_status status = set_up(ex, ls_comm_size(comm) * image->threads <= machine.cores);
+    if (status.code != LS_OK) {
+        ls_executor_destroy(ex);
+        return status;
+    }
+    *out = ex;
+    return ls_ok();
+}
+
+void ls_executor_destroy(ls_executor *ex) {
+    if (ex == NULL) return;
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        for (int i = 0; i < ex->image->programs[p].n_instrs && ex->programs[p].instrs != NULL; i++) {
+            const ls_kernel *kernel = ex->image->programs[p].instrs[i].kernel;
+            if (kernel != NULL && kernel->release != NULL && ex->programs[p].instrs[i].state != NULL)
+                kernel->release(ex->programs[p].instrs[i].state);
+        }
+    }
+    ls_memory_unmap(ex->base[LS_PRIVATE], ex->image->bytes[LS_PRIVATE]);
+    ls_pool_destroy(ex->pool);
+    ls_arena_destroy(ex->arena);
+}
+
+ls_run_times ls_executor_times(const ls_executor *ex) { return ex->times; }
+ls_pool *ls_executor_pool(const ls_executor *ex) { return ex->pool; }
+const ls_image *ls_executor_image(const ls_executor *ex) { return ex->image; }
+
+/* --- running ------------------------------------------------------------------------------------------------------------- */
+
+/* Which result of a kernel is not finite, if one is looked for. */
+typedef struct inspection {
+    const char *op, *tensor;
+} inspection;
+
+typedef struct run {
+    ls_executor *ex;
+    const ls_program *program;
+    ls_prepared_program *prepared;
+    int next[LS_QUEUES]; /* position in each queue */
+    int done[LS_QUEUES]; /* last instruction that each queue has finished; -1: none */
+    inspection *inspect; /* NULL: nobody asks */
+} run;
+
+static int word_of(const run *r, const ls_instr *instr) {
+    return r->program->first_word + 2 * instr->channel + (instr->ready ? 1 : 0);
+}
+
+static uint64_t generation_of(const run *r, const ls_instr *instr) {
+    return r->prepared->runs * r->program->channels[instr->channel].uses + instr->generation;
+}
+
+static double number_at(const ls_view *v, int64_t i) {
+    switch (v->dtype) {
+    case LS_F32:
+        return ((const float *)v->data)[i];
+    case LS_F64:
+        return ((const double *)v->data)[i];
+    case LS_BF16:
+        return (double)ls_bf16_to_f32(((const ls_bf16 *)v->data)[i]);
+    default:
+        return 0;
+    }
+}
+
+/* Looks at dense results only; -inf is how attention says that a query sees nothing. */
+static void inspect(const run *r, const ls_instr *instr, const ls_kernel_call *call) {
+    for (int o = 0; o < call->n_out && r->inspect->op == NULL; o++) {
+        const ls_view *v = &call->out[o];
+        if (!ls_view_is_dense(v)) continue;
+        const bool may_be_empty = strcmp(instr->op, "attention") == 0;
+        for (int64_t i = 0, n = ls_view_elements(v); i < n; i++) {
+            const double x = number_at(v, i);
+            if (isfinite(x) || (may_be_empty && x == -INFINITY)) continue;
+            r->inspect->op = instr->op;
+            r->inspect->tensor = r->ex->image->buffers[instr->out[o].buffer].name;
+            break;
+        }
+    }
+}
+
+static void execute(run *r, const ls_instr *instr, ls_prepared *prepared) {
+    ls_executor *ex = r->ex;
+    if (instr->kind == LS_INSTR_KERNEL) {
+        instr->kernel->run(&prepared->call, prepared->state, ex->pool);
+        if (r->inspect != NULL && r->inspect->op == NULL) inspect(r, instr, &prepared->call);
+    } else if (instr->kind == LS_INSTR_PUT_SIGNAL) {
+        const double start = ls_seconds();
+        const void *source = ex->base[ex->image->buffers[instr->in[0].buffer].space];
+        ls_comm_put_signal(ex->comm, instr->peer, &prepared->to, source, &prepared->from, word_of(r, instr),
+                           generation_of(r, instr));
+        ex->times.copying += ls_seconds() - start;
+    } else if (instr->kind == LS_INSTR_SIGNAL) {
+        ls_comm_signal(ex->comm, instr->peer, word_of(r, instr), generation_of(r, instr));
+    } else if (instr->kind == LS_INSTR_QUIET) {
+        ls_comm_quiet(ex->comm);
+    }
+}
+
+/* Runs the head of a queue if nothing holds it up. */
+static bool step(run *r, ls_queue q) {
+    if (r->next[q] == r->prepared->length[q]) return false;
+    const int i = r->prepared->queue[q][r->next[q]];
+    const ls_instr *instr = &r->program->instrs[i];
+    if (instr->after > r->done[1 - q]) return false;
+    if (instr->kind == LS_INSTR_WAIT &&
+        !ls_comm_test(r->ex->comm, word_of(r, instr), generation_of(r, instr)))
+        return false;
+    execute(r, instr, &r->prepared->instrs[i]);
+    ls_comm_tick(r->ex->comm);
+    r->done[q] = i;
+    r->next[q]++;
+    return true;
+}
+
+/* Both queues wait: sleeps until something arrives, or the peer that is waited for is dead or stands still. */
+static ls_status sleep_until_bell(run *r, uint32_t bell) {
+    const ls_instr *instr = NULL;
+    int number = -1;
+    for (int q = 0; q < LS_QUEUES; q++) {
+        if (r->next[q] == r->prepared->length[q]) continue;
+        const int i = r->prepared->queue[q][r->next[q]];
+        if (r->program->instrs[i].kind != LS_INSTR_WAIT) continue;
+        instr = &r->program->instrs[i];
+        number = i;
+    }
+    LS_ASSERT(instr != NULL); /* only a wait can hold both queues up */
+    char what[256];
+    snprintf(what, sizeof what, "program %s, instruction %d, \"%s%s\", expected generation %llu, seen %llu",
+             r->program->name, number, r->program->channels[instr->channel].name, instr->ready ? " free" : "",
+             (unsigned long long)generation_of(r, instr),
+             (unsigned long long)ls_comm_word(r->ex->comm, word_of(r, instr)));
+    return ls_comm_sleep(r->ex->comm, bell, instr->peer, what);
+}
+
+static ls_status run_program(ls_executor *ex, int index, inspection *look) {
+    run r = {.ex = ex,
+             .program = &ex->image->programs[index],
+             .prepared = &ex->programs[index],
+             .done = {-1, -1},
+             .inspect = look};
+    const double start = ls_seconds();
+    while (r.next[LS_COMPUTE] < r.prepared->length[LS_COMPUTE] ||
+           r.next[LS_COPY] < r.prepared->length[LS_COPY]) {
+        const uint32_t bell = ls_comm_bell(ex->comm);
+        bool moved = false;
+        while (step(&r, LS_COPY)) moved = true; /* puts first: others wait for them */
+        if (step(&r, LS_COMPUTE) || moved) continue;
+        const double asleep = ls_seconds();
+        LS_TRY(sleep_until_bell(&r, bell));
+        ex->times.waiting += ls_seconds() - asleep;
+    }
+    r.prepared->runs++;
+    ex->times.total += ls_seconds() - start;
+    return ls_ok();
+}
+
+ls_status ls_executor_run(ls_executor *ex, int program) { return run_program(ex, program, NULL); }
+
+ls_status ls_executor_run_checked(ls_executor *ex, int program, const char **op, const char **tensor) {
+    inspection look = {NULL, NULL};
+    LS_TRY(run_program(ex, program, &look));
+    *op = look.op;
+    *tensor = look.tensor;
+    return ls_ok();
+}
