@@ -33,7 +33,7 @@ static void round_trips(void **state) {
     ls_npy_close(NULL);
 }
 
-/* What NumPy itself writes: numpy.save of numpy.arange(3, dtype='<i4'), version 1.26. */
+/* What NumPy itself writes: numpy.save of numpy.arange(3, dtype='<i4'), version 2.4. */
 static void is_numpys_format(void **state) {
     char expected[128 + 12];
     memset(expected, ' ', 128);
