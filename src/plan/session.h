@@ -1,0 +1,62 @@
+/*
+ * A session: one job spread over ranks, from the user's wishes to running executors. Every command that runs programs goes
+ * this way, so that ranks are counted, planned, compiled, compared and launched in one place:
+ *
+ *     ls_session *session;
+ *     LS_TRY(ls_session_open(&job, &spread, &session));      plan, image of rank 0, world
+ *     status = ls_session_run(session, work, &context);      forks; each rank compiles, compares, makes its executor, works
+ *     ls_session_close(session);
+ *
+ * The graph and everything else that the job points to are borrowed until the session is closed.
+ */
+#ifndef LS_PLAN_SESSION_H
+#define LS_PLAN_SESSION_H
+
+#include "longspan/job.h"
+#include "plan/plan.h"
+#include "run/run.h"
+
+typedef struct ls_session ls_session;
+
+/*
+ * What the user asked for, checked and completed: ranks in 1..LS_MAX_RANKS (0: the mesh's product if it is complete, else 1),
+ * threads (0: cores / ranks, at least 1), isa (NULL: the machine's best; one that the machine lacks is an error), mesh, names.
+ * Errors are LS_USAGE and name the flag and its value.
+ */
+LS_MUST_USE ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out);
+
+/*
+ * Plans the job (ls_plan_make), compiles rank 0's image and makes the world. LS_USAGE when the request fits no plan.
+ * To run exactly an earlier plan, name its mesh, strategy, layout and isa in the spread.
+ */
+LS_MUST_USE ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out);
+void ls_session_close(ls_session *session); /* NULL is allowed */
+
+const ls_plan *ls_session_plan(const ls_session *session);
+const ls_image *ls_session_image(const ls_session *session); /* of rank 0; the same sizes in the heap on every rank */
+int ls_session_ranks(const ls_session *session);
+/* strategy, mesh, layout, isa, bytes as planned; seconds 0: the caller's to measure. */
+ls_spread_result ls_session_describe(const ls_session *session);
+
+/* One rank at work, in its own process or thread. All pointers end with the call of work. */
+typedef struct ls_rank {
+    int rank, ranks;
+    ls_comm *comm;
+    const ls_image *image;
+    ls_executor *executor; /* memory zero, tables filled */
+} ls_rank;
+
+/* The rank's status is its result. With processes, what it writes outside shared memory (ls_shared_map) is lost. */
+typedef ls_status (*ls_rank_work)(ls_rank *rank, void *context);
+
+/*
+ * Starts the ranks and returns when all have ended (see ls_launch for signals and failures). Each compiles its own image; images
+ * that are not the same program are an LS_INVALID error that names the ranks. A session runs once.
+ */
+LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, void *context);
+
+/* Zeroed memory that forked ranks share with the caller: map before ls_session_run. bytes >= 1. LS_NO_MEMORY names them. */
+LS_MUST_USE ls_status ls_shared_map(size_t bytes, void **out);
+void ls_shared_unmap(void *memory, size_t bytes); /* NULL is allowed */
+
+#endif
