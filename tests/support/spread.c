@@ -1,0 +1,53 @@
+#include "spread.h"
+
+#include <math.h>
+
+static ls_status rank_main(ls_comm *comm, void *context) {
+    const spread_job *job = context;
+    ls_target target = job->target;
+    target.rank = ls_comm_rank(comm);
+    ls_image *image;
+    LS_TRY(ls_compile(&job->job, &target, &image));
+    ls_executor *executor;
+    LS_TRY(ls_executor_create(image, comm, &executor));
+    for (int i = 0; i < job->n_in; i++) {
+        const ls_binding *binding = ls_image_find(image, job->in[i].name);
+        if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", job->in[i].name);
+        ls_executor_scatter(executor, binding, job->in[i].data);
+    }
+    ls_status status = ls_ok();
+    for (int i = 0; i < (job->micro > 0 ? job->micro : 1) && status.code == LS_OK; i++)
+        status = ls_executor_run(executor, LS_PROGRAM_MICRO);
+    if (job->update && status.code == LS_OK) status = ls_executor_run(executor, LS_PROGRAM_UPDATE);
+    for (int i = 0; i < job->n_out && status.code == LS_OK; i++) {
+        const ls_binding *binding = ls_image_find(image, job->out[i].name);
+        if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", job->out[i].name);
+        ls_executor_gather(executor, binding, job->out[i].data);
+    }
+    ls_executor_destroy(executor);
+    ls_image_destroy(image);
+    return status;
+}
+
+ls_status spread_run(const spread_job *job) {
+    ls_target target = job->target;
+    target.rank = 0;
+    ls_image *image;
+    LS_TRY(ls_compile(&job->job, &target, &image));
+    ls_world *world;
+    LS_TRY(ls_world_for(image, NULL, false, 20, &world));
+    spread_job shared = *job;
+    const ls_status status = ls_launch(world, ls_mesh_ranks(&target.mesh), true, rank_main, &shared);
+    ls_world_destroy(world);
+    ls_image_destroy(image);
+    return status;
+}
+
+double relative_error(const double *a, const double *b, int64_t n, double floor) {
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        norm += b[i] * b[i];
+    }
+    return sqrt(difference) / fmax(sqrt(norm), floor);
+}

@@ -1,0 +1,30 @@
+/*
+ * Runs a compiled job over any mesh with ranks as threads of the test, on global arrays, and collects global results.
+ */
+#ifndef TESTS_SPREAD_H
+#define TESTS_SPREAD_H
+
+#include "compile/compile.h"
+#include "run/run.h"
+
+typedef struct spread_array {
+    const char *name; /* as bound */
+    void *data;       /* dense, global; in the bound element type */
+} spread_array;
+
+typedef struct spread_job {
+    ls_job job;
+    ls_target target; /* rank is filled in */
+    int micro;        /* runs of program micro; default 1 */
+    bool update;      /* then program update */
+    const spread_array *in, *out;
+    int n_in, n_out;
+} spread_job;
+
+/* Runs it on every rank; NULL-safe message on failure. */
+ls_status spread_run(const spread_job *job);
+
+/* ||a - b|| / max(||b||, floor). */
+double relative_error(const double *a, const double *b, int64_t n, double floor);
+
+#endif

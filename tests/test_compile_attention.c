@@ -1,0 +1,162 @@
+/*
+ * Attention over every mesh, in f64, against one rank: the logic of lowering, transfers and placement. Every strategy, layouts,
+ * masks, shared and uneven heads, lengths that do not divide.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/kernel_call.h"
+#include "support/spread.h"
+
+typedef struct problem {
+    int64_t B, S, Hq, Hkv, D;
+    ls_mask mask;
+} problem;
+
+enum { O, LSE, DQ, DK, DV, RESULTS };
+static const char *const result_name[RESULTS] = {"o", "lse", "dq", "dk", "dv"};
+
+typedef struct results {
+    double *data[RESULTS];
+    int64_t n[RESULTS];
+} results;
+
+static results make_results(const problem *p) {
+    results r = {.n = {p->B * p->S * p->Hq * p->D, p->B * p->S * p->Hq, p->B * p->S * p->Hq * p->D,
+                       p->B * p->S * p->Hkv * p->D, p->B * p->S * p->Hkv * p->D}};
+    for (int i = 0; i < RESULTS; i++) r.data[i] = calloc((size_t)r.n[i], sizeof(double));
+    return r;
+}
+
+static void free_results(results *r) {
+    for (int i = 0; i < RESULTS; i++) free(r->data[i]);
+}
+
+static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_kind layout, results *out) {
+    ls_graph *g = ls_graph_create(LS_F64);
+    const ls_shape qs = {4, {{p->B, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hq, 0}, {p->D, 0}}};
+    const ls_shape ks = {4, {{p->B, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hkv, 0}, {p->D, 0}}};
+    const ls_tensor q = ls_graph_leaf(g, LS_ROLE_INPUT, "q", LS_F64, &qs),
+                    k = ls_graph_leaf(g, LS_ROLE_INPUT, "k", LS_F64, &ks),
+                    v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", LS_F64, &ks),
+                    go = ls_graph_leaf(g, LS_ROLE_INPUT, "do", LS_F64, &qs);
+    const ls_tensor o = ls_attention(g, q, k, v, &p->mask, 0.3);
+    ls_derivative d = {.n_roots = 1, .root = {o}, .seed = {go}, .n_wanted = 3, .wanted = {q, k, v}};
+    const ls_status differentiated = ls_differentiate(g, &d);
+    if (differentiated.code != LS_OK) fail_msg("%s", differentiated.text);
+    ls_tensor fetch[RESULTS] = {o, ls_attention_lse(g, o), d.gradient[0], d.gradient[1], d.gradient[2]};
+    for (int i = 0; i < RESULTS; i++) (void)ls_named(g, fetch[i], "%s", result_name[i]);
+
+    double *in[4];
+    const int64_t n[4] = {ls_shape_elements(&qs), ls_shape_elements(&ks), ls_shape_elements(&ks), ls_shape_elements(&qs)};
+    for (int i = 0; i < 4; i++) {
+        in[i] = malloc((size_t)n[i] * sizeof(double));
+        fill_normal(in[i], n[i], (uint64_t)i);
+    }
+    const spread_array inputs[] = {{"q", in[0]}, {"k", in[1]}, {"v", in[2]}, {"do", in[3]}};
+    spread_array outputs[RESULTS];
+    for (int i = 0; i < RESULTS; i++) outputs[i] = (spread_array){result_name[i], out->data[i]};
+    const spread_job job = {.job = {.graph = g, .fetch = fetch, .n_fetch = RESULTS},
+                            .target = {.mesh = mesh, .strategy = strategy, .layout = layout, .threads = 1},
+                            .in = inputs,
+                            .n_in = 4,
+                            .out = outputs,
+                            .n_out = RESULTS};
+    const ls_status status = spread_run(&job);
+    if (status.code != LS_OK) fail_msg("%s: %s", strategy, status.text);
+    for (int i = 0; i < 4; i++) free(in[i]);
+    ls_graph_destroy(g);
+}
+
+static void compare(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_kind layout) {
+    results one = make_results(p), many = make_results(p);
+    run(p, ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, &one);
+    run(p, mesh, strategy, layout, &many);
+    for (int i = 0; i < RESULTS; i++) {
+        for (int64_t j = 0; i == LSE && j < one.n[i]; j++) { /* -inf where nothing is seen, on both sides */
+            if (one.data[i][j] < -1e300 && many.data[i][j] < -1e300) one.data[i][j] = many.data[i][j] = 0;
+        }
+        const double error = relative_error(many.data[i], one.data[i], one.n[i], 1e-3);
+        if (!(error <= 1e-12))
+            fail_msg("%s %d×%d %s: %s differs from one rank by %g", strategy, mesh.size[LS_AXIS_ULYSSES],
+                     mesh.size[LS_AXIS_RING], ls_layout_name(layout), result_name[i], error);
+    }
+    free_results(&one);
+    free_results(&many);
+}
+
+static ls_mask mask_of(const char *a, const char *b) {
+    ls_mask mask = {0};
+    assert_int_equal(ls_mask_add_term(&mask, a).code, LS_OK);
+    if (b != NULL) assert_int_equal(ls_mask_add_term(&mask, b).code, LS_OK);
+    return mask;
+}
+
+static void over_meshes(const problem *p) {
+    static const struct {
+        int ring, ulysses;
+        const char *strategy;
+    } meshes[] = {{1, 1, "ring"},    {2, 1, "ring"},    {3, 1, "ring"}, {4, 1, "ring"}, {8, 1, "ring"}, {1, 2, "ulysses"},
+                  {1, 3, "ulysses"}, {1, 4, "ulysses"}, {2, 2, "usp"},  {4, 2, "usp"},  {3, 2, "usp"},  {2, 4, "usp"}};
+    for (size_t m = 0; m < LS_COUNT(meshes); m++) {
+        if (meshes[m].ulysses > p->Hq) continue;
+        for (int layout = 0; layout < LS_LAYOUTS; layout++)
+            compare(p, ls_mesh_make(1, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy, (ls_layout_kind)layout);
+    }
+}
+
+static void test_causal(void **state) {
+    (void)state;
+    over_meshes(&(problem){1, 40, 8, 2, 4, ls_mask_causal()});
+}
+
+static void test_uneven(void **state) {
+    (void)state;
+    over_meshes(&(problem){2, 37, 6, 3, 5, ls_mask_causal()});
+    over_meshes(&(problem){1, 23, 5, 1, 3, mask_of("full", NULL)});
+}
+
+static void test_masks(void **state) {
+    (void)state;
+    static const int32_t ends[] = {0, 1, 9, 10, 30, 33};
+    problem p = {1, 33, 4, 2, 4, mask_of("window:7:3", "prefix:20")};
+    over_meshes(&p);
+    p.mask = mask_of("causal", NULL);
+    p.mask.term[p.mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    over_meshes(&p);
+}
+
+static void test_batch_over_dp(void **state) {
+    (void)state;
+    const problem p = {4, 20, 4, 2, 4, ls_mask_causal()};
+    compare(&p, ls_mesh_make(2, 2, 1), "ring", LS_LAYOUT_ZIGZAG);
+    compare(&p, ls_mesh_make(2, 1, 2), "ulysses", LS_LAYOUT_ZIGZAG);
+    compare(&p, ls_mesh_make(4, 1, 1), "local", LS_LAYOUT_ZIGZAG);
+    compare(&p, ls_mesh_make(2, 2, 2), "usp", LS_LAYOUT_STRIPED);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    const problem p = {1, 16, 4, 2, 4, ls_mask_causal()};
+    const ls_attention_problem too_many = {.Hq = p.Hq, .mesh = ls_mesh_make(1, 1, 5)};
+    const ls_status heads = ls_strategy_applicable("ulysses", &too_many);
+    assert_int_equal(heads.code, LS_USAGE);
+    assert_non_null(strstr(heads.text, "4 query heads"));
+    const ls_status unknown = ls_strategy_applicable("rings", &too_many);
+    assert_int_equal(unknown.code, LS_USAGE);
+    assert_non_null(strstr(unknown.text, "local, ring, ulysses, usp"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_causal),        cmocka_unit_test(test_uneven),   cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_batch_over_dp), cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
