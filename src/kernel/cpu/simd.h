@@ -1,7 +1,8 @@
 /*
  * Vectors as wide as the isa that this file is compiled for, written once with the compiler's vector extensions:
  * 16 floats for AVX-512, 8 for AVX2, 4 elsewhere. Loads and stores need no alignment; `count` below V_LANES touches only
- * that many elements (missing lanes load as zero). bf16 is rounded to nearest even, NaN stays NaN, as in base/bf16.h.
+ * that many elements (missing lanes load as zero). bf16 is rounded to nearest even, NaN stays NaN, as in base/bf16.h
+ * (the avx512bf16 instruction also takes numbers below 1.2e-38 for zero).
  */
 #ifndef LS_KERNEL_CPU_SIMD_H
 #define LS_KERNEL_CPU_SIMD_H
@@ -58,6 +59,22 @@ V_INLINE void v_store_f32(float *p, v_f32 v, int64_t count) {
     }
 }
 
+V_INLINE v_u32 v_widen(v_u16 h) {
+#if defined __AVX512F__
+    return (v_u32)_mm512_cvtepu16_epi32((__m256i)h); /* the compiler would do it in two halves */
+#else
+    return __builtin_convertvector(h, v_u32);
+#endif
+}
+
+V_INLINE v_u16 v_narrow(v_u32 v) {
+#if defined __AVX512F__
+    return (v_u16)_mm512_cvtepi32_epi16((__m512i)v);
+#else
+    return __builtin_convertvector(v, v_u16);
+#endif
+}
+
 V_INLINE v_f32 v_load_bf16(const ls_bf16 *p, int64_t count) {
     v_u16 h = {0};
     if (count >= V_LANES) {
@@ -65,15 +82,23 @@ V_INLINE v_f32 v_load_bf16(const ls_bf16 *p, int64_t count) {
     } else {
         for (int64_t i = 0; i < count; i++) h[i] = p[i];
     }
-    return (v_f32)(__builtin_convertvector(h, v_u32) << 16);
+    return (v_f32)(v_widen(h) << 16);
 }
 
-V_INLINE void v_store_bf16(ls_bf16 *p, v_f32 v, int64_t count) {
+V_INLINE v_u16 v_round_bf16(v_f32 v) {
+#if defined __AVX512BF16__
+    return (v_u16)_mm512_cvtneps_pbh((__m512)v);
+#else
     const v_u32 bits = (v_u32)v;
     const v_u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     const v_u32 quiet = (bits >> 16) | 0x40u;
     const v_u32 is_nan = (v_u32)((v_i32)(bits & 0x7fffffffu) > 0x7f800000);
-    const v_u16 h = __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), v_u16);
+    return v_narrow((rounded & ~is_nan) | (quiet & is_nan));
+#endif
+}
+
+V_INLINE void v_store_bf16(ls_bf16 *p, v_f32 v, int64_t count) {
+    const v_u16 h = v_round_bf16(v);
     if (count >= V_LANES) {
         memcpy(p, &h, sizeof h);
     } else {

@@ -4,15 +4,29 @@
 
 V_INLINE v_f32 sigmoid(v_f32 x) { return 1.0f / (1.0f + v_exp(-x)); }
 
+/* n elements, at most a vector of them; below with a constant n for all but the last. */
+V_INLINE void forward(const element *gate, const element *up, element *out, int64_t n) {
+    const v_f32 g = v_load(gate, n);
+    v_store(out, g * sigmoid(g) * v_load(up, n), n);
+}
+
+V_INLINE void gradient(const element *gate, const element *up, const element *dy, element *dgate,
+                       element *dup, int64_t n) {
+    const v_f32 g = v_load(gate, n), d = v_load(dy, n);
+    const v_f32 s = sigmoid(g);
+    const v_f32 u = v_load(up, n);
+    v_store(dgate, d * u * s * (1.0f + g * (1.0f - s)), n);
+    v_store(dup, d * g * s, n);
+}
+
 static void forward_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const ls_kernel_call *call = context;
     const element *gate = call->in[0].data, *up = call->in[1].data;
     element *out = call->out[0].data;
-    for (int64_t i = start; i < end; i += V_LANES) {
-        const v_f32 g = v_load(gate + i, end - i), u = v_load(up + i, end - i);
-        v_store(out + i, g * sigmoid(g) * u, end - i);
-    }
+    int64_t i = start;
+    for (; i + V_LANES <= end; i += V_LANES) forward(gate + i, up + i, out + i, V_LANES);
+    if (i < end) forward(gate + i, up + i, out + i, end - i);
 }
 
 static void gradient_part(const void *context, int part, int64_t start, int64_t end) {
@@ -20,12 +34,9 @@ static void gradient_part(const void *context, int part, int64_t start, int64_t 
     const ls_kernel_call *call = context;
     const element *gate = call->in[0].data, *up = call->in[1].data, *dy = call->in[2].data;
     element *dgate = call->out[0].data, *dup = call->out[1].data;
-    for (int64_t i = start; i < end; i += V_LANES) {
-        const v_f32 g = v_load(gate + i, end - i), u = v_load(up + i, end - i), d = v_load(dy + i, end - i);
-        const v_f32 s = sigmoid(g);
-        v_store(dgate + i, d * u * s * (1.0f + g * (1.0f - s)), end - i);
-        v_store(dup + i, d * g * s, end - i);
-    }
+    int64_t i = start;
+    for (; i + V_LANES <= end; i += V_LANES) gradient(gate + i, up + i, dy + i, dgate + i, dup + i, V_LANES);
+    if (i < end) gradient(gate + i, up + i, dy + i, dgate + i, dup + i, end - i);
 }
 
 static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
