@@ -57,8 +57,11 @@ ls_status ls_file_read(const char *path, size_t most, char **out, size_t *bytes)
         return ls_error(LS_INVALID, "%s is %zu bytes long, expected at most %zu", path, size, most);
     }
     char *buffer = malloc(size + 1);
-    ls_status status = buffer ? read_all(fd, path, buffer, size, &got)
-                              : ls_error(LS_NO_MEMORY, "no memory for the %zu bytes of %s", size, path);
+    if (!buffer) {
+        close(fd);
+        return ls_error(LS_NO_MEMORY, "no memory for the %zu bytes of %s", size, path);
+    }
+    ls_status status = read_all(fd, path, buffer, size, &got);
     close(fd);
     if (status.code != LS_OK) {
         free(buffer);

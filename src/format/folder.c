@@ -43,7 +43,7 @@ ls_status ls_file_join(const char *directory, const char *name, char *out, size_
 }
 
 ls_status ls_file_make_directories(const char *path) {
-    char part[LS_FILE_PATH];
+    char part[LS_FILE_PATH] = "";
     LS_TRY(copy_path(path, part));
     for (char *p = part + 1;; p++) {
         if (*p != '/' && *p != 0) continue;

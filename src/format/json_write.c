@@ -129,7 +129,11 @@ static json_t *repaired(const char *text) {
 }
 
 void ls_json_put_text(ls_json_writer *writer, const char *key, const char *value) {
-    json_t *json = value ? json_string(value) : json_null();
+    if (!value) {
+        ls_json_put_null(writer, key);
+        return;
+    }
+    json_t *json = json_string(value);
     put(writer, key, json ? json : repaired(value));
 }
 

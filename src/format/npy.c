@@ -76,7 +76,7 @@ static ls_status take_text(cursor *c, char *out, size_t room, const char *what) 
 }
 
 static ls_status take_type(cursor *c, ls_npy *array) {
-    char text[32];
+    char text[32] = "";
     LS_TRY(take_text(c, text, sizeof text, "a simple type such as '<f4'"));
     for (int t = 0; t < LS_NPY_TYPES; t++) {
         if (strcmp(text + (text[0] != 0), types[t].name) != 0) continue;

@@ -104,29 +104,33 @@ static ls_status print_header(ls_st_plan *plan, const json_t *root) {
     return ls_ok();
 }
 
+/* Fills an empty plan; what it holds is the caller's to free, whatever the status. */
+static ls_status make_plan(ls_st_plan *plan, const ls_st_entry *entries, int64_t n,
+                           const ls_st_pair *metadata, int64_t n_metadata) {
+    json_t *root = json_object();
+    plan->count = n;
+    plan->offset = calloc((size_t)n + 1, sizeof *plan->offset);
+    if (!plan->offset || !root) {
+        json_decref(root);
+        return ls_error(LS_NO_MEMORY, "no memory to plan a file of %lld tensors", (long long)n);
+    }
+    ls_status status = add_metadata(root, metadata, n_metadata);
+    if (status.code == LS_OK) status = lay_out(plan, entries, root);
+    if (status.code == LS_OK) status = print_header(plan, root);
+    json_decref(root);
+    return status;
+}
+
 ls_status ls_st_plan_create(const ls_st_entry *entries, int64_t n, const ls_st_pair *metadata,
                             int64_t n_metadata, ls_st_plan **out) {
     LS_ASSERT(n >= 0 && n_metadata >= 0);
     ls_st_plan *plan = calloc(1, sizeof *plan);
-    int64_t *offset = calloc((size_t)n + 1, sizeof *offset);
-    json_t *root = json_object();
-    ls_status status = ls_ok();
-    if (plan && offset && root) {
-        *plan = (ls_st_plan){.count = n, .offset = offset};
-        status = add_metadata(root, metadata, n_metadata);
-        if (status.code == LS_OK) status = lay_out(plan, entries, root);
-        if (status.code == LS_OK) status = print_header(plan, root);
-    } else {
-        status = ls_error(LS_NO_MEMORY, "no memory to plan a file of %lld tensors", (long long)n);
-    }
-    json_decref(root);
-    if (status.code == LS_OK) {
+    if (!plan) return ls_error(LS_NO_MEMORY, "no memory to plan a file of %lld tensors", (long long)n);
+    ls_status status = make_plan(plan, entries, n, metadata, n_metadata);
+    if (status.code == LS_OK)
         *out = plan;
-        return status;
-    }
-    if (plan) free(plan->header);
-    free(offset);
-    free(plan);
+    else
+        ls_st_plan_destroy(plan);
     return status;
 }
 
@@ -197,8 +201,9 @@ static ls_status reserve(const ls_st_writer *writer) {
 
 ls_status ls_st_create(const char *path, const ls_st_plan *plan, ls_st_writer **out) {
     ls_st_writer *writer = NULL;
-    LS_TRY(open_writer(path, plan, O_CREAT | O_TRUNC, &writer));
-    ls_status status = reserve(writer);
+    ls_status status = open_writer(path, plan, O_CREAT | O_TRUNC, &writer);
+    if (!writer) return status;
+    status = reserve(writer);
     if (status.code == LS_OK) {
         *out = writer;
         return status;
@@ -226,8 +231,9 @@ static ls_status check_joined(const ls_st_writer *writer) {
 
 ls_status ls_st_join(const char *path, const ls_st_plan *plan, ls_st_writer **out) {
     ls_st_writer *writer = NULL;
-    LS_TRY(open_writer(path, plan, 0, &writer));
-    ls_status status = check_joined(writer);
+    ls_status status = open_writer(path, plan, 0, &writer);
+    if (!writer) return status;
+    status = check_joined(writer);
     if (status.code == LS_OK)
         *out = writer;
     else

@@ -126,7 +126,8 @@ static void put_style(FILE *out) {
         ".x{text-anchor:middle}.y{text-anchor:end}.middle{text-anchor:middle;font-size:18px}\n"
         ".paper{fill:#fff;stroke:#d0d7de}.grid{stroke:#e6eaef}.axis{stroke:#8c959f}\n"
         ".level{stroke:#6e7781;stroke-width:1.5;stroke-dasharray:6 5}\n"
-        ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}.dense{stroke-width:1}\n",
+        ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}\n"
+        ".dense{stroke-width:1}\n",
         out);
     for (int i = 0; i < LS_CHART_SERIES; i++)
         fprintf(out, ".l%d{stroke:%s}.d%d{fill:%s}\n", i, light_colours[i], i, light_colours[i]);
