@@ -22,6 +22,7 @@ typedef struct ls_plan_candidate {
     ls_layout_kind layout;
     double seconds;          /* predicted for one micro-batch and update on the slowest rank */
     double bytes_sent;       /* of the busiest rank */
+    double bytes_forward;    /* of these, by the forward pass: program evaluate; 0 when the job has none */
     double imbalance;        /* flops of the busiest rank over the mean, minus 1 */
     size_t bytes[LS_SPACES]; /* mapped by the rank that maps most */
     char refused[256];       /* why it does not apply; empty when it does */

@@ -33,7 +33,8 @@ LS_MUST_USE ls_status ls_session_open(const ls_job *job, const ls_spread *spread
 void ls_session_close(ls_session *session); /* NULL is allowed */
 
 const ls_plan *ls_session_plan(const ls_session *session);
-const ls_image *ls_session_image(const ls_session *session); /* of rank 0; the same sizes in the heap on every rank */
+const ls_image *ls_session_image(
+    const ls_session *session); /* of rank 0; the same sizes in the heap on every rank */
 int ls_session_ranks(const ls_session *session);
 /* strategy, mesh, layout, isa, bytes as planned; seconds 0: the caller's to measure. */
 ls_spread_result ls_session_describe(const ls_session *session);

@@ -1,0 +1,26 @@
+/* What the files of this folder share: the cost of one candidate. */
+#ifndef LS_PLAN_IMPL_H
+#define LS_PLAN_IMPL_H
+
+#include "plan/plan.h"
+
+/*
+ * How fast a host of this kind is, for comparing candidates; not a promise about any machine. Ranks are processes of one
+ * host whose own threads carry the bytes, so sending is not overlapped with computing.
+ */
+typedef struct ls_host_speed {
+    double flops[LS_ISA_COUNT]; /* f32 per second and thread, by the instruction set of the kernels */
+    double bf16_gain;           /* of flops, where the instruction set has bf16 products */
+    double f64_flops;           /* the reference kernels */
+    double bandwidth;           /* bytes per second that one rank copies to another */
+    double latency;             /* seconds for a put, its signal and the wait for it */
+} ls_host_speed;
+
+/*
+ * Compiles the job for the ranks that matter (all up to 16; of more the first, the middle and the last) and fills seconds, bytes and
+ * imbalance of the candidate. A refusal of the compiler is written into `refused`; *status is then that refusal.
+ */
+void ls_plan_cost(const ls_job *job, const ls_target *target, ls_plan_candidate *candidate,
+                  ls_status *status);
+
+#endif

@@ -1,0 +1,165 @@
+/* From wishes to running ranks. */
+#include "plan/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { WAIT_TIMEOUT_SECONDS = 600 };
+
+struct ls_session {
+    const ls_job *job; /* borrowed */
+    ls_plan plan;
+    ls_image *image; /* of rank 0 */
+    ls_world *world;
+    bool as_threads;
+    ls_rank_work work; /* while it runs */
+    void *context;
+};
+
+/* --- wishes ---------------------------------------------------------------------------------------------------------------- */
+
+static ls_status resolve_isa(const char *name, ls_isa best, ls_isa *out) {
+    *out = best;
+    if (name == NULL) return ls_ok();
+    LS_TRY(ls_isa_parse(name, out));
+    if (*out > best)
+        return ls_error(LS_USAGE, "--isa %s: this processor has no more than %s", name, ls_isa_name(best));
+    return ls_ok();
+}
+
+ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
+    ls_plan_request request = {.strategy = spread->strategy, .layout = spread->layout};
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    if (spread->mesh != NULL) LS_TRY(ls_mesh_parse(spread->mesh, &request.mesh));
+    int64_t ranks = spread->ranks;
+    if (ranks == 0) {
+        ranks = 1;
+        for (int a = 0; a < LS_AXES; a++) ranks *= request.mesh.size[a] != 0 ? request.mesh.size[a] : 1;
+    }
+    if (ranks < 1 || ranks > LS_MAX_RANKS)
+        return ls_error(LS_USAGE, "%lld ranks; expected 1 to %d", (long long)ranks, LS_MAX_RANKS);
+    if (spread->threads < 0 || spread->threads > 1024)
+        return ls_error(LS_USAGE, "--threads %lld; expected 1 to 1024", (long long)spread->threads);
+    request.ranks = (int)ranks;
+    request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / ranks));
+    LS_TRY(resolve_isa(spread->isa, machine.isa, &request.isa));
+    *out = request;
+    return ls_ok();
+}
+
+/* --- opening ----------------------------------------------------------------------------------------------------------------- */
+
+static ls_status set_up(ls_session *s, const ls_spread *spread) {
+    ls_plan_request request;
+    LS_TRY(ls_spread_resolve(spread, &request));
+    LS_TRY(ls_plan_make(s->job, &request, &s->plan));
+    LS_TRY(ls_compile(s->job, &s->plan.target, &s->image));
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    const bool may_spin = request.ranks * request.threads <= machine.cores;
+    const double timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
+    s->as_threads = spread->as_threads;
+    return ls_world_for(s->image, NULL, may_spin, timeout, &s->world);
+}
+
+ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out) {
+    ls_session *s = calloc(1, sizeof *s);
+    if (s == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a session", sizeof *s);
+    s->job = job;
+    const ls_status status = set_up(s, spread);
+    if (status.code != LS_OK) {
+        ls_session_close(s);
+        return status;
+    }
+    *out = s;
+    return ls_ok();
+}
+
+void ls_session_close(ls_session *s) {
+    if (s == NULL) return;
+    if (s->world != NULL) ls_world_destroy(s->world);
+    ls_image_destroy(s->image);
+    free(s);
+}
+
+const ls_plan *ls_session_plan(const ls_session *s) { return &s->plan; }
+const ls_image *ls_session_image(const ls_session *s) { return s->image; }
+int ls_session_ranks(const ls_session *s) { return ls_mesh_ranks(&s->plan.target.mesh); }
+
+ls_spread_result ls_session_describe(const ls_session *s) {
+    const ls_plan_candidate *chosen = &s->plan.candidates[0];
+    ls_spread_result r = {.bytes_sent_forward = (int64_t)chosen->bytes_forward,
+                          .bytes_sent_backward = (int64_t)(chosen->bytes_sent - chosen->bytes_forward),
+                          .predicted_bytes =
+                              (int64_t)(chosen->bytes[LS_PRIVATE] + chosen->bytes[LS_SYMMETRIC])};
+    snprintf(r.strategy, sizeof r.strategy, "%s", chosen->strategy);
+    const int *size = chosen->mesh.size;
+    snprintf(r.mesh, sizeof r.mesh, "dp=%d,ring=%d,ulysses=%d", size[LS_AXIS_DP], size[LS_AXIS_RING],
+             size[LS_AXIS_ULYSSES]);
+    snprintf(r.layout, sizeof r.layout, "%s", ls_layout_name(chosen->layout));
+    snprintf(r.isa, sizeof r.isa, "%s", ls_isa_name(s->plan.target.isa));
+    return r;
+}
+
+/* --- running ----------------------------------------------------------------------------------------------------------------- */
+
+/* Every rank must have compiled the same program. */
+static ls_status compare_images(const ls_image *image, ls_comm *comm) {
+    const int ranks = ls_comm_size(comm);
+    const uint64_t mine = ls_image_skeleton(image);
+    uint64_t *all = malloc(sizeof *all * (size_t)ranks);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d program hashes", ranks);
+    ls_status status = ls_comm_exchange(comm, &mine, sizeof mine, all);
+    for (int r = 1; r < ranks && status.code == LS_OK; r++) {
+        if (all[r] != all[0])
+            status = ls_error(
+                LS_INVALID,
+                "ranks 0 and %d compiled different programs (%016llx, %016llx); expected one build and "
+                "one job on all ranks",
+                r, (unsigned long long)all[0], (unsigned long long)all[r]);
+    }
+    free(all);
+    return status;
+}
+
+static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_comm *comm) {
+    LS_TRY(compare_images(image, comm));
+    ls_rank rank = {.rank = ls_comm_rank(comm), .ranks = ls_comm_size(comm), .comm = comm, .image = image};
+    LS_TRY(ls_executor_create(image, comm, &rank.executor));
+    const ls_status status = s->work(&rank, s->context);
+    ls_executor_destroy(rank.executor);
+    return status;
+}
+
+static ls_status rank_main(ls_comm *comm, void *context) {
+    const ls_session *s = context;
+    ls_target target = s->plan.target;
+    target.rank = ls_comm_rank(comm);
+    ls_image *image;
+    LS_TRY(ls_compile(s->job, &target, &image));
+    const ls_status status = work_on_image(s, image, comm);
+    ls_image_destroy(image);
+    return status;
+}
+
+ls_status ls_session_run(ls_session *s, ls_rank_work work, void *context) {
+    s->work = work;
+    s->context = context;
+    return ls_launch(s->world, ls_session_ranks(s), s->as_threads, rank_main, s);
+}
+
+ls_status ls_shared_map(size_t bytes, void **out) {
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return ls_error(LS_NO_MEMORY, "cannot map %zu bytes that the ranks share", bytes);
+    *out = memory;
+    return ls_ok();
+}
+
+void ls_shared_unmap(void *memory, size_t bytes) {
+    if (memory != NULL) munmap(memory, bytes);
+}
