@@ -54,7 +54,8 @@ static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_
     for (int i = 0; i < RESULTS; i++) (void)ls_named(g, fetch[i], "%s", result_name[i]);
 
     double *in[4];
-    const int64_t n[4] = {ls_shape_elements(&qs), ls_shape_elements(&ks), ls_shape_elements(&ks), ls_shape_elements(&qs)};
+    const int64_t n[4] = {ls_shape_elements(&qs), ls_shape_elements(&ks), ls_shape_elements(&ks),
+                          ls_shape_elements(&qs)};
     for (int i = 0; i < 4; i++) {
         in[i] = malloc((size_t)n[i] * sizeof(double));
         fill_normal(in[i], n[i], (uint64_t)i);
@@ -102,12 +103,14 @@ static void over_meshes(const problem *p) {
     static const struct {
         int ring, ulysses;
         const char *strategy;
-    } meshes[] = {{1, 1, "ring"},    {2, 1, "ring"},    {3, 1, "ring"}, {4, 1, "ring"}, {8, 1, "ring"}, {1, 2, "ulysses"},
-                  {1, 3, "ulysses"}, {1, 4, "ulysses"}, {2, 2, "usp"},  {4, 2, "usp"},  {3, 2, "usp"},  {2, 4, "usp"}};
+    } meshes[] = {{1, 1, "ring"}, {2, 1, "ring"},    {3, 1, "ring"},    {4, 1, "ring"},
+                  {8, 1, "ring"}, {1, 2, "ulysses"}, {1, 3, "ulysses"}, {1, 4, "ulysses"},
+                  {2, 2, "usp"},  {4, 2, "usp"},     {3, 2, "usp"},     {2, 4, "usp"}};
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
         if (meshes[m].ulysses > p->Hq) continue;
         for (int layout = 0; layout < LS_LAYOUTS; layout++)
-            compare(p, ls_mesh_make(1, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy, (ls_layout_kind)layout);
+            compare(p, ls_mesh_make(1, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy,
+                    (ls_layout_kind)layout);
     }
 }
 
@@ -128,7 +131,8 @@ static void test_masks(void **state) {
     problem p = {1, 33, 4, 2, 4, mask_of("window:7:3", "prefix:20")};
     over_meshes(&p);
     p.mask = mask_of("causal", NULL);
-    p.mask.term[p.mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    p.mask.term[p.mask.n++] =
+        (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
     over_meshes(&p);
 }
 

@@ -1,6 +1,7 @@
 #include "spread.h"
 
 #include <math.h>
+#include <string.h>
 
 static ls_status rank_main(ls_comm *comm, void *context) {
     const spread_job *job = context;
@@ -24,6 +25,9 @@ static ls_status rank_main(ls_comm *comm, void *context) {
         if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", job->out[i].name);
         ls_executor_gather(executor, binding, job->out[i].data);
     }
+    if (job->gradient != NULL && status.code == LS_OK)
+        memcpy(job->gradient + image->shard_start, ls_executor_tensor(executor, LS_BIND_SHARD),
+               sizeof(double) * (size_t)image->shard_count);
     ls_executor_destroy(executor);
     ls_image_destroy(image);
     return status;

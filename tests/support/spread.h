@@ -19,9 +19,10 @@ typedef struct spread_job {
     bool update;      /* then program update */
     const spread_array *in, *out;
     int n_in, n_out;
+    double *gradient; /* of f64 jobs with update: the flat gradient, summed over ranks; NULL: not asked for */
 } spread_job;
 
-/* Runs it on every rank; NULL-safe message on failure. */
+/* Runs it on every rank. */
 ls_status spread_run(const spread_job *job);
 
 /* ||a - b|| / max(||b||, floor). */
