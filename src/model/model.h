@@ -70,6 +70,8 @@ LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_sou
  */
 LS_MUST_USE ls_status ls_weights_open(const ls_model *model, const ls_image *image, uint64_t seed,
                                       ls_weight_source *out);
+/* The weights in one safetensors file (a checkpoint's, say), checked in the same way. */
+LS_MUST_USE ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out);
 void ls_weights_close(ls_weight_source *source);
 bool ls_weights_from_file(const ls_weight_source *source);
 

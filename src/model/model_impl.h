@@ -1,0 +1,60 @@
+/* model: what its own files share. */
+#ifndef LS_MODEL_IMPL_H
+#define LS_MODEL_IMPL_H
+
+#include "format/format.h"
+#include "model/model.h"
+
+/* Everything that a config.json says and a builder needs, checked. Texts are literals. */
+typedef struct ls_model_config {
+    ls_model_sizes sizes;
+    double epsilon; /* of the norms */
+    ls_rope rope;
+    bool attention_bias, mlp_bias;
+} ls_model_config;
+
+/* An architecture is one file with one const row; the visible table is in model.c. */
+typedef struct ls_architecture {
+    const char *name;       /* as in "architectures" */
+    const char *model_type; /* as in "model_type" */
+    /* Reads and checks the fields of a config.json. */
+    ls_status (*configure)(ls_json_value root, ls_model_config *out);
+    /* i32[B,S] ids and positions -> logits G[B,S,V]. Mistakes stay in the graph. */
+    ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
+    /* Endings of the names of tensors that files may hold and that are not trained; NULL at the end. */
+    const char *const *derived;
+} ls_architecture;
+
+extern const ls_architecture ls_architecture_llama;
+ls_status ls_llama_configure(ls_json_value root, ls_model_config *out);
+
+struct ls_model {
+    const ls_architecture *architecture;
+    ls_model_config config;
+    int64_t parameters;
+    char directory[LS_FILE_PATH];
+    char *text; /* of config.json */
+};
+
+/* Numbers that depend on (seed, name of the parameter, index) alone; out[0, count). */
+void ls_weights_random(const ls_flat *flat, uint64_t seed, double deviation, int64_t start, int64_t count,
+                       double *out);
+
+/* Weights in files: opened and checked against the parameters of an image. */
+typedef struct ls_weight_files ls_weight_files;
+
+/*
+ * paths: n safetensors files that together hold each parameter once. `what` is what errors call them all. derived: as in
+ * ls_architecture, or NULL.
+ */
+LS_MUST_USE ls_status ls_weight_files_open(const char *what, const char *const *paths, int n,
+                                           const ls_image *image, const char *const *derived,
+                                           ls_weight_files **out);
+void ls_weight_files_close(ls_weight_files *files); /* NULL is allowed */
+LS_MUST_USE ls_status ls_weight_files_read(const ls_weight_files *files, const ls_flat *flat, int64_t start,
+                                           int64_t count, double *out);
+
+/* The safetensors files that a directory offers, as paths; n 0: none. Free with ls_file_names_free. */
+LS_MUST_USE ls_status ls_weight_files_list(const char *directory, ls_file_names *out);
+
+#endif

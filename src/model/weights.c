@@ -1,0 +1,162 @@
+/* Filling parameters and masters from a source, and the two sources of a model: its files, or random numbers. */
+#include "model/model_impl.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 15 }; /* elements that one task reads: 256 KiB as f64, fits a second-level cache */
+
+typedef struct chunk {
+    const ls_flat *flat;
+    int64_t start, count; /* within the parameter */
+} chunk;
+
+typedef struct filling {
+    const ls_image *image;
+    const ls_weight_source *source;
+    const chunk *chunks;
+    double *numbers;  /* CHUNK for each thread */
+    char *parameters; /* T, all */
+    char *master;     /* G, this rank's shard; NULL: none apart from the parameters */
+    atomic_bool failed;
+    pthread_mutex_t lock; /* of status */
+    ls_status status;     /* the first error */
+} filling;
+
+/* Rounds to G and then to T, as parameters are made from their masters. */
+static void store(const double *x, int64_t n, ls_dtype dtype, char *to, int64_t at) {
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == LS_F64)
+            ((double *)to)[at + i] = x[i];
+        else if (dtype == LS_F32)
+            ((float *)to)[at + i] = (float)x[i];
+        else
+            ((ls_bf16 *)to)[at + i] = ls_bf16_from_f32((float)x[i]);
+    }
+}
+
+static void fail(filling *f, ls_status status) {
+    pthread_mutex_lock(&f->lock);
+    if (f->status.code == LS_OK) f->status = status;
+    pthread_mutex_unlock(&f->lock);
+    atomic_store(&f->failed, true);
+}
+
+static void fill_chunk(void *context, int i, int thread) {
+    filling *f = context;
+    const chunk *c = &f->chunks[i];
+    double *x = f->numbers + (size_t)thread * CHUNK;
+    if (atomic_load(&f->failed)) return;
+    const ls_status status = f->source->read(f->source->context, c->flat, c->start, c->count, x);
+    if (status.code != LS_OK) {
+        fail(f, status);
+        return;
+    }
+    const ls_image *image = f->image;
+    const int64_t at = c->flat->start + c->start;
+    store(x, c->count, image->dtype, f->parameters, at);
+    if (f->master == NULL) return;
+    const int64_t from = ls_max(at, image->shard_start);
+    const int64_t to = ls_min(at + c->count, image->shard_start + image->shard_count);
+    if (from < to)
+        store(x + (from - at), to - from, image->accumulator, f->master, from - image->shard_start);
+}
+
+/* Cuts all parameters into chunks; returns how many. chunks NULL: only counts. */
+static int cut(const ls_image *image, chunk *chunks) {
+    int n = 0;
+    for (int i = 0; i < image->n_flats; i++) {
+        const ls_flat *flat = &image->flats[i];
+        for (int64_t start = 0; start < flat->count; start += CHUNK, n++)
+            if (chunks != NULL) chunks[n] = (chunk){flat, start, ls_min(CHUNK, flat->count - start)};
+    }
+    return n;
+}
+
+ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source) {
+    const ls_image *image = ls_executor_image(executor);
+    const int n = cut(image, NULL);
+    if (n == 0) return ls_ok();
+    const size_t threads = (size_t)ls_pool_threads(ls_executor_pool(executor));
+    chunk *chunks = malloc(sizeof *chunks * (size_t)n);
+    double *numbers = malloc(sizeof *numbers * threads * CHUNK);
+    filling f = {.image = image, .source = source, .chunks = chunks, .numbers = numbers, .status = ls_ok()};
+    f.parameters = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
+    LS_ASSERT(f.parameters != NULL); /* bound wherever there are parameters */
+    /* Of one type, masters are the parameters themselves. */
+    if (image->dtype != image->accumulator) f.master = ls_executor_tensor(executor, LS_BIND_MASTER);
+    if (chunks != NULL && numbers != NULL) {
+        (void)cut(image, chunks);
+        pthread_mutex_init(&f.lock, NULL);
+        ls_pool_run(ls_executor_pool(executor), n, fill_chunk, &f);
+        pthread_mutex_destroy(&f.lock);
+    } else {
+        f.status =
+            ls_error(LS_NO_MEMORY, "no memory to read weights: %zu bytes", sizeof *numbers * threads * CHUNK);
+    }
+    free(chunks);
+    free(numbers);
+    return f.status;
+}
+
+/* ---- sources ---- */
+
+typedef struct source_state {
+    ls_weight_files *files; /* NULL: random */
+    uint64_t seed;
+    double deviation;
+} source_state;
+
+static ls_status read_source(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
+    const source_state *state = context;
+    if (state->files != NULL) return ls_weight_files_read(state->files, flat, start, count, out);
+    ls_weights_random(flat, state->seed, state->deviation, start, count, out);
+    return ls_ok();
+}
+
+/* Takes files over. */
+static ls_status make_source(ls_weight_files *files, uint64_t seed, double deviation, ls_weight_source *out) {
+    source_state *state = malloc(sizeof *state);
+    if (state == NULL) {
+        ls_weight_files_close(files);
+        return ls_error(LS_NO_MEMORY, "no memory for a source of weights");
+    }
+    *state = (source_state){files, seed, deviation};
+    *out = (ls_weight_source){read_source, state};
+    return ls_ok();
+}
+
+ls_status ls_weights_open(const ls_model *model, const ls_image *image, uint64_t seed,
+                          ls_weight_source *out) {
+    ls_file_names paths;
+    ls_weight_files *files = NULL;
+    ls_status status = ls_ok();
+    LS_TRY(ls_weight_files_list(model->directory, &paths));
+    if (paths.count > 0)
+        status = ls_weight_files_open(model->directory, (const char *const *)paths.name, (int)paths.count,
+                                      image, model->architecture->derived, &files);
+    ls_file_names_free(&paths);
+    LS_TRY(status);
+    return make_source(files, seed, model->config.sizes.initializer_range, out);
+}
+
+ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out) {
+    ls_weight_files *files = NULL;
+    LS_TRY(ls_weight_files_open(path, &path, 1, image, NULL, &files));
+    return make_source(files, 0, 0, out);
+}
+
+void ls_weights_close(ls_weight_source *source) {
+    if (source == NULL || source->context == NULL) return;
+    source_state *state = source->context;
+    ls_weight_files_close(state->files);
+    free(state);
+    *source = (ls_weight_source){NULL, NULL};
+}
+
+bool ls_weights_from_file(const ls_weight_source *source) {
+    const source_state *state = source->context;
+    return state->files != NULL;
+}
