@@ -89,7 +89,7 @@ static void bytes_round_trip(void **state) {
     assert_true(ls_tokenizer_piece(t) >= 1);
     char all[256];
     for (int i = 0; i < 256; i++) all[i] = (char)i;
-    ls_tokens tokens = {0};
+    ls_token_list tokens = {0};
     ls_text text = {0};
     assert_ok(ls_tokenizer_encode(t, NULL, 0, &tokens));
     for (int round = 0; round < 20; round++) { /* appends */

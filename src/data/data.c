@@ -19,7 +19,7 @@ struct ls_data {
 typedef struct reading {
     const ls_tokenizer *tokenizer;
     ls_data *data;
-    ls_tokens tokens; /* of one piece; reused */
+    ls_token_list tokens; /* of one piece; reused */
     int64_t *ends;    /* of documents, in tokens of the store */
     size_t ends_capacity;
 } reading;

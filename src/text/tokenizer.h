@@ -16,10 +16,10 @@
 typedef struct ls_tokenizer ls_tokenizer;
 
 /* Growing buffers; start zeroed, end with free() of the pointer. */
-typedef struct ls_tokens {
+typedef struct ls_token_list {
     int32_t *id;
     size_t count, capacity;
-} ls_tokens;
+} ls_token_list;
 
 typedef struct ls_text {
     char *byte;
@@ -45,7 +45,7 @@ size_t ls_tokenizer_piece(const ls_tokenizer *tokenizer);
 
 /* Appends the ids of text[0, bytes). Any bytes are accepted. LS_NO_MEMORY leaves `out` as it was. */
 LS_MUST_USE ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
-                                          ls_tokens *out);
+                                          ls_token_list *out);
 
 /* Appends the bytes of ids[0, n); not always valid UTF-8. An id outside the vocabulary is LS_INVALID. */
 LS_MUST_USE ls_status ls_tokenizer_decode(const ls_tokenizer *tokenizer, const int32_t *ids, size_t n,
