@@ -191,12 +191,10 @@ static void wrong_shapes_are_refused(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_without_avx512), /* first: a child must not inherit a settled library */
-        cmocka_unit_test(f32_products),
-        cmocka_unit_test(bf16_products_to_f32),
-        cmocka_unit_test(bf16_products_to_bf16),
-        cmocka_unit_test(no_threads_of_its_own),
-        cmocka_unit_test(wrong_shapes_are_refused),
+        cmocka_unit_test(bf16_without_avx512),   /* first: a child must not inherit a settled library */
+        cmocka_unit_test(no_threads_of_its_own), /* next: before any product could have started them */
+        cmocka_unit_test(f32_products),          cmocka_unit_test(bf16_products_to_f32),
+        cmocka_unit_test(bf16_products_to_bf16), cmocka_unit_test(wrong_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
