@@ -6,8 +6,8 @@
  * `after` names the one instruction of the other queue that must be done before it starts (the queues themselves keep
  * their order), so the two queues may run against each other. Queues are orders, not threads.
  *
- * Symmetric by construction: the list of buffers in the heap, their sizes and offsets, the channels and the kinds of the
- * instructions are the same on every rank; only peers, views and private sizes differ.
+ * Symmetric by construction: the list of buffers in the heap, their sizes and offsets, the channels and the order of the
+ * transfers are the same on every rank; only peers, views, kernels and private sizes differ.
  */
 #ifndef LS_PROGRAM_H
 #define LS_PROGRAM_H
@@ -181,7 +181,7 @@ typedef struct ls_program_cost {
 ls_program_cost ls_program_measure(const ls_image *image, int program);
 
 /*
- * A hash of what must be the same on every rank: kinds, queues, ops, channels, generations, and the buffers of the symmetric
+ * A hash of what must be the same on every rank: transfers, their channels and generations, and the buffers of the symmetric
  * heap. Ranks compare it before the first step.
  */
 uint64_t ls_image_skeleton(const ls_image *image);

@@ -1,0 +1,327 @@
+/* See verify.h. One play of all queues; clocks here, bytes in verify_bytes.c. */
+#include "program/verify.h"
+
+#include "program/verify_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const int sequence[] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_MICRO};
+
+/* A signal on its way: what its sender knew, until the wait that it is for. */
+typedef struct message {
+    struct message *next;
+    uint64_t generation;
+    ls_access *put; /* the bytes that it announces, or NULL */
+    ls_access *source;
+    ls_range slot; /* of a "slot free": the bytes handed over */
+    uint32_t clock[];
+} message;
+
+typedef struct word {
+    uint64_t last;    /* highest generation set */
+    message *pending; /* not yet awaited */
+} word;
+
+typedef struct queue_state {
+    int *instrs; /* of the present program, in order */
+    int n, next, done;
+    uint32_t *clock;  /* what this queue has seen of each queue */
+    ls_access **puts; /* sources not yet known to be read */
+    int n_puts;
+} queue_state;
+
+typedef struct rank_state {
+    const ls_image *image;
+    int stage; /* index into sequence */
+    uint64_t runs[LS_PROGRAMS];
+    queue_state queue[LS_QUEUES];
+    word *words;
+    ls_range *granted; /* by channel: what the receiver has handed over to this sender */
+} rank_state;
+
+typedef struct play {
+    ls_arena *arena;
+    int ranks, queues;
+    rank_state *rank;
+    ls_bytes *bytes;
+    message *free_messages;
+} play;
+
+static int queue_id(int rank, int queue) { return rank * LS_QUEUES + queue; }
+
+static const ls_program *program_of(const rank_state *r) { return &r->image->programs[sequence[r->stage]]; }
+
+static ls_point point_of(const play *p, int rank, int queue) {
+    const rank_state *r = &p->rank[rank];
+    const queue_state *q = &r->queue[queue];
+    return (ls_point){.rank = rank,
+                      .program = sequence[r->stage],
+                      .instr = q->instrs[q->next],
+                      .queue = queue_id(rank, queue),
+                      .tick = q->clock[queue_id(rank, queue)]};
+}
+
+static ls_status fault(const play *p, ls_point at, const char *what) {
+    const ls_program *program = &p->rank[at.rank].image->programs[at.program];
+    const ls_instr *instr = &program->instrs[at.instr];
+    return ls_error(LS_INVALID,
+                    "program rejected: rank %d, %s instruction %d (%s \"%s%s\", generation %llu): %s",
+                    at.rank, program->name, at.instr, instr->op,
+                    instr->channel >= 0 ? program->channels[instr->channel].name : "",
+                    instr->ready ? " free" : "", (unsigned long long)instr->generation, what);
+}
+
+static void join(const play *p, uint32_t *into, const uint32_t *from) {
+    for (int q = 0; q < p->queues; q++) {
+        if (from[q] > into[q]) into[q] = from[q];
+    }
+}
+
+static word *word_of(const play *p, int owner, const ls_program *program, const ls_instr *instr) {
+    return &p->rank[owner].words[program->first_word + 2 * instr->channel + (instr->ready ? 1 : 0)];
+}
+
+static uint64_t generation_of(const rank_state *r, const ls_instr *instr) {
+    const ls_program *program = program_of(r);
+    return r->runs[sequence[r->stage]] * program->channels[instr->channel].uses + instr->generation;
+}
+
+static message *new_message(play *p) {
+    message *m = p->free_messages;
+    if (m != NULL)
+        p->free_messages = m->next;
+    else
+        m = ls_arena_alloc(p->arena, sizeof *m + sizeof(uint32_t) * (size_t)p->queues);
+    return m;
+}
+
+/* Sets the peer's word: it must be the next generation. */
+static ls_status post(play *p, int rank, int queue, ls_access *put, ls_access *source) {
+    const ls_range nothing = {0};
+    rank_state *r = &p->rank[rank];
+    const ls_point at = point_of(p, rank, queue);
+    const ls_instr *instr = &program_of(r)->instrs[at.instr];
+    if (instr->peer < 0 || instr->peer >= p->ranks) return fault(p, at, "there is no such peer");
+    word *w = word_of(p, instr->peer, program_of(r), instr);
+    const uint64_t generation = generation_of(r, instr);
+    if (generation != w->last + 1) return fault(p, at, "the word's generations do not rise by one");
+    w->last = generation;
+    message *m = new_message(p);
+    m->generation = generation;
+    m->put = put;
+    m->source = source;
+    m->slot = instr->kind == LS_INSTR_SIGNAL ? ls_operand_range(r->image, &instr->out[0]) : nothing;
+    memcpy(m->clock, r->queue[queue].clock, sizeof(uint32_t) * (size_t)p->queues);
+    m->next = w->pending;
+    w->pending = m;
+    return ls_ok();
+}
+
+static bool same_bytes(const ls_range *a, const ls_range *b) { return memcmp(a, b, sizeof *a) == 0; }
+
+/* What arrives must be the bytes that are awaited; a slot handed over is remembered for the put. */
+static ls_status receive(play *p, int rank, int queue, const message *m) {
+    rank_state *r = &p->rank[rank];
+    const ls_point here = point_of(p, rank, queue);
+    const ls_instr *instr = &program_of(r)->instrs[here.instr];
+    if (instr->ready) {
+        r->granted[instr->channel] = m->slot;
+        return ls_ok();
+    }
+    const ls_range awaited = ls_operand_range(r->image, &instr->out[0]);
+    if (m->put != NULL && !same_bytes(&m->put->range, &awaited))
+        return fault(p, here, "the bytes that arrive are not those that it waits for");
+    return ls_ok();
+}
+
+/* Takes the message that the wait is for. *came false: it has not come yet. */
+static ls_status take(play *p, int rank, int queue, bool *came) {
+    rank_state *r = &p->rank[rank];
+    queue_state *q = &r->queue[queue];
+    const ls_instr *instr = &program_of(r)->instrs[q->instrs[q->next]];
+    word *w = word_of(p, rank, program_of(r), instr);
+    const uint64_t generation = generation_of(r, instr);
+    for (message **m = &w->pending; *m != NULL; m = &(*m)->next) {
+        if ((*m)->generation != generation) continue;
+        message *found = *m;
+        *came = true;
+        LS_TRY(receive(p, rank, queue, found));
+        join(p, q->clock, found->clock);
+        const ls_point here = point_of(p, rank, queue);
+        if (found->put != NULL) ls_access_seen(found->put, here);
+        if (found->source != NULL) ls_access_seen(found->source, here);
+        *m = found->next;
+        found->next = p->free_messages;
+        p->free_messages = found;
+        break;
+    }
+    return ls_ok();
+}
+
+/* Sources of this queue's earlier puts have been read. */
+static void settle(play *p, int rank, int queue) {
+    queue_state *q = &p->rank[rank].queue[queue];
+    for (int i = 0; i < q->n_puts; i++) ls_access_seen(q->puts[i], point_of(p, rank, queue));
+    q->n_puts = 0;
+}
+
+static ls_status touch(play *p, int rank, const ls_operand *o, bool writes, ls_point at,
+                       const uint32_t *clock, bool open, ls_access **out) {
+    if (o->buffer < 0 || ls_view_elements(&o->view) == 0) {
+        if (out != NULL) *out = NULL;
+        return ls_ok();
+    }
+    return ls_bytes_touch(&p->bytes[rank], o, writes, at, clock, open, out);
+}
+
+static ls_status put(play *p, int rank, int queue, ls_point at) {
+    queue_state *q = &p->rank[rank].queue[queue];
+    const ls_instr *instr = &program_of(&p->rank[rank])->instrs[at.instr];
+    if (instr->peer < 0 || instr->peer >= p->ranks) return fault(p, at, "there is no such peer");
+    ls_access *source, *target;
+    LS_TRY(touch(p, rank, &instr->in[0], false, at, q->clock, true, &source));
+    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[instr->peer], &instr->out[0]);
+    const ls_range lands = ls_operand_range(p->rank[instr->peer].image, &there);
+    if (!ls_range_covers(&p->rank[rank].granted[instr->channel], &lands))
+        return fault(p, at, "it lands outside the slot that the receiver has handed over");
+    LS_TRY(touch(p, instr->peer, &there, true, at, q->clock, true, &target));
+    if (source != NULL) q->puts[q->n_puts++] = source;
+    return post(p, rank, queue, target, source);
+}
+
+static ls_status execute(play *p, int rank, int queue) {
+    rank_state *r = &p->rank[rank];
+    queue_state *q = &r->queue[queue];
+    const ls_instr *instr = &program_of(r)->instrs[q->instrs[q->next]];
+    q->clock[queue_id(rank, queue)]++;
+    const ls_point at = point_of(p, rank, queue);
+    if (instr->kind == LS_INSTR_PUT_SIGNAL) return put(p, rank, queue, at);
+    if (instr->kind == LS_INSTR_QUIET) settle(p, rank, queue);
+    for (int i = 0; i < instr->n_in; i++)
+        LS_TRY(touch(p, rank, &instr->in[i], false, at, q->clock, false, NULL));
+    for (int i = 0; i < instr->n_out; i++)
+        LS_TRY(touch(p, rank, &instr->out[i], true, at, q->clock, false, NULL));
+    LS_TRY(touch(p, rank, &instr->workspace, true, at, q->clock, false, NULL));
+    return instr->kind == LS_INSTR_SIGNAL ? post(p, rank, queue, NULL, NULL) : ls_ok();
+}
+
+/* Runs the head of a queue when nothing holds it up. */
+static ls_status step(play *p, int rank, int queue, bool *moved) {
+    rank_state *r = &p->rank[rank];
+    queue_state *q = &r->queue[queue], *other = &r->queue[1 - queue];
+    if (q->next == q->n) return ls_ok();
+    const ls_instr *instr = &program_of(r)->instrs[q->instrs[q->next]];
+    if (instr->after > other->done) return ls_ok();
+    if (instr->after >= 0) join(p, q->clock, other->clock);
+    bool came = instr->kind != LS_INSTR_WAIT;
+    if (!came) LS_TRY(take(p, rank, queue, &came));
+    if (!came) return ls_ok();
+    LS_TRY(execute(p, rank, queue));
+    q->done = q->instrs[q->next++];
+    *moved = true;
+    return ls_ok();
+}
+
+static void begin_program(rank_state *r) {
+    for (int q = 0; q < LS_QUEUES; q++) {
+        r->queue[q].n = r->queue[q].next = r->queue[q].n_puts = 0;
+        r->queue[q].done = -1;
+    }
+    const ls_program *program = program_of(r);
+    for (int i = 0; i < program->n_instrs; i++) {
+        queue_state *q = &r->queue[program->instrs[i].queue];
+        q->instrs[q->n++] = i;
+    }
+}
+
+/* A rank whose queues are both through goes on to the next program, knowing what both knew. */
+static bool advance(play *p, int rank) {
+    rank_state *r = &p->rank[rank];
+    const int stages = (int)LS_COUNT(sequence);
+    if (r->stage == stages) return false;
+    for (int q = 0; q < LS_QUEUES; q++) {
+        if (r->queue[q].next < r->queue[q].n) return false;
+    }
+    join(p, r->queue[LS_COMPUTE].clock, r->queue[LS_COPY].clock);
+    join(p, r->queue[LS_COPY].clock, r->queue[LS_COMPUTE].clock);
+    r->runs[sequence[r->stage]]++;
+    r->stage++;
+    if (r->stage < stages) begin_program(r);
+    return true;
+}
+
+static ls_status stuck(const play *p) {
+    for (int rank = 0; rank < p->ranks; rank++) {
+        const rank_state *r = &p->rank[rank];
+        for (int queue = 0; r->stage < (int)LS_COUNT(sequence) && queue < LS_QUEUES; queue++) {
+            const queue_state *q = &r->queue[queue];
+            if (q->next == q->n || program_of(r)->instrs[q->instrs[q->next]].kind != LS_INSTR_WAIT) continue;
+            return fault(p, point_of(p, rank, queue), "waits for ever: deadlock");
+        }
+    }
+    return ls_error(LS_INVALID, "program rejected: the queues of a rank wait for each other");
+}
+
+static ls_status run(play *p) {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int rank = 0; rank < p->ranks; rank++) {
+            if (p->rank[rank].stage == (int)LS_COUNT(sequence)) continue;
+            for (int q = 0; q < LS_QUEUES; q++) {
+                bool again = true;
+                while (again) {
+                    again = false;
+                    LS_TRY(step(p, rank, q, &again));
+                    moved |= again;
+                }
+            }
+            moved |= advance(p, rank);
+        }
+    }
+    for (int rank = 0; rank < p->ranks; rank++) {
+        if (p->rank[rank].stage < (int)LS_COUNT(sequence)) return stuck(p);
+        for (int w = 0; w < p->rank[rank].image->words; w++) {
+            if (p->rank[rank].words[w].pending != NULL)
+                return ls_error(LS_INVALID,
+                                "program rejected: rank %d never waits for generation %llu of word %d", rank,
+                                (unsigned long long)p->rank[rank].words[w].pending->generation, w);
+        }
+    }
+    return ls_ok();
+}
+
+static ls_status set_up(play *p, const ls_image *const *images) {
+    p->rank = LS_NEW_ARRAY(p->arena, rank_state, p->ranks);
+    p->bytes = LS_NEW_ARRAY(p->arena, ls_bytes, p->ranks);
+    for (int r = 0; r < p->ranks; r++) {
+        if (images[r]->words != images[0]->words)
+            return ls_error(LS_INVALID, "program rejected: rank %d has %d signal words, rank 0 has %d", r,
+                            images[r]->words, images[0]->words);
+        rank_state *rank = &p->rank[r];
+        rank->image = images[r];
+        rank->words = LS_NEW_ARRAY(p->arena, word, images[r]->words + 1);
+        int most = 1;
+        for (int i = 0; i < LS_PROGRAMS; i++) most = (int)ls_max(most, images[r]->programs[i].n_instrs);
+        for (int q = 0; q < LS_QUEUES; q++) {
+            rank->queue[q].instrs = LS_NEW_ARRAY(p->arena, int, most);
+            rank->queue[q].puts = LS_NEW_ARRAY(p->arena, ls_access *, most);
+            rank->queue[q].clock = LS_NEW_ARRAY(p->arena, uint32_t, p->queues);
+        }
+        int channels = 1;
+        for (int i = 0; i < LS_PROGRAMS; i++)
+            channels = (int)ls_max(channels, images[r]->programs[i].n_channels);
+        rank->granted = LS_NEW_ARRAY(p->arena, ls_range, channels);
+        ls_bytes_create(&p->bytes[r], images[r], p->arena);
+        begin_program(rank);
+    }
+    return ls_ok();
+}
+
+ls_status ls_verify(const ls_image *const *images, int ranks) {
+    play p = {.arena = ls_arena_create(), .ranks = ranks, .queues = ranks * LS_QUEUES};
+    ls_status status = set_up(&p, images);
+    if (status.code == LS_OK) status = run(&p);
+    ls_arena_destroy(p.arena);
+    return status;
+}

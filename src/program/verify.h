@@ -1,0 +1,26 @@
+/*
+ * The verifier: proves, over the programs of all ranks together, that a run cannot hang and cannot race.
+ *
+ * It plays the sequence micro, micro, update, micro on every rank with both queues, joining vector clocks at signals and
+ * waits (Mattern 1989; the race rule is FastTrack's, Flanagan and Freund, PLDI 2009). Because a word has one writer and
+ * generations only rise, whether the play gets stuck and what is ordered before what do not depend on the order of play. Checked:
+ *   - every wait is satisfied by exactly one put or signal, and every one of these is awaited;
+ *   - the generations of a word rise by one;
+ *   - a put lands inside the slot that its receiver handed over, and in exactly the bytes that the receiver waits for;
+ *   - no queue gets stuck;
+ *   - no two accesses to the same byte of a rank, one of them writing, are unordered: a put writes the peer's bytes at any time
+ *     between its issue and the wait that sees its signal, and reads its source until that wait or its queue's next quiet.
+ * Masks that come with the data only shrink puts and reads, so what holds for the maximum holds for every batch.
+ */
+#ifndef LS_PROGRAM_VERIFY_H
+#define LS_PROGRAM_VERIFY_H
+
+#include "program/program.h"
+
+/*
+ * images[r] is rank r's. LS_OK, or LS_INVALID naming the instructions (rank, program, number, op) and the buffer or channel.
+ * Time grows with the instructions of all ranks, memory with ranks² and the buffers.
+ */
+LS_MUST_USE ls_status ls_verify(const ls_image *const *images, int ranks);
+
+#endif

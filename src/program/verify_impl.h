@@ -1,0 +1,56 @@
+/* The verifier's view of one rank's bytes: who touched them last, and since when that is known. */
+#ifndef LS_PROGRAM_VERIFY_IMPL_H
+#define LS_PROGRAM_VERIFY_IMPL_H
+
+#include "program/program.h"
+
+/* An instruction in the play, and its tick on its queue's clock. */
+typedef struct ls_point {
+    int rank, program, instr;
+    int queue; /* over all ranks */
+    uint32_t tick;
+} ls_point;
+
+/*
+ * An access to bytes. It begins at `start`; it is over for those who have seen one of `end`. An open access (a put under way) has
+ * no end yet.
+ */
+typedef struct ls_access {
+    struct ls_access *next; /* of the same buffer */
+    ls_operand operand;
+    ls_range range;
+    bool writes;
+    ls_point start;
+    ls_point end[2];
+    int n_end;
+} ls_access;
+
+typedef struct ls_bytes {
+    const ls_image *image;
+    ls_arena *arena;
+    ls_access **history; /* by buffer: accesses that a later one could still race with */
+    int **neighbours;    /* by buffer: buffers whose bytes meet its own, ended by -1 */
+    int *symmetric;      /* buffers of the heap, in order */
+    int *ordinal;        /* by buffer: index into symmetric */
+    ls_access *free_accesses;
+} ls_bytes;
+
+void ls_bytes_create(ls_bytes *bytes, const ls_image *image, ls_arena *arena);
+
+/* The operand of another rank's program as the same bytes of this rank's heap. */
+ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls_operand *operand);
+
+/*
+ * An access by someone who has seen `clock`. LS_INVALID when an earlier access to the same bytes is not over for him
+ * and one of the two writes. open: it ends only with ls_access_seen. *out: the access when open (may be NULL otherwise).
+ */
+LS_MUST_USE ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at,
+                                     const uint32_t *clock, bool open, ls_access **out);
+
+/* Whether every byte of part is one of whole; known only for equal ranges and for a contiguous whole, else false. */
+bool ls_range_covers(const ls_range *whole, const ls_range *part);
+
+/* The access is over for all who have seen `at`. */
+void ls_access_seen(ls_access *access, ls_point at);
+
+#endif

@@ -1,0 +1,67 @@
+#include "images.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void must(ls_status status) {
+    if (status.code == LS_OK) return;
+    fprintf(stderr, "%s\n", status.text);
+    abort();
+}
+
+static ls_tensor matrix(ls_graph *g, const char *name, int layer, int64_t rows, int64_t columns) {
+    char full[64];
+    snprintf(full, sizeof full, "%s.%d", name, layer);
+    return ls_parameter(g, full, 2, (int64_t[]){rows, columns});
+}
+
+static ls_tensor layer(ls_graph *g, ls_tensor x, ls_tensor table, int i) {
+    enum { E = 16, Hq = 4, Hkv = 2, D = 4, F = 24 };
+    char name[64];
+    snprintf(name, sizeof name, "norm.%d", i);
+    const ls_tensor n = ls_rmsnorm(g, x, ls_parameter(g, name, 1, (int64_t[]){E}), 1e-5);
+    const ls_tensor q = ls_split_last(g, ls_linear(g, n, matrix(g, "q", i, Hq * D, E), LS_NO_TENSOR), Hq, D);
+    const ls_tensor k =
+        ls_split_last(g, ls_linear(g, n, matrix(g, "k", i, Hkv * D, E), LS_NO_TENSOR), Hkv, D);
+    const ls_tensor v =
+        ls_split_last(g, ls_linear(g, n, matrix(g, "v", i, Hkv * D, E), LS_NO_TENSOR), Hkv, D);
+    const ls_mask mask = ls_mask_causal();
+    const ls_tensor o = ls_attention(g, ls_rotate(g, q, table), ls_rotate(g, k, table), v, &mask, 0.5);
+    const ls_tensor h =
+        ls_add(g, x, ls_linear(g, ls_merge_last(g, o), matrix(g, "o", i, E, Hq * D), LS_NO_TENSOR));
+    const ls_tensor gate = ls_linear(g, h, matrix(g, "gate", i, F, E), LS_NO_TENSOR);
+    const ls_tensor up = ls_linear(g, h, matrix(g, "up", i, F, E), LS_NO_TENSOR);
+    return ls_add(g, h, ls_linear(g, ls_swiglu(g, gate, up), matrix(g, "down", i, E, F), LS_NO_TENSOR));
+}
+
+image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S,
+                            int layers) {
+    ls_graph *g = ls_graph_create(LS_F32);
+    const ls_tensor tokens = ls_tokens(g, "tokens", mesh.size[LS_AXIS_DP], S);
+    const ls_tensor labels = ls_input_like(g, "labels", tokens);
+    const ls_rope rope = {.theta = 10000};
+    const ls_tensor table = ls_rope_table(g, ls_input_like(g, "positions", tokens), 4, &rope);
+    ls_tensor x = ls_embedding(g, tokens, matrix(g, "embedding", 0, 32, 16));
+    for (int i = 0; i < layers; i++) x = layer(g, x, table, i);
+    const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", 0, 32, 16));
+    const ls_tensor loss = ls_sum(g, ls_cross_entropy(g, logits, labels));
+    const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
+    (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, LS_F32, &one));
+    ls_derivative d = {
+        .n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, "seed", LS_F32, &one)}};
+    must(ls_graph_status(g));
+    must(ls_differentiate(g, &d));
+    image_set set = {.ranks = ls_mesh_ranks(&mesh), .graph = g};
+    const ls_job job = {.graph = g, .update = LS_UPDATE_ADAMW, .adamw = {0.9, 0.95, 1e-8, 0.1}};
+    for (int r = 0; r < set.ranks; r++) {
+        const ls_target target = {
+            .mesh = mesh, .rank = r, .strategy = strategy, .layout = layout, .threads = 1};
+        must(ls_compile(&job, &target, &set.image[r]));
+    }
+    return set;
+}
+
+void free_images(image_set *set) {
+    for (int r = 0; r < set->ranks; r++) ls_image_destroy(set->image[r]);
+    ls_graph_destroy(set->graph);
+}

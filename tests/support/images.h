@@ -1,0 +1,17 @@
+/* Images of all ranks for small problems, for tests of programs. */
+#ifndef TESTS_IMAGES_H
+#define TESTS_IMAGES_H
+
+#include "compile/compile.h"
+
+typedef struct image_set {
+    int ranks;
+    ls_image *image[64];
+    ls_graph *graph;
+} image_set;
+
+/* A two-layer network with attention, norms and a loss, with AdamW, over the mesh. Ends the test on failure. */
+image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
+void free_images(image_set *set);
+
+#endif
