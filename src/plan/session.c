@@ -1,6 +1,8 @@
 /* From wishes to running ranks. */
 #include "plan/session.h"
 
+#include "program/verify.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,11 +54,34 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
 
 /* --- opening ----------------------------------------------------------------------------------------------------------------- */
 
+/* More ranks than this are compiled by themselves and not proved together. */
+enum { MOST_VERIFIED_RANKS = 64 };
+
+/* The proof before every run: all ranks' programs together. */
+static ls_status verify(const ls_session *s) {
+    const int ranks = ls_session_ranks(s);
+    if (ranks > MOST_VERIFIED_RANKS) {
+        ls_log("%d ranks: programs are not verified together (done up to %d)", ranks, MOST_VERIFIED_RANKS);
+        return ls_ok();
+    }
+    ls_image *images[MOST_VERIFIED_RANKS] = {NULL};
+    ls_target target = s->plan.target;
+    ls_status status = ls_ok();
+    for (int r = 0; r < ranks && status.code == LS_OK; r++) {
+        target.rank = r;
+        status = ls_compile(s->job, &target, &images[r]);
+    }
+    if (status.code == LS_OK) status = ls_verify((const ls_image *const *)images, ranks);
+    for (int r = 0; r < ranks; r++) ls_image_destroy(images[r]);
+    return status;
+}
+
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
     ls_plan_request request;
     LS_TRY(ls_spread_resolve(spread, &request));
     LS_TRY(ls_plan_make(s->job, &request, &s->plan));
     LS_TRY(ls_compile(s->job, &s->plan.target, &s->image));
+    LS_TRY(verify(s));
     ls_machine machine;
     ls_machine_detect(&machine);
     const bool may_spin = request.ranks * request.threads <= machine.cores;

@@ -26,7 +26,7 @@ typedef struct ls_session ls_session;
 LS_MUST_USE ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out);
 
 /*
- * Plans the job (ls_plan_make), compiles rank 0's image and makes the world. LS_USAGE when the request fits no plan.
+ * Plans the job (ls_plan_make), verifies the programs of all ranks together (up to 64), and makes the world. LS_USAGE when the request fits no plan.
  * To run exactly an earlier plan, name its mesh, strategy, layout and isa in the spread.
  */
 LS_MUST_USE ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out);
