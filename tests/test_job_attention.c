@@ -1,0 +1,348 @@
+/*
+ * The attention job, from files to files, against the formula written out below: every strategy, layout and mask in f64 at
+ * 1e-12; f32 and bf16 by their precision; what it refuses.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "longspan/job.h"
+#include "support/kernel_call.h"
+#include "support/spread.h"
+#include "tensor/tensor.h"
+#include "test_format_scratch.h"
+
+/* --- the formula ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct sizes {
+    int64_t B, S, Hq, Hkv, D;
+} sizes;
+
+enum { Q, K, V, GO, INPUTS };
+enum { O, LSE, DQ, DK, DV, OUTPUTS };
+static const char *const in_file[INPUTS] = {"q.npy", "k.npy", "v.npy", "do.npy"};
+static const char *const out_file[OUTPUTS] = {"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy"};
+
+typedef struct arrays {
+    sizes n;
+    double *in[INPUTS], *out[OUTPUTS];
+} arrays;
+
+static int64_t in_count(const sizes *n, int i) {
+    return n->B * n->S * (i == K || i == V ? n->Hkv : n->Hq) * n->D;
+}
+
+static int64_t out_count(const sizes *n, int i) {
+    if (i == LSE) return n->B * n->S * n->Hq;
+    return n->B * n->S * (i == DK || i == DV ? n->Hkv : n->Hq) * n->D;
+}
+
+static int64_t at(const sizes *n, int64_t H, int64_t b, int64_t s, int64_t h) {
+    return ((b * n->S + s) * H + h) * n->D;
+}
+
+static double dot(const double *a, const double *b, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+typedef bool (*sees_rule)(int64_t q, int64_t k);
+
+/* One query's row: P = softmax(scale q·k), o = P v; dv += P do, dP = do·v, dS = P (dP - do·o), dq and dk from dS. */
+static void one_row(arrays *a, sees_rule sees, int64_t b, int64_t s, int64_t h) {
+    const sizes *n = &a->n;
+    const double scale = 1 / sqrt((double)n->D);
+    const int64_t iq = at(n, n->Hq, b, s, h), hk = h / (n->Hq / n->Hkv);
+    double p[64], most = -INFINITY, sum = 0;
+    for (int64_t k = 0; k < n->S; k++) {
+        const bool seen = sees(s, k);
+        p[k] = seen ? scale * dot(a->in[Q] + iq, a->in[K] + at(n, n->Hkv, b, k, hk), n->D) : -INFINITY;
+        most = fmax(most, p[k]);
+    }
+    for (int64_t k = 0; k < n->S; k++) {
+        p[k] = isinf(p[k]) ? 0 : exp(p[k] - most);
+        sum += p[k];
+    }
+    a->out[LSE][(b * n->Hq + h) * n->S + s] = sum > 0 ? most + log(sum) : -INFINITY;
+    if (sum == 0) return;
+    for (int64_t k = 0; k < n->S; k++) {
+        p[k] /= sum;
+        for (int64_t d = 0; d < n->D; d++) a->out[O][iq + d] += p[k] * a->in[V][at(n, n->Hkv, b, k, hk) + d];
+    }
+    const double delta = dot(a->in[GO] + iq, a->out[O] + iq, n->D);
+    for (int64_t k = 0; k < n->S; k++) {
+        const int64_t ik = at(n, n->Hkv, b, k, hk);
+        const double ds = scale * p[k] * (dot(a->in[GO] + iq, a->in[V] + ik, n->D) - delta);
+        for (int64_t d = 0; d < n->D; d++) {
+            a->out[DV][ik + d] += p[k] * a->in[GO][iq + d];
+            a->out[DQ][iq + d] += ds * a->in[K][ik + d];
+            a->out[DK][ik + d] += ds * a->in[Q][iq + d];
+        }
+    }
+}
+
+static void formula(arrays *a, sees_rule sees) {
+    for (int i = 0; i < OUTPUTS; i++)
+        for (int64_t j = 0; j < out_count(&a->n, i); j++) a->out[i][j] = 0;
+    for (int64_t b = 0; b < a->n.B; b++)
+        for (int64_t h = 0; h < a->n.Hq; h++)
+            for (int64_t s = 0; s < a->n.S; s++) one_row(a, sees, b, s, h);
+}
+
+static arrays make_arrays(sizes n) {
+    arrays a = {.n = n};
+    for (int i = 0; i < INPUTS; i++) {
+        a.in[i] = malloc(sizeof(double) * (size_t)in_count(&n, i));
+        fill_normal(a.in[i], in_count(&n, i), (uint64_t)i + 1);
+    }
+    for (int i = 0; i < OUTPUTS; i++) a.out[i] = calloc((size_t)out_count(&n, i), sizeof(double));
+    return a;
+}
+
+static void free_arrays(arrays *a) {
+    for (int i = 0; i < INPUTS; i++) free(a->in[i]);
+    for (int i = 0; i < OUTPUTS; i++) free(a->out[i]);
+}
+
+/* --- masks, once as text and once as what they mean ------------------------------------------------------------------------- */
+
+static const int32_t document_ends[] = {0, 1, 9, 9, 10, 30, 37};
+static bool sees_all(int64_t q, int64_t k) { return q >= 0 && k >= 0; }
+static bool sees_causal(int64_t q, int64_t k) { return k <= q; }
+static bool sees_window(int64_t q, int64_t k) { return k <= q && k > q - 5; }
+static bool sees_window_first(int64_t q, int64_t k) { return k <= q && (k > q - 7 || k < 3); }
+static bool sees_prefix(int64_t q, int64_t k) { return k <= q || k < 11; }
+static bool sees_document(int64_t q, int64_t k) {
+    for (size_t i = 1; i < LS_COUNT(document_ends); i++) {
+        const int64_t lo = document_ends[i - 1], hi = document_ends[i];
+        if (q >= lo && q < hi) return k >= lo && k < hi;
+    }
+    return false;
+}
+static bool sees_both(int64_t q, int64_t k) { return sees_document(q, k) && sees_window(q, k); }
+static bool sees_late(int64_t q, int64_t k) { return sees_document(q, k) && sees_prefix(q, k); }
+
+static const struct {
+    const char *text; /* %s: the file of document ends */
+    sees_rule sees;
+} masks[] = {
+    {"full", sees_all},
+    {"causal", sees_causal},
+    {"window:5", sees_window},
+    {"window:7:3", sees_window_first},
+    {"prefix:11", sees_prefix},
+    {"documents:%s", sees_document},
+    {"window:5+documents:%s", sees_both},
+    {"documents:%s+prefix:11", sees_late},
+};
+
+/* --- running ----------------------------------------------------------------------------------------------------------------- */
+
+static void write_inputs(void **state, const arrays *a) {
+    const sizes *n = &a->n;
+    for (int i = 0; i < INPUTS; i++) {
+        const int64_t shape[] = {n->B, n->S, i == K || i == V ? n->Hkv : n->Hq, n->D};
+        assert_ok(ls_npy_write(scratch_path(state, in_file[i]), LS_NPY_F8, 4, shape, a->in[i]));
+    }
+    const int64_t ends = LS_COUNT(document_ends);
+    assert_ok(ls_npy_write(scratch_path(state, "ends.npy"), LS_NPY_I4, 1, &ends, document_ends));
+}
+
+/* Forked ranks under the thread sanitizer would be watched one by one; as threads it sees them together. */
+static bool as_threads(void) {
+    const char *sanitizer = getenv("LS_TEST_SANITIZER");
+    return sanitizer != NULL && strcmp(sanitizer, "thread") == 0;
+}
+
+static ls_status run_job(void **state, const char *mask, const char *dtype, const ls_spread *spread,
+                         ls_spread_result *result) {
+    static char path[INPUTS][512], out[512], text[1100], ends[512];
+    for (int i = 0; i < INPUTS; i++) snprintf(path[i], sizeof path[i], "%s", scratch_path(state, in_file[i]));
+    snprintf(out, sizeof out, "%s", scratch_path(state, "out"));
+    snprintf(ends, sizeof ends, "%s", scratch_path(state, "ends.npy"));
+    const char *hole = strstr(mask, "%s");
+    if (hole == NULL)
+        snprintf(text, sizeof text, "%s", mask);
+    else
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(hole - mask), mask, ends, hole + 2);
+    const ls_attention_job job = {.q = path[Q],
+                                  .k = path[K],
+                                  .v = path[V],
+                                  .grad_o = path[GO],
+                                  .mask = text,
+                                  .dtype = dtype,
+                                  .out = out,
+                                  .spread = *spread};
+    return ls_run_attention(&job, result);
+}
+
+/* ||a - b|| / ||b|| of an output file; -inf must stand in the same places. */
+static double error_of(void **state, int i, const arrays *a, ls_npy_type type) {
+    char name[64];
+    snprintf(name, sizeof name, "out/%s", out_file[i]);
+    ls_npy file;
+    assert_ok(ls_npy_open(scratch_path(state, name), &file));
+    assert_int_equal(file.type, type);
+    const int64_t n = out_count(&a->n, i);
+    assert_int_equal(file.count, n);
+    if (i == LSE) {
+        assert_int_equal(file.ndim, 3);
+        assert_int_equal(file.shape[1], a->n.Hq);
+    } else {
+        assert_int_equal(file.ndim, 4);
+        assert_int_equal(file.shape[1], a->n.S);
+    }
+    double difference = 0, norm = 0;
+    for (int64_t j = 0; j < n; j++) {
+        const double x =
+            type == LS_NPY_F8 ? ((const double *)file.data)[j] : (double)((const float *)file.data)[j];
+        if (isinf(a->out[i][j])) {
+            assert_true(x == a->out[i][j]);
+            continue;
+        }
+        difference += (x - a->out[i][j]) * (x - a->out[i][j]);
+        norm += a->out[i][j] * a->out[i][j];
+    }
+    ls_npy_close(&file);
+    return sqrt(difference / norm);
+}
+
+static void check(void **state, const arrays *a, const char *mask, const char *dtype, const ls_spread *spread,
+                  double tolerance) {
+    ls_spread_result result;
+    assert_ok(run_job(state, mask, dtype, spread, &result));
+    assert_string_equal(result.strategy, spread->strategy);
+    const bool alone = spread->ranks == 1;
+    assert_int_equal(result.bytes_sent_forward > 0, !alone);
+    assert_int_equal(result.bytes_sent_backward > 0, !alone);
+    for (int i = 0; i < OUTPUTS; i++) {
+        const double error = error_of(state, i, a, strcmp(dtype, "f64") == 0 ? LS_NPY_F8 : LS_NPY_F4);
+        if (!(error <= tolerance))
+            fail_msg("%s, %s, %s, %lld ranks, %s, %s: %s is off by %g", mask, dtype, spread->strategy,
+                     (long long)spread->ranks, spread->mesh, spread->layout, out_file[i], error);
+    }
+}
+
+static const struct {
+    int64_t ranks;
+    const char *strategy, *mesh;
+} meshes[] = {{1, "local", NULL},
+              {2, "ring", NULL},
+              {3, "ring", NULL},
+              {4, "ring", NULL},
+              {2, "ulysses", NULL},
+              {3, "ulysses", NULL},
+              {4, "ulysses", NULL},
+              {4, "usp", "ring=2,ulysses=2"},
+              {8, "usp", "ring=4,ulysses=2"}};
+static const char *const layouts[] = {"contiguous", "zigzag", "striped"};
+
+/* Two meshes have every mask in every layout; the others take turns. */
+static void test_every_mask(void **state) {
+    arrays a = make_arrays((sizes){2, 37, 6, 3, 5});
+    write_inputs(state, &a);
+    for (size_t m = 0; m < LS_COUNT(masks); m++) {
+        formula(&a, masks[m].sees);
+        for (size_t i = 0; i < LS_COUNT(meshes); i++) {
+            for (size_t l = 0; l < LS_COUNT(layouts); l++) {
+                if (i != 2 && i != 7 && (m + i + l) % 3 != 0) continue;
+                const ls_spread spread = {.ranks = meshes[i].ranks,
+                                          .strategy = meshes[i].strategy,
+                                          .mesh = meshes[i].mesh,
+                                          .layout = layouts[l],
+                                          .threads = 1,
+                                          .as_threads = as_threads() || m % 2 == 0};
+                check(state, &a, masks[m].text, "f64", &spread, 1e-12);
+            }
+        }
+    }
+    free_arrays(&a);
+}
+
+static void test_precision(void **state) {
+    arrays a = make_arrays((sizes){1, 61, 8, 2, 16});
+    write_inputs(state, &a);
+    formula(&a, sees_causal);
+    const ls_spread spread = {
+        .ranks = 3, .strategy = "ring", .layout = "zigzag", .threads = 1, .as_threads = as_threads()};
+    check(state, &a, "causal", "f32", &spread, 2e-6);
+    check(state, &a, "causal", "bf16", &spread, 2e-2);
+    free_arrays(&a);
+}
+
+static void test_batch_over_dp(void **state) {
+    arrays a = make_arrays((sizes){4, 20, 4, 2, 4});
+    write_inputs(state, &a);
+    formula(&a, sees_causal);
+    const ls_spread spread = {.ranks = 4,
+                              .strategy = "ring",
+                              .mesh = "dp=2",
+                              .layout = "zigzag",
+                              .threads = 1,
+                              .as_threads = as_threads()};
+    check(state, &a, "causal", "f64", &spread, 1e-12);
+    free_arrays(&a);
+}
+
+/* Left to Longspan: something is chosen, and it is right. */
+static void test_auto(void **state) {
+    arrays a = make_arrays((sizes){1, 32, 4, 2, 4});
+    write_inputs(state, &a);
+    formula(&a, sees_causal);
+    const ls_spread spread = {.ranks = 4, .threads = 1, .as_threads = as_threads()};
+    ls_spread_result result;
+    assert_ok(run_job(state, "causal", NULL, &spread, &result));
+    for (int i = 0; i < OUTPUTS; i++) assert_true(error_of(state, i, &a, LS_NPY_F8) <= 1e-12);
+    assert_true(result.strategy[0] != 0 && result.mesh[0] != 0 && result.layout[0] != 0);
+    assert_true(result.seconds > 0 && result.predicted_bytes > 0);
+    free_arrays(&a);
+}
+
+static void refused(void **state, const char *mask, const char *dtype, const ls_spread *spread, ls_code code,
+                    const char *word, const char *other) {
+    ls_spread_result result;
+    assert_error(run_job(state, mask, dtype, spread, &result), code, word, other);
+}
+
+static void test_refusals(void **state) {
+    arrays a = make_arrays((sizes){1, 37, 6, 3, 5});
+    write_inputs(state, &a);
+    const ls_spread one = {.ranks = 1, .threads = 1}, many = {.ranks = 100000},
+                    heads = {.ranks = 7, .strategy = "ulysses"};
+    const ls_spread tokens = {.ranks = 38}, odd = {.ranks = 4, .mesh = "ring=3"},
+                    local = {.ranks = 2, .strategy = "local"};
+    const ls_spread name = {.ranks = 2, .strategy = "rings"}, negative = {.ranks = -1};
+    refused(state, "window:0", "f64", &one, LS_USAGE, "window:0", "W at least 1");
+    refused(state, "causal+", "f64", &one, LS_USAGE, "mask term ''", "expected");
+    refused(state, "documents:/nowhere.npy", "f64", &one, LS_IO, "/nowhere.npy", "");
+    refused(state, "causal", "f16", &one, LS_USAGE, "f16", "bf16");
+    refused(state, "causal", "f64", &many, LS_USAGE, "100000", "1024");
+    refused(state, "causal", "f64", &negative, LS_USAGE, "-1 ranks", "1024");
+    refused(state, "causal", "f64", &tokens, LS_USAGE, "37 tokens", "38 ranks");
+    refused(state, "causal", "f64", &odd, LS_USAGE, "ring=3", "4 ranks");
+    refused(state, "causal", "f64", &local, LS_USAGE, "local", "2 ranks");
+    refused(state, "causal", "f64", &heads, LS_USAGE, "ulysses=7", "6 query heads");
+    refused(state, "causal", "f64", &name, LS_USAGE, "rings", "local, ring, ulysses, usp");
+    const int64_t bad[] = {1, 37, 4, 5}, short_k[] = {1, 36, 3, 5};
+    assert_ok(ls_npy_write(scratch_path(state, "k.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
+    assert_ok(ls_npy_write(scratch_path(state, "v.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
+    refused(state, "causal", "f64", &one, LS_INVALID, "6 heads", "4");
+    assert_ok(ls_npy_write(scratch_path(state, "k.npy"), LS_NPY_F8, 4, short_k, a.in[Q]));
+    refused(state, "causal", "f64", &one, LS_INVALID, "k.npy: shape is [1,36,3,5]", "[1,37,3,5]");
+    assert_ok(ls_npy_write(scratch_path(state, "q.npy"), LS_NPY_F8, 3, bad, a.in[Q]));
+    refused(state, "causal", "f64", &one, LS_INVALID, "q.npy", "[B,S,H,D]");
+    free_arrays(&a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_mask),    cmocka_unit_test(test_precision),
+        cmocka_unit_test(test_batch_over_dp), cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
