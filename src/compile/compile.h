@@ -1,7 +1,6 @@
 /*
- * compile: from a graph for one device to the programs of one rank.
+ * compile: from a graph for one device (differentiated where it is to be trained) to the programs of one rank.
  *
- *   differentiate   adds the gradient's nodes to the graph                          (once per graph)
  *   shard           a state per tensor and mesh axis, by the ops' own rules
  *   lower           nodes to instructions; attention by its strategy; the update
  *   place           lifetimes to offsets in the two arenas
@@ -15,22 +14,6 @@
 
 #include "graph/graph.h"
 #include "program/program.h"
-
-/* What to differentiate, and by what: d(sum over roots of seed·root). */
-typedef struct ls_derivative {
-    int n_roots;
-    ls_tensor root[2], seed[2]; /* seed: a tensor of the root's shape and type */
-    int n_wanted;               /* tensors besides the parameters whose gradients are asked for */
-    ls_tensor wanted[4];
-    ls_tensor gradient[4]; /* result; LS_NO_TENSOR where nothing depends on it */
-} ls_derivative;
-
-/*
- * Adds nodes that compute the gradients of all parameters, into accumulators (role LS_ROLE_ACCUMULATOR, `of` the parameter),
- * and of the wanted tensors. Reverse mode over the nodes made so far. An op without a gradient rule on the way is an
- * LS_UNSUPPORTED error naming it. Errors stay in the graph too.
- */
-LS_MUST_USE ls_status ls_differentiate(ls_graph *graph, ls_derivative *derivative);
 
 typedef enum ls_update { LS_UPDATE_NONE, LS_UPDATE_REDUCE, LS_UPDATE_ADAMW } ls_update;
 

@@ -168,4 +168,22 @@ bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...)
     LS_PRINTF(4, 5);
 
+/* --- the pass that differentiates (differentiate.c) ------------------------------------------------- */
+
+/* What to differentiate, and by what: d(sum over roots of seed·root). */
+typedef struct ls_derivative {
+    int n_roots;
+    ls_tensor root[2], seed[2]; /* seed: a tensor of the root's shape and type */
+    int n_wanted;               /* tensors besides the parameters whose gradients are asked for */
+    ls_tensor wanted[4];
+    ls_tensor gradient[4]; /* result; LS_NO_TENSOR where nothing depends on it */
+} ls_derivative;
+
+/*
+ * Adds nodes that compute the gradients of all parameters, into accumulators (role LS_ROLE_ACCUMULATOR, `of` the parameter),
+ * and of the wanted tensors. Reverse mode over the nodes made so far. An op without a gradient rule on the way is an
+ * LS_UNSUPPORTED error naming it. Errors stay in the graph too.
+ */
+LS_MUST_USE ls_status ls_differentiate(ls_graph *graph, ls_derivative *derivative);
+
 #endif

@@ -2,7 +2,7 @@
  * Reverse-mode differentiation (Griewank, Walther: Evaluating Derivatives, ch. 3): walks the nodes backwards and lets each
  * op's rule emit the nodes that carry the gradient on. Knows nothing of ranks.
  */
-#include "compile/compile.h"
+#include "graph/graph.h"
 
 #include <string.h>
 
