@@ -1,13 +1,15 @@
 /*
- * attention, forward: blocked, with a running softmax (Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022; Milakov,
- * Gimelshein: online normalizer calculation for softmax, 2018). Nothing of size queries x keys is stored.
+ * attention, forward: blocked, with a running softmax (Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022;
+ * Milakov, Gimelshein: online normalizer calculation for softmax, 2018). Nothing of size queries x keys is
+ * stored.
  *
  *   item: up to ITEM_TILES row tiles of one KV head            (a row tile: Q_TILE queries of one query head)
  *     for each tile of K_TILE keys that any of them sees:      pack K transposed and V, once for the item
  *       for each row tile:  S = Q K^T;  m, l, P = softmax so far;  O = decay O + P V
  *     o, lse from O, m, l, merged with what is there when asked
  *
- * Items are dealt to threads heaviest first; which thread takes which changes no bit. S is kept in units of log2.
+ * Items are dealt to threads heaviest first; which thread takes which changes no bit. S is kept in units of
+ * log2.
  */
 #include <math.h>
 
@@ -26,7 +28,10 @@
 
 enum { OUT_O, OUT_LSE };
 
-/* Row tiles first..first+count-1 of a KV head: tile i is query tile i / heads of its i % heads-th query head. */
+/*
+ * Row tiles first..first+count-1 of a KV head: tile i is query tile i / heads of its i % heads-th query
+ * head.
+ */
 typedef struct item {
     int32_t b, kv, first, count;
 } item;
@@ -196,7 +201,10 @@ static void mask_row(float *s, const int32_t *kpos, int64_t keys, const int32_t 
     }
 }
 
-/* One row: takes its raw scores s[keys] into m and l, leaves P in p, and what O must be multiplied by in decay. */
+/*
+ * One row: takes its raw scores s[keys] into m and l, leaves P in p, and what O must be multiplied by in
+ * decay.
+ */
 V_INLINE void softmax_row(const float *s, float *p, int64_t keys, float scale, float *m, float *l,
                           float *decay) {
     v_f32 most = unit_load(s), most2 = most;
@@ -220,7 +228,8 @@ V_INLINE void softmax_row(const float *s, float *p, int64_t keys, float scale, f
         unit_store(p + j + V_LANES, b);
 #endif
     }
-    *decay = v_exp2(v_set(before) - shift)[0];
+    /* Mostly nothing larger comes: no decay. */
+    *decay = before == now ? 1 : v_exp2(v_set(before) - shift)[0];
     *l = *l * *decay + v_sum_lanes(sum + sum2);
     *m = now;
 }

@@ -8,7 +8,9 @@
 #include <immintrin.h>
 #endif
 
-/* The larger one; b where they do not compare. One instruction, which the compiler does not find by itself. */
+/*
+ * The larger one; b where they do not compare. One instruction, which the compiler does not find by itself.
+ */
 V_INLINE v_f32 fast_max(v_f32 a, v_f32 b) {
 #if defined __AVX512F__
     return (v_f32)_mm512_max_ps((__m512)a, (__m512)b);
@@ -22,9 +24,9 @@ V_INLINE v_f32 fast_max(v_f32 a, v_f32 b) {
 }
 
 /*
- * 2^x for x below 127, to 1.5 ulp above -126; exactly 0 from -127 down (-inf included), exactly 1 at 0, NaN gives NaN.
- * x = n + f with |f| <= 1/2; the polynomial interpolates (2^f - 1)/f at Chebyshev's points (error 9e-9), and n is
- * added to its exponent: at -127, where f is 0, that leaves no bit set.
+ * 2^x for x below 127, to 1.5 ulp above -126; exactly 0 from -127 down (-inf included), exactly 1 at 0, NaN
+ * gives NaN. x = n + f with |f| <= 1/2; the polynomial interpolates (2^f - 1)/f at Chebyshev's points (error
+ * 9e-9), and n is added to its exponent: at -127, where f is 0, that leaves no bit set.
  */
 V_INLINE v_f32 v_exp2(v_f32 x) {
     const float magic =
@@ -42,21 +44,31 @@ V_INLINE v_f32 v_exp2(v_f32 x) {
 }
 
 /* Largest and sum of the lanes: halves are swapped and combined, so every lane ends with the result. */
-V_INLINE v_f32 v_exchange(v_f32 v, int distance) {
+static const int32_t lane_swaps[4][16] = {
+    {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14},
+    {2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13},
+    {4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11},
+    {8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7},
+};
+
+#define LANE_LEVELS (V_LANES == 16 ? 4 : V_LANES == 8 ? 3 : 2)
+
+/* Lanes that are 2^level apart change places. */
+V_INLINE v_f32 v_swap(v_f32 v, int level) {
     v_i32 from;
-    for (int i = 0; i < V_LANES; i++) from[i] = i ^ distance;
+    memcpy(&from, lane_swaps[level], sizeof from);
     return __builtin_shuffle(v, from);
 }
 
 V_INLINE float v_largest_lane(v_f32 v) {
 #pragma GCC unroll 4
-    for (int d = V_LANES / 2; d > 0; d /= 2) v = fast_max(v_exchange(v, d), v);
+    for (int level = 0; level < LANE_LEVELS; level++) v = fast_max(v_swap(v, level), v);
     return v[0];
 }
 
 V_INLINE float v_sum_lanes(v_f32 v) {
 #pragma GCC unroll 4
-    for (int d = V_LANES / 2; d > 0; d /= 2) v += v_exchange(v, d);
+    for (int level = 0; level < LANE_LEVELS; level++) v += v_swap(v, level);
     return v[0];
 }
 

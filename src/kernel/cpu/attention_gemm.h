@@ -1,11 +1,13 @@
 /*
- * The matrix products inside attention. One micro-kernel serves them all: MICRO_ROWS rows of C by a panel of columns,
+ * The matrix products inside attention. One micro-kernel serves them all: MICRO_ROWS rows of C by a panel of
+ * columns,
  *
  *     C[i][j] = sum over k of A[i][k] * B[k][j]      A is broadcast, B and C are vectors
  *
- * k counts `units` of 32 bits, and so does every buffer here: one float, or (LS_ATTENTION_PAIRS) two bf16 that stand side
- * by side along k and are multiplied and added by one vdpbf16ps. Only v_multiply_add knows which. A may lie at any strides, so
- * products with a transposed A need no copy; B lies in panels of whole vectors, dense, one panel after the other.
+ * k counts `units` of 32 bits, and so does every buffer here: one float, or (LS_ATTENTION_PAIRS) two bf16
+ * that stand side by side along k and are multiplied and added by one vdpbf16ps. Only v_multiply_add knows
+ * which. A may lie at any strides, so products with a transposed A need no copy; B lies in panels of whole
+ * vectors, dense, one panel after the other.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GEMM_H
 #define LS_KERNEL_CPU_ATTENTION_GEMM_H
@@ -23,8 +25,9 @@
 #endif
 
 /*
- * vdpbf16ps runs at twice the rate of f32 FMA on AMD (Zen 4, Zen 5), but at half of it on Intel (measured on a Granite
- * Rapids: 118 against 236 GFLOP/s a core), where the pair variant hands over to the one that widens.
+ * vdpbf16ps runs at twice the rate of f32 FMA on AMD (Zen 4, Zen 5), but at half of it on Intel (measured on
+ * a Granite Rapids: 118 against 236 GFLOP/s a core), where the pair variant hands over to the one that
+ * widens.
  */
 #if LS_ATTENTION_PAIRS
 static bool pairs_are_fast(void) { return !__builtin_cpu_is("intel"); }
@@ -99,7 +102,10 @@ static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_
     }
 }
 
-/* How the D columns of an output are cut into panels, as evenly as whole vectors allow; the last may be narrower. */
+/*
+ * How the D columns of an output are cut into panels, as evenly as whole vectors allow; the last may be
+ * narrower.
+ */
 typedef struct columns {
     int vectors; /* all, the last one padded */
     int panels;

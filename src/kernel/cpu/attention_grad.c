@@ -1,16 +1,17 @@
 /*
- * attention_grad: blocked backward with recomputed probabilities (Dao et al., FlashAttention and FlashAttention-2).
+ * attention_grad: blocked backward with recomputed probabilities (Dao et al., FlashAttention and
+ * FlashAttention-2).
  *
  *   for each tile of K_TILE keys of a KV head:               pack K and V; dK = dV = 0
  *     for each of its query heads, each tile of Q_TILE queries that sees some of them:
  *       S = Q K^T   dP = dO V^T   P = 2^(S - lse)   dS = P (dP - delta)
  *       dV += P^T dO   dK += dS^T Q   dQ += dS K             (dK and dQ times scale when they leave)
  *
- * Work for threads: (batch, KV head) pairs where these divide evenly; otherwise the key tiles and the query tiles of each
- * are dealt to as many parts as there are threads, and phase f lets key part i work on query part (i + f) mod parts. No two
- * tasks of a phase write the same dQ, dK or dV, the phases follow each other in order, and so the sums have one order
- * without locks, without buffers of partial sums and without computing anything twice. Tiles are dealt back and forth
- * (0 1 1 0 0 1 ...), which balances a causal mask.
+ * Work for threads: (batch, KV head) pairs where these divide evenly; otherwise the key tiles and the query
+ * tiles of each are dealt to as many parts as there are threads, and phase f lets key part i work on query
+ * part (i + f) mod parts. No two tasks of a phase write the same dQ, dK or dV, the phases follow each other
+ * in order, and so the sums have one order without locks, without buffers of partial sums and without
+ * computing anything twice. Tiles are dealt back and forth (0 1 1 0 0 1 ...), which balances a causal mask.
  */
 #include <math.h>
 
@@ -21,13 +22,13 @@
 #include "kernel/cpu/attention_problem.h"
 #include "kernel/kernel_impl.h"
 
-#define Q_TILE 96
+#define Q_TILE 48
 #define Q_BLOCKS (Q_TILE / MICRO_ROWS)
-#define K_TILE 192
+#define K_TILE 384
 #define K_BLOCKS (K_TILE / MICRO_ROWS)
 #define TILE_GROUPS (K_TILE / KEY_GROUP)
-#define S_ROW \
-    (K_TILE + 16) /* not a power of two: columns of S are read too, and must not share their cache sets */
+/* Not a power of two: columns of S are read too, and must not share their cache sets. */
+#define S_ROW (K_TILE + 16)
 
 enum { IN_DO = 5, IN_LSE, IN_DELTA };
 enum { OUT_DQ, OUT_DK, OUT_DV };

@@ -1,6 +1,7 @@
 /*
- * Copies of q, k, v and do in the order in which the products of attention_gemm.h read them, in units (one float or a
- * pair of bf16 along the axis that is summed over). Rows and columns that are not there become zeros.
+ * Copies of q, k, v and do in the order in which the products of attention_gemm.h read them, in units (one
+ * float or a pair of bf16 along the axis that is summed over). Rows and columns that are not there become
+ * zeros.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_PACK_H
 #define LS_KERNEL_CPU_ATTENTION_PACK_H
@@ -13,28 +14,42 @@ V_INLINE int64_t row_units(int64_t D) { return ls_ceil_div(D, UNIT_ELEMENTS); }
 /* V_LANES units of a row of D elements, from its unit `from` on. */
 V_INLINE v_f32 load_row_units(const element *row, int64_t from, int64_t D) {
 #if LS_ATTENTION_PAIRS
-    v_f32 v = {0};
     const int64_t left = D - 2 * from;
-    memcpy(&v, row + 2 * from,
-           left >= 2 * V_LANES ? sizeof v : sizeof(element) * (size_t)(left > 0 ? left : 0));
+    if (left >= 2 * V_LANES) return unit_load((const float *)(const void *)(row + 2 * from));
+    v_f32 v = {0};
+    if (left > 0) memcpy(&v, row + 2 * from, sizeof(element) * (size_t)left);
     return v;
 #else
+    /* The usual case apart, so that it does not go through memory lane by lane. */
+    if (D - from >= V_LANES) return v_load(row + from, V_LANES);
     return v_load(row + from, D - from);
 #endif
 }
 
-/* V_LANES units that pair two rows element by element (or widen one), from element `from` on. */
+#if LS_ATTENTION_PAIRS
+/* V_LANES elements, widened to 32 bits; row NULL or elements past D give 0. */
+V_INLINE v_u32 load_bits(const element *row, int64_t from, int64_t D) {
+    v_u16 v = {0};
+    if (row && D - from >= V_LANES) {
+        v_u16 whole;
+        memcpy(&whole, row + from, sizeof whole);
+        return __builtin_convertvector(whole, v_u32);
+    }
+    if (row && D > from) memcpy(&v, row + from, sizeof(element) * (size_t)(D - from));
+    return __builtin_convertvector(v, v_u32);
+}
+#endif
+
+/*
+ * V_LANES units that pair two rows element by element (or widen one), from element `from` on; NULL is a row
+ * of zeros.
+ */
 V_INLINE v_f32 load_paired_rows(const element *row, const element *next, int64_t from, int64_t D) {
 #if LS_ATTENTION_PAIRS
-    v_u16 low = {0}, high = {0};
-    const int64_t left = D - from;
-    const size_t bytes = left >= V_LANES ? sizeof low : sizeof(element) * (size_t)(left > 0 ? left : 0);
-    if (row) memcpy(&low, row + from, bytes);
-    if (next) memcpy(&high, next + from, bytes);
-    return (v_f32)(__builtin_convertvector(low, v_u32) | __builtin_convertvector(high, v_u32) << 16);
+    return (v_f32)(load_bits(row, from, D) | load_bits(next, from, D) << 16);
 #else
     (void)next;
-    return row ? v_load(row + from, D - from) : v_set(0.0f);
+    return row ? load_row_units(row, from, D) : v_set(0.0f);
 #endif
 }
 
@@ -53,13 +68,20 @@ static void pack_rows(float *out, const element *in, int64_t stride, int64_t row
     }
 }
 
+#if V_LANES == 16
+#define TRANSPOSE_LOW \
+    (v_i32) { 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23 }
+#elif V_LANES == 8
+#define TRANSPOSE_LOW \
+    (v_i32) { 0, 8, 1, 9, 2, 10, 3, 11 }
+#else
+#define TRANSPOSE_LOW \
+    (v_i32) { 0, 4, 1, 5 }
+#endif
+
 /* Transposes V_LANES x V_LANES units: log2(V_LANES) rounds of a perfect shuffle. */
 V_INLINE void transpose_square(v_f32 m[V_LANES]) {
-    v_i32 low, high;
-    for (int i = 0; i < V_LANES; i++) {
-        low[i] = i / 2 + (i % 2) * V_LANES;
-        high[i] = low[i] + V_LANES / 2;
-    }
+    const v_i32 low = TRANSPOSE_LOW, high = low + V_LANES / 2;
     for (int round = 1; round < V_LANES; round *= 2) {
         v_f32 next[V_LANES];
 #pragma GCC unroll 16
@@ -72,7 +94,10 @@ V_INLINE void transpose_square(v_f32 m[V_LANES]) {
     }
 }
 
-/* in[rows][D] transposed, as column operand: panels of PANEL rows, each [row_units(D)][PANEL]; rows_out panels' rows. */
+/*
+ * in[rows][D] transposed, as column operand: panels of PANEL rows, each [row_units(D)][PANEL]; rows_out
+ * panels' rows.
+ */
 static void pack_transposed(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
                             int64_t D) {
     const int64_t units = row_units(D);
@@ -90,7 +115,10 @@ static void pack_transposed(float *out, const element *in, int64_t stride, int64
     }
 }
 
-/* in[rows][D] as column operand summed over rows: column panels, each [rows_out / UNIT_ELEMENTS][columns_in * V_LANES]. */
+/*
+ * in[rows][D] as column operand summed over rows: column panels, each [rows_out / UNIT_ELEMENTS][columns_in
+ * * V_LANES].
+ */
 static void pack_columns(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
                          int64_t D, const columns *c) {
     const int64_t depth = rows_out / UNIT_ELEMENTS;

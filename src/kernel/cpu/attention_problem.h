@@ -1,6 +1,6 @@
 /*
- * What forward and backward of attention share besides products: the problem read from a call, which keys a group of
- * queries sees, and the carving of a workspace.
+ * What forward and backward of attention share besides products: the problem read from a call, which keys a
+ * group of queries sees, and the carving of a workspace.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_PROBLEM_H
 #define LS_KERNEL_CPU_ATTENTION_PROBLEM_H
@@ -99,7 +99,7 @@ static sight bounds_see(const bounds *b, int spans_each, int32_t first, int32_t 
     return seen;
 }
 
-/* Smallest and largest position of a group of keys; `whole` when it has KEY_GROUP keys. */
+/* Smallest and largest position of a group of keys. */
 typedef struct key_group {
     int32_t first, last;
 } key_group;
@@ -115,7 +115,10 @@ static void key_groups_find(key_group *out, const int32_t *kpos, int64_t t) {
     }
 }
 
-/* The groups [start, end) of a tile of keys that some queries may see, and whether they see all keys of these. */
+/*
+ * The groups [start, end) of a tile of keys that some queries may see, and whether they see all keys of
+ * these.
+ */
 typedef struct key_range {
     int start, end;
     bool all;
