@@ -1,0 +1,52 @@
+/*
+ * Problems for attention kernels with their answers: one rank's queries against the keys of every rank, and
+ * a plain f64 computation of outputs and gradients (softmax over all keys at once, written independently of
+ * the kernels).
+ */
+#ifndef LS_TESTS_SUPPORT_ATTENTION_ORACLE_H
+#define LS_TESTS_SUPPORT_ATTENTION_ORACLE_H
+
+#include "kernel/kernel.h"
+
+/*
+ * One problem: rank `rank` of `layout` holds the queries, and every rank's keys are a block that is merged
+ * in turn. q, k, v and o lie with gaps between heads and rows.
+ */
+typedef struct test_case {
+    int B, D, Hq, Hkv, group, first_q, first_kv;
+    int S, P, rank;
+    ls_layout_kind layout;
+    const char *mask; /* terms joined by +; "documents" has fixed ends */
+    int threads;
+    double scale;     /* 0: 1/sqrt(D) */
+    double spread;    /* standard deviation of q and k; 0: 1 */
+    double f32_limit; /* 0: 1e-5. Scores near 1e3 have an ulp of 6e-5, which exp makes a relative error. */
+} test_case;
+
+typedef struct key_block {
+    int64_t t;
+    int32_t *kpos;
+    float *k, *v;    /* [B,t,Hkv,D], already rounded */
+    double *dk, *dv; /* what is right */
+} key_block;
+
+typedef struct problem {
+    test_case c;
+    int64_t n;
+    int w;
+    double scale;
+    ls_span *spans;       /* [B,n,w] */
+    float *q, *dout;      /* [B,n,Hq,D], rounded */
+    key_block *block;     /* [P] */
+    double *o, *lse, *dq; /* what is right */
+    float *delta;
+} problem;
+
+/* count elements of any floating type, all NaN; the caller frees. Never NULL. */
+void *filled(int64_t count, size_t size);
+
+/* Random inputs, rounded to dtype, and what is right for them. problem_free frees what it points to. */
+problem problem_make(const test_case *c, ls_dtype dtype);
+void problem_free(problem *p);
+
+#endif
