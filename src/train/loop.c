@@ -1,0 +1,201 @@
+/* A rank's training: weights or a checkpoint, then step after step. Rank 0 alone writes and speaks. */
+#include "train/train_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHART_SECONDS 10.0
+#define LINE_SECONDS 2.0 /* between plain lines, where there is no terminal */
+
+typedef struct loop {
+    const ls_training *t;
+    const ls_rank *rank;
+    ls_trainer *trainer;
+    ls_sequences train, eval;
+    ls_progress progress;
+    double charted, said; /* when last */
+    int64_t saved;        /* step of the last checkpoint; -1: none by this run */
+    char checkpoint[512];
+} loop;
+
+/* --- sequences of text ------------------------------------------------------------------------------------------------------ */
+
+typedef struct text_sequences {
+    const ls_data *data;
+    int64_t S;
+    int32_t *room; /* [S + 1]; a rank's own */
+} text_sequences;
+
+static void read_text(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
+    const text_sequences *text = context;
+    ls_data_sequence(text->data, index, text->room);
+    memcpy(tokens, text->room, sizeof *tokens * (size_t)text->S);
+    memcpy(labels, text->room + 1, sizeof *labels * (size_t)text->S);
+}
+
+/* --- the beginning ---------------------------------------------------------------------------------------------------------- */
+
+static ls_status fresh_weights(const loop *l) {
+    ls_weight_source source;
+    LS_TRY(ls_weights_open(l->t->model, l->rank->image, l->t->options.seed, &source));
+    const ls_status status = ls_weights_fill(l->rank->executor, &source);
+    ls_weights_close(&source);
+    return status;
+}
+
+static ls_status begin(const loop *l) {
+    if (l->t->resumed_from[0] == 0) return ls_comm_agree(l->rank->comm, fresh_weights(l));
+    ls_train_state state;
+    return ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &state);
+}
+
+/* --- around a step ---------------------------------------------------------------------------------------------------------- */
+
+static ls_status save(loop *l, int64_t step, double loss) {
+    const ls_train_options *o = &l->t->options;
+    if (l->saved == step) return ls_ok();
+    const ls_train_state state = {
+        .step = step, .seed = o->seed, .sequences = step * o->batch, .last_loss = loss};
+    LS_TRY(ls_checkpoint_save(l->rank->executor, l->rank->comm, o->out, &state,
+                              ls_model_config_text(l->t->model), (int)o->keep, l->checkpoint,
+                              sizeof l->checkpoint));
+    l->saved = step;
+    return ls_ok();
+}
+
+static ls_status not_finite(loop *l, int64_t step, const ls_step_report *report) {
+    char what[400], last[512];
+    LS_TRY(ls_trainer_explain(l->trainer, &l->train, step, report, what, sizeof what));
+    const ls_status found = ls_checkpoint_find(l->t->options.out, last, sizeof last);
+    if (found.code != LS_OK) snprintf(last, sizeof last, "none yet");
+    return ls_error(LS_DIVERGED, "step %lld: %s; the update was not applied; last good checkpoint: %s",
+                    (long long)step + 1, what, last);
+}
+
+static ls_status evaluate(loop *l, int64_t step, double *loss) {
+    const ls_train_options *o = &l->t->options;
+    *loss = NAN;
+    if (l->t->eval_data == NULL || (step % o->eval_every != 0 && step != o->steps)) return ls_ok();
+    const int64_t n = ls_min(LS_EVAL_SEQUENCES, ls_data_summarise(l->t->eval_data)->windows);
+    return ls_trainer_evaluate(l->trainer, &l->eval, n, NULL, NULL, loss);
+}
+
+/* Rank 0's account of a step: metrics, chart, progress. step: done so far, this one included. */
+static ls_status tell(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
+    LS_TRY(ls_record_step(l->t, step, lr, report, eval_loss));
+    const int64_t steps = l->t->options.steps;
+    const double now = ls_seconds();
+    const bool last = step == steps || report->stop != LS_STOP_NOT;
+    if (now - l->charted > CHART_SECONDS && !last) { /* the last one is drawn at the end */
+        LS_TRY(ls_record_chart(l->t));
+        l->charted = now;
+    }
+    if (report->tokens == 0)
+        ls_log("step %lld: all labels are ignored (N = 0); the update was skipped", (long long)step);
+    if (!l->progress.terminal && !last && now - l->said < LINE_SECONDS) return ls_ok();
+    l->said = now;
+    char note[160];
+    snprintf(note, sizeof note, "loss %.4f · %.1fk tokens/s", report->loss,
+             (double)report->tokens / fmax(report->seconds, 1e-9) / 1e3);
+    const size_t used = strlen(note);
+    if (isfinite(eval_loss)) snprintf(note + used, sizeof note - used, " · eval %.4f", eval_loss);
+    ls_progress_show(&l->progress, step - l->t->start.step, note);
+    return ls_ok();
+}
+
+static void add_up(const loop *l, int64_t step, const ls_step_report *report, double eval_loss) {
+    ls_outcome *o = l->t->outcome;
+    o->steps = step;
+    o->tokens += report->tokens;
+    o->seconds += report->seconds;
+    o->wait += report->wait_seconds;
+    if (isfinite(eval_loss)) o->eval_loss = eval_loss;
+}
+
+static ls_stop wish_of(const loop *l) {
+    if (ls_comm_stop_requested(l->rank->comm)) return LS_STOP_SIGNAL;
+    const double most = l->t->options.max_seconds;
+    return most > 0 && l->rank->rank == 0 && ls_seconds() - l->t->began >= most ? LS_STOP_TIME : LS_STOP_NOT;
+}
+
+/* One step and what follows it; *stop tells whether it was the last. */
+static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
+    const ls_train_options *o = &l->t->options;
+    const ls_step_hyper hyper = {ls_schedule_lr(o, step + 1), fmax(o->clip, 0.0), o->beta1, o->beta2};
+    ls_step_report report;
+    LS_TRY(ls_trainer_step(l->trainer, &l->train, step, &hyper, wish_of(l), &report));
+    if (!report.applied && report.tokens > 0) return not_finite(l, step, &report);
+    double eval_loss;
+    LS_TRY(evaluate(l, step + 1, &eval_loss));
+    if (l->rank->rank == 0) {
+        LS_TRY(tell(l, step + 1, hyper.lr, &report, eval_loss));
+        add_up(l, step + 1, &report, eval_loss);
+    }
+    if (o->save_every > 0 && (step + 1) % o->save_every == 0) LS_TRY(save(l, step + 1, report.loss));
+    *stop = report.stop;
+    *loss = report.loss;
+    return ls_ok();
+}
+
+/* --- the whole ---------------------------------------------------------------------------------------------------------------- */
+
+static ls_status finish(loop *l) {
+    const int64_t mine = ls_resident_bytes(l->rank).arenas;
+    int64_t *all = calloc((size_t)l->rank->ranks, sizeof *all);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the figures of %d ranks", l->rank->ranks);
+    const ls_status status = ls_comm_exchange(l->rank->comm, &mine, sizeof mine, all);
+    int64_t most = 0;
+    for (int r = 0; r < l->rank->ranks; r++) most = ls_max(most, all[r]);
+    free(all);
+    LS_TRY(status);
+    if (l->rank->rank != 0) return ls_ok();
+    ls_outcome *o = l->t->outcome;
+    o->arenas = most;
+    snprintf(o->checkpoint, sizeof o->checkpoint, "%s", l->checkpoint);
+    return ls_record_chart(l->t);
+}
+
+static ls_status run_loop(loop *l) {
+    const ls_train_options *o = &l->t->options;
+    LS_TRY(begin(l));
+    l->progress = ls_progress_start("training", o->steps - l->t->start.step);
+    ls_stop stop = LS_STOP_NOT;
+    double loss = l->t->start.last_loss;
+    int64_t step = l->t->start.step;
+    while (step < o->steps && stop == LS_STOP_NOT) LS_TRY(advance(l, step++, &stop, &loss));
+    if (l->rank->rank == 0) ls_progress_end(&l->progress);
+    LS_TRY(save(l, step, loss));
+    LS_TRY(finish(l));
+    if (stop == LS_STOP_NOT || step == o->steps) return ls_ok();
+    if (stop == LS_STOP_TIME) {
+        if (l->rank->rank == 0)
+            ls_log("time is up (%.0f s) after step %lld of %lld; continue with --resume", o->max_seconds,
+                   (long long)step, (long long)o->steps);
+        return ls_ok();
+    }
+    return ls_error(LS_INTERRUPTED, "stopped after step %lld of %lld; continue with --resume; checkpoint: %s",
+                    (long long)step, (long long)o->steps, l->checkpoint);
+}
+
+ls_status ls_train_rank(ls_rank *rank, void *context) {
+    const ls_training *t = context;
+    const int64_t S = t->options.seq;
+    int32_t *room = malloc(sizeof *room * (size_t)(S + 1));
+    if (room == NULL) return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)S);
+    const text_sequences train = {t->data, S, room}, eval = {t->eval_data, S, room};
+    loop l = {.t = t,
+              .rank = rank,
+              .train = {read_text, &train},
+              .eval = {read_text, &eval},
+              .charted = ls_seconds(),
+              .saved = t->resumed_from[0] != 0 ? t->start.step : -1};
+    snprintf(l.checkpoint, sizeof l.checkpoint, "%s", t->resumed_from);
+    ls_status status = ls_trainer_create(rank, t->options.batch / t->options.accumulate,
+                                         t->options.accumulate, S, &l.trainer);
+    status = ls_comm_agree(rank->comm, status);
+    if (status.code == LS_OK) status = run_loop(&l);
+    ls_trainer_destroy(l.trainer);
+    free(room);
+    return status;
+}

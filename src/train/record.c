@@ -1,0 +1,224 @@
+/* The files of a run: run.json, metrics.jsonl, loss.svg. */
+#include "train/train_impl.h"
+
+#include "ls_version.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+ls_status ls_record_path(const ls_training *t, const char *name, char *out, size_t room) {
+    return ls_file_join(t->options.out, name, out, room);
+}
+
+/* --- run.json -------------------------------------------------------------------------------------------------------------- */
+
+static void write_model(const ls_training *t, ls_json_writer *w) {
+    const ls_model_sizes m = ls_model_describe(t->model);
+    ls_json_open_object(w, "model");
+    ls_json_put_text(w, "path", t->options.model);
+    ls_json_put_text(w, "architecture", ls_model_architecture(t->model));
+    ls_json_put_int(w, "parameters", ls_model_parameters(t->model));
+    ls_json_put_int(w, "V", m.V);
+    ls_json_put_int(w, "E", m.E);
+    ls_json_put_int(w, "F", m.F);
+    ls_json_put_int(w, "L", m.L);
+    ls_json_put_int(w, "Hq", m.Hq);
+    ls_json_put_int(w, "Hkv", m.Hkv);
+    ls_json_put_int(w, "D", m.D);
+    ls_json_put_bool(w, "tied", m.tied);
+    ls_json_put_text(w, "config", ls_model_config_text(t->model));
+    ls_json_close(w);
+}
+
+static void write_data(const ls_training *t, ls_json_writer *w) {
+    const ls_data_summary *d = ls_data_summarise(t->data);
+    ls_json_open_object(w, "data");
+    ls_json_open_array(w, "paths");
+    for (int i = 0; i < t->options.n_data; i++) ls_json_put_text(w, NULL, t->options.data[i]);
+    ls_json_close(w);
+    ls_json_put_text(w, "tokenizer", ls_tokenizer_name(t->tokenizer));
+    ls_json_put_int(w, "documents", d->documents);
+    ls_json_put_int(w, "tokens", d->tokens);
+    ls_json_put_int(w, "sequences", d->windows);
+    ls_json_put_int(w, "longest_document", d->longest_document);
+    ls_json_put_double(w, "unigram_nats", t->unigram);
+    ls_json_close(w);
+}
+
+static void write_spread(const ls_training *t, ls_json_writer *w) {
+    const ls_plan *plan = ls_session_plan(t->session);
+    const ls_spread_result spread = ls_session_describe(t->session);
+    ls_json_open_object(w, "spread");
+    ls_json_put_int(w, "ranks", ls_session_ranks(t->session));
+    ls_json_put_int(w, "threads", plan->target.threads);
+    ls_json_put_text(w, "strategy", spread.strategy);
+    ls_json_put_text(w, "mesh", spread.mesh);
+    ls_json_put_text(w, "layout", spread.layout);
+    ls_json_put_text(w, "isa", spread.isa);
+    ls_json_put_bool(w, "as_threads", t->options.spread.as_threads);
+    ls_json_put_text(w, "reason", plan->reason);
+    ls_json_close(w);
+}
+
+static void write_memory(const ls_training *t, ls_json_writer *w) {
+    ls_json_open_array(w, "predicted_bytes"); /* by rank */
+    for (int r = 0; r < ls_session_ranks(t->session); r++) {
+        const ls_rank_bytes *b = &t->ranks[r];
+        ls_json_open_object(w, NULL);
+        ls_json_put_int(w, "private", b->space[LS_PRIVATE]);
+        ls_json_put_int(w, "symmetric", b->space[LS_SYMMETRIC]);
+        ls_json_put_int(w, "persistent", b->persistent);
+        ls_json_put_int(w, "activations", b->activations);
+        ls_json_put_int(w, "slots", b->slots);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    ls_json_put_int(w, "one_rank_bytes", t->one_rank_bytes);
+}
+
+ls_status ls_record_run(const ls_training *t) {
+    char path[LS_FILE_PATH], skeleton[32];
+    LS_TRY(ls_record_path(t, "run.json", path, sizeof path));
+    ls_json_writer *w = ls_json_writer_create(2);
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "version", LS_VERSION);
+    ls_json_put_text(w, "commit", LS_COMMIT);
+    write_model(t, w);
+    write_data(t, w);
+    ls_json_open_object(w, "settings");
+    ls_settings_write(t, w);
+    ls_json_close(w);
+    write_spread(t, w);
+    snprintf(skeleton, sizeof skeleton, "%016llx",
+             (unsigned long long)ls_image_skeleton(ls_session_image(t->session)));
+    ls_json_put_text(w, "program", skeleton);
+    write_memory(t, w);
+    ls_json_close(w);
+    const ls_status status = ls_json_write_file(w, path);
+    ls_json_writer_destroy(w);
+    return status;
+}
+
+ls_status ls_record_check(const ls_training *t) {
+    ls_json_value run = ls_json_root(t->record), model, data;
+    LS_TRY(ls_json_object(run, "model", &model));
+    LS_TRY(ls_json_object(run, "data", &data));
+    const char *config;
+    LS_TRY(ls_json_text(model, "config", &config));
+    if (strcmp(config, ls_model_config_text(t->model)) != 0)
+        return ls_error(LS_USAGE, "--model %s is not the model of %s/run.json; expected the same config.json",
+                        t->options.model, t->options.out);
+    const ls_data_summary *d = ls_data_summarise(t->data);
+    int64_t tokens;
+    double nats;
+    LS_TRY(ls_json_int(data, "tokens", 0, INT64_MAX, &tokens));
+    LS_TRY(ls_json_double(data, "unigram_nats", 0, 1e9, &nats));
+    if (tokens != d->tokens || nats != t->unigram)
+        return ls_error(LS_USAGE, "--data is not the text of %s/run.json: %lld tokens, expected %lld%s",
+                        t->options.out, (long long)d->tokens, (long long)tokens,
+                        tokens == d->tokens ? " of other content" : "");
+    return ls_ok();
+}
+
+/* --- metrics.jsonl --------------------------------------------------------------------------------------------------------- */
+
+ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
+                         double eval_loss) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    ls_json_put_int(w, "step", step);
+    ls_json_put_double(w, "loss", report->loss);
+    ls_json_put_double(w, "grad_norm", report->grad_norm);
+    ls_json_put_double(w, "lr", lr);
+    ls_json_put_int(w, "tokens", report->tokens);
+    ls_json_put_double(w, "seconds", report->seconds);
+    ls_json_put_double(w, "tokens_per_second", (double)report->tokens / fmax(report->seconds, 1e-9));
+    ls_json_put_double(w, "wait_seconds", report->wait_seconds);
+    ls_json_put_double(w, "copy_seconds", report->copy_seconds);
+    ls_json_put_int(w, "peak_bytes", report->peak_bytes);
+    if (isfinite(eval_loss)) ls_json_put_double(w, "eval_loss", eval_loss);
+    ls_json_close(w);
+    const ls_status status = ls_jsonl_append(path, w);
+    ls_json_writer_destroy(w);
+    return status;
+}
+
+/* Columns of metrics.jsonl; *rows 0 and *out NULL when it is not there yet. */
+static ls_status read_columns(const ls_training *t, const char *const *keys, int n, double **out,
+                              int64_t *rows) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
+    *rows = 0;
+    *out = NULL;
+    return ls_file_exists(path) ? ls_jsonl_columns(path, keys, n, out, rows) : ls_ok();
+}
+
+ls_status ls_record_losses(const ls_training *t, double *first, double *last) {
+    double *loss;
+    int64_t rows;
+    LS_TRY(read_columns(t, (const char *[]){"loss"}, 1, &loss, &rows));
+    *first = rows > 0 ? loss[0] : NAN;
+    *last = rows > 0 ? loss[rows - 1] : NAN;
+    free(loss);
+    return ls_ok();
+}
+
+/* --- loss.svg -------------------------------------------------------------------------------------------------------------- */
+
+/* A running mean over about a twentieth of the steps, in place of y. */
+static void smooth(const double *y, int64_t n, double *out) {
+    const double weight = 2.0 / ((double)ls_max(n / 20, 3) + 1.0);
+    double mean = NAN;
+    for (int64_t i = 0; i < n; i++) {
+        if (isfinite(y[i])) mean = isfinite(mean) ? mean + weight * (y[i] - mean) : y[i];
+        out[i] = mean;
+    }
+}
+
+/* Where y is finite: points so that the line joins them. Returns how many; x and y are overwritten. */
+static int64_t pack(double *x, double *y, int64_t n) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(y[i])) continue;
+        x[kept] = x[i];
+        y[kept++] = y[i];
+    }
+    return kept;
+}
+
+ls_status ls_record_chart(const ls_training *t) {
+    enum { STEP, LOSS, EVAL, COLUMNS };
+    static const char *const keys[COLUMNS] = {"step", "loss", "eval_loss"};
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_record_path(t, "loss.svg", path, sizeof path));
+    double *column;
+    int64_t n;
+    LS_TRY(read_columns(t, keys, COLUMNS, &column, &n));
+    double *mean = calloc((size_t)(2 * n) + 1, sizeof *mean);
+    if (mean == NULL) {
+        free(column);
+        return ls_error(LS_NO_MEMORY, "no memory for a chart of %lld steps", (long long)n);
+    }
+    double *eval_steps = mean + n;
+    for (int64_t i = 0; i < n; i++) eval_steps[i] = column[STEP * n + i];
+    if (n > 0) smooth(column + LOSS * n, n, mean);
+    const int64_t evals = n > 0 ? pack(eval_steps, column + EVAL * n, n) : 0;
+    const ls_chart_series series[] = {{"training", column, n > 0 ? column + LOSS * n : NULL, n},
+                                      {"training, smoothed", column, mean, n},
+                                      {"evaluation", eval_steps, n > 0 ? column + EVAL * n : NULL, evals}};
+    const ls_chart_level level = {"unigram entropy", t->unigram};
+    const ls_chart chart = {.title = "Loss",
+                            .x_label = "step",
+                            .y_label = "nats per token",
+                            .series = series,
+                            .n_series = evals > 0 ? 3 : 2,
+                            .levels = &level,
+                            .n_levels = 1};
+    const ls_status status = ls_svg_write_chart(path, &chart);
+    free(mean);
+    free(column);
+    return status;
+}

@@ -1,0 +1,216 @@
+/*
+ * The options of a training, as one table: default, limits, what a resumed run may change. A value of zero or NULL means
+ * "not given".
+ */
+#include "train/train_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef enum setting_kind { INTEGER, REAL, TEXT } setting_kind;
+
+typedef struct setting {
+    const char *name; /* the flag's, with - for _ */
+    setting_kind kind;
+    size_t at;          /* in ls_train_options */
+    double initial;     /* the default */
+    const char *text;   /* the default of a TEXT */
+    double least, most; /* of what may be given */
+    bool may_change;    /* on resume */
+} setting;
+
+#define AT(field) offsetof(ls_train_options, field)
+/* A clip or a decay below zero turns it off: zero already means the default. */
+static const setting settings[] = {
+    {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false},
+    {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false},
+    {"accumulate", INTEGER, AT(accumulate), 1, NULL, 1, 1 << 24, false},
+    {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false},
+    {"seed", INTEGER, AT(seed), 0, NULL, 0, 9e18, false},
+    {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, false},
+    {"lr", REAL, AT(lr), 1e-3, NULL, 0, 1e300, false},
+    {"warmup", INTEGER, AT(warmup), 0, NULL, 0, 1e12, false},
+    {"schedule", TEXT, AT(schedule), 0, "cosine", 0, 0, false},
+    {"beta1", REAL, AT(beta1), 0.9, NULL, 0, 0.999999999, false},
+    {"beta2", REAL, AT(beta2), 0.95, NULL, 0, 0.999999999, false},
+    {"eps", REAL, AT(eps), 1e-8, NULL, 0, 1, false},
+    {"weight_decay", REAL, AT(weight_decay), 0.1, NULL, -1, 1e6, false},
+    {"clip", REAL, AT(clip), 1.0, NULL, -1, 1e300, false},
+    {"memory", INTEGER, AT(memory), 0, NULL, 0, 9e18, true},
+    {"save_every", INTEGER, AT(save_every), 0, NULL, 0, 1e12, true},
+    {"keep", INTEGER, AT(keep), 0, NULL, 0, 1e9, true},
+    {"eval_every", INTEGER, AT(eval_every), 0, NULL, 0, 1e12, true},
+    {"max_seconds", REAL, AT(max_seconds), 0, NULL, 0, 1e300, true},
+};
+#undef AT
+
+/* --- one value, of whatever kind ------------------------------------------------------------------------------------------ */
+
+static void *field(ls_train_options *options, const setting *s) { return (char *)options + s->at; }
+
+static double number(const ls_train_options *options, const setting *s) {
+    const void *at = (const char *)options + s->at;
+    return s->kind == INTEGER ? (double)*(const int64_t *)at : *(const double *)at;
+}
+
+static const char *text(const ls_train_options *options, const setting *s) {
+    return *(const char *const *)(const void *)((const char *)options + s->at);
+}
+
+static bool given(const ls_train_options *options, const setting *s) {
+    return s->kind == TEXT ? text(options, s) != NULL : number(options, s) != 0.0;
+}
+
+static void set_default(ls_train_options *options, const setting *s) {
+    if (s->kind == TEXT)
+        *(const char **)field(options, s) = s->text;
+    else if (s->kind == INTEGER)
+        *(int64_t *)field(options, s) = (int64_t)s->initial;
+    else
+        *(double *)field(options, s) = s->initial;
+}
+
+/* The flag as it is typed. */
+static void flag_of(const char *name, char *out, size_t room) {
+    snprintf(out, room, "--%s", name);
+    for (char *c = out + 2; *c; c++)
+        if (*c == '_') *c = '-';
+}
+
+static ls_status check_limits(const ls_train_options *options, const setting *s) {
+    if (s->kind == TEXT) return ls_ok();
+    const double value = number(options, s);
+    if (value >= s->least && value <= s->most) return ls_ok(); /* false for NaN too */
+    char flag[40];
+    flag_of(s->name, flag, sizeof flag);
+    return ls_error(LS_USAGE, "%s is %.15g; expected %.15g to %.15g", flag, value, s->least, s->most);
+}
+
+/* --- resuming ------------------------------------------------------------------------------------------------------------- */
+
+static ls_status contradiction(const ls_training *t, const char *name, const char *is, const char *was) {
+    char flag[40];
+    flag_of(name, flag, sizeof flag);
+    return ls_error(LS_USAGE,
+                    "%s %s contradicts %s/run.json, which says %s; leave it out, or use another --out", flag,
+                    is, t->options.out, was);
+}
+
+static ls_status agree_text(const ls_training *t, const char *name, const char *is, const char *was) {
+    return strcmp(is, was) == 0 ? ls_ok() : contradiction(t, name, is, was);
+}
+
+static ls_status agree_number(const ls_training *t, const char *name, double is, double was) {
+    if (is == was) return ls_ok();
+    char text_is[40], text_was[40];
+    snprintf(text_is, sizeof text_is, "%.15g", is);
+    snprintf(text_was, sizeof text_was, "%.15g", was);
+    return contradiction(t, name, text_is, text_was);
+}
+
+/* The recorded value of a setting into *recorded, whose other fields stay. */
+static ls_status read_back(ls_json_value object, const setting *s, ls_train_options *recorded) {
+    if (s->kind == TEXT) return ls_json_text(object, s->name, (const char **)field(recorded, s));
+    if (s->kind == INTEGER)
+        return ls_json_int(object, s->name, INT64_MIN, INT64_MAX, (int64_t *)field(recorded, s));
+    return ls_json_double(object, s->name, -1e308, 1e308, (double *)field(recorded, s));
+}
+
+static ls_status resume_setting(ls_training *t, ls_json_value object, const setting *s) {
+    ls_train_options recorded = t->options;
+    LS_TRY(read_back(object, s, &recorded));
+    if (given(&t->options, s)) {
+        /* Under a constant rate the number of steps changes nothing of what was done. */
+        const bool free_steps = strcmp(s->name, "steps") == 0;
+        const char *schedule = NULL;
+        LS_TRY(ls_json_text(object, "schedule", &schedule));
+        if (s->may_change || (free_steps && strcmp(schedule, "constant") == 0)) return ls_ok();
+        return s->kind == TEXT ? agree_text(t, s->name, text(&t->options, s), text(&recorded, s))
+                               : agree_number(t, s->name, number(&t->options, s), number(&recorded, s));
+    }
+    t->options = recorded;
+    return ls_ok();
+}
+
+static bool chosen(const char *name) { return name != NULL && strcmp(name, "auto") != 0; }
+
+static ls_status resume_mesh(ls_training *t, const char *recorded) {
+    if (t->options.spread.mesh == NULL) return ls_ok();
+    ls_mesh is, was;
+    LS_TRY(ls_mesh_parse(t->options.spread.mesh, &is));
+    LS_TRY(ls_mesh_parse(recorded, &was));
+    for (int a = 0; a < LS_AXES; a++)
+        if (is.size[a] != 0 && is.size[a] != was.size[a])
+            return contradiction(t, "mesh", t->options.spread.mesh, recorded);
+    return ls_ok();
+}
+
+/* How the run was spread, unless it is to be planned anew. */
+static ls_status resume_spread(ls_training *t, ls_json_value run) {
+    ls_json_value object;
+    LS_TRY(ls_json_object(run, "spread", &object));
+    ls_spread was = t->options.spread;
+    LS_TRY(ls_json_int(object, "ranks", 1, LS_MAX_RANKS, &was.ranks));
+    LS_TRY(ls_json_int(object, "threads", 1, 1 << 20, &was.threads));
+    LS_TRY(ls_json_text(object, "strategy", &was.strategy));
+    LS_TRY(ls_json_text(object, "mesh", &was.mesh));
+    LS_TRY(ls_json_text(object, "layout", &was.layout));
+    LS_TRY(ls_json_text(object, "isa", &was.isa));
+    if (t->options.replan) return ls_ok();
+    const ls_spread *is = &t->options.spread;
+    if (is->ranks != 0) LS_TRY(agree_number(t, "ranks", (double)is->ranks, (double)was.ranks));
+    if (is->threads != 0) LS_TRY(agree_number(t, "threads", (double)is->threads, (double)was.threads));
+    if (chosen(is->strategy)) LS_TRY(agree_text(t, "strategy", is->strategy, was.strategy));
+    if (chosen(is->layout)) LS_TRY(agree_text(t, "layout", is->layout, was.layout));
+    if (chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
+    LS_TRY(resume_mesh(t, was.mesh));
+    t->options.spread = was;
+    return ls_ok();
+}
+
+/* --- all of them ---------------------------------------------------------------------------------------------------------- */
+
+static ls_status check_together(const ls_train_options *o) {
+    if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
+        return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", o->dtype);
+    if (!ls_schedule_known(o->schedule))
+        return ls_error(LS_USAGE, "--schedule is %s; expected cosine, constant or wsd", o->schedule);
+    if (o->batch % o->accumulate != 0)
+        return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",
+                        (long long)o->batch, (long long)o->accumulate);
+    if (o->eval_every > 0 && o->eval_data == NULL)
+        return ls_error(LS_USAGE, "--eval-every %lld needs --eval-data", (long long)o->eval_every);
+    return ls_ok();
+}
+
+ls_status ls_settings_resolve(ls_training *t) {
+    ls_train_options *o = &t->options;
+    ls_json_value run = {0}, object = {0};
+    if (t->record != NULL) {
+        run = ls_json_root(t->record);
+        LS_TRY(ls_json_object(run, "settings", &object));
+        LS_TRY(resume_spread(t, run));
+    }
+    for (size_t i = 0; i < LS_COUNT(settings); i++) {
+        const setting *s = &settings[i];
+        if (given(o, s)) LS_TRY(check_limits(o, s));
+        if (t->record != NULL)
+            LS_TRY(resume_setting(t, object, s));
+        else if (!given(o, s))
+            set_default(o, s);
+    }
+    if (o->eval_data != NULL && o->eval_every == 0) o->eval_every = ls_max(o->steps / 10, 1);
+    return check_together(o);
+}
+
+void ls_settings_write(const ls_training *t, ls_json_writer *w) {
+    for (size_t i = 0; i < LS_COUNT(settings); i++) {
+        const setting *s = &settings[i];
+        if (s->kind == TEXT)
+            ls_json_put_text(w, s->name, text(&t->options, s));
+        else if (s->kind == INTEGER)
+            ls_json_put_int(w, s->name, *(const int64_t *)(const void *)((const char *)&t->options + s->at));
+        else
+            ls_json_put_double(w, s->name, number(&t->options, s));
+    }
+}

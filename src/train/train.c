@@ -1,0 +1,172 @@
+/* Training from its options to its result: everything before and after the ranks run. */
+#include "train/train_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- where to begin --------------------------------------------------------------------------------------------------------- */
+
+/* A run is never overwritten. */
+static ls_status refuse_existing(const ls_training *t) {
+    char found[512];
+    if (ls_checkpoint_find(t->options.out, found, sizeof found).code != LS_OK) return ls_ok();
+    return ls_error(LS_USAGE, "%s already holds a run (%s); continue it with --resume, or use another --out",
+                    t->options.out, found);
+}
+
+/* Of a run that ended before its first checkpoint only its metrics are left, and they go. */
+static ls_status clear_directory(const ls_training *t) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
+    if (ls_file_exists(path)) ls_log("%s has no checkpoint: starting over", t->options.out);
+    return ls_file_remove_tree(path);
+}
+
+static ls_status begin_resumed(ls_training *t) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_checkpoint_find(t->options.out, t->resumed_from, sizeof t->resumed_from));
+    LS_TRY(ls_checkpoint_state(t->resumed_from, &t->start));
+    LS_TRY(ls_record_path(t, "run.json", path, sizeof path));
+    return ls_json_read(path, LS_JSON_MOST_BYTES, &t->record);
+}
+
+/* After all checks: lines of steps that will be done again go. */
+static ls_status drop_later_lines(const ls_training *t) {
+    char path[LS_FILE_PATH];
+    int64_t dropped = 0;
+    LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
+    LS_TRY(ls_jsonl_truncate(path, "step", t->start.step, &dropped));
+    ls_log("resuming after step %lld from %s%s", (long long)t->start.step, t->resumed_from,
+           dropped > 0 ? "; later metrics are dropped" : "");
+    return ls_ok();
+}
+
+/* --- model, text, program ----------------------------------------------------------------------------------------------------- */
+
+static ls_status open_model(ls_training *t) {
+    LS_TRY(ls_model_open(t->options.model, &t->model));
+    LS_TRY(ls_tokenizer_open(ls_model_directory(t->model), &t->tokenizer));
+    const ls_model_sizes sizes = ls_model_describe(t->model);
+    if (sizes.V < ls_tokenizer_vocabulary(t->tokenizer))
+        return ls_error(LS_INVALID, "%s: vocab_size is %lld, but the tokenizer \"%s\" has %d tokens",
+                        t->options.model, (long long)sizes.V, ls_tokenizer_name(t->tokenizer),
+                        (int)ls_tokenizer_vocabulary(t->tokenizer));
+    ls_log("model: %s, %.2f M parameters", ls_model_architecture(t->model),
+           (double)ls_model_parameters(t->model) / 1e6);
+    return ls_ok();
+}
+
+static ls_status open_text(ls_training *t) {
+    const ls_train_options *o = &t->options;
+    ls_data_options text = {.paths = o->data,
+                            .n_paths = o->n_data,
+                            .tokenizer = t->tokenizer,
+                            .sequence = o->seq,
+                            .seed = o->seed,
+                            .shuffle = true};
+    LS_TRY(ls_data_open(&text, &t->data));
+    t->unigram = ls_data_unigram_nats(t->data);
+    const ls_data_summary *d = ls_data_summarise(t->data);
+    ls_log(
+        "text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",
+        (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq,
+        t->unigram);
+    if (o->eval_data == NULL) return ls_ok();
+    text.paths = &o->eval_data;
+    text.n_paths = 1;
+    text.shuffle = false;
+    return ls_error_in(ls_data_open(&text, &t->eval_data), "--eval-data");
+}
+
+static ls_status open_program(ls_training *t) {
+    const ls_train_options *o = &t->options;
+    t->graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
+    ls_language_model lm;
+    LS_TRY(ls_model_build(t->model, t->graph, o->batch / o->accumulate, o->seq, true, &lm));
+    t->job = (ls_job){.graph = t->graph,
+                      .forward_nodes = t->eval_data != NULL ? lm.forward_nodes : 0,
+                      .update = LS_UPDATE_ADAMW,
+                      .adamw = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)}};
+    LS_TRY(ls_session_open(&t->job, &o->spread, &t->session));
+    LS_TRY(ls_train_memory(t));
+    ls_log("spread: %s", ls_session_plan(t->session)->reason);
+    return ls_ok();
+}
+
+/* --- the result --------------------------------------------------------------------------------------------------------------- */
+
+static void describe(const ls_training *t, ls_train_result *out) {
+    const ls_outcome *o = t->outcome;
+    const ls_spread_result spread = ls_session_describe(t->session);
+    *out = (ls_train_result){.steps = o->steps,
+                             .eval_loss = o->eval_loss,
+                             .unigram_loss = t->unigram,
+                             .tokens_per_second = (double)o->tokens / fmax(o->seconds, 1e-9),
+                             .wait_fraction = o->wait / fmax(o->seconds, 1e-9),
+                             .measured_bytes = o->arenas,
+                             .one_rank_bytes = t->one_rank_bytes,
+                             .interrupted = o->interrupted};
+    for (int r = 0; r < ls_session_ranks(t->session); r++)
+        out->predicted_bytes =
+            ls_max(out->predicted_bytes, t->ranks[r].space[LS_PRIVATE] + t->ranks[r].space[LS_SYMMETRIC]);
+    snprintf(out->strategy, sizeof out->strategy, "%s", spread.strategy);
+    snprintf(out->mesh, sizeof out->mesh, "%s", spread.mesh);
+    snprintf(out->reason, sizeof out->reason, "%s", ls_session_plan(t->session)->reason);
+    snprintf(out->checkpoint, sizeof out->checkpoint, "%s", o->checkpoint);
+}
+
+/* The result is set when a checkpoint stands at its end: done, or stopped on request. */
+static ls_status run_ranks(ls_training *t, ls_train_result *result) {
+    void *shared;
+    LS_TRY(ls_shared_map(sizeof *t->outcome, &shared));
+    t->outcome = shared;
+    *t->outcome = (ls_outcome){.steps = t->start.step, .eval_loss = NAN};
+    const ls_status status = ls_session_run(t->session, ls_train_rank, t);
+    if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
+    t->outcome->interrupted = status.code == LS_INTERRUPTED;
+    ls_train_result made;
+    describe(t, &made);
+    LS_TRY(ls_record_losses(t, &made.first_loss, &made.last_loss));
+    *result = made;
+    return status;
+}
+
+static ls_status check_wanted(const ls_train_options *o) {
+    if (o->model == NULL)
+        return ls_error(LS_USAGE, "--model is missing; expected a config.json or its directory");
+    if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a directory");
+    if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");
+    if (o->replan && !o->resume) return ls_error(LS_USAGE, "--replan goes with --resume alone");
+    ls_plan_request request;
+    return ls_spread_resolve(&o->spread, &request);
+}
+
+static ls_status train(ls_training *t, ls_train_result *result) {
+    LS_TRY(check_wanted(&t->options));
+    LS_TRY(t->options.resume ? begin_resumed(t) : refuse_existing(t));
+    LS_TRY(ls_settings_resolve(t));
+    LS_TRY(open_model(t));
+    LS_TRY(open_text(t));
+    if (t->record != NULL) LS_TRY(ls_record_check(t));
+    LS_TRY(ls_file_make_directories(t->options.out));
+    LS_TRY(open_program(t));
+    LS_TRY(t->record != NULL ? drop_later_lines(t) : clear_directory(t));
+    LS_TRY(ls_record_run(t));
+    return run_ranks(t, result);
+}
+
+ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
+    ls_training t = {.options = *options, .began = ls_seconds()};
+    const ls_status status = train(&t, result);
+    ls_shared_unmap(t.outcome, sizeof *t.outcome);
+    ls_session_close(t.session);
+    if (t.graph != NULL) ls_graph_destroy(t.graph);
+    ls_data_close(t.eval_data);
+    ls_data_close(t.data);
+    ls_tokenizer_close(t.tokenizer);
+    ls_model_close(t.model);
+    ls_json_free(t.record);
+    free(t.ranks);
+    return status;
+}

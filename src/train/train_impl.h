@@ -1,0 +1,94 @@
+/* What the files of train share: the whole of one training, from its options to its results. */
+#ifndef LS_TRAIN_IMPL_H
+#define LS_TRAIN_IMPL_H
+
+#include "checkpoint/checkpoint.h"
+#include "data/data.h"
+#include "format/format.h"
+#include "longspan/train.h"
+#include "model/model.h"
+#include "plan/session.h"
+#include "train/trainer.h"
+
+/* Evaluation reads this many sequences, or all when there are fewer. */
+#define LS_EVAL_SEQUENCES 8
+
+/* Bytes that a rank maps, as compiled. */
+typedef struct ls_rank_bytes {
+    int64_t space[LS_SPACES];
+    int64_t persistent;  /* private: parameters, gradients, optimiser, inputs, tables */
+    int64_t activations; /* private: the rest, which lives within programs */
+    int64_t slots;       /* symmetric: where peers put */
+} ls_rank_bytes;
+
+/* What rank 0 leaves for the caller, in memory that both see. */
+typedef struct ls_outcome {
+    int64_t steps;        /* done, resumed ones included */
+    int64_t tokens;       /* of this call's steps */
+    double seconds, wait; /* of this call's steps */
+    double eval_loss;     /* NaN: none */
+    int64_t arenas;       /* resident bytes of the arenas, the rank with most */
+    bool interrupted;
+    char checkpoint[512];
+} ls_outcome;
+
+typedef struct ls_training {
+    ls_train_options options; /* completed: every default filled in */
+    ls_model *model;
+    ls_tokenizer *tokenizer;
+    ls_data *data, *eval_data;
+    ls_graph *graph;
+    ls_job job;
+    ls_session *session;
+    char resumed_from[512]; /* a checkpoint; empty: a fresh start */
+    ls_train_state start;   /* where to begin */
+    ls_rank_bytes *ranks;   /* [ranks] */
+    int64_t one_rank_bytes;
+    double unigram; /* nats per token */
+    double began;   /* ls_seconds */
+    ls_outcome *outcome;
+    ls_json *record; /* run.json of the run that is resumed; NULL otherwise */
+} ls_training;
+
+/* --- settings.c ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Completes the options. On resume what was left out comes from run.json (t->record), and what was given must agree
+ * with it: LS_USAGE names flag, both values and the file.
+ */
+LS_MUST_USE ls_status ls_settings_resolve(ls_training *t);
+/* All settings as fields of an open object, so that they can be read back. */
+void ls_settings_write(const ls_training *t, ls_json_writer *writer);
+
+/* --- schedule.c ---------------------------------------------------------------------------------------------------------- */
+
+/* Learning rate of step number n (from 1). */
+double ls_schedule_lr(const ls_train_options *options, int64_t n);
+bool ls_schedule_known(const char *name);
+
+/* --- record.c: the files of a run ---------------------------------------------------------------------------------------- */
+
+LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, char *out, size_t room);
+/* run.json. */
+LS_MUST_USE ls_status ls_record_run(const ls_training *t);
+/* Compares model and data with those that run.json tells of. */
+LS_MUST_USE ls_status ls_record_check(const ls_training *t);
+/* One line of metrics.jsonl; eval_loss NaN: not evaluated after this step. */
+LS_MUST_USE ls_status ls_record_step(const ls_training *t, int64_t step, double lr,
+                                     const ls_step_report *report, double eval_loss);
+/* loss.svg from metrics.jsonl. */
+LS_MUST_USE ls_status ls_record_chart(const ls_training *t);
+/* Loss of the first and of the last line of metrics.jsonl; NaN when there is none. */
+LS_MUST_USE ls_status ls_record_losses(const ls_training *t, double *first, double *last);
+
+/* --- memory.c ------------------------------------------------------------------------------------------------------------ */
+
+/* Fills t->ranks and t->one_rank_bytes by compiling; refuses what does not fit (LS_NO_MEMORY with the numbers). */
+LS_MUST_USE ls_status ls_train_memory(ls_training *t);
+
+/* --- loop.c -------------------------------------------------------------------------------------------------------------- */
+
+/* A rank's whole training; context is the ls_training. */
+ls_status ls_train_rank(ls_rank *rank, void *context);
+
+#endif

@@ -1,0 +1,272 @@
+/* One rank's optimiser steps: the host's part around the programs micro, update and evaluate. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ls_trainer {
+    const ls_rank *rank;
+    int64_t B, S, accumulate; /* B sequences in a micro-batch */
+    int32_t *tokens, *labels; /* [B,S] global */
+    const ls_binding *token_binding, *label_binding;
+    int64_t valid; /* labels of the batch in the arrays that count */
+    int64_t peak;  /* of this rank so far */
+    double *totals, *result, *hyper, *control;
+};
+
+/* A wish to stop travels as a number in a sum over ranks: signals outweigh any number of others. */
+#define SIGNAL_WEIGHT 65536.0
+
+static double stop_number(ls_stop wish) {
+    return wish == LS_STOP_SIGNAL ? SIGNAL_WEIGHT : wish == LS_STOP_TIME ? 1.0 : 0.0;
+}
+
+static ls_stop stop_of(double sum) {
+    return sum >= SIGNAL_WEIGHT ? LS_STOP_SIGNAL : sum > 0 ? LS_STOP_TIME : LS_STOP_NOT;
+}
+
+static void fill_positions(ls_trainer *t) {
+    const ls_binding *positions = ls_image_find(t->rank->image, "positions");
+    if (positions == NULL) return; /* a model without them */
+    for (int64_t b = 0; b < t->B; b++)
+        for (int64_t i = 0; i < t->S; i++) t->tokens[b * t->S + i] = (int32_t)i;
+    ls_executor_scatter(t->rank->executor, positions, t->tokens);
+}
+
+ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S,
+                            ls_trainer **out) {
+    ls_trainer *t = calloc(1, sizeof *t);
+    if (t == NULL) return ls_error(LS_NO_MEMORY, "no memory for a trainer");
+    t->rank = rank;
+    t->B = micro_batch;
+    t->S = S;
+    t->accumulate = accumulate;
+    const size_t bytes = (size_t)(micro_batch * S) * sizeof(int32_t);
+    t->tokens = malloc(bytes);
+    t->labels = malloc(bytes);
+    if (t->tokens == NULL || t->labels == NULL) {
+        ls_trainer_destroy(t);
+        return ls_error(LS_NO_MEMORY, "no memory for a micro-batch of %lld tokens",
+                        (long long)(micro_batch * S));
+    }
+    t->token_binding = ls_image_find(rank->image, "tokens");
+    t->label_binding = ls_image_find(rank->image, "labels");
+    t->totals = ls_executor_tensor(rank->executor, LS_BIND_TOTALS);
+    t->result = ls_executor_tensor(rank->executor, LS_BIND_RESULT);
+    t->hyper = ls_executor_tensor(rank->executor, LS_BIND_HYPER);
+    t->control = ls_executor_tensor(rank->executor, LS_BIND_CONTROL);
+    LS_ASSERT(t->token_binding && t->label_binding && t->totals && t->result && t->hyper && t->control);
+    fill_positions(t);
+    *out = t;
+    return ls_ok();
+}
+
+void ls_trainer_destroy(ls_trainer *t) {
+    if (t == NULL) return;
+    free(t->tokens);
+    free(t->labels);
+    free(t);
+}
+
+/* Sequences first .. first+B-1 into the host's arrays. */
+static void read_batch(ls_trainer *t, const ls_sequences *from, int64_t first) {
+    t->valid = 0;
+    for (int64_t b = 0; b < t->B; b++) {
+        from->read(from->context, first + b, t->tokens + b * t->S, t->labels + b * t->S);
+        for (int64_t i = 0; i < t->S; i++) t->valid += t->labels[b * t->S + i] != LS_LABEL_IGNORED;
+        ls_comm_tick(t->rank->comm);
+    }
+}
+
+static void put_batch(ls_trainer *t) {
+    ls_executor_scatter(t->rank->executor, t->token_binding, t->tokens);
+    ls_executor_scatter(t->rank->executor, t->label_binding, t->labels);
+}
+
+/* A bound scalar of type G. */
+static void put_scalar(ls_trainer *t, const char *name, double value) {
+    void *to = ls_executor_tensor(t->rank->executor, name);
+    LS_ASSERT(to != NULL);
+    if (t->rank->image->accumulator == LS_F64)
+        *(double *)to = value;
+    else
+        *(float *)to = (float)value;
+}
+
+static double get_scalar(const ls_trainer *t, const char *name) {
+    const void *from = ls_executor_tensor(t->rank->executor, name);
+    LS_ASSERT(from != NULL);
+    return t->rank->image->accumulator == LS_F64 ? *(const double *)from : (double)*(const float *)from;
+}
+
+static void zero_sums(ls_trainer *t) {
+    const ls_binding *gradients = ls_image_find(t->rank->image, LS_BIND_GRADIENTS);
+    const size_t bytes =
+        (size_t)ls_view_elements(&gradients->operand.view) * ls_dtype_bytes(gradients->operand.view.dtype);
+    memset(ls_executor_address(t->rank->executor, &gradients->operand), 0, bytes);
+    put_scalar(t, LS_BIND_LOSS, 0.0);
+}
+
+/* Valid labels of the whole step: an integer known before the first backward. */
+static int64_t count_valid(ls_trainer *t, const ls_sequences *from, int64_t first) {
+    int64_t valid = 0;
+    for (int64_t m = t->accumulate - 1; m >= 0;
+         m--) { /* so that the first micro-batch is in the arrays at the end */
+        read_batch(t, from, first + m * t->B);
+        valid += t->valid;
+    }
+    return valid;
+}
+
+/* What ranks tell each other after a step. */
+typedef struct after_step {
+    double wait, copy, stop;
+    int64_t peak;
+} after_step;
+
+static ls_status exchange_after(ls_trainer *t, const ls_run_times *before, double stop, ls_step_report *out) {
+    const int ranks = t->rank->ranks;
+    const ls_run_times now = ls_executor_times(t->rank->executor);
+    t->peak = ls_max(t->peak, ls_resident_bytes(t->rank).bytes);
+    const after_step mine = {now.waiting - before->waiting, now.copying - before->copying, stop, t->peak};
+    after_step *all = calloc((size_t)ranks, sizeof *all);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the figures of %d ranks", ranks);
+    const ls_status status = ls_comm_exchange(t->rank->comm, &mine, sizeof mine, all);
+    double wishes = 0;
+    for (int r = 0; r < ranks && status.code == LS_OK; r++) {
+        out->wait_seconds = fmax(out->wait_seconds, all[r].wait);
+        out->copy_seconds = fmax(out->copy_seconds, all[r].copy);
+        out->peak_bytes = ls_max(out->peak_bytes, all[r].peak);
+        wishes += all[r].stop;
+    }
+    out->stop = stop_of(wishes);
+    free(all);
+    return status;
+}
+
+ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step, const ls_step_hyper *hyper,
+                          ls_stop wish, ls_step_report *out) {
+    const double start = ls_seconds();
+    const ls_run_times before = ls_executor_times(t->rank->executor);
+    const int64_t first = step * t->B * t->accumulate;
+    *out = (ls_step_report){.loss = NAN, .tokens = count_valid(t, from, first)};
+    if (out->tokens == 0) {
+        LS_TRY(exchange_after(t, &before, stop_number(wish), out));
+        out->seconds = ls_seconds() - start;
+        return ls_ok();
+    }
+    put_scalar(t, "seed", 1.0 / (double)out->tokens);
+    for (int64_t m = 0; m < t->accumulate; m++) {
+        if (m > 0) read_batch(t, from, first + m * t->B);
+        put_batch(t);
+        LS_TRY(ls_executor_run(t->rank->executor, LS_PROGRAM_MICRO));
+    }
+    t->hyper[LS_HYPER_LR] = hyper->lr;
+    t->hyper[LS_HYPER_CLIP] = hyper->clip;
+    t->hyper[LS_HYPER_STEP] = (double)(step + 1);
+    t->hyper[LS_HYPER_BETA1] = hyper->beta1;
+    t->hyper[LS_HYPER_BETA2] = hyper->beta2;
+    t->totals[LS_TOTAL_STOP] = stop_number(wish);
+    LS_TRY(ls_executor_run(t->rank->executor, LS_PROGRAM_UPDATE));
+    const double summed_wishes = t->result[LS_TOTAL_STOP];
+    out->loss = t->result[LS_TOTAL_LOSS] / (double)out->tokens;
+    out->grad_norm = t->control[LS_CONTROL_NORM];
+    out->applied = t->control[LS_CONTROL_APPLY] != 0.0;
+    LS_TRY(exchange_after(t, &before, 0.0, out));
+    out->stop = stop_of(summed_wishes);
+    out->seconds = ls_seconds() - start;
+    return ls_ok();
+}
+
+/* --- when a step went wrong ---------------------------------------------------------------------------------------------- */
+
+/* The first bad result of a rank: where in the step, and its names. */
+typedef struct finding {
+    int64_t micro_batch; /* -1: nothing bad */
+    int instr;           /* of program micro */
+    char op[64], tensor[160];
+} finding;
+
+/* Names of results repeat only by renaming in place, and then the first is the one that was found. */
+static int instruction_of(const ls_image *image, const char *op, const char *tensor) {
+    const ls_program *p = &image->programs[LS_PROGRAM_MICRO];
+    for (int i = 0; i < p->n_instrs; i++) {
+        if (p->instrs[i].kind != LS_INSTR_KERNEL || strcmp(p->instrs[i].op, op) != 0) continue;
+        for (int o = 0; o < p->instrs[i].n_out; o++)
+            if (strcmp(image->buffers[p->instrs[i].out[o].buffer].name, tensor) == 0) return i;
+    }
+    return p->n_instrs;
+}
+
+static ls_status look_for_bad(ls_trainer *t, const ls_sequences *from, int64_t first, finding *out) {
+    *out = (finding){.micro_batch = -1};
+    for (int64_t m = 0; m < t->accumulate; m++) {
+        read_batch(t, from, first + m * t->B);
+        put_batch(t);
+        const char *op = NULL, *tensor = NULL;
+        LS_TRY(ls_executor_run_checked(t->rank->executor, LS_PROGRAM_MICRO, &op, &tensor));
+        if (op == NULL || out->micro_batch >= 0) continue;
+        out->micro_batch = m;
+        snprintf(out->op, sizeof out->op, "%s", op);
+        snprintf(out->tensor, sizeof out->tensor, "%s", tensor != NULL ? tensor : "?");
+        out->instr = instruction_of(t->rank->image, op, out->tensor);
+    }
+    return ls_ok();
+}
+
+static bool earlier(const finding *a, const finding *b) {
+    if (a->micro_batch < 0 || b->micro_batch < 0) return a->micro_batch >= 0 && b->micro_batch < 0;
+    return a->micro_batch != b->micro_batch ? a->micro_batch < b->micro_batch : a->instr < b->instr;
+}
+
+ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t step,
+                             const ls_step_report *report, char *out, size_t room) {
+    const int ranks = t->rank->ranks;
+    zero_sums(t);
+    finding mine;
+    LS_TRY(look_for_bad(t, from, step * t->B * t->accumulate, &mine));
+    zero_sums(t);
+    finding *all = calloc((size_t)ranks, sizeof *all);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the findings of %d ranks", ranks);
+    const ls_status status = ls_comm_exchange(t->rank->comm, &mine, sizeof mine, all);
+    int worst = 0;
+    for (int r = 1; r < ranks; r++)
+        if (earlier(&all[r], &all[worst])) worst = r;
+    const char *what = isfinite(report->loss) ? "the gradient's norm is not finite" : "loss is not finite";
+    if (all[worst].micro_batch >= 0)
+        snprintf(out, room, "%s; first bad tensor \"%s\" (op %s) on rank %d", what, all[worst].tensor,
+                 all[worst].op, worst);
+    else
+        snprintf(out, room, "%s (loss %g, gradient norm %g), though every single result is: a sum overflows",
+                 what, report->loss, report->grad_norm);
+    free(all);
+    return status;
+}
+
+/* --- evaluation ---------------------------------------------------------------------------------------------------------- */
+
+ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_look look,
+                              void *context, double *loss) {
+    const double kept = get_scalar(t, LS_BIND_LOSS);
+    put_scalar(t, LS_BIND_LOSS, 0.0);
+    int64_t valid = 0;
+    for (int64_t first = 0; first < n; first += t->B) {
+        read_batch(t, from, first);
+        valid += t->valid;
+        put_batch(t);
+        LS_TRY(ls_executor_run(t->rank->executor, LS_PROGRAM_EVALUATE));
+        if (look != NULL) look(context, t->rank);
+    }
+    const double mine = get_scalar(t, LS_BIND_LOSS);
+    put_scalar(t, LS_BIND_LOSS, kept);
+    double *all = calloc((size_t)t->rank->ranks, sizeof *all);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the losses of %d ranks", t->rank->ranks);
+    const ls_status status = ls_comm_exchange(t->rank->comm, &mine, sizeof mine, all);
+    double sum = 0;
+    for (int r = 0; r < t->rank->ranks; r++) sum += all[r];
+    free(all);
+    if (status.code == LS_OK) *loss = valid > 0 ? sum / (double)valid : NAN;
+    return status;
+}

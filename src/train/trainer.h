@@ -1,0 +1,79 @@
+/*
+ * train: the optimiser steps of one rank, and on top of them the whole of longspan/train.h. The header for others.
+ *
+ * A trainer sits on a rank of a session whose job has the programs micro, update (AdamW) and, for evaluation, evaluate, and
+ * whose graph is a language model. All calls but the pure ones are collective: every rank of the session makes them alike.
+ */
+#ifndef LS_TRAIN_TRAINER_H
+#define LS_TRAIN_TRAINER_H
+
+#include "plan/session.h"
+
+/*
+ * Where sequences come from. Gives sequence `index` >= 0 as tokens[S] and labels[S] (the token that follows; -100:
+ * ignored). A pure function of the index: each rank calls it for itself.
+ */
+typedef struct ls_sequences {
+    void (*read)(const void *context, int64_t index, int32_t *tokens, int32_t *labels);
+    const void *context;
+} ls_sequences;
+
+#define LS_LABEL_IGNORED (-100)
+
+typedef struct ls_trainer ls_trainer;
+
+/* micro_batch: sequences of one run of program micro over all dp ranks, the B of the graph. Borrows the rank. */
+LS_MUST_USE ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate,
+                                        int64_t S, ls_trainer **out);
+void ls_trainer_destroy(ls_trainer *trainer); /* NULL is allowed */
+
+typedef struct ls_step_hyper {
+    double lr, clip, beta1, beta2; /* clip 0: none; the betas as in the job */
+} ls_step_hyper;
+
+/* Why training may end after a step. Each rank asks for itself, all get the sum of the wishes. */
+typedef enum ls_stop { LS_STOP_NOT, LS_STOP_TIME, LS_STOP_SIGNAL } ls_stop;
+
+typedef struct ls_step_report {
+    double loss;      /* mean over the valid tokens of the step; NaN without any */
+    double grad_norm; /* before clipping */
+    int64_t tokens;   /* valid ones: N */
+    bool applied;     /* false: N = 0, or loss or norm are not finite; parameters are as they were */
+    ls_stop stop;     /* the strongest wish of any rank: the same on all ranks */
+    double seconds;   /* of this rank */
+    double wait_seconds, copy_seconds; /* the maximum over ranks */
+    int64_t peak_bytes;                /* resident so far, the maximum over ranks (ls_resident_bytes) */
+} ls_step_report;
+
+/*
+ * Step number `step` (from 0): takes sequences step·batch ... of `from`, batch = micro_batch·accumulate. When every label is
+ * ignored nothing is computed and nothing changes.
+ */
+LS_MUST_USE ls_status ls_trainer_step(ls_trainer *trainer, const ls_sequences *from, int64_t step,
+                                      const ls_step_hyper *hyper, ls_stop wish, ls_step_report *out);
+
+/*
+ * After a step with tokens that was not applied: repeats its micro-batches and writes one clause about the first result that
+ * is not finite (over all ranks) to out. Gradient sums are zero afterwards.
+ */
+LS_MUST_USE ls_status ls_trainer_explain(ls_trainer *trainer, const ls_sequences *from, int64_t step,
+                                         const ls_step_report *report, char *out, size_t room);
+
+/*
+ * Mean loss of sequences 0 .. n-1 of `from` (n is rounded up to whole micro-batches) by program evaluate; sums of a step under
+ * way are kept. look (may be NULL) is called after each micro-batch, while its results are in memory.
+ */
+typedef void (*ls_trainer_look)(void *context, const ls_rank *rank);
+LS_MUST_USE ls_status ls_trainer_evaluate(ls_trainer *trainer, const ls_sequences *from, int64_t n,
+                                          ls_trainer_look look, void *context, double *loss);
+
+/*
+ * What the operating system says this rank keeps in memory: all (bytes) and of the two arenas that programs use (arenas).
+ * The heap counts with the rank's own part. With ranks as threads of one process, `bytes` is that of the arenas.
+ */
+typedef struct ls_resident {
+    int64_t bytes, arenas;
+} ls_resident;
+ls_resident ls_resident_bytes(const ls_rank *rank);
+
+#endif
