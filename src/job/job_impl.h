@@ -45,4 +45,12 @@ typedef struct ls_mask_text {
 LS_MUST_USE ls_status ls_mask_text_read(const char *text, int64_t S, ls_mask_text *out);
 void ls_mask_text_free(ls_mask_text *mask);
 
+/* --- tokens (token_file.c) ---------------------------------------------------------------------------------------------------- */
+
+/* i32[B,S], each in [0,V); errors name row, column and value. Free *out whatever the status. */
+LS_MUST_USE ls_status ls_tokens_read(const char *path, int64_t V, ls_array *out);
+/* Like the tokens, -100 allowed; path NULL: the next token, -100 at the end of each row. valid: how many are not -100. */
+LS_MUST_USE ls_status ls_labels_read(const char *path, int64_t V, const ls_array *tokens, ls_array *out,
+                                     int64_t *valid);
+
 #endif
