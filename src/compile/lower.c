@@ -114,6 +114,7 @@ static void lower_node(ls_builder *b, int n) {
         call.out[call.n_out++] = operand;
     }
     if (op->kernel_by_input) call.dtype = call.in[0].view.dtype;
+    if (node->n_in == 0) call.dtype = call.out[0].view.dtype; /* zeros of a sum are G, not T */
     call.params_bytes = node->params != NULL ? node->params_bytes : 0;
     ls_view in[LS_KERNEL_INPUTS], out[LS_KERNEL_OUTPUTS];
     for (int i = 0; i < call.n_in; i++) in[i] = call.in[i].view;
