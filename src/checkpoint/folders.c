@@ -1,0 +1,114 @@
+/* Checkpoints as folders of a folder: names, the newest, publishing, pruning. */
+#include "checkpoint/checkpoint_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char PREFIX[] = "checkpoint-", PARTIAL[] = ".partial";
+
+ls_status ls_checkpoint_path(const char *directory, int64_t step, bool partial, char out[LS_FILE_PATH]) {
+    char name[64];
+    snprintf(name, sizeof name, "%s%08lld%s", PREFIX, (long long)step, partial ? PARTIAL : "");
+    return ls_file_join(directory, name, out, LS_FILE_PATH);
+}
+
+/* The step in "checkpoint-00000010" followed by `end`; -1 for any other name. */
+static int64_t step_of(const char *name, const char *end) {
+    const size_t n = sizeof PREFIX - 1;
+    if (strncmp(name, PREFIX, n) != 0) return -1;
+    const size_t digits = strspn(name + n, "0123456789");
+    if (digits == 0 || digits > 18 || strcmp(name + n + digits, end) != 0) return -1;
+    return strtoll(name + n, NULL, 10);
+}
+
+static int descending(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* The steps of the checkpoints in a directory, newest first; free *steps. */
+static ls_status list_steps(const char *directory, int64_t **steps, size_t *n) {
+    ls_file_names names;
+    LS_TRY(ls_file_list(directory, &names));
+    int64_t *found = malloc(sizeof *found * (names.count + 1));
+    size_t count = 0;
+    for (size_t i = 0; i < names.count && found != NULL; i++) {
+        found[count] = step_of(names.name[i], "");
+        count += found[count] >= 0;
+    }
+    ls_file_names_free(&names);
+    if (found == NULL) return ls_error(LS_NO_MEMORY, "no memory to list the checkpoints in %s", directory);
+    qsort(found, count, sizeof *found, descending);
+    *steps = found;
+    *n = count;
+    return ls_ok();
+}
+
+ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room) {
+    int64_t *steps = NULL;
+    size_t n = 0;
+    char path[LS_FILE_PATH];
+    if (ls_file_is_directory(directory)) LS_TRY(list_steps(directory, &steps, &n));
+    const int64_t newest = n > 0 ? steps[0] : -1;
+    free(steps);
+    if (newest < 0) return ls_error(LS_INVALID, "no checkpoint in %s", directory);
+    LS_TRY(ls_checkpoint_path(directory, newest, false, path));
+    if (strlen(path) >= room)
+        return ls_error(LS_INVALID, "path too long, expected fewer than %zu bytes: %s", room, path);
+    memcpy(out_path, path, strlen(path) + 1);
+    return ls_ok();
+}
+
+ls_status ls_checkpoint_remove_partial(const char *directory) {
+    ls_file_names names;
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_file_list(directory, &names));
+    ls_status status = ls_ok();
+    for (size_t i = 0; i < names.count && status.code == LS_OK; i++) {
+        if (step_of(names.name[i], PARTIAL) < 0) continue;
+        status = ls_file_join(directory, names.name[i], path, sizeof path);
+        if (status.code == LS_OK) status = ls_file_remove_tree(path);
+    }
+    ls_file_names_free(&names);
+    return status;
+}
+
+ls_status ls_checkpoint_publish(const char *partial, const char *final) {
+    if (!ls_file_exists(final)) return ls_file_rename(partial, final);
+    /* The same step once more: they change places, so that one of them is there at every moment. */
+    if (renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
+        char folder[LS_FILE_PATH];
+        LS_TRY(ls_file_join(final, "..", folder, sizeof folder));
+        LS_TRY(ls_file_sync(folder));
+        return ls_file_remove_tree(partial);
+    }
+    if (errno != EINVAL && errno != ENOSYS)
+        return ls_error(LS_IO, "cannot exchange %s and %s: %s", partial, final, strerror(errno));
+    LS_TRY(ls_file_remove_tree(final)); /* a file system that cannot exchange */
+    return ls_file_rename(partial, final);
+}
+
+/* First it ceases to be called a checkpoint: what a crash leaves of it is cleaned by the next save. */
+static ls_status remove_checkpoint(const char *directory, int64_t step) {
+    char path[LS_FILE_PATH], dying[LS_FILE_PATH];
+    LS_TRY(ls_checkpoint_path(directory, step, false, path));
+    LS_TRY(ls_checkpoint_path(directory, step, true, dying));
+    LS_TRY(ls_file_rename(path, dying));
+    return ls_file_remove_tree(dying);
+}
+
+ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep) {
+    int64_t *steps = NULL;
+    size_t n = 0;
+    if (keep <= 0) return ls_ok();
+    LS_TRY(list_steps(directory, &steps, &n));
+    ls_status status = ls_ok();
+    int others = 0;
+    for (size_t i = 0; i < n && status.code == LS_OK; i++)
+        if (steps[i] != step && ++others >= keep) status = remove_checkpoint(directory, steps[i]);
+    free(steps);
+    return status;
+}

@@ -1,0 +1,50 @@
+/* What lies where: the files of a checkpoint as a pure function of the parameters, the same for every mesh. */
+#include "checkpoint/checkpoint_impl.h"
+
+const char *ls_checkpoint_file_name(int file) {
+    static const char *const names[LS_CHECKPOINT_FILES] = {"model.safetensors", "optimizer.safetensors",
+                                                           "config.json"};
+    return names[file];
+}
+
+const char *ls_checkpoint_moment(ls_arena *arena, char moment, const char *parameter) {
+    return ls_arena_printf(arena, "%c %s", moment, parameter);
+}
+
+ls_shard_part ls_checkpoint_part(const ls_image *image, const ls_flat *flat) {
+    const int64_t from = ls_max(flat->start, image->shard_start);
+    const int64_t to = ls_min(flat->start + flat->count, image->shard_start + image->shard_count);
+    if (from >= to) return (ls_shard_part){0, 0, 0};
+    return (ls_shard_part){from - flat->start, to - from, from - image->shard_start};
+}
+
+static ls_st_entry entry_of(const ls_image *image, const ls_flat *flat, const char *name) {
+    ls_st_entry entry = {name, ls_st_dtype_of(image->accumulator), flat->shape.ndim, {0}};
+    for (int d = 0; d < flat->shape.ndim; d++) entry.shape[d] = flat->shape.dim[d].size;
+    return entry;
+}
+
+ls_status ls_checkpoint_plan(const ls_image *image, ls_arena *arena, ls_checkpoint_layout *out) {
+    ls_checkpoint_layout layout = {.n = {image->n_flats, 2 * image->n_flats}};
+    for (int f = 0; f < 2; f++) layout.entries[f] = LS_NEW_ARRAY(arena, ls_st_entry, layout.n[f]);
+    for (int i = 0; i < image->n_flats; i++) {
+        const ls_flat *flat = &image->flats[i];
+        ls_st_entry *moments = layout.entries[LS_CHECKPOINT_OPTIMIZER];
+        layout.entries[LS_CHECKPOINT_MODEL][i] = entry_of(image, flat, flat->name);
+        moments[i] = entry_of(image, flat, ls_checkpoint_moment(arena, 'm', flat->name));
+        moments[image->n_flats + i] = entry_of(image, flat, ls_checkpoint_moment(arena, 'v', flat->name));
+    }
+    const ls_st_pair metadata = {"format", "pt"}; /* what other programs look for in a model's file */
+    ls_status status = ls_ok();
+    for (int f = 0; f < 2 && status.code == LS_OK; f++)
+        status = ls_st_plan_create(layout.entries[f], layout.n[f], &metadata, 1, &layout.plan[f]);
+    if (status.code == LS_OK)
+        *out = layout;
+    else
+        ls_checkpoint_plan_free(&layout);
+    return status;
+}
+
+void ls_checkpoint_plan_free(ls_checkpoint_layout *layout) {
+    for (int f = 0; f < 2; f++) ls_st_plan_destroy(layout->plan[f]);
+}

@@ -1,0 +1,185 @@
+/*
+ * Loading, at any mesh: every rank checks the pieces that it reads, together all; when all ranks found them good, they fill
+ * their buffers.
+ */
+#include "checkpoint/checkpoint_impl.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+/* ---- checking ---- */
+
+/* Bytes [from, to) of a file. */
+typedef struct extent {
+    int64_t from, to;
+} extent;
+
+static bool touches(const ls_named_piece *piece, const extent *extents, int n) {
+    for (int i = 0; i < n; i++)
+        if (piece->start < extents[i].to && extents[i].from < piece->start + piece->bytes) return true;
+    return false;
+}
+
+/* Checks the pieces that touch any of the extents. comm NULL: nobody waits. */
+static ls_status check_pieces(const char *path, const ls_recorded_file *file, const extent *extents, int n,
+                              ls_comm *comm) {
+    ls_file_map map;
+    LS_TRY(ls_file_map_open(path, &map));
+    ls_status status = ls_ok();
+    if ((int64_t)map.bytes != file->bytes)
+        status = ls_error(LS_INVALID, "%s is %zu bytes long, expected %lld: it is cut or was changed", path,
+                          map.bytes, (long long)file->bytes);
+    for (int i = 0; i < file->n_pieces && status.code == LS_OK; i++) {
+        const ls_named_piece *piece = &file->pieces[i];
+        if (!touches(piece, extents, n)) continue;
+        const uint64_t hash = ls_hash_bytes(map.data + piece->start, (size_t)piece->bytes);
+        if (hash != piece->hash)
+            status = ls_error(LS_INVALID,
+                              "%s: corrupted in bytes %lld to %lld (%s): their hash is %016" PRIx64
+                              ", expected %016" PRIx64,
+                              path, (long long)piece->start, (long long)(piece->start + piece->bytes - 1),
+                              piece->name, hash, piece->hash);
+        if (comm != NULL) ls_comm_tick(comm);
+    }
+    ls_file_map_close(&map);
+    return status;
+}
+
+static const extent everything = {0, INT64_MAX};
+
+static ls_status check_file(const char *directory, const ls_record *record, int file, ls_comm *comm) {
+    char path[LS_FILE_PATH];
+    if (record->file[file].bytes == 0) return ls_ok();
+    LS_TRY(ls_file_join(directory, ls_checkpoint_file_name(file), path, sizeof path));
+    return check_pieces(path, &record->file[file], &everything, 1, comm);
+}
+
+static ls_status open_weights(const char *directory, const ls_image *image, ls_weight_source *out) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_file_join(directory, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), path, sizeof path));
+    return ls_weights_open_file(path, image, out);
+}
+
+ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_weight_source *out) {
+    ls_arena *arena = ls_arena_create();
+    ls_record record;
+    ls_status status = ls_record_read(path, arena, &record);
+    if (status.code == LS_OK) status = check_file(path, &record, LS_CHECKPOINT_MODEL, NULL);
+    if (status.code == LS_OK) status = open_weights(path, image, out);
+    ls_arena_destroy(arena);
+    return status;
+}
+
+/* ---- the optimiser's state ---- */
+
+typedef struct loading {
+    ls_executor *executor;
+    const ls_image *image;
+    ls_comm *comm;
+    const char *directory;
+    ls_arena *arena;
+    ls_record record;
+    ls_weight_source weights; /* context NULL: not open */
+    ls_st_file *optimizer;    /* NULL: this job has no such state, or it is not open */
+    pthread_t self;           /* the rank's own thread */
+} loading;
+
+/* The moments that are bound, by the letter in their tensors' names. */
+static const struct {
+    char letter;
+    const char *binding;
+} moments[] = {{'m', LS_BIND_M}, {'v', LS_BIND_V}};
+
+static ls_status find_moment(const loading *l, char letter, const ls_flat *flat, const ls_st_tensor **out) {
+    int64_t shape[LS_MAX_DIMS];
+    const char *name = ls_checkpoint_moment(l->arena, letter, flat->name);
+    for (int d = 0; d < flat->shape.ndim; d++) shape[d] = flat->shape.dim[d].size;
+    return ls_st_need(l->optimizer, name, flat->shape.ndim, shape, out);
+}
+
+/* Opens the optimiser's file and checks the bytes of this rank's shard in it. */
+static ls_status check_optimizer(loading *l) {
+    const ls_recorded_file *file = &l->record.file[LS_CHECKPOINT_OPTIMIZER];
+    const int64_t size = (int64_t)ls_dtype_bytes(l->image->accumulator);
+    const extent header = {0, 1};
+    char path[LS_FILE_PATH];
+    int n = 0;
+    LS_TRY(ls_file_join(l->directory, ls_checkpoint_file_name(LS_CHECKPOINT_OPTIMIZER), path, sizeof path));
+    LS_TRY(check_pieces(path, file, &header, 1, l->comm));
+    LS_TRY(ls_st_open(path, &l->optimizer));
+    const char *data = ls_st_at(l->optimizer, 0)->data; /* begins where the header ends */
+    extent *extents = LS_NEW_ARRAY(l->arena, extent, 2 * l->image->n_flats);
+    for (size_t m = 0; m < LS_COUNT(moments); m++) {
+        for (int i = 0; i < l->image->n_flats; i++) {
+            const ls_shard_part part = ls_checkpoint_part(l->image, &l->image->flats[i]);
+            const ls_st_tensor *tensor = NULL;
+            LS_TRY(find_moment(l, moments[m].letter, &l->image->flats[i], &tensor));
+            if (part.count == 0) continue;
+            const int64_t from =
+                file->pieces[0].bytes + ((const char *)tensor->data - data) + part.start * size;
+            extents[n++] = (extent){from, from + part.count * size};
+        }
+    }
+    return check_pieces(path, file, extents, n, l->comm);
+}
+
+static ls_status fill_optimizer(const loading *l) {
+    for (size_t m = 0; m < LS_COUNT(moments) && l->optimizer != NULL; m++) {
+        char *shard = ls_executor_tensor(l->executor, moments[m].binding);
+        const size_t size = ls_dtype_bytes(l->image->accumulator);
+        for (int i = 0; i < l->image->n_flats; i++) {
+            const ls_shard_part part = ls_checkpoint_part(l->image, &l->image->flats[i]);
+            const ls_st_tensor *tensor = NULL;
+            LS_TRY(find_moment(l, moments[m].letter, &l->image->flats[i], &tensor));
+            if (part.count > 0)
+                LS_TRY(ls_st_convert(tensor, part.start, part.count, l->image->accumulator,
+                                     shard + (size_t)part.at * size));
+            ls_comm_tick(l->comm);
+        }
+    }
+    return ls_ok();
+}
+
+/* ---- all of it ---- */
+
+/* Reads on any thread of the pool; the rank's own one tells the peers that it lives. */
+static ls_status read_alive(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
+    const loading *l = context;
+    if (pthread_equal(pthread_self(), l->self)) ls_comm_tick(l->comm);
+    return l->weights.read(l->weights.context, flat, start, count, out);
+}
+
+static ls_status check(loading *l) {
+    const char *type = ls_st_dtype_name(ls_st_dtype_of(l->image->accumulator));
+    LS_TRY(ls_record_read(l->directory, l->arena, &l->record));
+    if (strcmp(l->record.type, type) != 0)
+        return ls_error(LS_INVALID, "%s: it holds %s, but this job's type needs %s", l->directory,
+                        l->record.type, type);
+    LS_TRY(check_file(l->directory, &l->record, LS_CHECKPOINT_CONFIG, l->comm));
+    LS_TRY(check_file(l->directory, &l->record, LS_CHECKPOINT_MODEL, l->comm));
+    LS_TRY(open_weights(l->directory, l->image, &l->weights));
+    return ls_executor_tensor(l->executor, LS_BIND_M) != NULL ? check_optimizer(l) : ls_ok();
+}
+
+static ls_status fill(loading *l) {
+    const ls_weight_source source = {read_alive, l};
+    LS_TRY(ls_weights_fill(l->executor, &source));
+    return fill_optimizer(l);
+}
+
+ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, ls_train_state *out) {
+    loading l = {.executor = executor,
+                 .image = ls_executor_image(executor),
+                 .comm = comm,
+                 .directory = path,
+                 .arena = ls_arena_create(),
+                 .self = pthread_self()};
+    ls_status status = ls_comm_agree(comm, check(&l));
+    if (status.code == LS_OK) status = ls_comm_agree(comm, fill(&l));
+    if (status.code == LS_OK) *out = l.record.state;
+    ls_weights_close(&l.weights);
+    ls_st_close(l.optimizer);
+    ls_arena_destroy(l.arena);
+    return status;
+}

@@ -1,0 +1,178 @@
+/* state.json: the state of the training, and the hash of every byte of the other files. */
+#include "checkpoint/checkpoint_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char STATE[] = "state.json", FORMAT[] = "longspan checkpoint 1", HASH_KEY[] = "\"state_hash\"",
+                  ZEROS[] = "0000000000000000";
+
+enum { DIGITS = 16 };
+
+/* The digits of the text's own hash; NULL when there are none. */
+static char *find_digits(char *text) {
+    char *key = strstr(text, HASH_KEY);
+    char *quote = key == NULL ? NULL : strchr(key + sizeof HASH_KEY - 1, '"');
+    return quote == NULL || strlen(quote + 1) < DIGITS ? NULL : quote + 1;
+}
+
+static void write_file(ls_json_writer *w, const char *name, const ls_recorded_file *file) {
+    char digits[DIGITS + 1];
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "name", name);
+    ls_json_put_int(w, "bytes", file->bytes);
+    ls_json_open_array(w, "pieces");
+    for (int i = 0; i < file->n_pieces; i++) {
+        const ls_named_piece *piece = &file->pieces[i];
+        snprintf(digits, sizeof digits, "%016" PRIx64, piece->hash);
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "of", piece->name);
+        ls_json_put_int(w, "start", piece->start);
+        ls_json_put_int(w, "bytes", piece->bytes);
+        ls_json_put_text(w, "xxh64", digits);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    ls_json_close(w);
+}
+
+ls_status ls_record_write(const ls_record *record, const char *directory) {
+    char path[LS_FILE_PATH], digits[DIGITS + 1];
+    size_t bytes = 0;
+    LS_TRY(ls_file_join(directory, STATE, path, sizeof path));
+    ls_json_writer *w = ls_json_writer_create(1);
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "format", FORMAT);
+    ls_json_put_int(w, "step", record->state.step);
+    ls_json_put_int(w, "seed", (int64_t)record->state.seed); /* the same 64 bits */
+    ls_json_put_int(w, "sequences", record->state.sequences);
+    ls_json_put_double(w, "last_loss", record->state.last_loss);
+    ls_json_put_text(w, "type", record->type);
+    ls_json_open_array(w, "files");
+    for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
+        if (record->file[f].bytes > 0) write_file(w, ls_checkpoint_file_name(f), &record->file[f]);
+    ls_json_close(w);
+    ls_json_put_text(w, "state_hash", ZEROS);
+    ls_json_close(w);
+    const char *written = ls_json_written(w, &bytes);
+    char *text = malloc(bytes + 1);
+    ls_status status = ls_ok();
+    if (text != NULL) {
+        memcpy(text, written, bytes + 1);
+        snprintf(digits, sizeof digits, "%016" PRIx64, ls_hash_bytes(text, bytes));
+        memcpy(find_digits(text), digits, DIGITS);
+        status = ls_file_write(path, text, bytes);
+    } else {
+        status = ls_error(LS_NO_MEMORY, "no memory to write %s", path);
+    }
+    free(text);
+    ls_json_writer_destroy(w);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static ls_status check_text(const char *path, char *text, size_t bytes) {
+    char found[DIGITS + 1] = "", expected[DIGITS + 1] = "";
+    char *digits = find_digits(text);
+    if (digits == NULL) return ls_error(LS_INVALID, "%s: corrupted: it has no state_hash", path);
+    memcpy(expected, digits, DIGITS);
+    memcpy(digits, ZEROS, DIGITS);
+    snprintf(found, sizeof found, "%016" PRIx64, ls_hash_bytes(text, bytes));
+    if (strcmp(found, expected) != 0)
+        return ls_error(LS_INVALID, "%s: corrupted: the hash of its text is %s, expected %s", path, found,
+                        expected);
+    return ls_ok();
+}
+
+static ls_status read_hash(ls_json_value piece, uint64_t *out) {
+    const char *digits = NULL;
+    LS_TRY(ls_json_text(piece, "xxh64", &digits));
+    if (strlen(digits) != DIGITS || strspn(digits, "0123456789abcdef") != DIGITS)
+        return ls_json_error(ls_json_field(piece, "xxh64"), "%d hexadecimal digits", DIGITS);
+    *out = strtoull(digits, NULL, 16);
+    return ls_ok();
+}
+
+static ls_status read_pieces(ls_json_value list, ls_arena *arena, ls_recorded_file *out) {
+    int64_t at = 0;
+    out->n_pieces = (int)ls_json_count(list);
+    out->pieces = LS_NEW_ARRAY(arena, ls_named_piece, out->n_pieces);
+    for (int i = 0; i < out->n_pieces; i++) {
+        const ls_json_value item = ls_json_item(list, (size_t)i);
+        ls_named_piece *piece = &out->pieces[i];
+        const char *name = NULL;
+        LS_TRY(ls_json_text(item, "of", &name));
+        LS_TRY(ls_json_int(item, "start", at, at, &piece->start)); /* no hole before it */
+        LS_TRY(ls_json_int(item, "bytes", 1, out->bytes - at, &piece->bytes));
+        LS_TRY(read_hash(item, &piece->hash));
+        piece->name = ls_arena_strdup(arena, name);
+        at += piece->bytes;
+    }
+    if (at != out->bytes)
+        return ls_json_error(list, "pieces that cover all %lld bytes", (long long)out->bytes);
+    return ls_ok();
+}
+
+static ls_status read_file(ls_json_value item, ls_arena *arena, ls_record *out) {
+    const char *name = NULL;
+    ls_json_value pieces;
+    LS_TRY(ls_json_text(item, "name", &name));
+    for (int f = 0; f < LS_CHECKPOINT_FILES; f++) {
+        if (strcmp(name, ls_checkpoint_file_name(f)) != 0) continue;
+        LS_TRY(ls_json_int(item, "bytes", 1, INT64_MAX / 2, &out->file[f].bytes));
+        LS_TRY(ls_json_array(item, "pieces", &pieces));
+        return read_pieces(pieces, arena, &out->file[f]);
+    }
+    return ls_json_error(ls_json_field(item, "name"), "a file of a checkpoint");
+}
+
+static ls_status read_fields(ls_json_value root, ls_arena *arena, ls_record *out) {
+    const char *format = NULL, *type = NULL;
+    int64_t seed = 0;
+    ls_json_value files;
+    LS_TRY(ls_json_text(root, "format", &format));
+    if (strcmp(format, FORMAT) != 0) return ls_json_error(ls_json_field(root, "format"), "\"%s\"", FORMAT);
+    LS_TRY(ls_json_int(root, "step", 0, INT64_MAX, &out->state.step));
+    LS_TRY(ls_json_int(root, "seed", INT64_MIN, INT64_MAX, &seed));
+    LS_TRY(ls_json_int(root, "sequences", 0, INT64_MAX, &out->state.sequences));
+    LS_TRY(ls_json_double_or(root, "last_loss", (double)NAN, -INFINITY, INFINITY, &out->state.last_loss));
+    LS_TRY(ls_json_text(root, "type", &type));
+    LS_TRY(ls_json_array(root, "files", &files));
+    for (size_t i = 0; i < ls_json_count(files); i++) LS_TRY(read_file(ls_json_item(files, i), arena, out));
+    if (out->file[LS_CHECKPOINT_MODEL].bytes == 0 || out->file[LS_CHECKPOINT_OPTIMIZER].bytes == 0)
+        return ls_json_error(files, "model.safetensors and optimizer.safetensors among them");
+    out->state.seed = (uint64_t)seed;
+    out->type = ls_arena_strdup(arena, type);
+    return ls_ok();
+}
+
+ls_status ls_record_read(const char *directory, ls_arena *arena, ls_record *out) {
+    char path[LS_FILE_PATH];
+    char *text = NULL;
+    size_t bytes = 0;
+    ls_json *document = NULL;
+    ls_record record = {0};
+    LS_TRY(ls_file_join(directory, STATE, path, sizeof path));
+    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
+    ls_status status = check_text(path, text, bytes);
+    if (status.code == LS_OK) status = ls_json_parse(path, text, bytes, &document);
+    free(text);
+    LS_TRY(status);
+    status = read_fields(ls_json_root(document), arena, &record);
+    ls_json_free(document);
+    if (status.code == LS_OK) *out = record;
+    return status;
+}
+
+ls_status ls_checkpoint_state(const char *path, ls_train_state *out) {
+    ls_arena *arena = ls_arena_create();
+    ls_record record;
+    const ls_status status = ls_record_read(path, arena, &record);
+    if (status.code == LS_OK) *out = record.state;
+    ls_arena_destroy(arena);
+    return status;
+}

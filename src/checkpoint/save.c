@@ -1,0 +1,226 @@
+/*
+ * Saving: rank 0 makes the files in a partial folder with all their bytes reserved, every rank writes its shard into them,
+ * rank 0 writes the record and gives the folder its name. After each stage the ranks agree that it went well everywhere.
+ */
+#include "checkpoint/checkpoint_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PIECE_BYTES = 8 << 20, /* hashed and written at a time */
+    SYNC_BYTES = 64 << 20, /* after so many the disk is waited for, so that no single wait is long */
+    BATCH = LS_COMM_EXCHANGE / sizeof(ls_piece)
+};
+
+typedef struct saving {
+    const ls_executor *executor;
+    const ls_image *image;
+    ls_comm *comm;
+    const char *directory, *config;
+    char partial[LS_FILE_PATH], final[LS_FILE_PATH], path[2][LS_FILE_PATH];
+    ls_arena *arena;
+    ls_checkpoint_layout layout;
+    ls_st_writer *writer[2]; /* NULL: not open */
+    int64_t unsynced;
+    ls_piece *pieces; /* written by this rank; at rank 0 in the end all */
+    int n_pieces;
+    size_t capacity;
+} saving;
+
+static bool is_first(const saving *s) { return ls_comm_rank(s->comm) == 0; }
+
+static void note_piece(saving *s, int file, int tensor, int64_t start, const void *data, int64_t bytes) {
+    *LS_PUSH(s->arena, s->pieces, s->n_pieces, s->capacity) =
+        (ls_piece){file, tensor, start, bytes, ls_hash_bytes(data, (size_t)bytes)};
+    ls_comm_tick(s->comm);
+}
+
+/* ---- stage 1: the folder and its files ---- */
+
+static ls_status lay_config(saving *s) {
+    char path[LS_FILE_PATH];
+    if (s->config == NULL || s->config[0] == 0) return ls_ok();
+    const size_t bytes = strlen(s->config);
+    LS_TRY(ls_file_join(s->partial, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), path, sizeof path));
+    LS_TRY(ls_file_write(path, s->config, bytes));
+    note_piece(s, LS_CHECKPOINT_CONFIG, -1, 0, s->config, (int64_t)bytes);
+    return ls_ok();
+}
+
+static ls_status note_header(saving *s, int file) {
+    const int64_t bytes = ls_st_plan_offset(s->layout.plan[file], 0);
+    ls_file_map map;
+    LS_TRY(ls_file_map_open(s->path[file], &map));
+    note_piece(s, file, -1, 0, map.data, bytes);
+    ls_file_map_close(&map);
+    return ls_ok();
+}
+
+static ls_status create_files(saving *s) {
+    int64_t bytes = 0;
+    LS_TRY(ls_file_make_directories(s->directory));
+    LS_TRY(ls_checkpoint_remove_partial(s->directory));
+    for (int f = 0; f < 2; f++) bytes += ls_st_plan_file_bytes(s->layout.plan[f]);
+    LS_TRY(ls_file_need_space(s->directory, bytes));
+    LS_TRY(ls_file_make_directories(s->partial));
+    for (int f = 0; f < 2; f++) {
+        LS_TRY(ls_st_create(s->path[f], s->layout.plan[f], &s->writer[f]));
+        LS_TRY(note_header(s, f));
+    }
+    return lay_config(s);
+}
+
+static ls_status prepare(saving *s, int64_t step) {
+    if (s->image->n_flats == 0 || ls_executor_tensor(s->executor, LS_BIND_M) == NULL)
+        return ls_error(LS_INVALID,
+                        "a checkpoint of a job without an optimiser's state; expected one that trains");
+    LS_TRY(ls_checkpoint_path(s->directory, step, true, s->partial));
+    LS_TRY(ls_checkpoint_path(s->directory, step, false, s->final));
+    for (int f = 0; f < 2; f++)
+        LS_TRY(ls_file_join(s->partial, ls_checkpoint_file_name(f), s->path[f], sizeof s->path[f]));
+    LS_TRY(ls_checkpoint_plan(s->image, s->arena, &s->layout));
+    return is_first(s) ? create_files(s) : ls_ok();
+}
+
+/* ---- stage 2: every rank's shard ---- */
+
+static ls_status write_part(saving *s, int file, int tensor, int64_t from, const char *data, int64_t bytes) {
+    for (int64_t done = 0; done < bytes;) {
+        const int64_t n = ls_min(PIECE_BYTES, bytes - done);
+        const int64_t start = ls_st_plan_offset(s->layout.plan[file], tensor) + from + done;
+        note_piece(s, file, tensor, start, data + done, n);
+        LS_TRY(ls_st_write(s->writer[file], tensor, from + done, data + done, n));
+        done += n;
+        s->unsynced += n;
+        if (s->unsynced >= SYNC_BYTES) {
+            LS_TRY(ls_file_sync(s->path[file]));
+            s->unsynced = 0;
+        }
+    }
+    return ls_ok();
+}
+
+static ls_status write_shard(saving *s) {
+    const int n = s->image->n_flats;
+    const int64_t size = (int64_t)ls_dtype_bytes(s->image->accumulator);
+    /* What is written to which file, from which of its tensors on. */
+    const struct {
+        const char *binding;
+        int file, tensor;
+    } parts[] = {{LS_BIND_MASTER, LS_CHECKPOINT_MODEL, 0},
+                 {LS_BIND_M, LS_CHECKPOINT_OPTIMIZER, 0},
+                 {LS_BIND_V, LS_CHECKPOINT_OPTIMIZER, n}};
+    for (int f = 0; f < 2; f++)
+        if (s->writer[f] == NULL) LS_TRY(ls_st_join(s->path[f], s->layout.plan[f], &s->writer[f]));
+    for (size_t p = 0; p < LS_COUNT(parts); p++) {
+        const char *data = ls_executor_tensor(s->executor, parts[p].binding);
+        for (int i = 0; i < n; i++) {
+            const ls_shard_part part = ls_checkpoint_part(s->image, &s->image->flats[i]);
+            LS_TRY(write_part(s, parts[p].file, parts[p].tensor + i, part.start * size, data + part.at * size,
+                              part.count * size));
+        }
+    }
+    return ls_ok();
+}
+
+/* Closes the files: synced when all is well. */
+static ls_status close_files(saving *s, ls_status status) {
+    for (int f = 0; f < 2; f++) {
+        ls_st_writer *writer = s->writer[f];
+        s->writer[f] = NULL;
+        if (writer == NULL) continue;
+        if (status.code == LS_OK)
+            status = ls_st_finish(writer);
+        else
+            ls_st_abandon(writer);
+        ls_comm_tick(s->comm);
+    }
+    return status;
+}
+
+/* ---- stage 3: the record ---- */
+
+/* Brings all pieces to rank 0, a batch from every rank at a time. */
+static ls_status gather_pieces(saving *s) {
+    const int ranks = ls_comm_size(s->comm), mine = s->n_pieces;
+    char *all = ls_arena_alloc(s->arena, (size_t)ranks * LS_COMM_EXCHANGE);
+    int *counts = LS_NEW_ARRAY(s->arena, int, ranks);
+    int most = 0;
+    LS_TRY(ls_comm_exchange(s->comm, &mine, sizeof mine, counts));
+    for (int r = 0; r < ranks; r++) most = (int)ls_max(most, counts[r]);
+    for (int first = 0; first < most; first += (int)BATCH) {
+        ls_piece batch[BATCH] = {{0}};
+        if (first < mine)
+            memcpy(batch, s->pieces + first, sizeof *batch * (size_t)ls_min(BATCH, mine - first));
+        LS_TRY(ls_comm_exchange(s->comm, batch, sizeof batch, all));
+        for (int r = 1; r < ranks && is_first(s); r++) {
+            const ls_piece *theirs = (const ls_piece *)(const void *)(all + (size_t)r * sizeof batch);
+            for (int i = 0; i < ls_min(BATCH, counts[r] - first); i++)
+                *LS_PUSH(s->arena, s->pieces, s->n_pieces, s->capacity) = theirs[i];
+        }
+    }
+    return ls_ok();
+}
+
+static int by_place(const void *a, const void *b) {
+    const ls_piece *x = a, *y = b;
+    if (x->file != y->file) return x->file < y->file ? -1 : 1;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+static ls_status write_record(saving *s, const ls_train_state *state) {
+    ls_record record = {.state = *state, .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
+    qsort(s->pieces, (size_t)s->n_pieces, sizeof *s->pieces, by_place);
+    for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
+        record.file[f].pieces = LS_NEW_ARRAY(s->arena, ls_named_piece, s->n_pieces);
+    for (int i = 0; i < s->n_pieces; i++) {
+        const ls_piece *piece = &s->pieces[i];
+        ls_recorded_file *file = &record.file[piece->file];
+        const char *name = piece->tensor < 0 ? "header" : s->layout.entries[piece->file][piece->tensor].name;
+        LS_ASSERT(piece->start == file->bytes); /* the ranks' shards cover all parameters, once */
+        file->pieces[file->n_pieces++] = (ls_named_piece){name, piece->start, piece->bytes, piece->hash};
+        file->bytes += piece->bytes;
+    }
+    return ls_record_write(&record, s->partial);
+}
+
+static ls_status publish(saving *s, const ls_train_state *state) {
+    if (!is_first(s)) return ls_ok();
+    LS_TRY(write_record(s, state));
+    LS_TRY(ls_file_sync(s->partial));
+    return ls_checkpoint_publish(s->partial, s->final);
+}
+
+static ls_status save(saving *s, const ls_train_state *state) {
+    LS_TRY(ls_comm_agree(s->comm, prepare(s, state->step)));
+    LS_TRY(ls_comm_agree(s->comm, close_files(s, write_shard(s))));
+    LS_TRY(gather_pieces(s));
+    return ls_comm_agree(s->comm, publish(s, state));
+}
+
+ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *directory,
+                             const ls_train_state *state, const char *config, int keep, char *out_path,
+                             size_t room) {
+    saving s = {.executor = executor,
+                .image = ls_executor_image(executor),
+                .comm = comm,
+                .directory = directory,
+                .config = config,
+                .arena = ls_arena_create()};
+    ls_status status = save(&s, state);
+    (void)close_files(&s, status);
+    if (is_first(&s) && status.code != LS_OK && ls_file_exists(s.partial)) {
+        const ls_status removed = ls_file_remove_tree(s.partial);
+        if (removed.code != LS_OK) ls_log("a part of a checkpoint stays behind: %s", removed.text);
+    }
+    if (is_first(&s) &&
+        status.code == LS_OK) { /* the new one is on disk; that an old one stays is no failure */
+        const ls_status pruned = ls_checkpoint_prune(directory, state->step, keep);
+        if (pruned.code != LS_OK) ls_log("an old checkpoint stays: %s", pruned.text);
+    }
+    if (status.code == LS_OK) snprintf(out_path, room, "%s", s.final);
+    ls_checkpoint_plan_free(&s.layout);
+    ls_arena_destroy(s.arena);
+    return status;
+}
