@@ -1,0 +1,332 @@
+/* Weights: files in every form, what is wrong with them listed, random ones the same for any mesh and type. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "format/format.h"
+#include "model/model.h"
+#include "test_format_scratch.h"
+
+#include <math.h>
+
+static const char small_config[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 29, \"hidden_size\": 16, \"intermediate_size\": 24,"
+    " \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"mlp_bias\": true}";
+
+/* ---- one rank's executor, or one of several ---- */
+
+typedef struct place {
+    ls_model *model;
+    ls_graph *graph;
+    ls_image *image;
+    ls_world *world;
+    ls_comm *comm;
+    ls_executor *executor;
+} place;
+
+static void open_place(void **state, ls_dtype dtype, int ranks, int rank, place *p) {
+    ls_language_model lm;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    *p = (place){.graph = ls_graph_create(dtype)};
+    assert_ok(ls_model_open(*state, &p->model));
+    assert_ok(ls_model_build(p->model, p->graph, 1, 8, true, &lm));
+    const ls_job job = {.graph = p->graph, .update = LS_UPDATE_ADAMW};
+    const ls_target target = {.mesh = ls_mesh_make(1, ranks, 1),
+                              .rank = rank,
+                              .strategy = ranks == 1 ? "local" : "ring",
+                              .isa = machine.isa,
+                              .threads = 3};
+    assert_ok(ls_compile(&job, &target, &p->image));
+    assert_ok(ls_world_for(p->image, NULL, false, 20, &p->world));
+    assert_ok(ls_world_join(p->world, rank, &p->comm));
+    assert_ok(ls_executor_create(p->image, p->comm, &p->executor));
+}
+
+static void close_place(place *p) {
+    ls_executor_destroy(p->executor);
+    ls_comm_leave(p->comm);
+    ls_world_destroy(p->world);
+    ls_image_destroy(p->image);
+    ls_graph_destroy(p->graph);
+    ls_model_close(p->model);
+}
+
+static double element(const void *data, ls_dtype dtype, int64_t i) {
+    if (dtype == LS_F64) return ((const double *)data)[i];
+    if (dtype == LS_F32) return (double)((const float *)data)[i];
+    return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
+}
+
+static const ls_flat *find_flat(const ls_image *image, const char *name) {
+    for (int i = 0; i < image->n_flats; i++)
+        if (strcmp(image->flats[i].name, name) == 0) return &image->flats[i];
+    return NULL;
+}
+
+static double parameter(const place *p, const char *name, int64_t i) {
+    const ls_flat *flat = find_flat(p->image, name);
+    assert_non_null(flat);
+    return element(ls_executor_tensor(p->executor, LS_BIND_PARAMETERS), p->image->dtype, flat->start + i);
+}
+
+static ls_status fill_own(place *p, uint64_t seed, bool from_file) {
+    ls_weight_source source;
+    LS_TRY(ls_weights_open(p->model, p->image, seed, &source));
+    assert_int_equal(ls_weights_from_file(&source), from_file);
+    const ls_status status = ls_weights_fill(p->executor, &source);
+    ls_weights_close(&source);
+    return status;
+}
+
+/* ---- random ---- */
+
+static double to_type(double x, ls_dtype dtype) {
+    const float f = (float)x;
+    return dtype == LS_F64 ? x : dtype == LS_F32 ? (double)f : (double)ls_bf16_to_f32(ls_bf16_from_f32(f));
+}
+
+/* The same numbers, rounded, for every type and on every rank; masters are their rank's part of them. */
+static void test_random_any_mesh(void **state) {
+    static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+    place one;
+    open_place(state, LS_F64, 1, 0, &one);
+    assert_ok(fill_own(&one, 42, false));
+    const double *wide = ls_executor_tensor(one.executor, LS_BIND_PARAMETERS);
+    for (size_t c = 0; c < 3 * LS_COUNT(types); c++) {
+        place p;
+        const ls_dtype T = types[c / 3];
+        open_place(state, T, 3, (int)(c % 3), &p);
+        assert_ok(fill_own(&p, 42, false));
+        const ls_image *image = p.image;
+        const void *narrow = ls_executor_tensor(p.executor, LS_BIND_PARAMETERS);
+        const void *master = ls_executor_tensor(p.executor, LS_BIND_MASTER);
+        for (int f = 0; f < image->n_flats; f++) {
+            for (int64_t i = image->flats[f].start; i < image->flats[f].start + image->flats[f].count; i++) {
+                assert_true(element(narrow, T, i) == to_type(wide[i], T));
+                const int64_t at = i - image->shard_start;
+                if (at >= 0 && at < image->shard_count)
+                    assert_true(element(master, image->accumulator, at) ==
+                                to_type(wide[i], image->accumulator));
+            }
+        }
+        close_place(&p);
+    }
+    close_place(&one);
+}
+
+static void test_random_distribution(void **state) {
+    place p;
+    double sum = 0, squares = 0, fourth = 0, product = 0;
+    open_place(state, LS_F64, 1, 0, &p);
+    assert_ok(fill_own(&p, 1, false));
+    const ls_flat *flat = find_flat(p.image, "model.layers.0.mlp.up_proj.weight");
+    const double *x = (const double *)ls_executor_tensor(p.executor, LS_BIND_PARAMETERS) + flat->start;
+    ls_weight_source source;
+    assert_ok(ls_weights_open(p.model, p.image, 1, &source));
+    /* Far behind the parameter's end the same stream goes on: enough numbers for a tight bound. */
+    enum { N = 400000 };
+    double *many = malloc(sizeof *many * N);
+    assert_ok(source.read(source.context, flat, 0, N, many));
+    for (int i = 0; i < N; i++) {
+        const double y = many[i] / 0.02;
+        sum += y;
+        squares += y * y;
+        fourth += y * y * y * y;
+        if (i > 0) product += y * many[i - 1] / 0.02;
+    }
+    assert_true(fabs(sum / N) < 5 / sqrt(N));
+    assert_true(fabs(squares / N - 1) < 5 * sqrt(2.0 / N));
+    assert_true(fabs(fourth / N - 3) < 5 * sqrt(96.0 / N));
+    assert_true(fabs(product / N) < 5 / sqrt(N));
+    /* Any part by itself is the same part. */
+    double part[7];
+    assert_ok(source.read(source.context, flat, 5, 7, part));
+    assert_memory_equal(part, many + 5, sizeof part);
+    assert_memory_equal(x, many, sizeof *x * (size_t)flat->count);
+    assert_true(parameter(&p, "model.layers.0.mlp.up_proj.bias", 3) == 0.0);
+    assert_true(parameter(&p, "model.layers.1.input_layernorm.weight", 3) == 1.0);
+    assert_true(parameter(&p, "model.norm.weight", 15) == 1.0);
+    assert_true(parameter(&p, "model.layers.1.mlp.up_proj.weight", 0) != x[0]);
+    const double before = x[0];
+    assert_ok(fill_own(&p, 2, false));
+    assert_true(x[0] != before);
+    free(many);
+    ls_weights_close(&source);
+    close_place(&p);
+}
+
+/* ---- files ---- */
+
+typedef struct file_case {
+    const char *drop, *add, *reshape; /* a tensor that is left out, one too many, one with another shape */
+    ls_st_dtype dtype;
+    int from, to; /* which of the parameters; to 0: all */
+} file_case;
+
+/* Element i of parameter number f in a file: exact in every type. */
+static double file_value(int f, int64_t i) { return (double)((f * 7 + i) % 251 - 125) / 64; }
+
+static void encode(ls_st_dtype dtype, double x, char *out) {
+    const float f = (float)x;
+    const ls_bf16 b = ls_bf16_from_f32(f);
+    /* F16 of a number with few digits: the exponent's bias moved, the fraction cut. */
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    const uint16_t h =
+        x == 0 ? 0 : (uint16_t)((bits >> 16 & 0x8000u) | (((bits >> 13) & 0x3ffffu) - (112u << 10)));
+    if (dtype == LS_ST_F64)
+        memcpy(out, &x, sizeof x);
+    else if (dtype == LS_ST_F32)
+        memcpy(out, &f, sizeof f);
+    else
+        memcpy(out, dtype == LS_ST_F16 ? &h : &b, sizeof h);
+}
+
+static void write_weights(const ls_image *image, const char *path, file_case c) {
+    ls_st_entry entries[64];
+    int number[64], n = 0;
+    for (int f = c.from; f < (c.to ? c.to : image->n_flats); f++) {
+        const ls_flat *flat = &image->flats[f];
+        if (c.drop != NULL && strcmp(flat->name, c.drop) == 0) continue;
+        number[n] = f;
+        entries[n] = (ls_st_entry){flat->name, c.dtype, flat->shape.ndim, {0}};
+        for (int d = 0; d < flat->shape.ndim; d++) entries[n].shape[d] = flat->shape.dim[d].size;
+        if (c.reshape != NULL && strcmp(flat->name, c.reshape) == 0) entries[n].shape[0]++;
+        n++;
+    }
+    if (c.add != NULL) {
+        number[n] = 0;
+        entries[n++] = (ls_st_entry){c.add, c.dtype, 1, {3}};
+    }
+    ls_st_plan *plan = NULL;
+    ls_st_writer *writer = NULL;
+    assert_ok(ls_st_plan_create(entries, n, NULL, 0, &plan));
+    assert_ok(ls_st_create(path, plan, &writer));
+    const int64_t size = (int64_t)ls_st_dtype_bytes(c.dtype);
+    for (int t = 0; t < n; t++) {
+        for (int64_t i = 0; i < ls_st_plan_bytes(plan, t) / size; i++) {
+            char bytes[8] = {0};
+            encode(c.dtype, file_value(number[t], i), bytes);
+            assert_ok(ls_st_write(writer, t, i * size, bytes, size));
+        }
+    }
+    assert_ok(ls_st_finish(writer));
+    ls_st_plan_destroy(plan);
+}
+
+static void check_filled(const place *p) {
+    const void *data = ls_executor_tensor(p->executor, LS_BIND_PARAMETERS);
+    for (int f = 0; f < p->image->n_flats; f++)
+        for (int64_t i = 0; i < p->image->flats[f].count; i++)
+            assert_true(element(data, p->image->dtype, p->image->flats[f].start + i) ==
+                        to_type(file_value(f, i), p->image->dtype));
+}
+
+static void test_one_file(void **state) {
+    static const ls_st_dtype types[] = {LS_ST_F64, LS_ST_F32, LS_ST_F16, LS_ST_BF16};
+    static const ls_dtype graphs[] = {LS_F64, LS_F32, LS_BF16};
+    for (size_t c = 0; c < LS_COUNT(types) * LS_COUNT(graphs); c++) {
+        place p;
+        open_place(state, graphs[c % LS_COUNT(graphs)], 1, 0, &p);
+        const file_case file = {.dtype = types[c / LS_COUNT(graphs)],
+                                .add = "model.layers.0.self_attn.rotary_emb.inv_freq"};
+        write_weights(p.image, scratch_path(state, "model.safetensors"), file);
+        assert_ok(fill_own(&p, 1, true));
+        check_filled(&p);
+        close_place(&p);
+    }
+}
+
+/* Shards by an index, and shards by their ending alone. */
+static void test_shards(void **state) {
+    place p;
+    open_place(state, LS_F32, 1, 0, &p);
+    const int half = p.image->n_flats / 2;
+    write_weights(p.image, scratch_path(state, "a.safetensors"), (file_case){.dtype = LS_ST_F32, .to = half});
+    write_weights(p.image, scratch_path(state, "b.safetensors"),
+                  (file_case){.dtype = LS_ST_BF16, .from = half});
+    assert_ok(fill_own(&p, 1, true));
+    check_filled(&p);
+    write_weights(p.image, scratch_path(state, "stray.safetensors"),
+                  (file_case){.dtype = LS_ST_F32, .to = 2});
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "2 in more than one file (model.embed_tokens.weight",
+                 *state);
+    /* The index does not name the stray one. */
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    ls_json_open_object(w, "weight_map");
+    for (int f = 0; f < p.image->n_flats; f++)
+        ls_json_put_text(w, p.image->flats[f].name, f < half ? "a.safetensors" : "b.safetensors");
+    ls_json_close(w);
+    ls_json_close(w);
+    assert_ok(ls_json_write_file(w, scratch_path(state, "model.safetensors.index.json")));
+    ls_json_writer_destroy(w);
+    assert_ok(fill_own(&p, 1, true));
+    check_filled(&p);
+    assert_int_equal(unlink(scratch_path(state, "b.safetensors")), 0);
+    assert_error(fill_own(&p, 1, true), LS_IO, "b.safetensors", "No such file");
+    (void)scratch_text(state, "model.safetensors.index.json",
+                       "{\"weight_map\": {\"a\": \"../a.safetensors\"}}");
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "weight_map.a is \"../a.safetensors\"", "same folder");
+    (void)scratch_text(state, "model.safetensors.index.json", "{\"weight_map\": {}}");
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "weight_map", "expected an object with");
+    close_place(&p);
+}
+
+static void test_wrong_files(void **state) {
+    place p;
+    open_place(state, LS_F32, 1, 0, &p);
+    const char *path = scratch_path(state, "model.safetensors");
+    write_weights(p.image, path,
+                  (file_case){.dtype = LS_ST_F32,
+                              .drop = "model.norm.weight",
+                              .add = "model.what",
+                              .reshape = "lm_head.weight"});
+    const ls_status status = fill_own(&p, 1, true);
+    assert_error(status, LS_INVALID, "1 missing (model.norm.weight)", "1 extra (model.what)");
+    assert_error(status, LS_INVALID, "1 misshapen (lm_head.weight is [30,16], expected [29,16])", *state);
+    write_weights(p.image, path, (file_case){.dtype = LS_ST_I32, .from = 3});
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "3 missing (model.embed_tokens.weight, ",
+                 "of another type than F64");
+    /* Of many, the first are named. */
+    write_weights(p.image, path, (file_case){.dtype = LS_ST_F32, .from = p.image->n_flats - 1});
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "26 missing (model.embed_tokens.weight, ", ", ...)");
+    (void)scratch_text(state, "model.safetensors", "junk");
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "model.safetensors", "");
+    close_place(&p);
+}
+
+static ls_status refuse(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
+    (void)context;
+    for (int64_t i = 0; i < count; i++) out[i] = (double)start;
+    return strcmp(flat->name, "model.norm.weight") == 0 ? ls_error(LS_IO, "%s cannot be read", flat->name)
+                                                        : ls_ok();
+}
+
+static void test_source_fails(void **state) {
+    place p;
+    open_place(state, LS_F32, 1, 0, &p);
+    const ls_weight_source source = {refuse, NULL};
+    assert_error(ls_weights_fill(p.executor, &source), LS_IO, "model.norm.weight", "cannot be read");
+    close_place(&p);
+}
+
+static int set_up(void **state) {
+    if (scratch_make(state) != 0) return -1;
+    (void)scratch_text(state, "config.json", small_config);
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, scratch_remove)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_random_any_mesh), TEST(test_random_distribution), TEST(test_one_file),
+        TEST(test_shards),          TEST(test_wrong_files),         TEST(test_source_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
