@@ -23,7 +23,7 @@ LEVELS = [
     ["compile"],
     ["run", "simulate"],
     ["plan", "model", "checkpoint"],
-    ["train"],
+    ["train", "job"],
     ["cli"],
 ]
 LEVEL = {folder: i for i, folders in enumerate(LEVELS) for folder in folders}

@@ -82,6 +82,7 @@ typedef struct ls_explain_job {
     const char *dtype;
     int64_t rank;
     const char *program; /* "micro", "update", "evaluate" or NULL: all */
+    bool json; /* one JSON object instead of a page: candidates, and each program's figures and lines */
     ls_spread spread;
 } ls_explain_job;
 LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);

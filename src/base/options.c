@@ -111,8 +111,7 @@ static ls_status parse_value(const ls_option *option, const char *text, void *ta
 
 /* ---- finding the row ---- */
 
-/* Edits (insert, drop, replace a character) that turn a into b; names beyond 40 characters count as far. */
-static int edit_distance(const char *a, size_t a_length, const char *b) {
+int ls_edit_distance(const char *a, size_t a_length, const char *b) {
     enum { LONGEST = 40 };
     const size_t b_length = strlen(b);
     if (a_length > LONGEST || b_length > LONGEST) return LONGEST;
@@ -133,7 +132,7 @@ static int edit_distance(const char *a, size_t a_length, const char *b) {
 static ls_status unknown_option(const ls_option *table, int rows, const char *name, size_t length) {
     int best = -1, best_distance = (int)ls_max(2, (int64_t)length / 3) + 1;
     for (int i = 0; i < rows; i++) {
-        const int distance = edit_distance(name, length, table[i].name);
+        const int distance = ls_edit_distance(name, length, table[i].name);
         if (distance < best_distance) {
             best = i;
             best_distance = distance;

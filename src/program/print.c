@@ -7,14 +7,13 @@
  */
 #include "program/program.h"
 
+#include "longspan/units.h"
+
 #include <string.h>
 
 static void print_bytes(FILE *out, size_t bytes) {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    int unit = 0;
-    while (value >= 1024 && unit < 4) value /= 1024, unit++;
-    fprintf(out, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    char text[LS_BYTES_TEXT];
+    fputs(ls_bytes_text((double)bytes, text), out);
 }
 
 static void print_operand(const ls_image *image, const ls_operand *o, FILE *out) {

@@ -1,0 +1,22 @@
+/*
+ * Longspan: training of transformer language models on sequences shared by many ranks. Everything public.
+ *
+ *   graph.h    describe a model as if for one device
+ *   train.h    train one
+ *   job.h      attention, gradients, generation and explanations as calls
+ *   report.h   results as JSON and words; what this build is
+ *   options.h  command lines from tables
+ */
+#ifndef LONGSPAN_LONGSPAN_H
+#define LONGSPAN_LONGSPAN_H
+
+#include "longspan/graph.h"
+#include "longspan/job.h"
+#include "longspan/options.h"
+#include "longspan/report.h"
+#include "longspan/status.h"
+#include "longspan/tensor.h"
+#include "longspan/train.h"
+#include "longspan/units.h"
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * Reports: results as JSON (one object on one line, with a newline) and as words. For programs that show what a job did.
+ */
+#ifndef LONGSPAN_REPORT_H
+#define LONGSPAN_REPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "longspan/job.h"
+#include "longspan/train.h"
+#include "longspan/units.h"
+
+/* This build on this machine. Texts of lists are separated by ", ". */
+typedef struct ls_about {
+    char version[32], commit[64];
+    char isa[16];         /* the best that kernels are chosen for here */
+    char processor[64];   /* its own name */
+    int64_t cores;        /* that this process may use */
+    int64_t memory_bytes; /* that this process may use */
+    char transports[64];
+    char libraries[256]; /* shared ones in use, beside the C library's */
+    char strategies[128];
+    int64_t kernels; /* registered, all types and instruction sets */
+} ls_about;
+void ls_about_get(ls_about *out);
+
+void ls_about_json(const ls_about *about, FILE *out);
+void ls_spread_result_json(const ls_spread_result *result, FILE *out);
+void ls_grad_result_json(const ls_grad_result *result, FILE *out);
+void ls_train_result_json(const ls_train_result *result, FILE *out);
+/* {"prompt": ..., "text": ...}; bytes that are no UTF-8 are replaced. */
+void ls_generated_json(const char *prompt, const char *text, FILE *out);
+/* [{"name": ..., "summary": ...}, ...]. */
+typedef struct ls_named_text {
+    const char *name, *summary;
+} ls_named_text;
+void ls_named_texts_json(const ls_named_text *list, int n, FILE *out);
+
+#endif

@@ -1,0 +1,11 @@
+/*
+ * Numbers as people read them.
+ */
+#ifndef LONGSPAN_UNITS_H
+#define LONGSPAN_UNITS_H
+
+/* "512 B", "1.5 KiB", "2.0 GiB"; returns out. */
+#define LS_BYTES_TEXT 24
+const char *ls_bytes_text(double bytes, char out[LS_BYTES_TEXT]);
+
+#endif

@@ -1,0 +1,52 @@
+/* What this build is and what it runs on. */
+#include "job/job_impl.h"
+#include "kernel/kernel.h"
+#include "longspan/report.h"
+
+#include "ls_version.h"
+
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct text_list {
+    char *text;
+    size_t room;
+} text_list;
+
+static void append(text_list *list, const char *word, size_t length) {
+    const size_t used = strlen(list->text);
+    snprintf(list->text + used, list->room - used, "%s%.*s", used > 0 ? ", " : "", (int)length, word);
+}
+
+/* Shared objects of the process that a user may have several versions of. */
+static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
+    static const char *const ours[] = {"libdnnl", "libjansson"};
+    (void)size;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *name = slash != NULL ? slash + 1 : info->dlpi_name;
+    for (size_t i = 0; i < LS_COUNT(ours); i++) {
+        if (strncmp(name, ours[i], strlen(ours[i])) == 0) append(context, name, strlen(name));
+    }
+    return 0;
+}
+
+void ls_about_get(ls_about *out) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    ls_about a = {.cores = machine.cores, .memory_bytes = (int64_t)machine.memory_bytes};
+    snprintf(a.version, sizeof a.version, "%s", LS_VERSION);
+    snprintf(a.commit, sizeof a.commit, "%s", LS_COMMIT);
+    snprintf(a.isa, sizeof a.isa, "%s", ls_isa_name(machine.isa));
+    snprintf(a.processor, sizeof a.processor, "%s", machine.name);
+    text_list transports = {a.transports, sizeof a.transports},
+              strategies = {a.strategies, sizeof a.strategies};
+    for (int i = 0; ls_transport_name(i) != NULL; i++)
+        append(&transports, ls_transport_name(i), strlen(ls_transport_name(i)));
+    for (int i = 0; ls_strategy_name(i) != NULL; i++)
+        append(&strategies, ls_strategy_name(i), strlen(ls_strategy_name(i)));
+    text_list libraries = {a.libraries, sizeof a.libraries};
+    dl_iterate_phdr(add_library, &libraries);
+    while (ls_kernel_at((int)a.kernels) != NULL) a.kernels++;
+    *out = a;
+}

@@ -1,0 +1,167 @@
+/* The explain command: what a training step of a model would be, and what it was chosen from. Nothing is run. */
+#include "job/job_impl.h"
+#include "longspan/units.h"
+#include "model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct explanation {
+    const ls_explain_job *job;
+    ls_model *model;
+    ls_graph *graph;
+    ls_plan plan;
+    ls_image *image; /* of the rank asked about */
+} explanation;
+
+/* --- as a page --------------------------------------------------------------------------------------------------------------- */
+
+static void print_candidates(const ls_plan *plan, FILE *out) {
+    fprintf(out, "%s\n\n", plan->reason);
+    fprintf(out, "%-9s %-14s %-11s %12s %12s %12s %10s\n", "strategy", "ring×ulysses", "layout", "predicted",
+            "sent", "memory", "imbalance");
+    for (int i = 0; i < plan->n_candidates; i++) {
+        const ls_plan_candidate *c = &plan->candidates[i];
+        char mesh[32], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
+        snprintf(mesh, sizeof mesh, "%d×%d", c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES]);
+        fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
+        if (c->refused[0] != 0) {
+            fprintf(out, "%s\n", c->refused);
+            continue;
+        }
+        fprintf(out, "%9.3g ms %12s %12s %8.1f %%\n", c->seconds * 1e3, ls_bytes_text(c->bytes_sent, sent),
+                ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
+                c->imbalance * 100);
+    }
+}
+
+/* Whether the program exists and was asked for. */
+static bool is_wanted(const explanation *e, int program) {
+    if (e->image->programs[program].n_instrs == 0) return false;
+    return e->job->program == NULL || strcmp(e->job->program, ls_program_name(program)) == 0;
+}
+
+static void print_page(const explanation *e, FILE *out) {
+    print_candidates(&e->plan, out);
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (!is_wanted(e, p)) continue;
+        fputc('\n', out);
+        ls_program_print(e->image, p, out);
+    }
+}
+
+/* --- as JSON ----------------------------------------------------------------------------------------------------------------- */
+
+static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "strategy", c->strategy);
+    for (int a = 0; a < LS_AXES; a++) ls_json_put_int(w, ls_axis_name((ls_axis)a), c->mesh.size[a]);
+    ls_json_put_text(w, "layout", ls_layout_name(c->layout));
+    if (c->refused[0] != 0) {
+        ls_json_put_text(w, "refused", c->refused);
+    } else {
+        ls_json_put_double(w, "seconds", c->seconds);
+        ls_json_put_double(w, "bytes_sent", c->bytes_sent);
+        ls_json_put_int(w, "private_bytes", (int64_t)c->bytes[LS_PRIVATE]);
+        ls_json_put_int(w, "symmetric_bytes", (int64_t)c->bytes[LS_SYMMETRIC]);
+        ls_json_put_double(w, "imbalance", c->imbalance);
+    }
+    ls_json_close(w);
+}
+
+static ls_status put_program(ls_json_writer *w, const ls_image *image, int program) {
+    char *page = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&page, &bytes);
+    if (memory == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory to print program %s", ls_program_name(program));
+    ls_program_print(image, program, memory);
+    const bool printed = fclose(memory) == 0;
+    const ls_program_cost cost = ls_program_measure(image, program);
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "name", ls_program_name(program));
+    ls_json_put_double(w, "flops", cost.flops);
+    ls_json_put_double(w, "bytes_sent", cost.bytes_sent);
+    ls_json_put_int(w, "puts", cost.transfers);
+    ls_json_put_int(w, "kernels", cost.kernels);
+    ls_json_open_array(w, "lines");
+    char *rest = NULL;
+    for (char *line = printed ? strtok_r(page, "\n", &rest) : NULL; line != NULL;
+         line = strtok_r(NULL, "\n", &rest))
+        ls_json_put_text(w, NULL, line);
+    ls_json_close(w);
+    ls_json_close(w);
+    free(page);
+    return printed ? ls_ok()
+                   : ls_error(LS_NO_MEMORY, "no memory to print program %s", ls_program_name(program));
+}
+
+static ls_status put_all(const explanation *e, ls_json_writer *w) {
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "reason", e->plan.reason);
+    ls_json_put_int(w, "rank", e->image->rank);
+    ls_json_open_array(w, "candidates");
+    for (int i = 0; i < e->plan.n_candidates; i++) put_candidate(w, &e->plan.candidates[i]);
+    ls_json_close(w);
+    ls_json_open_array(w, "programs");
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p));
+    }
+    ls_json_close(w);
+    ls_json_close(w);
+    return ls_ok();
+}
+
+static ls_status print_json(const explanation *e, FILE *out) {
+    ls_json_writer *w = ls_json_writer_create(0);
+    const ls_status status = put_all(e, w);
+    if (status.code == LS_OK) fprintf(out, "%s\n", ls_json_written(w, NULL));
+    ls_json_writer_destroy(w);
+    return status;
+}
+
+/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+
+static ls_status check_program(const char *name) {
+    char known[64] = "";
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (name == NULL || strcmp(name, ls_program_name(p)) == 0) return ls_ok();
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", p > 0 ? ", " : "", ls_program_name(p));
+    }
+    return ls_error(LS_USAGE, "--program %s; expected one of %s", name, known);
+}
+
+static ls_status build(explanation *e) {
+    const ls_explain_job *job = e->job;
+    ls_dtype dtype;
+    LS_TRY(check_program(job->program));
+    LS_TRY(ls_job_dtype(job->dtype, LS_F32, &dtype));
+    LS_TRY(ls_model_open(job->model, &e->model));
+    e->graph = ls_graph_create(dtype);
+    ls_language_model lm;
+    LS_TRY(ls_model_build(e->model, e->graph, job->batch > 0 ? job->batch : 1, job->seq, true, &lm));
+    ls_plan_request request;
+    LS_TRY(ls_spread_resolve(&job->spread, &request));
+    if (job->rank < 0 || job->rank >= request.ranks)
+        return ls_error(LS_USAGE, "--rank %lld; expected 0 to %d", (long long)job->rank, request.ranks - 1);
+    const ls_job step = {.graph = e->graph, .forward_nodes = lm.forward_nodes, .update = LS_UPDATE_ADAMW};
+    LS_TRY(ls_plan_make(&step, &request, &e->plan));
+    ls_target target = e->plan.target;
+    target.rank = (int)job->rank;
+    return ls_compile(&step, &target, &e->image);
+}
+
+ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
+    explanation e = {.job = job};
+    ls_status status = build(&e);
+    if (status.code == LS_OK && job->json)
+        status = print_json(&e, out);
+    else if (status.code == LS_OK)
+        print_page(&e, out);
+    ls_image_destroy(e.image);
+    ls_graph_destroy(e.graph);
+    ls_model_close(e.model);
+    return status;
+}

@@ -1,0 +1,99 @@
+/* Results as JSON. */
+#include "longspan/report.h"
+#include "format/format.h"
+
+static void print(ls_json_writer *w, FILE *out) {
+    fprintf(out, "%s\n", ls_json_written(w, NULL));
+    ls_json_writer_destroy(w);
+}
+
+static ls_json_writer *begin(void) {
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    return w;
+}
+
+static void end(ls_json_writer *w, FILE *out) {
+    ls_json_close(w);
+    print(w, out);
+}
+
+static void put_spread(ls_json_writer *w, const ls_spread_result *r) {
+    ls_json_put_text(w, "strategy", r->strategy);
+    ls_json_put_text(w, "mesh", r->mesh);
+    ls_json_put_text(w, "layout", r->layout);
+    ls_json_put_text(w, "isa", r->isa);
+    ls_json_put_int(w, "bytes_sent_forward", r->bytes_sent_forward);
+    ls_json_put_int(w, "bytes_sent_backward", r->bytes_sent_backward);
+    ls_json_put_int(w, "predicted_bytes", r->predicted_bytes);
+    ls_json_put_double(w, "seconds", r->seconds);
+}
+
+void ls_spread_result_json(const ls_spread_result *r, FILE *out) {
+    ls_json_writer *w = begin();
+    put_spread(w, r);
+    end(w, out);
+}
+
+void ls_grad_result_json(const ls_grad_result *r, FILE *out) {
+    ls_json_writer *w = begin();
+    ls_json_put_double(w, "loss", r->loss);
+    ls_json_put_int(w, "tokens", r->tokens);
+    put_spread(w, &r->spread);
+    end(w, out);
+}
+
+void ls_train_result_json(const ls_train_result *r, FILE *out) {
+    ls_json_writer *w = begin();
+    ls_json_put_int(w, "steps", r->steps);
+    ls_json_put_bool(w, "interrupted", r->interrupted);
+    ls_json_put_double(w, "first_loss", r->first_loss);
+    ls_json_put_double(w, "last_loss", r->last_loss);
+    ls_json_put_double(w, "eval_loss", r->eval_loss);
+    ls_json_put_double(w, "unigram_loss", r->unigram_loss);
+    ls_json_put_double(w, "tokens_per_second", r->tokens_per_second);
+    ls_json_put_double(w, "wait_fraction", r->wait_fraction);
+    ls_json_put_int(w, "predicted_bytes", r->predicted_bytes);
+    ls_json_put_int(w, "measured_bytes", r->measured_bytes);
+    ls_json_put_int(w, "one_rank_bytes", r->one_rank_bytes);
+    ls_json_put_text(w, "strategy", r->strategy);
+    ls_json_put_text(w, "mesh", r->mesh);
+    ls_json_put_text(w, "reason", r->reason);
+    ls_json_put_text(w, "checkpoint", r->checkpoint);
+    end(w, out);
+}
+
+void ls_generated_json(const char *prompt, const char *text, FILE *out) {
+    ls_json_writer *w = begin();
+    ls_json_put_text(w, "prompt", prompt);
+    ls_json_put_text(w, "text", text);
+    end(w, out);
+}
+
+void ls_about_json(const ls_about *a, FILE *out) {
+    ls_json_writer *w = begin();
+    ls_json_put_text(w, "version", a->version);
+    ls_json_put_text(w, "commit", a->commit);
+    ls_json_put_text(w, "isa", a->isa);
+    ls_json_put_text(w, "processor", a->processor);
+    ls_json_put_int(w, "cores", a->cores);
+    ls_json_put_int(w, "memory_bytes", a->memory_bytes);
+    ls_json_put_text(w, "transports", a->transports);
+    ls_json_put_text(w, "libraries", a->libraries);
+    ls_json_put_text(w, "strategies", a->strategies);
+    ls_json_put_int(w, "kernels", a->kernels);
+    end(w, out);
+}
+
+void ls_named_texts_json(const ls_named_text *list, int n, FILE *out) {
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_array(w, NULL);
+    for (int i = 0; i < n; i++) {
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "name", list[i].name);
+        ls_json_put_text(w, "summary", list[i].summary);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    print(w, out);
+}
