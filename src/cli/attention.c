@@ -1,0 +1,89 @@
+/* longspan attention */
+#include "cli/cli.h"
+
+typedef struct attention_flags {
+    cli_common common;
+    cli_spread spread;
+    ls_attention_job job;
+} attention_flags;
+
+#define AT(field) offsetof(attention_flags, job.field)
+static const ls_option options[] = {
+    {.name = "q",
+     .type = LS_OPTION_TEXT,
+     .metavar = "FILE",
+     .required = true,
+     .offset = AT(q),
+     .help = "queries [B,S,Hq,D], f4 or f8 .npy"},
+    {.name = "k",
+     .type = LS_OPTION_TEXT,
+     .metavar = "FILE",
+     .required = true,
+     .offset = AT(k),
+     .help = "keys [B,S,Hkv,D]; Hq is a multiple of Hkv"},
+    {.name = "v",
+     .type = LS_OPTION_TEXT,
+     .metavar = "FILE",
+     .required = true,
+     .offset = AT(v),
+     .help = "values, like the keys"},
+    {.name = "do",
+     .type = LS_OPTION_TEXT,
+     .metavar = "FILE",
+     .offset = AT(grad_o),
+     .help = "gradient of the output, like the queries; asks for the gradients"},
+    {.name = "mask",
+     .type = LS_OPTION_TEXT,
+     .metavar = "MASK",
+     .required = true,
+     .offset = AT(mask),
+     .help = "see above"},
+    {.name = "scale",
+     .type = LS_OPTION_FLOAT,
+     .metavar = "X",
+     .least = 1e-30,
+     .most = 1e30,
+     .offset = AT(scale),
+     .help = "of q·k; 1/sqrt(D) when left out"},
+    CLI_DTYPE_ROW(attention_flags, job.dtype, "f32|f64|bf16", "that of the queries"),
+    {.name = "out",
+     .type = LS_OPTION_TEXT,
+     .metavar = "DIR",
+     .required = true,
+     .offset = AT(out),
+     .help = "for o.npy, lse.npy and, with --do, dq.npy dk.npy dv.npy"},
+    CLI_SPREAD_ROWS(attention_flags),
+    CLI_RUN_ROWS(attention_flags),
+    CLI_COMMON_ROWS(attention_flags),
+};
+#undef AT
+
+static ls_status run(void *context) {
+    attention_flags *flags = context;
+    ls_spread_result result;
+    flags->job.spread = cli_spread_of(&flags->spread);
+    LS_TRY(ls_run_attention(&flags->job, &result));
+    if (flags->common.json) {
+        ls_spread_result_json(&result, stdout);
+        return ls_ok();
+    }
+    cli_print_spread(&result);
+    printf("wrote %s/{o,lse%s}.npy\n", flags->job.out, flags->job.grad_o != NULL ? ",dq,dk,dv" : "");
+    return ls_ok();
+}
+
+const cli_command cli_attention = {
+    .name = "attention",
+    .summary = "distributed attention on arrays, and its gradients",
+    .usage = "--q FILE --k FILE --v FILE [--do FILE] --mask MASK --out DIR [--ranks R] [options]",
+    .about =
+        "Reads .npy arrays, spreads them over the ranks, and writes the results in the caller's order: o [B,S,Hq,D], lse [B,Hq,S] "
+        "(natural logarithm; -inf, and output 0, for a query that sees nothing), dq, dk, dv.\n"
+        "MASK: full; causal; window:W (a query sees itself and the W-1 before it); window:W:N (and the first N tokens, for all "
+        "later ones); prefix:N (causal, and the first N are seen by all); documents:FILE.npy (ascending cumulative lengths from 0 "
+        "to S); joined by + for the intersection.",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .run = run,
+    .flags_bytes = sizeof(attention_flags),
+};

@@ -1,0 +1,128 @@
+/* The visible table of commands, and the way from words to one of them. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const cli_command *const commands[] = {&cli_train,   &cli_generate, &cli_grad, &cli_attention,
+                                              &cli_explain, &cli_version,  &cli_help};
+
+const cli_command *cli_command_at(int i) {
+    return i >= 0 && i < (int)CLI_COUNT(commands) ? commands[i] : NULL;
+}
+
+ls_status cli_find(const char *name, const cli_command **out) {
+    const char *nearest = NULL;
+    int least = 3;
+    for (size_t i = 0; i < CLI_COUNT(commands); i++) {
+        if (strcmp(commands[i]->name, name) == 0) {
+            *out = commands[i];
+            return ls_ok();
+        }
+        const int distance = ls_edit_distance(name, strlen(name), commands[i]->name);
+        if (distance < least) {
+            least = distance;
+            nearest = commands[i]->name;
+        }
+    }
+    if (nearest != NULL) return ls_error(LS_USAGE, "unknown command '%s'; did you mean %s?", name, nearest);
+    return ls_error(LS_USAGE, "unknown command '%s'; 'longspan help' lists the known ones", name);
+}
+
+void cli_print_commands(FILE *out) {
+    fputs("longspan trains language models on sequences shared by many ranks\n\n"
+          "usage: longspan COMMAND [options]\n\n",
+          out);
+    for (size_t i = 0; i < CLI_COUNT(commands); i++)
+        fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
+    fputs("\n'longspan COMMAND --help' shows its options. Exit code 0: done, 1: failed, 2: wrong usage.\n",
+          out);
+}
+
+/* Paragraphs broken at spaces, 100 characters wide. */
+static void print_wrapped(const char *text, FILE *out) {
+    enum { WIDTH = 100 };
+    for (int column = 0; *text != 0;) {
+        if (*text == '\n') {
+            fputc('\n', out);
+            column = 0;
+            text++;
+            continue;
+        }
+        text += strspn(text, " ");
+        const int length = (int)strcspn(text, " \n");
+        if (column > 0 && column + 1 + length > WIDTH) {
+            fputc('\n', out);
+            column = 0;
+        }
+        column += fprintf(out, "%s%.*s", column > 0 ? " " : "", length, text);
+        text += length;
+    }
+    fputc('\n', out);
+}
+
+void cli_print_help(const cli_command *c, FILE *out) {
+    fprintf(out, "longspan %s: %s\n\nusage: longspan %s %s\n\n", c->name, c->summary, c->name, c->usage);
+    if (c->about != NULL) {
+        print_wrapped(c->about, out);
+        fputc('\n', out);
+    }
+    ls_options_help(c->options, c->n_options, out);
+}
+
+static int exit_code(ls_code code) { return code == LS_OK ? 0 : code == LS_USAGE ? 2 : 1; }
+
+static bool asks_for_help(int argc, char *const *argv) {
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    }
+    return false;
+}
+
+static ls_status run_command(const cli_command *c, int argc, char *const *argv) {
+    if (c->n_options > CLI_MOST_OPTIONS)
+        return ls_error(LS_UNSUPPORTED, "command %s has %d options; main knows %d", c->name, c->n_options,
+                        CLI_MOST_OPTIONS);
+    if (asks_for_help(argc, argv)) {
+        cli_print_help(c, stdout);
+        return ls_ok();
+    }
+    cli_common *flags = calloc(1, c->flags_bytes);
+    if (flags == NULL) return ls_error(LS_NO_MEMORY, "no memory for the flags of %s", c->name);
+    const char *word = NULL;
+    if (c->takes_word && argc > 0 && argv[0][0] != '-') {
+        word = argv[0];
+        argc--;
+        argv++;
+    }
+    ls_status status = ls_options_parse(c->options, c->n_options, argc, argv, flags, flags->given);
+    if (status.code == LS_OK && word != NULL)
+        *(const char **)(void *)((char *)flags + c->options[0].offset) = word;
+    if (status.code == LS_OK) status = c->run(flags);
+    free(flags);
+    return status;
+}
+
+/* Output that could not be written (a full disk, a closed pipe) is a failure too. */
+static ls_status flush(void) {
+    return fflush(stdout) == 0 && !ferror(stdout) ? ls_ok()
+                                                  : ls_error(LS_IO, "cannot write to standard output");
+}
+
+static const char *alias_of(const char *word) {
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return "help";
+    return strcmp(word, "--version") == 0 ? "version" : word;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        cli_print_commands(stderr);
+        return 2;
+    }
+    const cli_command *command;
+    ls_status status = cli_find(alias_of(argv[1]), &command);
+    if (status.code == LS_OK) status = run_command(command, argc - 2, argv + 2);
+    if (status.code == LS_OK) status = flush();
+    if (status.code != LS_OK) fprintf(stderr, "longspan: %s\n", status.text);
+    return exit_code(status.code);
+}
