@@ -114,7 +114,7 @@ ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t 
     ls_node node = {.op = op, .n_in = n_in, .n_out = op->n_out, .forward = forward, .params_bytes = bytes};
     ls_tensor_info out[LS_NODE_OUTPUTS] = {{0}};
     if (status.code == LS_OK) {
-        memcpy(node.in, in, sizeof *in * (size_t)n_in);
+        for (int i = 0; i < n_in; i++) node.in[i] = in[i];
         node.params = bytes > 0 ? ls_arena_copy(g->arena, params, bytes) : NULL;
         status = op->shape(g, &node, out);
     }
