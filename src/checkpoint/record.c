@@ -59,14 +59,12 @@ ls_status ls_record_write(const ls_record *record, const char *directory) {
     ls_json_close(w);
     const char *written = ls_json_written(w, &bytes);
     char *text = malloc(bytes + 1);
-    ls_status status = ls_ok();
+    ls_status status = ls_error(LS_NO_MEMORY, "no memory to write %s", path);
     if (text != NULL) {
         memcpy(text, written, bytes + 1);
         snprintf(digits, sizeof digits, "%016" PRIx64, ls_hash_bytes(text, bytes));
         memcpy(find_digits(text), digits, DIGITS);
         status = ls_file_write(path, text, bytes);
-    } else {
-        status = ls_error(LS_NO_MEMORY, "no memory to write %s", path);
     }
     free(text);
     ls_json_writer_destroy(w);

@@ -171,6 +171,7 @@ static int by_place(const void *a, const void *b) {
 
 static ls_status write_record(saving *s, const ls_train_state *state) {
     ls_record record = {.state = *state, .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
+    LS_ASSERT(s->pieces != NULL); /* the headers, at least */
     qsort(s->pieces, (size_t)s->n_pieces, sizeof *s->pieces, by_place);
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
         record.file[f].pieces = LS_NEW_ARRAY(s->arena, ls_named_piece, s->n_pieces);

@@ -55,6 +55,7 @@ static ls_status find_architecture(ls_json_value root, const ls_architecture **o
                                  found->model_type);
         found = find_type(type);
     }
+    LS_ASSERT(found != NULL);
     *out = found;
     return ls_ok();
 }
