@@ -179,7 +179,8 @@ static ls_status write_record(saving *s, const ls_train_state *state) {
         const ls_piece *piece = &s->pieces[i];
         ls_recorded_file *file = &record.file[piece->file];
         const char *name = piece->tensor < 0 ? "header" : s->layout.entries[piece->file][piece->tensor].name;
-        LS_ASSERT(piece->start == file->bytes); /* the ranks' shards cover all parameters, once */
+        /* The ranks' shards cover all parameters, once. */
+        LS_ASSERT(file->pieces != NULL && piece->start == file->bytes);
         file->pieces[file->n_pieces++] = (ls_named_piece){name, piece->start, piece->bytes, piece->hash};
         file->bytes += piece->bytes;
     }

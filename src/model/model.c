@@ -55,7 +55,6 @@ static ls_status find_architecture(ls_json_value root, const ls_architecture **o
                                  found->model_type);
         found = find_type(type);
     }
-    LS_ASSERT(found != NULL);
     *out = found;
     return ls_ok();
 }
@@ -70,7 +69,8 @@ static ls_status read_config(const char *path, ls_model *model) {
     const ls_json_value root = ls_json_root(document);
     ls_status status = ls_json_as_object(root);
     if (status.code == LS_OK) status = find_architecture(root, &model->architecture);
-    if (status.code == LS_OK) status = model->architecture->configure(root, &model->config);
+    if (status.code == LS_OK && model->architecture != NULL)
+        status = model->architecture->configure(root, &model->config);
     ls_json_free(document);
     return status;
 }
