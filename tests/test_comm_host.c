@@ -87,7 +87,8 @@ static void test_transport_names(void **state) {
     (void)state;
     assert_string_equal(ls_transport_name(0), "self");
     assert_string_equal(ls_transport_name(1), "shm");
-    assert_null(ls_transport_name(2));
+    assert_string_equal(ls_transport_name(2), "chaos");
+    assert_null(ls_transport_name(3));
     assert_null(ls_transport_name(-1));
 }
 

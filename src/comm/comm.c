@@ -1,6 +1,8 @@
 /* One rank's view: who it is, and the one-sided operations with their checks. */
 #include "comm/comm_impl.h"
 
+#include <math.h>
+
 int ls_comm_rank(const ls_comm *comm) { return comm->rank; }
 
 int ls_comm_size(const ls_comm *comm) { return comm->world->options.ranks; }
@@ -48,7 +50,13 @@ uint64_t ls_comm_word(const ls_comm *comm, int word) {
     return comm->world->transport->word(comm, word);
 }
 
+double ls_comm_progress(ls_comm *comm) {
+    const ls_transport *transport = comm->world->transport;
+    return transport->progress != NULL ? transport->progress(comm) : INFINITY;
+}
+
 bool ls_comm_test(ls_comm *comm, int word, uint64_t generation) {
+    (void)ls_comm_progress(comm);
     return ls_comm_word(comm, word) >= generation;
 }
 

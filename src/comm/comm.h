@@ -30,7 +30,9 @@ typedef struct ls_world_options {
 
 /*
  * transport: "self" (one rank) or "shm" (processes forked by the caller after this call, or threads of this process; the
- * memory is shared and anonymous: nothing to clean up, whatever dies). LS_NO_MEMORY names the bytes asked for.
+ * memory is shared and anonymous: nothing to clean up, whatever dies), or "chaos:SEED[:SECONDS[:TRANSPORT]]", which wraps one of
+ * them (default shm) and reorders, delays and splits deliveries as far as the contract allows; SECONDS: the least time from a
+ * put to its signal. LS_NO_MEMORY names the bytes asked for.
  */
 LS_MUST_USE ls_status ls_world_create(const char *transport, const ls_world_options *options, ls_world **out);
 void ls_world_destroy(ls_world *world);

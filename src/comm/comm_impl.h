@@ -48,8 +48,18 @@ typedef struct ls_mapping {
     size_t bytes;
 } ls_mapping;
 
+/* Of the transport chaos: which transport it wraps, and how. */
+typedef struct ls_chaos_settings {
+    const ls_transport *inner;
+    uint64_t seed;
+    double delay; /* seconds */
+} ls_chaos_settings;
+typedef struct ls_chaos_parcel ls_chaos_parcel;
+
 struct ls_world {
     const ls_transport *transport;
+    const char *settings; /* what followed "NAME:"; "" when nothing did; valid while map runs */
+    ls_chaos_settings chaos;
     ls_world_options options;
     size_t heap_stride;      /* bytes from one rank's heap to the next */
     size_t inbox;            /* offset of the inbox in each heap */
@@ -76,6 +86,10 @@ struct ls_comm {
     int rank;
     uint64_t collectives; /* of the host, so far */
     ls_watch watch;
+    struct {
+        ls_chaos_parcel *parcels; /* under way, oldest first */
+        uint64_t draws;           /* of random numbers so far */
+    } chaos;
 };
 
 /*
@@ -96,13 +110,20 @@ struct ls_transport {
     void (*signal)(ls_comm *comm, int peer, int word, uint64_t generation);
     uint64_t (*word)(const ls_comm *comm, int word); /* this rank's, with acquire */
     void (*quiet)(ls_comm *comm);
+    /* Where puts go on after the call: moves them on, and returns for how many seconds this rank may sleep before the
+     * next call (INFINITY: nothing is under way). NULL where a put is complete when it returns. */
+    double (*progress)(ls_comm *comm);
 };
 
 extern const ls_transport ls_transport_self;
 extern const ls_transport ls_transport_shm;
+extern const ls_transport ls_transport_chaos;
 
 /* transports.c: NULL when no transport has this name. */
 const ls_transport *ls_transport_find(const char *name);
+
+/* comm.c: the transport's progress, if it has one. */
+double ls_comm_progress(ls_comm *comm);
 
 /* mapping.c: fresh zeroed address space; memory is taken when it is touched. LS_NO_MEMORY names the bytes. */
 ls_status ls_map_shared(size_t bytes, ls_mapping *out);

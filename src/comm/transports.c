@@ -6,6 +6,7 @@
 static const ls_transport *const transports[] = {
     &ls_transport_self,
     &ls_transport_shm,
+    &ls_transport_chaos,
 };
 
 const char *ls_transport_name(int index) {

@@ -1,6 +1,7 @@
 /* Waiting: spin for a moment where that is allowed, then sleep on the bell and look around now and then. */
 #include "comm/comm_impl.h"
 
+#include <math.h>
 #include <sched.h>
 
 /* About the price of falling asleep and being woken. */
@@ -48,11 +49,12 @@ static ls_status sleep_on(ls_comm *comm, uint32_t bell, int peer, const char *wh
     ls_status status;
     atomic_store_explicit(&line->waits_for, peer, memory_order_relaxed);
     for (;;) {
+        const double until_progress = ls_comm_progress(comm);
         status = ls_world_aborted(comm->world);
         if (status.code != LS_OK || ls_bell_read(line) != bell) break;
-        status = ls_watch_look(comm, bell, peer, what);
+        if (isinf(until_progress)) status = ls_watch_look(comm, bell, peer, what);
         if (status.code != LS_OK) break;
-        ls_bell_doze(line, bell, ls_watch_pause(comm));
+        ls_bell_doze(line, bell, fmin(ls_watch_pause(comm), until_progress));
     }
     atomic_store_explicit(&line->waits_for, -1, memory_order_relaxed);
     return status;

@@ -44,7 +44,10 @@ static ls_status check_options(const ls_transport *transport, const ls_world_opt
 }
 
 ls_status ls_world_create(const char *transport_name, const ls_world_options *options, ls_world **out) {
-    const ls_transport *transport = ls_transport_find(transport_name);
+    char name[16];
+    const char *settings = strchrnul(transport_name, ':');
+    snprintf(name, sizeof name, "%.*s", (int)(settings - transport_name), transport_name);
+    const ls_transport *transport = ls_transport_find(name);
     if (!transport) return ls_error(LS_INVALID, "there is no transport '%s'", transport_name);
     LS_TRY(check_options(transport, options));
 
@@ -53,6 +56,7 @@ ls_status ls_world_create(const char *transport_name, const ls_world_options *op
     const size_t ranks = (size_t)options->ranks;
     const size_t line = sizeof(ls_rank_line);
     world->transport = transport;
+    world->settings = *settings == ':' ? settings + 1 : "";
     world->options = *options;
     world->words_stride = ls_round_up((size_t)options->words + ranks, line / sizeof(uint64_t));
     world->inbox = ls_round_up(options->heap_bytes, line);
@@ -60,6 +64,7 @@ ls_status ls_world_create(const char *transport_name, const ls_world_options *op
         ls_round_up(world->inbox + 2 * ranks * LS_COMM_EXCHANGE, (size_t)sysconf(_SC_PAGESIZE));
 
     const ls_status status = transport->map(world);
+    world->settings = NULL;
     if (status.code != LS_OK) {
         free(world);
         return ls_error_in(status, "%d symmetric heaps of %zu bytes", options->ranks, options->heap_bytes);
@@ -97,6 +102,7 @@ ls_status ls_world_join(ls_world *world, int rank, ls_comm **out) {
 void ls_comm_leave(ls_comm *comm) {
     if (!comm) return;
     ls_comm_quiet(comm);
+    while (isfinite(ls_comm_progress(comm))) usleep(100);
     atomic_store_explicit(&ls_line(comm)->left, true, memory_order_release);
     free(comm);
 }

@@ -1,0 +1,121 @@
+#include "support/step_digest.h"
+
+#include "run/run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct shared_run {
+    const image_set *set;
+    uint64_t digest[64]; /* by rank */
+} shared_run;
+
+static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+/* Tokens, labels and positions by global index; parameters at random; everything else as the trainer sets it. */
+static void set_inputs(ls_executor *ex) {
+    const ls_image *image = ls_executor_image(ex);
+    for (int i = 0; i < image->n_bindings; i++) {
+        const ls_binding *binding = &image->bindings[i];
+        const int64_t n = ls_shape_elements(&binding->shape);
+        if (binding->operand.view.dtype == LS_I32) {
+            int32_t *global = malloc(sizeof *global * (size_t)n);
+            const bool positions = strcmp(binding->name, "positions") == 0;
+            for (int64_t k = 0; k < n; k++)
+                global[k] = (int32_t)(positions ? k % image->layout.S : (k * 5 + 3) % 32);
+            ls_executor_scatter(ex, binding, global);
+            free(global);
+        } else if (strcmp(binding->name, LS_BIND_PARAMETERS) == 0) {
+            float *data = ls_executor_tensor(ex, binding->name);
+            for (int64_t k = 0; k < n; k++) data[k] = 0.3f * (float)ls_rng_normal(1, 1, (uint64_t)k);
+        } else if (strcmp(binding->name, "seed") == 0) {
+            *(float *)ls_executor_tensor(ex, binding->name) = 1.0f;
+        } else if (strcmp(binding->name, LS_BIND_HYPER) == 0) {
+            const double hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
+            memcpy(ls_executor_tensor(ex, binding->name), hyper, sizeof hyper);
+        }
+    }
+}
+
+static uint64_t hash_bindings(const ls_executor *ex) {
+    const ls_image *image = ls_executor_image(ex);
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < image->n_bindings; i++) {
+        const ls_view *v = &image->bindings[i].operand.view;
+        const size_t bytes = (size_t)ls_view_elements(v) * ls_dtype_bytes(v->dtype);
+        hash = mix(hash, ls_executor_address(ex, &image->bindings[i].operand), bytes);
+    }
+    return hash;
+}
+
+static ls_status rank_main(ls_comm *comm, void *context) {
+    static const int sequence[] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_MICRO};
+    shared_run *run = context;
+    ls_executor *ex;
+    LS_TRY(ls_executor_create(run->set->image[ls_comm_rank(comm)], comm, &ex));
+    set_inputs(ex);
+    ls_status status = ls_comm_barrier(comm);
+    for (size_t i = 0; i < LS_COUNT(sequence) && status.code == LS_OK; i++)
+        status = ls_executor_run(ex, sequence[i]);
+    const double *result = ls_executor_tensor(ex, LS_BIND_RESULT);
+    if (status.code == LS_OK && !(result[LS_TOTAL_LOSS] > 0 && isfinite(result[LS_TOTAL_LOSS])))
+        status = ls_error(LS_INVALID, "the loss is %g; expected a number", result[LS_TOTAL_LOSS]);
+    run->digest[ls_comm_rank(comm)] = hash_bindings(ex);
+    ls_executor_destroy(ex);
+    return status;
+}
+
+ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest) {
+    ls_world *world;
+    LS_TRY(ls_world_for(set->image[0], transport, false, 30, &world));
+    shared_run run = {.set = set};
+    const ls_status status = ls_launch(world, set->ranks, true, rank_main, &run);
+    ls_world_destroy(world);
+    if (status.code == LS_OK) *digest = mix(0, run.digest, sizeof run.digest);
+    return status;
+}
+
+void chaos_changes_nothing(int first_seed, int seeds) {
+    static const struct {
+        int dp, ring, ulysses;
+        const char *strategy;
+        ls_layout_kind layout;
+    } cases[] = {{1, 2, 1, "ring", LS_LAYOUT_ZIGZAG},    {1, 3, 1, "ring", LS_LAYOUT_STRIPED},
+                 {1, 1, 3, "ulysses", LS_LAYOUT_ZIGZAG}, {1, 2, 2, "usp", LS_LAYOUT_CONTIGUOUS},
+                 {2, 2, 1, "ring", LS_LAYOUT_ZIGZAG},    {1, 4, 1, "ring", LS_LAYOUT_CONTIGUOUS},
+                 {2, 1, 1, "local", LS_LAYOUT_ZIGZAG},   {1, 1, 1, "local", LS_LAYOUT_ZIGZAG}};
+    const int n = (int)LS_COUNT(cases);
+    int same = 0;
+    for (int c = 0; c < n; c++) {
+        image_set set = images_of_network(ls_mesh_make(cases[c].dp, cases[c].ring, cases[c].ulysses),
+                                          cases[c].strategy, cases[c].layout, 26, 1);
+        uint64_t plain;
+        ls_status status = step_digest(&set, NULL, &plain);
+        for (int seed = first_seed + c; seed < first_seed + seeds && status.code == LS_OK; seed += n) {
+            char name[32];
+            snprintf(name, sizeof name, "chaos:%d", seed);
+            uint64_t digest;
+            status = step_digest(&set, name, &digest);
+            if (status.code != LS_OK) break;
+            if (digest != plain)
+                fail_msg("%s %dx%dx%d: other bits under %s", cases[c].strategy, cases[c].dp, cases[c].ring,
+                         cases[c].ulysses, name);
+            same++;
+        }
+        if (status.code != LS_OK) fail_msg("%s: %s", cases[c].strategy, status.text);
+        free_images(&set);
+    }
+    print_message("%d of %d chaos seeds: the same bits as without\n", same, seeds);
+    assert_int_equal(same, seeds);
+}

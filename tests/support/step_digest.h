@@ -1,0 +1,16 @@
+/* A hash of everything that a training sequence leaves on every rank, run by the executor over a given transport. */
+#ifndef TESTS_STEP_DIGEST_H
+#define TESTS_STEP_DIGEST_H
+
+#include "support/images.h"
+
+/* Programs micro, micro, update, micro on random parameters and tokens; ranks are threads. *digest: of the bits of all ranks. */
+ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest);
+
+/*
+ * Runs `seeds` seeds of chaos, spread over strategies, meshes and layouts, and fails the test when a digest differs from
+ * that of the plain transport. Prints how many were the same.
+ */
+void chaos_changes_nothing(int first_seed, int seeds);
+
+#endif
