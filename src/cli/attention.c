@@ -42,7 +42,7 @@ static const ls_option options[] = {
      .type = LS_OPTION_FLOAT,
      .metavar = "X",
      .least = 1e-30,
-     .most = 1e30,
+     .most = 0x1p62,
      .offset = AT(scale),
      .help = "of q·k; 1/sqrt(D) when left out"},
     CLI_DTYPE_ROW(attention_flags, job.dtype, "f32|f64|bf16", "that of the queries"),

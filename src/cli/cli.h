@@ -98,18 +98,18 @@ void cli_print_manual(FILE *out);
     }
 
 /* For commands that run ranks. */
-#define CLI_RUN_ROWS(flags)                                                                           \
-    {.name = "ranks-as",                                                                              \
-     .type = LS_OPTION_CHOICE,                                                                        \
-     .metavar = "KIND",                                                                               \
-     .choices = "processes|threads",                                                                  \
-     .initial = "processes",                                                                          \
-     .offset = CLI_SPREAD_AT(flags, ranks_as),                                                        \
-     .help = "what a rank is"},                                                                       \
-    {                                                                                                 \
-        .name = "wait-timeout", .type = LS_OPTION_FLOAT, .metavar = "S", .least = 0.001, .most = 1e9, \
-        .offset = CLI_SPREAD_AT(flags, spread.wait_timeout),                                          \
-        .help = "seconds that a rank may stand still before the others give up; 600 when left out"    \
+#define CLI_RUN_ROWS(flags)                                                                              \
+    {.name = "ranks-as",                                                                                 \
+     .type = LS_OPTION_CHOICE,                                                                           \
+     .metavar = "KIND",                                                                                  \
+     .choices = "processes|threads",                                                                     \
+     .initial = "processes",                                                                             \
+     .offset = CLI_SPREAD_AT(flags, ranks_as),                                                           \
+     .help = "what a rank is"},                                                                          \
+    {                                                                                                    \
+        .name = "wait-timeout", .type = LS_OPTION_FLOAT, .metavar = "S", .least = 0.001, .most = 0x1p62, \
+        .offset = CLI_SPREAD_AT(flags, spread.wait_timeout),                                             \
+        .help = "seconds that a rank may stand still before the others give up; 600 when left out"       \
     }
 
 #define CLI_DTYPE_ROW(flags, field, types, otherwise)                                         \

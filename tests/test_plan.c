@@ -1,0 +1,209 @@
+/* What is resolved and how: spreads, candidates, their order, the reason; and a session from a spread to its ranks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "plan/session.h"
+#include "test_format_scratch.h"
+
+/* --- spreads ----------------------------------------------------------------------------------------------------------------- */
+
+static void test_spread(void **state) {
+    (void)state;
+    ls_plan_request r;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    assert_ok(ls_spread_resolve(&(ls_spread){.ranks = 0}, &r));
+    assert_int_equal(r.ranks, 1);
+    assert_int_equal(r.threads, machine.cores);
+    assert_int_equal(r.isa, machine.isa);
+    assert_ok(ls_spread_resolve(&(ls_spread){.mesh = "ring=3,ulysses=2"}, &r));
+    assert_int_equal(r.ranks, 6);
+    assert_ok(ls_spread_resolve(&(ls_spread){.ranks = 1000, .isa = "ref"}, &r));
+    assert_int_equal(r.threads, 1);
+    assert_int_equal(r.isa, LS_ISA_REF);
+    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1025}, &r), LS_USAGE, "1025", "1 to 1024");
+    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .threads = -1}, &r), LS_USAGE, "--threads -1",
+                 "1 to");
+    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .isa = "sse"}, &r), LS_USAGE, "sse", "avx512");
+    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .mesh = "tp=2"}, &r), LS_USAGE, "tp", "ulysses");
+    if (machine.isa < LS_ISA_AVX512BF16)
+        assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .isa = "avx512bf16"}, &r), LS_USAGE,
+                     "avx512bf16", ls_isa_name(machine.isa));
+}
+
+/* --- plans ------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct problem {
+    ls_graph *graph;
+    ls_tensor output;
+    ls_job job;
+} problem;
+
+static problem *make_problem(int64_t S, int64_t Hq, const char *mask_text) {
+    problem *p = calloc(1, sizeof *p);
+    ls_mask mask = {.n = 0};
+    assert_ok(ls_mask_add_term(&mask, mask_text));
+    p->graph = ls_graph_create(LS_F32);
+    const ls_shape shape = {
+        4, {{2, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hq, LS_FACTOR_NONE}, {16, LS_FACTOR_NONE}}};
+    ls_tensor in[3];
+    static const char *const names[] = {"q", "k", "v"};
+    for (int i = 0; i < 3; i++) in[i] = ls_graph_leaf(p->graph, LS_ROLE_INPUT, names[i], LS_F32, &shape);
+    p->output = ls_named(p->graph, ls_attention(p->graph, in[0], in[1], in[2], &mask, 0.25), "o");
+    assert_ok(ls_graph_status(p->graph));
+    p->job =
+        (ls_job){.graph = p->graph, .forward_nodes = p->graph->n_nodes, .fetch = &p->output, .n_fetch = 1};
+    return p;
+}
+
+static void free_problem(problem *p) {
+    ls_graph_destroy(p->graph);
+    free(p);
+}
+
+static ls_status plan(const problem *p, const ls_spread *spread, ls_plan *out) {
+    ls_plan_request request;
+    LS_TRY(ls_spread_resolve(spread, &request));
+    return ls_plan_make(&p->job, &request, out);
+}
+
+static const ls_plan_candidate *find(const ls_plan *plan, int ring, int ulysses, ls_layout_kind layout) {
+    for (int i = 0; i < plan->n_candidates; i++) {
+        const ls_plan_candidate *c = &plan->candidates[i];
+        if (c->mesh.size[LS_AXIS_RING] == ring && c->mesh.size[LS_AXIS_ULYSSES] == ulysses &&
+            c->layout == layout)
+            return c;
+    }
+    return NULL;
+}
+
+static void test_candidates(void **state) {
+    (void)state;
+    problem *p = make_problem(512, 4, "causal");
+    ls_plan made;
+    assert_ok(plan(p, &(ls_spread){.ranks = 4}, &made));
+    assert_int_equal(made.n_candidates, 6);
+    for (int i = 1; i < made.n_candidates; i++) {
+        assert_true(made.candidates[i - 1].seconds <= made.candidates[i].seconds * (1 + 1e-5));
+        assert_true(made.candidates[i].refused[0] == 0);
+    }
+    const ls_plan_candidate *balanced = find(&made, 4, 1, LS_LAYOUT_ZIGZAG);
+    const ls_plan_candidate *plain = find(&made, 4, 1, LS_LAYOUT_CONTIGUOUS);
+    const ls_plan_candidate *heads = find(&made, 1, 4, LS_LAYOUT_CONTIGUOUS);
+    const ls_plan_candidate *both = find(&made, 2, 2, LS_LAYOUT_ZIGZAG);
+    assert_non_null(balanced);
+    assert_non_null(plain);
+    assert_non_null(heads);
+    assert_non_null(both);
+    assert_string_equal(balanced->strategy, "ring");
+    assert_string_equal(heads->strategy, "ulysses");
+    assert_string_equal(both->strategy, "usp");
+    assert_true(balanced->imbalance < 0.01 && heads->imbalance < 0.01);
+    assert_true(plain->imbalance > 0.5); /* the last rank of four sees 7/16 of all pairs */
+    assert_true(balanced->seconds < plain->seconds);
+    /* three blocks of k and v of 2·128·4·16 f32 each */
+    assert_true(balanced->bytes_sent == 3.0 * 2 * 2 * 128 * 4 * 16 * 4);
+    assert_true(balanced->bytes_forward == balanced->bytes_sent);
+    assert_memory_equal(&made.target.mesh, &made.candidates[0].mesh, sizeof(ls_mesh));
+    assert_non_null(strstr(made.reason, "predicted against"));
+    free_problem(p);
+}
+
+static void test_choice(void **state) {
+    (void)state;
+    ls_plan made;
+    problem *causal = make_problem(256, 2, "causal"), *full = make_problem(256, 2, "full");
+    assert_ok(plan(causal, &(ls_spread){.ranks = 4, .strategy = "ring"}, &made));
+    assert_int_equal(made.target.layout, LS_LAYOUT_ZIGZAG);
+    assert_int_equal(made.n_candidates, 2);
+    assert_ok(plan(full, &(ls_spread){.ranks = 4, .strategy = "ring"}, &made));
+    assert_int_equal(made.target.layout, LS_LAYOUT_CONTIGUOUS);
+    assert_ok(plan(causal, &(ls_spread){.ranks = 2, .strategy = "ring", .layout = "striped"}, &made));
+    assert_int_equal(made.target.layout, LS_LAYOUT_STRIPED);
+    assert_non_null(strstr(made.reason, "nothing else"));
+    assert_ok(plan(causal, &(ls_spread){.ranks = 1}, &made));
+    assert_string_equal(made.target.strategy, "local");
+    assert_true(made.candidates[0].bytes_sent == 0);
+    /* 2 heads: 4 on ulysses is refused, and stands last with its reason */
+    assert_ok(plan(causal, &(ls_spread){.ranks = 4}, &made));
+    const ls_plan_candidate *last = &made.candidates[made.n_candidates - 1];
+    assert_int_equal(last->mesh.size[LS_AXIS_ULYSSES], 4);
+    assert_non_null(strstr(last->refused, "2 query heads"));
+    /* the mesh decides the strategy, and dp takes its part of the ranks */
+    assert_ok(plan(causal, &(ls_spread){.ranks = 4, .mesh = "dp=2,ulysses=2"}, &made));
+    assert_string_equal(made.target.strategy, "ulysses");
+    assert_int_equal(made.target.mesh.size[LS_AXIS_RING], 1);
+    free_problem(causal);
+    free_problem(full);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    ls_plan made;
+    problem *p = make_problem(16, 2, "causal");
+    assert_error(plan(p, &(ls_spread){.ranks = 4, .mesh = "ring=3"}, &made), LS_USAGE, "ring=3", "4 ranks");
+    assert_error(plan(p, &(ls_spread){.ranks = 3, .mesh = "dp=2"}, &made), LS_USAGE, "dp=2", "3 ranks");
+    assert_error(plan(p, &(ls_spread){.ranks = 17}, &made), LS_USAGE, "16 tokens", "17 ranks");
+    assert_error(plan(p, &(ls_spread){.ranks = 4, .strategy = "ulysses"}, &made), LS_USAGE, "ulysses=4",
+                 "2 query");
+    assert_error(plan(p, &(ls_spread){.ranks = 2, .strategy = "local"}, &made), LS_USAGE, "local", "2 ranks");
+    assert_error(plan(p, &(ls_spread){.ranks = 2, .mesh = "ulysses=2", .strategy = "ring"}, &made), LS_USAGE,
+                 "ulysses=2", "ulysses=1");
+    assert_error(plan(p, &(ls_spread){.ranks = 2, .strategy = "rin"}, &made), LS_USAGE, "rin", "local, ring");
+    assert_error(plan(p, &(ls_spread){.ranks = 2, .layout = "zag"}, &made), LS_USAGE, "zag", "zigzag");
+    assert_error(plan(p, &(ls_spread){.ranks = 3, .mesh = "dp=3"}, &made), LS_USAGE, "2 sequences", "dp=3");
+    free_problem(p);
+}
+
+/* --- sessions ---------------------------------------------------------------------------------------------------------------- */
+
+enum { RANKS = 3 };
+
+static ls_status note_rank(ls_rank *rank, void *context) {
+    int *seen = context;
+    seen[rank->rank] = rank->image->rank + 10 * rank->ranks;
+    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
+    return rank->rank == seen[RANKS] ? ls_error(LS_DIVERGED, "as told") : ls_ok();
+}
+
+static void run_session(const problem *p, bool as_threads, int failing, ls_code code) {
+    ls_session *session;
+    void *shared;
+    const ls_spread spread = {.ranks = RANKS, .strategy = "ring", .threads = 1, .as_threads = as_threads};
+    assert_ok(ls_session_open(&p->job, &spread, &session));
+    assert_int_equal(ls_session_ranks(session), RANKS);
+    const ls_spread_result described = ls_session_describe(session);
+    assert_string_equal(described.mesh, "dp=1,ring=3,ulysses=1");
+    assert_true(described.bytes_sent_forward > 0 && described.bytes_sent_backward == 0);
+    assert_ok(ls_shared_map(sizeof(int) * (RANKS + 1), &shared));
+    int *seen = shared;
+    seen[RANKS] = failing;
+    assert_int_equal(ls_session_run(session, note_rank, seen).code, code);
+    for (int r = 0; r < RANKS; r++) assert_int_equal(seen[r], r + 10 * RANKS);
+    ls_shared_unmap(shared, sizeof(int) * (RANKS + 1));
+    ls_session_close(session);
+}
+
+static void test_session(void **state) {
+    (void)state;
+    problem *p = make_problem(31, 2, "causal");
+    run_session(p, true, -1, LS_OK);
+    run_session(p, true, 1, LS_DIVERGED);
+    const char *sanitizer = getenv("LS_TEST_SANITIZER");
+    if (sanitizer == NULL || strcmp(sanitizer, "thread") != 0) {
+        run_session(p, false, -1, LS_OK);
+        run_session(p, false, 2, LS_DIVERGED);
+    }
+    free_problem(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spread),   cmocka_unit_test(test_candidates), cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_session),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
