@@ -75,7 +75,7 @@ static ls_status run(void *context) {
 const cli_command cli_attention = {
     .name = "attention",
     .summary = "distributed attention on arrays, and its gradients",
-    .usage = "--q FILE --k FILE --v FILE [--do FILE] --mask MASK --out DIR [--ranks R] [options]",
+    .usage = "--q FILE --k FILE --v FILE [--do FILE] --mask MASK --out DIR [options]",
     .about =
         "Reads .npy arrays, spreads them over the ranks, and writes the results in the caller's order: o [B,S,Hq,D], lse [B,Hq,S] "
         "(natural logarithm; -inf, and output 0, for a query that sees nothing), dq, dk, dv.\n"

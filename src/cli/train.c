@@ -254,7 +254,7 @@ static ls_status run(void *context) {
 const cli_command cli_train = {
     .name = "train",
     .summary = "train a model on text, each sequence shared by the ranks",
-    .usage = "--model PATH --data PATH... --out DIR [--seq N] [--ranks R] [--steps N] [options]",
+    .usage = "--model PATH --data PATH... --out DIR [--seq N] [--ranks R] [options]",
     .about =
         "Writes DIR/run.json (everything that was resolved), DIR/metrics.jsonl (a line per step), DIR/loss.svg and checkpoints. "
         "Ctrl-C ends after the step with a checkpoint; a second one ends at once. What is left out is chosen well and said.",

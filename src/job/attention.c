@@ -150,12 +150,13 @@ static ls_status compute(attention_run *r, ls_spread_result *result) {
     LS_TRY(read_inputs(r));
     LS_TRY(build(r));
     LS_TRY(make_outputs(r));
-    LS_TRY(ls_file_make_directories(r->job->out));
     const ls_job job = {
         .graph = r->graph, .forward_nodes = r->forward_nodes, .fetch = r->tensor, .n_fetch = r->n_out};
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->job->spread, &session));
-    const ls_status status = run_ranks(r, session, result);
+    /* Before the work, so that it is not done in vain. */
+    ls_status status = ls_file_make_directories(r->job->out);
+    if (status.code == LS_OK) status = run_ranks(r, session, result);
     ls_session_close(session);
     LS_TRY(status);
     for (int i = 0; i < r->n_out; i++) LS_TRY(ls_array_write(&r->out[i], r->job->out, output_names[i]));
