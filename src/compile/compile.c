@@ -86,6 +86,7 @@ static ls_status compile(ls_builder *b, int n_nodes) {
         LS_TRY(b->status);
         end_program(b);
     }
+    ls_name_values(image);
     ls_place(image);
     ls_order(image);
     return ls_ok();

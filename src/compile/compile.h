@@ -3,6 +3,7 @@
  *
  *   shard           a state per tensor and mesh axis, by the ops' own rules
  *   lower           nodes to instructions; attention by its strategy; the update
+ *   name            what every read must find
  *   place           lifetimes to offsets in the two arenas
  *   order           what each queue must wait for in the other
  *

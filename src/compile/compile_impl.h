@@ -116,6 +116,9 @@ void ls_lower_nodes(ls_builder *b, int n_nodes);
 void ls_lower_update(ls_builder *b);
 void ls_lower_attention(ls_builder *b, int node);
 
+/* Numbers instructions and names what they read (program/name.h), from the lists as they were emitted. */
+void ls_name_values(ls_image *image);
+
 /* --- placement and order ------------------------------------------------------------------------------------------------- */
 
 /* Lifetimes from the instructions, then offsets. */

@@ -25,7 +25,7 @@ ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t 
 }
 
 ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size) {
-    return (ls_operand){buffer, offset, ls_view_dense(NULL, dtype, ndim, size)};
+    return (ls_operand){.buffer = buffer, .offset = offset, .view = ls_view_dense(NULL, dtype, ndim, size)};
 }
 
 ls_program_cost ls_program_measure(const ls_image *image, int program) {

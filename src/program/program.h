@@ -33,6 +33,8 @@ typedef enum ls_buffer_kind {
     LS_BUFFER_KINDS
 } ls_buffer_kind;
 
+enum { LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_EVALUATE, LS_PROGRAMS };
+
 typedef struct ls_buffer {
     const char *name;
     ls_space space;
@@ -41,13 +43,15 @@ typedef struct ls_buffer {
     size_t offset;   /* in its arena; set by placement */
     int program;     /* the only program that uses it; -1: persistent */
     int first, last; /* instructions of that program between which its bytes are live (inclusive) */
+    uint64_t left[LS_PROGRAMS]; /* persistent: name of what each program leaves in it (name.h) */
 } ls_buffer;
 
 /* What an instruction touches: a view whose first element lies `offset` bytes into the buffer. */
 typedef struct ls_operand {
-    int buffer;    /* index into ls_image.buffers; -1: none */
-    size_t offset; /* bytes */
-    ls_view view;  /* data is NULL: addresses exist only in a run */
+    int buffer;     /* index into ls_image.buffers; -1: none */
+    size_t offset;  /* bytes */
+    ls_view view;   /* data is NULL: addresses exist only in a run */
+    uint64_t value; /* name of what must be there (name.h); 0: it is not read */
 } ls_operand;
 
 typedef enum ls_instr_kind {
@@ -77,6 +81,8 @@ typedef struct ls_instr {
     bool ready;          /* the word is the channel's "slot free" word, not its "data is there" word */
     uint64_t generation; /* of this use within one run of the program: 1, 2, ... */
     int after;           /* instruction of the other queue that must be done first; -1: none */
+    int number;          /* in emission order; kept when instructions are moved */
+    uint64_t transfer;   /* of a put and of the wait for it: name of what it carries (name.h); else 0 */
 } ls_instr;
 
 /*
@@ -119,8 +125,6 @@ typedef struct ls_flat {
     ls_shape shape;
     int64_t start, count;
 } ls_flat;
-
-enum { LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_EVALUATE, LS_PROGRAMS };
 
 /* One rank's programs and the memory that they share. */
 typedef struct ls_image {

@@ -1,6 +1,7 @@
 /* See verify.h. One play of all queues; clocks here, bytes in verify_bytes.c. */
 #include "program/verify.h"
 
+#include "program/name.h"
 #include "program/verify_impl.h"
 
 #include <stdlib.h>
@@ -15,6 +16,8 @@ typedef struct message {
     ls_access *put; /* the bytes that it announces, or NULL */
     ls_access *source;
     ls_range slot; /* of a "slot free": the bytes handed over */
+    int sender;
+    uint64_t transfer; /* name of what a put carries */
     uint32_t clock[];
 } message;
 
@@ -46,6 +49,7 @@ typedef struct play {
     rank_state *rank;
     ls_bytes *bytes;
     message *free_messages;
+    ls_status value; /* the first read that does not find its value: told when nothing explains it better */
 } play;
 
 static int queue_id(int rank, int queue) { return rank * LS_QUEUES + queue; }
@@ -58,6 +62,8 @@ static ls_point point_of(const play *p, int rank, int queue) {
     return (ls_point){.rank = rank,
                       .program = sequence[r->stage],
                       .instr = q->instrs[q->next],
+                      .op = program_of(r)->instrs[q->instrs[q->next]].op,
+                      .key = -1,
                       .queue = queue_id(rank, queue),
                       .tick = q->clock[queue_id(rank, queue)]};
 }
@@ -111,6 +117,8 @@ static ls_status post(play *p, int rank, int queue, ls_access *put, ls_access *s
     m->generation = generation;
     m->put = put;
     m->source = source;
+    m->sender = rank;
+    m->transfer = instr->transfer;
     m->slot = instr->kind == LS_INSTR_SIGNAL ? ls_operand_range(r->image, &instr->out[0]) : nothing;
     memcpy(m->clock, r->queue[queue].clock, sizeof(uint32_t) * (size_t)p->queues);
     m->next = w->pending;
@@ -125,6 +133,9 @@ static ls_status receive(play *p, int rank, int queue, const message *m) {
     rank_state *r = &p->rank[rank];
     const ls_point here = point_of(p, rank, queue);
     const ls_instr *instr = &program_of(r)->instrs[here.instr];
+    if (m->sender != instr->peer) return fault(p, here, "another rank than its peer has set the word");
+    if (m->transfer != instr->transfer)
+        return fault(p, here, "what arrives is not the value that it waits for");
     if (instr->ready) {
         r->granted[instr->channel] = m->slot;
         return ls_ok();
@@ -166,13 +177,49 @@ static void settle(play *p, int rank, int queue) {
     q->n_puts = 0;
 }
 
+static bool is_empty(const ls_operand *o) { return o->buffer < 0 || ls_view_elements(&o->view) == 0; }
+
+/* An operand lies inside its buffer. */
+static ls_status check_inside(const play *p, int rank, const ls_operand *o, ls_point at) {
+    const ls_image *image = p->rank[rank].image;
+    const ls_buffer *b = &image->buffers[o->buffer];
+    const ls_range range = ls_operand_range(image, o);
+    return range.offset >= b->offset && ls_range_end(&range) <= b->offset + b->bytes
+               ? ls_ok()
+               : fault(p, at, "it reaches outside of its buffer");
+}
+
+static void expect(play *p, int rank, int buffer, const ls_range *range, uint64_t name, uint64_t expected,
+                   ls_point at) {
+    if (p->value.code == LS_OK)
+        p->value = ls_bytes_expect(&p->bytes[rank], buffer, range, name, expected, at);
+}
+
+/* What the instruction reads is there. */
+static void check_value(play *p, int rank, const ls_operand *o, ls_point at) {
+    if (is_empty(o) || o->value == 0) return;
+    const ls_range range = ls_operand_range(p->rank[rank].image, o);
+    expect(p, rank, o->buffer, &range, ls_name_begin(&o->view), o->value, at);
+}
+
 static ls_status touch(play *p, int rank, const ls_operand *o, bool writes, ls_point at,
                        const uint32_t *clock, bool open, ls_access **out) {
-    if (o->buffer < 0 || ls_view_elements(&o->view) == 0) {
+    if (is_empty(o)) {
         if (out != NULL) *out = NULL;
         return ls_ok();
     }
+    LS_TRY(check_inside(p, rank, o, at));
     return ls_bytes_touch(&p->bytes[rank], o, writes, at, clock, open, out);
+}
+
+/* Those of the operands that are read. */
+static ls_status read(play *p, int rank, int queue, const ls_operand *operands, int n, ls_point at) {
+    for (int i = 0; i < n; i++) {
+        if (operands[i].value == 0) continue;
+        LS_TRY(touch(p, rank, &operands[i], false, at, p->rank[rank].queue[queue].clock, false, NULL));
+        check_value(p, rank, &operands[i], at);
+    }
+    return ls_ok();
 }
 
 static ls_status put(play *p, int rank, int queue, ls_point at) {
@@ -181,6 +228,7 @@ static ls_status put(play *p, int rank, int queue, ls_point at) {
     if (instr->peer < 0 || instr->peer >= p->ranks) return fault(p, at, "there is no such peer");
     ls_access *source, *target;
     LS_TRY(touch(p, rank, &instr->in[0], false, at, q->clock, true, &source));
+    check_value(p, rank, &instr->in[0], at);
     const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[instr->peer], &instr->out[0]);
     const ls_range lands = ls_operand_range(p->rank[instr->peer].image, &there);
     if (!ls_range_covers(&p->rank[rank].granted[instr->channel], &lands))
@@ -195,13 +243,15 @@ static ls_status execute(play *p, int rank, int queue) {
     queue_state *q = &r->queue[queue];
     const ls_instr *instr = &program_of(r)->instrs[q->instrs[q->next]];
     q->clock[queue_id(rank, queue)]++;
-    const ls_point at = point_of(p, rank, queue);
+    ls_point at = point_of(p, rank, queue);
     if (instr->kind == LS_INSTR_PUT_SIGNAL) return put(p, rank, queue, at);
     if (instr->kind == LS_INSTR_QUIET) settle(p, rank, queue);
-    for (int i = 0; i < instr->n_in; i++)
-        LS_TRY(touch(p, rank, &instr->in[i], false, at, q->clock, false, NULL));
-    for (int i = 0; i < instr->n_out; i++)
+    LS_TRY(read(p, rank, queue, instr->in, instr->n_in, at));
+    LS_TRY(read(p, rank, queue, instr->out, instr->n_out, at));
+    for (int i = 0; i < instr->n_out; i++) {
+        at.key = ls_write_key(instr->number, i);
         LS_TRY(touch(p, rank, &instr->out[i], true, at, q->clock, false, NULL));
+    }
     LS_TRY(touch(p, rank, &instr->workspace, true, at, q->clock, false, NULL));
     return instr->kind == LS_INSTR_SIGNAL ? post(p, rank, queue, NULL, NULL) : ls_ok();
 }
@@ -223,7 +273,8 @@ static ls_status step(play *p, int rank, int queue, bool *moved) {
     return ls_ok();
 }
 
-static void begin_program(rank_state *r) {
+static void begin_program(rank_state *r, ls_bytes *bytes) {
+    ls_bytes_begin(bytes);
     for (int q = 0; q < LS_QUEUES; q++) {
         r->queue[q].n = r->queue[q].next = r->queue[q].n_puts = 0;
         r->queue[q].done = -1;
@@ -235,6 +286,18 @@ static void begin_program(rank_state *r) {
     }
 }
 
+/* What persists is what the program is to leave. */
+static void check_left(play *p, int rank) {
+    const ls_image *image = p->rank[rank].image;
+    const int program = sequence[p->rank[rank].stage];
+    const ls_point end = {.rank = rank, .program = program, .instr = -1, .op = "its end"};
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        const ls_range whole = ls_range_flat(b->offset, b->bytes);
+        if (b->program < 0 && b->bytes > 0) expect(p, rank, i, &whole, 1, b->left[program], end);
+    }
+}
+
 /* A rank whose queues are both through goes on to the next program, knowing what both knew. */
 static bool advance(play *p, int rank) {
     rank_state *r = &p->rank[rank];
@@ -243,11 +306,12 @@ static bool advance(play *p, int rank) {
     for (int q = 0; q < LS_QUEUES; q++) {
         if (r->queue[q].next < r->queue[q].n) return false;
     }
+    check_left(p, rank);
     join(p, r->queue[LS_COMPUTE].clock, r->queue[LS_COPY].clock);
     join(p, r->queue[LS_COPY].clock, r->queue[LS_COMPUTE].clock);
     r->runs[sequence[r->stage]]++;
     r->stage++;
-    if (r->stage < stages) begin_program(r);
+    if (r->stage < stages) begin_program(r, &p->bytes[rank]);
     return true;
 }
 
@@ -288,7 +352,7 @@ static ls_status run(play *p) {
                                 (unsigned long long)p->rank[rank].words[w].pending->generation, w);
         }
     }
-    return ls_ok();
+    return p->value;
 }
 
 static ls_status set_up(play *p, const ls_image *const *images) {
@@ -313,13 +377,13 @@ static ls_status set_up(play *p, const ls_image *const *images) {
             channels = (int)ls_max(channels, images[r]->programs[i].n_channels);
         rank->granted = LS_NEW_ARRAY(p->arena, ls_range, channels);
         ls_bytes_create(&p->bytes[r], images[r], p->arena);
-        begin_program(rank);
+        begin_program(rank, &p->bytes[r]);
     }
     return ls_ok();
 }
 
 ls_status ls_verify(const ls_image *const *images, int ranks) {
-    play p = {.arena = ls_arena_create(), .ranks = ranks, .queues = ranks * LS_QUEUES};
+    play p = {.arena = ls_arena_create(), .ranks = ranks, .queues = ranks * LS_QUEUES, .value = ls_ok()};
     ls_status status = set_up(&p, images);
     if (status.code == LS_OK) status = run(&p);
     ls_arena_destroy(p.arena);

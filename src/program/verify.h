@@ -8,6 +8,9 @@
  *   - the generations of a word rise by one;
  *   - a put lands inside the slot that its receiver handed over, and in exactly the bytes that the receiver waits for;
  *   - no queue gets stuck;
+ *   - every read finds the value that it names (name.h): what the same instructions wrote, in the order of emission, and nobody
+ *     overwrote; and each program leaves in persistent buffers what it is to leave;
+ *   - every operand lies inside its buffer;
  *   - no two accesses to the same byte of a rank, one of them writing, are unordered: a put writes the peer's bytes at any time
  *     between its issue and the wait that sees its signal, and reads its source until that wait or its queue's next quiet.
  * Masks that come with the data only shrink puts and reads, so what holds for the maximum holds for every batch.

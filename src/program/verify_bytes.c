@@ -4,7 +4,7 @@
  */
 #include "program/verify_impl.h"
 
-#include <string.h>
+#include "program/name.h"
 
 static bool share_bytes(const ls_buffer *a, const ls_buffer *b) {
     return a->space == b->space && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
@@ -52,16 +52,6 @@ static bool is_over(const ls_access *access, const uint32_t *clock) {
     return false;
 }
 
-bool ls_range_covers(const ls_range *whole, const ls_range *part) {
-    if (memcmp(whole, part, sizeof *whole) == 0) return true;
-    return ls_range_bytes(whole) == ls_range_end(whole) - whole->offset && whole->offset <= part->offset &&
-           ls_range_end(part) <= ls_range_end(whole);
-}
-
-static const ls_instr *instr_at(const ls_bytes *bytes, ls_point p) {
-    return &bytes->image->programs[p.program].instrs[p.instr];
-}
-
 static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_access *later) {
     const ls_image *image = bytes->image;
     return ls_error(
@@ -69,10 +59,9 @@ static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_
         "program rejected: race in the memory of rank %d: %s of \"%s\" by rank %d, %s instruction %d (%s), and "
         "%s of \"%s\" by rank %d, %s instruction %d (%s) are not ordered (bytes %zu..%zu and %zu..%zu of the %s)",
         image->rank, earlier->writes ? "write" : "read", image->buffers[earlier->operand.buffer].name,
-        earlier->start.rank, ls_program_name(earlier->start.program), earlier->start.instr,
-        instr_at(bytes, earlier->start)->op, later->writes ? "write" : "read",
-        image->buffers[later->operand.buffer].name, later->start.rank, ls_program_name(later->start.program),
-        later->start.instr, instr_at(bytes, later->start)->op, earlier->range.offset,
+        earlier->start.rank, ls_program_name(earlier->start.program), earlier->start.instr, earlier->start.op,
+        later->writes ? "write" : "read", image->buffers[later->operand.buffer].name, later->start.rank,
+        ls_program_name(later->start.program), later->start.instr, later->start.op, earlier->range.offset,
         ls_range_end(&earlier->range), later->range.offset, ls_range_end(&later->range),
         image->buffers[later->operand.buffer].space == LS_SYMMETRIC ? "heap" : "private arena");
 }
@@ -102,6 +91,7 @@ ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes
     ls_access access = {.operand = *operand,
                         .range = ls_operand_range(bytes->image, operand),
                         .writes = writes,
+                        .order = ++bytes->accesses,
                         .start = at,
                         .end = {at},
                         .n_end = open ? 0 : 1};

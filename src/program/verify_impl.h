@@ -7,7 +7,9 @@
 /* An instruction in the play, and its tick on its queue's clock. */
 typedef struct ls_point {
     int rank, program, instr;
-    int queue; /* over all ranks */
+    const char *op; /* of the instruction */
+    int key;        /* of a write: what it is, for the names of values (name.h) */
+    int queue;      /* over all ranks */
     uint32_t tick;
 } ls_point;
 
@@ -20,6 +22,7 @@ typedef struct ls_access {
     ls_operand operand;
     ls_range range;
     bool writes;
+    uint64_t order; /* of the accesses to this rank's bytes, in the play: that of those that conflict */
     ls_point start;
     ls_point end[2];
     int n_end;
@@ -33,6 +36,10 @@ typedef struct ls_bytes {
     int *symmetric;      /* buffers of the heap, in order */
     int *ordinal;        /* by buffer: index into symmetric */
     ls_access *free_accesses;
+    uint64_t accesses; /* so far */
+    uint64_t began;    /* accesses when the present program began */
+    ls_access **found; /* room for those that ls_bytes_expect looks at */
+    size_t room;
 } ls_bytes;
 
 void ls_bytes_create(ls_bytes *bytes, const ls_image *image, ls_arena *arena);
@@ -47,8 +54,16 @@ ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls
 LS_MUST_USE ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at,
                                      const uint32_t *clock, bool open, ls_access **out);
 
-/* Whether every byte of part is one of whole; known only for equal ranges and for a contiguous whole, else false. */
-bool ls_range_covers(const ls_range *whole, const ls_range *part);
+/* From now on what lies in persistent buffers is what the next program begins with. */
+void ls_bytes_begin(ls_bytes *bytes);
+
+/*
+ * Whether the value of that name lies in the range of the buffer: the writes by this rank in this program that share bytes with it
+ * are those that the name is made of, those that meet happened in the order of emission, and no other write came after them.
+ * LS_INVALID says which is not so; `name`: as begun by the caller, without its parts.
+ */
+LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, const ls_range *range, uint64_t name,
+                                      uint64_t expected, ls_point at);
 
 /* The access is over for all who have seen `at`. */
 void ls_access_seen(ls_access *access, ls_point at);

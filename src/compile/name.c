@@ -1,0 +1,93 @@
+/*
+ * Names: what every read must find, from the list in emission order alone: which writes to the buffer made the value. Given before
+ * placement, so that the verifier can compare them with what lies at the final addresses (program/name.h).
+ */
+#include "program/name.h"
+#include "compile/compile_impl.h"
+#include "kernel/reads.h"
+
+/* A write that no later one covers. */
+typedef struct write {
+    struct write *next; /* earlier ones */
+    int key;
+    ls_range range; /* within its buffer */
+} write;
+
+typedef struct naming {
+    ls_image *image;
+    write **last; /* by buffer */
+    write *free_writes;
+} naming;
+
+static bool is_empty(const ls_operand *o) { return o->buffer < 0 || ls_view_elements(&o->view) == 0; }
+
+/* The name of what lies in `range` of the buffer now. */
+static uint64_t name_of(const naming *n, int buffer, const ls_range *range, uint64_t name) {
+    if (n->image->buffers[buffer].program < 0) name += ls_name_entry(range->offset);
+    for (const write *w = n->last[buffer]; w != NULL; w = w->next) {
+        if (ls_range_overlap(&w->range, range)) name += ls_name_part(w->key, &w->range, range);
+    }
+    return name;
+}
+
+static void name_read(const naming *n, ls_operand *o) {
+    if (is_empty(o)) return;
+    const ls_range range = ls_view_range(&o->view, o->offset);
+    o->value = name_of(n, o->buffer, &range, ls_name_begin(&o->view));
+}
+
+static void record(naming *n, const ls_operand *o, int key) {
+    if (is_empty(o)) return;
+    const ls_range range = ls_view_range(&o->view, o->offset);
+    for (write **link = &n->last[o->buffer]; *link != NULL;) {
+        write *w = *link;
+        if (!ls_range_covers(&range, &w->range)) {
+            link = &w->next;
+            continue;
+        }
+        *link = w->next;
+        w->next = n->free_writes;
+        n->free_writes = w;
+    }
+    write *w = n->free_writes;
+    if (w != NULL)
+        n->free_writes = w->next;
+    else
+        w = LS_NEW(n->image->arena, write);
+    *w = (write){.next = n->last[o->buffer], .key = key, .range = range};
+    n->last[o->buffer] = w;
+}
+
+static uint64_t transfer_of(const ls_program *p, const ls_instr *instr) {
+    const ls_operand *payload = instr->kind == LS_INSTR_PUT_SIGNAL ? &instr->in[0] : &instr->out[0];
+    const bool carries =
+        instr->kind == LS_INSTR_PUT_SIGNAL || (instr->kind == LS_INSTR_WAIT && !instr->ready);
+    if (!carries) return 0;
+    const size_t bytes = (size_t)ls_view_elements(&payload->view) * ls_dtype_bytes(payload->view.dtype);
+    return ls_name_transfer(p->channels[instr->channel].name, instr->generation, bytes);
+}
+
+static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int number) {
+    instr->number = number;
+    instr->transfer = transfer_of(p, instr);
+    for (int i = 0; i < instr->n_in; i++) name_read(n, &instr->in[i]);
+    for (int i = 0; i < instr->n_out && instr->kind == LS_INSTR_KERNEL; i++) {
+        if (ls_kernel_reads_output(instr->kernel->name, instr->params, i)) name_read(n, &instr->out[i]);
+    }
+    if (instr->kind == LS_INSTR_PUT_SIGNAL) return; /* it writes the peer's bytes */
+    for (int i = 0; i < instr->n_out; i++) record(n, &instr->out[i], ls_write_key(number, i));
+}
+
+static void name_program(ls_image *image, int index) {
+    const ls_program *p = &image->programs[index];
+    naming n = {.image = image, .last = LS_NEW_ARRAY(image->arena, write *, image->n_buffers)};
+    for (int i = 0; i < p->n_instrs; i++) name_instr(&n, p, &p->instrs[i], i);
+    for (int b = 0; b < image->n_buffers; b++) {
+        const ls_range whole = ls_range_flat(0, image->buffers[b].bytes);
+        if (image->buffers[b].program < 0) image->buffers[b].left[index] = name_of(&n, b, &whole, 1);
+    }
+}
+
+void ls_name_values(ls_image *image) {
+    for (int p = 0; p < LS_PROGRAMS; p++) name_program(image, p);
+}
