@@ -1,0 +1,76 @@
+#!/bin/bash
+# longspan train as a command: flags reach the run, --help shows the defaults that a run uses, results and refusals.
+set -eu
+longspan=$1/longspan
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() { echo "FAILED: $*"; exit 1; }
+expect() {
+    local code=$1 words=$2 status=0
+    shift 2
+    "$longspan" train "$@" >out 2>err || status=$?
+    [ $status -eq "$code" ] || fail "train $*: exit $status, expected $code: $(cat err)"
+    grep -qF -- "$words" err || fail "train $*: expected '$words' in: $(cat err)"
+    [ ! -s out ] || fail "train $*: wrote to standard output: $(cat out)"
+}
+cat >config.json <<'CONFIG'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 16,
+ "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false}
+CONFIG
+for i in $(seq 400); do echo "line $i of a text that is long enough"; done >text.txt
+base=(--model config.json --data text.txt --seq 32 --threads 1)
+quiet=${LS_TEST_SANITIZER:-}
+[ "$quiet" = thread ] && base+=(--ranks-as threads)
+
+# What --help calls the default is what a run with no such flag records.
+"$longspan" train "${base[@]}" --out plain --steps 3 --json >out.json 2>err || fail "train: $(cat err)"
+"$longspan" train --help >help.txt
+python3 - <<'CHECK' || fail "the result or the defaults"
+import json, re
+result, run = json.load(open("out.json")), json.load(open("plain/run.json"))
+assert result["steps"] == 3 and result["strategy"] == "local" and not result["interrupted"], result
+assert result["first_loss"] > 5 and result["eval_loss"] is None and result["checkpoint"], result
+text = re.sub(r"\n {20,}", " ", open("help.txt").read())
+shown = dict(re.findall(r"--([a-z0-9-]+) [A-Z]+ .*default ([^)]+)\)", text))
+settings = run["settings"]
+checked = [n for n in settings if n.replace("_", "-") in shown and n not in ("seq", "steps")]
+assert len(checked) >= 12, shown
+for name in checked:
+    text, value = shown[name.replace("_", "-")], settings[name]
+    assert value == text or float(value) == float(text), (name, value, text)
+CHECK
+
+# Every kind of flag arrives; zeros turn off what they are said to.
+"$longspan" train "${base[@]}" --out given --steps 2 --ranks 2 --strategy ring --layout contiguous --batch 4 --accumulate 2 \
+    --lr 0.01 --warmup 1 --schedule constant --beta1 0.8 --clip 0 --weight-decay 0 --seed 7 --eval-data text.txt \
+    --eval-every 1 >out.txt 2>err || fail "train: $(cat err)"
+grep -q 'evaluation' out.txt && grep -q 'given/loss.svg' out.txt || fail "summary: $(cat out.txt)"
+python3 - <<'CHECK' || fail "flags in run.json"
+import json
+run = json.load(open("given/run.json"))
+s, spread = run["settings"], run["spread"]
+want = dict(batch=4, accumulate=2, lr=0.01, warmup=1, schedule="constant", beta1=0.8, seed=7, eval_every=1)
+assert all(s[k] == v for k, v in want.items()), s
+assert s["clip"] <= 0 and s["weight_decay"] <= 0, s
+assert (spread["ranks"], spread["strategy"], spread["layout"]) == (2, "ring", "contiguous"), spread
+CHECK
+
+# Going on needs no repetition, and takes no contradiction.
+"$longspan" train "${base[@]}" --out given --steps 4 --eval-data text.txt --resume --json >out.json 2>err || fail "resume: $(cat err)"
+python3 -c 'import json; d = json.load(open("out.json")); assert d["steps"] == 4 and d["strategy"] == "ring", d'
+expect 2 "--lr 0.5 contradicts" "${base[@]}" --out given --eval-data text.txt --resume --lr 0.5
+expect 2 "--accumulate 2" "${base[@]}" --out x --batch 3 --accumulate 2
+expect 2 "--data needs at least one PATH" --model config.json --data --out x
+expect 2 "--out DIR is required" "${base[@]}"
+expect 2 "--eval-data" "${base[@]}" --out x --eval-every 1
+for arguments in "--out absent --resume" "--out x --data absent.txt --seq 8" "--out text.txt/x"; do
+    status=0
+    # shellcheck disable=SC2086
+    "$longspan" train --model config.json $([[ $arguments == *--data* ]] || echo --data text.txt) $arguments >out 2>err || status=$?
+    [ $status -eq 1 ] || [ $status -eq 2 ] || fail "train $arguments: exit $status"
+    [ "$(grep -c . err)" -ge 1 ] && [ ! -s out ] || fail "train $arguments: $(cat err out)"
+done
+echo ok
