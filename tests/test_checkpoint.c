@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/checkpoint.h"
+#include "model/model.h"
 #include "checkpoint/checkpoint_impl.h"
 #include "test_format_scratch.h"
 

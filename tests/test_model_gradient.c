@@ -55,7 +55,7 @@ static ls_status read_parameters(ls_comm *comm, void *context) {
     const ls_target target = target_of(1, 1, 1, "local", LS_LAYOUT_CONTIGUOUS);
     LS_TRY(ls_compile(&job, &target, &image));
     LS_TRY(ls_executor_create(image, comm, &executor));
-    LS_TRY(ls_weights_open(f->model, image, 7, &source));
+    LS_TRY(ls_model_weights(f->model, image, 7, &source));
     LS_TRY(ls_weights_fill(executor, &source));
     ls_weights_close(&source);
     f->n = image->flat_elements;

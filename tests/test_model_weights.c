@@ -75,7 +75,7 @@ static double parameter(const place *p, const char *name, int64_t i) {
 
 static ls_status fill_own(place *p, uint64_t seed, bool from_file) {
     ls_weight_source source;
-    LS_TRY(ls_weights_open(p->model, p->image, seed, &source));
+    LS_TRY(ls_model_weights(p->model, p->image, seed, &source));
     assert_int_equal(ls_weights_from_file(&source), from_file);
     const ls_status status = ls_weights_fill(p->executor, &source);
     ls_weights_close(&source);
@@ -126,7 +126,7 @@ static void test_random_distribution(void **state) {
     const ls_flat *flat = find_flat(p.image, "model.layers.0.mlp.up_proj.weight");
     const double *x = (const double *)ls_executor_tensor(p.executor, LS_BIND_PARAMETERS) + flat->start;
     ls_weight_source source;
-    assert_ok(ls_weights_open(p.model, p.image, 1, &source));
+    assert_ok(ls_model_weights(p.model, p.image, 1, &source));
     /* Far behind the parameter's end the same stream goes on: enough numbers for a tight bound. */
     enum { N = 400000 };
     double *many = malloc(sizeof *many * N);

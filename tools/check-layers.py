@@ -22,6 +22,7 @@ LEVELS = [
     ["program", "data"],
     ["compile"],
     ["run", "simulate"],
+    ["weights"],
     ["plan", "model", "checkpoint"],
     ["train", "job"],
     ["cli"],

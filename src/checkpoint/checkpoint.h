@@ -10,8 +10,7 @@
 #ifndef LS_CHECKPOINT_H
 #define LS_CHECKPOINT_H
 
-#include "model/model.h"
-#include "run/run.h"
+#include "weights/weights.h"
 
 typedef struct ls_train_state {
     int64_t step; /* steps done */

@@ -55,17 +55,4 @@ const char *ls_strategy_about(int index);
 /* LS_OK when the strategy can do it on this mesh; else why not (LS_USAGE for an unknown name, listing the known). */
 LS_MUST_USE ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *problem);
 
-/* Names that images bind, beside the graph's inputs, parameters and fetched tensors. */
-#define LS_BIND_TOTALS "step.totals"      /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
-#define LS_BIND_RESULT "step.result"      /* f64[LS_TOTALS]: summed over the ranks */
-#define LS_BIND_HYPER "step.hyper"        /* f64[LS_HYPERS] */
-#define LS_BIND_CONTROL "step.control"    /* f64[LS_CONTROLS] */
-#define LS_BIND_LOSS "step.loss"          /* G[1]: this rank's sum over the micro-batches so far */
-#define LS_BIND_PARAMETERS "parameters"   /* T[flat_elements] */
-#define LS_BIND_GRADIENTS "gradients"     /* G[flat_elements]: this rank's sums */
-#define LS_BIND_SHARD "gradient.shard"    /* G[shard_count]: summed over the ranks, after update */
-#define LS_BIND_MASTER "optimizer.master" /* G[shard_count] */
-#define LS_BIND_M "optimizer.m"
-#define LS_BIND_V "optimizer.v"
-
 #endif

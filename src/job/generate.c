@@ -99,7 +99,7 @@ static void emit_whole(generation *g, bool end) {
 static ls_status fill_weights(const generation *g, const ls_rank *rank) {
     ls_weight_source source;
     LS_TRY(g->checkpoint[0] != 0 ? ls_checkpoint_weights(g->checkpoint, rank->image, &source)
-                                 : ls_weights_open(g->model, rank->image, g->job->seed, &source));
+                                 : ls_model_weights(g->model, rank->image, g->job->seed, &source));
     const ls_status status = ls_weights_fill(rank->executor, &source);
     ls_weights_close(&source);
     return status;

@@ -70,7 +70,7 @@ static ls_status plan_file(grad_run *r, const ls_image *image) {
 
 static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     ls_weight_source source;
-    LS_TRY(ls_weights_open(r->model, rank->image, r->job->seed, &source));
+    LS_TRY(ls_model_weights(r->model, rank->image, r->job->seed, &source));
     if (rank->rank == 0 && !ls_weights_from_file(&source))
         ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_directory(r->model),
                (unsigned long long)r->job->seed);

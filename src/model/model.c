@@ -134,3 +134,13 @@ const char *ls_model_architecture(const ls_model *model) { return model->archite
 const char *ls_model_directory(const ls_model *model) { return model->directory; }
 const char *ls_model_config_text(const ls_model *model) { return model->text; }
 int64_t ls_model_parameters(const ls_model *model) { return model->parameters; }
+
+ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed,
+                           ls_weight_source *out) {
+    ls_weight_source source;
+    LS_TRY(ls_weights_open_directory(model->directory, image, model->architecture->derived, &source));
+    if (source.context == NULL)
+        LS_TRY(ls_weights_open_random(seed, model->config.sizes.initializer_range, &source));
+    *out = source;
+    return ls_ok();
+}

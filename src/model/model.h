@@ -1,12 +1,12 @@
 /*
- * model: architectures built from graph ops, and weights between files and ranks.
+ * model: architectures built from graph ops.
  */
 #ifndef LS_MODEL_H
 #define LS_MODEL_H
 
 #include "compile/compile.h"
 #include "longspan/graph.h"
-#include "run/run.h"
+#include "weights/weights.h"
 
 typedef struct ls_model ls_model;
 
@@ -49,30 +49,11 @@ typedef struct ls_language_model {
 LS_MUST_USE ls_status ls_model_build(const ls_model *model, ls_graph *graph, int64_t B, int64_t S,
                                      bool gradients, ls_language_model *out);
 
-/* --- weights --------------------------------------------------------------------------------------------------------------- */
-
 /*
- * Where weights come from: gives elements [start, start+count) of a parameter, as f64 (exact for every source type).
- * A callback, so that files, checkpoints and random numbers are one thing to the executor.
+ * The model's own weights: from *.safetensors in its directory when there are any, otherwise random with deviation
+ * initializer_range. Close with ls_weights_close.
  */
-typedef struct ls_weight_source {
-    ls_status (*read)(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out);
-    void *context;
-} ls_weight_source;
-
-/* Fills the bound parameters (and the optimiser's masters, for this rank's shard) from the source. */
-LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source);
-
-/*
- * The model's own weights: from *.safetensors in its directory when there are any (names and shapes checked; the error lists what is
- * missing, extra or misshapen), otherwise random: norms 1, biases 0, matrices normal with deviation
- * initializer_range, keyed by (seed, name, index), the same for any mesh and type.
- */
-LS_MUST_USE ls_status ls_weights_open(const ls_model *model, const ls_image *image, uint64_t seed,
-                                      ls_weight_source *out);
-/* The weights in one safetensors file (a checkpoint's, say), checked in the same way. */
-LS_MUST_USE ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out);
-void ls_weights_close(ls_weight_source *source);
-bool ls_weights_from_file(const ls_weight_source *source);
+LS_MUST_USE ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed,
+                                       ls_weight_source *out);
 
 #endif

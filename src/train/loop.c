@@ -38,7 +38,7 @@ static void read_text(const void *context, int64_t index, int32_t *tokens, int32
 
 static ls_status fresh_weights(const loop *l) {
     ls_weight_source source;
-    LS_TRY(ls_weights_open(l->t->model, l->rank->image, l->t->options.seed, &source));
+    LS_TRY(ls_model_weights(l->t->model, l->rank->image, l->t->options.seed, &source));
     const ls_status status = ls_weights_fill(l->rank->executor, &source);
     ls_weights_close(&source);
     return status;

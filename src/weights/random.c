@@ -2,7 +2,7 @@
  * First weights: norms 1, biases 0, matrices normal. Numbers 4b .. 4b+3 of a parameter come from one Philox block with the
  * key (seed) and the counter (b, the parameter's name), by two Box-Muller pairs: any part can be made by itself.
  */
-#include "model/model_impl.h"
+#include "weights/weights_impl.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Weights in safetensors files: which files, and whether they hold what the model needs. */
-#include "model/model_impl.h"
+#include "weights/weights_impl.h"
 
 #include <stdarg.h>
 #include <stdio.h>
