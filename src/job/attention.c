@@ -90,7 +90,7 @@ static ls_tensor add_input(attention_run *r, int i) {
 
 static ls_status build(attention_run *r) {
     r->graph = ls_graph_create(r->dtype);
-    ls_tensor in[INPUTS];
+    ls_tensor in[INPUTS] = {LS_NO_TENSOR};
     for (int i = 0; i < r->n_in; i++) in[i] = add_input(r, i);
     r->tensor[O] = ls_attention(r->graph, in[Q], in[K], in[V], &r->mask.mask, r->scale);
     r->tensor[LSE] = ls_attention_lse(r->graph, r->tensor[O]);

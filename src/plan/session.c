@@ -77,7 +77,7 @@ static ls_status verify(const ls_session *s) {
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
-    ls_plan_request request;
+    ls_plan_request request = {0};
     LS_TRY(ls_spread_resolve(spread, &request));
     LS_TRY(ls_plan_make(s->job, &request, &s->plan));
     LS_TRY(ls_compile(s->job, &s->plan.target, &s->image));
