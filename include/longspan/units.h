@@ -8,4 +8,8 @@
 #define LS_BYTES_TEXT 24
 const char *ls_bytes_text(double bytes, char out[LS_BYTES_TEXT]);
 
+/* "4.261 ms", "111.2 s", "35.20 min"; returns out. */
+#define LS_SECONDS_TEXT 24
+const char *ls_seconds_text(double seconds, char out[LS_SECONDS_TEXT]);
+
 #endif

@@ -10,10 +10,10 @@ ls_spread cli_spread_of(const cli_spread *flags) {
 }
 
 void cli_print_spread(const ls_spread_result *r) {
-    char forward[LS_BYTES_TEXT], backward[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
+    char time[LS_SECONDS_TEXT], forward[LS_BYTES_TEXT], backward[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
     printf("%s · %s · %s · %s\n", r->strategy, r->mesh, r->layout, r->isa);
-    printf("%.3g s · sent by a rank: %s forward, %s backward · memory of a rank: %s\n", r->seconds,
-           ls_bytes_text((double)r->bytes_sent_forward, forward),
+    printf("%s · sent by a rank: %s forward, %s backward · memory of a rank: %s\n",
+           ls_seconds_text(r->seconds, time), ls_bytes_text((double)r->bytes_sent_forward, forward),
            ls_bytes_text((double)r->bytes_sent_backward, backward),
            ls_bytes_text((double)r->predicted_bytes, memory));
 }

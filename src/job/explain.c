@@ -23,14 +23,15 @@ static void print_candidates(const ls_plan *plan, FILE *out) {
             "sent", "memory", "imbalance");
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
-        char mesh[32], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
+        char mesh[32], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
         snprintf(mesh, sizeof mesh, "%d×%d", c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES]);
         fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
         if (c->refused[0] != 0) {
             fprintf(out, "%s\n", c->refused);
             continue;
         }
-        fprintf(out, "%9.3g ms %12s %12s %8.1f %%\n", c->seconds * 1e3, ls_bytes_text(c->bytes_sent, sent),
+        fprintf(out, "%12s %12s %12s %8.1f %%\n", ls_seconds_text(c->seconds, time),
+                ls_bytes_text(c->bytes_sent, sent),
                 ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
                 c->imbalance * 100);
     }

@@ -1,6 +1,8 @@
 /* Candidates for mesh, strategy and layout; their order; and the one line that says why the first was taken. */
 #include "plan/plan_impl.h"
 
+#include "longspan/units.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -155,22 +157,22 @@ static const ls_plan_candidate *runner_up(const ls_plan *plan) {
 
 static void explain_choice(ls_plan *plan) {
     const ls_plan_candidate *first = &plan->candidates[0], *other = runner_up(plan);
-    const double MiB = 1024.0 * 1024.0;
-    char name[128], other_name[128];
+    char name[128], other_name[128], time[LS_SECONDS_TEXT], other_time[LS_SECONDS_TEXT];
+    char sent[LS_BYTES_TEXT], other_sent[LS_BYTES_TEXT];
     print_name(first, name, sizeof name);
+    (void)ls_seconds_text(first->seconds, time);
+    (void)ls_bytes_text(first->bytes_sent, sent);
     if (other == NULL) {
         snprintf(plan->reason, sizeof plan->reason,
-                 "%s: nothing else to choose from; %.3g ms predicted, sends %.2f MiB, imbalance %.1f %%",
-                 name, first->seconds * 1e3, first->bytes_sent / MiB, first->imbalance * 100);
+                 "%s: nothing else to choose from; %s predicted, sends %s, imbalance %.1f %%", name, time,
+                 sent, first->imbalance * 100);
         return;
     }
     print_name(other, other_name, sizeof other_name);
-    snprintf(
-        plan->reason, sizeof plan->reason,
-        "%s: %.3g ms predicted against %.3g ms for %s (sends %.2f MiB against %.2f MiB, imbalance %.1f %% "
-        "against %.1f %%)",
-        name, first->seconds * 1e3, other->seconds * 1e3, other_name, first->bytes_sent / MiB,
-        other->bytes_sent / MiB, first->imbalance * 100, other->imbalance * 100);
+    snprintf(plan->reason, sizeof plan->reason,
+             "%s: %s predicted against %s for %s (sends %s against %s, imbalance %.1f %% against %.1f %%)",
+             name, time, ls_seconds_text(other->seconds, other_time), other_name, sent,
+             ls_bytes_text(other->bytes_sent, other_sent), first->imbalance * 100, other->imbalance * 100);
 }
 
 ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out) {
