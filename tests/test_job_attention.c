@@ -223,7 +223,8 @@ static void check(void **state, const arrays *a, const char *mask, const char *d
         const double error = error_of(state, i, a, strcmp(dtype, "f64") == 0 ? LS_NPY_F8 : LS_NPY_F4);
         if (!(error <= tolerance))
             fail_msg("%s, %s, %s, %lld ranks, %s, %s: %s is off by %g", mask, dtype, spread->strategy,
-                     (long long)spread->ranks, spread->mesh, spread->layout, out_file[i], error);
+                     (long long)spread->ranks, spread->mesh != NULL ? spread->mesh : "auto", spread->layout,
+                     out_file[i], error);
     }
 }
 

@@ -61,6 +61,8 @@ static bool as_threads(void) {
     return sanitizer != NULL && strcmp(sanitizer, "thread") == 0;
 }
 
+static const char *or_auto(const char *name) { return name != NULL ? name : "auto"; }
+
 static ls_status run_job(void **state, const char *labels, const char *dtype, const ls_spread *spread,
                          const char *out, ls_grad_result *result) {
     char model[512], tokens[512], label[512], file[512];
@@ -81,7 +83,7 @@ static ls_status run_job(void **state, const char *labels, const char *dtype, co
 static ls_grad_result run(void **state, const char *dtype, const ls_spread *spread, const char *out) {
     ls_grad_result result = {.loss = NAN};
     const ls_status status = run_job(state, "labels.npy", dtype, spread, out, &result);
-    if (status.code != LS_OK) fail_msg("%s %s: %s", spread->strategy, spread->mesh, status.text);
+    if (status.code != LS_OK) fail_msg("%s: %s", or_auto(spread->strategy), status.text);
     return result;
 }
 
@@ -150,11 +152,11 @@ static void compare(void **state, const ls_spread *spread, const char *dtype, co
     const double error = largest_gradient_error(state, "many.safetensors", "one.safetensors", worst);
     assert_int_equal(many.tokens, one->tokens);
     if (!(fabs(many.loss - one->loss) <= loss_tolerance * fabs(one->loss)))
-        fail_msg("%s %s %s: loss %.17g, expected %.17g", dtype, spread->strategy, spread->mesh, many.loss,
-                 one->loss);
+        fail_msg("%s %s %s: loss %.17g, expected %.17g", dtype, or_auto(spread->strategy),
+                 or_auto(spread->mesh), many.loss, one->loss);
     if (!(error <= tolerance))
-        fail_msg("%s %s %s %s: gradient of %s is off by %g", dtype, spread->strategy, spread->mesh,
-                 spread->layout, worst, error);
+        fail_msg("%s %s %s %s: gradient of %s is off by %g", dtype, or_auto(spread->strategy),
+                 or_auto(spread->mesh), or_auto(spread->layout), worst, error);
 }
 
 /* --- tests ------------------------------------------------------------------------------------------------------------------- */
