@@ -26,10 +26,18 @@ typedef struct word {
     message *pending; /* not yet awaited */
 } word;
 
+/* What a queue had seen when it was through with an instruction that the other queue waits for. */
+typedef struct moment {
+    struct moment *next; /* of the free ones */
+    uint32_t clock[];
+} moment;
+
 typedef struct queue_state {
     int *instrs; /* of the present program, in order */
     int n, next, done;
     uint32_t *clock;  /* what this queue has seen of each queue */
+    moment **moments; /* by instruction */
+    int *awaited;     /* by instruction: how many of the other queue wait for it and have not seen it yet */
     ls_access **puts; /* sources not yet known to be read */
     int n_puts;
 } queue_state;
@@ -49,6 +57,7 @@ typedef struct play {
     rank_state *rank;
     ls_bytes *bytes;
     message *free_messages;
+    moment *free_moments;
     ls_status value; /* the first read that does not find its value: told when nothing explains it better */
 } play;
 
@@ -238,6 +247,29 @@ static ls_status put(play *p, int rank, int queue, ls_point at) {
     return post(p, rank, queue, target, source);
 }
 
+static bool share_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
+    if (is_empty(a) || is_empty(b)) return false;
+    const ls_buffer *x = &image->buffers[a->buffer], *y = &image->buffers[b->buffer];
+    if (x->space != y->space || x->offset >= y->offset + y->bytes || y->offset >= x->offset + x->bytes)
+        return false;
+    const ls_range first = ls_operand_range(image, a), second = ls_operand_range(image, b);
+    return ls_range_overlap(&first, &second);
+}
+
+/* A kernel works in place only where it is told to, within one buffer; and its scratch is its own. */
+static ls_status check_apart(const play *p, int rank, const ls_instr *instr, ls_point at) {
+    const ls_image *image = p->rank[rank].image;
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        const ls_operand *o = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
+        if (share_bytes(image, o, &instr->workspace)) return fault(p, at, "an operand lies in its workspace");
+        for (int k = 0; k < instr->n_out; k++) {
+            if (o->buffer != instr->out[k].buffer && share_bytes(image, o, &instr->out[k]))
+                return fault(p, at, "two of its operands share bytes");
+        }
+    }
+    return ls_ok();
+}
+
 static ls_status execute(play *p, int rank, int queue) {
     rank_state *r = &p->rank[rank];
     queue_state *q = &r->queue[queue];
@@ -246,6 +278,7 @@ static ls_status execute(play *p, int rank, int queue) {
     ls_point at = point_of(p, rank, queue);
     if (instr->kind == LS_INSTR_PUT_SIGNAL) return put(p, rank, queue, at);
     if (instr->kind == LS_INSTR_QUIET) settle(p, rank, queue);
+    if (instr->kind == LS_INSTR_KERNEL) LS_TRY(check_apart(p, rank, instr, at));
     LS_TRY(read(p, rank, queue, instr->in, instr->n_in, at));
     LS_TRY(read(p, rank, queue, instr->out, instr->n_out, at));
     for (int i = 0; i < instr->n_out; i++) {
@@ -256,6 +289,37 @@ static ls_status execute(play *p, int rank, int queue) {
     return instr->kind == LS_INSTR_SIGNAL ? post(p, rank, queue, NULL, NULL) : ls_ok();
 }
 
+/* The instruction of this queue at whose end `after` is reached, or -1: never. */
+static int reached_at(const rank_state *r, int queue, int after) {
+    const ls_program *program = program_of(r);
+    for (int i = after; i < program->n_instrs; i++) {
+        if ((int)program->instrs[i].queue == queue) return i;
+    }
+    return -1;
+}
+
+/* Keeps what the queue has seen, if the other one will ask. */
+static void remember(play *p, queue_state *q) {
+    if (q->awaited[q->done] == 0) return;
+    moment *m = p->free_moments;
+    if (m != NULL)
+        p->free_moments = m->next;
+    else
+        m = ls_arena_alloc(p->arena, sizeof *m + sizeof(uint32_t) * (size_t)p->queues);
+    memcpy(m->clock, q->clock, sizeof(uint32_t) * (size_t)p->queues);
+    q->moments[q->done] = m;
+}
+
+/* Learns what the other queue had seen at that instruction, and no more: it may be further by now. */
+static void join_after(play *p, uint32_t *clock, queue_state *other, int at) {
+    moment *m = other->moments[at];
+    join(p, clock, m->clock);
+    if (--other->awaited[at] > 0) return;
+    other->moments[at] = NULL;
+    m->next = p->free_moments;
+    p->free_moments = m;
+}
+
 /* Runs the head of a queue when nothing holds it up. */
 static ls_status step(play *p, int rank, int queue, bool *moved) {
     rank_state *r = &p->rank[rank];
@@ -263,12 +327,13 @@ static ls_status step(play *p, int rank, int queue, bool *moved) {
     if (q->next == q->n) return ls_ok();
     const ls_instr *instr = &program_of(r)->instrs[q->instrs[q->next]];
     if (instr->after > other->done) return ls_ok();
-    if (instr->after >= 0) join(p, q->clock, other->clock);
     bool came = instr->kind != LS_INSTR_WAIT;
     if (!came) LS_TRY(take(p, rank, queue, &came));
     if (!came) return ls_ok();
+    if (instr->after >= 0) join_after(p, q->clock, other, reached_at(r, 1 - queue, instr->after));
     LS_TRY(execute(p, rank, queue));
     q->done = q->instrs[q->next++];
+    remember(p, q);
     *moved = true;
     return ls_ok();
 }
@@ -283,6 +348,13 @@ static void begin_program(rank_state *r, ls_bytes *bytes) {
     for (int i = 0; i < program->n_instrs; i++) {
         queue_state *q = &r->queue[program->instrs[i].queue];
         q->instrs[q->n++] = i;
+        q->awaited[i] = 0;
+    }
+    for (int i = 0; i < program->n_instrs; i++) {
+        const ls_instr *instr = &program->instrs[i];
+        const int other = 1 - (int)instr->queue;
+        const int at = instr->after >= 0 ? reached_at(r, other, instr->after) : -1;
+        if (at >= 0) r->queue[other].awaited[at]++;
     }
 }
 
@@ -369,6 +441,8 @@ static ls_status set_up(play *p, const ls_image *const *images) {
         for (int i = 0; i < LS_PROGRAMS; i++) most = (int)ls_max(most, images[r]->programs[i].n_instrs);
         for (int q = 0; q < LS_QUEUES; q++) {
             rank->queue[q].instrs = LS_NEW_ARRAY(p->arena, int, most);
+            rank->queue[q].moments = LS_NEW_ARRAY(p->arena, moment *, most);
+            rank->queue[q].awaited = LS_NEW_ARRAY(p->arena, int, most);
             rank->queue[q].puts = LS_NEW_ARRAY(p->arena, ls_access *, most);
             rank->queue[q].clock = LS_NEW_ARRAY(p->arena, uint32_t, p->queues);
         }

@@ -10,7 +10,7 @@
  *   - no queue gets stuck;
  *   - every read finds the value that it names (name.h): what the same instructions wrote, in the order of emission, and nobody
  *     overwrote; and each program leaves in persistent buffers what it is to leave;
- *   - every operand lies inside its buffer;
+ *   - every operand lies inside its buffer, and those of one kernel apart from each other unless they are of one buffer;
  *   - no two accesses to the same byte of a rank, one of them writing, are unordered: a put writes the peer's bytes at any time
  *     between its issue and the wait that sees its signal, and reads its source until that wait or its queue's next quiet.
  * Masks that come with the data only shrink puts and reads, so what holds for the maximum holds for every batch.

@@ -1,0 +1,135 @@
+/* Memory of the interpreter: one hash per unit. */
+#include "run/interpret_impl.h"
+
+#include <stdlib.h>
+
+uint64_t ls_hash_mix(uint64_t hash, uint64_t value) {
+    const uint64_t x = (hash ^ value) * 0x9fb21c651e98df25u;
+    return x ^ (x >> 32);
+}
+
+static size_t gcd(size_t a, size_t b) {
+    while (b != 0) {
+        const size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static size_t unit_of_operand(const ls_image *image, const ls_operand *o, size_t unit) {
+    if (o->buffer < 0 || ls_view_elements(&o->view) == 0) return unit;
+    const ls_range range = ls_operand_range(image, o);
+    unit = gcd(gcd(unit, range.offset), range.length);
+    for (int d = 0; d < LS_RANGE_DIMS; d++)
+        unit = gcd(unit, range.count[d] > 1 ? (size_t)llabs(range.stride[d]) : 0);
+    return unit;
+}
+
+size_t ls_store_unit(const ls_image *const *images, int ranks) {
+    size_t unit = 0;
+    for (int r = 0; r < ranks; r++) {
+        const ls_image *image = images[r];
+        for (int i = 0; i < image->n_buffers; i++)
+            unit = gcd(gcd(unit, image->buffers[i].offset), image->buffers[i].bytes);
+        for (int p = 0; p < LS_PROGRAMS; p++) {
+            for (int i = 0; i < image->programs[p].n_instrs; i++) {
+                const ls_instr *instr = &image->programs[p].instrs[i];
+                for (int k = 0; k < instr->n_in; k++) unit = unit_of_operand(image, &instr->in[k], unit);
+                for (int k = 0; k < instr->n_out; k++) unit = unit_of_operand(image, &instr->out[k], unit);
+                unit = unit_of_operand(image, &instr->workspace, unit);
+            }
+        }
+    }
+    return unit > 0 ? unit : 1;
+}
+
+void ls_store_create(ls_store *store, const ls_image *image, size_t unit, ls_arena *arena) {
+    *store = (ls_store){.image = image, .unit = unit};
+    for (int s = 0; s < LS_SPACES; s++) {
+        store->n[s] = (size_t)ls_ceil_div((int64_t)image->bytes[s], (int64_t)unit);
+        store->value[s] = LS_NEW_ARRAY(arena, uint64_t, store->n[s] + 1);
+    }
+}
+
+ls_units ls_store_units(const ls_store *store, const ls_operand *operand, ls_arena *arena) {
+    ls_units units = {0};
+    if (operand->buffer < 0 || ls_view_elements(&operand->view) == 0) return units;
+    const ls_range range = ls_operand_range(store->image, operand);
+    const size_t length = range.length / store->unit;
+    units.space = store->image->buffers[operand->buffer].space;
+    units.at = LS_NEW_ARRAY(arena, uint32_t, ls_range_bytes(&range) / store->unit);
+    for (int64_t a = 0; a < range.count[2]; a++) {
+        for (int64_t b = 0; b < range.count[1]; b++) {
+            for (int64_t c = 0; c < range.count[0]; c++) {
+                const int64_t bytes =
+                    (int64_t)range.offset + a * range.stride[2] + b * range.stride[1] + c * range.stride[0];
+                for (size_t i = 0; i < length; i++) {
+                    const size_t at = (size_t)bytes / store->unit + i;
+                    if (bytes < 0 || at >= store->n[units.space])
+                        units.outside = true;
+                    else
+                        units.at[units.n++] = (uint32_t)at;
+                }
+            }
+        }
+    }
+    return units;
+}
+
+/* Values that the host has written: different for every rank, buffer, unit and run. */
+static void host_writes(ls_store *store, int buffer, uint64_t run) {
+    const ls_buffer *b = &store->image->buffers[buffer];
+    const uint64_t seed =
+        ls_hash_mix(ls_hash_mix((uint64_t)store->image->rank + 1, (uint64_t)buffer + 1), run + 1);
+    const size_t first = b->offset / store->unit, n = b->bytes / store->unit;
+    for (size_t i = 0; i < n; i++) store->value[b->space][first + i] = ls_hash_mix(seed, i + 1);
+}
+
+void ls_store_reset(ls_store *store) {
+    for (int s = 0; s < LS_SPACES; s++) {
+        for (size_t i = 0; i < store->n[s]; i++) store->value[s][i] = LS_POISON;
+    }
+    for (int i = 0; i < store->image->n_buffers; i++) {
+        if (store->image->buffers[i].program < 0) host_writes(store, i, 0);
+    }
+}
+
+void ls_store_set_inputs(ls_store *store, uint64_t run) {
+    for (int i = 0; i < store->image->n_buffers; i++) {
+        const ls_buffer *b = &store->image->buffers[i];
+        if (b->program < 0 && b->kind == LS_BUFFER_INPUT) host_writes(store, i, run);
+    }
+}
+
+uint64_t ls_store_read(const ls_store *store, const ls_units *units, uint64_t hash, bool *poison) {
+    const uint64_t *value = store->value[units->space];
+    bool found = false;
+    for (int i = 0; i < units->n; i++) {
+        found |= value[units->at[i]] == LS_POISON;
+        hash = ls_hash_mix(hash, value[units->at[i]]) + 0x9e3779b97f4a7c15u;
+    }
+    *poison |= found;
+    return hash | 1;
+}
+
+void ls_store_write(ls_store *store, const ls_units *units, uint64_t hash) {
+    uint64_t *value = store->value[units->space];
+    for (int i = 0; i < units->n; i++)
+        value[units->at[i]] = ls_hash_mix(hash, (uint64_t)i + 1) & ~(1ull << 63);
+}
+
+void ls_store_poison(ls_store *store, const ls_units *units) {
+    for (int i = 0; i < units->n; i++) store->value[units->space][units->at[i]] = LS_POISON;
+}
+
+uint64_t ls_store_left(const ls_store *store) {
+    uint64_t hash = 1;
+    for (int i = 0; i < store->image->n_buffers; i++) {
+        const ls_buffer *b = &store->image->buffers[i];
+        const size_t first = b->offset / store->unit, n = b->bytes / store->unit;
+        for (size_t k = 0; k < n && b->program < 0; k++)
+            hash = ls_hash_mix(hash, store->value[b->space][first + k]) + 0x9e3779b97f4a7c15u;
+    }
+    return hash;
+}

@@ -1,0 +1,23 @@
+/* Random edits of valid programs: the verifier rejects every one that is wrong, and few that are harmless. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "support/mutate.h"
+
+static void test_wrong_edits_are_rejected(void **state) {
+    (void)state;
+    const mutation_counts c = count_mutations(1000, 2000, 32);
+    assert_true(c.wrong_rejected > 2000 / 2);
+    assert_int_equal(c.wrong_accepted, 0);
+    assert_true(10 * c.harmless_rejected <= 3 * (c.harmless_rejected + c.harmless_accepted));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_edits_are_rejected)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

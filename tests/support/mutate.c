@@ -1,0 +1,366 @@
+#include "support/mutate.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program/verify.h"
+#include "run/interpret.h"
+#include "support/images.h"
+
+/* --- one edit ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct edit {
+    image_set *set;
+    uint64_t seed, draws;
+    ls_image *image; /* of the rank that is edited */
+    int rank, index;
+    ls_program *program;
+    char what[200];
+} edit;
+
+static int draw(edit *e, int below) { return (int)ls_rng_below(e->seed, 77, e->draws++, (uint64_t)below); }
+
+/* -most .. most without 0. */
+static int draw_step(edit *e, int most) {
+    const int step = 1 + draw(e, most);
+    return draw(e, 2) == 0 ? step : -step;
+}
+
+static void describe(edit *e, const char *verb, int at) {
+    const ls_instr *i = &e->program->instrs[at];
+    snprintf(e->what, sizeof e->what, "%s %s instruction %d of rank %d (%s%s%s%s)", verb, e->program->name,
+             at, e->rank, i->op, i->channel >= 0 ? " " : "",
+             i->channel >= 0 ? e->program->channels[i->channel].name : "", i->ready ? " free" : "");
+}
+
+/* A random instruction: every kind of them equally often; -1: there is none of that kind. */
+static int pick(edit *e, unsigned kinds) {
+    int kind = draw(e, LS_INSTR_KINDS);
+    while (!(kinds >> kind & 1)) kind = draw(e, LS_INSTR_KINDS);
+    const int n = e->program->n_instrs, from = n > 0 ? draw(e, n) : 0;
+    for (int k = 0; k < n; k++) {
+        if ((int)e->program->instrs[(from + k) % n].kind == kind) return (from + k) % n;
+    }
+    return -1;
+}
+
+enum {
+    ANY = (1u << LS_INSTR_KINDS) - 1,
+    WORDS = 1u << LS_INSTR_PUT_SIGNAL | 1u << LS_INSTR_SIGNAL | 1u << LS_INSTR_WAIT
+};
+
+static bool drop(edit *e) {
+    const int at = pick(e, ANY);
+    if (at < 0) return false;
+    ls_program *p = e->program;
+    describe(e, "drop", at);
+    int before = at - 1; /* who waited for it now waits for the one before it on its queue */
+    while (before >= 0 && p->instrs[before].queue != p->instrs[at].queue) before--;
+    memmove(&p->instrs[at], &p->instrs[at + 1], sizeof *p->instrs * (size_t)(p->n_instrs - at - 1));
+    p->n_instrs--;
+    for (int i = 0; i < p->n_instrs; i++) {
+        int *after = &p->instrs[i].after;
+        if (*after == at) *after = before;
+        if (*after > at) --*after;
+    }
+    return true;
+}
+
+/* Exchanges two places of the list; `after` follows. */
+static void exchange(ls_program *p, int a, int b) {
+    const ls_instr first = p->instrs[a];
+    p->instrs[a] = p->instrs[b];
+    p->instrs[b] = first;
+    for (int i = 0; i < p->n_instrs; i++) {
+        int *after = &p->instrs[i].after;
+        if (*after == a || *after == b) *after = a + b - *after;
+    }
+}
+
+/* The next instruction of the same queue in that direction, or -1. */
+static int neighbour(const ls_program *p, int at, int direction) {
+    for (int i = at + direction; i >= 0 && i < p->n_instrs; i += direction) {
+        if (p->instrs[i].queue == p->instrs[at].queue) return i;
+    }
+    return -1;
+}
+
+static bool swap(edit *e) {
+    const int a = pick(e, ANY);
+    if (a < 0) return false;
+    int b = a;
+    for (int steps = draw_step(e, 4); steps != 0; steps += steps > 0 ? -1 : 1) {
+        const int next = neighbour(e->program, b, steps > 0 ? 1 : -1);
+        if (next < 0) break;
+        b = next;
+    }
+    describe(e, "swap", a);
+    exchange(e->program, a, b);
+    return a != b;
+}
+
+static bool move_by(edit *e, int at, int steps) {
+    bool moved = false;
+    while (steps != 0) {
+        const int next = neighbour(e->program, at, steps > 0 ? 1 : -1);
+        if (next < 0) break;
+        exchange(e->program, at, next);
+        at = next;
+        moved = true;
+        steps += steps > 0 ? -1 : 1;
+    }
+    return moved;
+}
+
+static bool move(edit *e) {
+    const int at = pick(e, ANY);
+    if (at < 0) return false;
+    describe(e, "move", at);
+    return move_by(e, at, draw_step(e, 8));
+}
+
+/* The order between the queues: forgotten, or another instruction is waited for. */
+static bool reorder(edit *e) {
+    const ls_program *p = e->program;
+    const int n = p->n_instrs, from = draw(e, n);
+    for (int k = 0; k < n; k++) {
+        const int at = (from + k) % n;
+        ls_instr *instr = &e->program->instrs[at];
+        if (instr->after < 0) continue;
+        describe(e, "other order of", at);
+        int other = -1;
+        if (draw(e, 3) > 0) other = neighbour(p, instr->after, draw(e, 4) == 0 ? 1 : -1);
+        instr->after = other;
+        return true;
+    }
+    return false;
+}
+
+static bool shift(edit *e) {
+    const int at = pick(e, ANY & ~(1u << LS_INSTR_QUIET));
+    if (at < 0) return false;
+    ls_instr *instr = &e->program->instrs[at];
+    const int operands = instr->n_in + instr->n_out;
+    if (operands == 0) return false;
+    const int k = draw(e, operands);
+    ls_operand *o = k < instr->n_in ? &instr->in[k] : &instr->out[k - instr->n_in];
+    static const int elements[] = {1, 2, 4, 16, 32, 64};
+    const int64_t by = elements[draw(e, (int)LS_COUNT(elements))] * (draw(e, 2) ? 1 : -1) *
+                       (int64_t)ls_dtype_bytes(o->view.dtype);
+    if (o->buffer < 0 || ls_view_elements(&o->view) == 0 || (int64_t)o->offset + by < 0) return false;
+    describe(e, "shift an operand of", at);
+    o->offset += (size_t)by;
+    return true;
+}
+
+/* A buffer laid where another one still lives, for a few instructions more. */
+static bool lay_early(edit *e) {
+    ls_image *image = e->image;
+    const int n = image->n_buffers, from = draw(e, n);
+    for (int k = 0; k < n * n; k++) {
+        const int a = (from + k / n) % n, b = k % n;
+        const ls_buffer *x = &image->buffers[a], *y = &image->buffers[b];
+        if (a == b || x->program < 0 || x->program != y->program || x->space != y->space || y->first < 0 ||
+            x->first < 0 || y->first > x->last || x->last - y->first > 6 || y->last <= x->last ||
+            x->offset == y->offset || y->bytes > x->bytes)
+            continue;
+        snprintf(e->what, sizeof e->what, "lay \"%s\" of rank %d where \"%s\" still lives", y->name, e->rank,
+                 x->name);
+        if (y->space == LS_PRIVATE) {
+            image->buffers[b].offset = x->offset;
+            return true;
+        }
+        /* The heap is alike on all ranks: buffers of it stand in one order. */
+        int nth_a = 0, nth_b = 0;
+        for (int i = 0; i < a; i++) nth_a += image->buffers[i].space == LS_SYMMETRIC;
+        for (int i = 0; i < b; i++) nth_b += image->buffers[i].space == LS_SYMMETRIC;
+        const size_t offset = x->offset;
+        for (int r = 0; r < e->set->ranks; r++) {
+            int heap = 0;
+            for (int i = 0; i < e->set->image[r]->n_buffers; i++) {
+                if (e->set->image[r]->buffers[i].space != LS_SYMMETRIC) continue;
+                if (heap++ == nth_b) e->set->image[r]->buffers[i].offset = offset;
+            }
+        }
+        return true;
+    }
+    return false;
+}
+
+/* A slot handed over again before its reader is through; or one buffer laid on another. */
+static bool reuse_early(edit *e) {
+    if (draw(e, 2) == 0) return lay_early(e);
+    const int at = pick(e, 1u << LS_INSTR_SIGNAL);
+    if (at < 0) return false;
+    describe(e, "hand over early", at);
+    return move_by(e, at, -1 - draw(e, 4));
+}
+
+static bool regenerate(edit *e) {
+    const int at = pick(e, WORDS);
+    if (at < 0) return false;
+    ls_instr *instr = &e->program->instrs[at];
+    describe(e, "other generation of", at);
+    const int by = draw_step(e, 2);
+    if ((int64_t)instr->generation + by < 0) return false;
+    instr->generation += (uint64_t)(int64_t)by;
+    return true;
+}
+
+static const struct {
+    const char *name;
+    bool (*apply)(edit *e);
+} kinds[] = {{"drop", drop},
+             {"swap", swap},
+             {"move", move},
+             {"order", reorder},
+             {"shift", shift},
+             {"reuse early", reuse_early},
+             {"generation", regenerate}};
+enum { KINDS = LS_COUNT(kinds) };
+
+/* --- valid programs, and their restoration ------------------------------------------------------------------------------- */
+
+typedef struct subject {
+    image_set set;
+    ls_instr *instrs[8][LS_PROGRAMS]; /* as compiled */
+    int n_instrs[8][LS_PROGRAMS];
+    ls_buffer *buffers[8];
+    ls_interpreter *interpreter;
+    ls_outcome right;
+} subject;
+
+static void *copy_of(const void *data, size_t bytes) {
+    void *copy = malloc(bytes + 1);
+    memcpy(copy, data, bytes);
+    return copy;
+}
+
+static const ls_image *const *images_of(const subject *s) { return (const ls_image *const *)s->set.image; }
+
+static void make_subject(subject *s, int dp, int ring, int ulysses, const char *strategy, int layers) {
+    s->set = images_of_network(ls_mesh_make(dp, ring, ulysses), strategy, LS_LAYOUT_ZIGZAG, 13, layers);
+    for (int r = 0; r < s->set.ranks; r++) {
+        ls_image *image = s->set.image[r];
+        for (int p = 0; p < LS_PROGRAMS; p++) {
+            s->n_instrs[r][p] = image->programs[p].n_instrs;
+            if (s->n_instrs[r][p] > 0)
+                s->instrs[r][p] =
+                    copy_of(image->programs[p].instrs, sizeof(ls_instr) * (size_t)s->n_instrs[r][p]);
+        }
+        s->buffers[r] = copy_of(image->buffers, sizeof(ls_buffer) * (size_t)image->n_buffers);
+    }
+    const ls_status status = ls_verify(images_of(s), s->set.ranks);
+    if (status.code != LS_OK) fail_msg("%s, unedited: %s", strategy, status.text);
+    s->interpreter = ls_interpreter_create(images_of(s), s->set.ranks);
+    s->right = ls_interpreter_run(s->interpreter, 0);
+    assert_true(ls_outcome_same(&s->right, &s->right));
+}
+
+static void restore(subject *s) {
+    for (int r = 0; r < s->set.ranks; r++) {
+        ls_image *image = s->set.image[r];
+        for (int p = 0; p < LS_PROGRAMS; p++) {
+            image->programs[p].n_instrs = s->n_instrs[r][p];
+            if (s->n_instrs[r][p] > 0)
+                memcpy(image->programs[p].instrs, s->instrs[r][p],
+                       sizeof(ls_instr) * (size_t)s->n_instrs[r][p]);
+        }
+        memcpy(image->buffers, s->buffers[r], sizeof(ls_buffer) * (size_t)image->n_buffers);
+    }
+}
+
+static void free_subject(subject *s) {
+    ls_interpreter_destroy(s->interpreter);
+    for (int r = 0; r < s->set.ranks; r++) {
+        for (int p = 0; p < LS_PROGRAMS; p++) free(s->instrs[r][p]);
+        free(s->buffers[r]);
+    }
+    free_images(&s->set);
+}
+
+/* --- judging ------------------------------------------------------------------------------------------------------------- */
+
+/* Whether some seed gives something else than the unedited programs; *how: the outcome. */
+static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_outcome *how, uint64_t *seed) {
+    ls_interpreter *in = ls_interpreter_create(images_of(s), s->set.ranks);
+    bool same = true;
+    for (int i = 0; i < seeds && same; i++) {
+        *seed = first + (uint64_t)i;
+        *how = ls_interpreter_run(in, *seed);
+        same = ls_outcome_same(&s->right, how);
+    }
+    how->reads = NULL;
+    ls_interpreter_destroy(in);
+    return !same;
+}
+
+static void judge(const subject *s, const edit *e, int kind, int seeds, mutation_counts *counts) {
+    ls_outcome how = {0};
+    uint64_t seed = 0;
+    const ls_status status = ls_verify(images_of(s), s->set.ranks);
+    const bool wrong = is_wrong(s, e->seed * 64, seeds, &how, &seed), rejected = status.code != LS_OK;
+    counts[kind].wrong_rejected += wrong && rejected;
+    counts[kind].wrong_accepted += wrong && !rejected;
+    counts[kind].harmless_rejected += !wrong && rejected;
+    counts[kind].harmless_accepted += !wrong && !rejected;
+    if (wrong && !rejected)
+        printf("accepted though wrong (seed %llu: hung %d, poison %d, outside %d): edit %llu, %s\n",
+               (unsigned long long)seed, how.hung, how.poison, how.outside, (unsigned long long)e->seed,
+               e->what);
+    if (!wrong && rejected && getenv("LONGSPAN_TEST_VERBOSE") != NULL)
+        printf("harmless: %s: %s\n", e->what, status.text);
+}
+
+static void print_counts(const char *name, const mutation_counts *c) {
+    printf("%-12s wrong: %5d rejected, %d accepted; harmless: %4d rejected, %4d accepted\n", name,
+           c->wrong_rejected, c->wrong_accepted, c->harmless_rejected, c->harmless_accepted);
+}
+
+mutation_counts count_mutations(uint64_t first, int edits, int seeds) {
+    static const struct {
+        int dp, ring, ulysses;
+        const char *strategy;
+        int layers;
+    } meshes[] = {{1, 2, 1, "ring", 2},    {1, 3, 1, "ring", 1},    {1, 4, 1, "ring", 1},
+                  {1, 1, 2, "ulysses", 2}, {1, 1, 3, "ulysses", 1}, {1, 2, 2, "usp", 1},
+                  {2, 2, 1, "ring", 1},    {2, 1, 2, "ulysses", 1}, {3, 1, 1, "local", 1}};
+    enum { SUBJECTS = LS_COUNT(meshes) };
+    subject *subjects = calloc(SUBJECTS, sizeof *subjects);
+    for (int i = 0; i < SUBJECTS; i++)
+        make_subject(&subjects[i], meshes[i].dp, meshes[i].ring, meshes[i].ulysses, meshes[i].strategy,
+                     meshes[i].layers);
+    mutation_counts counts[KINDS + 1] = {{0}};
+    uint64_t seed = first;
+    for (int done = 0; done < edits; seed++) {
+        subject *s = &subjects[seed % SUBJECTS];
+        edit e = {.set = &s->set, .seed = seed};
+        const int kind = draw(&e, KINDS);
+        e.rank = draw(&e, s->set.ranks);
+        e.index = draw(&e, 4) == 0 ? LS_PROGRAM_UPDATE : LS_PROGRAM_MICRO;
+        e.image = s->set.image[e.rank];
+        e.program = &e.image->programs[e.index];
+        if (kinds[kind].apply(&e)) {
+            judge(s, &e, kind, seeds, counts);
+            done++;
+        }
+        restore(s);
+    }
+    for (int k = 0; k < KINDS; k++) {
+        print_counts(kinds[k].name, &counts[k]);
+        counts[KINDS].wrong_rejected += counts[k].wrong_rejected;
+        counts[KINDS].wrong_accepted += counts[k].wrong_accepted;
+        counts[KINDS].harmless_rejected += counts[k].harmless_rejected;
+        counts[KINDS].harmless_accepted += counts[k].harmless_accepted;
+    }
+    print_counts("all", &counts[KINDS]);
+    for (int i = 0; i < SUBJECTS; i++) free_subject(&subjects[i]);
+    free(subjects);
+    return counts[KINDS];
+}
