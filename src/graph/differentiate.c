@@ -37,6 +37,12 @@ static bool is_parameter(const ls_gradient *d, ls_tensor t) {
     return ls_graph_tensor(d->graph, t)->role == LS_ROLE_PARAMETER;
 }
 
+/* Listings and messages call a gradient after what it is the gradient of. */
+static void name_after(ls_gradient *d, ls_tensor grad, ls_tensor target) {
+    if (grad.id >= d->n_tensors && strncmp(ls_graph_tensor(d->graph, grad)->name, "d ", 2) != 0)
+        (void)ls_named(d->graph, grad, "d %s", ls_graph_tensor(d->graph, target)->name);
+}
+
 static void add_to(ls_gradient *d, ls_tensor target, ls_tensor grad) {
     if (is_parameter(d, target)) {
         d->sum[target.id] = ls_accumulate(d->graph, grad, accumulator_of(d, target));
@@ -44,6 +50,7 @@ static void add_to(ls_gradient *d, ls_tensor target, ls_tensor grad) {
     }
     ls_tensor *sum = &d->gradient[target.id];
     *sum = sum->id == 0 ? grad : ls_add(d->graph, *sum, grad);
+    name_after(d, *sum, target);
 }
 
 void ls_gradient_add(ls_gradient *d, int i, ls_tensor grad) { add_to(d, d->node->in[i], grad); }

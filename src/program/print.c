@@ -16,10 +16,31 @@ static void print_bytes(FILE *out, size_t bytes) {
     fputs(ls_bytes_text((double)bytes, text), out);
 }
 
-static void print_operand(const ls_image *image, const ls_operand *o, FILE *out) {
+/* The parameter that begins at an element of the flat space and has that many elements, or NULL. */
+static const ls_flat *flat_at(const ls_image *image, int64_t start, int64_t count) {
+    for (int i = 0; i < image->n_flats; i++) {
+        if (image->flats[i].start == start && image->flats[i].count == count) return &image->flats[i];
+    }
+    return NULL;
+}
+
+/* Parameters and their gradients lie in one buffer each: there, the parameter's own name says more. */
+static void print_name(const ls_image *image, const ls_operand *o, FILE *out) {
     const ls_buffer *b = &image->buffers[o->buffer];
-    fputs(b->name, out);
-    if (o->offset != 0) fprintf(out, "+%zu", o->offset);
+    const int64_t start = (int64_t)(o->offset / ls_dtype_bytes(o->view.dtype));
+    const ls_flat *flat = NULL;
+    if (b->kind == LS_BUFFER_PARAMETER || b->kind == LS_BUFFER_GRADIENT)
+        flat = flat_at(image, start, ls_view_elements(&o->view));
+    if (flat != NULL)
+        fprintf(out, "%s%s", b->kind == LS_BUFFER_GRADIENT ? "grad " : "", flat->name);
+    else if (o->offset != 0)
+        fprintf(out, "%s+%zu", b->name, o->offset);
+    else
+        fputs(b->name, out);
+}
+
+static void print_operand(const ls_image *image, const ls_operand *o, FILE *out) {
+    print_name(image, o, out);
     fputc('[', out);
     for (int i = 0; i < o->view.ndim; i++)
         fprintf(out, "%s%lld", i > 0 ? "," : "", (long long)o->view.size[i]);
