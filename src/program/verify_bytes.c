@@ -77,6 +77,7 @@ static ls_status compare(ls_bytes *bytes, int buffer, const ls_access *later, co
             ls_range_covers(&later->range, &earlier->range) &&
             (later->writes || later->start.queue == earlier->start.queue)) {
             *link = earlier->next;
+            if (earlier->opened) continue;
             earlier->next = bytes->free_accesses;
             bytes->free_accesses = earlier;
         } else {
@@ -91,14 +92,14 @@ ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes
     ls_access access = {.operand = *operand,
                         .range = ls_operand_range(bytes->image, operand),
                         .writes = writes,
+                        .opened = open,
                         .order = ++bytes->accesses,
                         .start = at,
                         .end = {at},
                         .n_end = open ? 0 : 1};
     for (const int *n = bytes->neighbours[operand->buffer]; *n >= 0; n++)
         LS_TRY(compare(bytes, *n, &access, clock));
-    ls_access *kept =
-        open ? NULL : bytes->free_accesses; /* an open one is still pointed to: never recycled here */
+    ls_access *kept = bytes->free_accesses;
     if (kept != NULL)
         bytes->free_accesses = kept->next;
     else

@@ -22,6 +22,7 @@ typedef struct ls_access {
     ls_operand operand;
     ls_range range;
     bool writes;
+    bool opened;    /* as open: someone may still hold a pointer to it */
     uint64_t order; /* of the accesses to this rank's bytes, in the play: that of those that conflict */
     ls_point start;
     ls_point end[2];

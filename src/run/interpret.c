@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int sequence[] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_MICRO};
+static const int sequence[] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_MICRO,
+                               LS_PROGRAM_UPDATE};
 enum { STAGES = LS_COUNT(sequence), MOST_PIECES = 4, CLASSES = 3 };
 
 /* What can move: each queue of each rank, and what each rank has sent. */
@@ -52,6 +53,7 @@ struct ls_interpreter {
     uint64_t *reads;
     parcel *free_parcels;
     uint64_t seed, draws;
+    bool strict;        /* classes are kept without exception */
     ls_outcome outcome; /* so far */
 };
 
@@ -293,7 +295,7 @@ static bool move_class(ls_interpreter *in, int class) {
 }
 
 static bool move_any(ls_interpreter *in) {
-    const int start = draw(in, 32) == 0 ? (int)draw(in, CLASSES) : 0; /* now and then out of turn */
+    const int start = !in->strict && draw(in, 32) == 0 ? (int)draw(in, CLASSES) : 0; /* out of turn */
     for (int c = 0; c < CLASSES; c++) {
         if (move_class(in, (start + c) % CLASSES)) return true;
     }
@@ -342,11 +344,30 @@ void ls_interpreter_destroy(ls_interpreter *in) {
     if (in != NULL) ls_arena_destroy(in->arena);
 }
 
+/*
+ * Who is held back for whom in this run: nobody; one for all, or all for one, which finds most; or by chance.
+ */
+static void choose_classes(ls_interpreter *in) {
+    enum { ONE_SLOW = 4, ONE_FAST = 7, EQUAL = 8, WAYS = 12 };
+    const int way = (int)draw(in, WAYS), one = (int)draw(in, (uint64_t)(in->ranks * ACTORS));
+    in->strict = draw(in, 3) > 0;
+    for (int i = 0; i < in->ranks * ACTORS; i++) {
+        int *class = &in->rank[i / ACTORS].class[i % ACTORS];
+        if (way < ONE_SLOW)
+            *class = i == one;
+        else if (way < ONE_FAST)
+            *class = i != one;
+        else
+            *class = way < EQUAL ? 0 : (int)draw(in, CLASSES);
+    }
+}
+
 static void reset(ls_interpreter *in, uint64_t seed) {
     in->seed = seed;
     in->draws = 0;
     in->outcome = (ls_outcome){.n_reads = in->n_reads, .span = in->span, .reads = in->reads};
     memset(in->reads, 0, in->n_reads * sizeof *in->reads);
+    choose_classes(in);
     for (int rank = 0; rank < in->ranks; rank++) {
         rank_state *r = &in->rank[rank];
         while (r->parcels != NULL) {
@@ -358,7 +379,6 @@ static void reset(ls_interpreter *in, uint64_t seed) {
         memset(r->words, 0, sizeof *r->words * (size_t)r->image->words);
         memset(r->runs, 0, sizeof r->runs);
         ls_store_reset(&r->store);
-        for (int a = 0; a < ACTORS; a++) r->class[a] = seed % 4 == 0 ? 0 : (int)draw(in, CLASSES);
         r->stage = 0;
         begin_program(r);
     }

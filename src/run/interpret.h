@@ -9,7 +9,7 @@
  * sources read late, targets poisoned until then. Which of all queues and transfers moves next is drawn from the seed,
  * with some held back as long as anything else can move. When nothing can move, the programs hang.
  *
- * The sequence is micro, micro, update, micro. Before each program the host writes new inputs; what persists starts with
+ * The sequence is micro, micro, update, micro, update. Before each program the host writes new inputs; what persists starts with
  * values that differ everywhere, all else as poison.
  */
 #ifndef LS_RUN_INTERPRET_H
@@ -26,7 +26,7 @@ typedef struct ls_outcome {
     bool outside;  /* an operand lay outside of its arena */
     uint64_t left; /* hash of all that persists, on all ranks */
     size_t
-        n_reads; /* reads[(rank * 4 + index in the sequence) * span + number]: what that instruction read; 0: nothing */
+        n_reads; /* reads[(rank * 5 + index in the sequence) * span + number]: what that instruction read; 0: nothing */
     size_t span;
     const uint64_t *reads; /* the interpreter's, until its next run */
 } ls_outcome;

@@ -142,8 +142,9 @@ static bool reorder(edit *e) {
     return false;
 }
 
+/* Of what a run looks at: a wait's and a signal's bytes are what they promise, not what they do. */
 static bool shift(edit *e) {
-    const int at = pick(e, ANY & ~(1u << LS_INSTR_QUIET));
+    const int at = pick(e, 1u << LS_INSTR_KERNEL | 1u << LS_INSTR_PUT_SIGNAL);
     if (at < 0) return false;
     ls_instr *instr = &e->program->instrs[at];
     const int operands = instr->n_in + instr->n_out;
