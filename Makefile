@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 SANITIZE ?=
 
-.PHONY: all check check-long check-asan check-ubsan check-tsan install lint format setup clean
+.PHONY: all demo check check-long check-asan check-ubsan check-tsan install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -17,6 +17,11 @@ $(BUILD)/build.ninja:
 
 setup:
 	@tools/setup.sh
+
+demo: setup
+	@echo "demo: building Longspan in $(BUILD)/ (a minute or two the first time)"
+	@$(MAKE) --no-print-directory all
+	@tools/demo.sh $(BUILD)
 
 # $(BUILD)/build.ninja is asked for only after the set-up has put cmake there.
 check check-long: setup

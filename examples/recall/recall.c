@@ -1,0 +1,270 @@
+/*
+ * Trains a small model on the recall task over several ranks until it answers right, and says how often it does. Exit 0 when the
+ * accuracy on fresh sequences reaches the target. Built and run by run.sh; it uses Longspan's internal headers, since
+ * the command `train` reads text and has no answers to score.
+ */
+#include "task.h"
+
+#include "graph/graph.h"
+#include "model/model.h"
+#include "train/trainer.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sequences for measuring are never trained on: their numbers begin here. */
+#define FRESH ((int64_t)1 << 40)
+enum { MEASURE_EVERY = 20, MEASURE_SEQUENCES = 16, FINAL_SEQUENCES = 64 };
+
+typedef struct recall {
+    recall_task task;
+    int64_t batch, steps;
+    double lr, target;
+    const char *model_path;
+    ls_spread spread;
+    ls_model *model;
+    const char *logits; /* name */
+} recall;
+
+/* What rank 0 leaves in shared memory. */
+typedef struct outcome {
+    int64_t steps, queries; /* queries: answers of the final measurement */
+    double accuracy, seconds;
+    double
+        crossing; /* of all ways from an entry's place to a question's: the part that leads to another rank */
+} outcome;
+
+typedef struct rank_work {
+    const recall *r;
+    outcome *out;
+} rank_work;
+
+static void read_training(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
+    recall_sequence(context, index, tokens, labels);
+}
+
+static void read_fresh(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
+    recall_sequence(context, FRESH + index, tokens, labels);
+}
+
+typedef struct score {
+    const char *logits;
+    int64_t right, asked;
+} score;
+
+/* Greedy answers of this rank's tokens, after program evaluate. */
+static void count_right(void *context, const ls_rank *rank) {
+    score *s = context;
+    const ls_binding *binding = ls_image_find(rank->image, s->logits);
+    const int64_t V = binding->operand.view.size[2];
+    const int64_t n = ls_view_elements(&binding->operand.view) / V;
+    const float *logits = ls_executor_tensor(rank->executor, s->logits);
+    const int32_t *labels = ls_executor_tensor(rank->executor, "labels");
+    for (int64_t i = 0; i < n; i++) {
+        if (labels[i] == LS_LABEL_IGNORED) continue;
+        int64_t best = 0;
+        for (int64_t v = 1; v < V; v++)
+            if (logits[i * V + v] > logits[i * V + best]) best = v;
+        s->right += best == labels[i];
+        s->asked++;
+    }
+}
+
+static ls_status measure(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t sequences,
+                         score *out) {
+    const ls_sequences fresh = {read_fresh, &r->task};
+    score mine = {.logits = r->logits};
+    double loss;
+    LS_TRY(ls_trainer_evaluate(trainer, &fresh, sequences, count_right, &mine, &loss));
+    const int64_t counts[2] = {mine.right, mine.asked};
+    int64_t *all = calloc((size_t)rank->ranks, sizeof counts);
+    LS_ASSERT(all != NULL);
+    const ls_status status = ls_comm_exchange(rank->comm, counts, sizeof counts, all);
+    *out = (score){.logits = r->logits};
+    for (int p = 0; p < rank->ranks; p++) {
+        out->right += all[2 * p];
+        out->asked += all[2 * p + 1];
+    }
+    free(all);
+    return status;
+}
+
+/* Of all ways from a place where an entry may stand to one where it is asked for: the part that leads to another rank. */
+static double count_crossing(int64_t S, const ls_layout *layout) {
+    int32_t *owner = calloc((size_t)(2 * S), sizeof *owner), *held = owner + S;
+    LS_ASSERT(owner != NULL);
+    for (int p = 0; p < layout->P; p++) {
+        ls_layout_positions(layout, p, held);
+        for (int64_t i = 0; i < ls_layout_count(layout, p); i++) owner[held[i]] = p;
+    }
+    int64_t crossing = 0;
+    for (int64_t shown = S / 4; shown < S / 2; shown++)
+        for (int64_t asked = 3 * S / 4; asked < S; asked++) crossing += owner[shown] != owner[asked];
+    free(owner);
+    return (double)crossing / ((double)S / 4 * (double)S / 4);
+}
+
+/* A short warm-up, then down to a tenth in a straight line. */
+static double rate(const recall *r, int64_t step) {
+    const double warm = step < 20 ? (double)(step + 1) / 20 : 1.0;
+    return r->lr * warm * (1.0 - 0.9 * (double)step / (double)r->steps);
+}
+
+/* One step; an interrupted or diverged training ends here. */
+static ls_status advance(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t step,
+                         double *loss) {
+    const ls_sequences from = {read_training, &r->task};
+    const ls_step_hyper hyper = {.lr = rate(r, step), .clip = 1.0, .beta1 = 0.9, .beta2 = 0.95};
+    const ls_stop wish = ls_comm_stop_requested(rank->comm) ? LS_STOP_SIGNAL : LS_STOP_NOT;
+    ls_step_report report;
+    LS_TRY(ls_trainer_step(trainer, &from, step, &hyper, wish, &report));
+    if (!report.applied) return ls_error(LS_DIVERGED, "step %lld: loss is not finite", (long long)step + 1);
+    if (report.stop != LS_STOP_NOT)
+        return ls_error(LS_INTERRUPTED, "stopped after step %lld", (long long)step + 1);
+    *loss = report.loss;
+    return ls_ok();
+}
+
+static double part(const score *s) { return s->asked > 0 ? (double)s->right / (double)s->asked : 0.0; }
+
+/* Until the target is reached: looked for on a few sequences, found on many. */
+static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer, outcome *out) {
+    const double began = ls_seconds();
+    ls_progress progress = ls_progress_start("recall", r->steps);
+    score s = {.asked = 0}, all = {.asked = 0};
+    int64_t step = 0;
+    double loss;
+    while (step < r->steps && part(&all) < r->target) {
+        LS_TRY(advance(r, rank, trainer, step++, &loss));
+        if (step % MEASURE_EVERY != 0 && step != r->steps) continue;
+        LS_TRY(measure(r, rank, trainer, MEASURE_SEQUENCES, &s));
+        if (part(&s) >= r->target || step == r->steps)
+            LS_TRY(measure(r, rank, trainer, FINAL_SEQUENCES, &all));
+        char note[120];
+        snprintf(note, sizeof note, "loss %.4f · right %.1f %%", loss, 100.0 * part(&s));
+        if (rank->rank == 0) ls_progress_show(&progress, step, note);
+    }
+    if (rank->rank != 0) return ls_ok();
+    ls_progress_end(&progress);
+    *out = (outcome){.steps = step,
+                     .queries = all.asked,
+                     .accuracy = part(&all),
+                     .crossing = count_crossing(r->task.S, &rank->image->layout),
+                     .seconds = ls_seconds() - began};
+    return ls_ok();
+}
+
+static ls_status work(ls_rank *rank, void *context) {
+    const rank_work *w = context;
+    ls_weight_source source;
+    LS_TRY(ls_model_weights(w->r->model, rank->image, w->r->task.seed, &source));
+    ls_status status = ls_weights_fill(rank->executor, &source);
+    ls_weights_close(&source);
+    LS_TRY(status);
+    ls_trainer *trainer;
+    LS_TRY(ls_trainer_create(rank, w->r->batch, 1, w->r->task.S, &trainer));
+    status = train(w->r, rank, trainer, w->out);
+    ls_trainer_destroy(trainer);
+    return status;
+}
+
+static ls_status run(recall *r, ls_graph *graph, outcome *out) {
+    ls_language_model lm;
+    LS_TRY(ls_model_build(r->model, graph, r->batch, r->task.S, true, &lm));
+    r->logits = ls_graph_tensor(graph, lm.logits)->name;
+    const ls_job job = {.graph = graph,
+                        .forward_nodes = lm.forward_nodes,
+                        .update = LS_UPDATE_ADAMW,
+                        .adamw = {0.9, 0.95, 1e-8, 0.01},
+                        .fetch = &lm.logits,
+                        .n_fetch = 1};
+    ls_session *session;
+    LS_TRY(ls_session_open(&job, &r->spread, &session));
+    ls_log("%s", ls_session_plan(session)->reason);
+    rank_work w = {r, out};
+    const ls_status status = ls_session_run(session, work, &w);
+    ls_session_close(session);
+    return status;
+}
+
+static int report(const recall *r, const ls_status *status, const outcome *o) {
+    if (status->code != LS_OK) {
+        ls_log("%s", status->text);
+        return 1;
+    }
+    printf(
+        "accuracy %.4f on %lld answers (target %.2f), %.1f %% of them copied from another rank, each from more than %lld "
+        "tokens back\nS %lld, %lld ranks with at most %lld tokens each, %lld steps, %.1f s\n",
+        o->accuracy, (long long)o->queries, r->target, 100.0 * o->crossing, (long long)r->task.S / 4,
+        (long long)r->task.S, (long long)r->spread.ranks, (long long)ls_ceil_div(r->task.S, r->spread.ranks),
+        (long long)o->steps, o->seconds);
+    return o->accuracy >= r->target ? 0 : 1;
+}
+
+static ls_status parse(int argc, char **argv, recall *r) {
+    static const struct option flags[] = {
+        {"seq", 1, 0, 'S'},  {"ranks", 1, 0, 'r'},    {"batch", 1, 0, 'b'}, {"steps", 1, 0, 'n'},
+        {"lr", 1, 0, 'l'},   {"target", 1, 0, 't'},   {"seed", 1, 0, 's'},  {"strategy", 1, 0, 'y'},
+        {"mesh", 1, 0, 'm'}, {"ranks-as", 1, 0, 'a'}, {"model", 1, 0, 'c'}, {0, 0, 0, 0}};
+    for (int c; (c = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
+        if (c == 'S')
+            r->task.S = atoll(optarg);
+        else if (c == 'r')
+            r->spread.ranks = atoll(optarg);
+        else if (c == 'b')
+            r->batch = atoll(optarg);
+        else if (c == 'n')
+            r->steps = atoll(optarg);
+        else if (c == 'l')
+            r->lr = atof(optarg);
+        else if (c == 't')
+            r->target = atof(optarg);
+        else if (c == 's')
+            r->task.seed = (uint64_t)atoll(optarg);
+        else if (c == 'y')
+            r->spread.strategy = optarg;
+        else if (c == 'm')
+            r->spread.mesh = optarg;
+        else if (c == 'c')
+            r->model_path = optarg;
+        else if (c == 'a')
+            r->spread.as_threads = strcmp(optarg, "threads") == 0;
+        else
+            return ls_error(
+                LS_USAGE, "known flags: --seq --ranks --batch --steps --lr --target --seed --strategy --mesh "
+                          "--ranks-as --model");
+    }
+    if (r->task.S % 4 != 0 || r->task.S < 4 * RECALL_KEYS)
+        return ls_error(LS_USAGE, "--seq %lld; expected a multiple of 4, %d at least", (long long)r->task.S,
+                        4 * RECALL_KEYS);
+    if (r->spread.ranks < 1 || r->batch < 1 || r->steps < 1)
+        return ls_error(LS_USAGE, "--ranks, --batch and --steps are 1 at least");
+    return ls_ok();
+}
+
+int main(int argc, char **argv) {
+    recall r = {.task = {4096, 1},
+                .batch = 8,
+                .steps = 1500,
+                .lr = 3e-3,
+                .target = 0.99,
+                .model_path = "examples/recall/config.json",
+                .spread = {.ranks = 4}};
+    ls_status status = parse(argc, argv, &r);
+    void *shared;
+    if (status.code == LS_OK) status = ls_shared_map(sizeof(outcome), &shared);
+    if (status.code == LS_OK) status = ls_model_open(r.model_path, &r.model);
+    if (status.code != LS_OK) {
+        ls_log("%s", status.text);
+        return 2;
+    }
+    ls_graph *graph = ls_graph_create(LS_F32);
+    status = run(&r, graph, shared);
+    const int code = report(&r, &status, shared);
+    ls_graph_destroy(graph);
+    ls_model_close(r.model);
+    ls_shared_unmap(shared, sizeof(outcome));
+    return code;
+}

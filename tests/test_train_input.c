@@ -1,0 +1,184 @@
+/* What is wrong is said in one line before anything runs; and the learning rates. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "test_train_support.h"
+
+#include "train/train_impl.h"
+
+static void refuse(const ls_train_options *options, ls_code code, const char *word, const char *other) {
+    ls_train_result result;
+    assert_error(ls_train(options, &result), code, word, other);
+}
+
+static void bad_data_and_places(void **state) {
+    run_paths *p = make_paths(state, "bad");
+    const ls_train_options good = tiny_options(p->model, p->data, p->out);
+    ls_train_options bad = good;
+    bad.data = (const char *[]){scratch_text(state, "empty.txt", "")};
+    refuse(&bad, LS_INVALID, "empty.txt", "empty");
+    bad.data = (const char *[]){scratch_text(state, "short.txt", "too short")};
+    refuse(&bad, LS_INVALID, "short.txt", "97 tokens");
+    bad.data = (const char *[]){scratch_path(state, "nowhere.txt")};
+    refuse(&bad, LS_IO, "nowhere.txt", "");
+    bad = good;
+    bad.out = scratch_path(state, "text.txt/run"); /* below a file: nobody can make that, not even root */
+    refuse(&bad, LS_IO, "text.txt", "");
+    bad = good;
+    bad.model = scratch_text(state, "broken.json", "{\"vocab_size\": ");
+    refuse(&bad, LS_INVALID, "broken.json", "");
+    bad.model = scratch_path(state, "nowhere.json");
+    refuse(&bad, LS_IO, "nowhere.json", "");
+    free(p);
+}
+
+static void bad_settings(void **state) {
+    run_paths *p = make_paths(state, "settings");
+    const ls_train_options good = tiny_options(p->model, p->data, p->out);
+    ls_train_options bad = good;
+    bad.spread.ranks = 100000;
+    refuse(&bad, LS_USAGE, "100000", "1024");
+    bad = good;
+    bad.spread.ranks = -1;
+    refuse(&bad, LS_USAGE, "-1", "");
+    bad = good;
+    bad.spread.strategy = "ulysses"; /* 4 query heads */
+    bad.spread.ranks = 8;
+    refuse(&bad, LS_USAGE, "ulysses", "4");
+    bad = good;
+    bad.spread.strategy = "magic";
+    refuse(&bad, LS_USAGE, "magic", "ring");
+    bad = good;
+    bad.accumulate = 3;
+    refuse(&bad, LS_USAGE, "--accumulate 3", "--batch 2");
+    bad = good;
+    bad.dtype = "f16";
+    refuse(&bad, LS_USAGE, "f16", "bf16");
+    bad = good;
+    bad.schedule = "linear";
+    refuse(&bad, LS_USAGE, "linear", "cosine");
+    bad = good;
+    bad.beta1 = 1.5;
+    refuse(&bad, LS_USAGE, "--beta1", "1.5");
+    bad = good;
+    bad.eval_every = 2;
+    refuse(&bad, LS_USAGE, "--eval-every", "--eval-data");
+    bad = good;
+    bad.replan = true;
+    refuse(&bad, LS_USAGE, "--replan", "--resume");
+    free(p);
+}
+
+static void resume_checks_what_is_given(void **state) {
+    run_paths *p = make_paths(state, "contradict");
+    const ls_train_options good = tiny_options(p->model, p->data, p->out);
+    ls_train_options options = good;
+    options.resume = true;
+    refuse(&options, LS_INVALID, "no checkpoint", p->out);
+    options.resume = false;
+    options.steps = 2;
+    ls_train_result result;
+    assert_ok(ls_train(&options, &result));
+    refuse(&options, LS_USAGE, "already holds a run", "--resume"); /* never overwritten */
+
+    options.resume = true;
+    ls_train_options bad = options;
+    bad.lr = 1e-2;
+    refuse(&bad, LS_USAGE, "--lr 0.01", "0.003");
+    bad = options;
+    bad.steps = 4;
+    refuse(&bad, LS_USAGE, "--steps 4", "2");
+    bad = options;
+    bad.spread.ranks = 1;
+    refuse(&bad, LS_USAGE, "--ranks 1", "2");
+    bad = options;
+    bad.data = (const char *[]){make_text(state, "other.txt", TEXT_BYTES + 1)};
+    refuse(&bad, LS_USAGE, "--data", "run.json");
+    bad.data = p->data;
+    bad.model = "examples/tiny";
+    if (ls_file_is_directory(bad.model)) refuse(&bad, LS_USAGE, "--model examples/tiny", "run.json");
+    ls_train_options least = {.data = p->data, .n_data = 1, .model = p->model, .out = p->out, .resume = true};
+    least.spread.as_threads = options.spread.as_threads;
+    assert_ok(ls_train(&least, &result)); /* nothing given: all of it comes from run.json */
+    assert_int_equal(result.steps, 2);
+    free(p);
+}
+
+static void replanned_run_goes_on(void **state) {
+    run_paths *p = make_paths(state, "replan");
+    ls_train_options options = tiny_options(p->model, p->data, p->out);
+    options.schedule = "constant";
+    options.steps = 4;
+    ls_train_result result;
+    assert_ok(ls_train(&options, &result));
+    options.resume = options.replan = true;
+    options.steps = 8;
+    options.spread.ranks = 3;
+    options.spread.strategy = "ring";
+    assert_ok(ls_train(&options, &result));
+    double *loss = losses_written(p->out, 8);
+    run_paths *q = make_paths(state, "replan-whole");
+    options = tiny_options(q->model, q->data, q->out);
+    options.schedule = "constant";
+    options.steps = 8;
+    assert_ok(ls_train(&options, &result));
+    double *whole = losses_written(q->out, 8);
+    for (int i = 0; i < 8; i++) assert_true(fabs(loss[i] - whole[i]) < 1e-4);
+    free(loss);
+    free(whole);
+    free(p);
+    free(q);
+}
+
+static void evaluation_changes_nothing(void **state) {
+    run_paths *plain = make_paths(state, "eval-no"), *with = make_paths(state, "eval-yes");
+    ls_train_options options = tiny_options(plain->model, plain->data, plain->out);
+    options.steps = 6;
+    ls_train_result result;
+    assert_ok(ls_train(&options, &result));
+    assert_true(isnan(result.eval_loss));
+    options.out = with->out;
+    options.eval_data = with->text;
+    options.eval_every = 2;
+    assert_ok(ls_train(&options, &result));
+    assert_true(result.eval_loss > 1.0 && result.eval_loss < 6.0);
+    assert_same_weights(plain->out, with->out);
+    char path[600];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", with->out);
+    double *eval;
+    int64_t rows;
+    assert_ok(ls_jsonl_columns(path, (const char *[]){"eval_loss"}, 1, &eval, &rows));
+    assert_int_equal(rows, 6);
+    for (int i = 0; i < 6; i++) assert_int_equal(isfinite(eval[i]), (i + 1) % 2 == 0);
+    assert_true(eval[5] == result.eval_loss);
+    free(eval);
+    free(plain);
+    free(with);
+}
+
+static void learning_rates(void **state) {
+    (void)state;
+    ls_train_options o = {.lr = 1.0, .warmup = 10, .steps = 110, .schedule = "cosine"};
+    assert_true(fabs(ls_schedule_lr(&o, 1) - 0.1) < 1e-12);
+    assert_true(fabs(ls_schedule_lr(&o, 10) - 1.0) < 1e-12);
+    assert_true(fabs(ls_schedule_lr(&o, 60) - 0.55) < 1e-12);
+    assert_true(fabs(ls_schedule_lr(&o, 110) - 0.1) < 1e-12);
+    o.schedule = "wsd";
+    assert_true(fabs(ls_schedule_lr(&o, 89) - 1.0) < 1e-12);
+    assert_true(fabs(ls_schedule_lr(&o, 100) - 0.55) < 1e-12);
+    assert_true(fabs(ls_schedule_lr(&o, 110) - 0.1) < 1e-12);
+    o.schedule = "constant";
+    assert_true(fabs(ls_schedule_lr(&o, 110) - 1.0) < 1e-12);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_data_and_places),         cmocka_unit_test(bad_settings),
+        cmocka_unit_test(resume_checks_what_is_given), cmocka_unit_test(replanned_run_goes_on),
+        cmocka_unit_test(evaluation_changes_nothing),  cmocka_unit_test(learning_rates),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
