@@ -115,6 +115,9 @@ expect 1 "no/where" grad --model model --tokens t.npy --out no/where
 grep -q '^program micro · rank 3 of 4' page.txt && grep -q 'put_signal' page.txt || fail "explain: $(head -20 page.txt)"
 "$longspan" explain --model model --seq 16 --ranks 2 --program update --json >out.json
 json "[p['name'] for p in d['programs']] == ['update'] and len(d['candidates']) >= 3 and d['reason']" out.json
+"$longspan" explain --model model/ --seq 64 --ranks 2 --rank 1 --memory-map map.svg >page.txt 2>err || fail "memory map: $(cat err)"
+grep -q '>model · rank 1 of 2 · ' map.svg && python3 -c 'import xml.dom.minidom as m; m.parse("map.svg")' || fail "map.svg"
+expect 1 "no/map.svg" explain --model model --seq 16 --memory-map no/map.svg
 expect 2 "--rank 2; expected 0 to 1" explain --model model --seq 16 --ranks 2 --rank 2
 if [ -e /dev/full ]; then
     status=0; "$longspan" version >/dev/full 2>err || status=$?

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "test_format_scratch.h"
+#include "test_svg_support.h"
 
 #include <math.h>
 
@@ -17,37 +18,6 @@ static char *draw(void **state, const ls_chart *chart) {
     assert_ok(ls_svg_write_chart(path, chart));
     assert_ok(ls_file_read(path, 1 << 20, &text, &bytes));
     return text;
-}
-
-/* Every tag is closed in order, and no & or < stands alone. */
-static void assert_well_formed(const char *text) {
-    const char *open[16];
-    int depth = 0;
-    for (const char *p = text; *p; p++) {
-        if (*p == '&')
-            assert_true(!strncmp(p, "&amp;", 5) || !strncmp(p, "&lt;", 4) || !strncmp(p, "&gt;", 4));
-        if (*p != '<') continue;
-        const char *end = strchr(p, '>');
-        assert_non_null(end);
-        if (p[1] == '/') {
-            assert_true(depth > 0);
-            size_t n = (size_t)(end - p - 2);
-            assert_memory_equal(open[--depth], p + 2, n);
-        } else if (end[-1] != '/') {
-            assert_true(depth < 16);
-            open[depth++] = p + 1;
-        }
-        p = end;
-    }
-    assert_int_equal(depth, 0);
-    assert_null(strstr(text, "nan"));
-    assert_null(strstr(text, "inf"));
-}
-
-static int occurrences(const char *text, const char *word) {
-    int n = 0;
-    for (const char *p = text; (p = strstr(p, word)); p += strlen(word)) n++;
-    return n;
 }
 
 static void draws_series_and_levels(void **state) {

@@ -83,6 +83,7 @@ typedef struct ls_explain_job {
     int64_t rank;
     const char *program; /* "micro", "update", "evaluate" or NULL: all */
     bool json; /* one JSON object instead of a page: candidates, and each program's figures and lines */
+    const char *memory_map; /* file: draws the rank's memory over its programs, as SVG; NULL: not */
     ls_spread spread;
 } ls_explain_job;
 LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);

@@ -46,6 +46,11 @@ static const ls_option options[] = {
      .choices = "micro|update|evaluate",
      .offset = AT(program),
      .help = "which program; all when left out"},
+    {.name = "memory-map",
+     .type = LS_OPTION_TEXT,
+     .metavar = "FILE",
+     .offset = AT(memory_map),
+     .help = "draw the rank's memory over its programs into an SVG file"},
     CLI_SPREAD_ROWS(explain_flags),
     CLI_COMMON_ROWS(explain_flags),
 };

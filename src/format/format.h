@@ -15,5 +15,6 @@
 #include "format/npy.h"
 #include "format/safetensors.h"
 #include "format/svg.h"
+#include "format/svg_shapes.h"
 
 #endif

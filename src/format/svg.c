@@ -1,6 +1,6 @@
 #include "format/svg.h"
-#include "format/file.h"
 #include "format/format_impl.h"
+#include "format/svg_shapes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@ enum {
     RIGHT = 40,
     TOP = 84,
     BOTTOM = 68,
+    FONT = 14,
     COLUMNS = WIDTH - LEFT - RIGHT
 };
 
@@ -93,53 +94,6 @@ static double place_y(const picture *p, double y) {
     return HEIGHT - BOTTOM - (y - p->y.low) / (p->y.high - p->y.low) * (HEIGHT - TOP - BOTTOM);
 }
 
-static void put_escaped(FILE *out, const char *text) {
-    for (; *text; text++) {
-        switch (*text) {
-        case '&':
-            fputs("&amp;", out);
-            break;
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        default:
-            fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
-        }
-    }
-}
-
-static void put_text(FILE *out, const char *css, double x, double y, const char *text) {
-    fprintf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", css, x, y);
-    put_escaped(out, text);
-    fputs("</text>\n", out);
-}
-
-static void put_style(FILE *out) {
-    fputs(
-        "<style>\n"
-        "text{font-family:system-ui,-apple-system,'Segoe UI','Helvetica Neue',Arial,sans-serif;fill:#57606a;"
-        "font-size:14px}\n"
-        ".title{font-size:20px;font-weight:600;fill:#1f2328}\n"
-        ".x{text-anchor:middle}.y{text-anchor:end}.middle{text-anchor:middle;font-size:18px}\n"
-        ".paper{fill:#fff;stroke:#d0d7de}.grid{stroke:#e6eaef}.axis{stroke:#8c959f}\n"
-        ".level{stroke:#6e7781;stroke-width:1.5;stroke-dasharray:6 5}\n"
-        ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}\n"
-        ".dense{stroke-width:1}\n",
-        out);
-    for (int i = 0; i < LS_CHART_SERIES; i++)
-        fprintf(out, ".l%d{stroke:%s}.d%d{fill:%s}\n", i, light_colours[i], i, light_colours[i]);
-    fputs("@media (prefers-color-scheme:dark){text{fill:#9da7b3}.title{fill:#e6edf3}\n"
-          ".paper{fill:#0d1117;stroke:#30363d}.grid{stroke:#21262d}\n"
-          ".axis{stroke:#6e7681}.level{stroke:#8b949e}\n",
-          out);
-    for (int i = 0; i < LS_CHART_SERIES; i++)
-        fprintf(out, ".l%d{stroke:%s}.d%d{fill:%s}\n", i, dark_colours[i], i, dark_colours[i]);
-    fputs("}\n</style>\n", out);
-}
-
 static void tick_text(const axis *a, double value, char *out, size_t room) {
     double largest = fmax(fabs(a->low), fabs(a->high));
     if (fabs(value) < a->step * 1e-6) value = 0;
@@ -154,28 +108,21 @@ static void put_axes(const picture *p) {
     char number[40];
     for (double i = ceil(p->y.low / p->y.step - 1e-9); i * p->y.step <= p->y.high + p->y.step * 1e-6; i++) {
         double y = place_y(p, i * p->y.step);
-        fprintf(out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", LEFT, y,
-                WIDTH - RIGHT, y);
+        ls_svg_line(out, "grid", LEFT, y, WIDTH - RIGHT, y);
         tick_text(&p->y, i * p->y.step, number, sizeof number);
-        put_text(out, "y", LEFT - 10, y + 5, number);
+        ls_svg_text(out, "y", LEFT - 10, y + 5, number);
     }
-    fprintf(out, "<line class=\"axis\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", LEFT, HEIGHT - BOTTOM,
-            WIDTH - RIGHT, HEIGHT - BOTTOM);
+    ls_svg_line(out, "axis", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM);
     for (double i = ceil(p->x.low / p->x.step - 1e-9); i * p->x.step <= p->x.high + p->x.step * 1e-6; i++) {
         double x = place_x(p, i * p->x.step);
-        fprintf(out, "<line class=\"axis\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", x,
-                HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5);
+        ls_svg_line(out, "axis", x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5);
         tick_text(&p->x, i * p->x.step, number, sizeof number);
-        put_text(out, "x", x, HEIGHT - BOTTOM + 23, number);
+        ls_svg_text(out, "x", x, HEIGHT - BOTTOM + 23, number);
     }
     const ls_chart *chart = p->chart;
-    if (chart->x_label) put_text(out, "x", LEFT + COLUMNS / 2.0, HEIGHT - 18, chart->x_label);
-    if (chart->y_label) {
-        fprintf(out, "<text class=\"x\" transform=\"translate(24 %d) rotate(-90)\">",
-                (TOP + HEIGHT - BOTTOM) / 2);
-        put_escaped(out, chart->y_label);
-        fputs("</text>\n", out);
-    }
+    if (chart->x_label) ls_svg_text(out, "x", LEFT + COLUMNS / 2.0, HEIGHT - 18, chart->x_label);
+    if (chart->y_label)
+        ls_svg_text_upwards(out, "x", 24, floor((TOP + HEIGHT - BOTTOM) / 2.0), chart->y_label);
 }
 
 /* A run of points that fall into one column of the picture: its ends and extremes are enough to draw it. */
@@ -227,62 +174,46 @@ static void put_series(const picture *p, int series) {
     }
 }
 
-/* Bytes that begin a character, as a measure of how wide a name is. */
-static double text_width(const char *text) {
-    int characters = 0;
-    for (; *text; text++) characters += ((unsigned char)*text & 0xc0) != 0x80;
-    return characters * 7.6;
-}
-
 static void put_legend(const picture *p) {
     double x = LEFT;
     for (int i = 0; i < p->chart->n_series; i++) {
         const char *name = p->chart->series[i].name;
         fprintf(p->out, "<path class=\"line l%d\" d=\"M%.1f %dh20\"/>\n", i, x, TOP - 24);
-        put_text(p->out, "name", x + 28, TOP - 19, name);
-        x += 28 + text_width(name) + 26;
+        ls_svg_text(p->out, "name", x + 28, TOP - 19, name);
+        x += 28 + ls_svg_text_width(name, FONT) + 26;
     }
     for (int i = 0; i < p->chart->n_levels; i++) {
         const ls_chart_level *level = &p->chart->levels[i];
         if (!isfinite(level->y)) continue;
         double y = place_y(p, level->y);
-        fprintf(p->out, "<line class=\"level\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", LEFT, y,
-                WIDTH - RIGHT, y);
-        put_text(p->out, "y", WIDTH - RIGHT - 6, y - 7, level->name);
+        ls_svg_line(p->out, "level", LEFT, y, WIDTH - RIGHT, y);
+        ls_svg_text(p->out, "y", WIDTH - RIGHT - 6, y - 7, level->name);
     }
 }
 
-static void put_chart(FILE *out, const ls_chart *chart) {
+static void put_chart(FILE *out, const void *context) {
+    const ls_chart *chart = context;
     picture p = {.out = out, .chart = chart};
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
-            "viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT);
-    put_style(out);
-    fprintf(out, "<rect class=\"paper\" x=\".5\" y=\".5\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", WIDTH - 1,
-            HEIGHT - 1);
-    if (chart->title) put_text(out, "title", LEFT, 38, chart->title);
+    if (chart->title) ls_svg_text(out, "title", LEFT, 38, chart->title);
     if (find_axes(chart, &p.x, &p.y)) {
         put_axes(&p);
         put_legend(&p);
         for (int i = 0; i < chart->n_series; i++) put_series(&p, i);
     } else {
-        put_text(out, "middle", WIDTH / 2.0, HEIGHT / 2.0, "no data yet");
+        ls_svg_text(out, "middle", WIDTH / 2.0, HEIGHT / 2.0, "no data yet");
     }
-    fputs("</svg>\n", out);
 }
 
 ls_status ls_svg_write_chart(const char *path, const ls_chart *chart) {
     LS_ASSERT(chart->n_series >= 0 && chart->n_series <= LS_CHART_SERIES);
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out) return ls_error(LS_NO_MEMORY, "no memory to draw %s", path);
-    put_chart(out, chart);
-    bool failed = ferror(out) != 0;
-    failed = fclose(out) != 0 || failed;
-    ls_status status =
-        failed ? ls_error(LS_NO_MEMORY, "no memory to draw %s", path) : ls_file_write(path, text, bytes);
-    free(text);
-    return status;
+    const ls_svg_palette palettes[] = {{"l", "stroke", light_colours, dark_colours, LS_CHART_SERIES},
+                                       {"d", "fill", light_colours, dark_colours, LS_CHART_SERIES}};
+    const ls_svg_look look = {
+        .width = WIDTH,
+        .height = HEIGHT,
+        .light = ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}\n"
+                 ".dense{stroke-width:1}\n",
+        .palettes = palettes,
+        .n_palettes = LS_COUNT(palettes)};
+    return ls_svg_write(path, &look, put_chart, chart);
 }

@@ -1,7 +1,7 @@
 /* The explain command: what a training step of a model would be, and what it was chosen from. Nothing is run. */
 #include "job/job_impl.h"
-#include "longspan/units.h"
 #include "model/model.h"
+#include "plan/memory_map.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,26 +17,6 @@ typedef struct explanation {
 
 /* --- as a page --------------------------------------------------------------------------------------------------------------- */
 
-static void print_candidates(const ls_plan *plan, FILE *out) {
-    fprintf(out, "%s\n\n", plan->reason);
-    fprintf(out, "%-9s %-14s %-11s %12s %12s %12s %10s\n", "strategy", "ring×ulysses", "layout", "predicted",
-            "sent", "memory", "imbalance");
-    for (int i = 0; i < plan->n_candidates; i++) {
-        const ls_plan_candidate *c = &plan->candidates[i];
-        char mesh[32], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
-        snprintf(mesh, sizeof mesh, "%d×%d", c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES]);
-        fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
-        if (c->refused[0] != 0) {
-            fprintf(out, "%s\n", c->refused);
-            continue;
-        }
-        fprintf(out, "%12s %12s %12s %8.1f %%\n", ls_seconds_text(c->seconds, time),
-                ls_bytes_text(c->bytes_sent, sent),
-                ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
-                c->imbalance * 100);
-    }
-}
-
 /* Whether the program exists and was asked for. */
 static bool is_wanted(const explanation *e, int program) {
     if (e->image->programs[program].n_instrs == 0) return false;
@@ -44,7 +24,7 @@ static bool is_wanted(const explanation *e, int program) {
 }
 
 static void print_page(const explanation *e, FILE *out) {
-    print_candidates(&e->plan, out);
+    ls_candidates_print(&e->plan, out);
     for (int p = 0; p < LS_PROGRAMS; p++) {
         if (!is_wanted(e, p)) continue;
         fputc('\n', out);
@@ -53,23 +33,6 @@ static void print_page(const explanation *e, FILE *out) {
 }
 
 /* --- as JSON ----------------------------------------------------------------------------------------------------------------- */
-
-static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
-    ls_json_open_object(w, NULL);
-    ls_json_put_text(w, "strategy", c->strategy);
-    for (int a = 0; a < LS_AXES; a++) ls_json_put_int(w, ls_axis_name((ls_axis)a), c->mesh.size[a]);
-    ls_json_put_text(w, "layout", ls_layout_name(c->layout));
-    if (c->refused[0] != 0) {
-        ls_json_put_text(w, "refused", c->refused);
-    } else {
-        ls_json_put_double(w, "seconds", c->seconds);
-        ls_json_put_double(w, "bytes_sent", c->bytes_sent);
-        ls_json_put_int(w, "private_bytes", (int64_t)c->bytes[LS_PRIVATE]);
-        ls_json_put_int(w, "symmetric_bytes", (int64_t)c->bytes[LS_SYMMETRIC]);
-        ls_json_put_double(w, "imbalance", c->imbalance);
-    }
-    ls_json_close(w);
-}
 
 static ls_status put_program(ls_json_writer *w, const ls_image *image, int program) {
     char *page = NULL;
@@ -102,9 +65,7 @@ static ls_status put_all(const explanation *e, ls_json_writer *w) {
     ls_json_open_object(w, NULL);
     ls_json_put_text(w, "reason", e->plan.reason);
     ls_json_put_int(w, "rank", e->image->rank);
-    ls_json_open_array(w, "candidates");
-    for (int i = 0; i < e->plan.n_candidates; i++) put_candidate(w, &e->plan.candidates[i]);
-    ls_json_close(w);
+    ls_candidates_put(&e->plan, w);
     ls_json_open_array(w, "programs");
     for (int p = 0; p < LS_PROGRAMS; p++) {
         if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p));
@@ -154,9 +115,21 @@ static ls_status build(explanation *e) {
     return ls_compile(&step, &target, &e->image);
 }
 
+/* The last part of a path: how the model is called. */
+static ls_status draw_memory(const explanation *e) {
+    char name[128];
+    const char *end = e->job->model + strlen(e->job->model);
+    while (end > e->job->model + 1 && end[-1] == '/') end--;
+    const char *begin = end;
+    while (begin > e->job->model && begin[-1] != '/') begin--;
+    snprintf(name, sizeof name, "%.*s", (int)(end - begin), begin);
+    return ls_memory_map_write(e->image, name, e->job->memory_map);
+}
+
 ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
     explanation e = {.job = job};
     ls_status status = build(&e);
+    if (status.code == LS_OK && job->memory_map != NULL) status = draw_memory(&e);
     if (status.code == LS_OK && job->json)
         status = print_json(&e, out);
     else if (status.code == LS_OK)

@@ -53,4 +53,10 @@ LS_MUST_USE ls_status ls_tokens_read(const char *path, int64_t V, ls_array *out)
 LS_MUST_USE ls_status ls_labels_read(const char *path, int64_t V, const ls_array *tokens, ls_array *out,
                                      int64_t *valid);
 
+/* --- candidates (candidates.c) ------------------------------------------------------------------------------------------------ */
+
+/* The reason and the table; and the array "candidates" of an open object. */
+void ls_candidates_print(const ls_plan *plan, FILE *out);
+void ls_candidates_put(const ls_plan *plan, ls_json_writer *writer);
+
 #endif

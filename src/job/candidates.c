@@ -1,0 +1,46 @@
+/* The candidates of a plan, as a table and as JSON. */
+#include "job/job_impl.h"
+#include "longspan/units.h"
+
+void ls_candidates_print(const ls_plan *plan, FILE *out) {
+    fprintf(out, "%s\n\n", plan->reason);
+    fprintf(out, "%-9s %-14s %-11s %12s %12s %12s %10s\n", "strategy", "ring×ulysses", "layout", "predicted",
+            "sent", "memory", "imbalance");
+    for (int i = 0; i < plan->n_candidates; i++) {
+        const ls_plan_candidate *c = &plan->candidates[i];
+        char mesh[32], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
+        snprintf(mesh, sizeof mesh, "%d×%d", c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES]);
+        fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
+        if (c->refused[0] != 0) {
+            fprintf(out, "%s\n", c->refused);
+            continue;
+        }
+        fprintf(out, "%12s %12s %12s %8.1f %%\n", ls_seconds_text(c->seconds, time),
+                ls_bytes_text(c->bytes_sent, sent),
+                ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
+                c->imbalance * 100);
+    }
+}
+
+static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "strategy", c->strategy);
+    for (int a = 0; a < LS_AXES; a++) ls_json_put_int(w, ls_axis_name((ls_axis)a), c->mesh.size[a]);
+    ls_json_put_text(w, "layout", ls_layout_name(c->layout));
+    if (c->refused[0] != 0) {
+        ls_json_put_text(w, "refused", c->refused);
+    } else {
+        ls_json_put_double(w, "seconds", c->seconds);
+        ls_json_put_double(w, "bytes_sent", c->bytes_sent);
+        ls_json_put_int(w, "private_bytes", (int64_t)c->bytes[LS_PRIVATE]);
+        ls_json_put_int(w, "symmetric_bytes", (int64_t)c->bytes[LS_SYMMETRIC]);
+        ls_json_put_double(w, "imbalance", c->imbalance);
+    }
+    ls_json_close(w);
+}
+
+void ls_candidates_put(const ls_plan *plan, ls_json_writer *w) {
+    ls_json_open_array(w, "candidates");
+    for (int i = 0; i < plan->n_candidates; i++) put_candidate(w, &plan->candidates[i]);
+    ls_json_close(w);
+}
