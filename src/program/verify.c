@@ -168,7 +168,8 @@ static ls_status take(play *p, int rank, int queue, bool *came) {
         *came = true;
         LS_TRY(receive(p, rank, queue, found));
         join(p, q->clock, found->clock);
-        const ls_point here = point_of(p, rank, queue);
+        ls_point here = point_of(p, rank, queue);
+        here.tick++; /* that of the wait itself, which begins now: those before it may be known to others already */
         if (found->put != NULL) ls_access_seen(found->put, here);
         if (found->source != NULL) ls_access_seen(found->source, here);
         *m = found->next;
