@@ -88,4 +88,19 @@ typedef struct ls_explain_job {
 } ls_explain_job;
 LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);
 
+/*
+ * Prints what training would use, without running it: mesh, strategy and layout with the reason, the candidates, and the bytes
+ * that a rank maps by kind of buffer. LS_NO_MEMORY, printing nothing, when a rank needs more than `memory`: the message says how
+ * much, what makes the peak, and what would fit.
+ */
+typedef struct ls_plan_job {
+    const char *model;
+    int64_t seq, batch, accumulate; /* as in ls_train_options */
+    const char *dtype;              /* "f32", "bf16"; NULL: f32 */
+    int64_t memory;                 /* bytes that a rank may map; 0: any number */
+    bool json;
+    ls_spread spread;
+} ls_plan_job;
+LS_MUST_USE ls_status ls_run_plan(const ls_plan_job *job, FILE *out);
+
 #endif

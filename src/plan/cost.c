@@ -49,6 +49,7 @@ static void add_rank(const ls_image *image, tally *t, ls_plan_candidate *c) {
     if (image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC] >
         c->bytes[LS_PRIVATE] + c->bytes[LS_SYMMETRIC]) {
         for (int s = 0; s < LS_SPACES; s++) c->bytes[s] = image->bytes[s];
+        c->most_rank = image->rank;
     }
     t->flops_sum += sum.flops;
     if (sum.flops > t->flops_most) t->flops_most = sum.flops;

@@ -25,6 +25,7 @@ typedef struct ls_plan_candidate {
     double bytes_forward;    /* of these, by the forward pass: program evaluate; 0 when the job has none */
     double imbalance;        /* flops of the busiest rank over the mean, minus 1 */
     size_t bytes[LS_SPACES]; /* mapped by the rank that maps most */
+    int most_rank;           /* that rank */
     char refused[256];       /* why it does not apply; empty when it does */
 } ls_plan_candidate;
 

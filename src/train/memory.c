@@ -1,6 +1,8 @@
 /* What every rank will map, known before anything runs; and whether it fits. */
 #include "train/train_impl.h"
 
+#include "plan/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,14 +27,6 @@ static int64_t total(const ls_rank_bytes *bytes) {
     return bytes->space[LS_PRIVATE] + bytes->space[LS_SYMMETRIC];
 }
 
-static ls_status compile_and_measure(const ls_training *t, const ls_target *target, ls_rank_bytes *out) {
-    ls_image *image;
-    LS_TRY(ls_compile(&t->job, target, &image));
-    *out = measure(image);
-    ls_image_destroy(image);
-    return ls_ok();
-}
-
 static ls_status check_fits(const ls_training *t) {
     const int ranks = ls_session_ranks(t->session);
     int64_t all = 0, most = 0;
@@ -40,11 +34,6 @@ static ls_status check_fits(const ls_training *t) {
         all += total(&t->ranks[r]);
         most = ls_max(most, total(&t->ranks[r]));
     }
-    if (t->options.memory > 0 && most > t->options.memory)
-        return ls_error(LS_NO_MEMORY,
-                        "a rank needs %lld bytes, but --memory allows %lld; use more ranks, a shorter "
-                        "--seq or a larger --accumulate",
-                        (long long)most, (long long)t->options.memory);
     ls_machine machine;
     ls_machine_detect(&machine);
     if (all > (int64_t)machine.memory_bytes)
@@ -56,22 +45,28 @@ static ls_status check_fits(const ls_training *t) {
     return ls_ok();
 }
 
+/* Measures a rank; with --memory it must fit. */
+static ls_status measure_rank(ls_training *t, const ls_target *target) {
+    ls_image *image;
+    LS_TRY(ls_compile(&t->job, target, &image));
+    t->ranks[target->rank] = measure(image);
+    ls_status status = ls_ok();
+    if (t->options.memory > 0) status = ls_memory_check(image, t->options.memory);
+    ls_image_destroy(image);
+    if (status.code == LS_OK) return status;
+    return ls_error(status.code, "%s; use more ranks, a shorter --seq or a larger --accumulate", status.text);
+}
+
 ls_status ls_train_memory(ls_training *t) {
     const int ranks = ls_session_ranks(t->session);
     t->ranks = calloc((size_t)ranks, sizeof *t->ranks);
     if (t->ranks == NULL) return ls_error(LS_NO_MEMORY, "no memory for the sizes of %d ranks", ranks);
     ls_target target = ls_session_plan(t->session)->target;
-    for (target.rank = 0; target.rank < ranks; target.rank++)
-        LS_TRY(compile_and_measure(t, &target, &t->ranks[target.rank]));
-    t->one_rank_bytes = total(&t->ranks[0]);
-    if (ranks > 1) {
-        target.rank = 0;
-        target.mesh = ls_mesh_make(1, 1, 1);
-        target.strategy = "local";
-        target.layout = LS_LAYOUT_CONTIGUOUS;
-        ls_rank_bytes alone;
-        LS_TRY(compile_and_measure(t, &target, &alone));
-        t->one_rank_bytes = total(&alone);
-    }
+    for (target.rank = 0; target.rank < ranks; target.rank++) LS_TRY(measure_rank(t, &target));
+    ls_image *alone;
+    LS_TRY(ls_compile_alone(&t->job, &target, &alone));
+    const ls_rank_bytes bytes = measure(alone);
+    t->one_rank_bytes = total(&bytes);
+    ls_image_destroy(alone);
     return check_fits(t);
 }

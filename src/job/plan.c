@@ -1,0 +1,223 @@
+/* The plan command: what training would use and map, and what would fit where it does not. Nothing is run. */
+#include "job/job_impl.h"
+#include "longspan/units.h"
+#include "model/model.h"
+#include "plan/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A training step of the model at one sequence length, planned. */
+typedef struct planned {
+    ls_graph *graph;
+    ls_job job;
+    ls_plan plan;
+    ls_image *image; /* of the rank that maps most */
+} planned;
+
+typedef struct planning {
+    const ls_plan_job *job;
+    ls_model *model;
+    ls_dtype dtype;
+    ls_plan_request request;
+    planned chosen;
+    size_t one_rank_bytes;
+} planning;
+
+static void free_planned(planned *p) {
+    ls_image_destroy(p->image);
+    ls_graph_destroy(p->graph);
+}
+
+/* Free *out whatever the status. */
+static ls_status make_plan(const planning *g, int64_t seq, const ls_plan_request *request, planned *out) {
+    const ls_plan_job *job = g->job;
+    *out = (planned){.graph = ls_graph_create(g->dtype)};
+    ls_language_model lm;
+    LS_TRY(ls_model_build(g->model, out->graph, job->batch / job->accumulate, seq, true, &lm));
+    out->job = (ls_job){.graph = out->graph, .update = LS_UPDATE_ADAMW};
+    LS_TRY(ls_plan_make(&out->job, request, &out->plan));
+    ls_target target = out->plan.target;
+    target.rank = out->plan.candidates[0].most_rank;
+    return ls_compile(&out->job, &target, &out->image);
+}
+
+/* --- what would fit ---------------------------------------------------------------------------------------------------------- */
+
+static bool fits(const planning *g, int64_t seq, const ls_plan_request *request) {
+    planned p;
+    bool good = make_plan(g, seq, request, &p).code == LS_OK;
+    good = good && ls_memory_check(p.image, g->job->memory).code == LS_OK;
+    free_planned(&p);
+    return good;
+}
+
+/* The longest multiple of `step` below the one asked for that fits; 0: none. Bytes grow with the sequence. */
+static int64_t longest_that_fits(const planning *g, int64_t step) {
+    int64_t low = 0, high = ls_ceil_div(g->job->seq, step);
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (fits(g, middle * step, &g->request))
+            low = middle;
+        else
+            high = middle;
+    }
+    return low * step;
+}
+
+/* The first doubling of the ranks that fits, on a mesh that is left to choice; 0: none up to 64. */
+static int ranks_that_fit(const planning *g) {
+    ls_plan_request more = g->request;
+    more.mesh.size[LS_AXIS_RING] = more.mesh.size[LS_AXIS_ULYSSES] = 0;
+    more.strategy = NULL;
+    for (more.ranks *= 2; more.ranks <= 64; more.ranks *= 2) {
+        if (fits(g, g->job->seq, &more)) return more.ranks;
+    }
+    return 0;
+}
+
+/* The refusal, with the smallest changes that would make it fit. */
+static ls_status advise(const planning *g, ls_status refusal) {
+    const int64_t seq = longest_that_fits(g, ls_max(1, g->job->seq / 64));
+    const int ranks = ranks_that_fit(g);
+    char advice[160] = "nothing would fit";
+    if (ranks > 0 && seq > 0)
+        snprintf(advice, sizeof advice, "--ranks %d would fit, or --seq %lld", ranks, (long long)seq);
+    else if (ranks > 0 || seq > 0)
+        snprintf(advice, sizeof advice, "--%s %lld would fit", ranks > 0 ? "ranks" : "seq",
+                 ranks > 0 ? (long long)ranks : (long long)seq);
+    return ls_error(refusal.code, "%s; %s", refusal.text, advice);
+}
+
+/* --- as a page --------------------------------------------------------------------------------------------------------------- */
+
+static void print_bytes(FILE *out, const char *name, size_t bytes) {
+    char text[LS_BYTES_TEXT];
+    fprintf(out, "  %-12s %12s\n", name, ls_bytes_text((double)bytes, text));
+}
+
+static void print_peak(const ls_image *image, const ls_memory_account *account, ls_space space, FILE *out) {
+    enum { NAMED = 6 };
+    const ls_peak *peak = &account->peak[space];
+    int largest[NAMED];
+    const int n = ls_image_largest(image, space, peak, largest, NAMED);
+    char mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT];
+    fprintf(out, "\n%s: %s mapped, lower bound %s", space == LS_PRIVATE ? "private memory" : "symmetric heap",
+            ls_bytes_text((double)image->bytes[space], mapped),
+            ls_bytes_text((double)image->least[space], least));
+    if (peak->program >= 0)
+        fprintf(out, "; peak in %s at %d, %s", ls_program_name(peak->program), peak->instr,
+                image->programs[peak->program].instrs[peak->instr].op);
+    fputc('\n', out);
+    for (int i = 0; i < n; i++) {
+        const ls_buffer *b = &image->buffers[largest[i]];
+        fprintf(out, "  %-28s %-12s %12s\n", b->name, ls_buffer_kind_name(b->kind),
+                ls_bytes_text((double)b->bytes, mapped));
+    }
+}
+
+static void print_page(const planning *g, FILE *out) {
+    const ls_image *image = g->chosen.image;
+    const ls_memory_account account = ls_memory_account_of(image);
+    char text[LS_BYTES_TEXT];
+    ls_candidates_print(&g->chosen.plan, out);
+    fprintf(out, "\nrank %d of %d maps most, %s (%zu bytes), with %s kernels on %d thread%s:\n", image->rank,
+            ls_mesh_ranks(&image->mesh), ls_bytes_text((double)account.mapped, text), account.mapped,
+            ls_isa_name(image->isa), image->threads, image->threads == 1 ? "" : "s");
+    for (int k = 0; k < LS_BUFFER_KINDS; k++) {
+        if (account.kind_bytes[k] > 0)
+            print_bytes(out, ls_buffer_kind_name((ls_buffer_kind)k), account.kind_bytes[k]);
+    }
+    print_bytes(out, "unused", account.unused);
+    for (int s = 0; s < LS_SPACES; s++) print_peak(image, &account, (ls_space)s, out);
+    fprintf(out, "\none rank alone would need %s\n", ls_bytes_text((double)g->one_rank_bytes, text));
+}
+
+/* --- as JSON ----------------------------------------------------------------------------------------------------------------- */
+
+static void put_peak(ls_json_writer *w, const ls_image *image, const ls_memory_account *account,
+                     ls_space space) {
+    enum { NAMED = 16 };
+    const ls_peak *peak = &account->peak[space];
+    int largest[NAMED];
+    const int n = ls_image_largest(image, space, peak, largest, NAMED);
+    ls_json_open_object(w, space == LS_PRIVATE ? "private" : "symmetric");
+    ls_json_put_int(w, "mapped", (int64_t)image->bytes[space]);
+    ls_json_put_int(w, "lower_bound", (int64_t)image->least[space]);
+    ls_json_put_int(w, "live_at_peak", (int64_t)peak->bytes);
+    ls_json_put_text(w, "program", peak->program >= 0 ? ls_program_name(peak->program) : NULL);
+    ls_json_put_int(w, "instruction", peak->instr);
+    ls_json_open_array(w, "largest");
+    for (int i = 0; i < n; i++) {
+        const ls_buffer *b = &image->buffers[largest[i]];
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "name", b->name);
+        ls_json_put_text(w, "kind", ls_buffer_kind_name(b->kind));
+        ls_json_put_int(w, "bytes", (int64_t)b->bytes);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    ls_json_close(w);
+}
+
+static void print_json(const planning *g, FILE *out) {
+    const ls_image *image = g->chosen.image;
+    const ls_memory_account account = ls_memory_account_of(image);
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "reason", g->chosen.plan.reason);
+    ls_json_put_int(w, "ranks", ls_mesh_ranks(&image->mesh));
+    ls_json_put_int(w, "threads", image->threads);
+    ls_json_put_text(w, "isa", ls_isa_name(image->isa));
+    ls_candidates_put(&g->chosen.plan, w);
+    ls_json_put_int(w, "most_rank", image->rank);
+    ls_json_put_int(w, "predicted_bytes", (int64_t)account.mapped);
+    ls_json_put_int(w, "one_rank_bytes", (int64_t)g->one_rank_bytes);
+    ls_json_open_object(w, "bytes_by_kind");
+    for (int k = 0; k < LS_BUFFER_KINDS; k++)
+        ls_json_put_int(w, ls_buffer_kind_name((ls_buffer_kind)k), (int64_t)account.kind_bytes[k]);
+    ls_json_put_int(w, "unused", (int64_t)account.unused);
+    ls_json_close(w);
+    for (int s = 0; s < LS_SPACES; s++) put_peak(w, image, &account, (ls_space)s);
+    ls_json_close(w);
+    fprintf(out, "%s\n", ls_json_written(w, NULL));
+    ls_json_writer_destroy(w);
+}
+
+/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+
+static ls_status build(planning *g) {
+    const ls_plan_job *job = g->job;
+    if (job->batch % job->accumulate != 0)
+        return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",
+                        (long long)job->batch, (long long)job->accumulate);
+    LS_TRY(ls_job_dtype(job->dtype, LS_F32, &g->dtype));
+    LS_TRY(ls_spread_resolve(&job->spread, &g->request));
+    LS_TRY(ls_model_open(job->model, &g->model));
+    LS_TRY(make_plan(g, job->seq, &g->request, &g->chosen));
+    if (job->memory > 0) {
+        const ls_status status = ls_memory_check(g->chosen.image, job->memory);
+        if (status.code != LS_OK) return advise(g, status);
+    }
+    ls_image *alone;
+    LS_TRY(ls_compile_alone(&g->chosen.job, &g->chosen.plan.target, &alone));
+    g->one_rank_bytes = ls_memory_account_of(alone).mapped;
+    ls_image_destroy(alone);
+    return ls_ok();
+}
+
+ls_status ls_run_plan(const ls_plan_job *job, FILE *out) {
+    ls_plan_job filled = *job;
+    filled.seq = job->seq > 0 ? job->seq : 1024;
+    filled.batch = ls_max(job->batch, 1);
+    filled.accumulate = ls_max(job->accumulate, 1);
+    planning g = {.job = &filled};
+    const ls_status status = build(&g);
+    if (status.code == LS_OK && job->json)
+        print_json(&g, out);
+    else if (status.code == LS_OK)
+        print_page(&g, out);
+    free_planned(&g.chosen);
+    ls_model_close(g.model);
+    return status;
+}

@@ -1,0 +1,57 @@
+#include "plan/memory.h"
+
+#include "longspan/units.h"
+
+#include <stdio.h>
+#include <string.h>
+
+ls_memory_account ls_memory_account_of(const ls_image *image) {
+    ls_memory_account account = {.mapped = 0};
+    for (int s = 0; s < LS_SPACES; s++) {
+        account.peak[s] = ls_image_peak(image, (ls_space)s);
+        account.mapped += image->bytes[s];
+        account.unused += image->bytes[s] - account.peak[s].bytes;
+        for (int k = 0; k < LS_BUFFER_KINDS; k++) account.kind_bytes[k] += account.peak[s].kind_bytes[k];
+    }
+    return account;
+}
+
+/* "layers.0.gate_proj 21.5 MiB, ..." */
+static void name_largest(const ls_image *image, ls_space space, const ls_peak *peak, char *out, size_t room) {
+    enum { NAMED = 4 };
+    int largest[NAMED];
+    const int n = ls_image_largest(image, space, peak, largest, NAMED);
+    out[0] = 0;
+    for (int i = 0; i < n; i++) {
+        const ls_buffer *b = &image->buffers[largest[i]];
+        char bytes[LS_BYTES_TEXT];
+        const size_t used = strlen(out);
+        snprintf(out + used, room - used, "%s%.40s %s", i > 0 ? ", " : "", b->name,
+                 ls_bytes_text((double)b->bytes, bytes));
+    }
+}
+
+ls_status ls_memory_check(const ls_image *image, int64_t allowed) {
+    const ls_memory_account account = ls_memory_account_of(image);
+    if ((int64_t)account.mapped <= allowed) return ls_ok();
+    const ls_space space = image->bytes[LS_SYMMETRIC] > image->bytes[LS_PRIVATE] ? LS_SYMMETRIC : LS_PRIVATE;
+    const ls_peak *peak = &account.peak[space];
+    char needed[LS_BYTES_TEXT], given[LS_BYTES_TEXT], largest[256], where[96] = "";
+    name_largest(image, space, peak, largest, sizeof largest);
+    if (peak->program >= 0)
+        snprintf(where, sizeof where, " in program %s at %d, %s", ls_program_name(peak->program), peak->instr,
+                 image->programs[peak->program].instrs[peak->instr].op);
+    return ls_error(LS_NO_MEMORY,
+                    "a rank needs %zu bytes (%s), but --memory allows %lld (%s); its peak%s: %s",
+                    account.mapped, ls_bytes_text((double)account.mapped, needed), (long long)allowed,
+                    ls_bytes_text((double)allowed, given), where, largest);
+}
+
+ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image **out) {
+    ls_target alone = *target;
+    alone.rank = 0;
+    alone.mesh = ls_mesh_make(1, 1, 1);
+    alone.strategy = "local";
+    alone.layout = LS_LAYOUT_CONTIGUOUS;
+    return ls_compile(job, &alone, out);
+}

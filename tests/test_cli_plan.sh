@@ -1,0 +1,62 @@
+#!/bin/bash
+# longspan plan: its bytes add up, are those that train maps, and what it says would fit does.
+set -eu
+longspan=$1/longspan
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() { echo "FAILED: $*"; exit 1; }
+model=$here/../examples/tiny
+plan() { "$longspan" plan --model "$model" --threads 1 "$@"; }
+
+plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --json >plan.json 2>err || fail "plan: $(cat err)"
+python3 - <<'CHECK' || fail "plan.json"
+import json
+d = json.load(open("plan.json"))
+best, kinds = d["candidates"][0], d["bytes_by_kind"]
+assert d["predicted_bytes"] == best["private_bytes"] + best["symmetric_bytes"] == sum(kinds.values()), d
+assert all(kinds[k] > 0 for k in ("parameter", "gradient", "optimizer", "activation", "slot")), kinds
+for arena in ("private", "symmetric"):
+    a = d[arena]
+    assert a["live_at_peak"] <= a["lower_bound"] <= a["mapped"] == best[arena + "_bytes"], a
+    sizes = [b["bytes"] for b in a["largest"]]
+    assert sizes == sorted(sizes, reverse=True) and sizes, a
+assert d["one_rank_bytes"] > d["predicted_bytes"], d
+assert [c["seconds"] for c in d["candidates"]] == sorted(c["seconds"] for c in d["candidates"])
+CHECK
+
+# Train maps what was planned: the same numbers by another way.
+for i in $(seq 900); do echo "line $i of a text that is long enough"; done >text.txt
+as=()
+[ "${LS_TEST_SANITIZER:-}" = thread ] && as=(--ranks-as threads)
+"$longspan" train --model "$model" --data text.txt --seq 256 --ranks 2 --batch 4 --accumulate 2 --threads 1 --steps 1 \
+    --out run "${as[@]}" >/dev/null 2>err || fail "train: $(cat err)"
+python3 - <<'CHECK' || fail "train and plan differ"
+import json
+plan, run = json.load(open("plan.json")), json.load(open("run/run.json"))
+most = max(r["private"] + r["symmetric"] for r in run["predicted_bytes"])
+assert most == plan["predicted_bytes"] and run["one_rank_bytes"] == plan["one_rank_bytes"], (most, run, plan)
+assert run["spread"]["strategy"] == plan["candidates"][0]["strategy"] and run["spread"]["reason"] == plan["reason"]
+CHECK
+
+# Too little memory: one line with what is needed and what would fit; and that does fit.
+bytes=$(python3 -c 'import json; print(json.load(open("plan.json"))["predicted_bytes"])')
+plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory "$bytes" >page.txt || fail "exactly enough memory is refused"
+grep -q '^one rank alone would need' page.txt && grep -q 'maps most' page.txt || fail "page: $(cat page.txt)"
+limit=$((bytes * 3 / 5))
+status=0
+plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory $limit >out 2>err || status=$?
+[ $status -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] || fail "too little memory: exit $status: $(cat out err)"
+grep -q "a rank needs $bytes bytes" err && grep -q 'its peak in program micro at' err || fail "$(cat err)"
+ranks=$(sed -n 's/.*--ranks \([0-9]*\) would fit.*/\1/p' err)
+seq=$(sed -n 's/.*or --seq \([0-9]*\)$/\1/p' err)
+[ -n "$ranks" ] && [ -n "$seq" ] || fail "no advice: $(cat err)"
+plan --seq 256 --ranks "$ranks" --batch 4 --accumulate 2 --memory $limit >/dev/null || fail "--ranks $ranks does not fit"
+plan --seq "$seq" --ranks 2 --batch 4 --accumulate 2 --memory $limit >/dev/null || fail "--seq $seq does not fit"
+status=0; plan --seq 256 --memory 10 >out 2>err || status=$?
+[ $status -eq 1 ] && grep -q 'nothing would fit' err || fail "ten bytes: $(cat err)"
+status=0; plan --batch 3 --accumulate 2 >out 2>err || status=$?
+[ $status -eq 2 ] && grep -q -- '--accumulate 2' err || fail "batch 3: $(cat err)"
+echo ok
