@@ -85,6 +85,7 @@ static void measure(const work *w, ls_dtype T, ls_isa isa, ls_pool *pool) {
 
 static void measure_all(ls_dtype T, ls_isa isa, ls_pool *pool) {
     static const ls_norm_params norm = {1e-5};
+    static const ls_activation_params gelu = {LS_ACTIVATION_GELU, 0};
     static const ls_adamw_params adamw = {0.9, 0.95, 1e-8, 0.1};
     static const ls_matmul_params forward = {false, true, false}, input = {0}, weight = {true, false, true};
     enum { n = 8192, E = 768, F = 2048, V = 257 };
@@ -94,8 +95,12 @@ static void measure_all(ls_dtype T, ls_isa isa, ls_pool *pool) {
     const work all[] = {
         {"rmsnorm", &norm, 2, 2, {x, w}, {x, rows}, 0},
         {"rmsnorm_grad", &norm, 4, 2, {x, w, rows, x}, {x, dw}, 0},
+        {"layernorm", &norm, 3, 3, {x, w, w}, {x, rows, rows}, 0},
+        {"layernorm_grad", &norm, 5, 2, {x, w, rows, rows, x}, {x, dw}, 0},
         {"swiglu", NULL, 2, 1, {h, h}, {h}, 0},
         {"swiglu_grad", NULL, 3, 2, {h, h, h}, {h, h}, 0},
+        {"activation", &gelu, 1, 1, {h}, {h}, 0},
+        {"activation_grad", &gelu, 2, 1, {h, h}, {h}, 0},
         {"add", NULL, 2, 1, {x, x}, {x}, 0},
         {"accumulate", NULL, 1, 1, {x}, {g}, 0},
         {"copy", NULL, 1, 1, {x}, {x}, 0},

@@ -223,6 +223,26 @@ static void elementwise(void **unused) {
     }
 }
 
+static void activations(void **unused) {
+    (void)unused;
+    static const ls_activation_params kinds[] = {{LS_ACTIVATION_GELU, 0},      {LS_ACTIVATION_GELU_TANH, 0},
+                                                 {LS_ACTIVATION_RELU, 0},      {LS_ACTIVATION_SILU, 0},
+                                                 {LS_ACTIVATION_SOFTCAP, 1.5}, {LS_ACTIVATION_SOFTCAP, 30}};
+    for (size_t s = 0; s < LS_COUNT(sizes); s++) {
+        const int64_t n = sizes[s][0], E = sizes[s][1];
+        const operand x = {'T', NORMAL, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0};
+        const operand wide = {'W', NORMAL, 2, {n, E}, 0};
+        for (size_t k = 0; k < LS_COUNT(kinds); k++) {
+            const example examples[] = {
+                {"activation", &kinds[k], 1, 1, {x}, {y}},
+                {"activation_grad", &kinds[k], 2, 1, {x, x}, {y}},
+                {"activation_grad", &kinds[k], 2, 1, {x, wide}, {y}},
+            };
+            for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
+        }
+    }
+}
+
 static void norms(void **unused) {
     (void)unused;
     const ls_norm_params params = {1e-5};
@@ -235,6 +255,9 @@ static void norms(void **unused) {
             {"rmsnorm", &params, 2, 2, {x, weight}, {y, rstd_out}},
             {"rmsnorm_grad", &params, 4, 2, {x, weight, rstd, x}, {y, dweight}},
             {"column_sum", NULL, 1, 1, {x}, {dweight}},
+            {"layernorm", &params, 2, 3, {x, weight}, {y, rstd_out, rstd_out}},
+            {"layernorm", &params, 3, 3, {x, weight, weight}, {y, rstd_out, rstd_out}},
+            {"layernorm_grad", &params, 5, 2, {x, weight, rstd, rstd, x}, {y, dweight}},
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
     }
@@ -268,6 +291,7 @@ static void many_tokens(void **unused) {
                   dtable = {'G', NORMAL, 2, {V, E}, 0};
     const example examples[] = {
         {"rmsnorm_grad", &params, 4, 2, {x, weight, rstd, x}, {y, zero}},
+        {"layernorm_grad", &params, 5, 2, {x, weight, rstd, rstd, x}, {y, zero}},
         {"column_sum", NULL, 1, 1, {x}, {zero}},
         {"embedding_grad", NULL, 2, 1, {ids, x}, {dtable}},
     };
@@ -358,9 +382,10 @@ static void deltas(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise),     cmocka_unit_test(norms),      cmocka_unit_test(sums),
-        cmocka_unit_test(many_tokens),     cmocka_unit_test(embeddings), cmocka_unit_test(rotations),
-        cmocka_unit_test(cross_entropies), cmocka_unit_test(optimiser),  cmocka_unit_test(deltas),
+        cmocka_unit_test(activations), cmocka_unit_test(elementwise),     cmocka_unit_test(norms),
+        cmocka_unit_test(sums),        cmocka_unit_test(many_tokens),     cmocka_unit_test(embeddings),
+        cmocka_unit_test(rotations),   cmocka_unit_test(cross_entropies), cmocka_unit_test(optimiser),
+        cmocka_unit_test(deltas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

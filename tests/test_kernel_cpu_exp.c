@@ -1,6 +1,6 @@
 /*
  * The vector exp of src/kernel/cpu/vexp.h against libm in f64: at most 2 units in the last place over its range, and its ends;
- * bf16 rounding of the vectors against base/bf16.h. For the vectors that this file is compiled for; the wider ones are
+ * erf and tanh at most 8 from 1e-4 on; bf16 rounding of the vectors against base/bf16.h. For the vectors that this file is compiled for; the wider ones are
  * covered by the kernels that use them.
  */
 #include <math.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernel/cpu/vexp.h"
+#include "kernel/cpu/verf.h"
 
 static double ulps(float got, double exact) {
     int exponent;
@@ -38,6 +38,32 @@ static void within_two_ulp(void **unused) {
         }
     }
     if (worst > 2) fail_msg("worst error %g ulp", worst);
+}
+
+/* From 1e-4 to 20 and the other way, 50,000 steps of equal ratio. */
+static double worst_of(v_f32 (*f)(v_f32), double (*exact)(double)) {
+    double worst = 0;
+    for (int i = 0; i < 50000; i++) {
+        const float x = (float)(1e-4 * pow(2e5, i / 50000.0));
+        const v_f32 up = f(v_set(x)), down = f(v_set(-x));
+        worst = fmax(worst, ulps(up[0], exact((double)x)));
+        worst = fmax(worst, ulps(down[V_LANES - 1], -exact((double)x)));
+    }
+    return worst;
+}
+
+static v_f32 vector_erf(v_f32 x) { return v_erf(x); }
+static v_f32 vector_tanh(v_f32 x) { return v_tanh(x); }
+
+static void erf_and_tanh(void **unused) {
+    (void)unused;
+    const double of_erf = worst_of(vector_erf, erf), of_tanh = worst_of(vector_tanh, tanh);
+    print_message("erf %.2f ulp, tanh %.2f ulp\n", of_erf, of_tanh);
+    assert_true(of_erf <= 8);
+    assert_true(of_tanh <= 8);
+    assert_true(v_erf(v_set(0.0f))[0] == 0.0f && v_tanh(v_set(0.0f))[0] == 0.0f);
+    assert_true(v_tanh(v_set(INFINITY))[0] == 1.0f && v_tanh(v_set(-INFINITY))[0] == -1.0f);
+    assert_true(isnan(v_erf(v_set(NAN))[0]) && isnan(v_tanh(v_set(NAN))[0]));
 }
 
 static void ends(void **unused) {
@@ -69,7 +95,7 @@ static void bf16_rounding(void **unused) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(within_two_ulp), cmocka_unit_test(ends),
-                                       cmocka_unit_test(bf16_rounding)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(within_two_ulp), cmocka_unit_test(erf_and_tanh),
+                                       cmocka_unit_test(ends), cmocka_unit_test(bf16_rounding)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

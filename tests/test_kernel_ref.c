@@ -38,6 +38,7 @@ static void test_registry(void **state) {
         "sum",          "broadcast",      "attention",     "accumulate",
         "copy",         "attention_grad", "fill",          "attention_delta",
         "step_control", "sum_squares",    "cross_entropy", "adamw",
+        "layernorm",    "layernorm_grad", "activation",    "activation_grad",
     };
     for (size_t i = 0; i < LS_COUNT(names); i++) {
         for (int f64 = 0; f64 < 2; f64++) {
@@ -158,6 +159,49 @@ static void test_rmsnorm(void **state) {
     close_to(y[1], 8 / sqrt(12.75), 1e-15);
     close_to(rstd[1], 2, 0);
     close_to(y[2], 0, 0);
+}
+
+/* Figures of the formulas at 1, and what lies far out. */
+static void test_activation(void **state) {
+    (void)state;
+    static const struct {
+        ls_activation_params params;
+        double at_one, far_left, far_right;
+    } rows[] = {{{LS_ACTIVATION_GELU, 0}, 0.84134474606854293, 0, 1000},
+                {{LS_ACTIVATION_GELU_TANH, 0}, 0.84119199060827676, 0, 1000},
+                {{LS_ACTIVATION_RELU, 0}, 1, 0, 1000},
+                {{LS_ACTIVATION_SILU, 0}, 0.73105857863000490, 0, 1000},
+                {{LS_ACTIVATION_SOFTCAP, 2}, 0.92423431452001958, -2, 2}};
+    for (size_t i = 0; i < LS_COUNT(rows); i++) {
+        double x[3] = {1, -1000, 1000}, y[3];
+        ref_map("activation", VIEW(x, LS_F64, 3), (ls_view){0}, VIEW(y, LS_F64, 3), &rows[i].params);
+        close_to(y[0], rows[i].at_one, 1e-15);
+        close_to(y[1], rows[i].far_left, 0);
+        close_to(y[2], rows[i].far_right, 0);
+    }
+    double x[1] = {1}, y[1];
+    ls_kernel_call call = {.n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F64, 1)}, .out = {VIEW(y, LS_F64, 1)}};
+    call.params = &(ls_activation_params){LS_ACTIVATION_SOFTCAP, 0};
+    assert_string_equal(prepare_kernel("activation", LS_F64, LS_ISA_REF, call).text,
+                        "kernel activation: softcap's cap is 0, expected a positive number");
+}
+
+static void test_layernorm(void **state) {
+    (void)state;
+    double x[4] = {3, 7, -1, -1}, weight[2] = {1, 2}, bias[2] = {0.5, -0.5}, y[4], mean[2], rstd[2];
+    ref("layernorm", LS_F64,
+        (ls_kernel_call){.n_in = 3,
+                         .n_out = 3,
+                         .in = {VIEW(x, LS_F64, 2, 2), VIEW(weight, LS_F64, 2), VIEW(bias, LS_F64, 2)},
+                         .out = {VIEW(y, LS_F64, 2, 2), VIEW(mean, LS_F64, 2), VIEW(rstd, LS_F64, 2)},
+                         .params = &(ls_norm_params){2.25}});
+    close_to(mean[0], 5, 0);
+    close_to(rstd[0], 0.4, 1e-16); /* the variance is 4 */
+    close_to(y[0], -0.3, 1e-15);
+    close_to(y[1], 1.1, 1e-15);
+    close_to(rstd[1], 1 / 1.5, 1e-16);
+    close_to(y[2], 0.5, 0);
+    close_to(y[3], -0.5, 0);
 }
 
 /* Inverse frequencies read back from the table at position 1, against figures worked out by hand (D 128). */
@@ -396,6 +440,8 @@ int main(void) {
         cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_swiglu),
         cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_activation),
         cmocka_unit_test(test_rope_table),
         cmocka_unit_test(test_rotate),
         cmocka_unit_test(test_cross_entropy),

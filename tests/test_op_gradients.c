@@ -40,6 +40,14 @@ static ls_tensor build_rmsnorm(ls_graph *g, ls_tensor tokens, const ls_tensor *x
     (void)tokens;
     return ls_rmsnorm(g, x[0], x[1], 1e-5);
 }
+static ls_tensor build_layernorm(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_layernorm(g, x[0], x[1], x[2], 1e-5);
+}
+static ls_tensor build_layernorm_no_bias(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_layernorm(g, x[0], x[1], LS_NO_TENSOR, 1e-5);
+}
 static ls_tensor build_rotate(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     const ls_rope rope = {.theta = 100};
     return ls_rotate(g, x[0], ls_rope_table(g, tokens, 4, &rope));
@@ -47,6 +55,26 @@ static ls_tensor build_rotate(ls_graph *g, ls_tensor tokens, const ls_tensor *x)
 static ls_tensor build_swiglu(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_swiglu(g, x[0], x[1]);
+}
+static ls_tensor build_gelu(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_gelu(g, x[0]);
+}
+static ls_tensor build_gelu_tanh(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_gelu_tanh(g, x[0]);
+}
+static ls_tensor build_relu(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_relu(g, x[0]);
+}
+static ls_tensor build_silu(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_silu(g, x[0]);
+}
+static ls_tensor build_softcap(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_softcap(g, x[0], 1.5);
 }
 static ls_tensor build_add(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
@@ -99,8 +127,15 @@ static const op_case cases[] = {
     {"linear", 3, {BY({4, 0}), PLAIN({3, 0}, {4, 0}), PLAIN({3, 0})}, build_linear},
     {"linear", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_wide},
     {"rmsnorm", 2, {BY({6, 0}), PLAIN({6, 0})}, build_rmsnorm},
+    {"layernorm", 3, {BY({6, 0}), PLAIN({6, 0}), PLAIN({6, 0})}, build_layernorm},
+    {"layernorm", 2, {BY({6, 0}), PLAIN({6, 0})}, build_layernorm_no_bias},
     {"rotate", 1, {BY({2, 0}, {4, 0})}, build_rotate},
     {"swiglu", 2, {BY({4, 0}), BY({4, 0})}, build_swiglu},
+    {"activation", 1, {BY({4, 0})}, build_gelu},
+    {"activation", 1, {BY({4, 0})}, build_gelu_tanh},
+    {"activation", 1, {BY({4, 0})}, build_relu},
+    {"activation", 1, {BY({4, 0})}, build_silu},
+    {"activation", 1, {BY({4, 0})}, build_softcap},
     {"add", 2, {BY({4, 0}), BY({4, 0})}, build_add},
     {"mul", 2, {BY({4, 0}), BY({4, 0})}, build_mul},
     {"scale", 1, {BY({4, 0})}, build_scale},

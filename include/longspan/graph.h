@@ -68,6 +68,9 @@ ls_tensor ls_linear_wide(ls_graph *graph, ls_tensor x, ls_tensor weight);
 /* x / sqrt(mean(x²) + epsilon) * weight over the last dimension (Zhang, Sennrich 2019). */
 ls_tensor ls_rmsnorm(ls_graph *graph, ls_tensor x, ls_tensor weight, double epsilon);
 
+/* (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension; bias may be LS_NO_TENSOR (Ba et al. 2016). */
+ls_tensor ls_layernorm(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor bias, double epsilon);
+
 typedef struct ls_rope {
     double theta;
     const char *scaling; /* NULL, "linear" or "llama3" */
@@ -89,8 +92,13 @@ ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, c
 ls_tensor ls_attention_lse(ls_graph *graph, ls_tensor attention);
 
 ls_tensor ls_swiglu(ls_graph *graph, ls_tensor gate, ls_tensor up); /* silu(gate)·up */
-ls_tensor ls_add(ls_graph *graph, ls_tensor a, ls_tensor b);        /* same shapes */
-ls_tensor ls_mul(ls_graph *graph, ls_tensor a, ls_tensor b);        /* same shapes */
+ls_tensor ls_gelu(ls_graph *graph, ls_tensor x);                    /* x·Phi(x), exact: "gelu" */
+ls_tensor ls_gelu_tanh(ls_graph *graph, ls_tensor x);               /* its form with tanh: "gelu_new" */
+ls_tensor ls_relu(ls_graph *graph, ls_tensor x);
+ls_tensor ls_silu(ls_graph *graph, ls_tensor x);
+ls_tensor ls_softcap(ls_graph *graph, ls_tensor x, double cap); /* cap·tanh(x/cap), cap > 0; T or G[..] */
+ls_tensor ls_add(ls_graph *graph, ls_tensor a, ls_tensor b);    /* same shapes */
+ls_tensor ls_mul(ls_graph *graph, ls_tensor a, ls_tensor b);    /* same shapes */
 ls_tensor ls_scale(ls_graph *graph, ls_tensor x, double factor);
 ls_tensor ls_cast(ls_graph *graph, ls_tensor x, ls_dtype dtype);
 

@@ -15,10 +15,14 @@ static const ls_op *const table[] = {
     /* normalisation, attention, activation */
     &ls_op_rmsnorm,
     &ls_op_rmsnorm_grad,
+    &ls_op_layernorm,
+    &ls_op_layernorm_grad,
     &ls_op_attention,
     &ls_op_attention_grad,
     &ls_op_swiglu,
     &ls_op_swiglu_grad,
+    &ls_op_activation,
+    &ls_op_activation_grad,
     /* element by element */
     &ls_op_add,
     &ls_op_mul,

@@ -22,6 +22,7 @@ typedef struct signature {
     ls_status (*further)(const ls_kernel_call *call); /* what letters cannot say; may be NULL */
 } signature;
 
+static ls_status check_activation(const ls_kernel_call *call);
 static ls_status check_matmul(const ls_kernel_call *call);
 static ls_status check_attention(const ls_kernel_call *call);
 static ls_status check_even_head(const ls_kernel_call *call);
@@ -35,10 +36,15 @@ static const signature signatures[] = {
     {"column_sum", "x T[n,N]", "y G[N]", false, NULL},
     {"rmsnorm", "x T[n,E] weight T[E]", "y T[n,E] rstd G[n]", true, NULL},
     {"rmsnorm_grad", "x T[n,E] weight T[E] rstd G[n] dy T[n,E]", "dx T[n,E] dweight G[E]", false, NULL},
+    {"layernorm", "x T[n,E] weight T[E] ?bias T[E]", "y T[n,E] mean G[n] rstd G[n]", true, NULL},
+    {"layernorm_grad", "x T[n,E] weight T[E] mean G[n] rstd G[n] dy T[n,E]", "dx T[n,E] dweight G[E]", false,
+     NULL},
     {"rope_table", "positions i32[n]", "table G[n,D]", true, check_even_head},
     {"rotate", "x T[n,H,D] table G[n,D]", "y T[n,H,D]", true, check_even_head},
     {"swiglu", "gate T[n] up T[n]", "y T[n]", false, NULL},
     {"swiglu_grad", "gate T[n] up T[n] dy T[n]", "dgate T[n] dup T[n]", false, NULL},
+    {"activation", "x T[n]", "y T[n]", true, check_activation},
+    {"activation_grad", "dy T[n] x X[n]", "dx T[n]", true, check_activation},
     {"add", "a T[n] b T[n]", "y T[n]", false, NULL},
     {"mul", "a T[n] b T[n]", "y T[n]", false, NULL},
     {"scale", "x T[n]", "y T[n]", true, NULL},
@@ -219,6 +225,17 @@ ls_status ls_kernel_check(const char *name, ls_dtype T, const ls_kernel_call *ca
         return s->further != NULL ? s->further(call) : ls_ok();
     }
     return ls_error(LS_INVALID, "kernel %s is not in the contract", name);
+}
+
+static ls_status check_activation(const ls_kernel_call *call) {
+    const ls_activation_params *p = call->params;
+    if ((unsigned)p->kind >= LS_ACTIVATIONS)
+        return ls_error(LS_INVALID, "kernel activation: kind is %d, expected 0 to %d", (int)p->kind,
+                        LS_ACTIVATIONS - 1);
+    if (p->kind == LS_ACTIVATION_SOFTCAP && !(p->cap > 0))
+        return ls_error(LS_INVALID, "kernel activation: softcap's cap is %g, expected a positive number",
+                        p->cap);
+    return ls_ok();
 }
 
 static ls_status check_matmul(const ls_kernel_call *call) {

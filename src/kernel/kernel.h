@@ -17,10 +17,14 @@
  *   column_sum       x T[..,N]                                             G[N]            (adds)
  *   rmsnorm          x T[..,E], weight T[E]                                y T[..,E], rstd G[..]
  *   rmsnorm_grad     x, weight, rstd, dy T[..,E]                           dx T[..,E], dweight G[E] (adds)
+ *   layernorm        x T[..,E], weight T[E] [, bias T[E]]                  y T[..,E], mean G[..], rstd G[..]
+ *   layernorm_grad   x, weight, mean, rstd, dy T[..,E]                     dx T[..,E], dweight G[E] (adds)
  *   rope_table       positions i32[..]                                     G[..,D]: cos of D/2 angles, then sin
  *   rotate           x T[..,H,D], table G[..,D]                            T[..,H,D]
  *   swiglu           gate T[..,F], up T[..,F]                              silu(gate)*up T[..,F]
  *   swiglu_grad      gate, up, dy T[..,F]                                  dgate, dup T[..,F]
+ *   activation       x T[..]                                               T[..]: gelu, gelu with tanh, relu, silu or softcap
+ *   activation_grad  dy T[..], x X[..]                                     dx T[..]: dy times the slope at x; X is T or G
  *   add, mul         a T[..], b T[..]                                      T[..]
  *   scale            x T[..]                                               T[..] * factor
  *   scale_by         x T[..], c G[1]                                       T[..] * c

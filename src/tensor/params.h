@@ -14,6 +14,21 @@ typedef struct ls_matmul_params {
     bool accumulate;
 } ls_matmul_params;
 
+/* A function of one element. softcap is cap·tanh(x/cap); the others do not read cap. */
+typedef enum ls_activation_kind {
+    LS_ACTIVATION_GELU,      /* x·Phi(x), exact */
+    LS_ACTIVATION_GELU_TANH, /* "gelu_new", "gelu_pytorch_tanh" */
+    LS_ACTIVATION_RELU,
+    LS_ACTIVATION_SILU,
+    LS_ACTIVATION_SOFTCAP,
+    LS_ACTIVATIONS
+} ls_activation_kind;
+
+typedef struct ls_activation_params {
+    ls_activation_kind kind;
+    double cap;
+} ls_activation_params;
+
 typedef struct ls_norm_params {
     double epsilon;
 } ls_norm_params;

@@ -2,9 +2,9 @@
  * RMSNorm (Zhang, Sennrich, arXiv 1910.07467): y = x*rstd*weight, rstd = 1/sqrt(mean of x^2 + epsilon).
  * Gradient: dx = rstd*(w*dy - x*rstd^2*mean(w*dy*x)), dweight = sum over rows of dy*x*rstd.
  */
-#include "kernel/cpu/cpu_impl.h"
-
 #include <math.h>
+
+#include "kernel/cpu/norm_grad.h"
 
 static void forward_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
@@ -35,18 +35,6 @@ static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
     run_elements(call, pool, row_count(&call->in[0]), last_size(&call->in[0]), forward_part);
 }
 
-/* f32 sums of dweight are carried over this many rows, then go to f64. */
-enum { FLUSH_ROWS = 64 };
-
-static int gradient_parts(const ls_kernel_call *call) {
-    return ls_cpu_parts(row_count(&call->in[0]), FLUSH_ROWS, call->threads);
-}
-
-/* For each part: f64[E] totals; after all of these, for each part f32[E] of the rows since the last flush. */
-static size_t gradient_workspace(const ls_kernel_call *call) {
-    return (size_t)gradient_parts(call) * (size_t)last_size(&call->in[0]) * (sizeof(double) + sizeof(float));
-}
-
 static void gradient_row(const ls_kernel_call *call, int64_t row, float *dweight) {
     const int64_t E = last_size(&call->in[0]);
     const element *weight = call->in[1].data, *x = (const element *)call->in[0].data + row * E;
@@ -68,28 +56,14 @@ static void gradient_row(const ls_kernel_call *call, int64_t row, float *dweight
 }
 
 static void gradient_part(const void *context, int part, int64_t start, int64_t end) {
-    const ls_kernel_call *call = context;
-    const int64_t E = last_size(&call->in[0]);
-    double *total = (double *)call->workspace + part * E;
-    float *recent = (float *)((double *)call->workspace + gradient_parts(call) * E) + part * E;
-    memset(total, 0, sizeof *total * (size_t)E);
-    for (int64_t first = start; first < end; first += FLUSH_ROWS) {
-        memset(recent, 0, sizeof *recent * (size_t)E);
-        const int64_t last = ls_min(end, first + FLUSH_ROWS);
-        for (int64_t row = first; row < last; row++) gradient_row(call, row, recent);
-        for (int64_t e = 0; e < E; e++) total[e] += (double)recent[e];
-    }
+    norm_rows(context, part, start, end, gradient_row);
 }
+
+static size_t gradient_workspace(const ls_kernel_call *call) { return norm_workspace(call); }
 
 static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    const int parts = gradient_parts(call);
-    const int64_t E = last_size(&call->in[0]);
-    ls_cpu_split(pool, row_count(&call->in[0]), parts, gradient_part, call);
-    double *total = call->workspace;
-    for (int64_t i = E; i < parts * E; i++) total[i % E] += total[i];
-    float *dweight = call->out[1].data;
-    for (int64_t e = 0; e < E; e++) dweight[e] += (float)total[e];
+    norm_gradient(call, pool, gradient_part);
 }
 
 static ls_status prepare_forward(const ls_kernel_call *call, void **state) {

@@ -2,18 +2,16 @@
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/vexp.h"
 
-V_INLINE v_f32 sigmoid(v_f32 x) { return 1.0f / (1.0f + v_exp(-x)); }
-
 /* n elements, at most a vector of them; below with a constant n for all but the last. */
 V_INLINE void forward(const element *gate, const element *up, element *out, int64_t n) {
     const v_f32 g = v_load(gate, n);
-    v_store(out, g * sigmoid(g) * v_load(up, n), n);
+    v_store(out, g * v_sigmoid(g) * v_load(up, n), n);
 }
 
 V_INLINE void gradient(const element *gate, const element *up, const element *dy, element *dgate,
                        element *dup, int64_t n) {
     const v_f32 g = v_load(gate, n), d = v_load(dy, n);
-    const v_f32 s = sigmoid(g);
+    const v_f32 s = v_sigmoid(g);
     const v_f32 u = v_load(up, n);
     v_store(dgate, d * u * s * (1.0f + g * (1.0f - s)), n);
     v_store(dup, d * g * s, n);

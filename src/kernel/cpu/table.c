@@ -4,8 +4,9 @@
 
 #define ROWS(ROW)                                                                                           \
     ROW(embedding), ROW(embedding_grad), ROW(matmul), ROW(column_sum), ROW(rmsnorm), ROW(rmsnorm_grad),     \
-        ROW(rotate), ROW(swiglu), ROW(swiglu_grad), ROW(add), ROW(mul), ROW(scale), ROW(scale_by),          \
-        ROW(cast), ROW(cross_entropy), ROW(cross_entropy_grad), ROW(sum), ROW(broadcast), ROW(attention),   \
+        ROW(layernorm), ROW(layernorm_grad), ROW(activation), ROW(activation_grad), ROW(rotate),            \
+        ROW(swiglu), ROW(swiglu_grad), ROW(add), ROW(mul), ROW(scale), ROW(scale_by), ROW(cast),            \
+        ROW(cross_entropy), ROW(cross_entropy_grad), ROW(sum), ROW(broadcast), ROW(attention),              \
         ROW(attention_delta), ROW(attention_grad), ROW(accumulate), ROW(copy), ROW(fill), ROW(sum_squares), \
         ROW(adamw)
 

@@ -29,4 +29,6 @@ V_INLINE v_f32 v_exp(v_f32 x) {
     return v_select(x > 88.37f, v_set(INFINITY), y);
 }
 
+V_INLINE v_f32 v_sigmoid(v_f32 x) { return 1.0f / (1.0f + v_exp(-x)); }
+
 #endif
