@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "program/verify.h"
+#include "support/images.h"
 #include "support/mutate.h"
 
 static void test_wrong_edits_are_rejected(void **state) {
@@ -17,7 +19,34 @@ static void test_wrong_edits_are_rejected(void **state) {
     assert_true(10 * c.harmless_rejected <= 3 * (c.harmless_rejected + c.harmless_accepted));
 }
 
+/* Every mesh of up to 16 ranks, strategies and layouts in turn. */
+static void test_unedited_programs_are_accepted(void **state) {
+    (void)state;
+    int accepted = 0;
+    for (int dp = 1; dp <= 16; dp++) {
+        for (int ring = 1; dp * ring <= 16; ring++) {
+            for (int ulysses = 1; ulysses <= 4 && dp * ring * ulysses <= 16; ulysses++) {
+                const char *strategy = ulysses > 1 ? ring > 1 ? "usp" : "ulysses"
+                                       : ring > 1  ? "ring"
+                                                   : "local";
+                image_set set = images_of_network(ls_mesh_make(dp, ring, ulysses), strategy,
+                                                  (ls_layout_kind)(accepted % LS_LAYOUTS), 37, 1);
+                const ls_status status = ls_verify((const ls_image *const *)set.image, set.ranks);
+                if (status.code != LS_OK)
+                    fail_msg("%s %dx%dx%d: %s", strategy, dp, ring, ulysses, status.text);
+                accepted++;
+                free_images(&set);
+            }
+        }
+    }
+    print_message("%d unedited programs accepted\n", accepted);
+    assert_true(accepted > 60);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_edits_are_rejected)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wrong_edits_are_rejected),
+        cmocka_unit_test(test_unedited_programs_are_accepted),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

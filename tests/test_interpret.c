@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -37,7 +38,70 @@ static void test_every_seed_agrees(void **state) {
     }
 }
 
+/* What 16 seeds say of a ring of two after an edit. */
+typedef struct findings {
+    int hung, poison, outside, other;
+} findings;
+
+static ls_instr *first_of(image_set *set, ls_instr_kind kind) {
+    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    for (int i = 0; i < p->n_instrs; i++) {
+        if (p->instrs[i].kind == kind) return &p->instrs[i];
+    }
+    return NULL;
+}
+
+static void drop_put(image_set *set) { first_of(set, LS_INSTR_PUT_SIGNAL)->kind = LS_INSTR_QUIET; }
+static void drop_kernel(image_set *set) { first_of(set, LS_INSTR_KERNEL)->kind = LS_INSTR_QUIET; }
+static void far_outside(image_set *set) { first_of(set, LS_INSTR_KERNEL)->in[0].offset += 1u << 20; }
+static void other_operand(image_set *set) { /* another part of the parameters */
+    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    int i = 0;
+    while (strcmp(p->instrs[i].op, "embedding") != 0) i++;
+    p->instrs[i].in[1].offset += 64;
+}
+static void forget_order(image_set *set) {
+    ls_program *p = &set->image[1]->programs[LS_PROGRAM_MICRO];
+    for (int i = 0; i < p->n_instrs; i++) p->instrs[i].after = -1;
+}
+
+static findings look(void (*edit)(image_set *set)) {
+    image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1);
+    const ls_image *const *images = (const ls_image *const *)set.image;
+    ls_interpreter *right = ls_interpreter_create(images, set.ranks);
+    const ls_outcome reference = ls_interpreter_run(right, 0);
+    edit(&set);
+    ls_interpreter *edited = ls_interpreter_create(images, set.ranks);
+    findings found = {0};
+    for (uint64_t seed = 0; seed < 16; seed++) {
+        const ls_outcome outcome = ls_interpreter_run(edited, seed);
+        found.hung += outcome.hung;
+        found.poison += outcome.poison;
+        found.outside += outcome.outside;
+        found.other += !outcome.hung && !outcome.poison && !ls_outcome_same(&reference, &outcome);
+    }
+    ls_interpreter_destroy(right);
+    ls_interpreter_destroy(edited);
+    free_images(&set);
+    return found;
+}
+
+static void test_faults_are_seen(void **state) {
+    (void)state;
+    assert_int_equal(look(drop_put).hung, 16);
+    assert_int_equal(look(drop_kernel).poison, 16);
+    assert_int_equal(look(far_outside).outside, 16);
+    assert_int_equal(look(other_operand).other, 16);
+    const findings races = look(forget_order);
+    print_message("without order between the queues: of 16 seeds %d read poison, %d another value\n",
+                  races.poison, races.other);
+    assert_true(races.poison + races.other > 12);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_seed_agrees)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_seed_agrees),
+        cmocka_unit_test(test_faults_are_seen),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

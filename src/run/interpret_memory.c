@@ -26,7 +26,7 @@ static size_t unit_of_operand(const ls_image *image, const ls_operand *o, size_t
     return unit;
 }
 
-size_t ls_store_unit(const ls_image *const *images, int ranks) {
+size_t ls_hashes_unit(const ls_image *const *images, int ranks) {
     size_t unit = 0;
     for (int r = 0; r < ranks; r++) {
         const ls_image *image = images[r];
@@ -44,15 +44,15 @@ size_t ls_store_unit(const ls_image *const *images, int ranks) {
     return unit > 0 ? unit : 1;
 }
 
-void ls_store_create(ls_store *store, const ls_image *image, size_t unit, ls_arena *arena) {
-    *store = (ls_store){.image = image, .unit = unit};
+void ls_hashes_create(ls_hashes *store, const ls_image *image, size_t unit, ls_arena *arena) {
+    *store = (ls_hashes){.image = image, .unit = unit};
     for (int s = 0; s < LS_SPACES; s++) {
         store->n[s] = (size_t)ls_ceil_div((int64_t)image->bytes[s], (int64_t)unit);
         store->value[s] = LS_NEW_ARRAY(arena, uint64_t, store->n[s] + 1);
     }
 }
 
-ls_units ls_store_units(const ls_store *store, const ls_operand *operand, ls_arena *arena) {
+ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_arena *arena) {
     ls_units units = {0};
     if (operand->buffer < 0 || ls_view_elements(&operand->view) == 0) return units;
     const ls_range range = ls_operand_range(store->image, operand);
@@ -78,7 +78,7 @@ ls_units ls_store_units(const ls_store *store, const ls_operand *operand, ls_are
 }
 
 /* Values that the host has written: different for every rank, buffer, unit and run. */
-static void host_writes(ls_store *store, int buffer, uint64_t run) {
+static void host_writes(ls_hashes *store, int buffer, uint64_t run) {
     const ls_buffer *b = &store->image->buffers[buffer];
     const uint64_t seed =
         ls_hash_mix(ls_hash_mix((uint64_t)store->image->rank + 1, (uint64_t)buffer + 1), run + 1);
@@ -86,7 +86,7 @@ static void host_writes(ls_store *store, int buffer, uint64_t run) {
     for (size_t i = 0; i < n; i++) store->value[b->space][first + i] = ls_hash_mix(seed, i + 1);
 }
 
-void ls_store_reset(ls_store *store) {
+void ls_hashes_reset(ls_hashes *store) {
     for (int s = 0; s < LS_SPACES; s++) {
         for (size_t i = 0; i < store->n[s]; i++) store->value[s][i] = LS_POISON;
     }
@@ -95,14 +95,14 @@ void ls_store_reset(ls_store *store) {
     }
 }
 
-void ls_store_set_inputs(ls_store *store, uint64_t run) {
+void ls_hashes_set_inputs(ls_hashes *store, uint64_t run) {
     for (int i = 0; i < store->image->n_buffers; i++) {
         const ls_buffer *b = &store->image->buffers[i];
         if (b->program < 0 && b->kind == LS_BUFFER_INPUT) host_writes(store, i, run);
     }
 }
 
-uint64_t ls_store_read(const ls_store *store, const ls_units *units, uint64_t hash, bool *poison) {
+uint64_t ls_hashes_read(const ls_hashes *store, const ls_units *units, uint64_t hash, bool *poison) {
     const uint64_t *value = store->value[units->space];
     bool found = false;
     for (int i = 0; i < units->n; i++) {
@@ -113,17 +113,17 @@ uint64_t ls_store_read(const ls_store *store, const ls_units *units, uint64_t ha
     return hash | 1;
 }
 
-void ls_store_write(ls_store *store, const ls_units *units, uint64_t hash) {
+void ls_hashes_write(ls_hashes *store, const ls_units *units, uint64_t hash) {
     uint64_t *value = store->value[units->space];
     for (int i = 0; i < units->n; i++)
         value[units->at[i]] = ls_hash_mix(hash, (uint64_t)i + 1) & ~(1ull << 63);
 }
 
-void ls_store_poison(ls_store *store, const ls_units *units) {
+void ls_hashes_poison(ls_hashes *store, const ls_units *units) {
     for (int i = 0; i < units->n; i++) store->value[units->space][units->at[i]] = LS_POISON;
 }
 
-uint64_t ls_store_left(const ls_store *store) {
+uint64_t ls_hashes_left(const ls_hashes *store) {
     uint64_t hash = 1;
     for (int i = 0; i < store->image->n_buffers; i++) {
         const ls_buffer *b = &store->image->buffers[i];
