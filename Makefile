@@ -6,7 +6,8 @@ PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 SANITIZE ?=
 
-.PHONY: all demo check check-long check-asan check-ubsan check-tsan install lint format setup clean
+# WORD=text: only benchmarks with that in their name.
+.PHONY: all demo bench check check-long check-asan check-ubsan check-tsan install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -36,6 +37,11 @@ check-ubsan:
 	@$(MAKE) --no-print-directory check BUILD=build-ubsan SANITIZE=undefined
 check-tsan:
 	@$(MAKE) --no-print-directory check BUILD=build-tsan SANITIZE=thread
+
+bench: setup
+	@$(MAKE) --no-print-directory all
+	@ninja -C $(BUILD) -j $(JOBS) --quiet bench-programs
+	@tools/run-bench.sh $(BUILD) $(WORD)
 
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
