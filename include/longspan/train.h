@@ -24,6 +24,7 @@ typedef struct ls_train_options {
     const char *eval_data;
     int64_t eval_every;
     double max_seconds; /* stop after this time, with a checkpoint; 0: never */
+    const char *trace;  /* file: what every queue did when in the last steps, for Perfetto; NULL: none */
     ls_spread spread;
 } ls_train_options;
 

@@ -104,6 +104,7 @@ void ls_executor_destroy(ls_executor *ex) {
     }
     ls_memory_unmap(ex->base[LS_PRIVATE], ex->image->bytes[LS_PRIVATE]);
     ls_pool_destroy(ex->pool);
+    ls_trace_destroy(ex->trace);
     ls_arena_destroy(ex->arena);
 }
 
@@ -121,10 +122,13 @@ typedef struct inspection {
 typedef struct run {
     ls_executor *ex;
     const ls_program *program;
+    int index; /* of the program */
     ls_prepared_program *prepared;
     int next[LS_QUEUES]; /* position in each queue */
     int done[LS_QUEUES]; /* last instruction that each queue has finished; -1: none */
     inspection *inspect; /* NULL: nobody asks */
+    double
+        held[LS_QUEUES]; /* traced: since when the wait at the head of a queue holds it up; 0: it does not */
 } run;
 
 static int word_of(const run *r, const ls_instr *instr) {
@@ -182,6 +186,17 @@ static void execute(run *r, const ls_instr *instr, ls_prepared *prepared) {
     }
 }
 
+static void record(const run *r, int instr, double begin, double end) {
+    ls_trace_add(r->ex->trace, (ls_span_time){begin, end, r->index, instr, r->prepared->runs});
+}
+
+static void execute_traced(run *r, ls_queue q, int i) {
+    const double begin = r->held[q] > 0 ? r->held[q] : ls_seconds();
+    execute(r, &r->program->instrs[i], &r->prepared->instrs[i]);
+    record(r, i, begin, ls_seconds());
+    r->held[q] = 0;
+}
+
 /* Runs the head of a queue if nothing holds it up. */
 static bool step(run *r, ls_queue q) {
     if (r->next[q] == r->prepared->length[q]) return false;
@@ -189,9 +204,14 @@ static bool step(run *r, ls_queue q) {
     const ls_instr *instr = &r->program->instrs[i];
     if (instr->after > r->done[1 - q]) return false;
     if (instr->kind == LS_INSTR_WAIT &&
-        !ls_comm_test(r->ex->comm, word_of(r, instr), generation_of(r, instr)))
+        !ls_comm_test(r->ex->comm, word_of(r, instr), generation_of(r, instr))) {
+        if (r->ex->trace != NULL && r->held[q] == 0) r->held[q] = ls_seconds();
         return false;
-    execute(r, instr, &r->prepared->instrs[i]);
+    }
+    if (r->ex->trace == NULL)
+        execute(r, instr, &r->prepared->instrs[i]);
+    else
+        execute_traced(r, q, i);
     ls_comm_tick(r->ex->comm);
     r->done[q] = i;
     r->next[q]++;
@@ -221,6 +241,7 @@ static ls_status sleep_until_bell(run *r, uint32_t bell) {
 static ls_status run_program(ls_executor *ex, int index, inspection *look) {
     run r = {.ex = ex,
              .program = &ex->image->programs[index],
+             .index = index,
              .prepared = &ex->programs[index],
              .done = {-1, -1},
              .inspect = look};
@@ -233,10 +254,14 @@ static ls_status run_program(ls_executor *ex, int index, inspection *look) {
         if (step(&r, LS_COMPUTE) || moved) continue;
         const double asleep = ls_seconds();
         LS_TRY(sleep_until_bell(&r, bell));
-        ex->times.waiting += ls_seconds() - asleep;
+        const double awake = ls_seconds();
+        ex->times.waiting += awake - asleep;
+        if (ex->trace != NULL) record(&r, LS_SPAN_ASLEEP, asleep, awake);
     }
+    const double end = ls_seconds();
+    if (ex->trace != NULL) record(&r, LS_SPAN_PROGRAM, start, end);
     r.prepared->runs++;
-    ex->times.total += ls_seconds() - start;
+    ex->times.total += end - start;
     return ls_ok();
 }
 

@@ -18,6 +18,11 @@ typedef struct ls_prepared_program {
     uint64_t runs; /* made so far: the base of generations */
 } ls_prepared_program;
 
+typedef struct ls_trace {
+    ls_span_time *ring;
+    size_t capacity, count; /* count: recorded so far, overwritten ones included */
+} ls_trace;
+
 struct ls_executor {
     const ls_image *image;
     ls_comm *comm;
@@ -26,7 +31,11 @@ struct ls_executor {
     void *base[LS_SPACES];
     ls_prepared_program programs[LS_PROGRAMS];
     ls_run_times times;
+    ls_trace *trace; /* NULL: nothing is recorded */
 };
+
+void ls_trace_add(ls_trace *trace, ls_span_time span);
+void ls_trace_destroy(ls_trace *trace); /* NULL is allowed */
 
 /* Positions of all tokens and the spans of each mask for this rank's queries. */
 void ls_executor_fill_tables(ls_executor *executor);

@@ -8,8 +8,7 @@
 #include "comm/comm.h"
 #include "program/program.h"
 #include "run/launch.h"
-
-typedef struct ls_executor ls_executor;
+#include "run/trace.h"
 
 /* Sums over the runs so far, in seconds. */
 typedef struct ls_run_times {

@@ -1,11 +1,14 @@
 /* A rank's training: weights or a checkpoint, then step after step. Rank 0 alone writes and speaks. */
 #include "train/train_impl.h"
 
+#include "plan/trace.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CHART_SECONDS 10.0
+#define TRACED_STEPS 4   /* the last ones */
 #define LINE_SECONDS 2.0 /* between plain lines, where there is no terminal */
 
 typedef struct loop {
@@ -156,9 +159,17 @@ static ls_status finish(loop *l) {
     return ls_record_chart(l->t);
 }
 
+static ls_status start_trace(const loop *l) {
+    const ls_train_options *o = &l->t->options;
+    if (o->trace == NULL) return ls_ok();
+    const size_t spans = ls_trace_spans(l->rank->image, TRACED_STEPS * o->accumulate, TRACED_STEPS);
+    return ls_comm_agree(l->rank->comm, ls_executor_record(l->rank->executor, spans));
+}
+
 static ls_status run_loop(loop *l) {
     const ls_train_options *o = &l->t->options;
     LS_TRY(begin(l));
+    LS_TRY(start_trace(l));
     l->progress = ls_progress_start("training", o->steps - l->t->start.step);
     ls_stop stop = LS_STOP_NOT;
     double loss = l->t->start.last_loss;
@@ -166,6 +177,7 @@ static ls_status run_loop(loop *l) {
     while (step < o->steps && stop == LS_STOP_NOT) LS_TRY(advance(l, step++, &stop, &loss));
     if (l->rank->rank == 0) ls_progress_end(&l->progress);
     LS_TRY(save(l, step, loss));
+    if (o->trace != NULL) LS_TRY(ls_trace_write(l->rank, o->trace));
     LS_TRY(finish(l));
     if (stop == LS_STOP_NOT || step == o->steps) return ls_ok();
     if (stop == LS_STOP_TIME) {
