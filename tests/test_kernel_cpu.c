@@ -243,6 +243,25 @@ static void activations(void **unused) {
     }
 }
 
+static void convolutions(void **unused) {
+    (void)unused;
+    static const int64_t shapes[][4] = {{1, 1, 1, 1}, {2, 5, 3, 7}, {1, 130, 4, 33}, {2, 300, 2, 64}};
+    for (size_t s = 0; s < LS_COUNT(shapes); s++) {
+        const int64_t B = shapes[s][0], n = shapes[s][1], W = shapes[s][2], E = shapes[s][3];
+        const operand x = {'T', NORMAL, 3, {B, n + W - 1, E}, 0}, weight = {'T', NORMAL, 2, {W, E}, 0};
+        const operand y = {'T', POISON, 3, {B, n, E}, 0}, dy = {'T', NORMAL, 3, {B, n, E}, 0};
+        const operand dweight = {'G', NORMAL, 2, {W, E}, 0};
+        for (int ahead = 0; ahead < 2; ahead++) {
+            const ls_conv_params params = {.ahead = ahead != 0};
+            const example examples[] = {
+                {"conv", &params, 2, 1, {x, weight}, {y}},
+                {"conv_dw", &params, 2, 1, {x, dy}, {dweight}},
+            };
+            for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
+        }
+    }
+}
+
 static void norms(void **unused) {
     (void)unused;
     const ls_norm_params params = {1e-5};
@@ -382,10 +401,10 @@ static void deltas(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(activations), cmocka_unit_test(elementwise),     cmocka_unit_test(norms),
-        cmocka_unit_test(sums),        cmocka_unit_test(many_tokens),     cmocka_unit_test(embeddings),
-        cmocka_unit_test(rotations),   cmocka_unit_test(cross_entropies), cmocka_unit_test(optimiser),
-        cmocka_unit_test(deltas),
+        cmocka_unit_test(convolutions), cmocka_unit_test(activations), cmocka_unit_test(elementwise),
+        cmocka_unit_test(norms),        cmocka_unit_test(sums),        cmocka_unit_test(many_tokens),
+        cmocka_unit_test(embeddings),   cmocka_unit_test(rotations),   cmocka_unit_test(cross_entropies),
+        cmocka_unit_test(optimiser),    cmocka_unit_test(deltas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

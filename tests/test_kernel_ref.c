@@ -39,6 +39,7 @@ static void test_registry(void **state) {
         "copy",         "attention_grad", "fill",          "attention_delta",
         "step_control", "sum_squares",    "cross_entropy", "adamw",
         "layernorm",    "layernorm_grad", "activation",    "activation_grad",
+        "conv",         "conv_dw",
     };
     for (size_t i = 0; i < LS_COUNT(names); i++) {
         for (int f64 = 0; f64 < 2; f64++) {
@@ -184,6 +185,41 @@ static void test_activation(void **state) {
     call.params = &(ls_activation_params){LS_ACTIVATION_SOFTCAP, 0};
     assert_string_equal(prepare_kernel("activation", LS_F64, LS_ISA_REF, call).text,
                         "kernel activation: softcap's cap is 0, expected a positive number");
+}
+
+static void test_conv(void **state) {
+    (void)state;
+    double x[8] = {1, 10, 2, 20, 3, 30, 4, 40}, weight[4] = {1, 1, 0.5, -1}, y[6], dw[4] = {0};
+    ls_conv_params params = {.ahead = false};
+    const ls_kernel_call call = {.n_in = 2,
+                                 .n_out = 1,
+                                 .in = {VIEW(x, LS_F64, 1, 4, 2), VIEW(weight, LS_F64, 2, 2)},
+                                 .out = {VIEW(y, LS_F64, 1, 3, 2)},
+                                 .params = &params};
+    ref("conv", LS_F64, call);
+    close_to(y[0], 2 + 0.5, 0);
+    close_to(y[1], 20 - 10, 0);
+    close_to(y[5], 40 - 30, 0);
+    params.ahead = true;
+    ref("conv", LS_F64, call);
+    close_to(y[0], 1 + 0.5 * 2, 0);
+    close_to(y[5], 30 - 40, 0);
+    params.ahead = false;
+    double dy[6] = {1, 0, 0, 1, 0, 0};
+    ref("conv_dw", LS_F64,
+        (ls_kernel_call){.n_in = 2,
+                         .n_out = 1,
+                         .in = {VIEW(x, LS_F64, 1, 4, 2), VIEW(dy, LS_F64, 1, 3, 2)},
+                         .out = {VIEW(dw, LS_F64, 2, 2)},
+                         .params = &params});
+    close_to(dw[0], 2, 0);
+    close_to(dw[1], 30, 0);
+    close_to(dw[2], 1, 0);
+    close_to(dw[3], 20, 0);
+    ls_kernel_call wrong = call;
+    wrong.out[0] = VIEW(y, LS_F64, 1, 2, 2);
+    assert_string_equal(prepare_kernel("conv", LS_F64, LS_ISA_REF, wrong).text,
+                        "kernel conv: 4 tokens for 2 and 2 taps, expected 3");
 }
 
 static void test_layernorm(void **state) {
@@ -435,21 +471,14 @@ static void test_adamw(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_registry),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_rmsnorm),
-        cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_activation),
-        cmocka_unit_test(test_rope_table),
-        cmocka_unit_test(test_rotate),
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_copy_and_accumulate),
-        cmocka_unit_test(test_cast),
-        cmocka_unit_test(test_step_control),
+        cmocka_unit_test(test_registry),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_rmsnorm),       cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_activation),    cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_rope_table),    cmocka_unit_test(test_rotate),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_copy_and_accumulate),
+        cmocka_unit_test(test_cast),          cmocka_unit_test(test_step_control),
         cmocka_unit_test(test_adamw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,6 +76,18 @@ static ls_tensor build_softcap(ls_graph *g, ls_tensor tokens, const ls_tensor *x
     (void)tokens;
     return ls_softcap(g, x[0], 1.5);
 }
+static ls_tensor build_shift(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_shift(g, x[0], 2);
+}
+static ls_tensor build_shift_back(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_shift(g, x[0], -1);
+}
+static ls_tensor build_conv(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_conv(g, x[0], x[1]);
+}
 static ls_tensor build_add(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_add(g, x[0], ls_add(g, x[1], x[0]));
@@ -136,6 +148,9 @@ static const op_case cases[] = {
     {"activation", 1, {BY({4, 0})}, build_relu},
     {"activation", 1, {BY({4, 0})}, build_silu},
     {"activation", 1, {BY({4, 0})}, build_softcap},
+    {"shift", 1, {BY({2, 0}, {2, 0})}, build_shift},
+    {"shift", 1, {BY({3, 0})}, build_shift_back},
+    {"conv", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_conv},
     {"add", 2, {BY({4, 0}), BY({4, 0})}, build_add},
     {"mul", 2, {BY({4, 0}), BY({4, 0})}, build_mul},
     {"scale", 1, {BY({4, 0})}, build_scale},

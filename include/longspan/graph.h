@@ -102,6 +102,14 @@ ls_tensor ls_mul(ls_graph *graph, ls_tensor a, ls_tensor b);    /* same shapes *
 ls_tensor ls_scale(ls_graph *graph, ls_tensor x, double factor);
 ls_tensor ls_cast(ls_graph *graph, ls_tensor x, ls_dtype dtype);
 
+/*
+ * Along the sequence; over ranks, each gets the tokens that it needs from its neighbours. Layouts contiguous and zigzag.
+ * shift: y[:,i] = x[:,i-tokens], zeros where nothing moves in; tokens < 0 looks ahead. Any type, [B,S,..].
+ * conv: causal and depth-wise, y[:,i,e] = sum over t of weight[t,e]·x[:,i-t,e]: T[B,S,E], T[width,E] -> T[B,S,E].
+ */
+ls_tensor ls_shift(ls_graph *graph, ls_tensor x, int64_t tokens);
+ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);
+
 /* Another split of the same elements. A batch or sequence dimension must stay whole. */
 ls_tensor ls_reshape(ls_graph *graph, ls_tensor x, int ndim, const int64_t *size);
 ls_tensor ls_split_last(ls_graph *graph, ls_tensor x, int64_t H, int64_t D); /* [..,H*D] -> [..,H,D] */

@@ -114,7 +114,12 @@ void ls_shard_range(const ls_builder *b, int rank, int64_t *start, int64_t *coun
 void ls_lower_nodes(ls_builder *b, int n_nodes);
 /* Program update. */
 void ls_lower_update(ls_builder *b);
+/* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
+ls_operand ls_lower_input(ls_builder *b, int node, int i);
+/* Ops that no single kernel call can do, because they need other ranks' tokens (`special` in their rows). */
 void ls_lower_attention(ls_builder *b, int node);
+void ls_lower_shift(ls_builder *b, int node); /* halo.c */
+void ls_lower_conv(ls_builder *b, int node);
 
 /* Numbers instructions and names what they read (program/name.h), from the lists as they were emitted. */
 void ls_name_values(ls_image *image);

@@ -1,4 +1,4 @@
-/* Nodes to instructions: one kernel call per node, but for attention, which goes to its strategy. */
+/* Nodes to instructions: one kernel call per node, but for ops that a pass of their own lowers. */
 #include "compile/compile_impl.h"
 
 #include <string.h>
@@ -48,9 +48,8 @@ void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand) {
         b->tensor[t.id] = operand;
 }
 
-/* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
-static ls_operand input_of(ls_builder *b, const ls_node *node, int n, int i) {
-    const ls_tensor t = node->in[i];
+ls_operand ls_lower_input(ls_builder *b, int n, int i) {
+    const ls_tensor t = b->job->graph->nodes[n].in[i];
     const ls_operand part = ls_lower_tensor(b, t);
     if (!b->sharding->resolve[n * LS_NODE_INPUTS + i]) return part;
     if (b->resolved[t.id].buffer >= 0) return b->resolved[t.id];
@@ -87,12 +86,29 @@ static bool adds_here(const ls_builder *b, int n) {
     return true;
 }
 
+static const struct {
+    const char *name; /* as the op's row says */
+    void (*lower)(ls_builder *b, int node);
+} specials[] = {
+    {"attention", ls_lower_attention},
+    {"shift", ls_lower_shift},
+    {"conv", ls_lower_conv},
+};
+
+static void lower_special(ls_builder *b, int n) {
+    const char *name = b->job->graph->nodes[n].op->special;
+    size_t i = 0;
+    while (i < LS_COUNT(specials) && strcmp(specials[i].name, name) != 0) i++;
+    LS_ASSERT(i < LS_COUNT(specials));
+    specials[i].lower(b, n);
+}
+
 static void lower_node(ls_builder *b, int n) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = &g->nodes[n];
     const ls_op *op = node->op;
-    if (op->special) {
-        ls_lower_attention(b, n);
+    if (op->special != NULL) {
+        lower_special(b, n);
         return;
     }
     if (op->kernel == NULL) {
@@ -103,7 +119,7 @@ static void lower_node(ls_builder *b, int n) {
     for (int i = 0; i < node->n_in; i++) {
         bool in_place = false;
         for (int o = 0; o < node->n_out; o++) in_place |= op->in_place[o] == i + 1;
-        const ls_operand operand = input_of(b, node, n, i);
+        const ls_operand operand = ls_lower_input(b, n, i);
         if (!in_place) call.in[call.n_in++] = operand;
     }
     for (int o = 0; o < node->n_out; o++) {

@@ -133,24 +133,23 @@ static void place_tables(ls_builder *b) {
     image->query_count = ls_layout_start(&image->layout, (ring + 1) * U) - image->query_start;
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_node *node = &g->nodes[n];
-        if (!node->op->special || node->forward >= 0) continue;
-        const ls_attention_node *params = node->params;
+        const ls_mask *wanted = ls_node_mask(node);
+        if (wanted == NULL) continue;
         bool known = false;
-        for (int m = 0; m < image->n_masks; m++) known |= ls_mask_equal(&image->masks[m].mask, &params->mask);
+        for (int m = 0; m < image->n_masks; m++) known |= ls_mask_equal(&image->masks[m].mask, wanted);
         if (known) continue;
         int64_t q[LS_MAX_DIMS];
         ls_local_size(b, node->in[0], q);
         ls_mask_binding *mask = LS_PUSH(image->arena, image->masks, image->n_masks, image->mask_capacity);
-        mask->mask = params->mask;
+        mask->mask = *wanted;
         for (int i = 0; i < mask->mask.n; i++) {
             ls_mask_term *term = &mask->mask.term[i];
             if (term->kind == LS_MASK_DOCUMENTS)
                 term->ends =
                     ls_arena_copy(image->arena, term->ends, sizeof *term->ends * (size_t)term->n_ends);
         }
-        mask->spans =
-            ls_build_private(b, LS_BUFFER_TABLE, "spans", LS_I32, 3,
-                             (int64_t[]){q[0], image->query_count, 2 * ls_mask_width(&params->mask)});
+        mask->spans = ls_build_private(b, LS_BUFFER_TABLE, "spans", LS_I32, 3,
+                                       (int64_t[]){q[0], image->query_count, 2 * ls_mask_width(wanted)});
     }
     if (image->n_masks == 0) return;
     image->positions = ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, &image->layout.S);

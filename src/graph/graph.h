@@ -109,8 +109,9 @@ typedef struct ls_op {
     const char *name;
     const char *kernel;   /* NULL: nothing runs (a renaming), or the compiler lowers it itself (`special`) */
     bool kernel_by_input; /* the kernel goes by the type of input 0; otherwise by the graph's type */
-    bool special;         /* lowered by a pass of its own: attention */
-    bool linear;          /* partial sums may pass through: f(a)+f(b) = f(a+b) */
+    const char
+        *special; /* the pass of the compiler that lowers it (compile/lower.c); NULL: one kernel call */
+    bool linear;  /* partial sums may pass through: f(a)+f(b) = f(a+b) */
     int least_in, most_in, n_out;
     signed char in_place[LS_NODE_OUTPUTS]; /* 1 + the input in whose bytes an output lies; 0: its own */
     /* Sets dtype and shape of each out[i]; the error names the op's inputs and shapes. */
@@ -127,6 +128,9 @@ typedef struct ls_attention_node {
     ls_mask mask;
     double scale;
 } ls_attention_node;
+
+/* The mask of an attention node; NULL for any other node, its gradient included. */
+const ls_mask *ls_node_mask(const ls_node *node);
 
 /* The visible table, in the order of graph/ops.c; NULL past the end. */
 const ls_op *ls_op_at(int index);

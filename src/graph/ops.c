@@ -23,6 +23,10 @@ static const ls_op *const table[] = {
     &ls_op_swiglu_grad,
     &ls_op_activation,
     &ls_op_activation_grad,
+    /* along the sequence */
+    &ls_op_shift,
+    &ls_op_conv,
+    &ls_op_conv_dw,
     /* element by element */
     &ls_op_add,
     &ls_op_mul,

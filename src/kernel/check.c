@@ -23,6 +23,8 @@ typedef struct signature {
 } signature;
 
 static ls_status check_activation(const ls_kernel_call *call);
+static ls_status check_conv(const ls_kernel_call *call);
+static ls_status check_conv_dw(const ls_kernel_call *call);
 static ls_status check_matmul(const ls_kernel_call *call);
 static ls_status check_attention(const ls_kernel_call *call);
 static ls_status check_even_head(const ls_kernel_call *call);
@@ -45,6 +47,8 @@ static const signature signatures[] = {
     {"swiglu_grad", "gate T[n] up T[n] dy T[n]", "dgate T[n] dup T[n]", false, NULL},
     {"activation", "x T[n]", "y T[n]", true, check_activation},
     {"activation_grad", "dy T[n] x X[n]", "dx T[n]", true, check_activation},
+    {"conv", "x ~T[B,M,E] weight T[W,E]", "y ~T[B,N,E]", true, check_conv},
+    {"conv_dw", "x ~T[B,M,E] dy ~T[B,N,E]", "dweight G[W,E]", true, check_conv_dw},
     {"add", "a T[n] b T[n]", "y T[n]", false, NULL},
     {"mul", "a T[n] b T[n]", "y T[n]", false, NULL},
     {"scale", "x T[n]", "y T[n]", true, NULL},
@@ -236,6 +240,20 @@ static ls_status check_activation(const ls_kernel_call *call) {
         return ls_error(LS_INVALID, "kernel activation: softcap's cap is %g, expected a positive number",
                         p->cap);
     return ls_ok();
+}
+
+static ls_status check_taps(const char *name, int64_t in, int64_t out, int64_t taps) {
+    if (in == out + taps - 1) return ls_ok();
+    return ls_error(LS_INVALID, "kernel %s: %lld tokens for %lld and %lld taps, expected %lld", name,
+                    (long long)in, (long long)out, (long long)taps, (long long)(out + taps - 1));
+}
+
+static ls_status check_conv(const ls_kernel_call *call) {
+    return check_taps("conv", call->in[0].size[1], call->out[0].size[1], call->in[1].size[0]);
+}
+
+static ls_status check_conv_dw(const ls_kernel_call *call) {
+    return check_taps("conv_dw", call->in[0].size[1], call->in[1].size[1], call->out[0].size[0]);
 }
 
 static ls_status check_matmul(const ls_kernel_call *call) {

@@ -25,6 +25,9 @@
  *   swiglu_grad      gate, up, dy T[..,F]                                  dgate, dup T[..,F]
  *   activation       x T[..]                                               T[..]: gelu, gelu with tanh, relu, silu or softcap
  *   activation_grad  dy T[..], x X[..]                                     dx T[..]: dy times the slope at x; X is T or G
+ *   conv             x T[B,n+W-1,E], weight T[W,E]                         y T[B,n,E]: y[i] = sum over t of weight[t]*x[i+W-1-t],
+ *                    or of weight[t]*x[i+t] when ahead. x, y and dy may be strided outside E.
+ *   conv_dw          x T[B,n+W-1,E], dy T[B,n,E]                           dweight G[W,E] (adds)
  *   add, mul         a T[..], b T[..]                                      T[..]
  *   scale            x T[..]                                               T[..] * factor
  *   scale_by         x T[..], c G[1]                                       T[..] * c

@@ -36,6 +36,8 @@ static const row rows[] = {
     {"swiglu_grad", 0, NULL},
     {"activation", 0, NULL},
     {"activation_grad", 0, NULL},
+    {"conv", 0, NULL},
+    {"conv_dw", 1, NULL},
     {"add", 0, NULL},
     {"mul", 0, NULL},
     {"scale", 0, NULL},

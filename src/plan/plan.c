@@ -20,9 +20,8 @@ static bool is_causal_like(const ls_mask *mask) {
 /* Whether some attention sees less to the right than to the left, so that equal parts are unequal work. */
 static bool has_causal_attention(const ls_graph *g) {
     for (int n = 0; n < g->n_nodes; n++) {
-        if (!g->nodes[n].op->special || g->nodes[n].params == NULL) continue;
-        const ls_attention_node *attention = g->nodes[n].params;
-        if (is_causal_like(&attention->mask)) return true;
+        const ls_mask *mask = ls_node_mask(&g->nodes[n]);
+        if (mask != NULL && is_causal_like(mask)) return true;
     }
     return false;
 }

@@ -32,36 +32,39 @@ int64_t ls_layout_count(const ls_layout *layout, int p) {
 
 int64_t ls_layout_most(const ls_layout *layout) { return ls_ceil_div(layout->S, layout->P); }
 
-static void run(int64_t first, int64_t count, int64_t step, int32_t *out) {
-    for (int64_t i = 0; i < count; i++) out[i] = (int32_t)(first + i * step);
-}
-
 /* Front runs in rank order from 0, back runs in reverse rank order up to S; they meet in the middle. */
-static void zigzag(const ls_layout *layout, int p, int32_t *out) {
+static int zigzag(const ls_layout *layout, int p, ls_layout_run out[LS_LAYOUT_RUNS]) {
     int64_t before_front = 0, before_back = 0;
     for (int i = 0; i < p; i++) {
         int64_t n = ls_layout_count(layout, i);
         before_front += ls_ceil_div(n, 2);
         before_back += n / 2;
     }
-    int64_t n = ls_layout_count(layout, p), front = ls_ceil_div(n, 2);
-    run(before_front, front, 1, out);
-    run(layout->S - before_back - n / 2, n / 2, 1, out + front);
+    int64_t n = ls_layout_count(layout, p);
+    out[0] = (ls_layout_run){before_front, ls_ceil_div(n, 2), 1};
+    out[1] = (ls_layout_run){layout->S - before_back - n / 2, n / 2, 1};
+    return n > 1 ? 2 : 1;
 }
 
-void ls_layout_positions(const ls_layout *layout, int p, int32_t *out) {
+int ls_layout_runs(const ls_layout *layout, int p, ls_layout_run out[LS_LAYOUT_RUNS]) {
     int64_t n = ls_layout_count(layout, p);
     switch (layout->kind) {
     case LS_LAYOUT_ZIGZAG:
-        zigzag(layout, p, out);
-        return;
+        return zigzag(layout, p, out);
     case LS_LAYOUT_STRIPED:
-        run(stripe_of(layout, p), n, layout->P, out);
-        return;
+        out[0] = (ls_layout_run){stripe_of(layout, p), n, layout->P};
+        return 1;
     default:
-        run(ls_layout_start(layout, p), n, 1, out);
-        return;
+        out[0] = (ls_layout_run){ls_layout_start(layout, p), n, 1};
+        return 1;
     }
+}
+
+void ls_layout_positions(const ls_layout *layout, int p, int32_t *out) {
+    ls_layout_run runs[LS_LAYOUT_RUNS];
+    const int n = ls_layout_runs(layout, p, runs);
+    for (int r = 0; r < n; r++)
+        for (int64_t i = 0; i < runs[r].count; i++) *out++ = (int32_t)(runs[r].first + i * runs[r].step);
 }
 
 const char *ls_layout_name(ls_layout_kind kind) {

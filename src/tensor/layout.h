@@ -28,6 +28,12 @@ typedef struct ls_layout {
 int64_t ls_layout_count(const ls_layout *layout, int p); /* tokens of rank p */
 int64_t ls_layout_most(const ls_layout *layout);         /* the largest count */
 int64_t ls_layout_start(const ls_layout *layout, int p); /* sum of the counts before p; p may be P */
+/* Those tokens as runs of positions first, first + step, ...; returns how many there are, 1 or 2. */
+#define LS_LAYOUT_RUNS 2
+typedef struct ls_layout_run {
+    int64_t first, count, step;
+} ls_layout_run;
+int ls_layout_runs(const ls_layout *layout, int p, ls_layout_run out[LS_LAYOUT_RUNS]);
 /* Positions of rank p's tokens, in the order in which it holds them: out[count(p)]. */
 void ls_layout_positions(const ls_layout *layout, int p, int32_t *out);
 

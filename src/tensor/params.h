@@ -54,6 +54,14 @@ typedef struct ls_scale_params {
     double factor;
 } ls_scale_params;
 
+typedef struct ls_shift_params {
+    int64_t tokens; /* y[i] = x[i - tokens] */
+} ls_shift_params;
+
+typedef struct ls_conv_params {
+    bool ahead; /* taps count later tokens instead of earlier ones: the gradient */
+} ls_conv_params;
+
 /*
  * Attention over one block of keys. Local query head i reads local KV head (first_q + i)/group - first_kv,
  * where group = Hq/Hkv of the whole model. merge: combine with what o and lse hold already (another block of keys);

@@ -66,7 +66,7 @@ static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
 }
 
 const ls_op ls_op_attention = {.name = "attention",
-                               .special = true,
+                               .special = "attention",
                                .least_in = 3,
                                .most_in = 3,
                                .n_out = 2,
@@ -75,7 +75,7 @@ const ls_op ls_op_attention = {.name = "attention",
                                .shard = ls_shard_together};
 
 const ls_op ls_op_attention_grad = {.name = "attention_grad",
-                                    .special = true,
+                                    .special = "attention",
                                     .least_in = 6,
                                     .most_in = 6,
                                     .n_out = 3,
@@ -90,3 +90,7 @@ ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const
 }
 
 ls_tensor ls_attention_lse(ls_graph *g, ls_tensor attention) { return ls_graph_output(g, attention, 1); }
+
+const ls_mask *ls_node_mask(const ls_node *node) {
+    return node->op == &ls_op_attention ? &((const ls_attention_node *)node->params)->mask : NULL;
+}

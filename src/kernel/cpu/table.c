@@ -2,12 +2,12 @@
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/kernel_impl.h"
 
-#define ROWS(ROW)                                                                                           \
-    ROW(embedding), ROW(embedding_grad), ROW(matmul), ROW(column_sum), ROW(rmsnorm), ROW(rmsnorm_grad),     \
-        ROW(layernorm), ROW(layernorm_grad), ROW(activation), ROW(activation_grad), ROW(rotate),            \
-        ROW(swiglu), ROW(swiglu_grad), ROW(add), ROW(mul), ROW(scale), ROW(scale_by), ROW(cast),            \
-        ROW(cross_entropy), ROW(cross_entropy_grad), ROW(sum), ROW(broadcast), ROW(attention),              \
-        ROW(attention_delta), ROW(attention_grad), ROW(accumulate), ROW(copy), ROW(fill), ROW(sum_squares), \
+#define ROWS(ROW)                                                                                            \
+    ROW(embedding), ROW(embedding_grad), ROW(matmul), ROW(column_sum), ROW(rmsnorm), ROW(rmsnorm_grad),      \
+        ROW(layernorm), ROW(layernorm_grad), ROW(activation), ROW(activation_grad), ROW(conv), ROW(conv_dw), \
+        ROW(rotate), ROW(swiglu), ROW(swiglu_grad), ROW(add), ROW(mul), ROW(scale), ROW(scale_by),           \
+        ROW(cast), ROW(cross_entropy), ROW(cross_entropy_grad), ROW(sum), ROW(broadcast), ROW(attention),    \
+        ROW(attention_delta), ROW(attention_grad), ROW(accumulate), ROW(copy), ROW(fill), ROW(sum_squares),  \
         ROW(adamw)
 
 extern const ls_kernel ROWS(LS_CPU_NAME);

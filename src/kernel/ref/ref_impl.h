@@ -22,8 +22,8 @@ typedef float real;
 #endif
 
 extern const ls_kernel REF(embedding), REF(embedding_grad), REF(matmul), REF(column_sum), REF(rmsnorm),
-    REF(rmsnorm_grad), REF(layernorm), REF(layernorm_grad), REF(activation), REF(activation_grad),
-    REF(rope_table), REF(rotate), REF(swiglu), REF(swiglu_grad), REF(add), REF(mul), REF(scale),
+    REF(rmsnorm_grad), REF(layernorm), REF(layernorm_grad), REF(activation), REF(activation_grad), REF(conv),
+    REF(conv_dw), REF(rope_table), REF(rotate), REF(swiglu), REF(swiglu_grad), REF(add), REF(mul), REF(scale),
     REF(scale_by), REF(cast), REF(cross_entropy), REF(cross_entropy_grad), REF(sum), REF(broadcast),
     REF(attention), REF(attention_delta), REF(attention_grad), REF(accumulate), REF(copy), REF(fill),
     REF(sum_squares), REF(step_control), REF(adamw);

@@ -1,0 +1,246 @@
+/*
+ * Halo exchange: tokens that other ranks hold, for ops that look along the sequence. Every rank says which positions it wants, as
+ * a few segments; where a segment meets a run of some rank's part, that piece is copied, or packed with the others of
+ * that rank and sent in one message. Positions outside the sequence give zeros. With contiguous parts a rank hears from one
+ * neighbour, with zigzag from two; nothing depends on that, so a segment may also reach over several ranks.
+ */
+#include "compile/compile_impl.h"
+
+/* Positions [first, first + count). */
+typedef struct segment {
+    int64_t first, count;
+} segment;
+
+typedef struct wish {
+    int n;
+    segment at[LS_LAYOUT_RUNS];
+} wish;
+
+/* Tokens that rank p wants, in the order in which it wants them. */
+typedef struct wishes {
+    int64_t before, after; /* tokens added in front of and behind each of its runs */
+    int64_t move;          /* and all of them this much further on */
+} wishes;
+
+static wish wish_of(const ls_layout *layout, const wishes *w, int p) {
+    ls_layout_run runs[LS_LAYOUT_RUNS];
+    wish out = {.n = ls_layout_runs(layout, p, runs)};
+    for (int i = 0; i < out.n; i++)
+        out.at[i] = (segment){runs[i].first - w->before + w->move, runs[i].count + w->before + w->after};
+    return out;
+}
+
+static int64_t tokens_of(const wish *w) {
+    int64_t n = 0;
+    for (int i = 0; i < w->n; i++) n += w->at[i].count;
+    return n;
+}
+
+/* Tokens from..from+count of one rank's part become tokens to..to+count of a wish. */
+typedef struct piece {
+    int64_t from, to, count;
+} piece;
+
+enum { MOST_PIECES = LS_LAYOUT_RUNS * LS_LAYOUT_RUNS };
+
+typedef struct pieces {
+    int n;
+    int64_t tokens;
+    piece at[MOST_PIECES];
+} pieces;
+
+/* What positions [first, first + count), held from `from` on, give to the wish. */
+static void meet(const wish *w, int64_t first, int64_t count, int64_t from, pieces *out) {
+    int64_t to = 0;
+    for (int i = 0; i < w->n; i++) {
+        const segment *s = &w->at[i];
+        const int64_t lo = ls_max(s->first, first), hi = ls_min(s->first + s->count, first + count);
+        if (lo < hi) {
+            out->at[out->n++] = (piece){from + lo - first, to + lo - s->first, hi - lo};
+            out->tokens += hi - lo;
+        }
+        to += s->count;
+    }
+}
+
+/* What rank q holds of the wish. */
+static pieces pieces_from(const ls_layout *layout, int q, const wish *w) {
+    pieces out = {0};
+    ls_layout_run runs[LS_LAYOUT_RUNS];
+    const int n = ls_layout_runs(layout, q, runs);
+    int64_t from = 0;
+    for (int i = 0; i < n; i++) {
+        meet(w, runs[i].first, runs[i].count, from, &out);
+        from += runs[i].count;
+    }
+    return out;
+}
+
+/* `o` with another number of tokens, dense in a buffer. */
+static ls_operand with_tokens(ls_operand o, int buffer, int64_t tokens) {
+    int64_t size[LS_MAX_DIMS];
+    for (int i = 0; i < o.view.ndim; i++) size[i] = i == 1 ? tokens : o.view.size[i];
+    return ls_operand_dense(buffer, 0, o.view.dtype, o.view.ndim, size);
+}
+
+static ls_operand make_private(ls_builder *b, const char *name, ls_operand like, int64_t tokens) {
+    const ls_operand shape = with_tokens(like, 0, tokens);
+    return ls_build_private(b, LS_BUFFER_ACTIVATION, name, like.view.dtype, like.view.ndim, shape.view.size);
+}
+
+/* One message: what `rank` wants of what this rank holds, or the other way; at least a token, so that all ranks do the same. */
+typedef struct message {
+    int channel, rank;
+    pieces what;
+    ls_operand slot; /* the receiver's */
+} message;
+
+static message make_message(int channel, int rank, const pieces *what, ls_operand slot) {
+    return (message){channel, rank, *what, with_tokens(slot, slot.buffer, ls_max(1, what->tokens))};
+}
+
+static void send(ls_builder *b, const message *m, ls_operand x) {
+    const ls_operand packed = make_private(b, "halo out", x, m->slot.view.size[1]);
+    if (m->what.tokens == 0) ls_build_fill(b, packed);
+    int64_t at = 0;
+    for (int i = 0; i < m->what.n; i++) {
+        const piece *p = &m->what.at[i];
+        ls_build_copy(b, ls_operand_slice(x, 1, p->from, p->count),
+                      ls_operand_slice(packed, 1, at, p->count));
+        at += p->count;
+    }
+    ls_build_send(b, m->channel, m->rank, packed, m->slot);
+}
+
+static void receive(ls_builder *b, const message *m, ls_operand out) {
+    ls_build_receive(b, m->channel, m->rank, m->slot);
+    int64_t at = 0;
+    for (int i = 0; i < m->what.n; i++) {
+        const piece *p = &m->what.at[i];
+        ls_build_copy(b, ls_operand_slice(m->slot, 1, at, p->count),
+                      ls_operand_slice(out, 1, p->to, p->count));
+        at += p->count;
+    }
+}
+
+/* The largest message over one distance in rank numbers; 0: no rank needs it. */
+static int64_t largest(const ls_layout *layout, const wishes *w, int distance) {
+    int64_t most = 0;
+    for (int p = 0; p < layout->P; p++) {
+        const wish wanted = wish_of(layout, w, p);
+        most = ls_max(most, pieces_from(layout, (p - distance + layout->P) % layout->P, &wanted).tokens);
+    }
+    return most;
+}
+
+/* Zeros where the wish reaches beyond the sequence. */
+static void clear_outside(ls_builder *b, const wish *w, ls_operand out) {
+    const int64_t S = b->image->layout.S, far = INT64_MAX / 4;
+    pieces outside = {0};
+    meet(w, -far, far, 0, &outside);
+    meet(w, S, far, 0, &outside);
+    for (int i = 0; i < outside.n; i++) {
+        const piece *p = &outside.at[i];
+        const ls_operand zeros = make_private(b, "zeros", out, p->count);
+        ls_build_fill(b, zeros);
+        ls_build_copy(b, zeros, ls_operand_slice(out, 1, p->to, p->count));
+    }
+}
+
+/* out [B,tokens wanted,..] from x [B,tokens held,..]. */
+static void gather(ls_builder *b, const wishes *w, ls_operand x, ls_operand out) {
+    const ls_layout *layout = &b->image->layout;
+    const bool sequence[LS_AXES] = {[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true};
+    const ls_team team = ls_build_team(b, sequence); /* ascending: by sequence index */
+    const int P = team.n;
+    const wish mine = wish_of(layout, w, team.me);
+    message *in = LS_NEW_ARRAY(b->image->arena, message, P), *to = LS_NEW_ARRAY(b->image->arena, message, P);
+    int n = 0;
+    for (int j = 1; j < P; j++) {
+        const int64_t most = largest(layout, w, j);
+        if (most == 0) continue;
+        const int from = (team.me - j + P) % P, target = (team.me + j) % P;
+        const ls_operand shape = with_tokens(x, 0, most);
+        const ls_operand slot =
+            ls_build_symmetric(b, LS_BUFFER_SLOT, "halo in", ls_view_elements(&shape.view), x.view.dtype,
+                               x.view.ndim, shape.view.size);
+        const int channel = ls_build_channel(b, "halo.%d", j);
+        const wish theirs = wish_of(layout, w, target);
+        const pieces gives = pieces_from(layout, team.me, &theirs), takes = pieces_from(layout, from, &mine);
+        in[n] = make_message(channel, team.members[from], &takes, slot);
+        to[n++] = make_message(channel, team.members[target], &gives, slot);
+    }
+    for (int i = 0; i < n; i++) ls_build_ready(b, in[i].channel, in[i].rank, in[i].slot);
+    for (int i = 0; i < n; i++) send(b, &to[i], x);
+    const pieces own = pieces_from(layout, team.me, &mine);
+    for (int i = 0; i < own.n; i++)
+        ls_build_copy(b, ls_operand_slice(x, 1, own.at[i].from, own.at[i].count),
+                      ls_operand_slice(out, 1, own.at[i].to, own.at[i].count));
+    clear_outside(b, &mine, out);
+    for (int i = 0; i < n; i++) receive(b, &in[i], out);
+    if (n > 0) ls_build_quiet(b);
+}
+
+/* Whether neighbours in the sequence are neighbours in a rank's part; if not, the error says what and why. */
+static bool refused(ls_builder *b, const ls_node *node) {
+    const ls_layout *layout = &b->image->layout;
+    if (layout->P == 1 || layout->kind != LS_LAYOUT_STRIPED) return false;
+    ls_build_fail(
+        b,
+        ls_error(
+            LS_UNSUPPORTED,
+            "op %s \"%s\": the layout is striped, where no token's neighbour lies on its own rank, so all of "
+            "\"%s\" would have to move; expected contiguous or zigzag",
+            node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name,
+            ls_graph_tensor(b->job->graph, node->in[0])->name));
+    return true;
+}
+
+void ls_lower_shift(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_shift_params *params = node->params;
+    const int64_t S = b->image->layout.S; /* further than the sequence is as far as the sequence: zeros */
+    if (refused(b, node)) return;
+    const wishes moved = {.move = -ls_max(-S, ls_min(S, params->tokens))};
+    const ls_operand x = ls_lower_input(b, n, 0);
+    gather(b, &moved, x, ls_lower_tensor(b, node->out[0]));
+}
+
+/*
+ * Input 0 with what its neighbours hold around each run, then a kernel call per run: conv reads it and the weight, conv_dw
+ * it and the run's part of dy.
+ */
+void ls_lower_conv(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_conv_params *params = node->params;
+    if (refused(b, node)) return;
+    const ls_operand x = ls_lower_input(b, n, 0), other = ls_lower_input(b, n, 1),
+                     out = ls_lower_tensor(b, node->out[0]);
+    const bool cuts_out = node->op->in_place[0] == 0; /* out is by tokens, like x; otherwise `other` is */
+    const int64_t reach = (cuts_out ? other : out).view.size[0] - 1;
+    const wishes around = {.before = params->ahead ? 0 : reach, .after = params->ahead ? reach : 0};
+    const int me = ls_mesh_sequence_index(&b->target->mesh, b->target->rank);
+    const wish wanted = wish_of(&b->image->layout, &around, me);
+    const ls_operand wide = make_private(b, "tokens and neighbours", x, tokens_of(&wanted));
+    gather(b, &around, x, wide);
+    int64_t at = 0, from = 0;
+    for (int i = 0; i < wanted.n; i++) {
+        const int64_t count = wanted.at[i].count - reach;
+        ls_kernel_build call = {.op = node->op->name,
+                                .kernel = node->op->kernel,
+                                .dtype = b->image->dtype,
+                                .params = params,
+                                .params_bytes = sizeof *params,
+                                .n_in = 2,
+                                .n_out = 1,
+                                .in = {ls_operand_slice(wide, 1, from, wanted.at[i].count), other},
+                                .out = {out}};
+        ls_operand *cut = cuts_out ? &call.out[0] : &call.in[1];
+        *cut = ls_operand_slice(*cut, 1, at, count);
+        const ls_view in[] = {call.in[0].view, call.in[1].view};
+        call.flops = node->op->flops(in, &call.out[0].view, params);
+        ls_build_kernel(b, &call);
+        at += count;
+        from += wanted.at[i].count;
+    }
+}

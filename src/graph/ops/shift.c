@@ -1,0 +1,35 @@
+/*
+ * shift: tokens moved along the sequence, zeros where nothing moves in: y[i] = x[i-n]. It is `special`: the tokens that come in
+ * lie on other ranks (compile/halo.c). Its gradient is the shift the other way.
+ */
+#include "graph/ops/ops.h"
+
+static ls_status shift_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
+    if (x->shape.ndim < 2 || x->shape.dim[0].factor != LS_FACTOR_BATCH ||
+        x->shape.dim[1].factor != LS_FACTOR_SEQUENCE)
+        return ls_op_input_error(g, node, 0, "[B,S,..] with the batch and the sequence first");
+    out->dtype = x->dtype;
+    out->shape = x->shape;
+    return ls_ok();
+}
+
+static void shift_gradient(ls_gradient *d, const ls_node *node) {
+    const ls_shift_params *params = node->params;
+    if (ls_gradient_wanted(d, 0))
+        ls_gradient_add(d, 0, ls_shift(ls_gradient_graph(d), ls_gradient_out(d, 0), -params->tokens));
+}
+
+const ls_op ls_op_shift = {.name = "shift",
+                           .special = "shift",
+                           .least_in = 1,
+                           .most_in = 1,
+                           .n_out = 1,
+                           .shape = shift_shape,
+                           .gradient = shift_gradient,
+                           .shard = ls_shard_together};
+
+ls_tensor ls_shift(ls_graph *g, ls_tensor x, int64_t tokens) {
+    const ls_shift_params params = {.tokens = ls_max(tokens, -INT64_MAX)};
+    return ls_graph_add(g, &ls_op_shift, &params, sizeof params, &x, 1, -1);
+}

@@ -1,0 +1,67 @@
+/*
+ * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] when ahead, by channel; x has W-1 tokens more
+ * than y. conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
+ */
+#include "kernel/ref/ref_impl.h"
+
+static ls_status prepare_conv(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("conv", LS_REAL, call);
+}
+
+/* Token i of batch b of a view [B,tokens,E]. */
+static real *token(const ls_view *v, int64_t b, int64_t i) {
+    return (real *)v->data + b * v->stride[0] + i * v->stride[1];
+}
+
+/* Rows of y, numbered over batch and tokens. */
+static void convolve(const void *context, int64_t first, int64_t last) {
+    const ls_kernel_call *call = context;
+    const ls_conv_params *p = call->params;
+    const ls_view *x = &call->in[0], *y = &call->out[0];
+    const int64_t W = call->in[1].size[0], E = y->size[2], N = y->size[1];
+    const real *weight = call->in[1].data;
+    for (int64_t row = first; row < last; row++) {
+        const int64_t b = row / N, i = row % N;
+        for (int64_t e = 0; e < E; e++) {
+            double sum = 0;
+            for (int64_t t = 0; t < W; t++)
+                sum += (double)weight[t * E + e] * (double)token(x, b, p->ahead ? i + t : i + W - 1 - t)[e];
+            token(y, b, i)[e] = (real)sum;
+        }
+    }
+}
+
+static void run_conv(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    REF(split)(pool, call->out[0].size[0] * call->out[0].size[1], convolve, call);
+}
+
+static ls_status prepare_dw(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("conv_dw", LS_REAL, call);
+}
+
+/* Entries of dweight, numbered over taps and channels. */
+static void correlate(const void *context, int64_t first, int64_t last) {
+    const ls_kernel_call *call = context;
+    const ls_view *x = &call->in[0], *dy = &call->in[1], *dw = &call->out[0];
+    const int64_t W = dw->size[0], E = dw->size[1];
+    const bool ahead = ((const ls_conv_params *)call->params)->ahead;
+    for (int64_t k = first; k < last; k++) {
+        const int64_t t = k / E, e = k % E;
+        double sum = 0;
+        for (int64_t b = 0; b < dy->size[0]; b++)
+            for (int64_t i = 0; i < dy->size[1]; i++)
+                sum += (double)token(dy, b, i)[e] * (double)token(x, b, ahead ? i + t : i + W - 1 - t)[e];
+        ((real *)dw->data)[k] = (real)((double)((real *)dw->data)[k] + sum);
+    }
+}
+
+static void run_dw(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    REF(split)(pool, ls_view_elements(&call->out[0]), correlate, call);
+}
+
+const ls_kernel REF(conv) = {.name = "conv", .dtype = LS_REAL, .prepare = prepare_conv, .run = run_conv};
+const ls_kernel REF(conv_dw) = {.name = "conv_dw", .dtype = LS_REAL, .prepare = prepare_dw, .run = run_dw};
