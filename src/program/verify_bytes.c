@@ -70,6 +70,10 @@ static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_
 static ls_status compare(ls_bytes *bytes, int buffer, const ls_access *later, const uint32_t *clock) {
     for (ls_access **link = &bytes->history[buffer]; *link != NULL;) {
         ls_access *earlier = *link;
+        if (!ls_accesses_near(earlier, later)) {
+            link = &earlier->next;
+            continue;
+        }
         const bool over = is_over(earlier, clock);
         if (!over && (earlier->writes || later->writes) && ls_range_overlap(&earlier->range, &later->range))
             return race(bytes, earlier, later);
@@ -97,6 +101,7 @@ ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes
                         .start = at,
                         .end = {at},
                         .n_end = open ? 0 : 1};
+    access.past = ls_range_end(&access.range);
     for (const int *n = bytes->neighbours[operand->buffer]; *n >= 0; n++)
         LS_TRY(compare(bytes, *n, &access, clock));
     ls_access *kept = bytes->free_accesses;

@@ -21,6 +21,7 @@ typedef struct ls_access {
     struct ls_access *next; /* of the same buffer */
     ls_operand operand;
     ls_range range;
+    size_t past; /* the range's last byte */
     bool writes;
     bool opened;    /* as open: someone may still hold a pointer to it */
     uint64_t order; /* of the accesses to this rank's bytes, in the play: that of those that conflict */
@@ -42,6 +43,11 @@ typedef struct ls_bytes {
     ls_access **found; /* room for those that ls_bytes_expect looks at */
     size_t room;
 } ls_bytes;
+
+/* Whether the ranges of the two could share bytes: a quick look at where they begin and end. */
+static inline bool ls_accesses_near(const ls_access *a, const ls_access *b) {
+    return a->range.offset < b->past && b->range.offset < a->past;
+}
 
 void ls_bytes_create(ls_bytes *bytes, const ls_image *image, ls_arena *arena);
 

@@ -29,8 +29,10 @@ static void push(ls_bytes *bytes, int *n, ls_access *access) {
 
 /* The parts, found[0 .. returned): writes to the buffer that share bytes with the range. */
 static int find_parts(ls_bytes *bytes, int buffer, const ls_range *range) {
+    const size_t past = ls_range_end(range);
     int n = 0;
     for (ls_access *a = bytes->history[buffer]; a != NULL; a = a->next) {
+        if (a->range.offset >= past || range->offset >= a->past) continue;
         if (is_part(bytes, a, buffer) && ls_range_overlap(&a->range, range)) push(bytes, &n, a);
     }
     return n;
