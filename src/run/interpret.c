@@ -212,7 +212,7 @@ void ls_interpreter_destroy(ls_interpreter *in) {
 static void choose_classes(ls_interpreter *in) {
     enum { ONE_SLOW = 4, ONE_FAST = 7, EQUAL = 8, WAYS = 12 };
     const int way = (int)ls_interpreter_draw(in, WAYS),
-              one = (int)ls_interpreter_draw(in, (uint64_t)(in->ranks * LS_ACTORS));
+              one = (int)ls_interpreter_draw(in, (uint64_t)in->ranks * LS_ACTORS);
     in->strict = ls_interpreter_draw(in, 3) > 0;
     for (int i = 0; i < in->ranks * LS_ACTORS; i++) {
         int *class = &in->rank[i / LS_ACTORS].class[i % LS_ACTORS];

@@ -69,11 +69,10 @@ static bool is_behind(const ls_interpreted_rank *r, const ls_parcel *p) {
 /* A piece of some parcel arrives, or its signal. */
 bool ls_network_move(ls_interpreter *in, int rank) {
     ls_interpreted_rank *r = &in->rank[rank];
-    uint64_t n = 0;
-    for (const ls_parcel *p = r->parcels; p != NULL; p = p->next) n++;
-    if (n == 0) return false;
     ls_parcel **link = &r->parcels;
-    for (uint64_t i = ls_interpreter_draw(in, n); i > 0; i--) link = &(*link)->next;
+    if (*link == NULL) return false;
+    for (uint64_t steps = ls_interpreter_draw(in, 32); steps > 0; steps--)
+        link = (*link)->next != NULL ? &(*link)->next : &r->parcels;
     ls_parcel *p = *link;
     if (p->delivered < p->n) {
         deliver_piece(in, rank, p);

@@ -204,19 +204,23 @@ static bool advance(ls_comm *comm, ls_chaos_parcel **link) {
     return true;
 }
 
+/* Where some parcel hangs; NULL when none is under way. */
+static ls_chaos_parcel **any_parcel(ls_comm *comm) {
+    ls_chaos_parcel **link = &comm->chaos.parcels;
+    if (*link == NULL) return NULL;
+    for (uint64_t steps = draw(comm, 32); steps > 0; steps--)
+        link = (*link)->next != NULL ? &(*link)->next : &comm->chaos.parcels;
+    return link;
+}
+
 /* Delivers something, perhaps nothing. */
 static double progress(ls_comm *comm) {
-    size_t waiting = 0;
-    for (const ls_chaos_parcel *p = comm->chaos.parcels; p != NULL; p = p->next) waiting++;
-    for (uint64_t tries = draw(comm, 4); tries > 0 && waiting > 0; tries--) {
-        ls_chaos_parcel **link = &comm->chaos.parcels;
-        for (uint64_t i = draw(comm, waiting); i > 0; i--) link = &(*link)->next;
-        for (uint64_t n = 1 + draw(comm, 8); n > 0; n--) {
-            const ls_chaos_parcel *p = *link;
+    for (uint64_t tries = draw(comm, 4); tries > 0; tries--) {
+        ls_chaos_parcel **link = any_parcel(comm);
+        if (link == NULL) break;
+        const ls_chaos_parcel *p = *link;
+        for (uint64_t n = 1 + draw(comm, 8); n > 0 && *link == p; n--) {
             if (!advance(comm, link)) break;
-            if (*link == p) continue;
-            waiting--;
-            break;
         }
     }
     return comm->chaos.parcels == NULL ? INFINITY : NAP_SECONDS;
