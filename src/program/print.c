@@ -105,7 +105,10 @@ void ls_program_print(const ls_image *image, int program, FILE *out) {
     fprintf(out, " in %d puts\n", cost.transfers);
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
-        fprintf(out, "%5d  %-7s  %-16s ", i, instr->queue == LS_COMPUTE ? "compute" : "copy", instr->op);
+        const bool alone =
+            instr->kind == LS_INSTR_QUIET && instr->after < 0; /* no blanks at the end of a line */
+        fprintf(out, "%5d  %-7s  %-*s%s", i, instr->queue == LS_COMPUTE ? "compute" : "copy", alone ? 0 : 16,
+                instr->op, alone ? "" : " ");
         print_rules[instr->kind](image, p, instr, out);
         if (instr->after >= 0) fprintf(out, "   after %d", instr->after);
         fputc('\n', out);
