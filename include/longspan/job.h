@@ -82,7 +82,8 @@ typedef struct ls_explain_job {
     const char *dtype;
     int64_t rank;
     const char *program; /* "micro", "update", "evaluate" or NULL: all */
-    bool json; /* one JSON object instead of a page: candidates, and each program's figures and lines */
+    bool json;   /* an object instead of a page: candidates, passes, figures, ops and lines of programs */
+    bool passes; /* the account of the passes and of the ops instead of the programs' lines */
     const char *memory_map; /* file: draws the rank's memory over its programs, as SVG; NULL: not */
     ls_spread spread;
 } ls_explain_job;

@@ -11,6 +11,7 @@ typedef struct explanation {
     const ls_explain_job *job;
     ls_model *model;
     ls_graph *graph;
+    int forward_nodes;
     ls_plan plan;
     ls_image *image; /* of the rank asked about */
 } explanation;
@@ -23,12 +24,22 @@ static bool is_wanted(const explanation *e, int program) {
     return e->job->program == NULL || strcmp(e->job->program, ls_program_name(program)) == 0;
 }
 
+static ls_passes passes_of(const explanation *e) { return (ls_passes){e->graph, e->forward_nodes, e->image}; }
+
 static void print_page(const explanation *e, FILE *out) {
     ls_candidates_print(&e->plan, out);
+    if (e->job->passes) {
+        const ls_passes passes = passes_of(e);
+        fputc('\n', out);
+        ls_passes_print(&passes, out);
+    }
     for (int p = 0; p < LS_PROGRAMS; p++) {
         if (!is_wanted(e, p)) continue;
         fputc('\n', out);
-        ls_program_print(e->image, p, out);
+        if (e->job->passes)
+            ls_program_ops_print(e->image, p, out);
+        else
+            ls_program_print(e->image, p, out);
     }
 }
 
@@ -49,6 +60,7 @@ static ls_status put_program(ls_json_writer *w, const ls_image *image, int progr
     ls_json_put_double(w, "bytes_sent", cost.bytes_sent);
     ls_json_put_int(w, "puts", cost.transfers);
     ls_json_put_int(w, "kernels", cost.kernels);
+    ls_program_ops_put(image, program, w);
     ls_json_open_array(w, "lines");
     char *rest = NULL;
     for (char *line = printed ? strtok_r(page, "\n", &rest) : NULL; line != NULL;
@@ -66,6 +78,8 @@ static ls_status put_all(const explanation *e, ls_json_writer *w) {
     ls_json_put_text(w, "reason", e->plan.reason);
     ls_json_put_int(w, "rank", e->image->rank);
     ls_candidates_put(&e->plan, w);
+    const ls_passes passes = passes_of(e);
+    ls_passes_put(&passes, w);
     ls_json_open_array(w, "programs");
     for (int p = 0; p < LS_PROGRAMS; p++) {
         if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p));
@@ -104,6 +118,7 @@ static ls_status build(explanation *e) {
     e->graph = ls_graph_create(dtype);
     ls_language_model lm;
     LS_TRY(ls_model_build(e->model, e->graph, job->batch > 0 ? job->batch : 1, job->seq, true, &lm));
+    e->forward_nodes = lm.forward_nodes;
     ls_plan_request request;
     LS_TRY(ls_spread_resolve(&job->spread, &request));
     if (job->rank < 0 || job->rank >= request.ranks)

@@ -59,4 +59,20 @@ LS_MUST_USE ls_status ls_labels_read(const char *path, int64_t V, const ls_array
 void ls_candidates_print(const ls_plan *plan, FILE *out);
 void ls_candidates_put(const ls_plan *plan, ls_json_writer *writer);
 
+/* --- passes (passes.c) -------------------------------------------------------------------------------------------------------- */
+
+/* What the passes began with, and what came out for one rank. */
+typedef struct ls_passes {
+    const ls_graph *graph; /* differentiated */
+    int forward_nodes;
+    const ls_image *image;
+} ls_passes;
+
+/* A line per pass and program; and the object "passes" of an open object. */
+void ls_passes_print(const ls_passes *passes, FILE *out);
+void ls_passes_put(const ls_passes *passes, ls_json_writer *writer);
+/* A program's ops: how many of each, what they compute and move; and the array "ops" of an open object. */
+void ls_program_ops_print(const ls_image *image, int program, FILE *out);
+void ls_program_ops_put(const ls_image *image, int program, ls_json_writer *writer);
+
 #endif

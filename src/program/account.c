@@ -1,0 +1,71 @@
+#include "program/account.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *ls_instr_kind_name(ls_instr_kind kind) {
+    static const char *const names[LS_INSTR_KINDS] = {"kernel", "put_signal", "signal", "wait", "quiet"};
+    return names[kind];
+}
+
+static double operand_bytes(const ls_image *image, const ls_operand *o) {
+    if (o->buffer < 0 || ls_view_elements(&o->view) == 0) return 0;
+    const ls_range range = ls_operand_range(image, o);
+    return (double)ls_range_bytes(&range);
+}
+
+/* A wait and a signal name the slot that they are about, and do not touch it. */
+static double instr_bytes(const ls_image *image, const ls_instr *instr) {
+    double bytes = 0;
+    if (instr->kind != LS_INSTR_KERNEL && instr->kind != LS_INSTR_PUT_SIGNAL) return 0;
+    for (int i = 0; i < instr->n_in; i++) bytes += operand_bytes(image, &instr->in[i]);
+    for (int i = 0; i < instr->n_out; i++) bytes += operand_bytes(image, &instr->out[i]);
+    return bytes;
+}
+
+static ls_op_account *row_of(ls_op_account *rows, int *n, const char *op) {
+    for (int i = 0; i < *n; i++) {
+        if (strcmp(rows[i].op, op) == 0) return &rows[i];
+    }
+    if (*n == LS_OP_ACCOUNTS) {
+        rows[LS_OP_ACCOUNTS - 1].op = "others";
+        return &rows[LS_OP_ACCOUNTS - 1];
+    }
+    rows[*n] = (ls_op_account){.op = op};
+    return &rows[(*n)++];
+}
+
+static int by_work(const void *x, const void *y) {
+    const ls_op_account *a = x, *b = y;
+    if (a->flops != b->flops) return a->flops < b->flops ? 1 : -1;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+    return strcmp(a->op, b->op);
+}
+
+int ls_program_ops(const ls_image *image, int program, ls_op_account out[LS_OP_ACCOUNTS]) {
+    const ls_program *p = &image->programs[program];
+    int n = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        ls_op_account *row = row_of(out, &n, p->instrs[i].op);
+        row->count++;
+        row->flops += p->instrs[i].flops;
+        row->bytes += instr_bytes(image, &p->instrs[i]);
+    }
+    qsort(out, (size_t)n, sizeof *out, by_work);
+    return n;
+}
+
+ls_program_account ls_program_account_of(const ls_image *image, int program) {
+    const ls_program *p = &image->programs[program];
+    ls_program_account account = {.joins = 0};
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        account.kinds[instr->kind]++;
+        account.joins += instr->after >= 0;
+        for (int k = 0; k < instr->n_in; k++) account.reads += instr->in[k].value != 0;
+        for (int k = 0; k < instr->n_out; k++) account.reads += instr->out[k].value != 0;
+    }
+    for (int i = 0; i < image->n_buffers; i++)
+        account.buffers += image->buffers[i].program == program && image->buffers[i].first >= 0;
+    return account;
+}

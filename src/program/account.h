@@ -1,0 +1,32 @@
+/*
+ * What a program does, added up: by kind of instruction and by op.
+ */
+#ifndef LS_PROGRAM_ACCOUNT_H
+#define LS_PROGRAM_ACCOUNT_H
+
+#include "program/program.h"
+
+/* All instructions of one name: an op's, "put_signal", "wait", ... */
+typedef struct ls_op_account {
+    const char *op;
+    int count;
+    double flops;
+    double bytes; /* that it reads and writes in this rank's memory, and puts into another's */
+} ls_op_account;
+
+#define LS_OP_ACCOUNTS 64
+
+/* The ops of a program, most flops first, then most bytes. Returns how many; beyond LS_OP_ACCOUNTS the rest is one row "others". */
+int ls_program_ops(const ls_image *image, int program, ls_op_account out[LS_OP_ACCOUNTS]);
+
+typedef struct ls_program_account {
+    int kinds[LS_INSTR_KINDS]; /* instructions of each kind */
+    int joins;                 /* instructions that wait for the other queue */
+    int reads;                 /* operands that name the value they must find */
+    int buffers;               /* of this program alone */
+} ls_program_account;
+ls_program_account ls_program_account_of(const ls_image *image, int program);
+
+const char *ls_instr_kind_name(ls_instr_kind kind); /* "kernel", "put_signal", "signal", "wait", "quiet" */
+
+#endif
