@@ -213,6 +213,7 @@ ls_status ls_run_plan(const ls_plan_job *job, FILE *out) {
     filled.accumulate = ls_max(job->accumulate, 1);
     planning g = {.job = &filled};
     const ls_status status = build(&g);
+    LS_ASSERT(status.code != LS_OK || g.chosen.image != NULL);
     if (status.code == LS_OK && job->json)
         print_json(&g, out);
     else if (status.code == LS_OK)

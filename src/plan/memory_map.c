@@ -85,8 +85,9 @@ static double place_y(const panel *p, double bytes) {
 static void put_axes(const panel *p) {
     double step = 1;
     while (p->most / step > 8) step *= 2;
-    for (double bytes = 0; bytes <= p->most; bytes += step) {
+    for (int i = 0; i * step <= p->most; i++) {
         char text[LS_BYTES_TEXT];
+        const double bytes = i * step;
         const double y = place_y(p, bytes);
         ls_svg_line(p->out, bytes > 0 ? "grid" : "axis", LEFT, y, LEFT + PLOT, y);
         ls_svg_text(p->out, "y small", LEFT - 10, y + 4, ls_bytes_text(bytes, text));

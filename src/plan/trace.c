@@ -211,7 +211,7 @@ static ls_status find_base(const ls_rank *rank, double *out) {
 }
 
 ls_status ls_trace_write(const ls_rank *rank, const char *path) {
-    double base;
+    double base = 0;
     char part[LS_FILE_PATH];
     LS_TRY(find_base(rank, &base));
     LS_TRY(ls_comm_agree(rank->comm, write_part(rank, path, base)));
