@@ -173,6 +173,30 @@ static const test_case cases[] = {
      .mask = "full",
      .threads = 2,
      .scale = -0.3},
+    {.B = 2,
+     .D = 64,
+     .Hq = 3,
+     .Hkv = 1,
+     .group = 3,
+     .S = 411,
+     .P = 2,
+     .rank = 1,
+     .layout = LS_LAYOUT_ZIGZAG,
+     .mask = "window:150",
+     .threads = 2,
+     .softcap = 1.5},
+    {.B = 1,
+     .D = 40,
+     .Hq = 2,
+     .Hkv = 2,
+     .group = 1,
+     .S = 300,
+     .P = 1,
+     .mask = "full",
+     .threads = 2,
+     .scale = -0.5,
+     .spread = 3,
+     .softcap = 50},
 };
 
 static void put(const ls_view *view, int64_t at, float value) {
@@ -268,8 +292,11 @@ static results run_case(const problem *p, const variant *v, ls_pool *pool) {
     const ls_view spans = ls_view_dense(p->spans, LS_I32, 3, span_size);
     const ls_view dout = given(rows * c->D, p->dout, dense(T, c->B, n, c->Hq, c->D));
     const ls_view delta = given(rows, p->delta, dense(LS_F32, c->B, c->Hq, n, 0));
-    ls_attention_params params = {
-        .scale = p->scale, .group = c->group, .first_q = c->first_q, .first_kv = c->first_kv};
+    ls_attention_params params = {.scale = p->scale,
+                                  .softcap = c->softcap,
+                                  .group = c->group,
+                                  .first_q = c->first_q,
+                                  .first_kv = c->first_kv};
     ls_view k[8], values[8];
     for (int i = 0; i < c->P; i++) {
         key_block *block = &p->block[i];

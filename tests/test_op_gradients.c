@@ -121,6 +121,12 @@ static ls_tensor build_attention(ls_graph *g, ls_tensor tokens, const ls_tensor 
     return ls_attention(g, x[0], x[1], x[2], &mask, 0.6);
 }
 
+static ls_tensor build_capped_attention(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    const ls_mask mask = ls_mask_causal();
+    return ls_attention_capped(g, x[0], x[1], x[2], &mask, 0.6, 0.8);
+}
+
 #define BY(...)                                                                \
     {                                                                          \
         .ndim = 2 + sizeof((ls_dim[]){__VA_ARGS__}) / sizeof(ls_dim), .dim = { \
@@ -158,6 +164,7 @@ static const op_case cases[] = {
     {"reshape", 1, {BY({6, 0})}, build_reshape},
     {"cross_entropy", 1, {BY({7, 0})}, build_cross_entropy},
     {"sum", 1, {BY({4, 0})}, build_sum},
+    {"attention", 3, {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_capped_attention},
     {"attention", 3, {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_attention},
 };
 

@@ -56,6 +56,9 @@ ls_tensor ls_tokens(ls_graph *graph, const char *name, int64_t B, int64_t S);
 ls_tensor ls_input_like(ls_graph *graph, const char *name, ls_tensor like);
 /* A trained tensor T[size...]; names are unique. */
 ls_tensor ls_parameter(ls_graph *graph, const char *name, int ndim, const int64_t *size);
+/* The same with a name made by printf's rules: a layer's number, a part. */
+ls_tensor ls_parameter_named(ls_graph *graph, int ndim, const int64_t *size, const char *format, ...)
+    LS_PRINTF(4, 5);
 
 /* --- ops ---------------------------------------------------------------------------------------------------------------- */
 
@@ -88,6 +91,9 @@ ls_tensor ls_rotate(ls_graph *graph, ls_tensor x, ls_tensor table);
  */
 ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
                        double scale);
+/* With logits capped softly, c·tanh(logit/c), as Gemma-2 does; softcap 0: not capped. */
+ls_tensor ls_attention_capped(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
+                              double scale, double softcap);
 /* The log-sum-exp that goes with the result of ls_attention: G[B,Hq,S]. */
 ls_tensor ls_attention_lse(ls_graph *graph, ls_tensor attention);
 

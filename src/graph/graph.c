@@ -97,6 +97,15 @@ ls_tensor ls_parameter(ls_graph *g, const char *name, int ndim, const int64_t *s
     return ls_graph_leaf(g, LS_ROLE_PARAMETER, name, g->dtype, &shape);
 }
 
+ls_tensor ls_parameter_named(ls_graph *g, int ndim, const int64_t *size, const char *format, ...) {
+    char name[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    return ls_parameter(g, name, ndim, size);
+}
+
 static ls_status check_inputs(const ls_op *op, const ls_tensor *in, int n_in) {
     if (n_in < op->least_in || n_in > op->most_in)
         return ls_error(LS_INVALID, "op %s: %d inputs, expected %d to %d", op->name, n_in, op->least_in,

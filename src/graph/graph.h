@@ -127,6 +127,7 @@ typedef struct ls_op {
 typedef struct ls_attention_node {
     ls_mask mask;
     double scale;
+    double softcap; /* 0: none */
 } ls_attention_node;
 
 /* The mask of an attention node; NULL for any other node, its gradient included. */

@@ -282,6 +282,8 @@ static ls_status check_attention(const ls_kernel_call *call) {
                         (long long)columns);
     if (p->group < 1)
         return ls_error(LS_INVALID, "kernel attention: group is %d, expected at least 1", p->group);
+    if (!(p->softcap >= 0))
+        return ls_error(LS_INVALID, "kernel attention: softcap is %g, expected 0 or more", p->softcap);
     const int64_t first = p->first_q / p->group - p->first_kv;
     const int64_t last = (p->first_q + query_heads - 1) / p->group - p->first_kv;
     if (query_heads > 0 && (p->first_q < 0 || first < 0 || last >= heads))

@@ -41,10 +41,11 @@
  *                                                                          o G[B,n,Hq,D], lse G[B,Hq,n]
  *                    query i of batch b sees key j when kpos[j] lies in one of its w spans [lo,hi). kpos ascends within
  *                    each of a few runs. A query that sees nothing: o 0, lse -inf. q, k, v, and o may be strided outside D.
+ *                    logit: x = scale*q·k, or softcap*tanh(x/softcap) where the params give a softcap.
  *   attention_delta  o T[B,n,Hq,D], do T[B,n,Hq,D]                         delta G[B,Hq,n]: sum over D of o*do
  *   attention_grad   q, k, v, spans, kpos, do T[B,n,Hq,D], lse G[B,Hq,n], delta G[B,Hq,n]
  *                                                                          dq G[B,n,Hq,D], dk G[B,t,Hkv,D], dv G[B,t,Hkv,D]
- *                    lse is that of the whole row, so P = exp(scale*q·k - lse) needs no merge; lse -inf gives 0.
+ *                    lse is that of the whole row, so P = exp(logit - lse) needs no merge; lse -inf gives 0.
  *   accumulate       x T or G [..]                                         G[..]           (adds; both may be strided)
  *   copy             x [..]                                                same type [..]  (both may be strided)
  *   fill             -                                                     any type [..]: zero bits

@@ -68,7 +68,8 @@ typedef struct ls_conv_params {
  * otherwise overwrite them. For the gradient, accumulate_dq and accumulate_dkv add to what is there.
  */
 typedef struct ls_attention_params {
-    double scale; /* of q·k, usually 1/sqrt(D) */
+    double scale;   /* of q·k, usually 1/sqrt(D) */
+    double softcap; /* c > 0: a logit x becomes c·tanh(x/c) before the mask; 0: none */
     int group, first_q, first_kv;
     bool merge;
     bool accumulate_dq, accumulate_dkv;

@@ -68,6 +68,17 @@ static double dot(const float *a, const float *b, int D) {
     return sum;
 }
 
+/* Of a product q·k: the logit, capped softly if asked for, and its derivative by the product. */
+static double logit_of(const problem *p, double product) {
+    const double x = p->scale * product, c = p->c.softcap;
+    return c > 0 ? c * tanh(x / c) : x;
+}
+
+static double slope_of(const problem *p, double product) {
+    const double c = p->c.softcap;
+    return c > 0 ? p->scale / pow(cosh(p->scale * product / c), 2) : p->scale;
+}
+
 /* One query row of the oracle: scores of all keys, softmax, o, and its part of every gradient. */
 static void oracle_row(problem *p, int64_t b, int64_t i, int h) {
     const test_case *c = &p->c;
@@ -79,7 +90,7 @@ static void oracle_row(problem *p, int64_t b, int64_t i, int h) {
             for (int64_t j = 0; j < p->block[r].t; j++) {
                 if (!sees(p, b, i, p->block[r].kpos[j])) continue;
                 const int64_t at = ((b * p->block[r].t + j) * c->Hkv + kv) * D;
-                const double s = p->scale * dot(p->q + row, p->block[r].k + at, D);
+                const double s = logit_of(p, dot(p->q + row, p->block[r].k + at, D));
                 if (pass == 0) {
                     most = fmax(most, s);
                     continue;
@@ -101,8 +112,9 @@ static void oracle_row(problem *p, int64_t b, int64_t i, int h) {
         for (int64_t j = 0; j < block->t; j++) {
             if (!sees(p, b, i, block->kpos[j])) continue;
             const int64_t at = ((b * block->t + j) * c->Hkv + kv) * D;
-            const double prob = exp(p->scale * dot(p->q + row, block->k + at, D) - most) / sum;
-            const double ds = p->scale * prob * (dot(p->dout + row, block->v + at, D) - delta);
+            const double product = dot(p->q + row, block->k + at, D);
+            const double prob = exp(logit_of(p, product) - most) / sum;
+            const double ds = slope_of(p, product) * prob * (dot(p->dout + row, block->v + at, D) - delta);
             for (int d = 0; d < D; d++) {
                 block->dv[at + d] += prob * p->dout[row + d];
                 block->dk[at + d] += ds * p->q[row + d];

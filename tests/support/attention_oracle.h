@@ -19,6 +19,7 @@ typedef struct test_case {
     const char *mask; /* terms joined by +; "documents" has fixed ends */
     int threads;
     double scale;     /* 0: 1/sqrt(D) */
+    double softcap;   /* 0: none */
     double spread;    /* standard deviation of q and k; 0: 1 */
     double f32_limit; /* 0: 1e-5. Scores near 1e3 have an ulp of 6e-5, which exp makes a relative error. */
 } test_case;

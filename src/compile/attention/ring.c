@@ -88,6 +88,7 @@ static void release(ls_builder *b, const carousel *c, int hop) {
 static ls_attention_params kernel_params(const ls_builder *b, const ls_site *site) {
     const int u = ls_ulysses_index(b);
     return (ls_attention_params){.scale = site->params->scale,
+                                 .softcap = site->params->softcap,
                                  .group = (int)(site->Hq / site->Hkv),
                                  .first_q = (int)site->q_heads.start[u],
                                  .first_kv = (int)site->kv_heads.start[u]};

@@ -37,6 +37,9 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
                                  (long long)k->dim[2].size);
     if (!(params->scale > 0) || !isfinite(params->scale))
         return ls_error(LS_INVALID, "op attention: scale is %g, expected a positive number", params->scale);
+    if (!(params->softcap >= 0) || !isfinite(params->softcap))
+        return ls_error(LS_INVALID, "op attention: softcap is %g, expected a positive number, or 0 for none",
+                        params->softcap);
     LS_TRY(ls_mask_check(&params->mask, q->dim[1].size));
     out[0].dtype = g->dtype;
     out[0].shape = *q;
@@ -84,7 +87,12 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
 
 ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
                        double scale) {
-    const ls_attention_node params = {.mask = *mask, .scale = scale};
+    return ls_attention_capped(g, q, k, v, mask, scale, 0);
+}
+
+ls_tensor ls_attention_capped(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
+                              double scale, double softcap) {
+    const ls_attention_node params = {.mask = *mask, .scale = scale, .softcap = softcap};
     const ls_tensor in[] = {q, k, v};
     return ls_graph_add(g, &ls_op_attention, &params, sizeof params, in, 3, -1);
 }

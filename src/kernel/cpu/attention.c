@@ -234,6 +234,13 @@ V_INLINE void softmax_row(const float *s, float *p, int64_t keys, float scale, f
     *m = now;
 }
 
+/* A soft cap c: raw scores become what scale turns into c·tanh(scale·score/c). */
+static void cap_row(float *s, int64_t keys, const ls_attention_params *params) {
+    const float scale = (float)fabs(params->scale), cap = (float)params->softcap;
+    for (int64_t j = 0; j < keys; j += V_LANES)
+        unit_store(s + j, v_tanh(unit_load(s + j) * (scale / cap)) * (cap / scale));
+}
+
 static void softmax_tile(const forward *f, scratch *s, row_tile *tile, int64_t b) {
     const problem *p = &f->problem;
     const float scale = (float)(fabs(p->params->scale) * LOG2_E);
@@ -242,6 +249,7 @@ static void softmax_tile(const forward *f, scratch *s, row_tile *tile, int64_t b
         const int64_t start = range.start * KEY_GROUP, keys = (range.end - range.start) * KEY_GROUP;
         float *scores = s->s + i * K_TILE + start;
         if (keys == 0) continue;
+        if (p->params->softcap > 0) cap_row(scores, keys, p->params);
         if (!range.all) {
             mask_row(scores, s->kpos + start, keys, spans_of(p, b, tile->query + i), p->spans_each);
         }

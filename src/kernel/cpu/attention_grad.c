@@ -232,6 +232,21 @@ V_INLINE void differentiate_rows(scratch *s, int64_t i, int64_t from, int64_t to
     }
 }
 
+/* A soft cap c: S becomes what scale turns into c·tanh(scale·S/c), and dP - delta is multiplied by the slope. */
+static void cap_scores(const backward *f, scratch *s) {
+    const ls_attention_params *params = f->problem.params;
+    const float in = (float)(params->scale / params->softcap), out = (float)(params->softcap / params->scale);
+    for (int64_t i = 0; i < Q_TILE; i++) {
+        const key_range range = s->range[i / MICRO_ROWS];
+        float *scores = s->s + i * S_ROW, *dp = s->dp + i * S_ROW;
+        for (int64_t j = range.start * KEY_GROUP; j < range.end * KEY_GROUP; j += V_LANES) {
+            const v_f32 t = v_tanh(unit_load(scores + j) * in), delta = v_set(s->delta[i]);
+            unit_store(scores + j, t * out);
+            unit_store(dp + j, delta + (unit_load(dp + j) - delta) * (1.0f - t * t));
+        }
+    }
+}
+
 /* P and dS of the pair of tiles from S and dP; zero where nothing was computed but the products read. */
 static void differentiate(const backward *f, scratch *s, int64_t b, int64_t query) {
     const problem *p = &f->problem;
@@ -317,6 +332,7 @@ static void work_pair(const backward *f, scratch *s, int64_t b, int64_t head, in
     read_row_sums(f, s, b, head, query);
     product_by_keys(f, s, s->q_rows, s->k_transposed, s->s);
     product_by_keys(f, s, s->do_rows, s->v_transposed, s->dp);
+    if (f->problem.params->softcap > 0) cap_scores(f, s);
     differentiate(f, s, b, query);
     product_by_queries(f, s, s->p_by_q, do_columns, s->dv);
     product_by_queries(f, s, s->ds_by_q, q_columns, s->dk);

@@ -7,6 +7,7 @@
 
 #include "kernel/cpu/attention_exp.h"
 #include "kernel/cpu/cpu_impl.h"
+#include "kernel/cpu/verf.h"
 
 #define LOG2_E 1.44269504088896341
 #define LN_2 0.69314718055994531

@@ -45,7 +45,7 @@ static bool logits_of(const problem *p, tile *t, const scratch *s, int64_t k0, i
     REF(pack_columns)(&p->call->in[1], t->b, kv_head(p, t->h), k0, k_count, s->k);
     REF(dots)(s->q, t->count, s->k, p->D, t->logits);
     for (int64_t i = 0; i < t->count; i++)
-        for (int64_t j = 0; j < k_count; j++) t->logits[i][j] *= p->params->scale;
+        for (int64_t j = 0; j < k_count; j++) t->logits[i][j] = logit_of(p->params, t->logits[i][j]);
     return true;
 }
 

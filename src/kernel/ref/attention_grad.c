@@ -1,5 +1,6 @@
 /*
- * attention_delta and attention_grad. With P = exp(scale q·k - lse) and dS = P (dO·v - delta) scale:
+ * attention_delta and attention_grad. With P = exp(logit - lse) and dS = P (dO·v - delta) times the slope of the
+ * logit by q·k, which is scale where logits are not capped:
  *   dq = dS k   ·   dk = dS^T q   ·   dv = P^T dO
  * dq is made per tile of queries, dk and dv per tile of keys (over all queries of all heads that read it), so
  * that every sum has one owner and a fixed order.
@@ -77,7 +78,6 @@ static void load_keys(const problem *p, const pair *t, int64_t kv, const scratch
 
 /* P and dS of the pair, 0 where the mask hides; queries and keys are loaded and `seen` is set. */
 static void weights_of(const problem *p, pair *t, const scratch *s) {
-    const double scale = p->params->scale;
     const int64_t rows = (t->b * p->H + t->h) * p->N + t->q0;
     const real *lse = (const real *)p->call->in[IN_LSE].data + rows;
     const real *delta = (const real *)p->call->in[IN_DELTA].data + rows;
@@ -86,8 +86,10 @@ static void weights_of(const problem *p, pair *t, const scratch *s) {
     for (int64_t i = 0; i < t->q_count; i++) {
         for (int64_t j = 0; j < t->k_count; j++) {
             const bool counts = t->seen[i][j] && lse[i] != -INFINITY;
-            t->P[i][j] = counts ? exp(scale * t->P[i][j] - (double)lse[i]) : 0;
-            t->dS[i][j] = counts ? t->P[i][j] * (t->dS[i][j] - (double)delta[i]) * scale : 0;
+            const double logit = logit_of(p->params, t->P[i][j]);
+            const double slope = slope_of(p->params, logit);
+            t->P[i][j] = counts ? exp(logit - (double)lse[i]) : 0;
+            t->dS[i][j] = counts ? t->P[i][j] * (t->dS[i][j] - (double)delta[i]) * slope : 0;
         }
     }
 }

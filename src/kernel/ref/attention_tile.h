@@ -46,4 +46,14 @@ void REF(add_weighted)(double weight, const double *row, int64_t D, double *sum)
 /* Bytes of workspace for `doubles` numbers per thread, and where those of a thread start. */
 size_t REF(thread_bytes)(int threads, int64_t doubles);
 
+/* The logit of a product q·k, and its slope by the product. */
+static inline double logit_of(const ls_attention_params *p, double product) {
+    const double x = p->scale * product;
+    return p->softcap > 0 ? p->softcap * tanh(x / p->softcap) : x;
+}
+static inline double slope_of(const ls_attention_params *p, double logit) {
+    const double t = p->softcap > 0 ? logit / p->softcap : 0;
+    return p->scale * (1.0 - t * t);
+}
+
 #endif
