@@ -1,0 +1,19 @@
+/*
+ * Graphs as a user writes them, with longspan/graph.h alone: each function builds a network for one device and returns the
+ * sum of its losses over all tokens. Sizes are constants at the top of each file, small enough for a test that runs them over
+ * several ranks (tests/test_examples.c); nothing else in them is different from the published models.
+ */
+#ifndef EXAMPLES_GRAPHS_H
+#define EXAMPLES_GRAPHS_H
+
+#include "longspan/graph.h"
+
+ls_tensor gpt2_loss(ls_graph *g);    /* layernorm, gelu, learned positions, biases, a tied head */
+ls_tensor llama_loss(ls_graph *g);   /* rmsnorm, rotary positions, grouped queries, swiglu */
+ls_tensor qwen3_loss(ls_graph *g);   /* queries and keys normalised per head */
+ls_tensor mistral_loss(ls_graph *g); /* a sliding window; biases on q, k, v as Qwen2 has them */
+ls_tensor gemma2_loss(ls_graph *g);  /* alternating windows, norms before and after, soft caps, gelu gates */
+ls_tensor encoder_loss(ls_graph *g); /* full attention: every token sees every token */
+ls_tensor mixer_loss(ls_graph *g);   /* no attention: token shift and convolution along the sequence */
+
+#endif

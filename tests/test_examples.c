@@ -1,0 +1,91 @@
+/*
+ * The graphs of examples/graphs over every kind of mesh, in f64, against one rank: loss and all gradients within 1e-12. The sequence
+ * divides by none of the numbers of ranks but 3. The programs pass the verifier and all ranks compile the same skeleton.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../examples/graphs/graphs.h"
+#include "support/network.h"
+
+enum { V = 17 /* of all examples */ };
+
+static const network examples[] = {
+    {"gpt2", gpt2_loss, V},       {"llama", llama_loss, V},   {"qwen3", qwen3_loss, V},
+    {"mistral", mistral_loss, V}, {"gemma2", gemma2_loss, V}, {"encoder", encoder_loss, V},
+    {"mixer", mixer_loss, V},
+};
+
+static const struct {
+    int dp, ring, ulysses;
+    const char *strategy;
+    ls_layout_kind layout;
+} meshes[] = {
+    {1, 2, 1, "ring", LS_LAYOUT_ZIGZAG},     {1, 1, 2, "ulysses", LS_LAYOUT_CONTIGUOUS},
+    {1, 3, 1, "ring", LS_LAYOUT_CONTIGUOUS}, {1, 1, 3, "ulysses", LS_LAYOUT_ZIGZAG},
+    {1, 4, 1, "ring", LS_LAYOUT_ZIGZAG},     {1, 1, 4, "ulysses", LS_LAYOUT_CONTIGUOUS},
+    {1, 2, 2, "usp", LS_LAYOUT_ZIGZAG},      {2, 1, 1, "local", LS_LAYOUT_CONTIGUOUS},
+    {2, 2, 2, "usp", LS_LAYOUT_CONTIGUOUS},  {1, 8, 1, "ring", LS_LAYOUT_ZIGZAG},
+};
+
+static ls_target target_of(size_t m) {
+    return (ls_target){.mesh = ls_mesh_make(meshes[m].dp, meshes[m].ring, meshes[m].ulysses),
+                       .strategy = meshes[m].strategy,
+                       .layout = meshes[m].layout,
+                       .threads = 1};
+}
+
+static void must(const network *n, size_t m, ls_status status) {
+    if (status.code != LS_OK)
+        fail_msg("%s, dp %d ring %d ulysses %d: %s", n->name, meshes[m].dp, meshes[m].ring, meshes[m].ulysses,
+                 status.text);
+}
+
+static void test_same_on_every_mesh(void **state) {
+    (void)state;
+    for (size_t i = 0; i < LS_COUNT(examples); i++) {
+        const network *n = &examples[i];
+        const ls_target alone = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1};
+        network_result one, many;
+        double worst = 0;
+        must(n, 0, network_solve(n, &alone, &one));
+        for (size_t m = 0; m < LS_COUNT(meshes); m++) {
+            const ls_target target = target_of(m);
+            const char *what;
+            must(n, m, network_solve(n, &target, &many));
+            const double difference = network_difference(&many, &one, &what);
+            if (!(difference < 1e-12))
+                fail_msg("%s, dp %d ring %d ulysses %d: %s differs by %g", n->name, meshes[m].dp,
+                         meshes[m].ring, meshes[m].ulysses, what, difference);
+            worst = difference > worst ? difference : worst;
+            network_free(&many);
+        }
+        print_message("%s: loss %.6f, %d parameters, differs by %.1e at most\n", n->name, one.loss,
+                      one.image->n_flats, worst);
+        network_free(&one);
+    }
+}
+
+static void test_programs_verify(void **state) {
+    (void)state;
+    for (size_t i = 0; i < LS_COUNT(examples); i++) {
+        for (size_t m = 0; m < LS_COUNT(meshes); m++) {
+            const ls_target target = target_of(m);
+            must(&examples[i], m, network_verify(&examples[i], &target));
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_on_every_mesh),
+        cmocka_unit_test(test_programs_verify),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
