@@ -89,6 +89,21 @@ static void map_shows_every_buffer(void **state) {
     free_images(&set);
 }
 
+static void a_lower_bound_below_stands_apart(void **state) {
+    image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 32, 1);
+    set.image[0]->least[LS_PRIVATE] = set.image[0]->bytes[LS_PRIVATE] / 2;
+    const char *path = scratch_path(state, "apart.svg");
+    assert_ok(ls_memory_map_write(set.image[0], "m", path));
+    char *text;
+    size_t length;
+    assert_ok(ls_file_read(path, 16 << 20, &text, &length));
+    assert_well_formed(text);
+    assert_int_equal(occurrences(text, ">lower bound "), 1);
+    assert_int_equal(occurrences(text, "the lower bound itself"), 1); /* of the heap */
+    free(text);
+    free_images(&set);
+}
+
 static void errors_name_the_file(void **state) {
     image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 16, 1);
     assert_error(ls_memory_map_write(set.image[0], "m", scratch_path(state, "no/map.svg")), LS_IO,
@@ -100,6 +115,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peak_is_the_most_of_all_instructions),
         cmocka_unit_test(map_shows_every_buffer),
+        cmocka_unit_test(a_lower_bound_below_stands_apart),
         cmocka_unit_test(errors_name_the_file),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

@@ -130,15 +130,18 @@ static ls_status build(explanation *e) {
     return ls_compile(&step, &target, &e->image);
 }
 
-/* The last part of a path: how the model is called. */
+/* A model is called like its directory; "." says nothing, its architecture does. */
 static ls_status draw_memory(const explanation *e) {
     char name[128];
-    const char *end = e->job->model + strlen(e->job->model);
-    while (end > e->job->model + 1 && end[-1] == '/') end--;
-    const char *begin = end;
-    while (begin > e->job->model && begin[-1] != '/') begin--;
+    const char *begin = ls_model_directory(e->model), *end = begin + strlen(begin);
+    while (end > begin + 1 && end[-1] == '/') end--;
+    for (const char *c = begin; c < end; c++) {
+        if (*c == '/') begin = c + 1;
+    }
     snprintf(name, sizeof name, "%.*s", (int)(end - begin), begin);
-    return ls_memory_map_write(e->image, name, e->job->memory_map);
+    const bool says_nothing = name[strspn(name, "./")] == 0;
+    return ls_memory_map_write(e->image, says_nothing ? ls_model_architecture(e->model) : name,
+                               e->job->memory_map);
 }
 
 ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
