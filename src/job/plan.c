@@ -52,26 +52,41 @@ static bool fits(const planning *g, int64_t seq, const ls_plan_request *request)
     return good;
 }
 
-/* The longest multiple of `step` below the one asked for that fits; 0: none. Bytes grow with the sequence. */
+/* The request with everything as it was chosen, its ring `times` as long: one candidate, which is quick to try. */
+static ls_plan_request narrowed(const planning *g, int times) {
+    const ls_target *chosen = &g->chosen.plan.target;
+    ls_plan_request one = g->request;
+    one.mesh = chosen->mesh;
+    one.mesh.size[LS_AXIS_RING] *= times;
+    one.ranks *= times;
+    one.layout = ls_layout_name(chosen->layout);
+    if (times == 1) one.strategy = chosen->strategy;
+    return one;
+}
+
+/* A multiple of `step` below the length asked for, as long as can be, that fits; 0: none. Bytes grow with the sequence. */
 static int64_t longest_that_fits(const planning *g, int64_t step) {
+    const ls_plan_request one = narrowed(g, 1);
     int64_t low = 0, high = ls_ceil_div(g->job->seq, step);
     while (high - low > 1) {
         const int64_t middle = (low + high) / 2;
-        if (fits(g, middle * step, &g->request))
+        if (fits(g, middle * step, &one))
             low = middle;
         else
             high = middle;
     }
+    while (low > 0 && !fits(g, low * step, &g->request))
+        low--; /* at that length another choice may be made */
     return low * step;
 }
 
-/* The first doubling of the ranks that fits, on a mesh that is left to choice; 0: none up to 64. */
+/* Ranks, doubled until it fits; 0: none up to 64. */
 static int ranks_that_fit(const planning *g) {
-    ls_plan_request more = g->request;
-    more.mesh.size[LS_AXIS_RING] = more.mesh.size[LS_AXIS_ULYSSES] = 0;
-    more.strategy = NULL;
-    for (more.ranks *= 2; more.ranks <= 64; more.ranks *= 2) {
-        if (fits(g, g->job->seq, &more)) return more.ranks;
+    for (int times = 2; times * g->request.ranks <= 64; times *= 2) {
+        const ls_plan_request one = narrowed(g, times);
+        ls_plan_request all = g->request;
+        all.ranks = one.ranks;
+        if (fits(g, g->job->seq, &one) && fits(g, g->job->seq, &all)) return all.ranks;
     }
     return 0;
 }

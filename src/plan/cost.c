@@ -1,6 +1,7 @@
 /* What a candidate costs: read off the programs that it would run. */
 #include "plan/plan_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const ls_host_speed host_speed = {
@@ -74,5 +75,5 @@ void ls_plan_cost(const ls_job *job, const ls_target *target, ls_plan_candidate 
         add_rank(image, &t, c);
         ls_image_destroy(image);
     }
-    c->imbalance = t.flops_sum > 0 ? t.flops_most * t.ranks / t.flops_sum - 1 : 0;
+    c->imbalance = t.flops_sum > 0 ? fmax(0, t.flops_most * t.ranks / t.flops_sum - 1) : 0; /* rounding */
 }
