@@ -180,6 +180,7 @@ static ls_status open_model(generation *g) {
 
 static ls_status make_room(generation *g) {
     const char *prompt = g->job->prompt != NULL ? g->job->prompt : "";
+    LS_ASSERT(g->W > 0 && g->V > 0);
     g->window = malloc(sizeof *g->window * (size_t)g->W);
     g->chance = malloc(sizeof *g->chance * (size_t)g->V);
     g->by_rank = malloc(sizeof *g->by_rank * (size_t)g->V);

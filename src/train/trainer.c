@@ -43,13 +43,13 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
     t->B = micro_batch;
     t->S = S;
     t->accumulate = accumulate;
-    const size_t bytes = (size_t)(micro_batch * S) * sizeof(int32_t);
+    const int64_t tokens = micro_batch * S;
+    const size_t bytes = (size_t)tokens * sizeof(int32_t);
     t->tokens = malloc(bytes);
     t->labels = malloc(bytes);
     if (t->tokens == NULL || t->labels == NULL) {
         ls_trainer_destroy(t);
-        return ls_error(LS_NO_MEMORY, "no memory for a micro-batch of %lld tokens",
-                        (long long)(micro_batch * S));
+        return ls_error(LS_NO_MEMORY, "no memory for a micro-batch of %lld tokens", (long long)tokens);
     }
     t->token_binding = ls_image_find(rank->image, "tokens");
     t->label_binding = ls_image_find(rank->image, "labels");
