@@ -120,12 +120,12 @@ static void test_same_on_every_mesh(void **state) {
         const network *n = &networks[i];
         network_result one, many;
         const ls_target single = target_of(alone, LS_LAYOUT_CONTIGUOUS);
-        must(n, network_solve(n, &single, &one));
+        must(n, network_solve(n, &single, LS_F64, LS_F64, &one));
         for (size_t m = 0; m < LS_COUNT(meshes) * 2; m++) {
             const ls_layout_kind layout = m % 2 ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS;
             const ls_target target = target_of(meshes[m / 2], layout);
             const char *what;
-            must(n, network_solve(n, &target, &many));
+            must(n, network_solve(n, &target, LS_F64, LS_F64, &many));
             const double difference = network_difference(&many, &one, &what);
             if (!(difference < 1e-12))
                 fail_msg("%s: dp %d ring %d ulysses %d %s: %s differs by %g", n->name, meshes[m / 2][0],
@@ -160,7 +160,7 @@ static void test_shift_moves(void **state) {
     for (int mesh = 0; mesh < 2; mesh++) {
         network_result r;
         const ls_target target = target_of(mesh ? meshes[1] : alone, LS_LAYOUT_ZIGZAG);
-        must(&n, network_solve(&n, &target, &r));
+        must(&n, network_solve(&n, &target, LS_F64, LS_F64, &r));
         /* The gradient counts how often each position is looked up: 0 also by the three that nothing moves into. */
         for (int i = 0; i < S; i++)
             assert_true(r.gradient[r.image->flats[0].start + i] == B * (i == 0      ? 4.0
@@ -176,14 +176,14 @@ static void test_striped_is_refused(void **state) {
     const network shift = {"shift", shift_one, V}, conv = {"conv", conv_four, V};
     const ls_target cut = target_of(meshes[1], LS_LAYOUT_STRIPED),
                     whole = target_of(alone, LS_LAYOUT_STRIPED);
-    ls_status status = network_solve(&shift, &cut, &r);
+    ls_status status = network_solve(&shift, &cut, LS_F64, LS_F64, &r);
     assert_int_equal(status.code, LS_UNSUPPORTED);
     assert_non_null(strstr(status.text, "op shift \"moved\": the layout is striped"));
     assert_non_null(strstr(status.text, "all of \"linear."));
-    status = network_solve(&conv, &cut, &r);
+    status = network_solve(&conv, &cut, LS_F64, LS_F64, &r);
     assert_int_equal(status.code, LS_UNSUPPORTED);
     assert_non_null(strstr(status.text, "op conv"));
-    must(&shift, network_solve(&shift, &whole, &r)); /* one rank holds everything in order */
+    must(&shift, network_solve(&shift, &whole, LS_F64, LS_F64, &r)); /* one rank holds everything in order */
     network_free(&r);
 }
 

@@ -1,5 +1,5 @@
 /*
- * A graph of a loss over any mesh, in f64: the loss and all gradients, for comparison with one rank. Integer inputs are filled by name:
+ * A graph of a loss over any mesh, in any type: the loss and all gradients, for comparison with one rank and with f64. Integer inputs are filled by name:
  * "positions" count the tokens, "labels" hold the next token and ignore the last one, anything else is random ids.
  */
 #ifndef TESTS_NETWORK_H
@@ -20,14 +20,20 @@ typedef struct network_result {
     double *gradient; /* f64[image->flat_elements], summed over the ranks */
 } network_result;
 
-/* target: rank is ignored. On LS_OK the caller frees the result. */
-LS_MUST_USE ls_status network_solve(const network *n, const ls_target *target, network_result *out);
+/*
+ * Runs it in `dtype`, with parameters that are rounded to `rounded` first, so that f64 can be what is exact for another type.
+ * target: rank is ignored. On LS_OK the caller frees the result.
+ */
+LS_MUST_USE ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtype,
+                                    ls_dtype rounded, network_result *out);
 void network_free(network_result *result);
 
 /*
- * The largest relative difference: of the loss, or of the gradient of one parameter (against at least 1e-3 of the largest
- * gradient's norm). what: the one that differs most.
+ * The relative difference of a gradient: of parameter i in the order of declaration; -1: of the loss. It is against at least 1e-2 of
+ * the largest gradient's norm, because some gradients are zero but for rounding (that of a bias on keys, under a softmax).
  */
+double network_error(const network_result *a, const network_result *b, int i);
+/* The largest of these; what: the one that differs most. */
 double network_difference(const network_result *a, const network_result *b, const char **what);
 
 /* Compiles it for all ranks, with the update: LS_OK when the verifier accepts the programs and all skeletons are equal. */

@@ -3,6 +3,12 @@
 #include <math.h>
 #include <string.h>
 
+/* This rank's part of the summed gradient to its place in the whole. */
+static void copy_shard(const ls_image *image, const void *shard, void *gradient) {
+    const size_t bytes = ls_dtype_bytes(image->accumulator);
+    memcpy((char *)gradient + bytes * (size_t)image->shard_start, shard, bytes * (size_t)image->shard_count);
+}
+
 static ls_status rank_main(ls_comm *comm, void *context) {
     const spread_job *job = context;
     ls_target target = job->target;
@@ -26,8 +32,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
         ls_executor_gather(executor, binding, job->out[i].data);
     }
     if (job->gradient != NULL && status.code == LS_OK)
-        memcpy(job->gradient + image->shard_start, ls_executor_tensor(executor, LS_BIND_SHARD),
-               sizeof(double) * (size_t)image->shard_count);
+        copy_shard(image, ls_executor_tensor(executor, LS_BIND_SHARD), job->gradient);
     ls_executor_destroy(executor);
     ls_image_destroy(image);
     return status;

@@ -19,7 +19,7 @@ typedef struct spread_job {
     bool update;      /* then program update */
     const spread_array *in, *out;
     int n_in, n_out;
-    double *gradient; /* of f64 jobs with update: the flat gradient, summed over ranks; NULL: not asked for */
+    void *gradient; /* G[]: of jobs with update, the flat gradient summed over ranks; NULL: not asked for */
 } spread_job;
 
 /* Runs it on every rank. */
