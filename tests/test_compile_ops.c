@@ -86,18 +86,18 @@ static ls_tensor conv_four(ls_graph *g) { return convolved(g, 4); }
 static ls_tensor conv_wide(ls_graph *g) { return convolved(g, 9); }
 
 static const network networks[] = {
-    {"norms", norms, V},
-    {"activations", activations, V},
-    {"learned positions", learned_positions, V},
-    {"shift by 1", shift_one, V},
-    {"shift by -2", shift_back, V},
-    {"shift by 7", shift_far, V},
-    {"shift out", shift_out, V},
-    {"shift by 0", shift_none, V},
-    {"kinds of shifts", shift_kinds, V},
-    {"conv of 1", conv_one, V},
-    {"conv of 4", conv_four, V},
-    {"conv of 9", conv_wide, V},
+    {"norms", norms, V, NULL},
+    {"activations", activations, V, NULL},
+    {"learned positions", learned_positions, V, NULL},
+    {"shift by 1", shift_one, V, NULL},
+    {"shift by -2", shift_back, V, NULL},
+    {"shift by 7", shift_far, V, NULL},
+    {"shift out", shift_out, V, NULL},
+    {"shift by 0", shift_none, V, NULL},
+    {"kinds of shifts", shift_kinds, V, NULL},
+    {"conv of 1", conv_one, V, NULL},
+    {"conv of 4", conv_four, V, NULL},
+    {"conv of 9", conv_wide, V, NULL},
 };
 
 static const int meshes[][LS_AXES] = {{1, 2, 1}, {1, 3, 1}, {1, 1, 4}, {1, 2, 3},
@@ -147,6 +147,29 @@ static void test_programs_verify(void **state) {
     }
 }
 
+/* Messages late, cut up and out of order: the same bits. */
+static void test_chaos_changes_nothing(void **state) {
+    (void)state;
+    ls_tensor (*const builds[])(ls_graph *) = {shift_far, shift_kinds, conv_wide};
+    for (size_t i = 0; i < LS_COUNT(builds); i++) {
+        network n = {"under chaos", builds[i], V, NULL};
+        const ls_target target = target_of(meshes[3], i % 2 ? LS_LAYOUT_CONTIGUOUS : LS_LAYOUT_ZIGZAG);
+        network_result calm, wild;
+        must(&n, network_solve(&n, &target, LS_F64, LS_F64, &calm));
+        for (int seed = 1; seed <= 5; seed++) {
+            char transport[32];
+            snprintf(transport, sizeof transport, "chaos:%d", seed);
+            n.transport = transport;
+            must(&n, network_solve(&n, &target, LS_F64, LS_F64, &wild));
+            assert_true(wild.loss == calm.loss);
+            assert_memory_equal(wild.gradient, calm.gradient,
+                                sizeof(double) * (size_t)calm.image->flat_elements);
+            network_free(&wild);
+        }
+        network_free(&calm);
+    }
+}
+
 /* y[i] = x[i-n], checked on values: the loss sees tokens only through a table that tells them apart. */
 static ls_tensor moved_ids(ls_graph *g) {
     const ls_tensor tokens = ls_tokens(g, "positions", B, S);
@@ -156,7 +179,7 @@ static ls_tensor moved_ids(ls_graph *g) {
 
 static void test_shift_moves(void **state) {
     (void)state;
-    const network n = {"moved ids", moved_ids, S};
+    const network n = {"moved ids", moved_ids, S, NULL};
     for (int mesh = 0; mesh < 2; mesh++) {
         network_result r;
         const ls_target target = target_of(mesh ? meshes[1] : alone, LS_LAYOUT_ZIGZAG);
@@ -173,7 +196,7 @@ static void test_shift_moves(void **state) {
 static void test_striped_is_refused(void **state) {
     (void)state;
     network_result r;
-    const network shift = {"shift", shift_one, V}, conv = {"conv", conv_four, V};
+    const network shift = {"shift", shift_one, V, NULL}, conv = {"conv", conv_four, V, NULL};
     const ls_target cut = target_of(meshes[1], LS_LAYOUT_STRIPED),
                     whole = target_of(alone, LS_LAYOUT_STRIPED);
     ls_status status = network_solve(&shift, &cut, LS_F64, LS_F64, &r);
@@ -189,9 +212,8 @@ static void test_striped_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_on_every_mesh),
-        cmocka_unit_test(test_programs_verify),
-        cmocka_unit_test(test_shift_moves),
+        cmocka_unit_test(test_same_on_every_mesh),    cmocka_unit_test(test_programs_verify),
+        cmocka_unit_test(test_chaos_changes_nothing), cmocka_unit_test(test_shift_moves),
         cmocka_unit_test(test_striped_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,9 +19,9 @@
 enum { V = 17 /* of all examples */ };
 
 static const network examples[] = {
-    {"gpt2", gpt2_loss, V},       {"llama", llama_loss, V},   {"qwen3", qwen3_loss, V},
-    {"mistral", mistral_loss, V}, {"gemma2", gemma2_loss, V}, {"encoder", encoder_loss, V},
-    {"mixer", mixer_loss, V},
+    {"gpt2", gpt2_loss, V, NULL},       {"llama", llama_loss, V, NULL},   {"qwen3", qwen3_loss, V, NULL},
+    {"mistral", mistral_loss, V, NULL}, {"gemma2", gemma2_loss, V, NULL}, {"encoder", encoder_loss, V, NULL},
+    {"mixer", mixer_loss, V, NULL},
 };
 
 static const struct {

@@ -10,7 +10,8 @@
 typedef struct network {
     const char *name;
     ls_tensor (*loss)(ls_graph *graph);
-    int64_t ids; /* tokens are 0..ids-1 */
+    int64_t ids;           /* tokens are 0..ids-1 */
+    const char *transport; /* NULL: shm */
 } network;
 
 typedef struct network_result {
@@ -36,7 +37,10 @@ double network_error(const network_result *a, const network_result *b, int i);
 /* The largest of these; what: the one that differs most. */
 double network_difference(const network_result *a, const network_result *b, const char **what);
 
-/* Compiles it for all ranks, with the update: LS_OK when the verifier accepts the programs and all skeletons are equal. */
+/*
+ * Compiles it for all ranks, with the update: LS_OK when all skeletons are equal, the verifier accepts the programs, and the interpreter
+ * finds the same values under three orders of deliveries (up to 4 ranks: it takes long).
+ */
 LS_MUST_USE ls_status network_verify(const network *n, const ls_target *target);
 
 #endif

@@ -44,7 +44,7 @@ ls_status spread_run(const spread_job *job) {
     ls_image *image;
     LS_TRY(ls_compile(&job->job, &target, &image));
     ls_world *world;
-    LS_TRY(ls_world_for(image, NULL, false, 20, &world));
+    LS_TRY(ls_world_for(image, job->transport, false, 20, &world));
     spread_job shared = *job;
     const ls_status status = ls_launch(world, ls_mesh_ranks(&target.mesh), true, rank_main, &shared);
     ls_world_destroy(world);

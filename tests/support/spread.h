@@ -14,9 +14,10 @@ typedef struct spread_array {
 
 typedef struct spread_job {
     ls_job job;
-    ls_target target; /* rank is filled in */
-    int micro;        /* runs of program micro; default 1 */
-    bool update;      /* then program update */
+    ls_target target;      /* rank is filled in */
+    const char *transport; /* NULL: shm, or self for one rank */
+    int micro;             /* runs of program micro; default 1 */
+    bool update;           /* then program update */
     const spread_array *in, *out;
     int n_in, n_out;
     void *gradient; /* G[]: of jobs with update, the flat gradient summed over ranks; NULL: not asked for */
