@@ -1,7 +1,8 @@
 /*
- * The graphs of examples/graphs over every kind of mesh, in f64, against one rank: loss and all gradients within 1e-12. The sequence
- * divides by none of the numbers of ranks but 3. In f32 and bf16, with the fast kernels, against f64 on the same rounded
- * parameters: f32 within 1e-5, bf16 within twice what one rank is off, and half a rounding. The programs pass the verifier and all ranks compile the same skeleton.
+ * The graphs of examples/graphs over every kind of mesh, in f64, against one rank: loss and all gradients within 1e-12.
+ * The sequence divides by none of the numbers of ranks but 3. In f32 and bf16, with the fast kernels, against f64 on
+ * the same rounded parameters: f32 within 1e-5, bf16 within twice what one rank is off, and half a rounding. The
+ * programs pass the verifier and all ranks compile the same skeleton.
  */
 #include <math.h>
 #include <setjmp.h>

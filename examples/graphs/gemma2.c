@@ -1,7 +1,8 @@
 /*
- * Gemma 2 (Gemma Team, arXiv 2408.00118): every other layer sees a window only, each block is normalised before and after, the
- * gate goes through gelu, and logits are capped softly in attention and at the end. Its files hold weights of norms minus one; a
- * graph has them whole. Gemma 2 2B has E 2304, Hq 8, Hkv 4, D 256, F 9216, V 256000, L 26, windows of 4096, caps 50 and 30.
+ * Gemma 2 (Gemma Team, arXiv 2408.00118): every other layer sees a window only, each block is normalised before and
+ * after, the gate goes through gelu, and logits are capped softly in attention and at the end. Its files hold weights
+ * of norms minus one; a graph has them whole. Gemma 2 2B has E 2304, Hq 8, Hkv 4, D 256, F 9216, V 256000, L 26,
+ * windows of 4096, caps 50 and 30.
  */
 #include "graphs.h"
 

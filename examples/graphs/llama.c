@@ -1,6 +1,6 @@
 /*
- * Llama (Touvron et al., arXiv 2302.13971; grouped queries and rope scaling as in Llama 3): rmsnorm before each block, rotary
- * positions, swiglu, no biases. Llama 3 8B has E 4096, Hq 32, Hkv 8, D 128, F 14336, V 128256, L 32.
+ * Llama (Touvron et al., arXiv 2302.13971; grouped queries and rope scaling as in Llama 3): rmsnorm before each block,
+ * rotary positions, swiglu, no biases. Llama 3 8B has E 4096, Hq 32, Hkv 8, D 128, F 14336, V 128256, L 32.
  */
 #include "graphs.h"
 

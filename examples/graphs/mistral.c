@@ -1,6 +1,7 @@
 /*
- * Mistral 7B (Jiang et al., arXiv 2310.06825): as Llama, but a token sees only a window of the last tokens. Queries, keys and
- * values also get the biases of Qwen2 (arXiv 2407.10671) here. Mistral has E 4096, Hq 32, Hkv 8, F 14336, a window of 4096.
+ * Mistral 7B (Jiang et al., arXiv 2310.06825): as Llama, but a token sees only a window of the last tokens. Queries,
+ * keys and values also get the biases of Qwen2 (arXiv 2407.10671) here. Mistral has E 4096, Hq 32, Hkv 8, F 14336, a
+ * window of 4096.
  */
 #include "graphs.h"
 

@@ -1,7 +1,7 @@
 /*
- * A network without attention: each layer mixes tokens by a token shift with learned shares (as in RWKV, Peng et al., arXiv 2305.13048)
- * and by a gated convolution over the last tokens (as in Mamba, Gu and Dao, arXiv 2312.00752). Over ranks, each gets the few
- * tokens that it needs from its neighbours; nothing here says so.
+ * A network without attention: each layer mixes tokens by a token shift with learned shares (as in RWKV, Peng et al.,
+ * arXiv 2305.13048) and by a gated convolution over the last tokens (as in Mamba, Gu and Dao, arXiv 2312.00752). Over
+ * ranks, each gets the few tokens that it needs from its neighbours; nothing here says so.
  */
 #include "graphs.h"
 

@@ -1,6 +1,7 @@
 /*
- * A graph of a loss over any mesh, in any type: the loss and all gradients, for comparison with one rank and with f64. Integer inputs are filled by name:
- * "positions" count the tokens, "labels" hold the next token and ignore the last one, anything else is random ids.
+ * A graph of a loss over any mesh, in any type: the loss and all gradients, for comparison with one rank and with f64.
+ * Integer inputs are filled by name: "positions" count the tokens, "labels" hold the next token and ignore the last
+ * one, anything else is random ids.
  */
 #ifndef TESTS_NETWORK_H
 #define TESTS_NETWORK_H
@@ -30,16 +31,17 @@ LS_MUST_USE ls_status network_solve(const network *n, const ls_target *target, l
 void network_free(network_result *result);
 
 /*
- * The relative difference of a gradient: of parameter i in the order of declaration; -1: of the loss. It is against at least 1e-2 of
- * the largest gradient's norm, because some gradients are zero but for rounding (that of a bias on keys, under a softmax).
+ * The relative difference of a gradient: of parameter i in the order of declaration; -1: of the loss. It is against at
+ * least 1e-2 of the largest gradient's norm, because some gradients are zero but for rounding (that of a bias on keys,
+ * under a softmax).
  */
 double network_error(const network_result *a, const network_result *b, int i);
 /* The largest of these; what: the one that differs most. */
 double network_difference(const network_result *a, const network_result *b, const char **what);
 
 /*
- * Compiles it for all ranks, with the update: LS_OK when all skeletons are equal, the verifier accepts the programs, and the interpreter
- * finds the same values under three orders of deliveries (up to 4 ranks: it takes long).
+ * Compiles it for all ranks, with the update: LS_OK when all skeletons are equal, the verifier accepts the programs,
+ * and the interpreter finds the same values under three orders of deliveries (up to 4 ranks: it takes long).
  */
 LS_MUST_USE ls_status network_verify(const network *n, const ls_target *target);
 
