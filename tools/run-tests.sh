@@ -19,7 +19,7 @@ LS_TEST_SANITIZER=$(sed -n 's/^LONGSPAN_SANITIZE:STRING=//p' "$build/CMakeCache.
 export LS_TEST_SANITIZER
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:suppressions=$(cd "$(dirname "$0")" && pwd)/tsan.supp}
 export CMOCKA_MESSAGE_OUTPUT=stdout
 
 # Runs one test; leaves NAME.out and NAME.counts ("passed failed") in $results, prints the line for it.

@@ -1,6 +1,7 @@
 #include "spread.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 /* This rank's part of the summed gradient to its place in the whole. */
@@ -9,8 +10,24 @@ static void copy_shard(const ls_image *image, const void *shard, void *gradient)
     memcpy((char *)gradient + bytes * (size_t)image->shard_start, shard, bytes * (size_t)image->shard_count);
 }
 
+/* What the ranks share. A result that every rank has whole is written by each of them: one at a time. */
+typedef struct shared_job {
+    const spread_job *job;
+    pthread_mutex_t results;
+} shared_job;
+
+static ls_status gather(shared_job *shared, const ls_executor *executor, const spread_array *out) {
+    const ls_binding *binding = ls_image_find(ls_executor_image(executor), out->name);
+    if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", out->name);
+    pthread_mutex_lock(&shared->results);
+    ls_executor_gather(executor, binding, out->data);
+    pthread_mutex_unlock(&shared->results);
+    return ls_ok();
+}
+
 static ls_status rank_main(ls_comm *comm, void *context) {
-    const spread_job *job = context;
+    shared_job *shared = context;
+    const spread_job *job = shared->job;
     ls_target target = job->target;
     target.rank = ls_comm_rank(comm);
     ls_image *image;
@@ -26,11 +43,8 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     for (int i = 0; i < (job->micro > 0 ? job->micro : 1) && status.code == LS_OK; i++)
         status = ls_executor_run(executor, LS_PROGRAM_MICRO);
     if (job->update && status.code == LS_OK) status = ls_executor_run(executor, LS_PROGRAM_UPDATE);
-    for (int i = 0; i < job->n_out && status.code == LS_OK; i++) {
-        const ls_binding *binding = ls_image_find(image, job->out[i].name);
-        if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", job->out[i].name);
-        ls_executor_gather(executor, binding, job->out[i].data);
-    }
+    for (int i = 0; i < job->n_out && status.code == LS_OK; i++)
+        status = gather(shared, executor, &job->out[i]);
     if (job->gradient != NULL && status.code == LS_OK)
         copy_shard(image, ls_executor_tensor(executor, LS_BIND_SHARD), job->gradient);
     ls_executor_destroy(executor);
@@ -45,7 +59,7 @@ ls_status spread_run(const spread_job *job) {
     LS_TRY(ls_compile(&job->job, &target, &image));
     ls_world *world;
     LS_TRY(ls_world_for(image, job->transport, false, 20, &world));
-    spread_job shared = *job;
+    shared_job shared = {.job = job, .results = PTHREAD_MUTEX_INITIALIZER};
     const ls_status status = ls_launch(world, ls_mesh_ranks(&target.mesh), true, rank_main, &shared);
     ls_world_destroy(world);
     ls_image_destroy(image);
