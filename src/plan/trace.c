@@ -81,7 +81,7 @@ static void put_arrow(const tracing *t, const ls_instr *instr, const ls_span_tim
     ls_json_put_int(t->writer, "id",
                     arrow_number(instr, span, arrives ? peer : me, arrives ? me : peer, generation));
     /* Inside the span: where a put begins, where a wait ends. */
-    const double at = arrives ? span->begin + 0.999 * (span->end - span->begin) : span->begin;
+    const double at = arrives ? fmax(span->begin, span->end - 1e-7) : span->begin;
     ls_json_put_double(t->writer, "ts", microseconds(t, at));
     ls_json_close(t->writer);
 }
