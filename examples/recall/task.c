@@ -30,11 +30,14 @@ void recall_sequence(const recall_task *task, int64_t index, int32_t *tokens, in
         labels[i] = LS_LABEL_IGNORED;
     }
     shuffle(&d, key);
-    for (int i = 0; i < RECALL_KEYS; i++) { /* one somewhere in each of equal parts of the second quarter */
-        const int64_t start = quarter + ls_part_start(quarter, RECALL_KEYS, i);
-        const int64_t room = quarter + ls_part_start(quarter, RECALL_KEYS, i + 1) - start;
-        value[i] = (int32_t)below(&d, RECALL_VALUES);
-        tokens[start + below(&d, room)] = recall_entry(key[i], value[i]);
+    for (int i = 0; i < RECALL_KEYS; i++) value[i] = (int32_t)below(&d, RECALL_VALUES);
+    /* As many copies as keep their share of the sequence: in a longer one they are not harder to come by, only farther. */
+    const int64_t entries = RECALL_KEYS * ls_max(1, S / 512);
+    for (int64_t i = 0; i < entries; i++) { /* one somewhere in each of equal parts of the second quarter */
+        const int64_t start = quarter + ls_part_start(quarter, entries, i);
+        const int64_t room = quarter + ls_part_start(quarter, entries, i + 1) - start;
+        const int64_t which = i % RECALL_KEYS;
+        tokens[start + below(&d, room)] = recall_entry(key[which], value[which]);
     }
     for (int64_t at = 3 * quarter; at < S; at++) {
         const int64_t asked = below(&d, RECALL_KEYS);

@@ -20,9 +20,9 @@ typedef struct recall_task {
 } recall_task;
 
 /*
- * Sequence `index`: every key has a random value, and its entry stands once, somewhere in the second quarter; the last quarter is
- * questions, and the label of each is the answer. The rest is filler, and no other label counts. So an answer lies
- * more than S/4 tokens after the one place that tells it.
+ * Sequence `index`: every key has a random value, and its entry stands somewhere in the second quarter, once for every 512
+ * tokens of S (at least once); the last quarter is questions, and the label of each is the answer. The rest is filler, and no
+ * other label counts. So an answer lies more than S/4 tokens after all that tells it.
  */
 void recall_sequence(const recall_task *task, int64_t index, int32_t *tokens, int32_t *labels);
 
