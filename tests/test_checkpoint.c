@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "checkpoint/checkpoint.h"
-#include "model/model.h"
 #include "checkpoint/checkpoint_impl.h"
+#include "model/model.h"
 #include "test_format_scratch.h"
 
 #include <pthread.h>

@@ -37,7 +37,7 @@ static ls_status shard_node(const ls_graph *g, int n, ls_axis axis, ls_sharding 
     const ls_node *node = &g->nodes[n];
     ls_shard_query q = {.graph = g, .node = node, .axis = axis, .factor = factor_of(axis)};
     bool *resolve = &s->resolve[n * LS_NODE_INPUTS];
-    ls_shard_answer answer;
+    ls_shard_answer answer = {0};
     if (node->op->shard == NULL)
         return ls_error(LS_UNSUPPORTED, "op %s (\"%s\") has no sharding rule", node->op->name,
                         ls_graph_tensor(g, node->out[0])->name);

@@ -20,7 +20,7 @@ typedef struct reading {
     const ls_tokenizer *tokenizer;
     ls_data *data;
     ls_token_list tokens; /* of one piece; reused */
-    int64_t *ends;    /* of documents, in tokens of the store */
+    int64_t *ends;        /* of documents, in tokens of the store */
     size_t ends_capacity;
 } reading;
 

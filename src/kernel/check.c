@@ -187,7 +187,7 @@ static ls_status match(matching *m, const operand *o, const ls_view *view) {
         return ls_error(LS_INVALID, "kernel %s: %s is %s, expected %s%d dimensions", m->kernel, o->name,
                         print_view(view).text, merges ? "at least " : "", merges ? o->n - 1 : o->n);
     for (int i = 0; i < o->n; i++) {
-        const int letter = o->dims[i].letter;
+        const int letter = (unsigned char)o->dims[i].letter;
         const int64_t is = size_at(o, view, i), expected = letter == 0 ? o->dims[i].size : m->size[letter];
         if (letter != 0 && expected < 0)
             m->size[letter] = is;

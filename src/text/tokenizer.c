@@ -54,7 +54,8 @@ static ls_status reserve(void **items, size_t count, size_t *capacity, size_t mo
     return ls_ok();
 }
 
-ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes, ls_token_list *out) {
+ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                              ls_token_list *out) {
     void *items = out->id;
     LS_TRY(reserve(&items, out->count, &out->capacity, bytes, sizeof *out->id));
     out->id = items;

@@ -185,9 +185,9 @@ static ls_status check_together(const ls_train_options *o) {
 
 ls_status ls_settings_resolve(ls_training *t) {
     ls_train_options *o = &t->options;
-    ls_json_value run = {0}, object = {0};
+    ls_json_value object = {0};
     if (t->record != NULL) {
-        run = ls_json_root(t->record);
+        const ls_json_value run = ls_json_root(t->record);
         LS_TRY(ls_json_object(run, "settings", &object));
         LS_TRY(resume_spread(t, run));
     }

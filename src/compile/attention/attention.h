@@ -71,7 +71,7 @@ ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, c
                             int token, int head);
 ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads,
                              int token, int head);
-ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *exchange);
+ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *x);
 
 /* KV blocks go round the ring; site->q, k, v are set. Results in type G: o[B,n,heads,D] is written, site->lse too. */
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);

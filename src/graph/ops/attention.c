@@ -21,7 +21,7 @@ static ls_status heads(const ls_graph *g, const ls_node *node, int i, const ls_s
 
 static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_attention_node *params = node->params;
-    const ls_shape *q, *k, *v;
+    const ls_shape *q = NULL, *k = NULL, *v = NULL;
     LS_TRY(heads(g, node, 0, &q));
     LS_TRY(heads(g, node, 1, &k));
     LS_TRY(heads(g, node, 2, &v));

@@ -302,7 +302,7 @@ static void row_tile_end(const forward *f, const row_tile *tile, int64_t b) {
         const float *from = tile->o + i * f->columns.width;
         float *log_sum = lse + (tile->query + i) * lse_view->stride[2];
         const float norm = tile->l[i] == 0 ? 0 : 1 / tile->l[i];
-        const float here = tile->l[i] == 0 ? -INFINITY : (float)(tile->m[i] * LN_2 + log(tile->l[i]));
+        const float here = tile->l[i] == 0 ? -INFINITY : (float)(tile->m[i] * LN_2 + log((double)tile->l[i]));
         if (!p->params->merge || *log_sum == -INFINITY) {
             for (int64_t d = 0; d < p->D; d++) to[d] = from[d] * norm;
             *log_sum = here;

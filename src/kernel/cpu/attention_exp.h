@@ -57,7 +57,7 @@ static const int32_t lane_swaps[4][16] = {
 V_INLINE v_f32 v_swap(v_f32 v, int level) {
     v_i32 from;
     memcpy(&from, lane_swaps[level], sizeof from);
-    return __builtin_shuffle(v, from);
+    return v_pick(v, v, from);
 }
 
 V_INLINE float v_largest_lane(v_f32 v) {

@@ -86,8 +86,8 @@ V_INLINE void transpose_square(v_f32 m[V_LANES]) {
         v_f32 next[V_LANES];
 #pragma GCC unroll 16
         for (int i = 0; i < V_LANES / 2; i++) {
-            next[2 * i] = __builtin_shuffle(m[i], m[i + V_LANES / 2], low);
-            next[2 * i + 1] = __builtin_shuffle(m[i], m[i + V_LANES / 2], high);
+            next[2 * i] = v_pick(m[i], m[i + V_LANES / 2], low);
+            next[2 * i + 1] = v_pick(m[i], m[i + V_LANES / 2], high);
         }
 #pragma GCC unroll 16
         for (int i = 0; i < V_LANES; i++) m[i] = next[i];

@@ -34,6 +34,17 @@ typedef uint16_t v_u16 __attribute__((vector_size(2 * V_LANES)));
 V_INLINE v_f32 v_set(float x) { return x - (v_f32){0}; }
 
 /* Lane by lane: mask ? a : b, where mask is the result of a comparison. */
+/* Lanes picked from a (0 ..) and b (V_LANES ..). clang, which reads this for clang-tidy, has no such builtin. */
+V_INLINE v_f32 v_pick(v_f32 a, v_f32 b, v_i32 from) {
+#ifdef __clang__
+    v_f32 out = a;
+    for (int i = 0; i < V_LANES; i++) out[i] = from[i] < V_LANES ? a[from[i]] : b[from[i] - V_LANES];
+    return out;
+#else
+    return __builtin_shuffle(a, b, from);
+#endif
+}
+
 V_INLINE v_f32 v_select(v_i32 mask, v_f32 a, v_f32 b) {
     return (v_f32)(((v_i32)a & mask) | ((v_i32)b & ~mask));
 }
