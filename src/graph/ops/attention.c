@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static ls_status heads(const ls_graph *g, const ls_node *node, int i, const ls_shape **out) {
+static ls_status check_heads(const ls_graph *g, const ls_node *node, int i) {
     const ls_tensor_info *t = ls_graph_tensor(g, node->in[i]);
     const ls_shape *s = &t->shape;
     if (t->dtype != g->dtype || s->ndim != 4 || s->dim[0].factor != LS_FACTOR_BATCH ||
@@ -15,16 +15,14 @@ static ls_status heads(const ls_graph *g, const ls_node *node, int i, const ls_s
         s->dim[3].factor != LS_FACTOR_NONE)
         return ls_op_input_error(g, node, i, "%s[B,S,H,D] with the batch and the sequence first",
                                  ls_dtype_name(g->dtype));
-    *out = s;
     return ls_ok();
 }
 
 static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_attention_node *params = node->params;
-    const ls_shape *q = NULL, *k = NULL, *v = NULL;
-    LS_TRY(heads(g, node, 0, &q));
-    LS_TRY(heads(g, node, 1, &k));
-    LS_TRY(heads(g, node, 2, &v));
+    for (int i = 0; i < 3; i++) LS_TRY(check_heads(g, node, i));
+    const ls_shape *q = &ls_graph_tensor(g, node->in[0])->shape, *k = &ls_graph_tensor(g, node->in[1])->shape,
+                   *v = &ls_graph_tensor(g, node->in[2])->shape;
     for (int i = 0; i < LS_MAX_DIMS; i++) {
         if (i != 2 && k->dim[i].size != q->dim[i].size)
             return ls_op_input_error(g, node, 1, "the batch, sequence and head size of \"%s\"",

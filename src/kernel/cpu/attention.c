@@ -177,6 +177,7 @@ static void row_tile_begin(const forward *f, row_tile *tile, const item *it, int
     const problem *p = &f->problem;
     const head_range heads = heads_of(p, it->kv);
     const ls_view *q = &f->call->in[IN_Q];
+    LS_ASSERT(heads.count > 0); /* items are made of heads that read this one */
     tile->query = (it->first + index) / heads.count * Q_TILE;
     tile->queries = ls_min(Q_TILE, p->n - tile->query);
     tile->head = heads.first + (it->first + index) % heads.count;
