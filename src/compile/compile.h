@@ -30,7 +30,7 @@ typedef struct ls_job {
 typedef struct ls_target {
     ls_mesh mesh;
     int rank;
-    const char *strategy; /* one of ls_strategy_at */
+    const char *strategy; /* one of ls_strategy_name */
     ls_layout_kind layout;
     ls_isa isa;  /* best instruction set that kernels may use */
     int threads; /* per rank */

@@ -64,15 +64,15 @@ static ls_status verify(const ls_session *s) {
         ls_log("%d ranks: programs are not verified together (done up to %d)", ranks, MOST_VERIFIED_RANKS);
         return ls_ok();
     }
-    ls_image *images[MOST_VERIFIED_RANKS] = {NULL};
+    ls_image *images[MOST_VERIFIED_RANKS] = {s->image}; /* rank 0's is there already */
     ls_target target = s->plan.target;
     ls_status status = ls_ok();
-    for (int r = 0; r < ranks && status.code == LS_OK; r++) {
+    for (int r = 1; r < ranks && status.code == LS_OK; r++) {
         target.rank = r;
         status = ls_compile(s->job, &target, &images[r]);
     }
     if (status.code == LS_OK) status = ls_verify((const ls_image *const *)images, ranks);
-    for (int r = 0; r < ranks; r++) ls_image_destroy(images[r]);
+    for (int r = 1; r < ranks; r++) ls_image_destroy(images[r]);
     return status;
 }
 

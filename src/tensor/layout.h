@@ -3,7 +3,7 @@
  * rank p holds floor or ceil of S/P tokens: n(p) = part_start(S,P,p+1) - part_start(S,P,p), whatever the kind.
  *   contiguous  rank p holds one run
  *   zigzag      rank p holds run p from the front and run p from the back: a causal mask is balanced
- *   striped     rank p holds p, p+P, p+2P, ...
+ *   striped     rank p holds p, p+P, p+2P, ...; where P does not divide S, the ranks with a token more take the first stripes
  */
 #ifndef LS_TENSOR_LAYOUT_H
 #define LS_TENSOR_LAYOUT_H
