@@ -41,13 +41,19 @@ ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *na
     return ls_operand_dense(buffer, 0, dtype, ndim, size);
 }
 
+static const ls_operand no_operand = {.buffer = -1};
+
+static ls_operand *keep(ls_builder *b, const ls_operand *operands, int n) {
+    return n > 0 ? ls_arena_copy(b->image->arena, operands, sizeof *operands * (size_t)n) : NULL;
+}
+
 static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const char *op) {
     ls_program *p = b->program;
     ls_instr *instr = LS_PUSH(b->image->arena, p->instrs, p->n_instrs, p->instr_capacity);
     instr->kind = kind;
     instr->queue = queue;
     instr->op = op;
-    instr->workspace.buffer = -1;
+    instr->workspace = &no_operand;
     instr->peer = -1;
     instr->channel = -1;
     instr->after = -1;
@@ -55,17 +61,17 @@ static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const c
 }
 
 /* Asks the kernel how much scratch a call of these shapes needs, and makes a buffer for it. */
-static ls_operand workspace_of(ls_builder *b, const ls_kernel *kernel, const ls_instr *instr) {
-    ls_operand none = {.buffer = -1};
-    if (kernel->workspace == NULL) return none;
+static const ls_operand *workspace_of(ls_builder *b, const ls_kernel *kernel, const ls_instr *instr) {
+    if (kernel->workspace == NULL) return &no_operand;
     ls_kernel_call call = {
         .n_in = instr->n_in, .n_out = instr->n_out, .params = instr->params, .threads = b->target->threads};
     for (int i = 0; i < instr->n_in; i++) call.in[i] = instr->in[i].view;
     for (int i = 0; i < instr->n_out; i++) call.out[i] = instr->out[i].view;
     const size_t bytes = kernel->workspace(&call);
-    if (bytes == 0) return none;
+    if (bytes == 0) return &no_operand;
     const int64_t size = (int64_t)ls_ceil_div((int64_t)bytes, 4);
-    return ls_build_private(b, LS_BUFFER_WORKSPACE, "workspace", LS_F32, 1, &size);
+    const ls_operand made = ls_build_private(b, LS_BUFFER_WORKSPACE, "workspace", LS_F32, 1, &size);
+    return keep(b, &made, 1);
 }
 
 void ls_build_kernel(ls_builder *b, const ls_kernel_build *call) {
@@ -76,17 +82,16 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *call) {
         ls_build_fail(b, status);
         return;
     }
-    ls_instr instr = *push(b, LS_INSTR_KERNEL, call->queue, call->op);
-    instr.kernel = kernel;
-    instr.flops = call->flops;
-    instr.params =
+    ls_instr *instr = push(b, LS_INSTR_KERNEL, call->queue, call->op);
+    instr->kernel = kernel;
+    instr->flops = call->flops;
+    instr->params =
         call->params_bytes > 0 ? ls_arena_copy(b->image->arena, call->params, call->params_bytes) : NULL;
-    instr.n_in = call->n_in;
-    instr.n_out = call->n_out;
-    memcpy(instr.in, call->in, sizeof instr.in);
-    memcpy(instr.out, call->out, sizeof instr.out);
-    instr.workspace = workspace_of(b, kernel, &instr);
-    b->program->instrs[b->program->n_instrs - 1] = instr;
+    instr->n_in = call->n_in;
+    instr->n_out = call->n_out;
+    instr->in = keep(b, call->in, call->n_in);
+    instr->out = keep(b, call->out, call->n_out);
+    instr->workspace = workspace_of(b, kernel, instr);
 }
 
 static void build_unary(ls_builder *b, const char *kernel, ls_dtype dtype, ls_operand from, ls_operand to) {
@@ -149,7 +154,7 @@ void ls_build_ready(ls_builder *b, int channel, int sender, ls_operand slot) {
     ls_instr *instr = push_word(b, LS_INSTR_SIGNAL, LS_COMPUTE, "signal", channel, sender, true,
                                 ++b->counts[channel].readied);
     instr->n_out = 1;
-    instr->out[0] = slot;
+    instr->out = keep(b, &slot, 1);
 }
 
 void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls_operand to) {
@@ -159,16 +164,16 @@ void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls
     ls_instr *instr =
         push_word(b, LS_INSTR_PUT_SIGNAL, LS_COPY, "put_signal", channel, receiver, false, ++count->sent);
     instr->n_in = 1;
-    instr->in[0] = from;
+    instr->in = keep(b, &from, 1);
     instr->n_out = 1;
-    instr->out[0] = to;
+    instr->out = keep(b, &to, 1);
 }
 
 void ls_build_receive(ls_builder *b, int channel, int sender, ls_operand slot) {
     ls_instr *instr =
         push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, sender, false, ++b->counts[channel].received);
     instr->n_out = 1;
-    instr->out[0] = slot;
+    instr->out = keep(b, &slot, 1);
 }
 
 void ls_build_quiet(ls_builder *b) { (void)push(b, LS_INSTR_QUIET, LS_COPY, "quiet"); }

@@ -59,10 +59,10 @@ static void record(naming *n, const ls_operand *o, int key) {
 }
 
 static uint64_t transfer_of(const ls_program *p, const ls_instr *instr) {
-    const ls_operand *payload = instr->kind == LS_INSTR_PUT_SIGNAL ? &instr->in[0] : &instr->out[0];
     const bool carries =
         instr->kind == LS_INSTR_PUT_SIGNAL || (instr->kind == LS_INSTR_WAIT && !instr->ready);
     if (!carries) return 0;
+    const ls_operand *payload = instr->kind == LS_INSTR_PUT_SIGNAL ? &instr->in[0] : &instr->out[0];
     const size_t bytes = (size_t)ls_view_elements(&payload->view) * ls_dtype_bytes(payload->view.dtype);
     return ls_name_transfer(p->channels[instr->channel].name, instr->generation, bytes);
 }

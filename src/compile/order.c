@@ -25,7 +25,7 @@ static void find_accesses(const ls_image *image, const ls_instr *instr, accesses
     for (int i = 0; i < instr->n_in; i++) add(image, a, &instr->in[i], false);
     for (int i = 0; i < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; i++)
         add(image, a, &instr->out[i], true);
-    add(image, a, &instr->workspace, true);
+    add(image, a, instr->workspace, true);
 }
 
 static bool conflict(const accesses *a, const accesses *b) {

@@ -29,7 +29,7 @@ static void find_lifetimes(ls_image *image, int program) {
         /* What a put writes lies in the peer's heap: there the slot is live from "ready" to its last reader. */
         for (int k = 0; k < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; k++)
             touch(image, &instr->out[k], program, i);
-        touch(image, &instr->workspace, program, i);
+        touch(image, instr->workspace, program, i);
         if (instr->kind != LS_INSTR_QUIET) continue;
         for (int j = pending; j < i; j++) {
             if (p->instrs[j].kind == LS_INSTR_PUT_SIGNAL) touch(image, &p->instrs[j].in[0], program, i);

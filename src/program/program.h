@@ -70,11 +70,10 @@ typedef struct ls_instr {
     ls_queue queue;
     const char *op; /* what to call it: the op's or kernel's name */
     int n_in, n_out;
-    ls_operand in[LS_KERNEL_INPUTS];
-    ls_operand out[LS_KERNEL_OUTPUTS];
+    ls_operand *in, *out; /* n_in and n_out of them in the image's arena; a copied instruction shares them */
     const ls_kernel *kernel; /* of LS_INSTR_KERNEL */
     const void *params;
-    ls_operand workspace; /* buffer -1: none */
+    const ls_operand *workspace; /* buffer -1: none */
     double flops;
     int peer;            /* rank; of the three communicating kinds */
     int channel;         /* index into ls_program.channels */

@@ -262,7 +262,7 @@ static ls_status check_apart(const play *p, int rank, const ls_instr *instr, ls_
     const ls_image *image = p->rank[rank].image;
     for (int i = 0; i < instr->n_in + instr->n_out; i++) {
         const ls_operand *o = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
-        if (share_bytes(image, o, &instr->workspace)) return fault(p, at, "an operand lies in its workspace");
+        if (share_bytes(image, o, instr->workspace)) return fault(p, at, "an operand lies in its workspace");
         for (int k = 0; k < instr->n_out; k++) {
             if (o->buffer != instr->out[k].buffer && share_bytes(image, o, &instr->out[k]))
                 return fault(p, at, "two of its operands share bytes");
@@ -286,7 +286,7 @@ static ls_status execute(play *p, int rank, int queue) {
         at.key = ls_write_key(instr->number, i);
         LS_TRY(touch(p, rank, &instr->out[i], true, at, q->clock, false, NULL));
     }
-    LS_TRY(touch(p, rank, &instr->workspace, true, at, q->clock, false, NULL));
+    LS_TRY(touch(p, rank, instr->workspace, true, at, q->clock, false, NULL));
     return instr->kind == LS_INSTR_SIGNAL ? post(p, rank, queue, NULL, NULL) : ls_ok();
 }
 

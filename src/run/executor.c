@@ -50,7 +50,7 @@ static ls_status prepare_instr(ls_executor *ex, const ls_instr *instr, ls_prepar
     for (int i = 0; i < instr->n_out; i++) call->out[i] = resolved(ex, &instr->out[i]);
     call->params = instr->params;
     call->threads = ex->image->threads;
-    if (instr->workspace.buffer >= 0) call->workspace = ls_executor_address(ex, &instr->workspace);
+    if (instr->workspace->buffer >= 0) call->workspace = ls_executor_address(ex, instr->workspace);
     return instr->kernel->prepare != NULL ? instr->kernel->prepare(call, &out->state) : ls_ok();
 }
 

@@ -183,7 +183,7 @@ static void prepare(ls_interpreter *in, ls_interpreted_rank *r, const ls_image *
                 units->in[k] = ls_hashes_units(&r->store, &instr->in[k], in->arena);
             for (int k = 0; k < instr->n_out; k++)
                 units->out[k] = ls_hashes_units(&r->store, &instr->out[k], in->arena);
-            units->workspace = ls_hashes_units(&r->store, &instr->workspace, in->arena);
+            units->workspace = ls_hashes_units(&r->store, instr->workspace, in->arena);
         }
     }
     for (int q = 0; q < LS_QUEUES; q++) r->queue[q].instrs = LS_NEW_ARRAY(in->arena, int, most);

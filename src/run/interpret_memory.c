@@ -37,7 +37,7 @@ size_t ls_hashes_unit(const ls_image *const *images, int ranks) {
                 const ls_instr *instr = &image->programs[p].instrs[i];
                 for (int k = 0; k < instr->n_in; k++) unit = unit_of_operand(image, &instr->in[k], unit);
                 for (int k = 0; k < instr->n_out; k++) unit = unit_of_operand(image, &instr->out[k], unit);
-                unit = unit_of_operand(image, &instr->workspace, unit);
+                unit = unit_of_operand(image, instr->workspace, unit);
             }
         }
     }

@@ -232,6 +232,7 @@ typedef struct subject {
     image_set set;
     ls_instr *instrs[8][LS_PROGRAMS]; /* as compiled */
     int n_instrs[8][LS_PROGRAMS];
+    ls_operand *operands[8][LS_PROGRAMS]; /* theirs, one after the other */
     ls_buffer *buffers[8];
     ls_interpreter *interpreter;
     ls_outcome right;
@@ -243,6 +244,22 @@ static void *copy_of(const void *data, size_t bytes) {
     return copy;
 }
 
+/* The operands of a list of instructions, to `all` (when save) or from it; returns how many. `all` NULL: only counts. */
+static size_t move_operands(const ls_instr *instrs, int n, ls_operand *all, bool save) {
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < instrs[i].n_in + instrs[i].n_out; k++, at++) {
+            ls_operand *o = k < instrs[i].n_in ? &instrs[i].in[k] : &instrs[i].out[k - instrs[i].n_in];
+            if (all == NULL) continue;
+            if (save)
+                all[at] = *o;
+            else
+                *o = all[at];
+        }
+    }
+    return at;
+}
+
 static const ls_image *const *images_of(const subject *s) { return (const ls_image *const *)s->set.image; }
 
 static void make_subject(subject *s, int dp, int ring, int ulysses, const char *strategy, int layers) {
@@ -250,10 +267,12 @@ static void make_subject(subject *s, int dp, int ring, int ulysses, const char *
     for (int r = 0; r < s->set.ranks; r++) {
         ls_image *image = s->set.image[r];
         for (int p = 0; p < LS_PROGRAMS; p++) {
-            s->n_instrs[r][p] = image->programs[p].n_instrs;
-            if (s->n_instrs[r][p] > 0)
-                s->instrs[r][p] =
-                    copy_of(image->programs[p].instrs, sizeof(ls_instr) * (size_t)s->n_instrs[r][p]);
+            const int n = s->n_instrs[r][p] = image->programs[p].n_instrs;
+            if (n == 0) continue;
+            s->instrs[r][p] = copy_of(image->programs[p].instrs, sizeof(ls_instr) * (size_t)n);
+            s->operands[r][p] =
+                malloc(sizeof(ls_operand) * move_operands(s->instrs[r][p], n, NULL, true) + 1);
+            (void)move_operands(s->instrs[r][p], n, s->operands[r][p], true);
         }
         s->buffers[r] = copy_of(image->buffers, sizeof(ls_buffer) * (size_t)image->n_buffers);
     }
@@ -268,10 +287,10 @@ static void restore(subject *s) {
     for (int r = 0; r < s->set.ranks; r++) {
         ls_image *image = s->set.image[r];
         for (int p = 0; p < LS_PROGRAMS; p++) {
-            image->programs[p].n_instrs = s->n_instrs[r][p];
-            if (s->n_instrs[r][p] > 0)
-                memcpy(image->programs[p].instrs, s->instrs[r][p],
-                       sizeof(ls_instr) * (size_t)s->n_instrs[r][p]);
+            const int n = image->programs[p].n_instrs = s->n_instrs[r][p];
+            if (n == 0) continue;
+            memcpy(image->programs[p].instrs, s->instrs[r][p], sizeof(ls_instr) * (size_t)n);
+            (void)move_operands(s->instrs[r][p], n, s->operands[r][p], false);
         }
         memcpy(image->buffers, s->buffers[r], sizeof(ls_buffer) * (size_t)image->n_buffers);
     }
@@ -280,7 +299,10 @@ static void restore(subject *s) {
 static void free_subject(subject *s) {
     ls_interpreter_destroy(s->interpreter);
     for (int r = 0; r < s->set.ranks; r++) {
-        for (int p = 0; p < LS_PROGRAMS; p++) free(s->instrs[r][p]);
+        for (int p = 0; p < LS_PROGRAMS; p++) {
+            free(s->instrs[r][p]);
+            free(s->operands[r][p]);
+        }
         free(s->buffers[r]);
     }
     free_images(&s->set);
