@@ -45,6 +45,9 @@ void ls_graph_destroy(ls_graph *graph); /* NULL is allowed */
 /* LS_OK, or the first mistake made while building. */
 LS_MUST_USE ls_status ls_graph_status(const ls_graph *graph);
 
+/* Name of parameter `index` in the order of declaration, and its shape; NULL past the end. Valid as long as the graph. */
+const char *ls_graph_parameter(const ls_graph *graph, int index, ls_shape *shape);
+
 /* Gives a tensor the name that listings and messages show. Returns it. */
 ls_tensor ls_named(ls_graph *graph, ls_tensor tensor, const char *format, ...) LS_PRINTF(3, 4);
 

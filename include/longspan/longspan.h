@@ -2,7 +2,8 @@
  * Longspan: training of transformer language models on sequences shared by many ranks. Everything public.
  *
  *   graph.h    describe a model as if for one device
- *   train.h    train one
+ *   engine.h   compile, run, differentiate and train one of your own
+ *   train.h    train a model from its files
  *   job.h      attention, gradients, generation and explanations as calls
  *   report.h   results as JSON and words; what this build is
  *   options.h  command lines from tables
@@ -10,6 +11,7 @@
 #ifndef LONGSPAN_LONGSPAN_H
 #define LONGSPAN_LONGSPAN_H
 
+#include "longspan/engine.h"
 #include "longspan/graph.h"
 #include "longspan/job.h"
 #include "longspan/options.h"

@@ -43,6 +43,8 @@ static void bind_tensor(ls_builder *b, ls_tensor t) {
         }
     }
     bind(b, info->name, ls_lower_tensor(b, t), &info->shape, cut);
+    ls_binding *binding = &b->image->bindings[b->image->n_bindings - 1];
+    for (int a = 0; a < LS_AXES; a++) binding->partial[a] = b->sharding->state[a][t.id] == LS_PARTIAL;
 }
 
 static void lay_flat(ls_builder *b) {

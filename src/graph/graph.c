@@ -106,6 +106,15 @@ ls_tensor ls_parameter_named(ls_graph *g, int ndim, const int64_t *size, const c
     return ls_parameter(g, name, ndim, size);
 }
 
+const char *ls_graph_parameter(const ls_graph *g, int index, ls_shape *shape) {
+    for (int t = 1; t < g->n_tensors; t++) {
+        if (g->tensors[t].role != LS_ROLE_PARAMETER || index-- > 0) continue;
+        *shape = g->tensors[t].shape;
+        return g->tensors[t].name;
+    }
+    return NULL;
+}
+
 static ls_status check_inputs(const ls_op *op, const ls_tensor *in, int n_in) {
     if (n_in < op->least_in || n_in > op->most_in)
         return ls_error(LS_INVALID, "op %s: %d inputs, expected %d to %d", op->name, n_in, op->least_in,

@@ -105,6 +105,12 @@ ls_graph *ls_gradient_graph(ls_gradient *d);
 
 /* --- the row ------------------------------------------------------------------------------------------------------------- */
 
+/* ids: 1 + the input that holds integers (0: none); they choose from dimension `dim` (-1: the last) of input `among`. */
+typedef struct ls_lookup {
+    signed char ids, among, dim;
+    bool may_ignore; /* -100 chooses nothing */
+} ls_lookup;
+
 typedef struct ls_op {
     const char *name;
     const char *kernel;   /* NULL: nothing runs (a renaming), or the compiler lowers it itself (`special`) */
@@ -114,6 +120,8 @@ typedef struct ls_op {
     bool linear;  /* partial sums may pass through: f(a)+f(b) = f(a+b) */
     int least_in, most_in, n_out;
     signed char in_place[LS_NODE_OUTPUTS]; /* 1 + the input in whose bytes an output lies; 0: its own */
+    ls_lookup
+        lookup; /* of an op whose kernel looks up by integers: the host checks those that come from outside */
     /* Sets dtype and shape of each out[i]; the error names the op's inputs and shapes. */
     ls_status (*shape)(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
     /* Emits the nodes that carry the outputs' gradients to the inputs. NULL: not differentiable. */
@@ -129,6 +137,14 @@ typedef struct ls_attention_node {
     double scale;
     double softcap; /* 0: none */
 } ls_attention_node;
+
+/* What the ops behind an integer tensor allow it to hold: 0 .. count-1 (count INT64_MAX: anything), and perhaps -100. */
+typedef struct ls_id_range {
+    int64_t count;
+    bool may_ignore;
+} ls_id_range;
+ls_id_range ls_graph_id_range(const ls_graph *g, ls_tensor ids);
+bool ls_id_within(const ls_id_range *range, int32_t id);
 
 /* The mask of an attention node; NULL for any other node, its gradient included. */
 const ls_mask *ls_node_mask(const ls_node *node);

@@ -110,6 +110,7 @@ typedef struct ls_binding {
     ls_operand operand;    /* local shape */
     ls_shape shape;        /* global */
     bool cut[LS_MAX_DIMS]; /* dimensions of which this rank holds a part */
+    bool partial[LS_AXES]; /* axes over whose ranks it is a sum: this rank holds a term */
 } ls_binding;
 
 /* A mask of the graph, whose spans for this rank's block of queries the host writes. */

@@ -14,12 +14,10 @@ typedef struct chunk {
 } chunk;
 
 typedef struct filling {
-    const ls_image *image;
+    ls_executor *executor;
     const ls_weight_source *source;
     const chunk *chunks;
-    double *numbers;  /* CHUNK for each thread */
-    char *parameters; /* T, all */
-    char *master;     /* G, this rank's shard; NULL: none apart from the parameters */
+    double *numbers; /* CHUNK for each thread */
     atomic_bool failed;
     pthread_mutex_t lock; /* of status */
     ls_status status;     /* the first error */
@@ -35,6 +33,21 @@ static void store(const double *x, int64_t n, ls_dtype dtype, char *to, int64_t 
         else
             ((ls_bf16 *)to)[at + i] = ls_bf16_from_f32((float)x[i]);
     }
+}
+
+void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
+                      const double *values) {
+    const ls_image *image = ls_executor_image(executor);
+    char *parameters = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
+    LS_ASSERT(parameters != NULL); /* bound wherever there are parameters */
+    const int64_t at = flat->start + start;
+    store(values, count, image->dtype, parameters, at);
+    if (image->dtype == image->accumulator) return; /* of one type, masters are the parameters themselves */
+    char *master = ls_executor_tensor(executor, LS_BIND_MASTER);
+    const int64_t from = ls_max(at, image->shard_start);
+    const int64_t to = ls_min(at + count, image->shard_start + image->shard_count);
+    if (master != NULL && from < to)
+        store(values + (from - at), to - from, image->accumulator, master, from - image->shard_start);
 }
 
 static void fail(filling *f, ls_status status) {
@@ -54,14 +67,7 @@ static void fill_chunk(void *context, int i, int thread) {
         fail(f, status);
         return;
     }
-    const ls_image *image = f->image;
-    const int64_t at = c->flat->start + c->start;
-    store(x, c->count, image->dtype, f->parameters, at);
-    if (f->master == NULL) return;
-    const int64_t from = ls_max(at, image->shard_start);
-    const int64_t to = ls_min(at + c->count, image->shard_start + image->shard_count);
-    if (from < to)
-        store(x + (from - at), to - from, image->accumulator, f->master, from - image->shard_start);
+    ls_weights_store(f->executor, c->flat, c->start, c->count, x);
 }
 
 /* Cuts all parameters into chunks; returns how many. chunks NULL: only counts. */
@@ -82,11 +88,8 @@ ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source)
     const size_t threads = (size_t)ls_pool_threads(ls_executor_pool(executor));
     chunk *chunks = malloc(sizeof *chunks * (size_t)n);
     double *numbers = malloc(sizeof *numbers * threads * CHUNK);
-    filling f = {.image = image, .source = source, .chunks = chunks, .numbers = numbers, .status = ls_ok()};
-    f.parameters = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
-    LS_ASSERT(f.parameters != NULL); /* bound wherever there are parameters */
-    /* Of one type, masters are the parameters themselves. */
-    if (image->dtype != image->accumulator) f.master = ls_executor_tensor(executor, LS_BIND_MASTER);
+    filling f = {
+        .executor = executor, .source = source, .chunks = chunks, .numbers = numbers, .status = ls_ok()};
     if (chunks != NULL && numbers != NULL) {
         (void)cut(image, chunks);
         pthread_mutex_init(&f.lock, NULL);

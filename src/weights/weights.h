@@ -17,6 +17,9 @@ typedef struct ls_weight_source {
 
 /* Fills the bound parameters (and the optimiser's masters, for this rank's shard) from the source. */
 LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source);
+/* Elements [start, start+count) of one parameter: rounded to G for the masters of this rank's shard, and from there to T. */
+void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
+                      const double *values);
 
 /*
  * The *.safetensors of a directory (one file, the shards of an index, or all). Names and shapes are checked against the image:

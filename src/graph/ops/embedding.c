@@ -25,6 +25,7 @@ const ls_op ls_op_embedding = {.name = "embedding",
                                .least_in = 2,
                                .most_in = 2,
                                .n_out = 1,
+                               .lookup = {.ids = 1, .among = 1, .dim = 0},
                                .shape = embedding_shape,
                                .gradient = embedding_gradient,
                                .shard = ls_shard_rows};

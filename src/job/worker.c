@@ -1,0 +1,234 @@
+/* A worker: one rank of an engine. Inputs, parameters, steps. */
+#include "job/engine_impl.h"
+#include "weights/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- names ------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_own(const char *name) { return strcmp(name, LS_BIND_SCALE) == 0; }
+
+ls_status ls_worker_unknown(const ls_worker *w, const char *kind, const char *name, ls_role role) {
+    const ls_graph *g = w->state->engine->graph;
+    char known[256] = "";
+    for (int t = 1; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        const size_t used = strlen(known);
+        if (info->role == role && !is_own(info->name) && used + strlen(info->name) + 8 < sizeof known)
+            snprintf(known + used, sizeof known - used, "%s\"%s\"", used > 0 ? ", " : "", info->name);
+    }
+    return ls_error(LS_USAGE, "the graph has no %s \"%s\"; expected one of %s", kind, name, known);
+}
+
+const ls_flat *ls_worker_flat(const ls_worker *w, const char *name) {
+    const ls_image *image = w->state->rank->image;
+    for (int f = 0; f < image->n_flats; f++) {
+        if (strcmp(image->flats[f].name, name) == 0) return &image->flats[f];
+    }
+    return NULL;
+}
+
+/* --- what goes in -------------------------------------------------------------------------------------------------------------- */
+
+static ls_tensor find_input(const ls_graph *g, const char *name) {
+    for (int t = 1; t < g->n_tensors; t++) {
+        if (g->tensors[t].role == LS_ROLE_INPUT && strcmp(g->tensors[t].name, name) == 0 && !is_own(name))
+            return (ls_tensor){t};
+    }
+    return LS_NO_TENSOR;
+}
+
+static ls_status check_ids(const ls_tensor_info *input, const ls_id_range *range, const int32_t *values) {
+    const int64_t n = ls_shape_elements(&input->shape), row = input->shape.dim[input->shape.ndim - 1].size;
+    for (int64_t i = 0; i < n; i++) {
+        if (ls_id_within(range, values[i])) continue;
+        return ls_error(LS_INVALID, "input \"%s\" is %d at row %lld, column %lld; expected 0 to %lld%s",
+                        input->name, values[i], (long long)(i / row), (long long)(i % row),
+                        (long long)(range->count - 1), range->may_ignore ? ", or -100" : "");
+    }
+    return ls_ok();
+}
+
+ls_status ls_worker_set_input(ls_worker *w, const char *name, const int32_t *values) {
+    const ls_graph *g = w->state->engine->graph;
+    const ls_image *image = w->state->rank->image;
+    const ls_tensor input = find_input(g, name);
+    if (input.id == 0) return ls_worker_unknown(w, "input", name, LS_ROLE_INPUT);
+    const ls_id_range range = ls_graph_id_range(g, input);
+    LS_TRY(check_ids(ls_graph_tensor(g, input), &range, values));
+    const ls_binding *binding = ls_image_find(image, name);
+    ls_executor_scatter(w->state->rank->executor, binding, values);
+    w->state->input_set[binding - image->bindings] = true;
+    return ls_ok();
+}
+
+ls_status ls_worker_set_parameter(ls_worker *w, const char *name, const double *values) {
+    const ls_flat *flat = ls_worker_flat(w, name);
+    if (flat == NULL) return ls_worker_unknown(w, "parameter", name, LS_ROLE_PARAMETER);
+    ls_weights_store(w->state->rank->executor, flat, 0, flat->count, values);
+    w->state->parameter_set[flat - w->state->rank->image->flats] = true;
+    return ls_ok();
+}
+
+ls_status ls_worker_set_random(ls_worker *w, double deviation, uint64_t seed) {
+    const ls_image *image = w->state->rank->image;
+    ls_weight_source source;
+    LS_TRY(ls_weights_open_random(seed, deviation, &source));
+    const ls_status status = ls_weights_fill(w->state->rank->executor, &source);
+    ls_weights_close(&source);
+    for (int f = 0; f < image->n_flats && status.code == LS_OK; f++) w->state->parameter_set[f] = true;
+    return status;
+}
+
+/* Nothing is computed from what nobody gave. */
+static ls_status check_given(const ls_worker *w) {
+    const ls_worker_state *s = w->state;
+    const ls_graph *g = s->engine->graph;
+    const ls_image *image = s->rank->image;
+    for (int i = 0; i < image->n_bindings; i++) {
+        if (!s->input_set[i] && find_input(g, image->bindings[i].name).id != 0)
+            return ls_error(LS_USAGE, "input \"%s\" was not set", image->bindings[i].name);
+    }
+    for (int f = 0; f < image->n_flats; f++) {
+        if (!s->parameter_set[f])
+            return ls_error(LS_USAGE, "parameter \"%s\" was not set", image->flats[f].name);
+    }
+    return ls_ok();
+}
+
+/* --- steps --------------------------------------------------------------------------------------------------------------------- */
+
+/* A bound number of type G. */
+static void put_number(ls_rank *rank, const char *name, double value) {
+    void *to = ls_executor_tensor(rank->executor, name);
+    if (to == NULL) return; /* a graph without a loss, or without a gradient */
+    if (rank->image->accumulator == LS_F64)
+        *(double *)to = value;
+    else
+        *(float *)to = (float)value;
+}
+
+static double get_number(const ls_rank *rank, const char *name) {
+    const void *from = ls_executor_tensor(rank->executor, name);
+    if (from == NULL) return NAN;
+    return rank->image->accumulator == LS_F64 ? *(const double *)from : (double)*(const float *)from;
+}
+
+static ls_status run_micro_batches(ls_worker *w, const ls_step *step, int program) {
+    const ls_worker_state *s = w->state;
+    for (int64_t m = 0; m < s->engine->options.micro_batches; m++) {
+        if (step->feed != NULL) LS_TRY(step->feed(w, m, step->context));
+        LS_TRY(check_given(w));
+        LS_TRY(ls_executor_run(s->rank->executor, program));
+    }
+    return ls_ok();
+}
+
+/* Sums over the ranks, outside programs. */
+typedef struct shared_numbers {
+    double loss, stop;
+} shared_numbers;
+
+static ls_status sum_over_ranks(const ls_rank *rank, shared_numbers *numbers) {
+    shared_numbers *all = malloc(sizeof *all * (size_t)rank->ranks);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the numbers of %d ranks", rank->ranks);
+    const ls_status status = ls_comm_exchange(rank->comm, numbers, sizeof *numbers, all);
+    *numbers = (shared_numbers){0, 0};
+    for (int r = 0; r < rank->ranks && status.code == LS_OK; r++) {
+        numbers->loss += all[r].loss;
+        numbers->stop += all[r].stop;
+    }
+    free(all);
+    return status;
+}
+
+static double wants_to_stop(const ls_rank *rank) { return ls_comm_stop_requested(rank->comm) ? 1 : 0; }
+
+/* A step without tokens: nothing but the wish to stop. */
+static ls_status do_nothing(const ls_rank *rank, ls_step_result *out) {
+    shared_numbers numbers = {0, wants_to_stop(rank)};
+    LS_TRY(sum_over_ranks(rank, &numbers));
+    out->stop = numbers.stop > 0;
+    return ls_ok();
+}
+
+static ls_status do_evaluate(ls_worker *w, const ls_step *step, ls_step_result *out) {
+    ls_rank *rank = w->state->rank;
+    const double kept = get_number(rank, LS_BIND_LOSS);
+    put_number(rank, LS_BIND_LOSS, 0);
+    LS_TRY(run_micro_batches(w, step, LS_PROGRAM_EVALUATE));
+    shared_numbers numbers = {get_number(rank, LS_BIND_LOSS), wants_to_stop(rank)};
+    put_number(rank, LS_BIND_LOSS, kept);
+    LS_TRY(sum_over_ranks(rank, &numbers));
+    out->loss = numbers.loss / (double)step->tokens;
+    out->stop = numbers.stop > 0;
+    return ls_ok();
+}
+
+/* Sums start at zero; an update leaves them so, but what it leaves is the next step's. */
+static void zero_sums(const ls_rank *rank) {
+    const ls_binding *sums = ls_image_find(rank->image, LS_BIND_GRADIENTS);
+    const size_t element = ls_dtype_bytes(sums->operand.view.dtype);
+    memset(ls_executor_address(rank->executor, &sums->operand), 0,
+           element * (size_t)ls_view_elements(&sums->operand.view));
+}
+
+static void put_hyper(const ls_worker *w, const ls_step *step) {
+    double *hyper = ls_executor_tensor(w->state->rank->executor, LS_BIND_HYPER);
+    if (hyper == NULL) return; /* not to train */
+    hyper[LS_HYPER_LR] = step->lr;
+    hyper[LS_HYPER_CLIP] = step->clip;
+    hyper[LS_HYPER_STEP] = (double)(w->state->updates + 1);
+    hyper[LS_HYPER_BETA1] = w->state->engine->options.beta1;
+    hyper[LS_HYPER_BETA2] = w->state->engine->options.beta2;
+}
+
+static ls_status do_step(ls_worker *w, const ls_step *step, ls_step_result *out) {
+    ls_rank *rank = w->state->rank;
+    double *totals = ls_executor_tensor(rank->executor, LS_BIND_TOTALS);
+    const double *result = ls_executor_tensor(rank->executor, LS_BIND_RESULT);
+    const double *control = ls_executor_tensor(rank->executor, LS_BIND_CONTROL);
+    zero_sums(rank);
+    put_number(rank, LS_BIND_LOSS, 0);
+    put_number(rank, LS_BIND_SCALE, 1 / (double)step->tokens);
+    put_hyper(w, step);
+    LS_TRY(run_micro_batches(w, step, LS_PROGRAM_MICRO));
+    totals[LS_TOTAL_STOP] = wants_to_stop(rank);
+    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_UPDATE));
+    out->loss = result[LS_TOTAL_LOSS] / (double)step->tokens;
+    out->grad_norm = sqrt(result[LS_TOTAL_SQUARES]);
+    out->applied = control != NULL && control[LS_CONTROL_APPLY] != 0;
+    out->stop = result[LS_TOTAL_STOP] > 0;
+    w->state->updates += out->applied;
+    return ls_ok();
+}
+
+typedef ls_status (*doing)(ls_worker *w, const ls_step *step, ls_step_result *out);
+
+static ls_status timed(ls_worker *w, const ls_step *step, doing what, ls_step_result *result) {
+    ls_rank *rank = w->state->rank;
+    const double start = ls_seconds(), waited = ls_executor_times(rank->executor).waiting;
+    if (step->tokens < 0)
+        return ls_error(LS_INVALID, "a step over %lld tokens; expected 0 or more", (long long)step->tokens);
+    if (!(step->lr >= 0 && isfinite(step->lr)) || !(step->clip >= 0 && isfinite(step->clip)))
+        return ls_error(LS_INVALID, "lr %g, clip %g; expected finite numbers, not negative", step->lr,
+                        step->clip);
+    ls_step_result made = {.loss = NAN, .grad_norm = NAN};
+    LS_TRY(step->tokens > 0 ? what(w, step, &made) : do_nothing(rank, &made));
+    made.seconds = ls_seconds() - start;
+    made.wait_seconds = ls_executor_times(rank->executor).waiting - waited;
+    *result = made;
+    return ls_ok();
+}
+
+ls_status ls_worker_step(ls_worker *w, const ls_step *step, ls_step_result *result) {
+    if (w->state->engine->options.purpose == LS_TO_EVALUATE)
+        return ls_error(LS_USAGE, "a step on an engine that was opened to evaluate");
+    return timed(w, step, do_step, result);
+}
+
+ls_status ls_worker_evaluate(ls_worker *w, const ls_step *step, ls_step_result *result) {
+    return timed(w, step, do_evaluate, result);
+}
