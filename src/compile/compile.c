@@ -107,8 +107,10 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->strategy = ls_arena_strdup(arena, target->strategy);
     image->isa = target->isa;
     image->threads = target->threads;
-    ls_builder b = {.job = job, .target = target, .image = image, .status = ls_ok()};
-    const ls_status status = compile(&b, job->graph->n_nodes);
+    ls_job rewritten = *job;
+    rewritten.graph = ls_recompute(job, target->saving.drop, arena);
+    ls_builder b = {.job = &rewritten, .target = target, .image = image, .status = ls_ok()};
+    const ls_status status = compile(&b, rewritten.graph->n_nodes);
     if (status.code != LS_OK) {
         ls_image_destroy(image);
         return status;

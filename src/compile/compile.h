@@ -27,6 +27,16 @@ typedef struct ls_job {
     int n_fetch;
 } ls_job;
 
+typedef enum ls_tile_kind { LS_TILE_NONE, LS_TILE_LOSS, LS_TILE_ALL } ls_tile_kind;
+
+/* What is done to use less memory; zero: nothing. The more, the slower. */
+typedef struct ls_saving {
+    int drop; /* how many of ls_recompute_count results of the forward pass are made again in the backward pass */
+    ls_tile_kind
+        tile; /* which runs of nodes that work token by token are tiled: those with the widest tensors (logits), or all */
+    int64_t tile_rows; /* tokens of a tile; 0: as many as take about 96 MiB */
+} ls_saving;
+
 typedef struct ls_target {
     ls_mesh mesh;
     int rank;
@@ -34,7 +44,11 @@ typedef struct ls_target {
     ls_layout_kind layout;
     ls_isa isa;  /* best instruction set that kernels may use */
     int threads; /* per rank */
+    ls_saving saving;
 } ls_target;
+
+/* How many nodes' results could be made again instead of kept. */
+int ls_recompute_count(const ls_job *job);
 
 /*
  * Compiles the job for one rank. LS_INVALID or LS_UNSUPPORTED errors name op, tensor and reason, or the strategy and why it

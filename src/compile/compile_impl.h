@@ -24,7 +24,8 @@ typedef struct ls_channel_count {
     uint64_t readied, awaited, sent, received;
 } ls_channel_count;
 
-typedef struct ls_site ls_site; /* one attention node on this rank (attention/attention.h) */
+typedef struct ls_tile_run ls_tile_run; /* tile.c */
+typedef struct ls_site ls_site;         /* one attention node on this rank (attention/attention.h) */
 
 typedef struct ls_builder {
     const ls_job *job;
@@ -39,6 +40,8 @@ typedef struct ls_builder {
     ls_operand *tensor;   /* by storage tensor: where it lies; buffer -1: nowhere yet */
     ls_operand *resolved; /* by tensor: the sum over ranks of a partial tensor; buffer -1: not made */
     ls_site **sites;      /* by attention node */
+    ls_tile_run **runs;   /* by node: the run of tiles that begins there, or NULL */
+    ls_tile_run *run;     /* while one of its tiles is lowered */
     double *areas;    /* by mask * R + block of keys: visible pairs with my queries; -1: not counted yet */
     ls_status status; /* the first error; later calls do nothing harmful */
 } ls_builder;
@@ -112,6 +115,24 @@ void ls_lower_persistent(ls_builder *b);
 void ls_shard_range(const ls_builder *b, int rank, int64_t *start, int64_t *count);
 /* Nodes [0, n_nodes) as the given program. */
 void ls_lower_nodes(ls_builder *b, int n_nodes);
+void ls_lower_node(ls_builder *b, int node);
+
+/* --- saving memory ------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The job's graph with the first `drop` candidates not kept for the backward pass but made again there (recompute.c). New
+ * nodes and tensors lie in the arena; tensors of the old graph keep their numbers. The old graph itself when nothing is dropped.
+ */
+const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
+
+/* Finds the runs of nodes [0, n_nodes) that are lowered tile by tile (tile.c). */
+void ls_tile_find(ls_builder *b, int n_nodes);
+/* Lowers the run that begins at node n, if one does; returns the node behind it, or n. */
+int ls_tile_lower(ls_builder *b, int n);
+/* While a tile is lowered: whether the storage exists for this tile only; a tensor's part of the tile; the tile's tokens. */
+bool ls_tile_is_inner(const ls_builder *b, ls_tensor storage);
+ls_operand ls_tile_view(const ls_builder *b, ls_tensor t, ls_operand whole);
+int64_t ls_tile_rows(const ls_builder *b);
 /* Program update. */
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */

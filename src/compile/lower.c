@@ -33,10 +33,15 @@ ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t) {
     if (b->tensor[info->storage.id].buffer < 0) {
         int64_t size[LS_MAX_DIMS];
         ls_local_size(b, info->storage, size);
+        if (ls_tile_is_inner(b, info->storage)) {
+            size[0] = ls_tile_rows(b);
+            size[1] = 1;
+        }
         b->tensor[info->storage.id] = ls_build_private(b, LS_BUFFER_ACTIVATION, storage->name, storage->dtype,
                                                        storage->shape.ndim, size);
     }
-    return at_storage(b, t);
+    const ls_operand whole = at_storage(b, t);
+    return b->run != NULL ? ls_tile_view(b, t, whole) : whole;
 }
 
 void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand) {
@@ -103,7 +108,7 @@ static void lower_special(ls_builder *b, int n) {
     specials[i].lower(b, n);
 }
 
-static void lower_node(ls_builder *b, int n) {
+void ls_lower_node(ls_builder *b, int n) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = &g->nodes[n];
     const ls_op *op = node->op;
@@ -140,5 +145,10 @@ static void lower_node(ls_builder *b, int n) {
 }
 
 void ls_lower_nodes(ls_builder *b, int n_nodes) {
-    for (int n = 0; n < n_nodes && b->status.code == LS_OK; n++) lower_node(b, n);
+    ls_tile_find(b, n_nodes);
+    for (int n = 0; n < n_nodes && b->status.code == LS_OK;) {
+        const int past = ls_tile_lower(b, n);
+        if (past == n) ls_lower_node(b, n);
+        n = ls_max(past, n + 1);
+    }
 }

@@ -105,6 +105,7 @@ static ls_status visit(ls_gradient *d, const ls_node *node) {
 ls_status ls_differentiate(ls_graph *g, ls_derivative *what) {
     LS_TRY(g->status);
     const int n_nodes = g->n_nodes;
+    if (g->forward_nodes == 0) g->forward_nodes = n_nodes;
     ls_gradient d = {.graph = g, .n_tensors = g->n_tensors};
     d.gradient = LS_NEW_ARRAY(g->arena, ls_tensor, d.n_tensors);
     d.sum = LS_NEW_ARRAY(g->arena, ls_tensor, d.n_tensors);

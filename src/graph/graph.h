@@ -50,6 +50,7 @@ struct ls_graph {
     ls_dtype dtype, accumulator; /* T and G */
     ls_node *nodes;
     int n_nodes;
+    int forward_nodes; /* nodes before the first that a gradient rule made; 0: not differentiated */
     size_t node_capacity;
     ls_tensor_info *tensors; /* [0] is the empty tensor */
     int n_tensors;
@@ -118,6 +119,9 @@ typedef struct ls_op {
     const char
         *special; /* the pass of the compiler that lowers it (compile/lower.c); NULL: one kernel call */
     bool linear;  /* partial sums may pass through: f(a)+f(b) = f(a+b) */
+    /* Token by token: a token's results follow from the same token of the inputs and from whole inputs (weights); a whole result is
+     * a sum over tokens that is added to. Such nodes may be run for a part of the tokens at a time. */
+    bool by_rows;
     int least_in, most_in, n_out;
     signed char in_place[LS_NODE_OUTPUTS]; /* 1 + the input in whose bytes an output lies; 0: its own */
     ls_lookup

@@ -7,9 +7,9 @@
 static int U_of(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_ULYSSES]; }
 
 /* Queries, keys and values of this rank's heads for all tokens of its block. */
-static void gather_inputs(ls_builder *b, ls_site *site) {
-    const ls_operand q = ls_lower_tensor(b, site->node->in[0]), k = ls_lower_tensor(b, site->node->in[1]),
-                     v = ls_lower_tensor(b, site->node->in[2]);
+static void gather_inputs(ls_builder *b, ls_site *site, const ls_node *node) {
+    const ls_operand q = ls_lower_tensor(b, node->in[0]), k = ls_lower_tensor(b, node->in[1]),
+                     v = ls_lower_tensor(b, node->in[2]);
     site->q = q;
     site->k = k;
     site->v = v;
@@ -50,7 +50,7 @@ static bool is_fetched(const ls_builder *b, ls_tensor t) {
 
 void ls_usp_forward(ls_builder *b, ls_site *site) {
     const ls_dtype G = b->image->accumulator;
-    gather_inputs(b, site);
+    gather_inputs(b, site, site->node);
     const ls_view *q = &site->q.view;
     site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3,
                                  (int64_t[]){q->size[0], q->size[2], q->size[1]});
@@ -90,8 +90,17 @@ static void deliver_kv(ls_builder *b, ls_site *site, ls_tensor t, ls_operand par
     ls_lower_bind(b, t, narrowed(b, sum, label));
 }
 
+/* Whether the gradient reads other tensors than the forward pass did: what was gathered then is gone. */
+static bool made_again(const ls_site *site, const ls_node *node) {
+    for (int i = 0; i < 3; i++) {
+        if (node->in[i].id != site->node->in[i].id) return true;
+    }
+    return false;
+}
+
 void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
     const ls_dtype G = b->image->accumulator;
+    if (made_again(site, node)) gather_inputs(b, site, node);
     const ls_operand o = ls_lower_tensor(b, node->in[3]);
     ls_operand grad_o = ls_lower_tensor(b, node->in[5]);
     const ls_view *v = &grad_o.view;

@@ -39,6 +39,7 @@ static double flops(const ls_view *in, const ls_view *out, const void *params) {
 }
 
 const ls_op ls_op_activation = {.name = "activation",
+                                .by_rows = true,
                                 .kernel = "activation",
                                 .kernel_by_input = true,
                                 .least_in = 1,
@@ -50,6 +51,7 @@ const ls_op ls_op_activation = {.name = "activation",
                                 .flops = flops};
 
 const ls_op ls_op_activation_grad = {.name = "activation_grad",
+                                     .by_rows = true,
                                      .kernel = "activation_grad",
                                      .kernel_by_input = true,
                                      .least_in = 2,

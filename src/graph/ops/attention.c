@@ -46,6 +46,12 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
     return ls_ok();
 }
 
+/* Without a mask: two products of 2·D operations for each pair of tokens. */
+static double dense_flops(const ls_view *in, const ls_view *out, const void *params) {
+    (void)out, (void)params;
+    return 4.0 * (double)ls_view_elements(&in[0]) * (double)in[1].size[1];
+}
+
 static void attention_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
     const ls_tensor in[] = {node->in[0],  node->in[1],  node->in[2],
@@ -73,6 +79,7 @@ const ls_op ls_op_attention = {.name = "attention",
                                .n_out = 2,
                                .shape = attention_shape,
                                .gradient = attention_gradient,
+                               .flops = dense_flops,
                                .shard = ls_shard_together};
 
 const ls_op ls_op_attention_grad = {.name = "attention_grad",

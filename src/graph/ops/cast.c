@@ -22,6 +22,7 @@ static void cast_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_cast = {.name = "cast",
+                          .by_rows = true,
                           .kernel = "cast",
                           .kernel_by_input = true,
                           .least_in = 1,

@@ -21,6 +21,7 @@ static void embedding_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_embedding = {.name = "embedding",
+                               .by_rows = true,
                                .kernel = "embedding",
                                .least_in = 2,
                                .most_in = 2,
@@ -31,6 +32,7 @@ const ls_op ls_op_embedding = {.name = "embedding",
                                .shard = ls_shard_rows};
 
 const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
+                                    .by_rows = true,
                                     .kernel = "embedding_grad",
                                     .least_in = 3,
                                     .most_in = 3,

@@ -75,6 +75,7 @@ static double matmul_flops(const ls_view *in, const ls_view *out, const void *pa
 }
 
 const ls_op ls_op_linear = {.name = "linear",
+                            .by_rows = true,
                             .kernel = "matmul",
                             .linear = true,
                             .least_in = 2,
@@ -86,6 +87,7 @@ const ls_op ls_op_linear = {.name = "linear",
                             .flops = matmul_flops};
 
 const ls_op ls_op_linear_dx = {.name = "linear_dx",
+                               .by_rows = true,
                                .kernel = "matmul",
                                .linear = true,
                                .least_in = 2,
@@ -96,6 +98,7 @@ const ls_op ls_op_linear_dx = {.name = "linear_dx",
                                .flops = matmul_flops};
 
 const ls_op ls_op_linear_dw = {.name = "linear_dw",
+                               .by_rows = true,
                                .kernel = "matmul",
                                .least_in = 3,
                                .most_in = 3,
@@ -106,6 +109,7 @@ const ls_op ls_op_linear_dw = {.name = "linear_dw",
                                .flops = matmul_flops};
 
 const ls_op ls_op_column_sum = {.name = "column_sum",
+                                .by_rows = true,
                                 .kernel = "column_sum",
                                 .least_in = 2,
                                 .most_in = 2,

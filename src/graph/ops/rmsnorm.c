@@ -47,6 +47,7 @@ static double grad_flops(const ls_view *in, const ls_view *out, const void *para
 }
 
 const ls_op ls_op_rmsnorm = {.name = "rmsnorm",
+                             .by_rows = true,
                              .kernel = "rmsnorm",
                              .least_in = 2,
                              .most_in = 2,
@@ -57,6 +58,7 @@ const ls_op ls_op_rmsnorm = {.name = "rmsnorm",
                              .flops = norm_flops};
 
 const ls_op ls_op_rmsnorm_grad = {.name = "rmsnorm_grad",
+                                  .by_rows = true,
                                   .kernel = "rmsnorm_grad",
                                   .least_in = 5,
                                   .most_in = 5,

@@ -66,6 +66,7 @@ static double rotate_flops(const ls_view *in, const ls_view *out, const void *pa
 }
 
 const ls_op ls_op_rope_table = {.name = "rope_table",
+                                .by_rows = true,
                                 .kernel = "rope_table",
                                 .least_in = 1,
                                 .most_in = 1,
@@ -75,6 +76,7 @@ const ls_op ls_op_rope_table = {.name = "rope_table",
                                 .flops = table_flops};
 
 const ls_op ls_op_rotate = {.name = "rotate",
+                            .by_rows = true,
                             .kernel = "rotate",
                             .linear = true,
                             .least_in = 2,

@@ -56,6 +56,7 @@ static void sum_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_sum = {.name = "sum",
+                         .by_rows = true,
                          .kernel = "sum",
                          .least_in = 2,
                          .most_in = 2,
@@ -66,6 +67,7 @@ const ls_op ls_op_sum = {.name = "sum",
                          .shard = ls_shard_into_sum};
 
 const ls_op ls_op_broadcast = {.name = "broadcast",
+                               .by_rows = true,
                                .kernel = "broadcast",
                                .least_in = 1,
                                .most_in = 1,
@@ -82,6 +84,7 @@ const ls_op ls_op_zeros = {.name = "zeros",
                            .shard = zeros_shard};
 
 const ls_op ls_op_accumulate = {.name = "accumulate",
+                                .by_rows = true,
                                 .kernel = "accumulate",
                                 .linear = true,
                                 .least_in = 2,

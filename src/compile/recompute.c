@@ -1,0 +1,237 @@
+/*
+ * Recompute: what the backward pass reads of the forward pass is either kept or made again just before it is read (Chen et al.,
+ * "Training deep nets with sublinear memory cost", arXiv 1604.06174), node by node. What is made again is made by the same
+ * kernels from the same bytes, so results do not change.
+ *
+ * Candidates are dropped cheapest first: by the time that it takes to make a node's results again, with everything that must be made
+ * again before, over the bytes that are free in between. At long sequences attention costs most for its bytes, so it is
+ * dropped last. The order depends on the graph alone: every rank finds the same.
+ */
+#include "compile/compile_impl.h"
+
+#include <math.h>
+
+/* A byte moved takes as long as so many operations: the balance of processors of our day, enough to rank candidates. */
+static const double flops_per_byte = 10;
+
+typedef struct candidates {
+    const ls_job *job;
+    const ls_graph *g;
+    ls_arena *arena;
+    bool *read;     /* by forward node: the backward pass reads a result of it */
+    bool *kept;     /* by forward node: its results are there in the backward pass */
+    double *work;   /* by forward node: to run it once */
+    int64_t *bytes; /* by forward node: of its results */
+    int *stamp;     /* by forward node: last count that has seen it */
+    int count;
+} candidates;
+
+/* The node in whose results the tensor lies; -1: it is a leaf. */
+static int owner_of(const ls_graph *g, ls_tensor t) {
+    return ls_graph_tensor(g, ls_graph_tensor(g, t)->storage)->producer;
+}
+
+/* Results that only rename or add to something else are not made, and not saved, by themselves. */
+static bool makes_own(const ls_graph *g, const ls_node *node) {
+    for (int i = 0; i < node->n_out; i++) {
+        if (ls_graph_tensor(g, node->out[i])->storage.id != node->out[i].id) return false;
+    }
+    return node->n_in > 0;
+}
+
+static bool is_fetched(const ls_job *job, const ls_node *node) {
+    for (int i = 0; i < job->n_fetch; i++) {
+        for (int k = 0; k < node->n_out; k++) {
+            if (ls_graph_tensor(job->graph, job->fetch[i])->storage.id == node->out[k].id) return true;
+        }
+    }
+    return false;
+}
+
+static ls_view view_of(const ls_tensor_info *t) {
+    int64_t size[LS_MAX_DIMS];
+    for (int i = 0; i < t->shape.ndim; i++) size[i] = t->shape.dim[i].size;
+    return ls_view_dense(NULL, t->dtype, t->shape.ndim, size);
+}
+
+static double work_of(const ls_graph *g, const ls_node *node) {
+    ls_view in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
+    double bytes = 0;
+    for (int i = 0; i < node->n_in; i++) in[i] = view_of(ls_graph_tensor(g, node->in[i]));
+    for (int i = 0; i < node->n_out; i++) out[i] = view_of(ls_graph_tensor(g, node->out[i]));
+    for (int i = 0; i < node->n_in; i++)
+        bytes += (double)ls_view_elements(&in[i]) * (double)ls_dtype_bytes(in[i].dtype);
+    for (int i = 0; i < node->n_out; i++)
+        bytes += (double)ls_view_elements(&out[i]) * (double)ls_dtype_bytes(out[i].dtype);
+    const double flops = node->op->flops != NULL ? node->op->flops(in, out, node->params) : 0;
+    return fmax(flops, flops_per_byte * bytes);
+}
+
+static void find(candidates *c, const ls_job *job, ls_arena *arena) {
+    const ls_graph *g = job->graph;
+    const int F = g->forward_nodes;
+    *c = (candidates){.job = job,
+                      .g = g,
+                      .arena = arena,
+                      .read = LS_NEW_ARRAY(arena, bool, F + 1),
+                      .kept = LS_NEW_ARRAY(arena, bool, F + 1),
+                      .work = LS_NEW_ARRAY(arena, double, F + 1),
+                      .bytes = LS_NEW_ARRAY(arena, int64_t, F + 1),
+                      .stamp = LS_NEW_ARRAY(arena, int, F + 1)};
+    for (int n = F; n < g->n_nodes; n++) {
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const int from = owner_of(g, g->nodes[n].in[i]);
+            if (from >= 0 && from < F) c->read[from] = true;
+        }
+    }
+    for (int n = 0; n < F; n++) {
+        const ls_node *node = &g->nodes[n];
+        const bool own = makes_own(g, node);
+        /* What cannot be made again is there; what nobody reads later is not. */
+        c->kept[n] = c->read[n] || !own || is_fetched(job, node);
+        c->work[n] = own ? work_of(g, node) : 0;
+        for (int i = 0; i < node->n_out && own; i++) {
+            const ls_tensor_info *t = ls_graph_tensor(g, node->out[i]);
+            c->bytes[n] += ls_shape_elements(&t->shape) * (int64_t)ls_dtype_bytes(t->dtype);
+        }
+    }
+}
+
+static bool may_drop(const candidates *c, int n) {
+    return c->read[n] && c->kept[n] && makes_own(c->g, &c->g->nodes[n]) &&
+           !is_fetched(c->job, &c->g->nodes[n]);
+}
+
+/* Work to make the results of node n again, if it were dropped too. */
+static double chain(candidates *c, int n) {
+    if (c->stamp[n] == c->count) return 0;
+    c->stamp[n] = c->count;
+    double work = c->work[n];
+    for (int i = 0; i < c->g->nodes[n].n_in; i++) {
+        const int from = owner_of(c->g, c->g->nodes[n].in[i]);
+        if (from >= 0 && !c->kept[from]) work += chain(c, from);
+    }
+    return work;
+}
+
+/* Nodes in the order in which they are dropped; returns how many. */
+static int order_candidates(candidates *c, int *order) {
+    int n_order = 0;
+    for (;;) {
+        int best = -1;
+        double best_price = INFINITY;
+        for (int n = 0; n < c->g->forward_nodes; n++) {
+            if (!may_drop(c, n)) continue;
+            c->count++;
+            const double price = chain(c, n) / (double)c->bytes[n];
+            if (price >= best_price * (1 - 1e-9)) continue;
+            best = n;
+            best_price = price;
+        }
+        if (best < 0) return n_order;
+        c->kept[best] = false;
+        order[n_order++] = best;
+    }
+}
+
+int ls_recompute_count(const ls_job *job) {
+    ls_arena *arena = ls_arena_create();
+    candidates c;
+    find(&c, job, arena);
+    int n = 0;
+    for (int i = 0; i < job->graph->forward_nodes; i++) n += may_drop(&c, i) ? 1 : 0;
+    ls_arena_destroy(arena);
+    return n;
+}
+
+/* --- the new graph --------------------------------------------------------------------------------------------------------- */
+
+typedef struct rewrite {
+    const candidates *c;
+    ls_graph *to;
+    int *moved;       /* by node of the old graph: its number in the new one, as the backward pass sees it */
+    ls_tensor *again; /* by tensor of the old graph: what the backward pass reads instead; id 0: itself */
+} rewrite;
+
+static void push_node(rewrite *r, const ls_node *node) {
+    *LS_PUSH(r->to->arena, r->to->nodes, r->to->n_nodes, r->to->node_capacity) = *node;
+}
+
+static ls_tensor push_tensor(rewrite *r, const ls_tensor_info *info) {
+    *LS_PUSH(r->to->arena, r->to->tensors, r->to->n_tensors, r->to->tensor_capacity) = *info;
+    return (ls_tensor){r->to->n_tensors - 1};
+}
+
+static ls_tensor again(rewrite *r, ls_tensor t);
+
+/* Node n once more; its inputs are looked up first, so that they stand before it. */
+static void clone_node(rewrite *r, int n) {
+    const ls_graph *g = r->c->g;
+    ls_node node = g->nodes[n];
+    for (int i = 0; i < node.n_in; i++) node.in[i] = again(r, node.in[i]);
+    for (int i = 0; i < node.n_out; i++) {
+        const ls_tensor old = node.out[i];
+        ls_tensor_info info = *ls_graph_tensor(g, old);
+        const bool own = info.storage.id == old.id;
+        info.name = ls_arena_printf(r->to->arena, "%s again", info.name);
+        info.producer = r->to->n_nodes;
+        if (!own) info.storage = r->to->tensors[node.in[node.op->in_place[i] - 1].id].storage;
+        node.out[i] = push_tensor(r, &info);
+        if (own) r->to->tensors[node.out[i].id].storage = node.out[i];
+        r->again[old.id] = node.out[i];
+    }
+    r->moved[n] = r->to->n_nodes;
+    push_node(r, &node);
+}
+
+/* The tensor as the backward pass finds it: itself where it was kept, else made again, once. */
+static ls_tensor again(rewrite *r, ls_tensor t) {
+    const ls_graph *g = r->c->g;
+    if (r->again[t.id].id != 0) return r->again[t.id];
+    const int owner = owner_of(g, t), producer = ls_graph_tensor(g, t)->producer;
+    if (owner < 0 || owner >= g->forward_nodes || r->c->kept[owner]) return t;
+    clone_node(r, producer); /* t's own node: the owner, or one that renames what the owner made */
+    return r->again[t.id];
+}
+
+static ls_graph *rewrite_graph(const candidates *c, ls_arena *arena) {
+    const ls_graph *g = c->g;
+    ls_graph *to = LS_NEW(arena, ls_graph);
+    *to = *g;
+    to->arena = arena;
+    to->nodes = NULL;
+    to->tensors = NULL;
+    to->n_nodes = to->n_tensors = 0;
+    to->node_capacity = to->tensor_capacity = 0;
+    rewrite r = {.c = c,
+                 .to = to,
+                 .moved = LS_NEW_ARRAY(arena, int, g->n_nodes + 1),
+                 .again = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors)};
+    for (int t = 0; t < g->n_tensors; t++) (void)push_tensor(&r, &g->tensors[t]);
+    for (int n = 0; n < g->n_nodes; n++) {
+        ls_node node = g->nodes[n];
+        const bool backward = n >= g->forward_nodes;
+        for (int i = 0; i < node.n_in && backward; i++) node.in[i] = again(&r, node.in[i]);
+        if (node.forward >= 0) node.forward = r.moved[node.forward];
+        r.moved[n] = to->n_nodes;
+        for (int i = 0; i < node.n_out; i++) {
+            ls_tensor_info *info = &to->tensors[node.out[i].id];
+            info->producer = to->n_nodes;
+            if (node.op->in_place[i] > 0)
+                info->storage = to->tensors[node.in[node.op->in_place[i] - 1].id].storage;
+        }
+        push_node(&r, &node);
+    }
+    return to;
+}
+
+const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena) {
+    if (drop <= 0 || job->graph->forward_nodes == 0) return job->graph;
+    candidates all, c;
+    find(&all, job, arena);
+    int *order = LS_NEW_ARRAY(arena, int, job->graph->forward_nodes);
+    const int n = order_candidates(&all, order);
+    find(&c, job, arena);
+    for (int i = 0; i < ls_min(drop, n); i++) c.kept[order[i]] = false;
+    return rewrite_graph(&c, arena);
+}

@@ -1,0 +1,257 @@
+/*
+ * Tiles: nodes that work token by token are run for some tokens after the other, so that what they hand to each other exists for one
+ * tile only. A run of such nodes lies between two ops that mix tokens (attention, a convolution); of the tensors in it only
+ * those that somebody outside makes or reads are whole. Sums over tokens (gradients of weights, the loss) are added to tile by
+ * tile. Logits, their loss and their gradient are in one such run, and so is a feed-forward block (Bekman et al., "Arctic long
+ * sequence training", arXiv 2506.13996, call these tiled logits and tiled MLP).
+ */
+#include "compile/compile_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What the tensors within a run may take where the user has not said how many tokens a tile has. */
+static const double tile_bytes = 96 << 20;
+
+enum { TILE_UNIT = 16, LEAST_TILE = 64 };
+
+/* When a node of a run is lowered. */
+typedef enum turn { BEFORE, IN_EACH_TILE, AFTER } turn;
+
+struct ls_tile_run {
+    int first, past;    /* nodes */
+    turn *turn;         /* by node - first */
+    int64_t rows, tile; /* tokens of this rank; of one tile but the last */
+    ls_tensor *inner;   /* storage that exists for one tile only */
+    int n_inner;
+    int64_t start, count; /* the tile at work */
+};
+
+/* Which nodes touch a storage tensor: from the first to the last. */
+typedef struct touches {
+    int *first, *last; /* by storage tensor; -1: none */
+} touches;
+
+static bool has_factor(const ls_graph *g, ls_tensor t) {
+    const ls_shape *s = &ls_graph_tensor(g, t)->shape;
+    return ls_shape_has_factor(s, LS_FACTOR_BATCH) || ls_shape_has_factor(s, LS_FACTOR_SEQUENCE);
+}
+
+/* Batch and sequence first: so that tokens are rows of memory. */
+static bool has_rows(const ls_graph *g, ls_tensor t) {
+    const ls_shape *s = &ls_graph_tensor(g, t)->shape;
+    return s->ndim >= 2 && s->dim[0].factor == LS_FACTOR_BATCH && s->dim[1].factor == LS_FACTOR_SEQUENCE;
+}
+
+static int64_t rows_of(const ls_builder *b, ls_tensor t) {
+    int64_t size[LS_MAX_DIMS];
+    ls_local_size(b, t, size);
+    return size[0] * size[1];
+}
+
+/* Elements of one token. */
+static int64_t width_of(const ls_graph *g, ls_tensor t) {
+    const ls_shape *s = &ls_graph_tensor(g, t)->shape;
+    int64_t n = 1;
+    for (int i = 2; i < s->ndim; i++) n *= s->dim[i].size;
+    return n;
+}
+
+static ls_tensor nth(const ls_node *node, int i) {
+    return i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+}
+
+static int touched(const ls_node *node) { return node->n_in + node->n_out; }
+
+/* --- finding runs ------------------------------------------------------------------------------------------------------------ */
+
+/* Tokens that the node works through one by one; 0: it does not. */
+static int64_t node_rows(const ls_builder *b, int n) {
+    const ls_graph *g = b->job->graph;
+    const ls_node *node = &g->nodes[n];
+    int64_t rows = 0;
+    if (!node->op->by_rows || b->sharding->first_only[n]) return 0;
+    for (int i = 0; i < touched(node); i++) {
+        if (i < node->n_in && b->sharding->resolve[n * LS_NODE_INPUTS + i]) return 0;
+        const ls_tensor t = nth(node, i);
+        if (!has_factor(g, t)) continue;
+        if (!has_rows(g, t) || (rows != 0 && rows_of(b, t) != rows)) return 0;
+        rows = rows_of(b, t);
+    }
+    /* A whole result must be a sum that is added to, else each tile would make it anew. */
+    for (int o = 0; o < node->n_out; o++) {
+        if (!has_rows(g, node->out[o]) && node->op->in_place[o] == 0) return 0;
+    }
+    return rows;
+}
+
+static bool is_whole(const ls_graph *g, const ls_node *node) {
+    for (int i = 0; i < touched(node); i++) {
+        if (has_factor(g, nth(node, i))) return false;
+    }
+    return node->op->special == NULL;
+}
+
+/* Whether the node reads what one of the run makes at that turn. */
+static bool reads_from(const ls_graph *g, const ls_tile_run *run, const ls_node *node, turn when) {
+    for (int i = 0; i < node->n_in; i++) {
+        const int from = ls_graph_tensor(g, node->in[i])->producer;
+        if (from >= run->first && run->turn[from - run->first] == when) return true;
+    }
+    return false;
+}
+
+/* The longest run from `first` on and before `limit`. */
+static void extend(const ls_builder *b, ls_tile_run *run, int first, int limit) {
+    const ls_graph *g = b->job->graph;
+    run->first = first;
+    run->past = first;
+    run->rows = node_rows(b, first);
+    for (int n = first; n < limit; n++) {
+        const ls_node *node = &g->nodes[n];
+        turn *when = &run->turn[n - first];
+        if (node_rows(b, n) == run->rows && !reads_from(g, run, node, AFTER)) {
+            *when = IN_EACH_TILE;
+            run->past = n + 1;
+        } else if (is_whole(g, node) && node_rows(b, n) == 0) {
+            *when =
+                reads_from(g, run, node, IN_EACH_TILE) || reads_from(g, run, node, AFTER) ? AFTER : BEFORE;
+        } else {
+            return;
+        }
+    }
+}
+
+static int64_t widest(const ls_graph *g) {
+    int64_t most = 0;
+    for (int t = 1; t < g->n_tensors; t++) {
+        if (has_rows(g, (ls_tensor){t})) most = ls_max(most, width_of(g, (ls_tensor){t}));
+    }
+    return most;
+}
+
+/* Narrows the run to the nodes between the first and the last that touch a tensor as wide as the widest of the graph. */
+static bool narrow(const ls_builder *b, ls_tile_run *run, int64_t width) {
+    const ls_graph *g = b->job->graph;
+    int first = -1, last = -1;
+    for (int n = run->first; n < run->past; n++) {
+        for (int i = 0; i < touched(&g->nodes[n]); i++) {
+            const ls_tensor t = nth(&g->nodes[n], i);
+            if (run->turn[n - run->first] != IN_EACH_TILE || !has_rows(g, t) || width_of(g, t) != width)
+                continue;
+            if (first < 0) first = n;
+            last = n;
+        }
+    }
+    if (first >= 0) extend(b, run, first, last + 1);
+    return first >= 0;
+}
+
+/* Chooses the storage that exists for one tile only, and the tile. False: nothing is gained. */
+static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
+    const ls_graph *g = b->job->graph;
+    double bytes = 0; /* of one token */
+    int n = 0;
+    for (int k = run->first; k < run->past; k++) {
+        for (int i = 0; i < g->nodes[k].n_out; i++) {
+            const ls_tensor t = g->nodes[k].out[i];
+            const bool outside = all->first[t.id] < run->first || all->last[t.id] >= run->past;
+            if (ls_graph_tensor(g, t)->storage.id != t.id || !has_rows(g, t) || outside) continue;
+            if (b->tensor[t.id].buffer >= 0) continue; /* the host reads it */
+            run->inner[n++] = t;
+            bytes += (double)width_of(g, t) * (double)ls_dtype_bytes(ls_graph_tensor(g, t)->dtype);
+        }
+    }
+    run->n_inner = n;
+    if (n == 0) return false;
+    int64_t tile = b->target->saving.tile_rows;
+    if (tile == 0) tile = ls_max(LEAST_TILE, (int64_t)(tile_bytes / bytes));
+    const int64_t tiles = ls_ceil_div(run->rows, tile);
+    run->tile = b->target->saving.tile_rows != 0
+                    ? tile
+                    : (int64_t)ls_round_up((size_t)ls_ceil_div(run->rows, tiles), TILE_UNIT);
+    return run->tile < run->rows;
+}
+
+static touches find_touches(const ls_builder *b, int n_nodes) {
+    const ls_graph *g = b->job->graph;
+    touches all = {LS_NEW_ARRAY(b->image->arena, int, g->n_tensors),
+                   LS_NEW_ARRAY(b->image->arena, int, g->n_tensors)};
+    for (int t = 0; t < g->n_tensors; t++) all.first[t] = all.last[t] = -1;
+    for (int n = 0; n < n_nodes; n++) {
+        for (int i = 0; i < touched(&g->nodes[n]); i++) {
+            const int s = ls_graph_tensor(g, nth(&g->nodes[n], i))->storage.id;
+            if (all.first[s] < 0) all.first[s] = n;
+            all.last[s] = n;
+        }
+    }
+    return all;
+}
+
+void ls_tile_find(ls_builder *b, int n_nodes) {
+    const ls_graph *g = b->job->graph;
+    ls_arena *arena = b->image->arena;
+    b->runs = LS_NEW_ARRAY(arena, ls_tile_run *, n_nodes + 1);
+    b->run = NULL;
+    if (b->target->saving.tile == LS_TILE_NONE) return;
+    const touches all = find_touches(b, n_nodes);
+    const int64_t width = widest(g);
+    for (int n = 0; n < n_nodes;) {
+        if (node_rows(b, n) == 0) {
+            n++;
+            continue;
+        }
+        ls_tile_run *run = LS_NEW(arena, ls_tile_run);
+        run->turn = LS_NEW_ARRAY(arena, turn, n_nodes - n);
+        run->inner = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors);
+        extend(b, run, n, n_nodes);
+        n = run->past;
+        if (b->target->saving.tile == LS_TILE_LOSS && !narrow(b, run, width)) continue;
+        if (fit(b, &all, run)) b->runs[run->first] = run;
+    }
+}
+
+/* --- lowering a run ------------------------------------------------------------------------------------------------------------ */
+
+bool ls_tile_is_inner(const ls_builder *b, ls_tensor storage) {
+    for (int i = 0; b->run != NULL && i < b->run->n_inner; i++) {
+        if (b->run->inner[i].id == storage.id) return true;
+    }
+    return false;
+}
+
+/* The tensor's tokens of the tile at work, wherever it lies. */
+ls_operand ls_tile_view(const ls_builder *b, ls_tensor t, ls_operand whole) {
+    const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
+    if (!has_rows(b->job->graph, t)) return whole;
+    const bool inner = ls_tile_is_inner(b, info->storage);
+    const size_t row = (size_t)width_of(b->job->graph, t) * ls_dtype_bytes(info->dtype);
+    int64_t size[LS_MAX_DIMS] = {b->run->count};
+    for (int i = 2; i < info->shape.ndim; i++) size[i - 1] = info->shape.dim[i].size;
+    return ls_operand_dense(whole.buffer, whole.offset + (inner ? 0 : (size_t)b->run->start * row),
+                            info->dtype, info->shape.ndim - 1, size);
+}
+
+int64_t ls_tile_rows(const ls_builder *b) { return b->run->count; }
+
+static void lower_turn(ls_builder *b, const ls_tile_run *run, turn when) {
+    for (int n = run->first; n < run->past; n++) {
+        if (run->turn[n - run->first] == when) ls_lower_node(b, n);
+    }
+}
+
+/* Lowers the run that begins at node n, tile by tile; returns the node behind it, or n when none begins there. */
+int ls_tile_lower(ls_builder *b, int n) {
+    ls_tile_run *run = b->runs[n];
+    if (run == NULL) return n;
+    lower_turn(b, run, BEFORE);
+    for (run->start = 0; run->start < run->rows; run->start += run->tile) {
+        run->count = ls_min(run->tile, run->rows - run->start);
+        b->run = run;
+        lower_turn(b, run, IN_EACH_TILE);
+        b->run = NULL;
+        for (int i = 0; i < run->n_inner; i++) b->tensor[run->inner[i].id] = (ls_operand){.buffer = -1};
+    }
+    lower_turn(b, run, AFTER);
+    return run->past;
+}
