@@ -41,7 +41,7 @@ ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *na
     return ls_operand_dense(buffer, 0, dtype, ndim, size);
 }
 
-static const ls_operand no_operand = {.buffer = -1};
+static const ls_operand no_operand = {.buffer = -1, .peer = -1};
 
 static ls_operand *keep(ls_builder *b, const ls_operand *operands, int n) {
     return n > 0 ? ls_arena_copy(b->image->arena, operands, sizeof *operands * (size_t)n) : NULL;
@@ -150,11 +150,21 @@ static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, ls_queue queue, co
     return instr;
 }
 
+/* The one operand that a transfer is about. */
+static void tell_in(ls_builder *b, ls_instr *instr, ls_operand operand) {
+    instr->n_in = 1;
+    instr->in = keep(b, &operand, 1);
+}
+
+static void tell_out(ls_builder *b, ls_instr *instr, ls_operand operand) {
+    instr->n_out = 1;
+    instr->out = keep(b, &operand, 1);
+}
+
 void ls_build_ready(ls_builder *b, int channel, int sender, ls_operand slot) {
     ls_instr *instr = push_word(b, LS_INSTR_SIGNAL, LS_COMPUTE, "signal", channel, sender, true,
                                 ++b->counts[channel].readied);
-    instr->n_out = 1;
-    instr->out = keep(b, &slot, 1);
+    tell_out(b, instr, slot);
 }
 
 void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls_operand to) {
@@ -163,17 +173,34 @@ void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls
     push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, receiver, true, ++count->awaited);
     ls_instr *instr =
         push_word(b, LS_INSTR_PUT_SIGNAL, LS_COPY, "put_signal", channel, receiver, false, ++count->sent);
-    instr->n_in = 1;
-    instr->in = keep(b, &from, 1);
-    instr->n_out = 1;
-    instr->out = keep(b, &to, 1);
+    tell_in(b, instr, from);
+    tell_out(b, instr, to);
 }
 
 void ls_build_receive(ls_builder *b, int channel, int sender, ls_operand slot) {
     ls_instr *instr =
         push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, sender, false, ++b->counts[channel].received);
-    instr->n_out = 1;
-    instr->out = keep(b, &slot, 1);
+    tell_out(b, instr, slot);
+}
+
+void ls_build_lend(ls_builder *b, int channel, int reader, ls_operand block) {
+    ls_instr *instr = push_word(b, LS_INSTR_SIGNAL, LS_COMPUTE, "signal", channel, reader, false,
+                                ++b->counts[channel].sent);
+    tell_in(b, instr, block);
+}
+
+void ls_build_borrow(ls_builder *b, int channel, ls_operand block) {
+    ls_build_receive(b, channel, block.peer, block);
+}
+
+void ls_build_give_back(ls_builder *b, int channel, ls_operand block) {
+    ls_build_ready(b, channel, block.peer, block);
+}
+
+void ls_build_reclaim(ls_builder *b, int channel, int reader, ls_operand block) {
+    ls_instr *instr =
+        push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, reader, true, ++b->counts[channel].awaited);
+    tell_in(b, instr, block);
 }
 
 void ls_build_quiet(ls_builder *b) { (void)push(b, LS_INSTR_QUIET, LS_COPY, "quiet"); }

@@ -88,6 +88,14 @@ int ls_build_channel(ls_builder *b, const char *format, ...) LS_PRINTF(2, 3);
 void ls_build_ready(ls_builder *b, int channel, int sender, ls_operand slot);
 void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls_operand to);
 void ls_build_receive(ls_builder *b, int channel, int sender, ls_operand slot);
+/*
+ * Reading in place over the same channels: the owner of a block in the heap lends it to a reader, who borrows it (`block` is then
+ * the owner's, ls_operand_of_peer), reads it, and gives it back; the owner reclaims it before it writes there again.
+ */
+void ls_build_lend(ls_builder *b, int channel, int reader, ls_operand block);
+void ls_build_borrow(ls_builder *b, int channel, ls_operand block);
+void ls_build_give_back(ls_builder *b, int channel, ls_operand block);
+void ls_build_reclaim(ls_builder *b, int channel, int reader, ls_operand block);
 /* After this, sources of earlier sends may be overwritten. */
 void ls_build_quiet(ls_builder *b);
 

@@ -13,8 +13,17 @@ typedef struct write {
     ls_range range; /* within its buffer */
 } write;
 
+/* A block of another rank that may be read: between the wait for it and the signal that gives it back. */
+typedef struct loan {
+    struct loan *next;
+    int channel;
+    const ls_operand *block;
+    uint64_t transfer;
+} loan;
+
 typedef struct naming {
     ls_image *image;
+    loan *loans;
     write **last; /* by buffer */
     write *free_writes;
 } naming;
@@ -30,14 +39,29 @@ static uint64_t name_of(const naming *n, int buffer, const ls_range *range, uint
     return name;
 }
 
+/* What its owner has lent: his own name for it is not known here, so the loan's transfer stands for it. */
+static uint64_t name_in_place(const naming *n, const ls_operand *o, const ls_range *range) {
+    for (const loan *l = n->loans; l != NULL; l = l->next) {
+        const ls_range lent = ls_view_range(&l->block->view, l->block->offset);
+        if (l->block->peer == o->peer && l->block->buffer == o->buffer && ls_range_covers(&lent, range))
+            return ls_name_in_place(&o->view, l->transfer, range->offset - lent.offset);
+    }
+    LS_ASSERT(false); /* lowering reads what nobody has lent */
+    return 0;
+}
+
 static void name_read(const naming *n, ls_operand *o) {
     if (is_empty(o)) return;
     const ls_range range = ls_view_range(&o->view, o->offset);
+    if (o->peer >= 0) {
+        o->value = name_in_place(n, o, &range);
+        return;
+    }
     o->value = name_of(n, o->buffer, &range, ls_name_begin(&o->view));
 }
 
 static void record(naming *n, const ls_operand *o, int key) {
-    if (is_empty(o)) return;
+    if (is_empty(o) || o->peer >= 0) return;
     const ls_range range = ls_view_range(&o->view, o->offset);
     for (write **link = &n->last[o->buffer]; *link != NULL;) {
         write *w = *link;
@@ -59,12 +83,22 @@ static void record(naming *n, const ls_operand *o, int key) {
 }
 
 static uint64_t transfer_of(const ls_program *p, const ls_instr *instr) {
-    const bool carries =
-        instr->kind == LS_INSTR_PUT_SIGNAL || (instr->kind == LS_INSTR_WAIT && !instr->ready);
-    if (!carries) return 0;
-    const ls_operand *payload = instr->kind == LS_INSTR_PUT_SIGNAL ? &instr->in[0] : &instr->out[0];
+    if (instr->channel < 0 || instr->ready) return 0;
+    const ls_operand *payload = instr->kind == LS_INSTR_WAIT ? &instr->out[0] : &instr->in[0];
     const size_t bytes = (size_t)ls_view_elements(&payload->view) * ls_dtype_bytes(payload->view.dtype);
     return ls_name_transfer(p->channels[instr->channel].name, instr->generation, bytes);
+}
+
+static void begin_loan(naming *n, const ls_instr *instr) {
+    loan *l = LS_NEW(n->image->arena, loan);
+    *l = (loan){n->loans, instr->channel, &instr->out[0], instr->transfer};
+    n->loans = l;
+}
+
+static void end_loan(naming *n, const ls_instr *instr) {
+    loan **link = &n->loans;
+    while (*link != NULL && (*link)->channel != instr->channel) link = &(*link)->next;
+    if (*link != NULL) *link = (*link)->next;
 }
 
 static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int number) {
@@ -74,6 +108,8 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
     for (int i = 0; i < instr->n_out && instr->kind == LS_INSTR_KERNEL; i++) {
         if (ls_kernel_reads_output(instr->kernel->name, instr->params, i)) name_read(n, &instr->out[i]);
     }
+    if (instr->kind == LS_INSTR_WAIT && instr->n_out > 0 && instr->out[0].peer >= 0) begin_loan(n, instr);
+    if (instr->kind == LS_INSTR_SIGNAL && instr->n_out > 0 && instr->out[0].peer >= 0) end_loan(n, instr);
     if (instr->kind == LS_INSTR_PUT_SIGNAL) return; /* it writes the peer's bytes */
     for (int i = 0; i < instr->n_out; i++) record(n, &instr->out[i], ls_write_key(number, i));
 }

@@ -8,6 +8,7 @@
 typedef struct accesses {
     int n;
     bool writes[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1];
+    int peer[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1]; /* whose bytes */
     ls_space space[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1];
     ls_range range[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1];
 } accesses;
@@ -15,11 +16,15 @@ typedef struct accesses {
 static void add(const ls_image *image, accesses *a, const ls_operand *o, bool writes) {
     if (o->buffer < 0 || ls_view_elements(&o->view) == 0) return;
     a->writes[a->n] = writes;
+    a->peer[a->n] = o->peer;
     a->space[a->n] = image->buffers[o->buffer].space;
     a->range[a->n++] = ls_operand_range(image, o);
 }
 
-/* The bytes of this rank that an instruction touches. Handing a slot over counts as writing it. */
+/*
+ * The bytes that an instruction touches, each of one rank. Handing a slot over counts as writing it, and so do, for a block of
+ * another rank, the wait after which it may be read and the signal that gives it back.
+ */
 static void find_accesses(const ls_image *image, const ls_instr *instr, accesses *a) {
     a->n = 0;
     for (int i = 0; i < instr->n_in; i++) add(image, a, &instr->in[i], false);
@@ -31,7 +36,7 @@ static void find_accesses(const ls_image *image, const ls_instr *instr, accesses
 static bool conflict(const accesses *a, const accesses *b) {
     for (int i = 0; i < a->n; i++) {
         for (int j = 0; j < b->n; j++) {
-            if ((a->writes[i] || b->writes[j]) && a->space[i] == b->space[j] &&
+            if ((a->writes[i] || b->writes[j]) && a->space[i] == b->space[j] && a->peer[i] == b->peer[j] &&
                 ls_range_overlap(&a->range[i], &b->range[j]))
                 return true;
         }

@@ -11,7 +11,8 @@ typedef struct ls_op_account {
     const char *op;
     int count;
     double flops;
-    double bytes; /* that it reads and writes in this rank's memory, and puts into another's */
+    double
+        bytes; /* that it reads and writes in this rank's memory, puts into another's, and reads of another's in place */
 } ls_op_account;
 
 #define LS_OP_ACCOUNTS 64

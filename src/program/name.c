@@ -42,6 +42,10 @@ uint64_t ls_name_transfer(const char *channel, uint64_t generation, size_t bytes
     return hash | 1;
 }
 
+uint64_t ls_name_in_place(const ls_view *read, uint64_t transfer, size_t behind) {
+    return mix(mix(ls_name_begin(read), transfer), behind) | 1;
+}
+
 bool ls_range_covers(const ls_range *whole, const ls_range *part) {
     if (memcmp(whole, part, sizeof *whole) == 0) return true;
     return ls_range_bytes(whole) == ls_range_end(whole) - whole->offset && whole->offset <= part->offset &&

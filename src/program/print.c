@@ -3,7 +3,7 @@
  *
  *   NUMBER  QUEUE  OP  inputs → outputs   [rank R "channel" gen G]   [after N]
  *
- * Operands print as name[sizes], with +offset where they begin inside their buffer.
+ * Operands print as name[sizes], with +offset where they begin inside their buffer, and @R where they lie in the heap of rank R.
  */
 #include "program/program.h"
 
@@ -45,6 +45,7 @@ static void print_operand(const ls_image *image, const ls_operand *o, FILE *out)
     for (int i = 0; i < o->view.ndim; i++)
         fprintf(out, "%s%lld", i > 0 ? "," : "", (long long)o->view.size[i]);
     fputc(']', out);
+    if (o->peer >= 0) fprintf(out, "@%d", o->peer);
 }
 
 static void print_list(const ls_image *image, const ls_operand *list, int n, const char *between, FILE *out) {
@@ -75,7 +76,11 @@ static void print_put(const ls_image *image, const ls_program *p, const ls_instr
 }
 
 static void print_signal(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
-    (void)image;
+    const ls_operand *block = instr->n_in > 0 ? &instr->in[0] : instr->n_out > 0 ? &instr->out[0] : NULL;
+    if (block != NULL && (instr->n_in > 0 || block->peer >= 0)) { /* lent, or given back */
+        print_operand(image, block, out);
+        fputc(' ', out);
+    }
     print_word(p, instr, out);
 }
 
@@ -102,7 +107,13 @@ void ls_program_print(const ls_image *image, int program, FILE *out) {
     print_bytes(out, image->bytes[LS_SYMMETRIC]);
     fprintf(out, " · %.4g GFLOP · sends ", cost.flops * 1e-9);
     print_bytes(out, (size_t)cost.bytes_sent);
-    fprintf(out, " in %d puts\n", cost.transfers);
+    fprintf(out, " in %d puts", cost.transfers);
+    if (cost.bytes_read > 0) {
+        fputs(" · reads ", out);
+        print_bytes(out, (size_t)cost.bytes_read);
+        fputs(" in place", out);
+    }
+    fputc('\n', out);
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         const bool alone =

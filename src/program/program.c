@@ -25,7 +25,24 @@ ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t 
 }
 
 ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size) {
-    return (ls_operand){.buffer = buffer, .offset = offset, .view = ls_view_dense(NULL, dtype, ndim, size)};
+    return (ls_operand){
+        .buffer = buffer, .peer = -1, .offset = offset, .view = ls_view_dense(NULL, dtype, ndim, size)};
+}
+
+ls_operand ls_operand_of_peer(ls_operand operand, int peer) {
+    operand.peer = peer;
+    return operand;
+}
+
+static double bytes_in_place(const ls_image *image, const ls_instr *instr) {
+    double bytes = 0;
+    for (int k = 0; k < instr->n_in && instr->kind == LS_INSTR_KERNEL; k++) {
+        const ls_operand *o = &instr->in[k];
+        if (o->buffer < 0 || o->peer < 0) continue;
+        const ls_range range = ls_operand_range(image, o);
+        bytes += (double)ls_range_bytes(&range);
+    }
+    return bytes;
 }
 
 ls_program_cost ls_program_measure(const ls_image *image, int program) {
@@ -35,6 +52,7 @@ ls_program_cost ls_program_measure(const ls_image *image, int program) {
         const ls_instr *instr = &p->instrs[i];
         cost.flops += instr->flops;
         cost.kernels += instr->kind == LS_INSTR_KERNEL;
+        cost.bytes_read += bytes_in_place(image, instr);
         if (instr->kind == LS_INSTR_PUT_SIGNAL && instr->peer != image->rank) {
             const ls_range range = ls_operand_range(image, &instr->in[0]);
             cost.bytes_sent += (double)ls_range_bytes(&range);

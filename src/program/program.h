@@ -48,7 +48,8 @@ typedef struct ls_buffer {
 
 /* What an instruction touches: a view whose first element lies `offset` bytes into the buffer. */
 typedef struct ls_operand {
-    int buffer;     /* index into ls_image.buffers; -1: none */
+    int buffer; /* index into ls_image.buffers; -1: none */
+    int peer; /* the bytes are that rank's, of a buffer in the heap, and are read in place; -1: this rank's own */
     size_t offset;  /* bytes */
     ls_view view;   /* data is NULL: addresses exist only in a run */
     uint64_t value; /* name of what must be there (name.h); 0: it is not read */
@@ -57,8 +58,8 @@ typedef struct ls_operand {
 typedef enum ls_instr_kind {
     LS_INSTR_KERNEL,     /* operands in[], out[] of a kernel */
     LS_INSTR_PUT_SIGNAL, /* in[0] to the peer's out[0], then the peer's word */
-    LS_INSTR_SIGNAL,     /* sets the peer's word: out[0], the slot here, is free for the peer to fill */
-    LS_INSTR_WAIT,       /* until the own word is set: by the peer's put into out[0], or by its "slot free" */
+    LS_INSTR_SIGNAL,     /* sets the peer's word (see ls_channel for what in[0] or out[0] is) */
+    LS_INSTR_WAIT,       /* until the own word is set */
     LS_INSTR_QUIET,      /* all earlier puts of this queue are complete: their sources may be overwritten */
     LS_INSTR_KINDS
 } ls_instr_kind;
@@ -77,16 +78,23 @@ typedef struct ls_instr {
     double flops;
     int peer;            /* rank; of the three communicating kinds */
     int channel;         /* index into ls_program.channels */
-    bool ready;          /* the word is the channel's "slot free" word, not its "data is there" word */
+    bool ready;          /* the word is the channel's "free" word, not its "data is there" word */
     uint64_t generation; /* of this use within one run of the program: 1, 2, ... */
     int after;           /* instruction of the other queue that must be done first; -1: none */
     int number;          /* in emission order; kept when instructions are moved */
-    uint64_t transfer;   /* of a put and of the wait for it: name of what it carries (name.h); else 0 */
+    uint64_t
+        transfer; /* of what says "data is there" and the wait for it: name of the payload (name.h); else 0 */
 } ls_instr;
 
 /*
- * One transfer slot seen from both sides: a word that says "data is there" at the receiver and one that says "slot free"
- * at the sender. uses: transfers through it in one run of the program; run r adds r*uses to every generation.
+ * One transfer seen from both sides: a word that says "data is there" at the receiver and one that says "free" at the sender.
+ * Either the payload is put into a slot of the receiver:
+ *   receiver  SIGNAL "free" out[0] slot     sender    WAIT "free"
+ *   sender    PUT in[0] to out[0]           receiver  WAIT out[0] slot
+ * or it is read where it lies, with a plain signal for each word; the reader's operands say `peer`:
+ *   owner     SIGNAL in[0] block            reader    WAIT out[0] the owner's block, then instructions that read it
+ *   reader    SIGNAL "free" out[0] block    owner     WAIT "free" in[0] block, which may be overwritten after it
+ * uses: transfers through it in one run of the program; run r adds r*uses to every generation.
  */
 typedef struct ls_channel {
     const char *name;
@@ -183,6 +191,8 @@ const ls_binding *ls_image_find(const ls_image *image, const char *name);
 
 /* Bytes of an operand as one range of its arena. */
 ls_range ls_operand_range(const ls_image *image, const ls_operand *operand);
+/* The same bytes in the heap of another rank. */
+ls_operand ls_operand_of_peer(ls_operand operand, int peer);
 /* The part of an operand: elements [start, start+count) of dimension dim. */
 ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t count);
 /* The same bytes, dense, under another shape or as part of a buffer. */
@@ -192,6 +202,7 @@ ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim,
 typedef struct ls_program_cost {
     double flops;
     double bytes_sent; /* to other ranks */
+    double bytes_read; /* of other ranks, in place */
     int transfers;     /* puts to other ranks */
     int kernels;
 } ls_program_cost;

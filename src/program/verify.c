@@ -15,7 +15,8 @@ typedef struct message {
     uint64_t generation;
     ls_access *put; /* the bytes that it announces, or NULL */
     ls_access *source;
-    ls_range slot; /* of a "slot free": the bytes handed over */
+    ls_range slot;  /* of a plain signal: the bytes handed over, lent or given back */
+    uint64_t order; /* of the sender's accesses to its bytes */
     int sender;
     uint64_t transfer; /* name of what a put carries */
     uint32_t clock[];
@@ -49,6 +50,7 @@ typedef struct rank_state {
     queue_state queue[LS_QUEUES];
     word *words;
     ls_range *granted; /* by channel: what the receiver has handed over to this sender */
+    ls_loans loans;    /* blocks of other ranks that may be read now */
 } rank_state;
 
 typedef struct play {
@@ -111,9 +113,22 @@ static message *new_message(play *p) {
     return m;
 }
 
+/* The operand as bytes of the rank in whose memory it lies. */
+static ls_range range_at_home(const play *p, int rank, const ls_operand *o) {
+    if (o->peer < 0) return ls_operand_range(p->rank[rank].image, o);
+    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
+    return ls_operand_range(p->rank[o->peer].image, &there);
+}
+
+/* What a plain signal is about. */
+static ls_range announced(const play *p, int rank, const ls_instr *instr) {
+    const ls_range nothing = {0};
+    if (instr->kind != LS_INSTR_SIGNAL || instr->n_in + instr->n_out == 0) return nothing;
+    return range_at_home(p, rank, instr->n_out > 0 ? &instr->out[0] : &instr->in[0]);
+}
+
 /* Sets the peer's word: it must be the next generation. */
 static ls_status post(play *p, int rank, int queue, ls_access *put, ls_access *source) {
-    const ls_range nothing = {0};
     rank_state *r = &p->rank[rank];
     const ls_point at = point_of(p, rank, queue);
     const ls_instr *instr = &program_of(r)->instrs[at.instr];
@@ -128,7 +143,8 @@ static ls_status post(play *p, int rank, int queue, ls_access *put, ls_access *s
     m->source = source;
     m->sender = rank;
     m->transfer = instr->transfer;
-    m->slot = instr->kind == LS_INSTR_SIGNAL ? ls_operand_range(r->image, &instr->out[0]) : nothing;
+    m->slot = announced(p, rank, instr);
+    m->order = p->bytes[rank].accesses;
     memcpy(m->clock, r->queue[queue].clock, sizeof(uint32_t) * (size_t)p->queues);
     m->next = w->pending;
     w->pending = m;
@@ -136,6 +152,18 @@ static ls_status post(play *p, int rank, int queue, ls_access *put, ls_access *s
 }
 
 static bool same_bytes(const ls_range *a, const ls_range *b) { return memcmp(a, b, sizeof *a) == 0; }
+
+/* The owner says that a block may be read: from this wait on. */
+static void borrow(play *p, int rank, const ls_instr *instr, const message *m, ls_point here) {
+    here.tick++; /* that of the wait itself, which begins now */
+    ls_loan_begin(&p->rank[rank].loans, p->arena,
+                  (ls_loan){.channel = instr->channel,
+                            .owner = m->sender,
+                            .range = m->slot,
+                            .transfer = m->transfer,
+                            .order = m->order,
+                            .since = here});
+}
 
 /* What arrives must be the bytes that are awaited; a slot handed over is remembered for the put. */
 static ls_status receive(play *p, int rank, int queue, const message *m) {
@@ -145,13 +173,17 @@ static ls_status receive(play *p, int rank, int queue, const message *m) {
     if (m->sender != instr->peer) return fault(p, here, "another rank than its peer has set the word");
     if (m->transfer != instr->transfer)
         return fault(p, here, "what arrives is not the value that it waits for");
-    if (instr->ready) {
+    if (instr->ready && instr->n_in == 0) {
         r->granted[instr->channel] = m->slot;
         return ls_ok();
     }
-    const ls_range awaited = ls_operand_range(r->image, &instr->out[0]);
-    if (m->put != NULL && !same_bytes(&m->put->range, &awaited))
+    const ls_operand *block = instr->ready ? &instr->in[0] : &instr->out[0];
+    const ls_range awaited = range_at_home(p, rank, block);
+    const bool plain = instr->ready || block->peer >= 0;
+    const ls_range *came = plain ? &m->slot : m->put != NULL ? &m->put->range : &awaited;
+    if (!same_bytes(came, &awaited))
         return fault(p, here, "the bytes that arrive are not those that it waits for");
+    if (block->peer >= 0) borrow(p, rank, instr, m, here);
     return ls_ok();
 }
 
@@ -222,10 +254,26 @@ static ls_status touch(play *p, int rank, const ls_operand *o, bool writes, ls_p
     return ls_bytes_touch(&p->bytes[rank], o, writes, at, clock, open, out);
 }
 
+/* Bytes of another rank, where they lie. */
+static ls_status read_in_place(play *p, int rank, int queue, const ls_operand *o, ls_point at) {
+    const uint32_t *clock = p->rank[rank].queue[queue].clock;
+    if (is_empty(o)) return ls_ok();
+    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
+    const ls_range range = ls_operand_range(p->rank[o->peer].image, &there);
+    LS_TRY(touch(p, o->peer, &there, false, at, clock, false, NULL));
+    if (p->value.code == LS_OK)
+        p->value = ls_loan_expect(&p->rank[rank].loans, &p->bytes[o->peer], &there, &range, at, clock);
+    return ls_ok();
+}
+
 /* Those of the operands that are read. */
 static ls_status read(play *p, int rank, int queue, const ls_operand *operands, int n, ls_point at) {
     for (int i = 0; i < n; i++) {
         if (operands[i].value == 0) continue;
+        if (operands[i].peer >= 0) {
+            LS_TRY(read_in_place(p, rank, queue, &operands[i], at));
+            continue;
+        }
         LS_TRY(touch(p, rank, &operands[i], false, at, p->rank[rank].queue[queue].clock, false, NULL));
         check_value(p, rank, &operands[i], at);
     }
@@ -249,7 +297,7 @@ static ls_status put(play *p, int rank, int queue, ls_point at) {
 }
 
 static bool share_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
-    if (is_empty(a) || is_empty(b)) return false;
+    if (is_empty(a) || is_empty(b) || a->peer != b->peer) return false;
     const ls_buffer *x = &image->buffers[a->buffer], *y = &image->buffers[b->buffer];
     if (x->space != y->space || x->offset >= y->offset + y->bytes || y->offset >= x->offset + x->bytes)
         return false;
@@ -271,6 +319,20 @@ static ls_status check_apart(const play *p, int rank, const ls_instr *instr, ls_
     return ls_ok();
 }
 
+/* Operands in another rank's memory: of the heap, of kernels that read them, or what a wait or a signal is about. */
+static ls_status check_peers(const play *p, int rank, const ls_instr *instr, ls_point at) {
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        const ls_operand *o = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
+        if (o->buffer < 0 || o->peer < 0) continue;
+        if (o->peer >= p->ranks || o->peer == rank) return fault(p, at, "there is no such peer");
+        if (p->rank[rank].image->buffers[o->buffer].space != LS_SYMMETRIC)
+            return fault(p, at, "it names private memory of another rank");
+        if (instr->kind == LS_INSTR_PUT_SIGNAL || (instr->kind == LS_INSTR_KERNEL) != (i < instr->n_in))
+            return fault(p, at, "it uses another rank's memory otherwise than to read it");
+    }
+    return ls_ok();
+}
+
 static ls_status execute(play *p, int rank, int queue) {
     rank_state *r = &p->rank[rank];
     queue_state *q = &r->queue[queue];
@@ -283,11 +345,17 @@ static ls_status execute(play *p, int rank, int queue) {
     LS_TRY(read(p, rank, queue, instr->in, instr->n_in, at));
     LS_TRY(read(p, rank, queue, instr->out, instr->n_out, at));
     for (int i = 0; i < instr->n_out; i++) {
+        if (instr->out[i].peer >= 0) continue;
         at.key = ls_write_key(instr->number, i);
         LS_TRY(touch(p, rank, &instr->out[i], true, at, q->clock, false, NULL));
     }
     LS_TRY(touch(p, rank, instr->workspace, true, at, q->clock, false, NULL));
-    return instr->kind == LS_INSTR_SIGNAL ? post(p, rank, queue, NULL, NULL) : ls_ok();
+    if (instr->kind != LS_INSTR_SIGNAL) return ls_ok();
+    if (instr->n_out > 0 && instr->out[0].peer >= 0) {
+        const ls_range block = range_at_home(p, rank, &instr->out[0]);
+        LS_TRY(ls_loan_end(&r->loans, instr->channel, &block, at, q->clock));
+    }
+    return post(p, rank, queue, NULL, NULL);
 }
 
 /* The instruction of this queue at whose end `after` is reached, or -1: never. */
@@ -328,6 +396,7 @@ static ls_status step(play *p, int rank, int queue, bool *moved) {
     if (q->next == q->n) return ls_ok();
     const ls_instr *instr = &program_of(r)->instrs[q->instrs[q->next]];
     if (instr->after > other->done) return ls_ok();
+    LS_TRY(check_peers(p, rank, instr, point_of(p, rank, queue)));
     bool came = instr->kind != LS_INSTR_WAIT;
     if (!came) LS_TRY(take(p, rank, queue, &came));
     if (!came) return ls_ok();

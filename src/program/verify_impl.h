@@ -30,6 +30,21 @@ typedef struct ls_access {
     int n_end;
 } ls_access;
 
+/* A block of another rank that this one may read, since it has seen `since` and until it gives it back. */
+typedef struct ls_loan {
+    int channel, owner;
+    ls_range range; /* in the owner's heap */
+    uint64_t transfer;
+    uint64_t order; /* of the owner's accesses when he lent it */
+    ls_point since;
+} ls_loan;
+
+typedef struct ls_loans {
+    ls_loan *list;
+    int n;
+    size_t room;
+} ls_loans;
+
 typedef struct ls_bytes {
     const ls_image *image;
     ls_arena *arena;
@@ -71,6 +86,17 @@ void ls_bytes_begin(ls_bytes *bytes);
  */
 LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, const ls_range *range, uint64_t name,
                                       uint64_t expected, ls_point at);
+
+/*
+ * Reading in place (verify_loans.c). expect: whether the operand (of the owner's heap; its range) lies in a loan of that owner
+ * that `clock` has seen, has the name that the loan gives it, and was not written since it was lent. end: the loan of the channel
+ * is given back; LS_INVALID when there is none of exactly these bytes that `clock` has seen.
+ */
+void ls_loan_begin(ls_loans *loans, ls_arena *arena, ls_loan loan);
+LS_MUST_USE ls_status ls_loan_end(ls_loans *loans, int channel, const ls_range *range, ls_point at,
+                                  const uint32_t *clock);
+LS_MUST_USE ls_status ls_loan_expect(const ls_loans *loans, const ls_bytes *owner, const ls_operand *operand,
+                                     const ls_range *range, ls_point at, const uint32_t *clock);
 
 /* The access is over for all who have seen `at`. */
 void ls_access_seen(ls_access *access, ls_point at);

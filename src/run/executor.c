@@ -31,10 +31,21 @@ void *ls_executor_tensor(const ls_executor *ex, const char *name) {
     return binding == NULL ? NULL : ls_executor_address(ex, &binding->operand);
 }
 
-static ls_view resolved(const ls_executor *ex, const ls_operand *o) {
+/* Where an operand lies, be it in another rank's heap. */
+static ls_status resolve(const ls_executor *ex, const ls_operand *o, ls_view *out) {
     ls_view view = o->view;
     view.data = ls_executor_address(ex, o);
-    return view;
+    if (o->peer >= 0) {
+        char *heap = ls_comm_peer_heap(ex->comm, o->peer);
+        if (heap == NULL)
+            return ls_error(
+                LS_UNSUPPORTED,
+                "\"%s\" of rank %d is read in place, but its memory cannot be addressed from here",
+                ex->image->buffers[o->buffer].name, o->peer);
+        view.data = heap + ex->image->buffers[o->buffer].offset + o->offset;
+    }
+    *out = view;
+    return ls_ok();
 }
 
 static ls_status prepare_instr(ls_executor *ex, const ls_instr *instr, ls_prepared *out) {
@@ -46,8 +57,8 @@ static ls_status prepare_instr(ls_executor *ex, const ls_instr *instr, ls_prepar
     ls_kernel_call *call = &out->call;
     call->n_in = instr->n_in;
     call->n_out = instr->n_out;
-    for (int i = 0; i < instr->n_in; i++) call->in[i] = resolved(ex, &instr->in[i]);
-    for (int i = 0; i < instr->n_out; i++) call->out[i] = resolved(ex, &instr->out[i]);
+    for (int i = 0; i < instr->n_in; i++) LS_TRY(resolve(ex, &instr->in[i], &call->in[i]));
+    for (int i = 0; i < instr->n_out; i++) LS_TRY(resolve(ex, &instr->out[i], &call->out[i]));
     call->params = instr->params;
     call->threads = ex->image->threads;
     if (instr->workspace->buffer >= 0) call->workspace = ls_executor_address(ex, instr->workspace);

@@ -39,8 +39,11 @@ size_t ls_interpreter_read_index(const ls_interpreter *in, int rank, int number)
 static uint64_t find(ls_interpreter *in, int rank, const ls_instr *instr, const ls_interpreted *units) {
     const ls_hashes *store = &in->rank[rank].store;
     uint64_t hash = ls_hash_mix((uint64_t)rank + 1, (uint64_t)instr->number + 1);
-    for (int i = 0; i < instr->n_in; i++)
-        hash = ls_hashes_read(store, &units->in[i], hash, &in->outcome.poison);
+    for (int i = 0; i < instr->n_in; i++) {
+        const int peer = instr->in[i].buffer >= 0 ? instr->in[i].peer : -1; /* read in place */
+        hash = ls_hashes_read(peer >= 0 ? &in->rank[peer].store : store, &units->in[i], hash,
+                              &in->outcome.poison);
+    }
     for (int i = 0; i < instr->n_out; i++) {
         if (instr->out[i].value != 0) hash = ls_hashes_read(store, &units->out[i], hash, &in->outcome.poison);
     }
@@ -67,7 +70,8 @@ static void end_kernel(ls_interpreter *in, int rank, ls_interpreted_queue *q, co
 static void spoil_results(ls_interpreted_rank *r, const ls_instr *instr, const ls_interpreted *units) {
     for (int i = 0; i < instr->n_out; i++) {
         bool in_place = instr->out[i].value != 0;
-        for (int k = 0; k < instr->n_in; k++) in_place |= instr->in[k].buffer == instr->out[i].buffer;
+        for (int k = 0; k < instr->n_in; k++)
+            in_place |= instr->in[k].buffer == instr->out[i].buffer && instr->in[k].peer < 0;
         for (int k = 0; k < instr->n_out; k++)
             in_place |= instr->out[k].value != 0 && instr->out[k].buffer == instr->out[i].buffer;
         if (!in_place) ls_hashes_poison(&r->store, &units->out[i]);

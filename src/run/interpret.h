@@ -7,7 +7,8 @@
  * the result. It reads when it begins and again when it ends; had something changed in between, the result is another.
  * Transfers behave as badly as the contract of comm/comm.h allows (like the transport chaos): late, cut up, in any order,
  * sources read late, targets poisoned until then. Which of all queues and transfers moves next is drawn from the seed,
- * with some held back as long as anything else can move. When nothing can move, the programs hang.
+ * with some held back as long as anything else can move. When nothing can move, the programs hang. Another rank's bytes that are
+ * read in place are read from its memory, so this is `chaos` for such programs.
  *
  * The sequence is micro, micro, update, micro, update. Before each program the host writes new inputs; what persists starts with
  * values that differ everywhere, all else as poison.
