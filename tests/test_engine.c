@@ -15,7 +15,7 @@
 #include "../examples/graphs/graphs.h"
 #include "longspan/longspan.h"
 
-enum { B = 2, S = 21, IDS = 17 /* of the examples */, ROOM = 40000 /* all parameters of any of them */ };
+enum { B = 2, S = 23, IDS = 17 /* of the examples */, ROOM = 40000 /* all parameters of any of them */ };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
@@ -118,9 +118,9 @@ static void test_examples(void **state) {
     static const struct {
         const char *name;
         ls_tensor (*build)(ls_graph *);
-    } examples[] = {{"gpt2", gpt2_loss},       {"llama", llama_loss},   {"qwen3", qwen3_loss},
-                    {"mistral", mistral_loss}, {"gemma2", gemma2_loss}, {"encoder", encoder_loss},
-                    {"mixer", mixer_loss}};
+    } examples[] = {{"gpt2", gpt2_loss},     {"llama2", llama2_loss},   {"llama", llama_loss},
+                    {"qwen2", qwen2_loss},   {"qwen3", qwen3_loss},     {"mistral", mistral_loss},
+                    {"gemma2", gemma2_loss}, {"encoder", encoder_loss}, {"mixer", mixer_loss}};
     static const ls_spread spreads[] = {{.ranks = 2, .wait_timeout = 60},
                                         {.ranks = 3, .as_threads = true, .wait_timeout = 60},
                                         {.mesh = "dp=2,ring=2,ulysses=1", .wait_timeout = 60}};

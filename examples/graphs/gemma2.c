@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { B = 2, S = 21, WINDOW = 6, E = 24, Hq = 4, Hkv = 2, D = 6, F = 40, V = 17, L = 3 };
+enum { B = 2, S = 23, WINDOW = 6, E = 32, Hq = 8, Hkv = 4, D = 4, F = 40, V = 17, L = 3 };
 static const double attention_cap = 1.5, final_cap = 2; /* low, so that a small network feels them */
 
 static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer) {

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { B = 2, S = 21, E = 24, H = 4, D = E / H, F = 4 * E, V = 17, L = 2 };
+enum { B = 2, S = 23, E = 32, H = 8, D = E / H, F = 4 * E, V = 17, L = 2 };
 
 static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer) {
     const int64_t size[] = {E};

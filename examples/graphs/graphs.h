@@ -9,9 +9,11 @@
 #include "longspan/graph.h"
 
 ls_tensor gpt2_loss(ls_graph *g);    /* layernorm, gelu, learned positions, biases, a tied head */
-ls_tensor llama_loss(ls_graph *g);   /* rmsnorm, rotary positions, grouped queries, swiglu */
+ls_tensor llama2_loss(ls_graph *g);  /* rmsnorm, rotary positions, swiglu */
+ls_tensor llama_loss(ls_graph *g);   /* Llama 3: the same with grouped queries and scaled rotations */
+ls_tensor qwen2_loss(ls_graph *g);   /* the same with biases on q, k, v */
 ls_tensor qwen3_loss(ls_graph *g);   /* queries and keys normalised per head */
-ls_tensor mistral_loss(ls_graph *g); /* a sliding window; biases on q, k, v as Qwen2 has them */
+ls_tensor mistral_loss(ls_graph *g); /* a sliding window */
 ls_tensor gemma2_loss(ls_graph *g);  /* alternating windows, norms before and after, soft caps, gelu gates */
 ls_tensor encoder_loss(ls_graph *g); /* full attention: every token sees every token */
 ls_tensor mixer_loss(ls_graph *g);   /* no attention: token shift and convolution along the sequence */

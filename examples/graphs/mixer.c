@@ -5,7 +5,7 @@
  */
 #include "graphs.h"
 
-enum { B = 2, S = 21, WIDTH = 4, E = 24, F = 40, V = 17, L = 2 };
+enum { B = 2, S = 23, WIDTH = 4, E = 24, F = 40, V = 17, L = 2 };
 
 static ls_tensor parameter(ls_graph *g, const char *name, int layer, int64_t rows, int64_t columns) {
     return ls_parameter_named(g, 2, (int64_t[]){rows, columns}, "layer.%d.%s", layer, name);

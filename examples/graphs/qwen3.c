@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { B = 2, S = 21, E = 20, Hq = 4, Hkv = 2, D = 8, F = 28, V = 17, L = 2 };
+enum { B = 2, S = 23, E = 20, Hq = 8, Hkv = 2, D = 4, F = 28, V = 17, L = 2 };
 
 static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t size) {
     return ls_rmsnorm(g, x, ls_parameter_named(g, 1, &size, "layers.%d.%s", layer, name), 1e-6);

@@ -138,13 +138,38 @@ static double norm_of(const double *x, int64_t n) {
     return sqrt(sum);
 }
 
+static const char *skip_digits(const char *text) { return text + strspn(text, "0123456789"); }
+
+/* "layers.0.q_proj" and "layers.1.q_proj" are. */
+static bool same_kind(const char *a, const char *b) {
+    while (*a != 0 && *b != 0) {
+        const char *after_a = skip_digits(a), *after_b = skip_digits(b);
+        if ((after_a == a) != (after_b == b) || (after_a == a && *a != *b)) return false;
+        a = after_a == a ? a + 1 : after_a;
+        b = after_b == b ? b + 1 : after_b;
+    }
+    return *a == *b;
+}
+
+/* Of all gradients of parameter i's kind together; -1: of all gradients. */
+static double norm_of_kind(const network_result *r, int i) {
+    double squares = 0;
+    for (int f = 0; f < r->image->n_flats; f++) {
+        const ls_flat *flat = &r->image->flats[f];
+        if (i >= 0 && !same_kind(flat->name, r->image->flats[i].name)) continue;
+        const double norm = norm_of(r->gradient + flat->start, flat->count);
+        squares += norm * norm;
+    }
+    return sqrt(squares);
+}
+
 double network_error(const network_result *a, const network_result *b, int i) {
     if (i < 0) return relative_error(&a->loss, &b->loss, 1, 1e-9);
-    double largest = 0;
-    for (int f = 0; f < b->image->n_flats; f++)
-        largest = fmax(largest, norm_of(b->gradient + b->image->flats[f].start, b->image->flats[f].count));
     const ls_flat *flat = &b->image->flats[i];
-    return relative_error(a->gradient + flat->start, b->gradient + flat->start, flat->count, 1e-2 * largest);
+    const double kind = norm_of_kind(b, i), whole = norm_of_kind(b, -1);
+    const bool zero_in_theory = kind < 1e-12 * whole;
+    return relative_error(a->gradient + flat->start, b->gradient + flat->start, flat->count,
+                          zero_in_theory ? whole : 1e-3 * kind);
 }
 
 double network_difference(const network_result *a, const network_result *b, const char **what) {

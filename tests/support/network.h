@@ -31,9 +31,11 @@ LS_MUST_USE ls_status network_solve(const network *n, const ls_target *target, l
 void network_free(network_result *result);
 
 /*
- * The relative difference of a gradient: of parameter i in the order of declaration; -1: of the loss. It is against at
- * least 1e-2 of the largest gradient's norm, because some gradients are zero but for rounding (that of a bias on keys,
- * under a softmax).
+ * The error of a gradient, of parameter i in the order of declaration: |a - b| / max(|b|, 1e-3 of the norm of its kind). A kind is
+ * one parameter over all layers: the names that are the same but for numbers. Kinds whose gradient is zero in theory, and in b but
+ * for rounding (biases of keys, under a softmax without rotations), are measured against the whole gradient's norm: a thousandth
+ * of it would ask for more digits than a sum in f32 has.
+ * -1: the error of the loss.
  */
 double network_error(const network_result *a, const network_result *b, int i);
 /* The largest of these; what: the one that differs most. */

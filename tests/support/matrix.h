@@ -1,0 +1,26 @@
+/*
+ * The matrix of example graphs (examples/graphs) × meshes × layouts × savings × types: loss and every gradient against one rank in
+ * f64 on the same rounded parameters. test_examples.c does a part that covers it, long_examples.c all of it.
+ *
+ * The error of a gradient is |g - g*| / max(|g*|, 1e-3 of the norm of its kind over the layers): see network_error. f64 may be
+ * 1e-12 off, f32 1e-5, bf16 twice what one rank is off and half a rounding (2^-9).
+ */
+#ifndef TESTS_MATRIX_H
+#define TESTS_MATRIX_H
+
+#include "compile/compile.h"
+
+/* A place in the matrix, by row of each table. */
+typedef struct matrix_place {
+    int network, mesh, layout, saving;
+} matrix_place;
+
+/* Whether a place is to be tested. */
+typedef bool (*matrix_choice)(const matrix_place *place);
+
+/* Fails the test (fail_msg) with names and figures; prints a line per network. Returns how many places there were. */
+int matrix_compare(ls_dtype dtype, matrix_choice choice);
+/* The programs of all ranks pass the verifier; up to four ranks also the interpreter. */
+int matrix_verify(matrix_choice choice);
+
+#endif
