@@ -167,7 +167,7 @@ double network_error(const network_result *a, const network_result *b, int i) {
     if (i < 0) return relative_error(&a->loss, &b->loss, 1, 1e-9);
     const ls_flat *flat = &b->image->flats[i];
     const double kind = norm_of_kind(b, i), whole = norm_of_kind(b, -1);
-    const bool zero_in_theory = kind < 1e-12 * whole;
+    const bool zero_in_theory = kind < (b->image->dtype == LS_F64 ? 1e-12 : 1e-6) * whole;
     return relative_error(a->gradient + flat->start, b->gradient + flat->start, flat->count,
                           zero_in_theory ? whole : 1e-3 * kind);
 }
