@@ -111,7 +111,7 @@ static ls_json *predict(void **state, int64_t ranks, const char *strategy) {
     snprintf(name, sizeof name, "act-%ld-%s", (long)ranks, strategy);
     run_paths *p = make_paths(state, name);
     ls_train_options options = tiny_options(p->model, p->data, p->out);
-    options.seq = 2048;
+    options.seq = 4096; /* oneDNN's scratch, half a MiB however short the part, must not dominate */
     options.batch = options.accumulate = options.steps = 1;
     options.warmup = 0;
     options.spread.ranks = ranks;

@@ -155,6 +155,11 @@ void ls_name_values(ls_image *image);
 
 /* --- placement and order ------------------------------------------------------------------------------------------------- */
 
+/*
+ * Which buffers of the program take over another's bytes: taker[buffer] (-1 at first) is told for each that gives its own, and its
+ * life then ends before the instruction that passes them on.
+ */
+void ls_reuse_in_place(ls_image *image, int program, int *taker);
 /* Lifetimes from the instructions, then offsets. */
 void ls_place(ls_image *image);
 /* Fills `after`. */

@@ -4,7 +4,7 @@
  */
 #include "program/name.h"
 #include "compile/compile_impl.h"
-#include "kernel/reads.h"
+#include "kernel/effects.h"
 
 /* A write that no later one covers. */
 typedef struct write {

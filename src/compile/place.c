@@ -2,7 +2,7 @@
  * Placement: lifetimes from the instructions, then an offset for every buffer. Persistent buffers lie first, one after the other;
  * above them each program places its own, biggest first, each into the tightest gap among those it meets in time
  * (best fit over the interference intervals; Sekiyama et al., "Profile-guided memory optimization for deep neural
- * networks", arXiv 1804.10001).
+ * networks", arXiv 1804.10001). Buffers that take over each other's bytes (reuse.c) are placed as one block.
  */
 #include "compile/compile_impl.h"
 
@@ -38,56 +38,70 @@ static void find_lifetimes(ls_image *image, int program) {
     }
 }
 
-static bool meet(const ls_buffer *a, const ls_buffer *b) {
-    return a->first <= b->last && b->first <= a->last;
-}
+/* Buffers that lie in one place, one after the other. */
+typedef struct block {
+    int head; /* the first of them; the others follow as `taker` says */
+    size_t bytes, offset;
+    int first, last; /* instructions */
+} block;
+
+static bool meet(const block *a, const block *b) { return a->first <= b->last && b->first <= a->last; }
 
 static int by_size(const void *x, const void *y) {
-    const ls_buffer *a = *(ls_buffer *const *)x, *b = *(ls_buffer *const *)y;
+    const block *a = x, *b = y;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
     if (a->first != b->first) return a->first - b->first;
-    return a < b ? -1 : a > b;
+    return a->head - b->head;
 }
 
-static int by_offset(const void *x, const void *y) {
-    const ls_buffer *a = *(ls_buffer *const *)x, *b = *(ls_buffer *const *)y;
-    return a->offset < b->offset ? -1 : a->offset > b->offset;
-}
-
-/* The start of the tightest gap for `buffer` between the (sorted) neighbours that it meets in time. */
-static size_t best_gap(const ls_buffer *buffer, ls_buffer *const *placed, int n, size_t base) {
+/* The start of the tightest gap for `it` between the blocks, in order of offset, that it meets in time. */
+static size_t best_gap(const block *it, block *const *placed, int n, size_t base) {
     size_t best = SIZE_MAX, best_waste = SIZE_MAX, at = base;
-    const size_t need = ls_round_up(buffer->bytes, ALIGN);
     for (int i = 0; i < n; i++) {
-        if (!meet(buffer, placed[i])) continue;
-        if (placed[i]->offset >= at + need && placed[i]->offset - at - need < best_waste) {
+        if (!meet(it, placed[i])) continue;
+        if (placed[i]->offset >= at + it->bytes && placed[i]->offset - at - it->bytes < best_waste) {
             best = at;
-            best_waste = placed[i]->offset - at - need;
+            best_waste = placed[i]->offset - at - it->bytes;
         }
-        const size_t end = placed[i]->offset + ls_round_up(placed[i]->bytes, ALIGN);
-        if (end > at) at = end;
+        at = (size_t)ls_max((int64_t)at, (int64_t)(placed[i]->offset + placed[i]->bytes));
     }
     return best != SIZE_MAX ? best : at;
 }
 
-/* Places the buffers of one program and space above base; returns the end. */
-static size_t place_program(ls_image *image, int program, ls_space space, size_t base) {
-    ls_buffer **list = LS_NEW_ARRAY(image->arena, ls_buffer *, image->n_buffers + 1);
-    ls_buffer **placed = LS_NEW_ARRAY(image->arena, ls_buffer *, image->n_buffers + 1);
+/* The blocks of one program and space; returns how many. */
+static int find_blocks(const ls_image *image, int program, ls_space space, const int *taker, block *blocks) {
+    bool *follows = LS_NEW_ARRAY(image->arena, bool, image->n_buffers + 1);
+    for (int i = 0; i < image->n_buffers; i++) {
+        if (taker[i] >= 0) follows[taker[i]] = true;
+    }
     int n = 0;
     for (int i = 0; i < image->n_buffers; i++) {
-        ls_buffer *b = &image->buffers[i];
-        if (b->program == program && b->space == space && b->first >= 0) list[n++] = b;
+        const ls_buffer *b = &image->buffers[i];
+        if (b->program != program || b->space != space || b->first < 0 || follows[i]) continue;
+        int tail = i;
+        while (taker[tail] >= 0) tail = taker[tail];
+        blocks[n++] = (block){.head = i,
+                              .bytes = ls_round_up(b->bytes, ALIGN),
+                              .first = b->first,
+                              .last = image->buffers[tail].last};
     }
-    qsort(list, (size_t)n, sizeof *list, by_size);
+    return n;
+}
+
+/* Places the buffers of one program and space above base; returns the end. */
+static size_t place_program(ls_image *image, int program, ls_space space, size_t base, const int *taker) {
+    block *blocks = LS_NEW_ARRAY(image->arena, block, image->n_buffers + 1);
+    block **placed = LS_NEW_ARRAY(image->arena, block *, image->n_buffers + 1);
+    const int n = find_blocks(image, program, space, taker, blocks);
+    qsort(blocks, (size_t)n, sizeof *blocks, by_size);
     size_t end = base;
     for (int i = 0; i < n; i++) {
-        list[i]->offset = best_gap(list[i], placed, i, base);
-        const size_t top = list[i]->offset + ls_round_up(list[i]->bytes, ALIGN);
-        if (top > end) end = top;
-        int at = i; /* keep `placed` sorted by offset */
-        while (at > 0 && by_offset(&placed[at - 1], &list[i]) > 0) placed[at] = placed[at - 1], at--;
-        placed[at] = list[i];
+        blocks[i].offset = best_gap(&blocks[i], placed, i, base);
+        end = (size_t)ls_max((int64_t)end, (int64_t)(blocks[i].offset + blocks[i].bytes));
+        int at = i; /* keep `placed` in order of offset */
+        while (at > 0 && placed[at - 1]->offset > blocks[i].offset) placed[at] = placed[at - 1], at--;
+        placed[at] = &blocks[i];
+        for (int b = blocks[i].head; b >= 0; b = taker[b]) image->buffers[b].offset = blocks[i].offset;
     }
     return end;
 }
@@ -111,7 +125,12 @@ static size_t most_live(const ls_image *image, int program, ls_space space) {
 }
 
 void ls_place(ls_image *image) {
-    for (int p = 0; p < LS_PROGRAMS; p++) find_lifetimes(image, p);
+    int *taker = LS_NEW_ARRAY(image->arena, int, image->n_buffers + 1); /* who takes over a buffer's bytes */
+    for (int i = 0; i < image->n_buffers; i++) taker[i] = -1;
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        find_lifetimes(image, p);
+        ls_reuse_in_place(image, p, taker);
+    }
     for (int s = 0; s < LS_SPACES; s++) {
         size_t base = 0;
         for (int i = 0; i < image->n_buffers; i++) {
@@ -122,7 +141,7 @@ void ls_place(ls_image *image) {
         }
         image->bytes[s] = image->least[s] = base;
         for (int p = 0; p < LS_PROGRAMS; p++) {
-            const size_t end = place_program(image, p, (ls_space)s, base);
+            const size_t end = place_program(image, p, (ls_space)s, base, taker);
             const size_t least = base + most_live(image, p, (ls_space)s);
             if (end > image->bytes[s]) image->bytes[s] = end;
             if (least > image->least[s]) image->least[s] = least;

@@ -40,9 +40,11 @@ typedef struct ls_buffer {
     ls_space space;
     ls_buffer_kind kind;
     size_t bytes;
-    size_t offset;   /* in its arena; set by placement */
-    int program;     /* the only program that uses it; -1: persistent */
-    int first, last; /* instructions of that program between which its bytes are live (inclusive) */
+    size_t offset; /* in its arena; set by placement */
+    int program;   /* the only program that uses it; -1: persistent */
+    int first,
+        last; /* instructions of that program between which its bytes are live (inclusive); where another buffer
+                        takes them over in place, the last is the one before */
     uint64_t left[LS_PROGRAMS]; /* persistent: name of what each program leaves in it (name.h) */
 } ls_buffer;
 

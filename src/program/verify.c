@@ -1,6 +1,7 @@
 /* See verify.h. One play of all queues; clocks here, bytes in verify_bytes.c. */
 #include "program/verify.h"
 
+#include "program/in_place.h"
 #include "program/name.h"
 #include "program/verify_impl.h"
 
@@ -296,23 +297,23 @@ static ls_status put(play *p, int rank, int queue, ls_point at) {
     return post(p, rank, queue, target, source);
 }
 
-static bool share_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
+static bool shares_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
     if (is_empty(a) || is_empty(b) || a->peer != b->peer) return false;
     const ls_buffer *x = &image->buffers[a->buffer], *y = &image->buffers[b->buffer];
-    if (x->space != y->space || x->offset >= y->offset + y->bytes || y->offset >= x->offset + x->bytes)
-        return false;
-    const ls_range first = ls_operand_range(image, a), second = ls_operand_range(image, b);
-    return ls_range_overlap(&first, &second);
+    return x->space == y->space && x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
-/* A kernel works in place only where it is told to, within one buffer; and its scratch is its own. */
+/* A kernel's results lie apart from its other operands but where it works in place; and its scratch is its own. */
 static ls_status check_apart(const play *p, int rank, const ls_instr *instr, ls_point at) {
     const ls_image *image = p->rank[rank].image;
     for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        const int other = i < instr->n_in ? i : LS_KERNEL_INPUTS + i - instr->n_in;
         const ls_operand *o = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
-        if (share_bytes(image, o, instr->workspace)) return fault(p, at, "an operand lies in its workspace");
+        if (shares_bytes(image, o, instr->workspace)) return fault(p, at, "an operand lies in its workspace");
         for (int k = 0; k < instr->n_out; k++) {
-            if (o->buffer != instr->out[k].buffer && share_bytes(image, o, &instr->out[k]))
+            const bool earlier =
+                i >= instr->n_in && i - instr->n_in >= k; /* of two outputs the later one is asked */
+            if (!earlier && ls_instr_sharing(image, instr, k, other) == LS_CLASH)
                 return fault(p, at, "two of its operands share bytes");
         }
     }

@@ -1,6 +1,7 @@
 /* See interpret.h. Queues and the choice of what moves; memory is in interpret_memory.c, transfers in interpret_network.c. */
 #include "run/interpret.h"
 
+#include "program/in_place.h"
 #include "run/interpret_impl.h"
 
 #include <stdlib.h>
@@ -66,16 +67,23 @@ static void end_kernel(ls_interpreter *in, int rank, ls_interpreted_queue *q, co
         ls_hashes_write(store, &units->out[i], ls_hash_mix(hash, (uint64_t)i + 1));
 }
 
-/* Results that may be written before everything has been read: not those in place. */
-static void spoil_results(ls_interpreted_rank *r, const ls_instr *instr, const ls_interpreted *units) {
-    for (int i = 0; i < instr->n_out; i++) {
-        bool in_place = instr->out[i].value != 0;
-        for (int k = 0; k < instr->n_in; k++)
-            in_place |= instr->in[k].buffer == instr->out[i].buffer && instr->in[k].peer < 0;
-        for (int k = 0; k < instr->n_out; k++)
-            in_place |= instr->out[k].value != 0 && instr->out[k].buffer == instr->out[i].buffer;
-        if (!in_place) ls_hashes_poison(&r->store, &units->out[i]);
+/* Whether the kernel keeps what lies where it will write this output until it has read it. */
+static bool works_in_place(const ls_image *image, const ls_instr *instr, int output) {
+    bool in_place = instr->out[output].value != 0;
+    for (int k = 0; k < instr->n_in; k++) {
+        const ls_sharing sharing = ls_instr_sharing(image, instr, output, k);
+        if (sharing == LS_CLASH) return false;
+        in_place |= sharing == LS_IN_PLACE;
     }
+    for (int k = 0; k < output; k++)
+        in_place |= ls_instr_sharing(image, instr, output, LS_KERNEL_INPUTS + k) == LS_IN_PLACE;
+    return in_place;
+}
+
+/* Results may be written before everything has been read. */
+static void spoil_results(ls_interpreted_rank *r, const ls_instr *instr, const ls_interpreted *units) {
+    for (int i = 0; i < instr->n_out; i++)
+        if (!works_in_place(r->image, instr, i)) ls_hashes_poison(&r->store, &units->out[i]);
     ls_hashes_poison(&r->store, &units->workspace);
 }
 

@@ -1,0 +1,22 @@
+/* Whether two operands of one kernel call share bytes, and whether the kernel can do with that. */
+#ifndef LS_PROGRAM_IN_PLACE_H
+#define LS_PROGRAM_IN_PLACE_H
+
+#include "program/program.h"
+
+typedef enum ls_sharing {
+    LS_APART,    /* not a byte in common */
+    LS_IN_PLACE, /* the same bytes, and the kernel may put the output there (kernel/effects.h) */
+    LS_CLASH     /* anything else */
+} ls_sharing;
+
+/*
+ * Output `output` of a kernel call and its operand `other`: input i is i, output i is LS_KERNEL_INPUTS + i. At the buffers' offsets,
+ * so after placement.
+ */
+ls_sharing ls_instr_sharing(const ls_image *image, const ls_instr *instr, int output, int other);
+
+/* Whether the kernel may put the output on the other operand's bytes, if both began at one offset. For placement. */
+bool ls_instr_could_share(const ls_instr *instr, int output, int other);
+
+#endif

@@ -1,0 +1,255 @@
+/*
+ * Every pair of operands that src/kernel/effects.c lets lie in one place, for every kernel of this machine, isa and type: the
+ * results have the same bits as when all lie apart. Outputs are laid in all combinations of allowed places, and inputs of which
+ * each is an allowed place are one array too.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernel/effects.h"
+#include "support/kernel_call.h"
+
+enum { OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS, LABELS = 1003, MOST = 61000 };
+
+/* Long enough for several parts, and no multiple of a vector; type: T, G as in kernel.h, L labels, C control of adamw. */
+typedef struct operand {
+    char type;
+    int ndim;
+    int64_t size[3];
+} operand;
+
+typedef struct example {
+    const char *name;
+    const char *params;
+    size_t params_bytes;
+    int n_params; /* different ones to try */
+    operand in[LS_KERNEL_INPUTS], out[LS_KERNEL_OUTPUTS];
+} example;
+
+static const ls_activation_params activations[] = {{LS_ACTIVATION_GELU, 0},
+                                                   {LS_ACTIVATION_GELU_TANH, 0},
+                                                   {LS_ACTIVATION_RELU, 0},
+                                                   {LS_ACTIVATION_SILU, 0},
+                                                   {LS_ACTIVATION_SOFTCAP, 5}};
+static const ls_norm_params norms[] = {{1e-5}};
+static const ls_rotate_params rotations[] = {{false}, {true}};
+static const ls_scale_params factors[] = {{0.37}};
+static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8, 0.1}};
+#define PARAMS(list) (const char *)(list), sizeof(list)[0], LS_COUNT(list)
+#define NONE NULL, 0, 1
+
+#define LONG(t)            \
+    {                      \
+        t, 1, { MOST - 9 } \
+    }
+#define ROWS(t)            \
+    {                      \
+        t, 2, { 150, 301 } \
+    }
+#define ROW(t)        \
+    {                 \
+        t, 1, { 301 } \
+    }
+#define COLUMN(t)     \
+    {                 \
+        t, 1, { 150 } \
+    }
+
+static const example examples[] = {
+    {"add", NONE, {LONG('T'), LONG('T')}, {LONG('T')}},
+    {"mul", NONE, {LONG('T'), LONG('T')}, {LONG('T')}},
+    {"scale", PARAMS(factors), {LONG('T')}, {LONG('T')}},
+    {"scale_by", NONE, {LONG('T'), {'G', 1, {1}}}, {LONG('T')}},
+    {"rmsnorm", PARAMS(norms), {ROWS('T'), ROW('T')}, {ROWS('T'), COLUMN('G')}},
+    {"rmsnorm_grad", NONE, {ROWS('T'), ROW('T'), COLUMN('G'), ROWS('T')}, {ROWS('T'), ROW('G')}},
+    {"layernorm", PARAMS(norms), {ROWS('T'), ROW('T'), ROW('T')}, {ROWS('T'), COLUMN('G'), COLUMN('G')}},
+    {"layernorm_grad",
+     NONE,
+     {ROWS('T'), ROW('T'), COLUMN('G'), COLUMN('G'), ROWS('T')},
+     {ROWS('T'), ROW('G')}},
+    {"rotate", PARAMS(rotations), {{'T', 3, {190, 3, 70}}, {'G', 2, {190, 70}}}, {{'T', 3, {190, 3, 70}}}},
+    {"swiglu", NONE, {LONG('T'), LONG('T')}, {LONG('T')}},
+    {"swiglu_grad", NONE, {LONG('T'), LONG('T'), LONG('T')}, {LONG('T'), LONG('T')}},
+    {"activation", PARAMS(activations), {LONG('T')}, {LONG('T')}},
+    {"activation_grad", PARAMS(activations), {LONG('T'), LONG('T')}, {LONG('T')}},
+    {"cross_entropy_grad",
+     NONE,
+     {{'T', 2, {60, LABELS}}, {'L', 1, {60}}, {'G', 1, {60}}, {'G', 1, {60}}},
+     {{'T', 2, {60, LABELS}}}},
+    {"adamw",
+     PARAMS(adamws),
+     {LONG('G'), {'C', 1, {LS_CONTROLS}}},
+     {LONG('G'), LONG('G'), LONG('G'), LONG('T')}},
+};
+
+static const example *example_of(const char *kernel) {
+    for (size_t i = 0; i < LS_COUNT(examples); i++) {
+        if (strcmp(examples[i].name, kernel) == 0) return &examples[i];
+    }
+    return NULL;
+}
+
+static const operand *operand_at(const example *e, int i) {
+    return i < LS_KERNEL_INPUTS ? &e->in[i] : &e->out[i - LS_KERNEL_INPUTS];
+}
+
+static ls_dtype dtype_of(const operand *o, ls_dtype T) {
+    if (o->type == 'L') return LS_I32;
+    if (o->type == 'C') return LS_F64;
+    return o->type == 'G' ? ls_dtype_accumulator(T) : T;
+}
+
+static int64_t count_of(const operand *o) {
+    int64_t n = 1;
+    for (int d = 0; d < o->ndim; d++) n *= o->size[d];
+    return n;
+}
+
+static void fill(void *data, const operand *o, ls_dtype dtype, uint64_t stream) {
+    static const double control[LS_CONTROLS] = {1, 0.7, 1e-2, 0.271, 0.0297, 3};
+    for (int64_t i = 0, n = count_of(o); i < n; i++) {
+        const double x = (double)(((uint64_t)i + 40013 * stream) * 2654435761u % 2003) / 400 - 2.5;
+        if (o->type == 'L')
+            ((int32_t *)data)[i] = i % 5 == 3 ? -100 : (int32_t)(i * 89 % LABELS);
+        else if (o->type == 'C')
+            ((double *)data)[i] = control[i];
+        else if (dtype == LS_F64)
+            ((double *)data)[i] = x * x;
+        else if (dtype == LS_F32)
+            ((float *)data)[i] = (float)(o->type == 'G' ? x * x : x); /* v of adamw and rstd are positive */
+        else
+            ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)x);
+    }
+}
+
+/* Where each operand lies: place[i] == i in an array of its own, else in that operand's. */
+static void run_placed(const ls_kernel *kernel, const example *e, int param, int threads, const int *place,
+                       char **arrays) {
+    ls_kernel_call call = {.threads = threads,
+                           .params = e->params != NULL ? e->params + (size_t)param * e->params_bytes : NULL};
+    for (int i = OPERANDS - 1; i >= 0; i--) { /* inputs last: they are what lies there at first */
+        const operand *o = operand_at(e, i);
+        if (o->type != 0) fill(arrays[place[i]], o, dtype_of(o, kernel->dtype), (uint64_t)place[i]);
+    }
+    for (int i = 0; i < OPERANDS; i++) {
+        const operand *o = operand_at(e, i);
+        if (o->type == 0) continue;
+        const ls_view view = ls_view_dense(arrays[place[i]], dtype_of(o, kernel->dtype), o->ndim, o->size);
+        if (i < LS_KERNEL_INPUTS)
+            call.in[call.n_in++] = view;
+        else
+            call.out[call.n_out++] = view;
+    }
+    ls_pool *pool = NULL;
+    void *state = NULL;
+    assert_int_equal(ls_pool_create(threads, false, &pool).code, LS_OK);
+    const size_t bytes = kernel->workspace != NULL ? kernel->workspace(&call) : 0;
+    if (bytes > 0) call.workspace = aligned_alloc(64, ls_round_up(bytes, 64));
+    if (bytes > 0) memset(call.workspace, 0xff, bytes);
+    const ls_status status = kernel->prepare(&call, &state);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+    kernel->run(&call, state, pool);
+    if (kernel->release != NULL) kernel->release(state);
+    free(call.workspace);
+    ls_pool_destroy(pool);
+}
+
+/* Both ways: with outputs in place, and with the same inputs in one array but outputs apart. */
+static void compare(const ls_kernel *kernel, const example *e, const int *place, const int *apart) {
+    char *arrays[2][OPERANDS];
+    for (int i = 0; i < OPERANDS; i++) arrays[0][i] = malloc(8 * MOST), arrays[1][i] = malloc(8 * MOST);
+    for (int param = 0; param < e->n_params; param++) {
+        const int threads = 1 + param % 3 + (param == e->n_params - 1);
+        run_placed(kernel, e, param, threads, apart, arrays[0]);
+        run_placed(kernel, e, param, threads, place, arrays[1]);
+        for (int i = LS_KERNEL_INPUTS; i < OPERANDS; i++) {
+            const operand *o = operand_at(e, i);
+            const size_t bytes = (size_t)count_of(o) * ls_dtype_bytes(dtype_of(o, kernel->dtype));
+            if (o->type != 0 && memcmp(arrays[0][i], arrays[1][place[i]], bytes) != 0)
+                fail_msg("%s, %s, isa %s, %d threads: output %d in the place of operand %d differs", e->name,
+                         ls_dtype_name(kernel->dtype), ls_isa_name(kernel->isa), threads,
+                         i - LS_KERNEL_INPUTS, place[i]);
+        }
+    }
+    for (int i = 0; i < OPERANDS; i++) free(arrays[0][i]), free(arrays[1][i]);
+}
+
+static bool allowed(const ls_kernel *kernel, const example *e, int output, int other) {
+    return ls_kernel_works_in_place(kernel->name, output, other) &&
+           dtype_of(operand_at(e, LS_KERNEL_INPUTS + output), kernel->dtype) ==
+               dtype_of(operand_at(e, other), kernel->dtype);
+}
+
+/* Outputs from `output` on, in all combinations of places that nobody else has taken. */
+static int place_outputs(const ls_kernel *kernel, const example *e, int output, int *place) {
+    int apart[OPERANDS], pairs = 0;
+    if (output == LS_KERNEL_OUTPUTS || e->out[output].type == 0) {
+        for (int i = 0; i < OPERANDS; i++) apart[i] = i < LS_KERNEL_INPUTS ? place[i] : i;
+        compare(kernel, e, place, apart);
+        return 0;
+    }
+    const int self = LS_KERNEL_INPUTS + output;
+    place[self] = self;
+    pairs += place_outputs(kernel, e, output + 1, place);
+    for (int other = 0; other < OPERANDS; other++) {
+        bool free_there = operand_at(e, other)->type != 0 && allowed(kernel, e, output, other);
+        for (int k = 0; k < output; k++) free_there &= place[LS_KERNEL_INPUTS + k] != other;
+        if (!free_there) continue;
+        place[self] = other;
+        pairs += 1 + place_outputs(kernel, e, output + 1, place);
+    }
+    place[self] = self;
+    return pairs;
+}
+
+/* Inputs that the first output may overwrite all in one array, and the output there. */
+static void place_on_equal_inputs(const ls_kernel *kernel, const example *e) {
+    int place[OPERANDS], apart[OPERANDS], first = -1, equal = 0;
+    for (int i = 0; i < OPERANDS; i++) place[i] = i;
+    for (int i = 0; i < LS_KERNEL_INPUTS; i++) {
+        if (e->in[i].type == 0 || !allowed(kernel, e, 0, i)) continue;
+        first = first < 0 ? i : first;
+        place[i] = first;
+        equal++;
+    }
+    if (equal < 2) return;
+    memcpy(apart, place, sizeof apart);
+    place[LS_KERNEL_INPUTS] = first;
+    compare(kernel, e, place, apart);
+}
+
+static bool works_in_place(const char *kernel) {
+    bool any = false;
+    for (int k = 0; k < LS_KERNEL_OUTPUTS; k++)
+        for (int i = 0; i < OPERANDS; i++) any |= ls_kernel_works_in_place(kernel, k, i);
+    return any;
+}
+
+static void every_pair_gives_the_same_bits(void **state) {
+    (void)state;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    int kernels = 0, pairs = 0;
+    const ls_kernel *kernel;
+    for (int i = 0; (kernel = ls_kernel_at(i)) != NULL; i++) {
+        if (kernel->isa > machine.isa || !works_in_place(kernel->name)) continue;
+        const example *e = example_of(kernel->name);
+        if (e == NULL) fail_msg("kernel %s works in place and has no example here", kernel->name);
+        int place[OPERANDS];
+        for (int k = 0; k < OPERANDS; k++) place[k] = k;
+        pairs += place_outputs(kernel, e, 0, place);
+        place_on_equal_inputs(kernel, e);
+        kernels++;
+    }
+    print_message("%d kernels, %d pairs in place\n", kernels, pairs);
+    assert_true(kernels >= (int)LS_COUNT(examples) && pairs > kernels);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_gives_the_same_bits)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
