@@ -185,6 +185,8 @@ ls_status ls_shard_together(const ls_shard_query *q,
                             ls_shard_answer *answer); /* all inputs alike -> outputs alike */
 /* Input 0 decides; the others are cut with it where they have the factor, else whole (weights). */
 ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer);
+/* Input 0 decides; the others are weights, which every token needs whole. */
+ls_status ls_shard_by_weights(const ls_shard_query *q, ls_shard_answer *answer);
 /* Inputs 0..n-2 alike, cut or whole; the last input is a sum, and so is the output `n_out - 1`; earlier outputs follow the inputs. */
 ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer);
 bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor);

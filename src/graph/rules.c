@@ -86,6 +86,14 @@ ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer) {
     return ls_ok();
 }
 
+ls_status ls_shard_by_weights(const ls_shard_query *q, ls_shard_answer *answer) {
+    for (int i = 1; i < q->node->n_in; i++) {
+        if (q->in[i] != LS_REPLICATED) return mismatch(q, i, LS_REPLICATED);
+    }
+    fill(answer, q->node->n_out, q->in[0]);
+    return ls_ok();
+}
+
 ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer) {
     const int sum = q->node->n_in - 1;
     ls_state rows = LS_REPLICATED;

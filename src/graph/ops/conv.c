@@ -54,7 +54,7 @@ const ls_op ls_op_conv = {.name = "conv",
                           .n_out = 1,
                           .shape = conv_shape,
                           .gradient = conv_gradient,
-                          .shard = ls_shard_rows,
+                          .shard = ls_shard_by_weights,
                           .flops = conv_flops};
 
 const ls_op ls_op_conv_dw = {.name = "conv_dw",

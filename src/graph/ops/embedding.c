@@ -29,7 +29,7 @@ const ls_op ls_op_embedding = {.name = "embedding",
                                .lookup = {.ids = 1, .among = 1, .dim = 0},
                                .shape = embedding_shape,
                                .gradient = embedding_gradient,
-                               .shard = ls_shard_rows};
+                               .shard = ls_shard_by_weights};
 
 const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
                                     .by_rows = true,

@@ -36,7 +36,7 @@ static ls_status linear_shard(const ls_shard_query *q, ls_shard_answer *answer) 
         return ls_error(LS_UNSUPPORTED,
                         "op linear \"%s\": its input is a partial sum along %s and it has a bias",
                         ls_graph_tensor(q->graph, q->node->out[0])->name, ls_axis_name(q->axis));
-    return ls_shard_rows(q, answer);
+    return ls_shard_by_weights(q, answer);
 }
 
 static ls_status dx_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -94,7 +94,7 @@ const ls_op ls_op_linear_dx = {.name = "linear_dx",
                                .most_in = 2,
                                .n_out = 1,
                                .shape = dx_shape,
-                               .shard = ls_shard_rows,
+                               .shard = ls_shard_by_weights,
                                .flops = matmul_flops};
 
 const ls_op ls_op_linear_dw = {.name = "linear_dw",
