@@ -1,4 +1,7 @@
-/* All of the matrix of example graphs (support/matrix.h), in f64, f32 and bf16, and all its programs proved. */
+/*
+ * All of the matrix of example graphs (support/matrix.h), in f64, f32 and bf16; and of its programs those of every graph, mesh and
+ * layout proved, savings in turn.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,24 +15,26 @@ static bool all(const matrix_place *p) {
     return true;
 }
 
+static bool one_saving(const matrix_place *p) { return p->saving == (p->network + p->mesh + p->layout) % 5; }
+
 static void test_f64(void **state) {
     (void)state;
-    assert_in_range(matrix_compare(LS_F64, all), 600, 100000);
+    assert_in_range(matrix_compare(LS_F64, all), 3000, 100000);
 }
 
 static void test_f32(void **state) {
     (void)state;
-    assert_in_range(matrix_compare(LS_F32, all), 600, 100000);
+    assert_in_range(matrix_compare(LS_F32, all), 3000, 100000);
 }
 
 static void test_bf16(void **state) {
     (void)state;
-    assert_in_range(matrix_compare(LS_BF16, all), 600, 100000);
+    assert_in_range(matrix_compare(LS_BF16, all), 3000, 100000);
 }
 
 static void test_programs_verify(void **state) {
     (void)state;
-    assert_in_range(matrix_verify(all), 600, 100000);
+    assert_in_range(matrix_verify(one_saving), 600, 100000);
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 /*
  * The graphs of examples/graphs on one to eight ranks, against one rank in f64 (support/matrix.h): every graph on every mesh in f64,
- * and a third of these in f32 and in bf16, layouts in turn. tests/long_examples.c does all.
+ * and a third of these in f32 and in bf16, layouts and savings of memory in turn. tests/long_examples.c does all.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,20 +10,23 @@
 
 #include "support/matrix.h"
 
-/* Each graph on each mesh; the layout goes round, so that all layouts meet each graph and each mesh. */
-static bool one_layout(const matrix_place *p) { return p->layout == (p->network + p->mesh) % 3; }
+enum { LAYOUTS = 3, SAVINGS = 5 };
 
-static bool first_third(const matrix_place *p) {
-    return one_layout(p) && (p->network + p->mesh / 3) % 3 == 0;
+/* Each graph on each mesh; layouts and savings go round, so that all of them meet each graph and each mesh. */
+static bool one_of_each(const matrix_place *p) {
+    return p->layout == (p->network + p->mesh) % LAYOUTS && p->saving == (p->network + 2 * p->mesh) % SAVINGS;
 }
-static bool second_third(const matrix_place *p) {
-    return one_layout(p) && (p->network + p->mesh / 3) % 3 == 1;
+
+static bool third(const matrix_place *p, int which) {
+    return one_of_each(p) && (p->network + p->mesh / 3) % 3 == which;
 }
-static bool last_third(const matrix_place *p) { return one_layout(p) && (p->network + p->mesh / 3) % 3 == 2; }
+static bool first_third(const matrix_place *p) { return third(p, 0); }
+static bool second_third(const matrix_place *p) { return third(p, 1); }
+static bool last_third(const matrix_place *p) { return third(p, 2); }
 
 static void test_f64(void **state) {
     (void)state;
-    assert_in_range(matrix_compare(LS_F64, one_layout), 200, 1000);
+    assert_in_range(matrix_compare(LS_F64, one_of_each), 200, 1000);
 }
 
 static void test_f32(void **state) {

@@ -35,11 +35,18 @@ static const struct {
 
 static const ls_layout_kind layouts[] = {LS_LAYOUT_CONTIGUOUS, LS_LAYOUT_ZIGZAG, LS_LAYOUT_STRIPED};
 
-/* What saves memory: fields of the target that the compiler answers by recompute and tiles. */
+enum { ALL = 1 << 20 };
+
+/* What saves memory: results made again, and tiles. */
 static const struct {
     const char *name;
+    ls_saving saving;
 } savings[] = {
-    {"none"},
+    {"nothing", {0}},
+    {"some results", {.drop = 9}},
+    {"all results", {.drop = ALL}},
+    {"logits in tiles", {.tile = LS_TILE_LOSS, .tile_rows = 3}},
+    {"all results and tiles", {.drop = ALL, .tile = LS_TILE_ALL, .tile_rows = 4}},
 };
 
 static const struct {
@@ -52,11 +59,12 @@ static ls_target target_of(const matrix_place *p) {
                            ls_mesh_make(meshes[p->mesh].dp, meshes[p->mesh].ring, meshes[p->mesh].ulysses),
                        .strategy = meshes[p->mesh].strategy,
                        .layout = layouts[p->layout],
-                       .threads = 1};
+                       .threads = 1,
+                       .saving = savings[p->saving].saving};
 }
 
 static void say_place(const matrix_place *p, char *out, size_t room) {
-    snprintf(out, room, "%s, %s of dp %d ring %d ulysses %d, %s, saving %s", networks[p->network].name,
+    snprintf(out, room, "%s, %s of dp %d ring %d ulysses %d, %s, saved: %s", networks[p->network].name,
              meshes[p->mesh].strategy, meshes[p->mesh].dp, meshes[p->mesh].ring, meshes[p->mesh].ulysses,
              ls_layout_name(layouts[p->layout]), savings[p->saving].name);
 }

@@ -1,5 +1,5 @@
 /*
- * The matrix of example graphs (examples/graphs) × meshes × layouts × savings × types: loss and every gradient against one rank in
+ * The matrix of example graphs (examples/graphs) × meshes × layouts × savings of memory × types: loss and every gradient against one rank in
  * f64 on the same rounded parameters. test_examples.c does a part that covers it, long_examples.c all of it.
  *
  * The error of a gradient is |g - g*| / max(|g*|, 1e-3 of the norm of its kind over the layers): see network_error. f64 may be
