@@ -143,7 +143,7 @@ static void activations_shrink_with_ranks(void **state) {
 static void what_does_not_fit_is_refused(void **state) {
     run_paths *p = make_paths(state, "fits");
     ls_train_options options = tiny_options(p->model, p->data, p->out);
-    options.memory = 100000;
+    options.spread.memory = 100000;
     ls_train_result result;
     assert_error(ls_train(&options, &result), LS_NO_MEMORY, "--memory allows 100000", "a rank needs");
     free(p);

@@ -19,8 +19,15 @@ typedef struct ls_spread {
     const char *mesh;     /* "dp=A,ring=R,ulysses=U" */
     const char *layout;   /* "auto", "contiguous", "zigzag", "striped" */
     const char *isa;      /* "ref" ... "avx512bf16" */
-    bool as_threads;      /* ranks are threads of this process instead of processes */
-    double wait_timeout;  /* seconds that a rank may stand still before the others give up */
+    int64_t memory;       /* bytes that a rank may map; 0: any number */
+    const char *
+        recompute; /* what of the forward pass is made again in the backward pass: "auto": as memory demands; "none", "all", or
+                              how many results, cheapest first */
+    const char
+        *tile; /* what runs for some tokens at a time: "auto", "none", "loss" (with its logits), "all" */
+    int64_t tile_rows;   /* tokens of a tile */
+    bool as_threads;     /* ranks are threads of this process instead of processes */
+    double wait_timeout; /* seconds that a rank may stand still before the others give up */
 } ls_spread;
 
 /* What was chosen and what it cost. */
@@ -29,6 +36,9 @@ typedef struct ls_spread_result {
     double seconds;
     int64_t bytes_sent_forward, bytes_sent_backward; /* of the busiest rank */
     int64_t predicted_bytes;                         /* private + symmetric, of the rank that maps most */
+    int64_t recompute;                               /* results made again in the backward pass */
+    char tile[8];
+    int64_t tile_rows; /* 0: by the bytes of a token */
 } ls_spread_result;
 
 /* Distributed attention on arrays [B,S,H,D] (.npy, f32 or f64). See the command for masks and outputs. */
@@ -98,7 +108,6 @@ typedef struct ls_plan_job {
     const char *model;
     int64_t seq, batch, accumulate; /* as in ls_train_options */
     const char *dtype;              /* "f32", "bf16"; NULL: f32 */
-    int64_t memory;                 /* bytes that a rank may map; 0: any number */
     bool json;
     ls_spread spread;
 } ls_plan_job;

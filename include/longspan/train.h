@@ -18,7 +18,6 @@ typedef struct ls_train_options {
     int64_t warmup;
     const char *schedule; /* "cosine", "constant", "wsd" */
     uint64_t seed;
-    int64_t memory; /* bytes that a rank may map; 0: what the machine has */
     int64_t save_every, keep;
     bool resume, replan;
     const char *eval_data;

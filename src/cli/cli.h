@@ -91,6 +91,33 @@ void cli_print_manual(FILE *out);
          .metavar = "NAME",                                                                                      \
          .offset = CLI_SPREAD_AT(flags, spread.layout),                                                          \
          .help = "which positions a rank holds: auto, contiguous, zigzag or striped; chosen when left out"},     \
+        {.name = "memory",                                                                                       \
+         .type = LS_OPTION_BYTES,                                                                                \
+         .metavar = "BYTES",                                                                                     \
+         .least = 1,                                                                                             \
+         .most = 0x1p62,                                                                                         \
+         .offset = CLI_SPREAD_AT(flags, spread.memory),                                                          \
+         .help = "that a rank may map; results are made again and tiles cut until it fits"},                     \
+        {.name = "recompute",                                                                                    \
+         .type = LS_OPTION_TEXT,                                                                                 \
+         .metavar = "WHAT",                                                                                      \
+         .offset = CLI_SPREAD_AT(flags, spread.recompute),                                                       \
+         .help =                                                                                                 \
+             "auto (as --memory demands), none, all, or how many results are made again in the backward pass"},  \
+        {.name = "tile",                                                                                         \
+         .type = LS_OPTION_CHOICE,                                                                               \
+         .metavar = "WHAT",                                                                                      \
+         .choices = "auto|none|loss|all",                                                                        \
+         .offset = CLI_SPREAD_AT(flags, spread.tile),                                                            \
+         .help =                                                                                                 \
+             "what is run for some tokens at a time; auto: the loss, and all where --memory demands it"},        \
+        {.name = "tile-rows",                                                                                    \
+         .type = LS_OPTION_INT,                                                                                  \
+         .metavar = "N",                                                                                         \
+         .least = 1,                                                                                             \
+         .most = 0x1p40,                                                                                         \
+         .offset = CLI_SPREAD_AT(flags, spread.tile_rows),                                                       \
+         .help = "tokens of a tile; as many as take about 96 MiB when left out"},                                \
     {                                                                                                            \
         .name = "isa", .type = LS_OPTION_TEXT, .metavar = "NAME",                                                \
         .offset = CLI_SPREAD_AT(flags, spread.isa),                                                              \

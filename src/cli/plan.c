@@ -40,13 +40,6 @@ static const ls_option options[] = {
      .offset = AT(accumulate),
      .help = "micro-batches that a step is cut into"},
     CLI_DTYPE_ROW(plan_flags, job.dtype, "f32|bf16", "f32"),
-    {.name = "memory",
-     .type = LS_OPTION_BYTES,
-     .metavar = "BYTES",
-     .least = 1,
-     .most = 0x1p62,
-     .offset = AT(memory),
-     .help = "that a rank may map; any number when left out"},
     CLI_SPREAD_ROWS(plan_flags),
     CLI_COMMON_ROWS(plan_flags),
 };

@@ -29,11 +29,15 @@ typedef struct ls_job {
 
 typedef enum ls_tile_kind { LS_TILE_NONE, LS_TILE_LOSS, LS_TILE_ALL } ls_tile_kind;
 
+/* "none", "loss", "all". LS_USAGE for another name, listing these. */
+const char *ls_tile_name(ls_tile_kind kind);
+LS_MUST_USE ls_status ls_tile_parse(const char *name, ls_tile_kind *out);
+
 /* What is done to use less memory; zero: nothing. The more, the slower. */
 typedef struct ls_saving {
     int drop; /* how many of ls_recompute_count results of the forward pass are made again in the backward pass */
     ls_tile_kind
-        tile; /* which runs of nodes that work token by token are tiled: those with the widest tensors (logits), or all */
+        tile; /* which runs of nodes that work token by token are tiled: the loss with its logits, or all */
     int64_t tile_rows; /* tokens of a tile; 0: as many as take about 96 MiB */
 } ls_saving;
 

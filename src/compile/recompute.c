@@ -19,6 +19,7 @@ typedef struct candidates {
     const ls_graph *g;
     ls_arena *arena;
     bool *read;     /* by forward node: the backward pass reads a result of it */
+    bool *fixed;    /* by forward node: never dropped */
     bool *kept;     /* by forward node: its results are there in the backward pass */
     double *work;   /* by forward node: to run it once */
     int64_t *bytes; /* by forward node: of its results */
@@ -29,6 +30,26 @@ typedef struct candidates {
 /* The node in whose results the tensor lies; -1: it is a leaf. */
 static int owner_of(const ls_graph *g, ls_tensor t) {
     return ls_graph_tensor(g, ls_graph_tensor(g, t)->storage)->producer;
+}
+
+/*
+ * Where tokens are mixed (attention, a convolution) a graph falls into blocks. What is carried past such a node to a later one is
+ * where a block begins: were it dropped, one block would be made again from the start of another. And what is made after
+ * the last of them is read again at once. Neither is worth dropping.
+ */
+static void find_fixed(candidates *c) {
+    const ls_graph *g = c->g;
+    int *mixed = LS_NEW_ARRAY(c->arena, int, g->forward_nodes + 1); /* mixing nodes before node n */
+    for (int n = 0; n < g->forward_nodes; n++)
+        mixed[n + 1] = mixed[n] + (g->nodes[n].op->special != NULL ? 1 : 0);
+    const int all = mixed[g->forward_nodes];
+    for (int n = 0; n < g->forward_nodes; n++) {
+        c->fixed[n] |= all > 0 && mixed[n] == all;
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const int from = owner_of(g, g->nodes[n].in[i]);
+            if (from >= 0 && mixed[n] > mixed[from + 1]) c->fixed[from] = true;
+        }
+    }
 }
 
 /* Results that only rename or add to something else are not made, and not saved, by themselves. */
@@ -74,6 +95,7 @@ static void find(candidates *c, const ls_job *job, ls_arena *arena) {
                       .g = g,
                       .arena = arena,
                       .read = LS_NEW_ARRAY(arena, bool, F + 1),
+                      .fixed = LS_NEW_ARRAY(arena, bool, F + 1),
                       .kept = LS_NEW_ARRAY(arena, bool, F + 1),
                       .work = LS_NEW_ARRAY(arena, double, F + 1),
                       .bytes = LS_NEW_ARRAY(arena, int64_t, F + 1),
@@ -87,20 +109,19 @@ static void find(candidates *c, const ls_job *job, ls_arena *arena) {
     for (int n = 0; n < F; n++) {
         const ls_node *node = &g->nodes[n];
         const bool own = makes_own(g, node);
+        c->fixed[n] = !own || is_fetched(job, node);
         /* What cannot be made again is there; what nobody reads later is not. */
-        c->kept[n] = c->read[n] || !own || is_fetched(job, node);
+        c->kept[n] = c->read[n] || c->fixed[n];
         c->work[n] = own ? work_of(g, node) : 0;
         for (int i = 0; i < node->n_out && own; i++) {
             const ls_tensor_info *t = ls_graph_tensor(g, node->out[i]);
             c->bytes[n] += ls_shape_elements(&t->shape) * (int64_t)ls_dtype_bytes(t->dtype);
         }
     }
+    find_fixed(c);
 }
 
-static bool may_drop(const candidates *c, int n) {
-    return c->read[n] && c->kept[n] && makes_own(c->g, &c->g->nodes[n]) &&
-           !is_fetched(c->job, &c->g->nodes[n]);
-}
+static bool may_drop(const candidates *c, int n) { return c->read[n] && c->kept[n] && !c->fixed[n]; }
 
 /* Work to make the results of node n again, if it were dropped too. */
 static double chain(candidates *c, int n) {

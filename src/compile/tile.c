@@ -32,6 +32,19 @@ typedef struct touches {
     int *first, *last; /* by storage tensor; -1: none */
 } touches;
 
+static const char *const names[] = {"none", "loss", "all"};
+
+const char *ls_tile_name(ls_tile_kind kind) { return names[kind]; }
+
+ls_status ls_tile_parse(const char *name, ls_tile_kind *out) {
+    for (size_t i = 0; i < LS_COUNT(names); i++) {
+        if (strcmp(names[i], name) != 0) continue;
+        *out = (ls_tile_kind)i;
+        return ls_ok();
+    }
+    return ls_error(LS_USAGE, "--tile %s; expected auto, none, loss or all", name);
+}
+
 static bool has_factor(const ls_graph *g, ls_tensor t) {
     const ls_shape *s = &ls_graph_tensor(g, t)->shape;
     return ls_shape_has_factor(s, LS_FACTOR_BATCH) || ls_shape_has_factor(s, LS_FACTOR_SEQUENCE);
@@ -122,15 +135,20 @@ static void extend(const ls_builder *b, ls_tile_run *run, int first, int limit) 
     }
 }
 
-static int64_t widest(const ls_graph *g) {
-    int64_t most = 0;
-    for (int t = 1; t < g->n_tensors; t++) {
-        if (has_rows(g, (ls_tensor){t})) most = ls_max(most, width_of(g, (ls_tensor){t}));
+/* Width of what a loss is taken of: the first input of a node that gives one number for a token's many; 0: there is none. */
+static int64_t logits_width(const ls_graph *g) {
+    int64_t width = 0;
+    for (int n = 0; n < g->n_nodes; n++) {
+        const ls_node *node = &g->nodes[n];
+        bool reduces = node->op->by_rows && node->n_in > 0 && has_rows(g, node->in[0]);
+        for (int o = 0; o < node->n_out && reduces; o++)
+            reduces = has_rows(g, node->out[o]) && width_of(g, node->out[o]) == 1;
+        if (reduces) width = ls_max(width, width_of(g, node->in[0]));
     }
-    return most;
+    return width;
 }
 
-/* Narrows the run to the nodes between the first and the last that touch a tensor as wide as the widest of the graph. */
+/* Narrows the run to the nodes between the first and the last that touch a tensor of that width. */
 static bool narrow(const ls_builder *b, ls_tile_run *run, int64_t width) {
     const ls_graph *g = b->job->graph;
     int first = -1, last = -1;
@@ -195,7 +213,7 @@ void ls_tile_find(ls_builder *b, int n_nodes) {
     b->run = NULL;
     if (b->target->saving.tile == LS_TILE_NONE) return;
     const touches all = find_touches(b, n_nodes);
-    const int64_t width = widest(g);
+    const int64_t width = logits_width(g);
     for (int n = 0; n < n_nodes;) {
         if (node_rows(b, n) == 0) {
             n++;

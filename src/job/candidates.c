@@ -4,8 +4,8 @@
 
 void ls_candidates_print(const ls_plan *plan, FILE *out) {
     fprintf(out, "%s\n\n", plan->reason);
-    fprintf(out, "%-9s %-14s %-11s %12s %12s %12s %10s\n", "strategy", "ring×ulysses", "layout", "predicted",
-            "sent", "memory", "imbalance");
+    fprintf(out, "%-9s %-14s %-11s %12s %12s %12s %10s %10s  %s\n", "strategy", "ring×ulysses", "layout",
+            "predicted", "sent", "memory", "imbalance", "recompute", "tiles");
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
         char mesh[32], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
@@ -15,10 +15,11 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
             fprintf(out, "%s\n", c->refused);
             continue;
         }
-        fprintf(out, "%12s %12s %12s %8.1f %%\n", ls_seconds_text(c->seconds, time),
+        fprintf(out, "%12s %12s %12s %8.1f %% %10d  %s%s\n", ls_seconds_text(c->seconds, time),
                 ls_bytes_text(c->bytes_sent, sent),
                 ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
-                c->imbalance * 100);
+                c->imbalance * 100, c->saving.drop, ls_tile_name(c->saving.tile),
+                c->fits ? "" : "  does not fit");
     }
 }
 
@@ -35,6 +36,9 @@ static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
         ls_json_put_int(w, "private_bytes", (int64_t)c->bytes[LS_PRIVATE]);
         ls_json_put_int(w, "symmetric_bytes", (int64_t)c->bytes[LS_SYMMETRIC]);
         ls_json_put_double(w, "imbalance", c->imbalance);
+        ls_json_put_int(w, "recompute", c->saving.drop);
+        ls_json_put_text(w, "tile", ls_tile_name(c->saving.tile));
+        ls_json_put_bool(w, "fits", c->fits);
     }
     ls_json_close(w);
 }

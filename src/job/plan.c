@@ -46,8 +46,7 @@ static ls_status make_plan(const planning *g, int64_t seq, const ls_plan_request
 
 static bool fits(const planning *g, int64_t seq, const ls_plan_request *request) {
     planned p;
-    bool good = make_plan(g, seq, request, &p).code == LS_OK;
-    good = good && ls_memory_check(p.image, g->job->memory).code == LS_OK;
+    const bool good = make_plan(g, seq, request, &p).code == LS_OK;
     free_planned(&p);
     return good;
 }
@@ -209,11 +208,9 @@ static ls_status build(planning *g) {
     LS_TRY(ls_job_dtype(job->dtype, LS_F32, &g->dtype));
     LS_TRY(ls_spread_resolve(&job->spread, &g->request));
     LS_TRY(ls_model_open(job->model, &g->model));
-    LS_TRY(make_plan(g, job->seq, &g->request, &g->chosen));
-    if (job->memory > 0) {
-        const ls_status status = ls_memory_check(g->chosen.image, job->memory);
-        if (status.code != LS_OK) return advise(g, status);
-    }
+    const ls_status made = make_plan(g, job->seq, &g->request, &g->chosen);
+    if (made.code == LS_NO_MEMORY) return advise(g, made);
+    LS_TRY(made);
     ls_image *alone;
     LS_TRY(ls_compile_alone(&g->chosen.job, &g->chosen.plan.target, &alone));
     g->one_rank_bytes = ls_memory_account_of(alone).mapped;

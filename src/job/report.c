@@ -26,6 +26,8 @@ static void put_spread(ls_json_writer *w, const ls_spread_result *r) {
     ls_json_put_int(w, "bytes_sent_forward", r->bytes_sent_forward);
     ls_json_put_int(w, "bytes_sent_backward", r->bytes_sent_backward);
     ls_json_put_int(w, "predicted_bytes", r->predicted_bytes);
+    ls_json_put_int(w, "recompute", r->recompute);
+    ls_json_put_text(w, "tile", r->tile);
     ls_json_put_double(w, "seconds", r->seconds);
 }
 

@@ -41,10 +41,11 @@ ls_status ls_memory_check(const ls_image *image, int64_t allowed) {
     if (peak->program >= 0)
         snprintf(where, sizeof where, " in program %s at %d, %s", ls_program_name(peak->program), peak->instr,
                  image->programs[peak->program].instrs[peak->instr].op);
-    return ls_error(LS_NO_MEMORY,
-                    "a rank needs %zu bytes (%s), but --memory allows %lld (%s); its peak%s: %s",
-                    account.mapped, ls_bytes_text((double)account.mapped, needed), (long long)allowed,
-                    ls_bytes_text((double)allowed, given), where, largest);
+    return ls_error(
+        LS_NO_MEMORY,
+        "a rank needs %zu bytes (%s), but --memory allows %lld (%s), whatever is made again and tiled; its peak%s: %s",
+        account.mapped, ls_bytes_text((double)account.mapped, needed), (long long)allowed,
+        ls_bytes_text((double)allowed, given), where, largest);
 }
 
 ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image **out) {

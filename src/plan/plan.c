@@ -2,6 +2,7 @@
 #include "plan/plan_impl.h"
 
 #include "longspan/units.h"
+#include "plan/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,7 +83,8 @@ static ls_target target_of(const ls_plan_request *request, const ls_plan_candida
                        .strategy = c->strategy,
                        .layout = c->layout,
                        .isa = request->isa,
-                       .threads = request->threads};
+                       .threads = request->threads,
+                       .saving = c->saving};
 }
 
 /* The name as the table of strategies has it, so that a plan outlives the request. */
@@ -96,6 +98,29 @@ static ls_status known_name(const ls_plan_request *request, const ls_mesh *mesh,
     return ls_strategy_applicable(wanted, &(ls_attention_problem){.mesh = *mesh}); /* says which are known */
 }
 
+/* Costs the candidate with what it must save; where another rank needs more than rank 0, with that much less allowed. */
+static ls_status cost_within(const ls_job *job, const ls_plan_request *request, ls_target *target,
+                             ls_plan_candidate *c) {
+    enum { TRIES = 3 };
+    int64_t allowed = request->memory;
+    for (int i = 0; i < TRIES; i++) {
+        const ls_plan_candidate bare = *c;
+        ls_status status = ls_plan_saving(job, request, allowed, target);
+        c->saving = target->saving;
+        if (status.code == LS_OK)
+            ls_plan_cost(job, target, c, &status);
+        else
+            snprintf(c->refused, sizeof c->refused, "%s", status.text);
+        LS_TRY(status);
+        const int64_t over = (int64_t)(c->bytes[LS_PRIVATE] + c->bytes[LS_SYMMETRIC]) - request->memory;
+        c->fits = request->memory == 0 || over <= 0;
+        if (c->fits || over >= allowed || i + 1 == TRIES) break;
+        allowed -= over;
+        *c = bare;
+    }
+    return ls_ok();
+}
+
 static ls_status add_candidates(const ls_job *job, const ls_plan_request *request, const ls_mesh *mesh,
                                 bool causal, ls_plan *plan, ls_status *refusal) {
     ls_layout_kind layouts[2];
@@ -107,16 +132,22 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
         *c = (ls_plan_candidate){.mesh = *mesh, .layout = layouts[i]};
         LS_TRY(known_name(request, mesh, &c->strategy));
         plan->n_candidates++;
-        const ls_target target = target_of(request, c);
-        ls_plan_cost(job, &target, c, &status);
+        ls_target target = target_of(request, c);
+        status = cost_within(job, request, &target, c);
         if (status.code != LS_OK && refusal->code == LS_OK) *refusal = status;
     }
     return ls_ok();
 }
 
-/* Cheaper first; equal ones (to a millionth) stay as they were; refused ones last. */
+static double bytes_of(const ls_plan_candidate *c) {
+    return (double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC];
+}
+
+/* Those that fit first, the others by their bytes. Cheaper first; equal ones (to a millionth) stay as they were; refused ones last. */
 static bool comes_before(const ls_plan_candidate *a, const ls_plan_candidate *b) {
     if ((a->refused[0] != 0) != (b->refused[0] != 0)) return a->refused[0] == 0;
+    if (a->fits != b->fits) return a->fits;
+    if (!a->fits) return bytes_of(a) < bytes_of(b);
     return a->seconds < b->seconds * (1 - 1e-6);
 }
 
@@ -174,6 +205,17 @@ static void explain_choice(ls_plan *plan) {
              ls_bytes_text(other->bytes_sent, other_sent), first->imbalance * 100, other->imbalance * 100);
 }
 
+/* What the smallest candidate needs, and for what. */
+static ls_status no_memory(const ls_job *job, const ls_plan_request *request, const ls_plan *plan) {
+    ls_target target = plan->target;
+    target.rank = plan->candidates[0].most_rank;
+    ls_image *image;
+    LS_TRY(ls_compile(job, &target, &image));
+    const ls_status status = ls_memory_check(image, request->memory);
+    ls_image_destroy(image);
+    return status;
+}
+
 ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out) {
     LS_TRY(ls_graph_status(job->graph));
     const int dp = request->mesh.size[LS_AXIS_DP] != 0 ? request->mesh.size[LS_AXIS_DP] : 1;
@@ -189,6 +231,7 @@ ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_pla
     sort_candidates(out);
     if (out->candidates[0].refused[0] != 0) return refusal;
     out->target = target_of(request, &out->candidates[0]);
+    if (!out->candidates[0].fits) return no_memory(job, request, out);
     explain_choice(out);
     return ls_ok();
 }

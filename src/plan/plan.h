@@ -6,6 +6,7 @@
 #define LS_PLAN_H
 
 #include "compile/compile.h"
+#include "longspan/job.h"
 
 typedef struct ls_plan_request {
     int ranks;
@@ -14,12 +15,18 @@ typedef struct ls_plan_request {
     const char *layout;   /* NULL or "auto": free */
     ls_isa isa;
     int threads;
+    int64_t memory;    /* bytes that a rank may map; 0: any number */
+    int drop;          /* ls_saving; -1: free */
+    int tile;          /* an ls_tile_kind; -1: free */
+    int64_t tile_rows; /* 0: chosen */
 } ls_plan_request;
 
 typedef struct ls_plan_candidate {
     ls_mesh mesh;
     const char *strategy;
     ls_layout_kind layout;
+    ls_saving saving;
+    bool fits;               /* into the memory asked for */
     double seconds;          /* predicted for one micro-batch and update on the slowest rank */
     double bytes_sent;       /* of the busiest rank */
     double bytes_forward;    /* of these, by the forward pass: program evaluate; 0 when the job has none */
@@ -36,8 +43,13 @@ typedef struct ls_plan {
     ls_plan_candidate candidates[64]; /* best first, refused ones last */
 } ls_plan;
 
+/* The wishes about memory (memory, recompute, tile), checked. LS_USAGE errors name the flag. */
+LS_MUST_USE ls_status ls_plan_wishes(const ls_spread *spread, ls_plan_request *request);
+
 /*
- * dp is 1 unless the mesh says otherwise. When nothing fits the request the error is that of the only candidate, or names
+ * dp is 1 unless the mesh says otherwise. A candidate saves as little memory as lets it fit
+ * into request->memory; when none fits the error is LS_NO_MEMORY, says what the smallest needs and where, and out->target is that
+ * one. When nothing goes with the request the error is that of the only candidate, or names
  * the request. Strategy names go with their meshes: ring = all ranks on the ring, ulysses = all on ulysses; usp: any split.
  */
 LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);

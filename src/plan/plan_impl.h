@@ -23,4 +23,11 @@ typedef struct ls_host_speed {
 void ls_plan_cost(const ls_job *job, const ls_target *target, ls_plan_candidate *candidate,
                   ls_status *status);
 
+/*
+ * Fills target->saving: what the request asks for, and as much more of what it leaves open as rank 0 needs to fit into
+ * `allowed` bytes (0: any number); where nothing fits, what comes nearest. The status is the compiler's.
+ */
+LS_MUST_USE ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed,
+                                     ls_target *target);
+
 #endif

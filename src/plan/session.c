@@ -45,6 +45,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
         return ls_error(LS_USAGE, "%lld ranks; expected 1 to %d", (long long)ranks, LS_MAX_RANKS);
     if (spread->threads < 0 || spread->threads > 1024)
         return ls_error(LS_USAGE, "--threads %lld; expected 1 to 1024", (long long)spread->threads);
+    LS_TRY(ls_plan_wishes(spread, &request));
     request.ranks = (int)ranks;
     request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / ranks));
     LS_TRY(resolve_isa(spread->isa, machine.isa, &request.isa));
@@ -125,6 +126,9 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     snprintf(r.mesh, sizeof r.mesh, "dp=%d,ring=%d,ulysses=%d", size[LS_AXIS_DP], size[LS_AXIS_RING],
              size[LS_AXIS_ULYSSES]);
     snprintf(r.layout, sizeof r.layout, "%s", ls_layout_name(chosen->layout));
+    r.recompute = chosen->saving.drop;
+    r.tile_rows = chosen->saving.tile_rows;
+    snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));
     snprintf(r.isa, sizeof r.isa, "%s", ls_isa_name(s->plan.target.isa));
     return r;
 }

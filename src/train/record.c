@@ -49,6 +49,7 @@ static void write_data(const ls_training *t, ls_json_writer *w) {
 static void write_spread(const ls_training *t, ls_json_writer *w) {
     const ls_plan *plan = ls_session_plan(t->session);
     const ls_spread_result spread = ls_session_describe(t->session);
+    char drop[24];
     ls_json_open_object(w, "spread");
     ls_json_put_int(w, "ranks", ls_session_ranks(t->session));
     ls_json_put_int(w, "threads", plan->target.threads);
@@ -56,6 +57,11 @@ static void write_spread(const ls_training *t, ls_json_writer *w) {
     ls_json_put_text(w, "mesh", spread.mesh);
     ls_json_put_text(w, "layout", spread.layout);
     ls_json_put_text(w, "isa", spread.isa);
+    snprintf(drop, sizeof drop, "%lld", (long long)spread.recompute);
+    ls_json_put_text(w, "recompute", drop);
+    ls_json_put_text(w, "tile", spread.tile);
+    ls_json_put_int(w, "tile_rows", spread.tile_rows);
+    ls_json_put_int(w, "memory", t->options.spread.memory);
     ls_json_put_bool(w, "as_threads", t->options.spread.as_threads);
     ls_json_put_text(w, "reason", plan->reason);
     ls_json_close(w);

@@ -36,7 +36,6 @@ static const setting settings[] = {
     {"eps", REAL, AT(eps), 1e-8, NULL, 0, 1, false},
     {"weight_decay", REAL, AT(weight_decay), 0.1, NULL, -1, 1e6, false},
     {"clip", REAL, AT(clip), 1.0, NULL, -1, 1e300, false},
-    {"memory", INTEGER, AT(memory), 0, NULL, 0, 9e18, true},
     {"save_every", INTEGER, AT(save_every), 0, NULL, 0, 1e12, true},
     {"keep", INTEGER, AT(keep), 0, NULL, 0, 1e9, true},
     {"eval_every", INTEGER, AT(eval_every), 0, NULL, 0, 1e12, true},
@@ -156,6 +155,9 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     LS_TRY(ls_json_text(object, "mesh", &was.mesh));
     LS_TRY(ls_json_text(object, "layout", &was.layout));
     LS_TRY(ls_json_text(object, "isa", &was.isa));
+    LS_TRY(ls_json_text(object, "recompute", &was.recompute));
+    LS_TRY(ls_json_text(object, "tile", &was.tile));
+    LS_TRY(ls_json_int(object, "tile_rows", 0, INT64_MAX, &was.tile_rows));
     if (t->options.replan) return ls_ok();
     const ls_spread *is = &t->options.spread;
     if (is->ranks != 0) LS_TRY(agree_number(t, "ranks", (double)is->ranks, (double)was.ranks));
@@ -163,6 +165,10 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     if (chosen(is->strategy)) LS_TRY(agree_text(t, "strategy", is->strategy, was.strategy));
     if (chosen(is->layout)) LS_TRY(agree_text(t, "layout", is->layout, was.layout));
     if (chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
+    if (chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", is->recompute, was.recompute));
+    if (chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));
+    if (is->tile_rows != 0)
+        LS_TRY(agree_number(t, "tile_rows", (double)is->tile_rows, (double)was.tile_rows));
     LS_TRY(resume_mesh(t, was.mesh));
     t->options.spread = was;
     return ls_ok();
