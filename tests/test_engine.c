@@ -4,11 +4,13 @@
  */
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -218,6 +220,64 @@ static void test_training(void **state) {
     (void)train_mixer(LS_BF16, (ls_spread){.ranks = 2, .as_threads = true});
 }
 
+/* --- steps that end otherwise ----------------------------------------------------------------------------------------------- */
+
+static ls_status until_stopped(ls_worker *w, void *context) {
+    int *steps = context;
+    ls_step_result result = {.stop = false};
+    LS_TRY(ls_worker_set_random(w, 0.25, 3));
+    if (w->rank == 0) kill(getppid(), SIGINT); /* as a terminal does */
+    for (int i = 0; i < 100000 && !result.stop; i++) {
+        LS_TRY(ls_worker_step(w, &(ls_step){.tokens = i % 2 ? VALID : 0, .feed = feed_example}, &result));
+        if (w->rank == 0) ++*steps;
+    }
+    return ls_error(result.stop ? LS_INTERRUPTED : LS_INVALID, "after %d steps", *steps);
+}
+
+static void test_stop(void **state) {
+    (void)state;
+    ls_graph *g = ls_graph_create(LS_F32);
+    const ls_tensor loss = mixer_loss(g);
+    ls_engine *engine;
+    int steps = 0;
+    must("stop", ls_engine_open(g, loss, &(ls_engine_options){.spread = {.ranks = 2}}, &engine));
+    must_fail(ls_engine_run(engine, until_stopped, &steps, sizeof steps), LS_INTERRUPTED, "after");
+    assert_in_range(steps, 1, 99999);
+    ls_engine_close(engine);
+    ls_graph_destroy(g);
+}
+
+/* What is not finite is never applied. */
+static ls_status step_from_infinity(ls_worker *w, void *context) {
+    (void)context;
+    double table[IDS * 24], same[IDS * 24];
+    ls_step_result result;
+    const ls_step step = {.tokens = VALID, .lr = 1e-2, .feed = feed_example};
+    LS_TRY(ls_worker_set_random(w, 0.25, 3));
+    LS_TRY(ls_worker_get_parameter(w, "table", table));
+    table[30] = INFINITY;
+    LS_TRY(ls_worker_set_parameter(w, "table", table));
+    LS_TRY(ls_worker_step(w, &step, &result));
+    if (result.applied || isfinite(result.loss)) return ls_error(LS_INVALID, "applied %g", result.loss);
+    LS_TRY(ls_worker_get_parameter(w, "table", same));
+    if (memcmp(table, same, sizeof table) != 0) return ls_error(LS_INVALID, "the table has changed");
+    table[30] = 0;
+    LS_TRY(ls_worker_set_parameter(w, "table", table));
+    LS_TRY(ls_worker_step(w, &step, &result));
+    return result.applied && isfinite(result.loss) ? ls_ok() : ls_error(LS_INVALID, "not applied after it");
+}
+
+static void test_not_finite(void **state) {
+    (void)state;
+    ls_graph *g = ls_graph_create(LS_F64); /* so that what is read is what was set */
+    const ls_tensor loss = mixer_loss(g);
+    ls_engine *engine;
+    must("open", ls_engine_open(g, loss, &(ls_engine_options){.spread = {.ranks = 3}}, &engine));
+    must("run", ls_engine_run(engine, step_from_infinity, NULL, 0));
+    ls_engine_close(engine);
+    ls_graph_destroy(g);
+}
+
 /* --- reading ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct reading {
@@ -387,9 +447,10 @@ static void test_printing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_examples), cmocka_unit_test(test_micro_batches),
-        cmocka_unit_test(test_training), cmocka_unit_test(test_reading),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_printing),
+        cmocka_unit_test(test_examples),   cmocka_unit_test(test_micro_batches),
+        cmocka_unit_test(test_training),   cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_printing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

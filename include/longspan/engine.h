@@ -5,7 +5,7 @@
  * engine is that graph compiled. Opening one
  *
  *   - adds the gradients of all parameters to the graph,
- *   - chooses mesh, strategy and layout, or takes those of the spread,
+ *   - chooses mesh, strategy, layout and what is done to save memory, or takes what the spread asks for,
  *   - compiles a program for every rank, with its memory laid out to the byte, and
  *   - proves that these programs together can neither hang, nor race, nor read a value other than the one that was meant.
  *
@@ -76,7 +76,7 @@ typedef struct ls_engine_options {
 } ls_engine_options;
 
 /*
- * loss: one number, of type G (what ls_sum gives); LS_NO_TENSOR only to evaluate. The graph is borrowed until the engine is
+ * options may be NULL. loss: one number, of type G (what ls_sum gives); LS_NO_TENSOR only to evaluate. The graph is borrowed until the engine is
  * closed, and completed: it takes no further ops and belongs to this one engine. Prints nothing. LS_INVALID or LS_UNSUPPORTED for
  * what cannot be differentiated or spread, naming op, tensor and reason; LS_USAGE for wishes that cannot be met.
  */

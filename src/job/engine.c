@@ -145,7 +145,7 @@ ls_status ls_engine_open(ls_graph *graph, ls_tensor loss, const ls_engine_option
     ls_engine *e = calloc(1, sizeof *e);
     if (e == NULL) return ls_error(LS_NO_MEMORY, "no memory for an engine");
     e->graph = graph;
-    e->options = *options;
+    if (options != NULL) e->options = *options;
     const ls_status status = open_all(e, loss);
     if (status.code != LS_OK) {
         ls_engine_close(e);
