@@ -60,7 +60,7 @@ static int64_t elements(const ls_shape *shape) {
 typedef struct answer {
     const ls_graph *graph;
     double loss, norm;
-    int64_t n;
+    int64_t n, bytes; /* elements; mapped by rank 0 */
     double gradient[ROOM];
 } answer;
 
@@ -86,6 +86,7 @@ static ls_status differentiate_twice(ls_worker *w, void *context) {
     if (w->rank == 0) {
         out->loss = result.loss;
         out->norm = result.grad_norm;
+        out->bytes = w->bytes;
     }
     return read_gradients(w, out);
 }
@@ -144,6 +145,23 @@ static void test_examples(void **state) {
         }
         free(one);
     }
+}
+
+/* Less memory, the same gradient; what no saving lets fit is refused. */
+static void test_memory(void **state) {
+    (void)state;
+    answer *plain = solve("plain", llama_loss, 1, (ls_spread){.ranks = 2});
+    answer *less = solve("less", llama_loss, 1, (ls_spread){.ranks = 2, .memory = plain->bytes - 1});
+    assert_true(less->bytes < plain->bytes);
+    assert_true(difference(less->gradient, plain->gradient, plain->n) < 1e-12);
+    free(plain);
+    free(less);
+    ls_graph *g = ls_graph_create(LS_F64);
+    const ls_tensor loss = llama_loss(g);
+    ls_engine *engine;
+    must_fail(ls_engine_open(g, loss, &(ls_engine_options){.spread = {.ranks = 2, .memory = 4096}}, &engine),
+              LS_NO_MEMORY, "needs");
+    ls_graph_destroy(g);
 }
 
 /* The same batch three times, divided by one batch's tokens, is three times the gradient. */
@@ -447,10 +465,11 @@ static void test_printing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_examples),   cmocka_unit_test(test_micro_batches),
-        cmocka_unit_test(test_training),   cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_reading),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_printing),
+        cmocka_unit_test(test_examples),      cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_training),
+        cmocka_unit_test(test_stop),          cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_reading),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_printing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
