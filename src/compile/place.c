@@ -1,8 +1,9 @@
 /*
  * Placement: lifetimes from the instructions, then an offset for every buffer. Persistent buffers lie first, one after the other;
- * above them each program places its own, biggest first, each into the tightest gap among those it meets in time
+ * above them each program places its own, one after the other, each into the tightest gap among those it meets in time
  * (best fit over the interference intervals; Sekiyama et al., "Profile-guided memory optimization for deep neural
- * networks", arXiv 1804.10001). Buffers that take over each other's bytes (reuse.c) are placed as one block.
+ * networks", arXiv 1804.10001). Biggest first nearly always meets the lower bound; where it does not, other orders are
+ * tried and the best is kept. Buffers that take over each other's bytes (reuse.c) are placed as one block.
  */
 #include "compile/compile_impl.h"
 
@@ -47,12 +48,30 @@ typedef struct block {
 
 static bool meet(const block *a, const block *b) { return a->first <= b->last && b->first <= a->last; }
 
+static int by_birth(const block *a, const block *b) {
+    return a->first != b->first ? a->first - b->first : a->head - b->head;
+}
+
 static int by_size(const void *x, const void *y) {
     const block *a = x, *b = y;
-    if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
-    if (a->first != b->first) return a->first - b->first;
-    return a->head - b->head;
+    return a->bytes != b->bytes ? (a->bytes < b->bytes ? 1 : -1) : by_birth(a, b);
 }
+
+static int by_life(const void *x, const void *y) {
+    const block *a = x, *b = y;
+    const int difference = (b->last - b->first) - (a->last - a->first);
+    return difference != 0 ? difference : by_size(x, y);
+}
+
+static int by_area(const void *x, const void *y) {
+    const block *a = x, *b = y;
+    const double of_a = (double)a->bytes * (a->last - a->first + 1);
+    const double of_b = (double)b->bytes * (b->last - b->first + 1);
+    return of_a != of_b ? (of_a < of_b ? 1 : -1) : by_birth(a, b);
+}
+
+/* The first alone depends on nothing that differs between ranks: it is the heap's. */
+static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_life};
 
 /* The start of the tightest gap for `it` between the blocks, in order of offset, that it meets in time. */
 static size_t best_gap(const block *it, block *const *placed, int n, size_t base) {
@@ -88,12 +107,8 @@ static int find_blocks(const ls_image *image, int program, ls_space space, const
     return n;
 }
 
-/* Places the buffers of one program and space above base; returns the end. */
-static size_t place_program(ls_image *image, int program, ls_space space, size_t base, const int *taker) {
-    block *blocks = LS_NEW_ARRAY(image->arena, block, image->n_buffers + 1);
-    block **placed = LS_NEW_ARRAY(image->arena, block *, image->n_buffers + 1);
-    const int n = find_blocks(image, program, space, taker, blocks);
-    qsort(blocks, (size_t)n, sizeof *blocks, by_size);
+/* Places the blocks in their order above base; returns the end. placed: room for them. */
+static size_t lay_out(block *blocks, int n, size_t base, block **placed) {
     size_t end = base;
     for (int i = 0; i < n; i++) {
         blocks[i].offset = best_gap(&blocks[i], placed, i, base);
@@ -101,7 +116,26 @@ static size_t place_program(ls_image *image, int program, ls_space space, size_t
         int at = i; /* keep `placed` in order of offset */
         while (at > 0 && placed[at - 1]->offset > blocks[i].offset) placed[at] = placed[at - 1], at--;
         placed[at] = &blocks[i];
-        for (int b = blocks[i].head; b >= 0; b = taker[b]) image->buffers[b].offset = blocks[i].offset;
+    }
+    return end;
+}
+
+/* Places the buffers of one program and space above base; returns the end. At `enough` it looks for no better one. */
+static size_t place_program(ls_image *image, int program, ls_space space, size_t base, size_t enough,
+                            const int *taker) {
+    block *blocks = LS_NEW_ARRAY(image->arena, block, image->n_buffers + 1);
+    block **placed = LS_NEW_ARRAY(image->arena, block *, image->n_buffers + 1);
+    const int n = find_blocks(image, program, space, taker, blocks);
+    size_t end = SIZE_MAX;
+    const size_t tries = space == LS_PRIVATE ? LS_COUNT(orders) : 1;
+    for (size_t t = 0; t < tries && end > enough; t++) {
+        qsort(blocks, (size_t)n, sizeof *blocks, orders[t]);
+        const size_t this_end = lay_out(blocks, n, base, placed);
+        if (this_end >= end) continue;
+        end = this_end;
+        for (int i = 0; i < n; i++) {
+            for (int b = blocks[i].head; b >= 0; b = taker[b]) image->buffers[b].offset = blocks[i].offset;
+        }
     }
     return end;
 }
@@ -141,10 +175,11 @@ void ls_place(ls_image *image) {
         }
         image->bytes[s] = image->least[s] = base;
         for (int p = 0; p < LS_PROGRAMS; p++) {
-            const size_t end = place_program(image, p, (ls_space)s, base, taker);
             const size_t least = base + most_live(image, p, (ls_space)s);
-            if (end > image->bytes[s]) image->bytes[s] = end;
             if (least > image->least[s]) image->least[s] = least;
+            const size_t enough = (size_t)ls_max((int64_t)least, (int64_t)image->bytes[s]);
+            const size_t end = place_program(image, p, (ls_space)s, base, enough, taker);
+            if (end > image->bytes[s]) image->bytes[s] = end;
         }
     }
 }

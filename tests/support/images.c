@@ -34,6 +34,26 @@ static ls_tensor layer(ls_graph *g, ls_tensor x, ls_tensor table, int i) {
     return ls_add(g, h, ls_linear(g, ls_swiglu(g, gate, up), matrix(g, "down", i, E, F), LS_NO_TENSOR));
 }
 
+image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target) {
+    const ls_dtype G = ls_dtype_accumulator(g->dtype);
+    const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
+    (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, G, &one));
+    ls_derivative d = {
+        .n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, "seed", G, &one)}};
+    const int forward = g->n_nodes;
+    must(ls_graph_status(g));
+    must(ls_differentiate(g, &d));
+    image_set set = {.ranks = ls_mesh_ranks(&target->mesh), .graph = g};
+    const ls_job job = {
+        .graph = g, .forward_nodes = forward, .update = LS_UPDATE_ADAMW, .adamw = {0.9, 0.95, 1e-8, 0.1}};
+    for (int r = 0; r < set.ranks; r++) {
+        ls_target one_rank = *target;
+        one_rank.rank = r;
+        must(ls_compile(&job, &one_rank, &set.image[r]));
+    }
+    return set;
+}
+
 image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S,
                             int layers) {
     ls_graph *g = ls_graph_create(LS_F32);
@@ -44,21 +64,8 @@ image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind l
     ls_tensor x = ls_embedding(g, tokens, matrix(g, "embedding", 0, 32, 16));
     for (int i = 0; i < layers; i++) x = layer(g, x, table, i);
     const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", 0, 32, 16));
-    const ls_tensor loss = ls_sum(g, ls_cross_entropy(g, logits, labels));
-    const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
-    (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, LS_F32, &one));
-    ls_derivative d = {
-        .n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, "seed", LS_F32, &one)}};
-    must(ls_graph_status(g));
-    must(ls_differentiate(g, &d));
-    image_set set = {.ranks = ls_mesh_ranks(&mesh), .graph = g};
-    const ls_job job = {.graph = g, .update = LS_UPDATE_ADAMW, .adamw = {0.9, 0.95, 1e-8, 0.1}};
-    for (int r = 0; r < set.ranks; r++) {
-        const ls_target target = {
-            .mesh = mesh, .rank = r, .strategy = strategy, .layout = layout, .threads = 1};
-        must(ls_compile(&job, &target, &set.image[r]));
-    }
-    return set;
+    const ls_target target = {.mesh = mesh, .strategy = strategy, .layout = layout, .threads = 1};
+    return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), &target);
 }
 
 void free_images(image_set *set) {

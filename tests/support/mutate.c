@@ -203,6 +203,22 @@ static bool reuse_early(edit *e) {
     return move_by(e, at, -1 - draw(e, 4));
 }
 
+/* A kernel's result laid where one of its inputs lies, whether the kernel can do that and the input is done with or not. */
+static bool overlay(edit *e) {
+    const int at = pick(e, 1u << LS_INSTR_KERNEL);
+    if (at < 0) return false;
+    const ls_instr *instr = &e->program->instrs[at];
+    if (instr->n_in == 0 || instr->n_out == 0) return false;
+    const ls_operand *in = &instr->in[draw(e, instr->n_in)], *out = &instr->out[draw(e, instr->n_out)];
+    if (in->buffer < 0 || out->buffer < 0) return false;
+    ls_buffer *from = &e->image->buffers[in->buffer], *to = &e->image->buffers[out->buffer];
+    if (from->space != LS_PRIVATE || to->space != LS_PRIVATE || to->program < 0 || to->offset == from->offset)
+        return false;
+    describe(e, "lay result on input of", at);
+    to->offset = from->offset;
+    return true;
+}
+
 static bool regenerate(edit *e) {
     const int at = pick(e, WORDS);
     if (at < 0) return false;
@@ -217,13 +233,10 @@ static bool regenerate(edit *e) {
 static const struct {
     const char *name;
     bool (*apply)(edit *e);
-} kinds[] = {{"drop", drop},
-             {"swap", swap},
-             {"move", move},
-             {"order", reorder},
-             {"shift", shift},
-             {"reuse early", reuse_early},
-             {"generation", regenerate}};
+} kinds[] = {{"drop", drop},        {"swap", swap},
+             {"move", move},        {"order", reorder},
+             {"shift", shift},      {"reuse early", reuse_early},
+             {"in place", overlay}, {"generation", regenerate}};
 enum { KINDS = LS_COUNT(kinds) };
 
 /* --- valid programs, and their restoration ------------------------------------------------------------------------------- */
