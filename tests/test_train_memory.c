@@ -59,12 +59,19 @@ static bool maps_exactly(pid_t pid, int64_t bytes) {
     return found;
 }
 
+/* Says so when the system does not tell what a process maps. */
+static bool without_maps(void) {
+    if (access("/proc/self/smaps", R_OK) == 0) return false;
+    print_message("there is no /proc/self/smaps here: what a rank maps cannot be asked\n");
+    return true;
+}
+
 static int64_t round_page(int64_t bytes) {
     return (int64_t)ls_round_up((size_t)bytes, (size_t)sysconf(_SC_PAGESIZE));
 }
 
 static void predicted_is_mapped(void **state) {
-    if (sanitized_by("thread")) skip(); /* ranks share one process there */
+    if (sanitized_by("thread") || without_maps()) skip(); /* ranks share one process there */
     enum { RANKS = 3 };
     run_paths *p = make_paths(state, "mapped");
     ls_train_options options = tiny_options(p->model, p->data, p->out);
@@ -88,6 +95,102 @@ static void predicted_is_mapped(void **state) {
     const int64_t shared = mapped_as(rank_process(run.pid, 0), "longspan-heap");
     assert_true(shared >= heaps);
     assert_true(shared <= heaps + RANKS * (RANKS * INBOX_BYTES + 2 * 4096) + 32768);
+    ls_json_free(predicted);
+    (void)kill(run.pid, SIGKILL);
+    (void)end_run(&run, NULL);
+    free(p);
+}
+
+/* Large enough that the arenas outweigh everything else that a process holds. */
+static const char *larger_model(void **state) {
+    return scratch_text(
+        state, "larger.json",
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 2048,"
+        " \"hidden_size\": 256, \"intermediate_size\": 1024, \"num_hidden_layers\": 3,"
+        " \"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"max_position_embeddings\": 4096}");
+}
+
+/* A line "RssAnon:  123 kB" of /proc/PID/status, in bytes. */
+static int64_t resident_anonymous(pid_t pid) {
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    long long kilobytes = -1;
+    while (kilobytes < 0 && fgets(line, sizeof line, file) != NULL)
+        (void)sscanf(line, "RssAnon: %lld kB", &kilobytes);
+    fclose(file);
+    return kilobytes < 0 ? -1 : (int64_t)kilobytes * 1024;
+}
+
+/* Where the mapping of that name ends in the process. */
+static uint64_t mapping_end(pid_t pid, const char *name) {
+    char path[64], line[600];
+    snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    unsigned long start, end, found = 0;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2 && strstr(line, name) != NULL) found = end;
+    fclose(file);
+    return found;
+}
+
+/* Bytes of [start, start + bytes) that the process has touched; all of them where the system does not tell. */
+static int64_t resident_in(pid_t pid, uint64_t start, int64_t bytes) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/pagemap", (int)pid);
+    FILE *file = fopen(path, "rb");
+    const int64_t page = sysconf(_SC_PAGESIZE), pages = bytes / page;
+    if (file == NULL || fseek(file, (long)((int64_t)start / page * 8), SEEK_SET) != 0) return bytes;
+    int64_t resident = 0;
+    for (int64_t i = 0; i < pages; i++) {
+        uint64_t entry = UINT64_MAX;
+        if (fread(&entry, sizeof entry, 1, file) != 1) entry = UINT64_MAX;
+        resident += entry >> 63 != 0 ? page : 0;
+    }
+    fclose(file);
+    return resident;
+}
+
+static void resident_is_predicted(void **state) {
+    if (getenv("LS_TEST_SANITIZER") != NULL || without_maps())
+        skip(); /* a sanitizer's own memory is anonymous too */
+    enum { RANKS = 2, SAMPLES = 40 };
+    run_paths *p = make_paths(state, "resident");
+    ls_train_options options = tiny_options(larger_model(state), p->data, p->out);
+    options.seq = 2048;
+    options.batch = options.accumulate = 1;
+    options.steps = 100000;
+    child_run run = start_run(&options, NULL);
+    wait_for_step(&run, p->out, 2);
+    ls_json *predicted = read_run(p->out);
+    int64_t most[RANKS] = {0}, bound[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        const int64_t bytes =
+            number(rank_bytes(predicted, r), "private") + number(rank_bytes(predicted, r), "symmetric");
+        assert_true(bytes > 96 << 20); /* the allowance must not be most of the bound */
+        bound[r] = bytes + bytes / 20 + (64 << 20);
+    }
+    const int64_t symmetric = number(rank_bytes(predicted, 0), "symmetric");
+    const int64_t stride = round_page((int64_t)ls_round_up((size_t)symmetric, 64) + RANKS * INBOX_BYTES);
+    for (int i = 0; i < SAMPLES; i++) { /* over more than a step */
+        for (int r = 0; r < RANKS; r++) {
+            const pid_t pid = rank_process(run.pid, r);
+            assert_true(pid > 0);
+            const uint64_t heap = mapping_end(pid, "longspan-heap") - (uint64_t)((RANKS - r) * stride);
+            const int64_t anonymous = resident_anonymous(pid);
+            assert_true(anonymous > 0);
+            most[r] = ls_max(most[r], anonymous + resident_in(pid, heap, stride));
+        }
+        usleep(50000);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        print_message("rank %d: %.1f MiB resident, %.1f MiB allowed\n", r, (double)most[r] / 1048576,
+                      (double)bound[r] / 1048576);
+        assert_true(most[r] <= bound[r]);
+        assert_true(2 * most[r] > bound[r] - (64 << 20)); /* it is the arenas that are seen */
+    }
     ls_json_free(predicted);
     (void)kill(run.pid, SIGKILL);
     (void)end_run(&run, NULL);
@@ -151,9 +254,8 @@ static void what_does_not_fit_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predicted_is_mapped),
-        cmocka_unit_test(measured_is_predicted),
-        cmocka_unit_test(activations_shrink_with_ranks),
+        cmocka_unit_test(predicted_is_mapped),          cmocka_unit_test(resident_is_predicted),
+        cmocka_unit_test(measured_is_predicted),        cmocka_unit_test(activations_shrink_with_ranks),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
