@@ -154,7 +154,7 @@ static int64_t resident_in(pid_t pid, uint64_t start, int64_t bytes) {
 }
 
 static void resident_is_predicted(void **state) {
-    if (getenv("LS_TEST_SANITIZER") != NULL || without_maps())
+    if (sanitized_by("address") || sanitized_by("thread") || without_maps())
         skip(); /* a sanitizer's own memory is anonymous too */
     enum { RANKS = 2, SAMPLES = 40 };
     run_paths *p = make_paths(state, "resident");
