@@ -38,7 +38,8 @@ static void free_results(results *r) {
     for (int i = 0; i < RESULTS; i++) free(r->data[i]);
 }
 
-static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_kind layout, results *out) {
+static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_kind layout,
+                ls_transfers transfers, results *out) {
     ls_graph *g = ls_graph_create(LS_F64);
     const ls_shape qs = {4, {{p->B, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hq, 0}, {p->D, 0}}};
     const ls_shape ks = {4, {{p->B, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hkv, 0}, {p->D, 0}}};
@@ -64,7 +65,12 @@ static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_
     spread_array outputs[RESULTS];
     for (int i = 0; i < RESULTS; i++) outputs[i] = (spread_array){result_name[i], out->data[i]};
     const spread_job job = {.job = {.graph = g, .fetch = fetch, .n_fetch = RESULTS},
-                            .target = {.mesh = mesh, .strategy = strategy, .layout = layout, .threads = 1},
+                            .target = {.mesh = mesh,
+                                       .strategy = strategy,
+                                       .layout = layout,
+                                       .threads = 1,
+                                       .transfers = transfers,
+                                       .addressable = true},
                             .in = inputs,
                             .n_in = 4,
                             .out = outputs,
@@ -76,9 +82,15 @@ static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_
 }
 
 static void compare(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_kind layout) {
-    results one = make_results(p), many = make_results(p);
-    run(p, ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, &one);
-    run(p, mesh, strategy, layout, &many);
+    results one = make_results(p), many = make_results(p), in_place = make_results(p);
+    run(p, ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, LS_TRANSFERS_PUT, &one);
+    run(p, mesh, strategy, layout, LS_TRANSFERS_PUT, &many);
+    run(p, mesh, strategy, layout, LS_TRANSFERS_IN_PLACE, &in_place);
+    for (int i = 0; i < RESULTS; i++) {
+        if (memcmp(many.data[i], in_place.data[i], (size_t)many.n[i] * sizeof(double)) != 0)
+            fail_msg("%s %d×%d %s: %s read in place has other bits", strategy, mesh.size[LS_AXIS_ULYSSES],
+                     mesh.size[LS_AXIS_RING], ls_layout_name(layout), result_name[i]);
+    }
     for (int i = 0; i < RESULTS; i++) {
         for (int64_t j = 0; i == LSE && j < one.n[i]; j++) { /* -inf where nothing is seen, on both sides */
             if (one.data[i][j] < -1e300 && many.data[i][j] < -1e300) one.data[i][j] = many.data[i][j] = 0;
@@ -90,6 +102,7 @@ static void compare(const problem *p, ls_mesh mesh, const char *strategy, ls_lay
     }
     free_results(&one);
     free_results(&many);
+    free_results(&in_place);
 }
 
 static ls_mask mask_of(const char *a, const char *b) {

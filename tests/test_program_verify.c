@@ -26,9 +26,11 @@ static void test_accepts(void **state) {
     } meshes[] = {{1, 1, 1, "local"}, {1, 2, 1, "ring"},    {1, 3, 1, "ring"},    {1, 8, 1, "ring"},
                   {1, 16, 1, "ring"}, {1, 1, 2, "ulysses"}, {1, 1, 4, "ulysses"}, {1, 2, 2, "usp"},
                   {1, 4, 4, "usp"},   {2, 2, 2, "usp"},     {2, 2, 1, "ring"},    {4, 1, 1, "local"}};
-    for (size_t i = 0; i < LS_COUNT(meshes); i++) {
-        image_set set = images_of_network(ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses),
-                                          meshes[i].strategy, LS_LAYOUT_ZIGZAG, 37, 2);
+    for (size_t k = 0; k < 2 * LS_COUNT(meshes); k++) {
+        const size_t i = k / 2;
+        image_set set = (k % 2 == 0 ? images_of_network : images_in_place)(
+            ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy,
+            LS_LAYOUT_ZIGZAG, 37, 2);
         const ls_status status = verify(&set);
         if (status.code != LS_OK)
             fail_msg("%s %d×%d: %s", meshes[i].strategy, meshes[i].ulysses, meshes[i].ring, status.text);
@@ -106,6 +108,111 @@ static void test_rejects(void **state) {
     }
 }
 
+/* The nth kernel of rank 0 that reads another rank's bytes, and that operand. */
+static ls_instr *reader(image_set *set, int n, ls_operand **block) {
+    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    for (int i = 0; i < p->n_instrs; i++) {
+        ls_instr *instr = &p->instrs[i];
+        if (instr->kind != LS_INSTR_KERNEL) continue;
+        for (int k = 0; k < instr->n_in; k++) {
+            if (instr->in[k].buffer < 0 || instr->in[k].peer < 0 || n-- > 0) continue;
+            *block = &instr->in[k];
+            return instr;
+        }
+    }
+    fail_msg("nothing is read in place");
+    return NULL;
+}
+
+static ls_operand *block_read(image_set *set) {
+    ls_operand *block;
+    (void)reader(set, 0, &block);
+    return block;
+}
+
+static void read_another_rank(image_set *set) { block_read(set)->peer = 3 - block_read(set)->peer; }
+static void read_further_on(image_set *set) { block_read(set)->offset += 16; }
+static void read_private(image_set *set) {
+    ls_operand *block = block_read(set);
+    while (set->image[0]->buffers[block->buffer].space == LS_SYMMETRIC) block->buffer++;
+}
+static void read_at_once(image_set *set) { /* without the order after the wait on the other queue */
+    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    ls_operand *block;
+    for (const ls_instr *instr = reader(set, 0, &block); instr >= p->instrs; instr--)
+        p->instrs[instr - p->instrs].after = -1;
+}
+/* The first signal or wait of rank 0 that is about a block read in place. */
+static ls_instr *word_in_place(image_set *set, ls_instr_kind kind, bool of_reader) {
+    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    for (int i = 0; i < p->n_instrs; i++) {
+        ls_instr *instr = &p->instrs[i];
+        if (instr->kind != kind || (instr->n_out > 0) != of_reader) continue;
+        if (of_reader ? instr->out[0].peer >= 0 : instr->n_in > 0) return instr;
+    }
+    fail_msg("there is none");
+    return NULL;
+}
+static void lend_other_bytes(image_set *set) {
+    word_in_place(set, LS_INSTR_SIGNAL, false)->in[0].offset += 16;
+}
+static void lend_nothing(image_set *set) {
+    word_in_place(set, LS_INSTR_SIGNAL, false)->kind = LS_INSTR_QUIET;
+}
+/* A sum of gradients, whose owner makes the next one in its place; he waits for keys and values, so only the later one shows. */
+static void give_back_too_early(image_set *set) {
+    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    for (int i = 0; i + 1 < p->n_instrs; i++) {
+        ls_instr *read = &p->instrs[i], *back = read + 1;
+        if (strcmp(read->op, "accumulate") != 0 || read->in[0].peer < 0) continue;
+        if (strncmp(p->channels[back->channel].name, "ring.dv", 7) != 0) continue;
+        const ls_instr first = *read;
+        *read = *back;
+        *back = first;
+        return;
+    }
+    fail_msg("no sum is read in place");
+}
+static void never_reclaim(image_set *set) { word_in_place(set, LS_INSTR_WAIT, false)->kind = LS_INSTR_QUIET; }
+/* The owner writes where others still read: a kernel whose result is laid on the block. */
+static void overwrite_lent(image_set *set) {
+    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    const ls_instr *lends = word_in_place(set, LS_INSTR_SIGNAL, false);
+    for (ls_instr *instr = &p->instrs[lends - p->instrs]; instr < p->instrs + p->n_instrs; instr++) {
+        if (instr->kind != LS_INSTR_KERNEL) continue;
+        instr->out[0].buffer = lends->in[0].buffer;
+        instr->out[0].offset = 0;
+        instr->out[0].view = lends->in[0].view;
+        return;
+    }
+}
+
+static void test_rejects_in_place(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        edit edit;
+        const char *says;
+    } edits[] = {{"another rank's block", read_another_rank, "rejected"},
+                 {"a block 16 bytes on", read_further_on, "rejected"},
+                 {"private memory of another rank", read_private, "private memory of another rank"},
+                 {"a read without waiting", read_at_once, "rejected"},
+                 {"other bytes lent", lend_other_bytes, "rejected"},
+                 {"nothing lent", lend_nothing, "rejected"},
+                 {"a block given back before it is read", give_back_too_early, "rejected"},
+                 {"an owner that never asks", never_reclaim, "never waits"},
+                 {"an owner that overwrites", overwrite_lent, "rejected"}};
+    for (size_t i = 0; i < LS_COUNT(edits); i++) {
+        image_set set = images_in_place(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 2);
+        edits[i].edit(&set);
+        const ls_status status = verify(&set);
+        print_message("%s: %s\n", edits[i].name, status.text);
+        if (status.code == LS_OK) fail_msg("%s was not noticed", edits[i].name);
+        assert_non_null(strstr(status.text, edits[i].says));
+        free_images(&set);
+    }
+}
+
 static void test_skeletons_agree(void **state) {
     (void)state;
     image_set set = images_of_network(ls_mesh_make(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 37, 2);
@@ -128,6 +235,7 @@ static void test_placement_is_tight(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepts),
+        cmocka_unit_test(test_rejects_in_place),
         cmocka_unit_test(test_rejects),
         cmocka_unit_test(test_skeletons_agree),
         cmocka_unit_test(test_placement_is_tight),

@@ -69,6 +69,7 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     b->resolved = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
     b->sites = LS_NEW_ARRAY(image->arena, ls_site *, n_nodes);
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = b->resolved[t] = nowhere();
+    ls_share_attention(b, n_nodes);
     ls_lower_persistent(b);
     begin_program(b, LS_PROGRAM_MICRO);
     ls_lower_nodes(b, n_nodes);
@@ -92,10 +93,35 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     return ls_ok();
 }
 
+static const char *const transfers_names[] = {"auto", "put", "in-place"};
+
+const char *ls_transfers_name(ls_transfers transfers) { return transfers_names[transfers]; }
+
+ls_status ls_transfers_parse(const char *name, ls_transfers *out) {
+    for (int i = 0; i < (int)LS_COUNT(transfers_names); i++) {
+        if (name != NULL && strcmp(name, transfers_names[i]) != 0) continue;
+        *out = (ls_transfers)i;
+        return ls_ok();
+    }
+    return ls_error(LS_USAGE, "--transfers %s; expected auto, put or in-place", name);
+}
+
+/* One rank has nobody to read from. Of two lowerings with the same bits, reading in place copies less. */
+static ls_status choose_transfers(const ls_target *target, bool *in_place) {
+    if (target->transfers == LS_TRANSFERS_IN_PLACE && !target->addressable)
+        return ls_error(LS_USAGE,
+                        "--transfers in-place: the transport does not let a rank read the others' memory");
+    *in_place = target->addressable && target->transfers != LS_TRANSFERS_PUT &&
+                ls_mesh_sequence_ranks(&target->mesh) > 1;
+    return ls_ok();
+}
+
 ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out) {
     LS_TRY(ls_graph_status(job->graph));
     int64_t S;
     LS_TRY(find_sequence(job->graph, &target->mesh, &S));
+    bool in_place;
+    LS_TRY(choose_transfers(target, &in_place));
     ls_arena *arena = ls_arena_create();
     ls_image *image = LS_NEW(arena, ls_image);
     image->arena = arena;
@@ -105,6 +131,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->dtype = job->graph->dtype;
     image->accumulator = job->graph->accumulator;
     image->strategy = ls_arena_strdup(arena, target->strategy);
+    image->in_place = in_place;
     image->isa = target->isa;
     image->threads = target->threads;
     ls_job rewritten = *job;

@@ -41,6 +41,12 @@ typedef struct ls_saving {
     int64_t tile_rows; /* tokens of a tile; 0: as many as take about 96 MiB */
 } ls_saving;
 
+/* How attention gets at other ranks' blocks: they are put into slots here, or read where they lie. */
+typedef enum ls_transfers { LS_TRANSFERS_AUTO, LS_TRANSFERS_PUT, LS_TRANSFERS_IN_PLACE } ls_transfers;
+const char *ls_transfers_name(ls_transfers transfers); /* "auto", "put", "in-place" */
+/* NULL is auto; LS_USAGE names the flag --transfers. */
+LS_MUST_USE ls_status ls_transfers_parse(const char *name, ls_transfers *out);
+
 typedef struct ls_target {
     ls_mesh mesh;
     int rank;
@@ -48,6 +54,8 @@ typedef struct ls_target {
     ls_layout_kind layout;
     ls_isa isa;  /* best instruction set that kernels may use */
     int threads; /* per rank */
+    ls_transfers transfers;
+    bool addressable; /* the transport lets a rank read the others' heaps; auto then reads in place */
     ls_saving saving;
 } ls_target;
 

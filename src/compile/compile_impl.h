@@ -42,6 +42,8 @@ typedef struct ls_builder {
     ls_site **sites;      /* by attention node */
     ls_tile_run **runs;   /* by node: the run of tiles that begins there, or NULL */
     ls_tile_run *run;     /* while one of its tiles is lowered */
+    bool *
+        shared; /* by storage tensor: other ranks read it in place, so it belongs into the heap; NULL: none */
     double *areas;    /* by mask * R + block of keys: visible pairs with my queries; -1: not counted yet */
     ls_status status; /* the first error; later calls do nothing harmful */
 } ls_builder;
@@ -112,7 +114,9 @@ void ls_build_all_reduce(ls_builder *b, const ls_team *team, ls_operand part, ls
 
 /* Size of a tensor on this rank. */
 void ls_local_size(const ls_builder *b, ls_tensor t, int64_t size[LS_MAX_DIMS]);
-/* The tensor as an operand; values that lie nowhere yet get a private buffer. */
+/* A new buffer for a storage tensor: in the heap when other ranks read it in place. */
+ls_operand ls_lower_place(ls_builder *b, ls_buffer_kind kind, ls_tensor storage);
+/* The tensor as an operand; values that lie nowhere yet get a buffer. */
 ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t);
 /* Says that the tensor lies there (dense), instead of in a buffer of its own. */
 void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
@@ -147,6 +151,8 @@ void ls_lower_update(ls_builder *b);
 ls_operand ls_lower_input(ls_builder *b, int node, int i);
 /* Ops that no single kernel call can do, because they need other ranks' tokens (`special` in their rows). */
 void ls_lower_attention(ls_builder *b, int node);
+/* Marks what attention lets other ranks read in place. Before any node is lowered. */
+void ls_share_attention(ls_builder *b, int n_nodes);
 void ls_lower_shift(ls_builder *b, int node); /* halo.c */
 void ls_lower_conv(ls_builder *b, int node);
 

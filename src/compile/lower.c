@@ -27,18 +27,36 @@ static ls_operand at_storage(const ls_builder *b, ls_tensor t) {
     return ls_operand_dense(base.buffer, base.offset, info->dtype, info->shape.ndim, size);
 }
 
+/* Elements of a tensor on the rank that has most of it. */
+static int64_t most_elements(const ls_builder *b, ls_tensor t) {
+    const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
+    int64_t size[LS_MAX_DIMS], n = 1;
+    ls_local_size(b, t, size);
+    for (int i = 0; i < info->shape.ndim; i++)
+        n *= info->shape.dim[i].factor == LS_FACTOR_SEQUENCE
+                 ? ls_max(size[i], ls_layout_most(&b->image->layout))
+                 : size[i];
+    return n;
+}
+
+ls_operand ls_lower_place(ls_builder *b, ls_buffer_kind kind, ls_tensor storage) {
+    const ls_tensor_info *info = ls_graph_tensor(b->job->graph, storage);
+    int64_t size[LS_MAX_DIMS];
+    ls_local_size(b, storage, size);
+    if (b->shared != NULL && b->shared[storage.id])
+        return ls_build_symmetric(b, kind, info->name, most_elements(b, storage), info->dtype,
+                                  info->shape.ndim, size);
+    if (ls_tile_is_inner(b, storage)) {
+        size[0] = ls_tile_rows(b);
+        size[1] = 1;
+    }
+    return ls_build_private(b, kind, info->name, info->dtype, info->shape.ndim, size);
+}
+
 ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
-    const ls_tensor_info *storage = ls_graph_tensor(b->job->graph, info->storage);
     if (b->tensor[info->storage.id].buffer < 0) {
-        int64_t size[LS_MAX_DIMS];
-        ls_local_size(b, info->storage, size);
-        if (ls_tile_is_inner(b, info->storage)) {
-            size[0] = ls_tile_rows(b);
-            size[1] = 1;
-        }
-        b->tensor[info->storage.id] = ls_build_private(b, LS_BUFFER_ACTIVATION, storage->name, storage->dtype,
-                                                       storage->shape.ndim, size);
+        b->tensor[info->storage.id] = ls_lower_place(b, LS_BUFFER_ACTIVATION, info->storage);
     }
     const ls_operand whole = at_storage(b, t);
     return b->run != NULL ? ls_tile_view(b, t, whole) : whole;

@@ -166,10 +166,7 @@ void ls_lower_persistent(ls_builder *b) {
         const ls_tensor_info *info = &g->tensors[t];
         const bool loss = info->role == LS_ROLE_ACCUMULATOR && info->of.id == 0;
         if (info->role != LS_ROLE_INPUT && !loss) continue;
-        int64_t size[LS_MAX_DIMS];
-        ls_local_size(b, (ls_tensor){t}, size);
-        b->tensor[t] = ls_build_private(b, loss ? LS_BUFFER_OUTPUT : LS_BUFFER_INPUT, info->name, info->dtype,
-                                        info->shape.ndim, size);
+        b->tensor[t] = ls_lower_place(b, loss ? LS_BUFFER_OUTPUT : LS_BUFFER_INPUT, (ls_tensor){t});
         bind_tensor(b, (ls_tensor){t});
     }
     place_tables(b);

@@ -92,6 +92,7 @@ uint64_t ls_image_skeleton(const ls_image *image) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (int a = 0; a < LS_AXES; a++) hash = mix_int(hash, (uint64_t)image->mesh.size[a]);
     hash = mix_int(hash, image->dtype);
+    hash = mix_int(hash, image->in_place);
     hash = mix_int(hash, image->layout.kind);
     hash = mix_int(hash, (uint64_t)image->layout.S);
     hash = mix_int(hash, (uint64_t)image->flat_elements);

@@ -144,6 +144,7 @@ typedef struct ls_image {
     ls_layout layout;
     ls_dtype dtype, accumulator;
     const char *strategy; /* of the attention nodes; "none" when there are none */
+    bool in_place;        /* attention reads other ranks' blocks where they lie */
     ls_isa isa;
     int threads;
 

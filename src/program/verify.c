@@ -155,15 +155,13 @@ static ls_status post(play *p, int rank, int queue, ls_access *put, ls_access *s
 static bool same_bytes(const ls_range *a, const ls_range *b) { return memcmp(a, b, sizeof *a) == 0; }
 
 /* The owner says that a block may be read: from this wait on. */
-static void borrow(play *p, int rank, const ls_instr *instr, const message *m, ls_point here) {
-    here.tick++; /* that of the wait itself, which begins now */
+static void borrow(play *p, int rank, const ls_instr *instr, const message *m) {
     ls_loan_begin(&p->rank[rank].loans, p->arena,
                   (ls_loan){.channel = instr->channel,
                             .owner = m->sender,
                             .range = m->slot,
                             .transfer = m->transfer,
-                            .order = m->order,
-                            .since = here});
+                            .order = m->order});
 }
 
 /* What arrives must be the bytes that are awaited; a slot handed over is remembered for the put. */
@@ -184,7 +182,7 @@ static ls_status receive(play *p, int rank, int queue, const message *m) {
     const ls_range *came = plain ? &m->slot : m->put != NULL ? &m->put->range : &awaited;
     if (!same_bytes(came, &awaited))
         return fault(p, here, "the bytes that arrive are not those that it waits for");
-    if (block->peer >= 0) borrow(p, rank, instr, m, here);
+    if (block->peer >= 0) borrow(p, rank, instr, m);
     return ls_ok();
 }
 
@@ -263,7 +261,7 @@ static ls_status read_in_place(play *p, int rank, int queue, const ls_operand *o
     const ls_range range = ls_operand_range(p->rank[o->peer].image, &there);
     LS_TRY(touch(p, o->peer, &there, false, at, clock, false, NULL));
     if (p->value.code == LS_OK)
-        p->value = ls_loan_expect(&p->rank[rank].loans, &p->bytes[o->peer], &there, &range, at, clock);
+        p->value = ls_loan_expect(&p->rank[rank].loans, &p->bytes[o->peer], &there, &range, at);
     return ls_ok();
 }
 
@@ -351,12 +349,7 @@ static ls_status execute(play *p, int rank, int queue) {
         LS_TRY(touch(p, rank, &instr->out[i], true, at, q->clock, false, NULL));
     }
     LS_TRY(touch(p, rank, instr->workspace, true, at, q->clock, false, NULL));
-    if (instr->kind != LS_INSTR_SIGNAL) return ls_ok();
-    if (instr->n_out > 0 && instr->out[0].peer >= 0) {
-        const ls_range block = range_at_home(p, rank, &instr->out[0]);
-        LS_TRY(ls_loan_end(&r->loans, instr->channel, &block, at, q->clock));
-    }
-    return post(p, rank, queue, NULL, NULL);
+    return instr->kind == LS_INSTR_SIGNAL ? post(p, rank, queue, NULL, NULL) : ls_ok();
 }
 
 /* The instruction of this queue at whose end `after` is reached, or -1: never. */
@@ -409,6 +402,31 @@ static ls_status step(play *p, int rank, int queue, bool *moved) {
     return ls_ok();
 }
 
+/* Between programs the host writes the rank's inputs, knowing what both of its queues knew. */
+static ls_status host_writes(play *p, int rank) {
+    rank_state *r = &p->rank[rank];
+    uint32_t *clock = r->queue[LS_COMPUTE].clock;
+    const int queue = queue_id(rank, LS_COMPUTE);
+    join(p, clock, r->queue[LS_COPY].clock);
+    clock[queue]++;
+    join(p, r->queue[LS_COPY].clock, clock);
+    const ls_point at = {.rank = rank,
+                         .program = sequence[r->stage],
+                         .instr = -1,
+                         .op = "the host",
+                         .key = -1,
+                         .queue = queue,
+                         .tick = clock[queue]};
+    for (int i = 0; i < r->image->n_buffers; i++) {
+        const ls_buffer *b = &r->image->buffers[i];
+        if (b->program >= 0 || b->kind != LS_BUFFER_INPUT) continue;
+        const int64_t pairs = (int64_t)b->bytes / 2; /* of bytes: no element is smaller */
+        const ls_operand whole = ls_operand_dense(i, 0, LS_BF16, 1, &pairs);
+        LS_TRY(touch(p, rank, &whole, true, at, clock, false, NULL));
+    }
+    return ls_ok();
+}
+
 static void begin_program(rank_state *r, ls_bytes *bytes) {
     ls_bytes_begin(bytes);
     for (int q = 0; q < LS_QUEUES; q++) {
@@ -442,20 +460,21 @@ static void check_left(play *p, int rank) {
 }
 
 /* A rank whose queues are both through goes on to the next program, knowing what both knew. */
-static bool advance(play *p, int rank) {
+static ls_status advance(play *p, int rank, bool *moved) {
     rank_state *r = &p->rank[rank];
     const int stages = (int)LS_COUNT(sequence);
-    if (r->stage == stages) return false;
+    if (r->stage == stages) return ls_ok();
     for (int q = 0; q < LS_QUEUES; q++) {
-        if (r->queue[q].next < r->queue[q].n) return false;
+        if (r->queue[q].next < r->queue[q].n) return ls_ok();
     }
     check_left(p, rank);
-    join(p, r->queue[LS_COMPUTE].clock, r->queue[LS_COPY].clock);
-    join(p, r->queue[LS_COPY].clock, r->queue[LS_COMPUTE].clock);
     r->runs[sequence[r->stage]]++;
     r->stage++;
-    if (r->stage < stages) begin_program(r, &p->bytes[rank]);
-    return true;
+    *moved = true;
+    if (r->stage == stages) return ls_ok();
+    LS_TRY(host_writes(p, rank));
+    begin_program(r, &p->bytes[rank]);
+    return ls_ok();
 }
 
 static ls_status stuck(const play *p) {
@@ -483,7 +502,7 @@ static ls_status run(play *p) {
                     moved |= again;
                 }
             }
-            moved |= advance(p, rank);
+            LS_TRY(advance(p, rank, &moved));
         }
     }
     for (int rank = 0; rank < p->ranks; rank++) {
@@ -522,6 +541,7 @@ static ls_status set_up(play *p, const ls_image *const *images) {
             channels = (int)ls_max(channels, images[r]->programs[i].n_channels);
         rank->granted = LS_NEW_ARRAY(p->arena, ls_range, channels);
         ls_bytes_create(&p->bytes[r], images[r], p->arena);
+        LS_TRY(host_writes(p, r));
         begin_program(rank, &p->bytes[r]);
     }
     return ls_ok();

@@ -30,13 +30,12 @@ typedef struct ls_access {
     int n_end;
 } ls_access;
 
-/* A block of another rank that this one may read, since it has seen `since` and until it gives it back. */
+/* A block of another rank that this one has waited for: it may read it until the next one comes over the channel. */
 typedef struct ls_loan {
     int channel, owner;
     ls_range range; /* in the owner's heap */
     uint64_t transfer;
     uint64_t order; /* of the owner's accesses when he lent it */
-    ls_point since;
 } ls_loan;
 
 typedef struct ls_loans {
@@ -88,15 +87,13 @@ LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, const ls_rang
                                       uint64_t expected, ls_point at);
 
 /*
- * Reading in place (verify_loans.c). expect: whether the operand (of the owner's heap; its range) lies in a loan of that owner
- * that `clock` has seen, has the name that the loan gives it, and was not written since it was lent. end: the loan of the channel
- * is given back; LS_INVALID when there is none of exactly these bytes that `clock` has seen.
+ * Reading in place (verify_loans.c). expect: whether the operand (of the owner's heap; its range) lies in a loan of that owner,
+ * has the name that the loan gives it, and was not written since it was lent. That the wait for it comes first, and the signal that
+ * gives it back after it, needs no rule of its own: otherwise the read would race with the owner's writes.
  */
 void ls_loan_begin(ls_loans *loans, ls_arena *arena, ls_loan loan);
-LS_MUST_USE ls_status ls_loan_end(ls_loans *loans, int channel, const ls_range *range, ls_point at,
-                                  const uint32_t *clock);
 LS_MUST_USE ls_status ls_loan_expect(const ls_loans *loans, const ls_bytes *owner, const ls_operand *operand,
-                                     const ls_range *range, ls_point at, const uint32_t *clock);
+                                     const ls_range *range, ls_point at);
 
 /* The access is over for all who have seen `at`. */
 void ls_access_seen(ls_access *access, ls_point at);

@@ -1,30 +1,19 @@
-/* Blocks of other ranks that are read where they lie: lent, read, given back. */
+/* Blocks of other ranks that are read where they lie: lent and read. */
 #include "program/name.h"
 #include "program/verify_impl.h"
 
-#include <string.h>
-
 void ls_loan_begin(ls_loans *loans, ls_arena *arena, ls_loan loan) {
+    for (int i = 0; i < loans->n; i++) {
+        if (loans->list[i].channel != loan.channel) continue;
+        loans->list[i] = loan;
+        return;
+    }
     *LS_PUSH(arena, loans->list, loans->n, loans->room) = loan;
 }
-
-static bool has_seen(const uint32_t *clock, ls_point point) { return clock[point.queue] >= point.tick; }
 
 static ls_status refused(ls_point at, const char *why) {
     return ls_error(LS_INVALID, "program rejected: rank %d, %s instruction %d (%s): %s", at.rank,
                     ls_program_name(at.program), at.instr, at.op, why);
-}
-
-ls_status ls_loan_end(ls_loans *loans, int channel, const ls_range *range, ls_point at,
-                      const uint32_t *clock) {
-    for (int i = 0; i < loans->n; i++) {
-        const ls_loan *l = &loans->list[i];
-        if (l->channel != channel || memcmp(&l->range, range, sizeof *range) != 0) continue;
-        if (!has_seen(clock, l->since)) continue;
-        loans->list[i] = loans->list[--loans->n];
-        return ls_ok();
-    }
-    return refused(at, "it gives back a block that its rank has not been lent");
 }
 
 /* A write to the bytes after they were lent, or NULL. */
@@ -39,13 +28,11 @@ static const ls_access *written_since(const ls_bytes *owner, int buffer, const l
 }
 
 ls_status ls_loan_expect(const ls_loans *loans, const ls_bytes *owner, const ls_operand *operand,
-                         const ls_range *range, ls_point at, const uint32_t *clock) {
+                         const ls_range *range, ls_point at) {
     const char *why = "it reads a block of another rank that it has not been lent";
     for (int i = 0; i < loans->n; i++) {
         const ls_loan *l = &loans->list[i];
-        if (l->owner != owner->image->rank || !has_seen(clock, l->since) ||
-            !ls_range_covers(&l->range, range))
-            continue;
+        if (l->owner != owner->image->rank || !ls_range_covers(&l->range, range)) continue;
         why = "the block that it reads in place is not the value that it names";
         const size_t behind = range->offset - l->range.offset;
         if (ls_name_in_place(&operand->view, l->transfer, behind) != operand->value) continue;

@@ -54,8 +54,8 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target) {
     return set;
 }
 
-image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S,
-                            int layers) {
+static image_set images_of(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
+                           ls_transfers transfers) {
     ls_graph *g = ls_graph_create(LS_F32);
     const ls_tensor tokens = ls_tokens(g, "tokens", mesh.size[LS_AXIS_DP], S);
     const ls_tensor labels = ls_input_like(g, "labels", tokens);
@@ -64,8 +64,22 @@ image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind l
     ls_tensor x = ls_embedding(g, tokens, matrix(g, "embedding", 0, 32, 16));
     for (int i = 0; i < layers; i++) x = layer(g, x, table, i);
     const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", 0, 32, 16));
-    const ls_target target = {.mesh = mesh, .strategy = strategy, .layout = layout, .threads = 1};
+    const ls_target target = {.mesh = mesh,
+                              .strategy = strategy,
+                              .layout = layout,
+                              .threads = 1,
+                              .transfers = transfers,
+                              .addressable = true};
     return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), &target);
+}
+
+image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S,
+                            int layers) {
+    return images_of(mesh, strategy, layout, S, layers, LS_TRANSFERS_PUT);
+}
+
+image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {
+    return images_of(mesh, strategy, layout, S, layers, LS_TRANSFERS_IN_PLACE);
 }
 
 void free_images(image_set *set) {

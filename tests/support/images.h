@@ -14,6 +14,8 @@ typedef struct image_set {
 image_set images_of_loss(ls_graph *graph, ls_tensor loss, const ls_target *target);
 /* A two-layer network with attention, norms and a loss, with AdamW, over the mesh. Ends the test on failure. */
 image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
+/* The same with attention that reads other ranks' blocks in place. */
+image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
 void free_images(image_set *set);
 
 #endif

@@ -230,13 +230,33 @@ static bool regenerate(edit *e) {
     return true;
 }
 
+/* What is read in place is read of another rank, or after the wait for it (or the signal that gives it back) of another block. */
+static bool other_peer(edit *e) {
+    const ls_program *p = e->program;
+    const int from = draw(e, p->n_instrs > 0 ? p->n_instrs : 1), which = draw(e, LS_KERNEL_INPUTS);
+    for (int k = 0; k < p->n_instrs; k++) {
+        const int at = (from + k) % p->n_instrs;
+        const ls_instr *instr = &p->instrs[at];
+        for (int i = 0; i < instr->n_in && instr->kind == LS_INSTR_KERNEL; i++) {
+            ls_operand *o = &instr->in[(i + which) % instr->n_in];
+            if (o->buffer < 0 || o->peer < 0) continue;
+            describe(e, "another rank's block in", at);
+            o->peer = (o->peer + 1 + draw(e, e->set->ranks - 1)) % e->set->ranks;
+            if (o->peer == e->rank) o->peer = -1;
+            return true;
+        }
+    }
+    return false;
+}
+
 static const struct {
     const char *name;
     bool (*apply)(edit *e);
 } kinds[] = {{"drop", drop},        {"swap", swap},
              {"move", move},        {"order", reorder},
              {"shift", shift},      {"reuse early", reuse_early},
-             {"in place", overlay}, {"generation", regenerate}};
+             {"in place", overlay}, {"generation", regenerate},
+             {"peer", other_peer}};
 enum { KINDS = LS_COUNT(kinds) };
 
 /* --- valid programs, and their restoration ------------------------------------------------------------------------------- */
@@ -275,8 +295,10 @@ static size_t move_operands(const ls_instr *instrs, int n, ls_operand *all, bool
 
 static const ls_image *const *images_of(const subject *s) { return (const ls_image *const *)s->set.image; }
 
-static void make_subject(subject *s, int dp, int ring, int ulysses, const char *strategy, int layers) {
-    s->set = images_of_network(ls_mesh_make(dp, ring, ulysses), strategy, LS_LAYOUT_ZIGZAG, 13, layers);
+static void make_subject(subject *s, int dp, int ring, int ulysses, const char *strategy, int layers,
+                         bool in_place) {
+    s->set = (in_place ? images_in_place : images_of_network)(ls_mesh_make(dp, ring, ulysses), strategy,
+                                                              LS_LAYOUT_ZIGZAG, 13, layers);
     for (int r = 0; r < s->set.ranks; r++) {
         ls_image *image = s->set.image[r];
         for (int p = 0; p < LS_PROGRAMS; p++) {
@@ -364,14 +386,18 @@ mutation_counts count_mutations(uint64_t first, int edits, int seeds) {
         int dp, ring, ulysses;
         const char *strategy;
         int layers;
-    } meshes[] = {{1, 2, 1, "ring", 2},    {1, 3, 1, "ring", 1},    {1, 4, 1, "ring", 1},
-                  {1, 1, 2, "ulysses", 2}, {1, 1, 3, "ulysses", 1}, {1, 2, 2, "usp", 1},
-                  {2, 2, 1, "ring", 1},    {2, 1, 2, "ulysses", 1}, {3, 1, 1, "local", 1}};
+        bool in_place;
+    } meshes[] = {
+        {1, 2, 1, "ring", 2, false},    {1, 3, 1, "ring", 1, false},    {1, 4, 1, "ring", 1, false},
+        {1, 1, 2, "ulysses", 2, false}, {1, 1, 3, "ulysses", 1, false}, {1, 2, 2, "usp", 1, false},
+        {2, 2, 1, "ring", 1, false},    {2, 1, 2, "ulysses", 1, false}, {3, 1, 1, "local", 1, false},
+        {1, 2, 1, "ring", 2, true},     {1, 3, 1, "ring", 1, true},     {1, 4, 1, "ring", 1, true},
+        {1, 1, 2, "ulysses", 2, true},  {1, 1, 3, "ulysses", 1, true},  {1, 2, 2, "usp", 1, true}};
     enum { SUBJECTS = LS_COUNT(meshes) };
     subject *subjects = calloc(SUBJECTS, sizeof *subjects);
     for (int i = 0; i < SUBJECTS; i++)
         make_subject(&subjects[i], meshes[i].dp, meshes[i].ring, meshes[i].ulysses, meshes[i].strategy,
-                     meshes[i].layers);
+                     meshes[i].layers, meshes[i].in_place);
     mutation_counts counts[KINDS + 1] = {{0}};
     uint64_t seed = first;
     for (int done = 0; done < edits; seed++) {

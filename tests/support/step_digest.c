@@ -95,22 +95,30 @@ void chaos_changes_nothing(int first_seed, int seeds) {
                  {1, 1, 3, "ulysses", LS_LAYOUT_ZIGZAG}, {1, 2, 2, "usp", LS_LAYOUT_CONTIGUOUS},
                  {2, 2, 1, "ring", LS_LAYOUT_ZIGZAG},    {1, 4, 1, "ring", LS_LAYOUT_CONTIGUOUS},
                  {2, 1, 1, "local", LS_LAYOUT_ZIGZAG},   {1, 1, 1, "local", LS_LAYOUT_ZIGZAG}};
-    const int n = (int)LS_COUNT(cases);
+    const int n = 2 * (int)LS_COUNT(cases);
     int same = 0;
-    for (int c = 0; c < n; c++) {
-        image_set set = images_of_network(ls_mesh_make(cases[c].dp, cases[c].ring, cases[c].ulysses),
-                                          cases[c].strategy, cases[c].layout, 26, 1);
-        uint64_t plain;
+    uint64_t plain = 0, put = 0;
+    for (int i = 0; i < n;
+         i++) { /* of each case first the programs that put, then those that read in place */
+        const int c = i / 2;
+        image_set (*const make)(ls_mesh, const char *, ls_layout_kind, int64_t, int) =
+            i % 2 == 0 ? images_of_network : images_in_place;
+        image_set set = make(ls_mesh_make(cases[c].dp, cases[c].ring, cases[c].ulysses), cases[c].strategy,
+                             cases[c].layout, 26, 1);
         ls_status status = step_digest(&set, NULL, &plain);
-        for (int seed = first_seed + c; seed < first_seed + seeds && status.code == LS_OK; seed += n) {
+        if (i % 2 == 0) put = plain;
+        if (status.code == LS_OK && plain != put)
+            fail_msg("%s %dx%dx%d: other bits when read in place", cases[c].strategy, cases[c].dp,
+                     cases[c].ring, cases[c].ulysses);
+        for (int seed = first_seed + i; seed < first_seed + seeds && status.code == LS_OK; seed += n) {
             char name[32];
             snprintf(name, sizeof name, "chaos:%d", seed);
             uint64_t digest;
             status = step_digest(&set, name, &digest);
             if (status.code != LS_OK) break;
             if (digest != plain)
-                fail_msg("%s %dx%dx%d: other bits under %s", cases[c].strategy, cases[c].dp, cases[c].ring,
-                         cases[c].ulysses, name);
+                fail_msg("%s %dx%dx%d%s: other bits under %s", cases[c].strategy, cases[c].dp, cases[c].ring,
+                         cases[c].ulysses, i % 2 == 0 ? "" : " in place", name);
             same++;
         }
         if (status.code != LS_OK) fail_msg("%s: %s", cases[c].strategy, status.text);

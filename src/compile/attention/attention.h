@@ -56,22 +56,71 @@ int64_t ls_member_start(const ls_builder *b, int ulysses);  /* its first token w
 /* (query, key) pairs that the mask leaves between my block's queries and the keys of block `ring`. */
 double ls_block_area(ls_builder *b, int mask, int ring);
 
-/* --- the two halves of USP -------------------------------------------------------------------------------------------------- */
+/* The block that is here at hop h: it started h ranks back. And an operand of one block with the sizes of another. */
+int ls_block_at(const ls_builder *b, int hop);
+ls_operand ls_with_tokens(ls_operand o, int64_t tokens);
 
-/*
- * All-to-all within the block, in two steps so that several can be under way. gather: my tokens of all heads -> all of the
- * block's tokens of my heads. scatter: back. `token` and `head` say which dimensions are which.
- */
+/* --- how other ranks' blocks arrive ----------------------------------------------------------------------------------------- */
+
+enum { LS_KEYS, LS_VALUES, LS_KV };
+
+/* One part of an exchange: what leaves for ulysses rank u, where it lands there, and from him: where it lies there, where it lands here. */
+typedef struct ls_part {
+    ls_operand from, to, there, land;
+} ls_part;
+
 typedef struct ls_exchange {
     const char *label;
     ls_operand result;
-    ls_operand *land; /* by ulysses rank: where its part lands here */
+    const ls_part *parts; /* by ulysses rank */
 } ls_exchange;
+
+/*
+ * Two ways, the same bits: put.c (blocks are put into slots of their readers) and in_place.c (they are read where they lie).
+ * Ring: begin; then for each hop arrive, in the backward pass part and pass_on, and leave; home, which also a ring of one rank calls;
+ * end. Everything in twos is keys, values.
+ */
+typedef struct ls_arrival {
+    void *(*begin)(ls_builder *b, ls_site *site, bool backward);
+    /* The block of this hop (0: my own), which may be read until leave. */
+    void (*arrive)(ls_builder *b, void *travel, int hop, ls_operand kv[LS_KV]);
+    void (*leave)(ls_builder *b, void *travel, int hop);
+    /* Where my part of the gradient of this hop's block is made; then what the ranks before me found is added and the sum passed on. */
+    void (*part)(ls_builder *b, void *travel, int hop, ls_operand part[LS_KV]);
+    void (*pass_on)(ls_builder *b, void *travel, int hop, const ls_operand part[LS_KV]);
+    /* The sum for my own block, when all ranks have added to it. */
+    void (*home)(ls_builder *b, void *travel, ls_operand sum[LS_KV]);
+    void (*end)(ls_builder *b, void *travel);
+
+    /* All-to-all. A result whose bytes may be lent on by a ring when `ring`; capacity: elements on the rank with most. */
+    ls_operand (*result)(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool ring);
+    void (*send)(ls_builder *b, const ls_exchange *x);
+    void (*receive)(ls_builder *b, const ls_exchange *x);
+    void (*settle)(ls_builder *b, const ls_exchange *x); /* what was sent may be overwritten */
+} ls_arrival;
+
+extern const ls_arrival ls_arrival_put, ls_arrival_in_place;
+const ls_arrival *ls_arrival_of(const ls_builder *b);
+
+/* A buffer for what an exchange is to send: where blocks are read in place it lies in the heap. */
+ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
+                            int64_t capacity);
+/* The operand, or, where it must lie in the heap and does not, a copy of it. */
+ls_operand ls_lendable(ls_builder *b, ls_operand operand, int64_t capacity);
+
+/* --- the two halves of USP -------------------------------------------------------------------------------------------------- */
+
+/*
+ * All-to-all within the block, in steps so that several can be under way. gather: my tokens of all heads -> all of the
+ * block's tokens of my heads. scatter: back. `token` and `head` say which dimensions are which.
+ */
 ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads,
                             int token, int head);
 ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, const ls_heads *heads,
                              int token, int head);
 ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *x);
+/* After the finish of all that were under way together: their sources may be overwritten. */
+void ls_exchange_settle(ls_builder *b, const ls_exchange *x);
 
 /* KV blocks go round the ring; site->q, k, v are set. Results in type G: o[B,n,heads,D] is written, site->lse too. */
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);

@@ -26,6 +26,18 @@ int64_t ls_block_tokens(const ls_builder *b, int ring) {
     return ls_block_start(b, ring + 1) - ls_block_start(b, ring);
 }
 
+int ls_block_at(const ls_builder *b, int hop) {
+    const int R = b->target->mesh.size[LS_AXIS_RING];
+    return ((ls_ring_index(b) - hop) % R + R) % R;
+}
+
+ls_operand ls_with_tokens(ls_operand o, int64_t tokens) {
+    int64_t size[4];
+    for (int i = 0; i < 4; i++) size[i] = o.view.size[i];
+    size[1] = tokens;
+    return ls_operand_dense(o.buffer, o.offset, o.view.dtype, 4, size);
+}
+
 int64_t ls_block_most(const ls_builder *b) {
     int64_t most = 0;
     for (int r = 0; r < b->target->mesh.size[LS_AXIS_RING]; r++) most = ls_max(most, ls_block_tokens(b, r));

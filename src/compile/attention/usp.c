@@ -20,6 +20,15 @@ static void gather_inputs(ls_builder *b, ls_site *site, const ls_node *node) {
     site->q = ls_exchange_finish(b, &xq);
     site->k = ls_exchange_finish(b, &xk);
     site->v = ls_exchange_finish(b, &xv);
+    ls_exchange_settle(b, &xq);
+    ls_exchange_settle(b, &xk);
+    ls_exchange_settle(b, &xv);
+}
+
+/* Room for values of this rank's query heads, for all tokens of its block: they go back to the tokens' ranks. */
+static ls_operand room_of_heads(ls_builder *b, const ls_site *site, const char *name, ls_dtype dtype) {
+    const int64_t capacity = site->B * ls_block_most(b) * site->q_heads.most * site->D;
+    return ls_exchange_room(b, name, dtype, 4, site->q.view.size, capacity);
 }
 
 /* The same values in the working type (the operand itself when it has it). */
@@ -31,13 +40,24 @@ static ls_operand narrowed(ls_builder *b, ls_operand wide, const char *name) {
     return narrow;
 }
 
+/* Back to the ranks of the tokens. */
+static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_heads *heads, const char *label,
+                            int token, int head) {
+    if (U_of(b) == 1) return mine;
+    const ls_exchange x = ls_scatter_begin(b, label, mine, heads, token, head);
+    const ls_operand result = ls_exchange_finish(b, &x);
+    ls_exchange_settle(b, &x);
+    return result;
+}
+
 /* Complete head-wise values (o, dq) back to this rank's tokens, as tensor t; they travel in the working type. */
-static void deliver(ls_builder *b, ls_tensor t, ls_operand wide, const ls_heads *heads, const char *label) {
-    ls_operand mine = narrowed(b, wide, label);
-    if (U_of(b) > 1) {
-        const ls_exchange x = ls_scatter_begin(b, label, mine, heads, 1, 2);
-        mine = ls_exchange_finish(b, &x);
+static void deliver(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand wide, const char *label) {
+    ls_operand mine = wide;
+    if (wide.view.dtype != b->image->dtype) {
+        mine = room_of_heads(b, site, label, b->image->dtype);
+        ls_build_cast(b, wide, mine);
     }
+    mine = scattered(b, mine, &site->q_heads, label, 1, 2);
     ls_lower_bind(b, t, mine);
 }
 
@@ -54,16 +74,11 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
     const ls_view *q = &site->q.view;
     site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3,
                                  (int64_t[]){q->size[0], q->size[2], q->size[1]});
-    const ls_operand o = ls_build_private(b, LS_BUFFER_ACTIVATION, "o", G, 4, q->size);
+    const ls_operand o = room_of_heads(b, site, "o", G);
     ls_ring_forward(b, site, o);
-    deliver(b, site->node->out[0], o, &site->q_heads, "o");
+    deliver(b, site, site->node->out[0], o, "o");
     if (!is_fetched(b, site->node->out[1])) return; /* the gradient uses site->lse */
-    ls_operand lse = site->lse;
-    if (U_of(b) > 1) {
-        const ls_exchange x = ls_scatter_begin(b, "lse", lse, &site->q_heads, 2, 1);
-        lse = ls_exchange_finish(b, &x);
-    }
-    ls_lower_bind(b, site->node->out[1], lse);
+    ls_lower_bind(b, site->node->out[1], scattered(b, site->lse, &site->q_heads, "lse", 2, 1));
 }
 
 /*
@@ -71,11 +86,7 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
  * two owners the parts are the result.
  */
 static void deliver_kv(ls_builder *b, ls_site *site, ls_tensor t, ls_operand part, const char *label) {
-    ls_operand sum = part;
-    if (U_of(b) > 1) {
-        const ls_exchange x = ls_scatter_begin(b, label, part, &site->kv_parts, 1, 2);
-        sum = ls_exchange_finish(b, &x);
-    }
+    ls_operand sum = scattered(b, part, &site->kv_parts, label, 1, 2);
     if (U_of(b) > 1 && site->kv_parts.total != site->Hkv) {
         const ls_operand parts = sum;
         sum = ls_build_private(b, LS_BUFFER_ACTIVATION, label, parts.view.dtype, 4,
@@ -104,8 +115,8 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
     const ls_operand o = ls_lower_tensor(b, node->in[3]);
     ls_operand grad_o = ls_lower_tensor(b, node->in[5]);
     const ls_view *v = &grad_o.view;
-    ls_operand delta = ls_build_private(b, LS_BUFFER_ACTIVATION, "delta", G, 3,
-                                        (int64_t[]){v->size[0], v->size[2], v->size[1]});
+    ls_operand delta = ls_exchange_room(b, "delta", G, 3, (int64_t[]){v->size[0], v->size[2], v->size[1]},
+                                        v->size[0] * v->size[2] * ls_layout_most(&b->image->layout));
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_delta",
                                           .kernel = "attention_delta",
                                           .dtype = b->image->dtype,
@@ -119,11 +130,13 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
         const ls_exchange xd = ls_gather_begin(b, "delta", delta, &site->q_heads, 2, 1);
         grad_o = ls_exchange_finish(b, &xo);
         delta = ls_exchange_finish(b, &xd);
+        ls_exchange_settle(b, &xo);
+        ls_exchange_settle(b, &xd);
     }
-    const ls_operand dq = ls_build_private(b, LS_BUFFER_ACTIVATION, "dq", G, 4, site->q.view.size);
+    const ls_operand dq = room_of_heads(b, site, "dq", G);
     ls_operand dk, dv;
     ls_ring_backward(b, site, grad_o, delta, dq, &dk, &dv);
-    deliver(b, node->out[0], dq, &site->q_heads, "dq");
+    deliver(b, site, node->out[0], dq, "dq");
     deliver_kv(b, site, node->out[1], dk, "dk");
     deliver_kv(b, site, node->out[2], dv, "dv");
 }
