@@ -18,18 +18,31 @@ static size_t live_bytes(const ls_image *image, ls_space space, int program, int
     return sum;
 }
 
+/* The peak of one program above `always` bytes that are live throughout, where it is higher than the one known. */
+static void raise_peak(const ls_image *image, ls_space space, int program, size_t always, ls_peak *peak) {
+    const int n = image->programs[program].n_instrs;
+    ls_arena *arena = ls_arena_create();
+    int64_t *change = LS_NEW_ARRAY(arena, int64_t, n + 1); /* of live bytes, before each instruction */
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        if (b->space != space || b->program != program || b->first < 0) continue;
+        change[b->first] += (int64_t)b->bytes;
+        change[b->last + 1] -= (int64_t)b->bytes;
+    }
+    int64_t live = (int64_t)always;
+    for (int i = 0; i < n; i++) {
+        live += change[i];
+        if ((size_t)live > peak->bytes)
+            *peak = (ls_peak){.program = program, .instr = i, .bytes = (size_t)live};
+    }
+    ls_arena_destroy(arena);
+}
+
 ls_peak ls_image_peak(const ls_image *image, ls_space space) {
     ls_peak peak = {.program = -1, .instr = -1};
-    peak.bytes = live_bytes(image, space, -1, -1, NULL);
-    for (int i = 0; i < image->n_buffers; i++) { /* live bytes only rise where a buffer's life begins */
-        const ls_buffer *b = &image->buffers[i];
-        if (b->space != space || b->program < 0 || b->first < 0) continue;
-        const size_t bytes = live_bytes(image, space, b->program, b->first, NULL);
-        const bool earlier =
-            b->program < peak.program || (b->program == peak.program && b->first < peak.instr);
-        if (bytes < peak.bytes || (bytes == peak.bytes && !earlier)) continue;
-        peak = (ls_peak){.program = b->program, .instr = b->first, .bytes = bytes};
-    }
+    const size_t always = live_bytes(image, space, -1, -1, NULL);
+    peak.bytes = always;
+    for (int p = 0; p < LS_PROGRAMS; p++) raise_peak(image, space, p, always, &peak);
     (void)live_bytes(image, space, peak.program, peak.instr, peak.kind_bytes);
     return peak;
 }
