@@ -10,10 +10,13 @@
 #include <math.h>
 #include <string.h>
 
-/* What the tensors within a run may take where the user has not said how many tokens a tile has. */
+/*
+ * What the tensors within a run may take where the user has not said how many tokens a tile has; but no more tiles than a few: of
+ * what is whole there is much more by then, and each tile adds to all weights' gradients.
+ */
 static const double tile_bytes = 96 << 20;
 
-enum { TILE_UNIT = 16, LEAST_TILE = 64 };
+enum { TILE_UNIT = 16, LEAST_TILE = 64, MOST_TILES = 24 };
 
 /* When a node of a run is lowered. */
 typedef enum turn { BEFORE, IN_EACH_TILE, AFTER } turn;
@@ -183,7 +186,7 @@ static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
     run->n_inner = n;
     if (n == 0) return false;
     int64_t tile = b->target->saving.tile_rows;
-    if (tile == 0) tile = ls_max(LEAST_TILE, (int64_t)(tile_bytes / bytes));
+    if (tile == 0) tile = ls_max(LEAST_TILE, ls_max(run->rows / MOST_TILES, (int64_t)(tile_bytes / bytes)));
     const int64_t tiles = ls_ceil_div(run->rows, tile);
     run->tile = b->target->saving.tile_rows != 0
                     ? tile

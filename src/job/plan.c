@@ -2,6 +2,7 @@
 #include "job/job_impl.h"
 #include "longspan/units.h"
 #include "model/model.h"
+#include "plan/advice.h"
 #include "plan/memory.h"
 
 #include <stdio.h>
@@ -29,78 +30,26 @@ static void free_planned(planned *p) {
     ls_graph_destroy(p->graph);
 }
 
-/* Free *out whatever the status. */
-static ls_status make_plan(const planning *g, int64_t seq, const ls_plan_request *request, planned *out) {
-    const ls_plan_job *job = g->job;
-    *out = (planned){.graph = ls_graph_create(g->dtype)};
+/* A step at one sequence length (ls_plan_variants). */
+static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *job) {
+    const planning *g = context;
     ls_language_model lm;
-    LS_TRY(ls_model_build(g->model, out->graph, job->batch / job->accumulate, seq, true, &lm));
-    out->job = (ls_job){.graph = out->graph, .update = LS_UPDATE_ADAMW};
-    LS_TRY(ls_plan_make(&out->job, request, &out->plan));
+    *graph = ls_graph_create(g->dtype);
+    LS_TRY(ls_model_build(g->model, *graph, g->job->batch / g->job->accumulate, seq, true, &lm));
+    *job = (ls_job){.graph = *graph, .update = LS_UPDATE_ADAMW};
+    return ls_ok();
+}
+
+/* The plan, and the image of the rank that maps most. */
+static ls_status make_plan(planning *g, planned *out) {
+    LS_TRY(make_job(g, g->job->seq, &out->graph, &out->job));
+    const ls_status status = ls_plan_make(&out->job, &g->request, &out->plan);
+    const ls_plan_variants variants = {make_job, g, g->job->seq};
+    if (status.code == LS_NO_MEMORY) return ls_plan_advise(&variants, &g->request, status);
+    LS_TRY(status);
     ls_target target = out->plan.target;
     target.rank = out->plan.candidates[0].most_rank;
     return ls_compile(&out->job, &target, &out->image);
-}
-
-/* --- what would fit ---------------------------------------------------------------------------------------------------------- */
-
-static bool fits(const planning *g, int64_t seq, const ls_plan_request *request) {
-    planned p;
-    const bool good = make_plan(g, seq, request, &p).code == LS_OK;
-    free_planned(&p);
-    return good;
-}
-
-/* The request with everything as it was chosen, its ring `times` as long: one candidate, which is quick to try. */
-static ls_plan_request narrowed(const planning *g, int times) {
-    const ls_target *chosen = &g->chosen.plan.target;
-    ls_plan_request one = g->request;
-    one.mesh = chosen->mesh;
-    one.mesh.size[LS_AXIS_RING] *= times;
-    one.ranks *= times;
-    one.layout = ls_layout_name(chosen->layout);
-    if (times == 1) one.strategy = chosen->strategy;
-    return one;
-}
-
-/* A multiple of `step` below the length asked for, as long as can be, that fits; 0: none. Bytes grow with the sequence. */
-static int64_t longest_that_fits(const planning *g, int64_t step) {
-    const ls_plan_request one = narrowed(g, 1);
-    int64_t low = 0, high = ls_ceil_div(g->job->seq, step);
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (fits(g, middle * step, &one))
-            low = middle;
-        else
-            high = middle;
-    }
-    while (low > 0 && !fits(g, low * step, &g->request))
-        low--; /* at that length another choice may be made */
-    return low * step;
-}
-
-/* Ranks, doubled until it fits; 0: none up to 64. */
-static int ranks_that_fit(const planning *g) {
-    for (int times = 2; times * g->request.ranks <= 64; times *= 2) {
-        const ls_plan_request one = narrowed(g, times);
-        ls_plan_request all = g->request;
-        all.ranks = one.ranks;
-        if (fits(g, g->job->seq, &one) && fits(g, g->job->seq, &all)) return all.ranks;
-    }
-    return 0;
-}
-
-/* The refusal, with the smallest changes that would make it fit. */
-static ls_status advise(const planning *g, ls_status refusal) {
-    const int64_t seq = longest_that_fits(g, ls_max(1, g->job->seq / 64));
-    const int ranks = ranks_that_fit(g);
-    char advice[160] = "nothing would fit";
-    if (ranks > 0 && seq > 0)
-        snprintf(advice, sizeof advice, "--ranks %d would fit, or --seq %lld", ranks, (long long)seq);
-    else if (ranks > 0 || seq > 0)
-        snprintf(advice, sizeof advice, "--%s %lld would fit", ranks > 0 ? "ranks" : "seq",
-                 ranks > 0 ? (long long)ranks : (long long)seq);
-    return ls_error(refusal.code, "%s; %s", refusal.text, advice);
 }
 
 /* --- as a page --------------------------------------------------------------------------------------------------------------- */
@@ -208,9 +157,7 @@ static ls_status build(planning *g) {
     LS_TRY(ls_job_dtype(job->dtype, LS_F32, &g->dtype));
     LS_TRY(ls_spread_resolve(&job->spread, &g->request));
     LS_TRY(ls_model_open(job->model, &g->model));
-    const ls_status made = make_plan(g, job->seq, &g->request, &g->chosen);
-    if (made.code == LS_NO_MEMORY) return advise(g, made);
-    LS_TRY(made);
+    LS_TRY(make_plan(g, &g->chosen));
     ls_image *alone;
     LS_TRY(ls_compile_alone(&g->chosen.job, &g->chosen.plan.target, &alone));
     g->one_rank_bytes = ls_memory_account_of(alone).mapped;

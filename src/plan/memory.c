@@ -31,7 +31,7 @@ static void name_largest(const ls_image *image, ls_space space, const ls_peak *p
     }
 }
 
-ls_status ls_memory_check(const ls_image *image, int64_t allowed) {
+ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *who) {
     const ls_memory_account account = ls_memory_account_of(image);
     if ((int64_t)account.mapped <= allowed) return ls_ok();
     const ls_space space = image->bytes[LS_SYMMETRIC] > image->bytes[LS_PRIVATE] ? LS_SYMMETRIC : LS_PRIVATE;
@@ -43,8 +43,8 @@ ls_status ls_memory_check(const ls_image *image, int64_t allowed) {
                  image->programs[peak->program].instrs[peak->instr].op);
     return ls_error(
         LS_NO_MEMORY,
-        "a rank needs %zu bytes (%s), but --memory allows %lld (%s), whatever is made again and tiled; its peak%s: %s",
-        account.mapped, ls_bytes_text((double)account.mapped, needed), (long long)allowed,
+        "a rank needs %zu bytes (%s), but %s allows %lld (%s), whatever is made again and tiled; its peak%s: %s",
+        account.mapped, ls_bytes_text((double)account.mapped, needed), who, (long long)allowed,
         ls_bytes_text((double)allowed, given), where, largest);
 }
 

@@ -16,8 +16,11 @@ typedef struct ls_memory_account {
 
 ls_memory_account ls_memory_account_of(const ls_image *image);
 
-/* LS_NO_MEMORY when the rank maps more than `allowed` bytes: says how much it needs, where the peak is, and what lives there. */
-LS_MUST_USE ls_status ls_memory_check(const ls_image *image, int64_t allowed);
+/*
+ * LS_NO_MEMORY when the rank maps more than `allowed` bytes: says how much it needs, where the peak is, and what lives there. who: that
+ * allows no more ("--memory").
+ */
+LS_MUST_USE ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *who);
 
 /* The job as one rank alone would run it, with everything else as in `target`. */
 LS_MUST_USE ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image **out);

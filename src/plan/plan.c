@@ -211,7 +211,8 @@ static ls_status no_memory(const ls_job *job, const ls_plan_request *request, co
     target.rank = plan->candidates[0].most_rank;
     ls_image *image;
     LS_TRY(ls_compile(job, &target, &image));
-    const ls_status status = ls_memory_check(image, request->memory);
+    const ls_status status =
+        ls_memory_check(image, request->memory, request->machine ? "this machine" : "--memory");
     ls_image_destroy(image);
     return status;
 }

@@ -16,6 +16,7 @@ typedef struct ls_plan_request {
     ls_isa isa;
     int threads;
     int64_t memory;    /* bytes that a rank may map; 0: any number */
+    bool machine;      /* memory is a rank's share of this machine's, not the user's word */
     int drop;          /* ls_saving; -1: free */
     int tile;          /* an ls_tile_kind; -1: free */
     int64_t tile_rows; /* 0: chosen */

@@ -10,6 +10,9 @@
 
 enum { WAIT_TIMEOUT_SECONDS = 600 };
 
+/* Of a machine's memory, what ranks may map together; the rest is left to the system, the text and the page cache. */
+static const double usable_memory = 0.9;
+
 struct ls_session {
     const ls_job *job; /* borrowed */
     ls_plan plan;
@@ -53,6 +56,19 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     return ls_ok();
 }
 
+ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
+    ls_plan_request request = {0};
+    LS_TRY(ls_spread_resolve(spread, &request));
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    if (request.memory == 0) {
+        request.machine = true;
+        request.memory = (int64_t)((double)machine.memory_bytes * usable_memory / request.ranks);
+    }
+    *out = request;
+    return ls_ok();
+}
+
 /* --- opening ----------------------------------------------------------------------------------------------------------------- */
 
 /* More ranks than this are compiled by themselves and not proved together. */
@@ -79,12 +95,12 @@ static ls_status verify(const ls_session *s) {
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
     ls_plan_request request = {0};
-    LS_TRY(ls_spread_resolve(spread, &request));
+    LS_TRY(ls_session_request(spread, &request));
+    ls_machine machine;
+    ls_machine_detect(&machine);
     LS_TRY(ls_plan_make(s->job, &request, &s->plan));
     LS_TRY(ls_compile(s->job, &s->plan.target, &s->image));
     LS_TRY(verify(s));
-    ls_machine machine;
-    ls_machine_detect(&machine);
     const bool may_spin = request.ranks * request.threads <= machine.cores;
     const double timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
     s->as_threads = spread->as_threads;

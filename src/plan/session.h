@@ -25,6 +25,9 @@ typedef struct ls_session ls_session;
  */
 LS_MUST_USE ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out);
 
+/* The same for ranks that are to run here: without a word about memory each has its share of this machine's. */
+LS_MUST_USE ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out);
+
 /*
  * Plans the job (ls_plan_make), verifies the programs of all ranks together (up to 64), and makes the world. LS_USAGE when the request fits no plan.
  * To run exactly an earlier plan, name its mesh, strategy, layout and isa in the spread.

@@ -1,6 +1,8 @@
 /* Training from its options to its result: everything before and after the ranks run. */
 #include "train/train_impl.h"
 
+#include "plan/advice.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,16 +81,29 @@ static ls_status open_text(ls_training *t) {
     return ls_error_in(ls_data_open(&text, &t->eval_data), "--eval-data");
 }
 
+/* A step at one sequence length (ls_plan_variants). */
+static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *job) {
+    const ls_training *t = context;
+    const ls_train_options *o = &t->options;
+    *graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
+    ls_language_model lm;
+    LS_TRY(ls_model_build(t->model, *graph, o->batch / o->accumulate, seq, true, &lm));
+    *job = (ls_job){.graph = *graph,
+                    .forward_nodes = t->eval_data != NULL ? lm.forward_nodes : 0,
+                    .update = LS_UPDATE_ADAMW,
+                    .adamw = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)}};
+    return ls_ok();
+}
+
 static ls_status open_program(ls_training *t) {
     const ls_train_options *o = &t->options;
-    t->graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
-    ls_language_model lm;
-    LS_TRY(ls_model_build(t->model, t->graph, o->batch / o->accumulate, o->seq, true, &lm));
-    t->job = (ls_job){.graph = t->graph,
-                      .forward_nodes = t->eval_data != NULL ? lm.forward_nodes : 0,
-                      .update = LS_UPDATE_ADAMW,
-                      .adamw = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)}};
-    LS_TRY(ls_session_open(&t->job, &o->spread, &t->session));
+    LS_TRY(make_job(t, o->seq, &t->graph, &t->job));
+    ls_plan_request request = {0};
+    const ls_status opened = ls_session_open(&t->job, &o->spread, &t->session);
+    const ls_plan_variants variants = {make_job, t, o->seq};
+    if (opened.code == LS_NO_MEMORY && ls_session_request(&o->spread, &request).code == LS_OK)
+        return ls_plan_advise(&variants, &request, opened);
+    LS_TRY(opened);
     LS_TRY(ls_train_memory(t));
     ls_log("spread: %s", ls_session_plan(t->session)->reason);
     return ls_ok();
