@@ -120,7 +120,7 @@ json "all(abs(sum(o['flops'] for o in p['ops']) - p['flops']) <= 1e-9 * p['flops
 json "all(d['passes'][s]['lower_bound'] <= d['passes'][s]['mapped'] < d['passes'][s]['side_by_side'] for s in ('private', 'symmetric'))" out.json
 "$longspan" explain --model model --seq 16 --ranks 2 --passes >page.txt
 grep -q '^differentiate .* nodes → ' page.txt && grep -q '^place  *symmetric ' page.txt && grep -q '^attention_grad ' page.txt &&
-    ! grep -q ' → rank ' page.txt || fail "explain --passes: $(cat page.txt)"
+    grep -q '^recompute ' page.txt && ! grep -q ' → rank ' page.txt || fail "explain --passes: $(cat page.txt)"
 "$longspan" explain --model model/config.json --seq 64 --ranks 2 --rank 1 --memory-map map.svg >page.txt 2>err || fail "memory map: $(cat err)"
 grep -q '>model · rank 1 of 2 · ' map.svg && python3 -c 'import xml.dom.minidom as m; m.parse("map.svg")' || fail "map.svg"
 expect 1 "no/map.svg" explain --model model --seq 16 --memory-map no/map.svg

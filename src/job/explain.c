@@ -12,8 +12,10 @@ typedef struct explanation {
     ls_model *model;
     ls_graph *graph;
     int forward_nodes;
+    ls_job step;
     ls_plan plan;
-    ls_image *image; /* of the rank asked about */
+    ls_target target; /* of the rank asked about, and its image */
+    ls_image *image;
 } explanation;
 
 /* --- as a page --------------------------------------------------------------------------------------------------------------- */
@@ -26,12 +28,14 @@ static bool is_wanted(const explanation *e, int program) {
 
 static ls_passes passes_of(const explanation *e) { return (ls_passes){e->graph, e->forward_nodes, e->image}; }
 
-static void print_page(const explanation *e, FILE *out) {
+static ls_status print_page(const explanation *e, FILE *out) {
     ls_candidates_print(&e->plan, out);
     if (e->job->passes) {
         const ls_passes passes = passes_of(e);
         fputc('\n', out);
         ls_passes_print(&passes, out);
+        fputc('\n', out);
+        LS_TRY(ls_stages_print(&e->step, &e->target, out));
     }
     for (int p = 0; p < LS_PROGRAMS; p++) {
         if (!is_wanted(e, p)) continue;
@@ -41,6 +45,7 @@ static void print_page(const explanation *e, FILE *out) {
         else
             ls_program_print(e->image, p, out);
     }
+    return ls_ok();
 }
 
 /* --- as JSON ----------------------------------------------------------------------------------------------------------------- */
@@ -80,6 +85,7 @@ static ls_status put_all(const explanation *e, ls_json_writer *w) {
     ls_candidates_put(&e->plan, w);
     const ls_passes passes = passes_of(e);
     ls_passes_put(&passes, w);
+    if (e->job->passes) LS_TRY(ls_stages_put(&e->step, &e->target, w));
     ls_json_open_array(w, "programs");
     for (int p = 0; p < LS_PROGRAMS; p++) {
         if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p));
@@ -123,11 +129,11 @@ static ls_status build(explanation *e) {
     LS_TRY(ls_spread_resolve(&job->spread, &request));
     if (job->rank < 0 || job->rank >= request.ranks)
         return ls_error(LS_USAGE, "--rank %lld; expected 0 to %d", (long long)job->rank, request.ranks - 1);
-    const ls_job step = {.graph = e->graph, .forward_nodes = lm.forward_nodes, .update = LS_UPDATE_ADAMW};
-    LS_TRY(ls_plan_make(&step, &request, &e->plan));
-    ls_target target = e->plan.target;
-    target.rank = (int)job->rank;
-    return ls_compile(&step, &target, &e->image);
+    e->step = (ls_job){.graph = e->graph, .forward_nodes = lm.forward_nodes, .update = LS_UPDATE_ADAMW};
+    LS_TRY(ls_plan_make(&e->step, &request, &e->plan));
+    e->target = e->plan.target;
+    e->target.rank = (int)job->rank;
+    return ls_compile(&e->step, &e->target, &e->image);
 }
 
 /* A model is called like its directory; "." says nothing, its architecture does. */
@@ -151,7 +157,7 @@ ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
     if (status.code == LS_OK && job->json)
         status = print_json(&e, out);
     else if (status.code == LS_OK)
-        print_page(&e, out);
+        status = print_page(&e, out);
     ls_image_destroy(e.image);
     ls_graph_destroy(e.graph);
     ls_model_close(e.model);

@@ -59,6 +59,15 @@ LS_MUST_USE ls_status ls_labels_read(const char *path, int64_t V, const ls_array
 void ls_candidates_print(const ls_plan *plan, FILE *out);
 void ls_candidates_put(const ls_plan *plan, ls_json_writer *writer);
 
+/* --- stages (stages.c) -------------------------------------------------------------------------------------------------------- */
+
+/*
+ * A row for each choice that the chosen target makes, each on top of those before: what a step computes, moves, sends and maps with
+ * it. And the array "stages" of an open object. Compiles the job once per row; the status is the compiler's.
+ */
+LS_MUST_USE ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, FILE *out);
+LS_MUST_USE ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, ls_json_writer *writer);
+
 /* --- passes (passes.c) -------------------------------------------------------------------------------------------------------- */
 
 /* What the passes began with, and what came out for one rank. */
