@@ -69,16 +69,34 @@ static void set(void *data, int64_t at, ls_dtype dtype, double x) {
         ((ls_bf16 *)data)[at] = ls_bf16_from_f32((float)x);
 }
 
-static const char *const kinds[] = {LS_BIND_MASTER, LS_BIND_M, LS_BIND_V};
+static const char *const kinds[] = {"master", LS_BIND_M, LS_BIND_V};
+
+/* Where state k of a part of the shard lies. */
+static void *state_at(const ls_executor *ex, int k, const ls_flat_piece *part) {
+    const ls_image *image = ls_executor_image(ex);
+    const ls_operand master = ls_image_master(image, part);
+    if (k == 0) return ls_executor_address(ex, &master);
+    return (char *)ls_executor_tensor(ex, kinds[k]) + (size_t)part->at * ls_dtype_bytes(image->accumulator);
+}
+
+/* The parts of a parameter in this rank's shard, one after the other; *p: begin with 0. */
+static bool next_part(const ls_image *image, const ls_flat *flat, int *p, ls_flat_piece *part) {
+    for (part->count = 0; *p < image->n_pieces && part->count == 0; ++*p)
+        *part = ls_piece_within(&image->pieces[*p], flat->start, flat->count);
+    return part->count > 0;
+}
 
 static void fill_state(const work *w, ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
     for (int f = 0; f < image->n_flats; f++) {
-        for (int64_t i = image->flats[f].start; i < image->flats[f].start + image->flats[f].count; i++) {
+        const ls_flat *flat = &image->flats[f];
+        ls_flat_piece part;
+        for (int64_t i = flat->start; i < flat->start + flat->count; i++)
             set(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, i));
-            const int64_t at = i - image->shard_start;
-            for (int k = 0; k < 3 && at >= 0 && at < image->shard_count; k++)
-                set(ls_executor_tensor(ex, kinds[k]), at, image->accumulator, value_of(w, k, i));
+        for (int p = 0; next_part(image, flat, &p, &part);) {
+            for (int64_t i = 0; i < 3 * part.count; i++)
+                set(state_at(ex, (int)(i % 3), &part), i / 3, image->accumulator,
+                    value_of(w, (int)(i % 3), part.start + i / 3));
         }
     }
 }
@@ -86,15 +104,20 @@ static void fill_state(const work *w, ls_executor *ex) {
 static ls_status check_state(const work *w, ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
     for (int f = 0; f < image->n_flats; f++) {
-        for (int64_t i = image->flats[f].start; i < image->flats[f].start + image->flats[f].count; i++) {
+        const ls_flat *flat = &image->flats[f];
+        ls_flat_piece part;
+        for (int64_t i = flat->start; i < flat->start + flat->count; i++) {
             if (!same_bits(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, i)))
-                return ls_error(LS_DIVERGED, "parameter %s, element %lld differs", image->flats[f].name,
-                                (long long)i);
-            const int64_t at = i - image->shard_start;
-            for (int k = 0; k < 3 && at >= 0 && at < image->shard_count; k++)
-                if (!same_bits(ls_executor_tensor(ex, kinds[k]), at, image->accumulator, value_of(w, k, i)))
-                    return ls_error(LS_DIVERGED, "%s of %s, element %lld differs", kinds[k],
-                                    image->flats[f].name, (long long)i);
+                return ls_error(LS_DIVERGED, "parameter %s, element %lld differs", flat->name, (long long)i);
+        }
+        for (int p = 0; next_part(image, flat, &p, &part);) {
+            for (int64_t i = 0; i < 3 * part.count; i++) {
+                const int k = (int)(i % 3);
+                if (!same_bits(state_at(ex, k, &part), i / 3, image->accumulator,
+                               value_of(w, k, part.start + i / 3)))
+                    return ls_error(LS_DIVERGED, "%s of %s, element %lld differs", kinds[k], flat->name,
+                                    (long long)(part.start + i / 3));
+            }
         }
     }
     return ls_ok();

@@ -112,9 +112,9 @@ expect 1 "config.json" grad --model . --tokens t.npy --out x
 expect 1 "no/where" grad --model model --tokens t.npy --out no/where
 [ ! -e x ] || fail "a failed command left its output"
 "$longspan" explain --model model --seq 16 --ranks 4 --rank 3 >page.txt
-grep -q '^program micro · rank 3 of 4' page.txt && grep -q 'put_signal' page.txt || fail "explain: $(head -20 page.txt)"
-"$longspan" explain --model model --seq 16 --ranks 2 --program update --json >out.json
-json "[p['name'] for p in d['programs']] == ['update'] and len(d['candidates']) >= 3 and d['reason']" out.json
+grep -q '^program step · rank 3 of 4' page.txt && grep -q 'put_signal' page.txt || fail "explain: $(head -20 page.txt)"
+"$longspan" explain --model model --seq 16 --ranks 2 --program step --json >out.json
+json "[p['name'] for p in d['programs']] == ['step'] and len(d['candidates']) >= 3 and d['reason']" out.json
 json "all(sum(o['count'] for o in p['ops']) == len(p['lines']) - 1 == d['passes'][p['name']]['instructions'] for p in d['programs'])" out.json
 json "all(abs(sum(o['flops'] for o in p['ops']) - p['flops']) <= 1e-9 * p['flops'] for p in d['programs'])" out.json
 json "all(d['passes'][s]['lower_bound'] <= d['passes'][s]['mapped'] < d['passes'][s]['side_by_side'] for s in ('private', 'symmetric'))" out.json
@@ -124,6 +124,9 @@ grep -q '^differentiate .* nodes → ' page.txt && grep -q '^place  *symmetric '
 "$longspan" explain --model model/config.json --seq 64 --ranks 2 --rank 1 --memory-map map.svg >page.txt 2>err || fail "memory map: $(cat err)"
 grep -q '>model · rank 1 of 2 · ' map.svg && python3 -c 'import xml.dom.minidom as m; m.parse("map.svg")' || fail "map.svg"
 expect 1 "no/map.svg" explain --model model --seq 16 --memory-map no/map.svg
+"$longspan" explain --model model --seq 16 --ranks 2 --accumulate 2 --json >out.json
+json "[p['name'] for p in d['programs']] == ['micro', 'step', 'evaluate']" out.json
+expect 2 "--accumulate" explain --model model --seq 16 --program micro
 expect 2 "--rank 2; expected 0 to 1" explain --model model --seq 16 --ranks 2 --rank 2
 if [ -e /dev/full ]; then
     status=0; "$longspan" version >/dev/full 2>err || status=$?

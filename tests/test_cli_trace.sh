@@ -13,7 +13,7 @@ base=(--model "$here/../examples/tiny" --data text.txt --seq 128 --ranks 3 --str
 [ "${LS_TEST_SANITIZER:-}" = thread ] && base+=(--ranks-as threads)
 "$longspan" train "${base[@]}" --steps 20 --out run --trace trace.json >/dev/null 2>err || fail "train: $(cat err)"
 [ "$(echo trace*)" = trace.json ] || fail "left: $(echo trace*)"
-"$longspan" explain --model "$here/../examples/tiny" --seq 128 --ranks 3 --strategy ring --threads 1 --json >explain.json
+"$longspan" explain --model "$here/../examples/tiny" --seq 128 --ranks 3 --strategy ring --threads 1 --accumulate 2 --json >explain.json
 python3 - <<'CHECK' || fail "trace.json"
 import collections, json
 events = json.load(open("trace.json"))["traceEvents"]
@@ -36,8 +36,8 @@ for rank in range(3):
     last = {}
     for e in programs:
         last[e["args"]["program"]] = e["args"]["run"]
-    assert last == {"micro": 39, "update": 19}, last  # the newest are kept,
-    assert 4 <= len([e for e in programs if e["args"]["program"] == "update"]) < 20  # and the ring is no longer than it says
+    assert last == {"micro": 19, "step": 19}, last  # the newest are kept,
+    assert 4 <= len([e for e in programs if e["args"]["program"] == "step"]) < 20  # and the ring is no longer than it says
     for whole in programs[-6:]:
         name, run = whole["args"]["program"], whole["args"]["run"]
         seen = {}

@@ -25,5 +25,5 @@ if ! diff -u "$golden" "$page" >"$page.diff"; then
     exit 1
 fi
 rm -f "$page.diff"
-[ "$(grep -c '^program ' "$page")" -eq 3 ] || { echo "FAILED: expected three programs"; exit 1; }
+[ "$(grep -c '^program ' "$page")" -eq 2 ] || { echo "FAILED: expected two programs"; exit 1; }
 echo ok

@@ -88,12 +88,14 @@ LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job);
 /* Prints the compiled program of a rank, and the table of candidates that it was chosen from. */
 typedef struct ls_explain_job {
     const char *model;
-    int64_t seq, batch;
+    int64_t seq, batch; /* batch: sequences of a micro-batch */
+    int64_t accumulate; /* micro-batches of a step; 0: 1 */
     const char *dtype;
     int64_t rank;
-    const char *program; /* "micro", "update", "evaluate" or NULL: all */
-    bool json;   /* an object instead of a page: candidates, passes, figures, ops and lines of programs */
-    bool passes; /* the account of the passes and of the ops instead of the programs' lines */
+    const char
+        *program; /* "micro" (where a step has several micro-batches), "step", "evaluate" or NULL: all */
+    bool json;    /* an object instead of a page: candidates, passes, figures, ops and lines of programs */
+    bool passes;  /* the account of the passes and of the ops instead of the programs' lines */
     const char *memory_map; /* file: draws the rank's memory over its programs, as SVG; NULL: not */
     ls_spread spread;
 } ls_explain_job;

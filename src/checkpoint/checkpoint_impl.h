@@ -56,13 +56,6 @@ void ls_checkpoint_plan_free(ls_checkpoint_layout *layout);
 /* Name under which the optimiser's file holds a moment ('m' or 'v') of a parameter. */
 const char *ls_checkpoint_moment(ls_arena *arena, char moment, const char *parameter);
 
-/* The part of a parameter that lies in this rank's shard. */
-typedef struct ls_shard_part {
-    int64_t start, count; /* within the parameter; count 0: none */
-    int64_t at;           /* within the shard */
-} ls_shard_part;
-ls_shard_part ls_checkpoint_part(const ls_image *image, const ls_flat *flat);
-
 /* ---- folders ---- */
 
 /* DIR/checkpoint-00000010, with ".partial" behind it if so. */

@@ -11,13 +11,6 @@ const char *ls_checkpoint_moment(ls_arena *arena, char moment, const char *param
     return ls_arena_printf(arena, "%c %s", moment, parameter);
 }
 
-ls_shard_part ls_checkpoint_part(const ls_image *image, const ls_flat *flat) {
-    const int64_t from = ls_max(flat->start, image->shard_start);
-    const int64_t to = ls_min(flat->start + flat->count, image->shard_start + image->shard_count);
-    if (from >= to) return (ls_shard_part){0, 0, 0};
-    return (ls_shard_part){from - flat->start, to - from, from - image->shard_start};
-}
-
 static ls_st_entry entry_of(const ls_image *image, const ls_flat *flat, const char *name) {
     ls_st_entry entry = {name, ls_st_dtype_of(image->accumulator), flat->shape.ndim, {0}};
     for (int d = 0; d < flat->shape.ndim; d++) entry.shape[d] = flat->shape.dim[d].size;

@@ -109,16 +109,20 @@ static ls_status check_optimizer(loading *l) {
     LS_TRY(check_pieces(path, file, &header, 1, l->comm));
     LS_TRY(ls_st_open(path, &l->optimizer));
     const char *data = ls_st_at(l->optimizer, 0)->data; /* begins where the header ends */
-    extent *extents = LS_NEW_ARRAY(l->arena, extent, 2 * l->image->n_flats);
+    extent *extents = NULL;
+    size_t room = 0;
     for (size_t m = 0; m < LS_COUNT(moments); m++) {
         for (int i = 0; i < l->image->n_flats; i++) {
-            const ls_shard_part part = ls_checkpoint_part(l->image, &l->image->flats[i]);
+            const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
-            LS_TRY(find_moment(l, moments[m].letter, &l->image->flats[i], &tensor));
-            if (part.count == 0) continue;
-            const int64_t from =
-                file->pieces[0].bytes + ((const char *)tensor->data - data) + part.start * size;
-            extents[n++] = (extent){from, from + part.count * size};
+            LS_TRY(find_moment(l, moments[m].letter, flat, &tensor));
+            const int64_t begin = file->pieces[0].bytes + ((const char *)tensor->data - data);
+            for (int p = 0; p < l->image->n_pieces; p++) {
+                const ls_flat_piece part = ls_piece_within(&l->image->pieces[p], flat->start, flat->count);
+                const int64_t from = begin + (part.start - flat->start) * size;
+                if (part.count > 0)
+                    *LS_PUSH(l->arena, extents, n, room) = (extent){from, from + part.count * size};
+            }
         }
     }
     return check_pieces(path, file, extents, n, l->comm);
@@ -129,12 +133,15 @@ static ls_status fill_optimizer(const loading *l) {
         char *shard = ls_executor_tensor(l->executor, moments[m].binding);
         const size_t size = ls_dtype_bytes(l->image->accumulator);
         for (int i = 0; i < l->image->n_flats; i++) {
-            const ls_shard_part part = ls_checkpoint_part(l->image, &l->image->flats[i]);
+            const ls_flat *flat = &l->image->flats[i];
             const ls_st_tensor *tensor = NULL;
-            LS_TRY(find_moment(l, moments[m].letter, &l->image->flats[i], &tensor));
-            if (part.count > 0)
-                LS_TRY(ls_st_convert(tensor, part.start, part.count, l->image->accumulator,
-                                     shard + (size_t)part.at * size));
+            LS_TRY(find_moment(l, moments[m].letter, flat, &tensor));
+            for (int p = 0; p < l->image->n_pieces; p++) {
+                const ls_flat_piece part = ls_piece_within(&l->image->pieces[p], flat->start, flat->count);
+                if (part.count > 0)
+                    LS_TRY(ls_st_convert(tensor, part.start - flat->start, part.count, l->image->accumulator,
+                                         shard + (size_t)part.at * size));
+            }
             ls_comm_tick(l->comm);
         }
     }

@@ -101,24 +101,33 @@ static ls_status write_part(saving *s, int file, int tensor, int64_t from, const
     return ls_ok();
 }
 
-static ls_status write_shard(saving *s) {
-    const int n = s->image->n_flats;
+/* What lies in the shard of parameter i: its master and its moments. */
+static ls_status write_piece(saving *s, int i, const ls_flat_piece *part) {
     const int64_t size = (int64_t)ls_dtype_bytes(s->image->accumulator);
-    /* What is written to which file, from which of its tensors on. */
+    const ls_operand master = ls_image_master(s->image, part);
+    const char *m = ls_executor_tensor(s->executor, LS_BIND_M);
+    const char *v = ls_executor_tensor(s->executor, LS_BIND_V);
     const struct {
-        const char *binding;
         int file, tensor;
-    } parts[] = {{LS_BIND_MASTER, LS_CHECKPOINT_MODEL, 0},
-                 {LS_BIND_M, LS_CHECKPOINT_OPTIMIZER, 0},
-                 {LS_BIND_V, LS_CHECKPOINT_OPTIMIZER, n}};
+        const char *data;
+    } parts[] = {{LS_CHECKPOINT_MODEL, i, ls_executor_address(s->executor, &master)},
+                 {LS_CHECKPOINT_OPTIMIZER, i, m + part->at * size},
+                 {LS_CHECKPOINT_OPTIMIZER, s->image->n_flats + i, v + part->at * size}};
+    const int64_t from = part->start - s->image->flats[i].start;
+    for (size_t p = 0; p < LS_COUNT(parts); p++)
+        LS_TRY(write_part(s, parts[p].file, parts[p].tensor, from * size, parts[p].data, part->count * size));
+    return ls_ok();
+}
+
+static ls_status write_shard(saving *s) {
+    const ls_image *image = s->image;
     for (int f = 0; f < 2; f++)
         if (s->writer[f] == NULL) LS_TRY(ls_st_join(s->path[f], s->layout.plan[f], &s->writer[f]));
-    for (size_t p = 0; p < LS_COUNT(parts); p++) {
-        const char *data = ls_executor_tensor(s->executor, parts[p].binding);
-        for (int i = 0; i < n; i++) {
-            const ls_shard_part part = ls_checkpoint_part(s->image, &s->image->flats[i]);
-            LS_TRY(write_part(s, parts[p].file, parts[p].tensor + i, part.start * size, data + part.at * size,
-                              part.count * size));
+    for (int p = 0; p < image->n_pieces; p++) {
+        for (int i = 0; i < image->n_flats; i++) {
+            const ls_flat_piece part =
+                ls_piece_within(&image->pieces[p], image->flats[i].start, image->flats[i].count);
+            if (part.count > 0) LS_TRY(write_piece(s, i, &part));
         }
     }
     return ls_ok();

@@ -71,12 +71,17 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = b->resolved[t] = nowhere();
     ls_share_attention(b, n_nodes);
     ls_lower_persistent(b);
-    begin_program(b, LS_PROGRAM_MICRO);
-    ls_lower_nodes(b, n_nodes);
-    LS_TRY(b->status);
-    end_program(b);
+    if (job->update == LS_UPDATE_NONE || job->accumulates) {
+        begin_program(b, LS_PROGRAM_MICRO);
+        ls_lower_nodes(b, n_nodes);
+        LS_TRY(b->status);
+        end_program(b);
+    }
     if (job->update != LS_UPDATE_NONE) {
-        begin_program(b, LS_PROGRAM_UPDATE);
+        begin_program(b, LS_PROGRAM_STEP);
+        ls_reduction_begin(b, n_nodes);
+        ls_lower_nodes(b, n_nodes);
+        ls_reduction_end(b);
         ls_lower_update(b);
         LS_TRY(b->status);
         end_program(b);

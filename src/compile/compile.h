@@ -2,7 +2,7 @@
  * compile: from a graph for one device (differentiated where it is to be trained) to the programs of one rank.
  *
  *   shard           a state per tensor and mesh axis, by the ops' own rules
- *   lower           nodes to instructions; attention by its strategy; the update
+ *   lower           nodes to instructions; attention by its strategy; gradients in buckets; the update
  *   name            what every read must find
  *   place           lifetimes to offsets in the two arenas
  *   order           what each queue must wait for in the other
@@ -21,7 +21,8 @@ typedef enum ls_update { LS_UPDATE_NONE, LS_UPDATE_REDUCE, LS_UPDATE_ADAMW } ls_
 typedef struct ls_job {
     const ls_graph *graph;
     int forward_nodes; /* nodes before differentiation: program evaluate runs these; 0: no such program */
-    ls_update update;  /* none: no program update; reduce: gradients summed over ranks; adamw: and applied */
+    ls_update update; /* none: program micro alone; reduce: gradients summed over ranks; adamw: and applied */
+    bool accumulates; /* steps of several micro-batches: program micro, and program step for the last */
     ls_adamw_params adamw;  /* weight_decay is for parameters of two or more dimensions */
     const ls_tensor *fetch; /* tensors that the host reads after a program, by name */
     int n_fetch;

@@ -24,6 +24,20 @@ typedef struct ls_channel_count {
     uint64_t readied, awaited, sent, received;
 } ls_channel_count;
 
+/* Parameters that follow each other in the flat space: their gradients lie together and are complete together. */
+typedef struct ls_group {
+    int64_t start, count; /* elements of the flat space */
+    int first_bucket, n_buckets;
+} ls_group;
+
+/* A part of a group: what is divided over all ranks and travels at once. */
+typedef struct ls_bucket {
+    int64_t start, count;
+    int group;
+} ls_bucket;
+
+typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) */
+
 typedef struct ls_tile_run ls_tile_run; /* tile.c */
 typedef struct ls_site ls_site;         /* one attention node on this rank (attention/attention.h) */
 
@@ -44,6 +58,12 @@ typedef struct ls_builder {
     ls_tile_run *run;     /* while one of its tiles is lowered */
     bool *
         shared; /* by storage tensor: other ranks read it in place, so it belongs into the heap; NULL: none */
+    int *flat_of; /* by tensor: of a parameter and of its gradient sum, its index in flats; else -1 */
+    ls_group *groups;
+    int n_groups;
+    ls_bucket *buckets;
+    int n_buckets;
+    ls_reduction *reduction; /* of program step; NULL: no gradients are reduced here */
     double *areas;    /* by mask * R + block of keys: visible pairs with my queries; -1: not counted yet */
     ls_status status; /* the first error; later calls do nothing harmful */
 } ls_builder;
@@ -123,8 +143,12 @@ void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
 
 /* Persistent buffers: inputs, parameters, gradients, tables, optimiser. Before any program. */
 void ls_lower_persistent(ls_builder *b);
-/* A rank's part of the flat space of parameters. */
-void ls_shard_range(const ls_builder *b, int rank, int64_t *start, int64_t *count);
+/* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
+void ls_lay_flat(ls_builder *b);
+/* A rank's piece of a bucket; `at` is not set. */
+ls_flat_piece ls_bucket_piece(const ls_builder *b, int bucket, int rank);
+/* Elements of the largest piece of all ranks. */
+int64_t ls_largest_piece(const ls_builder *b);
 /* Nodes [0, n_nodes) as the given program. */
 void ls_lower_nodes(ls_builder *b, int n_nodes);
 void ls_lower_node(ls_builder *b, int node);
@@ -145,7 +169,18 @@ int ls_tile_lower(ls_builder *b, int n);
 bool ls_tile_is_inner(const ls_builder *b, ls_tensor storage);
 ls_operand ls_tile_view(const ls_builder *b, ls_tensor t, ls_operand whole);
 int64_t ls_tile_rows(const ls_builder *b);
-/* Program update. */
+
+/*
+ * The sum of gradients over the ranks, bucket by bucket (buckets.c). Between begin and end, each lowered node is told of:
+ * where the last addition to a group's gradients is done, its buckets leave.
+ */
+void ls_reduction_begin(ls_builder *b, int n_nodes);
+void ls_reduction_follow(ls_builder *b, int node);
+void ls_reduction_end(ls_builder *b);
+/* Where the gradient sum of a parameter lies that has no place yet: in its group's buffer, made and zeroed on first use. */
+ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
+
+/* What program step does after the gradients are reduced. */
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
 ls_operand ls_lower_input(ls_builder *b, int node, int i);

@@ -55,8 +55,12 @@ ls_operand ls_lower_place(ls_builder *b, ls_buffer_kind kind, ls_tensor storage)
 
 ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
-    if (b->tensor[info->storage.id].buffer < 0) {
-        b->tensor[info->storage.id] = ls_lower_place(b, LS_BUFFER_ACTIVATION, info->storage);
+    const ls_tensor storage = info->storage;
+    if (b->tensor[storage.id].buffer < 0) {
+        const bool sum = ls_graph_tensor(b->job->graph, storage)->role == LS_ROLE_ACCUMULATOR;
+        b->tensor[storage.id] = sum && b->reduction != NULL
+                                    ? ls_reduction_place(b, storage)
+                                    : ls_lower_place(b, LS_BUFFER_ACTIVATION, storage);
     }
     const ls_operand whole = at_storage(b, t);
     return b->run != NULL ? ls_tile_view(b, t, whole) : whole;
@@ -168,5 +172,6 @@ void ls_lower_nodes(ls_builder *b, int n_nodes) {
         const int past = ls_tile_lower(b, n);
         if (past == n) ls_lower_node(b, n);
         n = ls_max(past, n + 1);
+        ls_reduction_follow(b, n - 1);
     }
 }

@@ -3,16 +3,6 @@
 
 #include <string.h>
 
-/* Parameters start at multiples of this many elements in the flat space, and so do the ranks' shards. */
-enum { FLAT_UNIT = 32 };
-
-void ls_shard_range(const ls_builder *b, int rank, int64_t *start, int64_t *count) {
-    const int P = ls_mesh_ranks(&b->target->mesh);
-    const int64_t units = b->image->flat_elements / FLAT_UNIT;
-    *start = ls_part_start(units, P, rank) * FLAT_UNIT;
-    *count = ls_part_start(units, P, rank + 1) * FLAT_UNIT - *start;
-}
-
 static void bind(ls_builder *b, const char *name, ls_operand operand, const ls_shape *shape,
                  const bool *cut) {
     ls_image *image = b->image;
@@ -47,29 +37,20 @@ static void bind_tensor(ls_builder *b, ls_tensor t) {
     for (int a = 0; a < LS_AXES; a++) binding->partial[a] = b->sharding->state[a][t.id] == LS_PARTIAL;
 }
 
-static void lay_flat(ls_builder *b) {
-    const ls_graph *g = b->job->graph;
-    ls_image *image = b->image;
-    image->flats = LS_NEW_ARRAY(image->arena, ls_flat, g->n_tensors);
-    int64_t at = 0;
-    for (int t = 1; t < g->n_tensors; t++) {
-        const ls_tensor_info *info = &g->tensors[t];
-        if (info->role != LS_ROLE_PARAMETER) continue;
-        image->flats[image->n_flats++] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
-                                                   .shape = info->shape,
-                                                   .start = at,
-                                                   .count = ls_shape_elements(&info->shape)};
-        at = (int64_t)ls_round_up((size_t)(at + ls_shape_elements(&info->shape)), FLAT_UNIT);
-    }
-    image->flat_elements = ls_max(at / FLAT_UNIT, ls_mesh_ranks(&b->target->mesh)) * FLAT_UNIT;
-    ls_shard_range(b, b->target->rank, &image->shard_start, &image->shard_count);
+/*
+ * Gradients outlive programs where micro-batches are added up, and where this rank's shard is all of them; else each group of
+ * them lives from its first addition until it has left (buckets.c).
+ */
+static bool keeps_gradients(const ls_builder *b) {
+    if (b->job->update == LS_UPDATE_NONE) return false;
+    return b->job->accumulates || ls_mesh_ranks(&b->target->mesh) == 1;
 }
 
-/* Parameters and their gradient sums, each in one buffer in the order of declaration. */
+/* Parameters, and their gradient sums where they are kept, each in one buffer in the order of declaration. */
 static void place_parameters(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
-    lay_flat(b);
+    ls_lay_flat(b);
     if (image->n_flats == 0) return;
     const bool shared = ls_mesh_ranks(&b->target->mesh) > 1 && b->job->update == LS_UPDATE_ADAMW;
     const int64_t n = image->flat_elements;
@@ -79,21 +60,14 @@ static void place_parameters(ls_builder *b) {
     const ls_shape shape = {1, {{n, LS_FACTOR_NONE}}};
     bind(b, LS_BIND_PARAMETERS, parameters, &shape, NULL);
     ls_operand gradients = {.buffer = -1};
-    if (b->job->update != LS_UPDATE_NONE)
+    if (keeps_gradients(b))
         gradients = bind_vector(b, LS_BIND_GRADIENTS, LS_BUFFER_GRADIENT, image->accumulator, n);
-    int flat = 0;
-    int *flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
     for (int t = 1; t < g->n_tensors; t++) {
-        const ls_tensor_info *info = &g->tensors[t];
-        if (info->role == LS_ROLE_PARAMETER) {
-            flat_of[t] = flat;
-            b->tensor[t] =
-                ls_operand_slice(parameters, 0, image->flats[flat].start, image->flats[flat].count);
-            flat++;
-        }
-        if (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0 && gradients.buffer >= 0)
-            b->tensor[t] = ls_operand_slice(gradients, 0, image->flats[flat_of[info->of.id]].start,
-                                            image->flats[flat_of[info->of.id]].count);
+        if (b->flat_of[t] < 0) continue;
+        const ls_flat *flat = &image->flats[b->flat_of[t]];
+        const bool parameter = g->tensors[t].role == LS_ROLE_PARAMETER;
+        if (parameter || gradients.buffer >= 0)
+            b->tensor[t] = ls_operand_slice(parameter ? parameters : gradients, 0, flat->start, flat->count);
     }
 }
 
@@ -103,8 +77,8 @@ static void place_optimizer(ls_builder *b) {
     if (b->job->update == LS_UPDATE_NONE) return;
     (void)bind_vector(b, LS_BIND_TOTALS, LS_BUFFER_INPUT, LS_F64, LS_TOTALS);
     (void)bind_vector(b, LS_BIND_RESULT, LS_BUFFER_OUTPUT, LS_F64, LS_TOTALS);
+    if (image->n_flats == 0) return;
     const ls_binding *gradients = ls_image_find(image, LS_BIND_GRADIENTS);
-    if (gradients == NULL) return;
     if (ls_mesh_ranks(&image->mesh) == 1)
         bind(b, LS_BIND_SHARD, gradients->operand, &gradients->shape, NULL);
     else
@@ -114,14 +88,8 @@ static void place_optimizer(ls_builder *b) {
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
     (void)bind_vector(b, LS_BIND_M, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
     (void)bind_vector(b, LS_BIND_V, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
-    if (image->dtype != image->accumulator) {
+    if (image->dtype != image->accumulator) /* else the parameters are their own masters */
         (void)bind_vector(b, LS_BIND_MASTER, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
-    } else { /* the parameters are their own masters */
-        const ls_binding *parameters = ls_image_find(image, LS_BIND_PARAMETERS);
-        const ls_shape shape = {1, {{image->shard_count, LS_FACTOR_NONE}}};
-        bind(b, LS_BIND_MASTER,
-             ls_operand_slice(parameters->operand, 0, image->shard_start, image->shard_count), &shape, NULL);
-    }
 }
 
 /* One table of spans for each mask that differs, and the positions of all tokens. */

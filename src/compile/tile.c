@@ -168,6 +168,16 @@ static bool narrow(const ls_builder *b, ls_tile_run *run, int64_t width) {
     return first >= 0;
 }
 
+/*
+ * Tokens of the rank that has most. Whether a run is tiled must be the same on all ranks: gradients leave between runs
+ * (buckets.c), and the heap is alike everywhere.
+ */
+static int64_t most_rows(const ls_builder *b, int64_t rows) {
+    const ls_layout *layout = &b->image->layout;
+    const int64_t mine = ls_layout_count(layout, ls_mesh_sequence_index(&b->target->mesh, b->target->rank));
+    return rows / mine * ls_layout_most(layout);
+}
+
 /* Chooses the storage that exists for one tile only, and the tile. False: nothing is gained. */
 static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
     const ls_graph *g = b->job->graph;
@@ -186,12 +196,13 @@ static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
     run->n_inner = n;
     if (n == 0) return false;
     int64_t tile = b->target->saving.tile_rows;
-    if (tile == 0) tile = ls_max(LEAST_TILE, ls_max(run->rows / MOST_TILES, (int64_t)(tile_bytes / bytes)));
-    const int64_t tiles = ls_ceil_div(run->rows, tile);
+    const int64_t rows = most_rows(b, run->rows);
+    if (tile == 0) tile = ls_max(LEAST_TILE, ls_max(rows / MOST_TILES, (int64_t)(tile_bytes / bytes)));
+    const int64_t tiles = ls_ceil_div(rows, tile);
     run->tile = b->target->saving.tile_rows != 0
                     ? tile
-                    : (int64_t)ls_round_up((size_t)ls_ceil_div(run->rows, tiles), TILE_UNIT);
-    return run->tile < run->rows;
+                    : (int64_t)ls_round_up((size_t)ls_ceil_div(rows, tiles), TILE_UNIT);
+    return run->tile < rows;
 }
 
 static touches find_touches(const ls_builder *b, int n_nodes) {

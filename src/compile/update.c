@@ -1,7 +1,7 @@
 /*
- * The update: gradients are partial sums over all ranks. Each rank receives the parts of its shard, adds them in rank order,
- * updates its shard with AdamW, and puts the new parameters into everyone's. The scalars of the step (loss, squared norm, the
- * wish to stop) are added over the ranks in between.
+ * The end of a step, when the gradients are reduced: the scalars of the step (loss, squared norm, the wish to stop) are added
+ * over the ranks; each rank updates its shard with AdamW, piece by piece, and puts the new parameters into everyone's while it
+ * goes on with the next piece.
  */
 #include "compile/compile_impl.h"
 
@@ -13,71 +13,42 @@ static ls_operand bound(const ls_builder *b, const char *name) {
     return binding->operand;
 }
 
-static ls_operand shard_slice(const ls_builder *b, ls_operand flat, int rank) {
-    int64_t start, count;
-    ls_shard_range(b, rank, &start, &count);
-    return ls_operand_slice(flat, 0, start, count);
+/* --- parameters over the ranks ------------------------------------------------------------------------------------------- */
+
+/* A bucket has channels of its own: it travels once in a run, and nothing holds up the next one. */
+static int channel_of(ls_builder *b, int bucket, int j) {
+    return ls_build_channel(b, "parameters.%d.%d", bucket, j);
 }
 
-static int64_t largest_shard(const ls_builder *b) {
-    int64_t most = 0;
-    for (int r = 0; r < ls_mesh_ranks(&b->target->mesh); r++) {
-        int64_t start, count;
-        ls_shard_range(b, r, &start, &count);
-        most = ls_max(most, count);
-    }
-    return most;
+static ls_operand parameters_of(const ls_builder *b, const ls_flat_piece *piece) {
+    return ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, piece->start, piece->count);
 }
 
-/* Everyone's part of my shard comes into my slots; their sum, in rank order, is the shard. */
-static void reduce_scatter(ls_builder *b, ls_operand gradients, ls_operand shard) {
-    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
-    if (P == 1) return; /* the shard is the gradients */
-    const int64_t most = largest_shard(b), n = b->image->shard_count;
-    ls_operand *slot = LS_NEW_ARRAY(b->image->arena, ls_operand, P);
-    const ls_operand slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "gradient slots", (P - 1) * most,
-                                                gradients.view.dtype, 2, (int64_t[]){P - 1, most});
-    for (int j = 1; j < P; j++) {
-        const int from = (me - j + P) % P;
-        slot[from] =
-            ls_operand_dense(slots.buffer, (size_t)((j - 1) * most) * ls_dtype_bytes(slots.view.dtype),
-                             slots.view.dtype, 1, &n);
-        ls_build_ready(b, ls_build_channel(b, "gradients.%d", j), from, slot[from]);
-    }
-    for (int j = 1; j < P; j++) {
-        const int to = (me + j) % P;
-        const ls_operand part = shard_slice(b, gradients, to);
-        const ls_operand there =
-            ls_operand_dense(slots.buffer, (size_t)((j - 1) * most) * ls_dtype_bytes(slots.view.dtype),
-                             slots.view.dtype, 1, part.view.size);
-        ls_build_send(b, ls_build_channel(b, "gradients.%d", j), to, part, there);
-    }
-    for (int j = 1; j < P; j++) {
-        const int from = (me - j + P) % P;
-        ls_build_receive(b, ls_build_channel(b, "gradients.%d", j), from, slot[from]);
-    }
-    ls_build_quiet(b);
-    slot[me] = shard_slice(b, gradients, me);
-    ls_build_fill(b, shard);
-    for (int r = 0; r < P; r++) ls_build_accumulate(b, slot[r], shard);
-}
-
-/* Every rank's shard of the parameters to everyone. */
-static void all_gather(ls_builder *b, ls_operand parameters) {
+/* Parameters that other ranks update: nothing here reads the old ones any more. */
+static void hand_over(ls_builder *b, int bucket) {
     const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
     for (int j = 1; j < P; j++) {
-        const int from = (me - j + P) % P;
-        ls_build_ready(b, ls_build_channel(b, "parameters.%d", j), from, shard_slice(b, parameters, from));
+        const ls_flat_piece theirs = ls_bucket_piece(b, bucket, (me - j + P) % P);
+        ls_build_ready(b, channel_of(b, bucket, j), (me - j + P) % P, parameters_of(b, &theirs));
     }
-    const ls_operand mine = shard_slice(b, parameters, me);
-    for (int j = 1; j < P; j++)
-        ls_build_send(b, ls_build_channel(b, "parameters.%d", j), (me + j) % P, mine, mine);
-    for (int j = 1; j < P; j++) {
-        const int from = (me - j + P) % P;
-        ls_build_receive(b, ls_build_channel(b, "parameters.%d", j), from, shard_slice(b, parameters, from));
-    }
-    if (P > 1) ls_build_quiet(b);
 }
+
+/* This rank's piece of a bucket to everyone. */
+static void send(ls_builder *b, int bucket) {
+    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
+    const ls_operand mine = parameters_of(b, &b->image->pieces[bucket]);
+    for (int j = 1; j < P; j++) ls_build_send(b, channel_of(b, bucket, j), (me + j) % P, mine, mine);
+}
+
+static void receive(ls_builder *b, int bucket) {
+    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
+    for (int j = 1; j < P; j++) {
+        const ls_flat_piece theirs = ls_bucket_piece(b, bucket, (me - j + P) % P);
+        ls_build_receive(b, channel_of(b, bucket, j), (me - j + P) % P, parameters_of(b, &theirs));
+    }
+}
+
+/* --- the step ------------------------------------------------------------------------------------------------------------ */
 
 /* This rank's scalars to the sum over all ranks. */
 static void reduce_totals(ls_builder *b, ls_operand shard) {
@@ -102,53 +73,57 @@ static void reduce_totals(ls_builder *b, ls_operand shard) {
         ls_build_all_reduce(b, &team, totals, result);
 }
 
-/* AdamW on the part of each parameter that lies in this rank's shard; decay on matrices only. */
-static void adamw(ls_builder *b, ls_operand shard) {
-    const ls_image *image = b->image;
-    const ls_operand control = bound(b, LS_BIND_CONTROL);
+static void step_control(ls_builder *b) {
     ls_build_kernel(b, &(ls_kernel_build){.op = "step_control",
                                           .kernel = "step_control",
-                                          .dtype = image->accumulator,
+                                          .dtype = b->image->accumulator,
                                           .n_in = 2,
                                           .in = {bound(b, LS_BIND_RESULT), bound(b, LS_BIND_HYPER)},
                                           .n_out = 1,
-                                          .out = {control}});
+                                          .out = {bound(b, LS_BIND_CONTROL)}});
+}
+
+/* AdamW on the part of each parameter that lies in this piece of the shard; decay on matrices only. */
+static void adamw(ls_builder *b, const ls_flat_piece *piece) {
+    const ls_image *image = b->image;
     for (int f = 0; f < image->n_flats; f++) {
-        const ls_flat *flat = &image->flats[f];
-        const int64_t start = ls_max(flat->start, image->shard_start);
-        const int64_t end = ls_min(flat->start + flat->count, image->shard_start + image->shard_count);
-        const int64_t at = start - image->shard_start, n = ls_max(end - start, 0);
-        if (n == 0) continue;
+        const ls_flat_piece part = ls_piece_within(piece, image->flats[f].start, image->flats[f].count);
+        if (part.count == 0) continue;
         ls_adamw_params params = b->job->adamw;
-        if (flat->shape.ndim < 2) params.weight_decay = 0;
+        if (image->flats[f].shape.ndim < 2) params.weight_decay = 0;
         ls_build_kernel(
             b, &(ls_kernel_build){.op = "adamw",
                                   .kernel = "adamw",
                                   .dtype = image->dtype,
                                   .params = &params,
                                   .params_bytes = sizeof params,
-                                  .flops = 15.0 * (double)n,
+                                  .flops = 15.0 * (double)part.count,
                                   .n_in = 2,
-                                  .in = {ls_operand_slice(shard, 0, at, n), control},
+                                  .in = {ls_operand_slice(bound(b, LS_BIND_SHARD), 0, part.at, part.count),
+                                         bound(b, LS_BIND_CONTROL)},
                                   .n_out = 4,
-                                  .out = {ls_operand_slice(bound(b, LS_BIND_MASTER), 0, at, n),
-                                          ls_operand_slice(bound(b, LS_BIND_M), 0, at, n),
-                                          ls_operand_slice(bound(b, LS_BIND_V), 0, at, n),
-                                          ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, start, n)}});
+                                  .out = {ls_image_master(image, &part),
+                                          ls_operand_slice(bound(b, LS_BIND_M), 0, part.at, part.count),
+                                          ls_operand_slice(bound(b, LS_BIND_V), 0, part.at, part.count),
+                                          parameters_of(b, &part)}});
     }
 }
 
 void ls_lower_update(ls_builder *b) {
+    const bool gradients = b->image->n_flats > 0;
+    const bool applies = b->job->update == LS_UPDATE_ADAMW && gradients;
     ls_operand shard = {.buffer = -1};
-    const bool gradients = ls_image_find(b->image, LS_BIND_GRADIENTS) != NULL;
-    if (gradients) {
-        shard = bound(b, LS_BIND_SHARD);
-        reduce_scatter(b, bound(b, LS_BIND_GRADIENTS), shard);
-    }
+    if (gradients) shard = bound(b, LS_BIND_SHARD);
+    for (int k = 0; applies && k < b->n_buckets; k++) hand_over(b, k);
     reduce_totals(b, shard);
-    if (b->job->update != LS_UPDATE_ADAMW || !gradients) return;
-    adamw(b, shard);
-    all_gather(b, bound(b, LS_BIND_PARAMETERS));
-    ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
+    if (!applies) return;
+    step_control(b);
+    for (int k = 0; k < b->n_buckets; k++) {
+        adamw(b, &b->image->pieces[k]);
+        send(b, k);
+    }
+    for (int k = 0; k < b->n_buckets; k++) receive(b, k);
+    if (ls_mesh_ranks(&b->target->mesh) > 1) ls_build_quiet(b);
+    if (ls_image_find(b->image, LS_BIND_GRADIENTS) != NULL) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
     ls_build_fill(b, bound(b, LS_BIND_LOSS));
 }

@@ -119,6 +119,10 @@ static ls_status build(explanation *e) {
     const ls_explain_job *job = e->job;
     ls_dtype dtype;
     LS_TRY(check_program(job->program));
+    if (job->program != NULL && job->accumulate <= 1 &&
+        strcmp(job->program, ls_program_name(LS_PROGRAM_MICRO)) == 0)
+        return ls_error(LS_USAGE,
+                        "--program micro: there is none when a step is one micro-batch (--accumulate)");
     LS_TRY(ls_job_dtype(job->dtype, LS_F32, &dtype));
     LS_TRY(ls_model_open(job->model, &e->model));
     e->graph = ls_graph_create(dtype);
@@ -129,7 +133,10 @@ static ls_status build(explanation *e) {
     LS_TRY(ls_spread_resolve(&job->spread, &request));
     if (job->rank < 0 || job->rank >= request.ranks)
         return ls_error(LS_USAGE, "--rank %lld; expected 0 to %d", (long long)job->rank, request.ranks - 1);
-    e->step = (ls_job){.graph = e->graph, .forward_nodes = lm.forward_nodes, .update = LS_UPDATE_ADAMW};
+    e->step = (ls_job){.graph = e->graph,
+                       .forward_nodes = lm.forward_nodes,
+                       .update = LS_UPDATE_ADAMW,
+                       .accumulates = job->accumulate > 1};
     LS_TRY(ls_plan_make(&e->step, &request, &e->plan));
     e->target = e->plan.target;
     e->target.rank = (int)job->rank;

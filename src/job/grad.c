@@ -1,5 +1,5 @@
 /*
- * The grad command: one forward and backward of a model on given tokens. Gradients are summed over the ranks by program update,
+ * The grad command: one forward and backward of a model on given tokens. Gradients are summed over the ranks by program step,
  * which leaves each rank a shard of the flat space of parameters; each writes its shard into the one file.
  */
 #include "job/job_impl.h"
@@ -102,11 +102,12 @@ static ls_status write_parts(const ls_rank *rank, ls_st_writer *writer) {
     const int64_t element = (int64_t)ls_dtype_bytes(image->accumulator);
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
-        const int64_t start = ls_max(flat->start, image->shard_start);
-        const int64_t end = ls_min(flat->start + flat->count, image->shard_start + image->shard_count);
-        if (start >= end) continue;
-        LS_TRY(ls_st_write(writer, i, (start - flat->start) * element,
-                           shard + (start - image->shard_start) * element, (end - start) * element));
+        for (int p = 0; p < image->n_pieces; p++) {
+            const ls_flat_piece part = ls_piece_within(&image->pieces[p], flat->start, flat->count);
+            if (part.count > 0)
+                LS_TRY(ls_st_write(writer, i, (part.start - flat->start) * element, shard + part.at * element,
+                                   part.count * element));
+        }
     }
     return ls_ok();
 }
@@ -125,8 +126,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(fill_weights(r, rank));
     give_inputs(r, rank);
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that seconds are of the work alone */
-    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
-    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_UPDATE));
+    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_STEP));
     r->seconds[rank->rank] = ls_executor_times(rank->executor).total;
     if (rank->rank == 0)
         *r->loss = ((const double *)ls_executor_tensor(rank->executor, LS_BIND_RESULT))[LS_TOTAL_LOSS];

@@ -3,10 +3,9 @@
 #include "longspan/units.h"
 #include "program/account.h"
 
-/* Nodes that the program is made of; 0: it comes from no graph. */
+/* Nodes that the program is made of. */
 static int nodes_of(const ls_passes *passes, int program) {
-    if (program == LS_PROGRAM_MICRO) return passes->graph->n_nodes;
-    return program == LS_PROGRAM_EVALUATE ? passes->forward_nodes : 0;
+    return program == LS_PROGRAM_EVALUATE ? passes->forward_nodes : passes->graph->n_nodes;
 }
 
 /* Bytes of an arena, with a place of its own for every buffer that is ever used. */
@@ -29,8 +28,8 @@ static void print_lowering(const ls_passes *passes, int program, FILE *out) {
     const ls_program_account a = ls_program_account_of(passes->image, program);
     const char *between = "";
     print_row(out, "lower", ls_program_name(program));
-    if (nodes_of(passes, program) > 0) fprintf(out, "%d nodes → ", nodes_of(passes, program));
-    fprintf(out, "%d instructions: ", passes->image->programs[program].n_instrs);
+    fprintf(out, "%d nodes → %d instructions: ", nodes_of(passes, program),
+            passes->image->programs[program].n_instrs);
     for (int k = 0; k < LS_INSTR_KINDS; k++) {
         if (a.kinds[k] == 0) continue;
         fprintf(out, "%s%d %s", between, a.kinds[k], ls_instr_kind_name((ls_instr_kind)k));

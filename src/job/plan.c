@@ -36,7 +36,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     ls_language_model lm;
     *graph = ls_graph_create(g->dtype);
     LS_TRY(ls_model_build(g->model, *graph, g->job->batch / g->job->accumulate, seq, true, &lm));
-    *job = (ls_job){.graph = *graph, .update = LS_UPDATE_ADAMW};
+    *job = (ls_job){.graph = *graph, .update = LS_UPDATE_ADAMW, .accumulates = g->job->accumulate > 1};
     return ls_ok();
 }
 

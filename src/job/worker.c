@@ -116,12 +116,14 @@ static double get_number(const ls_rank *rank, const char *name) {
     return rank->image->accumulator == LS_F64 ? *(const double *)from : (double)*(const float *)from;
 }
 
-static ls_status run_micro_batches(ls_worker *w, const ls_step *step, int program) {
+/* The last micro-batch may have a program of its own. */
+static ls_status run_micro_batches(ls_worker *w, const ls_step *step, int program, int last) {
     const ls_worker_state *s = w->state;
-    for (int64_t m = 0; m < s->engine->options.micro_batches; m++) {
+    const int64_t n = s->engine->options.micro_batches;
+    for (int64_t m = 0; m < n; m++) {
         if (step->feed != NULL) LS_TRY(step->feed(w, m, step->context));
         LS_TRY(check_given(w));
-        LS_TRY(ls_executor_run(s->rank->executor, program));
+        LS_TRY(ls_executor_run(s->rank->executor, m + 1 < n ? program : last));
     }
     return ls_ok();
 }
@@ -158,7 +160,7 @@ static ls_status do_evaluate(ls_worker *w, const ls_step *step, ls_step_result *
     ls_rank *rank = w->state->rank;
     const double kept = get_number(rank, LS_BIND_LOSS);
     put_number(rank, LS_BIND_LOSS, 0);
-    LS_TRY(run_micro_batches(w, step, LS_PROGRAM_EVALUATE));
+    LS_TRY(run_micro_batches(w, step, LS_PROGRAM_EVALUATE, LS_PROGRAM_EVALUATE));
     shared_numbers numbers = {get_number(rank, LS_BIND_LOSS), wants_to_stop(rank)};
     put_number(rank, LS_BIND_LOSS, kept);
     LS_TRY(sum_over_ranks(rank, &numbers));
@@ -167,9 +169,10 @@ static ls_status do_evaluate(ls_worker *w, const ls_step *step, ls_step_result *
     return ls_ok();
 }
 
-/* Sums start at zero; an update leaves them so, but what it leaves is the next step's. */
+/* Sums start at zero; where they outlive the program and are not applied, they hold those of the last step. */
 static void zero_sums(const ls_rank *rank) {
     const ls_binding *sums = ls_image_find(rank->image, LS_BIND_GRADIENTS);
+    if (sums == NULL) return;
     const size_t element = ls_dtype_bytes(sums->operand.view.dtype);
     memset(ls_executor_address(rank->executor, &sums->operand), 0,
            element * (size_t)ls_view_elements(&sums->operand.view));
@@ -194,9 +197,8 @@ static ls_status do_step(ls_worker *w, const ls_step *step, ls_step_result *out)
     put_number(rank, LS_BIND_LOSS, 0);
     put_number(rank, LS_BIND_SCALE, 1 / (double)step->tokens);
     put_hyper(w, step);
-    LS_TRY(run_micro_batches(w, step, LS_PROGRAM_MICRO));
     totals[LS_TOTAL_STOP] = wants_to_stop(rank);
-    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_UPDATE));
+    LS_TRY(run_micro_batches(w, step, LS_PROGRAM_MICRO, LS_PROGRAM_STEP));
     out->loss = result[LS_TOTAL_LOSS] / (double)step->tokens;
     out->grad_norm = sqrt(result[LS_TOTAL_SQUARES]);
     out->applied = control != NULL && control[LS_CONTROL_APPLY] != 0;

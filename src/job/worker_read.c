@@ -54,11 +54,12 @@ ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
                         name);
     const size_t element = ls_dtype_bytes(image->accumulator);
     const char *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
-    const int64_t start = ls_max(flat->start, image->shard_start);
-    const int64_t end = ls_min(flat->start + flat->count, image->shard_start + image->shard_count);
-    if (start < end)
-        memcpy((char *)w->state->engine->exchange + element * (size_t)(start - flat->start),
-               shard + element * (size_t)(start - image->shard_start), element * (size_t)(end - start));
+    for (int p = 0; p < image->n_pieces; p++) {
+        const ls_flat_piece part = ls_piece_within(&image->pieces[p], flat->start, flat->count);
+        if (part.count > 0)
+            memcpy((char *)w->state->engine->exchange + element * (size_t)(part.start - flat->start),
+                   shard + element * (size_t)part.at, element * (size_t)part.count);
+    }
     return take(w, image->accumulator, flat->count, out);
 }
 

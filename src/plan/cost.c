@@ -35,13 +35,8 @@ typedef struct tally {
 } tally;
 
 static void add_rank(const ls_image *image, tally *t, ls_plan_candidate *c) {
-    ls_program_cost sum = {0};
-    for (int p = LS_PROGRAM_MICRO; p <= LS_PROGRAM_UPDATE; p++) {
-        const ls_program_cost cost = ls_program_measure(image, p);
-        sum.flops += cost.flops;
-        sum.bytes_sent += cost.bytes_sent;
-        sum.transfers += cost.transfers;
-    }
+    const bool steps = image->programs[LS_PROGRAM_STEP].n_instrs > 0;
+    const ls_program_cost sum = ls_program_measure(image, steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO);
     const double seconds = sum.flops / flops_per_second(image) + sum.bytes_sent / host_speed.bandwidth +
                            sum.transfers * host_speed.latency;
     if (seconds > c->seconds) c->seconds = seconds;

@@ -19,11 +19,11 @@ typedef struct tracing {
     ls_json_writer *writer;
 } tracing;
 
-size_t ls_trace_spans(const ls_image *image, int64_t micro_batches, int64_t updates) {
+size_t ls_trace_spans(const ls_image *image, int64_t micros, int64_t steps) {
     /* Beside each instruction and the program, about as often asleep. */
     const int64_t micro = 2 * (int64_t)image->programs[LS_PROGRAM_MICRO].n_instrs + 1;
-    const int64_t update = 2 * (int64_t)image->programs[LS_PROGRAM_UPDATE].n_instrs + 1;
-    return (size_t)(micro_batches * micro + updates * update);
+    const int64_t step = 2 * (int64_t)image->programs[LS_PROGRAM_STEP].n_instrs + 1;
+    return (size_t)(micros * micro + steps * step);
 }
 
 /* --- events ------------------------------------------------------------------------------------------------------------------ */

@@ -14,7 +14,7 @@
  */
 LS_MUST_USE ls_status ls_trace_write(const ls_rank *rank, const char *path);
 
-/* Spans that a ring needs for so many micro-batches and updates on this rank. */
-size_t ls_trace_spans(const ls_image *image, int64_t micro_batches, int64_t updates);
+/* Spans that a ring needs for so many runs of programs micro and step on this rank. */
+size_t ls_trace_spans(const ls_image *image, int64_t micros, int64_t steps);
 
 #endif

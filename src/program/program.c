@@ -14,6 +14,32 @@ const ls_binding *ls_image_find(const ls_image *image, const char *name) {
     return NULL;
 }
 
+ls_flat_piece ls_piece_within(const ls_flat_piece *piece, int64_t start, int64_t count) {
+    const int64_t from = ls_max(start, piece->start);
+    const int64_t to = ls_min(start + count, piece->start + piece->count);
+    if (from >= to) return (ls_flat_piece){0, 0, 0};
+    return (ls_flat_piece){from, to - from, piece->at + from - piece->start};
+}
+
+ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part) {
+    const bool apart = image->dtype != image->accumulator;
+    const ls_binding *binding = ls_image_find(image, apart ? LS_BIND_MASTER : LS_BIND_PARAMETERS);
+    LS_ASSERT(binding != NULL);
+    return ls_operand_slice(binding->operand, 0, apart ? part->at : part->start, part->count);
+}
+
+int ls_image_sequence(const ls_image *image, int out[LS_SEQUENCE]) {
+    static const int alone[] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_MICRO};
+    static const int steps[] = {LS_PROGRAM_STEP, LS_PROGRAM_STEP, LS_PROGRAM_STEP};
+    static const int both[LS_SEQUENCE] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_STEP,
+                                          LS_PROGRAM_MICRO, LS_PROGRAM_STEP};
+    const bool micro = image->programs[LS_PROGRAM_MICRO].n_instrs > 0;
+    const bool step = image->programs[LS_PROGRAM_STEP].n_instrs > 0;
+    const int n = micro && step ? LS_SEQUENCE : 3;
+    memcpy(out, micro && step ? both : step ? steps : alone, sizeof *out * (size_t)n);
+    return n;
+}
+
 ls_range ls_operand_range(const ls_image *image, const ls_operand *operand) {
     return ls_view_range(&operand->view, image->buffers[operand->buffer].offset + operand->offset);
 }
@@ -78,7 +104,7 @@ static uint64_t mix_program(uint64_t hash, const ls_program *p) {
     }
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
-        if (instr->kind == LS_INSTR_KERNEL) continue; /* a rank's own business: shards of the update differ */
+        if (instr->kind == LS_INSTR_KERNEL) continue; /* a rank's own business: shards differ */
         hash = mix_int(hash, instr->kind);
         hash = mix_int(hash, instr->queue);
         hash = mix(hash, instr->op, strlen(instr->op));
@@ -108,7 +134,7 @@ uint64_t ls_image_skeleton(const ls_image *image) {
 }
 
 const char *ls_program_name(int program) {
-    static const char *const names[LS_PROGRAMS] = {"micro", "update", "evaluate"};
+    static const char *const names[LS_PROGRAMS] = {"micro", "step", "evaluate"};
     return program >= 0 && program < LS_PROGRAMS ? names[program] : "?";
 }
 

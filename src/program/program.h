@@ -33,7 +33,12 @@ typedef enum ls_buffer_kind {
     LS_BUFFER_KINDS
 } ls_buffer_kind;
 
-enum { LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_EVALUATE, LS_PROGRAMS };
+enum {
+    LS_PROGRAM_MICRO,    /* a micro-batch that is not the last of its step, or all of a job without update */
+    LS_PROGRAM_STEP,     /* the last micro-batch of a step, and the update */
+    LS_PROGRAM_EVALUATE, /* forward alone */
+    LS_PROGRAMS
+};
 
 typedef struct ls_buffer {
     const char *name;
@@ -136,6 +141,12 @@ typedef struct ls_flat {
     int64_t start, count;
 } ls_flat;
 
+/* A run of the flat space that lies in a rank's shard. */
+typedef struct ls_flat_piece {
+    int64_t start, count; /* in the flat space */
+    int64_t at;           /* in the shard */
+} ls_flat_piece;
+
 /* One rank's programs and the memory that they share. */
 typedef struct ls_image {
     ls_arena *arena;
@@ -170,27 +181,43 @@ typedef struct ls_image {
 
     ls_flat *flats; /* all parameters, in the order of declaration */
     int n_flats;
-    int64_t flat_elements;            /* with padding */
-    int64_t shard_start, shard_count; /* this rank's part of the flat space */
+    int64_t flat_elements; /* with padding */
+    ls_flat_piece *pieces; /* this rank's shard: one piece of each bucket, in order */
+    int n_pieces;
+    int64_t shard_count;
 } ls_image;
 
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
 
 /* Names that images bind, beside the graph's inputs, parameters and fetched tensors. */
-#define LS_BIND_TOTALS "step.totals"      /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
-#define LS_BIND_RESULT "step.result"      /* f64[LS_TOTALS]: summed over the ranks */
-#define LS_BIND_HYPER "step.hyper"        /* f64[LS_HYPERS] */
-#define LS_BIND_CONTROL "step.control"    /* f64[LS_CONTROLS] */
-#define LS_BIND_LOSS "step.loss"          /* G[1]: this rank's sum over the micro-batches so far */
-#define LS_BIND_PARAMETERS "parameters"   /* T[flat_elements] */
-#define LS_BIND_GRADIENTS "gradients"     /* G[flat_elements]: this rank's sums */
-#define LS_BIND_SHARD "gradient.shard"    /* G[shard_count]: summed over the ranks, after update */
-#define LS_BIND_MASTER "optimizer.master" /* G[shard_count] */
+#define LS_BIND_TOTALS "step.totals"    /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
+#define LS_BIND_RESULT "step.result"    /* f64[LS_TOTALS]: summed over the ranks */
+#define LS_BIND_HYPER "step.hyper"      /* f64[LS_HYPERS] */
+#define LS_BIND_CONTROL "step.control"  /* f64[LS_CONTROLS] */
+#define LS_BIND_LOSS "step.loss"        /* G[1]: this rank's sum over the micro-batches so far */
+#define LS_BIND_PARAMETERS "parameters" /* T[flat_elements] */
+#define LS_BIND_GRADIENTS "gradients"   /* G[flat_elements]: this rank's sums; where they outlive a program */
+#define LS_BIND_SHARD "gradient.shard"  /* G[shard_count]: summed over the ranks, after step */
+#define LS_BIND_MASTER "optimizer.master" /* G[shard_count]; only where T is not G (ls_image_master) */
 #define LS_BIND_M "optimizer.m"
 #define LS_BIND_V "optimizer.v"
 
 /* The binding of that name, or NULL. */
 const ls_binding *ls_image_find(const ls_image *image, const char *name);
+
+/*
+ * The part of the piece that lies in elements [start, start+count) of the flat space (a parameter, say); count 0: none.
+ */
+ls_flat_piece ls_piece_within(const ls_flat_piece *piece, int64_t start, int64_t count);
+/* The masters of a piece or part of one: where T is G, the parameters themselves. The job's update is AdamW. */
+ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
+
+/*
+ * Programs as a run may have them, one after the other, each after each that it can follow: what is proved and interpreted. Returns
+ * how many.
+ */
+enum { LS_SEQUENCE = 5 };
+int ls_image_sequence(const ls_image *image, int out[LS_SEQUENCE]);
 
 /* Bytes of an operand as one range of its arena. */
 ls_range ls_operand_range(const ls_image *image, const ls_operand *operand);
@@ -219,7 +246,7 @@ uint64_t ls_image_skeleton(const ls_image *image);
 
 /* The page that `explain` shows for one program. */
 void ls_program_print(const ls_image *image, int program, FILE *out);
-const char *ls_program_name(int program); /* "micro", "update", "evaluate" */
+const char *ls_program_name(int program); /* "micro", "step", "evaluate" */
 const char *ls_buffer_kind_name(ls_buffer_kind kind);
 
 #endif

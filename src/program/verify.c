@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int sequence[] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_MICRO};
-
 /* A signal on its way: what its sender knew, until the wait that it is for. */
 typedef struct message {
     struct message *next;
@@ -46,7 +44,9 @@ typedef struct queue_state {
 
 typedef struct rank_state {
     const ls_image *image;
-    int stage; /* index into sequence */
+    int stage;                 /* index into sequence */
+    int sequence[LS_SEQUENCE]; /* of programs */
+    int stages;
     uint64_t runs[LS_PROGRAMS];
     queue_state queue[LS_QUEUES];
     word *words;
@@ -66,13 +66,15 @@ typedef struct play {
 
 static int queue_id(int rank, int queue) { return rank * LS_QUEUES + queue; }
 
-static const ls_program *program_of(const rank_state *r) { return &r->image->programs[sequence[r->stage]]; }
+static int index_of(const rank_state *r) { return r->sequence[r->stage]; }
+
+static const ls_program *program_of(const rank_state *r) { return &r->image->programs[index_of(r)]; }
 
 static ls_point point_of(const play *p, int rank, int queue) {
     const rank_state *r = &p->rank[rank];
     const queue_state *q = &r->queue[queue];
     return (ls_point){.rank = rank,
-                      .program = sequence[r->stage],
+                      .program = index_of(r),
                       .instr = q->instrs[q->next],
                       .op = program_of(r)->instrs[q->instrs[q->next]].op,
                       .key = -1,
@@ -102,7 +104,7 @@ static word *word_of(const play *p, int owner, const ls_program *program, const 
 
 static uint64_t generation_of(const rank_state *r, const ls_instr *instr) {
     const ls_program *program = program_of(r);
-    return r->runs[sequence[r->stage]] * program->channels[instr->channel].uses + instr->generation;
+    return r->runs[index_of(r)] * program->channels[instr->channel].uses + instr->generation;
 }
 
 static message *new_message(play *p) {
@@ -411,7 +413,7 @@ static ls_status host_writes(play *p, int rank) {
     clock[queue]++;
     join(p, r->queue[LS_COPY].clock, clock);
     const ls_point at = {.rank = rank,
-                         .program = sequence[r->stage],
+                         .program = index_of(r),
                          .instr = -1,
                          .op = "the host",
                          .key = -1,
@@ -450,7 +452,7 @@ static void begin_program(rank_state *r, ls_bytes *bytes) {
 /* What persists is what the program is to leave. */
 static void check_left(play *p, int rank) {
     const ls_image *image = p->rank[rank].image;
-    const int program = sequence[p->rank[rank].stage];
+    const int program = index_of(&p->rank[rank]);
     const ls_point end = {.rank = rank, .program = program, .instr = -1, .op = "its end"};
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
@@ -462,16 +464,15 @@ static void check_left(play *p, int rank) {
 /* A rank whose queues are both through goes on to the next program, knowing what both knew. */
 static ls_status advance(play *p, int rank, bool *moved) {
     rank_state *r = &p->rank[rank];
-    const int stages = (int)LS_COUNT(sequence);
-    if (r->stage == stages) return ls_ok();
+    if (r->stage == r->stages) return ls_ok();
     for (int q = 0; q < LS_QUEUES; q++) {
         if (r->queue[q].next < r->queue[q].n) return ls_ok();
     }
     check_left(p, rank);
-    r->runs[sequence[r->stage]]++;
+    r->runs[index_of(r)]++;
     r->stage++;
     *moved = true;
-    if (r->stage == stages) return ls_ok();
+    if (r->stage == r->stages) return ls_ok();
     LS_TRY(host_writes(p, rank));
     begin_program(r, &p->bytes[rank]);
     return ls_ok();
@@ -480,7 +481,7 @@ static ls_status advance(play *p, int rank, bool *moved) {
 static ls_status stuck(const play *p) {
     for (int rank = 0; rank < p->ranks; rank++) {
         const rank_state *r = &p->rank[rank];
-        for (int queue = 0; r->stage < (int)LS_COUNT(sequence) && queue < LS_QUEUES; queue++) {
+        for (int queue = 0; r->stage < r->stages && queue < LS_QUEUES; queue++) {
             const queue_state *q = &r->queue[queue];
             if (q->next == q->n || program_of(r)->instrs[q->instrs[q->next]].kind != LS_INSTR_WAIT) continue;
             return fault(p, point_of(p, rank, queue), "waits for ever: deadlock");
@@ -493,7 +494,7 @@ static ls_status run(play *p) {
     for (bool moved = true; moved;) {
         moved = false;
         for (int rank = 0; rank < p->ranks; rank++) {
-            if (p->rank[rank].stage == (int)LS_COUNT(sequence)) continue;
+            if (p->rank[rank].stage == p->rank[rank].stages) continue;
             for (int q = 0; q < LS_QUEUES; q++) {
                 bool again = true;
                 while (again) {
@@ -506,7 +507,7 @@ static ls_status run(play *p) {
         }
     }
     for (int rank = 0; rank < p->ranks; rank++) {
-        if (p->rank[rank].stage < (int)LS_COUNT(sequence)) return stuck(p);
+        if (p->rank[rank].stage < p->rank[rank].stages) return stuck(p);
         for (int w = 0; w < p->rank[rank].image->words; w++) {
             if (p->rank[rank].words[w].pending != NULL)
                 return ls_error(LS_INVALID,
@@ -526,6 +527,7 @@ static ls_status set_up(play *p, const ls_image *const *images) {
                             images[r]->words, images[0]->words);
         rank_state *rank = &p->rank[r];
         rank->image = images[r];
+        rank->stages = ls_image_sequence(images[r], rank->sequence);
         rank->words = LS_NEW_ARRAY(p->arena, word, images[r]->words + 1);
         int most = 1;
         for (int i = 0; i < LS_PROGRAMS; i++) most = (int)ls_max(most, images[r]->programs[i].n_instrs);

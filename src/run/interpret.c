@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const int ls_sequence[LS_STAGES] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_MICRO,
-                                    LS_PROGRAM_UPDATE};
-
 uint64_t ls_interpreter_draw(ls_interpreter *in, uint64_t below) {
     uint64_t x = in->seed + ++in->draws * 0x9e3779b97f4a7c15u; /* splitmix64 */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -17,13 +14,15 @@ uint64_t ls_interpreter_draw(ls_interpreter *in, uint64_t below) {
     return (x ^ (x >> 31)) % below;
 }
 
+static int index_of(const ls_interpreted_rank *r) { return r->sequence[r->stage]; }
+
 const ls_program *ls_interpreted_program(const ls_interpreted_rank *r) {
-    return &r->image->programs[ls_sequence[r->stage]];
+    return &r->image->programs[index_of(r)];
 }
 
 uint64_t ls_interpreted_generation(const ls_interpreted_rank *r, const ls_instr *instr) {
     const ls_program *p = ls_interpreted_program(r);
-    return r->runs[ls_sequence[r->stage]] * p->channels[instr->channel].uses + instr->generation;
+    return r->runs[index_of(r)] * p->channels[instr->channel].uses + instr->generation;
 }
 
 int ls_interpreted_word(const ls_program *p, const ls_instr *instr) {
@@ -31,7 +30,7 @@ int ls_interpreted_word(const ls_program *p, const ls_instr *instr) {
 }
 
 size_t ls_interpreter_read_index(const ls_interpreter *in, int rank, int number) {
-    return ((size_t)rank * LS_STAGES + (size_t)in->rank[rank].stage) * in->span + (size_t)number;
+    return ((size_t)rank * LS_SEQUENCE + (size_t)in->rank[rank].stage) * in->span + (size_t)number;
 }
 
 /* --- queues -------------------------------------------------------------------------------------------------------------- */
@@ -120,7 +119,7 @@ static bool move_queue(ls_interpreter *in, int rank, int queue) {
     if (instr->kind == LS_INSTR_WAIT &&
         r->words[ls_interpreted_word(p, instr)] < ls_interpreted_generation(r, instr))
         return false;
-    if (execute(in, rank, queue, instr, &r->instrs[ls_sequence[r->stage]][i])) {
+    if (execute(in, rank, queue, instr, &r->instrs[index_of(r)][i])) {
         q->done = i;
         q->next++;
     }
@@ -143,16 +142,16 @@ static bool advance(ls_interpreted_rank *r) {
     for (int q = 0; q < LS_QUEUES; q++) {
         if (r->queue[q].next < r->queue[q].n) return false;
     }
-    r->runs[ls_sequence[r->stage]]++;
+    r->runs[index_of(r)]++;
     r->stage++;
-    if (r->stage < LS_STAGES) begin_program(r);
+    if (r->stage < r->stages) begin_program(r);
     return true;
 }
 
 static bool move(ls_interpreter *in, int rank, int actor) {
     ls_interpreted_rank *r = &in->rank[rank];
     if (actor == LS_NETWORK) return ls_network_move(in, rank);
-    if (r->stage == LS_STAGES) return false;
+    if (r->stage == r->stages) return false;
     return move_queue(in, rank, actor) || advance(r);
 }
 
@@ -180,6 +179,7 @@ static bool move_any(ls_interpreter *in) {
 
 static void prepare(ls_interpreter *in, ls_interpreted_rank *r, const ls_image *image, size_t unit) {
     r->image = image;
+    r->stages = ls_image_sequence(image, r->sequence);
     ls_hashes_create(&r->store, image, unit, in->arena);
     r->words = LS_NEW_ARRAY(in->arena, uint64_t, image->words + 1);
     int most = 1;
@@ -209,7 +209,7 @@ ls_interpreter *ls_interpreter_create(const ls_image *const *images, int ranks) 
     in->rank = LS_NEW_ARRAY(arena, ls_interpreted_rank, ranks);
     const size_t unit = ls_hashes_unit(images, ranks);
     for (int r = 0; r < ranks; r++) prepare(in, &in->rank[r], images[r], unit);
-    in->n_reads = (size_t)ranks * LS_STAGES * in->span;
+    in->n_reads = (size_t)ranks * LS_SEQUENCE * in->span;
     in->reads = LS_NEW_ARRAY(arena, uint64_t, in->n_reads + 1);
     return in;
 }
@@ -259,7 +259,7 @@ ls_outcome ls_interpreter_run(ls_interpreter *in, uint64_t seed) {
     while (move_any(in)) {
     }
     for (int r = 0; r < in->ranks; r++) {
-        in->outcome.hung |= in->rank[r].stage < LS_STAGES;
+        in->outcome.hung |= in->rank[r].stage < in->rank[r].stages;
         in->outcome.left = ls_hash_mix(in->outcome.left, ls_hashes_left(&in->rank[r].store));
     }
     return in->outcome;

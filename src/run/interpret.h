@@ -10,7 +10,7 @@
  * with some held back as long as anything else can move. When nothing can move, the programs hang. Another rank's bytes that are
  * read in place are read from its memory, so this is `chaos` for such programs.
  *
- * The sequence is micro, micro, update, micro, update. Before each program the host writes new inputs; what persists starts with
+ * The programs are those of ls_image_sequence. Before each program the host writes new inputs; what persists starts with
  * values that differ everywhere, all else as poison.
  */
 #ifndef LS_RUN_INTERPRET_H
@@ -27,7 +27,7 @@ typedef struct ls_outcome {
     bool outside;  /* an operand lay outside of its arena */
     uint64_t left; /* hash of all that persists, on all ranks */
     size_t
-        n_reads; /* reads[(rank * 5 + index in the sequence) * span + number]: what that instruction read; 0: nothing */
+        n_reads; /* reads[(rank * LS_SEQUENCE + index in the sequence) * span + number]: what that instruction read; 0: nothing */
     size_t span;
     const uint64_t *reads; /* the interpreter's, until its next run */
 } ls_outcome;

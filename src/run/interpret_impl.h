@@ -47,9 +47,7 @@ uint64_t ls_hashes_left(const ls_hashes *store);
 
 uint64_t ls_hash_mix(uint64_t hash, uint64_t value);
 
-/* The programs that are run, one after the other. */
-enum { LS_STAGES = 5, LS_MOST_PIECES = 4, LS_CLASSES = 3 };
-extern const int ls_sequence[LS_STAGES];
+enum { LS_MOST_PIECES = 4, LS_CLASSES = 3 };
 
 /* What can move: each queue of each rank, and what each rank has sent. */
 enum { LS_NETWORK = LS_QUEUES, LS_ACTORS };
@@ -78,7 +76,8 @@ typedef struct ls_interpreted_rank {
     const ls_image *image;
     ls_hashes store;
     ls_interpreted *instrs[LS_PROGRAMS];
-    int stage;
+    int sequence[LS_SEQUENCE]; /* of programs */
+    int stages, stage;
     uint64_t runs[LS_PROGRAMS];
     ls_interpreted_queue queue[LS_QUEUES];
     uint64_t *words;

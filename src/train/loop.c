@@ -162,7 +162,7 @@ static ls_status finish(loop *l) {
 static ls_status start_trace(const loop *l) {
     const ls_train_options *o = &l->t->options;
     if (o->trace == NULL) return ls_ok();
-    const size_t spans = ls_trace_spans(l->rank->image, TRACED_STEPS * o->accumulate, TRACED_STEPS);
+    const size_t spans = ls_trace_spans(l->rank->image, TRACED_STEPS * (o->accumulate - 1), TRACED_STEPS);
     return ls_comm_agree(l->rank->comm, ls_executor_record(l->rank->executor, spans));
 }
 

@@ -91,6 +91,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     *job = (ls_job){.graph = *graph,
                     .forward_nodes = t->eval_data != NULL ? lm.forward_nodes : 0,
                     .update = LS_UPDATE_ADAMW,
+                    .accumulates = o->accumulate > 1,
                     .adamw = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)}};
     return ls_ok();
 }

@@ -1,4 +1,4 @@
-/* One rank's optimiser steps: the host's part around the programs micro, update and evaluate. */
+/* One rank's optimiser steps: the host's part around the programs micro, step and evaluate. */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -101,14 +101,6 @@ static double get_scalar(const ls_trainer *t, const char *name) {
     return t->rank->image->accumulator == LS_F64 ? *(const double *)from : (double)*(const float *)from;
 }
 
-static void zero_sums(ls_trainer *t) {
-    const ls_binding *gradients = ls_image_find(t->rank->image, LS_BIND_GRADIENTS);
-    const size_t bytes =
-        (size_t)ls_view_elements(&gradients->operand.view) * ls_dtype_bytes(gradients->operand.view.dtype);
-    memset(ls_executor_address(t->rank->executor, &gradients->operand), 0, bytes);
-    put_scalar(t, LS_BIND_LOSS, 0.0);
-}
-
 /* Valid labels of the whole step: an integer known before the first backward. */
 static int64_t count_valid(ls_trainer *t, const ls_sequences *from, int64_t first) {
     int64_t valid = 0;
@@ -118,6 +110,11 @@ static int64_t count_valid(ls_trainer *t, const ls_sequences *from, int64_t firs
         valid += t->valid;
     }
     return valid;
+}
+
+/* The last micro-batch of a step comes with the update. */
+static int program_of(const ls_trainer *t, int64_t m) {
+    return m + 1 < t->accumulate ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
 }
 
 /* What ranks tell each other after a step. */
@@ -158,18 +155,17 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
         return ls_ok();
     }
     put_scalar(t, "seed", 1.0 / (double)out->tokens);
-    for (int64_t m = 0; m < t->accumulate; m++) {
-        if (m > 0) read_batch(t, from, first + m * t->B);
-        put_batch(t);
-        LS_TRY(ls_executor_run(t->rank->executor, LS_PROGRAM_MICRO));
-    }
     t->hyper[LS_HYPER_LR] = hyper->lr;
     t->hyper[LS_HYPER_CLIP] = hyper->clip;
     t->hyper[LS_HYPER_STEP] = (double)(step + 1);
     t->hyper[LS_HYPER_BETA1] = hyper->beta1;
     t->hyper[LS_HYPER_BETA2] = hyper->beta2;
     t->totals[LS_TOTAL_STOP] = stop_number(wish);
-    LS_TRY(ls_executor_run(t->rank->executor, LS_PROGRAM_UPDATE));
+    for (int64_t m = 0; m < t->accumulate; m++) {
+        if (m > 0) read_batch(t, from, first + m * t->B);
+        put_batch(t);
+        LS_TRY(ls_executor_run(t->rank->executor, program_of(t, m)));
+    }
     const double summed_wishes = t->result[LS_TOTAL_STOP];
     out->loss = t->result[LS_TOTAL_LOSS] / (double)out->tokens;
     out->grad_norm = t->control[LS_CONTROL_NORM];
@@ -185,33 +181,34 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
 /* The first bad result of a rank: where in the step, and its names. */
 typedef struct finding {
     int64_t micro_batch; /* -1: nothing bad */
-    int instr;           /* of program micro */
+    int instr;           /* of the program that it was run by */
     char op[64], tensor[160];
 } finding;
 
 /* Names of results repeat only by renaming in place, and then the first is the one that was found. */
-static int instruction_of(const ls_image *image, const char *op, const char *tensor) {
-    const ls_program *p = &image->programs[LS_PROGRAM_MICRO];
+static int instruction_of(const ls_program *p, const ls_buffer *buffers, const char *op, const char *tensor) {
     for (int i = 0; i < p->n_instrs; i++) {
         if (p->instrs[i].kind != LS_INSTR_KERNEL || strcmp(p->instrs[i].op, op) != 0) continue;
         for (int o = 0; o < p->instrs[i].n_out; o++)
-            if (strcmp(image->buffers[p->instrs[i].out[o].buffer].name, tensor) == 0) return i;
+            if (strcmp(buffers[p->instrs[i].out[o].buffer].name, tensor) == 0) return i;
     }
     return p->n_instrs;
 }
 
+/* The step is not applied this time either, and leaves the sums zero. */
 static ls_status look_for_bad(ls_trainer *t, const ls_sequences *from, int64_t first, finding *out) {
     *out = (finding){.micro_batch = -1};
     for (int64_t m = 0; m < t->accumulate; m++) {
         read_batch(t, from, first + m * t->B);
         put_batch(t);
         const char *op = NULL, *tensor = NULL;
-        LS_TRY(ls_executor_run_checked(t->rank->executor, LS_PROGRAM_MICRO, &op, &tensor));
+        LS_TRY(ls_executor_run_checked(t->rank->executor, program_of(t, m), &op, &tensor));
         if (op == NULL || out->micro_batch >= 0) continue;
         out->micro_batch = m;
         snprintf(out->op, sizeof out->op, "%s", op);
         snprintf(out->tensor, sizeof out->tensor, "%s", tensor != NULL ? tensor : "?");
-        out->instr = instruction_of(t->rank->image, op, out->tensor);
+        const ls_image *image = t->rank->image;
+        out->instr = instruction_of(&image->programs[program_of(t, m)], image->buffers, op, out->tensor);
     }
     return ls_ok();
 }
@@ -224,10 +221,8 @@ static bool earlier(const finding *a, const finding *b) {
 ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t step,
                              const ls_step_report *report, char *out, size_t room) {
     const int ranks = t->rank->ranks;
-    zero_sums(t);
     finding mine;
     LS_TRY(look_for_bad(t, from, step * t->B * t->accumulate, &mine));
-    zero_sums(t);
     finding *all = calloc((size_t)ranks, sizeof *all);
     if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the findings of %d ranks", ranks);
     const ls_status status = ls_comm_exchange(t->rank->comm, &mine, sizeof mine, all);

@@ -1,8 +1,9 @@
 /*
  * train: the optimiser steps of one rank, and on top of them the whole of longspan/train.h. The header for others.
  *
- * A trainer sits on a rank of a session whose job has the programs micro, update (AdamW) and, for evaluation, evaluate, and
- * whose graph is a language model. All calls but the pure ones are collective: every rank of the session makes them alike.
+ * A trainer sits on a rank of a session whose job has the programs step (AdamW), micro when it accumulates, and evaluate for
+ * evaluation, and whose graph is a language model. All calls but the pure ones are collective: every rank of the session
+ * makes them alike.
  */
 #ifndef LS_TRAIN_TRAINER_H
 #define LS_TRAIN_TRAINER_H
@@ -22,7 +23,7 @@ typedef struct ls_sequences {
 
 typedef struct ls_trainer ls_trainer;
 
-/* micro_batch: sequences of one run of program micro over all dp ranks, the B of the graph. Borrows the rank. */
+/* micro_batch: sequences of one run of program micro or step over all dp ranks, the B of the graph. Borrows the rank. */
 LS_MUST_USE ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate,
                                         int64_t S, ls_trainer **out);
 void ls_trainer_destroy(ls_trainer *trainer); /* NULL is allowed */

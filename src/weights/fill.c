@@ -44,10 +44,11 @@ void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start,
     store(values, count, image->dtype, parameters, at);
     if (image->dtype == image->accumulator) return; /* of one type, masters are the parameters themselves */
     char *master = ls_executor_tensor(executor, LS_BIND_MASTER);
-    const int64_t from = ls_max(at, image->shard_start);
-    const int64_t to = ls_min(at + count, image->shard_start + image->shard_count);
-    if (master != NULL && from < to)
-        store(values + (from - at), to - from, image->accumulator, master, from - image->shard_start);
+    for (int p = 0; p < image->n_pieces && master != NULL; p++) {
+        const ls_flat_piece part = ls_piece_within(&image->pieces[p], at, count);
+        if (part.count > 0)
+            store(values + (part.start - at), part.count, image->accumulator, master, part.at);
+    }
 }
 
 static void fail(filling *f, ls_status status) {

@@ -34,7 +34,7 @@ static ls_tensor layer(ls_graph *g, ls_tensor x, ls_tensor table, int i) {
     return ls_add(g, h, ls_linear(g, ls_swiglu(g, gate, up), matrix(g, "down", i, E, F), LS_NO_TENSOR));
 }
 
-image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target) {
+image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, bool accumulates) {
     const ls_dtype G = ls_dtype_accumulator(g->dtype);
     const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
     (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, G, &one));
@@ -44,8 +44,11 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target) {
     must(ls_graph_status(g));
     must(ls_differentiate(g, &d));
     image_set set = {.ranks = ls_mesh_ranks(&target->mesh), .graph = g};
-    const ls_job job = {
-        .graph = g, .forward_nodes = forward, .update = LS_UPDATE_ADAMW, .adamw = {0.9, 0.95, 1e-8, 0.1}};
+    const ls_job job = {.graph = g,
+                        .forward_nodes = forward,
+                        .update = LS_UPDATE_ADAMW,
+                        .accumulates = accumulates,
+                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
     for (int r = 0; r < set.ranks; r++) {
         ls_target one_rank = *target;
         one_rank.rank = r;
@@ -54,8 +57,8 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target) {
     return set;
 }
 
-static image_set images_of(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
-                           ls_transfers transfers) {
+image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
+                         bool accumulates, bool in_place) {
     ls_graph *g = ls_graph_create(LS_F32);
     const ls_tensor tokens = ls_tokens(g, "tokens", mesh.size[LS_AXIS_DP], S);
     const ls_tensor labels = ls_input_like(g, "labels", tokens);
@@ -68,18 +71,22 @@ static image_set images_of(ls_mesh mesh, const char *strategy, ls_layout_kind la
                               .strategy = strategy,
                               .layout = layout,
                               .threads = 1,
-                              .transfers = transfers,
+                              .transfers = in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT,
                               .addressable = true};
-    return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), &target);
+    return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), &target, accumulates);
+}
+
+image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {
+    return images_of_kind(mesh, strategy, layout, S, layers, false, false);
 }
 
 image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S,
                             int layers) {
-    return images_of(mesh, strategy, layout, S, layers, LS_TRANSFERS_PUT);
+    return images_of_kind(mesh, strategy, layout, S, layers, true, false);
 }
 
 image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {
-    return images_of(mesh, strategy, layout, S, layers, LS_TRANSFERS_IN_PLACE);
+    return images_of_kind(mesh, strategy, layout, S, layers, true, true);
 }
 
 void free_images(image_set *set) {

@@ -10,12 +10,22 @@ typedef struct image_set {
     ls_graph *graph;
 } image_set;
 
-/* The micro, update (AdamW) and evaluate programs of the loss. target: rank is ignored. The set owns the graph. Ends the test on failure. */
-image_set images_of_loss(ls_graph *graph, ls_tensor loss, const ls_target *target);
-/* A two-layer network with attention, norms and a loss, with AdamW, over the mesh. Ends the test on failure. */
+/*
+ * The programs of the loss with AdamW: step and evaluate, and micro when steps have several micro-batches (accumulates). target:
+ * rank is ignored. The set owns the graph. Ends the test on failure.
+ */
+image_set images_of_loss(ls_graph *graph, ls_tensor loss, const ls_target *target, bool accumulates);
+/*
+ * A network of some layers with attention, norms and a loss, with AdamW, over the mesh. Ends the test on failure. The first: steps
+ * of several micro-batches (programs micro and step); the second: of one (program step alone).
+ */
 image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
 /* The same with attention that reads other ranks' blocks in place. */
 image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
+image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
+/* Any of these. */
+image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
+                         bool accumulates, bool in_place);
 void free_images(image_set *set);
 
 #endif

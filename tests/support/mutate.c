@@ -295,10 +295,9 @@ static size_t move_operands(const ls_instr *instrs, int n, ls_operand *all, bool
 
 static const ls_image *const *images_of(const subject *s) { return (const ls_image *const *)s->set.image; }
 
-static void make_subject(subject *s, int dp, int ring, int ulysses, const char *strategy, int layers,
+static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int layers, bool accumulates,
                          bool in_place) {
-    s->set = (in_place ? images_in_place : images_of_network)(ls_mesh_make(dp, ring, ulysses), strategy,
-                                                              LS_LAYOUT_ZIGZAG, 13, layers);
+    s->set = images_of_kind(mesh, strategy, LS_LAYOUT_ZIGZAG, 13, layers, accumulates, in_place);
     for (int r = 0; r < s->set.ranks; r++) {
         ls_image *image = s->set.image[r];
         for (int p = 0; p < LS_PROGRAMS; p++) {
@@ -386,18 +385,20 @@ mutation_counts count_mutations(uint64_t first, int edits, int seeds) {
         int dp, ring, ulysses;
         const char *strategy;
         int layers;
-        bool in_place;
-    } meshes[] = {
-        {1, 2, 1, "ring", 2, false},    {1, 3, 1, "ring", 1, false},    {1, 4, 1, "ring", 1, false},
-        {1, 1, 2, "ulysses", 2, false}, {1, 1, 3, "ulysses", 1, false}, {1, 2, 2, "usp", 1, false},
-        {2, 2, 1, "ring", 1, false},    {2, 1, 2, "ulysses", 1, false}, {3, 1, 1, "local", 1, false},
-        {1, 2, 1, "ring", 2, true},     {1, 3, 1, "ring", 1, true},     {1, 4, 1, "ring", 1, true},
-        {1, 1, 2, "ulysses", 2, true},  {1, 1, 3, "ulysses", 1, true},  {1, 2, 2, "usp", 1, true}};
+        bool accumulates, in_place;
+    } meshes[] = {{1, 2, 1, "ring", 2, true, false},    {1, 3, 1, "ring", 1, false, false},
+                  {1, 4, 1, "ring", 1, false, false},   {1, 1, 2, "ulysses", 2, false, false},
+                  {1, 1, 3, "ulysses", 1, true, false}, {1, 2, 2, "usp", 1, true, false},
+                  {2, 2, 1, "ring", 1, false, false},   {2, 1, 2, "ulysses", 1, true, false},
+                  {3, 1, 1, "local", 1, false, false},  {1, 2, 1, "ring", 2, false, true},
+                  {1, 3, 1, "ring", 1, true, true},     {1, 4, 1, "ring", 1, false, true},
+                  {1, 1, 2, "ulysses", 2, true, true},  {1, 1, 3, "ulysses", 1, false, true},
+                  {1, 2, 2, "usp", 1, false, true}};
     enum { SUBJECTS = LS_COUNT(meshes) };
     subject *subjects = calloc(SUBJECTS, sizeof *subjects);
     for (int i = 0; i < SUBJECTS; i++)
-        make_subject(&subjects[i], meshes[i].dp, meshes[i].ring, meshes[i].ulysses, meshes[i].strategy,
-                     meshes[i].layers, meshes[i].in_place);
+        make_subject(&subjects[i], ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses),
+                     meshes[i].strategy, meshes[i].layers, meshes[i].accumulates, meshes[i].in_place);
     mutation_counts counts[KINDS + 1] = {{0}};
     uint64_t seed = first;
     for (int done = 0; done < edits; seed++) {
@@ -405,8 +406,9 @@ mutation_counts count_mutations(uint64_t first, int edits, int seeds) {
         edit e = {.set = &s->set, .seed = seed};
         const int kind = draw(&e, KINDS);
         e.rank = draw(&e, s->set.ranks);
-        e.index = draw(&e, 4) == 0 ? LS_PROGRAM_UPDATE : LS_PROGRAM_MICRO;
         e.image = s->set.image[e.rank];
+        e.index = draw(&e, 2) == 0 ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
+        if (e.image->programs[e.index].n_instrs == 0) e.index = LS_PROGRAM_STEP;
         e.program = &e.image->programs[e.index];
         if (kinds[kind].apply(&e)) {
             judge(s, &e, kind, seeds, counts);

@@ -104,13 +104,15 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, l
     return status;
 }
 
-ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded,
-                        network_result *out) {
+static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded, int micro,
+                       network_result *out) {
     *out = (network_result){0};
     network_result r = {0};
     ls_status status = build(n, dtype, &r.graph);
-    spread_job job = {
-        .job = {.graph = r.graph, .update = LS_UPDATE_REDUCE}, .target = *target, .transport = n->transport};
+    spread_job job = {.job = {.graph = r.graph, .update = LS_UPDATE_REDUCE, .accumulates = micro > 1},
+                      .target = *target,
+                      .transport = n->transport,
+                      .micro = micro};
     job.target.rank = 0;
     if (status.code == LS_OK) status = ls_compile(&job.job, &job.target, &r.image);
     if (status.code == LS_OK) {
@@ -123,6 +125,15 @@ ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtyp
     else
         *out = r;
     return status;
+}
+
+ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtype, ls_dtype rounded,
+                        network_result *out) {
+    return solve(n, target, dtype, rounded, 1, out);
+}
+
+ls_status network_accumulate(const network *n, const ls_target *target, int micro, network_result *out) {
+    return solve(n, target, LS_F64, LS_F64, micro, out);
 }
 
 void network_free(network_result *r) {

@@ -28,6 +28,9 @@ typedef struct network_result {
  */
 LS_MUST_USE ls_status network_solve(const network *n, const ls_target *target, ls_dtype dtype,
                                     ls_dtype rounded, network_result *out);
+/* The same in f64, in so many micro-batches of the same inputs, whose losses and gradients are added up. */
+LS_MUST_USE ls_status network_accumulate(const network *n, const ls_target *target, int micro,
+                                         network_result *out);
 void network_free(network_result *result);
 
 /*

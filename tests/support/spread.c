@@ -7,7 +7,19 @@
 /* This rank's part of the summed gradient to its place in the whole. */
 static void copy_shard(const ls_image *image, const void *shard, void *gradient) {
     const size_t bytes = ls_dtype_bytes(image->accumulator);
-    memcpy((char *)gradient + bytes * (size_t)image->shard_start, shard, bytes * (size_t)image->shard_count);
+    for (int p = 0; p < image->n_pieces; p++) {
+        const ls_flat_piece *piece = &image->pieces[p];
+        memcpy((char *)gradient + bytes * (size_t)piece->start,
+               (const char *)shard + bytes * (size_t)piece->at, bytes * (size_t)piece->count);
+    }
+}
+
+static int micro_batches(const spread_job *job) { return job->micro > 0 ? job->micro : 1; }
+
+static ls_job job_of(const spread_job *job) {
+    ls_job accumulating = job->job;
+    accumulating.accumulates |= micro_batches(job) > 1;
+    return accumulating;
 }
 
 /* What the ranks share. A result that every rank has whole is written by each of them: one at a time. */
@@ -31,7 +43,8 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     ls_target target = job->target;
     target.rank = ls_comm_rank(comm);
     ls_image *image;
-    LS_TRY(ls_compile(&job->job, &target, &image));
+    const ls_job compiled = job_of(job);
+    LS_TRY(ls_compile(&compiled, &target, &image));
     ls_executor *executor;
     LS_TRY(ls_executor_create(image, comm, &executor));
     for (int i = 0; i < job->n_in; i++) {
@@ -40,9 +53,8 @@ static ls_status rank_main(ls_comm *comm, void *context) {
         ls_executor_scatter(executor, binding, job->in[i].data);
     }
     ls_status status = ls_ok();
-    for (int i = 0; i < (job->micro > 0 ? job->micro : 1) && status.code == LS_OK; i++)
-        status = ls_executor_run(executor, LS_PROGRAM_MICRO);
-    if (job->update && status.code == LS_OK) status = ls_executor_run(executor, LS_PROGRAM_UPDATE);
+    for (int i = 0, n = micro_batches(job); i < n && status.code == LS_OK; i++)
+        status = ls_executor_run(executor, job->update && i + 1 == n ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO);
     for (int i = 0; i < job->n_out && status.code == LS_OK; i++)
         status = gather(shared, executor, &job->out[i]);
     if (job->gradient != NULL && status.code == LS_OK)
@@ -56,7 +68,8 @@ ls_status spread_run(const spread_job *job) {
     ls_target target = job->target;
     target.rank = 0;
     ls_image *image;
-    LS_TRY(ls_compile(&job->job, &target, &image));
+    const ls_job compiled = job_of(job);
+    LS_TRY(ls_compile(&compiled, &target, &image));
     ls_world *world;
     LS_TRY(ls_world_for(image, job->transport, false, 20, &world));
     shared_job shared = {.job = job, .results = PTHREAD_MUTEX_INITIALIZER};

@@ -16,11 +16,11 @@ typedef struct spread_job {
     ls_job job;
     ls_target target;      /* rank is filled in */
     const char *transport; /* NULL: shm, or self for one rank */
-    int micro;             /* runs of program micro; default 1 */
-    bool update;           /* then program update */
+    int micro;             /* micro-batches, all of the same inputs; default 1 */
+    bool update;           /* the last one by program step */
     const spread_array *in, *out;
     int n_in, n_out;
-    void *gradient; /* G[]: of jobs with update, the flat gradient summed over ranks; NULL: not asked for */
+    void *gradient; /* G[]: of jobs with update: the flat gradient summed over ranks; NULL: not asked for */
 } spread_job;
 
 /* Runs it on every rank. */

@@ -60,14 +60,14 @@ static uint64_t hash_bindings(const ls_executor *ex) {
 }
 
 static ls_status rank_main(ls_comm *comm, void *context) {
-    static const int sequence[] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_UPDATE, LS_PROGRAM_MICRO};
     shared_run *run = context;
     ls_executor *ex;
     LS_TRY(ls_executor_create(run->set->image[ls_comm_rank(comm)], comm, &ex));
     set_inputs(ex);
     ls_status status = ls_comm_barrier(comm);
-    for (size_t i = 0; i < LS_COUNT(sequence) && status.code == LS_OK; i++)
-        status = ls_executor_run(ex, sequence[i]);
+    int sequence[LS_SEQUENCE];
+    const int n = ls_image_sequence(run->set->image[0], sequence);
+    for (int i = 0; i < n && status.code == LS_OK; i++) status = ls_executor_run(ex, sequence[i]);
     const double *result = ls_executor_tensor(ex, LS_BIND_RESULT);
     if (status.code == LS_OK && !(result[LS_TOTAL_LOSS] > 0 && isfinite(result[LS_TOTAL_LOSS])))
         status = ls_error(LS_INVALID, "the loss is %g; expected a number", result[LS_TOTAL_LOSS]);
@@ -91,20 +91,20 @@ void chaos_changes_nothing(int first_seed, int seeds) {
         int dp, ring, ulysses;
         const char *strategy;
         ls_layout_kind layout;
-    } cases[] = {{1, 2, 1, "ring", LS_LAYOUT_ZIGZAG},    {1, 3, 1, "ring", LS_LAYOUT_STRIPED},
-                 {1, 1, 3, "ulysses", LS_LAYOUT_ZIGZAG}, {1, 2, 2, "usp", LS_LAYOUT_CONTIGUOUS},
-                 {2, 2, 1, "ring", LS_LAYOUT_ZIGZAG},    {1, 4, 1, "ring", LS_LAYOUT_CONTIGUOUS},
-                 {2, 1, 1, "local", LS_LAYOUT_ZIGZAG},   {1, 1, 1, "local", LS_LAYOUT_ZIGZAG}};
+        bool accumulates;
+    } cases[] = {{1, 2, 1, "ring", LS_LAYOUT_ZIGZAG, true},     {1, 3, 1, "ring", LS_LAYOUT_STRIPED, false},
+                 {1, 1, 3, "ulysses", LS_LAYOUT_ZIGZAG, false}, {1, 2, 2, "usp", LS_LAYOUT_CONTIGUOUS, true},
+                 {2, 2, 1, "ring", LS_LAYOUT_ZIGZAG, false},    {1, 4, 1, "ring", LS_LAYOUT_CONTIGUOUS, true},
+                 {2, 1, 1, "local", LS_LAYOUT_ZIGZAG, false},   {1, 1, 1, "local", LS_LAYOUT_ZIGZAG, true}};
     const int n = 2 * (int)LS_COUNT(cases);
     int same = 0;
     uint64_t plain = 0, put = 0;
     for (int i = 0; i < n;
          i++) { /* of each case first the programs that put, then those that read in place */
         const int c = i / 2;
-        image_set (*const make)(ls_mesh, const char *, ls_layout_kind, int64_t, int) =
-            i % 2 == 0 ? images_of_network : images_in_place;
-        image_set set = make(ls_mesh_make(cases[c].dp, cases[c].ring, cases[c].ulysses), cases[c].strategy,
-                             cases[c].layout, 26, 1);
+        const ls_mesh mesh = ls_mesh_make(cases[c].dp, cases[c].ring, cases[c].ulysses);
+        image_set set =
+            images_of_kind(mesh, cases[c].strategy, cases[c].layout, 26, 1, cases[c].accumulates, i % 2 == 1);
         ls_status status = step_digest(&set, NULL, &plain);
         if (i % 2 == 0) put = plain;
         if (status.code == LS_OK && plain != put)

@@ -1,0 +1,190 @@
+/*
+ * Gradients are partial sums over all ranks. Where the last addition to a group is done, its buckets leave, each part for the
+ * rank that owns it, while the backward pass goes on. What arrives is added, in rank order, when the next bucket has left; then
+ * its slot is handed over for the next but one. So a rank needs slots for two buckets, however many there are.
+ */
+#include "compile/compile_impl.h"
+
+enum { SETS = 2 }; /* of slots: one is filled while the other is read */
+
+struct ls_reduction {
+    int *bucket; /* in the order in which they leave */
+    int *when;   /* by place in that order: the node after which it may leave */
+    int left;    /* so many have left */
+    ls_operand slots;
+    int64_t most; /* elements of a slot */
+    ls_operand
+        all; /* gradients that outlive programs; buffer -1: each group has a buffer, made on first use */
+    ls_operand *groups; /* by group, then; buffer -1: not yet made */
+};
+
+/* --- where gradients lie ------------------------------------------------------------------------------------------------- */
+
+static const char *name_of_group(const ls_builder *b, int g) {
+    const ls_image *image = b->image;
+    int f = 0;
+    while (image->flats[f].start < b->groups[g].start) f++;
+    return ls_arena_printf(image->arena, "gradients from %s", image->flats[f].name);
+}
+
+static ls_operand group_operand(ls_builder *b, int g) {
+    ls_reduction *r = b->reduction;
+    const ls_group *group = &b->groups[g];
+    if (r->all.buffer >= 0) return ls_operand_slice(r->all, 0, group->start, group->count);
+    if (r->groups[g].buffer < 0) {
+        r->groups[g] = ls_build_private(b, LS_BUFFER_GRADIENT, name_of_group(b, g), b->image->accumulator, 1,
+                                        &group->count);
+        ls_build_fill(b, r->groups[g]);
+    }
+    return r->groups[g];
+}
+
+ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum) {
+    const ls_flat *flat = &b->image->flats[b->flat_of[sum.id]];
+    int g = 0;
+    while (b->groups[g].start + b->groups[g].count <= flat->start) g++;
+    return ls_operand_slice(group_operand(b, g), 0, flat->start - b->groups[g].start, flat->count);
+}
+
+/* A rank's piece of a bucket of this rank's gradients. */
+static ls_operand part_of(ls_builder *b, int bucket, int rank) {
+    const int g = b->buckets[bucket].group;
+    const ls_flat_piece piece = ls_bucket_piece(b, bucket, rank);
+    return ls_operand_slice(group_operand(b, g), 0, piece.start - b->groups[g].start, piece.count);
+}
+
+/* --- one bucket ---------------------------------------------------------------------------------------------------------- */
+
+/* The slot of the sender j ranks before the receiver, for a bucket that leaves as the given one. */
+static ls_operand slot_of(const ls_builder *b, int order, int j, int receiver) {
+    const ls_reduction *r = b->reduction;
+    const int P = ls_mesh_ranks(&b->target->mesh);
+    const int64_t at = ((order % SETS) * (P - 1) + j - 1) * r->most;
+    const ls_flat_piece piece = ls_bucket_piece(b, r->bucket[order], receiver);
+    return ls_operand_slice(r->slots, 0, at, piece.count);
+}
+
+static int channel_of(ls_builder *b, int order, int j) {
+    return ls_build_channel(b, "gradients.%d.%d", order % SETS, j);
+}
+
+static void hand_over(ls_builder *b, int order) {
+    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
+    if (order >= b->n_buckets) return;
+    for (int j = 1; j < P; j++)
+        ls_build_ready(b, channel_of(b, order, j), (me - j + P) % P, slot_of(b, order, j, me));
+}
+
+static void send(ls_builder *b, int order) {
+    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
+    for (int j = 1; j < P; j++) {
+        const int to = (me + j) % P;
+        ls_build_send(b, channel_of(b, order, j), to, part_of(b, b->reduction->bucket[order], to),
+                      slot_of(b, order, j, to));
+    }
+}
+
+/* Adds everyone's part into the shard, in rank order. */
+static void collect(ls_builder *b, int order) {
+    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
+    const int bucket = b->reduction->bucket[order];
+    const ls_flat_piece *piece = &b->image->pieces[bucket];
+    const ls_operand sum =
+        ls_operand_slice(ls_image_find(b->image, LS_BIND_SHARD)->operand, 0, piece->at, piece->count);
+    for (int j = 1; j < P; j++)
+        ls_build_receive(b, channel_of(b, order, j), (me - j + P) % P, slot_of(b, order, j, me));
+    for (int rank = 0; rank < P; rank++) {
+        const ls_operand part =
+            rank == me ? part_of(b, bucket, me) : slot_of(b, order, (me - rank + P) % P, me);
+        if (rank == 0)
+            ls_build_copy(b, part, sum);
+        else
+            ls_build_accumulate(b, part, sum);
+    }
+}
+
+/* The sources of a bucket are free again when the next one leaves. */
+static void leave(ls_builder *b) {
+    const int order = b->reduction->left++;
+    if (order == 0) {
+        for (int i = 0; i < SETS; i++) hand_over(b, i);
+    } else {
+        ls_build_quiet(b);
+    }
+    send(b, order);
+    if (order == 0) return;
+    collect(b, order - 1);
+    hand_over(b, order + 1);
+}
+
+/* --- all buckets --------------------------------------------------------------------------------------------------------- */
+
+/* By group: the last of the nodes that adds to its gradients; n_nodes where none does. */
+static int *find_last_writers(const ls_builder *b, int n_nodes) {
+    const ls_graph *g = b->job->graph;
+    int *of_flat = LS_NEW_ARRAY(b->image->arena, int, b->image->n_flats + 1);
+    int *last = LS_NEW_ARRAY(b->image->arena, int, b->n_groups + 1);
+    for (int f = 0; f < b->image->n_flats; f++) of_flat[f] = -1;
+    for (int n = 0; n < n_nodes; n++) {
+        for (int o = 0; o < g->nodes[n].n_out; o++) {
+            const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].out[o])->storage;
+            const bool sum = ls_graph_tensor(g, storage)->role == LS_ROLE_ACCUMULATOR;
+            if (sum && b->flat_of[storage.id] >= 0) of_flat[b->flat_of[storage.id]] = n;
+        }
+    }
+    for (int i = 0; i < b->n_groups; i++) last[i] = -1;
+    for (int f = 0, i = 0; f < b->image->n_flats; f++) {
+        while (b->groups[i].start + b->groups[i].count <= b->image->flats[f].start) i++;
+        last[i] = (int)ls_max(last[i], of_flat[f]);
+    }
+    for (int i = 0; i < b->n_groups; i++) {
+        if (last[i] < 0) last[i] = n_nodes;
+    }
+    return last;
+}
+
+/* Buckets by the node after which they may leave; of one node, the later ones of the flat space first. */
+static void put_in_order(ls_builder *b, const int *last) {
+    ls_reduction *r = b->reduction;
+    r->bucket = LS_NEW_ARRAY(b->image->arena, int, b->n_buckets + 1);
+    r->when = LS_NEW_ARRAY(b->image->arena, int, b->n_buckets + 1);
+    for (int k = b->n_buckets - 1, n = 0; k >= 0; k--, n++) {
+        const int when = last[b->buckets[k].group];
+        int at = n;
+        for (; at > 0 && r->when[at - 1] > when; at--) {
+            r->when[at] = r->when[at - 1];
+            r->bucket[at] = r->bucket[at - 1];
+        }
+        r->when[at] = when;
+        r->bucket[at] = k;
+    }
+}
+
+void ls_reduction_begin(ls_builder *b, int n_nodes) {
+    const int P = ls_mesh_ranks(&b->target->mesh);
+    if (P == 1 || b->image->n_flats == 0) return; /* the shard is the gradients */
+    ls_reduction *r = LS_NEW(b->image->arena, ls_reduction);
+    const ls_binding *gradients = ls_image_find(b->image, LS_BIND_GRADIENTS);
+    r->all.buffer = -1;
+    if (gradients != NULL) r->all = gradients->operand;
+    r->groups = LS_NEW_ARRAY(b->image->arena, ls_operand, b->n_groups);
+    for (int g = 0; g < b->n_groups; g++) r->groups[g].buffer = -1;
+    b->reduction = r;
+    put_in_order(b, find_last_writers(b, n_nodes));
+    r->most = ls_largest_piece(b);
+    const int64_t room = SETS * (P - 1) * r->most;
+    r->slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "gradient slots", room, b->image->accumulator, 1, &room);
+}
+
+void ls_reduction_follow(ls_builder *b, int node) {
+    const ls_reduction *r = b->reduction;
+    while (r != NULL && r->left < b->n_buckets && r->when[r->left] <= node) leave(b);
+}
+
+void ls_reduction_end(ls_builder *b) {
+    if (b->reduction == NULL) return;
+    while (b->reduction->left < b->n_buckets) leave(b);
+    collect(b, b->n_buckets - 1);
+    ls_build_quiet(b);
+    b->reduction = NULL;
+}

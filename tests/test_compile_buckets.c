@@ -1,0 +1,155 @@
+/*
+ * Gradients in buckets: every rank's pieces cover the parameters once, slots are for two buckets, buckets leave while the backward
+ * pass goes on, and what they add up to does not depend on the mesh or on how a step is cut into micro-batches.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/images.h"
+#include "support/network.h"
+
+/* Every element in one piece of one rank, and in the shard one after the other. */
+static void test_pieces_cover_once(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 16; ranks = ranks * 2 + 1) {
+        image_set set =
+            images_of_step(ls_mesh_make(1, ranks, 1), ranks == 1 ? "local" : "ring", LS_LAYOUT_ZIGZAG, 37, 3);
+        const int64_t n = set.image[0]->flat_elements;
+        unsigned char *owners = calloc((size_t)n, 1);
+        for (int r = 0; r < ranks; r++) {
+            const ls_image *image = set.image[r];
+            int64_t at = 0;
+            assert_int_equal(image->n_pieces, set.image[0]->n_pieces);
+            for (int p = 0; p < image->n_pieces; p++) {
+                assert_int_equal(image->pieces[p].at, at);
+                assert_true(image->pieces[p].count > 0);
+                at += image->pieces[p].count;
+                for (int64_t i = 0; i < image->pieces[p].count; i++) owners[image->pieces[p].start + i]++;
+            }
+            assert_int_equal(image->shard_count, at);
+        }
+        for (int64_t i = 0; i < n; i++) assert_int_equal(owners[i], 1);
+        free(owners);
+        free_images(&set);
+    }
+}
+
+static bool is_put_of(const ls_program *p, const ls_instr *instr, const char *channel) {
+    return instr->kind == LS_INSTR_PUT_SIGNAL &&
+           strncmp(p->channels[instr->channel].name, channel, strlen(channel)) == 0;
+}
+
+/* The last node of the backward pass is the embedding's gradient; only the last bucket is left by then. */
+static void test_leave_during_backward(void **state) {
+    (void)state;
+    for (int accumulates = 0; accumulates < 2; accumulates++) {
+        image_set set = (accumulates ? images_of_network : images_of_step)(ls_mesh_make(1, 3, 1), "ring",
+                                                                           LS_LAYOUT_ZIGZAG, 37, 4);
+        const ls_program *p = &set.image[1]->programs[LS_PROGRAM_STEP];
+        int during = 0, afterwards = 0;
+        bool over = false;
+        for (int i = 0; i < p->n_instrs; i++) {
+            over |= strcmp(p->instrs[i].op, "embedding_grad") == 0;
+            *(over ? &afterwards : &during) += is_put_of(p, &p->instrs[i], "gradients.");
+        }
+        assert_true(over);
+        print_message("%d puts of gradients during the backward pass, %d after it\n", during, afterwards);
+        assert_int_equal(during + afterwards, 2 * set.image[1]->n_pieces);
+        assert_true(set.image[1]->n_pieces >= 3 && afterwards == 2);
+        free_images(&set);
+    }
+}
+
+/* Slots for two buckets; and without micro-batches before the last, gradients do not outlive the program. */
+static void test_memory(void **state) {
+    (void)state;
+    image_set set = images_of_step(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 8);
+    const ls_image *image = set.image[0];
+    int64_t largest = 0;
+    for (int p = 0; p < image->n_pieces; p++) largest = ls_max(largest, image->pieces[p].count);
+    int found = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        if (strcmp(image->buffers[i].name, "gradient slots") != 0) continue;
+        assert_true((int64_t)image->buffers[i].bytes <= 2 * 2 * (largest + 32) * (int64_t)sizeof(float));
+        found++;
+    }
+    assert_int_equal(found, 1);
+    assert_null(ls_image_find(image, LS_BIND_GRADIENTS));
+    free_images(&set);
+}
+
+/* --- values ---------------------------------------------------------------------------------------------------------------- */
+
+enum { B = 2, S = 13, E = 48, V = 9 };
+
+static ls_tensor matrix(ls_graph *g, const char *name, int64_t rows, int64_t columns) {
+    return ls_parameter(g, name, 2, (int64_t[]){rows, columns});
+}
+
+/* Head and table are one parameter, whose gradient has its last addition at the very end; "unused" has none. */
+static ls_tensor tied(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", B, S), table = matrix(g, "table", V, E);
+    ls_tensor x = ls_embedding(g, tokens, table);
+    x = ls_add(g, x, ls_silu(g, ls_linear(g, x, matrix(g, "first", E, E), LS_NO_TENSOR)));
+    (void)matrix(g, "unused", E, E);
+    x = ls_add(g, x, ls_silu(g, ls_linear(g, x, matrix(g, "second", E, E), LS_NO_TENSOR)));
+    return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, x, table), ls_input_like(g, "labels", tokens)));
+}
+
+static ls_target target_of(ls_mesh mesh) {
+    return (ls_target){.mesh = mesh, .strategy = "local", .isa = LS_ISA_REF, .threads = 1};
+}
+
+static void solve(ls_mesh mesh, int micro, network_result *out) {
+    const network n = {.name = "tied", .loss = tied, .ids = V};
+    const ls_target target = target_of(mesh);
+    const ls_status status = network_accumulate(&n, &target, micro, out);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+}
+
+static void test_same_sum(void **state) {
+    (void)state;
+    network_result one;
+    solve(ls_mesh_make(1, 1, 1), 1, &one);
+    for (int ranks = 1; ranks <= 5; ranks++) {
+        for (int micro = 1; micro <= 3; micro++) {
+            network_result sum;
+            solve(ls_mesh_make(1, ranks, 1), micro, &sum);
+            sum.loss /= micro;
+            for (int64_t i = 0; i < sum.image->flat_elements; i++) sum.gradient[i] /= micro;
+            const char *what = "";
+            const double error = network_difference(&sum, &one, &what);
+            if (!(error < 1e-12))
+                fail_msg("%d ranks, %d micro-batches: %s off by %g", ranks, micro, what, error);
+            network_free(&sum);
+        }
+    }
+    network_free(&one);
+}
+
+static void test_programs_verify(void **state) {
+    (void)state;
+    const network n = {.name = "tied", .loss = tied, .ids = V};
+    for (int ranks = 1; ranks <= 8; ranks++) {
+        const ls_target target = target_of(ls_mesh_make(1, ranks, 1));
+        const ls_status status = network_verify(&n, &target);
+        if (status.code != LS_OK) fail_msg("%d ranks: %s", ranks, status.text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pieces_cover_once),
+        cmocka_unit_test(test_leave_during_backward),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_same_sum),
+        cmocka_unit_test(test_programs_verify),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
