@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/bf16.h"
+#include "base/intervals.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/mesh.h"

@@ -28,9 +28,9 @@ size_t ls_range_bytes(const ls_range *range) {
 }
 
 size_t ls_range_end(const ls_range *range) {
-    const ls_pieces p = ls_range_pieces(range);
-    int64_t end = p.offset + p.length;
-    for (int d = 0; d < p.dims; d++) end += ls_max(0, p.stride[d] * (p.count[d] - 1));
+    if (ls_range_bytes(range) == 0) return range->offset;
+    int64_t end = (int64_t)(range->offset + range->length);
+    for (int d = 0; d < LS_RANGE_DIMS; d++) end += ls_max(0, range->stride[d] * (range->count[d] - 1));
     return (size_t)end;
 }
 

@@ -100,7 +100,15 @@ static ls_pieces ascending(const ls_range *range) {
     return p;
 }
 
+static bool is_flat(const ls_range *range) {
+    return range->count[0] == 1 && range->count[1] == 1 && range->count[2] == 1;
+}
+
 bool ls_range_overlap(const ls_range *range_a, const ls_range *range_b) {
+    if (is_flat(range_a) && is_flat(range_b)) /* nearly all are */
+        return range_a->offset < range_b->offset + range_b->length &&
+               range_b->offset < range_a->offset + range_a->length && range_a->length > 0 &&
+               range_b->length > 0;
     const ls_pieces a = ascending(range_a), b = ascending(range_b);
     if (a.length == 0 || b.length == 0) return false;
     sum_terms terms = {.n = 0};

@@ -93,9 +93,7 @@ static ls_status fault(const play *p, ls_point at, const char *what) {
 }
 
 static void join(const play *p, uint32_t *into, const uint32_t *from) {
-    for (int q = 0; q < p->queues; q++) {
-        if (from[q] > into[q]) into[q] = from[q];
-    }
+    for (int q = 0; q < p->queues; q++) into[q] = from[q] > into[q] ? from[q] : into[q];
 }
 
 static word *word_of(const play *p, int owner, const ls_program *program, const ls_instr *instr) {

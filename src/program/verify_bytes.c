@@ -6,33 +6,22 @@
 
 #include "program/name.h"
 
-static bool share_bytes(const ls_buffer *a, const ls_buffer *b) {
-    return a->space == b->space && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
-}
-
-static bool placed(const ls_buffer *b) { return b->bytes > 0 && (b->program < 0 || b->first >= 0); }
-
 void ls_bytes_create(ls_bytes *bytes, const ls_image *image, ls_arena *arena) {
     const int n = image->n_buffers;
     *bytes = (ls_bytes){.image = image,
                         .arena = arena,
-                        .history = LS_NEW_ARRAY(arena, ls_access *, n),
-                        .neighbours = LS_NEW_ARRAY(arena, int *, n),
                         .symmetric = LS_NEW_ARRAY(arena, int, n + 1),
-                        .ordinal = LS_NEW_ARRAY(arena, int, n)};
-    int *found = LS_NEW_ARRAY(arena, int, n + 1);
+                        .ordinal = LS_NEW_ARRAY(arena, int, n),
+                        .near = {.arena = arena}};
     for (int i = 0, heap = 0; i < n; i++) {
-        int k = 0;
-        for (int j = 0; j < n; j++) {
-            const ls_buffer *a = &image->buffers[i], *b = &image->buffers[j];
-            if (placed(a) && placed(b) && share_bytes(a, b)) found[k++] = j;
-        }
-        found[k++] = -1;
-        bytes->neighbours[i] = ls_arena_copy(arena, found, sizeof *found * (size_t)k);
         if (image->buffers[i].space != LS_SYMMETRIC) continue;
         bytes->symmetric[heap] = i;
         bytes->ordinal[i] = heap++;
     }
+}
+
+void ls_bytes_find_near(ls_bytes *bytes, ls_space space, const ls_range *range) {
+    ls_intervals_find(&bytes->history[space], range->offset, ls_range_end(range), &bytes->near);
 }
 
 ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls_operand *operand) {
@@ -42,7 +31,9 @@ ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls
 }
 
 void ls_access_seen(ls_access *access, ls_point at) {
-    if (access->n_end < (int)LS_COUNT(access->end)) access->end[access->n_end++] = at;
+    if (access->n_end == (int)LS_COUNT(access->end)) return;
+    access->end[access->n_end].queue = at.queue;
+    access->end[access->n_end++].tick = at.tick;
 }
 
 static bool is_over(const ls_access *access, const uint32_t *clock) {
@@ -58,60 +49,75 @@ static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_
         LS_INVALID,
         "program rejected: race in the memory of rank %d: %s of \"%s\" by rank %d, %s instruction %d (%s), and "
         "%s of \"%s\" by rank %d, %s instruction %d (%s) are not ordered (bytes %zu..%zu and %zu..%zu of the %s)",
-        image->rank, earlier->writes ? "write" : "read", image->buffers[earlier->operand.buffer].name,
+        image->rank, earlier->writes ? "write" : "read", image->buffers[earlier->buffer].name,
         earlier->start.rank, ls_program_name(earlier->start.program), earlier->start.instr, earlier->start.op,
-        later->writes ? "write" : "read", image->buffers[later->operand.buffer].name, later->start.rank,
+        later->writes ? "write" : "read", image->buffers[later->buffer].name, later->start.rank,
         ls_program_name(later->start.program), later->start.instr, later->start.op, earlier->range.offset,
         ls_range_end(&earlier->range), later->range.offset, ls_range_end(&later->range),
-        image->buffers[later->operand.buffer].space == LS_SYMMETRIC ? "heap" : "private arena");
+        image->buffers[later->buffer].space == LS_SYMMETRIC ? "heap" : "private arena");
 }
 
-/* Compares with the history of one buffer and drops what the new access makes irrelevant. */
-static ls_status compare(ls_bytes *bytes, int buffer, const ls_access *later, const uint32_t *clock) {
-    for (ls_access **link = &bytes->history[buffer]; *link != NULL;) {
-        ls_access *earlier = *link;
-        if (!ls_accesses_near(earlier, later)) {
-            link = &earlier->next;
-            continue;
-        }
-        const bool over = is_over(earlier, clock);
-        if (!over && (earlier->writes || later->writes) && ls_range_overlap(&earlier->range, &later->range))
-            return race(bytes, earlier, later);
-        if (over && later->n_end > 0 && (later->writes || !earlier->writes) &&
-            ls_range_covers(&later->range, &earlier->range) &&
-            (later->writes || later->start.queue == earlier->start.queue)) {
-            *link = earlier->next;
-            if (earlier->opened) continue;
-            earlier->next = bytes->free_accesses;
-            bytes->free_accesses = earlier;
-        } else {
-            link = &earlier->next;
-        }
-    }
-    return ls_ok();
+/* Whether whoever is ordered after `later` is ordered after the earlier access too, and need not ask about it. */
+static bool replaces(const ls_access *later, const ls_access *earlier) {
+    return later->n_end > 0 && (later->writes || !earlier->writes) &&
+           later->place.from <= earlier->place.from && earlier->place.past <= later->place.past &&
+           (later->writes || later->start.queue == earlier->start.queue) &&
+           ls_range_covers(&later->range, &earlier->range);
+}
+
+static ls_access *new_access(ls_bytes *bytes) {
+    ls_access *access = bytes->free_accesses;
+    if (access == NULL) return LS_NEW(bytes->arena, ls_access);
+    bytes->free_accesses = (ls_access *)access->place.left;
+    return access;
+}
+
+static void forget(ls_bytes *bytes, ls_intervals *history, ls_access *access) {
+    ls_intervals_remove(history, &access->place);
+    if (access->opened) return;
+    access->place.left = (ls_interval *)bytes->free_accesses;
+    bytes->free_accesses = access;
+}
+
+/* Into the history, in the place of an access of the same extent that it replaces, if there is one. */
+static ls_access *keep(ls_bytes *bytes, ls_intervals *history, ls_access access, ls_access *in_place) {
+    ls_access *kept = in_place != NULL ? in_place : new_access(bytes);
+    if (in_place != NULL) access.place = in_place->place;
+    *kept = access;
+    if (in_place == NULL) ls_intervals_add(history, &kept->place);
+    return kept;
 }
 
 ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at,
                          const uint32_t *clock, bool open, ls_access **out) {
-    ls_access access = {.operand = *operand,
+    const ls_space space = bytes->image->buffers[operand->buffer].space;
+    ls_intervals *history = &bytes->history[space];
+    ls_access access = {.buffer = operand->buffer,
                         .range = ls_operand_range(bytes->image, operand),
                         .writes = writes,
                         .opened = open,
                         .order = ++bytes->accesses,
                         .start = at,
-                        .end = {at},
+                        .end = {{at.queue, at.tick}},
                         .n_end = open ? 0 : 1};
-    access.past = ls_range_end(&access.range);
-    for (const int *n = bytes->neighbours[operand->buffer]; *n >= 0; n++)
-        LS_TRY(compare(bytes, *n, &access, clock));
-    ls_access *kept = bytes->free_accesses;
-    if (kept != NULL)
-        bytes->free_accesses = kept->next;
-    else
-        kept = LS_NEW(bytes->arena, ls_access);
-    *kept = access;
-    kept->next = bytes->history[operand->buffer];
-    bytes->history[operand->buffer] = kept;
+    access.place.from = access.range.offset;
+    access.place.past = ls_range_end(&access.range);
+    ls_bytes_find_near(bytes, space, &access.range);
+    ls_access *in_place = NULL;
+    for (int i = 0; i < bytes->near.n; i++) {
+        ls_access *earlier = (ls_access *)bytes->near.item[i];
+        const bool over = is_over(earlier, clock);
+        if (!over && (earlier->writes || writes) && ls_range_overlap(&earlier->range, &access.range))
+            return race(bytes, earlier, &access);
+        if (!over || !replaces(&access, earlier)) continue;
+        const bool alike =
+            earlier->place.from == access.place.from && earlier->place.past == access.place.past;
+        if (alike && in_place == NULL && !earlier->opened)
+            in_place = earlier;
+        else
+            forget(bytes, history, earlier);
+    }
+    ls_access *kept = keep(bytes, history, access, in_place);
     if (out != NULL) *out = kept;
     return ls_ok();
 }

@@ -18,15 +18,17 @@ typedef struct ls_point {
  * no end yet.
  */
 typedef struct ls_access {
-    struct ls_access *next; /* of the same buffer */
-    ls_operand operand;
+    ls_interval place; /* from the range's first byte to its last */
+    int buffer;
     ls_range range;
-    size_t past; /* the range's last byte */
     bool writes;
     bool opened;    /* as open: someone may still hold a pointer to it */
     uint64_t order; /* of the accesses to this rank's bytes, in the play: that of those that conflict */
     ls_point start;
-    ls_point end[2];
+    struct {
+        int queue;
+        uint32_t tick;
+    } end[2];
     int n_end;
 } ls_access;
 
@@ -47,21 +49,14 @@ typedef struct ls_loans {
 typedef struct ls_bytes {
     const ls_image *image;
     ls_arena *arena;
-    ls_access **history; /* by buffer: accesses that a later one could still race with */
-    int **neighbours;    /* by buffer: buffers whose bytes meet its own, ended by -1 */
-    int *symmetric;      /* buffers of the heap, in order */
-    int *ordinal;        /* by buffer: index into symmetric */
-    ls_access *free_accesses;
-    uint64_t accesses; /* so far */
-    uint64_t began;    /* accesses when the present program began */
-    ls_access **found; /* room for those that ls_bytes_expect looks at */
-    size_t room;
+    ls_intervals history[LS_SPACES]; /* accesses that a later one could still race with */
+    int *symmetric;                  /* buffers of the heap, in order */
+    int *ordinal;                    /* by buffer: index into symmetric */
+    ls_access *free_accesses;        /* linked by place.left */
+    uint64_t accesses;               /* so far */
+    uint64_t began;                  /* accesses when the present program began */
+    ls_interval_list near;           /* those that the present question is about */
 } ls_bytes;
-
-/* Whether the ranges of the two could share bytes: a quick look at where they begin and end. */
-static inline bool ls_accesses_near(const ls_access *a, const ls_access *b) {
-    return a->range.offset < b->past && b->range.offset < a->past;
-}
 
 void ls_bytes_create(ls_bytes *bytes, const ls_image *image, ls_arena *arena);
 
@@ -92,8 +87,11 @@ LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, const ls_rang
  * gives it back after it, needs no rule of its own: otherwise the read would race with the owner's writes.
  */
 void ls_loan_begin(ls_loans *loans, ls_arena *arena, ls_loan loan);
-LS_MUST_USE ls_status ls_loan_expect(const ls_loans *loans, const ls_bytes *owner, const ls_operand *operand,
+LS_MUST_USE ls_status ls_loan_expect(const ls_loans *loans, ls_bytes *owner, const ls_operand *operand,
                                      const ls_range *range, ls_point at);
+
+/* Fills bytes->near with the accesses whose bytes lie near the range: between its first and its last. */
+void ls_bytes_find_near(ls_bytes *bytes, ls_space space, const ls_range *range);
 
 /* The access is over for all who have seen `at`. */
 void ls_access_seen(ls_access *access, ls_point at);

@@ -17,17 +17,16 @@ static ls_status refused(ls_point at, const char *why) {
 }
 
 /* A write to the bytes after they were lent, or NULL. */
-static const ls_access *written_since(const ls_bytes *owner, int buffer, const ls_range *range,
-                                      uint64_t order) {
-    for (const int *n = owner->neighbours[buffer]; *n >= 0; n++) {
-        for (const ls_access *a = owner->history[*n]; a != NULL; a = a->next) {
-            if (a->writes && a->order > order && ls_range_overlap(&a->range, range)) return a;
-        }
+static const ls_access *written_since(ls_bytes *owner, int buffer, const ls_range *range, uint64_t order) {
+    ls_bytes_find_near(owner, owner->image->buffers[buffer].space, range);
+    for (int i = 0; i < owner->near.n; i++) {
+        const ls_access *a = (const ls_access *)owner->near.item[i];
+        if (a->writes && a->order > order && ls_range_overlap(&a->range, range)) return a;
     }
     return NULL;
 }
 
-ls_status ls_loan_expect(const ls_loans *loans, const ls_bytes *owner, const ls_operand *operand,
+ls_status ls_loan_expect(const ls_loans *loans, ls_bytes *owner, const ls_operand *operand,
                          const ls_range *range, ls_point at) {
     const char *why = "it reads a block of another rank that it has not been lent";
     for (int i = 0; i < loans->n; i++) {

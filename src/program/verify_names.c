@@ -19,42 +19,38 @@ static ls_status another_value(const ls_bytes *bytes, int buffer, ls_point at, c
 
 /* A write of this rank to the buffer itself, in the present program. */
 static bool is_part(const ls_bytes *bytes, const ls_access *access, int buffer) {
-    return access->writes && access->order > bytes->began && access->operand.buffer == buffer &&
+    return access->writes && access->order > bytes->began && access->buffer == buffer &&
            access->start.rank == bytes->image->rank;
 }
 
-static void push(ls_bytes *bytes, int *n, ls_access *access) {
-    *LS_PUSH(bytes->arena, bytes->found, *n, bytes->room) = access;
-}
+static ls_access *near(const ls_bytes *bytes, int i) { return (ls_access *)bytes->near.item[i]; }
 
-/* The parts, found[0 .. returned): writes to the buffer that share bytes with the range. */
+/* Moves the parts to near[0 .. returned) and the other writes behind them: those that share bytes with the range. */
 static int find_parts(ls_bytes *bytes, int buffer, const ls_range *range) {
-    const size_t past = ls_range_end(range);
-    int n = 0;
-    for (ls_access *a = bytes->history[buffer]; a != NULL; a = a->next) {
-        if (a->range.offset >= past || range->offset >= a->past) continue;
-        if (is_part(bytes, a, buffer) && ls_range_overlap(&a->range, range)) push(bytes, &n, a);
+    ls_bytes_find_near(bytes, bytes->image->buffers[buffer].space, range);
+    int n = 0, parts = 0;
+    for (int i = 0; i < bytes->near.n; i++) {
+        ls_interval *item = bytes->near.item[i];
+        const ls_access *a = (const ls_access *)item;
+        if (!a->writes || !ls_range_overlap(&a->range, range)) continue;
+        bytes->near.item[n++] = item;
+        if (!is_part(bytes, a, buffer)) continue;
+        bytes->near.item[n - 1] = bytes->near.item[parts];
+        bytes->near.item[parts++] = item;
     }
-    return n;
+    bytes->near.n = n;
+    return parts;
 }
 
 /* A write that is no part but meets the range, and is not followed by every part that it meets; or NULL. */
-static const ls_access *intruder(const ls_bytes *bytes, int buffer, const ls_range *range, int parts) {
+static const ls_access *intruder(const ls_bytes *bytes, int buffer, int parts) {
     const bool persistent = bytes->image->buffers[buffer].program < 0;
-    uint64_t first =
-        persistent ? bytes->began : UINT64_MAX; /* an earlier one than all parts cannot intrude */
-    for (int i = 0; i < parts; i++) {
-        if (bytes->found[i]->order < first) first = bytes->found[i]->order;
-    }
-    for (const int *n = bytes->neighbours[buffer]; *n >= 0; n++) {
-        for (const ls_access *a = bytes->history[*n]; a != NULL; a = a->next) {
-            if (!a->writes || a->order <= first || is_part(bytes, a, buffer)) continue;
-            if (!ls_range_overlap(&a->range, range)) continue;
-            if (persistent) return a;
-            for (int i = 0; i < parts; i++) {
-                if (a->order > bytes->found[i]->order && ls_range_overlap(&a->range, &bytes->found[i]->range))
-                    return a;
-            }
+    for (int k = parts; k < bytes->near.n; k++) {
+        const ls_access *a = near(bytes, k);
+        if (persistent && a->order > bytes->began) return a;
+        for (int i = 0; i < parts && !persistent; i++) {
+            if (a->order > near(bytes, i)->order && ls_range_overlap(&a->range, &near(bytes, i)->range))
+                return a;
         }
     }
     return NULL;
@@ -64,7 +60,7 @@ static const ls_access *intruder(const ls_bytes *bytes, int buffer, const ls_ran
 static const ls_access *disorder(const ls_bytes *bytes, int parts) {
     for (int i = 0; i < parts; i++) {
         for (int j = 0; j < parts; j++) {
-            const ls_access *a = bytes->found[i], *b = bytes->found[j];
+            const ls_access *a = near(bytes, i), *b = near(bytes, j);
             if (a->start.key < b->start.key && a->order > b->order && ls_range_overlap(&a->range, &b->range))
                 return a;
         }
@@ -78,13 +74,13 @@ ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, const ls_range *range, ui
     const int parts = find_parts(bytes, buffer, range);
     if (b->program < 0) name += ls_name_entry(range->offset - b->offset);
     for (int i = 0; i < parts; i++)
-        name += ls_name_part(bytes->found[i]->start.key, &bytes->found[i]->range, range);
+        name += ls_name_part(near(bytes, i)->start.key, &near(bytes, i)->range, range);
     if (name != expected)
         return another_value(bytes, buffer, at, "other instructions have written there",
-                             parts > 0 ? bytes->found[0] : NULL);
+                             parts > 0 ? near(bytes, 0) : NULL);
     const ls_access *late = disorder(bytes, parts);
     if (late != NULL) return another_value(bytes, buffer, at, "it was written in another order", late);
-    late = intruder(bytes, buffer, range, parts);
+    late = intruder(bytes, buffer, parts);
     if (late != NULL) return another_value(bytes, buffer, at, "it was overwritten", late);
     return ls_ok();
 }

@@ -1,0 +1,119 @@
+/*
+ * How long it takes to compile the training step of a large model (gradients and AdamW, bf16) for one rank, for all
+ * ranks, and to verify all of them together, on one core. One JSON object per mesh on standard output.
+ *
+ *   make bench
+ *   build/bench/compile [bench/compile.json] [sequence, 131072] [MESH ...]
+ *
+ * one_rank_seconds: the median over up to nine ranks, each compiled by itself. all_seconds: every rank. image_bytes: what one image
+ * holds. Seconds are of processor time, of which there is one thread's.
+ */
+#include "format/format.h"
+#include "model/model.h"
+#include "program/verify.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SAMPLES = 9 };
+
+/* Of this process: those of a core that it has to itself. */
+static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static const char *strategy_of(const ls_mesh *mesh) {
+    if (mesh->size[LS_AXIS_ULYSSES] == 1) return mesh->size[LS_AXIS_RING] == 1 ? "local" : "ring";
+    return mesh->size[LS_AXIS_RING] == 1 ? "ulysses" : "usp";
+}
+
+static ls_status compile_rank(const ls_job *job, const ls_mesh *mesh, int rank, ls_image **out) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    const ls_target target = {.mesh = *mesh,
+                              .rank = rank,
+                              .strategy = strategy_of(mesh),
+                              .layout = LS_LAYOUT_ZIGZAG,
+                              .isa = machine.isa,
+                              .threads = 1};
+    return ls_compile(job, &target, out);
+}
+
+/* The median over a few ranks. */
+static ls_status time_one(const ls_job *job, const ls_mesh *mesh, double *seconds) {
+    const int ranks = ls_mesh_ranks(mesh), n = (int)ls_min(ranks, SAMPLES);
+    double times[SAMPLES];
+    for (int i = 0; i < n; i++) {
+        ls_image *image;
+        const double start = cpu_seconds();
+        LS_TRY(compile_rank(job, mesh, i * ranks / n, &image));
+        times[i] = cpu_seconds() - start;
+        ls_image_destroy(image);
+    }
+    qsort(times, (size_t)n, sizeof *times, ascending);
+    *seconds = times[n / 2];
+    return ls_ok();
+}
+
+static ls_status measure(const ls_job *job, const char *name) {
+    ls_mesh mesh;
+    LS_TRY(ls_mesh_parse(name, &mesh));
+    for (int a = 0; a < LS_AXES; a++) mesh.size[a] = (int)ls_max(mesh.size[a], 1);
+    const int ranks = ls_mesh_ranks(&mesh);
+    double one;
+    LS_TRY(time_one(job, &mesh, &one));
+    ls_image **images = calloc((size_t)ranks, sizeof *images);
+    if (images == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers", ranks);
+    ls_status status = ls_ok();
+    double start = cpu_seconds();
+    for (int r = 0; r < ranks && status.code == LS_OK; r++) status = compile_rank(job, &mesh, r, &images[r]);
+    const double all = cpu_seconds() - start;
+    start = cpu_seconds();
+    if (status.code == LS_OK) status = ls_verify((const ls_image *const *)images, ranks);
+    const double verify = cpu_seconds() - start;
+    if (status.code == LS_OK) {
+        int instrs = 0;
+        for (int p = 0; p < LS_PROGRAMS; p++) instrs += images[0]->programs[p].n_instrs;
+        ls_machine machine;
+        ls_machine_detect(&machine);
+        printf("{\"bench\": \"compile\", \"mesh\": \"%s\", \"ranks\": %d, \"one_rank_seconds\": %.4f, "
+               "\"all_seconds\": %.3f, \"verify_seconds\": %.3f, \"instructions\": %d, \"buffers\": %d, "
+               "\"image_bytes\": %zu, \"private_bytes\": %zu, \"least_private_bytes\": %zu, "
+               "\"heap_bytes\": %zu, \"least_heap_bytes\": %zu}\n",
+               name, ranks, one, all, verify, instrs, images[0]->n_buffers, ls_arena_bytes(images[0]->arena),
+               images[0]->bytes[LS_PRIVATE], images[0]->least[LS_PRIVATE], images[0]->bytes[LS_SYMMETRIC],
+               images[0]->least[LS_SYMMETRIC]);
+        fflush(stdout);
+    }
+    for (int r = 0; r < ranks; r++) ls_image_destroy(images[r]);
+    free(images);
+    return status;
+}
+
+static ls_status run(const char *config, int64_t S, int n, const char *const *meshes) {
+    ls_model *model;
+    LS_TRY(ls_model_open(config, &model));
+    ls_graph *g = ls_graph_create(LS_BF16);
+    ls_language_model lm;
+    ls_status status = ls_model_build(model, g, 1, S, true, &lm);
+    const ls_job job = {.graph = g, .update = LS_UPDATE_ADAMW, .adamw = {0.9, 0.95, 1e-8, 0.1}};
+    for (int i = 0; i < n && status.code == LS_OK; i++) status = measure(&job, meshes[i]);
+    ls_graph_destroy(g);
+    ls_model_close(model);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static const char *const usual[] = {"ring=8,ulysses=8", "ring=64", "ring=2,ulysses=32"};
+    const char *config = argc > 1 ? argv[1] : "bench/compile.json";
+    const int64_t S = argc > 2 ? strtoll(argv[2], NULL, 10) : 131072;
+    const ls_status status = argc > 3 ? run(config, S, argc - 3, (const char *const *)(argv + 3))
+                                      : run(config, S, (int)LS_COUNT(usual), usual);
+    if (status.code != LS_OK) ls_log("%s", status.text);
+    return status.code != LS_OK;
+}

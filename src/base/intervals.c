@@ -1,0 +1,88 @@
+#include "base/intervals.h"
+
+#include <stdbool.h>
+
+static bool before(const ls_interval *a, const ls_interval *b) {
+    return a->from != b->from ? a->from < b->from : a->serial < b->serial;
+}
+
+static void measure(ls_interval *t) {
+    t->reach = t->past;
+    if (t->left != NULL && t->left->reach > t->reach) t->reach = t->left->reach;
+    if (t->right != NULL && t->right->reach > t->reach) t->reach = t->right->reach;
+}
+
+/* Scatters the numbers 1, 2, ... (the finaliser of MurmurHash3): the same set always grows into the same tree. */
+static uint32_t scatter(uint32_t x) {
+    x = (x ^ x >> 16) * 0x85ebca6bu;
+    x = (x ^ x >> 13) * 0xc2b2ae35u;
+    return x ^ x >> 16;
+}
+
+static void split(ls_interval *t, const ls_interval *at, ls_interval **left, ls_interval **right) {
+    if (t == NULL) {
+        *left = *right = NULL;
+        return;
+    }
+    if (before(t, at)) {
+        *left = t;
+        split(t->right, at, &t->right, right);
+    } else {
+        *right = t;
+        split(t->left, at, left, &t->left);
+    }
+    measure(t);
+}
+
+static ls_interval *merge(ls_interval *left, ls_interval *right) {
+    if (left == NULL || right == NULL) return left != NULL ? left : right;
+    if (left->priority > right->priority) {
+        left->right = merge(left->right, right);
+        measure(left);
+        return left;
+    }
+    right->left = merge(left, right->left);
+    measure(right);
+    return right;
+}
+
+void ls_intervals_add(ls_intervals *set, ls_interval *interval) {
+    interval->serial = ++set->drawn;
+    interval->priority = scatter(interval->serial);
+    ls_interval **link = &set->root;
+    while (*link != NULL && (*link)->priority >= interval->priority) {
+        ls_interval *t = *link;
+        if (interval->past > t->reach) t->reach = interval->past;
+        link = before(interval, t) ? &t->left : &t->right;
+    }
+    split(*link, interval, &interval->left, &interval->right);
+    measure(interval);
+    *link = interval;
+}
+
+static ls_interval *without(ls_interval *t, const ls_interval *interval) {
+    if (t == interval) return merge(t->left, t->right);
+    if (before(interval, t))
+        t->left = without(t->left, interval);
+    else
+        t->right = without(t->right, interval);
+    measure(t);
+    return t;
+}
+
+void ls_intervals_remove(ls_intervals *set, const ls_interval *interval) {
+    set->root = without(set->root, interval);
+}
+
+static void find(ls_interval *t, size_t from, size_t past, ls_interval_list *out) {
+    if (t == NULL || t->reach <= from) return;
+    find(t->left, from, past, out);
+    if (t->from >= past) return;
+    if (t->past > from) *LS_PUSH(out->arena, out->item, out->n, out->capacity) = t;
+    find(t->right, from, past, out);
+}
+
+void ls_intervals_find(const ls_intervals *set, size_t from, size_t past, ls_interval_list *out) {
+    out->n = 0;
+    find(set->root, from, past, out);
+}
