@@ -44,7 +44,12 @@ typedef struct block {
     int head; /* the first of them; the others follow as `taker` says */
     size_t bytes, offset;
     int first, last; /* instructions */
+    int shrinks;     /* from this one on only `rest` bytes are needed: a smaller buffer has taken over */
+    size_t rest;
 } block;
+
+/* The bytes that it needs from that instruction on. */
+static size_t height(const block *b, int instr) { return instr >= b->shrinks ? b->rest : b->bytes; }
 
 static bool meet(const block *a, const block *b) { return a->first <= b->last && b->first <= a->last; }
 
@@ -82,7 +87,8 @@ static size_t best_gap(const block *it, block *const *placed, int n, size_t base
             best = at;
             best_waste = placed[i]->offset - at - it->bytes;
         }
-        at = (size_t)ls_max((int64_t)at, (int64_t)(placed[i]->offset + placed[i]->bytes));
+        const size_t end = placed[i]->offset + height(placed[i], (int)ls_max(it->first, placed[i]->first));
+        at = (size_t)ls_max((int64_t)at, (int64_t)end);
     }
     return best != SIZE_MAX ? best : at;
 }
@@ -97,12 +103,16 @@ static int find_blocks(const ls_image *image, int program, ls_space space, const
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
         if (b->program != program || b->space != space || b->first < 0 || follows[i]) continue;
-        int tail = i;
-        while (taker[tail] >= 0) tail = taker[tail];
-        blocks[n++] = (block){.head = i,
-                              .bytes = ls_round_up(b->bytes, ALIGN),
-                              .first = b->first,
-                              .last = image->buffers[tail].last};
+        block made = {.head = i, .bytes = ls_round_up(b->bytes, ALIGN), .first = b->first, .last = b->last};
+        made.rest = made.bytes;
+        for (int next = taker[i]; next >= 0; next = taker[next]) {
+            const ls_buffer *t = &image->buffers[next];
+            made.last = t->last;
+            if (ls_round_up(t->bytes, ALIGN) == made.rest) continue;
+            made.rest = ls_round_up(t->bytes, ALIGN);
+            made.shrinks = t->first;
+        }
+        blocks[n++] = made;
     }
     return n;
 }

@@ -1,5 +1,5 @@
 /*
- * In-place reuse: where a kernel is the last reader of a buffer and writes another of the same size for the first time, and can
+ * In-place reuse: where a kernel is the last reader of a buffer and writes another, no larger, for the first time, and can
  * put the one in the other's place, the second buffer takes over the first one's bytes. Not for what outlives the
  * program, nor for the heap, whose buffers must be alike on all ranks.
  */
@@ -36,8 +36,10 @@ static int find_giver(const ls_image *image, int program, int at, int output, co
         const int giver = instr->in[i].buffer;
         if (!may_pass(image, program, &instr->in[i]) || taker[giver] >= 0) continue;
         const ls_buffer *a = &image->buffers[giver];
-        if (a->last == at && a->first < at && a->bytes == b->bytes && all_agree(instr, output, giver))
-            return giver;
+        const size_t read =
+            (size_t)ls_view_elements(&instr->in[i].view) * ls_dtype_bytes(instr->in[i].view.dtype);
+        const bool fits = a->bytes == b->bytes || (a->bytes == read && b->bytes <= read);
+        if (a->last == at && a->first < at && fits && all_agree(instr, output, giver)) return giver;
     }
     return -1;
 }

@@ -14,7 +14,7 @@ typedef struct row {
     const char *name;
     unsigned always;                      /* bit i: output i */
     unsigned (*sometimes)(const void *p); /* further bits; NULL: none */
-    unsigned over[LS_KERNEL_OUTPUTS];     /* bit i: input i; bit LS_KERNEL_INPUTS + i: output i */
+    unsigned over[LS_KERNEL_OUTPUTS]; /* sets of IN and OUT, or WIDER for inputs with larger elements too */
 } row;
 
 static unsigned matmul(const void *p) { return ((const ls_matmul_params *)p)->accumulate ? 1 : 0; }
@@ -28,6 +28,7 @@ static unsigned attention_grad(const void *p) {
 
 #define IN(i) (1u << (i))
 #define OUT(i) (1u << (LS_KERNEL_INPUTS + (i)))
+#define WIDER(i) (IN(i) | 1u << (16 + (i)))
 
 static const row rows[] = {
     {"embedding", 0, NULL, {0}},
@@ -52,7 +53,7 @@ static const row rows[] = {
     {"scale_by", 0, NULL, {IN(0)}},
     {"cast", 0, NULL, {0}},
     {"cross_entropy", 0, NULL, {0}},
-    {"cross_entropy_grad", 0, NULL, {IN(0)}},
+    {"cross_entropy_grad", 0, NULL, {WIDER(0)}},
     {"sum", 1, NULL, {0}},
     {"broadcast", 0, NULL, {0}},
     {"attention", 0, attention, {0}},
@@ -80,7 +81,7 @@ bool ls_kernel_reads_output(const char *kernel, const void *params, int output) 
     return ((r->always | more) >> output & 1) != 0;
 }
 
-bool ls_kernel_works_in_place(const char *kernel, int output, int other) {
+bool ls_kernel_works_in_place(const char *kernel, int output, int other, bool narrows) {
     const row *r = row_of(kernel);
-    return r != NULL && (r->over[output] >> other & 1) != 0;
+    return r != NULL && (r->over[output] >> (narrows ? 16 + other : other) & 1) != 0;
 }

@@ -11,9 +11,10 @@
 bool ls_kernel_reads_output(const char *kernel, const void *params, int output);
 
 /*
- * Whether output `output` may be exactly the bytes of operand `other` (input i is i, output i is LS_KERNEL_INPUTS + i): both dense,
- * of one element type and as many elements. The results have the same bits as when they lie apart.
+ * Whether output `output` may begin where operand `other` begins (input i is i, output i is LS_KERNEL_INPUTS + i): both dense, of as
+ * many elements and of one type; or of a smaller one, where `narrows` asks for that. The results have the same bits as when
+ * they lie apart.
  */
-bool ls_kernel_works_in_place(const char *kernel, int output, int other);
+bool ls_kernel_works_in_place(const char *kernel, int output, int other, bool narrows);
 
 #endif

@@ -33,7 +33,7 @@
  *   scale_by         x T[..], c G[1]                                       T[..] * c
  *   cast             x (any of f32 f64 bf16)                               any of them; registered under the type of its input
  *   cross_entropy    logits X[..,V], labels i32[..]                        loss G[..], lse G[..]  (label -100: loss 0)
- *   cross_entropy_grad  logits X[..,V], labels, lse G[..], dloss G[..]     dlogits T[..,V]  (label -100: 0; may be in place)
+ *   cross_entropy_grad  logits X[..,V], labels, lse G[..], dloss G[..]     dlogits T[..,V]  (label -100: 0)
  *                    X is T or G (a head kept in f32 under bf16)
  *   sum              x G[..]                                               G[1]            (adds; inner sum in f64)
  *   broadcast        c G[1]                                                G[..]

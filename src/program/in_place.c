@@ -21,8 +21,10 @@ static bool share_bytes(const ls_image *image, const ls_operand *a, const ls_ope
 
 bool ls_instr_could_share(const ls_instr *instr, int output, int other) {
     const ls_view *a = &instr->out[output].view, *b = &operand_at(instr, other)->view;
-    return a->dtype == b->dtype && ls_view_elements(a) == ls_view_elements(b) && ls_view_is_dense(a) &&
-           ls_view_is_dense(b) && ls_kernel_works_in_place(instr->kernel->name, output, other);
+    const bool narrows = ls_dtype_bytes(a->dtype) < ls_dtype_bytes(b->dtype);
+    return (a->dtype == b->dtype || narrows) && ls_view_elements(a) == ls_view_elements(b) &&
+           ls_view_is_dense(a) && ls_view_is_dense(b) &&
+           ls_kernel_works_in_place(instr->kernel->name, output, other, narrows);
 }
 
 ls_sharing ls_instr_sharing(const ls_image *image, const ls_instr *instr, int output, int other) {

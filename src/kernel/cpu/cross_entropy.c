@@ -83,13 +83,19 @@ static void forward_part(const void *context, int part, int64_t start, int64_t e
         forward_rows(call, false, start, end);
 }
 
+/* Rows from `first` on. */
+typedef struct rows {
+    const ls_kernel_call *call;
+    int64_t first;
+} rows;
+
 static void gradient_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
-    const ls_kernel_call *call = context;
-    if (call->in[0].dtype == LS_F32)
-        gradient_rows(call, true, start, end);
+    const rows *r = context;
+    if (r->call->in[0].dtype == LS_F32)
+        gradient_rows(r->call, true, r->first + start, r->first + end);
     else
-        gradient_rows(call, false, start, end);
+        gradient_rows(r->call, false, r->first + start, r->first + end);
 }
 
 static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -97,9 +103,19 @@ static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
     run_elements(call, pool, row_count(&call->in[0]), last_size(&call->in[0]), forward_part);
 }
 
+/*
+ * All rows at once; but smaller elements in the place of the logits in rounds: row 0, row 1, rows 2 and 3, rows 4 to 7, and so on.
+ * The results of rows a to 2a-1 lie where the logits of rows before a were, which are done with.
+ */
 static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    run_elements(call, pool, row_count(&call->in[0]), last_size(&call->in[0]), gradient_part);
+    const int64_t n = row_count(&call->in[0]);
+    const bool narrows = call->out[0].data == call->in[0].data && call->out[0].dtype != call->in[0].dtype;
+    for (int64_t first = 0, end; first < n; first = end) {
+        end = narrows ? ls_min(n, ls_max(1, 2 * first)) : n;
+        const rows r = {call, first};
+        ls_cpu_split(pool, end - first, ls_cpu_parts(end - first, 1, call->threads), gradient_part, &r);
+    }
 }
 
 static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
