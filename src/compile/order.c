@@ -5,28 +5,32 @@
  */
 #include "compile/compile_impl.h"
 
+typedef struct access {
+    bool writes;
+    int peer; /* whose bytes */
+    ls_space space;
+    ls_range range;
+} access;
+
 typedef struct accesses {
     int n;
-    bool writes[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1];
-    int peer[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1]; /* whose bytes */
-    ls_space space[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1];
-    ls_range range[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1];
+    access *list;
 } accesses;
 
 static void add(const ls_image *image, accesses *a, const ls_operand *o, bool writes) {
     if (o->buffer < 0 || ls_view_elements(&o->view) == 0) return;
-    a->writes[a->n] = writes;
-    a->peer[a->n] = o->peer;
-    a->space[a->n] = image->buffers[o->buffer].space;
-    a->range[a->n++] = ls_operand_range(image, o);
+    a->list[a->n++] = (access){.writes = writes,
+                               .peer = o->peer,
+                               .space = image->buffers[o->buffer].space,
+                               .range = ls_operand_range(image, o)};
 }
 
 /*
  * The bytes that an instruction touches, each of one rank. Handing a slot over counts as writing it, and so do, for a block of
  * another rank, the wait after which it may be read and the signal that gives it back.
  */
-static void find_accesses(const ls_image *image, const ls_instr *instr, accesses *a) {
-    a->n = 0;
+static void find_accesses(const ls_image *image, const ls_instr *instr, ls_arena *scratch, accesses *a) {
+    a->list = LS_NEW_ARRAY(scratch, access, instr->n_in + instr->n_out + 1);
     for (int i = 0; i < instr->n_in; i++) add(image, a, &instr->in[i], false);
     for (int i = 0; i < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; i++)
         add(image, a, &instr->out[i], true);
@@ -36,8 +40,9 @@ static void find_accesses(const ls_image *image, const ls_instr *instr, accesses
 static bool conflict(const accesses *a, const accesses *b) {
     for (int i = 0; i < a->n; i++) {
         for (int j = 0; j < b->n; j++) {
-            if ((a->writes[i] || b->writes[j]) && a->space[i] == b->space[j] && a->peer[i] == b->peer[j] &&
-                ls_range_overlap(&a->range[i], &b->range[j]))
+            const access *x = &a->list[i], *y = &b->list[j];
+            if ((x->writes || y->writes) && x->space == y->space && x->peer == y->peer &&
+                ls_range_overlap(&x->range, &y->range))
                 return true;
         }
     }
@@ -60,16 +65,17 @@ static bool frees_source(const ls_program *p, const accesses *all, const queue_h
 }
 
 static void order_program(ls_image *image, ls_program *p) {
-    accesses *all = LS_NEW_ARRAY(image->arena, accesses, p->n_instrs + 1);
+    ls_arena *scratch = ls_arena_create();
+    accesses *all = LS_NEW_ARRAY(scratch, accesses, p->n_instrs + 1);
     queue_history history[LS_QUEUES];
     int joined[LS_QUEUES]; /* what each queue has already waited for in the other */
     for (int q = 0; q < LS_QUEUES; q++) {
-        history[q] = (queue_history){LS_NEW_ARRAY(image->arena, int, p->n_instrs + 1), 0};
+        history[q] = (queue_history){LS_NEW_ARRAY(scratch, int, p->n_instrs + 1), 0};
         joined[q] = -1;
     }
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
-        find_accesses(image, instr, &all[i]);
+        find_accesses(image, instr, scratch, &all[i]);
         const queue_history *other = &history[1 - instr->queue];
         for (int k = other->n - 1; k >= 0 && other->instrs[k] > joined[instr->queue]; k--) {
             const int j = other->instrs[k];
@@ -82,6 +88,7 @@ static void order_program(ls_image *image, ls_program *p) {
         }
         history[instr->queue].instrs[history[instr->queue].n++] = i;
     }
+    ls_arena_destroy(scratch);
 }
 
 void ls_order(ls_image *image) {
