@@ -72,4 +72,5 @@ void ls_comm_quiet(ls_comm *comm) { comm->world->transport->quiet(comm); }
 void ls_comm_tick(ls_comm *comm) {
     _Atomic uint64_t *ticks = &ls_line(comm)->ticks;
     atomic_store_explicit(ticks, atomic_load_explicit(ticks, memory_order_relaxed) + 1, memory_order_relaxed);
+    (void)ls_comm_progress(comm);
 }

@@ -82,7 +82,8 @@ uint64_t ls_comm_word(const ls_comm *comm, int word); /* as seen now, for messag
 /* Completes all of this rank's puts at their targets. */
 void ls_comm_quiet(ls_comm *comm);
 
-/* Publishes "I have moved on" for the peers' timeouts; cheap, called once per instruction. */
+/* Publishes "I have moved on" for the peers' timeouts, and lets what was sent move on, where this rank must see to that; cheap,
+ * called once per instruction. */
 void ls_comm_tick(ls_comm *comm);
 
 /*

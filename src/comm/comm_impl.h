@@ -55,6 +55,7 @@ typedef struct ls_chaos_settings {
     double delay; /* seconds */
 } ls_chaos_settings;
 typedef struct ls_chaos_parcel ls_chaos_parcel;
+typedef struct ls_chaos_courier ls_chaos_courier;
 
 struct ls_world {
     const ls_transport *transport;
@@ -87,8 +88,9 @@ struct ls_comm {
     uint64_t collectives; /* of the host, so far */
     ls_watch watch;
     struct {
-        ls_chaos_parcel *parcels; /* under way, oldest first */
-        uint64_t draws;           /* of random numbers so far */
+        ls_chaos_parcel *parcels;  /* under way, oldest first */
+        uint64_t draws;            /* of random numbers so far */
+        ls_chaos_courier *courier; /* NULL: none */
     } chaos;
 };
 
@@ -113,6 +115,8 @@ struct ls_transport {
     /* Where puts go on after the call: moves them on, and returns for how many seconds this rank may sleep before the
      * next call (INFINITY: nothing is under way). NULL where a put is complete when it returns. */
     double (*progress)(ls_comm *comm);
+    void (*leave)(
+        ls_comm *comm); /* ends what runs for this rank; nothing is under way. NULL: nothing to end */
 };
 
 extern const ls_transport ls_transport_self;

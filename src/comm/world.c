@@ -103,6 +103,7 @@ void ls_comm_leave(ls_comm *comm) {
     if (!comm) return;
     ls_comm_quiet(comm);
     while (isfinite(ls_comm_progress(comm))) usleep(100);
+    if (comm->world->transport->leave != NULL) comm->world->transport->leave(comm);
     atomic_store_explicit(&ls_line(comm)->left, true, memory_order_release);
     free(comm);
 }

@@ -1,31 +1,18 @@
 /* What a candidate costs: read off the programs that it would run. */
+#include "program/cost.h"
 #include "plan/plan_impl.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* The rates of our attention kernels on one core (docs/performance.md): long sequences spend nearly all their time there. */
-static const ls_host_speed host_speed = {
-    .flops = {[LS_ISA_REF] = 1e9,
-              [LS_ISA_BASE] = 3e10,
-              [LS_ISA_AVX2] = 9e10,
-              [LS_ISA_AVX512] = 1.4e11,
-              [LS_ISA_AVX512BF16] = 1.4e11},
-    .bf16_gain = 1.15,
-    .f64_flops = 1e9,
-    .bandwidth = 8e9,
-    .latency = 2e-6,
-};
-
 /* Of one rank; threads that share a core share its speed. */
-static double flops_per_second(const ls_image *image) {
-    double speed = host_speed.flops[image->isa];
-    if (image->dtype == LS_F64) speed = host_speed.f64_flops;
-    if (image->dtype == LS_BF16 && image->isa == LS_ISA_AVX512BF16) speed *= host_speed.bf16_gain;
+static ls_rates rates_of(const ls_image *image) {
+    ls_rates rates = ls_rates_of(image->isa, image->dtype, image->threads);
     ls_machine machine;
     ls_machine_detect(&machine);
     const double wanted = (double)ls_mesh_ranks(&image->mesh) * image->threads;
-    return speed * image->threads * (wanted > machine.cores ? machine.cores / wanted : 1);
+    if (wanted > machine.cores) rates.flops *= machine.cores / wanted;
+    return rates;
 }
 
 /* Sums and maxima over the ranks looked at. */
@@ -37,8 +24,9 @@ typedef struct tally {
 static void add_rank(const ls_image *image, tally *t, ls_plan_candidate *c) {
     const bool steps = image->programs[LS_PROGRAM_STEP].n_instrs > 0;
     const ls_program_cost sum = ls_program_measure(image, steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO);
-    const double seconds = sum.flops / flops_per_second(image) + sum.bytes_sent / host_speed.bandwidth +
-                           sum.transfers * host_speed.latency;
+    const ls_rates rates = rates_of(image);
+    const double seconds = sum.flops / rates.flops + sum.bytes_sent / rates.bandwidth +
+                           sum.transfers * rates.latency; /* the ranks' own threads carry the bytes */
     if (seconds > c->seconds) c->seconds = seconds;
     if (sum.bytes_sent > c->bytes_sent) c->bytes_sent = sum.bytes_sent;
     const double forward = ls_program_measure(image, LS_PROGRAM_EVALUATE).bytes_sent;

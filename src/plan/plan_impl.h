@@ -5,18 +5,6 @@
 #include "plan/plan.h"
 
 /*
- * How fast a host of this kind is, for comparing candidates; not a promise about any machine. Ranks are processes of one
- * host whose own threads carry the bytes, so sending is not overlapped with computing.
- */
-typedef struct ls_host_speed {
-    double flops[LS_ISA_COUNT]; /* f32 per second and thread, by the instruction set of the kernels */
-    double bf16_gain;           /* of flops, where the instruction set has bf16 products */
-    double f64_flops;           /* the reference kernels */
-    double bandwidth;           /* bytes per second that one rank copies to another */
-    double latency;             /* seconds for a put, its signal and the wait for it */
-} ls_host_speed;
-
-/*
  * Compiles the job for the ranks that matter (all up to 16; of more the first, the middle and the last) and fills seconds, bytes and
  * imbalance of the candidate. A refusal of the compiler is written into `refused`; *status is then that refusal.
  */

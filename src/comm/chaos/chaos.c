@@ -7,15 +7,19 @@
  *   - its signal follows its last piece, at an unknown time, and not before SECONDS have passed since the put;
  *   - a plain signal may overtake earlier puts, and be late itself;
  *   - from the call until a piece arrives its target reads 0xFF (a NaN), so that reading before the signal shows.
- * Signals of one word keep their order: a word only rises. Quiet completes payloads and does not sit out SECONDS.
+ * Signals of one word keep their order: a word only rises. Quiet completes payloads and does not sit out SECONDS. With SECONDS
+ * above 0 nothing takes longer than that: for measuring what a slow network costs.
  *
- * Deliveries are made by the sender, whenever it tests, sleeps, quiets or leaves.
+ * Deliveries are made by the sender, whenever it ticks, tests, sleeps, quiets or leaves; with SECONDS above 0 also
+ * by a thread of its own, the courier, since a network waits for no kernel to end.
  */
 #include "comm/comm_impl.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* One contiguous part of a payload: where it is and where it goes. */
 typedef struct piece {
@@ -35,6 +39,24 @@ struct ls_chaos_parcel {
 };
 
 #define NAP_SECONDS 50e-6 /* between two tries while asleep */
+
+/* Delivers what is due while the rank computes. Everything else of the rank's end of chaos is under its lock, too. */
+struct ls_chaos_courier {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t news; /* a parcel, or the end */
+    bool leaving;
+};
+
+static void lock(const ls_comm *comm) {
+    if (comm->chaos.courier != NULL) pthread_mutex_lock(&comm->chaos.courier->lock);
+}
+
+static void unlock(const ls_comm *comm) {
+    if (comm->chaos.courier == NULL) return;
+    pthread_cond_signal(&comm->chaos.courier->news);
+    pthread_mutex_unlock(&comm->chaos.courier->lock);
+}
 
 static uint64_t draw(ls_comm *comm, uint64_t below) {
     return ls_rng_below(comm->world->chaos.seed, (uint64_t)comm->rank, comm->chaos.draws++, below);
@@ -155,19 +177,6 @@ static void send(ls_comm *comm, int peer, const ls_range *to, const void *source
     poison(comm, p);
 }
 
-static void put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from) {
-    send(comm, peer, to, source, from, -1, 0);
-}
-
-static void put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
-                       int word, uint64_t generation) {
-    send(comm, peer, to, source, from, word, generation);
-}
-
-static void signal(ls_comm *comm, int peer, int word, uint64_t generation) {
-    (void)add(comm, peer, word, generation);
-}
-
 static void deliver_piece(ls_comm *comm, ls_chaos_parcel *p) {
     const piece *part = &p->pieces[p->delivered++];
     const ls_range to = ls_range_flat(part->to, part->bytes), from = ls_range_flat(part->from, part->bytes);
@@ -213,8 +222,96 @@ static ls_chaos_parcel **any_parcel(ls_comm *comm) {
     return link;
 }
 
+/* Delivers what SECONDS hold back no longer. */
+static void deliver_due(ls_comm *comm) {
+    const double now = ls_seconds();
+    for (ls_chaos_parcel **link = &comm->chaos.parcels; *link != NULL;) {
+        ls_chaos_parcel *p = *link;
+        while (p->due <= now && p->delivered < p->n) deliver_piece(comm, p);
+        if (p->due > now || !advance(comm, link)) link = &p->next;
+    }
+}
+
+/* When the next parcel is due that is not so yet; INFINITY: none. */
+static double next_due(const ls_comm *comm) {
+    const double now = ls_seconds();
+    double due = INFINITY;
+    for (const ls_chaos_parcel *p = comm->chaos.parcels; p != NULL; p = p->next) {
+        if (p->due > now) due = fmin(due, p->due);
+    }
+    return due;
+}
+
+static void *deliver_all(void *argument) {
+    ls_comm *comm = argument;
+    ls_chaos_courier *c = comm->chaos.courier;
+    pthread_mutex_lock(&c->lock);
+    while (!c->leaving) {
+        deliver_due(comm);
+        const double due = next_due(comm);
+        const struct timespec until = {(time_t)due, (long)((due - floor(due)) * 1e9)};
+        if (isinf(due))
+            pthread_cond_wait(&c->news, &c->lock);
+        else
+            pthread_cond_timedwait(&c->news, &c->lock, &until);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* From the first parcel on, where there is a delay. Without a thread the sender delivers alone. */
+static void employ_courier(ls_comm *comm) {
+    if (comm->world->chaos.delay <= 0 || comm->chaos.courier != NULL) return;
+    ls_chaos_courier *c = calloc(1, sizeof *c);
+    LS_ASSERT(c != NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->news, &clock);
+    pthread_condattr_destroy(&clock);
+    pthread_mutex_init(&c->lock, NULL);
+    comm->chaos.courier = c;
+    if (pthread_create(&c->thread, NULL, deliver_all, comm) == 0) return;
+    comm->chaos.courier = NULL;
+    free(c);
+}
+
+static void leave(ls_comm *comm) {
+    ls_chaos_courier *c = comm->chaos.courier;
+    if (c == NULL) return;
+    lock(comm);
+    c->leaving = true;
+    unlock(comm);
+    pthread_join(c->thread, NULL);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->news);
+    comm->chaos.courier = NULL;
+    free(c);
+}
+
+static void put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
+                       int word, uint64_t generation) {
+    employ_courier(comm);
+    lock(comm);
+    send(comm, peer, to, source, from, word, generation);
+    unlock(comm);
+}
+
+static void put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from) {
+    put_signal(comm, peer, to, source, from, -1, 0);
+}
+
+static void signal(ls_comm *comm, int peer, int word, uint64_t generation) {
+    employ_courier(comm);
+    lock(comm);
+    (void)add(comm, peer, word, generation);
+    unlock(comm);
+}
+
 /* Delivers something, perhaps nothing. */
 static double progress(ls_comm *comm) {
+    lock(comm);
+    if (comm->world->chaos.delay > 0) deliver_due(comm);
     for (uint64_t tries = draw(comm, 4); tries > 0; tries--) {
         ls_chaos_parcel **link = any_parcel(comm);
         if (link == NULL) break;
@@ -223,17 +320,21 @@ static double progress(ls_comm *comm) {
             if (!advance(comm, link)) break;
         }
     }
-    return comm->chaos.parcels == NULL ? INFINITY : NAP_SECONDS;
+    const bool idle = comm->chaos.parcels == NULL;
+    unlock(comm);
+    return idle ? INFINITY : NAP_SECONDS;
 }
 
 /* All payloads arrive; signals go when they may. */
 static void quiet(ls_comm *comm) {
+    lock(comm);
     for (ls_chaos_parcel **link = &comm->chaos.parcels; *link != NULL;) {
         ls_chaos_parcel *p = *link;
         while (p->delivered < p->n) deliver_piece(comm, p);
         if (!advance(comm, link)) link = &p->next;
     }
     inner_of(comm)->quiet(comm);
+    unlock(comm);
 }
 
 const ls_transport ls_transport_chaos = {
@@ -248,4 +349,5 @@ const ls_transport ls_transport_chaos = {
     .word = word_value,
     .quiet = quiet,
     .progress = progress,
+    .leave = leave,
 };

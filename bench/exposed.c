@@ -1,0 +1,241 @@
+/*
+ * How much of a training step is communication that nothing hides. One JSON object on standard output.
+ *
+ *   build/bench/exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [asleep]]]
+ *   build/bench/exposed examples/tiny/config.json 16384 ring 2 chaos:1:0.005 20
+ *
+ * A step is program step on weights of zero, the ranks starting together. Of each step and rank:
+ *   waiting  both queues waited for other ranks
+ *   copying  inside puts
+ *   compute  the rest
+ * imbalance: compute of the busiest rank less the mean over the ranks: what the others must wait for whatever the
+ * communication. exposed: waiting and copying, the mean over the ranks, less imbalance. All over the step's time; the
+ * medians of STEPS steps after one that warms up.
+ *
+ * asleep: kernels sleep for their nominal time instead of computing, so that the figures tell of the program alone, not
+ * of what else runs on the machine's cores, and more ranks than cores can be measured.
+ */
+#include "compile/compile.h"
+#include "model/model.h"
+#include "plan/session.h"
+#include "program/cost.h"
+#include "run/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_STEPS = 1000 };
+
+typedef struct sample {
+    double total, waiting, copying, hop; /* hop: the longest forward attention kernel */
+} sample;
+
+typedef struct bench {
+    ls_job job;
+    ls_target target;
+    const char *transport;
+    int ranks, steps;
+    bool asleep;
+    sample *samples; /* by step and rank; shared */
+} bench;
+
+/* --- kernels that sleep ---------------------------------------------------------------------------------------------------- */
+
+static void sleep_for(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    (void)pool;
+    const double seconds = *(const double *)call->params;
+    const struct timespec time = {.tv_sec = (time_t)seconds,
+                                  .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+static const ls_kernel asleep = {.name = "asleep", .run = sleep_for};
+
+/* Shorter ones cost nothing: the clock wakes us 50 microseconds late. */
+#define SHORTEST 100e-6
+
+static void put_to_sleep(ls_image *image) {
+    const ls_rates rates = ls_rates_of(image->isa, image->dtype, image->threads);
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        double carried = 0; /* of short kernels, slept by the next */
+        for (int i = 0; i < image->programs[p].n_instrs; i++) {
+            ls_instr *instr = &image->programs[p].instrs[i];
+            if (instr->kind != LS_INSTR_KERNEL) continue;
+            double *seconds = LS_NEW(image->arena, double);
+            carried += ls_kernel_seconds(instr, &rates);
+            if (carried >= SHORTEST) {
+                *seconds = carried - SHORTEST / 2;
+                carried = 0;
+            }
+            instr->kernel = &asleep;
+            instr->params = seconds;
+        }
+    }
+}
+
+/* --- one rank ---------------------------------------------------------------------------------------------------------------- */
+
+/* The longest forward attention kernel among what was recorded. */
+static double longest_hop(const ls_executor *executor) {
+    const ls_image *image = ls_executor_image(executor);
+    double most = 0;
+    for (size_t i = 0, n = ls_executor_spans(executor); i < n; i++) {
+        const ls_span_time *span = ls_executor_span(executor, i);
+        if (span->instr < 0) continue;
+        const ls_instr *instr = &image->programs[span->program].instrs[span->instr];
+        if (strcmp(instr->op, "attention") == 0) most = fmax(most, span->end - span->begin);
+    }
+    return most;
+}
+
+static ls_status step(const bench *b, ls_executor *executor, ls_comm *comm, int index) {
+    LS_TRY(ls_comm_barrier(comm));
+    const ls_run_times before = ls_executor_times(executor);
+    LS_TRY(ls_executor_run(executor, LS_PROGRAM_STEP));
+    const ls_run_times after = ls_executor_times(executor);
+    if (index < 0) return ls_ok();
+    b->samples[index * b->ranks + ls_comm_rank(comm)] =
+        (sample){after.total - before.total, after.waiting - before.waiting, after.copying - before.copying,
+                 longest_hop(executor)};
+    return ls_ok();
+}
+
+static ls_status run_steps(const bench *b, const ls_image *image, ls_comm *comm) {
+    ls_executor *executor;
+    LS_TRY(ls_executor_create(image, comm, &executor));
+    ls_status status = ls_executor_record(executor, (size_t)image->programs[LS_PROGRAM_STEP].n_instrs * 3);
+    for (int i = -1; i < b->steps && status.code == LS_OK; i++) status = step(b, executor, comm, i);
+    ls_executor_destroy(executor);
+    return status;
+}
+
+static ls_status rank_main(ls_comm *comm, void *context) {
+    const bench *b = context;
+    ls_target target = b->target;
+    target.rank = ls_comm_rank(comm);
+    ls_image *image;
+    LS_TRY(ls_compile(&b->job, &target, &image));
+    if (b->asleep) put_to_sleep(image);
+    const ls_status status = run_steps(b, image, comm);
+    ls_image_destroy(image);
+    return status;
+}
+
+/* --- the figures ------------------------------------------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+typedef struct figures {
+    double step[MOST_STEPS], hop[MOST_STEPS];                                                    /* seconds */
+    double waiting[MOST_STEPS], copying[MOST_STEPS], imbalance[MOST_STEPS], exposed[MOST_STEPS]; /* shares */
+} figures;
+
+static void reckon(const bench *b, figures *f, int i) {
+    sample sum = {0};
+    double busiest = 0;
+    for (int r = 0; r < b->ranks; r++) {
+        const sample *s = &b->samples[i * b->ranks + r];
+        sum.total += s->total / b->ranks;
+        sum.waiting += s->waiting / b->ranks;
+        sum.copying += s->copying / b->ranks;
+        sum.hop += s->hop / b->ranks;
+        busiest = fmax(busiest, s->total - s->waiting - s->copying);
+    }
+    const double imbalance = busiest - (sum.total - sum.waiting - sum.copying);
+    f->step[i] = sum.total;
+    f->hop[i] = sum.hop;
+    f->waiting[i] = sum.waiting / sum.total;
+    f->copying[i] = sum.copying / sum.total;
+    f->imbalance[i] = imbalance / sum.total;
+    f->exposed[i] = (sum.waiting + sum.copying - imbalance) / sum.total;
+}
+
+static void print(const bench *b, int64_t S) {
+    static figures f;
+    for (int i = 0; i < b->steps; i++) reckon(b, &f, i);
+    char mesh[64];
+    ls_mesh_print(&b->target.mesh, mesh, sizeof mesh);
+    printf(
+        "{\"bench\": \"exposed\", \"mesh\": \"%s\", \"seq\": %lld, \"transport\": \"%s\", \"asleep\": %s, "
+        "\"steps\": %d, \"step_seconds\": %.4f, \"hop_seconds\": %.4f, \"waiting\": %.4f, \"copying\": %.4f, "
+        "\"imbalance\": %.4f, \"exposed\": %.4f}\n",
+        mesh, (long long)S, b->transport != NULL ? b->transport : "shm", b->asleep ? "true" : "false",
+        b->steps, median(f.step, b->steps), median(f.hop, b->steps), median(f.waiting, b->steps),
+        median(f.copying, b->steps), median(f.imbalance, b->steps), median(f.exposed, b->steps));
+}
+
+/* --- setting up -------------------------------------------------------------------------------------------------------------- */
+
+static ls_mesh mesh_of(const char *strategy, int ranks) {
+    if (strcmp(strategy, "ulysses") == 0) return ls_mesh_make(1, 1, ranks);
+    if (strcmp(strategy, "usp") == 0) return ls_mesh_make(1, ranks / 2, 2);
+    return ls_mesh_make(1, ranks, 1);
+}
+
+static ls_status launch(bench *b) {
+    ls_image *image;
+    ls_world *world;
+    LS_TRY(ls_compile(&b->job, &b->target, &image));
+    ls_status status = ls_world_for(image, b->transport, false, 60, &world);
+    ls_image_destroy(image);
+    LS_TRY(status);
+    status = ls_launch(world, b->ranks, false, rank_main, b);
+    ls_world_destroy(world);
+    return status;
+}
+
+static ls_status measure(bench *b, const ls_model *model, int64_t S) {
+    void *shared;
+    ls_language_model lm;
+    ls_graph *graph = ls_graph_create(LS_F32);
+    ls_status status = ls_model_build(model, graph, 1, S, true, &lm);
+    if (status.code == LS_OK) status = ls_shared_map(sizeof(sample) * (size_t)(b->steps * b->ranks), &shared);
+    if (status.code == LS_OK) {
+        b->samples = shared;
+        b->job = (ls_job){.graph = graph, .update = LS_UPDATE_ADAMW};
+        status = launch(b);
+        if (status.code == LS_OK) print(b, S);
+        ls_shared_unmap(shared, sizeof(sample) * (size_t)(b->steps * b->ranks));
+    }
+    ls_graph_destroy(graph);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 5) {
+        fprintf(stderr, "usage: exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [asleep]]]\n");
+        return 2;
+    }
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    bench b = {.ranks = atoi(argv[4]),
+               .transport = argc > 5 && strcmp(argv[5], "shm") != 0 ? argv[5] : NULL,
+               .steps = argc > 6 ? atoi(argv[6]) : 20,
+               .asleep = argc > 7 && strcmp(argv[7], "asleep") == 0};
+    b.steps = (int)ls_min(ls_max(b.steps, 1), MOST_STEPS);
+    b.target = (ls_target){.mesh = mesh_of(argv[3], b.ranks),
+                           .strategy = argv[3],
+                           .layout = LS_LAYOUT_ZIGZAG,
+                           .isa = machine.isa,
+                           .threads = 1};
+    ls_model *model;
+    ls_status status = ls_model_open(argv[1], &model);
+    if (status.code == LS_OK) {
+        status = measure(&b, model, atoll(argv[2]));
+        ls_model_close(model);
+    }
+    if (status.code != LS_OK) ls_log("%s", status.text);
+    return status.code == LS_OK ? 0 : 1;
+}
