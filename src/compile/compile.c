@@ -93,6 +93,7 @@ static ls_status compile(ls_builder *b, int n_nodes) {
         end_program(b);
     }
     ls_name_values(image);
+    ls_schedule(image);
     ls_place(image);
     ls_order(image);
     return ls_ok();

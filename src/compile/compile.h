@@ -4,6 +4,7 @@
  *   shard           a state per tensor and mesh axis, by the ops' own rules
  *   lower           nodes to instructions; attention by its strategy; gradients in buckets; the update
  *   name            what every read must find
+ *   schedule        the order of the list: communication hides behind kernels
  *   place           lifetimes to offsets in the two arenas
  *   order           what each queue must wait for in the other
  *

@@ -194,7 +194,26 @@ void ls_lower_conv(ls_builder *b, int node);
 /* Numbers instructions and names what they read (program/name.h), from the lists as they were emitted. */
 void ls_name_values(ls_image *image);
 
+/* --- the order of the list ----------------------------------------------------------------------------------------------- */
+
+/* Instruction i must stay behind on[first[i]] ... on[first[i + 1] - 1]. */
+typedef struct ls_dependencies {
+    int *first, *on;
+} ls_dependencies;
+/* Of the list in emission order, before placement (depend.c). */
+void ls_depend(ls_image *image, int program, ls_dependencies *out);
+
+/* A new order, for communication that hides behind kernels (schedule.c). Lists must have their numbers. */
+void ls_schedule(ls_image *image);
+
 /* --- placement and order ------------------------------------------------------------------------------------------------- */
+
+enum { LS_PLACE_ALIGN = 64 };
+
+/* Fills first and last of the program's buffers, with what is taken over in place (NULL: without). */
+void ls_find_lifetimes(ls_image *image, int program, int *taker);
+/* Largest sum of live bytes over the program's instructions; live (may be NULL): the sum at each. */
+int64_t ls_find_live(const ls_image *image, int program, ls_space space, int64_t *live);
 
 /*
  * Which buffers of the program take over another's bytes: taker[buffer] (-1 at first) is told for each that gives its own, and its

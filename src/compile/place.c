@@ -1,5 +1,5 @@
 /*
- * Placement: lifetimes from the instructions, then an offset for every buffer. Persistent buffers lie first, one after the other;
+ * Placement: from lifetimes (lifetimes.c) an offset for every buffer. Persistent buffers lie first, one after the other;
  * above them each program places its own, one after the other, each into the tightest gap among those it meets in time
  * (best fit over the interference intervals; Sekiyama et al., "Profile-guided memory optimization for deep neural
  * networks", arXiv 1804.10001). Biggest first nearly always meets the lower bound; where it does not, other orders are
@@ -8,36 +8,6 @@
 #include "compile/compile_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-enum { ALIGN = 64 };
-
-static void touch(ls_image *image, const ls_operand *o, int program, int instr) {
-    if (o->buffer < 0) return;
-    ls_buffer *b = &image->buffers[o->buffer];
-    if (b->program != program) return;
-    if (b->first < 0) b->first = instr;
-    if (instr > b->last) b->last = instr;
-}
-
-/* Sources of puts stay live until the quiet that completes them. */
-static void find_lifetimes(ls_image *image, int program) {
-    const ls_program *p = &image->programs[program];
-    int pending = 0; /* first instruction whose put may still be under way */
-    for (int i = 0; i < p->n_instrs; i++) {
-        const ls_instr *instr = &p->instrs[i];
-        for (int k = 0; k < instr->n_in; k++) touch(image, &instr->in[k], program, i);
-        /* What a put writes lies in the peer's heap: there the slot is live from "ready" to its last reader. */
-        for (int k = 0; k < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; k++)
-            touch(image, &instr->out[k], program, i);
-        touch(image, instr->workspace, program, i);
-        if (instr->kind != LS_INSTR_QUIET) continue;
-        for (int j = pending; j < i; j++) {
-            if (p->instrs[j].kind == LS_INSTR_PUT_SIGNAL) touch(image, &p->instrs[j].in[0], program, i);
-        }
-        pending = i + 1;
-    }
-}
 
 /* Buffers that lie in one place, one after the other. */
 typedef struct block {
@@ -103,13 +73,14 @@ static int find_blocks(const ls_image *image, int program, ls_space space, const
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
         if (b->program != program || b->space != space || b->first < 0 || follows[i]) continue;
-        block made = {.head = i, .bytes = ls_round_up(b->bytes, ALIGN), .first = b->first, .last = b->last};
+        block made = {
+            .head = i, .bytes = ls_round_up(b->bytes, LS_PLACE_ALIGN), .first = b->first, .last = b->last};
         made.rest = made.bytes;
         for (int next = taker[i]; next >= 0; next = taker[next]) {
             const ls_buffer *t = &image->buffers[next];
             made.last = t->last;
-            if (ls_round_up(t->bytes, ALIGN) == made.rest) continue;
-            made.rest = ls_round_up(t->bytes, ALIGN);
+            if (ls_round_up(t->bytes, LS_PLACE_ALIGN) == made.rest) continue;
+            made.rest = ls_round_up(t->bytes, LS_PLACE_ALIGN);
             made.shrinks = t->first;
         }
         blocks[n++] = made;
@@ -150,42 +121,21 @@ static size_t place_program(ls_image *image, int program, ls_space space, size_t
     return end;
 }
 
-/* Largest sum of live bytes over the program's instructions. */
-static size_t most_live(const ls_image *image, int program, ls_space space) {
-    const int n = image->programs[program].n_instrs;
-    int64_t *change = LS_NEW_ARRAY(image->arena, int64_t, n + 1);
-    for (int i = 0; i < image->n_buffers; i++) {
-        const ls_buffer *b = &image->buffers[i];
-        if (b->program != program || b->space != space || b->first < 0) continue;
-        change[b->first] += (int64_t)ls_round_up(b->bytes, ALIGN);
-        change[b->last + 1] -= (int64_t)ls_round_up(b->bytes, ALIGN);
-    }
-    int64_t live = 0, most = 0;
-    for (int i = 0; i < n; i++) {
-        live += change[i];
-        most = ls_max(most, live);
-    }
-    return (size_t)most;
-}
-
 void ls_place(ls_image *image) {
     int *taker = LS_NEW_ARRAY(image->arena, int, image->n_buffers + 1); /* who takes over a buffer's bytes */
     for (int i = 0; i < image->n_buffers; i++) taker[i] = -1;
-    for (int p = 0; p < LS_PROGRAMS; p++) {
-        find_lifetimes(image, p);
-        ls_reuse_in_place(image, p, taker);
-    }
+    for (int p = 0; p < LS_PROGRAMS; p++) ls_find_lifetimes(image, p, taker);
     for (int s = 0; s < LS_SPACES; s++) {
         size_t base = 0;
         for (int i = 0; i < image->n_buffers; i++) {
             ls_buffer *b = &image->buffers[i];
             if (b->program >= 0 || (int)b->space != s) continue;
             b->offset = base;
-            base += ls_round_up(b->bytes, ALIGN);
+            base += ls_round_up(b->bytes, LS_PLACE_ALIGN);
         }
         image->bytes[s] = image->least[s] = base;
         for (int p = 0; p < LS_PROGRAMS; p++) {
-            const size_t least = base + most_live(image, p, (ls_space)s);
+            const size_t least = base + (size_t)ls_find_live(image, p, (ls_space)s, NULL);
             if (least > image->least[s]) image->least[s] = least;
             const size_t enough = (size_t)ls_max((int64_t)least, (int64_t)image->bytes[s]);
             const size_t end = place_program(image, p, (ls_space)s, base, enough, taker);

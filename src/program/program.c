@@ -105,6 +105,7 @@ static uint64_t mix_program(uint64_t hash, const ls_program *p) {
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         if (instr->kind == LS_INSTR_KERNEL) continue; /* a rank's own business: shards differ */
+        if (instr->kind == LS_INSTR_WAIT && !instr->ready) continue; /* their place is a rank's own, too */
         hash = mix_int(hash, instr->kind);
         hash = mix_int(hash, instr->queue);
         hash = mix(hash, instr->op, strlen(instr->op));

@@ -2,7 +2,7 @@
  * program: what one rank executes. A flat list of instructions over two arenas: private memory, and the symmetric heap with
  * the same offsets on every rank. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
  *
- * The list is in emission order: executed one after the other it would be right. Each instruction stands on a queue, and
+ * The list, executed one after the other, would be right. Each instruction stands on a queue, and
  * `after` names the one instruction of the other queue that must be done before it starts (the queues themselves keep
  * their order), so the two queues may run against each other. Queues are orders, not threads.
  *

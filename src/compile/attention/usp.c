@@ -50,15 +50,12 @@ static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_heads *head
     return result;
 }
 
-/* Complete head-wise values (o, dq) back to this rank's tokens, as tensor t; they travel in the working type. */
-static void deliver(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand wide, const char *label) {
-    ls_operand mine = wide;
-    if (wide.view.dtype != b->image->dtype) {
-        mine = room_of_heads(b, site, label, b->image->dtype);
-        ls_build_cast(b, wide, mine);
-    }
-    mine = scattered(b, mine, &site->q_heads, label, 1, 2);
-    ls_lower_bind(b, t, mine);
+/* Complete head-wise values (o, dq) in the working type, in which they travel back to their tokens' ranks. */
+static ls_operand to_travel(ls_builder *b, const ls_site *site, ls_operand wide, const char *label) {
+    if (wide.view.dtype == b->image->dtype) return wide;
+    const ls_operand narrow = room_of_heads(b, site, label, b->image->dtype);
+    ls_build_cast(b, wide, narrow);
+    return narrow;
 }
 
 static bool is_fetched(const ls_builder *b, ls_tensor t) {
@@ -76,19 +73,18 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
                                  (int64_t[]){q->size[0], q->size[2], q->size[1]});
     const ls_operand o = room_of_heads(b, site, "o", G);
     ls_ring_forward(b, site, o);
-    deliver(b, site, site->node->out[0], o, "o");
+    ls_lower_bind(b, site->node->out[0], scattered(b, to_travel(b, site, o, "o"), &site->q_heads, "o", 1, 2));
     if (!is_fetched(b, site->node->out[1])) return; /* the gradient uses site->lse */
     ls_lower_bind(b, site->node->out[1], scattered(b, site->lse, &site->q_heads, "lse", 2, 1));
 }
 
 /*
- * Gradients of KV heads: every owner's part comes to the tokens' rank in type G and is added in owner order. Where no head has
+ * Gradients of KV heads: every owner's part has come to the tokens' rank in type G and is added in owner order. Where no head has
  * two owners the parts are the result.
  */
-static void deliver_kv(ls_builder *b, ls_site *site, ls_tensor t, ls_operand part, const char *label) {
-    ls_operand sum = scattered(b, part, &site->kv_parts, label, 1, 2);
+static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand parts, const char *label) {
+    ls_operand sum = parts;
     if (U_of(b) > 1 && site->kv_parts.total != site->Hkv) {
-        const ls_operand parts = sum;
         sum = ls_build_private(b, LS_BUFFER_ACTIVATION, label, parts.view.dtype, 4,
                                (int64_t[]){site->B, parts.view.size[1], site->Hkv, site->D});
         ls_build_fill(b, sum);
@@ -99,6 +95,26 @@ static void deliver_kv(ls_builder *b, ls_site *site, ls_tensor t, ls_operand par
         }
     }
     ls_lower_bind(b, t, narrowed(b, sum, label));
+}
+
+/* The gradients of my heads to their tokens' ranks, all three under way together. */
+static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_node *node, ls_operand dq,
+                              ls_operand dk, ls_operand dv) {
+    dq = to_travel(b, site, dq, "dq");
+    if (U_of(b) > 1) {
+        const ls_exchange xq = ls_scatter_begin(b, "dq", dq, &site->q_heads, 1, 2);
+        const ls_exchange xk = ls_scatter_begin(b, "dk", dk, &site->kv_parts, 1, 2);
+        const ls_exchange xv = ls_scatter_begin(b, "dv", dv, &site->kv_parts, 1, 2);
+        dq = ls_exchange_finish(b, &xq);
+        dk = ls_exchange_finish(b, &xk);
+        dv = ls_exchange_finish(b, &xv);
+        ls_exchange_settle(b, &xq);
+        ls_exchange_settle(b, &xk);
+        ls_exchange_settle(b, &xv);
+    }
+    ls_lower_bind(b, node->out[0], dq);
+    bind_kv(b, site, node->out[1], dk, "dk");
+    bind_kv(b, site, node->out[2], dv, "dv");
 }
 
 /* Whether the gradient reads other tensors than the forward pass did: what was gathered then is gone. */
@@ -136,9 +152,7 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
     const ls_operand dq = room_of_heads(b, site, "dq", G);
     ls_operand dk, dv;
     ls_ring_backward(b, site, grad_o, delta, dq, &dk, &dv);
-    deliver(b, site, node->out[0], dq, "dq");
-    deliver_kv(b, site, node->out[1], dk, "dk");
-    deliver_kv(b, site, node->out[2], dv, "dv");
+    deliver_gradients(b, site, node, dq, dk, dv);
 }
 
 static ls_status applicable(const ls_attention_problem *p) {

@@ -1,0 +1,152 @@
+/*
+ * Dependencies: which instructions of a program must stay behind which, whatever the order of the rest. Read off the list in
+ * emission order, before placement: who reads what was written, and who writes what was read or written before. Bytes are told
+ * apart by buffer; in persistent buffers, which hold many tensors, by the parts that no instruction touches across.
+ */
+#include "compile/compile_impl.h"
+
+#include <stdlib.h>
+
+/* Bytes that are used as one: a whole buffer of the program, or a part of a persistent one. */
+typedef struct reader {
+    struct reader *next;
+    int instr;
+} reader;
+
+typedef struct cell {
+    int writer;      /* the last so far; -1: none */
+    reader *readers; /* since then */
+} cell;
+
+/* A part of a persistent buffer, from..end - 1. */
+typedef struct part {
+    int buffer;
+    size_t from, end;
+} part;
+
+typedef struct tracker {
+    ls_image *image;
+    int program;
+    cell *cells; /* by buffer, then by part */
+    part *parts; /* of persistent buffers that the program writes: apart from each other, in order */
+    int n_parts;
+    bool *written; /* by buffer */
+    ls_dependencies *out;
+    int n_on;
+    size_t room;
+} tracker;
+
+static bool is_empty(const ls_operand *o) { return o->buffer < 0 || ls_view_elements(&o->view) == 0; }
+
+static bool is_persistent(const tracker *t, int buffer) { return t->image->buffers[buffer].program < 0; }
+
+/* --- parts of persistent buffers ------------------------------------------------------------------------------------------- */
+
+static int by_place(const void *x, const void *y) {
+    const part *a = x, *b = y;
+    if (a->buffer != b->buffer) return a->buffer < b->buffer ? -1 : 1;
+    return a->from < b->from ? -1 : a->from > b->from;
+}
+
+static part part_of(const ls_operand *o) {
+    const ls_range range = ls_view_range(&o->view, o->offset);
+    return (part){o->buffer, range.offset, ls_range_end(&range)};
+}
+
+static int count_operands(const ls_program *p) {
+    int n = 0;
+    for (int i = 0; i < p->n_instrs; i++) n += p->instrs[i].n_in + p->instrs[i].n_out;
+    return n;
+}
+
+/* What is touched of the persistent buffers that this program writes; what overlaps becomes one part. */
+static void find_parts(tracker *t) {
+    const ls_program *p = &t->image->programs[t->program];
+    t->written = LS_NEW_ARRAY(t->image->arena, bool, t->image->n_buffers + 1);
+    for (int i = 0; i < p->n_instrs; i++) {
+        for (int k = 0; k < p->instrs[i].n_out; k++) {
+            if (!is_empty(&p->instrs[i].out[k])) t->written[p->instrs[i].out[k].buffer] = true;
+        }
+    }
+    t->parts = LS_NEW_ARRAY(t->image->arena, part, count_operands(p) + 1);
+    int n = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+            const ls_operand *o = k < instr->n_in ? &instr->in[k] : &instr->out[k - instr->n_in];
+            if (!is_empty(o) && is_persistent(t, o->buffer) && t->written[o->buffer])
+                t->parts[n++] = part_of(o);
+        }
+    }
+    qsort(t->parts, (size_t)n, sizeof *t->parts, by_place);
+    for (int i = 0; i < n; i++) {
+        part *last = &t->parts[ls_max(t->n_parts - 1, 0)];
+        if (t->n_parts > 0 && last->buffer == t->parts[i].buffer && last->end > t->parts[i].from)
+            last->end = ls_max(last->end, t->parts[i].end);
+        else
+            t->parts[t->n_parts++] = t->parts[i];
+    }
+}
+
+/* NULL: nobody writes there. */
+static cell *cell_of(const tracker *t, const ls_operand *o) {
+    if (!is_persistent(t, o->buffer)) return &t->cells[o->buffer];
+    if (!t->written[o->buffer]) return NULL;
+    const part wanted = part_of(o);
+    int lo = 0, hi = t->n_parts - 1; /* the last part that does not begin behind it */
+    while (lo < hi) {
+        const int middle = (lo + hi + 1) / 2;
+        if (by_place(&t->parts[middle], &wanted) <= 0)
+            lo = middle;
+        else
+            hi = middle - 1;
+    }
+    return &t->cells[t->image->n_buffers + lo];
+}
+
+/* --- dependencies ---------------------------------------------------------------------------------------------------------- */
+
+static void depend(tracker *t, int instr, int on) {
+    if (on < 0 || on == instr) return;
+    *LS_PUSH(t->image->arena, t->out->on, t->n_on, t->room) = on;
+}
+
+static void note_read(tracker *t, const ls_operand *o, int instr) {
+    cell *c = is_empty(o) ? NULL : cell_of(t, o);
+    if (c == NULL) return;
+    depend(t, instr, c->writer);
+    reader *r = LS_NEW(t->image->arena, reader);
+    *r = (reader){c->readers, instr};
+    c->readers = r;
+}
+
+static void note_write(tracker *t, const ls_operand *o, int instr) {
+    cell *c = is_empty(o) ? NULL : cell_of(t, o);
+    if (c == NULL) return;
+    depend(t, instr, c->writer);
+    for (const reader *r = c->readers; r != NULL; r = r->next) depend(t, instr, r->instr);
+    *c = (cell){.writer = instr};
+}
+
+void ls_depend(ls_image *image, int program, ls_dependencies *out) {
+    const ls_program *p = &image->programs[program];
+    tracker t = {.image = image, .program = program, .out = out};
+    *out = (ls_dependencies){.first = LS_NEW_ARRAY(image->arena, int, p->n_instrs + 1)};
+    find_parts(&t);
+    t.cells = LS_NEW_ARRAY(image->arena, cell, image->n_buffers + t.n_parts + 1);
+    for (int i = 0; i < image->n_buffers + t.n_parts; i++) t.cells[i].writer = -1;
+    int pending = 0; /* first instruction whose put may still be under way */
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        out->first[i] = t.n_on;
+        for (int k = 0; k < instr->n_in; k++) note_read(&t, &instr->in[k], i);
+        /* A put writes the peer's memory; that the slot is free there, signals say. */
+        for (int k = 0; k < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; k++)
+            note_write(&t, &instr->out[k], i);
+        note_write(&t, instr->workspace, i);
+        for (; instr->kind == LS_INSTR_QUIET && pending < i; pending++) { /* until here sources are read */
+            if (p->instrs[pending].kind == LS_INSTR_PUT_SIGNAL) note_read(&t, &p->instrs[pending].in[0], i);
+        }
+    }
+    out->first[p->n_instrs] = t.n_on;
+}

@@ -1,0 +1,51 @@
+/* Lifetimes: between which instructions of its program a buffer's bytes are live, and how many are at any time. */
+#include "compile/compile_impl.h"
+
+static void touch(ls_image *image, const ls_operand *o, int program, int instr) {
+    if (o->buffer < 0) return;
+    ls_buffer *b = &image->buffers[o->buffer];
+    if (b->program != program) return;
+    if (b->first < 0) b->first = instr;
+    if (instr > b->last) b->last = instr;
+}
+
+/* Sources of puts stay live until the quiet that completes them. */
+void ls_find_lifetimes(ls_image *image, int program, int *taker) {
+    const ls_program *p = &image->programs[program];
+    for (int b = 0; b < image->n_buffers; b++) {
+        if (image->buffers[b].program == program) image->buffers[b].first = image->buffers[b].last = -1;
+    }
+    int pending = 0; /* first instruction whose put may still be under way */
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        for (int k = 0; k < instr->n_in; k++) touch(image, &instr->in[k], program, i);
+        /* What a put writes lies in the peer's heap: there the slot is live from "ready" to its last reader. */
+        for (int k = 0; k < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; k++)
+            touch(image, &instr->out[k], program, i);
+        touch(image, instr->workspace, program, i);
+        if (instr->kind != LS_INSTR_QUIET) continue;
+        for (int j = pending; j < i; j++) {
+            if (p->instrs[j].kind == LS_INSTR_PUT_SIGNAL) touch(image, &p->instrs[j].in[0], program, i);
+        }
+        pending = i + 1;
+    }
+    if (taker != NULL) ls_reuse_in_place(image, program, taker);
+}
+
+int64_t ls_find_live(const ls_image *image, int program, ls_space space, int64_t *live) {
+    const int n = image->programs[program].n_instrs;
+    int64_t *change = LS_NEW_ARRAY(image->arena, int64_t, n + 1);
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        if (b->program != program || b->space != space || b->first < 0) continue;
+        change[b->first] += (int64_t)ls_round_up(b->bytes, LS_PLACE_ALIGN);
+        change[b->last + 1] -= (int64_t)ls_round_up(b->bytes, LS_PLACE_ALIGN);
+    }
+    int64_t now = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        now += change[i];
+        most = ls_max(most, now);
+        if (live != NULL) live[i] = now;
+    }
+    return most;
+}

@@ -1,0 +1,364 @@
+/*
+ * Schedule: a new order for a program's list, on a clock. Lowering emits communication where it reads best; here puts go as early
+ * and waits as late as dependencies (depend.c) and memory allow.
+ *
+ *   - What others see, the chain, keeps its order: signals, puts, waits for "free", quiets, and kernels that touch the heap. Each
+ *     goes as early as what it needs is there.
+ *   - A wait for data goes right in front of the first instruction that needs what arrives; where none does, it stays.
+ *   - A kernel keeps its turn unless it would have to wait. Then others fill the time: the first of those behind it that need
+ *     not wait (hoisted), else the last before it that nobody has needed yet (sunk).
+ *
+ * What others do is taken from this rank's own list: they run the same, so what is awaited arrives when the own put of the same
+ * number would. Peers are never nearer than LATENCY: being ready for a slow network or a late rank costs nothing but order.
+ *
+ * Memory: moving an instruction makes buffers live longer, from its new place to its old one or the other way. It is done only where
+ * the live bytes stay at or below the most that the emitted list has anywhere, in both arenas.
+ *
+ * No deadlock. In the emitted lists, equal on all ranks but for kernels, every signal and put stands before the wait for it; so
+ * an instruction's place in the chain is a number that grows along everything that must come after it, on any rank.
+ * Here chain elements keep their numbers, and waits for data only move behind chain elements, to a higher number, as nothing but
+ * instructions of their own rank needs them. The numbers still grow, and so there is no cycle, however each rank
+ * orders its kernels: ranks need not come to the same order, and what a kernel really takes does not matter. Nor does it to the
+ * layout of the heap, which must be equal on all ranks: what touches the heap is in the chain.
+ */
+#include "compile/compile_impl.h"
+#include "program/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Instructions that are looked at, ahead and back, for something to fill a wait. */
+enum { WINDOW = 16 };
+#define LATENCY 10e-3 /* seconds */
+
+typedef struct schedule {
+    ls_image *image;
+    ls_program *program;
+    int index; /* of the program */
+    int n;
+    ls_dependencies needs;
+    ls_rates rates;
+    /* By instruction, numbered as emitted: */
+    int *before;      /* the chain element before it; -1: none */
+    int *counterpart; /* of a wait: the own signal or put that stands for the peer's; -1: none */
+    bool *in_chain;
+    bool *awaited; /* something stands behind it */
+    bool *placed;
+    bool *needed;             /* something placed stands behind it */
+    bool *fills;              /* it was moved into time in which nothing else could run */
+    double *begin, *done;     /* when placed: seconds; done: through, or arrived at the peer */
+    int64_t *live[LS_SPACES]; /* bytes, at least what is live there */
+    int64_t most[LS_SPACES];
+    int *taker; /* who takes over a buffer's bytes, as emitted */
+    int *order; /* the new one; -1: sunk from here */
+    int n_order;
+    int head; /* the first instruction that is not placed (or a wait for data, whose turn comes with its reader) */
+    int *chain; /* chain elements in order */
+    int n_chain, next_chain;
+    double now;
+} schedule;
+
+static const ls_instr *instr_at(const schedule *s, int i) { return &s->program->instrs[i]; }
+
+static bool is_data_wait(const ls_instr *instr) { return instr->kind == LS_INSTR_WAIT && !instr->ready; }
+
+/* Whether an operand lies in the heap, in a buffer that shares bytes with others. */
+static bool touches_heap(const schedule *s, const ls_instr *instr) {
+    for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+        const int b = k < instr->n_in ? instr->in[k].buffer : instr->out[k - instr->n_in].buffer;
+        if (b >= 0 && s->image->buffers[b].space == LS_SYMMETRIC && s->image->buffers[b].program >= 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_chain(const schedule *s, int i) {
+    const ls_instr *instr = instr_at(s, i);
+    if (is_data_wait(instr)) return !s->awaited[i];
+    return instr->kind != LS_INSTR_KERNEL || touches_heap(s, instr);
+}
+
+/* --- setting up -------------------------------------------------------------------------------------------------------------- */
+
+/* First uses that are not matched yet, by channel: the signals or puts that stand for what the peer sends. */
+typedef struct matching {
+    int *first[2], *last[2]; /* by "free" or not, and channel */
+    int *next;               /* by instruction */
+} matching;
+
+static void match(schedule *s, matching *m, int i) {
+    const ls_instr *instr = instr_at(s, i);
+    s->counterpart[i] = -1;
+    if (instr->channel < 0) return;
+    int *first = &m->first[instr->ready][instr->channel], *last = &m->last[instr->ready][instr->channel];
+    if (instr->kind == LS_INSTR_WAIT) {
+        s->counterpart[i] = *first;
+        if (*first >= 0) *first = m->next[*first];
+        return;
+    }
+    m->next[i] = -1;
+    if (*first >= 0)
+        m->next[*last] = i;
+    else
+        *first = i;
+    *last = i;
+}
+
+static void find_chain(schedule *s) {
+    ls_arena *arena = s->image->arena;
+    matching m = {.next = LS_NEW_ARRAY(arena, int, s->n)};
+    for (int k = 0; k < 2; k++) {
+        m.first[k] = LS_NEW_ARRAY(arena, int, s->program->n_channels + 1);
+        m.last[k] = LS_NEW_ARRAY(arena, int, s->program->n_channels + 1);
+        for (int c = 0; c < s->program->n_channels; c++) m.first[k][c] = -1;
+    }
+    for (int i = 0; i < s->n; i++) {
+        s->before[i] = s->n_chain > 0 ? s->chain[s->n_chain - 1] : -1;
+        s->in_chain[i] = is_chain(s, i);
+        if (s->in_chain[i]) s->chain[s->n_chain++] = i;
+        match(s, &m, i);
+    }
+}
+
+static void find_live(schedule *s) {
+    s->taker = LS_NEW_ARRAY(s->image->arena, int, s->image->n_buffers + 1);
+    for (int b = 0; b < s->image->n_buffers; b++) s->taker[b] = -1;
+    ls_find_lifetimes(s->image, s->index, s->taker);
+    for (int space = 0; space < LS_SPACES; space++) {
+        s->live[space] = LS_NEW_ARRAY(s->image->arena, int64_t, s->n + 1);
+        s->most[space] = ls_find_live(s->image, s->index, (ls_space)space, s->live[space]);
+    }
+}
+
+static void set_up(schedule *s) {
+    ls_arena *arena = s->image->arena;
+    s->rates = ls_rates_of(s->image->isa, s->image->dtype, s->image->threads);
+    s->before = LS_NEW_ARRAY(arena, int, s->n);
+    s->counterpart = LS_NEW_ARRAY(arena, int, s->n);
+    s->in_chain = LS_NEW_ARRAY(arena, bool, s->n);
+    s->awaited = LS_NEW_ARRAY(arena, bool, s->n);
+    s->placed = LS_NEW_ARRAY(arena, bool, s->n);
+    s->fills = LS_NEW_ARRAY(arena, bool, s->n);
+    s->needed = LS_NEW_ARRAY(arena, bool, s->n);
+    s->begin = LS_NEW_ARRAY(arena, double, s->n);
+    s->done = LS_NEW_ARRAY(arena, double, s->n);
+    s->chain = LS_NEW_ARRAY(arena, int, s->n);
+    s->order = LS_NEW_ARRAY(arena, int, 2 * s->n); /* with the places that sunk instructions left */
+    ls_depend(s->image, s->index, &s->needs);
+    for (int i = 0; i < s->n; i++) {
+        if (instr_at(s, i)->kind != LS_INSTR_KERNEL && instr_at(s, i)->kind != LS_INSTR_PUT_SIGNAL) continue;
+        for (int k = s->needs.first[i]; k < s->needs.first[i + 1]; k++) s->awaited[s->needs.on[k]] = true;
+    }
+    find_chain(s);
+    find_live(s);
+}
+
+/* --- when ------------------------------------------------------------------------------------------------------------------ */
+
+/* Whether all that must stand before it is placed, or is a wait for data that can be placed now. */
+static bool may_go(const schedule *s, int i) {
+    if (s->before[i] >= 0 && !s->placed[s->before[i]] && instr_at(s, i)->kind != LS_INSTR_KERNEL)
+        return false;
+    for (int k = s->needs.first[i]; k < s->needs.first[i + 1]; k++) {
+        const int need = s->needs.on[k];
+        if (!s->placed[need] && !(is_data_wait(instr_at(s, need)) && may_go(s, need))) return false;
+    }
+    return true;
+}
+
+static double arrival(const schedule *s, int wait) {
+    const int from = s->counterpart[wait];
+    return from >= 0 && s->placed[from] ? s->done[from] : s->now;
+}
+
+/* When what needs i may begin: a put's source is free once it has been sent (quiet), not only when it has arrived. */
+static double over(const schedule *s, int i) {
+    const ls_instr *instr = instr_at(s, i);
+    if (is_data_wait(instr)) return arrival(s, i);
+    return instr->kind == LS_INSTR_PUT_SIGNAL || instr->kind == LS_INSTR_SIGNAL ? s->begin[i] : s->done[i];
+}
+
+/* When all that it needs is there; it may go. */
+static double earliest(const schedule *s, int i) {
+    double t = 0;
+    for (int k = s->needs.first[i]; k < s->needs.first[i + 1]; k++) t = fmax(t, over(s, s->needs.on[k]));
+    return t;
+}
+
+/* Of a kernel; of a put or signal until it is there. */
+static double seconds_of(const schedule *s, int i) {
+    const ls_instr *instr = instr_at(s, i);
+    if (instr->kind == LS_INSTR_SIGNAL) return s->rates.latency;
+    if (instr->kind != LS_INSTR_PUT_SIGNAL) return ls_kernel_seconds(instr, &s->rates);
+    const ls_view *payload = &instr->in[0].view;
+    const double bytes = (double)ls_view_elements(payload) * (double)ls_dtype_bytes(payload->dtype);
+    return LATENCY + ls_put_seconds(bytes, &s->rates);
+}
+
+static void place(schedule *s, int i) {
+    const ls_instr *instr = instr_at(s, i);
+    for (int k = s->needs.first[i]; k < s->needs.first[i + 1]; k++) {
+        const int need = s->needs.on[k];
+        if (!s->placed[need]) place(s, need);
+        s->needed[need] = true;
+    }
+    s->placed[i] = true;
+    s->order[s->n_order++] = i;
+    s->begin[i] = fmax(s->now, earliest(s, i));
+    if (instr->kind == LS_INSTR_PUT_SIGNAL) /* once its slot is free, which the element before it says */
+        s->begin[i] = fmax(s->begin[i], s->before[i] >= 0 ? s->done[s->before[i]] : 0);
+    s->done[i] = s->begin[i] + seconds_of(s, i);
+    if (instr->kind == LS_INSTR_WAIT) s->done[i] = fmax(s->now, arrival(s, i));
+    if (instr->kind == LS_INSTR_KERNEL) s->now = s->done[i];
+    if (instr->kind == LS_INSTR_SIGNAL) s->now = s->begin[i];
+    while (s->next_chain < s->n_chain && s->placed[s->chain[s->next_chain]]) s->next_chain++;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------------------ */
+
+static int operands_of(const ls_instr *instr) {
+    return instr->n_in + (instr->kind == LS_INSTR_PUT_SIGNAL ? 0 : instr->n_out) + 1;
+}
+
+/* The program's own buffer behind operand k; NULL: none, or one that an earlier operand has named already. */
+static ls_buffer *buffer_of(const schedule *s, const ls_instr *instr, int k) {
+    const ls_operand *all[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1];
+    for (int i = 0; i <= k; i++)
+        all[i] = i < instr->n_in              ? &instr->in[i]
+                 : i < operands_of(instr) - 1 ? &instr->out[i - instr->n_in]
+                                              : instr->workspace;
+    if (all[k]->buffer < 0 || s->image->buffers[all[k]->buffer].program != s->index) return NULL;
+    for (int i = 0; i < k; i++) {
+        if (all[i]->buffer == all[k]->buffer) return NULL;
+    }
+    return &s->image->buffers[all[k]->buffer];
+}
+
+/* Instructions, from..to - 1, at which the buffer would be live as well, were it touched at the head; scratch is only then. */
+static void find_extension(const schedule *s, const ls_buffer *b, int *from, int *to) {
+    const bool scratch = b->kind == LS_BUFFER_WORKSPACE;
+    *from = *to = s->head;
+    if (b->first > s->head) *to = scratch ? s->head + 1 : b->first;
+    if (b->last < s->head) {
+        *from = scratch ? s->head : b->last + 1;
+        *to = s->head + 1;
+    }
+}
+
+/* Adds the bytes where the buffer would be live as well; false: that is too much somewhere. */
+static bool add_live(schedule *s, const ls_buffer *b, int64_t bytes) {
+    int from, to;
+    bool fits = true;
+    find_extension(s, b, &from, &to);
+    for (int k = from; k < to; k++) fits &= (s->live[b->space][k] += bytes) <= s->most[b->space];
+    return fits;
+}
+
+static bool add_all(schedule *s, const ls_instr *instr, int sign) {
+    bool fits = true;
+    for (int k = 0; k < operands_of(instr); k++) {
+        const ls_buffer *b = buffer_of(s, instr, k);
+        if (b != NULL) fits &= add_live(s, b, sign * (int64_t)ls_round_up(b->bytes, LS_PLACE_ALIGN));
+    }
+    return fits;
+}
+
+/*
+ * Makes the buffers of i live from the head to where they first were (to hoist it) or from where they last were to the head (to sink
+ * it). False, and nothing changed: it takes too much memory.
+ */
+static bool extend(schedule *s, int i) {
+    const ls_instr *instr = instr_at(s, i);
+    if (!add_all(s, instr, 1)) {
+        (void)add_all(s, instr, -1);
+        return false;
+    }
+    for (int k = 0; k < operands_of(instr); k++) {
+        ls_buffer *b = buffer_of(s, instr, k);
+        if (b == NULL) continue;
+        if (b->first > s->head) b->first = s->head;
+        if (b->last < s->head) b->last = s->head;
+    }
+    return true;
+}
+
+/* --- moves ------------------------------------------------------------------------------------------------------------------- */
+
+/* Places what comes next in the chain as far as it may go and is near. */
+static void advance_chain(schedule *s) {
+    while (s->next_chain < s->n_chain) {
+        const int i = s->chain[s->next_chain];
+        if (i > s->head + WINDOW || !may_go(s, i) || earliest(s, i) > s->now || !extend(s, i)) return;
+        place(s, i);
+    }
+}
+
+/* Places an instruction from behind the head that need not wait; false: there is none. */
+static bool hoist(schedule *s) {
+    const int end = (int)ls_min(s->n, s->head + WINDOW);
+    for (int i = s->head + 1; i < end; i++) {
+        if (s->placed[i] || s->in_chain[i] || is_data_wait(instr_at(s, i)) || !may_go(s, i)) continue;
+        if (earliest(s, i) > s->now || !extend(s, i)) continue;
+        place(s, i);
+        s->fills[i] = true;
+        return true;
+    }
+    return false;
+}
+
+/* Moves a kernel that stands before the put awaited here; what is between begins so much earlier. False: there is none. */
+static bool sink(schedule *s) {
+    bool puts = false; /* behind it */
+    for (int at = s->n_order - 1, end = (int)ls_max(0, s->n_order - WINDOW); at >= end; at--) {
+        const int i = s->order[at];
+        if (i < 0) continue;
+        puts |= instr_at(s, i)->kind == LS_INSTR_PUT_SIGNAL;
+        if (!puts || instr_at(s, i)->kind != LS_INSTR_KERNEL || s->in_chain[i] || s->needed[i] || s->fills[i])
+            continue;
+        const double seconds = s->done[i] - s->begin[i];
+        if (seconds <= 0 || !extend(s, i)) continue;
+        for (int k = at + 1; k < s->n_order; k++) {
+            if (s->order[k] < 0) continue;
+            s->begin[s->order[k]] -= seconds;
+            s->done[s->order[k]] -= seconds;
+        }
+        s->order[at] = -1;
+        s->order[s->n_order++] = i;
+        s->fills[i] = true;
+        s->begin[i] = s->now - seconds;
+        s->done[i] = s->now;
+        return true;
+    }
+    return false;
+}
+
+static void run(schedule *s) {
+    for (; s->head < s->n; s->head++) {
+        advance_chain(s);
+        const ls_instr *instr = instr_at(s, s->head);
+        if (s->placed[s->head] || (is_data_wait(instr) && !s->in_chain[s->head])) continue;
+        while (instr->queue == LS_COMPUTE && earliest(s, s->head) > s->now && (hoist(s) || sink(s)))
+            advance_chain(s);
+        if (s->placed[s->head]) continue;
+        place(s, s->head);
+    }
+}
+
+static void schedule_program(ls_image *image, int index) {
+    schedule s = {.image = image, .program = &image->programs[index], .index = index};
+    s.n = s.program->n_instrs;
+    if (s.n == 0) return;
+    set_up(&s);
+    if (s.n_chain == 0) return; /* nobody to wait for */
+    run(&s);
+    ls_instr *old = ls_arena_copy(image->arena, s.program->instrs, sizeof *old * (size_t)s.n);
+    int n = 0;
+    for (int k = 0; k < s.n_order; k++) {
+        if (s.order[k] >= 0) s.program->instrs[n++] = old[s.order[k]];
+    }
+    LS_ASSERT(n == s.n);
+}
+
+void ls_schedule(ls_image *image) {
+    for (int p = 0; p < LS_PROGRAMS; p++) schedule_program(image, p);
+}
