@@ -70,7 +70,12 @@ files=(--q q.npy --k k.npy --v k.npy)
 "$longspan" attention "${files[@]}" --do q.npy --mask causal --ranks 3 --strategy ring --threads 1 --out o --json >out.json 2>err
 [ ! -s err ] || fail "attention: $(cat err)"
 json "d['strategy'] == 'ring' and d['mesh'] == 'dp=1,ring=3,ulysses=1' and d['layout'] == 'zigzag'" out.json
-json "d['bytes_sent_forward'] == 2 * 2 * 4 * 2 * 8 * 4 and d['bytes_sent_backward'] > 0 and d['seconds'] > 0" out.json
+json "d['transfers'] == 'in-place' and d['bytes_read_forward'] == 2 * 2 * 4 * 2 * 8 * 4 and d['seconds'] > 0" out.json
+json "d['bytes_read_backward'] > 0 and d['bytes_sent_forward'] == 0 and d['bytes_sent_backward'] == 0" out.json
+"$longspan" attention "${files[@]}" --do q.npy --mask causal --ranks 3 --strategy ring --threads 1 --out o3 --transfers put --json >out.json
+json "d['transfers'] == 'put' and d['bytes_sent_forward'] == 2 * 2 * 4 * 2 * 8 * 4 and d['bytes_read_forward'] == 0" out.json
+for name in o lse dq dk dv; do cmp o/$name.npy o3/$name.npy || fail "--transfers changes $name.npy"; done
+expect 2 "--transfers" attention "${files[@]}" --mask full --ranks 2 --transfers push --out x
 for name in o lse dq dk dv; do [ -s o/$name.npy ] || fail "attention wrote no $name.npy"; done
 # Equal scores: query i sees i + 1 keys, so its lse is log(i + 1).
 tail -c 48 o/lse.npy | od -An -v -tf4 | tr -s ' \n' '\n' | sed '/^$/d' |
@@ -96,7 +101,7 @@ cat >model/config.json <<'CONFIG'
 CONFIG
 npy t.npy '<i4' '(1, 13)' 52
 "$longspan" grad --model model --tokens t.npy --out g.safetensors --ranks 2 --threads 1 --dtype f64 --json >out.json 2>err
-json "d['tokens'] == 12 and 0 < d['loss'] < 5 and d['bytes_sent_backward'] > 0" out.json
+json "d['tokens'] == 12 and 0 < d['loss'] < 5 and d['bytes_sent_backward'] + d['bytes_read_backward'] > 0" out.json
 python3 - g.safetensors <<'CHECK' || fail "grad wrote no good safetensors"
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()

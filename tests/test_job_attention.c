@@ -217,8 +217,14 @@ static void check(void **state, const arrays *a, const char *mask, const char *d
     assert_ok(run_job(state, mask, dtype, spread, &result));
     assert_string_equal(result.strategy, spread->strategy);
     const bool alone = spread->ranks == 1;
-    assert_int_equal(result.bytes_sent_forward > 0, !alone);
-    assert_int_equal(result.bytes_sent_backward > 0, !alone);
+    /* left to choice, a ring is read in place */
+    const bool put = spread->transfers != NULL ? strcmp(spread->transfers, "put") == 0
+                                               : strstr(result.mesh, "ulysses=1") == NULL;
+    assert_string_equal(result.transfers, put || alone ? "put" : "in-place");
+    assert_int_equal(result.bytes_sent_forward > 0, !alone && put);
+    assert_int_equal(result.bytes_sent_backward > 0, !alone && put);
+    assert_int_equal(result.bytes_read_forward > 0, !alone && !put);
+    assert_int_equal(result.bytes_read_backward > 0, !alone && !put);
     for (int i = 0; i < OUTPUTS; i++) {
         const double error = error_of(state, i, a, strcmp(dtype, "f64") == 0 ? LS_NPY_F8 : LS_NPY_F4);
         if (!(error <= tolerance))
@@ -272,6 +278,13 @@ static void test_precision(void **state) {
         .ranks = 3, .strategy = "ring", .layout = "zigzag", .threads = 1, .as_threads = as_threads()};
     check(state, &a, "causal", "f32", &spread, 2e-6);
     check(state, &a, "causal", "bf16", &spread, 2e-2);
+    ls_spread other = spread;
+    other.transfers = "put";
+    check(state, &a, "causal", "f32", &other, 2e-6);
+    check(state, &a, "causal", "bf16", &other, 2e-2);
+    other.transfers = "in-place";
+    check(state, &a, "causal", "f32", &other, 2e-6);
+    check(state, &a, "causal", "bf16", &other, 2e-2);
     free_arrays(&a);
 }
 

@@ -105,10 +105,15 @@ static void test_candidates(void **state) {
     assert_true(plain->imbalance > 0.5); /* the last rank of four sees 7/16 of all pairs */
     assert_true(balanced->seconds < plain->seconds);
     /* three blocks of k and v of 2·128·4·16 f32 each */
-    assert_true(balanced->bytes_sent == 3.0 * 2 * 2 * 128 * 4 * 16 * 4);
-    assert_true(balanced->bytes_forward == balanced->bytes_sent);
+    assert_true(balanced->bytes_read == 3.0 * 2 * 2 * 128 * 4 * 16 * 4 && balanced->bytes_sent == 0);
+    assert_true(balanced->read_forward == balanced->bytes_read);
     assert_memory_equal(&made.target.mesh, &made.candidates[0].mesh, sizeof(ls_mesh));
     assert_non_null(strstr(made.reason, "predicted against"));
+    /* the same when they are sent */
+    assert_ok(plan(p, &(ls_spread){.ranks = 4, .transfers = "put"}, &made));
+    balanced = find(&made, 4, 1, LS_LAYOUT_ZIGZAG);
+    assert_true(balanced->bytes_sent == 3.0 * 2 * 2 * 128 * 4 * 16 * 4 && balanced->bytes_read == 0);
+    assert_true(balanced->bytes_forward == balanced->bytes_sent);
     free_problem(p);
 }
 
@@ -126,7 +131,7 @@ static void test_choice(void **state) {
     assert_non_null(strstr(made.reason, "nothing else"));
     assert_ok(plan(causal, &(ls_spread){.ranks = 1}, &made));
     assert_string_equal(made.target.strategy, "local");
-    assert_true(made.candidates[0].bytes_sent == 0);
+    assert_true(made.candidates[0].bytes_sent == 0 && made.candidates[0].bytes_read == 0);
     /* 2 heads: 4 on ulysses is refused, and stands last with its reason */
     assert_ok(plan(causal, &(ls_spread){.ranks = 4}, &made));
     const ls_plan_candidate *last = &made.candidates[made.n_candidates - 1];
@@ -154,6 +159,8 @@ static void test_refusals(void **state) {
                  "ulysses=2", "ulysses=1");
     assert_error(plan(p, &(ls_spread){.ranks = 2, .strategy = "rin"}, &made), LS_USAGE, "rin", "local, ring");
     assert_error(plan(p, &(ls_spread){.ranks = 2, .layout = "zag"}, &made), LS_USAGE, "zag", "zigzag");
+    assert_error(plan(p, &(ls_spread){.ranks = 2, .transfers = "push"}, &made), LS_USAGE, "--transfers push",
+                 "in-place");
     assert_error(plan(p, &(ls_spread){.ranks = 3, .mesh = "dp=3"}, &made), LS_USAGE, "2 sequences", "dp=3");
     free_problem(p);
 }
@@ -177,7 +184,9 @@ static void run_session(const problem *p, bool as_threads, int failing, ls_code 
     assert_int_equal(ls_session_ranks(session), RANKS);
     const ls_spread_result described = ls_session_describe(session);
     assert_string_equal(described.mesh, "dp=1,ring=3,ulysses=1");
-    assert_true(described.bytes_sent_forward > 0 && described.bytes_sent_backward == 0);
+    assert_true(described.bytes_read_forward > 0 && described.bytes_read_backward == 0);
+    assert_true(described.bytes_sent_forward == 0 && described.bytes_sent_backward == 0);
+    assert_string_equal(described.transfers, "in-place");
     assert_ok(ls_shared_map(sizeof(int) * (RANKS + 1), &shared));
     int *seen = shared;
     seen[RANKS] = failing;

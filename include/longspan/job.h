@@ -18,8 +18,10 @@ typedef struct ls_spread {
     const char *strategy; /* "auto", "ring", "ulysses", "usp", "local" */
     const char *mesh;     /* "dp=A,ring=R,ulysses=U" */
     const char *layout;   /* "auto", "contiguous", "zigzag", "striped" */
-    const char *isa;      /* "ref" ... "avx512bf16" */
-    int64_t memory;       /* bytes that a rank may map; 0: any number */
+    const char *
+        transfers; /* of attention: "auto", "put" (blocks are sent), "in-place" (they are read where they lie) */
+    const char *isa; /* "ref" ... "avx512bf16" */
+    int64_t memory;  /* bytes that a rank may map; 0: any number */
     const char *
         recompute; /* what of the forward pass is made again in the backward pass: "auto": as memory demands; "none", "all", or
                               how many results, cheapest first */
@@ -35,8 +37,11 @@ typedef struct ls_spread_result {
     char strategy[32], mesh[64], layout[32], isa[32];
     double seconds;
     int64_t bytes_sent_forward, bytes_sent_backward; /* of the busiest rank */
-    int64_t predicted_bytes;                         /* private + symmetric, of the rank that maps most */
-    int64_t recompute;                               /* results made again in the backward pass */
+    int64_t bytes_read_forward,
+        bytes_read_backward; /* of other ranks, in place; no copy of them is made on the way */
+    char transfers[16];      /* "put" or "in-place" */
+    int64_t predicted_bytes; /* private + symmetric, of the rank that maps most */
+    int64_t recompute;       /* results made again in the backward pass */
     char tile[8];
     int64_t tile_rows; /* 0: by the bytes of a token */
 } ls_spread_result;

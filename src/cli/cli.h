@@ -91,6 +91,12 @@ void cli_print_manual(FILE *out);
          .metavar = "NAME",                                                                                      \
          .offset = CLI_SPREAD_AT(flags, spread.layout),                                                          \
          .help = "which positions a rank holds: auto, contiguous, zigzag or striped; chosen when left out"},     \
+        {.name = "transfers",                                                                                    \
+         .type = LS_OPTION_CHOICE,                                                                               \
+         .metavar = "WAY",                                                                                       \
+         .choices = "auto|put|in-place",                                                                         \
+         .offset = CLI_SPREAD_AT(flags, spread.transfers),                                                       \
+         .help = "how attention gets at other ranks' blocks: they are sent, or read where they lie"},            \
         {.name = "memory",                                                                                       \
          .type = LS_OPTION_BYTES,                                                                                \
          .metavar = "BYTES",                                                                                     \

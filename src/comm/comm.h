@@ -37,6 +37,9 @@ typedef struct ls_world_options {
 LS_MUST_USE ls_status ls_world_create(const char *transport, const ls_world_options *options, ls_world **out);
 void ls_world_destroy(ls_world *world);
 
+/* Whether its ranks can address each other's heaps (ls_comm_peer_heap). transport: as above; false for an unknown one. */
+bool ls_transport_addresses_peers(const char *transport);
+
 /* Names of the transports built in, NULL past the end. */
 const char *ls_transport_name(int index);
 

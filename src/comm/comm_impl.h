@@ -102,6 +102,7 @@ struct ls_comm {
 struct ls_transport {
     const char *name;
     int max_ranks;
+    bool addressable; /* peer_heap gives every rank's heap */
     /* Maps board and heaps of a world whose sizes are set; sets shared, board and heaps, or nothing. */
     ls_status (*map)(ls_world *world);
     void (*unmap)(ls_world *world);

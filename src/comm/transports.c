@@ -18,3 +18,12 @@ const ls_transport *ls_transport_find(const char *name) {
         if (strcmp(transports[i]->name, name) == 0) return transports[i];
     return NULL;
 }
+
+bool ls_transport_addresses_peers(const char *transport) {
+    const size_t n = strcspn(transport, ":"); /* settings follow */
+    for (size_t i = 0; i < LS_COUNT(transports); i++) {
+        if (strlen(transports[i]->name) == n && strncmp(transports[i]->name, transport, n) == 0)
+            return transports[i]->addressable;
+    }
+    return false;
+}

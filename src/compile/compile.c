@@ -112,13 +112,17 @@ ls_status ls_transfers_parse(const char *name, ls_transfers *out) {
     return ls_error(LS_USAGE, "--transfers %s; expected auto, put or in-place", name);
 }
 
-/* One rank has nobody to read from. Of two lowerings with the same bits, reading in place copies less. */
+/*
+ * One rank has nobody to read from. Of two lowerings with the same bits the ring in place copies nothing and has no slots; an all-to-all
+ * copies once either way, and takes more memory in place (docs/performance.md), so its blocks are put unless it is asked for.
+ */
 static ls_status choose_transfers(const ls_target *target, bool *in_place) {
     if (target->transfers == LS_TRANSFERS_IN_PLACE && !target->addressable)
         return ls_error(LS_USAGE,
                         "--transfers in-place: the transport does not let a rank read the others' memory");
-    *in_place = target->addressable && target->transfers != LS_TRANSFERS_PUT &&
-                ls_mesh_sequence_ranks(&target->mesh) > 1;
+    const bool wanted = target->transfers == LS_TRANSFERS_IN_PLACE ||
+                        (target->transfers == LS_TRANSFERS_AUTO && target->mesh.size[LS_AXIS_ULYSSES] == 1);
+    *in_place = wanted && target->addressable && ls_mesh_sequence_ranks(&target->mesh) > 1;
     return ls_ok();
 }
 

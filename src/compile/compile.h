@@ -57,7 +57,7 @@ typedef struct ls_target {
     ls_isa isa;  /* best instruction set that kernels may use */
     int threads; /* per rank */
     ls_transfers transfers;
-    bool addressable; /* the transport lets a rank read the others' heaps; auto then reads in place */
+    bool addressable; /* the transport lets a rank read the others' heaps; auto then reads in place on a ring */
     ls_saving saving;
 } ls_target;
 

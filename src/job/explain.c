@@ -63,6 +63,7 @@ static ls_status put_program(ls_json_writer *w, const ls_image *image, int progr
     ls_json_put_text(w, "name", ls_program_name(program));
     ls_json_put_double(w, "flops", cost.flops);
     ls_json_put_double(w, "bytes_sent", cost.bytes_sent);
+    ls_json_put_double(w, "bytes_read", cost.bytes_read);
     ls_json_put_int(w, "puts", cost.transfers);
     ls_json_put_int(w, "kernels", cost.kernels);
     ls_program_ops_put(image, program, w);

@@ -25,12 +25,15 @@ static void add_rank(const ls_image *image, tally *t, ls_plan_candidate *c) {
     const bool steps = image->programs[LS_PROGRAM_STEP].n_instrs > 0;
     const ls_program_cost sum = ls_program_measure(image, steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO);
     const ls_rates rates = rates_of(image);
-    const double seconds = sum.flops / rates.flops + sum.bytes_sent / rates.bandwidth +
-                           sum.transfers * rates.latency; /* the ranks' own threads carry the bytes */
+    /* The ranks' own threads carry the bytes; what is read in place comes from the same memory, and cold. */
+    const double moved = sum.bytes_sent + sum.bytes_read;
+    const double seconds = sum.flops / rates.flops + moved / rates.bandwidth + sum.transfers * rates.latency;
     if (seconds > c->seconds) c->seconds = seconds;
     if (sum.bytes_sent > c->bytes_sent) c->bytes_sent = sum.bytes_sent;
-    const double forward = ls_program_measure(image, LS_PROGRAM_EVALUATE).bytes_sent;
-    if (forward > c->bytes_forward) c->bytes_forward = forward;
+    const ls_program_cost forward = ls_program_measure(image, LS_PROGRAM_EVALUATE);
+    c->bytes_forward = fmax(c->bytes_forward, forward.bytes_sent);
+    c->bytes_read = fmax(c->bytes_read, sum.bytes_read);
+    c->read_forward = fmax(c->read_forward, forward.bytes_read);
     if (image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC] >
         c->bytes[LS_PRIVATE] + c->bytes[LS_SYMMETRIC]) {
         for (int s = 0; s < LS_SPACES; s++) c->bytes[s] = image->bytes[s];

@@ -84,6 +84,8 @@ static ls_target target_of(const ls_plan_request *request, const ls_plan_candida
                        .layout = c->layout,
                        .isa = request->isa,
                        .threads = request->threads,
+                       .transfers = request->transfers,
+                       .addressable = request->addressable,
                        .saving = c->saving};
 }
 
@@ -191,18 +193,19 @@ static void explain_choice(ls_plan *plan) {
     char sent[LS_BYTES_TEXT], other_sent[LS_BYTES_TEXT];
     print_name(first, name, sizeof name);
     (void)ls_seconds_text(first->seconds, time);
-    (void)ls_bytes_text(first->bytes_sent, sent);
+    (void)ls_bytes_text(first->bytes_sent + first->bytes_read, sent);
     if (other == NULL) {
         snprintf(plan->reason, sizeof plan->reason,
-                 "%s: nothing else to choose from; %s predicted, sends %s, imbalance %.1f %%", name, time,
+                 "%s: nothing else to choose from; %s predicted, moves %s, imbalance %.1f %%", name, time,
                  sent, first->imbalance * 100);
         return;
     }
     print_name(other, other_name, sizeof other_name);
     snprintf(plan->reason, sizeof plan->reason,
-             "%s: %s predicted against %s for %s (sends %s against %s, imbalance %.1f %% against %.1f %%)",
+             "%s: %s predicted against %s for %s (moves %s against %s, imbalance %.1f %% against %.1f %%)",
              name, time, ls_seconds_text(other->seconds, other_time), other_name, sent,
-             ls_bytes_text(other->bytes_sent, other_sent), first->imbalance * 100, other->imbalance * 100);
+             ls_bytes_text(other->bytes_sent + other->bytes_read, other_sent), first->imbalance * 100,
+             other->imbalance * 100);
 }
 
 /* What the smallest candidate needs, and for what. */

@@ -15,6 +15,8 @@ typedef struct ls_plan_request {
     const char *layout;   /* NULL or "auto": free */
     ls_isa isa;
     int threads;
+    ls_transfers transfers;
+    bool addressable;  /* ls_target */
     int64_t memory;    /* bytes that a rank may map; 0: any number */
     bool machine;      /* memory is a rank's share of this machine's, not the user's word */
     int drop;          /* ls_saving; -1: free */
@@ -31,6 +33,8 @@ typedef struct ls_plan_candidate {
     double seconds;          /* predicted for one micro-batch and update on the slowest rank */
     double bytes_sent;       /* of the busiest rank */
     double bytes_forward;    /* of these, by the forward pass: program evaluate; 0 when the job has none */
+    double bytes_read;       /* of other ranks, in place, by the busiest rank */
+    double read_forward;     /* of these, by the forward pass */
     double imbalance;        /* flops of the busiest rank over the mean, minus 1 */
     size_t bytes[LS_SPACES]; /* mapped by the rank that maps most */
     int most_rank;           /* that rank */

@@ -49,6 +49,8 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     if (spread->threads < 0 || spread->threads > 1024)
         return ls_error(LS_USAGE, "--threads %lld; expected 1 to 1024", (long long)spread->threads);
     LS_TRY(ls_plan_wishes(spread, &request));
+    LS_TRY(ls_transfers_parse(spread->transfers, &request.transfers));
+    request.addressable = ls_transport_addresses_peers(ls_transport_for((int)ranks));
     request.ranks = (int)ranks;
     request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / ranks));
     LS_TRY(resolve_isa(spread->isa, machine.isa, &request.isa));
@@ -142,6 +144,10 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     snprintf(r.mesh, sizeof r.mesh, "dp=%d,ring=%d,ulysses=%d", size[LS_AXIS_DP], size[LS_AXIS_RING],
              size[LS_AXIS_ULYSSES]);
     snprintf(r.layout, sizeof r.layout, "%s", ls_layout_name(chosen->layout));
+    r.bytes_read_forward = (int64_t)chosen->read_forward;
+    r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
+    snprintf(r.transfers, sizeof r.transfers, "%s",
+             ls_transfers_name(s->image->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
     r.recompute = chosen->saving.drop;
     r.tile_rows = chosen->saving.tile_rows;
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *ls_transport_for(int ranks) { return ranks == 1 ? "self" : "shm"; }
+
 ls_status ls_world_for(const ls_image *image, const char *transport, bool may_spin, double wait_timeout,
                        ls_world **out) {
     const int ranks = ls_mesh_ranks(&image->mesh);
@@ -18,7 +20,7 @@ ls_status ls_world_for(const ls_image *image, const char *transport, bool may_sp
                                       .words = image->words,
                                       .may_spin = may_spin,
                                       .wait_timeout = wait_timeout};
-    return ls_world_create(transport != NULL ? transport : ranks == 1 ? "self" : "shm", &options, out);
+    return ls_world_create(transport != NULL ? transport : ls_transport_for(ranks), &options, out);
 }
 
 void *ls_executor_address(const ls_executor *ex, const ls_operand *o) {

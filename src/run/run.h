@@ -17,6 +17,8 @@ typedef struct ls_run_times {
     double copying; /* inside puts */
 } ls_run_times;
 
+const char *ls_transport_for(int ranks); /* when none is named: "self" for one rank, else "shm" */
+
 /*
  * The world that images of this skeleton need: heap bytes and signal words are the image's, the rest the caller's.
  * transport NULL: "self" for one rank, else "shm".

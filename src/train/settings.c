@@ -154,6 +154,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     LS_TRY(ls_json_text(object, "strategy", &was.strategy));
     LS_TRY(ls_json_text(object, "mesh", &was.mesh));
     LS_TRY(ls_json_text(object, "layout", &was.layout));
+    LS_TRY(ls_json_text(object, "transfers", &was.transfers));
     LS_TRY(ls_json_text(object, "isa", &was.isa));
     LS_TRY(ls_json_text(object, "recompute", &was.recompute));
     LS_TRY(ls_json_text(object, "tile", &was.tile));
@@ -164,6 +165,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     if (is->threads != 0) LS_TRY(agree_number(t, "threads", (double)is->threads, (double)was.threads));
     if (chosen(is->strategy)) LS_TRY(agree_text(t, "strategy", is->strategy, was.strategy));
     if (chosen(is->layout)) LS_TRY(agree_text(t, "layout", is->layout, was.layout));
+    if (chosen(is->transfers)) LS_TRY(agree_text(t, "transfers", is->transfers, was.transfers));
     if (chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
     if (chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", is->recompute, was.recompute));
     if (chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));

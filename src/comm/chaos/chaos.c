@@ -340,6 +340,7 @@ static void quiet(ls_comm *comm) {
 const ls_transport ls_transport_chaos = {
     .name = "chaos",
     .max_ranks = 1024,
+    .addressable = true, /* as are those that it may wrap */
     .map = map,
     .unmap = unmap,
     .peer_heap = peer_heap,

@@ -28,6 +28,7 @@ static void unmap(ls_world *world) {
 const ls_transport ls_transport_self = {
     .name = "self",
     .max_ranks = 1,
+    .addressable = true,
     .map = map,
     .unmap = unmap,
     .peer_heap = ls_mapped_peer_heap,

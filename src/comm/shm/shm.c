@@ -20,6 +20,7 @@ static void unmap(ls_world *world) { ls_unmap(&world->shared); }
 const ls_transport ls_transport_shm = {
     .name = "shm",
     .max_ranks = 1024,
+    .addressable = true,
     .map = map,
     .unmap = unmap,
     .peer_heap = ls_mapped_peer_heap,

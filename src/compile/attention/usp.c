@@ -31,6 +31,13 @@ static ls_operand room_of_heads(ls_builder *b, const ls_site *site, const char *
     return ls_exchange_room(b, name, dtype, 4, site->q.view.size, capacity);
 }
 
+/* The same in type G, in which they are made: to be sent only where that is the working type. */
+static ls_operand wide_room_of_heads(ls_builder *b, const ls_site *site, const char *name) {
+    const ls_dtype G = b->image->accumulator;
+    if (G == b->image->dtype) return room_of_heads(b, site, name, G);
+    return ls_build_private(b, LS_BUFFER_ACTIVATION, name, G, 4, site->q.view.size);
+}
+
 /* The same values in the working type (the operand itself when it has it). */
 static ls_operand narrowed(ls_builder *b, ls_operand wide, const char *name) {
     if (wide.view.dtype == b->image->dtype) return wide;
@@ -71,7 +78,7 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
     const ls_view *q = &site->q.view;
     site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3,
                                  (int64_t[]){q->size[0], q->size[2], q->size[1]});
-    const ls_operand o = room_of_heads(b, site, "o", G);
+    const ls_operand o = wide_room_of_heads(b, site, "o");
     ls_ring_forward(b, site, o);
     ls_lower_bind(b, site->node->out[0], scattered(b, to_travel(b, site, o, "o"), &site->q_heads, "o", 1, 2));
     if (!is_fetched(b, site->node->out[1])) return; /* the gradient uses site->lse */
@@ -149,7 +156,7 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
         ls_exchange_settle(b, &xo);
         ls_exchange_settle(b, &xd);
     }
-    const ls_operand dq = room_of_heads(b, site, "dq", G);
+    const ls_operand dq = wide_room_of_heads(b, site, "dq");
     ls_operand dk, dv;
     ls_ring_backward(b, site, grad_o, delta, dq, &dk, &dv);
     deliver_gradients(b, site, node, dq, dk, dv);
