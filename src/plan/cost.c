@@ -11,8 +11,18 @@ static ls_rates rates_of(const ls_image *image) {
     ls_machine machine;
     ls_machine_detect(&machine);
     const double wanted = (double)ls_mesh_ranks(&image->mesh) * image->threads;
-    if (wanted > machine.cores) rates.flops *= machine.cores / wanted;
+    const double share = fmin(1, machine.cores / wanted);
+    rates.flops *= share;
+    rates.matmul *= share;
+    rates.memory *= share;
     return rates;
+}
+
+static double kernel_seconds(const ls_image *image, int program, const ls_rates *rates) {
+    const ls_program *p = &image->programs[program];
+    double seconds = 0;
+    for (int i = 0; i < p->n_instrs; i++) seconds += ls_kernel_seconds(&p->instrs[i], rates);
+    return seconds;
 }
 
 /* Sums and maxima over the ranks looked at. */
@@ -27,7 +37,8 @@ static void add_rank(const ls_image *image, tally *t, ls_plan_candidate *c) {
     const ls_rates rates = rates_of(image);
     /* The ranks' own threads carry the bytes; what is read in place comes from the same memory, and cold. */
     const double moved = sum.bytes_sent + sum.bytes_read;
-    const double seconds = sum.flops / rates.flops + moved / rates.bandwidth + sum.transfers * rates.latency;
+    const double seconds = kernel_seconds(image, steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO, &rates) +
+                           moved / rates.bandwidth + sum.transfers * rates.latency;
     if (seconds > c->seconds) c->seconds = seconds;
     if (sum.bytes_sent > c->bytes_sent) c->bytes_sent = sum.bytes_sent;
     const ls_program_cost forward = ls_program_measure(image, LS_PROGRAM_EVALUATE);

@@ -1,6 +1,7 @@
 #include "program/cost.h"
 
 #include <math.h>
+#include <string.h>
 
 /*
  * Of one core of a host of this kind, docs/performance.md: the attention kernels, where long sequences spend nearly all their
@@ -9,6 +10,7 @@
 static const struct {
     double flops[LS_ISA_COUNT]; /* f32, by the instruction set of the kernels */
     double bf16_gain;           /* where the instruction set has bf16 products */
+    double bf16_matmul;         /* matrix products there: oneDNN, with AMX where it is */
     double f64_flops;           /* the reference kernels */
     double memory, bandwidth, latency;
 } host = {
@@ -18,6 +20,7 @@ static const struct {
               [LS_ISA_AVX512] = 1.4e11,
               [LS_ISA_AVX512BF16] = 1.4e11},
     .bf16_gain = 1.15,
+    .bf16_matmul = 4e11,
     .f64_flops = 1e9,
     .memory = 1.5e10,
     .bandwidth = 8e9,
@@ -27,8 +30,10 @@ static const struct {
 ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads) {
     double flops = host.flops[isa];
     if (dtype == LS_F64) flops = host.f64_flops;
-    if (dtype == LS_BF16 && isa == LS_ISA_AVX512BF16) flops *= host.bf16_gain;
+    const bool fast = dtype == LS_BF16 && isa == LS_ISA_AVX512BF16;
+    if (fast) flops *= host.bf16_gain;
     return (ls_rates){.flops = flops * threads,
+                      .matmul = (fast ? host.bf16_matmul : flops) * threads,
                       .memory = host.memory * threads,
                       .bandwidth = host.bandwidth,
                       .latency = host.latency};
@@ -43,7 +48,8 @@ double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates) {
     double bytes = 0;
     for (int i = 0; i < instr->n_in; i++) bytes += bytes_of(&instr->in[i]);
     for (int i = 0; i < instr->n_out; i++) bytes += bytes_of(&instr->out[i]);
-    return fmax(instr->flops / rates->flops, bytes / rates->memory);
+    const bool matmul = strcmp(instr->kernel->name, "matmul") == 0;
+    return fmax(instr->flops / (matmul ? rates->matmul : rates->flops), bytes / rates->memory);
 }
 
 double ls_put_seconds(double bytes, const ls_rates *rates) {

@@ -10,6 +10,7 @@
 /* How fast a rank computes and sends. */
 typedef struct ls_rates {
     double flops;     /* per second */
+    double matmul;    /* the same of matrix products, which a library does */
     double memory;    /* bytes per second that a kernel reads and writes */
     double bandwidth; /* bytes per second that it puts into another rank's memory */
     double latency;   /* seconds from a put or signal of no bytes to the end of the wait for it */
