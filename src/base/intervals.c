@@ -74,12 +74,19 @@ void ls_intervals_remove(ls_intervals *set, const ls_interval *interval) {
     set->root = without(set->root, interval);
 }
 
+static void append(ls_interval_list *list, ls_interval *t) {
+    if ((size_t)list->n < list->capacity)
+        list->item[list->n++] = t;
+    else
+        *LS_PUSH(list->arena, list->item, list->n, list->capacity) = t;
+}
+
 static void find(ls_interval *t, size_t from, size_t past, ls_interval_list *out) {
-    if (t == NULL || t->reach <= from) return;
-    find(t->left, from, past, out);
-    if (t->from >= past) return;
-    if (t->past > from) *LS_PUSH(out->arena, out->item, out->n, out->capacity) = t;
-    find(t->right, from, past, out);
+    for (; t != NULL && t->reach > from; t = t->right) {
+        find(t->left, from, past, out);
+        if (t->from >= past) return;
+        if (t->past > from) append(out, t);
+    }
 }
 
 void ls_intervals_find(const ls_intervals *set, size_t from, size_t past, ls_interval_list *out) {

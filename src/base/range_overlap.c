@@ -100,15 +100,32 @@ static ls_pieces ascending(const ls_range *range) {
     return p;
 }
 
-static bool is_flat(const ls_range *range) {
-    return range->count[0] == 1 && range->count[1] == 1 && range->count[2] == 1;
+static bool flat_overlap(const ls_range *a, const ls_range *b) {
+    return a->offset < b->offset + b->length && b->offset < a->offset + a->length && a->length > 0 &&
+           b->length > 0;
+}
+
+/* Two of at most one pair: whether it is the same stride > 0 (stored), so that pieces lie a multiple of it apart. */
+static bool are_combs(const ls_range *a, const ls_range *b, int64_t *stride) {
+    if (a->count[1] != 1 || a->count[2] != 1 || b->count[1] != 1 || b->count[2] != 1) return false;
+    *stride = a->count[0] > 1 ? a->stride[0] : b->stride[0];
+    return *stride > 0 && a->length > 0 && b->length > 0 && a->count[0] > 0 &&
+           (b->count[0] == 1 || (b->count[0] > 1 && b->stride[0] == *stride));
+}
+
+/* The same sum as below, with one term. */
+static bool combs_overlap(const ls_range *a, const ls_range *b, int64_t stride) {
+    const int64_t base = (int64_t)b->offset - (int64_t)a->offset;
+    const int64_t first = ceil_div_signed(1 - (int64_t)b->length - base, stride);
+    const int64_t last = floor_div((int64_t)a->length - 1 - base, stride);
+    return ls_max(first, 1 - a->count[0]) <= ls_min(last, b->count[0] - 1);
 }
 
 bool ls_range_overlap(const ls_range *range_a, const ls_range *range_b) {
-    if (is_flat(range_a) && is_flat(range_b)) /* nearly all are */
-        return range_a->offset < range_b->offset + range_b->length &&
-               range_b->offset < range_a->offset + range_a->length && range_a->length > 0 &&
-               range_b->length > 0;
+    int64_t stride;
+    if (ls_range_is_flat(range_a) && ls_range_is_flat(range_b)) return flat_overlap(range_a, range_b);
+    if (are_combs(range_a, range_b, &stride)) /* most others: heads of the same tensor */
+        return combs_overlap(range_a, range_b, stride);
     const ls_pieces a = ascending(range_a), b = ascending(range_b);
     if (a.length == 0 || b.length == 0) return false;
     sum_terms terms = {.n = 0};

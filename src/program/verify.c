@@ -230,17 +230,14 @@ static ls_status check_inside(const play *p, int rank, const ls_operand *o, ls_p
                : fault(p, at, "it reaches outside of its buffer");
 }
 
-static void expect(play *p, int rank, int buffer, const ls_range *range, uint64_t name, uint64_t expected,
-                   ls_point at) {
-    if (p->value.code == LS_OK)
-        p->value = ls_bytes_expect(&p->bytes[rank], buffer, range, name, expected, at);
+static void expect(play *p, int rank, int buffer, uint64_t name, uint64_t expected, ls_point at) {
+    if (p->value.code == LS_OK) p->value = ls_bytes_expect(&p->bytes[rank], buffer, name, expected, at);
 }
 
-/* What the instruction reads is there. */
+/* What the instruction reads, and has just touched, is there. */
 static void check_value(play *p, int rank, const ls_operand *o, ls_point at) {
     if (is_empty(o) || o->value == 0) return;
-    const ls_range range = ls_operand_range(p->rank[rank].image, o);
-    expect(p, rank, o->buffer, &range, ls_name_begin(&o->view), o->value, at);
+    expect(p, rank, o->buffer, ls_name_begin(&o->view), o->value, at);
 }
 
 static ls_status touch(play *p, int rank, const ls_operand *o, bool writes, ls_point at,
@@ -258,10 +255,9 @@ static ls_status read_in_place(play *p, int rank, int queue, const ls_operand *o
     const uint32_t *clock = p->rank[rank].queue[queue].clock;
     if (is_empty(o)) return ls_ok();
     const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
-    const ls_range range = ls_operand_range(p->rank[o->peer].image, &there);
     LS_TRY(touch(p, o->peer, &there, false, at, clock, false, NULL));
     if (p->value.code == LS_OK)
-        p->value = ls_loan_expect(&p->rank[rank].loans, &p->bytes[o->peer], &there, &range, at);
+        p->value = ls_loan_expect(&p->rank[rank].loans, &p->bytes[o->peer], &there, at);
     return ls_ok();
 }
 
@@ -340,7 +336,8 @@ static ls_status execute(play *p, int rank, int queue) {
     ls_point at = point_of(p, rank, queue);
     if (instr->kind == LS_INSTR_PUT_SIGNAL) return put(p, rank, queue, at);
     if (instr->kind == LS_INSTR_QUIET) settle(p, rank, queue);
-    if (instr->kind == LS_INSTR_KERNEL) LS_TRY(check_apart(p, rank, instr, at));
+    const bool first = r->runs[index_of(r)] == 0; /* what does not depend on the play is asked once */
+    if (instr->kind == LS_INSTR_KERNEL && first) LS_TRY(check_apart(p, rank, instr, at));
     LS_TRY(read(p, rank, queue, instr->in, instr->n_in, at));
     LS_TRY(read(p, rank, queue, instr->out, instr->n_out, at));
     for (int i = 0; i < instr->n_out; i++) {
@@ -454,8 +451,9 @@ static void check_left(play *p, int rank) {
     const ls_point end = {.rank = rank, .program = program, .instr = -1, .op = "its end"};
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
-        const ls_range whole = ls_range_flat(b->offset, b->bytes);
-        if (b->program < 0 && b->bytes > 0) expect(p, rank, i, &whole, 1, b->left[program], end);
+        if (b->program >= 0 || b->bytes == 0) continue;
+        ls_bytes_ask(&p->bytes[rank], b->space, ls_range_flat(b->offset, b->bytes));
+        expect(p, rank, i, 1, b->left[program], end);
     }
 }
 
@@ -516,6 +514,14 @@ static ls_status run(play *p) {
     return p->value;
 }
 
+/* How many of n programs must be played. One that follows itself for ever: twice (docs/decisions.md says why that is enough). */
+static int enough(const int *sequence, int n) {
+    for (int i = 1; i < n; i++) {
+        if (sequence[i] != sequence[0]) return n;
+    }
+    return (int)ls_min(n, 2);
+}
+
 static ls_status set_up(play *p, const ls_image *const *images) {
     p->rank = LS_NEW_ARRAY(p->arena, rank_state, p->ranks);
     p->bytes = LS_NEW_ARRAY(p->arena, ls_bytes, p->ranks);
@@ -525,7 +531,7 @@ static ls_status set_up(play *p, const ls_image *const *images) {
                             images[r]->words, images[0]->words);
         rank_state *rank = &p->rank[r];
         rank->image = images[r];
-        rank->stages = ls_image_sequence(images[r], rank->sequence);
+        rank->stages = enough(rank->sequence, ls_image_sequence(images[r], rank->sequence));
         rank->words = LS_NEW_ARRAY(p->arena, word, images[r]->words + 1);
         int most = 1;
         for (int i = 0; i < LS_PROGRAMS; i++) most = (int)ls_max(most, images[r]->programs[i].n_instrs);

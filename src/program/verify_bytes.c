@@ -20,8 +20,9 @@ void ls_bytes_create(ls_bytes *bytes, const ls_image *image, ls_arena *arena) {
     }
 }
 
-void ls_bytes_find_near(ls_bytes *bytes, ls_space space, const ls_range *range) {
-    ls_intervals_find(&bytes->history[space], range->offset, ls_range_end(range), &bytes->near);
+void ls_bytes_ask(ls_bytes *bytes, ls_space space, ls_range range) {
+    bytes->asked = range;
+    ls_intervals_find(&bytes->history[space], range.offset, ls_range_end(&range), &bytes->near);
 }
 
 ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls_operand *operand) {
@@ -31,14 +32,14 @@ ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls
 }
 
 void ls_access_seen(ls_access *access, ls_point at) {
-    if (access->n_end == (int)LS_COUNT(access->end)) return;
-    access->end[access->n_end].queue = at.queue;
-    access->end[access->n_end++].tick = at.tick;
+    if (access->n_end == LS_ACCESS_ENDS) return;
+    access->end_queue[access->n_end] = (uint16_t)at.queue;
+    access->end_tick[access->n_end++] = at.tick;
 }
 
 static bool is_over(const ls_access *access, const uint32_t *clock) {
     for (int i = 0; i < access->n_end; i++) {
-        if (clock[access->end[i].queue] >= access->end[i].tick) return true;
+        if (clock[access->end_queue[i]] >= access->end_tick[i]) return true;
     }
     return false;
 }
@@ -92,17 +93,17 @@ ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes
                          const uint32_t *clock, bool open, ls_access **out) {
     const ls_space space = bytes->image->buffers[operand->buffer].space;
     ls_intervals *history = &bytes->history[space];
-    ls_access access = {.buffer = operand->buffer,
-                        .range = ls_operand_range(bytes->image, operand),
+    ls_bytes_ask(bytes, space, ls_operand_range(bytes->image, operand));
+    ls_access access = {.place = {.from = bytes->asked.offset, .past = ls_range_end(&bytes->asked)},
+                        .end_tick = {at.tick},
+                        .end_queue = {(uint16_t)at.queue},
+                        .n_end = open ? 0 : 1,
                         .writes = writes,
                         .opened = open,
+                        .range = bytes->asked,
                         .order = ++bytes->accesses,
                         .start = at,
-                        .end = {{at.queue, at.tick}},
-                        .n_end = open ? 0 : 1};
-    access.place.from = access.range.offset;
-    access.place.past = ls_range_end(&access.range);
-    ls_bytes_find_near(bytes, space, &access.range);
+                        .buffer = operand->buffer};
     ls_access *in_place = NULL;
     for (int i = 0; i < bytes->near.n; i++) {
         ls_access *earlier = (ls_access *)bytes->near.item[i];

@@ -16,18 +16,18 @@ static ls_status refused(ls_point at, const char *why) {
                     ls_program_name(at.program), at.instr, at.op, why);
 }
 
-/* A write to the bytes after they were lent, or NULL. */
-static const ls_access *written_since(ls_bytes *owner, int buffer, const ls_range *range, uint64_t order) {
-    ls_bytes_find_near(owner, owner->image->buffers[buffer].space, range);
+/* Whether someone has written to the bytes after they were lent. */
+static bool written_since(const ls_bytes *owner, uint64_t order) {
     for (int i = 0; i < owner->near.n; i++) {
         const ls_access *a = (const ls_access *)owner->near.item[i];
-        if (a->writes && a->order > order && ls_range_overlap(&a->range, range)) return a;
+        if (a->writes && a->order > order && ls_range_overlap(&a->range, &owner->asked)) return true;
     }
-    return NULL;
+    return false;
 }
 
-ls_status ls_loan_expect(const ls_loans *loans, ls_bytes *owner, const ls_operand *operand,
-                         const ls_range *range, ls_point at) {
+ls_status ls_loan_expect(const ls_loans *loans, const ls_bytes *owner, const ls_operand *operand,
+                         ls_point at) {
+    const ls_range *range = &owner->asked;
     const char *why = "it reads a block of another rank that it has not been lent";
     for (int i = 0; i < loans->n; i++) {
         const ls_loan *l = &loans->list[i];
@@ -35,7 +35,7 @@ ls_status ls_loan_expect(const ls_loans *loans, ls_bytes *owner, const ls_operan
         why = "the block that it reads in place is not the value that it names";
         const size_t behind = range->offset - l->range.offset;
         if (ls_name_in_place(&operand->view, l->transfer, behind) != operand->value) continue;
-        if (written_since(owner, operand->buffer, range, l->order) == NULL) return ls_ok();
+        if (!written_since(owner, l->order)) return ls_ok();
         why = "the block that it reads in place was overwritten after it was lent";
     }
     return refused(at, why);

@@ -25,14 +25,13 @@ static bool is_part(const ls_bytes *bytes, const ls_access *access, int buffer) 
 
 static ls_access *near(const ls_bytes *bytes, int i) { return (ls_access *)bytes->near.item[i]; }
 
-/* Moves the parts to near[0 .. returned) and the other writes behind them: those that share bytes with the range. */
-static int find_parts(ls_bytes *bytes, int buffer, const ls_range *range) {
-    ls_bytes_find_near(bytes, bytes->image->buffers[buffer].space, range);
+/* Moves the parts to near[0 .. returned) and the other writes behind them: those that share bytes with what is asked about. */
+static int find_parts(ls_bytes *bytes, int buffer) {
     int n = 0, parts = 0;
     for (int i = 0; i < bytes->near.n; i++) {
         ls_interval *item = bytes->near.item[i];
         const ls_access *a = (const ls_access *)item;
-        if (!a->writes || !ls_range_overlap(&a->range, range)) continue;
+        if (!a->writes || !ls_range_overlap(&a->range, &bytes->asked)) continue;
         bytes->near.item[n++] = item;
         if (!is_part(bytes, a, buffer)) continue;
         bytes->near.item[n - 1] = bytes->near.item[parts];
@@ -68,10 +67,10 @@ static const ls_access *disorder(const ls_bytes *bytes, int parts) {
     return NULL;
 }
 
-ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, const ls_range *range, uint64_t name,
-                          uint64_t expected, ls_point at) {
+ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, uint64_t name, uint64_t expected, ls_point at) {
     const ls_buffer *b = &bytes->image->buffers[buffer];
-    const int parts = find_parts(bytes, buffer, range);
+    const ls_range *range = &bytes->asked;
+    const int parts = find_parts(bytes, buffer);
     if (b->program < 0) name += ls_name_entry(range->offset - b->offset);
     for (int i = 0; i < parts; i++)
         name += ls_name_part(near(bytes, i)->start.key, &near(bytes, i)->range, range);
