@@ -61,13 +61,8 @@ static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const c
 }
 
 /* Asks the kernel how much scratch a call of these shapes needs, and makes a buffer for it. */
-static const ls_operand *workspace_of(ls_builder *b, const ls_kernel *kernel, const ls_instr *instr) {
-    if (kernel->workspace == NULL) return &no_operand;
-    ls_kernel_call call = {
-        .n_in = instr->n_in, .n_out = instr->n_out, .params = instr->params, .threads = b->target->threads};
-    for (int i = 0; i < instr->n_in; i++) call.in[i] = instr->in[i].view;
-    for (int i = 0; i < instr->n_out; i++) call.out[i] = instr->out[i].view;
-    const size_t bytes = kernel->workspace(&call);
+static const ls_operand *workspace_of(ls_builder *b, const ls_instr *instr, size_t params_bytes) {
+    const size_t bytes = ls_workspace_bytes(b, instr, params_bytes);
     if (bytes == 0) return &no_operand;
     const int64_t size = (int64_t)ls_ceil_div((int64_t)bytes, 4);
     const ls_operand made = ls_build_private(b, LS_BUFFER_WORKSPACE, "workspace", LS_F32, 1, &size);
@@ -91,7 +86,7 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *call) {
     instr->n_out = call->n_out;
     instr->in = keep(b, call->in, call->n_in);
     instr->out = keep(b, call->out, call->n_out);
-    instr->workspace = workspace_of(b, kernel, instr);
+    instr->workspace = workspace_of(b, instr, call->params_bytes);
 }
 
 static void build_unary(ls_builder *b, const char *kernel, ls_dtype dtype, ls_operand from, ls_operand to) {
@@ -123,6 +118,13 @@ void ls_build_fill(ls_builder *b, ls_operand to) {
 
 /* --- transfers ----------------------------------------------------------------------------------------------------------- */
 
+/* FNV-1a, 64 bits. */
+static uint64_t hash_of(const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *c = name; *c != 0; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    return hash;
+}
+
 int ls_build_channel(ls_builder *b, const char *format, ...) {
     char name[96];
     va_list args;
@@ -130,13 +132,14 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     ls_program *p = b->program;
+    const uint64_t hash = hash_of(name);
     for (int c = 0; c < p->n_channels; c++) {
-        if (strcmp(p->channels[c].name, name) == 0) return c;
+        if (b->counts[c].hash == hash && strcmp(p->channels[c].name, name) == 0) return c;
     }
     ls_channel *channel = LS_PUSH(b->image->arena, p->channels, p->n_channels, p->channel_capacity);
     channel->name = ls_arena_strdup(b->image->arena, name);
     (void)LS_PUSH(b->image->arena, b->counts, b->n_counts, b->count_capacity);
-    b->counts[b->n_counts - 1] = (ls_channel_count){0};
+    b->counts[b->n_counts - 1] = (ls_channel_count){.hash = hash};
     return p->n_channels - 1;
 }
 

@@ -22,6 +22,7 @@ LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh
 /* Uses of a channel counted from its four ends; the first three must come out equal to the last. */
 typedef struct ls_channel_count {
     uint64_t readied, awaited, sent, received;
+    uint64_t hash; /* of the channel's name */
 } ls_channel_count;
 
 /* Parameters that follow each other in the flat space: their gradients lie together and are complete together. */
@@ -40,6 +41,7 @@ typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) 
 
 typedef struct ls_tile_run ls_tile_run; /* tile.c */
 typedef struct ls_site ls_site;         /* one attention node on this rank (attention/attention.h) */
+typedef struct ls_workspace_answer ls_workspace_answer; /* workspace.c */
 
 typedef struct ls_builder {
     const ls_job *job;
@@ -51,6 +53,9 @@ typedef struct ls_builder {
     ls_channel_count *counts; /* by channel */
     size_t count_capacity;
     int n_counts;
+    ls_workspace_answer *answers; /* of kernels, to how much scratch they need */
+    size_t answer_capacity;
+    int n_answers;
     ls_operand *tensor;   /* by storage tensor: where it lies; buffer -1: nowhere yet */
     ls_operand *resolved; /* by tensor: the sum over ranks of a partial tensor; buffer -1: not made */
     ls_site **sites;      /* by attention node */
@@ -69,6 +74,9 @@ typedef struct ls_builder {
 } ls_builder;
 
 void ls_build_fail(ls_builder *b, ls_status status);
+
+/* Bytes of scratch that the kernel of the instruction, which has all its operands, asks for. */
+size_t ls_workspace_bytes(ls_builder *b, const ls_instr *instr, size_t params_bytes);
 
 /* A new buffer of the current program (persistent when program_index is -1). */
 int ls_build_buffer(ls_builder *b, ls_space space, ls_buffer_kind kind, size_t bytes, const char *name);

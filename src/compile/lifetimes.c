@@ -34,7 +34,8 @@ void ls_find_lifetimes(ls_image *image, int program, int *taker) {
 
 int64_t ls_find_live(const ls_image *image, int program, ls_space space, int64_t *live) {
     const int n = image->programs[program].n_instrs;
-    int64_t *change = LS_NEW_ARRAY(image->arena, int64_t, n + 1);
+    ls_arena *scratch = ls_arena_create();
+    int64_t *change = LS_NEW_ARRAY(scratch, int64_t, n + 1);
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
         if (b->program != program || b->space != space || b->first < 0) continue;
@@ -47,5 +48,6 @@ int64_t ls_find_live(const ls_image *image, int program, ls_space space, int64_t
         most = ls_max(most, now);
         if (live != NULL) live[i] = now;
     }
+    ls_arena_destroy(scratch);
     return most;
 }

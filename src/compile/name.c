@@ -23,6 +23,7 @@ typedef struct loan {
 
 typedef struct naming {
     ls_image *image;
+    ls_arena *scratch;
     loan *loans;
     write **last; /* by buffer */
     write *free_writes;
@@ -77,7 +78,7 @@ static void record(naming *n, const ls_operand *o, int key) {
     if (w != NULL)
         n->free_writes = w->next;
     else
-        w = LS_NEW(n->image->arena, write);
+        w = LS_NEW(n->scratch, write);
     *w = (write){.next = n->last[o->buffer], .key = key, .range = range};
     n->last[o->buffer] = w;
 }
@@ -90,7 +91,7 @@ static uint64_t transfer_of(const ls_program *p, const ls_instr *instr) {
 }
 
 static void begin_loan(naming *n, const ls_instr *instr) {
-    loan *l = LS_NEW(n->image->arena, loan);
+    loan *l = LS_NEW(n->scratch, loan);
     *l = (loan){n->loans, instr->channel, &instr->out[0], instr->transfer};
     n->loans = l;
 }
@@ -116,12 +117,14 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
 
 static void name_program(ls_image *image, int index) {
     const ls_program *p = &image->programs[index];
-    naming n = {.image = image, .last = LS_NEW_ARRAY(image->arena, write *, image->n_buffers)};
+    ls_arena *scratch = ls_arena_create();
+    naming n = {.image = image, .scratch = scratch, .last = LS_NEW_ARRAY(scratch, write *, image->n_buffers)};
     for (int i = 0; i < p->n_instrs; i++) name_instr(&n, p, &p->instrs[i], i);
     for (int b = 0; b < image->n_buffers; b++) {
         const ls_range whole = ls_range_flat(0, image->buffers[b].bytes);
         if (image->buffers[b].program < 0) image->buffers[b].left[index] = name_of(&n, b, &whole, 1);
     }
+    ls_arena_destroy(scratch);
 }
 
 void ls_name_values(ls_image *image) {

@@ -21,8 +21,6 @@ typedef struct block {
 /* The bytes that it needs from that instruction on. */
 static size_t height(const block *b, int instr) { return instr >= b->shrinks ? b->rest : b->bytes; }
 
-static bool meet(const block *a, const block *b) { return a->first <= b->last && b->first <= a->last; }
-
 static int by_birth(const block *a, const block *b) {
     return a->first != b->first ? a->first - b->first : a->head - b->head;
 }
@@ -48,24 +46,32 @@ static int by_area(const void *x, const void *y) {
 /* The first alone depends on nothing that differs between ranks: it is the heap's. */
 static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_life};
 
+/* A block that has its offset. Its life lies beside it: most of the time most of those that are looked at do not meet. */
+typedef struct place {
+    int first, last;
+    const block *block;
+} place;
+
 /* The start of the tightest gap for `it` between the blocks, in order of offset, that it meets in time. */
-static size_t best_gap(const block *it, block *const *placed, int n, size_t base) {
+static size_t best_gap(const block *it, const place *placed, int n, size_t base) {
     size_t best = SIZE_MAX, best_waste = SIZE_MAX, at = base;
     for (int i = 0; i < n; i++) {
-        if (!meet(it, placed[i])) continue;
-        if (placed[i]->offset >= at + it->bytes && placed[i]->offset - at - it->bytes < best_waste) {
+        if (it->first > placed[i].last || placed[i].first > it->last) continue;
+        const block *met = placed[i].block;
+        if (met->offset >= at + it->bytes && met->offset - at - it->bytes < best_waste) {
             best = at;
-            best_waste = placed[i]->offset - at - it->bytes;
+            best_waste = met->offset - at - it->bytes;
         }
-        const size_t end = placed[i]->offset + height(placed[i], (int)ls_max(it->first, placed[i]->first));
+        const size_t end = met->offset + height(met, (int)ls_max(it->first, met->first));
         at = (size_t)ls_max((int64_t)at, (int64_t)end);
     }
     return best != SIZE_MAX ? best : at;
 }
 
 /* The blocks of one program and space; returns how many. */
-static int find_blocks(const ls_image *image, int program, ls_space space, const int *taker, block *blocks) {
-    bool *follows = LS_NEW_ARRAY(image->arena, bool, image->n_buffers + 1);
+static int find_blocks(const ls_image *image, int program, ls_space space, const int *taker,
+                       ls_arena *scratch, block *blocks) {
+    bool *follows = LS_NEW_ARRAY(scratch, bool, image->n_buffers + 1);
     for (int i = 0; i < image->n_buffers; i++) {
         if (taker[i] >= 0) follows[taker[i]] = true;
     }
@@ -88,15 +94,28 @@ static int find_blocks(const ls_image *image, int program, ls_space space, const
     return n;
 }
 
+/* How many of the places, in order of offset, lie no further back than that. */
+static int places_before(const place *placed, int n, size_t offset) {
+    int lo = 0, hi = n;
+    while (lo < hi) {
+        const int mid = (lo + hi) / 2;
+        if (placed[mid].block->offset > offset)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
 /* Places the blocks in their order above base; returns the end. placed: room for them. */
-static size_t lay_out(block *blocks, int n, size_t base, block **placed) {
+static size_t lay_out(block *blocks, int n, size_t base, place *placed) {
     size_t end = base;
     for (int i = 0; i < n; i++) {
         blocks[i].offset = best_gap(&blocks[i], placed, i, base);
         end = (size_t)ls_max((int64_t)end, (int64_t)(blocks[i].offset + blocks[i].bytes));
-        int at = i; /* keep `placed` in order of offset */
-        while (at > 0 && placed[at - 1]->offset > blocks[i].offset) placed[at] = placed[at - 1], at--;
-        placed[at] = &blocks[i];
+        const int at = places_before(placed, i, blocks[i].offset);
+        memmove(&placed[at + 1], &placed[at], sizeof *placed * (size_t)(i - at));
+        placed[at] = (place){blocks[i].first, blocks[i].last, &blocks[i]};
     }
     return end;
 }
@@ -104,9 +123,10 @@ static size_t lay_out(block *blocks, int n, size_t base, block **placed) {
 /* Places the buffers of one program and space above base; returns the end. At `enough` it looks for no better one. */
 static size_t place_program(ls_image *image, int program, ls_space space, size_t base, size_t enough,
                             const int *taker) {
-    block *blocks = LS_NEW_ARRAY(image->arena, block, image->n_buffers + 1);
-    block **placed = LS_NEW_ARRAY(image->arena, block *, image->n_buffers + 1);
-    const int n = find_blocks(image, program, space, taker, blocks);
+    ls_arena *scratch = ls_arena_create();
+    block *blocks = LS_NEW_ARRAY(scratch, block, image->n_buffers + 1);
+    place *placed = LS_NEW_ARRAY(scratch, place, image->n_buffers + 1);
+    const int n = find_blocks(image, program, space, taker, scratch, blocks);
     size_t end = SIZE_MAX;
     const size_t tries = space == LS_PRIVATE ? LS_COUNT(orders) : 1;
     for (size_t t = 0; t < tries && end > enough; t++) {
@@ -118,6 +138,7 @@ static size_t place_program(ls_image *image, int program, ls_space space, size_t
             for (int b = blocks[i].head; b >= 0; b = taker[b]) image->buffers[b].offset = blocks[i].offset;
         }
     }
+    ls_arena_destroy(scratch);
     return end;
 }
 

@@ -69,7 +69,7 @@ static const row rows[] = {
 
 static const row *row_of(const char *kernel) {
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
-        if (strcmp(rows[i].name, kernel) == 0) return &rows[i];
+        if (rows[i].name[0] == kernel[0] && strcmp(rows[i].name, kernel) == 0) return &rows[i];
     }
     return NULL;
 }

@@ -36,7 +36,9 @@ ls_status ls_kernel_find(const char *name, ls_dtype dtype, ls_isa isa, const ls_
     for (size_t t = 0; t < LS_COUNT(tables); t++) {
         for (const ls_kernel *const *row = tables[t]; *row != NULL; row++) {
             const ls_kernel *kernel = *row;
-            if (kernel->dtype != dtype || kernel->isa > isa || strcmp(kernel->name, name) != 0) continue;
+            if (kernel->dtype != dtype || kernel->isa > isa || kernel->name[0] != name[0] ||
+                strcmp(kernel->name, name) != 0)
+                continue;
             if (best == NULL || kernel->isa >= best->isa) best = kernel;
         }
     }

@@ -57,33 +57,32 @@ int64_t ls_member_start(const ls_builder *b, int ulysses) {
 }
 
 /* Positions of a block, ascending. */
-static int ascending(const void *x, const void *y) {
-    const int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
-    return a < b ? -1 : a > b;
+/* Sorts n different numbers below `limit`, in time n + limit / 64. */
+static void sort(ls_arena *scratch, int32_t *positions, int64_t n, int64_t limit) {
+    uint64_t *held = LS_NEW_ARRAY(scratch, uint64_t, limit / 64 + 1);
+    for (int64_t i = 0; i < n; i++) held[positions[i] / 64] |= (uint64_t)1 << (positions[i] % 64);
+    for (int64_t word = 0, at = 0; at < n; word++) {
+        for (uint64_t left = held[word]; left != 0; left &= left - 1)
+            positions[at++] = (int32_t)(64 * word + __builtin_ctzll(left));
+    }
 }
 
-static int32_t *block_positions(const ls_builder *b, int ring) {
+static int32_t *block_positions(const ls_builder *b, ls_arena *scratch, int ring) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
-    int32_t *positions = LS_NEW_ARRAY(b->image->arena, int32_t, ls_block_tokens(b, ring) + 1);
+    int32_t *positions = LS_NEW_ARRAY(scratch, int32_t, ls_block_tokens(b, ring) + 1);
     for (int u = 0, at = 0; u < U; u++) {
         ls_layout_positions(&b->image->layout, ring * U + u, positions + at);
         at += (int)ls_layout_count(&b->image->layout, ring * U + u);
     }
-    qsort(positions, (size_t)ls_block_tokens(b, ring), sizeof *positions, ascending);
+    sort(scratch, positions, ls_block_tokens(b, ring), b->image->layout.S);
     return positions;
 }
 
-/* Number of entries below `limit`. */
-static int64_t below(const int32_t *sorted, int64_t n, int32_t limit) {
-    int64_t lo = 0, hi = n;
-    while (lo < hi) {
-        const int64_t mid = (lo + hi) / 2;
-        if (sorted[mid] < limit)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+/* Number of entries below `limit`, found by walking from the last answer: spans move on with the queries. */
+static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *answer) {
+    while (*answer > 0 && sorted[*answer - 1] >= limit) --*answer;
+    while (*answer < n && sorted[*answer] < limit) ++*answer;
+    return *answer;
 }
 
 double ls_block_area(ls_builder *b, int mask, int ring) {
@@ -93,12 +92,16 @@ double ls_block_area(ls_builder *b, int mask, int ring) {
     const ls_mask *m = &b->image->masks[mask].mask;
     if (R == 1) return *known = (double)ls_mask_area(m, b->image->layout.S);
     const int64_t n = ls_block_tokens(b, ls_ring_index(b)), t = ls_block_tokens(b, ring);
-    const int32_t *queries = block_positions(b, ls_ring_index(b)), *keys = block_positions(b, ring);
-    int64_t area = 0;
+    ls_arena *scratch = ls_arena_create();
+    const int32_t *queries = block_positions(b, scratch, ls_ring_index(b));
+    const int32_t *keys = block_positions(b, scratch, ring);
+    int64_t area = 0, from[LS_MASK_SPANS] = {0}, to[LS_MASK_SPANS] = {0};
     for (int64_t i = 0; i < n; i++) {
         ls_span spans[LS_MASK_SPANS];
         const int w = ls_mask_spans(m, b->image->layout.S, queries[i], spans);
-        for (int j = 0; j < w; j++) area += below(keys, t, spans[j].hi) - below(keys, t, spans[j].lo);
+        for (int j = 0; j < w; j++)
+            area += below(keys, t, spans[j].hi, &to[j]) - below(keys, t, spans[j].lo, &from[j]);
     }
+    ls_arena_destroy(scratch);
     return *known = (double)area;
 }
