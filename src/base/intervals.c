@@ -83,6 +83,7 @@ static void append(ls_interval_list *list, ls_interval *t) {
 
 static void find(ls_interval *t, size_t from, size_t past, ls_interval_list *out) {
     for (; t != NULL && t->reach > from; t = t->right) {
+        __builtin_prefetch(t->right); /* while the left half is looked through */
         find(t->left, from, past, out);
         if (t->from >= past) return;
         if (t->past > from) append(out, t);

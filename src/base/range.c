@@ -22,6 +22,7 @@ ls_pieces ls_range_pieces(const ls_range *range) {
 }
 
 size_t ls_range_bytes(const ls_range *range) {
+    if (ls_range_is_flat(range)) return range->length;
     size_t bytes = range->length;
     for (int d = 0; d < LS_RANGE_DIMS; d++) bytes *= range->count[d] > 0 ? (size_t)range->count[d] : 0;
     return bytes;
