@@ -208,8 +208,8 @@ void ls_name_values(ls_image *image);
 typedef struct ls_dependencies {
     int *first, *on;
 } ls_dependencies;
-/* Of the list in emission order, before placement (depend.c). */
-void ls_depend(ls_image *image, int program, ls_dependencies *out);
+/* Of the list in emission order, before placement (depend.c). They lie in the arena given. */
+void ls_depend(const ls_image *image, int program, ls_arena *arena, ls_dependencies *out);
 
 /* A new order, for communication that hides behind kernels (schedule.c). Lists must have their numbers. */
 void ls_schedule(ls_image *image);

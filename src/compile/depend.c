@@ -25,7 +25,8 @@ typedef struct part {
 } part;
 
 typedef struct tracker {
-    ls_image *image;
+    const ls_image *image;
+    ls_arena *arena;
     int program;
     cell *cells; /* by buffer, then by part */
     part *parts; /* of persistent buffers that the program writes: apart from each other, in order */
@@ -62,13 +63,13 @@ static int count_operands(const ls_program *p) {
 /* What is touched of the persistent buffers that this program writes; what overlaps becomes one part. */
 static void find_parts(tracker *t) {
     const ls_program *p = &t->image->programs[t->program];
-    t->written = LS_NEW_ARRAY(t->image->arena, bool, t->image->n_buffers + 1);
+    t->written = LS_NEW_ARRAY(t->arena, bool, t->image->n_buffers + 1);
     for (int i = 0; i < p->n_instrs; i++) {
         for (int k = 0; k < p->instrs[i].n_out; k++) {
             if (!is_empty(&p->instrs[i].out[k])) t->written[p->instrs[i].out[k].buffer] = true;
         }
     }
-    t->parts = LS_NEW_ARRAY(t->image->arena, part, count_operands(p) + 1);
+    t->parts = LS_NEW_ARRAY(t->arena, part, count_operands(p) + 1);
     int n = 0;
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
@@ -108,14 +109,14 @@ static cell *cell_of(const tracker *t, const ls_operand *o) {
 
 static void depend(tracker *t, int instr, int on) {
     if (on < 0 || on == instr) return;
-    *LS_PUSH(t->image->arena, t->out->on, t->n_on, t->room) = on;
+    *LS_PUSH(t->arena, t->out->on, t->n_on, t->room) = on;
 }
 
 static void note_read(tracker *t, const ls_operand *o, int instr) {
     cell *c = is_empty(o) ? NULL : cell_of(t, o);
     if (c == NULL) return;
     depend(t, instr, c->writer);
-    reader *r = LS_NEW(t->image->arena, reader);
+    reader *r = LS_NEW(t->arena, reader);
     *r = (reader){c->readers, instr};
     c->readers = r;
 }
@@ -128,12 +129,12 @@ static void note_write(tracker *t, const ls_operand *o, int instr) {
     *c = (cell){.writer = instr};
 }
 
-void ls_depend(ls_image *image, int program, ls_dependencies *out) {
+void ls_depend(const ls_image *image, int program, ls_arena *arena, ls_dependencies *out) {
     const ls_program *p = &image->programs[program];
-    tracker t = {.image = image, .program = program, .out = out};
-    *out = (ls_dependencies){.first = LS_NEW_ARRAY(image->arena, int, p->n_instrs + 1)};
+    tracker t = {.image = image, .arena = arena, .program = program, .out = out};
+    *out = (ls_dependencies){.first = LS_NEW_ARRAY(arena, int, p->n_instrs + 1)};
     find_parts(&t);
-    t.cells = LS_NEW_ARRAY(image->arena, cell, image->n_buffers + t.n_parts + 1);
+    t.cells = LS_NEW_ARRAY(arena, cell, image->n_buffers + t.n_parts + 1);
     for (int i = 0; i < image->n_buffers + t.n_parts; i++) t.cells[i].writer = -1;
     int pending = 0; /* first instruction whose put may still be under way */
     for (int i = 0; i < p->n_instrs; i++) {

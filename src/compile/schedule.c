@@ -33,6 +33,7 @@ enum { WINDOW = 16 };
 
 typedef struct schedule {
     ls_image *image;
+    ls_arena *arena; /* for as long as it takes */
     ls_program *program;
     int index; /* of the program */
     int n;
@@ -105,7 +106,7 @@ static void match(schedule *s, matching *m, int i) {
 }
 
 static void find_chain(schedule *s) {
-    ls_arena *arena = s->image->arena;
+    ls_arena *arena = s->arena;
     matching m = {.next = LS_NEW_ARRAY(arena, int, s->n)};
     for (int k = 0; k < 2; k++) {
         m.first[k] = LS_NEW_ARRAY(arena, int, s->program->n_channels + 1);
@@ -121,17 +122,17 @@ static void find_chain(schedule *s) {
 }
 
 static void find_live(schedule *s) {
-    s->taker = LS_NEW_ARRAY(s->image->arena, int, s->image->n_buffers + 1);
+    s->taker = LS_NEW_ARRAY(s->arena, int, s->image->n_buffers + 1);
     for (int b = 0; b < s->image->n_buffers; b++) s->taker[b] = -1;
     ls_find_lifetimes(s->image, s->index, s->taker);
     for (int space = 0; space < LS_SPACES; space++) {
-        s->live[space] = LS_NEW_ARRAY(s->image->arena, int64_t, s->n + 1);
+        s->live[space] = LS_NEW_ARRAY(s->arena, int64_t, s->n + 1);
         s->most[space] = ls_find_live(s->image, s->index, (ls_space)space, s->live[space]);
     }
 }
 
 static void set_up(schedule *s) {
-    ls_arena *arena = s->image->arena;
+    ls_arena *arena = s->arena;
     s->rates = ls_rates_of(s->image->isa, s->image->dtype, s->image->threads);
     s->before = LS_NEW_ARRAY(arena, int, s->n);
     s->counterpart = LS_NEW_ARRAY(arena, int, s->n);
@@ -144,7 +145,7 @@ static void set_up(schedule *s) {
     s->done = LS_NEW_ARRAY(arena, double, s->n);
     s->chain = LS_NEW_ARRAY(arena, int, s->n);
     s->order = LS_NEW_ARRAY(arena, int, 2 * s->n); /* with the places that sunk instructions left */
-    ls_depend(s->image, s->index, &s->needs);
+    ls_depend(s->image, s->index, arena, &s->needs);
     for (int i = 0; i < s->n; i++) {
         if (instr_at(s, i)->kind != LS_INSTR_KERNEL && instr_at(s, i)->kind != LS_INSTR_PUT_SIGNAL) continue;
         for (int k = s->needs.first[i]; k < s->needs.first[i + 1]; k++) s->awaited[s->needs.on[k]] = true;
@@ -344,14 +345,14 @@ static void run(schedule *s) {
     }
 }
 
-static void schedule_program(ls_image *image, int index) {
-    schedule s = {.image = image, .program = &image->programs[index], .index = index};
+static void schedule_program(ls_image *image, int index, ls_arena *scratch) {
+    schedule s = {.image = image, .arena = scratch, .program = &image->programs[index], .index = index};
     s.n = s.program->n_instrs;
     if (s.n == 0) return;
     set_up(&s);
     if (s.n_chain == 0) return; /* nobody to wait for */
     run(&s);
-    ls_instr *old = ls_arena_copy(image->arena, s.program->instrs, sizeof *old * (size_t)s.n);
+    ls_instr *old = ls_arena_copy(scratch, s.program->instrs, sizeof *old * (size_t)s.n);
     int n = 0;
     for (int k = 0; k < s.n_order; k++) {
         if (s.order[k] >= 0) s.program->instrs[n++] = old[s.order[k]];
@@ -360,5 +361,7 @@ static void schedule_program(ls_image *image, int index) {
 }
 
 void ls_schedule(ls_image *image) {
-    for (int p = 0; p < LS_PROGRAMS; p++) schedule_program(image, p);
+    ls_arena *scratch = ls_arena_create();
+    for (int p = 0; p < LS_PROGRAMS; p++) schedule_program(image, p, scratch);
+    ls_arena_destroy(scratch);
 }
