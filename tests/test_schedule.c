@@ -53,7 +53,7 @@ static bool check_order(ls_image *image, int program) {
     int *place = LS_NEW_ARRAY(image->arena, int, n + 1);
     for (int i = 0; i < n; i++) place[scheduled.instrs[i].number] = i;
     ls_dependencies needs;
-    ls_depend(image, program, &needs);
+    ls_depend(image, program, image->arena, &needs);
     int last = -1;
     bool moved = false;
     for (int i = 0; i < n; i++) {
