@@ -1,8 +1,9 @@
 /*
  * compile: from a graph for one device (differentiated where it is to be trained) to the programs of one rank.
  *
+ *   recompute       what of the forward pass is made again in the backward pass: the graph rewritten
  *   shard           a state per tensor and mesh axis, by the ops' own rules
- *   lower           nodes to instructions; attention by its strategy; gradients in buckets; the update
+ *   lower           nodes to instructions, runs of token-wise ones in tiles; attention by its strategy; gradients in buckets; the update
  *   name            what every read must find
  *   schedule        the order of the list: communication hides behind kernels
  *   place           lifetimes to offsets in the two arenas
@@ -57,7 +58,8 @@ typedef struct ls_target {
     ls_isa isa;  /* best instruction set that kernels may use */
     int threads; /* per rank */
     ls_transfers transfers;
-    bool addressable; /* the transport lets a rank read the others' heaps; auto then reads in place on a ring */
+    bool
+        addressable; /* the transport lets a rank read the others' heaps; auto then reads in place on a ring */
     ls_saving saving;
 } ls_target;
 
