@@ -17,6 +17,9 @@ base=(--model "$here/../examples/tiny" --data text.txt --seq 128 --ranks 3 --str
 python3 - <<'CHECK' || fail "trace.json"
 import collections, json
 events = json.load(open("trace.json"))["traceEvents"]
+for e in events:  # ranks and tracks, counted from 0
+    e["pid"] -= 1
+    e["tid"] -= 10 * (e["pid"] + 1)
 lines = {p["name"]: p["lines"][1:] for p in json.load(open("explain.json"))["programs"]}
 names = {(e["pid"], e["args"]["name"]) for e in events if e["name"] == "process_name"}
 assert names == {(r, f"rank {r}") for r in range(3)}, names

@@ -26,6 +26,8 @@ size_t ls_trace_spans(const ls_image *image, int64_t micros, int64_t steps) {
     return (size_t)(micros * micro + steps * step);
 }
 
+enum { THREADS = 10 }; /* numbers kept for the tracks of a rank */
+
 /* --- events ------------------------------------------------------------------------------------------------------------------ */
 
 static double microseconds(const tracing *t, double seconds) { return (seconds - t->base) * 1e6; }
@@ -34,8 +36,9 @@ static void open_event(const tracing *t, const char *phase, const char *name, in
     ls_json_open_object(t->writer, NULL);
     ls_json_put_text(t->writer, "ph", phase);
     ls_json_put_text(t->writer, "name", name);
-    ls_json_put_int(t->writer, "pid", t->rank->rank);
-    ls_json_put_int(t->writer, "tid", track);
+    /* Viewers know a process 0 and a thread 0 of their own (the idle task), and like threads that differ over processes. */
+    ls_json_put_int(t->writer, "pid", t->rank->rank + 1);
+    ls_json_put_int(t->writer, "tid", (t->rank->rank + 1) * THREADS + track);
 }
 
 /* A name for the process or a thread, or its place among them. */
