@@ -174,7 +174,7 @@ void ls_engine_print(const ls_engine *e, ls_detail detail, FILE *out) {
     else
         ls_candidates_print(plan, out);
     for (int p = 0; p < LS_PROGRAMS && detail == LS_PRINT_PROGRAMS; p++) {
-        const ls_image *image = ls_session_image(e->session);
+        const ls_image *image = ls_session_image(e->session, 0);
         if (image->programs[p].n_instrs == 0) continue;
         fputc('\n', out);
         ls_program_print(image, p, out);

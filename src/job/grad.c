@@ -153,7 +153,7 @@ static ls_status run_ranks(grad_run *r, ls_session *session, ls_grad_result *res
 
 /* Creates the file beside its final name, lets the ranks fill it, and renames it when all have. */
 static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
-    LS_TRY(plan_file(r, ls_session_image(session)));
+    LS_TRY(plan_file(r, ls_session_image(session, 0)));
     const int length = snprintf(r->partial, sizeof r->partial, "%s.partial-%ld", r->job->out, (long)getpid());
     if (length >= (int)sizeof r->partial)
         return ls_error(LS_INVALID, "--out: a path of %zu bytes is too long", strlen(r->job->out));

@@ -16,7 +16,8 @@ static const double usable_memory = 0.9;
 struct ls_session {
     const ls_job *job; /* borrowed */
     ls_plan plan;
-    ls_image *image; /* of rank 0 */
+    ls_image *
+        *images; /* by rank: rank 0's, and all that were proved together; NULL: that rank compiles its own */
     ls_world *world;
     bool as_threads;
     ls_rank_work work; /* while it runs */
@@ -76,23 +77,21 @@ ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
 /* More ranks than this are compiled by themselves and not proved together. */
 enum { MOST_VERIFIED_RANKS = 64 };
 
-/* The proof before every run: all ranks' programs together. */
-static ls_status verify(const ls_session *s) {
+static ls_status compile(const ls_session *s, int rank, ls_image **out) {
+    ls_target target = s->plan.target;
+    target.rank = rank;
+    return ls_compile(s->job, &target, out);
+}
+
+/* The proof before every run: all ranks' programs together. They are kept: what was proved is what runs, and compiled once. */
+static ls_status verify(ls_session *s) {
     const int ranks = ls_session_ranks(s);
     if (ranks > MOST_VERIFIED_RANKS) {
         ls_log("%d ranks: programs are not verified together (done up to %d)", ranks, MOST_VERIFIED_RANKS);
         return ls_ok();
     }
-    ls_image *images[MOST_VERIFIED_RANKS] = {s->image}; /* rank 0's is there already */
-    ls_target target = s->plan.target;
-    ls_status status = ls_ok();
-    for (int r = 1; r < ranks && status.code == LS_OK; r++) {
-        target.rank = r;
-        status = ls_compile(s->job, &target, &images[r]);
-    }
-    if (status.code == LS_OK) status = ls_verify((const ls_image *const *)images, ranks);
-    for (int r = 1; r < ranks; r++) ls_image_destroy(images[r]);
-    return status;
+    for (int r = 1; r < ranks; r++) LS_TRY(compile(s, r, &s->images[r]));
+    return ls_verify((const ls_image *const *)s->images, ranks);
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
@@ -101,12 +100,15 @@ static ls_status set_up(ls_session *s, const ls_spread *spread) {
     ls_machine machine;
     ls_machine_detect(&machine);
     LS_TRY(ls_plan_make(s->job, &request, &s->plan));
-    LS_TRY(ls_compile(s->job, &s->plan.target, &s->image));
+    const int ranks = ls_session_ranks(s);
+    s->images = calloc((size_t)ranks, sizeof *s->images);
+    if (s->images == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers to programs", ranks);
+    LS_TRY(compile(s, 0, &s->images[0]));
     LS_TRY(verify(s));
     const bool may_spin = request.ranks * request.threads <= machine.cores;
     const double timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
     s->as_threads = spread->as_threads;
-    return ls_world_for(s->image, NULL, may_spin, timeout, &s->world);
+    return ls_world_for(s->images[0], NULL, may_spin, timeout, &s->world);
 }
 
 ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out) {
@@ -125,12 +127,13 @@ ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session
 void ls_session_close(ls_session *s) {
     if (s == NULL) return;
     if (s->world != NULL) ls_world_destroy(s->world);
-    ls_image_destroy(s->image);
+    for (int r = 0; s->images != NULL && r < ls_session_ranks(s); r++) ls_image_destroy(s->images[r]);
+    free(s->images);
     free(s);
 }
 
 const ls_plan *ls_session_plan(const ls_session *s) { return &s->plan; }
-const ls_image *ls_session_image(const ls_session *s) { return s->image; }
+const ls_image *ls_session_image(const ls_session *s, int rank) { return s->images[rank]; }
 int ls_session_ranks(const ls_session *s) { return ls_mesh_ranks(&s->plan.target.mesh); }
 
 ls_spread_result ls_session_describe(const ls_session *s) {
@@ -147,7 +150,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     r.bytes_read_forward = (int64_t)chosen->read_forward;
     r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
     snprintf(r.transfers, sizeof r.transfers, "%s",
-             ls_transfers_name(s->image->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
+             ls_transfers_name(s->images[0]->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
     r.recompute = chosen->saving.drop;
     r.tile_rows = chosen->saving.tile_rows;
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));
@@ -187,10 +190,10 @@ static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_co
 
 static ls_status rank_main(ls_comm *comm, void *context) {
     const ls_session *s = context;
-    ls_target target = s->plan.target;
-    target.rank = ls_comm_rank(comm);
+    const int rank = ls_comm_rank(comm);
+    if (s->images[rank] != NULL) return work_on_image(s, s->images[rank], comm);
     ls_image *image;
-    LS_TRY(ls_compile(s->job, &target, &image));
+    LS_TRY(compile(s, rank, &image));
     const ls_status status = work_on_image(s, image, comm);
     ls_image_destroy(image);
     return status;

@@ -3,8 +3,8 @@
  * this way, so that ranks are counted, planned, compiled, compared and launched in one place:
  *
  *     ls_session *session;
- *     LS_TRY(ls_session_open(&job, &spread, &session));      plan, image of rank 0, world
- *     status = ls_session_run(session, work, &context);      forks; each rank compiles, compares, makes its executor, works
+ *     LS_TRY(ls_session_open(&job, &spread, &session));      plan, images, proof, world
+ *     status = ls_session_run(session, work, &context);      forks; each rank compares, makes its executor, works
  *     ls_session_close(session);
  *
  * The graph and everything else that the job points to are borrowed until the session is closed.
@@ -36,9 +36,9 @@ LS_MUST_USE ls_status ls_session_open(const ls_job *job, const ls_spread *spread
 void ls_session_close(ls_session *session); /* NULL is allowed */
 
 const ls_plan *ls_session_plan(const ls_session *session);
-const ls_image *ls_session_image(
-    const ls_session *session); /* of rank 0; the same sizes in the heap on every rank */
 int ls_session_ranks(const ls_session *session);
+/* The rank's programs, the session's. NULL where they were not proved (more than 64 ranks): it compiles them itself; never of rank 0. */
+const ls_image *ls_session_image(const ls_session *session, int rank);
 /* strategy, mesh, layout, isa, bytes as planned; seconds 0: the caller's to measure. */
 ls_spread_result ls_session_describe(const ls_session *session);
 
@@ -54,8 +54,8 @@ typedef struct ls_rank {
 typedef ls_status (*ls_rank_work)(ls_rank *rank, void *context);
 
 /*
- * Starts the ranks and returns when all have ended (see ls_launch for signals and failures). Each compiles its own image; images
- * that are not the same program are an LS_INVALID error that names the ranks. A session runs once.
+ * Starts the ranks and returns when all have ended (see ls_launch for signals and failures). Images that are not the same program
+ * are an LS_INVALID error that names the ranks. A session runs once.
  */
 LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, void *context);
 

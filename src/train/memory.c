@@ -46,6 +46,11 @@ static ls_status check_fits(const ls_training *t) {
 }
 
 static ls_status measure_rank(ls_training *t, const ls_target *target) {
+    const ls_image *kept = ls_session_image(t->session, target->rank);
+    if (kept != NULL) {
+        t->ranks[target->rank] = measure(kept);
+        return ls_ok();
+    }
     ls_image *image;
     LS_TRY(ls_compile(&t->job, target, &image));
     t->ranks[target->rank] = measure(image);

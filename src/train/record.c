@@ -98,7 +98,7 @@ ls_status ls_record_run(const ls_training *t) {
     ls_json_close(w);
     write_spread(t, w);
     snprintf(skeleton, sizeof skeleton, "%016llx",
-             (unsigned long long)ls_image_skeleton(ls_session_image(t->session)));
+             (unsigned long long)ls_image_skeleton(ls_session_image(t->session, 0)));
     ls_json_put_text(w, "program", skeleton);
     write_memory(t, w);
     ls_json_close(w);
