@@ -24,6 +24,11 @@ static inline ls_range ls_range_flat(size_t offset, size_t length) {
     return (ls_range){offset, length, {1, 1, 1}, {0, 0, 0}};
 }
 
+/* Whether it is written as one piece: nearly all are. */
+static inline bool ls_range_is_flat(const ls_range *range) {
+    return range->count[0] == 1 && range->count[1] == 1 && range->count[2] == 1;
+}
+
 /* Bytes that the range covers (its pieces are disjoint). */
 size_t ls_range_bytes(const ls_range *range);
 

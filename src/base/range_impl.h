@@ -13,9 +13,4 @@ typedef struct ls_pieces {
 
 ls_pieces ls_range_pieces(const ls_range *range);
 
-/* Nearly all are. */
-static inline bool ls_range_is_flat(const ls_range *range) {
-    return range->count[0] == 1 && range->count[1] == 1 && range->count[2] == 1;
-}
-
 #endif
