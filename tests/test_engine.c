@@ -150,8 +150,9 @@ static void test_examples(void **state) {
 /* Less memory, the same gradient; what no saving lets fit is refused. */
 static void test_memory(void **state) {
     (void)state;
-    answer *plain = solve("plain", llama_loss, 1, (ls_spread){.ranks = 2});
-    answer *less = solve("less", llama_loss, 1, (ls_spread){.ranks = 2, .memory = plain->bytes - 1});
+    answer *plain = solve("plain", llama_loss, 1, (ls_spread){.ranks = 2, .transfers = "put"});
+    answer *less =
+        solve("less", llama_loss, 1, (ls_spread){.ranks = 2, .transfers = "put", .memory = plain->bytes - 1});
     assert_true(less->bytes < plain->bytes);
     assert_true(difference(less->gradient, plain->gradient, plain->n) < 1e-12);
     free(plain);
