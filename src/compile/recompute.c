@@ -229,6 +229,7 @@ static ls_graph *rewrite_graph(const candidates *c, ls_arena *arena) {
                  .moved = LS_NEW_ARRAY(arena, int, g->n_nodes + 1),
                  .again = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors)};
     for (int t = 0; t < g->n_tensors; t++) (void)push_tensor(&r, &g->tensors[t]);
+    LS_ASSERT(to->tensors != NULL); /* there is the empty one at least */
     for (int n = 0; n < g->n_nodes; n++) {
         ls_node node = g->nodes[n];
         const bool backward = n >= g->forward_nodes;

@@ -127,11 +127,11 @@ static void home(ls_builder *b, void *travelling, ls_operand sum[LS_KV]) {
     static const char *const name[LS_KV] = {"dk", "dv"};
     travel *t = travelling;
     const int64_t tokens = ls_block_tokens(b, ls_ring_index(b));
+    for (int w = 0; w < LS_KV; w++) sum[w] = ls_with_tokens(t->part[w][0], tokens);
+    if (t->R == 1) return;
     ls_operand found[LS_KV];
-    if (t->R > 1) borrow_sum(b, t, t->R - 1, tokens, found);
+    borrow_sum(b, t, t->R - 1, tokens, found);
     for (int w = 0; w < LS_KV; w++) {
-        sum[w] = ls_with_tokens(t->part[w][0], tokens);
-        if (t->R == 1) continue;
         const ls_view *v = &sum[w].view;
         sum[w] = ls_exchange_room(b, name[w], v->dtype, v->ndim, v->size, t->capacity);
         ls_build_copy(b, found[w], sum[w]);
