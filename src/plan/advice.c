@@ -30,6 +30,7 @@ static ls_plan_request narrowed(const advising *a, int times) {
     one.mesh = a->nearest.mesh;
     one.mesh.size[LS_AXIS_RING] *= times;
     one.ranks *= times;
+    if (one.machine) one.memory /= times; /* more ranks share the same machine */
     one.layout = ls_layout_name(a->nearest.layout);
     if (times == 1) one.strategy = a->nearest.strategy;
     return one;
@@ -53,7 +54,10 @@ static int64_t longest_that_fits(const advising *a, int64_t step) {
 static int ranks_that_fit(const advising *a) {
     for (int times = 2; times * a->request->ranks <= MOST_RANKS; times *= 2) {
         const ls_plan_request one = narrowed(a, times);
-        if (fits(a, a->variants->seq, &one)) return one.ranks;
+        ls_plan_request asked = *a->request; /* with a mesh that was asked for, more ranks may be no answer */
+        asked.ranks = one.ranks;
+        asked.memory = one.memory;
+        if (fits(a, a->variants->seq, &one) && fits(a, a->variants->seq, &asked)) return one.ranks;
     }
     return 0;
 }
