@@ -120,9 +120,14 @@ static ls_status choose_transfers(const ls_target *target, bool *in_place) {
     if (target->transfers == LS_TRANSFERS_IN_PLACE && !target->addressable)
         return ls_error(LS_USAGE,
                         "--transfers in-place: the transport does not let a rank read the others' memory");
+    bool can;
+    LS_TRY(ls_strategy_reads_in_place(target->strategy, &can));
+    if (target->transfers == LS_TRANSFERS_IN_PLACE && !can)
+        return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put",
+                        target->strategy);
     const bool wanted = target->transfers == LS_TRANSFERS_IN_PLACE ||
                         (target->transfers == LS_TRANSFERS_AUTO && target->mesh.size[LS_AXIS_ULYSSES] == 1);
-    *in_place = wanted && target->addressable && ls_mesh_sequence_ranks(&target->mesh) > 1;
+    *in_place = wanted && can && target->addressable && ls_mesh_sequence_ranks(&target->mesh) > 1;
     return ls_ok();
 }
 

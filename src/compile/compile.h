@@ -82,6 +82,8 @@ typedef struct ls_attention_problem {
 /* The visible table of strategies; name NULL past the end. */
 const char *ls_strategy_name(int index);
 const char *ls_strategy_about(int index);
+/* Whether its blocks may also be read where they lie. LS_USAGE for an unknown name. */
+LS_MUST_USE ls_status ls_strategy_reads_in_place(const char *name, bool *out);
 /* LS_OK when the strategy can do it on this mesh; else why not (LS_USAGE for an unknown name, listing the known). */
 LS_MUST_USE ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *problem);
 

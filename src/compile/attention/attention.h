@@ -18,7 +18,10 @@ typedef struct ls_heads {
     int64_t most;           /* largest count */
 } ls_heads;
 
+typedef struct ls_strategy ls_strategy;
+
 struct ls_site {
+    const ls_strategy *strategy;
     const ls_node *node; /* the forward node */
     const ls_attention_node *params;
     int64_t B, Hq, Hkv, D;
@@ -30,16 +33,26 @@ struct ls_site {
     ls_operand lse;     /* G[B,heads,n] */
 };
 
-typedef struct ls_strategy {
+/*
+ * What happens across blocks, between ranks of one ulysses index; within blocks usp.c deals the heads out, for all strategies, so
+ * that a strategy inside a ulysses dimension is only the mesh. site->q, k, v are set: this rank's heads of its block's tokens.
+ */
+struct ls_strategy {
     const char *name;
-    const char *about; /* one line */
+    const char *about;   /* one line */
+    bool reads_in_place; /* blocks may also be read where they lie; else they are put */
     ls_status (*applicable)(const ls_attention_problem *problem);
-    void (*forward)(ls_builder *b, ls_site *site);
-    void (*backward)(ls_builder *b, ls_site *site, const ls_node *node); /* node: the gradient's */
-} ls_strategy;
+    /* o G[B,n,heads,D] and site->lse are written. */
+    void (*across_forward)(ls_builder *b, ls_site *site, ls_operand o);
+    /* dq G[B,n,heads,D] is written; dk and dv come out where they were made: G[B,n,kv heads,D], an ls_exchange_room or a slot. */
+    void (*across_backward)(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
+                            ls_operand *dk, ls_operand *dv);
+};
 
 extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp;
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
+/* Whether every ulysses rank has a query head; the error names the strategy. All that `applicable` asks of a mesh with both axes. */
+LS_MUST_USE ls_status ls_strategy_heads(const char *name, const ls_attention_problem *problem);
 
 /* --- geometry (geometry.c) ------------------------------------------------------------------------------------------------ */
 
@@ -122,13 +135,12 @@ ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *x);
 /* After the finish of all that were under way together: their sources may be overwritten. */
 void ls_exchange_settle(ls_builder *b, const ls_exchange *x);
 
-/* KV blocks go round the ring; site->q, k, v are set. Results in type G: o[B,n,heads,D] is written, site->lse too. */
+/* KV blocks go round the ring (ring.c): the rows of all that have no other way across blocks. Of one block, only attention itself. */
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);
-/* dq G[B,n,heads,D] is written; dk and dv come out where the last hop left them: G[B,n,kv heads,D]. */
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                       ls_operand *dk, ls_operand *dv);
 
-/* The composition that all of them are: gather heads, ring, scatter tokens. */
+/* The composition that all of them are: gather heads, across blocks, scatter tokens. node: the gradient's. */
 void ls_usp_forward(ls_builder *b, ls_site *site);
 void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node);
 

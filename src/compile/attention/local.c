@@ -11,7 +11,8 @@ static ls_status applicable(const ls_attention_problem *p) {
 const ls_strategy ls_strategy_local = {
     .name = "local",
     .about = "one rank holds the whole sequence",
+    .reads_in_place = true,
     .applicable = applicable,
-    .forward = ls_usp_forward,
-    .backward = ls_usp_backward,
+    .across_forward = ls_ring_forward,
+    .across_backward = ls_ring_backward,
 };

@@ -104,7 +104,8 @@ static ls_status applicable(const ls_attention_problem *p) {
 const ls_strategy ls_strategy_ring = {
     .name = "ring",
     .about = "blocks of keys and values go round; queries rest",
+    .reads_in_place = true,
     .applicable = applicable,
-    .forward = ls_usp_forward,
-    .backward = ls_usp_backward,
+    .across_forward = ls_ring_forward,
+    .across_backward = ls_ring_backward,
 };

@@ -29,6 +29,22 @@ ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *p
     return strategy->applicable(problem);
 }
 
+ls_status ls_strategy_reads_in_place(const char *name, bool *out) {
+    const ls_strategy *strategy;
+    LS_TRY(ls_strategy_find(name, &strategy));
+    *out = strategy->reads_in_place;
+    return ls_ok();
+}
+
+ls_status ls_strategy_heads(const char *name, const ls_attention_problem *p) {
+    const int U = p->mesh.size[LS_AXIS_ULYSSES];
+    if (U <= p->Hq) return ls_ok();
+    return ls_error(
+        LS_USAGE,
+        "strategy %s: ulysses=%d ranks but only %lld query heads; expected at most one rank per head", name,
+        U, (long long)p->Hq);
+}
+
 const ls_arrival *ls_arrival_of(const ls_builder *b) {
     return b->image->in_place ? &ls_arrival_in_place : &ls_arrival_put;
 }
@@ -98,8 +114,9 @@ static void deal_heads(ls_builder *b, ls_site *site) {
     }
 }
 
-static ls_site *make_site(ls_builder *b, const ls_node *node) {
+static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_node *node) {
     ls_site *site = LS_NEW(b->image->arena, ls_site);
+    site->strategy = strategy;
     site->node = node;
     site->params = node->params;
     int64_t q[LS_MAX_DIMS], k[LS_MAX_DIMS];
@@ -117,17 +134,17 @@ static ls_site *make_site(ls_builder *b, const ls_node *node) {
 void ls_lower_attention(ls_builder *b, int n) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = &g->nodes[n];
+    if (node->forward >= 0) {
+        ls_usp_backward(b, b->sites[node->forward], node);
+        return;
+    }
     const ls_strategy *strategy;
     const ls_status found = ls_strategy_find(b->target->strategy, &strategy);
     if (found.code != LS_OK) {
         ls_build_fail(b, found);
         return;
     }
-    if (node->forward >= 0) {
-        strategy->backward(b, b->sites[node->forward], node);
-        return;
-    }
-    b->sites[n] = make_site(b, node);
+    b->sites[n] = make_site(b, strategy, node);
     const ls_site *site = b->sites[n];
     const ls_attention_problem problem = {.B = site->B,
                                           .S = b->image->layout.S,
@@ -139,5 +156,5 @@ void ls_lower_attention(ls_builder *b, int n) {
     if (fits.code != LS_OK)
         ls_build_fail(b, fits);
     else
-        strategy->forward(b, b->sites[n]);
+        ls_usp_forward(b, b->sites[n]);
 }

@@ -83,24 +83,19 @@ ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, 
 }
 
 static ls_status applicable(const ls_attention_problem *p) {
-    const int U = p->mesh.size[LS_AXIS_ULYSSES];
     if (p->mesh.size[LS_AXIS_RING] != 1)
         return ls_error(LS_USAGE,
                         "strategy ulysses: the mesh has ring=%d, expected ring=1 (usp combines both)",
                         p->mesh.size[LS_AXIS_RING]);
-    if (U > p->Hq)
-        return ls_error(
-            LS_USAGE,
-            "strategy ulysses: ulysses=%d ranks but only %lld query heads; expected at most one rank per head",
-            U, (long long)p->Hq);
-    return ls_ok();
+    return ls_strategy_heads("ulysses", p);
 }
 
 const ls_strategy ls_strategy_ulysses = {
     .name = "ulysses",
     .about =
         "all-to-all from tokens to heads and back; each rank attends over the whole sequence for its heads",
+    .reads_in_place = true,
     .applicable = applicable,
-    .forward = ls_usp_forward,
-    .backward = ls_usp_backward,
+    .across_forward = ls_ring_forward,
+    .across_backward = ls_ring_backward,
 };

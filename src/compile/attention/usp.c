@@ -1,6 +1,7 @@
 /*
  * USP: Ulysses within blocks of ranks, a ring between blocks (Fang, Zhao, "USP: a unified sequence parallelism approach",
- * arXiv 2405.07719). Plain Ulysses and plain ring are its edges, so this file lowers all of them.
+ * arXiv 2405.07719). What happens between blocks is the strategy's; this file does what happens within them, for all strategies.
+ * Plain Ulysses and plain ring are the edges of USP: with one block, or one rank in each, nothing is left of the other half.
  */
 #include "compile/attention/attention.h"
 
@@ -79,7 +80,7 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
     site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3,
                                  (int64_t[]){q->size[0], q->size[2], q->size[1]});
     const ls_operand o = wide_room_of_heads(b, site, "o");
-    ls_ring_forward(b, site, o);
+    site->strategy->across_forward(b, site, o);
     ls_lower_bind(b, site->node->out[0], scattered(b, to_travel(b, site, o, "o"), &site->q_heads, "o", 1, 2));
     if (!is_fetched(b, site->node->out[1])) return; /* the gradient uses site->lse */
     ls_lower_bind(b, site->node->out[1], scattered(b, site->lse, &site->q_heads, "lse", 2, 1));
@@ -158,24 +159,17 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
     }
     const ls_operand dq = wide_room_of_heads(b, site, "dq");
     ls_operand dk, dv;
-    ls_ring_backward(b, site, grad_o, delta, dq, &dk, &dv);
+    site->strategy->across_backward(b, site, grad_o, delta, dq, &dk, &dv);
     deliver_gradients(b, site, node, dq, dk, dv);
 }
 
-static ls_status applicable(const ls_attention_problem *p) {
-    const int U = p->mesh.size[LS_AXIS_ULYSSES];
-    if (U > p->Hq)
-        return ls_error(
-            LS_USAGE,
-            "strategy usp: ulysses=%d ranks but only %lld query heads; expected at most one per head", U,
-            (long long)p->Hq);
-    return ls_ok();
-}
+static ls_status applicable(const ls_attention_problem *p) { return ls_strategy_heads("usp", p); }
 
 const ls_strategy ls_strategy_usp = {
     .name = "usp",
     .about = "ulysses within blocks of ranks, a ring between the blocks",
+    .reads_in_place = true,
     .applicable = applicable,
-    .forward = ls_usp_forward,
-    .backward = ls_usp_backward,
+    .across_forward = ls_ring_forward,
+    .across_backward = ls_ring_backward,
 };
