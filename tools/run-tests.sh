@@ -21,6 +21,7 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_strin
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:suppressions=$(cd "$(dirname "$0")" && pwd)/tsan.supp}
 export CMOCKA_MESSAGE_OUTPUT=stdout
+export XDG_CACHE_HOME=$results/cache # predictions by nominal rates, whatever was measured on this machine
 
 # Runs one test; leaves NAME.out and NAME.counts ("passed failed") in $results, prints the line for it.
 run_one() {

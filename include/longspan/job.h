@@ -90,6 +90,16 @@ typedef struct ls_generate_job {
 } ls_generate_job;
 LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job);
 
+/*
+ * Measures what this machine does and prints it. name "machine": rates of kernels and puts, kept in the user's cache directory, by
+ * which all jobs predict and choose from then on. LS_USAGE for another name, listing those there are.
+ */
+typedef struct ls_bench_job {
+    const char *name;
+    bool json;
+} ls_bench_job;
+LS_MUST_USE ls_status ls_run_bench(const ls_bench_job *job, FILE *out);
+
 /* Prints the compiled program of a rank, and the table of candidates that it was chosen from. */
 typedef struct ls_explain_job {
     const char *model;

@@ -36,8 +36,8 @@ typedef struct cli_command {
     bool takes_word; /* one word that is no flag, before the flags: goes to the first option of the table */
 } cli_command;
 
-extern const cli_command cli_train, cli_attention, cli_grad, cli_generate, cli_explain, cli_plan, cli_version,
-    cli_help;
+extern const cli_command cli_train, cli_attention, cli_grad, cli_generate, cli_explain, cli_plan, cli_bench,
+    cli_version, cli_help;
 
 /* The visible table, NULL past the end (main.c). */
 const cli_command *cli_command_at(int index);

@@ -1,77 +1,101 @@
-/* What a candidate costs: read off the programs that it would run. */
-#include "program/cost.h"
+/* What a candidate costs: its own programs, played on a clock. */
 #include "plan/plan_impl.h"
+
+#include "program/clock.h"
 
 #include <math.h>
 #include <stdio.h>
 
+/* All ranks up to so many; of more the first, the middle and the last, each by itself. */
+enum { ALL = 16 };
+
 /* Of one rank; threads that share a core share its speed. */
-static ls_rates rates_of(const ls_image *image) {
-    ls_rates rates = ls_rates_of(image->isa, image->dtype, image->threads);
+static ls_rates rates_of(const ls_image *image, const ls_host *host) {
+    ls_rates rates = ls_rates_on(host, image->dtype, image->threads);
     ls_machine machine;
     ls_machine_detect(&machine);
     const double wanted = (double)ls_mesh_ranks(&image->mesh) * image->threads;
     const double share = fmin(1, machine.cores / wanted);
-    rates.flops *= share;
-    rates.matmul *= share;
+    rates.flops.attention *= share;
+    rates.flops.attention_grad *= share;
+    rates.flops.matmul *= share;
     rates.memory *= share;
     return rates;
 }
 
-static double kernel_seconds(const ls_image *image, int program, const ls_rates *rates) {
+/* The programs of the ranks that are looked at. */
+typedef struct looked_at {
+    ls_image *image[ALL];
+    int n;
+    int program; /* that counts */
+} looked_at;
+
+/* Without the others: kernels and bytes one after the other, nobody waits. */
+static double seconds_alone(const ls_image *image, int program, const ls_rates *rates) {
     const ls_program *p = &image->programs[program];
-    double seconds = 0;
+    const ls_program_cost sum = ls_program_measure(image, program);
+    double seconds = (sum.bytes_sent + sum.bytes_read) / rates->bandwidth + sum.transfers * rates->latency;
     for (int i = 0; i < p->n_instrs; i++) seconds += ls_kernel_seconds(&p->instrs[i], rates);
     return seconds;
 }
 
-/* Sums and maxima over the ranks looked at. */
-typedef struct tally {
-    double flops_sum, flops_most;
-    int ranks;
-} tally;
-
-static void add_rank(const ls_image *image, tally *t, ls_plan_candidate *c) {
-    const bool steps = image->programs[LS_PROGRAM_STEP].n_instrs > 0;
-    const ls_program_cost sum = ls_program_measure(image, steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO);
-    const ls_rates rates = rates_of(image);
-    /* The ranks' own threads carry the bytes; what is read in place comes from the same memory, and cold. */
-    const double moved = sum.bytes_sent + sum.bytes_read;
-    const double seconds = kernel_seconds(image, steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO, &rates) +
-                           moved / rates.bandwidth + sum.transfers * rates.latency;
-    if (seconds > c->seconds) c->seconds = seconds;
-    if (sum.bytes_sent > c->bytes_sent) c->bytes_sent = sum.bytes_sent;
-    const ls_program_cost forward = ls_program_measure(image, LS_PROGRAM_EVALUATE);
-    c->bytes_forward = fmax(c->bytes_forward, forward.bytes_sent);
-    c->bytes_read = fmax(c->bytes_read, sum.bytes_read);
-    c->read_forward = fmax(c->read_forward, forward.bytes_read);
-    if (image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC] >
-        c->bytes[LS_PRIVATE] + c->bytes[LS_SYMMETRIC]) {
-        for (int s = 0; s < LS_SPACES; s++) c->bytes[s] = image->bytes[s];
-        c->most_rank = image->rank;
+static ls_status find_seconds(const looked_at *all, int P, const ls_host *host, ls_plan_candidate *c) {
+    const ls_rates rates = rates_of(all->image[0], host);
+    if (all->n < P) {
+        for (int i = 0; i < all->n; i++)
+            c->seconds = fmax(c->seconds, seconds_alone(all->image[i], all->program, &rates));
+        return ls_ok();
     }
-    t->flops_sum += sum.flops;
-    if (sum.flops > t->flops_most) t->flops_most = sum.flops;
-    t->ranks++;
+    ls_clock_rank times[ALL];
+    LS_TRY(ls_clock_play((const ls_image *const *)all->image, P, all->program, &rates, times));
+    c->seconds = ls_clock_makespan(times, P);
+    for (int i = 0; i < P; i++) {
+        const double idle = times[i].waiting + (c->seconds - times[i].end);
+        c->waiting = fmax(c->waiting, c->seconds > 0 ? idle / c->seconds : 0);
+    }
+    return ls_ok();
 }
 
-void ls_plan_cost(const ls_job *job, const ls_target *target, ls_plan_candidate *c, ls_status *status) {
-    enum { ALL = 16 };
+static void add_bytes(const ls_image *image, const ls_program_cost *sum, ls_plan_candidate *c) {
+    const ls_program_cost forward = ls_program_measure(image, LS_PROGRAM_EVALUATE);
+    c->bytes_sent = fmax(c->bytes_sent, sum->bytes_sent);
+    c->bytes_forward = fmax(c->bytes_forward, forward.bytes_sent);
+    c->bytes_read = fmax(c->bytes_read, sum->bytes_read);
+    c->read_forward = fmax(c->read_forward, forward.bytes_read);
+    const size_t mapped = image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC];
+    if (mapped <= c->bytes[LS_PRIVATE] + c->bytes[LS_SYMMETRIC]) return;
+    for (int s = 0; s < LS_SPACES; s++) c->bytes[s] = image->bytes[s];
+    c->most_rank = image->rank;
+}
+
+static ls_status fill(const looked_at *all, int P, const ls_host *host, ls_plan_candidate *c) {
+    double flops_sum = 0, flops_most = 0;
+    for (int i = 0; i < all->n; i++) {
+        const ls_program_cost sum = ls_program_measure(all->image[i], all->program);
+        add_bytes(all->image[i], &sum, c);
+        flops_sum += sum.flops;
+        flops_most = fmax(flops_most, sum.flops);
+    }
+    c->imbalance = flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* rounding */
+    return find_seconds(all, P, host, c);
+}
+
+void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, ls_plan_candidate *c,
+                  ls_status *status) {
     const int P = ls_mesh_ranks(&target->mesh);
     const int sample[] = {0, P / 2, P - 1};
-    const int n = P <= ALL ? P : (int)LS_COUNT(sample);
-    tally t = {0};
-    for (int i = 0; i < n; i++) {
+    looked_at all = {.n = P <= ALL ? P : (int)LS_COUNT(sample)};
+    *status = ls_ok();
+    for (int i = 0; i < all.n && status->code == LS_OK; i++) {
         ls_target one = *target;
         one.rank = P <= ALL ? i : sample[i];
-        ls_image *image;
-        *status = ls_compile(job, &one, &image);
-        if (status->code != LS_OK) {
-            snprintf(c->refused, sizeof c->refused, "%s", status->text);
-            return;
-        }
-        add_rank(image, &t, c);
-        ls_image_destroy(image);
+        *status = ls_compile(job, &one, &all.image[i]);
     }
-    c->imbalance = t.flops_sum > 0 ? fmax(0, t.flops_most * t.ranks / t.flops_sum - 1) : 0; /* rounding */
+    if (status->code == LS_OK) {
+        const bool steps = all.image[0]->programs[LS_PROGRAM_STEP].n_instrs > 0;
+        all.program = steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO;
+        *status = fill(&all, P, host, c);
+    }
+    if (status->code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status->text);
+    for (int i = 0; i < all.n; i++) ls_image_destroy(all.image[i]);
 }

@@ -110,7 +110,7 @@ static ls_status cost_within(const ls_job *job, const ls_plan_request *request, 
         ls_status status = ls_plan_saving(job, request, allowed, target);
         c->saving = target->saving;
         if (status.code == LS_OK)
-            ls_plan_cost(job, target, c, &status);
+            ls_plan_cost(job, target, &request->host, c, &status);
         else
             snprintf(c->refused, sizeof c->refused, "%s", status.text);
         LS_TRY(status);

@@ -1,12 +1,13 @@
 /*
- * plan: resolves what was left to choice: mesh, strategy, layout. Every candidate is compiled for all its ranks and costed from
- * its own programs: flops over the machine's rate, bytes over its bandwidth, the slowest rank counts.
+ * plan: resolves what was left to choice: mesh, strategy, layout. Every candidate is compiled for all its ranks, and its own programs
+ * are played on a clock (program/clock.h) with the rates of this machine: the last rank to be through counts.
  */
 #ifndef LS_PLAN_H
 #define LS_PLAN_H
 
 #include "compile/compile.h"
 #include "longspan/job.h"
+#include "program/cost.h"
 
 typedef struct ls_plan_request {
     int ranks;
@@ -14,6 +15,8 @@ typedef struct ls_plan_request {
     const char *strategy; /* NULL or "auto": free */
     const char *layout;   /* NULL or "auto": free */
     ls_isa isa;
+    ls_host host;  /* what candidates are costed by */
+    bool measured; /* on this machine; else nominal */
     int threads;
     ls_transfers transfers;
     bool addressable;  /* ls_target */
@@ -30,7 +33,8 @@ typedef struct ls_plan_candidate {
     ls_layout_kind layout;
     ls_saving saving;
     bool fits;               /* into the memory asked for */
-    double seconds;          /* predicted for one micro-batch and update on the slowest rank */
+    double seconds;          /* predicted for one micro-batch and update, until the last rank is through */
+    double waiting;          /* part of that in which the idlest rank waits for others; 0 beyond 16 ranks */
     double bytes_sent;       /* of the busiest rank */
     double bytes_forward;    /* of these, by the forward pass: program evaluate; 0 when the job has none */
     double bytes_read;       /* of other ranks, in place, by the busiest rank */

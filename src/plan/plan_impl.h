@@ -5,11 +5,12 @@
 #include "plan/plan.h"
 
 /*
- * Compiles the job for the ranks that matter (all up to 16; of more the first, the middle and the last) and fills seconds, bytes and
- * imbalance of the candidate. A refusal of the compiler is written into `refused`; *status is then that refusal.
+ * Compiles the job for the ranks that matter (all up to 16, which are then played on a clock; of more the first, the middle and the
+ * last, each by itself) and fills seconds, waiting, bytes and imbalance of the candidate. A refusal of the compiler is written into
+ * `refused`; *status is then that refusal.
  */
-void ls_plan_cost(const ls_job *job, const ls_target *target, ls_plan_candidate *candidate,
-                  ls_status *status);
+void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host,
+                  ls_plan_candidate *candidate, ls_status *status);
 
 /*
  * Fills target->saving: what the request asks for, and as much more of what it leaves open as rank 0 needs to fit into

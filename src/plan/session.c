@@ -1,6 +1,7 @@
 /* From wishes to running ranks. */
 #include "plan/session.h"
 
+#include "plan/host_file.h"
 #include "program/verify.h"
 
 #include <stdio.h>
@@ -55,6 +56,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     request.ranks = (int)ranks;
     request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / ranks));
     LS_TRY(resolve_isa(spread->isa, machine.isa, &request.isa));
+    request.measured = ls_host_load(request.isa, &request.host);
     *out = request;
     return ls_ok();
 }

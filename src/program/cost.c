@@ -13,7 +13,7 @@ static const struct {
     double bf16_matmul;         /* matrix products there: oneDNN, with AMX where it is */
     double f64_flops;           /* the reference kernels */
     double memory, bandwidth, latency;
-} host = {
+} nominal = {
     .flops = {[LS_ISA_REF] = 1e9,
               [LS_ISA_BASE] = 3e10,
               [LS_ISA_AVX2] = 9e10,
@@ -27,20 +27,46 @@ static const struct {
     .latency = 2e-6,
 };
 
+static ls_core_rates everywhere(double flops) { return (ls_core_rates){flops, flops, flops}; }
+
+ls_host ls_host_nominal(ls_isa isa) {
+    const double flops = nominal.flops[isa];
+    ls_host host = {.type = {[LS_F32] = everywhere(flops),
+                             [LS_F64] = everywhere(nominal.f64_flops),
+                             [LS_BF16] = everywhere(flops)},
+                    .memory = nominal.memory,
+                    .bandwidth = nominal.bandwidth,
+                    .latency = nominal.latency};
+    if (isa == LS_ISA_AVX512BF16) {
+        host.type[LS_BF16] = everywhere(flops * nominal.bf16_gain);
+        host.type[LS_BF16].matmul = nominal.bf16_matmul;
+    }
+    return host;
+}
+
+ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads) {
+    const ls_core_rates *core = &host->type[dtype];
+    return (ls_rates){.flops = {.attention = core->attention * threads,
+                                .attention_grad = core->attention_grad * threads,
+                                .matmul = core->matmul * threads},
+                      .memory = host->memory * threads,
+                      .bandwidth = host->bandwidth,
+                      .latency = host->latency,
+                      .overhead = host->overhead};
+}
+
 ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads) {
-    double flops = host.flops[isa];
-    if (dtype == LS_F64) flops = host.f64_flops;
-    const bool fast = dtype == LS_BF16 && isa == LS_ISA_AVX512BF16;
-    if (fast) flops *= host.bf16_gain;
-    return (ls_rates){.flops = flops * threads,
-                      .matmul = (fast ? host.bf16_matmul : flops) * threads,
-                      .memory = host.memory * threads,
-                      .bandwidth = host.bandwidth,
-                      .latency = host.latency};
+    const ls_host host = ls_host_nominal(isa);
+    return ls_rates_on(&host, dtype, threads);
 }
 
 static double bytes_of(const ls_operand *o) {
     return o->buffer < 0 ? 0 : (double)ls_view_elements(&o->view) * (double)ls_dtype_bytes(o->view.dtype);
+}
+
+static double flops_per_second(const char *kernel, const ls_core_rates *rates) {
+    if (strcmp(kernel, "matmul") == 0) return rates->matmul;
+    return strcmp(kernel, "attention_grad") == 0 ? rates->attention_grad : rates->attention;
 }
 
 double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates) {
@@ -48,8 +74,8 @@ double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates) {
     double bytes = 0;
     for (int i = 0; i < instr->n_in; i++) bytes += bytes_of(&instr->in[i]);
     for (int i = 0; i < instr->n_out; i++) bytes += bytes_of(&instr->out[i]);
-    const bool matmul = strcmp(instr->kernel->name, "matmul") == 0;
-    return fmax(instr->flops / (matmul ? rates->matmul : rates->flops), bytes / rates->memory);
+    return rates->overhead +
+           fmax(instr->flops / flops_per_second(instr->kernel->name, &rates->flops), bytes / rates->memory);
 }
 
 double ls_put_seconds(double bytes, const ls_rates *rates) {

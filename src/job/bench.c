@@ -1,0 +1,76 @@
+/* What this machine does: measured, printed beside what it was taken for, and kept for plan. One bench is one row of the table. */
+#include "job/job_impl.h"
+#include "longspan/units.h"
+#include "plan/host_file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- machine --------------------------------------------------------------------------------------------------------------- */
+
+static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+
+static void print_page(const ls_host *host, const ls_host *nominal, const char *path, FILE *out) {
+    fprintf(out, "one core                    measured     nominal\n");
+    for (size_t i = 0; i < LS_COUNT(types); i++) {
+        const ls_core_rates *a = &host->type[types[i]], *b = &nominal->type[types[i]];
+        const char *name = ls_dtype_name(types[i]);
+        fprintf(out, "attention           %-4s %11.1f %11.1f  GFLOP/s\n", name, a->attention / 1e9,
+                b->attention / 1e9);
+        fprintf(out, "attention gradient  %-4s %11.1f %11.1f  GFLOP/s\n", name, a->attention_grad / 1e9,
+                b->attention_grad / 1e9);
+        fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9,
+                b->matmul / 1e9);
+    }
+    fprintf(out, "memory, in kernels       %11.1f %11.1f  GB/s\n", host->memory / 1e9, nominal->memory / 1e9);
+    fprintf(out, "puts of 4 MiB            %11.1f %11.1f  GB/s\n", host->bandwidth / 1e9,
+            nominal->bandwidth / 1e9);
+    fprintf(out, "signal to end of wait    %11.0f %11.0f  ns\n", host->latency * 1e9, nominal->latency * 1e9);
+    fprintf(out, "kernel with no work      %11.0f %11.0f  ns\n", host->overhead * 1e9,
+            nominal->overhead * 1e9);
+    fprintf(out, "kept in %s\n", path);
+}
+
+static void print_json(const ls_host *host, const char *path, FILE *out) {
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    ls_host_put(host, w);
+    ls_json_put_text(w, "file", path);
+    ls_json_close(w);
+    fprintf(out, "%s\n", ls_json_written(w, NULL));
+    ls_json_writer_destroy(w);
+}
+
+static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    char path[LS_HOST_PATH];
+    LS_TRY(ls_host_path(machine.isa, path)); /* before the work, so that it is not done in vain */
+    ls_host host;
+    LS_TRY(ls_host_measure(machine.isa, &host));
+    LS_TRY(ls_host_save(machine.isa, &host));
+    const ls_host nominal = ls_host_nominal(machine.isa);
+    if (job->json)
+        print_json(&host, path, out);
+    else
+        print_page(&host, &nominal, path, out);
+    return ls_ok();
+}
+
+/* --- the table ------------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    ls_status (*run)(const ls_bench_job *job, FILE *out);
+} benches[] = {{"machine", bench_machine}};
+
+ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
+    char known[128] = "";
+    for (size_t i = 0; i < LS_COUNT(benches); i++) {
+        if (job->name != NULL && strcmp(benches[i].name, job->name) == 0) return benches[i].run(job, out);
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", benches[i].name);
+    }
+    if (job->name == NULL) return ls_error(LS_USAGE, "which bench? expected one of %s", known);
+    return ls_error(LS_USAGE, "bench '%s' is not known, expected one of %s", job->name, known);
+}

@@ -1,0 +1,96 @@
+/* The clock: programs take the time of their kernels and puts, whoever waits is seen to wait, and programs that hang are refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program/clock.h"
+#include "support/images.h"
+
+static const ls_rates even = {
+    .flops = {1e9, 1e9, 1e9}, .memory = 1e30, .bandwidth = 1e9, .latency = 1e-6, .overhead = 0};
+
+static void play(const image_set *set, int program, const ls_rates *rates, ls_clock_rank *out) {
+    const ls_status status =
+        ls_clock_play((const ls_image *const *)set->image, set->ranks, program, rates, out);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+}
+
+static const struct {
+    ls_mesh mesh;
+    const char *strategy;
+} cases[] = {{{{1, 1, 1}}, "local"}, {{{1, 4, 1}}, "ring"}, {{{1, 1, 3}}, "ulysses"}, {{{2, 2, 2}}, "usp"}};
+
+static void all_time_is_accounted_for(void **state) {
+    (void)state;
+    for (size_t c = 0; c < LS_COUNT(cases); c++) {
+        image_set set = images_of_step(cases[c].mesh, cases[c].strategy, LS_LAYOUT_ZIGZAG, 41, 2);
+        ls_clock_rank times[16];
+        play(&set, LS_PROGRAM_STEP, &even, times);
+        for (int r = 0; r < set.ranks; r++) {
+            const ls_program_cost cost = ls_program_measure(set.image[r], LS_PROGRAM_STEP);
+            const ls_clock_rank *t = &times[r];
+            assert_true(fabs(t->computing + t->sending + t->waiting - t->end) <= 1e-9 * t->end);
+            assert_true(fabs(t->computing - cost.flops / 1e9) <= 1e-9 * t->end);
+            assert_true(t->sending >= cost.bytes_sent / 1e9 * (1 - 1e-9));
+            assert_true(t->end <= ls_clock_makespan(times, set.ranks));
+        }
+        free_images(&set);
+    }
+}
+
+/* Contiguous and causal: the last rank has most to do, so all end with it, and the first waits most. */
+static void imbalance_is_waited_for(void **state) {
+    (void)state;
+    image_set set = images_of_step(ls_mesh_make(1, 4, 1), "ring", LS_LAYOUT_CONTIGUOUS, 256, 2);
+    ls_clock_rank times[4];
+    play(&set, LS_PROGRAM_STEP, &even, times);
+    for (int r = 1; r < 4; r++) {
+        assert_true(times[r].computing > times[r - 1].computing);
+        assert_true(times[r].waiting < times[0].waiting);
+    }
+    assert_true(ls_clock_makespan(times, 4) >= times[3].computing + times[3].sending);
+    free_images(&set);
+}
+
+static void a_slow_network_is_waited_for(void **state) {
+    (void)state;
+    image_set set = images_of_step(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 48, 1);
+    ls_rates slow = even;
+    ls_clock_rank fast_times[3], times[3];
+    slow.latency = 1;
+    play(&set, LS_PROGRAM_STEP, &even, fast_times);
+    play(&set, LS_PROGRAM_STEP, &slow, times);
+    /* The sums of a block's gradient make three hops, each answered by nothing but the next. */
+    assert_true(ls_clock_makespan(times, 3) >= ls_clock_makespan(fast_times, 3) + 3);
+    free_images(&set);
+}
+
+static void a_hang_is_refused(void **state) {
+    (void)state;
+    image_set set = images_of_step(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 16, 1);
+    ls_program *p = &set.image[1]->programs[LS_PROGRAM_STEP];
+    for (int i = 0; i < p->n_instrs; i++) {
+        ls_instr *instr = &p->instrs[i];
+        if (instr->kind != LS_INSTR_SIGNAL || !instr->ready) continue;
+        instr->peer = 1; /* tells itself instead of rank 0 */
+        break;
+    }
+    ls_clock_rank times[2];
+    const ls_status status =
+        ls_clock_play((const ls_image *const *)set.image, 2, LS_PROGRAM_STEP, &even, times);
+    assert_int_equal(status.code, LS_INVALID);
+    assert_non_null(strstr(status.text, "waits for ever"));
+    free_images(&set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_time_is_accounted_for), cmocka_unit_test(imbalance_is_waited_for),
+        cmocka_unit_test(a_slow_network_is_waited_for), cmocka_unit_test(a_hang_is_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
