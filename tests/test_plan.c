@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "plan/session.h"
+#include "plan/trial.h"
 #include "test_format_scratch.h"
 
 /* --- spreads ----------------------------------------------------------------------------------------------------------------- */
@@ -209,10 +210,31 @@ static void test_session(void **state) {
     free_problem(p);
 }
 
+/* With `measure` the best few have run, they come first in the order of what they took, and the first is taken. */
+static void test_measured(void **state) {
+    (void)state;
+    problem *p = make_problem(64, 4, "causal");
+    const ls_spread spread = {.ranks = 4, .measure = true, .as_threads = true};
+    ls_plan_request request;
+    ls_plan made;
+    assert_ok(ls_session_request(&spread, &request));
+    assert_ok(ls_plan_decide(&p->job, &request, &spread, &made));
+    int n = 0;
+    while (n < made.n_candidates && made.candidates[n].measured > 0) n++;
+    print_message("%d of %d candidates measured: %s\n", n, made.n_candidates, made.reason);
+    assert_true(n >= 2);
+    for (int i = 1; i < n; i++) assert_true(made.candidates[i - 1].measured <= made.candidates[i].measured);
+    for (int i = n; i < made.n_candidates; i++) assert_true(made.candidates[i].measured == 0);
+    assert_memory_equal(&made.target.mesh, &made.candidates[0].mesh, sizeof made.target.mesh);
+    assert_int_equal(made.target.layout, made.candidates[0].layout);
+    assert_non_null(strstr(made.reason, "measured against"));
+    free_problem(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spread),   cmocka_unit_test(test_candidates), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_session),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_session),    cmocka_unit_test(test_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@ typedef struct ls_spread {
     const char
         *tile; /* what runs for some tokens at a time: "auto", "none", "loss" (with its logits), "all" */
     int64_t tile_rows;   /* tokens of a tile */
+    bool measure;        /* the best few candidates are run for real, and the fastest is taken */
     bool as_threads;     /* ranks are threads of this process instead of processes */
     double wait_timeout; /* seconds that a rank may stand still before the others give up */
 } ls_spread;

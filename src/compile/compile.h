@@ -84,6 +84,12 @@ const char *ls_strategy_name(int index);
 const char *ls_strategy_about(int index);
 /* Whether its blocks may also be read where they lie. LS_USAGE for an unknown name. */
 LS_MUST_USE ls_status ls_strategy_reads_in_place(const char *name, bool *out);
+/*
+ * The strategies worth a try on a mesh: each way of doing it once, by the plainest name that it has there, plainest first. Returns
+ * how many.
+ */
+enum { LS_STRATEGIES_MOST = 16 };
+int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]);
 /* LS_OK when the strategy can do it on this mesh; else why not (LS_USAGE for an unknown name, listing the known). */
 LS_MUST_USE ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *problem);
 

@@ -3,9 +3,12 @@
 #include "longspan/units.h"
 
 void ls_candidates_print(const ls_plan *plan, FILE *out) {
+    bool measured = false;
+    for (int i = 0; i < plan->n_candidates; i++) measured |= plan->candidates[i].measured > 0;
     fprintf(out, "%s\n\n", plan->reason);
-    fprintf(out, "%-9s %-14s %-11s %12s %9s %12s %12s %10s %10s  %s\n", "strategy", "ring×ulysses", "layout",
-            "predicted", "waiting", "sent/read", "memory", "imbalance", "recompute", "tiles");
+    fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s  %s\n", "strategy", "ring×ulysses",
+            "layout", "predicted", measured ? "     measured" : "", "waiting", "sent/read", "memory",
+            "imbalance", "recompute", "tiles");
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
         char mesh[32], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
@@ -15,8 +18,13 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
             fprintf(out, "%s\n", c->refused);
             continue;
         }
-        fprintf(out, "%12s %7.1f %% %12s %12s %8.1f %% %10d  %s%s\n", ls_seconds_text(c->seconds, time),
-                c->waiting * 100, ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
+        fprintf(out, "%s%10s", c->played ? "  " : "≥ ", ls_seconds_text(c->seconds, time));
+        if (measured) fprintf(out, " %12s", c->measured > 0 ? ls_seconds_text(c->measured, time) : "-");
+        if (c->played)
+            fprintf(out, " %7.1f %%", c->waiting * 100);
+        else
+            fprintf(out, " %9s", "-");
+        fprintf(out, " %12s %12s %8.1f %% %10d  %s%s\n", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
                 ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
                 c->imbalance * 100, c->saving.drop, ls_tile_name(c->saving.tile),
                 c->fits ? "" : "  does not fit");
@@ -32,6 +40,8 @@ static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
         ls_json_put_text(w, "refused", c->refused);
     } else {
         ls_json_put_double(w, "seconds", c->seconds);
+        ls_json_put_bool(w, "at_least", !c->played);
+        if (c->measured > 0) ls_json_put_double(w, "measured_seconds", c->measured);
         ls_json_put_double(w, "waiting", c->waiting);
         ls_json_put_double(w, "bytes_sent", c->bytes_sent);
         ls_json_put_double(w, "bytes_read", c->bytes_read);

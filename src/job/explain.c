@@ -2,6 +2,7 @@
 #include "job/job_impl.h"
 #include "model/model.h"
 #include "plan/memory_map.h"
+#include "plan/trial.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +139,7 @@ static ls_status build(explanation *e) {
                        .forward_nodes = lm.forward_nodes,
                        .update = LS_UPDATE_ADAMW,
                        .accumulates = job->accumulate > 1};
-    LS_TRY(ls_plan_make(&e->step, &request, &e->plan));
+    LS_TRY(ls_plan_decide(&e->step, &request, &job->spread, &e->plan));
     e->target = e->plan.target;
     e->target.rank = (int)job->rank;
     return ls_compile(&e->step, &e->target, &e->image);

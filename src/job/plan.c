@@ -4,6 +4,7 @@
 #include "model/model.h"
 #include "plan/advice.h"
 #include "plan/memory.h"
+#include "plan/trial.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
 /* The plan, and the image of the rank that maps most. */
 static ls_status make_plan(planning *g, planned *out) {
     LS_TRY(make_job(g, g->job->seq, &out->graph, &out->job));
-    const ls_status status = ls_plan_make(&out->job, &g->request, &out->plan);
+    const ls_status status = ls_plan_decide(&out->job, &g->request, &g->job->spread, &out->plan);
     const ls_plan_variants variants = {make_job, g, g->job->seq};
     if (status.code == LS_NO_MEMORY) return ls_plan_advise(&variants, &g->request, status);
     LS_TRY(status);

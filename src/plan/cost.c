@@ -1,13 +1,10 @@
-/* What a candidate costs: its own programs, played on a clock. */
+/* What a candidate costs: its own programs, a few of them by themselves, or all played on a clock. */
 #include "plan/plan_impl.h"
 
 #include "program/clock.h"
 
 #include <math.h>
 #include <stdio.h>
-
-/* All ranks up to so many; of more the first, the middle and the last, each by itself. */
-enum { ALL = 16 };
 
 /* Of one rank; threads that share a core share its speed. */
 static ls_rates rates_of(const ls_image *image, const ls_host *host) {
@@ -25,31 +22,26 @@ static ls_rates rates_of(const ls_image *image, const ls_host *host) {
 
 /* The programs of the ranks that are looked at. */
 typedef struct looked_at {
-    ls_image *image[ALL];
+    ls_image *image[LS_PLAN_ALL];
     int n;
     int program; /* that counts */
 } looked_at;
 
-/* Without the others: kernels and bytes one after the other, nobody waits. */
+/* If it never waits: kernels and bytes one after the other. */
 static double seconds_alone(const ls_image *image, int program, const ls_rates *rates) {
     const ls_program *p = &image->programs[program];
     const ls_program_cost sum = ls_program_measure(image, program);
-    double seconds = (sum.bytes_sent + sum.bytes_read) / rates->bandwidth + sum.transfers * rates->latency;
+    double seconds = (sum.bytes_sent + sum.bytes_read) / rates->bandwidth;
     for (int i = 0; i < p->n_instrs; i++) seconds += ls_kernel_seconds(&p->instrs[i], rates);
     return seconds;
 }
 
-static ls_status find_seconds(const looked_at *all, int P, const ls_host *host, ls_plan_candidate *c) {
-    const ls_rates rates = rates_of(all->image[0], host);
-    if (all->n < P) {
-        for (int i = 0; i < all->n; i++)
-            c->seconds = fmax(c->seconds, seconds_alone(all->image[i], all->program, &rates));
-        return ls_ok();
-    }
-    ls_clock_rank times[ALL];
-    LS_TRY(ls_clock_play((const ls_image *const *)all->image, P, all->program, &rates, times));
-    c->seconds = ls_clock_makespan(times, P);
-    for (int i = 0; i < P; i++) {
+static ls_status play(const looked_at *all, const ls_rates *rates, ls_plan_candidate *c) {
+    ls_clock_rank times[LS_PLAN_ALL];
+    LS_TRY(ls_clock_play((const ls_image *const *)all->image, all->n, all->program, rates, times));
+    c->played = true;
+    c->seconds = ls_clock_makespan(times, all->n);
+    for (int i = 0; i < all->n; i++) {
         const double idle = times[i].waiting + (c->seconds - times[i].end);
         c->waiting = fmax(c->waiting, c->seconds > 0 ? idle / c->seconds : 0);
     }
@@ -68,33 +60,36 @@ static void add_bytes(const ls_image *image, const ls_program_cost *sum, ls_plan
     c->most_rank = image->rank;
 }
 
-static ls_status fill(const looked_at *all, int P, const ls_host *host, ls_plan_candidate *c) {
+static ls_status fill(const looked_at *all, const ls_host *host, bool together, ls_plan_candidate *c) {
+    const ls_rates rates = rates_of(all->image[0], host);
     double flops_sum = 0, flops_most = 0;
     for (int i = 0; i < all->n; i++) {
         const ls_program_cost sum = ls_program_measure(all->image[i], all->program);
         add_bytes(all->image[i], &sum, c);
         flops_sum += sum.flops;
         flops_most = fmax(flops_most, sum.flops);
+        c->seconds = fmax(c->seconds, seconds_alone(all->image[i], all->program, &rates));
     }
     c->imbalance = flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* rounding */
-    return find_seconds(all, P, host, c);
+    return together ? play(all, &rates, c) : ls_ok();
 }
 
-void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, ls_plan_candidate *c,
-                  ls_status *status) {
+void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
+                  ls_plan_candidate *c, ls_status *status) {
     const int P = ls_mesh_ranks(&target->mesh);
     const int sample[] = {0, P / 2, P - 1};
-    looked_at all = {.n = P <= ALL ? P : (int)LS_COUNT(sample)};
+    const bool every = together || P <= (int)LS_COUNT(sample);
+    looked_at all = {.n = every ? P : (int)LS_COUNT(sample)};
     *status = ls_ok();
     for (int i = 0; i < all.n && status->code == LS_OK; i++) {
         ls_target one = *target;
-        one.rank = P <= ALL ? i : sample[i];
+        one.rank = every ? i : sample[i];
         *status = ls_compile(job, &one, &all.image[i]);
     }
     if (status->code == LS_OK) {
         const bool steps = all.image[0]->programs[LS_PROGRAM_STEP].n_instrs > 0;
         all.program = steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO;
-        *status = fill(&all, P, host, c);
+        *status = fill(&all, host, together, c);
     }
     if (status->code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status->text);
     for (int i = 0; i < all.n; i++) ls_image_destroy(all.image[i]);

@@ -4,6 +4,7 @@
 #include "longspan/units.h"
 #include "plan/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,27 +42,24 @@ static int layouts_for(const ls_plan_request *request, bool causal, const ls_mes
     return ls_mesh_sequence_ranks(mesh) > 1 ? 2 : 1;
 }
 
-/* The plainest strategy that does a mesh. */
-static const char *strategy_for(const ls_mesh *mesh) {
-    if (ls_mesh_sequence_ranks(mesh) == 1) return "local";
-    if (mesh->size[LS_AXIS_ULYSSES] == 1) return "ring";
-    return mesh->size[LS_AXIS_RING] == 1 ? "ulysses" : "usp";
-}
-
 /* Whether a strategy by name goes with this split; a mesh that was asked for is left to the strategy's own judgement. */
 static bool goes_with(const ls_plan_request *request, const ls_mesh *mesh) {
     if (request->mesh.size[LS_AXIS_RING] != 0 || request->mesh.size[LS_AXIS_ULYSSES] != 0) return true;
     if (is_free(request->strategy)) return true;
-    if (strcmp(request->strategy, "ulysses") == 0) return mesh->size[LS_AXIS_RING] == 1;
-    if (strcmp(request->strategy, "usp") == 0) return true;
-    return mesh->size[LS_AXIS_ULYSSES] == 1;
+    if (ls_mesh_sequence_ranks(mesh) == 1 || strcmp(request->strategy, "usp") == 0) return true;
+    const char *names[LS_STRATEGIES_MOST];
+    const int n = ls_strategies_for(mesh, names);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(names[i], request->strategy) == 0) return true;
+    }
+    return false;
 }
 
-static bool allows(const ls_plan_request *request, const ls_mesh *mesh) {
+static bool fits_mesh(const ls_plan_request *request, const ls_mesh *mesh) {
     for (int a = 0; a < LS_AXES; a++) {
         if (request->mesh.size[a] != 0 && request->mesh.size[a] != mesh->size[a]) return false;
     }
-    return goes_with(request, mesh);
+    return true;
 }
 
 static ls_status mesh_error(const ls_plan_request *request) {
@@ -78,7 +76,7 @@ static ls_status mesh_error(const ls_plan_request *request) {
 
 /* --- candidates ------------------------------------------------------------------------------------------------------------ */
 
-static ls_target target_of(const ls_plan_request *request, const ls_plan_candidate *c) {
+ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *c) {
     return (ls_target){.mesh = c->mesh,
                        .strategy = c->strategy,
                        .layout = c->layout,
@@ -89,28 +87,35 @@ static ls_target target_of(const ls_plan_request *request, const ls_plan_candida
                        .saving = c->saving};
 }
 
-/* The name as the table of strategies has it, so that a plan outlives the request. */
-static ls_status known_name(const ls_plan_request *request, const ls_mesh *mesh, const char **out) {
-    const char *wanted = is_free(request->strategy) ? strategy_for(mesh) : request->strategy;
-    for (int i = 0; ls_strategy_name(i) != NULL; i++) {
-        if (strcmp(ls_strategy_name(i), wanted) != 0) continue;
-        *out = ls_strategy_name(i);
+/* The strategies to try on a mesh. Names are those of the table, so that a plan outlives the request. */
+static ls_status strategies_for(const ls_plan_request *request, const ls_mesh *mesh,
+                                const char *out[LS_STRATEGIES_MOST], int *n) {
+    if (is_free(request->strategy)) {
+        *n = ls_strategies_for(mesh, out);
         return ls_ok();
     }
-    return ls_strategy_applicable(wanted, &(ls_attention_problem){.mesh = *mesh}); /* says which are known */
+    for (int i = 0; ls_strategy_name(i) != NULL; i++) {
+        if (strcmp(ls_strategy_name(i), request->strategy) != 0) continue;
+        out[0] = ls_strategy_name(i);
+        *n = 1;
+        return ls_ok();
+    }
+    return ls_strategy_applicable(request->strategy,
+                                  &(ls_attention_problem){.mesh = *mesh}); /* says which are known */
 }
 
 /* Costs the candidate with what it must save; where another rank needs more than rank 0, with that much less allowed. */
-static ls_status cost_within(const ls_job *job, const ls_plan_request *request, ls_target *target,
+static ls_status cost_within(const ls_job *job, const ls_plan_request *request, bool together,
                              ls_plan_candidate *c) {
+    ls_target target = ls_plan_target(request, c);
     enum { TRIES = 3 };
     int64_t allowed = request->memory;
     for (int i = 0; i < TRIES; i++) {
         const ls_plan_candidate bare = *c;
-        ls_status status = ls_plan_saving(job, request, allowed, target);
-        c->saving = target->saving;
+        ls_status status = ls_plan_saving(job, request, allowed, &target);
+        c->saving = target.saving;
         if (status.code == LS_OK)
-            ls_plan_cost(job, target, &request->host, c, &status);
+            ls_plan_cost(job, &target, &request->host, together, c, &status);
         else
             snprintf(c->refused, sizeof c->refused, "%s", status.text);
         LS_TRY(status);
@@ -123,20 +128,30 @@ static ls_status cost_within(const ls_job *job, const ls_plan_request *request, 
     return ls_ok();
 }
 
+static void add_candidate(const ls_job *job, const ls_plan_request *request, const ls_plan_candidate *bare,
+                          ls_plan *plan, ls_status *refusal) {
+    if (plan->n_candidates == (int)LS_COUNT(plan->candidates)) return;
+    ls_plan_candidate *c = &plan->candidates[plan->n_candidates++];
+    *c = *bare;
+    c->listed = plan->n_candidates;
+    const ls_status status = cost_within(job, request, false, c);
+    if (status.code != LS_OK && refusal->code == LS_OK) *refusal = status;
+}
+
 static ls_status add_candidates(const ls_job *job, const ls_plan_request *request, const ls_mesh *mesh,
                                 bool causal, ls_plan *plan, ls_status *refusal) {
     ls_layout_kind layouts[2];
+    const char *strategies[LS_STRATEGIES_MOST];
     ls_status status;
+    int n_strategies;
     const int n = layouts_for(request, causal, mesh, layouts, &status);
     LS_TRY(status);
-    for (int i = 0; i < n && plan->n_candidates < (int)LS_COUNT(plan->candidates); i++) {
-        ls_plan_candidate *c = &plan->candidates[plan->n_candidates];
-        *c = (ls_plan_candidate){.mesh = *mesh, .layout = layouts[i]};
-        LS_TRY(known_name(request, mesh, &c->strategy));
-        plan->n_candidates++;
-        ls_target target = target_of(request, c);
-        status = cost_within(job, request, &target, c);
-        if (status.code != LS_OK && refusal->code == LS_OK) *refusal = status;
+    LS_TRY(strategies_for(request, mesh, strategies, &n_strategies));
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < n_strategies; k++) {
+            const ls_plan_candidate bare = {.mesh = *mesh, .strategy = strategies[k], .layout = layouts[i]};
+            add_candidate(job, request, &bare, plan, refusal);
+        }
     }
     return ls_ok();
 }
@@ -145,12 +160,15 @@ static double bytes_of(const ls_plan_candidate *c) {
     return (double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC];
 }
 
-/* Those that fit first, the others by their bytes. Cheaper first; equal ones (to a millionth) stay as they were; refused ones last. */
+/* Those that fit first, the others by their bytes. Measured ones first, then cheaper ones; equal ones (to a millionth) as they were listed; refused ones last. */
 static bool comes_before(const ls_plan_candidate *a, const ls_plan_candidate *b) {
     if ((a->refused[0] != 0) != (b->refused[0] != 0)) return a->refused[0] == 0;
     if (a->fits != b->fits) return a->fits;
     if (!a->fits) return bytes_of(a) < bytes_of(b);
-    return a->seconds < b->seconds * (1 - 1e-6);
+    if ((a->measured > 0) != (b->measured > 0)) return a->measured > 0;
+    if (a->measured > 0) return a->measured < b->measured;
+    const bool alike = fabs(a->seconds - b->seconds) <= 1e-6 * b->seconds;
+    return alike ? a->listed < b->listed : a->seconds < b->seconds;
 }
 
 static void sort_candidates(ls_plan *plan) {
@@ -163,15 +181,31 @@ static void sort_candidates(ls_plan *plan) {
     }
 }
 
+/*
+ * Plays candidates until the best one is played: the others' seconds are then at least as many. Each is costed anew, because of all
+ * ranks one may map more than those that were looked at.
+ */
+static ls_status play_best(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
+    for (int i = 0; i < plan->n_candidates && request->ranks <= LS_PLAN_ALL; i++) {
+        ls_plan_candidate *c = &plan->candidates[0];
+        if (c->refused[0] != 0 || c->played) break;
+        *c = (ls_plan_candidate){
+            .mesh = c->mesh, .strategy = c->strategy, .layout = c->layout, .listed = c->listed};
+        LS_TRY(cost_within(job, request, true, c));
+        sort_candidates(plan);
+    }
+    return ls_ok();
+}
+
 /* --- the reason ------------------------------------------------------------------------------------------------------------ */
 
-static void print_name(const ls_plan_candidate *c, char *out, size_t bytes) {
+void ls_candidate_name(const ls_plan_candidate *c, char out[LS_CANDIDATE_NAME]) {
     char mesh[64];
     ls_mesh_print(&c->mesh, mesh, sizeof mesh);
     if (ls_mesh_sequence_ranks(&c->mesh) == 1)
-        snprintf(out, bytes, "%s", mesh);
+        snprintf(out, LS_CANDIDATE_NAME, "%s", mesh);
     else
-        snprintf(out, bytes, "%s · %s", mesh, ls_layout_name(c->layout));
+        snprintf(out, LS_CANDIDATE_NAME, "%s · %s", mesh, ls_layout_name(c->layout));
 }
 
 /* The best of another mesh, else of another layout; NULL when there was no choice. */
@@ -189,10 +223,13 @@ static const ls_plan_candidate *runner_up(const ls_plan *plan) {
 
 static void explain_choice(ls_plan *plan) {
     const ls_plan_candidate *first = &plan->candidates[0], *other = runner_up(plan);
-    char name[128], other_name[128], time[LS_SECONDS_TEXT], other_time[LS_SECONDS_TEXT];
+    char name[LS_CANDIDATE_NAME], other_name[LS_CANDIDATE_NAME], time[LS_SECONDS_TEXT],
+        other_time[LS_SECONDS_TEXT];
     char sent[LS_BYTES_TEXT], other_sent[LS_BYTES_TEXT];
-    print_name(first, name, sizeof name);
-    (void)ls_seconds_text(first->seconds, time);
+    ls_candidate_name(first, name);
+    const bool both = other != NULL && other->measured > 0; /* then first is, too */
+    const char *how = both ? "measured" : "predicted";
+    (void)ls_seconds_text(both ? first->measured : first->seconds, time);
     (void)ls_bytes_text(first->bytes_sent + first->bytes_read, sent);
     if (other == NULL) {
         snprintf(plan->reason, sizeof plan->reason,
@@ -200,12 +237,18 @@ static void explain_choice(ls_plan *plan) {
                  sent, first->imbalance * 100);
         return;
     }
-    print_name(other, other_name, sizeof other_name);
+    ls_candidate_name(other, other_name);
     snprintf(plan->reason, sizeof plan->reason,
-             "%s: %s predicted against %s for %s (moves %s against %s, imbalance %.1f %% against %.1f %%)",
-             name, time, ls_seconds_text(other->seconds, other_time), other_name, sent,
-             ls_bytes_text(other->bytes_sent + other->bytes_read, other_sent), first->imbalance * 100,
+             "%s: %s %s against %s for %s (moves %s against %s, imbalance %.1f %% against %.1f %%)", name,
+             time, how, ls_seconds_text(both ? other->measured : other->seconds, other_time), other_name,
+             sent, ls_bytes_text(other->bytes_sent + other->bytes_read, other_sent), first->imbalance * 100,
              other->imbalance * 100);
+}
+
+void ls_plan_choose(const ls_plan_request *request, ls_plan *plan) {
+    sort_candidates(plan);
+    plan->target = ls_plan_target(request, &plan->candidates[0]);
+    explain_choice(plan);
 }
 
 /* What the smallest candidate needs, and for what. */
@@ -220,22 +263,30 @@ static ls_status no_memory(const ls_job *job, const ls_plan_request *request, co
     return status;
 }
 
+static ls_status find_candidates(const ls_job *job, const ls_plan_request *request, ls_plan *plan,
+                                 ls_status *refusal) {
+    const int dp = request->mesh.size[LS_AXIS_DP] != 0 ? request->mesh.size[LS_AXIS_DP] : 1;
+    const int P = request->ranks % dp == 0 ? request->ranks / dp : 0; /* that share a sequence */
+    const bool causal = has_causal_attention(job->graph);
+    plan->n_candidates = 0;
+    for (int U = 1; U <= P; U++) {
+        const ls_mesh mesh = ls_mesh_make(dp, P / U, U);
+        if (P % U != 0 || !fits_mesh(request, &mesh) || !goes_with(request, &mesh)) continue;
+        LS_TRY(add_candidates(job, request, &mesh, causal, plan, refusal));
+    }
+    const ls_mesh ring = ls_mesh_make(dp, P, 1);
+    if (plan->n_candidates == 0 && P > 0 && fits_mesh(request, &ring)) /* it says itself why it does not go */
+        LS_TRY(add_candidates(job, request, &ring, causal, plan, refusal));
+    return plan->n_candidates > 0 ? ls_ok() : mesh_error(request);
+}
+
 ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out) {
     LS_TRY(ls_graph_status(job->graph));
-    const int dp = request->mesh.size[LS_AXIS_DP] != 0 ? request->mesh.size[LS_AXIS_DP] : 1;
-    const bool causal = has_causal_attention(job->graph);
     ls_status refusal = ls_ok();
-    out->n_candidates = 0;
-    for (int U = 1; request->ranks % dp == 0 && U <= request->ranks / dp; U++) {
-        const ls_mesh mesh = ls_mesh_make(dp, request->ranks / dp / U, U);
-        if (request->ranks / dp % U != 0 || !allows(request, &mesh)) continue;
-        LS_TRY(add_candidates(job, request, &mesh, causal, out, &refusal));
-    }
-    if (out->n_candidates == 0) return mesh_error(request);
+    LS_TRY(find_candidates(job, request, out, &refusal));
     sort_candidates(out);
     if (out->candidates[0].refused[0] != 0) return refusal;
-    out->target = target_of(request, &out->candidates[0]);
-    if (!out->candidates[0].fits) return no_memory(job, request, out);
-    explain_choice(out);
-    return ls_ok();
+    LS_TRY(play_best(job, request, out));
+    ls_plan_choose(request, out);
+    return out->candidates[0].fits ? ls_ok() : no_memory(job, request, out);
 }

@@ -32,9 +32,12 @@ typedef struct ls_plan_candidate {
     const char *strategy;
     ls_layout_kind layout;
     ls_saving saving;
+    int listed;              /* place among the candidates as they were thought of: the plainest first */
     bool fits;               /* into the memory asked for */
-    double seconds;          /* predicted for one micro-batch and update, until the last rank is through */
-    double waiting;          /* part of that in which the idlest rank waits for others; 0 beyond 16 ranks */
+    double seconds;          /* predicted for one micro-batch and update */
+    bool played;             /* seconds: until the last rank is through; else at least so many */
+    double measured;         /* of the same, in a trial (trial.h); 0: it was not run */
+    double waiting;          /* part of that in which the idlest rank waits for others; 0 unless played */
     double bytes_sent;       /* of the busiest rank */
     double bytes_forward;    /* of these, by the forward pass: program evaluate; 0 when the job has none */
     double bytes_read;       /* of other ranks, in place, by the busiest rank */
@@ -49,7 +52,7 @@ typedef struct ls_plan {
     ls_target target; /* rank 0's; the same for the others but for `rank` */
     char reason[400]; /* one line: what was chosen and why */
     int n_candidates;
-    ls_plan_candidate candidates[64]; /* best first, refused ones last */
+    ls_plan_candidate candidates[256]; /* best first, refused ones last */
 } ls_plan;
 
 /* The wishes about memory (memory, recompute, tile), checked. LS_USAGE errors name the flag. */
@@ -59,7 +62,8 @@ LS_MUST_USE ls_status ls_plan_wishes(const ls_spread *spread, ls_plan_request *r
  * dp is 1 unless the mesh says otherwise. A candidate saves as little memory as lets it fit
  * into request->memory; when none fits the error is LS_NO_MEMORY, says what the smallest needs and where, and out->target is that
  * one. When nothing goes with the request the error is that of the only candidate, or names
- * the request. Strategy names go with their meshes: ring = all ranks on the ring, ulysses = all on ulysses; usp: any split.
+ * the request. A strategy by name goes with the meshes on which it is one of
+ * ls_strategies_for; usp with any split.
  */
 LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);
 

@@ -4,13 +4,25 @@
 
 #include "plan/plan.h"
 
+enum { LS_PLAN_ALL = 16 }; /* most ranks that are played together */
+
 /*
- * Compiles the job for the ranks that matter (all up to 16, which are then played on a clock; of more the first, the middle and the
- * last, each by itself) and fills seconds, waiting, bytes and imbalance of the candidate. A refusal of the compiler is written into
- * `refused`; *status is then that refusal.
+ * Fills bytes, imbalance and seconds of the candidate. together (of LS_PLAN_ALL ranks at most): from the programs of all ranks, played on
+ * a clock, and `waiting` too; else from those of the first, the middle and the last, and seconds are what the slowest of these takes if it never
+ * waits: what is played never takes less. A refusal of the compiler is written into `refused`; *status is then that refusal.
  */
-void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host,
+void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
                   ls_plan_candidate *candidate, ls_status *status);
+
+/* Rank 0's target for a candidate. */
+ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *candidate);
+
+/* Puts the candidates in order, best first: target and reason are then the first one's. */
+void ls_plan_choose(const ls_plan_request *request, ls_plan *plan);
+
+/* "ring 2 · zigzag" */
+#define LS_CANDIDATE_NAME 128
+void ls_candidate_name(const ls_plan_candidate *candidate, char out[LS_CANDIDATE_NAME]);
 
 /*
  * Fills target->saving: what the request asks for, and as much more of what it leaves open as rank 0 needs to fit into

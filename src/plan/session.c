@@ -2,6 +2,7 @@
 #include "plan/session.h"
 
 #include "plan/host_file.h"
+#include "plan/trial.h"
 #include "program/verify.h"
 
 #include <stdio.h>
@@ -97,26 +98,33 @@ static ls_status verify(ls_session *s) {
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
-    ls_plan_request request = {0};
-    LS_TRY(ls_session_request(spread, &request));
     ls_machine machine;
     ls_machine_detect(&machine);
-    LS_TRY(ls_plan_make(s->job, &request, &s->plan));
     const int ranks = ls_session_ranks(s);
     s->images = calloc((size_t)ranks, sizeof *s->images);
     if (s->images == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers to programs", ranks);
     LS_TRY(compile(s, 0, &s->images[0]));
     LS_TRY(verify(s));
-    const bool may_spin = request.ranks * request.threads <= machine.cores;
+    const bool may_spin = ranks * s->plan.target.threads <= machine.cores;
     const double timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
     s->as_threads = spread->as_threads;
     return ls_world_for(s->images[0], NULL, may_spin, timeout, &s->world);
 }
 
 ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out) {
+    ls_plan_request request = {0};
+    ls_plan plan;
+    LS_TRY(ls_session_request(spread, &request));
+    LS_TRY(ls_plan_decide(job, &request, spread, &plan));
+    return ls_session_open_planned(job, &plan, spread, out);
+}
+
+ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread,
+                                  ls_session **out) {
     ls_session *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a session", sizeof *s);
     s->job = job;
+    s->plan = *plan;
     const ls_status status = set_up(s, spread);
     if (status.code != LS_OK) {
         ls_session_close(s);

@@ -33,6 +33,9 @@ LS_MUST_USE ls_status ls_session_request(const ls_spread *spread, ls_plan_reques
  * To run exactly an earlier plan, name its mesh, strategy, layout and isa in the spread.
  */
 LS_MUST_USE ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out);
+/* The same for a plan that was made, for this job; of the spread only as_threads and wait_timeout count. */
+LS_MUST_USE ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread,
+                                              ls_session **out);
 void ls_session_close(ls_session *session); /* NULL is allowed */
 
 const ls_plan *ls_session_plan(const ls_session *session);

@@ -29,6 +29,21 @@ ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *p
     return strategy->applicable(problem);
 }
 
+int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]) {
+    const ls_attention_problem any_heads = {.B = 1, .S = 1, .Hq = INT64_MAX, .Hkv = 1, .D = 1, .mesh = *mesh};
+    const ls_strategy *found[LS_STRATEGIES_MOST];
+    int n = 0;
+    for (size_t i = 0; i < LS_COUNT(table) && n < LS_STRATEGIES_MOST; i++) {
+        /* On a ring of one nothing happens across blocks, whatever the strategy. */
+        bool known = mesh->size[LS_AXIS_RING] == 1 && n > 0;
+        for (int k = 0; k < n; k++) known |= found[k]->across_forward == table[i]->across_forward;
+        if (known || table[i]->applicable(&any_heads).code != LS_OK) continue;
+        out[n] = table[i]->name;
+        found[n++] = table[i];
+    }
+    return n;
+}
+
 ls_status ls_strategy_reads_in_place(const char *name, bool *out) {
     const ls_strategy *strategy;
     LS_TRY(ls_strategy_find(name, &strategy));

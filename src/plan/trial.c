@@ -1,0 +1,88 @@
+/* See trial.h. */
+#include "plan/trial.h"
+
+#include "longspan/units.h"
+#include "plan/plan_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { FEW = 6, RUNS = 3 };
+
+/* Candidates predicted to take longer than so many times the best are not run. */
+static const double hopeless = 1.5;
+
+/* What the ranks of one candidate took: [rank][run], shared with them. */
+typedef struct trial {
+    int program;
+    double (*seconds)[RUNS];
+} trial;
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    const trial *t = context;
+    for (int i = -1; i < RUNS; i++) { /* the first warms up: fresh pages, code */
+        LS_TRY(ls_comm_barrier(rank->comm));
+        const double before = ls_executor_times(rank->executor).total;
+        LS_TRY(ls_executor_run(rank->executor, t->program));
+        if (i >= 0) t->seconds[rank->rank][i] = ls_executor_times(rank->executor).total - before;
+    }
+    return ls_ok();
+}
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median over the runs of the slowest rank. */
+static double seconds_of(const trial *t, int ranks) {
+    double most[RUNS] = {0};
+    for (int r = 0; r < ranks; r++) {
+        for (int i = 0; i < RUNS; i++) most[i] = fmax(most[i], t->seconds[r][i]);
+    }
+    qsort(most, RUNS, sizeof *most, ascending);
+    return most[RUNS / 2];
+}
+
+static ls_status run(ls_session *session, int ranks, double *seconds) {
+    const ls_image *image = ls_session_image(session, 0);
+    const bool steps = image->programs[LS_PROGRAM_STEP].n_instrs > 0;
+    trial t = {.program = steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO};
+    void *shared;
+    const size_t bytes = sizeof *t.seconds * (size_t)ranks;
+    LS_TRY(ls_shared_map(bytes, &shared));
+    t.seconds = shared;
+    const ls_status status = ls_session_run(session, on_rank, &t);
+    if (status.code == LS_OK) *seconds = seconds_of(&t, ranks);
+    ls_shared_unmap(shared, bytes);
+    return status;
+}
+
+static void report(const ls_plan_candidate *c) {
+    char name[LS_CANDIDATE_NAME], measured[LS_SECONDS_TEXT], predicted[LS_SECONDS_TEXT];
+    ls_candidate_name(c, name);
+    ls_log("%s: %s measured, %s predicted", name, ls_seconds_text(c->measured, measured),
+           ls_seconds_text(c->seconds, predicted));
+}
+
+ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
+                         ls_plan *plan) {
+    LS_TRY(ls_plan_make(job, request, plan));
+    if (!spread->measure) return ls_ok();
+    const double best = plan->candidates[0].seconds;
+    for (int i = 0; i < plan->n_candidates && i < FEW; i++) {
+        ls_plan_candidate *c = &plan->candidates[i];
+        if (c->refused[0] != 0 || !c->fits || c->seconds > hopeless * best) continue;
+        ls_plan one = *plan;
+        one.target = ls_plan_target(request, c);
+        one.candidates[0] = *c;
+        ls_session *session;
+        LS_TRY(ls_session_open_planned(job, &one, spread, &session));
+        const ls_status status = run(session, request->ranks, &c->measured);
+        ls_session_close(session);
+        LS_TRY(status);
+        report(c);
+    }
+    ls_plan_choose(request, plan);
+    return ls_ok();
+}
