@@ -65,6 +65,19 @@ static void report(const ls_plan_candidate *c) {
            ls_seconds_text(c->seconds, predicted));
 }
 
+ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
+                      const ls_plan *plan, int candidate, double *seconds) {
+    const ls_plan_candidate *c = &plan->candidates[candidate];
+    ls_plan one = *plan;
+    one.target = ls_plan_target(request, c);
+    one.candidates[0] = *c;
+    ls_session *session;
+    LS_TRY(ls_session_open_planned(job, &one, spread, &session));
+    const ls_status status = run(session, request->ranks, seconds);
+    ls_session_close(session);
+    return status;
+}
+
 ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
                          ls_plan *plan) {
     LS_TRY(ls_plan_make(job, request, plan));
@@ -73,14 +86,7 @@ ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, cons
     for (int i = 0; i < plan->n_candidates && i < FEW; i++) {
         ls_plan_candidate *c = &plan->candidates[i];
         if (c->refused[0] != 0 || !c->fits || c->seconds > hopeless * best) continue;
-        ls_plan one = *plan;
-        one.target = ls_plan_target(request, c);
-        one.candidates[0] = *c;
-        ls_session *session;
-        LS_TRY(ls_session_open_planned(job, &one, spread, &session));
-        const ls_status status = run(session, request->ranks, &c->measured);
-        ls_session_close(session);
-        LS_TRY(status);
+        LS_TRY(ls_plan_try(job, request, spread, plan, i, &c->measured));
         report(c);
     }
     ls_plan_choose(request, plan);

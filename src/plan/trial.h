@@ -14,4 +14,11 @@
 LS_MUST_USE ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request,
                                      const ls_spread *spread, ls_plan *plan);
 
+/*
+ * Runs one candidate of a plan on all its ranks, on zeros, a few times after one that warms up. *seconds: the median over these of the slowest
+ * rank's program (step, or micro where there is none).
+ */
+LS_MUST_USE ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
+                                  const ls_plan *plan, int candidate, double *seconds);
+
 #endif

@@ -1,0 +1,157 @@
+/*
+ * Whether `auto` chooses well: attention with its gradient over a grid of problems; on 2 ranks every candidate of each is run for
+ * real, round after round, and the one that was chosen is compared with the fastest. One JSON object per problem, and a last one.
+ *
+ *   build/bench/choice [RANKS, 2] [ROUNDS, 10] [LONGEST, 8192]      ROUNDS 0: predictions alone, for any number of ranks
+ *
+ * ratio: median time of the candidate that auto chose, over that of the fastest. Rates: this machine's where `longspan bench
+ * machine` has measured them, else nominal.
+ */
+#include "graph/graph.h"
+#include "longspan/graph.h"
+#include "plan/trial.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_ROUNDS = 100, MOST = 256 };
+
+typedef struct problem {
+    int64_t S, Hq, Hkv, D;
+    ls_dtype dtype;
+    const char *mask;
+} problem;
+
+static const struct {
+    int64_t Hq, Hkv, D;
+} heads[] = {{8, 8, 64}, {8, 2, 64}, {8, 2, 128}, {6, 3, 64}, {1, 1, 128}};
+static const char *const masks[] = {"causal", "full", "window"};
+
+static int make_problems(int64_t longest, problem out[MOST]) {
+    int n = 0;
+    for (int64_t S = longest / 4; S <= longest; S *= 2) {
+        for (size_t h = 0; h < LS_COUNT(heads); h++) {
+            for (size_t m = 0; m < LS_COUNT(masks) && n < MOST; m++)
+                out[n++] = (problem){
+                    S, heads[h].Hq, heads[h].Hkv, heads[h].D, n % 3 == 2 ? LS_F32 : LS_BF16, masks[m]};
+        }
+    }
+    return n;
+}
+
+static ls_status mask_of(const problem *p, ls_mask *out) {
+    char term[64];
+    snprintf(term, sizeof term, "%s", p->mask);
+    if (strcmp(p->mask, "window") == 0) snprintf(term, sizeof term, "window:%lld", (long long)p->S / 16);
+    *out = (ls_mask){.n = 0};
+    return ls_mask_add_term(out, term);
+}
+
+static ls_tensor input(ls_graph *g, const char *name, const problem *p, int64_t H) {
+    ls_shape shape = {.ndim = 4, .dim = {{.size = 1}, {.size = p->S}, {.size = H}, {.size = p->D}}};
+    shape.dim[0].factor = LS_FACTOR_BATCH;
+    shape.dim[1].factor = LS_FACTOR_SEQUENCE;
+    return ls_graph_leaf(g, LS_ROLE_INPUT, name, p->dtype, &shape);
+}
+
+static ls_status build(const problem *p, ls_graph *g, ls_job *job, ls_tensor fetch[4]) {
+    const ls_tensor q = input(g, "q", p, p->Hq), k = input(g, "k", p, p->Hkv), v = input(g, "v", p, p->Hkv);
+    const ls_tensor grad = input(g, "grad_o", p, p->Hq);
+    ls_mask mask;
+    LS_TRY(mask_of(p, &mask));
+    fetch[0] = ls_attention(g, q, k, v, &mask, 1 / sqrt((double)p->D));
+    ls_derivative d = {.n_roots = 1, .root = {fetch[0]}, .seed = {grad}, .n_wanted = 3, .wanted = {q, k, v}};
+    *job = (ls_job){.graph = g, .fetch = fetch, .n_fetch = 4};
+    LS_TRY(ls_differentiate(g, &d));
+    memcpy(&fetch[1], d.gradient, sizeof *fetch * 3);
+    for (int i = 0; i < 4; i++) ls_named(g, fetch[i], "result %d", i);
+    return ls_graph_status(g);
+}
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Medians over rounds in which each candidate runs once; *ratio of the first to the fastest. */
+static ls_status run_all(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
+                         int rounds, ls_plan *plan, double *ratio) {
+    static double seconds[MOST][MOST_ROUNDS];
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < plan->n_candidates; i++) {
+            if (plan->candidates[i].refused[0] == 0)
+                LS_TRY(ls_plan_try(job, request, spread, plan, i, &seconds[i][round]));
+        }
+    }
+    double best = INFINITY;
+    for (int i = 0; i < plan->n_candidates; i++) {
+        ls_plan_candidate *c = &plan->candidates[i];
+        if (c->refused[0] != 0) continue;
+        qsort(seconds[i], (size_t)rounds, sizeof(double), ascending);
+        c->measured = seconds[i][rounds / 2];
+        best = fmin(best, c->measured);
+    }
+    *ratio = plan->candidates[0].measured / best;
+    return ls_ok();
+}
+
+static void print(const problem *p, const ls_plan *plan, double ratio) {
+    printf(
+        "{\"bench\": \"choice\", \"S\": %lld, \"Hq\": %lld, \"Hkv\": %lld, \"D\": %lld, \"dtype\": \"%s\", "
+        "\"mask\": \"%s\", \"ratio\": %.4f, \"candidates\": [",
+        (long long)p->S, (long long)p->Hq, (long long)p->Hkv, (long long)p->D, ls_dtype_name(p->dtype),
+        p->mask, ratio);
+    for (int i = 0; i < plan->n_candidates; i++) {
+        const ls_plan_candidate *c = &plan->candidates[i];
+        printf("%s{\"strategy\": \"%s\", \"ring\": %d, \"ulysses\": %d, \"layout\": \"%s\", ",
+               i > 0 ? ", " : "", c->strategy, c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES],
+               ls_layout_name(c->layout));
+        if (c->refused[0] != 0)
+            printf("\"refused\": true}");
+        else
+            printf("\"predicted\": %.6f, \"at_least\": %s, \"measured\": %.6f}", c->seconds,
+                   c->played ? "false" : "true", c->measured);
+    }
+    printf("]}\n");
+    fflush(stdout);
+}
+
+static ls_status examine(const problem *p, const ls_spread *spread, int rounds, double *ratio) {
+    ls_plan_request request;
+    LS_TRY(ls_spread_resolve(spread, &request));
+    ls_graph *g = ls_graph_create(p->dtype);
+    ls_job job;
+    ls_tensor fetch[4];
+    static ls_plan plan;
+    ls_status status = build(p, g, &job, fetch);
+    if (status.code == LS_OK) status = ls_plan_make(&job, &request, &plan);
+    *ratio = 1;
+    if (status.code == LS_OK && rounds > 0) status = run_all(&job, &request, spread, rounds, &plan, ratio);
+    if (status.code == LS_OK) print(p, &plan, *ratio);
+    ls_graph_destroy(g);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    const ls_spread spread = {.ranks = argc > 1 ? atoi(argv[1]) : 2, .threads = 1};
+    const int rounds = argc > 2 ? (int)ls_min(atoi(argv[2]), MOST_ROUNDS) : 10;
+    problem problems[MOST];
+    const int n = make_problems(argc > 3 ? atoll(argv[3]) : 8192, problems);
+    int near = 0;
+    double worst = 1;
+    for (int i = 0; i < n; i++) {
+        double ratio;
+        const ls_status status = examine(&problems[i], &spread, rounds, &ratio);
+        if (status.code != LS_OK) {
+            fprintf(stderr, "choice: %s\n", status.text);
+            return 1;
+        }
+        near += ratio <= 1.05;
+        worst = fmax(worst, ratio);
+    }
+    printf("{\"bench\": \"choice\", \"problems\": %d, \"within_5_percent\": %d, \"worst_ratio\": %.4f}\n", n,
+           near, worst);
+    return 0;
+}
