@@ -82,6 +82,15 @@ tail -c 48 o/lse.npy | od -An -v -tf4 | tr -s ' \n' '\n' | sed '/^$/d' |
     awk '{ d = $1 - log(NR); if (d < 0) d = -d; if (d > 1e-5) bad = 1 } END { exit bad || NR != 12 }' || fail "lse of zeros"
 "$longspan" attention "${files[@]}" --mask full --ranks 2 --ranks-as threads --threads 1 --out o2 | grep -q '^wrote o2/{o,lse}.npy' ||
     fail "attention without --json"
+# A sink of 0 is one key more; its gradient is 0 where all values are.
+npy sink.npy '<f4' '(4,)' 16
+"$longspan" attention "${files[@]}" --do q.npy --sink sink.npy --softcap 5 --mask causal --ranks 3 --threads 1 --out o4 | tail -1 |
+    grep -q '^wrote o4/{o,lse,dq,dk,dv,dsink}.npy' || fail "attention with a sink"
+tail -c 48 o4/lse.npy | od -An -v -tf4 | tr -s ' \n' '\n' | sed '/^$/d' |
+    awk '{ d = $1 - log(NR + 1); if (d < 0) d = -d; if (d > 1e-5) bad = 1 } END { exit bad || NR != 12 }' || fail "lse with a sink"
+tail -c 16 o4/dsink.npy | cmp - <(head -c 16 /dev/zero) || fail "dsink of zeros"
+expect 2 "--softcap is '0'" attention "${files[@]}" --softcap 0 --mask full --out x
+expect 1 "ends.npy: shape is [2], expected [4]" attention "${files[@]}" --sink ends.npy --mask full --out x
 expect 2 "mask term 'windows:4'" attention "${files[@]}" --mask windows:4 --out x
 expect 2 "12 tokens cannot be shared by 13 ranks" attention "${files[@]}" --mask full --ranks 13 --out x
 expect 2 "5 ranks but only 4 query heads" attention "${files[@]}" --mask full --ranks 5 --strategy ulysses --out x

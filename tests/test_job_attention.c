@@ -21,22 +21,26 @@ typedef struct sizes {
     int64_t B, S, Hq, Hkv, D;
 } sizes;
 
-enum { Q, K, V, GO, INPUTS };
-enum { O, LSE, DQ, DK, DV, OUTPUTS };
-static const char *const in_file[INPUTS] = {"q.npy", "k.npy", "v.npy", "do.npy"};
-static const char *const out_file[OUTPUTS] = {"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy"};
+enum { Q, K, V, GO, SINK, INPUTS };
+enum { O, LSE, DQ, DK, DV, DSINK, OUTPUTS };
+static const char *const in_file[INPUTS] = {"q.npy", "k.npy", "v.npy", "do.npy", "sink.npy"};
+static const char *const out_file[OUTPUTS] = {"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy", "dsink.npy"};
 
 typedef struct arrays {
     sizes n;
     double *in[INPUTS], *out[OUTPUTS];
+    bool sunk;      /* with a sink */
+    double softcap; /* 0: none */
 } arrays;
 
 static int64_t in_count(const sizes *n, int i) {
+    if (i == SINK) return n->Hq;
     return n->B * n->S * (i == K || i == V ? n->Hkv : n->Hq) * n->D;
 }
 
 static int64_t out_count(const sizes *n, int i) {
     if (i == LSE) return n->B * n->S * n->Hq;
+    if (i == DSINK) return n->Hq;
     return n->B * n->S * (i == DK || i == DV ? n->Hkv : n->Hq) * n->D;
 }
 
@@ -52,21 +56,33 @@ static double dot(const double *a, const double *b, int64_t n) {
 
 typedef bool (*sees_rule)(int64_t q, int64_t k);
 
-/* One query's row: P = softmax(scale q·k), o = P v; dv += P do, dP = do·v, dS = P (dP - do·o), dq and dk from dS. */
+static double capped(const arrays *a, double logit) {
+    return a->softcap > 0 ? a->softcap * tanh(logit / a->softcap) : logit;
+}
+
+/*
+ * One query's row: P = softmax(scale q·k), o = P v; dv += P do, dP = do·v, dS = P (dP - do·o), dq and dk from dS. A sink is one more
+ * logit with v = 0, hence dP = 0.
+ */
 static void one_row(arrays *a, sees_rule sees, int64_t b, int64_t s, int64_t h) {
     const sizes *n = &a->n;
     const double scale = 1 / sqrt((double)n->D);
     const int64_t iq = at(n, n->Hq, b, s, h), hk = h / (n->Hq / n->Hkv);
-    double p[64], most = -INFINITY, sum = 0;
+    double p[64], slope[64], most = -INFINITY, sum = 0;
     for (int64_t k = 0; k < n->S; k++) {
         const bool seen = sees(s, k);
-        p[k] = seen ? scale * dot(a->in[Q] + iq, a->in[K] + at(n, n->Hkv, b, k, hk), n->D) : -INFINITY;
+        const double x = scale * dot(a->in[Q] + iq, a->in[K] + at(n, n->Hkv, b, k, hk), n->D);
+        p[k] = seen ? capped(a, x) : -INFINITY;
         most = fmax(most, p[k]);
     }
+    const double sink = a->sunk ? a->in[SINK][h] : -INFINITY;
+    most = fmax(most, sink);
     for (int64_t k = 0; k < n->S; k++) {
+        slope[k] = a->softcap > 0 ? scale * (1 - p[k] * p[k] / (a->softcap * a->softcap)) : scale;
         p[k] = isinf(p[k]) ? 0 : exp(p[k] - most);
         sum += p[k];
     }
+    if (a->sunk) sum += exp(sink - most);
     a->out[LSE][(b * n->Hq + h) * n->S + s] = sum > 0 ? most + log(sum) : -INFINITY;
     if (sum == 0) return;
     for (int64_t k = 0; k < n->S; k++) {
@@ -74,9 +90,11 @@ static void one_row(arrays *a, sees_rule sees, int64_t b, int64_t s, int64_t h) 
         for (int64_t d = 0; d < n->D; d++) a->out[O][iq + d] += p[k] * a->in[V][at(n, n->Hkv, b, k, hk) + d];
     }
     const double delta = dot(a->in[GO] + iq, a->out[O] + iq, n->D);
+    if (a->sunk) a->out[DSINK][h] -= exp(sink - most) / sum * delta;
     for (int64_t k = 0; k < n->S; k++) {
         const int64_t ik = at(n, n->Hkv, b, k, hk);
-        const double ds = scale * p[k] * (dot(a->in[GO] + iq, a->in[V] + ik, n->D) - delta);
+        const double ds =
+            p[k] == 0 ? 0 : slope[k] * p[k] * (dot(a->in[GO] + iq, a->in[V] + ik, n->D) - delta);
         for (int64_t d = 0; d < n->D; d++) {
             a->out[DV][ik + d] += p[k] * a->in[GO][iq + d];
             a->out[DQ][iq + d] += ds * a->in[K][ik + d];
@@ -144,7 +162,8 @@ static const struct {
 
 static void write_inputs(void **state, const arrays *a) {
     const sizes *n = &a->n;
-    for (int i = 0; i < INPUTS; i++) {
+    assert_ok(ls_npy_write(scratch_path(state, in_file[SINK]), LS_NPY_F8, 1, &n->Hq, a->in[SINK]));
+    for (int i = 0; i < SINK; i++) {
         const int64_t shape[] = {n->B, n->S, i == K || i == V ? n->Hkv : n->Hq, n->D};
         assert_ok(ls_npy_write(scratch_path(state, in_file[i]), LS_NPY_F8, 4, shape, a->in[i]));
     }
@@ -158,8 +177,8 @@ static bool as_threads(void) {
     return sanitizer != NULL && strcmp(sanitizer, "thread") == 0;
 }
 
-static ls_status run_job(void **state, const char *mask, const char *dtype, const ls_spread *spread,
-                         ls_spread_result *result) {
+static ls_status run_job(void **state, const arrays *a, const char *mask, const char *dtype,
+                         const ls_spread *spread, ls_spread_result *result) {
     static char path[INPUTS][512], out[512], text[1100], ends[512];
     for (int i = 0; i < INPUTS; i++) snprintf(path[i], sizeof path[i], "%s", scratch_path(state, in_file[i]));
     snprintf(out, sizeof out, "%s", scratch_path(state, "out"));
@@ -173,6 +192,8 @@ static ls_status run_job(void **state, const char *mask, const char *dtype, cons
                                   .k = path[K],
                                   .v = path[V],
                                   .grad_o = path[GO],
+                                  .sink = a->sunk ? path[SINK] : NULL,
+                                  .softcap = a->softcap,
                                   .mask = text,
                                   .dtype = dtype,
                                   .out = out,
@@ -192,6 +213,8 @@ static double error_of(void **state, int i, const arrays *a, ls_npy_type type) {
     if (i == LSE) {
         assert_int_equal(file.ndim, 3);
         assert_int_equal(file.shape[1], a->n.Hq);
+    } else if (i == DSINK) {
+        assert_int_equal(file.ndim, 1);
     } else {
         assert_int_equal(file.ndim, 4);
         assert_int_equal(file.shape[1], a->n.S);
@@ -214,7 +237,7 @@ static double error_of(void **state, int i, const arrays *a, ls_npy_type type) {
 static void check(void **state, const arrays *a, const char *mask, const char *dtype, const ls_spread *spread,
                   double tolerance) {
     ls_spread_result result;
-    assert_ok(run_job(state, mask, dtype, spread, &result));
+    assert_ok(run_job(state, a, mask, dtype, spread, &result));
     assert_string_equal(result.strategy, spread->strategy);
     const bool alone = spread->ranks == 1;
     /* left to choice, a ring is read in place */
@@ -222,10 +245,10 @@ static void check(void **state, const arrays *a, const char *mask, const char *d
                                                : strstr(result.mesh, "ulysses=1") == NULL;
     assert_string_equal(result.transfers, put || alone ? "put" : "in-place");
     assert_int_equal(result.bytes_sent_forward > 0, !alone && put);
-    assert_int_equal(result.bytes_sent_backward > 0, !alone && put);
+    assert_int_equal(result.bytes_sent_backward > 0, !alone && (put || a->sunk)); /* dsink is added up */
     assert_int_equal(result.bytes_read_forward > 0, !alone && !put);
     assert_int_equal(result.bytes_read_backward > 0, !alone && !put);
-    for (int i = 0; i < OUTPUTS; i++) {
+    for (int i = 0; i < (a->sunk ? OUTPUTS : DSINK); i++) {
         const double error = error_of(state, i, a, strcmp(dtype, "f64") == 0 ? LS_NPY_F8 : LS_NPY_F4);
         if (!(error <= tolerance))
             fail_msg("%s, %s, %s, %lld ranks, %s, %s: %s is off by %g", mask, dtype, spread->strategy,
@@ -288,6 +311,59 @@ static void test_precision(void **state) {
     free_arrays(&a);
 }
 
+/* A sink and a soft cap, on 1 to 6 ranks, every mask on each strategy, put and in place. */
+static void test_sink(void **state) {
+    static const struct {
+        int64_t ranks;
+        const char *strategy, *mesh;
+    } places[] = {{1, "local", NULL},
+                  {2, "ring", NULL},
+                  {3, "ring", NULL},
+                  {4, "ring", NULL},
+                  {5, "ring", NULL},
+                  {2, "ulysses", NULL},
+                  {3, "ulysses", NULL},
+                  {4, "ulysses", NULL},
+                  {5, "ulysses", NULL},
+                  {4, "usp", "ring=2,ulysses=2"},
+                  {6, "usp", "ring=3,ulysses=2"},
+                  {4, "ring", "dp=2"}};
+    arrays a = make_arrays((sizes){2, 37, 6, 3, 5});
+    a.sunk = true;
+    write_inputs(state, &a);
+    for (size_t m = 0; m < LS_COUNT(masks); m++) {
+        a.softcap = m % 2 == 0 ? 0 : 1.25;
+        formula(&a, masks[m].sees);
+        for (size_t i = m % 2; i < LS_COUNT(places); i += 1 + (m < 6)) {
+            const bool alone = places[i].ranks == 1;
+            const ls_spread spread = {.ranks = places[i].ranks,
+                                      .strategy = places[i].strategy,
+                                      .mesh = places[i].mesh,
+                                      .layout = layouts[(m + i) % 3],
+                                      .transfers = alone                  ? NULL
+                                                   : (m + i / 2) % 2 == 0 ? "put"
+                                                                          : "in-place",
+                                      .threads = 1,
+                                      .as_threads = true};
+            check(state, &a, masks[m].text, "f64", &spread, 1e-12);
+        }
+    }
+    const ls_spread one = {.ranks = 1, .strategy = "local", .layout = "contiguous", .threads = 2};
+    const ls_spread four = {.ranks = 4,
+                            .strategy = "usp",
+                            .mesh = "ring=2,ulysses=2",
+                            .layout = "zigzag",
+                            .threads = 1,
+                            .as_threads = true};
+    a.softcap = 1.25;
+    formula(&a, sees_causal);
+    check(state, &a, "causal", "f32", &one, 2e-6);
+    check(state, &a, "causal", "f32", &four, 2e-6);
+    check(state, &a, "causal", "bf16", &one, 2e-2);
+    check(state, &a, "causal", "bf16", &four, 2e-2);
+    free_arrays(&a);
+}
+
 static void test_batch_over_dp(void **state) {
     arrays a = make_arrays((sizes){4, 20, 4, 2, 4});
     write_inputs(state, &a);
@@ -309,8 +385,8 @@ static void test_auto(void **state) {
     formula(&a, sees_causal);
     const ls_spread spread = {.ranks = 4, .threads = 1, .as_threads = as_threads()};
     ls_spread_result result;
-    assert_ok(run_job(state, "causal", NULL, &spread, &result));
-    for (int i = 0; i < OUTPUTS; i++) assert_true(error_of(state, i, &a, LS_NPY_F8) <= 1e-12);
+    assert_ok(run_job(state, &a, "causal", NULL, &spread, &result));
+    for (int i = 0; i < DSINK; i++) assert_true(error_of(state, i, &a, LS_NPY_F8) <= 1e-12);
     assert_true(result.strategy[0] != 0 && result.mesh[0] != 0 && result.layout[0] != 0);
     assert_true(result.seconds > 0 && result.predicted_bytes > 0);
     free_arrays(&a);
@@ -319,7 +395,8 @@ static void test_auto(void **state) {
 static void refused(void **state, const char *mask, const char *dtype, const ls_spread *spread, ls_code code,
                     const char *word, const char *other) {
     ls_spread_result result;
-    assert_error(run_job(state, mask, dtype, spread, &result), code, word, other);
+    const arrays plain = {.sunk = false};
+    assert_error(run_job(state, &plain, mask, dtype, spread, &result), code, word, other);
 }
 
 static void test_refusals(void **state) {
@@ -347,6 +424,12 @@ static void test_refusals(void **state) {
     refused(state, "causal", "f64", &one, LS_INVALID, "6 heads", "4");
     assert_ok(ls_npy_write(scratch_path(state, "k.npy"), LS_NPY_F8, 4, short_k, a.in[Q]));
     refused(state, "causal", "f64", &one, LS_INVALID, "k.npy: shape is [1,36,3,5]", "[1,37,3,5]");
+    write_inputs(state, &a);
+    assert_ok(ls_npy_write(scratch_path(state, "sink.npy"), LS_NPY_F8, 1, &bad[3], a.in[SINK]));
+    a.sunk = true;
+    ls_spread_result result;
+    assert_error(run_job(state, &a, "causal", "f64", &one, &result), LS_INVALID, "sink.npy: shape is [5]",
+                 "[6]");
     assert_ok(ls_npy_write(scratch_path(state, "q.npy"), LS_NPY_F8, 3, bad, a.in[Q]));
     refused(state, "causal", "f64", &one, LS_INVALID, "q.npy", "[B,S,H,D]");
     free_arrays(&a);
@@ -356,7 +439,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_mask),    cmocka_unit_test(test_precision),
         cmocka_unit_test(test_batch_over_dp), cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_sink),          cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -35,11 +35,11 @@ static void test_registry(void **state) {
         "rmsnorm",      "rmsnorm_grad",   "rope_table",    "rotate",
         "swiglu",       "swiglu_grad",    "add",           "mul",
         "scale",        "scale_by",       "cast",          "cross_entropy_grad",
-        "sum",          "broadcast",      "attention",     "accumulate",
+        "sum",          "broadcast",      "attention",     "attention_sink_grad",
         "copy",         "attention_grad", "fill",          "attention_delta",
         "step_control", "sum_squares",    "cross_entropy", "adamw",
         "layernorm",    "layernorm_grad", "activation",    "activation_grad",
-        "conv",         "conv_dw",
+        "conv",         "conv_dw",        "accumulate",    "attention_sink",
     };
     for (size_t i = 0; i < LS_COUNT(names); i++) {
         for (int f64 = 0; f64 < 2; f64++) {

@@ -127,6 +127,12 @@ static ls_tensor build_capped_attention(ls_graph *g, ls_tensor tokens, const ls_
     return ls_attention_capped(g, x[0], x[1], x[2], &mask, 0.6, 0.8);
 }
 
+static ls_tensor build_attention_with_sink(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    const ls_mask mask = ls_mask_causal();
+    return ls_attention_with_sink(g, x[0], x[1], x[2], x[3], &mask, 0.6, 0.8);
+}
+
 #define BY(...)                                                                \
     {                                                                          \
         .ndim = 2 + sizeof((ls_dim[]){__VA_ARGS__}) / sizeof(ls_dim), .dim = { \
@@ -166,6 +172,10 @@ static const op_case cases[] = {
     {"sum", 1, {BY({4, 0})}, build_sum},
     {"attention", 3, {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_capped_attention},
     {"attention", 3, {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_attention},
+    {"attention",
+     4,
+     {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0}), PLAIN({4, 0})},
+     build_attention_with_sink},
 };
 
 /* A case on one rank: the loss, and its gradients when they are asked for. */

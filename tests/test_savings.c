@@ -19,8 +19,8 @@ enum { V = 17 /* of all examples */, ALL = 1 << 20 };
 
 static const network examples[] = {
     {"gpt2", gpt2_loss, V, NULL},       {"llama", llama_loss, V, NULL},   {"qwen3", qwen3_loss, V, NULL},
-    {"mistral", mistral_loss, V, NULL}, {"gemma2", gemma2_loss, V, NULL}, {"encoder", encoder_loss, V, NULL},
-    {"mixer", mixer_loss, V, NULL},
+    {"mistral", mistral_loss, V, NULL}, {"gemma2", gemma2_loss, V, NULL}, {"gptoss", gptoss_loss, V, NULL},
+    {"encoder", encoder_loss, V, NULL}, {"mixer", mixer_loss, V, NULL},
 };
 
 static const struct {

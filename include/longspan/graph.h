@@ -97,7 +97,14 @@ ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, c
 /* With logits capped softly, c·tanh(logit/c), as Gemma-2 does; softcap 0: not capped. */
 ls_tensor ls_attention_capped(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
                               double scale, double softcap);
-/* The log-sum-exp that goes with the result of ls_attention: G[B,Hq,S]. */
+/*
+ * With a sink T[Hq] (LS_NO_TENSOR: none): a further logit for each query head, which every query sees whatever the mask and whose
+ * value is 0, so that its weights add up to less than 1 (as in gpt-oss; a sink of 0 is the softmax with one added to its denominator).
+ * It is taken as it stands: neither scaled nor capped. A query that sees no key has result 0 and the sink for its log-sum-exp.
+ */
+ls_tensor ls_attention_with_sink(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, ls_tensor sink,
+                                 const ls_mask *mask, double scale, double softcap);
+/* The log-sum-exp that goes with the result of ls_attention, the sink included: G[B,Hq,S]. */
 ls_tensor ls_attention_lse(ls_graph *graph, ls_tensor attention);
 
 ls_tensor ls_swiglu(ls_graph *graph, ls_tensor gate, ls_tensor up); /* silu(gate)·up */

@@ -50,10 +50,12 @@ typedef struct ls_spread_result {
 /* Distributed attention on arrays [B,S,H,D] (.npy, f32 or f64). See the command for masks and outputs. */
 typedef struct ls_attention_job {
     const char *q, *k, *v, *grad_o; /* files; grad_o may be NULL */
+    const char *sink;               /* file: a further logit per query head [Hq], of value 0; NULL: none */
     const char *mask;               /* "causal", "window:64+documents:FILE.npy", ... */
     const char *dtype;              /* "f32", "f64", "bf16"; NULL: that of q */
-    const char *out;                /* directory for o.npy lse.npy [dq.npy dk.npy dv.npy] */
-    double scale;                   /* 0: 1/sqrt(D) */
+    const char *out; /* directory for o.npy lse.npy, with grad_o dq.npy dk.npy dv.npy, with both dsink.npy */
+    double scale;    /* 0: 1/sqrt(D) */
+    double softcap;  /* logits become softcap·tanh(logit/softcap); 0: they do not */
     ls_spread spread;
 } ls_attention_job;
 LS_MUST_USE ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result);

@@ -32,6 +32,11 @@ static const ls_option options[] = {
      .metavar = "FILE",
      .offset = AT(grad_o),
      .help = "gradient of the output, like the queries; asks for the gradients"},
+    {.name = "sink",
+     .type = LS_OPTION_TEXT,
+     .metavar = "FILE",
+     .offset = AT(sink),
+     .help = "a further logit for each query head [Hq], seen by all its queries, of value 0"},
     {.name = "mask",
      .type = LS_OPTION_TEXT,
      .metavar = "MASK",
@@ -45,13 +50,20 @@ static const ls_option options[] = {
      .most = 0x1p62,
      .offset = AT(scale),
      .help = "of q·k; 1/sqrt(D) when left out"},
+    {.name = "softcap",
+     .type = LS_OPTION_FLOAT,
+     .metavar = "X",
+     .least = 1e-30,
+     .most = 0x1p62,
+     .offset = AT(softcap),
+     .help = "a logit becomes X·tanh(logit/X), as in Gemma 2; not when left out"},
     CLI_DTYPE_ROW(attention_flags, job.dtype, "f32|f64|bf16", "that of the queries"),
     {.name = "out",
      .type = LS_OPTION_TEXT,
      .metavar = "DIR",
      .required = true,
      .offset = AT(out),
-     .help = "for o.npy, lse.npy and, with --do, dq.npy dk.npy dv.npy"},
+     .help = "for o.npy, lse.npy and, with --do, dq.npy dk.npy dv.npy (and dsink.npy, with --sink)"},
     CLI_SPREAD_ROWS(attention_flags),
     CLI_RUN_ROWS(attention_flags),
     CLI_COMMON_ROWS(attention_flags),
@@ -68,7 +80,9 @@ static ls_status run(void *context) {
         return ls_ok();
     }
     cli_print_spread(&result);
-    printf("wrote %s/{o,lse%s}.npy\n", flags->job.out, flags->job.grad_o != NULL ? ",dq,dk,dv" : "");
+    const bool gradients = flags->job.grad_o != NULL;
+    printf("wrote %s/{o,lse%s%s}.npy\n", flags->job.out, gradients ? ",dq,dk,dv" : "",
+           gradients && flags->job.sink != NULL ? ",dsink" : "");
     return ls_ok();
 }
 
@@ -78,7 +92,8 @@ const cli_command cli_attention = {
     .usage = "--q FILE --k FILE --v FILE [--do FILE] --mask MASK --out DIR [options]",
     .about =
         "Reads .npy arrays, spreads them over the ranks, and writes the results in the caller's order: o [B,S,Hq,D], lse [B,Hq,S] "
-        "(natural logarithm; -inf, and output 0, for a query that sees nothing), dq, dk, dv.\n"
+        "(natural logarithm; -inf, and output 0, for a query that sees nothing), dq, dk, dv. With --sink s, each query of head h has exp(s[h]) in its "
+        "softmax's denominator beside what it sees, and in its lse; dsink [Hq] is the gradient.\n"
         "MASK: full; causal; window:W (a query sees itself and the W-1 before it); window:W:N (and the first N tokens, for all "
         "later ones); prefix:N (causal, and the first N are seen by all); documents:FILE.npy (ascending cumulative lengths from 0 "
         "to S); joined by + for the intersection.",

@@ -12,7 +12,7 @@
 #include "tensor/tensor.h"
 
 #define LS_NODE_INPUTS 8
-#define LS_NODE_OUTPUTS 3
+#define LS_NODE_OUTPUTS 4
 
 typedef struct ls_op ls_op;
 
@@ -141,6 +141,9 @@ typedef struct ls_attention_node {
     double scale;
     double softcap; /* 0: none */
 } ls_attention_node;
+
+/* The input of attention behind q, k, v, if it has one; of its gradient behind o, lse and do, and the sum that grows. */
+enum { LS_ATTENTION_SINK = 3, LS_ATTENTION_GRAD_SINK = 6, LS_ATTENTION_GRAD_SINK_SUM };
 
 /* What the ops behind an integer tensor allow it to hold: 0 .. count-1 (count INT64_MAX: anything), and perhaps -100. */
 typedef struct ls_id_range {

@@ -1,6 +1,6 @@
 /*
- * The attention command: q, k, v (and the gradient of the output) from files, one attention op as a graph, and its results
- * back in the caller's order.
+ * The attention command: q, k, v (a sink, and the gradient of the output) from files, one attention op as a graph, and its
+ * results back in the caller's order.
  */
 #include "job/job_impl.h"
 
@@ -8,15 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { Q, K, V, GRAD_O, INPUTS };
-enum { O, LSE, DQ, DK, DV, OUTPUTS };
-static const char *const input_names[INPUTS] = {"q", "k", "v", "grad_o"};
-static const char *const output_names[OUTPUTS] = {"o", "lse", "dq", "dk", "dv"};
+enum { Q, K, V, GRAD_O, SINK, INPUTS };
+enum { O, LSE, DQ, DK, DV, DSINK, OUTPUTS };
+static const char *const input_names[INPUTS] = {"q", "k", "v", "grad_o", "sink"};
+static const char *const output_names[OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dsink"};
 
 typedef struct attention_run {
     const ls_attention_job *job;
     ls_dtype dtype;
-    int n_in, n_out; /* 3 and 2 without a gradient */
+    const char *path[INPUTS]; /* NULL: not given */
+    int n_out;                /* 2 without a gradient, 5 without a sink */
     ls_array in[INPUTS];
     ls_array out[OUTPUTS];
     ls_mask_text mask;
@@ -35,20 +36,26 @@ static ls_status shape_error(const char *path, const ls_npy *file, const char *e
     return ls_error(LS_INVALID, "%s: shape is %s, expected %s", path, shape, expected);
 }
 
-/* k like q but for the heads, v like k, grad_o like q. */
-static ls_status check_shapes(const char *const path[], const ls_npy file[], int n) {
+/* k like q but for the heads, v like k, grad_o like q, a sink for each head of q. */
+static ls_status check_shapes(const char *const path[], const ls_npy file[]) {
     char expected[128];
-    for (int i = 0; i < n; i++) {
+    for (int i = Q; i <= GRAD_O; i++) {
+        if (path[i] == NULL) continue;
         if (file[i].ndim != 4) return shape_error(path[i], &file[i], "four dimensions [B,S,H,D]");
         if (file[i].count == 0) return shape_error(path[i], &file[i], "no dimension of size 0");
     }
     const int64_t *q = file[Q].shape, *k = file[K].shape;
-    for (int i = K; i < n; i++) {
+    for (int i = K; i <= GRAD_O; i++) {
+        if (path[i] == NULL) continue;
         const int64_t heads = i == GRAD_O ? q[2] : i == V ? k[2] : file[i].shape[2];
         const int64_t wanted[] = {q[0], q[1], heads, q[3]};
         if (memcmp(wanted, file[i].shape, sizeof wanted) == 0) continue;
         ls_sizes_print(4, wanted, expected, sizeof expected);
         return shape_error(path[i], &file[i], expected);
+    }
+    if (path[SINK] != NULL && (file[SINK].ndim != 1 || file[SINK].shape[0] != q[2])) {
+        ls_sizes_print(1, &q[2], expected, sizeof expected);
+        return shape_error(path[SINK], &file[SINK], expected);
     }
     if (q[2] % k[2] != 0)
         return ls_error(
@@ -58,19 +65,23 @@ static ls_status check_shapes(const char *const path[], const ls_npy file[], int
     return ls_ok();
 }
 
-static ls_status read_files(attention_run *r, const char *const path[], ls_npy file[]) {
-    for (int i = 0; i < r->n_in; i++) LS_TRY(ls_npy_open(path[i], &file[i]));
-    LS_TRY(check_shapes(path, file, r->n_in));
+static ls_status read_files(attention_run *r, ls_npy file[]) {
+    for (int i = 0; i < INPUTS; i++) {
+        if (r->path[i] != NULL) LS_TRY(ls_npy_open(r->path[i], &file[i]));
+    }
+    LS_TRY(check_shapes(r->path, file));
     LS_TRY(ls_job_dtype(r->job->dtype, file[Q].type == LS_NPY_F8 ? LS_F64 : LS_F32, &r->dtype));
-    for (int i = 0; i < r->n_in; i++) LS_TRY(ls_array_from_npy(path[i], &file[i], r->dtype, &r->in[i]));
+    for (int i = 0; i < INPUTS; i++) {
+        if (r->path[i] != NULL) LS_TRY(ls_array_from_npy(r->path[i], &file[i], r->dtype, &r->in[i]));
+    }
     return ls_ok();
 }
 
 static ls_status read_inputs(attention_run *r) {
-    const char *const path[INPUTS] = {r->job->q, r->job->k, r->job->v, r->job->grad_o};
+    const char *const path[INPUTS] = {r->job->q, r->job->k, r->job->v, r->job->grad_o, r->job->sink};
     ls_npy file[INPUTS] = {{0}};
-    r->n_in = r->job->grad_o != NULL ? INPUTS : GRAD_O;
-    const ls_status status = read_files(r, path, file);
+    memcpy(r->path, path, sizeof path);
+    const ls_status status = read_files(r, file);
     for (int i = 0; i < INPUTS; i++) ls_npy_close(&file[i]);
     LS_TRY(status);
     const double D = (double)r->in[Q].size[3];
@@ -81,29 +92,36 @@ static ls_status read_inputs(attention_run *r) {
 /* --- the graph --------------------------------------------------------------------------------------------------------------- */
 
 static ls_tensor add_input(attention_run *r, int i) {
-    ls_shape shape = {.ndim = 4};
-    for (int d = 0; d < 4; d++) shape.dim[d].size = r->in[i].size[d];
-    shape.dim[0].factor = LS_FACTOR_BATCH;
-    shape.dim[1].factor = LS_FACTOR_SEQUENCE;
+    ls_shape shape = {.ndim = r->in[i].ndim};
+    for (int d = 0; d < shape.ndim; d++) shape.dim[d].size = r->in[i].size[d];
+    if (i != SINK) {
+        shape.dim[0].factor = LS_FACTOR_BATCH;
+        shape.dim[1].factor = LS_FACTOR_SEQUENCE;
+    }
     return ls_graph_leaf(r->graph, LS_ROLE_INPUT, input_names[i], r->dtype, &shape);
 }
 
 static ls_status build(attention_run *r) {
     r->graph = ls_graph_create(r->dtype);
     ls_tensor in[INPUTS] = {LS_NO_TENSOR};
-    for (int i = 0; i < r->n_in; i++) in[i] = add_input(r, i);
-    r->tensor[O] = ls_attention(r->graph, in[Q], in[K], in[V], &r->mask.mask, r->scale);
+    for (int i = 0; i < INPUTS; i++) {
+        if (r->path[i] != NULL) in[i] = add_input(r, i);
+    }
+    r->tensor[O] = ls_attention_with_sink(r->graph, in[Q], in[K], in[V], in[SINK], &r->mask.mask, r->scale,
+                                          r->job->softcap);
     r->tensor[LSE] = ls_attention_lse(r->graph, r->tensor[O]);
     r->n_out = DQ;
     LS_TRY(ls_graph_status(r->graph));
     r->forward_nodes = r->graph->n_nodes;
-    if (r->n_in == INPUTS) {
+    if (r->path[GRAD_O] != NULL) {
         ls_derivative d = {.n_roots = 1, .root = {r->tensor[O]}, .seed = {in[GRAD_O]}};
-        d.n_wanted = 3;
-        memcpy(d.wanted, in, sizeof in[0] * 3);
+        d.n_wanted = r->path[SINK] != NULL ? 4 : 3;
+        memcpy(d.wanted, (ls_tensor[]){in[Q], in[K], in[V], in[SINK]}, sizeof in[0] * 4);
         LS_TRY(ls_differentiate(r->graph, &d));
-        memcpy(&r->tensor[DQ], d.gradient, sizeof in[0] * 3);
-        r->n_out = OUTPUTS;
+        memcpy(&r->tensor[DQ], d.gradient, sizeof in[0] * 4);
+        r->n_out = DQ + d.n_wanted;
+        /* Every rank has a part of it; a cast is of the whole, so the parts are added up. */
+        if (r->path[SINK] != NULL) r->tensor[DSINK] = ls_cast(r->graph, r->tensor[DSINK], r->dtype);
     }
     for (int i = 0; i < r->n_out; i++) ls_named(r->graph, r->tensor[i], "%s", output_names[i]);
     return ls_graph_status(r->graph);
@@ -123,8 +141,10 @@ static ls_status make_outputs(attention_run *r) {
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     attention_run *r = context;
-    for (int i = 0; i < r->n_in; i++)
-        ls_executor_scatter(rank->executor, ls_image_find(rank->image, input_names[i]), r->in[i].data);
+    for (int i = 0; i < INPUTS; i++) {
+        if (r->path[i] != NULL)
+            ls_executor_scatter(rank->executor, ls_image_find(rank->image, input_names[i]), r->in[i].data);
+    }
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that seconds are of the work alone */
     LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
     for (int i = 0; i < r->n_out; i++)

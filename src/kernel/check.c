@@ -59,6 +59,8 @@ static const signature signatures[] = {
     {"sum", "x G[n]", "y G[1]", false, NULL},
     {"broadcast", "c G[1]", "y G[n]", false, NULL},
     {"attention", ATTENTION_INPUTS, "o ~G[B,N,H,D] lse G[B,H,N]", true, check_attention},
+    {"attention_sink", "sink T[H]", "o ~G[B,N,H,D] lse G[B,H,N]", false, NULL},
+    {"attention_sink_grad", "sink T[H] lse G[B,H,N] delta G[B,H,N]", "dsink G[H]", false, NULL},
     {"attention_delta", "o T[B,N,H,D] do T[B,N,H,D]", "delta G[B,H,N]", false, NULL},
     {"attention_grad", ATTENTION_INPUTS " do T[B,N,H,D] lse G[B,H,N] delta G[B,H,N]",
      "dq G[B,N,H,D] dk G[B,K,J,D] dv G[B,K,J,D]", true, check_attention},

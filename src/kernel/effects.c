@@ -57,6 +57,8 @@ static const row rows[] = {
     {"sum", 1, NULL, {0}},
     {"broadcast", 0, NULL, {0}},
     {"attention", 0, attention, {0}},
+    {"attention_sink", 3, NULL, {0}},
+    {"attention_sink_grad", 1, NULL, {0}},
     {"attention_delta", 0, NULL, {0}},
     {"attention_grad", 0, attention_grad, {0}},
     {"accumulate", 1, NULL, {0}},

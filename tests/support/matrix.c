@@ -14,9 +14,10 @@
 enum { V = 17 /* of all examples; their S is 23, which no number of ranks divides */ };
 
 static const network networks[] = {
-    {"gpt2", gpt2_loss, V, NULL},     {"llama2", llama2_loss, V, NULL},   {"llama3", llama_loss, V, NULL},
-    {"qwen2", qwen2_loss, V, NULL},   {"qwen3", qwen3_loss, V, NULL},     {"mistral", mistral_loss, V, NULL},
-    {"gemma2", gemma2_loss, V, NULL}, {"encoder", encoder_loss, V, NULL}, {"mixer", mixer_loss, V, NULL},
+    {"gpt2", gpt2_loss, V, NULL},     {"llama2", llama2_loss, V, NULL}, {"llama3", llama_loss, V, NULL},
+    {"qwen2", qwen2_loss, V, NULL},   {"qwen3", qwen3_loss, V, NULL},   {"mistral", mistral_loss, V, NULL},
+    {"gemma2", gemma2_loss, V, NULL}, {"gptoss", gptoss_loss, V, NULL}, {"encoder", encoder_loss, V, NULL},
+    {"mixer", mixer_loss, V, NULL},
 };
 #define MIXER (networks + LS_COUNT(networks) - 1) /* looks along the sequence: not striped */
 

@@ -30,7 +30,7 @@ struct ls_site {
     ls_heads kv_parts; /* KV heads counted once per owner: where the owners' gradients are collected */
     /* What this rank's attention works on, kept for the gradient: its heads of its block's tokens. */
     ls_operand q, k, v; /* T[B,n,heads,D] */
-    ls_operand lse;     /* G[B,heads,n] */
+    ls_operand lse;     /* G[B,heads,n]; with the sink */
 };
 
 /*
@@ -42,7 +42,7 @@ struct ls_strategy {
     const char *about;   /* one line */
     bool reads_in_place; /* blocks may also be read where they lie; else they are put */
     ls_status (*applicable)(const ls_attention_problem *problem);
-    /* o G[B,n,heads,D] and site->lse are written. */
+    /* o G[B,n,heads,D] and site->lse are written, without the node's sink. */
     void (*across_forward)(ls_builder *b, ls_site *site, ls_operand o);
     /* dq G[B,n,heads,D] is written; dk and dv come out where they were made: G[B,n,kv heads,D], an ls_exchange_room or a slot. */
     void (*across_backward)(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
@@ -139,6 +139,13 @@ void ls_exchange_settle(ls_builder *b, const ls_exchange *x);
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                       ls_operand *dk, ls_operand *dv);
+
+/*
+ * A node's sink, if it has one (sink.c). forward: into o G[B,n,heads,D] and site->lse, when all blocks have been attended to. backward: its
+ * gradient, from site->lse and delta G[B,heads,n].
+ */
+void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o);
+void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_node *node, ls_operand delta);
 
 /* The composition that all of them are: gather heads, across blocks, scatter tokens. node: the gradient's. */
 void ls_usp_forward(ls_builder *b, ls_site *site);

@@ -81,6 +81,7 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
                                  (int64_t[]){q->size[0], q->size[2], q->size[1]});
     const ls_operand o = wide_room_of_heads(b, site, "o");
     site->strategy->across_forward(b, site, o);
+    ls_sink_forward(b, site, o);
     ls_lower_bind(b, site->node->out[0], scattered(b, to_travel(b, site, o, "o"), &site->q_heads, "o", 1, 2));
     if (!is_fetched(b, site->node->out[1])) return; /* the gradient uses site->lse */
     ls_lower_bind(b, site->node->out[1], scattered(b, site->lse, &site->q_heads, "lse", 2, 1));
@@ -157,6 +158,7 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
         ls_exchange_settle(b, &xo);
         ls_exchange_settle(b, &xd);
     }
+    ls_sink_backward(b, site, node, delta);
     const ls_operand dq = wide_room_of_heads(b, site, "dq");
     ls_operand dk, dv;
     site->strategy->across_backward(b, site, grad_o, delta, dq, &dk, &dv);

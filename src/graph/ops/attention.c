@@ -1,7 +1,7 @@
 /*
- * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. It is `special`: keys and
- * values must be seen whole, so the compiler hands it to a strategy (compile/attention/). The gradient op names its forward
- * node, whose strategy kept what it needs.
+ * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op; with a sink, a further logit per query head
+ * that takes part in the softmax and carries no value. It is `special`: keys and values must be seen whole, so the compiler hands it
+ * to a strategy (compile/attention/). The gradient op names its forward node, whose strategy kept what it needs.
  */
 #include "graph/ops/ops.h"
 
@@ -15,6 +15,15 @@ static ls_status check_heads(const ls_graph *g, const ls_node *node, int i) {
         s->dim[3].factor != LS_FACTOR_NONE)
         return ls_op_input_error(g, node, i, "%s[B,S,H,D] with the batch and the sequence first",
                                  ls_dtype_name(g->dtype));
+    return ls_ok();
+}
+
+static ls_status check_sink(const ls_graph *g, const ls_node *node, int64_t Hq) {
+    const ls_tensor_info *t = ls_graph_tensor(g, node->in[LS_ATTENTION_SINK]);
+    if (t->dtype != g->dtype || t->shape.ndim != 1 || t->shape.dim[0].factor != LS_FACTOR_NONE ||
+        t->shape.dim[0].size != Hq)
+        return ls_op_input_error(g, node, LS_ATTENTION_SINK, "a logit for each query head, %s[%lld]",
+                                 ls_dtype_name(g->dtype), (long long)Hq);
     return ls_ok();
 }
 
@@ -38,6 +47,7 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
     if (!(params->softcap >= 0) || !isfinite(params->softcap))
         return ls_error(LS_INVALID, "op attention: softcap is %g, expected a positive number, or 0 for none",
                         params->softcap);
+    if (node->n_in > LS_ATTENTION_SINK) LS_TRY(check_sink(g, node, q->dim[2].size));
     LS_TRY(ls_mask_check(&params->mask, q->dim[1].size));
     out[0].dtype = g->dtype;
     out[0].shape = *q;
@@ -54,14 +64,21 @@ static double dense_flops(const ls_view *in, const ls_view *out, const void *par
 
 static void attention_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
-    const ls_tensor in[] = {node->in[0],  node->in[1],  node->in[2],
-                            node->out[0], node->out[1], ls_gradient_out(d, 0)};
+    ls_tensor in[LS_NODE_INPUTS] = {node->in[0],  node->in[1],  node->in[2],
+                                    node->out[0], node->out[1], ls_gradient_out(d, 0)};
     const int forward = ls_graph_tensor(g, node->out[0])->producer;
+    const bool sink = node->n_in > LS_ATTENTION_SINK && ls_gradient_wanted(d, LS_ATTENTION_SINK);
+    const ls_op *op = sink ? &ls_op_attention_sink_grad : &ls_op_attention_grad;
+    if (sink) {
+        in[LS_ATTENTION_GRAD_SINK] = node->in[LS_ATTENTION_SINK];
+        in[LS_ATTENTION_GRAD_SINK_SUM] = ls_gradient_sum(d, LS_ATTENTION_SINK);
+    }
     const ls_tensor dq =
-        ls_graph_add(g, &ls_op_attention_grad, node->params, sizeof(ls_attention_node), in, 6, forward);
+        ls_graph_add(g, op, node->params, sizeof(ls_attention_node), in, op->least_in, forward);
     for (int i = 0; i < 3; i++) {
         if (ls_gradient_wanted(d, i)) ls_gradient_add(d, i, ls_graph_output(g, dq, i));
     }
+    if (sink) ls_gradient_summed(d, LS_ATTENTION_SINK, ls_graph_output(g, dq, 3));
 }
 
 static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -72,15 +89,20 @@ static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
     return ls_ok();
 }
 
+static ls_status sink_grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    LS_TRY(grad_shape(g, node, out));
+    return ls_rule_sum_shape(g, node, &out[3]);
+}
+
 const ls_op ls_op_attention = {.name = "attention",
                                .special = "attention",
                                .least_in = 3,
-                               .most_in = 3,
+                               .most_in = 4,
                                .n_out = 2,
                                .shape = attention_shape,
                                .gradient = attention_gradient,
                                .flops = dense_flops,
-                               .shard = ls_shard_together};
+                               .shard = ls_shard_rows};
 
 const ls_op ls_op_attention_grad = {.name = "attention_grad",
                                     .special = "attention",
@@ -90,6 +112,17 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
                                     .shape = grad_shape,
                                     .shard = ls_shard_together};
 
+/* The same with the gradient of the sink, which is added to a sum: what a rank's queries and heads find is a part of it. */
+const ls_op ls_op_attention_sink_grad = {.name = "attention_sink_grad",
+                                         .kernel = "attention_sink_grad",
+                                         .special = "attention",
+                                         .least_in = 8,
+                                         .most_in = 8,
+                                         .n_out = 4,
+                                         .in_place = {0, 0, 0, 1 + LS_ATTENTION_GRAD_SINK_SUM},
+                                         .shape = sink_grad_shape,
+                                         .shard = ls_shard_into_sum};
+
 ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
                        double scale) {
     return ls_attention_capped(g, q, k, v, mask, scale, 0);
@@ -97,9 +130,14 @@ ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const
 
 ls_tensor ls_attention_capped(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
                               double scale, double softcap) {
+    return ls_attention_with_sink(g, q, k, v, LS_NO_TENSOR, mask, scale, softcap);
+}
+
+ls_tensor ls_attention_with_sink(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, ls_tensor sink,
+                                 const ls_mask *mask, double scale, double softcap) {
     const ls_attention_node params = {.mask = *mask, .scale = scale, .softcap = softcap};
-    const ls_tensor in[] = {q, k, v};
-    return ls_graph_add(g, &ls_op_attention, &params, sizeof params, in, 3, -1);
+    const ls_tensor in[] = {q, k, v, sink};
+    return ls_graph_add(g, &ls_op_attention, &params, sizeof params, in, sink.id != 0 ? 4 : 3, -1);
 }
 
 ls_tensor ls_attention_lse(ls_graph *g, ls_tensor attention) { return ls_graph_output(g, attention, 1); }

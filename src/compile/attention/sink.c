@@ -1,0 +1,42 @@
+/*
+ * Sinks: a logit per query head whose key every query sees and whose value is 0. That is a partial result like any other block's
+ * (o = 0, lse = sink), so it is merged once, when a query has met all keys: never per hop and never per rank. From then
+ * on lse is that of the whole row and the backward pass needs nothing else.
+ */
+#include "compile/attention/attention.h"
+
+/* This rank's query heads of a vector over all of them. */
+static ls_operand my_heads(const ls_builder *b, const ls_site *site, ls_operand all) {
+    const int u = ls_ulysses_index(b);
+    return ls_operand_slice(all, 0, site->q_heads.start[u], site->q_heads.count[u]);
+}
+
+static ls_operand sink_of(ls_builder *b, const ls_site *site, const ls_node *node, int input) {
+    return my_heads(b, site, ls_lower_input(b, (int)(node - b->job->graph->nodes), input));
+}
+
+void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o) {
+    if (site->node->n_in <= LS_ATTENTION_SINK) return;
+    ls_build_kernel(b, &(ls_kernel_build){.op = "attention_sink",
+                                          .kernel = "attention_sink",
+                                          .dtype = b->image->dtype,
+                                          .flops = (double)ls_view_elements(&o.view),
+                                          .n_in = 1,
+                                          .in = {sink_of(b, site, site->node, LS_ATTENTION_SINK)},
+                                          .n_out = 2,
+                                          .out = {o, site->lse}});
+}
+
+/* Every rank adds what its queries and heads find; the sum over the ranks is the accumulator's business. */
+void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_node *node, ls_operand delta) {
+    if (node->n_in <= LS_ATTENTION_GRAD_SINK) return;
+    ls_build_kernel(
+        b, &(ls_kernel_build){.op = "attention_sink_grad",
+                              .kernel = "attention_sink_grad",
+                              .dtype = b->image->dtype,
+                              .flops = 2 * (double)ls_view_elements(&delta.view),
+                              .n_in = 3,
+                              .in = {sink_of(b, site, node, LS_ATTENTION_GRAD_SINK), site->lse, delta},
+                              .n_out = 1,
+                              .out = {my_heads(b, site, ls_lower_tensor(b, node->out[3]))}});
+}
