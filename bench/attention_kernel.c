@@ -15,7 +15,8 @@ typedef struct shape {
     int64_t S, Hq, Hkv, D;
 } shape;
 
-static const shape shapes[] = {{4096, 4, 2, 64}, {16384, 4, 2, 64}, {4096, 16, 4, 128}};
+static const shape shapes[] = {{4096, 4, 2, 64},  {4096, 4, 2, 96},  {4096, 4, 2, 128},
+                               {4096, 4, 2, 256}, {16384, 4, 2, 64}, {4096, 16, 4, 128}};
 
 typedef float vector __attribute__((vector_size(64)));
 

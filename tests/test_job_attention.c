@@ -364,6 +364,27 @@ static void test_sink(void **state) {
     free_arrays(&a);
 }
 
+/* Any head size, in every type; ranks in turn. */
+static void test_head_sizes(void **state) {
+    static const int64_t sizes_of_heads[] = {1, 3, 8, 40, 64, 72, 80, 96, 112, 128, 160, 192, 256, 300};
+    static const char *const strategies[] = {"local", "ring", "ulysses"};
+    for (size_t i = 0; i < LS_COUNT(sizes_of_heads); i++) {
+        arrays a = make_arrays((sizes){1, 23, 4, 2, sizes_of_heads[i]});
+        a.softcap = i % 2 == 0 ? 0 : 4;
+        write_inputs(state, &a);
+        formula(&a, sees_causal);
+        const ls_spread spread = {.ranks = 1 + (int64_t)i % 3,
+                                  .strategy = i % 3 == 0 ? "local" : strategies[1 + i / 3 % 2],
+                                  .layout = "contiguous",
+                                  .threads = 1,
+                                  .as_threads = true};
+        check(state, &a, "causal", "f64", &spread, 1e-12);
+        check(state, &a, "causal", "f32", &spread, 2e-6);
+        check(state, &a, "causal", "bf16", &spread, 2e-2);
+        free_arrays(&a);
+    }
+}
+
 static void test_batch_over_dp(void **state) {
     arrays a = make_arrays((sizes){4, 20, 4, 2, 4});
     write_inputs(state, &a);
@@ -439,7 +460,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_mask),    cmocka_unit_test(test_precision),
         cmocka_unit_test(test_batch_over_dp), cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_sink),          cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_sink),          cmocka_unit_test(test_head_sizes),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

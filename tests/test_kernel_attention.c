@@ -1,5 +1,5 @@
 /*
- * attention and attention_grad of src/kernel/cpu, every variant that this processor runs, against a plain f64
+ * attention and attention_grad, every variant that this processor runs and the reference in f32, against a plain f64
  * computation (support/attention_oracle.h).
  */
 #include <math.h>
@@ -28,11 +28,14 @@ VARIANT(avx512bf16, bf16);
 extern const ls_kernel ls_cpu_avx512bf16_bf16_attention_pairs, ls_cpu_avx512bf16_bf16_attention_grad_pairs;
 #endif
 
+extern const ls_kernel ls_ref_f32_attention, ls_ref_f32_attention_grad;
+
 typedef struct variant {
     const ls_kernel *forward, *backward;
 } variant;
 
 static const variant variants[] = {
+    {&ls_ref_f32_attention, &ls_ref_f32_attention_grad},
     {&ls_cpu_base_f32_attention, &ls_cpu_base_f32_attention_grad},
     {&ls_cpu_base_bf16_attention, &ls_cpu_base_bf16_attention_grad},
 #ifdef __x86_64__
@@ -400,6 +403,27 @@ static void test_against_f64(void **state) {
     for (size_t i = 0; i < LS_COUNT(cases); i++) for_each_variant(&cases[i]);
 }
 
+/* Any head size: below a vector, between vectors, odd, and beyond what is usual. */
+static void test_head_sizes(void **state) {
+    (void)state;
+    static const int sizes[] = {1, 3, 8, 40, 64, 72, 80, 96, 112, 128, 160, 192, 256, 257, 320};
+    for (size_t i = 0; i < LS_COUNT(sizes); i++) {
+        const test_case c = {.B = 1,
+                             .D = sizes[i],
+                             .Hq = 2,
+                             .Hkv = 1,
+                             .group = 2,
+                             .S = 260,
+                             .P = 2,
+                             .rank = (int)i % 2,
+                             .layout = LS_LAYOUT_ZIGZAG,
+                             .mask = i % 3 == 0 ? "window:70:5" : "causal",
+                             .threads = 1 + (int)i % 2,
+                             .softcap = i % 4 == 1 ? 2 : 0};
+        for_each_variant(&c);
+    }
+}
+
 /*
  * Sizes of nothing: no keys gives o 0 and lse -inf (or what was there, when merging); no queries gives dk
  * and dv 0.
@@ -441,6 +465,7 @@ static void test_empty(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_f64),
+        cmocka_unit_test(test_head_sizes),
         cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

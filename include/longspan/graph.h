@@ -90,7 +90,7 @@ ls_tensor ls_rotate(ls_graph *graph, ls_tensor x, ls_tensor table);
 
 /*
  * softmax(scale · q·kᵀ) · v under the mask, grouped queries: q T[B,S,Hq,D], k and v T[B,S,Hkv,D] -> T[B,S,Hq,D].
- * Hq is a multiple of Hkv. The strategy that computes it over ranks is chosen when the graph is compiled.
+ * Hq is a multiple of Hkv; D is any. The strategy that computes it over ranks is chosen when the graph is compiled.
  */
 ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask,
                        double scale);
