@@ -1,16 +1,18 @@
 /*
  * Longspan: training of transformer language models on sequences shared by many ranks. Everything public.
  *
- *   graph.h    describe a model as if for one device
- *   engine.h   compile, run, differentiate and train one of your own
- *   train.h    train a model from its files
- *   job.h      attention, gradients, generation and explanations as calls
- *   report.h   results as JSON and words; what this build is
- *   options.h  command lines from tables
+ *   graph.h      describe a model as if for one device
+ *   attention.h  attention alone, on queries, keys and values of your own
+ *   engine.h     compile, run, differentiate and train one of your own
+ *   train.h      train a model from its files
+ *   job.h        attention, gradients, generation and explanations as calls
+ *   report.h     results as JSON and words; what this build is
+ *   options.h    command lines from tables
  */
 #ifndef LONGSPAN_LONGSPAN_H
 #define LONGSPAN_LONGSPAN_H
 
+#include "longspan/attention.h"
 #include "longspan/engine.h"
 #include "longspan/graph.h"
 #include "longspan/job.h"

@@ -59,6 +59,30 @@ static ls_status find_sequence(const ls_graph *g, const ls_mesh *mesh, int64_t *
     return ls_ok();
 }
 
+/* Whether a result of the forward pass is still there when another program begins: it lies in a buffer that persists. */
+static ls_status check_kept(const ls_builder *b, const ls_node *node) {
+    const ls_graph *g = b->job->graph;
+    for (int i = 0; i < node->n_in; i++) {
+        const ls_tensor storage = ls_graph_tensor(g, node->in[i])->storage;
+        const int producer = ls_graph_tensor(g, storage)->producer;
+        if (producer < 0 || producer >= b->job->forward_nodes || b->tensor[storage.id].buffer >= 0) continue;
+        return ls_error(LS_INVALID,
+                        "op %s reads \"%s\" of the forward pass, which is not kept for a program of its own",
+                        node->op->name, ls_graph_tensor(g, storage)->name);
+    }
+    return ls_ok();
+}
+
+/* The nodes behind the forward ones as a program of their own. */
+static ls_status lower_backward(ls_builder *b, int n_nodes) {
+    begin_program(b, LS_PROGRAM_BACKWARD);
+    for (int n = b->job->forward_nodes; n < n_nodes; n++) LS_TRY(check_kept(b, &b->job->graph->nodes[n]));
+    for (int n = b->job->forward_nodes; n < n_nodes && b->status.code == LS_OK; n++) ls_lower_node(b, n);
+    LS_TRY(b->status);
+    end_program(b);
+    return ls_ok();
+}
+
 static ls_status compile(ls_builder *b, int n_nodes) {
     const ls_job *job = b->job;
     ls_image *image = b->image;
@@ -71,7 +95,7 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = b->resolved[t] = nowhere();
     ls_share_attention(b, n_nodes);
     ls_lower_persistent(b);
-    if (job->update == LS_UPDATE_NONE || job->accumulates) {
+    if ((job->update == LS_UPDATE_NONE && !job->apart) || job->accumulates) {
         begin_program(b, LS_PROGRAM_MICRO);
         ls_lower_nodes(b, n_nodes);
         LS_TRY(b->status);
@@ -92,6 +116,7 @@ static ls_status compile(ls_builder *b, int n_nodes) {
         LS_TRY(b->status);
         end_program(b);
     }
+    if (job->apart && job->forward_nodes < n_nodes) LS_TRY(lower_backward(b, n_nodes));
     ls_name_values(image);
     ls_schedule(image);
     ls_place(image);

@@ -60,3 +60,17 @@ void ls_candidates_put(const ls_plan *plan, ls_json_writer *w) {
     for (int i = 0; i < plan->n_candidates; i++) put_candidate(w, &plan->candidates[i]);
     ls_json_close(w);
 }
+
+void ls_session_print(const ls_session *session, ls_detail detail, FILE *out) {
+    const ls_plan *plan = ls_session_plan(session);
+    if (detail == LS_PRINT_CHOICE)
+        fprintf(out, "%s\n", plan->reason);
+    else
+        ls_candidates_print(plan, out);
+    for (int p = 0; p < LS_PROGRAMS && detail == LS_PRINT_PROGRAMS; p++) {
+        const ls_image *image = ls_session_image(session, 0);
+        if (image->programs[p].n_instrs == 0) continue;
+        fputc('\n', out);
+        ls_program_print(image, p, out);
+    }
+}

@@ -168,17 +168,7 @@ void ls_engine_close(ls_engine *e) {
 ls_spread_result ls_engine_describe(const ls_engine *e) { return ls_session_describe(e->session); }
 
 void ls_engine_print(const ls_engine *e, ls_detail detail, FILE *out) {
-    const ls_plan *plan = ls_session_plan(e->session);
-    if (detail == LS_PRINT_CHOICE)
-        fprintf(out, "%s\n", plan->reason);
-    else
-        ls_candidates_print(plan, out);
-    for (int p = 0; p < LS_PROGRAMS && detail == LS_PRINT_PROGRAMS; p++) {
-        const ls_image *image = ls_session_image(e->session, 0);
-        if (image->programs[p].n_instrs == 0) continue;
-        fputc('\n', out);
-        ls_program_print(image, p, out);
-    }
+    ls_session_print(e->session, detail, out);
 }
 
 /* --- running ----------------------------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #define LS_JOB_IMPL_H
 
 #include "format/format.h"
+#include "longspan/engine.h"
 #include "longspan/job.h"
 #include "plan/session.h"
 
@@ -58,6 +59,8 @@ LS_MUST_USE ls_status ls_labels_read(const char *path, int64_t V, const ls_array
 /* The reason and the table; and the array "candidates" of an open object. */
 void ls_candidates_print(const ls_plan *plan, FILE *out);
 void ls_candidates_put(const ls_plan *plan, ls_json_writer *writer);
+/* What was chosen, in as much detail, with the programs of rank 0. */
+void ls_session_print(const ls_session *session, ls_detail detail, FILE *out);
 
 /* --- stages (stages.c) -------------------------------------------------------------------------------------------------------- */
 

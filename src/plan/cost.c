@@ -24,7 +24,7 @@ static ls_rates rates_of(const ls_image *image, const ls_host *host) {
 typedef struct looked_at {
     ls_image *image[LS_PLAN_ALL];
     int n;
-    int program; /* that counts */
+    int program[LS_WORK], n_programs; /* that count, one after the other */
 } looked_at;
 
 /* If it never waits: kernels and bytes one after the other. */
@@ -36,15 +36,19 @@ static double seconds_alone(const ls_image *image, int program, const ls_rates *
     return seconds;
 }
 
+/* All ranks begin each program together. */
 static ls_status play(const looked_at *all, const ls_rates *rates, ls_plan_candidate *c) {
-    ls_clock_rank times[LS_PLAN_ALL];
-    LS_TRY(ls_clock_play((const ls_image *const *)all->image, all->n, all->program, rates, times));
+    double idle[LS_PLAN_ALL] = {0};
     c->played = true;
-    c->seconds = ls_clock_makespan(times, all->n);
-    for (int i = 0; i < all->n; i++) {
-        const double idle = times[i].waiting + (c->seconds - times[i].end);
-        c->waiting = fmax(c->waiting, c->seconds > 0 ? idle / c->seconds : 0);
+    c->seconds = 0;
+    for (int k = 0; k < all->n_programs; k++) {
+        ls_clock_rank times[LS_PLAN_ALL];
+        LS_TRY(ls_clock_play((const ls_image *const *)all->image, all->n, all->program[k], rates, times));
+        const double makespan = ls_clock_makespan(times, all->n);
+        for (int i = 0; i < all->n; i++) idle[i] += times[i].waiting + (makespan - times[i].end);
+        c->seconds += makespan;
     }
+    for (int i = 0; i < all->n; i++) c->waiting = fmax(c->waiting, c->seconds > 0 ? idle[i] / c->seconds : 0);
     return ls_ok();
 }
 
@@ -64,11 +68,19 @@ static ls_status fill(const looked_at *all, const ls_host *host, bool together, 
     const ls_rates rates = rates_of(all->image[0], host);
     double flops_sum = 0, flops_most = 0;
     for (int i = 0; i < all->n; i++) {
-        const ls_program_cost sum = ls_program_measure(all->image[i], all->program);
+        ls_program_cost sum = {0};
+        double seconds = 0;
+        for (int k = 0; k < all->n_programs; k++) {
+            const ls_program_cost cost = ls_program_measure(all->image[i], all->program[k]);
+            sum.flops += cost.flops;
+            sum.bytes_sent += cost.bytes_sent;
+            sum.bytes_read += cost.bytes_read;
+            seconds += seconds_alone(all->image[i], all->program[k], &rates);
+        }
         add_bytes(all->image[i], &sum, c);
         flops_sum += sum.flops;
         flops_most = fmax(flops_most, sum.flops);
-        c->seconds = fmax(c->seconds, seconds_alone(all->image[i], all->program, &rates));
+        c->seconds = fmax(c->seconds, seconds);
     }
     c->imbalance = flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* rounding */
     return together ? play(all, &rates, c) : ls_ok();
@@ -87,8 +99,7 @@ void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *hos
         *status = ls_compile(job, &one, &all.image[i]);
     }
     if (status->code == LS_OK) {
-        const bool steps = all.image[0]->programs[LS_PROGRAM_STEP].n_instrs > 0;
-        all.program = steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO;
+        all.n_programs = ls_image_work(all.image[0], all.program);
         *status = fill(&all, host, together, c);
     }
     if (status->code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status->text);

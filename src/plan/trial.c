@@ -14,7 +14,7 @@ static const double hopeless = 1.5;
 
 /* What the ranks of one candidate took: [rank][run], shared with them. */
 typedef struct trial {
-    int program;
+    int program[LS_WORK], n_programs;
     double (*seconds)[RUNS];
 } trial;
 
@@ -23,7 +23,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     for (int i = -1; i < RUNS; i++) { /* the first warms up: fresh pages, code */
         LS_TRY(ls_comm_barrier(rank->comm));
         const double before = ls_executor_times(rank->executor).total;
-        LS_TRY(ls_executor_run(rank->executor, t->program));
+        for (int k = 0; k < t->n_programs; k++) LS_TRY(ls_executor_run(rank->executor, t->program[k]));
         if (i >= 0) t->seconds[rank->rank][i] = ls_executor_times(rank->executor).total - before;
     }
     return ls_ok();
@@ -45,9 +45,8 @@ static double seconds_of(const trial *t, int ranks) {
 }
 
 static ls_status run(ls_session *session, int ranks, double *seconds) {
-    const ls_image *image = ls_session_image(session, 0);
-    const bool steps = image->programs[LS_PROGRAM_STEP].n_instrs > 0;
-    trial t = {.program = steps ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO};
+    trial t;
+    t.n_programs = ls_image_work(ls_session_image(session, 0), t.program);
     void *shared;
     const size_t bytes = sizeof *t.seconds * (size_t)ranks;
     LS_TRY(ls_shared_map(bytes, &shared));

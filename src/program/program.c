@@ -30,14 +30,29 @@ ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part) {
 
 int ls_image_sequence(const ls_image *image, int out[LS_SEQUENCE]) {
     static const int alone[] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_MICRO};
+    static const int forward[] = {LS_PROGRAM_EVALUATE, LS_PROGRAM_EVALUATE, LS_PROGRAM_EVALUATE};
+    static const int apart[LS_SEQUENCE] = {LS_PROGRAM_EVALUATE, LS_PROGRAM_EVALUATE, LS_PROGRAM_BACKWARD,
+                                           LS_PROGRAM_BACKWARD, LS_PROGRAM_EVALUATE};
     static const int steps[] = {LS_PROGRAM_STEP, LS_PROGRAM_STEP, LS_PROGRAM_STEP};
     static const int both[LS_SEQUENCE] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_STEP,
                                           LS_PROGRAM_MICRO, LS_PROGRAM_STEP};
     const bool micro = image->programs[LS_PROGRAM_MICRO].n_instrs > 0;
     const bool step = image->programs[LS_PROGRAM_STEP].n_instrs > 0;
-    const int n = micro && step ? LS_SEQUENCE : 3;
-    memcpy(out, micro && step ? both : step ? steps : alone, sizeof *out * (size_t)n);
+    const bool backward = image->programs[LS_PROGRAM_BACKWARD].n_instrs > 0;
+    const int n = (micro && step) || backward ? LS_SEQUENCE : 3;
+    const int *sequence = micro && step ? both : step ? steps : micro ? alone : backward ? apart : forward;
+    memcpy(out, sequence, sizeof *out * (size_t)n);
     return n;
+}
+
+int ls_image_work(const ls_image *image, int out[LS_WORK]) {
+    static const int whole[] = {LS_PROGRAM_STEP, LS_PROGRAM_MICRO, LS_PROGRAM_EVALUATE};
+    for (size_t i = 0; i < LS_COUNT(whole); i++) {
+        out[0] = whole[i];
+        if (image->programs[whole[i]].n_instrs > 0) break;
+    }
+    out[1] = LS_PROGRAM_BACKWARD;
+    return image->programs[LS_PROGRAM_BACKWARD].n_instrs > 0 ? 2 : 1;
 }
 
 ls_range ls_operand_range(const ls_image *image, const ls_operand *operand) {
@@ -135,7 +150,7 @@ uint64_t ls_image_skeleton(const ls_image *image) {
 }
 
 const char *ls_program_name(int program) {
-    static const char *const names[LS_PROGRAMS] = {"micro", "step", "evaluate"};
+    static const char *const names[LS_PROGRAMS] = {"micro", "step", "evaluate", "backward"};
     return program >= 0 && program < LS_PROGRAMS ? names[program] : "?";
 }
 

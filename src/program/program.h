@@ -37,6 +37,7 @@ enum {
     LS_PROGRAM_MICRO,    /* a micro-batch that is not the last of its step, or all of a job without update */
     LS_PROGRAM_STEP,     /* the last micro-batch of a step, and the update */
     LS_PROGRAM_EVALUATE, /* forward alone */
+    LS_PROGRAM_BACKWARD, /* of a job whose passes run apart: the gradient alone, after evaluate */
     LS_PROGRAMS
 };
 
@@ -219,6 +220,13 @@ ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
 enum { LS_SEQUENCE = 5 };
 int ls_image_sequence(const ls_image *image, int out[LS_SEQUENCE]);
 
+/*
+ * The programs that make up the work of one micro-batch, one after the other, as it is costed and timed: step, or micro where there are
+ * no steps; of a job whose passes run apart, both of them. Returns how many.
+ */
+enum { LS_WORK = 2 };
+int ls_image_work(const ls_image *image, int out[LS_WORK]);
+
 /* Bytes of an operand as one range of its arena. */
 ls_range ls_operand_range(const ls_image *image, const ls_operand *operand);
 /* The same bytes in the heap of another rank. */
@@ -246,7 +254,7 @@ uint64_t ls_image_skeleton(const ls_image *image);
 
 /* The page that `explain` shows for one program. */
 void ls_program_print(const ls_image *image, int program, FILE *out);
-const char *ls_program_name(int program); /* "micro", "step", "evaluate" */
+const char *ls_program_name(int program); /* "micro", "step", "evaluate", "backward" */
 const char *ls_buffer_kind_name(ls_buffer_kind kind);
 
 #endif

@@ -28,7 +28,8 @@ struct ls_site {
     int mask; /* index into ls_image.masks */
     ls_heads q_heads, kv_heads;
     ls_heads kv_parts; /* KV heads counted once per owner: where the owners' gradients are collected */
-    /* What this rank's attention works on, kept for the gradient: its heads of its block's tokens. */
+    /* What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where the gradient is a program of its
+     * own (ls_job.apart) they are set anew for it; nothing else of the forward pass is there then. */
     ls_operand q, k, v; /* T[B,n,heads,D] */
     ls_operand lse;     /* G[B,heads,n]; with the sink */
 };

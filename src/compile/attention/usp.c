@@ -134,9 +134,22 @@ static bool made_again(const ls_site *site, const ls_node *node) {
     return false;
 }
 
+/* In a program of its own the gradient finds what the host keeps: the tokens' tensors, with lse, but nothing that was gathered. */
+static void gather_kept(ls_builder *b, ls_site *site, const ls_node *node) {
+    gather_inputs(b, site, node);
+    site->lse = ls_lower_tensor(b, node->in[4]);
+    if (U_of(b) == 1) return;
+    const ls_exchange x = ls_gather_begin(b, "lse", site->lse, &site->q_heads, 2, 1);
+    site->lse = ls_exchange_finish(b, &x);
+    ls_exchange_settle(b, &x);
+}
+
 void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
     const ls_dtype G = b->image->accumulator;
-    if (made_again(site, node)) gather_inputs(b, site, node);
+    if (b->program_index == LS_PROGRAM_BACKWARD)
+        gather_kept(b, site, node);
+    else if (made_again(site, node))
+        gather_inputs(b, site, node);
     const ls_operand o = ls_lower_tensor(b, node->in[3]);
     ls_operand grad_o = ls_lower_tensor(b, node->in[5]);
     const ls_view *v = &grad_o.view;

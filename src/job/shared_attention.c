@@ -1,0 +1,252 @@
+/* Attention alone (include/longspan/attention.h): one op and its gradient as a graph, spread over ranks, in two programs. */
+#include "job/job_impl.h"
+#include "longspan/attention.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { Q, K, V, GRAD_O, INPUTS };
+enum { O, LSE, DQ, DK, DV, OUTPUTS };
+static const char *const input_names[INPUTS] = {"q", "k", "v", "grad_o"};
+static const char *const output_names[OUTPUTS] = {"o", "lse", "dq", "dk", "dv"};
+
+struct ls_shared_attention {
+    ls_attention_options options;
+    ls_graph *graph;
+    ls_tensor results[OUTPUTS];
+    ls_job job;
+    ls_session *session;
+    bool ran;
+    ls_attention_work work; /* while it runs */
+    void *context;
+};
+
+struct ls_attention_state {
+    const ls_shared_attention *attention;
+    ls_rank *rank;
+    bool forward; /* has been called */
+};
+
+/* --- options ----------------------------------------------------------------------------------------------------------------- */
+
+static ls_status check_sizes(const ls_attention_options *o) {
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {{"batch", o->batch},
+                 {"seq", o->seq},
+                 {"heads", o->heads},
+                 {"kv_heads", o->kv_heads},
+                 {"head_size", o->head_size}};
+    double elements = 1;
+    for (size_t i = 0; i < LS_COUNT(sizes); i++) {
+        if (sizes[i].value < 1 || sizes[i].value > INT32_MAX)
+            return ls_error(LS_INVALID, "attention: %s is %lld; expected 1 to %d", sizes[i].name,
+                            (long long)sizes[i].value, INT32_MAX);
+        elements *= (double)sizes[i].value;
+    }
+    if (elements > 0x1p58)
+        return ls_error(LS_INVALID, "attention: arrays of %g elements; expected at most 2^58", elements);
+    if (o->heads % o->kv_heads != 0)
+        return ls_error(LS_INVALID, "attention: %lld query heads and %lld KV heads; expected a multiple",
+                        (long long)o->heads, (long long)o->kv_heads);
+    return ls_ok();
+}
+
+static ls_status check_mask(const ls_mask *mask) {
+    if (mask->n < 0 || mask->n > LS_MASK_TERMS)
+        return ls_error(LS_INVALID, "attention: a mask of %d terms; expected 0 to %d", mask->n,
+                        LS_MASK_TERMS);
+    for (int i = 0; i < mask->n; i++) {
+        const ls_mask_term *t = &mask->term[i];
+        if ((int)t->kind < 0 || t->kind > LS_MASK_DOCUMENTS)
+            return ls_error(LS_INVALID, "attention: mask term %d is of kind %d; expected one of ls_mask_kind",
+                            i, (int)t->kind);
+        if (t->kind == LS_MASK_DOCUMENTS && (t->ends == NULL || t->n_ends < 1))
+            return ls_error(LS_INVALID, "attention: mask term %d has no ends of documents", i);
+        if ((t->kind == LS_MASK_WINDOW && t->window < 1) || (t->kind != LS_MASK_DOCUMENTS && t->first < 0))
+            return ls_error(LS_INVALID,
+                            "attention: mask term %d has window %lld, first %lld; expected at least 1, 0", i,
+                            (long long)t->window, (long long)t->first);
+    }
+    return ls_ok();
+}
+
+/* The mask with ends of its own, which live as long as the graph. */
+static ls_mask own_mask(ls_graph *g, const ls_mask *given) {
+    ls_mask mask = {.n = 0};
+    if (given == NULL) return mask;
+    mask = *given;
+    for (int i = 0; i < mask.n; i++) {
+        ls_mask_term *t = &mask.term[i];
+        if (t->kind == LS_MASK_DOCUMENTS)
+            t->ends = ls_arena_copy(g->arena, t->ends, sizeof *t->ends * (size_t)t->n_ends);
+    }
+    return mask;
+}
+
+/* --- the graph --------------------------------------------------------------------------------------------------------------- */
+
+static ls_tensor add_input(ls_graph *g, const ls_attention_options *o, int i) {
+    const int64_t heads = i == K || i == V ? o->kv_heads : o->heads;
+    const ls_shape shape = {4,
+                            {{o->batch, LS_FACTOR_BATCH},
+                             {o->seq, LS_FACTOR_SEQUENCE},
+                             {heads, LS_FACTOR_NONE},
+                             {o->head_size, LS_FACTOR_NONE}}};
+    return ls_graph_leaf(g, LS_ROLE_INPUT, input_names[i], o->dtype, &shape);
+}
+
+static ls_status differentiate(ls_shared_attention *a, const ls_tensor in[INPUTS]) {
+    ls_derivative d = {.n_roots = 1, .root = {a->results[O]}, .seed = {in[GRAD_O]}, .n_wanted = 3};
+    memcpy(d.wanted, in, sizeof in[0] * 3);
+    LS_TRY(ls_differentiate(a->graph, &d));
+    memcpy(&a->results[DQ], d.gradient, sizeof in[0] * 3);
+    return ls_ok();
+}
+
+static ls_status build(ls_shared_attention *a) {
+    const ls_attention_options *o = &a->options;
+    ls_graph *g = a->graph = ls_graph_create(o->dtype);
+    const int n_in = o->gradients ? INPUTS : GRAD_O, n_out = o->gradients ? OUTPUTS : DQ;
+    ls_tensor in[INPUTS] = {LS_NO_TENSOR};
+    for (int i = 0; i < n_in; i++) in[i] = add_input(g, o, i);
+    const ls_mask mask = own_mask(g, o->mask);
+    const double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)o->head_size);
+    a->results[O] = ls_attention_capped(g, in[Q], in[K], in[V], &mask, scale, o->softcap);
+    a->results[LSE] = ls_attention_lse(g, a->results[O]);
+    LS_TRY(ls_graph_status(g));
+    a->job = (ls_job){
+        .graph = g, .forward_nodes = g->n_nodes, .apart = true, .fetch = a->results, .n_fetch = n_out};
+    if (o->gradients) LS_TRY(differentiate(a, in));
+    for (int i = 0; i < n_out; i++) ls_named(g, a->results[i], "%s", output_names[i]);
+    return ls_graph_status(g);
+}
+
+/* --- opening ----------------------------------------------------------------------------------------------------------------- */
+
+static ls_status open_all(ls_shared_attention *a) {
+    const ls_attention_options *o = &a->options;
+    if ((int)o->dtype < 0 || o->dtype >= LS_DTYPES)
+        return ls_error(LS_INVALID, "attention: element type %d; expected one of ls_dtype", (int)o->dtype);
+    LS_TRY(check_sizes(o));
+    if (o->mask != NULL) LS_TRY(check_mask(o->mask));
+    LS_TRY(build(a));
+    return ls_session_open(&a->job, &o->spread, &a->session);
+}
+
+ls_status ls_shared_attention_open(const ls_attention_options *options, ls_shared_attention **out) {
+    ls_shared_attention *a = calloc(1, sizeof *a);
+    if (a == NULL) return ls_error(LS_NO_MEMORY, "no memory for an attention");
+    a->options = *options;
+    const ls_status status = open_all(a);
+    a->options.mask = NULL; /* the caller's */
+    if (status.code != LS_OK) {
+        ls_shared_attention_close(a);
+        return status;
+    }
+    *out = a;
+    return ls_ok();
+}
+
+void ls_shared_attention_close(ls_shared_attention *a) {
+    if (a == NULL) return;
+    ls_session_close(a->session);
+    ls_graph_destroy(a->graph);
+    free(a);
+}
+
+ls_spread_result ls_shared_attention_describe(const ls_shared_attention *a) {
+    return ls_session_describe(a->session);
+}
+
+void ls_shared_attention_print(const ls_shared_attention *a, ls_detail detail, FILE *out) {
+    ls_session_print(a->session, detail, out);
+}
+
+/* --- on a rank --------------------------------------------------------------------------------------------------------------- */
+
+static ls_attention_array array_of(const ls_rank *rank, const char *name) {
+    const ls_binding *binding = ls_image_find(rank->image, name);
+    ls_attention_array array = {.data = NULL};
+    if (binding == NULL) return array;
+    const ls_view *v = &binding->operand.view;
+    array = (ls_attention_array){
+        .data = ls_executor_address(rank->executor, &binding->operand), .dtype = v->dtype, .ndim = v->ndim};
+    memcpy(array.size, v->size, sizeof array.size[0] * (size_t)v->ndim);
+    return array;
+}
+
+static ls_attention_rank rank_of(const ls_rank *rank) {
+    const ls_image *image = rank->image;
+    ls_attention_rank r = {.rank = rank->rank, .ranks = rank->ranks};
+    ls_attention_array *const in[INPUTS] = {&r.q, &r.k, &r.v, &r.grad_o};
+    ls_attention_array *const out[OUTPUTS] = {&r.o, &r.lse, &r.dq, &r.dk, &r.dv};
+    for (int i = 0; i < INPUTS; i++) *in[i] = array_of(rank, input_names[i]);
+    for (int i = 0; i < OUTPUTS; i++) *out[i] = array_of(rank, output_names[i]);
+    r.batch = r.q.size[0];
+    r.first_batch = r.batch * ls_mesh_coordinate(&image->mesh, rank->rank, LS_AXIS_DP);
+    r.n = r.q.size[1];
+    return r;
+}
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    const ls_shared_attention *a = context;
+    ls_attention_state state = {.attention = a, .rank = rank};
+    ls_attention_rank r = rank_of(rank);
+    r.state = &state;
+    int32_t *positions = malloc(sizeof *positions * (size_t)r.n);
+    if (positions == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for the positions of %lld tokens", (long long)r.n);
+    ls_layout_positions(&rank->image->layout, ls_mesh_sequence_index(&rank->image->mesh, rank->rank),
+                        positions);
+    r.positions = positions;
+    const ls_status status = a->work(&r, a->context);
+    free(positions);
+    return status;
+}
+
+ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work, void *context,
+                                  size_t bytes) {
+    if (a->ran) return ls_error(LS_USAGE, "this attention has run; open another");
+    void *shared = NULL;
+    if (bytes > 0) {
+        LS_TRY(ls_shared_map(bytes, &shared));
+        memcpy(shared, context, bytes);
+    }
+    a->ran = true;
+    a->work = work;
+    a->context = bytes > 0 ? shared : context;
+    const ls_status status = ls_session_run(a->session, on_rank, a);
+    if (bytes > 0) memcpy(context, shared, bytes);
+    ls_shared_unmap(shared, bytes);
+    return status;
+}
+
+ls_status ls_attention_forward(ls_attention_rank *r) {
+    LS_TRY(ls_executor_run(r->state->rank->executor, LS_PROGRAM_EVALUATE));
+    r->state->forward = true;
+    return ls_ok();
+}
+
+ls_status ls_attention_backward(ls_attention_rank *r) {
+    if (!r->state->attention->options.gradients)
+        return ls_error(LS_USAGE, "backward on an attention that was opened without gradients");
+    if (!r->state->forward) return ls_error(LS_USAGE, "backward before any forward: there is no o, no lse");
+    return ls_executor_run(r->state->rank->executor, LS_PROGRAM_BACKWARD);
+}
+
+ls_status ls_attention_barrier(ls_attention_rank *r, bool *stop) {
+    const ls_rank *rank = r->state->rank;
+    if (stop == NULL) return ls_comm_barrier(rank->comm);
+    const bool mine = ls_comm_stop_requested(rank->comm);
+    bool *all = malloc(sizeof *all * (size_t)rank->ranks);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the wishes of %d ranks", rank->ranks);
+    const ls_status status = ls_comm_exchange(rank->comm, &mine, sizeof mine, all);
+    bool any = false;
+    for (int i = 0; i < rank->ranks && status.code == LS_OK; i++) any |= all[i];
+    if (status.code == LS_OK) *stop = any;
+    free(all);
+    return status;
+}
