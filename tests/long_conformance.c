@@ -1,0 +1,91 @@
+/*
+ * The whole conformance matrix (support/conformance.h): every strategy on every mesh × mask × layout × heads × type; transfers take
+ * turns, and so do shapes. With logits of ±1e3 again, where layouts take turns too. Dealt over processes, one for each core.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "support/conformance.h"
+
+enum { WORKERS = 8 };
+
+/* What takes turns: another value wherever any of the other axes moves on. */
+static void take_turns(const conformance_axes *axes, conformance_case *it) {
+    int *at = it->at;
+    const int turn = at[CONFORM_PLACE] + at[CONFORM_MASK] + at[CONFORM_HEADS] + at[CONFORM_DTYPE];
+    if (at[CONFORM_LOGITS] > 0) at[CONFORM_LAYOUT] = turn % axes->size[CONFORM_LAYOUT];
+    at[CONFORM_SHAPE] = (at[CONFORM_MASK] + at[CONFORM_HEADS]) % axes->size[CONFORM_SHAPE];
+    at[CONFORM_TRANSFERS] = (turn + at[CONFORM_LAYOUT]) % axes->size[CONFORM_TRANSFERS];
+    if (!conformance_has(axes, it)) at[CONFORM_TRANSFERS] = 0; /* a strategy that always puts */
+}
+
+/* All cases of one mask, heads and size of logits. */
+static void check_problem(conformance *c, const conformance_axes *axes, conformance_case it) {
+    const int layouts = it.at[CONFORM_LOGITS] > 0 ? 1 : axes->size[CONFORM_LAYOUT];
+    for (int i = 0; i < axes->size[CONFORM_PLACE] * axes->size[CONFORM_DTYPE] * layouts; i++) {
+        it.at[CONFORM_LAYOUT] = i % layouts;
+        it.at[CONFORM_DTYPE] = i / layouts % axes->size[CONFORM_DTYPE];
+        it.at[CONFORM_PLACE] = i / layouts / axes->size[CONFORM_DTYPE];
+        take_turns(axes, &it);
+        if (conformance_has(axes, &it)) conformance_check(c, &it);
+    }
+}
+
+/* Every n-th problem from `first` on. */
+static void check_share(const conformance_axes *axes, int first, int n, conformance_account *account) {
+    conformance *c = conformance_open(axes, account);
+    const int masks = axes->size[CONFORM_MASK], heads = axes->size[CONFORM_HEADS];
+    for (int i = first; i < masks * heads * axes->size[CONFORM_LOGITS]; i += n) {
+        conformance_case it = {{0}};
+        it.at[CONFORM_MASK] = i % masks;
+        it.at[CONFORM_HEADS] = i / masks % heads;
+        it.at[CONFORM_LOGITS] = i / masks / heads;
+        check_problem(c, axes, it);
+    }
+    conformance_close(c);
+}
+
+static void test_whole_matrix(void **state) {
+    (void)state;
+    static conformance_axes axes;
+    conformance_axes_make(&axes);
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    const int workers = machine.cores < WORKERS ? machine.cores : WORKERS;
+    conformance_account *accounts = mmap(NULL, sizeof *accounts * WORKERS, PROT_READ | PROT_WRITE,
+                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+                        sum = {0};
+    assert_true(accounts != MAP_FAILED);
+    pid_t worker[WORKERS];
+    for (int w = 0; w < workers; w++) {
+        worker[w] = fork();
+        assert_true(worker[w] >= 0);
+        if (worker[w] > 0) continue;
+        check_share(&axes, w, workers, &accounts[w]); /* what fails ends the process as a failed test */
+        _exit(0);
+    }
+    int failed = 0;
+    for (int w = 0; w < workers; w++) {
+        int status;
+        assert_int_equal(waitpid(worker[w], &status, 0), worker[w]);
+        failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+        conformance_account_add(&sum, &accounts[w]);
+    }
+    (void)munmap(accounts, sizeof *accounts * WORKERS);
+    assert_int_equal(failed, 0);
+    assert_in_range(conformance_report(&axes, &sum), 10000, 1000000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_whole_matrix)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

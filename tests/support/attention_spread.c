@@ -1,0 +1,218 @@
+#include "attention_spread.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/verify.h"
+#include "run/run.h"
+
+static const char *const in_name[PLAIN_INPUTS] = {"q", "k", "v", "grad_o"};
+static const char *const out_name[PLAIN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv"};
+enum { RUNS = 2, MOST_RANKS = 16 };
+
+/* A problem compiled for all ranks. */
+typedef struct images {
+    ls_graph *graph;
+    int ranks;
+    ls_image *image[MOST_RANKS];
+} images;
+
+/* --- compiling --------------------------------------------------------------------------------------------------------------- */
+
+static ls_tensor add_input(ls_graph *g, const plain_sizes *n, int i) {
+    const int64_t heads = i == PLAIN_K || i == PLAIN_V ? n->Hkv : n->Hq;
+    const ls_shape shape = {4,
+                            {{n->B, LS_FACTOR_BATCH},
+                             {n->S, LS_FACTOR_SEQUENCE},
+                             {heads, LS_FACTOR_NONE},
+                             {n->D, LS_FACTOR_NONE}}};
+    return ls_graph_leaf(g, LS_ROLE_INPUT, in_name[i], g->dtype, &shape);
+}
+
+static void destroy(images *set) {
+    for (int r = 0; r < set->ranks; r++) ls_image_destroy(set->image[r]);
+    ls_graph_destroy(set->graph);
+}
+
+static ls_status compile(const plain_attention *problem, const ls_target *target, ls_dtype dtype,
+                         images *out) {
+    ls_graph *g = out->graph = ls_graph_create(dtype);
+    ls_tensor in[PLAIN_INPUTS], fetch[PLAIN_OUTPUTS];
+    for (int i = 0; i < PLAIN_INPUTS; i++) in[i] = add_input(g, &problem->n, i);
+    fetch[PLAIN_O] = ls_attention(g, in[PLAIN_Q], in[PLAIN_K], in[PLAIN_V], &problem->mask, problem->scale);
+    fetch[PLAIN_LSE] = ls_attention_lse(g, fetch[PLAIN_O]);
+    LS_TRY(ls_graph_status(g));
+    const int forward = g->n_nodes;
+    ls_derivative d = {.n_roots = 1, .root = {fetch[PLAIN_O]}, .seed = {in[PLAIN_GRAD_O]}, .n_wanted = 3};
+    memcpy(d.wanted, in, sizeof in[0] * 3);
+    LS_TRY(ls_differentiate(g, &d));
+    memcpy(&fetch[PLAIN_DQ], d.gradient, sizeof in[0] * 3);
+    for (int i = 0; i < PLAIN_OUTPUTS; i++) (void)ls_named(g, fetch[i], "%s", out_name[i]);
+    const ls_job job = {.graph = g, .forward_nodes = forward, .fetch = fetch, .n_fetch = PLAIN_OUTPUTS};
+    for (int ranks = ls_mesh_ranks(&target->mesh); out->ranks < ranks; out->ranks++) {
+        ls_target mine = *target;
+        mine.rank = out->ranks;
+        LS_TRY(ls_compile(&job, &mine, &out->image[out->ranks]));
+    }
+    return ls_verify((const ls_image *const *)out->image, out->ranks);
+}
+
+static attention_traffic measure(const images *set) {
+    attention_traffic most = {0};
+    for (int r = 0; r < set->ranks; r++) {
+        const ls_image *image = set->image[r];
+        const ls_program_cost forward = ls_program_measure(image, LS_PROGRAM_EVALUATE),
+                              both = ls_program_measure(image, LS_PROGRAM_MICRO);
+        double slots = 0;
+        for (int b = 0; b < image->n_buffers; b++) {
+            const ls_buffer *buffer = &image->buffers[b];
+            if (buffer->kind == LS_BUFFER_SLOT && buffer->program == LS_PROGRAM_MICRO)
+                slots += (double)buffer->bytes;
+        }
+        most.sent_forward = fmax(most.sent_forward, forward.bytes_sent);
+        most.sent_backward = fmax(most.sent_backward, both.bytes_sent - forward.bytes_sent);
+        most.read_forward = fmax(most.read_forward, forward.bytes_read);
+        most.read_backward = fmax(most.read_backward, both.bytes_read - forward.bytes_read);
+        most.slot_bytes = fmax(most.slot_bytes, slots);
+        most.sent_by_all += both.bytes_sent;
+    }
+    return most;
+}
+
+ls_status attention_traffic_of(const plain_attention *problem, const ls_target *target, ls_dtype dtype,
+                               attention_traffic *out) {
+    images set = {0};
+    const ls_status status = compile(problem, target, dtype, &set);
+    if (status.code == LS_OK) *out = measure(&set);
+    destroy(&set);
+    return status;
+}
+
+/* --- running ----------------------------------------------------------------------------------------------------------------- */
+
+/* What the ranks share: dense global arrays in the types of the graph. */
+typedef struct shared_run {
+    const images *set;
+    void *in[PLAIN_INPUTS];
+    void *out[RUNS][PLAIN_OUTPUTS];
+} shared_run;
+
+/* Everything but the tables, which were filled when the executor was made. */
+static void poison(const ls_executor *executor) {
+    const ls_image *image = ls_executor_image(executor);
+    for (int b = 0; b < image->n_buffers; b++) {
+        const ls_operand all = {.buffer = b, .peer = -1};
+        if (image->buffers[b].kind != LS_BUFFER_TABLE && image->buffers[b].bytes > 0)
+            memset(ls_executor_address(executor, &all), 0xff, image->buffers[b].bytes);
+    }
+}
+
+static ls_status run_once(const shared_run *shared, ls_comm *comm, ls_executor *executor, void *const out[]) {
+    const ls_image *image = ls_executor_image(executor);
+    LS_TRY(ls_comm_barrier(comm)); /* nobody reads what the run before has left here */
+    poison(executor);
+    for (int i = 0; i < PLAIN_INPUTS; i++)
+        ls_executor_scatter(executor, ls_image_find(image, in_name[i]), shared->in[i]);
+    LS_TRY(ls_executor_run(executor, LS_PROGRAM_MICRO));
+    for (int i = 0; i < PLAIN_OUTPUTS; i++)
+        ls_executor_gather(executor, ls_image_find(image, out_name[i]), out[i]);
+    return ls_ok();
+}
+
+static ls_status rank_main(ls_comm *comm, void *context) {
+    const shared_run *shared = context;
+    ls_executor *executor;
+    LS_TRY(ls_executor_create(shared->set->image[ls_comm_rank(comm)], comm, &executor));
+    ls_status status = ls_ok();
+    for (int i = 0; i < RUNS && status.code == LS_OK; i++)
+        status = run_once(shared, comm, executor, shared->out[i]);
+    ls_executor_destroy(executor);
+    return status;
+}
+
+static ls_status launch(shared_run *shared) {
+    ls_world *world;
+    LS_TRY(ls_world_for(shared->set->image[0], NULL, false, 60, &world));
+    const ls_status status = ls_launch(world, shared->set->ranks, true, rank_main, shared);
+    ls_world_destroy(world);
+    return status;
+}
+
+/* --- arrays ------------------------------------------------------------------------------------------------------------------ */
+
+static void *typed(const double *x, int64_t n, ls_dtype dtype) {
+    void *out = malloc(ls_dtype_bytes(dtype) * (size_t)n);
+    LS_ASSERT(out != NULL);
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == LS_F64)
+            ((double *)out)[i] = x[i];
+        else if (dtype == LS_F32)
+            ((float *)out)[i] = (float)x[i];
+        else
+            ((ls_bf16 *)out)[i] = ls_bf16_from_f32((float)x[i]);
+    }
+    return out;
+}
+
+static double *widened(const void *x, int64_t n, ls_dtype dtype) {
+    double *out = malloc(sizeof *out * (size_t)n);
+    LS_ASSERT(out != NULL);
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == LS_F64)
+            out[i] = ((const double *)x)[i];
+        else
+            out[i] = dtype == LS_F32 ? (double)((const float *)x)[i]
+                                     : (double)ls_bf16_to_f32(((const ls_bf16 *)x)[i]);
+    }
+    return out;
+}
+
+static ls_dtype type_of(int output, ls_dtype dtype) {
+    return output == PLAIN_LSE ? ls_dtype_accumulator(dtype) : dtype;
+}
+
+static ls_status run(const plain_attention *problem, const images *set, ls_dtype dtype,
+                     attention_result *out) {
+    shared_run shared = {.set = set};
+    size_t bytes[PLAIN_OUTPUTS];
+    for (int i = 0; i < PLAIN_INPUTS; i++)
+        shared.in[i] = typed(problem->in[i], plain_input_count(&problem->n, i), dtype);
+    for (int i = 0; i < PLAIN_OUTPUTS; i++) {
+        bytes[i] = ls_dtype_bytes(type_of(i, dtype)) * (size_t)plain_output_count(&problem->n, i);
+        for (int k = 0; k < RUNS; k++) {
+            shared.out[k][i] = malloc(bytes[i]);
+            memset(shared.out[k][i], 0xff, bytes[i]);
+        }
+    }
+    const ls_status status = launch(&shared);
+    *out =
+        (attention_result){.same_bits = true, .in_place = set->image[0]->in_place, .traffic = measure(set)};
+    for (int i = 0; i < PLAIN_OUTPUTS; i++) {
+        out->same_bits &= memcmp(shared.out[0][i], shared.out[1][i], bytes[i]) == 0;
+        out->out[i] = widened(shared.out[0][i], plain_output_count(&problem->n, i), type_of(i, dtype));
+        for (int k = 0; k < RUNS; k++) free(shared.out[k][i]);
+    }
+    for (int i = 0; i < PLAIN_INPUTS; i++) free(shared.in[i]);
+    return status;
+}
+
+ls_status attention_spread(const plain_attention *problem, const ls_target *target, ls_dtype dtype,
+                           attention_result *out, ls_status *refused) {
+    images set = {0};
+    *out = (attention_result){0};
+    *refused = ls_ok();
+    ls_status status = compile(problem, target, dtype, &set);
+    if (status.code == LS_USAGE || status.code == LS_UNSUPPORTED) {
+        *refused = status;
+        status = ls_ok();
+    } else if (status.code == LS_OK) {
+        status = run(problem, &set, dtype, out);
+    }
+    destroy(&set);
+    return status;
+}
+
+void attention_result_free(attention_result *result) {
+    for (int i = 0; i < PLAIN_OUTPUTS; i++) free(result->out[i]);
+}

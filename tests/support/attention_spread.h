@@ -1,0 +1,37 @@
+/*
+ * One attention problem on ranks: compiled for each of them, verified, run by threads over shared memory. Everything that a program is
+ * to write holds NaN before it runs, and it runs twice.
+ */
+#ifndef TESTS_ATTENTION_SPREAD_H
+#define TESTS_ATTENTION_SPREAD_H
+
+#include "compile/compile.h"
+#include "plain_attention.h"
+
+/* What a rank's programs send, read in place and hold in slots, the most of all ranks; and what all ranks send together. */
+typedef struct attention_traffic {
+    double sent_forward, sent_backward, read_forward, read_backward;
+    double slot_bytes;
+    double sent_by_all;
+} attention_traffic;
+
+typedef struct attention_result {
+    double *out[PLAIN_OUTPUTS]; /* as in plain_attention */
+    bool same_bits;             /* in both runs */
+    bool in_place;
+    attention_traffic traffic;
+} attention_result;
+
+/*
+ * Runs it forward and backward under the target (rank is filled in) in this dtype. *refused: the compiler's refusal (LS_USAGE,
+ * LS_UNSUPPORTED), after which nothing ran, else LS_OK. Another error is returned. attention_result_free frees what it points to.
+ */
+ls_status attention_spread(const plain_attention *problem, const ls_target *target, ls_dtype dtype,
+                           attention_result *out, ls_status *refused);
+void attention_result_free(attention_result *result);
+
+/* Compiles and verifies alone; inputs of the problem are not needed. */
+ls_status attention_traffic_of(const plain_attention *problem, const ls_target *target, ls_dtype dtype,
+                               attention_traffic *out);
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * Conformance of attention strategies: every strategy × mesh × mask × layout × heads × type × transfers × shape, forward and backward,
+ * against the formula in f64 and against one rank. test_conformance.c runs a covering set of pairs, long_conformance.c all.
+ *
+ * The error of a result is |x - x*| / max(|x*|, 1e-3 sqrt(elements)), x* from the formula in f64 on the same inputs. Distributed f64 may
+ * be 1e-12 off one rank in f64; f32 1e-5; bf16 twice what one rank is off and half a rounding (2^-9). With logits of ±1e3 f32 may
+ * be off twice what one rank is.
+ */
+#ifndef TESTS_CONFORMANCE_H
+#define TESTS_CONFORMANCE_H
+
+#include <stdbool.h>
+
+#include "compile/compile.h"
+#include "plain_attention.h"
+
+/* place: a strategy on a mesh; logits: ordinary or extreme. */
+enum {
+    CONFORM_PLACE,
+    CONFORM_MASK,
+    CONFORM_LAYOUT,
+    CONFORM_HEADS,
+    CONFORM_DTYPE,
+    CONFORM_TRANSFERS,
+    CONFORM_SHAPE,
+    CONFORM_LOGITS,
+    CONFORM_AXES
+};
+
+/* One case: an index into the values of each axis. */
+typedef struct conformance_case {
+    int at[CONFORM_AXES];
+} conformance_case;
+
+/* --- the axes (conformance_axes.c) --------------------------------------------------------------------------------------------- */
+
+typedef struct conformance_place {
+    const char *strategy;
+    int index; /* of the strategy, in the product's table */
+    ls_mesh mesh;
+} conformance_place;
+
+enum { CONFORM_PLACES = 512, CONFORM_STRATEGIES = 32, CONFORM_RANKS = 7 };
+
+typedef struct conformance_axes {
+    int size[CONFORM_AXES];
+    conformance_place place[CONFORM_PLACES];
+    int strategies;
+    int meshes_refused[CONFORM_STRATEGIES]; /* by strategy, of those that have a mesh of their own */
+} conformance_axes;
+
+/* Asks every strategy about every mesh of 1, 2, 3, 4, 5, 8 and 16 ranks. A refusal without a reason fails the test. */
+void conformance_axes_make(conformance_axes *axes);
+/* Whether any case has value i of axis a and j of axis b (a < b); for covering.h. context: conformance_axes. */
+bool conformance_allowed(const void *context, int a, int i, int b, int j);
+bool conformance_has(const conformance_axes *axes, const conformance_case *c); /* all pairs are allowed */
+int conformance_ranks(const conformance_place *place);
+extern const int conformance_rank_counts[CONFORM_RANKS];
+
+/* What the values are. */
+ls_mask conformance_mask(int mask, int shape); /* its ends are static */
+const char *conformance_mask_name(int mask);
+plain_sizes conformance_sizes(int shape, int heads);
+ls_dtype conformance_dtype(int dtype);
+ls_transfers conformance_transfers(int transfers);
+double conformance_spread(int logits); /* standard deviation of q and k */
+void conformance_say(const conformance_axes *axes, const conformance_case *c, char *out, size_t room);
+
+/* --- running (conformance.c) --------------------------------------------------------------------------------------------------- */
+
+typedef struct conformance conformance;
+typedef struct conformance_account conformance_account;
+
+/* What runs is added to the account. */
+conformance *conformance_open(const conformance_axes *axes, conformance_account *account);
+/*
+ * Runs a case and checks all of it; what is wrong fails the test with names and figures. Cases of one mask, heads, shape and logits
+ * should follow each other: their reference is made once.
+ */
+void conformance_check(conformance *c, const conformance_case *it);
+void conformance_close(conformance *c);
+
+/* --- the account (conformance_account.c) --------------------------------------------------------------------------------------- */
+
+enum { CONFORM_DTYPES = 3, CONFORM_LOGIT_SIZES = 2 };
+
+/* Squares of errors summed over cases, and of what one rank is off in the same. */
+typedef struct conformance_tally {
+    int cases;
+    double many[PLAIN_OUTPUTS], one[PLAIN_OUTPUTS];
+} conformance_tally;
+
+/* Plain figures: may be added up, and lie in memory that processes share. */
+struct conformance_account {
+    int ran[CONFORM_STRATEGIES], in_place[CONFORM_STRATEGIES], refused[CONFORM_STRATEGIES];
+    conformance_tally by_ranks[CONFORM_DTYPES][CONFORM_LOGIT_SIZES][CONFORM_RANKS];
+};
+
+void conformance_account_add(conformance_account *to, const conformance_account *from);
+/*
+ * Prints cases by strategy and errors by ranks; fails the test where a strategy has not run, or errors grow with the ranks. Returns how
+ * many cases ran.
+ */
+int conformance_report(const conformance_axes *axes, const conformance_account *account);
+
+extern const char *const conformance_result_name[PLAIN_OUTPUTS];
+
+#endif

@@ -1,0 +1,156 @@
+/* The values of every axis of the conformance matrix. */
+#include "conformance.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+const int conformance_rank_counts[CONFORM_RANKS] = {1, 2, 3, 4, 5, 8, 16};
+
+/* Odd lengths, documents of one token, an empty one; of each shape: {0, ..., S}. */
+static const struct {
+    plain_sizes n; /* without heads */
+    int32_t ends[8];
+    int n_ends;
+} shapes[] = {
+    {{.B = 1, .S = 48, .D = 16}, {0, 1, 9, 9, 10, 33, 48}, 7},
+    {{.B = 2, .S = 37, .D = 16}, {0, 5, 6, 7, 30, 37}, 6},
+    {{.B = 1, .S = 53, .D = 5}, {0, 17, 18, 53}, 4},
+    {{.B = 2, .S = 41, .D = 24}, {0, 11, 12, 12, 13, 40, 41}, 7},
+};
+
+/* Terms as text, joined by +; "documents" are the shape's, "first:N" shows the first N tokens and nothing else. */
+static const char *const masks[] = {
+    "full",
+    "causal",
+    "window:5",
+    "window:7:3",
+    "window:500",
+    "prefix:11",
+    "documents",
+    "causal+documents",
+    "window:5+documents",
+    "window:9:2+documents",
+    "prefix:20+documents",
+    "causal+window:9+prefix:20",
+    "window:12:2+window:20:7",
+    "window:20+prefix:9+documents",
+    "first:3",
+    "first:3+documents", /* whoever lies in another document than these three sees nothing */
+};
+
+static const struct { int64_t q, kv; } heads[] = {{8, 8}, {8, 2}, {8, 1}, {6, 3}};
+
+static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16};
+static const ls_transfers transfers[] = {LS_TRANSFERS_PUT, LS_TRANSFERS_IN_PLACE};
+/* 17² is a standard deviation of logits of 289: among thousands some come near ±1e3. */
+static const double spreads[] = {1, 17};
+
+ls_mask conformance_mask(int index, int shape) {
+    ls_mask mask = {0};
+    char copy[64], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", masks[index]);
+    for (char *term; (term = strsep(&rest, "+")) != NULL;) {
+        ls_mask_term *added = &mask.term[mask.n];
+        long long first;
+        if (strcmp(term, "documents") == 0) {
+            *added = (ls_mask_term){
+                .kind = LS_MASK_DOCUMENTS, .ends = shapes[shape].ends, .n_ends = shapes[shape].n_ends};
+            mask.n++;
+        } else if (sscanf(term, "first:%lld", &first) == 1) {
+            *added = (ls_mask_term){.kind = LS_MASK_WINDOW, .window = 0, .first = first};
+            mask.n++;
+        } else {
+            assert_int_equal(ls_mask_add_term(&mask, term).code, LS_OK);
+        }
+    }
+    return mask;
+}
+
+const char *conformance_mask_name(int mask) { return masks[mask]; }
+
+plain_sizes conformance_sizes(int shape, int head) {
+    plain_sizes n = shapes[shape].n;
+    n.Hq = heads[head].q;
+    n.Hkv = heads[head].kv;
+    return n;
+}
+
+ls_dtype conformance_dtype(int dtype) { return dtypes[dtype]; }
+ls_transfers conformance_transfers(int t) { return transfers[t]; }
+double conformance_spread(int logits) { return spreads[logits]; }
+int conformance_ranks(const conformance_place *place) { return ls_mesh_ranks(&place->mesh); }
+
+static ls_status asked(const char *strategy, ls_mesh mesh, int head) {
+    const plain_sizes n = conformance_sizes(0, head);
+    const ls_attention_problem problem = {
+        .B = n.B, .S = n.S, .Hq = n.Hq, .Hkv = n.Hkv, .D = n.D, .mesh = mesh};
+    const ls_status status = ls_strategy_applicable(strategy, &problem);
+    if (status.code != LS_OK && strstr(status.text, strategy) == NULL)
+        fail_msg("%s refuses without a reason that names it: \"%s\"", strategy, status.text);
+    return status;
+}
+
+static void add_places(conformance_axes *axes, const char *strategy, int ranks) {
+    for (int U = 1; U <= ranks; U++) {
+        if (ranks % U != 0) continue;
+        const ls_mesh mesh = ls_mesh_make(1, ranks / U, U);
+        bool fits = false;
+        for (size_t h = 0; h < LS_COUNT(heads); h++) fits |= asked(strategy, mesh, (int)h).code == LS_OK;
+        if (!fits) {
+            axes->meshes_refused[axes->strategies]++;
+            continue;
+        }
+        assert_true(axes->size[CONFORM_PLACE] < CONFORM_PLACES);
+        axes->place[axes->size[CONFORM_PLACE]++] =
+            (conformance_place){.strategy = strategy, .index = axes->strategies, .mesh = mesh};
+    }
+}
+
+void conformance_axes_make(conformance_axes *axes) {
+    *axes = (conformance_axes){.size = {[CONFORM_MASK] = LS_COUNT(masks),
+                                        [CONFORM_LAYOUT] = LS_LAYOUTS,
+                                        [CONFORM_HEADS] = LS_COUNT(heads),
+                                        [CONFORM_DTYPE] = LS_COUNT(dtypes),
+                                        [CONFORM_TRANSFERS] = LS_COUNT(transfers),
+                                        [CONFORM_SHAPE] = LS_COUNT(shapes),
+                                        [CONFORM_LOGITS] = LS_COUNT(spreads)}};
+    for (const char *name; (name = ls_strategy_name(axes->strategies)) != NULL; axes->strategies++) {
+        assert_true(axes->strategies < CONFORM_STRATEGIES);
+        for (int i = 0; i < CONFORM_RANKS; i++) add_places(axes, name, conformance_rank_counts[i]);
+    }
+}
+
+bool conformance_allowed(const void *context, int a, int i, int b, int j) {
+    const conformance_axes *axes = context;
+    if (a != CONFORM_PLACE) return true;
+    const conformance_place *place = &axes->place[i];
+    if (b == CONFORM_HEADS) return asked(place->strategy, place->mesh, j).code == LS_OK;
+    if (b != CONFORM_TRANSFERS || transfers[j] == LS_TRANSFERS_PUT) return true;
+    bool in_place;
+    assert_int_equal(ls_strategy_reads_in_place(place->strategy, &in_place).code, LS_OK);
+    return in_place && conformance_ranks(place) > 1;
+}
+
+bool conformance_has(const conformance_axes *axes, const conformance_case *c) {
+    for (int b = 1; b < CONFORM_AXES; b++) {
+        if (!conformance_allowed(axes, CONFORM_PLACE, c->at[CONFORM_PLACE], b, c->at[b])) return false;
+    }
+    return true;
+}
+
+void conformance_say(const conformance_axes *axes, const conformance_case *c, char *out, size_t room) {
+    const int *at = c->at;
+    const conformance_place *place = &axes->place[at[CONFORM_PLACE]];
+    const plain_sizes n = conformance_sizes(at[CONFORM_SHAPE], at[CONFORM_HEADS]);
+    snprintf(out, room, "%s of ring %d ulysses %d, %s, %s, %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s",
+             place->strategy, place->mesh.size[LS_AXIS_RING], place->mesh.size[LS_AXIS_ULYSSES],
+             masks[at[CONFORM_MASK]], ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]),
+             ls_dtype_name(dtypes[at[CONFORM_DTYPE]]), ls_transfers_name(transfers[at[CONFORM_TRANSFERS]]),
+             (long long)n.B, (long long)n.S, (long long)n.Hq, (long long)n.Hkv, (long long)n.D,
+             spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "");
+}

@@ -1,0 +1,40 @@
+/*
+ * Attention by its formula, in f64, softmax over all keys at once: what every strategy must find. Written apart from the kernels, from
+ * spans of masks and from layouts: a query and a key are asked whether they see each other, pair by pair.
+ */
+#ifndef TESTS_PLAIN_ATTENTION_H
+#define TESTS_PLAIN_ATTENTION_H
+
+#include <stdbool.h>
+
+#include "longspan/tensor.h"
+
+enum { PLAIN_Q, PLAIN_K, PLAIN_V, PLAIN_GRAD_O, PLAIN_INPUTS };
+enum { PLAIN_O, PLAIN_LSE, PLAIN_DQ, PLAIN_DK, PLAIN_DV, PLAIN_OUTPUTS };
+
+typedef struct plain_sizes {
+    int64_t B, S, Hq, Hkv, D;
+} plain_sizes;
+
+typedef struct plain_attention {
+    plain_sizes n;
+    ls_mask mask; /* its ends belong to the maker */
+    double scale;
+    double *in[PLAIN_INPUTS];   /* [B,S,heads,D] */
+    double *out[PLAIN_OUTPUTS]; /* [B,S,heads,D]; lse [B,Hq,S], -inf where nothing is seen */
+} plain_attention;
+
+/* Whether query q sees key k: what longspan/tensor.h says a mask means. */
+bool plain_sees(const ls_mask *mask, int64_t q, int64_t k);
+
+/*
+ * Normal inputs from a stream, all rounded to bf16 so that one reference serves every type; q and k times `spread`. Then the formula.
+ * plain_attention_free frees the arrays.
+ */
+plain_attention plain_attention_make(plain_sizes n, const ls_mask *mask, double spread, uint64_t stream);
+void plain_attention_free(plain_attention *a);
+
+int64_t plain_input_count(const plain_sizes *n, int i); /* elements */
+int64_t plain_output_count(const plain_sizes *n, int i);
+
+#endif

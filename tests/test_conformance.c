@@ -1,0 +1,232 @@
+/*
+ * Conformance of attention strategies (support/conformance.h) over a covering set: every pair of a strategy on a mesh, a mask, a
+ * layout, numbers of heads, a type, transfers, a shape and a size of logits occurs. And what can be read off the programs: bytes sent
+ * by the formulas of the field, and slots whose bytes do not grow with the ranks.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/attention_spread.h"
+#include "support/conformance.h"
+#include "support/covering.h"
+
+_Static_assert((int)CONFORM_AXES == (int)COVERING_AXES, "a row of the covering set is a case");
+
+/* --- every pair ---------------------------------------------------------------------------------------------------------------- */
+
+/* Cases of one problem behind each other. */
+static int by_problem(const void *a, const void *b) {
+    static const int order[] = {CONFORM_MASK, CONFORM_HEADS, CONFORM_SHAPE, CONFORM_LOGITS, CONFORM_DTYPE};
+    const covering_row *x = a, *y = b;
+    for (size_t i = 0; i < LS_COUNT(order); i++) {
+        if (x->at[order[i]] != y->at[order[i]]) return x->at[order[i]] < y->at[order[i]] ? -1 : 1;
+    }
+    return 0;
+}
+
+static bool occurs(const covering_row *rows, int n, int a, int i, int b, int j) {
+    for (int r = 0; r < n; r++) {
+        if (rows[r].at[a] == i && rows[r].at[b] == j) return true;
+    }
+    return false;
+}
+
+/* Counts anew, apart from the search. */
+static int count_pairs(const covering_axes *cover, const covering_row *rows, int n) {
+    int pairs = 0;
+    for (int a = 0; a < cover->n; a++) {
+        for (int b = a + 1; b < cover->n; b++) {
+            for (int i = 0; i < cover->size[a]; i++) {
+                for (int j = 0; j < cover->size[b]; j++) {
+                    const bool wanted = conformance_allowed(cover->context, a, i, b, j);
+                    assert_int_equal(occurs(rows, n, a, i, b, j), wanted);
+                    pairs += wanted;
+                }
+            }
+        }
+    }
+    return pairs;
+}
+
+/* Rows in which every pair occurs. */
+static covering_row *make_rows(const conformance_axes *axes, uint64_t seed, int *n) {
+    covering_axes cover = {.n = CONFORM_AXES, .allowed = conformance_allowed, .context = axes, .seed = seed};
+    memcpy(cover.size, axes->size, sizeof cover.size);
+    int pairs;
+    covering_row *rows = covering_make(&cover, n, &pairs);
+    assert_int_equal(count_pairs(&cover, rows, *n), pairs);
+    print_message("%d cases cover %d pairs\n", *n, pairs);
+    qsort(rows, (size_t)*n, sizeof *rows, by_problem);
+    return rows;
+}
+
+/* Under a sanitizer every row takes many times as long, and pairs of axes that only change numbers take the same way. */
+static int stride(void) {
+    const char *sanitizer = getenv("LS_TEST_SANITIZER");
+    return sanitizer != NULL && sanitizer[0] != 0 ? 16 : 1;
+}
+
+/* Twice, with other triples: so that means over types and numbers of ranks say something. */
+static void test_every_pair(void **state) {
+    (void)state;
+    static conformance_axes axes;
+    static conformance_account account;
+    conformance_axes_make(&axes);
+    conformance *c = conformance_open(&axes, &account);
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        int n;
+        covering_row *rows = make_rows(&axes, seed, &n);
+        for (int r = 0; r < n; r += stride()) {
+            conformance_case it;
+            memcpy(it.at, rows[r].at, sizeof it.at);
+            conformance_check(c, &it);
+        }
+        free(rows);
+    }
+    conformance_close(c);
+    conformance_report(&axes, &account);
+}
+
+/* --- bytes --------------------------------------------------------------------------------------------------------------------- */
+
+/* Elements per local token that one rank sends: of the working type T, and of the type G in which results and gradients add up. */
+typedef struct moved {
+    double T, G;
+} moved;
+
+/* d: elements of a token's queries, e: of its keys, h: query heads. */
+typedef struct widths {
+    double d, e, h;
+} widths;
+
+static moved rotated_keys(widths w, int R) { return (moved){(R - 1) * 2 * w.e, 0}; }
+static moved rotated_keys_back(widths w, int R) {
+    return (moved){(R - 1) * 2 * w.e, R > 1 ? R * 2 * w.e : 0};
+}
+static moved gathered_keys_back(widths w, int R) { return (moved){(R - 1) * 2 * w.e, (R - 1) * 2 * w.e}; }
+static moved queries_out(widths w, int R) { return (moved){(R - 1) * w.d, (R - 1) * (w.d + w.h)}; }
+static moved queries_back(widths w, int R) { return (moved){(R - 1) * 2 * w.d, (R - 1) * (2 * w.h + w.d)}; }
+
+/* What goes across blocks, by strategy: FIELD.md 1, with o, lse, delta and gradients on their way in G. */
+static const struct {
+    const char *strategy;
+    moved (*forward)(widths, int R), (*backward)(widths, int R);
+} across[] = {
+    {"local", rotated_keys, rotated_keys_back},   {"ring", rotated_keys, rotated_keys_back},
+    {"ulysses", rotated_keys, rotated_keys_back}, {"usp", rotated_keys, rotated_keys_back},
+    {"gather", rotated_keys, gathered_keys_back}, {"tokenring", queries_out, queries_back},
+    {"decode", queries_out, queries_back},
+};
+
+static plain_attention dense_problem(int64_t S, int64_t Hq, int64_t Hkv) {
+    return (plain_attention){.n = {.B = 1, .S = S, .Hq = Hq, .Hkv = Hkv, .D = 16}, .scale = 0.25};
+}
+
+static ls_target target_at(const conformance_place *place, ls_transfers transfers) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    return (ls_target){.mesh = place->mesh,
+                       .strategy = place->strategy,
+                       .isa = machine.isa,
+                       .threads = 1,
+                       .transfers = transfers,
+                       .addressable = true};
+}
+
+static attention_traffic traffic_at(const conformance_place *place, const plain_attention *problem,
+                                    ls_dtype dtype, ls_transfers transfers) {
+    const ls_target target = target_at(place, transfers);
+    attention_traffic t;
+    const ls_status status = attention_traffic_of(problem, &target, dtype, &t);
+    if (status.code != LS_OK) fail_msg("%s: %s", place->strategy, status.text);
+    return t;
+}
+
+/* Heads are exchanged within a block of U: q, k, v in and o out, with lse, which is asked for; grad_o, delta in and the gradients out. */
+static void check_bytes(const conformance_place *place, int a, int64_t Hkv, ls_dtype dtype) {
+    enum { TOKENS = 4, HQ = 8 };
+    const int R = place->mesh.size[LS_AXIS_RING], U = place->mesh.size[LS_AXIS_ULYSSES];
+    const plain_attention problem = dense_problem(TOKENS * R * U, HQ, Hkv);
+    const attention_traffic t = traffic_at(place, &problem, dtype, LS_TRANSFERS_PUT);
+    const widths w = {(double)(HQ * problem.n.D), (double)(Hkv * problem.n.D), HQ};
+    const double T = (double)ls_dtype_bytes(dtype), G = (double)ls_dtype_bytes(ls_dtype_accumulator(dtype)),
+                 leaves = (U - 1.0) / U;
+    const moved f = across[a].forward(w, R), b = across[a].backward(w, R);
+    const double forward = TOKENS * ((f.T + leaves * (2 * w.d + 2 * w.e)) * T + (f.G + leaves * w.h) * G);
+    const double backward = TOKENS * ((b.T + leaves * 2 * w.d) * T + (b.G + leaves * (2 * w.e + w.h)) * G);
+    if (t.sent_forward != forward || t.sent_backward != backward)
+        fail_msg("%s of ring %d ulysses %d, Hkv %lld, %s: sends %g bytes forward and %g backward, expected "
+                 "%g and %g",
+                 place->strategy, R, U, (long long)Hkv, ls_dtype_name(dtype), t.sent_forward, t.sent_backward,
+                 forward, backward);
+}
+
+static int formula_of(const char *strategy) {
+    for (size_t a = 0; a < LS_COUNT(across); a++) {
+        if (strcmp(across[a].strategy, strategy) == 0) return (int)a;
+    }
+    return -1;
+}
+
+static void test_bytes_of_the_full_mask(void **state) {
+    (void)state;
+    static conformance_axes axes;
+    conformance_axes_make(&axes);
+    int checked = 0;
+    for (int p = 0; p < axes.size[CONFORM_PLACE]; p++) {
+        const conformance_place *place = &axes.place[p];
+        const int a = formula_of(place->strategy);
+        if (a < 0) print_message("%s: the field gives no formula for its bytes\n", place->strategy);
+        for (int64_t Hkv = 1; Hkv <= 8 && a >= 0; Hkv *= 2) {
+            if (Hkv % place->mesh.size[LS_AXIS_ULYSSES] != 0) continue;
+            check_bytes(place, a, Hkv, LS_F32);
+            check_bytes(place, a, Hkv, LS_BF16);
+            checked += 2;
+        }
+    }
+    print_message("%d programs send what the formulas say\n", checked);
+    assert_true(checked > 100);
+}
+
+/* --- slots --------------------------------------------------------------------------------------------------------------------- */
+
+/* What rotates has two slots for each direction, so that bytes do not grow with the ranks; two ranks may need fewer. */
+static void test_slots_do_not_grow(void **state) {
+    (void)state;
+    static const char *const rotating[] = {"ring", "usp", "tokenring"};
+    enum { TOKENS = 4 };
+    for (size_t s = 0; s < LS_COUNT(rotating); s++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            double bytes = -1;
+            for (int R = 3; R <= 16; R = R == 3 ? 4 : 2 * R) {
+                const conformance_place place = {.strategy = rotating[s], .mesh = ls_mesh_make(1, R, 1)};
+                bool can;
+                if (ls_strategy_reads_in_place(rotating[s], &can).code != LS_OK || (in_place > 0 && !can))
+                    continue;
+                const plain_attention problem = dense_problem(TOKENS * R, 8, 2);
+                const attention_traffic t = traffic_at(&place, &problem, LS_BF16,
+                                                       in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT);
+                if (bytes >= 0 && t.slot_bytes != bytes)
+                    fail_msg("%s: %g bytes of slots on %d ranks, %g on 3", rotating[s], t.slot_bytes, R,
+                             bytes);
+                bytes = t.slot_bytes;
+                assert_int_equal(t.sent_forward + t.sent_backward > 0, !in_place);
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes_of_the_full_mask),
+        cmocka_unit_test(test_slots_do_not_grow),
+        cmocka_unit_test(test_every_pair),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
