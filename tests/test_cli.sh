@@ -142,6 +142,17 @@ expect 1 "no/map.svg" explain --model model --seq 16 --memory-map no/map.svg
 json "[p['name'] for p in d['programs']] == ['micro', 'step', 'evaluate']" out.json
 expect 2 "--accumulate" explain --model model --seq 16 --program micro
 expect 2 "--rank 2; expected 0 to 1" explain --model model --seq 16 --ranks 2 --rank 2
+"$longspan" bench attention --seq 65 --ranks 3 --heads 6 --kv-heads 3 --head-size 16 --rounds 2 --mask window:9+prefix:3 --json >out.json 2>err ||
+    fail "bench attention: $(cat err)"
+json "{('ring', 'put'), ('ring', 'in-place'), ('ulysses', 'put')} <= {(r['strategy'], r['transfers']) for r in d['strategies']}" out.json
+json "all(r['seconds'] >= r['forward_seconds'] > 0 and r['one_rank_seconds'] > 0 for r in d['strategies'] if 'refused' not in r)" out.json
+json "all((r['bytes_sent_backward'] > 0) == (r['transfers'] == 'put') for r in d['strategies'] if 'refused' not in r)" out.json
+"$longspan" bench attention --seq 64 --ranks 2 --rounds 1 --dtype f32 --strategy ring >page.txt 2>err || fail "bench attention: $(cat err)"
+[ "$(grep -c '^ring ' page.txt)" -eq 2 ] || fail "bench attention --strategy ring: $(cat page.txt)"
+expect 2 "expected 2 to 1024" bench attention --ranks 1
+expect 2 "strategy local: 2 ranks share the sequence" bench attention --ranks 2 --seq 64 --strategy local
+expect 2 "bench machine takes no flag" bench machine --seq 64
+expect 2 "expected one of machine, attention" bench everything
 if [ -e /dev/full ]; then
     status=0; "$longspan" version >/dev/full 2>err || status=$?
     [ $status -eq 1 ] && grep -q 'standard output' err || fail "a full output: exit $status"

@@ -1,5 +1,5 @@
 /* What this machine does: measured, printed beside what it was taken for, and kept for plan. One bench is one row of the table. */
-#include "job/job_impl.h"
+#include "job/bench_impl.h"
 #include "longspan/units.h"
 #include "plan/host_file.h"
 
@@ -42,6 +42,10 @@ static void print_json(const ls_host *host, const char *path, FILE *out) {
 }
 
 static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
+    static const ls_bench_attention none = {.seq = 0};
+    if (memcmp(&job->attention, &none, sizeof none) != 0)
+        return ls_error(LS_USAGE,
+                        "bench machine takes no flag but --json; the others are those of bench attention");
     ls_machine machine;
     ls_machine_detect(&machine);
     char path[LS_HOST_PATH];
@@ -62,7 +66,7 @@ static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
 static const struct {
     const char *name;
     ls_status (*run)(const ls_bench_job *job, FILE *out);
-} benches[] = {{"machine", bench_machine}};
+} benches[] = {{"machine", bench_machine}, {"attention", ls_run_bench_attention}};
 
 ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
     char known[128] = "";
