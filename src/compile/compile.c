@@ -1,8 +1,6 @@
 /* All passes, one after the other, for one rank. */
 #include "compile/compile_impl.h"
 
-#include <string.h>
-
 static ls_operand nowhere(void) { return (ls_operand){.buffer = -1}; }
 
 /* Values lie nowhere yet; what persists stays where it is. */
@@ -124,44 +122,12 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     return ls_ok();
 }
 
-static const char *const transfers_names[] = {"auto", "put", "in-place"};
-
-const char *ls_transfers_name(ls_transfers transfers) { return transfers_names[transfers]; }
-
-ls_status ls_transfers_parse(const char *name, ls_transfers *out) {
-    for (int i = 0; i < (int)LS_COUNT(transfers_names); i++) {
-        if (name != NULL && strcmp(name, transfers_names[i]) != 0) continue;
-        *out = (ls_transfers)i;
-        return ls_ok();
-    }
-    return ls_error(LS_USAGE, "--transfers %s; expected auto, put or in-place", name);
-}
-
-/*
- * One rank has nobody to read from. Of two lowerings with the same bits the ring in place copies nothing and has no slots; an all-to-all
- * copies once either way, and takes more memory in place (docs/performance.md), so its blocks are put unless it is asked for.
- */
-static ls_status choose_transfers(const ls_target *target, bool *in_place) {
-    if (target->transfers == LS_TRANSFERS_IN_PLACE && !target->addressable)
-        return ls_error(LS_USAGE,
-                        "--transfers in-place: the transport does not let a rank read the others' memory");
-    bool can;
-    LS_TRY(ls_strategy_reads_in_place(target->strategy, &can));
-    if (target->transfers == LS_TRANSFERS_IN_PLACE && !can)
-        return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put",
-                        target->strategy);
-    const bool wanted = target->transfers == LS_TRANSFERS_IN_PLACE ||
-                        (target->transfers == LS_TRANSFERS_AUTO && target->mesh.size[LS_AXIS_ULYSSES] == 1);
-    *in_place = wanted && can && target->addressable && ls_mesh_sequence_ranks(&target->mesh) > 1;
-    return ls_ok();
-}
-
 ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out) {
     LS_TRY(ls_graph_status(job->graph));
     int64_t S;
     LS_TRY(find_sequence(job->graph, &target->mesh, &S));
     bool in_place;
-    LS_TRY(choose_transfers(target, &in_place));
+    LS_TRY(ls_choose_transfers(target, &in_place));
     ls_arena *arena = ls_arena_create();
     ls_image *image = LS_NEW(arena, ls_image);
     image->arena = arena;

@@ -194,6 +194,8 @@ void ls_lower_update(ls_builder *b);
 ls_operand ls_lower_input(ls_builder *b, int node, int i);
 /* Ops that no single kernel call can do, because they need other ranks' tokens (`special` in their rows). */
 void ls_lower_attention(ls_builder *b, int node);
+/* Whether blocks are read in place (attention/arrival.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
+LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool *in_place);
 /* Marks what attention lets other ranks read in place. Before any node is lowered. */
 void ls_share_attention(ls_builder *b, int n_nodes);
 void ls_lower_shift(ls_builder *b, int node); /* halo.c */

@@ -74,7 +74,7 @@ double ls_block_area(ls_builder *b, int mask, int ring);
 int ls_block_at(const ls_builder *b, int hop);
 ls_operand ls_with_tokens(ls_operand o, int64_t tokens);
 
-/* --- how other ranks' blocks arrive ----------------------------------------------------------------------------------------- */
+/* --- how other ranks' blocks arrive (arrival.c) ----------------------------------------------------------------------------- */
 
 enum { LS_KEYS, LS_VALUES, LS_KV };
 

@@ -60,47 +60,6 @@ ls_status ls_strategy_heads(const char *name, const ls_attention_problem *p) {
         U, (long long)p->Hq);
 }
 
-const ls_arrival *ls_arrival_of(const ls_builder *b) {
-    return b->image->in_place ? &ls_arrival_in_place : &ls_arrival_put;
-}
-
-ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
-                            int64_t capacity) {
-    if (b->image->in_place && b->target->mesh.size[LS_AXIS_ULYSSES] > 1)
-        return ls_build_symmetric(b, LS_BUFFER_ACTIVATION, name, capacity, dtype, ndim, size);
-    return ls_build_private(b, LS_BUFFER_ACTIVATION, name, dtype, ndim, size);
-}
-
-ls_operand ls_lendable(ls_builder *b, ls_operand operand, int64_t capacity) {
-    const ls_buffer *buffer = &b->image->buffers[operand.buffer];
-    if (!b->image->in_place || buffer->space == LS_SYMMETRIC) return operand;
-    const ls_view *v = &operand.view;
-    const ls_operand copy =
-        ls_build_symmetric(b, LS_BUFFER_ACTIVATION, buffer->name, capacity, v->dtype, v->ndim, v->size);
-    ls_build_copy(b, operand, copy);
-    return copy;
-}
-
-/* Queries and the output's gradient are exchanged between heads and tokens; keys and values also go round the ring. */
-static bool is_shared(const ls_builder *b, const ls_node *node, int input) {
-    enum { Q, K, V, GRAD_O = 5 };
-    const bool exchanged = b->target->mesh.size[LS_AXIS_ULYSSES] > 1;
-    return input == K || input == V || (exchanged && (input == Q || (node->forward >= 0 && input == GRAD_O)));
-}
-
-void ls_share_attention(ls_builder *b, int n_nodes) {
-    const ls_graph *g = b->job->graph;
-    if (!b->image->in_place) return;
-    b->shared = LS_NEW_ARRAY(b->image->arena, bool, g->n_tensors);
-    for (int n = 0; n < n_nodes; n++) {
-        const ls_node *node = &g->nodes[n];
-        if (node->op->special == NULL || strcmp(node->op->special, "attention") != 0) continue;
-        for (int i = 0; i < node->n_in; i++) {
-            if (is_shared(b, node, i)) b->shared[ls_graph_tensor(g, node->in[i])->storage.id] = true;
-        }
-    }
-}
-
 static ls_heads make_heads(ls_builder *b, int64_t total) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
     return (ls_heads){.total = total,
