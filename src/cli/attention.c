@@ -3,77 +3,32 @@
 
 typedef struct attention_flags {
     cli_common common;
-    cli_spread spread;
     ls_attention_job job;
 } attention_flags;
 
 #define AT(field) offsetof(attention_flags, job.field)
 static const ls_option options[] = {
-    {.name = "q",
-     .type = LS_OPTION_TEXT,
-     .metavar = "FILE",
-     .required = true,
-     .offset = AT(q),
-     .help = "queries [B,S,Hq,D], f4 or f8 .npy"},
-    {.name = "k",
-     .type = LS_OPTION_TEXT,
-     .metavar = "FILE",
-     .required = true,
-     .offset = AT(k),
-     .help = "keys [B,S,Hkv,D]; Hq is a multiple of Hkv"},
-    {.name = "v",
-     .type = LS_OPTION_TEXT,
-     .metavar = "FILE",
-     .required = true,
-     .offset = AT(v),
-     .help = "values, like the keys"},
-    {.name = "do",
-     .type = LS_OPTION_TEXT,
-     .metavar = "FILE",
-     .offset = AT(grad_o),
-     .help = "gradient of the output, like the queries; asks for the gradients"},
-    {.name = "sink",
-     .type = LS_OPTION_TEXT,
-     .metavar = "FILE",
-     .offset = AT(sink),
-     .help = "a further logit for each query head [Hq], seen by all its queries, of value 0"},
-    {.name = "mask",
-     .type = LS_OPTION_TEXT,
-     .metavar = "MASK",
-     .required = true,
-     .offset = AT(mask),
-     .help = "see above"},
-    {.name = "scale",
-     .type = LS_OPTION_FLOAT,
-     .metavar = "X",
-     .least = 1e-30,
-     .most = 0x1p62,
-     .offset = AT(scale),
-     .help = "of q·k; 1/sqrt(D) when left out"},
-    {.name = "softcap",
-     .type = LS_OPTION_FLOAT,
-     .metavar = "X",
-     .least = 1e-30,
-     .most = 0x1p62,
-     .offset = AT(softcap),
-     .help = "a logit becomes X·tanh(logit/X), as in Gemma 2; not when left out"},
-    CLI_DTYPE_ROW(attention_flags, job.dtype, "f32|f64|bf16", "that of the queries"),
-    {.name = "out",
-     .type = LS_OPTION_TEXT,
-     .metavar = "DIR",
-     .required = true,
-     .offset = AT(out),
-     .help = "for o.npy, lse.npy and, with --do, dq.npy dk.npy dv.npy (and dsink.npy, with --sink)"},
-    CLI_SPREAD_ROWS(attention_flags),
-    CLI_RUN_ROWS(attention_flags),
-    CLI_COMMON_ROWS(attention_flags),
+    CLI_REQUIRED_TEXT("q", "FILE", AT(q), "queries [B,S,Hq,D], f4 or f8 .npy"),
+    CLI_REQUIRED_TEXT("k", "FILE", AT(k), "keys [B,S,Hkv,D]; Hq is a multiple of Hkv"),
+    CLI_REQUIRED_TEXT("v", "FILE", AT(v), "values, like the keys"),
+    CLI_TEXT("do", "FILE", AT(grad_o), "gradient of the output, like the queries; asks for the gradients"),
+    CLI_TEXT("sink", "FILE", AT(sink),
+             "a further logit for each query head [Hq], seen by all its queries, of value 0"),
+    CLI_REQUIRED_TEXT("mask", "MASK", AT(mask), "see above"),
+    CLI_FLOAT("scale", "X", NULL, 1e-30, CLI_ANY, AT(scale), "of q·k; 1/sqrt(D) when left out"),
+    CLI_FLOAT("softcap", "X", NULL, 1e-30, CLI_ANY, AT(softcap),
+              "a logit becomes X·tanh(logit/X), as in Gemma 2; not when left out"),
+    CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
+               "element type; that of the queries when left out"),
+    CLI_REQUIRED_TEXT("out", "DIR", AT(out),
+                      "for o.npy, lse.npy and, with --do, dq.npy dk.npy dv.npy (and dsink.npy, with --sink)"),
 };
 #undef AT
 
 static ls_status run(void *context) {
     attention_flags *flags = context;
     ls_spread_result result;
-    flags->job.spread = cli_spread_of(&flags->spread);
+    flags->job.spread = cli_spread_of(&flags->common);
     LS_TRY(ls_run_attention(&flags->job, &result));
     if (flags->common.json) {
         ls_spread_result_json(&result, stdout);
@@ -99,6 +54,8 @@ const cli_command cli_attention = {
         "to S); joined by + for the intersection.",
     .options = options,
     .n_options = CLI_COUNT(options),
+    .spreads = true,
+    .runs = true,
     .run = run,
     .flags_bytes = sizeof(attention_flags),
 };

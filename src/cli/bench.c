@@ -7,37 +7,21 @@ typedef struct bench_flags {
 } bench_flags;
 
 #define AT(field) offsetof(bench_flags, job.attention.field)
-#define COUNT(flag, word, field, text)                                                    \
-    {                                                                                     \
-        .name = flag, .type = LS_OPTION_INT, .metavar = word, .least = 1, .most = 0x1p31, \
-        .offset = AT(field), .help = text                                                 \
-    }
 static const ls_option options[] = {
-    {.name = "name",
-     .type = LS_OPTION_TEXT,
-     .metavar = "NAME",
-     .offset = offsetof(bench_flags, job.name),
-     .help = "machine or attention (required); the name may stand alone"},
-    COUNT("seq", "S", seq, "tokens; 32768 when left out"),
-    COUNT("ranks", "R", ranks, "of one thread each, 2 or more; as many as cores when left out"),
-    COUNT("heads", "N", heads, "query heads; 8 when left out"),
-    COUNT("kv-heads", "N", kv_heads, "that the query heads share; 2 when left out"),
-    COUNT("head-size", "N", head_size, "128 when left out"),
-    COUNT("rounds", "N", rounds, "in which each strategy is timed once, beside one rank; 3 when left out"),
-    {.name = "mask",
-     .type = LS_OPTION_TEXT,
-     .metavar = "MASK",
-     .offset = AT(mask),
-     .help = "as of longspan attention; causal when left out"},
-    CLI_DTYPE_ROW(bench_flags, job.attention.dtype, "f32|f64|bf16", "bf16"),
-    {.name = "strategy",
-     .type = LS_OPTION_TEXT,
-     .metavar = "NAME",
-     .offset = AT(strategy),
-     .help = "this one alone; all when left out"},
-    CLI_COMMON_ROWS(bench_flags),
+    CLI_TEXT("name", "NAME", offsetof(bench_flags, job.name),
+             "machine or attention (required); the name may stand alone"),
+    CLI_INT("seq", "S", NULL, 1, 0x1p31, AT(seq), "tokens; 32768 when left out"),
+    CLI_INT("ranks", "R", NULL, 1, 0x1p31, AT(ranks),
+            "of one thread each, 2 or more; as many as cores when left out"),
+    CLI_INT("heads", "N", NULL, 1, 0x1p31, AT(heads), "query heads; 8 when left out"),
+    CLI_INT("kv-heads", "N", NULL, 1, 0x1p31, AT(kv_heads), "that the query heads share; 2 when left out"),
+    CLI_INT("head-size", "N", NULL, 1, 0x1p31, AT(head_size), "128 when left out"),
+    CLI_INT("rounds", "N", NULL, 1, 0x1p31, AT(rounds),
+            "in which each strategy is timed once, beside one rank; 3 when left out"),
+    CLI_TEXT("mask", "MASK", AT(mask), "as of longspan attention; causal when left out"),
+    CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; bf16 when left out"),
+    CLI_TEXT("strategy", "NAME", AT(strategy), "this one alone; all when left out"),
 };
-#undef COUNT
 #undef AT
 
 static ls_status run(void *context) {

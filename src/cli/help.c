@@ -8,16 +8,9 @@ typedef struct help_flags {
 } help_flags;
 
 static const ls_option options[] = {
-    {.name = "command",
-     .type = LS_OPTION_TEXT,
-     .metavar = "NAME",
-     .offset = offsetof(help_flags, command),
-     .help = "the page of this command; the name may stand alone"},
-    {.name = "man",
-     .type = LS_OPTION_FLAG,
-     .offset = offsetof(help_flags, man),
-     .help = "everything as a manual page in roff"},
-    CLI_COMMON_ROWS(help_flags),
+    CLI_TEXT("command", "NAME", offsetof(help_flags, command),
+             "the page of this command; the name may stand alone"),
+    CLI_FLAG("man", offsetof(help_flags, man), "everything as a manual page in roff"),
 };
 
 static void print_json(void) {

@@ -68,7 +68,8 @@ void cli_print_help(const cli_command *c, FILE *out) {
         print_wrapped(c->about, out);
         fputc('\n', out);
     }
-    ls_options_help(c->options, c->n_options, out);
+    ls_option options[CLI_MOST_OPTIONS];
+    ls_options_help(options, cli_options_of(c, options), out);
 }
 
 static int exit_code(ls_code code) { return code == LS_OK ? 0 : code == LS_USAGE ? 2 : 1; }
@@ -81,8 +82,10 @@ static bool asks_for_help(int argc, char *const *argv) {
 }
 
 static ls_status run_command(const cli_command *c, int argc, char *const *argv) {
-    if (c->n_options > CLI_MOST_OPTIONS)
-        return ls_error(LS_UNSUPPORTED, "command %s has %d options; main knows %d", c->name, c->n_options,
+    ls_option options[CLI_MOST_OPTIONS];
+    const int n_options = cli_options_of(c, options);
+    if (n_options > CLI_MOST_OPTIONS)
+        return ls_error(LS_UNSUPPORTED, "command %s has %d options; main knows %d", c->name, n_options,
                         CLI_MOST_OPTIONS);
     if (asks_for_help(argc, argv)) {
         cli_print_help(c, stdout);
@@ -96,9 +99,9 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
         argc--;
         argv++;
     }
-    ls_status status = ls_options_parse(c->options, c->n_options, argc, argv, flags, flags->given);
+    ls_status status = ls_options_parse(options, n_options, argc, argv, flags, flags->given);
     if (status.code == LS_OK && word != NULL)
-        *(const char **)(void *)((char *)flags + c->options[0].offset) = word;
+        *(const char **)(void *)((char *)flags + options[0].offset) = word;
     if (status.code == LS_OK) status = c->run(flags);
     free(flags);
     return status;

@@ -31,7 +31,8 @@ static void print_options(const cli_command *c, FILE *out) {
     size_t bytes = 0;
     FILE *memory = open_memstream(&page, &bytes);
     if (memory == NULL) return;
-    ls_options_help(c->options, c->n_options, memory);
+    ls_option options[CLI_MOST_OPTIONS];
+    ls_options_help(options, cli_options_of(c, options), memory);
     if (fclose(memory) == 0) {
         fputs(".PP\n.nf\n", out);
         char *rest = NULL;

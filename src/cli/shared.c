@@ -3,7 +3,63 @@
 
 #include <string.h>
 
-ls_spread cli_spread_of(const cli_spread *flags) {
+#define AT(field) offsetof(cli_common, field)
+#define SPREAD(field) AT(spread.field)
+
+static const ls_option spread_rows[] = {
+    CLI_INT("ranks", "R", NULL, 1, 1024, SPREAD(ranks),
+            "local processes that share the work; the mesh's product when left out, else 1"),
+    CLI_INT("threads", "T", NULL, 1, 1024, SPREAD(threads),
+            "of each rank; cores divided by ranks when left out"),
+    CLI_TEXT("strategy", "NAME", SPREAD(strategy),
+             "of attention: auto, local, ring, ulysses or usp; chosen when left out"),
+    CLI_TEXT("mesh", "dp=A,ring=R,ulysses=U", SPREAD(mesh),
+             "any part of it; dp is 1 and the rest chosen when left out"),
+    CLI_TEXT("layout", "NAME", SPREAD(layout),
+             "which positions a rank holds: auto, contiguous, zigzag or striped; chosen when left out"),
+    CLI_CHOICE("transfers", "WAY", "auto|put|in-place", NULL, SPREAD(transfers),
+               "how attention gets at other ranks' blocks: they are sent, or read where they lie"),
+    CLI_BYTES("memory", "BYTES", NULL, 1, CLI_ANY, SPREAD(memory),
+              "that a rank may map; results are made again and tiles cut until it fits"),
+    CLI_TEXT(
+        "recompute", "WHAT", SPREAD(recompute),
+        "auto (as --memory demands), none, all, or how many results are made again in the backward pass"),
+    CLI_CHOICE("tile", "WHAT", "auto|none|loss|all", NULL, SPREAD(tile),
+               "what is run for some tokens at a time; auto: the loss, and all where --memory demands it"),
+    CLI_INT("tile-rows", "N", NULL, 1, 0x1p40, SPREAD(tile_rows),
+            "tokens of a tile; as many as take about 96 MiB when left out"),
+    CLI_TEXT(
+        "isa", "NAME", SPREAD(isa),
+        "kernels for no more than ref, base, avx2, avx512 or avx512bf16; the processor's best when left out"),
+};
+
+static const ls_option run_rows[] = {
+    CLI_CHOICE("ranks-as", "KIND", "processes|threads", "processes", AT(ranks_as), "what a rank is"),
+    CLI_FLOAT("wait-timeout", "S", NULL, 0.001, CLI_ANY, SPREAD(wait_timeout),
+              "seconds that a rank may stand still before the others give up; 600 when left out"),
+};
+
+static const ls_option common_rows[] = {
+    CLI_FLAG("json", AT(json), "the result as JSON on standard output"),
+    CLI_FLAG("help", AT(help), "this page"),
+};
+#undef SPREAD
+#undef AT
+
+/* Appends rows to the n that are there, as far as there is room. */
+static int append(ls_option *out, int n, const ls_option *rows, int more) {
+    for (int i = 0; i < more && n + i < CLI_MOST_OPTIONS; i++) out[n + i] = rows[i];
+    return n + more;
+}
+
+int cli_options_of(const cli_command *c, ls_option out[CLI_MOST_OPTIONS]) {
+    int n = append(out, 0, c->options, c->n_options);
+    if (c->spreads) n = append(out, n, spread_rows, CLI_COUNT(spread_rows));
+    if (c->runs) n = append(out, n, run_rows, CLI_COUNT(run_rows));
+    return append(out, n, common_rows, CLI_COUNT(common_rows));
+}
+
+ls_spread cli_spread_of(const cli_common *flags) {
     ls_spread spread = flags->spread;
     spread.as_threads = flags->ranks_as != NULL && strcmp(flags->ranks_as, "threads") == 0;
     return spread;

@@ -5,8 +5,6 @@ typedef struct version_flags {
     cli_common common;
 } version_flags;
 
-static const ls_option options[] = {CLI_COMMON_ROWS(version_flags)};
-
 static ls_status run(void *context) {
     const version_flags *flags = context;
     ls_about about;
@@ -31,8 +29,6 @@ const cli_command cli_version = {
     .name = "version",
     .summary = "what this build is: commit, instruction set, transports, libraries",
     .usage = "[--json]",
-    .options = options,
-    .n_options = CLI_COUNT(options),
     .run = run,
     .flags_bytes = sizeof(version_flags),
 };
