@@ -10,18 +10,14 @@ typedef struct advising {
     ls_target nearest; /* what came nearest to fitting, as asked */
 } advising;
 
-static ls_status plan_at(const advising *a, int64_t seq, const ls_plan_request *request, ls_plan *plan) {
+static bool fits(const advising *a, int64_t seq, const ls_plan_request *request) {
     ls_graph *graph = NULL;
     ls_job job;
-    ls_status status = a->variants->make(a->variants->context, seq, &graph, &job);
-    if (status.code == LS_OK) status = ls_plan_make(&job, request, plan);
-    ls_graph_destroy(graph);
-    return status;
-}
-
-static bool fits(const advising *a, int64_t seq, const ls_plan_request *request) {
     ls_plan plan;
-    return plan_at(a, seq, request, &plan).code == LS_OK;
+    ls_status status = a->variants->make(a->variants->context, seq, &graph, &job);
+    if (status.code == LS_OK) status = ls_plan_make(&job, request, &plan);
+    ls_graph_destroy(graph);
+    return status.code == LS_OK;
 }
 
 /* The request with everything as it came nearest, its ring `times` as long: one candidate, which is quick to try. */
@@ -63,12 +59,10 @@ static int ranks_that_fit(const advising *a) {
 }
 
 ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request *request,
-                         ls_status refusal) {
-    ls_plan plan = {.n_candidates = 0};
-    const ls_status again =
-        plan_at(&(advising){variants, request, {.rank = 0}}, variants->seq, request, &plan);
-    if (again.code != LS_NO_MEMORY || plan.n_candidates == 0) return refusal;
-    const advising a = {variants, request, plan.target};
+                         const ls_plan *refused, ls_status refusal) {
+    const ls_plan_candidate *nearest = &refused->candidates[0];
+    if (refused->n_candidates == 0 || nearest->refused[0] != 0 || nearest->fits) return refusal;
+    const advising a = {variants, request, refused->target};
     const int64_t seq = longest_that_fits(&a, ls_max(1, variants->seq / SEQ_STEPS));
     const int ranks = ranks_that_fit(&a);
     char advice[160] = "nothing would fit";

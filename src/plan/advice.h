@@ -14,10 +14,10 @@ typedef struct ls_plan_variants {
 } ls_plan_variants;
 
 /*
- * The refusal (LS_NO_MEMORY, of planning the request) with what would fit: "--ranks 4 would fit, or --seq 112". Plans many variants,
- * which takes seconds for large models; runs nothing.
+ * The refusal (LS_NO_MEMORY, of planning the request; `refused` is the plan that it left) with what would fit: "--ranks 4 would fit, or
+ * --seq 112". As it is where the plan does not lack memory. Plans many variants, which takes seconds for large models; runs nothing.
  */
 LS_MUST_USE ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request *request,
-                                     ls_status refusal);
+                                     const ls_plan *refused, ls_status refusal);
 
 #endif

@@ -2,6 +2,7 @@
 #include "train/train_impl.h"
 
 #include "plan/advice.h"
+#include "plan/trial.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -100,11 +101,13 @@ static ls_status open_program(ls_training *t) {
     const ls_train_options *o = &t->options;
     LS_TRY(make_job(t, o->seq, &t->graph, &t->job));
     ls_plan_request request = {0};
-    const ls_status opened = ls_session_open(&t->job, &o->spread, &t->session);
+    LS_TRY(ls_session_request(&o->spread, &request));
+    ls_plan plan = {.n_candidates = 0};
+    const ls_status planned = ls_plan_decide(&t->job, &request, &o->spread, &plan);
     const ls_plan_variants variants = {make_job, t, o->seq};
-    if (opened.code == LS_NO_MEMORY && ls_session_request(&o->spread, &request).code == LS_OK)
-        return ls_plan_advise(&variants, &request, opened);
-    LS_TRY(opened);
+    if (planned.code == LS_NO_MEMORY) return ls_plan_advise(&variants, &request, &plan, planned);
+    LS_TRY(planned);
+    LS_TRY(ls_session_open_planned(&t->job, &plan, &o->spread, &t->session));
     LS_TRY(ls_train_memory(t));
     ls_log("spread: %s", ls_session_plan(t->session)->reason);
     return ls_ok();
