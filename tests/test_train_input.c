@@ -107,6 +107,66 @@ static void resume_checks_what_is_given(void **state) {
     free(p);
 }
 
+/* The record as a version wrote it that had no such fields: a line of run.json each. */
+static void forget_fields(const char *out, const char *const *fields, size_t n) {
+    char path[600], *text;
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/run.json", out);
+    assert_ok(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
+    for (size_t i = 0; i < n; i++) {
+        char *line = strstr(text, fields[i]);
+        if (line == NULL) fail_msg("run.json has no %s", fields[i]);
+        while (*line != '\n') line--;
+        const char *next = strchr(line + 1, '\n');
+        memmove(line, next, strlen(next) + 1);
+    }
+    assert_ok(ls_file_write(path, text, strlen(text)));
+    free(text);
+}
+
+static void older_run_goes_on(void **state) {
+    static const char *const younger[] = {"\"transfers\"", "\"recompute\"", "\"tile\"", "\"tile_rows\""};
+    run_paths *old = make_paths(state, "older"), *whole = make_paths(state, "older-whole");
+    ls_train_options options = tiny_options(old->model, old->data, old->out);
+    options.schedule = "constant";
+    options.steps = 2;
+    options.spread.transfers = "put";
+    options.spread.recompute = options.spread.tile = "none";
+    ls_train_result result;
+    assert_ok(ls_train(&options, &result));
+    forget_fields(old->out, younger, LS_COUNT(younger));
+
+    ls_train_options on = options;
+    on.resume = true;
+    on.steps = 4;
+    on.spread.tile = "loss";
+    refuse(&on, LS_USAGE, "--tile loss", "none"); /* what it did, not what a new run would do */
+    on.spread = (ls_spread){.as_threads = options.spread.as_threads};
+    assert_ok(ls_train(&on, &result));
+
+    ls_json *record;
+    ls_json_value spread;
+    const char *transfers, *recompute, *tile;
+    char path[600];
+    snprintf(path, sizeof path, "%s/run.json", old->out);
+    assert_ok(ls_json_read(path, LS_JSON_MOST_BYTES, &record));
+    assert_ok(ls_json_object(ls_json_root(record), "spread", &spread));
+    assert_ok(ls_json_text(spread, "transfers", &transfers));
+    assert_ok(ls_json_text(spread, "recompute", &recompute));
+    assert_ok(ls_json_text(spread, "tile", &tile));
+    assert_string_equal(transfers, "put");
+    assert_string_equal(recompute, "0");
+    assert_string_equal(tile, "none");
+    ls_json_free(record);
+
+    options.out = whole->out;
+    options.steps = 4;
+    assert_ok(ls_train(&options, &result));
+    assert_same_weights(old->out, whole->out);
+    free(old);
+    free(whole);
+}
+
 static void replanned_run_goes_on(void **state) {
     run_paths *p = make_paths(state, "replan");
     ls_train_options options = tiny_options(p->model, p->data, p->out);
@@ -176,9 +236,13 @@ static void learning_rates(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_data_and_places),         cmocka_unit_test(bad_settings),
-        cmocka_unit_test(resume_checks_what_is_given), cmocka_unit_test(replanned_run_goes_on),
-        cmocka_unit_test(evaluation_changes_nothing),  cmocka_unit_test(learning_rates),
+        cmocka_unit_test(bad_data_and_places),
+        cmocka_unit_test(bad_settings),
+        cmocka_unit_test(resume_checks_what_is_given),
+        cmocka_unit_test(replanned_run_goes_on),
+        cmocka_unit_test(older_run_goes_on),
+        cmocka_unit_test(evaluation_changes_nothing),
+        cmocka_unit_test(learning_rates),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -133,6 +133,11 @@ static ls_status resume_setting(ls_training *t, ls_json_value object, const sett
 
 static bool chosen(const char *name) { return name != NULL && strcmp(name, "auto") != 0; }
 
+/* The record counts the results that are made again; none is another word for 0. */
+static const char *results_of(const char *recompute) {
+    return strcmp(recompute, "none") == 0 ? "0" : recompute;
+}
+
 static ls_status resume_mesh(ls_training *t, const char *recorded) {
     if (t->options.spread.mesh == NULL) return ls_ok();
     ls_mesh is, was;
@@ -154,11 +159,12 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     LS_TRY(ls_json_text(object, "strategy", &was.strategy));
     LS_TRY(ls_json_text(object, "mesh", &was.mesh));
     LS_TRY(ls_json_text(object, "layout", &was.layout));
-    LS_TRY(ls_json_text(object, "transfers", &was.transfers));
     LS_TRY(ls_json_text(object, "isa", &was.isa));
-    LS_TRY(ls_json_text(object, "recompute", &was.recompute));
-    LS_TRY(ls_json_text(object, "tile", &was.tile));
-    LS_TRY(ls_json_int(object, "tile_rows", 0, INT64_MAX, &was.tile_rows));
+    /* A run from before there was such a choice put its blocks, kept its results and had no tiles. */
+    LS_TRY(ls_json_text_or(object, "transfers", "put", &was.transfers));
+    LS_TRY(ls_json_text_or(object, "recompute", "0", &was.recompute));
+    LS_TRY(ls_json_text_or(object, "tile", "none", &was.tile));
+    LS_TRY(ls_json_int_or(object, "tile_rows", 0, 0, INT64_MAX, &was.tile_rows));
     if (t->options.replan) return ls_ok();
     const ls_spread *is = &t->options.spread;
     if (is->ranks != 0) LS_TRY(agree_number(t, "ranks", (double)is->ranks, (double)was.ranks));
@@ -167,7 +173,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     if (chosen(is->layout)) LS_TRY(agree_text(t, "layout", is->layout, was.layout));
     if (chosen(is->transfers)) LS_TRY(agree_text(t, "transfers", is->transfers, was.transfers));
     if (chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
-    if (chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", is->recompute, was.recompute));
+    if (chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", results_of(is->recompute), was.recompute));
     if (chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));
     if (is->tile_rows != 0)
         LS_TRY(agree_number(t, "tile_rows", (double)is->tile_rows, (double)was.tile_rows));
