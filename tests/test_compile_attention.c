@@ -116,9 +116,9 @@ static void over_meshes(const problem *p) {
     static const struct {
         int ring, ulysses;
         const char *strategy;
-    } meshes[] = {{1, 1, "ring"}, {2, 1, "ring"},    {3, 1, "ring"},    {4, 1, "ring"},
-                  {8, 1, "ring"}, {1, 2, "ulysses"}, {1, 3, "ulysses"}, {1, 4, "ulysses"},
-                  {2, 2, "usp"},  {4, 2, "usp"},     {3, 2, "usp"},     {2, 4, "usp"}};
+    } meshes[] = {{1, 1, "ring"}, {2, 1, "ring"},    {3, 1, "ring"},    {4, 1, "ring"},    {5, 1, "ring"},
+                  {8, 1, "ring"}, {1, 2, "ulysses"}, {1, 3, "ulysses"}, {1, 4, "ulysses"}, {2, 2, "usp"},
+                  {4, 2, "usp"},  {3, 2, "usp"},     {2, 4, "usp"}};
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
         if (meshes[m].ulysses > p->Hq) continue;
         for (int layout = 0; layout < LS_LAYOUTS; layout++)
@@ -147,6 +147,25 @@ static void test_masks(void **state) {
     p.mask.term[p.mask.n++] =
         (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
     over_meshes(&p);
+    p.mask = mask_of("window:4", NULL); /* most blocks see nothing of most others */
+    over_meshes(&p);
+    p.mask = mask_of("window:3:2", NULL);
+    over_meshes(&p);
+}
+
+/* Documents of one token and of two, in turn: what a rank sees of another is every other token, more ranges than are told apart. */
+static void test_many_ranges(void **state) {
+    (void)state;
+    enum { S = 240 };
+    int32_t ends[S];
+    int n = 0;
+    for (int32_t at = 0; at <= S; at += n % 3 == 0 ? 2 : 1) ends[n++] = at;
+    problem p = {2, S, 2, 1, 4, mask_of("causal", NULL)};
+    p.mask.term[p.mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = n};
+    assert_int_equal(ends[n - 1], S);
+    compare(&p, ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_STRIPED);
+    compare(&p, ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_STRIPED);
+    compare(&p, ls_mesh_make(1, 2, 2), "usp", LS_LAYOUT_STRIPED);
 }
 
 static void test_batch_over_dp(void **state) {
@@ -172,7 +191,8 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_causal),        cmocka_unit_test(test_uneven),   cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_causal),        cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_masks),         cmocka_unit_test(test_many_ranges),
         cmocka_unit_test(test_batch_over_dp), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,10 +106,8 @@ typedef struct widths {
 } widths;
 
 static moved rotated_keys(widths w, int R) { return (moved){(R - 1) * 2 * w.e, 0}; }
-static moved rotated_keys_back(widths w, int R) {
-    return (moved){(R - 1) * 2 * w.e, R > 1 ? R * 2 * w.e : 0};
-}
-static moved gathered_keys_back(widths w, int R) { return (moved){(R - 1) * 2 * w.e, (R - 1) * 2 * w.e}; }
+/* One hop less than published for the gradients of a ring: a rank's own part does not leave. */
+static moved keys_back(widths w, int R) { return (moved){(R - 1) * 2 * w.e, (R - 1) * 2 * w.e}; }
 static moved queries_out(widths w, int R) { return (moved){(R - 1) * w.d, (R - 1) * (w.d + w.h)}; }
 static moved queries_back(widths w, int R) { return (moved){(R - 1) * 2 * w.d, (R - 1) * (2 * w.h + w.d)}; }
 
@@ -118,9 +116,9 @@ static const struct {
     const char *strategy;
     moved (*forward)(widths, int R), (*backward)(widths, int R);
 } across[] = {
-    {"local", rotated_keys, rotated_keys_back},   {"ring", rotated_keys, rotated_keys_back},
-    {"ulysses", rotated_keys, rotated_keys_back}, {"usp", rotated_keys, rotated_keys_back},
-    {"gather", rotated_keys, gathered_keys_back}, {"tokenring", queries_out, queries_back},
+    {"local", rotated_keys, keys_back},    {"ring", rotated_keys, keys_back},
+    {"ulysses", rotated_keys, keys_back},  {"usp", rotated_keys, keys_back},
+    {"gather", rotated_keys, keys_back},   {"tokenring", queries_out, queries_back},
     {"decode", queries_out, queries_back},
 };
 

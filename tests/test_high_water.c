@@ -39,7 +39,7 @@ static const example examples[] = {
     {1, 3, 1, "ring", LS_LAYOUT_STRIPED, LS_BF16, 1023, {0}, 1},
     {1, 1, 2, "ulysses", LS_LAYOUT_CONTIGUOUS, LS_BF16, 1024, {0}, 2},
     {1, 2, 2, "usp", LS_LAYOUT_ZIGZAG, LS_F32, 1601, {0}, 1},
-    {2, 2, 1, "ring", LS_LAYOUT_CONTIGUOUS, LS_BF16, 1024, {0}, 1},
+    {2, 2, 1, "ring", LS_LAYOUT_STRIPED, LS_BF16, 1024, {0}, 1},
     {2, 1, 2, "ulysses", LS_LAYOUT_ZIGZAG, LS_F32, 768, {0}, 1},
     {1, 2, 1, "ring", LS_LAYOUT_ZIGZAG, LS_BF16, 2048, {.drop = 1 << 20}, 1},
     {1, 2, 1, "ring", LS_LAYOUT_ZIGZAG, LS_F32, 1024, {.drop = 20, .tile = LS_TILE_ALL, .tile_rows = 64}, 1},

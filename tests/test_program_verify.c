@@ -132,7 +132,7 @@ static void lend_other_bytes(image_set *set) {
 static void lend_nothing(image_set *set) {
     word_in_place(set, LS_INSTR_SIGNAL, false)->kind = LS_INSTR_QUIET;
 }
-/* A sum of gradients, whose owner makes the next one in its place; he waits for keys and values, so only the later one shows. */
+/* Part of a gradient, whose owner makes the next but one in its place; he waits for keys and values, so only the later one shows. */
 static void give_back_too_early(image_set *set) {
     ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
     for (int i = 0; i + 1 < p->n_instrs; i++) {
@@ -144,7 +144,7 @@ static void give_back_too_early(image_set *set) {
         *back = first;
         return;
     }
-    fail_msg("no sum is read in place");
+    fail_msg("no part is read in place");
 }
 static void never_reclaim(image_set *set) { word_in_place(set, LS_INSTR_WAIT, false)->kind = LS_INSTR_QUIET; }
 /* The owner writes where others still read: a kernel whose result is laid on the block. */
@@ -191,7 +191,7 @@ static const broken edits[] = {
 static void test_rejects(void **state) {
     (void)state;
     for (size_t i = 0; i < LS_COUNT(edits); i++) {
-        image_set set = edits[i].images(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 2);
+        image_set set = edits[i].images(ls_mesh_make(1, 4, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 2);
         edits[i].edit(&set);
         const ls_status status = verify(&set);
         print_message("%s: %s\n", edits[i].name, status.text);

@@ -340,9 +340,9 @@ static void test_description(void **state) {
     ls_shared_attention_close(attention);
     assert_string_equal(put.strategy, "ring");
     assert_int_equal(put.bytes_sent_forward, 2 * 2 * ELEMENTS); /* k and v, bf16, one hop */
-    assert_true(put.bytes_sent_backward <= 2 * 2 * ELEMENTS + 2 * 4 * 2 * ELEMENTS);
-    assert_true(put.bytes_sent_backward >
-                2 * 2 * ELEMENTS + 4 * 2 * ELEMENTS); /* and dk, dv in f32, two hops */
+    assert_true(put.bytes_sent_backward <=
+                2 * 2 * ELEMENTS + 4 * 2 * ELEMENTS); /* and dk, dv in f32, one hop: what is seen of them */
+    assert_true(put.bytes_sent_backward > 2 * 2 * ELEMENTS);
     options.spread.transfers = "in-place";
     assert_ok(ls_shared_attention_open(&options, &attention));
     const ls_spread_result in_place = ls_shared_attention_describe(attention);

@@ -69,7 +69,8 @@ typedef struct ls_builder {
     ls_bucket *buckets;
     int n_buckets;
     ls_reduction *reduction; /* of program step; NULL: no gradients are reduced here */
-    double *areas;    /* by mask * R + block of keys: visible pairs with my queries; -1: not counted yet */
+    struct ls_visible *
+        *visible;     /* by mask: which tokens see which (attention/visible.c); NULL: not asked yet */
     ls_status status; /* the first error; later calls do nothing harmful */
 } ls_builder;
 

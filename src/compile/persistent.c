@@ -96,7 +96,7 @@ static void place_optimizer(ls_builder *b) {
 static void place_tables(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES], R = b->target->mesh.size[LS_AXIS_RING];
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
     const int ring = ls_mesh_coordinate(&b->target->mesh, b->target->rank, LS_AXIS_RING);
     image->positions.buffer = -1;
     image->query_start = ls_layout_start(&image->layout, ring * U);
@@ -123,8 +123,6 @@ static void place_tables(ls_builder *b) {
     }
     if (image->n_masks == 0) return;
     image->positions = ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, &image->layout.S);
-    b->areas = LS_NEW_ARRAY(image->arena, double, image->n_masks *R);
-    for (int i = 0; i < image->n_masks * R; i++) b->areas[i] = -1;
 }
 
 void ls_lower_persistent(ls_builder *b) {

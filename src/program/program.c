@@ -97,7 +97,7 @@ ls_program_cost ls_program_measure(const ls_image *image, int program) {
         if (instr->kind == LS_INSTR_PUT_SIGNAL && instr->peer != image->rank) {
             const ls_range range = ls_operand_range(image, &instr->in[0]);
             cost.bytes_sent += (double)ls_range_bytes(&range);
-            cost.transfers++;
+            cost.transfers += ls_view_elements(&instr->in[0].view) > 0;
         }
     }
     return cost;

@@ -66,13 +66,48 @@ int64_t ls_block_tokens(const ls_builder *b, int ring);
 int64_t ls_block_most(const ls_builder *b);
 int64_t ls_member_tokens(const ls_builder *b, int ulysses); /* tokens of a rank of my block */
 int64_t ls_member_start(const ls_builder *b, int ulysses);  /* its first token within the block */
-
-/* (query, key) pairs that the mask leaves between my block's queries and the keys of block `ring`. */
-double ls_block_area(ls_builder *b, int mask, int ring);
+/* Positions of a block's tokens, in the order in which it holds them, in the arena given. */
+int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring);
 
 /* The block that is here at hop h: it started h ranks back. And an operand of one block with the sizes of another. */
 int ls_block_at(const ls_builder *b, int hop);
 ls_operand ls_with_tokens(ls_operand o, int64_t tokens);
+
+/* --- what is seen (visible.c) --------------------------------------------------------------------------------------------- */
+
+/* Tokens of a block, in the order in which it holds them: ascending ranges, apart from each other, none empty. */
+typedef struct ls_token_range {
+    int64_t start, count;
+} ls_token_range;
+
+typedef struct ls_token_set {
+    int n;
+    int64_t count; /* of all ranges */
+    ls_token_range *range;
+} ls_token_set;
+
+/* Of block `keys`, the tokens that queries of block `queries` see; of its own block a rank has all. */
+const ls_token_set *ls_seen(ls_builder *b, int mask, int queries, int keys);
+/* Those that somebody sees who is `hop` or more further in the ring: what must come that far. */
+const ls_token_set *ls_wanted(ls_builder *b, int mask, int keys, int hop);
+/* The most tokens of any two different blocks that are seen; and of any block that are wanted behind it. The same on every rank. */
+int64_t ls_most_seen(ls_builder *b, int mask);
+int64_t ls_most_wanted(ls_builder *b, int mask);
+/*
+ * The hops, ascending, over which some rank sees something of the block that is so far behind it; returns how many. What is not among
+ * them is on no rank's program; what is, is on all of them, with nothing in it where a rank sees nothing.
+ */
+int ls_hops(ls_builder *b, int mask, const int **hops);
+/* (query, key) pairs that the mask leaves between a block's queries and that range of what they see of another; 0 beyond the last. */
+double ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range);
+/* The same, counted, for any tokens of the block of keys (pairs.c). */
+double ls_count_pairs(const ls_builder *b, int mask, int queries, int keys, ls_token_range range);
+
+/*
+ * Where some tokens lie in an operand that holds ranges of a block one after the other, each dense: [B,count,heads,D]. `wanted` lies
+ * within one of the ranges held, or is empty.
+ */
+ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_range wanted);
 
 /* --- how other ranks' blocks arrive (arrival.c) ----------------------------------------------------------------------------- */
 
@@ -89,20 +124,26 @@ typedef struct ls_exchange {
     const ls_part *parts; /* by ulysses rank */
 } ls_exchange;
 
+/* What is here of a block. */
+typedef struct ls_block {
+    const ls_token_set *tokens;
+    ls_operand kv[LS_KV]; /* they, as ls_tokens_at finds them */
+} ls_block;
+
 /*
  * Two ways, the same bits: put.c (blocks are put into slots of their readers) and in_place.c (they are read where they lie).
- * Ring: begin; then for each hop arrive, in the backward pass part and pass_on, and leave; home, which also a ring of one rank calls;
- * end. Everything in twos is keys, values.
+ * Ring: begin; then for each hop arrive, in the backward pass part and pass_on where the hop is used (ls_hops, and hop 0), and leave;
+ * home, which also a ring of one rank calls; end. Everything in twos is keys, values.
  */
 typedef struct ls_arrival {
     void *(*begin)(ls_builder *b, ls_site *site, bool backward);
-    /* The block of this hop (0: my own), which may be read until leave. */
-    void (*arrive)(ls_builder *b, void *travel, int hop, ls_operand kv[LS_KV]);
+    /* What I see, at least, of the block of this hop (0: my own, whole), which may be read until leave. */
+    void (*arrive)(ls_builder *b, void *travel, int hop, ls_block *out);
     void (*leave)(ls_builder *b, void *travel, int hop);
-    /* Where my part of the gradient of this hop's block is made; then what the ranks before me found is added and the sum passed on. */
+    /* Where my part of the gradient of this hop's block is made, of the tokens that I see; then it leaves for the block's rank. */
     void (*part)(ls_builder *b, void *travel, int hop, ls_operand part[LS_KV]);
     void (*pass_on)(ls_builder *b, void *travel, int hop, const ls_operand part[LS_KV]);
-    /* The sum for my own block, when all ranks have added to it. */
+    /* The sum for my own block, when all ranks' parts have been added to it, in the order of the hops. */
     void (*home)(ls_builder *b, void *travel, ls_operand sum[LS_KV]);
     void (*end)(ls_builder *b, void *travel);
 

@@ -1,9 +1,10 @@
 /*
  * Blocks are read where they lie, where ranks can address each other's heaps: nothing is sent, and there are no slots.
  *
- * Ring: every rank lends its keys and values to all others of its ring and reclaims them at the end. The sum of a block's
- * gradient is pulled: each rank reads what the previous one has found so far and adds it to its own part, the same two
- * numbers in every addition as when sums are sent. Parts lie in the heap, two of them: while one is read by the next rank, the other is made.
+ * Ring: every rank lends its keys and values to all that see some of them, and reclaims them at the end; to a rank that sees nothing,
+ * while others that are as far from their block's owner do, nothing is lent but the word is given, because the list of signals is one
+ * for all ranks. Parts of gradients are read by the block's rank, which adds them in the order of the hops, the same two numbers in
+ * every addition as when they are sent. They lie in the heap, two of them: while one is read, the other is made.
  * Exchange: each rank copies its part of the heads out of the others' tensors.
  */
 #include "compile/attention/attention.h"
@@ -13,138 +14,157 @@ static const char *const traveller_name[LS_KV] = {"k", "v"};
 enum { PARTS = 2 };
 
 typedef struct travel {
-    int R;
-    int64_t capacity; /* elements of a block on the rank that has most */
+    int mask;
+    const int *hops; /* that are used */
+    int n, lent, added;
     ls_operand own[LS_KV];
-    ls_operand part[LS_KV][PARTS]; /* with sizes of the largest block */
-    ls_operand lent[LS_KV][PARTS]; /* what the next rank reads of them; buffer -1: nothing */
+    ls_operand part[LS_KV][PARTS]; /* for the most tokens that are seen */
+    ls_operand sum[LS_KV];
 } travel;
 
-/* The rank that is j further in the ring. */
-static int further(const ls_builder *b, int j) {
+/* The rank that is j further in the ring, and its index there. */
+static int index_of(const ls_builder *b, int j) {
     const int R = b->target->mesh.size[LS_AXIS_RING];
-    return ls_rank_in_ring(b, ((ls_ring_index(b) + j) % R + R) % R);
+    return ((ls_ring_index(b) + j) % R + R) % R;
+}
+static int further(const ls_builder *b, int j) { return ls_rank_in_ring(b, index_of(b, j)); }
+
+/* Over which a rank lends its block to the one that is `hop` further. */
+static int block_channel(ls_builder *b, int w, int hop) {
+    return ls_build_channel(b, "ring.%s.%d", traveller_name[w], hop);
 }
 
-/* Over which a rank lends its block to the one that is `distance` further. */
-static int block_channel(ls_builder *b, int w, int distance) {
-    return ls_build_channel(b, "ring.%s.%d", traveller_name[w], distance);
+/* Over which it lends its part of a block's gradient to the block's rank, which is as much further back. */
+static int part_channel_of(ls_builder *b, int w, int hop) {
+    return ls_build_channel(b, "ring.d%s.%d", traveller_name[w], hop);
 }
 
-static int sum_channel(ls_builder *b, int w, int slot) {
-    return ls_build_channel(b, "ring.d%s.%d", traveller_name[w], slot);
+/* What the rank that is `hop` further sees of a block, where I hold such a one: all of it is lent, or nothing. */
+static ls_operand lent_to(ls_builder *b, const travel *t, ls_operand block, int reader, int owner) {
+    return ls_seen(b, t->mask, reader, owner)->n > 0 ? block : ls_operand_slice(block, 1, 0, 0);
 }
 
-static void make_parts(ls_builder *b, const ls_site *site, travel *t) {
-    static const char *const name[LS_KV] = {"dk part", "dv part"};
+static void make_parts(ls_builder *b, const ls_site *site, travel *t, int64_t capacity) {
+    static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
     const ls_dtype G = b->image->accumulator;
-    const int64_t size[] = {site->B, ls_block_most(b), site->k.view.size[2], site->D};
+    const int64_t most = ls_most_seen(b, site->mask);
     for (int w = 0; w < LS_KV; w++) {
-        for (int i = 0; i < PARTS && t->R > 1; i++)
-            t->part[w][i] = ls_build_symmetric(b, LS_BUFFER_ACTIVATION, name[w], t->capacity, G, 4, size);
-        if (t->R == 1) t->part[w][0] = ls_exchange_room(b, name[w], G, 4, size, t->capacity);
+        t->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, site->k.view.size, capacity);
+        for (int i = 0; i < t->n && i < PARTS; i++)
+            t->part[w][i] = ls_build_symmetric(b, LS_BUFFER_ACTIVATION, part_name[w],
+                                               site->B * most * site->kv_heads.most * site->D, G, 4,
+                                               (int64_t[]){site->B, most, site->k.view.size[2], site->D});
     }
 }
 
 static void *begin(ls_builder *b, ls_site *site, bool backward) {
+    const int64_t capacity = site->B * ls_block_most(b) * site->kv_heads.most * site->D;
+    const int me = ls_ring_index(b);
     travel *t = LS_NEW(b->image->arena, travel);
-    *t = (travel){.R = b->target->mesh.size[LS_AXIS_RING],
-                  .capacity = site->B * ls_block_most(b) * site->kv_heads.most * site->D};
-    for (int w = 0; w < LS_KV; w++) {
-        for (int i = 0; i < PARTS; i++) t->lent[w][i].buffer = -1;
-    }
-    if (t->R > 1) {
-        site->k = ls_lendable(b, site->k, t->capacity);
-        site->v = ls_lendable(b, site->v, t->capacity);
+    *t = (travel){.mask = site->mask};
+    t->n = ls_hops(b, site->mask, &t->hops);
+    if (t->n > 0) {
+        site->k = ls_lendable(b, site->k, capacity);
+        site->v = ls_lendable(b, site->v, capacity);
     }
     t->own[LS_KEYS] = site->k;
     t->own[LS_VALUES] = site->v;
-    for (int j = 1; j < t->R; j++) {
-        for (int w = 0; w < LS_KV; w++) ls_build_lend(b, block_channel(b, w, j), further(b, j), t->own[w]);
+    for (int i = 0; i < t->n; i++) {
+        for (int w = 0; w < LS_KV; w++)
+            ls_build_lend(b, block_channel(b, w, t->hops[i]), further(b, t->hops[i]),
+                          lent_to(b, t, t->own[w], index_of(b, t->hops[i]), me));
     }
-    if (backward) make_parts(b, site, t);
+    if (backward) make_parts(b, site, t, capacity);
     return t;
 }
 
-/* The block of this hop where it lies. */
-static ls_operand block_of(const ls_builder *b, const travel *t, int w, int hop) {
-    const ls_operand block = ls_with_tokens(t->own[w], ls_block_tokens(b, ls_block_at(b, hop)));
+static bool is_used(const travel *t, int hop) {
+    for (int i = 0; i < t->n; i++) {
+        if (t->hops[i] == hop) return true;
+    }
+    return false;
+}
+
+/* The block of this hop where it lies, as it was lent. */
+static ls_operand block_of(ls_builder *b, const travel *t, int w, int hop) {
+    const int owner = ls_block_at(b, hop);
+    const ls_operand block =
+        lent_to(b, t, ls_with_tokens(t->own[w], ls_block_tokens(b, owner)), ls_ring_index(b), owner);
     return ls_operand_of_peer(block, further(b, -hop));
 }
 
-static void arrive(ls_builder *b, void *travelling, int hop, ls_operand kv[LS_KV]) {
+static void arrive(ls_builder *b, void *travelling, int hop, ls_block *out) {
     const travel *t = travelling;
+    const int owner = ls_block_at(b, hop);
+    out->tokens = ls_seen(b, t->mask, owner, owner); /* all of them */
     for (int w = 0; w < LS_KV; w++) {
-        kv[w] = hop == 0 ? t->own[w] : block_of(b, t, w, hop);
-        if (hop > 0) ls_build_borrow(b, block_channel(b, w, hop), kv[w]);
+        out->kv[w] = hop == 0 ? t->own[w] : block_of(b, t, w, hop);
+        if (hop > 0 && is_used(t, hop)) ls_build_borrow(b, block_channel(b, w, hop), out->kv[w]);
     }
 }
 
 static void leave(ls_builder *b, void *travelling, int hop) {
-    for (int w = 0; w < LS_KV && hop > 0; w++)
+    for (int w = 0; w < LS_KV && hop > 0 && is_used(travelling, hop); w++)
         ls_build_give_back(b, block_channel(b, w, hop), block_of(b, travelling, w, hop));
 }
 
-/* The next rank has read what was lent to it of this part. */
-static void reclaim_part(ls_builder *b, travel *t, int slot) {
-    for (int w = 0; w < LS_KV; w++) {
-        if (t->lent[w][slot].buffer < 0) continue;
-        ls_build_reclaim(b, sum_channel(b, w, slot), further(b, 1), t->lent[w][slot]);
-        t->lent[w][slot].buffer = -1;
-    }
+/* Of the part that a rank made at a used hop: mine, or, before it is said whose, that of the rank which has my block there. */
+static ls_operand part_of(ls_builder *b, const travel *t, int w, int index, int queries, int keys) {
+    return ls_with_tokens(t->part[w][index % PARTS], ls_seen(b, t->mask, queries, keys)->count);
+}
+
+/* The block's rank has read my part of that used hop. */
+static void reclaim_part(ls_builder *b, const travel *t, int index) {
+    const int hop = t->hops[index];
+    for (int w = 0; w < LS_KV; w++)
+        ls_build_reclaim(b, part_channel_of(b, w, hop), further(b, -hop),
+                         part_of(b, t, w, index, ls_ring_index(b), ls_block_at(b, hop)));
 }
 
 static void part(ls_builder *b, void *travelling, int hop, ls_operand out[LS_KV]) {
-    travel *t = travelling;
-    reclaim_part(b, t, hop % PARTS);
+    const travel *t = travelling;
+    if (hop > 0 && t->lent >= PARTS) reclaim_part(b, t, t->lent - PARTS);
     for (int w = 0; w < LS_KV; w++)
-        out[w] = ls_with_tokens(t->part[w][hop % PARTS], ls_block_tokens(b, ls_block_at(b, hop)));
+        out[w] = hop == 0 ? t->sum[w] : part_of(b, t, w, t->lent, ls_ring_index(b), ls_block_at(b, hop));
 }
 
-/* What the previous rank has passed on at its hop, borrowed. */
-static void borrow_sum(ls_builder *b, const travel *t, int hop, int64_t tokens, ls_operand sum[LS_KV]) {
+/* Adds the next part to the sum for my own block. */
+static void add(ls_builder *b, travel *t) {
+    const int hop = t->hops[t->added], me = ls_ring_index(b), other = index_of(b, hop);
+    const ls_token_set *seen = ls_seen(b, t->mask, other, me), *own = ls_seen(b, t->mask, me, me);
     for (int w = 0; w < LS_KV; w++) {
-        sum[w] = ls_operand_of_peer(ls_with_tokens(t->part[w][hop % PARTS], tokens), further(b, -1));
-        ls_build_borrow(b, sum_channel(b, w, hop % PARTS), sum[w]);
+        const ls_operand theirs = ls_operand_of_peer(part_of(b, t, w, t->added, other, me), further(b, hop));
+        ls_build_borrow(b, part_channel_of(b, w, hop), theirs);
+        for (int i = 0; i < seen->n; i++)
+            ls_build_accumulate(b, ls_tokens_at(theirs, seen, seen->range[i]),
+                                ls_tokens_at(t->sum[w], own, seen->range[i]));
+        ls_build_give_back(b, part_channel_of(b, w, hop), theirs);
     }
+    t->added++;
 }
 
+/* My part is lent; that of the hop before, which its rank made meanwhile, is added. */
 static void pass_on(ls_builder *b, void *travelling, int hop, const ls_operand mine[LS_KV]) {
     travel *t = travelling;
-    ls_operand so_far[LS_KV];
-    if (hop > 0) borrow_sum(b, t, hop - 1, mine[LS_KEYS].view.size[1], so_far);
-    for (int w = 0; w < LS_KV && hop > 0; w++) {
-        ls_build_accumulate(b, so_far[w], mine[w]);
-        ls_build_give_back(b, sum_channel(b, w, (hop - 1) % PARTS), so_far[w]);
-    }
-    for (int w = 0; w < LS_KV && t->R > 1; w++) {
-        ls_build_lend(b, sum_channel(b, w, hop % PARTS), further(b, 1), mine[w]);
-        t->lent[w][hop % PARTS] = mine[w];
-    }
+    if (hop == 0) return;
+    for (int w = 0; w < LS_KV; w++) ls_build_lend(b, part_channel_of(b, w, hop), further(b, -hop), mine[w]);
+    if (t->lent++ > 0) add(b, t);
 }
 
 static void home(ls_builder *b, void *travelling, ls_operand sum[LS_KV]) {
-    static const char *const name[LS_KV] = {"dk", "dv"};
     travel *t = travelling;
-    const int64_t tokens = ls_block_tokens(b, ls_ring_index(b));
-    for (int w = 0; w < LS_KV; w++) sum[w] = ls_with_tokens(t->part[w][0], tokens);
-    if (t->R == 1) return;
-    ls_operand found[LS_KV];
-    borrow_sum(b, t, t->R - 1, tokens, found);
-    for (int w = 0; w < LS_KV; w++) {
-        const ls_view *v = &sum[w].view;
-        sum[w] = ls_exchange_room(b, name[w], v->dtype, v->ndim, v->size, t->capacity);
-        ls_build_copy(b, found[w], sum[w]);
-        ls_build_give_back(b, sum_channel(b, w, (t->R - 1) % PARTS), found[w]);
-    }
+    if (t->added < t->n) add(b, t);
+    for (int w = 0; w < LS_KV; w++) sum[w] = t->sum[w];
 }
 
 static void end(ls_builder *b, void *travelling) {
-    travel *t = travelling;
-    for (int j = 1; j < t->R; j++) {
-        for (int w = 0; w < LS_KV; w++) ls_build_reclaim(b, block_channel(b, w, j), further(b, j), t->own[w]);
+    const travel *t = travelling;
+    for (int i = 0; i < t->n; i++) {
+        for (int w = 0; w < LS_KV; w++)
+            ls_build_reclaim(b, block_channel(b, w, t->hops[i]), further(b, t->hops[i]),
+                             lent_to(b, t, t->own[w], index_of(b, t->hops[i]), ls_ring_index(b)));
     }
-    for (int i = 0; i < PARTS; i++) reclaim_part(b, t, i);
+    for (int i = (int)ls_max(0, t->lent - PARTS); i < t->lent; i++) reclaim_part(b, t, i);
 }
 
 static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool ring) {

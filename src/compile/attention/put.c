@@ -1,45 +1,65 @@
 /*
  * Blocks are put into slots of their readers, over any transport.
  *
- * Ring: each direction of travel has two slots (one when a single hop is made): while one is read, the next arrives in the other.
+ * Ring: blocks go from each rank to the next, what is wanted of them further on. Of a block that nobody wants any more nothing is left
+ * to put; the signal that says so remains where other ranks' blocks take the same hop, because the list of transfers is one for
+ * all ranks. Parts of gradients go home in one put. Both have two slots (one where there is a single transfer): while one is
+ * read, the next arrives in the other.
  * Exchange: the result is the slot.
  */
 #include "compile/attention/attention.h"
 
 static const char *const traveller_name[LS_KV] = {"k", "v"};
 
-/* What goes round: a pair of slots for keys and one for values (or for their gradients). */
+enum { SLOTS = 2 };
+
+/* Blocks going round: a pair of slots for keys and one for values. */
 typedef struct carousel {
     int slots;
-    int hops; /* blocks that arrive here */
+    int hops; /* that blocks go, and so arrivals here */
     int next, previous;
-    int channel[LS_KV][2];
-    ls_operand slot[LS_KV][2]; /* with sizes of the largest block; viewed per block */
+    int channel[LS_KV][SLOTS];
+    ls_operand slot[LS_KV][SLOTS]; /* for the most tokens that travel */
 } carousel;
 
+/* Parts of gradients on their way home, one for each hop that is used. */
+typedef struct homeward {
+    const int *hops;
+    int n, sent, added;
+    ls_operand
+        part[LS_KV]
+            [SLOTS]; /* mine, of another's block; for the most tokens that are seen, as are the slots */
+    ls_operand slot[LS_KV][SLOTS]; /* another's, of mine */
+    ls_operand sum[LS_KV];
+} homeward;
+
 typedef struct travel {
-    int R;
-    ls_operand kv[LS_KV];   /* the block that is here */
-    carousel blocks, home;  /* home: sums of gradients */
-    ls_operand part[LS_KV]; /* with sizes of the largest block */
-    ls_operand sum[LS_KV];  /* what was passed on last */
+    int mask, last; /* hop */
+    ls_block here;
+    carousel blocks;
+    homeward home;
 } travel;
 
-static carousel make_carousel(ls_builder *b, const ls_site *site, const char *label, ls_dtype dtype,
-                              int hops) {
+/* --- blocks ---------------------------------------------------------------------------------------------------------------- */
+
+/* Room in the heap for so many tokens of keys or values on any rank. */
+static ls_operand make_slot(ls_builder *b, const ls_site *site, const char *label, int w, int i,
+                            ls_dtype dtype, int64_t tokens) {
+    const char *name = ls_arena_printf(b->image->arena, "%s%s slot %d", label, traveller_name[w], i);
+    return ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * tokens * site->kv_heads.most * site->D,
+                              dtype, 4, (int64_t[]){site->B, tokens, site->k.view.size[2], site->D});
+}
+
+static carousel make_carousel(ls_builder *b, const ls_site *site, int hops) {
     const int R = b->target->mesh.size[LS_AXIS_RING], me = ls_ring_index(b);
-    carousel c = {.slots = hops < 2 ? hops : 2,
+    carousel c = {.slots = hops < SLOTS ? hops : SLOTS,
                   .hops = hops,
                   .next = ls_rank_in_ring(b, (me + 1) % R),
                   .previous = ls_rank_in_ring(b, (me - 1 + R) % R)};
-    const int64_t heads = site->k.view.size[2], most = ls_block_most(b);
     for (int w = 0; w < LS_KV; w++) {
         for (int i = 0; i < c.slots; i++) {
-            const char *name = ls_arena_printf(b->image->arena, "%s%s slot %d", label, traveller_name[w], i);
-            c.channel[w][i] = ls_build_channel(b, "ring.%s%s.%d", label, traveller_name[w], i);
-            c.slot[w][i] =
-                ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * most * site->kv_heads.most * site->D,
-                                   dtype, 4, (int64_t[]){site->B, most, heads, site->D});
+            c.channel[w][i] = ls_build_channel(b, "ring.%s.%d", traveller_name[w], i);
+            c.slot[w][i] = make_slot(b, site, "", w, i, b->image->dtype, ls_most_wanted(b, site->mask));
         }
     }
     for (int i = 0; i < c.slots; i++) {
@@ -48,80 +68,152 @@ static carousel make_carousel(ls_builder *b, const ls_site *site, const char *la
     return c;
 }
 
-/* Arrival `hop` (1, 2, ...): that block, in its slot. */
-static void take(ls_builder *b, const carousel *c, int hop, int block, ls_operand out[LS_KV]) {
+/* Arrival `hop` (1, 2, ...), in its slot. */
+static void take(ls_builder *b, travel *t, int hop) {
+    const carousel *c = &t->blocks;
     const int i = (hop - 1) % c->slots;
+    t->here.tokens = ls_wanted(b, t->mask, ls_block_at(b, hop), hop);
     for (int w = 0; w < LS_KV; w++) {
-        out[w] = ls_with_tokens(c->slot[w][i], ls_block_tokens(b, block));
-        ls_build_receive(b, c->channel[w][i], c->previous, out[w]);
+        t->here.kv[w] = ls_with_tokens(c->slot[w][i], t->here.tokens->count);
+        ls_build_receive(b, c->channel[w][i], c->previous, t->here.kv[w]);
     }
 }
 
-/* Sends what is here (a block) on, to become arrival `hop` at the next rank. */
-static void give(ls_builder *b, const carousel *c, int hop, const ls_operand from[LS_KV]) {
+/* Some of the tokens that are here, one range after the other: where they lie, or a copy where that is not in one piece. */
+static ls_operand packed(ls_builder *b, ls_operand held, const ls_token_set *here,
+                         const ls_token_set *wanted) {
+    if (wanted->count == here->count) return held;
+    if (wanted->n == 0) return ls_operand_slice(held, 1, 0, 0);
+    if (wanted->n == 1) return ls_tokens_at(held, here, wanted->range[0]);
+    const ls_operand shape = ls_with_tokens(held, wanted->count);
+    const ls_operand copy =
+        ls_build_private(b, LS_BUFFER_ACTIVATION, "to send", held.view.dtype, 4, shape.view.size);
+    for (int i = 0; i < wanted->n; i++)
+        ls_build_copy(b, ls_tokens_at(held, here, wanted->range[i]),
+                      ls_tokens_at(copy, wanted, wanted->range[i]));
+    return copy;
+}
+
+/* Sends of what is here what is wanted further on, to become arrival `hop` at the next rank. */
+static void give(ls_builder *b, const travel *t, int hop) {
+    const carousel *c = &t->blocks;
     const int i = (hop - 1) % c->slots;
-    for (int w = 0; w < LS_KV; w++)
-        ls_build_send(b, c->channel[w][i], c->next, from[w],
-                      ls_with_tokens(c->slot[w][i], from[w].view.size[1]));
+    const ls_token_set *wanted = ls_wanted(b, t->mask, ls_block_at(b, hop - 1), hop);
+    for (int w = 0; w < LS_KV; w++) {
+        const ls_operand from = packed(b, t->here.kv[w], t->here.tokens, wanted);
+        ls_build_send(b, c->channel[w][i], c->next, from, ls_with_tokens(c->slot[w][i], wanted->count));
+    }
     ls_build_quiet(b);
 }
 
+static void arrive(ls_builder *b, void *travelling, int hop, ls_block *out) {
+    travel *t = travelling;
+    if (hop > 0) take(b, t, hop);
+    if (hop < t->last) give(b, t, hop + 1);
+    *out = t->here;
+}
+
 /* Arrival `hop` has been used: its slot may take arrival hop + slots, if there will be one. */
-static void release(ls_builder *b, const carousel *c, int hop) {
+static void leave(ls_builder *b, void *travelling, int hop) {
+    const carousel *c = &((travel *)travelling)->blocks;
     if (hop < 1 || hop + c->slots > c->hops) return;
     const int i = (hop - 1) % c->slots;
     for (int w = 0; w < LS_KV; w++) ls_build_ready(b, c->channel[w][i], c->previous, c->slot[w][i]);
 }
 
+/* --- gradients ------------------------------------------------------------------------------------------------------------- */
+
+/* The rank that is so much further in the ring. */
+static int further(const ls_builder *b, int hop) {
+    const int R = b->target->mesh.size[LS_AXIS_RING];
+    return ls_rank_in_ring(b, ((ls_ring_index(b) + hop) % R + R) % R);
+}
+
+/* Over which parts come home from the rank that is `hop` further. */
+static int home_channel(ls_builder *b, int w, int hop) {
+    return ls_build_channel(b, "ring.d%s.%d", traveller_name[w], hop);
+}
+
+/* Says that the slot is free for the part of that used hop, if there is one. */
+static void expect(ls_builder *b, const homeward *h, int index) {
+    for (int w = 0; w < LS_KV && index < h->n; w++)
+        ls_build_ready(b, home_channel(b, w, h->hops[index]), further(b, h->hops[index]),
+                       h->slot[w][index % SLOTS]);
+}
+
+static void make_homeward(ls_builder *b, const ls_site *site, homeward *h) {
+    const ls_dtype G = b->image->accumulator;
+    const int64_t heads = site->k.view.size[2], most = ls_most_seen(b, site->mask);
+    int64_t mine = 0;
+    static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
+    h->n = ls_hops(b, site->mask, &h->hops);
+    for (int i = 0; i < h->n; i++)
+        mine = ls_max(mine, ls_seen(b, site->mask, ls_ring_index(b), ls_block_at(b, h->hops[i]))->count);
+    for (int w = 0; w < LS_KV; w++) {
+        h->sum[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, sum_name[w], G, 4, site->k.view.size);
+        for (int i = 0; i < h->n && i < SLOTS; i++) {
+            h->part[w][i] = ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4,
+                                             (int64_t[]){site->B, mine, heads, site->D});
+            h->slot[w][i] = make_slot(b, site, "d", w, i, G, most);
+        }
+    }
+    for (int i = 0; i < SLOTS; i++) expect(b, h, i);
+}
+
 static void *begin(ls_builder *b, ls_site *site, bool backward) {
     travel *t = LS_NEW(b->image->arena, travel);
-    *t = (travel){.R = b->target->mesh.size[LS_AXIS_RING], .kv = {site->k, site->v}};
-    const ls_dtype G = b->image->accumulator;
-    if (t->R > 1) t->blocks = make_carousel(b, site, "", b->image->dtype, t->R - 1);
-    if (!backward) return t;
-    if (t->R > 1) t->home = make_carousel(b, site, "d", G, t->R);
-    const int64_t size[] = {site->B, ls_block_most(b), site->k.view.size[2], site->D};
-    t->part[LS_KEYS] = ls_build_private(b, LS_BUFFER_ACTIVATION, "dk part", G, 4, size);
-    t->part[LS_VALUES] = ls_build_private(b, LS_BUFFER_ACTIVATION, "dv part", G, 4, size);
+    const int *hops, n = ls_hops(b, site->mask, &hops), me = ls_ring_index(b);
+    *t = (travel){.mask = site->mask,
+                  .last = n > 0 ? hops[n - 1] : 0,
+                  .here = {ls_seen(b, site->mask, me, me), {site->k, site->v}}};
+    if (t->last > 0) t->blocks = make_carousel(b, site, t->last);
+    if (backward) make_homeward(b, site, &t->home);
     return t;
-}
-
-static void arrive(ls_builder *b, void *travelling, int hop, ls_operand kv[LS_KV]) {
-    travel *t = travelling;
-    if (hop > 0) take(b, &t->blocks, hop, ls_block_at(b, hop), t->kv);
-    if (hop + 1 < t->R) give(b, &t->blocks, hop + 1, t->kv);
-    for (int w = 0; w < LS_KV; w++) kv[w] = t->kv[w];
-}
-
-static void leave(ls_builder *b, void *travelling, int hop) {
-    release(b, &((travel *)travelling)->blocks, hop);
 }
 
 static void part(ls_builder *b, void *travelling, int hop, ls_operand out[LS_KV]) {
     const travel *t = travelling;
+    const homeward *h = &t->home;
+    const ls_token_set *seen = ls_seen(b, t->mask, ls_ring_index(b), ls_block_at(b, hop));
     for (int w = 0; w < LS_KV; w++)
-        out[w] = ls_with_tokens(t->part[w], ls_block_tokens(b, ls_block_at(b, hop)));
+        out[w] = hop == 0 ? h->sum[w] : ls_with_tokens(h->part[w][h->sent % SLOTS], seen->count);
 }
 
-/* What the ranks before me found for this block has come behind it: mine is added there. */
-static void pass_on(ls_builder *b, void *travelling, int hop, const ls_operand mine[LS_KV]) {
-    travel *t = travelling;
-    for (int w = 0; w < LS_KV; w++) t->sum[w] = mine[w];
-    if (hop > 0) {
-        take(b, &t->home, hop, ls_block_at(b, hop), t->sum);
-        for (int w = 0; w < LS_KV; w++) ls_build_accumulate(b, mine[w], t->sum[w]);
+/* Adds the next part to the sum for my own block. */
+static void add(ls_builder *b, const travel *t, homeward *h) {
+    const int hop = h->hops[h->added], R = b->target->mesh.size[LS_AXIS_RING], me = ls_ring_index(b);
+    const ls_token_set *seen = ls_seen(b, t->mask, (me + hop) % R, me), *own = ls_seen(b, t->mask, me, me);
+    for (int w = 0; w < LS_KV; w++) {
+        const ls_operand came = ls_with_tokens(h->slot[w][h->added % SLOTS], seen->count);
+        ls_build_receive(b, home_channel(b, w, hop), further(b, hop), came);
+        for (int i = 0; i < seen->n; i++)
+            ls_build_accumulate(b, ls_tokens_at(came, seen, seen->range[i]),
+                                ls_tokens_at(h->sum[w], own, seen->range[i]));
     }
-    if (t->R > 1) give(b, &t->home, hop + 1, t->sum);
-    release(b, &t->home, hop);
+    expect(b, h, h->added + SLOTS);
+    h->added++;
+}
+
+/* My part leaves; that of the hop before, which has had a kernel's time to come here, is added. */
+static void pass_on(ls_builder *b, void *travelling, int hop, const ls_operand mine[LS_KV]) {
+    homeward *h = &((travel *)travelling)->home;
+    if (hop == 0) return;
+    for (int w = 0; w < LS_KV; w++)
+        ls_build_send(b, home_channel(b, w, hop), further(b, -hop), mine[w],
+                      ls_with_tokens(h->slot[w][h->sent % SLOTS], mine[w].view.size[1]));
+    ls_build_quiet(b);
+    if (h->sent++ > 0) add(b, travelling, h);
 }
 
 static void home(ls_builder *b, void *travelling, ls_operand sum[LS_KV]) {
-    travel *t = travelling;
-    if (t->R > 1) take(b, &t->home, t->R, ls_ring_index(b), t->sum);
-    for (int w = 0; w < LS_KV; w++) sum[w] = t->sum[w];
+    homeward *h = &((travel *)travelling)->home;
+    if (h->added < h->n) add(b, travelling, h);
+    for (int w = 0; w < LS_KV; w++) sum[w] = h->sum[w];
 }
 
 static void end(ls_builder *b, void *travelling) { (void)b, (void)travelling; }
+
+/* --- exchange -------------------------------------------------------------------------------------------------------------- */
 
 static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool ring) {
     (void)ring;

@@ -321,6 +321,8 @@ static void run_item(void *context, int index, int thread) {
     const problem *p = &f->problem;
     const item *it = &f->item[f->order[index]];
     scratch *s = &f->scratch[thread];
+    if (p->params->merge && f->weight[f->order[index]] == 0)
+        return; /* it sees nothing: what is there stays */
     for (int i = 0; i < it->count; i++) row_tile_begin(f, &s->tile[i], it, i);
     const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
     const element *k_rows = (const element *)k->data + head_offset(k, it->b, it->kv);

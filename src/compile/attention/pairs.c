@@ -1,0 +1,40 @@
+/* How many (query, key) pairs a mask leaves between tokens of two blocks: what attention to them costs. */
+#include "compile/attention/attention.h"
+
+/* Sorts n different numbers below `limit`, in time n + limit / 64. */
+static void sort(ls_arena *scratch, int32_t *positions, int64_t n, int64_t limit) {
+    uint64_t *held = LS_NEW_ARRAY(scratch, uint64_t, limit / 64 + 1);
+    for (int64_t i = 0; i < n; i++) held[positions[i] / 64] |= (uint64_t)1 << (positions[i] % 64);
+    for (int64_t word = 0, at = 0; at < n; word++) {
+        for (uint64_t left = held[word]; left != 0; left &= left - 1)
+            positions[at++] = (int32_t)(64 * word + __builtin_ctzll(left));
+    }
+}
+
+/* Number of entries below `limit`, found by walking from the last answer: spans move on with the queries. */
+static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *answer) {
+    while (*answer > 0 && sorted[*answer - 1] >= limit) --*answer;
+    while (*answer < n && sorted[*answer] < limit) ++*answer;
+    return *answer;
+}
+
+double ls_count_pairs(const ls_builder *b, int mask, int queries, int keys, ls_token_range range) {
+    const ls_mask *m = &b->image->masks[mask].mask;
+    const int64_t S = b->image->layout.S, n = ls_block_tokens(b, queries);
+    if (range.count == S) return (double)ls_mask_area(m, S);
+    ls_arena *scratch = ls_arena_create();
+    int32_t *asking = ls_block_positions(b, scratch, queries);
+    int32_t *asked = ls_block_positions(b, scratch, keys) + range.start;
+    sort(scratch, asking, n, S);
+    sort(scratch, asked, range.count, S);
+    int64_t area = 0, from[LS_MASK_SPANS] = {0}, to[LS_MASK_SPANS] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        ls_span seen[LS_MASK_SPANS];
+        const int w = ls_mask_spans(m, S, asking[i], seen);
+        for (int j = 0; j < w; j++)
+            area += below(asked, range.count, seen[j].hi, &to[j]) -
+                    below(asked, range.count, seen[j].lo, &from[j]);
+    }
+    ls_arena_destroy(scratch);
+    return (double)area;
+}

@@ -1,0 +1,293 @@
+/*
+ * What attention sends, reads in place and computes, on every rank, forward and backward, against a count from the mask alone: each
+ * pair of a query and a key is asked. Nothing runs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compile/compile.h"
+#include "graph/graph.h"
+
+enum { HQ = 4, HKV = 2, D = 4, B = 2, MOST = 64, RANKS = 8 };
+
+/* --- the independent count ------------------------------------------------------------------------------------------------- */
+
+static bool term_shows(const ls_mask_term *t, int64_t q, int64_t k) {
+    int document_q = 0, document_k = 0;
+    switch (t->kind) {
+    case LS_MASK_CAUSAL:
+        return k <= q;
+    case LS_MASK_WINDOW:
+        return k <= q && (k > q - t->window || k < t->first);
+    case LS_MASK_PREFIX:
+        return k <= q || k < t->first;
+    case LS_MASK_DOCUMENTS:
+        while (t->ends[document_q + 1] <= q) document_q++;
+        while (t->ends[document_k + 1] <= k) document_k++;
+        return document_q == document_k;
+    }
+    return false;
+}
+
+static bool shows(const ls_mask *m, int64_t q, int64_t k) {
+    for (int i = 0; i < m->n; i++) {
+        if (!term_shows(&m->term[i], q, k)) return false;
+    }
+    return true;
+}
+
+/* Which tokens of each block the queries of each see, and how many pairs. */
+typedef struct sight {
+    int R;
+    int64_t tokens[RANKS]; /* of a block */
+    bool sees[RANKS][RANKS][MOST];
+    double pairs[RANKS][RANKS];
+} sight;
+
+static sight look(const ls_mask *mask, const ls_layout *layout, int U) {
+    sight s = {.R = layout->P / U};
+    int32_t positions[RANKS][MOST];
+    for (int p = 0; p < layout->P; p++) {
+        const int block = p / U;
+        ls_layout_positions(layout, p, positions[block] + s.tokens[block]);
+        s.tokens[block] += ls_layout_count(layout, p);
+    }
+    for (int i = 0; i < s.R; i++) {
+        for (int j = 0; j < s.R; j++) {
+            for (int64_t q = 0; q < s.tokens[i]; q++) {
+                for (int64_t k = 0; k < s.tokens[j]; k++) {
+                    if (!shows(mask, positions[i][q], positions[j][k])) continue;
+                    s.sees[i][j][k] = true;
+                    s.pairs[i][j]++;
+                }
+            }
+        }
+    }
+    return s;
+}
+
+/* Tokens of block j that one of n blocks, i and those behind it in the ring, sees. */
+static double count(const sight *s, int i, int n, int j) {
+    double tokens = 0;
+    for (int64_t k = 0; k < s->tokens[j]; k++) {
+        bool seen = false;
+        for (int a = 0; a < n; a++) seen |= s->sees[(i + a) % s->R][j][k];
+        tokens += seen;
+    }
+    return tokens;
+}
+
+static int around(const sight *s, int i) { return (i % s->R + s->R) % s->R; }
+
+/* Tokens of keys (and as many of values): that index r of a ring sends on, sees of others, and that others see of its own. */
+static double sends(const sight *s, int r) {
+    double tokens = 0;
+    for (int h = 1; h < s->R; h++) tokens += count(s, around(s, r + 1), s->R - h, around(s, r + 1 - h));
+    return tokens;
+}
+
+static double sees_of_others(const sight *s, int r) {
+    double tokens = 0;
+    for (int j = 0; j < s->R; j++) tokens += j == r ? 0 : count(s, r, 1, j);
+    return tokens;
+}
+
+static double is_seen_by_others(const sight *s, int r) {
+    double tokens = 0;
+    for (int i = 0; i < s->R; i++) tokens += i == r ? 0 : count(s, i, 1, r);
+    return tokens;
+}
+
+/* --- what the programs do -------------------------------------------------------------------------------------------------- */
+
+typedef struct cost {
+    ls_program_cost forward, both;
+    double keys, pairs; /* that attention was called with, forward */
+} cost;
+
+static double keys_of(const ls_image *image, double *pairs) {
+    const ls_program *p = &image->programs[LS_PROGRAM_EVALUATE];
+    double keys = 0;
+    *pairs = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        if (strcmp(p->instrs[i].op, "attention") != 0) continue;
+        keys += (double)p->instrs[i].in[1].view.size[1];
+        *pairs += p->instrs[i].flops / (4 * D * (double)p->instrs[i].in[0].view.size[2] * B);
+    }
+    return keys;
+}
+
+static cost measure(const ls_mask *mask, int64_t S, ls_target target, ls_dtype dtype) {
+    ls_graph *g = ls_graph_create(dtype);
+    const ls_shape qs = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {HQ, 0}, {D, 0}}};
+    const ls_shape ks = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {HKV, 0}, {D, 0}}};
+    const ls_tensor q = ls_graph_leaf(g, LS_ROLE_INPUT, "q", dtype, &qs),
+                    k = ls_graph_leaf(g, LS_ROLE_INPUT, "k", dtype, &ks),
+                    v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", dtype, &ks),
+                    go = ls_graph_leaf(g, LS_ROLE_INPUT, "do", dtype, &qs);
+    const ls_tensor o = ls_attention(g, q, k, v, mask, 0.3);
+    const int forward = g->n_nodes;
+    ls_derivative d = {.n_roots = 1, .root = {o}, .seed = {go}, .n_wanted = 3, .wanted = {q, k, v}};
+    assert_int_equal(ls_differentiate(g, &d).code, LS_OK);
+    const ls_job job = {.graph = g,
+                        .forward_nodes = forward,
+                        .fetch = (ls_tensor[]){o, d.gradient[0], d.gradient[1], d.gradient[2]},
+                        .n_fetch = 4};
+    ls_image *image;
+    const ls_status status = ls_compile(&job, &target, &image);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+    cost c = {.forward = ls_program_measure(image, LS_PROGRAM_EVALUATE),
+              .both = ls_program_measure(image, LS_PROGRAM_MICRO)};
+    c.keys = keys_of(image, &c.pairs);
+    ls_image_destroy(image);
+    ls_graph_destroy(g);
+    return c;
+}
+
+static void equal(const char *what, const ls_mask *mask, const ls_target *t, double is, double expected) {
+    char name[200];
+    ls_mask_print(mask, name, sizeof name);
+    if (is != expected)
+        fail_msg("%s, %s, ring %d x ulysses %d, rank %d: %s: %g, expected %g", name,
+                 ls_layout_name(t->layout), t->mesh.size[LS_AXIS_RING], t->mesh.size[LS_AXIS_ULYSSES],
+                 t->rank, what, is, expected);
+}
+
+static ls_target target_of(const char *strategy, ls_layout_kind layout, int R, int U, int rank,
+                           ls_transfers transfers) {
+    return (ls_target){.mesh = ls_mesh_make(1, R, U),
+                       .rank = rank,
+                       .strategy = strategy,
+                       .layout = layout,
+                       .isa = LS_ISA_BASE,
+                       .threads = 1,
+                       .transfers = transfers,
+                       .addressable = true};
+}
+
+/* Bytes of keys and values of one token, of so many heads. */
+static double pair_bytes(double heads, ls_dtype dtype) {
+    return B * 2 * heads * D * (double)ls_dtype_bytes(dtype);
+}
+
+static void check_ring(const ls_mask *mask, int64_t S, ls_layout_kind kind, int R) {
+    const ls_layout layout = {kind, S, R};
+    const sight s = look(mask, &layout, 1);
+    const double kv = pair_bytes(HKV, LS_BF16), dkv = pair_bytes(HKV, LS_F32);
+    for (int r = 0; r < R; r++) {
+        const ls_target put = target_of("ring", kind, R, 1, r, LS_TRANSFERS_PUT);
+        cost c = measure(mask, S, put, LS_BF16);
+        equal("sent forward", mask, &put, c.forward.bytes_sent, kv * sends(&s, r));
+        equal("sent backward", mask, &put, c.both.bytes_sent - c.forward.bytes_sent,
+              kv * sends(&s, r) + dkv * sees_of_others(&s, r));
+        equal("keys", mask, &put, c.keys, (double)s.tokens[r] + sees_of_others(&s, r));
+        double pairs = 0;
+        for (int j = 0; j < R; j++) pairs += s.pairs[r][j];
+        equal("pairs", mask, &put, c.pairs, pairs);
+
+        const ls_target in_place = target_of("ring", kind, R, 1, r, LS_TRANSFERS_IN_PLACE);
+        c = measure(mask, S, in_place, LS_BF16);
+        equal("sent in place", mask, &in_place, c.both.bytes_sent, 0);
+        equal("read forward", mask, &in_place, c.forward.bytes_read, kv * sees_of_others(&s, r));
+        equal("read backward", mask, &in_place, c.both.bytes_read - c.forward.bytes_read,
+              kv * sees_of_others(&s, r) + dkv * is_seen_by_others(&s, r));
+    }
+}
+
+static ls_mask mask_of(const char *a, const char *b) {
+    ls_mask mask = {0};
+    assert_int_equal(ls_mask_add_term(&mask, a).code, LS_OK);
+    if (b != NULL) assert_int_equal(ls_mask_add_term(&mask, b).code, LS_OK);
+    return mask;
+}
+
+static const int32_t ends[] = {0, 1, 9, 10, 22, 33, 41};
+
+static ls_mask with_documents(ls_mask mask) {
+    mask.term[mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    return mask;
+}
+
+static void test_masks(void **state) {
+    (void)state;
+    const ls_mask masks[] = {mask_of("full", NULL),
+                             mask_of("causal", NULL),
+                             mask_of("window:5", NULL),
+                             mask_of("window:5:2", NULL),
+                             mask_of("prefix:9", NULL),
+                             with_documents(mask_of("full", NULL)),
+                             with_documents(mask_of("causal", NULL)),
+                             with_documents(mask_of("window:4", NULL)),
+                             mask_of("window:7:3", "prefix:20"),
+                             with_documents(mask_of("window:9:12", "window:3:20"))};
+    static const int rings[] = {2, 3, 4, 5, 8};
+    for (size_t m = 0; m < LS_COUNT(masks); m++) {
+        for (size_t r = 0; r < LS_COUNT(rings); r++) {
+            for (int layout = 0; layout < LS_LAYOUTS; layout++)
+                check_ring(&masks[m], 41, (ls_layout_kind)layout, rings[r]);
+        }
+    }
+}
+
+/*
+ * What is published of the full mask: (P-1)n·2e for keys and values. Gradients come home over P-1 hops and not P: a rank's own part
+ * stays where it is made.
+ */
+static void test_full(void **state) {
+    (void)state;
+    const ls_mask full = mask_of("full", NULL), causal = mask_of("causal", NULL),
+                  window = mask_of("window:5", NULL);
+    const int P = 4;
+    const double n = 10, kv = pair_bytes(HKV, LS_BF16), dkv = pair_bytes(HKV, LS_F32);
+    double of_causal = 0;
+    for (int r = 0; r < P; r++) {
+        const ls_target t = target_of("ring", LS_LAYOUT_CONTIGUOUS, P, 1, r, LS_TRANSFERS_PUT);
+        cost c = measure(&full, P * 10, t, LS_BF16);
+        equal("sent forward", &full, &t, c.forward.bytes_sent, (P - 1) * n * kv);
+        equal("sent", &full, &t, c.both.bytes_sent, (P - 1) * n * (2 * kv + dkv));
+        of_causal += measure(&causal, P * 10, t, LS_BF16).both.bytes_sent;
+        c = measure(&window, P * 10, t, LS_BF16);
+        equal("sent forward", &window, &t, c.forward.bytes_sent, r + 1 < P ? 4 * kv : 0);
+        equal("transfers", &window, &t, c.forward.transfers, r + 1 < P ? 2 : 0);
+        equal("sent backward", &window, &t, c.both.bytes_sent - c.forward.bytes_sent,
+              (r + 1 < P ? 4 * kv : 0) + (r > 0 ? 4 * dkv : 0));
+    }
+    /* Contiguous causal: half of it. */
+    assert_true(of_causal == P * (P - 1) * n * (2 * kv + dkv) / 2);
+}
+
+/* Inside a ulysses dimension the ring carries each rank's share of the heads for its whole block. */
+static void test_inside_ulysses(void **state) {
+    (void)state;
+    const int U = 2, R = 3;
+    const int64_t S = 36;
+    const ls_mask masks[] = {mask_of("causal", NULL), mask_of("window:5", NULL)};
+    for (size_t m = 0; m < LS_COUNT(masks); m++) {
+        for (int kind = 0; kind < LS_LAYOUTS; kind++) {
+            const ls_layout layout = {(ls_layout_kind)kind, S, R * U};
+            const sight s = look(&masks[m], &layout, U);
+            const double kv = pair_bytes((double)HKV / U, LS_F64);
+            for (int r = 0; r < R * U; r++) {
+                const ls_target t = target_of("usp", (ls_layout_kind)kind, R, U, r, LS_TRANSFERS_PUT);
+                const cost c = measure(&masks[m], S, t, LS_F64);
+                const double n = (double)S / (R * U), exchanged = n / U * pair_bytes(HQ + HKV, LS_F64);
+                equal("sent forward", &masks[m], &t, c.forward.bytes_sent, exchanged + kv * sends(&s, r / U));
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_inside_ulysses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
