@@ -16,4 +16,8 @@ for program in "$build"/bench/*; do
     echo "$name"
     "$program" | tee "$program.jsonl" | table
 done
+case attention_mpi in *"$word"*) # built only where there is an MPI compiler
+    [ -x "$build/bench/attention_mpi" ] ||
+        echo "attention_mpi: left out, CMake found no MPI compiler (on Debian: apt-get install libopenmpi-dev, then cmake $build)" ;;
+esac
 echo "kept in $build/bench/*.jsonl"

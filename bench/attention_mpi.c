@@ -1,0 +1,409 @@
+/*
+ * One-sided puts against two-sided messages: the same ring attention, forward and backward, with the same kernels on the same blocks, 2 ranks
+ * of 1 thread. Longspan carries K/V and dK/dV by put and signal; the ring below by MPI, as MPI_Isend and MPI_Irecv around the kernels and
+ * as MPI_Sendrecv before them. Built where CMake finds an MPI compiler.
+ *
+ *   attention_mpi [S...]          default: 4096 16384 65536; one JSON object per S. LS_ROUNDS=N overrides the number of rounds
+ *
+ * In each round all three run once, one after the other; medians over the rounds. ratio: of the puts to the better of the two MPI ways, round by
+ * round. The MPI ranks are started by mpiexec, which runs this program again; both sides print a checksum of all results, and these must agree.
+ */
+#include <math.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+#include "longspan/attention.h"
+#include "tensor/layout.h"
+#include "tensor/params.h"
+
+enum { RANKS = 2, HQ = 8, HKV = 2, D = 128, MOST_ROUNDS = 32 };
+enum { Q, K, V, GRAD_O, INPUTS };
+
+/* What one run of one side says. */
+typedef struct said {
+    double forward, seconds; /* until the last rank is through */
+    double checksum;         /* of the absolute values of o, dq, dk and dv */
+} said;
+
+/* --- both sides -------------------------------------------------------------------------------------------------------------- */
+
+static void *must(void *p) {
+    if (p == NULL) abort();
+    return p;
+}
+
+/* Element i of a row of the input, by the token's position in the sequence: the same on any rank. */
+static void fill_rows(ls_bf16 *x, const int32_t *positions, int64_t n, int64_t width, int input) {
+    for (int64_t row = 0; row < n; row++) {
+        uint32_t state = (uint32_t)positions[row] * 2654435761u + (uint32_t)input * 97u;
+        for (int64_t i = 0; i < width; i++) {
+            state = state * 1664525u + 1013904223u;
+            x[row * width + i] = ls_bf16_from_f32((float)(int32_t)state * 0x1p-31f);
+        }
+    }
+}
+
+static double sum_of(const ls_bf16 *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += fabs((double)ls_bf16_to_f32(x[i]));
+    return sum;
+}
+
+/* Short problems run once before they are timed: fresh pages and code would show. */
+static bool is_short(int64_t S) { return S <= 16384; }
+
+/* --- the ring by MPI ---------------------------------------------------------------------------------------------------------- */
+
+/* A kernel call, prepared once. */
+typedef struct step {
+    const ls_kernel *kernel;
+    ls_kernel_call call;
+    void *state;
+} step;
+
+/* What goes round: sent to the next rank, received from the previous one. */
+typedef struct lane {
+    int tag;
+    MPI_Request requests[2];
+} lane;
+
+/* Keys and values of a block lie together, so each hop is one message. */
+typedef struct ring {
+    int rank, ranks;
+    bool overlap; /* MPI_Isend and MPI_Irecv around the kernels, else MPI_Sendrecv before them */
+    ls_isa isa;
+    int64_t S, n; /* tokens of all, of a rank */
+    int32_t *positions;
+    ls_attention_params params[2], grad_params[2]; /* of the first hop, of the others */
+    ls_view in[INPUTS], spans;
+    ls_view o, lse, delta, dq, part; /* part: dk, then dv */
+    ls_bf16 *kv[3];                  /* my own block, and two slots */
+    float *sum[2];                   /* of gradients, travelling */
+    ls_bf16 *o_narrow, *dq_narrow, *dkv_narrow;
+    lane blocks, sums;
+} ring;
+
+static ls_view view4(void *data, ls_dtype dtype, int64_t n, int64_t H) {
+    return ls_view_dense(data, dtype, 4, (int64_t[]){1, n, H, D});
+}
+
+static int64_t kv_elements(const ring *r) { return r->n * HKV * D; }
+
+static void *room(size_t bytes) { return must(calloc(1, ls_round_up(bytes, 64) + 64)); }
+
+static void make_ring(ring *r) {
+    const ls_layout layout = {LS_LAYOUT_ZIGZAG, r->S, r->ranks};
+    r->n = r->S / r->ranks;
+    r->positions = room(sizeof(int32_t) * (size_t)r->S);
+    for (int p = 0; p < r->ranks; p++) ls_layout_positions(&layout, p, r->positions + p * r->n);
+    const int32_t *mine = r->positions + r->rank * r->n;
+    const ls_mask causal = ls_mask_causal();
+    ls_span *spans = room(sizeof *spans * (size_t)r->n);
+    ls_mask_table(&causal, r->S, mine, r->n, spans);
+    r->spans = ls_view_dense(spans, LS_I32, 3, (int64_t[]){1, r->n, 2});
+    const size_t wide = sizeof(float) * (size_t)(r->n * HQ * D),
+                 narrow = sizeof(float) * (size_t)kv_elements(r);
+    for (int i = 0; i < 3; i++) r->kv[i] = room(narrow);
+    for (int i = 0; i < 2; i++) r->sum[i] = room(2 * narrow);
+    void *const in[] = {room(wide), r->kv[0], r->kv[0] + kv_elements(r), room(wide)};
+    for (int i = 0; i < INPUTS; i++) {
+        const int64_t heads = i == K || i == V ? HKV : HQ;
+        r->in[i] = view4(in[i], LS_BF16, r->n, heads);
+        fill_rows(in[i], mine, r->n, heads * D, i);
+    }
+    r->o = view4(room(wide), LS_F32, r->n, HQ);
+    r->dq = view4(room(wide), LS_F32, r->n, HQ);
+    r->part = view4(room(2 * narrow), LS_F32, r->n, HKV);
+    r->lse = ls_view_dense(room(wide / D), LS_F32, 3, (int64_t[]){1, HQ, r->n});
+    r->delta = ls_view_dense(room(wide / D), LS_F32, 3, (int64_t[]){1, HQ, r->n});
+    r->o_narrow = room(wide);
+    r->dq_narrow = room(wide);
+    r->dkv_narrow = room(narrow);
+    for (int later = 0; later < 2; later++) {
+        const ls_attention_params params = {.scale = 1 / sqrt(D), .group = HQ / HKV};
+        r->params[later] = r->grad_params[later] = params;
+        r->params[later].merge = later;
+        r->grad_params[later].accumulate_dq = later;
+    }
+}
+
+/* A kernel is prepared once and its workspace kept, as the executor does. */
+static void run_step(const ring *r, step *s, const char *name, ls_dtype dtype, const ls_kernel_call *call) {
+    if (s->kernel == NULL) {
+        ls_status status = ls_kernel_find(name, dtype, r->isa, &s->kernel);
+        s->call = *call;
+        s->call.threads = 1;
+        if (status.code == LS_OK && s->kernel->workspace != NULL)
+            s->call.workspace = room(s->kernel->workspace(&s->call));
+        if (status.code == LS_OK && s->kernel->prepare != NULL)
+            status = s->kernel->prepare(&s->call, &s->state);
+        if (status.code != LS_OK) {
+            fprintf(stderr, "%s\n", status.text);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    }
+    s->kernel->run(&s->call, s->state, NULL);
+}
+
+typedef struct steps {
+    step attend[RANKS], back[RANKS], delta, narrow_o, narrow_dq, narrow_dkv, add[2];
+} steps;
+
+/* With overlap it is under way until `finish`. */
+static void start(const ring *r, lane *l, const void *from, void *to, int64_t elements, MPI_Datatype type) {
+    const int next = (r->rank + 1) % r->ranks, previous = (r->rank + r->ranks - 1) % r->ranks;
+    const int n = (int)elements;
+    if (r->overlap) {
+        MPI_Irecv(to, n, type, previous, l->tag, MPI_COMM_WORLD, &l->requests[0]);
+        MPI_Isend(from, n, type, next, l->tag, MPI_COMM_WORLD, &l->requests[1]);
+    } else {
+        MPI_Sendrecv(from, n, type, next, l->tag, to, n, type, previous, l->tag, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    }
+}
+
+static void finish(const ring *r, lane *l) {
+    if (r->overlap) MPI_Waitall(2, l->requests, MPI_STATUSES_IGNORE);
+}
+
+/* The block of hop h, and the positions of its keys. */
+static ls_bf16 *block_at(const ring *r, int h) { return h == 0 ? r->kv[0] : r->kv[1 + h % 2]; }
+
+static ls_view positions_at(const ring *r, int h) {
+    const int block = (r->rank - h + r->ranks) % r->ranks;
+    return ls_view_dense(r->positions + block * r->n, LS_I32, 1, &r->n);
+}
+
+static void start_block(ring *r, int h) {
+    if (h + 1 < r->ranks)
+        start(r, &r->blocks, block_at(r, h), block_at(r, h + 1), 2 * kv_elements(r), MPI_UINT16_T);
+}
+
+static void finish_block(ring *r, int h) {
+    if (h + 1 < r->ranks) finish(r, &r->blocks);
+}
+
+static ls_view keys_at(const ring *r, int h, int value) {
+    return view4(block_at(r, h) + value * kv_elements(r), LS_BF16, r->n, HKV);
+}
+
+static void narrow(const ring *r, step *s, ls_view from, ls_bf16 *to) {
+    ls_view out = from;
+    out.dtype = LS_BF16;
+    out.data = to;
+    run_step(r, s, "cast", LS_F32, &(ls_kernel_call){.n_in = 1, .n_out = 1, .in = {from}, .out = {out}});
+}
+
+static void forward(ring *r, steps *all) {
+    for (int h = 0; h < r->ranks; h++) {
+        start_block(r, h);
+        const ls_kernel_call call = {
+            .n_in = 5,
+            .n_out = 2,
+            .in = {r->in[Q], keys_at(r, h, 0), keys_at(r, h, 1), r->spans, positions_at(r, h)},
+            .out = {r->o, r->lse},
+            .params = &r->params[h > 0]};
+        run_step(r, &all->attend[h], "attention", LS_BF16, &call);
+        finish_block(r, h);
+    }
+    narrow(r, &all->narrow_o, r->o, r->o_narrow);
+}
+
+/* The gradient of a block travels one hop behind it; the first part is made where it leaves from. */
+static void backward(ring *r, steps *all) {
+    const ls_view o = view4(r->o_narrow, LS_BF16, r->n, HQ);
+    run_step(r, &all->delta, "attention_delta", LS_BF16,
+             &(ls_kernel_call){.n_in = 2, .n_out = 1, .in = {o, r->in[GRAD_O]}, .out = {r->delta}});
+    const int64_t both = 2 * kv_elements(r);
+    for (int h = 0; h < r->ranks; h++) {
+        float *made = h == 0 ? r->sum[0] : r->part.data;
+        start_block(r, h);
+        const ls_kernel_call call = {
+            .n_in = 8,
+            .n_out = 3,
+            .in = {r->in[Q], keys_at(r, h, 0), keys_at(r, h, 1), r->spans, positions_at(r, h), r->in[GRAD_O],
+                   r->lse, r->delta},
+            .out = {r->dq, view4(made, LS_F32, r->n, HKV), view4(made + kv_elements(r), LS_F32, r->n, HKV)},
+            .params = &r->grad_params[h > 0]};
+        run_step(r, &all->back[h], "attention_grad", LS_BF16, &call);
+        finish_block(r, h);
+        if (h > 0) {
+            finish(r, &r->sums);
+            const ls_view from = ls_view_dense(r->part.data, LS_F32, 1, &both);
+            const ls_view to = ls_view_dense(r->sum[h % 2], LS_F32, 1, &both);
+            run_step(r, &all->add[h % 2], "accumulate", LS_F32,
+                     &(ls_kernel_call){.n_in = 1, .n_out = 1, .in = {from}, .out = {to}});
+        }
+        start(r, &r->sums, r->sum[h % 2], r->sum[(h + 1) % 2], both, MPI_FLOAT);
+    }
+    finish(r, &r->sums);
+    narrow(r, &all->narrow_dq, r->dq, r->dq_narrow);
+    narrow(r, &all->narrow_dkv, ls_view_dense(r->sum[r->ranks % 2], LS_F32, 1, &both), r->dkv_narrow);
+}
+
+/* One run of a rank under mpiexec; rank 0 prints what all say. */
+static int mpi_rank(int64_t S, bool overlap) {
+    ring r = {.S = S, .overlap = overlap, .sums.tag = 1};
+    MPI_Comm_rank(MPI_COMM_WORLD, &r.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &r.ranks);
+    if (r.ranks != RANKS || S % (2 * RANKS) != 0) return 2;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    r.isa = machine.isa;
+    make_ring(&r);
+    static steps all;
+    said mine = {0, 0, 0}, worst;
+    for (int i = is_short(S) ? 0 : 1; i < 2; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        const double before = ls_seconds();
+        forward(&r, &all);
+        mine.forward = ls_seconds() - before;
+        backward(&r, &all);
+        mine.seconds = ls_seconds() - before;
+    }
+    MPI_Reduce(&mine, &worst, 2, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    mine.checksum = sum_of(r.o_narrow, r.n * HQ * D) + sum_of(r.dq_narrow, r.n * HQ * D) +
+                    sum_of(r.dkv_narrow, 2 * kv_elements(&r));
+    MPI_Reduce(&mine.checksum, &worst.checksum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (r.rank == 0) printf("said %.9f %.9f %.17g\n", worst.forward, worst.seconds, worst.checksum);
+    return 0;
+}
+
+/* Starts the ranks and reads what they say. */
+static ls_status run_mpi(const char *self, int64_t S, bool overlap, said *out) {
+    char command[4096], line[256];
+    snprintf(command, sizeof command, "'%s' %s %d '%s' --rank %lld %d", LS_MPIEXEC, LS_MPIEXEC_NUMPROC, RANKS,
+             self, (long long)S, overlap);
+    FILE *pipe = popen(command, "r");
+    if (pipe == NULL) return ls_error(LS_IO, "cannot start %s", command);
+    bool found = false;
+    while (fgets(line, sizeof line, pipe) != NULL)
+        found |= sscanf(line, "said %lf %lf %lf", &out->forward, &out->seconds, &out->checksum) == 3;
+    const int code = pclose(pipe);
+    if (code != 0 || !found) return ls_error(LS_IO, "%s ended with %d", command, code);
+    return ls_ok();
+}
+
+/* --- the ring by puts --------------------------------------------------------------------------------------------------------- */
+
+static ls_status put_rank(ls_attention_rank *r, void *context) {
+    said *mine = &((said *)context)[r->rank];
+    const ls_attention_array *const in[INPUTS] = {&r->q, &r->k, &r->v, &r->grad_o};
+    for (int i = 0; i < INPUTS; i++) fill_rows(in[i]->data, r->positions, r->n, in[i]->size[2] * D, i);
+    for (int i = is_short(r->n * r->ranks) ? 0 : 1; i < 2; i++) {
+        LS_TRY(ls_attention_barrier(r, NULL));
+        const double before = ls_seconds();
+        LS_TRY(ls_attention_forward(r));
+        mine->forward = ls_seconds() - before;
+        LS_TRY(ls_attention_backward(r));
+        mine->seconds = ls_seconds() - before;
+    }
+    mine->checksum = sum_of(r->o.data, r->n * HQ * D) + sum_of(r->dq.data, r->n * HQ * D) +
+                     sum_of(r->dk.data, r->n * HKV * D) + sum_of(r->dv.data, r->n * HKV * D);
+    return ls_ok();
+}
+
+static ls_status run_puts(int64_t S, said *out) {
+    const ls_mask causal = ls_mask_causal();
+    const ls_attention_options options = {
+        .batch = 1,
+        .seq = S,
+        .heads = HQ,
+        .kv_heads = HKV,
+        .head_size = D,
+        .dtype = LS_BF16,
+        .mask = &causal,
+        .gradients = true,
+        .spread = {.ranks = RANKS, .threads = 1, .strategy = "ring", .layout = "zigzag", .transfers = "put"}};
+    ls_shared_attention *attention;
+    LS_TRY(ls_shared_attention_open(&options, &attention));
+    said all[RANKS] = {{0, 0, 0}};
+    const ls_status status = ls_shared_attention_run(attention, put_rank, all, sizeof all);
+    ls_shared_attention_close(attention);
+    *out = (said){0, 0, 0};
+    for (int i = 0; i < RANKS; i++) {
+        out->forward = fmax(out->forward, all[i].forward);
+        out->seconds = fmax(out->seconds, all[i].seconds);
+        out->checksum += all[i].checksum;
+    }
+    return status;
+}
+
+/* --- rounds ------------------------------------------------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+static ls_status check(int64_t S, const said *mpi, const said *puts) {
+    if (fabs(mpi->checksum - puts->checksum) <= 1e-6 * puts->checksum) return ls_ok();
+    return ls_error(LS_INVALID, "S %lld: MPI computes %.9g, Longspan %.9g: not the same work", (long long)S,
+                    mpi->checksum, puts->checksum);
+}
+
+static int rounds_for(int64_t S) {
+    const char *wanted = getenv("LS_ROUNDS");
+    const int rounds = wanted != NULL ? atoi(wanted) : S <= 4096 ? 11 : S <= 16384 ? 5 : 3;
+    return rounds < 1 ? 1 : rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds;
+}
+
+static ls_status bench(const char *self, int64_t S) {
+    enum { ISEND, SENDRECV, PUT, WAYS };
+    double seconds[WAYS][MOST_ROUNDS], forward_seconds[WAYS][MOST_ROUNDS], ratio[2][MOST_ROUNDS];
+    const int rounds = rounds_for(S);
+    for (int i = 0; i < rounds; i++) {
+        said way[WAYS];
+        LS_TRY(run_mpi(self, S, true, &way[ISEND]));
+        LS_TRY(run_puts(S, &way[PUT]));
+        LS_TRY(run_mpi(self, S, false, &way[SENDRECV]));
+        for (int w = 0; w < WAYS; w++) {
+            LS_TRY(check(S, &way[w], &way[PUT]));
+            seconds[w][i] = way[w].seconds;
+            forward_seconds[w][i] = way[w].forward;
+        }
+        for (int w = 0; w < PUT; w++) ratio[w][i] = way[PUT].seconds / way[w].seconds;
+    }
+    const double of_isend = median(ratio[ISEND], rounds), of_sendrecv = median(ratio[SENDRECV], rounds);
+    printf(
+        "{\"bench\": \"attention_mpi\", \"S\": %lld, \"ranks\": %d, \"rounds\": %d, \"put_seconds\": %.4f, "
+        "\"isend_seconds\": %.4f, \"sendrecv_seconds\": %.4f, \"put_forward\": %.4f, \"isend_forward\": %.4f, "
+        "\"ratio\": %.4f}\n",
+        (long long)S, RANKS, rounds, median(seconds[PUT], rounds), median(seconds[ISEND], rounds),
+        median(seconds[SENDRECV], rounds), median(forward_seconds[PUT], rounds),
+        median(forward_seconds[ISEND], rounds), fmax(of_isend, of_sendrecv));
+    fflush(stdout);
+    return ls_ok();
+}
+
+int main(int argc, char **argv) {
+    static const char *const defaults[] = {"4096", "16384", "65536"};
+    if (argc == 4 && strcmp(argv[1], "--rank") == 0) {
+        MPI_Init(&argc, &argv);
+        const int code = mpi_rank(atoll(argv[2]), atoi(argv[3]) != 0);
+        MPI_Finalize();
+        return code;
+    }
+    /* Open MPI refuses root, and more ranks than cores, unless it is told. */
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    const char *const *list = argc > 1 ? (const char *const *)argv + 1 : defaults;
+    const int n = argc > 1 ? argc - 1 : (int)LS_COUNT(defaults);
+    for (int i = 0; i < n; i++) {
+        const int64_t S = atoll(list[i]);
+        ls_status status = ls_error(LS_USAGE, "S is %s; expected a multiple of %d", list[i], 2 * RANKS);
+        if (S > 0 && S % (2 * RANKS) == 0) status = bench(argv[0], S);
+        if (status.code == LS_OK) continue;
+        fprintf(stderr, "%s\n", status.text);
+        return 1;
+    }
+    return 0;
+}
