@@ -86,8 +86,11 @@ static ls_status measure(const ls_attention_options *options, ls_spread_result *
     if (chosen != NULL) *chosen = ls_shared_attention_describe(attention);
     const size_t n = (size_t)options->spread.ranks;
     times *all = calloc(n, sizeof *all);
-    ls_status status = ls_error(LS_NO_MEMORY, "no memory for the times of %zu ranks", n);
-    if (all != NULL) status = ls_shared_attention_run(attention, on_rank, all, n * sizeof *all);
+    if (all == NULL) {
+        ls_shared_attention_close(attention);
+        return ls_error(LS_NO_MEMORY, "no memory for the times of %zu ranks", n);
+    }
+    const ls_status status = ls_shared_attention_run(attention, on_rank, all, n * sizeof *all);
     *out = (times){0, 0};
     for (size_t r = 0; r < n && status.code == LS_OK; r++) {
         out->forward = fmax(out->forward, all[r].forward);
@@ -140,7 +143,7 @@ static ls_status run_row(bench *b, row *r, int round) {
                               .mesh = r->mesh[0] != 0 ? r->mesh : NULL,
                               .transfers = r->transfers};
     one.spread = (ls_spread){.ranks = 1, .threads = b->job.ranks};
-    times shared, alone;
+    times shared = {0, 0}, alone = {0, 0};
     const ls_status status = measure(&many, &r->chosen, &shared);
     if (status.code == LS_USAGE || status.code == LS_UNSUPPORTED) {
         snprintf(r->refused, sizeof r->refused, "%s", status.text);
