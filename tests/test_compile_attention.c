@@ -1,6 +1,6 @@
 /*
  * Attention over every mesh, in f64, against one rank: the logic of lowering, transfers and placement. Every strategy, layouts,
- * masks, shared and uneven heads, lengths that do not divide.
+ * masks, shared and uneven heads, lengths that do not divide, sinks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,10 +17,11 @@
 typedef struct problem {
     int64_t B, S, Hq, Hkv, D;
     ls_mask mask;
+    bool sunk; /* with a sink */
 } problem;
 
-enum { O, LSE, DQ, DK, DV, RESULTS };
-static const char *const result_name[RESULTS] = {"o", "lse", "dq", "dk", "dv"};
+enum { O, LSE, DQ, DK, DV, DSINK, RESULTS };
+static const char *const result_name[RESULTS] = {"o", "lse", "dq", "dk", "dv", "dsink"};
 
 typedef struct results {
     double *data[RESULTS];
@@ -29,8 +30,8 @@ typedef struct results {
 
 static results make_results(const problem *p) {
     results r = {.n = {p->B * p->S * p->Hq * p->D, p->B * p->S * p->Hq, p->B * p->S * p->Hq * p->D,
-                       p->B * p->S * p->Hkv * p->D, p->B * p->S * p->Hkv * p->D}};
-    for (int i = 0; i < RESULTS; i++) r.data[i] = calloc((size_t)r.n[i], sizeof(double));
+                       p->B * p->S * p->Hkv * p->D, p->B * p->S * p->Hkv * p->D, p->sunk ? p->Hq : 0}};
+    for (int i = 0; i < RESULTS; i++) r.data[i] = calloc((size_t)r.n[i] + 1, sizeof(double));
     return r;
 }
 
@@ -47,24 +48,30 @@ static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_
                     k = ls_graph_leaf(g, LS_ROLE_INPUT, "k", LS_F64, &ks),
                     v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", LS_F64, &ks),
                     go = ls_graph_leaf(g, LS_ROLE_INPUT, "do", LS_F64, &qs);
-    const ls_tensor o = ls_attention(g, q, k, v, &p->mask, 0.3);
-    ls_derivative d = {.n_roots = 1, .root = {o}, .seed = {go}, .n_wanted = 3, .wanted = {q, k, v}};
+    const ls_shape hs = {1, {{p->Hq, 0}}};
+    const ls_tensor sink = p->sunk ? ls_graph_leaf(g, LS_ROLE_INPUT, "sink", LS_F64, &hs) : LS_NO_TENSOR;
+    const ls_tensor o = ls_attention_with_sink(g, q, k, v, sink, &p->mask, 0.3, 0);
+    ls_derivative d = {
+        .n_roots = 1, .root = {o}, .seed = {go}, .n_wanted = p->sunk ? 4 : 3, .wanted = {q, k, v, sink}};
     const ls_status differentiated = ls_differentiate(g, &d);
     if (differentiated.code != LS_OK) fail_msg("%s", differentiated.text);
     ls_tensor fetch[RESULTS] = {o, ls_attention_lse(g, o), d.gradient[0], d.gradient[1], d.gradient[2]};
-    for (int i = 0; i < RESULTS; i++) (void)ls_named(g, fetch[i], "%s", result_name[i]);
+    const int n_results = p->sunk ? RESULTS : DSINK;
+    if (p->sunk)
+        fetch[DSINK] = ls_cast(g, d.gradient[3], LS_F64); /* of the whole: the ranks' parts are added */
+    for (int i = 0; i < n_results; i++) (void)ls_named(g, fetch[i], "%s", result_name[i]);
 
-    double *in[4];
-    const int64_t n[4] = {ls_shape_elements(&qs), ls_shape_elements(&ks), ls_shape_elements(&ks),
-                          ls_shape_elements(&qs)};
-    for (int i = 0; i < 4; i++) {
+    double *in[5];
+    const int64_t n[5] = {ls_shape_elements(&qs), ls_shape_elements(&ks), ls_shape_elements(&ks),
+                          ls_shape_elements(&qs), p->Hq};
+    for (int i = 0; i < 5; i++) {
         in[i] = malloc((size_t)n[i] * sizeof(double));
         fill_normal(in[i], n[i], (uint64_t)i);
     }
-    const spread_array inputs[] = {{"q", in[0]}, {"k", in[1]}, {"v", in[2]}, {"do", in[3]}};
+    const spread_array inputs[] = {{"q", in[0]}, {"k", in[1]}, {"v", in[2]}, {"do", in[3]}, {"sink", in[4]}};
     spread_array outputs[RESULTS];
     for (int i = 0; i < RESULTS; i++) outputs[i] = (spread_array){result_name[i], out->data[i]};
-    const spread_job job = {.job = {.graph = g, .fetch = fetch, .n_fetch = RESULTS},
+    const spread_job job = {.job = {.graph = g, .fetch = fetch, .n_fetch = n_results},
                             .target = {.mesh = mesh,
                                        .strategy = strategy,
                                        .layout = layout,
@@ -72,12 +79,12 @@ static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_
                                        .transfers = transfers,
                                        .addressable = true},
                             .in = inputs,
-                            .n_in = 4,
+                            .n_in = p->sunk ? 5 : 4,
                             .out = outputs,
-                            .n_out = RESULTS};
+                            .n_out = n_results};
     const ls_status status = spread_run(&job);
     if (status.code != LS_OK) fail_msg("%s: %s", strategy, status.text);
-    for (int i = 0; i < 4; i++) free(in[i]);
+    for (int i = 0; i < 5; i++) free(in[i]);
     ls_graph_destroy(g);
 }
 
@@ -85,8 +92,10 @@ static void compare(const problem *p, ls_mesh mesh, const char *strategy, ls_lay
     results one = make_results(p), many = make_results(p), in_place = make_results(p);
     run(p, ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, LS_TRANSFERS_PUT, &one);
     run(p, mesh, strategy, layout, LS_TRANSFERS_PUT, &many);
-    run(p, mesh, strategy, layout, LS_TRANSFERS_IN_PLACE, &in_place);
-    for (int i = 0; i < RESULTS; i++) {
+    bool reads_in_place;
+    assert_int_equal(ls_strategy_reads_in_place(strategy, &reads_in_place).code, LS_OK);
+    if (reads_in_place) run(p, mesh, strategy, layout, LS_TRANSFERS_IN_PLACE, &in_place);
+    for (int i = 0; i < RESULTS && reads_in_place; i++) {
         if (memcmp(many.data[i], in_place.data[i], (size_t)many.n[i] * sizeof(double)) != 0)
             fail_msg("%s %d×%d %s: %s read in place has other bits", strategy, mesh.size[LS_AXIS_ULYSSES],
                      mesh.size[LS_AXIS_RING], ls_layout_name(layout), result_name[i]);
@@ -129,19 +138,19 @@ static void over_meshes(const problem *p) {
 
 static void test_causal(void **state) {
     (void)state;
-    over_meshes(&(problem){1, 40, 8, 2, 4, ls_mask_causal()});
+    over_meshes(&(problem){1, 40, 8, 2, 4, ls_mask_causal(), false});
 }
 
 static void test_uneven(void **state) {
     (void)state;
-    over_meshes(&(problem){2, 37, 6, 3, 5, ls_mask_causal()});
-    over_meshes(&(problem){1, 23, 5, 1, 3, mask_of("full", NULL)});
+    over_meshes(&(problem){2, 37, 6, 3, 5, ls_mask_causal(), false});
+    over_meshes(&(problem){1, 23, 5, 1, 3, mask_of("full", NULL), false});
 }
 
 static void test_masks(void **state) {
     (void)state;
     static const int32_t ends[] = {0, 1, 9, 10, 30, 33};
-    problem p = {1, 33, 4, 2, 4, mask_of("window:7:3", "prefix:20")};
+    problem p = {1, 33, 4, 2, 4, mask_of("window:7:3", "prefix:20"), false};
     over_meshes(&p);
     p.mask = mask_of("causal", NULL);
     p.mask.term[p.mask.n++] =
@@ -160,7 +169,7 @@ static void test_many_ranges(void **state) {
     int32_t ends[S];
     int n = 0;
     for (int32_t at = 0; at <= S; at += n % 3 == 0 ? 2 : 1) ends[n++] = at;
-    problem p = {2, S, 2, 1, 4, mask_of("causal", NULL)};
+    problem p = {2, S, 2, 1, 4, mask_of("causal", NULL), false};
     p.mask.term[p.mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = n};
     assert_int_equal(ends[n - 1], S);
     compare(&p, ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_STRIPED);
@@ -168,9 +177,44 @@ static void test_many_ranges(void **state) {
     compare(&p, ls_mesh_make(1, 2, 2), "usp", LS_LAYOUT_STRIPED);
 }
 
+/* Every strategy that there is, on 1 to 6 ranks; and queries that see nothing but the sink, which is all of their lse. */
+static void test_sink(void **state) {
+    (void)state;
+    static const int meshes[][2] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1},
+                                    {1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}};
+    static const int32_t ends[] = {0, 1, 9, 10, 30, 33};
+    problem p = {2, 33, 4, 2, 4, mask_of("causal", NULL), true};
+    p.mask.term[0] = (ls_mask_term){.kind = LS_MASK_WINDOW, .first = 10}; /* the first 10, and nobody else */
+    p.mask.term[p.mask.n++] =
+        (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    const problem causal = {1, 29, 6, 2, 5, ls_mask_causal(), true};
+    for (int s = 0; ls_strategy_name(s) != NULL; s++) {
+        for (size_t m = 0; m < LS_COUNT(meshes); m++) {
+            const ls_mesh mesh = ls_mesh_make(1, meshes[m][0], meshes[m][1]);
+            const ls_attention_problem at = {
+                .B = p.B, .S = p.S, .Hq = p.Hq, .Hkv = p.Hkv, .D = p.D, .mesh = mesh};
+            if (ls_strategy_applicable(ls_strategy_name(s), &at).code != LS_OK) continue;
+            compare(&p, mesh, ls_strategy_name(s), (ls_layout_kind)(m % LS_LAYOUTS));
+            compare(&causal, mesh, ls_strategy_name(s), (ls_layout_kind)((m + 1) % LS_LAYOUTS));
+        }
+    }
+    compare(&p, ls_mesh_make(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG);
+    results one = make_results(&p);
+    run(&p, ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, LS_TRANSFERS_PUT, &one);
+    double sink[4];
+    fill_normal(sink, p.Hq, 4); /* as run() does */
+    for (int64_t i = 0; i < p.B * p.Hq * p.S; i++) {
+        if (i % p.S < 10) continue; /* the others lie in documents that begin behind the first 10 */
+        assert_true(one.data[LSE][i] == sink[i / p.S % p.Hq]);
+        for (int64_t d = 0; d < p.D; d++)
+            assert_true(one.data[O][(i / (p.Hq * p.S) * p.S + i % p.S) * p.Hq * p.D + d] == 0);
+    }
+    free_results(&one);
+}
+
 static void test_batch_over_dp(void **state) {
     (void)state;
-    const problem p = {4, 20, 4, 2, 4, ls_mask_causal()};
+    const problem p = {4, 20, 4, 2, 4, ls_mask_causal(), false};
     compare(&p, ls_mesh_make(2, 2, 1), "ring", LS_LAYOUT_ZIGZAG);
     compare(&p, ls_mesh_make(2, 1, 2), "ulysses", LS_LAYOUT_ZIGZAG);
     compare(&p, ls_mesh_make(4, 1, 1), "local", LS_LAYOUT_ZIGZAG);
@@ -179,7 +223,7 @@ static void test_batch_over_dp(void **state) {
 
 static void test_refusals(void **state) {
     (void)state;
-    const problem p = {1, 16, 4, 2, 4, ls_mask_causal()};
+    const problem p = {1, 16, 4, 2, 4, ls_mask_causal(), false};
     const ls_attention_problem too_many = {.Hq = p.Hq, .mesh = ls_mesh_make(1, 1, 5)};
     const ls_status heads = ls_strategy_applicable("ulysses", &too_many);
     assert_int_equal(heads.code, LS_USAGE);
@@ -191,9 +235,10 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_causal),        cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_masks),         cmocka_unit_test(test_many_ranges),
-        cmocka_unit_test(test_batch_over_dp), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_causal),   cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_masks),    cmocka_unit_test(test_many_ranges),
+        cmocka_unit_test(test_sink),     cmocka_unit_test(test_batch_over_dp),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
