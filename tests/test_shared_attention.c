@@ -20,10 +20,10 @@
 
 enum { B = 2, S = 41, HQ = 4, HKV = 2, D = 8, STEPS = 2 };
 enum { WIDE = B * S * HQ * D, NARROW = B * S * HKV * D, ROWS = B * HQ * S };
-enum { O, LSE, DQ, DK, DV, RESULTS };
+enum { O, LSE, DQ, DK, DV, DSINK, RESULTS };
 
-static const int64_t counts[RESULTS] = {WIDE, ROWS, WIDE, NARROW, NARROW};
-static const char *const names[RESULTS] = {"o", "lse", "dq", "dk", "dv"};
+static const int64_t counts[RESULTS] = {WIDE, ROWS, WIDE, NARROW, NARROW, HQ};
+static const char *const names[RESULTS] = {"o", "lse", "dq", "dk", "dv", "dsink"};
 
 /* In memory that the ranks share; of every step, as f64, in the order of the sequence. */
 typedef struct results {
@@ -53,8 +53,9 @@ static int64_t elements(const ls_attention_array *a) {
     return n;
 }
 
-/* Where element i of a local [batch,n,H,D], or [batch,H,n], stands in the array of all. */
+/* Where element i of a local [batch,n,H,D], or [batch,H,n], stands in the array of all; a vector of heads is whole everywhere. */
 static int64_t global_index(const ls_attention_rank *r, const ls_attention_array *a, int64_t i) {
+    if (a->ndim == 1) return i;
     if (a->ndim == 3) {
         const int64_t b = i / (a->size[1] * r->n), h = i / r->n % a->size[1];
         return ((r->first_batch + b) * HQ + h) * S + r->positions[i % r->n];
@@ -77,18 +78,21 @@ static void fill_inputs(const ls_attention_rank *r, int step) {
     fill(r, &r->q, step, 0);
     fill(r, &r->k, step, 1);
     fill(r, &r->v, step, 2);
+    if (r->sink.data != NULL) fill(r, &r->sink, step, 5);
 }
 
 static void spoil(const ls_attention_rank *r) {
-    const ls_attention_array *const in[] = {&r->q, &r->k, &r->v};
+    const ls_attention_array *const in[] = {&r->q, &r->k, &r->v, &r->sink};
     for (size_t a = 0; a < LS_COUNT(in); a++) {
-        for (int64_t i = 0; i < elements(in[a]); i++) put(in[a], i, NAN);
+        for (int64_t i = 0; in[a]->data != NULL && i < elements(in[a]); i++) put(in[a], i, NAN);
     }
 }
 
 static void collect(const ls_attention_rank *r, int step, int from, int to, results *out) {
-    const ls_attention_array *const arrays[RESULTS] = {&r->o, &r->lse, &r->dq, &r->dk, &r->dv};
+    const ls_attention_array *const arrays[RESULTS] = {&r->o, &r->lse, &r->dq, &r->dk, &r->dv, &r->dsink};
     for (int a = from; a <= to; a++) {
+        if (arrays[a]->data == NULL || (a == DSINK && r->rank != r->ranks - 1))
+            continue; /* the same on all */
         for (int64_t i = 0; i < elements(arrays[a]); i++)
             out->all[step][a][global_index(r, arrays[a], i)] = get(arrays[a], i);
     }
@@ -105,7 +109,7 @@ static ls_status two_steps(ls_attention_rank *r, void *context) {
         fill(r, &r->grad_o, step, 3);
         LS_TRY(ls_attention_backward(r));
         spoil(r);
-        collect(r, step, DQ, DV, context);
+        collect(r, step, DQ, DSINK, context);
     }
     return ls_ok();
 }
@@ -142,6 +146,7 @@ static ls_attention_options options_for(ls_dtype dtype, int mask, ls_spread spre
                                   .dtype = dtype,
                                   .mask = &masks[mask],
                                   .softcap = mask == 1 ? 3 : 0,
+                                  .sink = mask == 2,
                                   .gradients = true,
                                   .spread = spread};
 }
@@ -256,7 +261,8 @@ static void test_forward_only(void **state) {
     options.spread.ranks = 3;
     assert_ok(run(&options, forward_only, many));
     for (int step = 0; step < STEPS; step++) {
-        for (int i = DQ; i <= DV; i++) memcpy(many->all[step][i], one->all[step][i], sizeof many->all[0][0]);
+        for (int i = DQ; i <= DSINK; i++)
+            memcpy(many->all[step][i], one->all[step][i], sizeof many->all[0][0]);
     }
     assert_close(many, one, 1e-12, "forward alone");
     free(one);
@@ -279,7 +285,7 @@ static void restore(const ls_attention_array *a, void *copy) {
 
 /* Two forward passes, then their gradients in reverse, as of two layers. */
 static ls_status in_reverse(ls_attention_rank *r, void *context) {
-    const ls_attention_array *const kept[] = {&r->q, &r->k, &r->v, &r->o, &r->lse};
+    const ls_attention_array *const kept[] = {&r->q, &r->k, &r->v, &r->sink, &r->o, &r->lse};
     void *copies[STEPS][LS_COUNT(kept)];
     for (int step = 0; step < STEPS; step++) {
         fill_inputs(r, step);
@@ -291,7 +297,7 @@ static ls_status in_reverse(ls_attention_rank *r, void *context) {
         for (size_t i = 0; i < LS_COUNT(kept); i++) restore(kept[i], copies[step][i]);
         fill(r, &r->grad_o, step, 3);
         LS_TRY(ls_attention_backward(r));
-        collect(r, step, DQ, DV, context);
+        collect(r, step, DQ, DSINK, context);
     }
     return ls_ok();
 }

@@ -30,6 +30,9 @@
  * Element types. q, k, v, grad_o, o, dq, dk, dv: `dtype`. lse: f32 (f64 under f64), natural logarithm; -inf, and a row of zeros in o,
  * for a query that sees nothing. Sums are made in the type of lse across all ranks, and rounded once.
  *
+ * A sink is [heads], whole on every rank: each writes the same, and dsink, summed over all ranks, is the same on each.
+ * backward reads the sink again, too.
+ *
  * Memory is Longspan's: mapped once, before the user's function begins, zeros at first, the same addresses until that function returns.
  * What other ranks read lies in the symmetric heap: with transfers "in-place" they read it there, with "put" it is sent from there
  * or from private memory. The user writes q, k, v and grad_o (and no other rank's), and reads the rest.
@@ -67,8 +70,9 @@ typedef struct ls_attention_options {
     const ls_mask *mask; /* copied; NULL: full */
     double scale;        /* of q·k; 0: 1/sqrt(head_size) */
     double softcap;      /* logits become softcap*tanh(logit/softcap); 0: as they are */
-    bool gradients;      /* backward will be called: memory and a program for it */
-    ls_spread spread;    /* recompute and tile do not matter here */
+    bool sink;        /* a further logit for each query head, of value 0: ls_attention_with_sink in graph.h */
+    bool gradients;   /* backward will be called: memory and a program for it */
+    ls_spread spread; /* recompute and tile do not matter here */
 } ls_attention_options;
 
 /*
@@ -116,6 +120,7 @@ struct ls_attention_rank {
     const int32_t *positions;   /* [n] of the whole sequence, ascending within each of one or more runs */
     ls_attention_array q, k, v, grad_o;    /* the user writes */
     ls_attention_array o, lse, dq, dk, dv; /* Longspan writes */
+    ls_attention_array sink, dsink;        /* of one opened with a sink: the user writes, Longspan writes */
     ls_attention_state *state;
 };
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { Q, K, V, GRAD_O, INPUTS };
-enum { O, LSE, DQ, DK, DV, OUTPUTS };
-static const char *const input_names[INPUTS] = {"q", "k", "v", "grad_o"};
-static const char *const output_names[OUTPUTS] = {"o", "lse", "dq", "dk", "dv"};
+enum { Q, K, V, GRAD_O, SINK, INPUTS };
+enum { O, LSE, DQ, DK, DV, DSINK, OUTPUTS };
+static const char *const input_names[INPUTS] = {"q", "k", "v", "grad_o", "sink"};
+static const char *const output_names[OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dsink"};
 
 struct ls_shared_attention {
     ls_attention_options options;
@@ -88,6 +88,11 @@ static ls_mask own_mask(ls_graph *g, const ls_mask *given) {
 
 /* --- the graph --------------------------------------------------------------------------------------------------------------- */
 
+static ls_tensor add_sink(ls_graph *g, const ls_attention_options *o) {
+    const ls_shape shape = {1, {{o->heads, LS_FACTOR_NONE}}};
+    return ls_graph_leaf(g, LS_ROLE_INPUT, input_names[SINK], o->dtype, &shape);
+}
+
 static ls_tensor add_input(ls_graph *g, const ls_attention_options *o, int i) {
     const int64_t heads = i == K || i == V ? o->kv_heads : o->heads;
     const ls_shape shape = {4,
@@ -99,22 +104,29 @@ static ls_tensor add_input(ls_graph *g, const ls_attention_options *o, int i) {
 }
 
 static ls_status differentiate(ls_shared_attention *a, const ls_tensor in[INPUTS]) {
-    ls_derivative d = {.n_roots = 1, .root = {a->results[O]}, .seed = {in[GRAD_O]}, .n_wanted = 3};
-    memcpy(d.wanted, in, sizeof in[0] * 3);
+    const bool sink = a->options.sink;
+    ls_derivative d = {.n_roots = 1,
+                       .root = {a->results[O]},
+                       .seed = {in[GRAD_O]},
+                       .n_wanted = sink ? 4 : 3,
+                       .wanted = {in[Q], in[K], in[V], in[SINK]}};
     LS_TRY(ls_differentiate(a->graph, &d));
-    memcpy(&a->results[DQ], d.gradient, sizeof in[0] * 3);
+    memcpy(&a->results[DQ], d.gradient, sizeof in[0] * 4);
+    /* Every rank has a part of it; a cast is of the whole, so the parts are added up. */
+    if (sink) a->results[DSINK] = ls_cast(a->graph, a->results[DSINK], a->options.dtype);
     return ls_ok();
 }
 
 static ls_status build(ls_shared_attention *a) {
     const ls_attention_options *o = &a->options;
     ls_graph *g = a->graph = ls_graph_create(o->dtype);
-    const int n_in = o->gradients ? INPUTS : GRAD_O, n_out = o->gradients ? OUTPUTS : DQ;
+    const int n_in = o->gradients ? SINK : GRAD_O, n_out = !o->gradients ? DQ : o->sink ? OUTPUTS : DSINK;
     ls_tensor in[INPUTS] = {LS_NO_TENSOR};
     for (int i = 0; i < n_in; i++) in[i] = add_input(g, o, i);
+    if (o->sink) in[SINK] = add_sink(g, o);
     const ls_mask mask = own_mask(g, o->mask);
     const double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)o->head_size);
-    a->results[O] = ls_attention_capped(g, in[Q], in[K], in[V], &mask, scale, o->softcap);
+    a->results[O] = ls_attention_with_sink(g, in[Q], in[K], in[V], in[SINK], &mask, scale, o->softcap);
     a->results[LSE] = ls_attention_lse(g, a->results[O]);
     LS_TRY(ls_graph_status(g));
     a->job = (ls_job){
@@ -181,8 +193,8 @@ static ls_attention_array array_of(const ls_rank *rank, const char *name) {
 static ls_attention_rank rank_of(const ls_rank *rank) {
     const ls_image *image = rank->image;
     ls_attention_rank r = {.rank = rank->rank, .ranks = rank->ranks};
-    ls_attention_array *const in[INPUTS] = {&r.q, &r.k, &r.v, &r.grad_o};
-    ls_attention_array *const out[OUTPUTS] = {&r.o, &r.lse, &r.dq, &r.dk, &r.dv};
+    ls_attention_array *const in[INPUTS] = {&r.q, &r.k, &r.v, &r.grad_o, &r.sink};
+    ls_attention_array *const out[OUTPUTS] = {&r.o, &r.lse, &r.dq, &r.dk, &r.dv, &r.dsink};
     for (int i = 0; i < INPUTS; i++) *in[i] = array_of(rank, input_names[i]);
     for (int i = 0; i < OUTPUTS; i++) *out[i] = array_of(rank, output_names[i]);
     r.batch = r.q.size[0];
