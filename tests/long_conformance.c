@@ -1,6 +1,6 @@
 /*
  * The whole conformance matrix (support/conformance.h): every strategy on every mesh × mask × layout × heads × type; transfers take
- * turns, and so do shapes. With logits of ±1e3 again, where layouts take turns too. Dealt over processes, one for each core.
+ * turns, and so do shapes, sinks and soft caps. With logits of ±1e3 again, where layouts take turns too. Dealt over processes, one for each core.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +23,7 @@ static void take_turns(const conformance_axes *axes, conformance_case *it) {
     int *at = it->at;
     const int turn = at[CONFORM_PLACE] + at[CONFORM_MASK] + at[CONFORM_HEADS] + at[CONFORM_DTYPE];
     if (at[CONFORM_LOGITS] > 0) at[CONFORM_LAYOUT] = turn % axes->size[CONFORM_LAYOUT];
+    at[CONFORM_EXTRAS] = (at[CONFORM_MASK] + at[CONFORM_HEADS] / 2) % axes->size[CONFORM_EXTRAS];
     at[CONFORM_SHAPE] = (at[CONFORM_MASK] + at[CONFORM_HEADS]) % axes->size[CONFORM_SHAPE];
     at[CONFORM_TRANSFERS] = (turn + at[CONFORM_LAYOUT]) % axes->size[CONFORM_TRANSFERS];
     if (!conformance_has(axes, it)) at[CONFORM_TRANSFERS] = 0; /* a strategy that always puts */

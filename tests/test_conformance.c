@@ -1,6 +1,6 @@
 /*
  * Conformance of attention strategies (support/conformance.h) over a covering set: every pair of a strategy on a mesh, a mask, a
- * layout, numbers of heads, a type, transfers, a shape and a size of logits occurs. And what can be read off the programs: bytes sent
+ * layout, numbers of heads, a type, transfers, a shape, a size of logits and a sink or soft cap occurs. And what can be read off the programs: bytes sent
  * by the formulas of the field, and slots whose bytes do not grow with the ranks.
  */
 #include <setjmp.h>
@@ -22,7 +22,8 @@ _Static_assert((int)CONFORM_AXES == (int)COVERING_AXES, "a row of the covering s
 
 /* Cases of one problem behind each other. */
 static int by_problem(const void *a, const void *b) {
-    static const int order[] = {CONFORM_MASK, CONFORM_HEADS, CONFORM_SHAPE, CONFORM_LOGITS, CONFORM_DTYPE};
+    static const int order[] = {CONFORM_MASK,   CONFORM_HEADS,  CONFORM_SHAPE,
+                                CONFORM_LOGITS, CONFORM_EXTRAS, CONFORM_DTYPE};
     const covering_row *x = a, *y = b;
     for (size_t i = 0; i < LS_COUNT(order); i++) {
         if (x->at[order[i]] != y->at[order[i]]) return x->at[order[i]] < y->at[order[i]] ? -1 : 1;
@@ -55,8 +56,8 @@ static int count_pairs(const covering_axes *cover, const covering_row *rows, int
 }
 
 /* Rows in which every pair occurs. */
-static covering_row *make_rows(const conformance_axes *axes, uint64_t seed, int *n) {
-    covering_axes cover = {.n = CONFORM_AXES, .allowed = conformance_allowed, .context = axes, .seed = seed};
+static covering_row *make_rows(const conformance_axes *axes, int *n) {
+    covering_axes cover = {.n = CONFORM_AXES, .allowed = conformance_allowed, .context = axes, .seed = 1};
     memcpy(cover.size, axes->size, sizeof cover.size);
     int pairs;
     covering_row *rows = covering_make(&cover, n, &pairs);
@@ -72,24 +73,21 @@ static int stride(void) {
     return sanitizer != NULL && sanitizer[0] != 0 ? 16 : 1;
 }
 
-/* Twice, with other triples: so that means over types and numbers of ranks say something. */
 static void test_every_pair(void **state) {
     (void)state;
     static conformance_axes axes;
     static conformance_account account;
     conformance_axes_make(&axes);
+    int n;
+    covering_row *rows = make_rows(&axes, &n);
     conformance *c = conformance_open(&axes, &account);
-    for (uint64_t seed = 1; seed <= 2; seed++) {
-        int n;
-        covering_row *rows = make_rows(&axes, seed, &n);
-        for (int r = 0; r < n; r += stride()) {
-            conformance_case it;
-            memcpy(it.at, rows[r].at, sizeof it.at);
-            conformance_check(c, &it);
-        }
-        free(rows);
+    for (int r = 0; r < n; r += stride()) {
+        conformance_case it;
+        memcpy(it.at, rows[r].at, sizeof it.at);
+        conformance_check(c, &it);
     }
     conformance_close(c);
+    free(rows);
     conformance_report(&axes, &account);
 }
 

@@ -20,6 +20,12 @@ typedef struct images {
 
 /* --- compiling --------------------------------------------------------------------------------------------------------------- */
 
+static ls_tensor add_sink(ls_graph *g, const plain_attention *problem) {
+    if (problem->sink == NULL) return LS_NO_TENSOR;
+    const ls_shape shape = {1, {{problem->n.Hq, LS_FACTOR_NONE}}};
+    return ls_graph_leaf(g, LS_ROLE_INPUT, "sink", g->dtype, &shape);
+}
+
 static ls_tensor add_input(ls_graph *g, const plain_sizes *n, int i) {
     const int64_t heads = i == PLAIN_K || i == PLAIN_V ? n->Hkv : n->Hq;
     const ls_shape shape = {4,
@@ -40,7 +46,8 @@ static ls_status compile(const plain_attention *problem, const ls_target *target
     ls_graph *g = out->graph = ls_graph_create(dtype);
     ls_tensor in[PLAIN_INPUTS], fetch[PLAIN_OUTPUTS];
     for (int i = 0; i < PLAIN_INPUTS; i++) in[i] = add_input(g, &problem->n, i);
-    fetch[PLAIN_O] = ls_attention(g, in[PLAIN_Q], in[PLAIN_K], in[PLAIN_V], &problem->mask, problem->scale);
+    fetch[PLAIN_O] = ls_attention_with_sink(g, in[PLAIN_Q], in[PLAIN_K], in[PLAIN_V], add_sink(g, problem),
+                                            &problem->mask, problem->scale, problem->softcap);
     fetch[PLAIN_LSE] = ls_attention_lse(g, fetch[PLAIN_O]);
     LS_TRY(ls_graph_status(g));
     const int forward = g->n_nodes;
@@ -94,7 +101,7 @@ ls_status attention_traffic_of(const plain_attention *problem, const ls_target *
 /* What the ranks share: dense global arrays in the types of the graph. */
 typedef struct shared_run {
     const images *set;
-    void *in[PLAIN_INPUTS];
+    void *in[PLAIN_INPUTS], *sink; /* NULL: none */
     void *out[RUNS][PLAIN_OUTPUTS];
 } shared_run;
 
@@ -114,6 +121,7 @@ static ls_status run_once(const shared_run *shared, ls_comm *comm, ls_executor *
     poison(executor);
     for (int i = 0; i < PLAIN_INPUTS; i++)
         ls_executor_scatter(executor, ls_image_find(image, in_name[i]), shared->in[i]);
+    if (shared->sink != NULL) ls_executor_scatter(executor, ls_image_find(image, "sink"), shared->sink);
     LS_TRY(ls_executor_run(executor, LS_PROGRAM_MICRO));
     for (int i = 0; i < PLAIN_OUTPUTS; i++)
         ls_executor_gather(executor, ls_image_find(image, out_name[i]), out[i]);
@@ -178,6 +186,7 @@ static ls_status run(const plain_attention *problem, const images *set, ls_dtype
     size_t bytes[PLAIN_OUTPUTS];
     for (int i = 0; i < PLAIN_INPUTS; i++)
         shared.in[i] = typed(problem->in[i], plain_input_count(&problem->n, i), dtype);
+    if (problem->sink != NULL) shared.sink = typed(problem->sink, problem->n.Hq, dtype);
     for (int i = 0; i < PLAIN_OUTPUTS; i++) {
         bytes[i] = ls_dtype_bytes(type_of(i, dtype)) * (size_t)plain_output_count(&problem->n, i);
         for (int k = 0; k < RUNS; k++) {
@@ -194,6 +203,7 @@ static ls_status run(const plain_attention *problem, const images *set, ls_dtype
         for (int k = 0; k < RUNS; k++) free(shared.out[k][i]);
     }
     for (int i = 0; i < PLAIN_INPUTS; i++) free(shared.in[i]);
+    free(shared.sink);
     return status;
 }
 

@@ -39,7 +39,7 @@ struct conformance {
     const conformance_axes *axes;
     conformance_account *account;
     ls_isa isa;
-    int key[4]; /* of the problem that is here */
+    int key[5]; /* of the problem that is here */
     bool has_problem;
     plain_attention problem;
     baseline one[CONFORM_DTYPES];
@@ -82,13 +82,15 @@ static void forget_problem(conformance *c) {
 
 static void take_problem(conformance *c, const conformance_case *it) {
     const int *at = it->at;
-    const int key[] = {at[CONFORM_MASK], at[CONFORM_HEADS], at[CONFORM_SHAPE], at[CONFORM_LOGITS]};
+    const int key[] = {at[CONFORM_MASK], at[CONFORM_HEADS], at[CONFORM_SHAPE], at[CONFORM_LOGITS],
+                       at[CONFORM_EXTRAS]};
     if (c->has_problem && memcmp(key, c->key, sizeof key) == 0) return;
     forget_problem(c);
     memcpy(c->key, key, sizeof key);
     const plain_sizes n = conformance_sizes(at[CONFORM_SHAPE], at[CONFORM_HEADS]);
     const ls_mask mask = conformance_mask(at[CONFORM_MASK], at[CONFORM_SHAPE]);
-    c->problem = plain_attention_make(n, &mask, conformance_spread(at[CONFORM_LOGITS]), (uint64_t)n.S);
+    c->problem = plain_attention_make(n, &mask, conformance_extras(at[CONFORM_EXTRAS]),
+                                      conformance_spread(at[CONFORM_LOGITS]), (uint64_t)n.S);
     c->has_problem = true;
 }
 

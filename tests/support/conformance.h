@@ -14,7 +14,7 @@
 #include "compile/compile.h"
 #include "plain_attention.h"
 
-/* place: a strategy on a mesh; logits: ordinary or extreme. */
+/* place: a strategy on a mesh; logits: ordinary or extreme; extras: sinks and soft caps. */
 enum {
     CONFORM_PLACE,
     CONFORM_MASK,
@@ -24,6 +24,7 @@ enum {
     CONFORM_TRANSFERS,
     CONFORM_SHAPE,
     CONFORM_LOGITS,
+    CONFORM_EXTRAS,
     CONFORM_AXES
 };
 
@@ -64,6 +65,7 @@ plain_sizes conformance_sizes(int shape, int heads);
 ls_dtype conformance_dtype(int dtype);
 ls_transfers conformance_transfers(int transfers);
 double conformance_spread(int logits); /* standard deviation of q and k */
+plain_extras conformance_extras(int extras);
 void conformance_say(const conformance_axes *axes, const conformance_case *c, char *out, size_t room);
 
 /* --- running (conformance.c) --------------------------------------------------------------------------------------------------- */
@@ -74,8 +76,8 @@ typedef struct conformance_account conformance_account;
 /* What runs is added to the account. */
 conformance *conformance_open(const conformance_axes *axes, conformance_account *account);
 /*
- * Runs a case and checks all of it; what is wrong fails the test with names and figures. Cases of one mask, heads, shape and logits
- * should follow each other: their reference is made once.
+ * Runs a case and checks all of it; what is wrong fails the test with names and figures. Cases of one mask, heads, shape, logits
+ * and extras should follow each other: their reference is made once.
  */
 void conformance_check(conformance *c, const conformance_case *it);
 void conformance_close(conformance *c);

@@ -49,6 +49,7 @@ static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16};
 static const ls_transfers transfers[] = {LS_TRANSFERS_PUT, LS_TRANSFERS_IN_PLACE};
 /* 17² is a standard deviation of logits of 289: among thousands some come near ±1e3. */
 static const double spreads[] = {1, 17};
+static const plain_extras extras[] = {{false, 0}, {true, 0}, {false, 2}, {true, 3}};
 
 ls_mask conformance_mask(int index, int shape) {
     ls_mask mask = {0};
@@ -83,6 +84,7 @@ plain_sizes conformance_sizes(int shape, int head) {
 ls_dtype conformance_dtype(int dtype) { return dtypes[dtype]; }
 ls_transfers conformance_transfers(int t) { return transfers[t]; }
 double conformance_spread(int logits) { return spreads[logits]; }
+plain_extras conformance_extras(int e) { return extras[e]; }
 int conformance_ranks(const conformance_place *place) { return ls_mesh_ranks(&place->mesh); }
 
 static ls_status asked(const char *strategy, ls_mesh mesh, int head) {
@@ -118,7 +120,8 @@ void conformance_axes_make(conformance_axes *axes) {
                                         [CONFORM_DTYPE] = LS_COUNT(dtypes),
                                         [CONFORM_TRANSFERS] = LS_COUNT(transfers),
                                         [CONFORM_SHAPE] = LS_COUNT(shapes),
-                                        [CONFORM_LOGITS] = LS_COUNT(spreads)}};
+                                        [CONFORM_LOGITS] = LS_COUNT(spreads),
+                                        [CONFORM_EXTRAS] = LS_COUNT(extras)}};
     for (const char *name; (name = ls_strategy_name(axes->strategies)) != NULL; axes->strategies++) {
         assert_true(axes->strategies < CONFORM_STRATEGIES);
         for (int i = 0; i < CONFORM_RANKS; i++) add_places(axes, name, conformance_rank_counts[i]);
@@ -147,10 +150,13 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
     const int *at = c->at;
     const conformance_place *place = &axes->place[at[CONFORM_PLACE]];
     const plain_sizes n = conformance_sizes(at[CONFORM_SHAPE], at[CONFORM_HEADS]);
-    snprintf(out, room, "%s of ring %d ulysses %d, %s, %s, %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s",
+    snprintf(out, room,
+             "%s of ring %d ulysses %d, %s, %s, %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
              place->strategy, place->mesh.size[LS_AXIS_RING], place->mesh.size[LS_AXIS_ULYSSES],
              masks[at[CONFORM_MASK]], ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]),
              ls_dtype_name(dtypes[at[CONFORM_DTYPE]]), ls_transfers_name(transfers[at[CONFORM_TRANSFERS]]),
              (long long)n.B, (long long)n.S, (long long)n.Hq, (long long)n.Hkv, (long long)n.D,
-             spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "");
+             spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "",
+             extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "",
+             extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");
 }

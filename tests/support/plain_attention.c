@@ -51,17 +51,26 @@ static int64_t at(const plain_sizes *n, int64_t heads, int64_t b, int64_t s, int
     return ((b * n->S + s) * heads + h) * n->D;
 }
 
-/* Probabilities of one query's keys, and its lse. */
-static double softmax(const plain_attention *a, int64_t b, int64_t s, int64_t h, double p[MOST_KEYS]) {
+/* Probabilities of one query's keys, and its lse. slope[k]: of the logit by scale·q·k. */
+static double softmax(const plain_attention *a, int64_t b, int64_t s, int64_t h, double p[MOST_KEYS],
+                      double slope[MOST_KEYS]) {
     const plain_sizes *n = &a->n;
     const double *q = a->in[PLAIN_Q] + at(n, n->Hq, b, s, h);
-    double most = -INFINITY, sum = 0;
+    const double sink = a->sink != NULL ? a->sink[h] : -INFINITY;
+    double most = sink;
     for (int64_t k = 0; k < n->S; k++) {
         p[k] = -INFINITY;
         if (!plain_sees(&a->mask, s, k)) continue;
         p[k] = a->scale * dot(q, a->in[PLAIN_K] + at(n, n->Hkv, b, k, h / (n->Hq / n->Hkv)), n->D);
+        slope[k] = 1;
+        if (a->softcap > 0) {
+            const double t = tanh(p[k] / a->softcap);
+            p[k] = a->softcap * t;
+            slope[k] = (1 - t) * (1 + t);
+        }
         most = fmax(most, p[k]);
     }
+    double sum = a->sink != NULL ? exp(sink - most) : 0;
     for (int64_t k = 0; k < n->S; k++) {
         p[k] = isinf(p[k]) ? 0 : exp(p[k] - most);
         sum += p[k];
@@ -75,8 +84,8 @@ static void one_row(plain_attention *a, int64_t b, int64_t s, int64_t h) {
     const plain_sizes *n = &a->n;
     const int64_t D = n->D, row = at(n, n->Hq, b, s, h);
     const double *q = a->in[PLAIN_Q] + row, *grad_o = a->in[PLAIN_GRAD_O] + row;
-    double *o = a->out[PLAIN_O] + row, *dq = a->out[PLAIN_DQ] + row, p[MOST_KEYS];
-    a->out[PLAIN_LSE][(b * n->Hq + h) * n->S + s] = softmax(a, b, s, h, p);
+    double *o = a->out[PLAIN_O] + row, *dq = a->out[PLAIN_DQ] + row, p[MOST_KEYS], slope[MOST_KEYS];
+    a->out[PLAIN_LSE][(b * n->Hq + h) * n->S + s] = softmax(a, b, s, h, p, slope);
     for (int64_t k = 0; k < n->S; k++) {
         const double *v = a->in[PLAIN_V] + at(n, n->Hkv, b, k, h / (n->Hq / n->Hkv));
         for (int64_t d = 0; d < D && p[k] > 0; d++) o[d] += p[k] * v[d];
@@ -85,7 +94,7 @@ static void one_row(plain_attention *a, int64_t b, int64_t s, int64_t h) {
     for (int64_t k = 0; k < n->S; k++) {
         if (p[k] == 0) continue;
         const int64_t key = at(n, n->Hkv, b, k, h / (n->Hq / n->Hkv));
-        const double ds = a->scale * p[k] * (dot(grad_o, a->in[PLAIN_V] + key, D) - delta);
+        const double ds = a->scale * slope[k] * p[k] * (dot(grad_o, a->in[PLAIN_V] + key, D) - delta);
         for (int64_t d = 0; d < D; d++) {
             a->out[PLAIN_DV][key + d] += p[k] * grad_o[d];
             a->out[PLAIN_DK][key + d] += ds * q[d];
@@ -94,17 +103,25 @@ static void one_row(plain_attention *a, int64_t b, int64_t s, int64_t h) {
     }
 }
 
-plain_attention plain_attention_make(plain_sizes n, const ls_mask *mask, double spread, uint64_t stream) {
+static double *draw(int64_t count, double spread, uint64_t stream) {
+    double *x = malloc(sizeof *x * (size_t)count);
+    LS_ASSERT(x != NULL);
+    fill_normal(x, count, stream);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = (double)ls_bf16_to_f32(ls_bf16_from_f32((float)(spread * x[i])));
+    return x;
+}
+
+plain_attention plain_attention_make(plain_sizes n, const ls_mask *mask, plain_extras extras, double spread,
+                                     uint64_t stream) {
     LS_ASSERT(n.S <= MOST_KEYS);
-    plain_attention a = {.n = n, .mask = *mask, .scale = 1 / sqrt((double)n.D)};
+    plain_attention a = {.n = n, .mask = *mask, .scale = 1 / sqrt((double)n.D), .softcap = extras.softcap};
+    stream *= PLAIN_INPUTS + 1;
     for (int i = 0; i < PLAIN_INPUTS; i++) {
-        const int64_t count = plain_input_count(&n, i);
         const double factor = i == PLAIN_Q || i == PLAIN_K ? spread : 1;
-        a.in[i] = malloc(sizeof(double) * (size_t)count);
-        fill_normal(a.in[i], count, stream * PLAIN_INPUTS + (uint64_t)i);
-        for (int64_t j = 0; j < count; j++)
-            a.in[i][j] = (double)ls_bf16_to_f32(ls_bf16_from_f32((float)(factor * a.in[i][j])));
+        a.in[i] = draw(plain_input_count(&n, i), factor, stream + (uint64_t)i);
     }
+    if (extras.sink) a.sink = draw(n.Hq, 2, stream + PLAIN_INPUTS);
     for (int i = 0; i < PLAIN_OUTPUTS; i++)
         a.out[i] = calloc((size_t)plain_output_count(&n, i), sizeof(double));
     for (int64_t b = 0; b < n.B; b++) {
@@ -116,6 +133,7 @@ plain_attention plain_attention_make(plain_sizes n, const ls_mask *mask, double 
 }
 
 void plain_attention_free(plain_attention *a) {
+    free(a->sink);
     for (int i = 0; i < PLAIN_INPUTS; i++) free(a->in[i]);
     for (int i = 0; i < PLAIN_OUTPUTS; i++) free(a->out[i]);
 }

@@ -16,12 +16,20 @@ typedef struct plain_sizes {
     int64_t B, S, Hq, Hkv, D;
 } plain_sizes;
 
+/* What else the op does with logits. */
+typedef struct plain_extras {
+    bool sink;
+    double softcap; /* 0: none */
+} plain_extras;
+
 typedef struct plain_attention {
     plain_sizes n;
-    ls_mask mask; /* its ends belong to the maker */
-    double scale;
-    double *in[PLAIN_INPUTS];   /* [B,S,heads,D] */
-    double *out[PLAIN_OUTPUTS]; /* [B,S,heads,D]; lse [B,Hq,S], -inf where nothing is seen */
+    ls_mask mask;             /* its ends belong to the maker */
+    double scale, softcap;    /* softcap 0: none */
+    double *sink;             /* [Hq], a logit of value 0 that every query sees, as it stands; NULL: none */
+    double *in[PLAIN_INPUTS]; /* [B,S,heads,D] */
+    double
+        *out[PLAIN_OUTPUTS]; /* [B,S,heads,D]; lse [B,Hq,S], the sink included, -inf where nothing is seen */
 } plain_attention;
 
 /* Whether query q sees key k: what longspan/tensor.h says a mask means. */
@@ -31,7 +39,8 @@ bool plain_sees(const ls_mask *mask, int64_t q, int64_t k);
  * Normal inputs from a stream, all rounded to bf16 so that one reference serves every type; q and k times `spread`. Then the formula.
  * plain_attention_free frees the arrays.
  */
-plain_attention plain_attention_make(plain_sizes n, const ls_mask *mask, double spread, uint64_t stream);
+plain_attention plain_attention_make(plain_sizes n, const ls_mask *mask, plain_extras extras, double spread,
+                                     uint64_t stream);
 void plain_attention_free(plain_attention *a);
 
 int64_t plain_input_count(const plain_sizes *n, int i); /* elements */
