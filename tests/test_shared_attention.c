@@ -154,6 +154,7 @@ static ls_attention_options options_for(ls_dtype dtype, int mask, ls_spread spre
 static ls_status run(const ls_attention_options *options, ls_attention_work work, results *out) {
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(options, &attention));
+    memset(out, 0, sizeof *out); /* nothing of an earlier run */
     const ls_status status = ls_shared_attention_run(attention, work, out, sizeof *out);
     ls_shared_attention_close(attention);
     return status;
@@ -192,17 +193,13 @@ static int run_strategies(int mask, int64_t ranks, const char *transfers, bool t
                                   .as_threads = threads,
                                   .wait_timeout = 60};
         const ls_attention_options options = options_for(LS_F64, mask, spread);
-        ls_shared_attention *attention;
-        ls_status status = ls_shared_attention_open(&options, &attention);
+        const ls_status status = run(&options, two_steps, many);
         if (status.code == LS_USAGE || status.code == LS_UNSUPPORTED) continue; /* and says why */
-        assert_ok(status);
-        status = ls_shared_attention_run(attention, two_steps, many, sizeof *many);
         if (status.code != LS_OK) fail_msg("%s: %s", spread.strategy, status.text);
         char what[96];
         snprintf(what, sizeof what, "%s, %d ranks, %s, mask %d", spread.strategy, (int)ranks, transfers,
                  mask);
         assert_close(many, one, 1e-12, what);
-        ls_shared_attention_close(attention);
         ran++;
     }
     free(many);

@@ -125,7 +125,7 @@ struct ls_attention_rank {
 };
 
 /*
- * Collective: every rank of the same sequences makes the same calls in the same order. They block until the other ranks have come as
+ * Collective: every rank makes the same calls in the same order. They block until the other ranks have come as
  * far as is needed, with LS_PEER when one of them has died or stood still for the spread's wait_timeout. backward: LS_USAGE
  * when the attention was opened without gradients, or forward was not called before.
  */
