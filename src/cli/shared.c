@@ -19,6 +19,8 @@ static const ls_option spread_rows[] = {
              "which positions a rank holds: auto, contiguous, zigzag or striped; chosen when left out"),
     CLI_CHOICE("transfers", "WAY", "auto|put|in-place", NULL, SPREAD(transfers),
                "how attention gets at other ranks' blocks: they are sent, or read where they lie"),
+    CLI_FLAG("measure", SPREAD(measure),
+             "the best few ways to spread the work are tried for real, and the fastest is taken"),
     CLI_BYTES("memory", "BYTES", NULL, 1, CLI_ANY, SPREAD(memory),
               "that a rank may map; results are made again and tiles cut until it fits"),
     CLI_TEXT(

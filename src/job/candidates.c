@@ -29,6 +29,9 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
                 c->imbalance * 100, c->saving.drop, ls_tile_name(c->saving.tile),
                 c->fits ? "" : "  does not fit");
     }
+    fprintf(out, "\nrates: %s\n",
+            plan->measured ? "measured on this machine"
+                           : "nominal; longspan bench machine measures this machine's");
 }
 
 static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {

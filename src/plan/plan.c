@@ -269,6 +269,7 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
     const int P = request->ranks % dp == 0 ? request->ranks / dp : 0; /* that share a sequence */
     const bool causal = has_causal_attention(job->graph);
     plan->n_candidates = 0;
+    plan->measured = request->measured;
     for (int U = 1; U <= P; U++) {
         const ls_mesh mesh = ls_mesh_make(dp, P / U, U);
         if (P % U != 0 || !fits_mesh(request, &mesh) || !goes_with(request, &mesh)) continue;
