@@ -1,8 +1,13 @@
-/* The verifier's view of one rank's bytes: who touched them last, and since when that is known. */
+/*
+ * The verifier's inside, shared by its files: one rank's bytes (who touched them last, and since when that is known), and the play
+ * of all ranks' queues.
+ */
 #ifndef LS_PROGRAM_VERIFY_IMPL_H
 #define LS_PROGRAM_VERIFY_IMPL_H
 
 #include "program/program.h"
+
+/* --- one rank's bytes ------------------------------------------------------------------------------------------------------- */
 
 /* An instruction in the play, and its tick on its queue's clock. */
 typedef struct ls_point {
@@ -98,5 +103,106 @@ LS_MUST_USE ls_status ls_loan_expect(const ls_loans *loans, const ls_bytes *owne
 
 /* The access is over for all who have seen `at`. */
 void ls_access_seen(ls_access *access, ls_point at);
+
+/* --- the play ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct ls_message ls_message; /* a signal on its way: what its sender knew (verify_words.c) */
+typedef struct ls_moment ls_moment;   /* what a queue had seen after an instruction (verify_clocks.c) */
+
+typedef struct ls_word {
+    uint64_t last;       /* highest generation set */
+    ls_message *pending; /* not yet awaited */
+} ls_word;
+
+typedef struct ls_play_queue {
+    int *instrs; /* of the present program, in order */
+    int n, next, done;
+    uint32_t *clock;     /* what this queue has seen of each queue */
+    ls_moment **moments; /* by instruction */
+    int *awaited;     /* by instruction: how many of the other queue wait for it and have not seen it yet */
+    ls_access **puts; /* sources not yet known to be read */
+    int n_puts;
+} ls_play_queue;
+
+typedef struct ls_play_rank {
+    const ls_image *image;
+    int stage;                 /* index into sequence */
+    int sequence[LS_SEQUENCE]; /* of programs */
+    int stages;
+    uint64_t runs[LS_PROGRAMS];
+    ls_play_queue queue[LS_QUEUES];
+    ls_word *words;
+    ls_range *granted; /* by channel: what the receiver has handed over to this sender */
+    ls_loans loans;    /* blocks of other ranks that may be read now */
+} ls_play_rank;
+
+typedef struct ls_play {
+    ls_arena *arena;
+    int ranks, queues;
+    ls_play_rank *rank;
+    ls_bytes *bytes; /* by rank */
+    ls_message *free_messages;
+    ls_moment *free_moments;
+    ls_status value; /* the first read that does not find its value: told when nothing explains it better */
+} ls_play;
+
+static inline int ls_play_queue_id(int rank, int queue) { return rank * LS_QUEUES + queue; }
+
+/* The program that the rank is in. */
+static inline int ls_play_index(const ls_play_rank *r) { return r->sequence[r->stage]; }
+static inline const ls_program *ls_play_program(const ls_play_rank *r) {
+    return &r->image->programs[ls_play_index(r)];
+}
+
+/* arena, ranks and queues are set: all ranks at the beginning of their first program. */
+LS_MUST_USE ls_status ls_play_set_up(ls_play *p, const ls_image *const *images);
+/* The rank at the beginning of its present program: the host has written its inputs. */
+LS_MUST_USE ls_status ls_play_begin(ls_play *p, int rank);
+
+/* The instruction at the head of a queue; and that instruction rejected, with what is wrong. */
+static inline ls_point ls_play_point(const ls_play *p, int rank, int queue) {
+    const ls_play_rank *r = &p->rank[rank];
+    const ls_play_queue *q = &r->queue[queue];
+    return (ls_point){.rank = rank,
+                      .program = ls_play_index(r),
+                      .instr = q->instrs[q->next],
+                      .op = ls_play_program(r)->instrs[q->instrs[q->next]].op,
+                      .key = -1,
+                      .queue = ls_play_queue_id(rank, queue),
+                      .tick = q->clock[ls_play_queue_id(rank, queue)]};
+}
+ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what);
+
+/*
+ * Clocks (verify_clocks.c). begin: counts, in a program that begins, who waits for what in the other queue. remember: keeps what the
+ * queue has seen after its last instruction, for the other one will ask. learn: the queue has waited until the other was past
+ * instruction `after`; it learns what that one had seen there and no more, for it may be further by now.
+ */
+void ls_clock_join(const ls_play *p, uint32_t *into, const uint32_t *from);
+void ls_clock_begin(ls_play_rank *r);
+void ls_clock_remember(ls_play *p, ls_play_queue *q);
+void ls_clock_learn(ls_play *p, int rank, int queue, int after);
+
+/*
+ * Words (verify_words.c). post: the head of the queue sets its peer's word; put, source: the accesses of a put, else NULL. take: the
+ * wait at the head of the queue takes its message; *came stays as it was when there is none yet. all_taken: nothing is left over.
+ */
+LS_MUST_USE ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_access *source);
+LS_MUST_USE ls_status ls_play_take(ls_play *p, int rank, int queue, bool *came);
+LS_MUST_USE ls_status ls_play_all_taken(const ls_play *p, int rank);
+
+/*
+ * What is touched (verify_execute.c). run: executes the rank's queues, one after the other, until something holds them up; *moved
+ * stays as it was when nothing could be executed. host_writes: between programs the host writes the rank's inputs, knowing what both
+ * of its queues knew. expect: the bytes that are asked about hold a value (ls_bytes_expect); when they do not, the play remembers it.
+ */
+LS_MUST_USE ls_status ls_play_run(ls_play *p, int rank, bool *moved);
+LS_MUST_USE ls_status ls_play_host_writes(ls_play *p, int rank);
+static inline void ls_play_expect(ls_play *p, int rank, int buffer, uint64_t name, uint64_t expected,
+                                  ls_point at) {
+    if (p->value.code != LS_OK) return;
+    const ls_status found = ls_bytes_expect(&p->bytes[rank], buffer, name, expected, at);
+    if (found.code != LS_OK) p->value = found;
+}
 
 #endif

@@ -1,0 +1,55 @@
+/* What each queue of the play has seen of every other: vector clocks. */
+#include "program/verify_impl.h"
+
+#include <string.h>
+
+struct ls_moment {
+    ls_moment *next; /* of the free ones */
+    uint32_t clock[];
+};
+
+void ls_clock_join(const ls_play *p, uint32_t *into, const uint32_t *from) {
+    for (int q = 0; q < p->queues; q++) into[q] = from[q] > into[q] ? from[q] : into[q];
+}
+
+/* The instruction of this queue at whose end `after` is reached, or -1: never. */
+static int reached_at(const ls_play_rank *r, int queue, int after) {
+    const ls_program *program = ls_play_program(r);
+    for (int i = after; i < program->n_instrs; i++) {
+        if ((int)program->instrs[i].queue == queue) return i;
+    }
+    return -1;
+}
+
+void ls_clock_remember(ls_play *p, ls_play_queue *q) {
+    ls_moment *m = p->free_moments;
+    if (m != NULL)
+        p->free_moments = m->next;
+    else
+        m = ls_arena_alloc(p->arena, sizeof *m + sizeof(uint32_t) * (size_t)p->queues);
+    memcpy(m->clock, q->clock, sizeof(uint32_t) * (size_t)p->queues);
+    q->moments[q->done] = m;
+}
+
+void ls_clock_learn(ls_play *p, int rank, int queue, int after) {
+    ls_play_rank *r = &p->rank[rank];
+    ls_play_queue *other = &r->queue[1 - queue];
+    const int at = reached_at(r, 1 - queue, after);
+    ls_moment *m = other->moments[at];
+    ls_clock_join(p, r->queue[queue].clock, m->clock);
+    if (--other->awaited[at] > 0) return;
+    other->moments[at] = NULL;
+    m->next = p->free_moments;
+    p->free_moments = m;
+}
+
+void ls_clock_begin(ls_play_rank *r) {
+    const ls_program *program = ls_play_program(r);
+    for (int i = 0; i < program->n_instrs; i++) r->queue[program->instrs[i].queue].awaited[i] = 0;
+    for (int i = 0; i < program->n_instrs; i++) {
+        const ls_instr *instr = &program->instrs[i];
+        const int other = 1 - (int)instr->queue;
+        const int at = instr->after >= 0 ? reached_at(r, other, instr->after) : -1;
+        if (at >= 0) r->queue[other].awaited[at]++;
+    }
+}

@@ -1,0 +1,197 @@
+/* One instruction of the play: whether its operands are sound, and what it touches, reads and leaves. */
+#include "program/in_place.h"
+#include "program/name.h"
+#include "program/verify_impl.h"
+
+/* Sources of this queue's earlier puts have been read. */
+static void settle(ls_play *p, int rank, int queue) {
+    ls_play_queue *q = &p->rank[rank].queue[queue];
+    for (int i = 0; i < q->n_puts; i++) ls_access_seen(q->puts[i], ls_play_point(p, rank, queue));
+    q->n_puts = 0;
+}
+
+static bool is_empty(const ls_operand *o) { return o->buffer < 0 || ls_view_elements(&o->view) == 0; }
+
+/* An operand lies inside its buffer. */
+static ls_status check_inside(const ls_play *p, int rank, const ls_operand *o, ls_point at) {
+    const ls_image *image = p->rank[rank].image;
+    const ls_buffer *b = &image->buffers[o->buffer];
+    const ls_range range = ls_operand_range(image, o);
+    return range.offset >= b->offset && ls_range_end(&range) <= b->offset + b->bytes
+               ? ls_ok()
+               : ls_play_fault(p, at, "it reaches outside of its buffer");
+}
+
+/* What the instruction reads, and has just touched, is there. */
+static void check_value(ls_play *p, int rank, const ls_operand *o, ls_point at) {
+    if (is_empty(o) || o->value == 0) return;
+    ls_play_expect(p, rank, o->buffer, ls_name_begin(&o->view), o->value, at);
+}
+
+static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, ls_point at,
+                       const uint32_t *clock, bool open, ls_access **out) {
+    if (is_empty(o)) {
+        if (out != NULL) *out = NULL;
+        return ls_ok();
+    }
+    LS_TRY(check_inside(p, rank, o, at));
+    return ls_bytes_touch(&p->bytes[rank], o, writes, at, clock, open, out);
+}
+
+/* Bytes of another rank, where they lie. */
+static ls_status read_in_place(ls_play *p, int rank, int queue, const ls_operand *o, ls_point at) {
+    const uint32_t *clock = p->rank[rank].queue[queue].clock;
+    if (is_empty(o)) return ls_ok();
+    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
+    LS_TRY(touch(p, o->peer, &there, false, at, clock, false, NULL));
+    if (p->value.code != LS_OK) return ls_ok();
+    const ls_status found = ls_loan_expect(&p->rank[rank].loans, &p->bytes[o->peer], &there, at);
+    if (found.code != LS_OK) p->value = found;
+    return ls_ok();
+}
+
+/* Those of the operands that are read. */
+static ls_status read(ls_play *p, int rank, int queue, const ls_operand *operands, int n, ls_point at) {
+    for (int i = 0; i < n; i++) {
+        if (operands[i].value == 0) continue;
+        if (operands[i].peer >= 0) {
+            LS_TRY(read_in_place(p, rank, queue, &operands[i], at));
+            continue;
+        }
+        LS_TRY(touch(p, rank, &operands[i], false, at, p->rank[rank].queue[queue].clock, false, NULL));
+        check_value(p, rank, &operands[i], at);
+    }
+    return ls_ok();
+}
+
+static ls_status put(ls_play *p, int rank, int queue, ls_point at) {
+    ls_play_queue *q = &p->rank[rank].queue[queue];
+    const ls_instr *instr = &ls_play_program(&p->rank[rank])->instrs[at.instr];
+    if (instr->peer < 0 || instr->peer >= p->ranks) return ls_play_fault(p, at, "there is no such peer");
+    ls_access *source, *target;
+    LS_TRY(touch(p, rank, &instr->in[0], false, at, q->clock, true, &source));
+    check_value(p, rank, &instr->in[0], at);
+    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[instr->peer], &instr->out[0]);
+    const ls_range lands = ls_operand_range(p->rank[instr->peer].image, &there);
+    if (!ls_range_covers(&p->rank[rank].granted[instr->channel], &lands))
+        return ls_play_fault(p, at, "it lands outside the slot that the receiver has handed over");
+    LS_TRY(touch(p, instr->peer, &there, true, at, q->clock, true, &target));
+    if (source != NULL) q->puts[q->n_puts++] = source;
+    return ls_play_post(p, rank, queue, target, source);
+}
+
+static bool shares_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
+    if (is_empty(a) || is_empty(b) || a->peer != b->peer) return false;
+    const ls_buffer *x = &image->buffers[a->buffer], *y = &image->buffers[b->buffer];
+    return x->space == y->space && x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
+}
+
+/* A kernel's results lie apart from its other operands but where it works in place; and its scratch is its own. */
+static ls_status check_apart(const ls_play *p, int rank, const ls_instr *instr, ls_point at) {
+    const ls_image *image = p->rank[rank].image;
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        const int other = i < instr->n_in ? i : LS_KERNEL_INPUTS + i - instr->n_in;
+        const ls_operand *o = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
+        if (shares_bytes(image, o, instr->workspace))
+            return ls_play_fault(p, at, "an operand lies in its workspace");
+        for (int k = 0; k < instr->n_out; k++) {
+            const bool earlier =
+                i >= instr->n_in && i - instr->n_in >= k; /* of two outputs the later one is asked */
+            if (!earlier && ls_instr_sharing(image, instr, k, other) == LS_CLASH)
+                return ls_play_fault(p, at, "two of its operands share bytes");
+        }
+    }
+    return ls_ok();
+}
+
+/* Operands in another rank's memory: of the heap, of kernels that read them, or what a wait or a signal is about. */
+static ls_status check_peers(const ls_play *p, int rank, int queue, const ls_instr *instr) {
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        const ls_operand *o = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
+        if (o->buffer < 0 || o->peer < 0) continue;
+        if (o->peer >= p->ranks || o->peer == rank)
+            return ls_play_fault(p, ls_play_point(p, rank, queue), "there is no such peer");
+        if (p->rank[rank].image->buffers[o->buffer].space != LS_SYMMETRIC)
+            return ls_play_fault(p, ls_play_point(p, rank, queue), "it names private memory of another rank");
+        if (instr->kind == LS_INSTR_PUT_SIGNAL || (instr->kind == LS_INSTR_KERNEL) != (i < instr->n_in))
+            return ls_play_fault(p, ls_play_point(p, rank, queue),
+                                 "it uses another rank's memory otherwise than to read it");
+    }
+    return ls_ok();
+}
+
+static ls_status execute(ls_play *p, int rank, int queue) {
+    ls_play_rank *r = &p->rank[rank];
+    ls_play_queue *q = &r->queue[queue];
+    const ls_instr *instr = &ls_play_program(r)->instrs[q->instrs[q->next]];
+    q->clock[ls_play_queue_id(rank, queue)]++;
+    ls_point at = ls_play_point(p, rank, queue);
+    if (instr->kind == LS_INSTR_PUT_SIGNAL) return put(p, rank, queue, at);
+    if (instr->kind == LS_INSTR_QUIET) settle(p, rank, queue);
+    const bool first = r->runs[ls_play_index(r)] == 0; /* what does not depend on the play is asked once */
+    if (instr->kind == LS_INSTR_KERNEL && first) LS_TRY(check_apart(p, rank, instr, at));
+    LS_TRY(read(p, rank, queue, instr->in, instr->n_in, at));
+    LS_TRY(read(p, rank, queue, instr->out, instr->n_out, at));
+    for (int i = 0; i < instr->n_out; i++) {
+        if (instr->out[i].peer >= 0) continue;
+        at.key = ls_write_key(instr->number, i);
+        LS_TRY(touch(p, rank, &instr->out[i], true, at, q->clock, false, NULL));
+    }
+    LS_TRY(touch(p, rank, instr->workspace, true, at, q->clock, false, NULL));
+    return instr->kind == LS_INSTR_SIGNAL ? ls_play_post(p, rank, queue, NULL, NULL) : ls_ok();
+}
+
+/* Executes the head of a queue when nothing holds it up. */
+static ls_status step(ls_play *p, int rank, int queue, bool *moved) {
+    ls_play_rank *r = &p->rank[rank];
+    ls_play_queue *q = &r->queue[queue];
+    if (q->next == q->n) return ls_ok();
+    const ls_instr *instr = &ls_play_program(r)->instrs[q->instrs[q->next]];
+    if (instr->after > r->queue[1 - queue].done) return ls_ok();
+    LS_TRY(check_peers(p, rank, queue, instr));
+    bool came = instr->kind != LS_INSTR_WAIT;
+    if (!came) LS_TRY(ls_play_take(p, rank, queue, &came));
+    if (!came) return ls_ok();
+    if (instr->after >= 0) ls_clock_learn(p, rank, queue, instr->after);
+    LS_TRY(execute(p, rank, queue));
+    q->done = q->instrs[q->next++];
+    if (q->awaited[q->done] > 0) ls_clock_remember(p, q);
+    *moved = true;
+    return ls_ok();
+}
+
+ls_status ls_play_run(ls_play *p, int rank, bool *moved) {
+    for (int q = 0; q < LS_QUEUES; q++) {
+        bool again = true;
+        while (again) {
+            again = false;
+            LS_TRY(step(p, rank, q, &again));
+            *moved |= again;
+        }
+    }
+    return ls_ok();
+}
+
+ls_status ls_play_host_writes(ls_play *p, int rank) {
+    ls_play_rank *r = &p->rank[rank];
+    uint32_t *clock = r->queue[LS_COMPUTE].clock;
+    const int queue = ls_play_queue_id(rank, LS_COMPUTE);
+    ls_clock_join(p, clock, r->queue[LS_COPY].clock);
+    clock[queue]++;
+    ls_clock_join(p, r->queue[LS_COPY].clock, clock);
+    const ls_point at = {.rank = rank,
+                         .program = ls_play_index(r),
+                         .instr = -1,
+                         .op = "the host",
+                         .key = -1,
+                         .queue = queue,
+                         .tick = clock[queue]};
+    for (int i = 0; i < r->image->n_buffers; i++) {
+        const ls_buffer *b = &r->image->buffers[i];
+        if (b->program >= 0 || b->kind != LS_BUFFER_INPUT) continue;
+        const int64_t pairs = (int64_t)b->bytes / 2; /* of bytes: no element is smaller */
+        const ls_operand whole = ls_operand_dense(i, 0, LS_BF16, 1, &pairs);
+        LS_TRY(touch(p, rank, &whole, true, at, clock, false, NULL));
+    }
+    return ls_ok();
+}

@@ -1,0 +1,67 @@
+/* A play from its set-up to the beginning of each program; and words for the place where a queue is. */
+#include "program/verify_impl.h"
+
+ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what) {
+    const ls_program *program = &p->rank[at.rank].image->programs[at.program];
+    const ls_instr *instr = &program->instrs[at.instr];
+    return ls_error(LS_INVALID,
+                    "program rejected: rank %d, %s instruction %d (%s \"%s%s\", generation %llu): %s",
+                    at.rank, program->name, at.instr, instr->op,
+                    instr->channel >= 0 ? program->channels[instr->channel].name : "",
+                    instr->ready ? " free" : "", (unsigned long long)instr->generation, what);
+}
+
+ls_status ls_play_begin(ls_play *p, int rank) {
+    ls_play_rank *r = &p->rank[rank];
+    LS_TRY(ls_play_host_writes(p, rank));
+    ls_bytes_begin(&p->bytes[rank]);
+    for (int q = 0; q < LS_QUEUES; q++) {
+        r->queue[q].n = r->queue[q].next = r->queue[q].n_puts = 0;
+        r->queue[q].done = -1;
+    }
+    const ls_program *program = ls_play_program(r);
+    for (int i = 0; i < program->n_instrs; i++) {
+        ls_play_queue *q = &r->queue[program->instrs[i].queue];
+        q->instrs[q->n++] = i;
+    }
+    ls_clock_begin(r);
+    return ls_ok();
+}
+
+/* How many of n programs must be played. One that follows itself for ever: twice (docs/decisions.md says why that is enough). */
+static int enough(const int *sequence, int n) {
+    for (int i = 1; i < n; i++) {
+        if (sequence[i] != sequence[0]) return n;
+    }
+    return (int)ls_min(n, 2);
+}
+
+ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
+    p->rank = LS_NEW_ARRAY(p->arena, ls_play_rank, p->ranks);
+    p->bytes = LS_NEW_ARRAY(p->arena, ls_bytes, p->ranks);
+    for (int r = 0; r < p->ranks; r++) {
+        if (images[r]->words != images[0]->words)
+            return ls_error(LS_INVALID, "program rejected: rank %d has %d signal words, rank 0 has %d", r,
+                            images[r]->words, images[0]->words);
+        ls_play_rank *rank = &p->rank[r];
+        rank->image = images[r];
+        rank->stages = enough(rank->sequence, ls_image_sequence(images[r], rank->sequence));
+        rank->words = LS_NEW_ARRAY(p->arena, ls_word, images[r]->words + 1);
+        int most = 1;
+        for (int i = 0; i < LS_PROGRAMS; i++) most = (int)ls_max(most, images[r]->programs[i].n_instrs);
+        for (int q = 0; q < LS_QUEUES; q++) {
+            rank->queue[q].instrs = LS_NEW_ARRAY(p->arena, int, most);
+            rank->queue[q].moments = LS_NEW_ARRAY(p->arena, ls_moment *, most);
+            rank->queue[q].awaited = LS_NEW_ARRAY(p->arena, int, most);
+            rank->queue[q].puts = LS_NEW_ARRAY(p->arena, ls_access *, most);
+            rank->queue[q].clock = LS_NEW_ARRAY(p->arena, uint32_t, p->queues);
+        }
+        int channels = 1;
+        for (int i = 0; i < LS_PROGRAMS; i++)
+            channels = (int)ls_max(channels, images[r]->programs[i].n_channels);
+        rank->granted = LS_NEW_ARRAY(p->arena, ls_range, channels);
+        ls_bytes_create(&p->bytes[r], images[r], p->arena);
+        LS_TRY(ls_play_begin(p, r));
+    }
+    return ls_ok();
+}

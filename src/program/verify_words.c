@@ -1,0 +1,147 @@
+/*
+ * Words of the play: what puts and signals set, and what waits learn from it. A message is on its way from the moment it is
+ * posted until the wait that it is for takes it.
+ */
+#include "program/verify_impl.h"
+
+#include <string.h>
+
+struct ls_message {
+    ls_message *next;
+    uint64_t generation;
+    ls_access *put; /* the bytes that it announces, or NULL */
+    ls_access *source;
+    ls_range slot;  /* of a plain signal: the bytes handed over, lent or given back */
+    uint64_t order; /* of the sender's accesses to its bytes */
+    int sender;
+    uint64_t transfer; /* name of what a put carries */
+    uint32_t clock[];
+};
+
+static ls_word *word_of(const ls_play *p, int owner, const ls_program *program, const ls_instr *instr) {
+    return &p->rank[owner].words[program->first_word + 2 * instr->channel + (instr->ready ? 1 : 0)];
+}
+
+static uint64_t generation_of(const ls_play_rank *r, const ls_instr *instr) {
+    const ls_program *program = ls_play_program(r);
+    return r->runs[ls_play_index(r)] * program->channels[instr->channel].uses + instr->generation;
+}
+
+static ls_message *new_message(ls_play *p) {
+    ls_message *m = p->free_messages;
+    if (m != NULL)
+        p->free_messages = m->next;
+    else
+        m = ls_arena_alloc(p->arena, sizeof *m + sizeof(uint32_t) * (size_t)p->queues);
+    return m;
+}
+
+/* The operand as bytes of the rank in whose memory it lies. */
+static ls_range range_at_home(const ls_play *p, int rank, const ls_operand *o) {
+    if (o->peer < 0) return ls_operand_range(p->rank[rank].image, o);
+    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
+    return ls_operand_range(p->rank[o->peer].image, &there);
+}
+
+/* What a plain signal is about. */
+static ls_range announced(const ls_play *p, int rank, const ls_instr *instr) {
+    const ls_range nothing = {0};
+    if (instr->kind != LS_INSTR_SIGNAL || instr->n_in + instr->n_out == 0) return nothing;
+    return range_at_home(p, rank, instr->n_out > 0 ? &instr->out[0] : &instr->in[0]);
+}
+
+/* Sets the peer's word: it must be the next generation. */
+ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_access *source) {
+    ls_play_rank *r = &p->rank[rank];
+    const ls_point at = ls_play_point(p, rank, queue);
+    const ls_instr *instr = &ls_play_program(r)->instrs[at.instr];
+    if (instr->peer < 0 || instr->peer >= p->ranks) return ls_play_fault(p, at, "there is no such peer");
+    ls_word *w = word_of(p, instr->peer, ls_play_program(r), instr);
+    const uint64_t generation = generation_of(r, instr);
+    if (generation != w->last + 1) return ls_play_fault(p, at, "the word's generations do not rise by one");
+    w->last = generation;
+    ls_message *m = new_message(p);
+    m->generation = generation;
+    m->put = put;
+    m->source = source;
+    m->sender = rank;
+    m->transfer = instr->transfer;
+    m->slot = announced(p, rank, instr);
+    m->order = p->bytes[rank].accesses;
+    memcpy(m->clock, r->queue[queue].clock, sizeof(uint32_t) * (size_t)p->queues);
+    m->next = w->pending;
+    w->pending = m;
+    return ls_ok();
+}
+
+static bool same_bytes(const ls_range *a, const ls_range *b) { return memcmp(a, b, sizeof *a) == 0; }
+
+/* The owner says that a block may be read: from this wait on. */
+static void borrow(ls_play *p, int rank, const ls_instr *instr, const ls_message *m) {
+    ls_loan_begin(&p->rank[rank].loans, p->arena,
+                  (ls_loan){.channel = instr->channel,
+                            .owner = m->sender,
+                            .range = m->slot,
+                            .transfer = m->transfer,
+                            .order = m->order});
+}
+
+/* What arrives must be the bytes that are awaited; a slot handed over is remembered for the put. */
+static ls_status receive(ls_play *p, int rank, int queue, const ls_message *m) {
+    ls_play_rank *r = &p->rank[rank];
+    const ls_point here = ls_play_point(p, rank, queue);
+    const ls_instr *instr = &ls_play_program(r)->instrs[here.instr];
+    if (m->sender != instr->peer)
+        return ls_play_fault(p, here, "another rank than its peer has set the word");
+    if (m->transfer != instr->transfer)
+        return ls_play_fault(p, here, "what arrives is not the value that it waits for");
+    if (instr->ready && instr->n_in == 0) {
+        r->granted[instr->channel] = m->slot;
+        return ls_ok();
+    }
+    const ls_operand *block = instr->ready ? &instr->in[0] : &instr->out[0];
+    const ls_range awaited = range_at_home(p, rank, block);
+    const bool plain = instr->ready || block->peer >= 0;
+    const ls_range *came = plain ? &m->slot : m->put != NULL ? &m->put->range : &awaited;
+    if (!same_bytes(came, &awaited))
+        return ls_play_fault(p, here, "the bytes that arrive are not those that it waits for");
+    if (block->peer >= 0) borrow(p, rank, instr, m);
+    return ls_ok();
+}
+
+/* Takes the message that the wait is for. *came false: it has not come yet. */
+ls_status ls_play_take(ls_play *p, int rank, int queue, bool *came) {
+    ls_play_rank *r = &p->rank[rank];
+    ls_play_queue *q = &r->queue[queue];
+    const ls_instr *instr = &ls_play_program(r)->instrs[q->instrs[q->next]];
+    ls_word *w = word_of(p, rank, ls_play_program(r), instr);
+    const uint64_t generation = generation_of(r, instr);
+    for (ls_message **m = &w->pending; *m != NULL; m = &(*m)->next) {
+        if ((*m)->generation != generation) continue;
+        ls_message *found = *m;
+        *came = true;
+        LS_TRY(receive(p, rank, queue, found));
+        ls_clock_join(p, q->clock, found->clock);
+        ls_point here = ls_play_point(p, rank, queue);
+        here.tick++; /* that of the wait itself, which begins now: those before it may be known to others already */
+        if (found->put != NULL) ls_access_seen(found->put, here);
+        if (found->source != NULL) ls_access_seen(found->source, here);
+        *m = found->next;
+        found->next = p->free_messages;
+        p->free_messages = found;
+        break;
+    }
+    return ls_ok();
+}
+
+/* Every message found the wait that it was for. */
+ls_status ls_play_all_taken(const ls_play *p, int rank) {
+    const ls_play_rank *r = &p->rank[rank];
+    for (int w = 0; w < r->image->words; w++) {
+        if (r->words[w].pending != NULL)
+            return ls_error(LS_INVALID,
+                            "program rejected: rank %d never waits for generation %llu of word %d", rank,
+                            (unsigned long long)r->words[w].pending->generation, w);
+    }
+    return ls_ok();
+}
