@@ -23,7 +23,10 @@ static const struct {
     {{.B = 2, .S = 41, .D = 24}, {0, 11, 12, 12, 13, 40, 41}, 7},
 };
 
-/* Terms as text, joined by +; "documents" are the shape's, "first:N" shows the first N tokens and nothing else. */
+/*
+ * Terms as text, joined by +; "documents" are the shape's, "first:N" shows the first N tokens and nothing else: a window of 0,
+ * which no command line can say, but from which a query may see nothing.
+ */
 static const char *const masks[] = {
     "full",
     "causal",
