@@ -50,7 +50,10 @@ struct ls_strategy {
                             ls_operand *dk, ls_operand *dv);
 };
 
-extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp;
+extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp,
+    ls_strategy_gather;
+/* What the kernels are told of this rank's heads. */
+ls_attention_params ls_site_params(const ls_builder *b, const ls_site *site);
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
 /* Whether every ulysses rank has a query head; the error names the strategy. All that `applicable` asks of a mesh with both axes. */
 LS_MUST_USE ls_status ls_strategy_heads(const char *name, const ls_attention_problem *problem);

@@ -8,15 +8,6 @@
  */
 #include "compile/attention/attention.h"
 
-static ls_attention_params kernel_params(const ls_builder *b, const ls_site *site) {
-    const int u = ls_ulysses_index(b);
-    return (ls_attention_params){.scale = site->params->scale,
-                                 .softcap = site->params->softcap,
-                                 .group = (int)(site->Hq / site->Hkv),
-                                 .first_q = (int)site->q_heads.start[u],
-                                 .first_kv = (int)site->kv_heads.start[u]};
-}
-
 /* What a call has to do with one range of what my queries see of a block. */
 typedef struct visit {
     int block, index;
@@ -42,7 +33,7 @@ static visit visit_of(ls_builder *b, const ls_site *site, int block, const ls_bl
 }
 
 static void attend(ls_builder *b, ls_site *site, const visit *v, bool merge, ls_operand o) {
-    ls_attention_params params = kernel_params(b, site);
+    ls_attention_params params = ls_site_params(b, site);
     params.merge = merge;
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention",
                                           .kernel = "attention",
@@ -105,7 +96,7 @@ typedef struct gradient {
 static void attend_back(ls_builder *b, ls_site *site, const visit *v, const gradient *g, bool accumulate,
                         const ls_operand part[LS_KV]) {
     const ls_token_set *seen = ls_seen(b, site->mask, ls_ring_index(b), v->block);
-    ls_attention_params params = kernel_params(b, site);
+    ls_attention_params params = ls_site_params(b, site);
     params.accumulate_dq = accumulate;
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_grad",
                                           .kernel = "attention_grad",
