@@ -59,6 +59,7 @@ static const row rows[] = {
     {"attention", 0, attention, {0}},
     {"attention_sink", 3, NULL, {0}},
     {"attention_sink_grad", 1, NULL, {0}},
+    {"attention_merge", 3, NULL, {0}},
     {"attention_delta", 0, NULL, {0}},
     {"attention_grad", 0, attention_grad, {0}},
     {"accumulate", 1, NULL, {0}},

@@ -44,8 +44,8 @@
  *                    logit: x = scale*q·k, or softcap*tanh(x/softcap) where the params give a softcap.
  *   attention_sink   sink T[Hq]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]      -: merged with a key of logit sink[h] and value 0 that
  *                    every query sees. o may be strided outside D; sink -inf changes nothing.
- *   attention_sink_grad  sink T[Hq], lse G[B,Hq,n] (with the sink in it), delta G[B,Hq,n]
- *                                                                          dsink G[Hq]     (adds)
+ *   attention_sink_grad  sink T[Hq], lse G[B,Hq,n] (with the sink in it), delta G[B,Hq,n]      dsink G[Hq]     (adds)
+ *   attention_merge  part G[B,n,Hq,D], part_lse G[B,Hq,n]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]   -: joined with what other keys gave
  *   attention_delta  o T[B,n,Hq,D], do T[B,n,Hq,D]                         delta G[B,Hq,n]: sum over D of o*do
  *   attention_grad   q, k, v, spans, kpos, do T[B,n,Hq,D], lse G[B,Hq,n], delta G[B,Hq,n]
  *                                                                          dq G[B,n,Hq,D], dk G[B,t,Hkv,D], dv G[B,t,Hkv,D]

@@ -16,6 +16,7 @@
 #if LS_CPU_ELEMENT_BF16 && defined __AVX512BF16__
 #define LS_ATTENTION_PAIRS 1
 #endif
+#include "kernel/cpu/attention_merge.h"
 #include "kernel/cpu/attention_pack.h"
 #include "kernel/cpu/attention_problem.h"
 #include "kernel/kernel_impl.h"
@@ -308,10 +309,8 @@ static void row_tile_end(const forward *f, const row_tile *tile, int64_t b) {
             for (int64_t d = 0; d < p->D; d++) to[d] = from[d] * norm;
             *log_sum = here;
         } else if (here != -INFINITY) {
-            const double gap = (double)*log_sum - here;
-            const float share = (float)(1 / (1 + exp(gap)));
+            const float share = merge_lse(log_sum, here);
             for (int64_t d = 0; d < p->D; d++) to[d] += share * (from[d] * norm - to[d]);
-            *log_sum = (float)(gap > 0 ? *log_sum + log1p(exp(-gap)) : here + log1p(exp(gap)));
         }
     }
 }

@@ -78,32 +78,18 @@ static void sum_values(const problem *p, tile *t, const scratch *s) {
     }
 }
 
-/* (o, lse) of this block of keys joined to what is stored: the weights of the two add up to 1. */
-static void merge_row(const double *new_o, double new_lse, int64_t D, real *o, real *lse) {
-    if (new_lse == -INFINITY) return;
-    const double old_lse = (double)*lse;
-    if (old_lse == -INFINITY) {
-        for (int64_t d = 0; d < D; d++) o[d] = (real)new_o[d];
-        *lse = (real)new_lse;
-        return;
-    }
-    const double share = 1.0 / (1.0 + exp(old_lse - new_lse)); /* of the new block */
-    for (int64_t d = 0; d < D; d++) o[d] = (real)((double)o[d] + share * (new_o[d] - (double)o[d]));
-    *lse = (real)(fmax(old_lse, new_lse) + log1p(exp(-fabs(old_lse - new_lse))));
-}
-
 static void store_tile(const problem *p, const tile *t, const scratch *s) {
-    const ls_view *o = &p->call->out[0], *sums = &p->call->out[1];
+    const ls_view *o = &p->call->out[0];
     for (int64_t i = 0; i < t->count; i++) {
         const int64_t row = t->q0 + i;
         real *out = (real *)o->data + t->b * o->stride[0] + row * o->stride[1] + t->h * o->stride[2];
-        real *lse = (real *)sums->data + t->b * sums->stride[0] + t->h * sums->stride[1] + row;
+        real *lse = (real *)p->call->out[1].data + (t->b * p->H + t->h) * p->N + row;
         double *sum = s->o + i * p->D;
         const bool sees = t->most[i] != -INFINITY;
         const double block_lse = sees ? t->most[i] + log(t->total[i]) : -INFINITY;
         for (int64_t d = 0; d < p->D; d++) sum[d] = sees ? sum[d] / t->total[i] : 0;
         if (p->params->merge) {
-            merge_row(sum, block_lse, p->D, out, lse);
+            REF(merge_row)(sum, block_lse, p->D, out, lse);
         } else {
             for (int64_t d = 0; d < p->D; d++) out[d] = (real)sum[d];
             *lse = (real)block_lse;

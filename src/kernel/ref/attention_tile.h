@@ -43,6 +43,9 @@ void REF(dots)(const double *a, int64_t count, const double *columns, int64_t D,
 /* sum[d] += weight * row[d] */
 void REF(add_weighted)(double weight, const double *row, int64_t D, double *sum);
 
+/* (new_o, new_lse) joined to what is stored: the weights of the two add up to 1. Where both have seen nothing, nothing changes. */
+void REF(merge_row)(const double *new_o, double new_lse, int64_t D, real *o, real *lse);
+
 /* Bytes of workspace for `doubles` numbers per thread, and where those of a thread start. */
 size_t REF(thread_bytes)(int threads, int64_t doubles);
 

@@ -6,7 +6,7 @@ const ls_kernel *const REF(kernels)[] = {
     &REF(layernorm), &REF(layernorm_grad), &REF(activation), &REF(activation_grad), &REF(conv), &REF(conv_dw),
     &REF(rope_table), &REF(rotate), &REF(swiglu), &REF(swiglu_grad), &REF(add), &REF(mul), &REF(scale),
     &REF(scale_by), &REF(cast), &REF(cross_entropy), &REF(cross_entropy_grad), &REF(sum), &REF(broadcast),
-    &REF(attention), &REF(attention_delta), &REF(attention_grad), &REF(attention_sink),
+    &REF(attention), &REF(attention_merge), &REF(attention_delta), &REF(attention_grad), &REF(attention_sink),
     &REF(attention_sink_grad), &REF(accumulate), &REF(copy), &REF(fill), &REF(sum_squares),
     &REF(step_control), &REF(adamw),
 #if !LS_REAL_IS_F64
