@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "compile/compile.h"
 #include "longspan/job.h"
 #include "support/kernel_call.h"
 #include "support/spread.h"
@@ -240,9 +241,11 @@ static void check(void **state, const arrays *a, const char *mask, const char *d
     assert_ok(run_job(state, a, mask, dtype, spread, &result));
     assert_string_equal(result.strategy, spread->strategy);
     const bool alone = spread->ranks == 1;
-    /* left to choice, a ring is read in place */
+    /* left to choice, a ring is read in place, where the strategy can */
+    bool reads;
+    assert_ok(ls_strategy_reads_in_place(spread->strategy, &reads));
     const bool put = spread->transfers != NULL ? strcmp(spread->transfers, "put") == 0
-                                               : strstr(result.mesh, "ulysses=1") == NULL;
+                                               : !reads || strstr(result.mesh, "ulysses=1") == NULL;
     assert_string_equal(result.transfers, put || alone ? "put" : "in-place");
     assert_int_equal(result.bytes_sent_forward > 0, !alone && put);
     assert_int_equal(result.bytes_sent_backward > 0, !alone && (put || a->sunk)); /* dsink is added up */
@@ -268,10 +271,15 @@ static const struct {
               {3, "ulysses", NULL},
               {4, "ulysses", NULL},
               {4, "usp", "ring=2,ulysses=2"},
-              {8, "usp", "ring=4,ulysses=2"}};
+              {8, "usp", "ring=4,ulysses=2"},
+              {3, "tokenring", "ring=3"},
+              {5, "tokenring", "ring=5"},
+              {4, "tokenring", "ring=2,ulysses=2"},
+              {4, "decode", "ring=4"},
+              {6, "decode", "ring=3,ulysses=2"}};
 static const char *const layouts[] = {"contiguous", "zigzag", "striped"};
 
-/* Two meshes have every mask in every layout; the others take turns. */
+/* Some meshes have every mask in every layout; the others take turns. */
 static void test_every_mask(void **state) {
     arrays a = make_arrays((sizes){2, 37, 6, 3, 5});
     write_inputs(state, &a);
@@ -279,7 +287,7 @@ static void test_every_mask(void **state) {
         formula(&a, masks[m].sees);
         for (size_t i = 0; i < LS_COUNT(meshes); i++) {
             for (size_t l = 0; l < LS_COUNT(layouts); l++) {
-                if (i != 2 && i != 7 && (m + i + l) % 3 != 0) continue;
+                if (i != 2 && i != 7 && i != 10 && (m + i + l) % 3 != 0) continue;
                 const ls_spread spread = {.ranks = meshes[i].ranks,
                                           .strategy = meshes[i].strategy,
                                           .mesh = meshes[i].mesh,
@@ -311,6 +319,42 @@ static void test_precision(void **state) {
     free_arrays(&a);
 }
 
+/* Queries that travel: what one rank is off, as often as results are merged, and no more. */
+static void test_travelling_precision(void **state) {
+    static const struct {
+        const char *strategy, *mesh;
+        int64_t ranks;
+    } places[] = {{"tokenring", "ring=2", 2},
+                  {"tokenring", "ring=8", 8},
+                  {"tokenring", "ring=4,ulysses=2", 8},
+                  {"decode", "ring=5", 5}};
+    arrays a = make_arrays((sizes){1, 61, 8, 2, 16});
+    write_inputs(state, &a);
+    formula(&a, sees_causal);
+    const ls_spread one = {.ranks = 1, .strategy = "local", .threads = 1};
+    ls_spread_result result;
+    double alone[DSINK];
+    assert_ok(run_job(state, &a, "causal", "bf16", &one, &result));
+    for (int i = 0; i < DSINK; i++) alone[i] = error_of(state, i, &a, LS_NPY_F4);
+    for (size_t p = 0; p < LS_COUNT(places); p++) {
+        const ls_spread spread = {.ranks = places[p].ranks,
+                                  .strategy = places[p].strategy,
+                                  .mesh = places[p].mesh,
+                                  .layout = "zigzag",
+                                  .threads = 1,
+                                  .as_threads = as_threads()};
+        check(state, &a, "causal", "f32", &spread, 2e-6);
+        assert_ok(run_job(state, &a, "causal", "bf16", &spread, &result));
+        for (int i = 0; i < DSINK; i++) {
+            const double error = error_of(state, i, &a, LS_NPY_F4);
+            if (!(error <= 2 * alone[i] + 0x1p-9))
+                fail_msg("%s, %s, bf16: %s is off by %g, one rank by %g", places[p].strategy, places[p].mesh,
+                         out_file[i], error, alone[i]);
+        }
+    }
+    free_arrays(&a);
+}
+
 /* A sink and a soft cap, on 1 to 6 ranks, every mask on each strategy, put and in place. */
 static void test_sink(void **state) {
     static const struct {
@@ -327,7 +371,9 @@ static void test_sink(void **state) {
                   {5, "ulysses", NULL},
                   {4, "usp", "ring=2,ulysses=2"},
                   {6, "usp", "ring=3,ulysses=2"},
-                  {4, "ring", "dp=2"}};
+                  {4, "ring", "dp=2"},
+                  {4, "tokenring", "ring=4"},
+                  {6, "decode", "ring=3,ulysses=2"}};
     arrays a = make_arrays((sizes){2, 37, 6, 3, 5});
     a.sunk = true;
     write_inputs(state, &a);
@@ -335,12 +381,14 @@ static void test_sink(void **state) {
         a.softcap = m % 2 == 0 ? 0 : 1.25;
         formula(&a, masks[m].sees);
         for (size_t i = m % 2; i < LS_COUNT(places); i += 1 + (m < 6)) {
+            bool reads;
+            assert_ok(ls_strategy_reads_in_place(places[i].strategy, &reads));
             const bool alone = places[i].ranks == 1;
             const ls_spread spread = {.ranks = places[i].ranks,
                                       .strategy = places[i].strategy,
                                       .mesh = places[i].mesh,
                                       .layout = layouts[(m + i) % 3],
-                                      .transfers = alone                  ? NULL
+                                      .transfers = alone || !reads        ? NULL
                                                    : (m + i / 2) % 2 == 0 ? "put"
                                                                           : "in-place",
                                       .threads = 1,
@@ -438,7 +486,7 @@ static void test_refusals(void **state) {
     refused(state, "causal", "f64", &odd, LS_USAGE, "ring=3", "4 ranks");
     refused(state, "causal", "f64", &local, LS_USAGE, "local", "2 ranks");
     refused(state, "causal", "f64", &heads, LS_USAGE, "ulysses=7", "6 query heads");
-    refused(state, "causal", "f64", &name, LS_USAGE, "rings", "local, ring, ulysses, usp");
+    refused(state, "causal", "f64", &name, LS_USAGE, "rings", "local, ring, ulysses, usp, tokenring, decode");
     const int64_t bad[] = {1, 37, 4, 5}, short_k[] = {1, 36, 3, 5};
     assert_ok(ls_npy_write(scratch_path(state, "k.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
     assert_ok(ls_npy_write(scratch_path(state, "v.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
@@ -461,7 +509,7 @@ int main(void) {
         cmocka_unit_test(test_every_mask),    cmocka_unit_test(test_precision),
         cmocka_unit_test(test_batch_over_dp), cmocka_unit_test(test_auto),
         cmocka_unit_test(test_sink),          cmocka_unit_test(test_head_sizes),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_travelling_precision),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -197,6 +197,8 @@ ls_operand ls_lower_input(ls_builder *b, int node, int i);
 void ls_lower_attention(ls_builder *b, int node);
 /* Whether blocks are read in place (attention/arrival.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
 LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool *in_place);
+/* Whether that strategy brings other blocks' queries here, so that their spans are needed. */
+bool ls_queries_travel(const char *strategy);
 /* Marks what attention lets other ranks read in place. Before any node is lowered. */
 void ls_share_attention(ls_builder *b, int n_nodes);
 void ls_lower_shift(ls_builder *b, int node); /* halo.c */

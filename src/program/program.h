@@ -129,10 +129,11 @@ typedef struct ls_binding {
     bool partial[LS_AXES]; /* axes over whose ranks it is a sum: this rank holds a term */
 } ls_binding;
 
-/* A mask of the graph, whose spans for this rank's block of queries the host writes. */
+/* A mask of the graph, whose spans for a block of queries the host writes. */
 typedef struct ls_mask_binding {
-    ls_mask mask;     /* ends are the image's own copy */
-    ls_operand spans; /* i32[B,n,2*width] */
+    ls_mask mask;                     /* ends are the image's own copy */
+    int64_t query_start, query_count; /* the block: a run of positions[] */
+    ls_operand spans;                 /* i32[B,query_count,2*width] */
 } ls_mask_binding;
 
 /* A parameter's place in the flat space of all parameters (elements). */
@@ -176,9 +177,6 @@ typedef struct ls_image {
     int n_masks;
     size_t mask_capacity;
     ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
-    int64_t
-        query_start; /* the block of queries that the attention of this rank works on: a run of positions[] */
-    int64_t query_count;
 
     ls_flat *flats; /* all parameters, in the order of declaration */
     int n_flats;

@@ -12,11 +12,11 @@ void ls_executor_fill_tables(ls_executor *ex) {
         ls_layout_positions(&image->layout, p, positions + ls_layout_start(&image->layout, p));
     for (int m = 0; m < image->n_masks; m++) {
         const ls_mask_binding *mask = &image->masks[m];
-        const int64_t n = image->query_count, B = mask->spans.view.size[0];
+        const int64_t n = mask->query_count, B = mask->spans.view.size[0];
         const int64_t width = mask->spans.view.size[2] / 2;
         ls_span *spans = ls_executor_address(ex, &mask->spans);
         for (int64_t b = 0; b < B; b++)
-            ls_mask_table(&mask->mask, image->layout.S, positions + image->query_start, n,
+            ls_mask_table(&mask->mask, image->layout.S, positions + mask->query_start, n,
                           spans + b * n * width);
     }
 }

@@ -67,11 +67,13 @@ image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layo
     ls_tensor x = ls_embedding(g, tokens, matrix(g, "embedding", 0, 32, 16));
     for (int i = 0; i < layers; i++) x = layer(g, x, table, i);
     const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", 0, 32, 16));
+    bool reads;
+    must(ls_strategy_reads_in_place(strategy, &reads));
     const ls_target target = {.mesh = mesh,
                               .strategy = strategy,
                               .layout = layout,
                               .threads = 1,
-                              .transfers = in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT,
+                              .transfers = in_place && reads ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT,
                               .addressable = true};
     return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), &target, accumulates);
 }

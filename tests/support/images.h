@@ -20,7 +20,7 @@ image_set images_of_loss(ls_graph *graph, ls_tensor loss, const ls_target *targe
  * of several micro-batches (programs micro and step); the second: of one (program step alone).
  */
 image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
-/* The same with attention that reads other ranks' blocks in place. */
+/* The same with attention that reads other ranks' blocks in place, where the strategy can. */
 image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
 image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
 /* Any of these. */

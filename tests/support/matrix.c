@@ -25,13 +25,15 @@ static const struct {
     int dp, ring, ulysses;
     const char *strategy;
 } meshes[] = {
-    {1, 1, 1, "local"}, {2, 1, 1, "local"},                                       /* 1 and 2 */
-    {1, 2, 1, "ring"},  {1, 1, 2, "ulysses"}, {1, 2, 1, "usp"}, {1, 1, 2, "usp"}, /* 2 */
-    {1, 3, 1, "ring"},  {1, 1, 3, "ulysses"}, {1, 3, 1, "usp"}, {1, 1, 3, "usp"}, /* 3 */
-    {1, 4, 1, "ring"},  {1, 1, 4, "ulysses"}, {1, 2, 2, "usp"},                   /* 4 */
-    {2, 2, 1, "ring"},  {2, 1, 2, "ulysses"}, {2, 2, 1, "usp"}, {2, 1, 2, "usp"}, /* 4 */
-    {1, 8, 1, "ring"},  {1, 1, 8, "ulysses"}, {1, 4, 2, "usp"}, {1, 2, 4, "usp"}, /* 8 */
-    {2, 4, 1, "ring"},  {2, 1, 4, "ulysses"}, {2, 2, 2, "usp"},                   /* 8 */
+    {1, 1, 1, "local"},     {2, 1, 1, "local"},                                               /* 1 and 2 */
+    {1, 2, 1, "ring"},      {1, 1, 2, "ulysses"},   {1, 2, 1, "usp"},       {1, 1, 2, "usp"}, /* 2 */
+    {1, 3, 1, "ring"},      {1, 1, 3, "ulysses"},   {1, 3, 1, "usp"},       {1, 1, 3, "usp"}, /* 3 */
+    {1, 4, 1, "ring"},      {1, 1, 4, "ulysses"},   {1, 2, 2, "usp"},                         /* 4 */
+    {2, 2, 1, "ring"},      {2, 1, 2, "ulysses"},   {2, 2, 1, "usp"},       {2, 1, 2, "usp"}, /* 4 */
+    {1, 8, 1, "ring"},      {1, 1, 8, "ulysses"},   {1, 4, 2, "usp"},       {1, 2, 4, "usp"}, /* 8 */
+    {2, 4, 1, "ring"},      {2, 1, 4, "ulysses"},   {2, 2, 2, "usp"},                         /* 8 */
+    {1, 3, 1, "tokenring"}, {1, 2, 2, "tokenring"}, {2, 4, 1, "tokenring"},                   /* 3, 4, 8 */
+    {1, 2, 1, "decode"},    {1, 2, 2, "decode"},                                              /* 2, 4 */
 };
 
 static const ls_layout_kind layouts[] = {LS_LAYOUT_CONTIGUOUS, LS_LAYOUT_ZIGZAG, LS_LAYOUT_STRIPED};

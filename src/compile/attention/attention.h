@@ -25,7 +25,7 @@ struct ls_site {
     const ls_node *node; /* the forward node */
     const ls_attention_node *params;
     int64_t B, Hq, Hkv, D;
-    int mask; /* index into ls_image.masks */
+    int mask; /* index into ls_image.masks: of my block of queries; where queries travel, + h is of those h hops away */
     ls_heads q_heads, kv_heads;
     ls_heads kv_parts; /* KV heads counted once per owner: where the owners' gradients are collected */
     /* What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where the gradient is a program of its
@@ -42,6 +42,7 @@ struct ls_strategy {
     const char *name;
     const char *about;   /* one line */
     bool reads_in_place; /* blocks may also be read where they lie; else they are put */
+    bool queries_travel; /* ls_queries_travel */
     ls_status (*applicable)(const ls_attention_problem *problem);
     /* o G[B,n,heads,D] and site->lse are written, without the node's sink. */
     void (*across_forward)(ls_builder *b, ls_site *site, ls_operand o);
@@ -51,9 +52,7 @@ struct ls_strategy {
 };
 
 extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp,
-    ls_strategy_gather;
-/* What the kernels are told of this rank's heads. */
-ls_attention_params ls_site_params(const ls_builder *b, const ls_site *site);
+    ls_strategy_tokenring, ls_strategy_decode;
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
 /* Whether every ulysses rank has a query head; the error names the strategy. All that `applicable` asks of a mesh with both axes. */
 LS_MUST_USE ls_status ls_strategy_heads(const char *name, const ls_attention_problem *problem);
@@ -180,6 +179,9 @@ ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *x);
 /* After the finish of all that were under way together: their sources may be overwritten. */
 void ls_exchange_settle(ls_builder *b, const ls_exchange *x);
 
+/* What kernels must know of the site: scale, and which heads these are. */
+ls_attention_params ls_site_params(const ls_builder *b, const ls_site *site);
+
 /* KV blocks go round the ring (ring.c): the rows of all that have no other way across blocks. Of one block, only attention itself. */
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
@@ -191,6 +193,60 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
  */
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o);
 void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_node *node, ls_operand delta);
+
+/* --- queries that travel (queries.c): tokenring, decode ---------------------------------------------------------------------- */
+
+enum { LS_TRAVELLERS = 4 };
+
+/*
+ * A pass over all pairs of blocks with resting keys, leg after leg: over hops[leg - 1] to the ranks so much before, leg 0 at home. `own`
+ * goes to the ranks whose keys it meets; what they find is laid out like `found`, where the owner joins all parts. attend: the queries that
+ * are here on a leg (my own come first) against my keys, into part.
+ */
+typedef struct ls_queries ls_queries;
+struct ls_queries {
+    ls_site *site;
+    const int *hops; /* ls_hops */
+    int legs;        /* beside leg 0 */
+    int n_own, n_found;
+    ls_operand own[LS_TRAVELLERS], found[LS_TRAVELLERS];
+    const char *const *own_name, *const *found_name;
+    ls_operand dkv[LS_KV]; /* of the backward pass */
+    void (*attend)(ls_builder *b, const ls_queries *q, int leg, const ls_operand in[],
+                   const ls_operand part[]);
+    void (*join)(ls_builder *b, const ls_queries *q, const ls_operand part[]); /* to found */
+};
+
+/* A strategy's own part: the order in which queries go and results come home. */
+typedef void (*ls_travel)(ls_builder *b, const ls_queries *q);
+void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o, ls_travel travel);
+void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
+                         ls_operand *dk, ls_operand *dv, ls_travel travel);
+
+/* The block of queries that comes here on a leg, and the one where mine go. */
+int ls_guests_at(const ls_builder *b, const ls_queries *q, int leg);
+int ls_host_at(const ls_builder *b, const ls_queries *q, int leg);
+/* Whether the mask leaves anything to the queries that come here on a leg; and to mine where they go. */
+bool ls_guests_see(ls_builder *b, const ls_queries *q, int leg);
+bool ls_hosts_seen(ls_builder *b, const ls_queries *q, int leg);
+
+/* One direction: own outwards, or what was found home. Each leg leads to a slot, `slots` of them in turn. */
+typedef struct ls_voyage {
+    const ls_queries *q;
+    bool home;
+    int n, slots;
+    const char *const *name; /* of the n travellers */
+    ls_operand *slot;        /* by traveller * slots + slot, with sizes of the largest block */
+} ls_voyage;
+ls_voyage ls_voyage_out(ls_builder *b, const ls_queries *q, int slots);
+ls_voyage ls_voyage_home(ls_builder *b, const ls_queries *q, int slots);
+/* Each rank calls all three for every leg; release may be left out of the last `slots`. take: what came, until release. */
+void ls_voyage_send(ls_builder *b, const ls_voyage *v, int leg, const ls_operand from[]);
+void ls_voyage_take(ls_builder *b, const ls_voyage *v, int leg, ls_operand out[]);
+void ls_voyage_release(ls_builder *b, const ls_voyage *v, int leg);
+/* A buffer for what is found for the queries of a leg; and found made a copy of such a part. */
+void ls_guest_room(ls_builder *b, const ls_queries *q, int leg, ls_operand part[]);
+void ls_guest_copy(ls_builder *b, const ls_queries *q, const ls_operand part[]);
 
 /* The composition that all of them are: gather heads, across blocks, scatter tokens. node: the gradient's. */
 void ls_usp_forward(ls_builder *b, ls_site *site);

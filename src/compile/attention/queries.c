@@ -1,0 +1,234 @@
+/*
+ * Queries that travel to resting keys and values: what tokenring and decode have in common. A block of queries goes from its owner
+ * straight to each rank whose keys it sees, and what that rank finds (a partial result) goes straight home. As in the ring, hop h joins
+ * each block of queries with the keys of the block h before it; legs are the hops over which anybody sees anything, leg 0 is at home.
+ *
+ * Where the mask leaves nothing of a pair of blocks the transfers of that leg have no bytes, and no kernel runs: both ends find
+ * that from the same mask. Their signals stay, as channels and chains must be the same on all ranks.
+ */
+#include "compile/attention/attention.h"
+
+static int hop_of(const ls_queries *q, int leg) { return leg > 0 ? q->hops[leg - 1] : 0; }
+
+int ls_guests_at(const ls_builder *b, const ls_queries *q, int leg) {
+    return ls_block_at(b, -hop_of(q, leg));
+}
+
+int ls_host_at(const ls_builder *b, const ls_queries *q, int leg) { return ls_block_at(b, hop_of(q, leg)); }
+
+bool ls_guests_see(ls_builder *b, const ls_queries *q, int leg) {
+    return ls_seen(b, q->site->mask, ls_guests_at(b, q, leg), ls_ring_index(b))->count > 0;
+}
+
+bool ls_hosts_seen(ls_builder *b, const ls_queries *q, int leg) {
+    return ls_seen(b, q->site->mask, ls_ring_index(b), ls_host_at(b, q, leg))->count > 0;
+}
+
+/* --- voyages --------------------------------------------------------------------------------------------------------------- */
+
+/* Tokens are the second dimension of values and the last of row sums. */
+static int token_dim(ls_operand o) { return o.view.ndim == 4 ? 1 : 2; }
+
+static ls_operand for_tokens(ls_operand o, int64_t tokens) {
+    int64_t size[LS_MAX_DIMS];
+    for (int i = 0; i < o.view.ndim; i++) size[i] = o.view.size[i];
+    size[token_dim(o)] = tokens;
+    return ls_operand_dense(o.buffer, o.offset, o.view.dtype, o.view.ndim, size);
+}
+
+static ls_operand nothing_of(ls_operand o) { return ls_operand_slice(o, token_dim(o), 0, 0); }
+
+/* Its two ends are the same at every use: whoever sends outwards at that hop never sends home there. */
+static int channel(ls_builder *b, const ls_voyage *v, int i, int leg) {
+    return ls_build_channel(b, "%s.%s.%s.%d", v->q->site->strategy->name, v->home ? "home" : "out",
+                            v->name[i], hop_of(v->q, leg));
+}
+
+static int sender(const ls_builder *b, const ls_voyage *v, int leg) {
+    return ls_rank_in_ring(b, v->home ? ls_host_at(b, v->q, leg) : ls_guests_at(b, v->q, leg));
+}
+
+static int receiver(const ls_builder *b, const ls_voyage *v, int leg) {
+    return ls_rank_in_ring(b, v->home ? ls_guests_at(b, v->q, leg) : ls_host_at(b, v->q, leg));
+}
+
+static const ls_operand *slot_of(const ls_voyage *v, int i, int leg) {
+    return &v->slot[i * v->slots + (leg - 1) % v->slots];
+}
+
+static void ready(ls_builder *b, const ls_voyage *v, int leg) {
+    for (int i = 0; i < v->n; i++)
+        ls_build_ready(b, channel(b, v, i, leg), sender(b, v, leg), *slot_of(v, i, leg));
+}
+
+static ls_voyage begin(ls_builder *b, const ls_queries *q, bool home, int slots) {
+    const int64_t most = ls_block_most(b);
+    ls_voyage v = {.q = q,
+                   .home = home,
+                   .n = home ? q->n_found : q->n_own,
+                   .name = home ? q->found_name : q->own_name,
+                   .slots = (int)ls_min(slots, q->legs)};
+    v.slot = LS_NEW_ARRAY(b->image->arena, ls_operand, v.n * v.slots + 1);
+    for (int k = 0; k < v.n * v.slots; k++) {
+        const int i = k / v.slots;
+        const ls_operand like = for_tokens(home ? q->found[i] : q->own[i], most);
+        const int64_t heads = like.view.size[like.view.ndim == 4 ? 2 : 1];
+        const char *name = ls_arena_printf(b->image->arena, "%s slot %d", v.name[i], k % v.slots);
+        v.slot[k] = ls_build_symmetric(b, LS_BUFFER_SLOT, name,
+                                       ls_view_elements(&like.view) / heads * q->site->q_heads.most,
+                                       like.view.dtype, like.view.ndim, like.view.size);
+    }
+    for (int leg = 1; leg <= v.slots; leg++) ready(b, &v, leg);
+    return v;
+}
+
+ls_voyage ls_voyage_out(ls_builder *b, const ls_queries *q, int slots) { return begin(b, q, false, slots); }
+ls_voyage ls_voyage_home(ls_builder *b, const ls_queries *q, int slots) { return begin(b, q, true, slots); }
+
+/* Whether the pair that a transfer is for has any work; `sends`: at the sender's end. */
+static bool carries(ls_builder *b, const ls_voyage *v, int leg, bool sends) {
+    return v->home == sends ? ls_guests_see(b, v->q, leg) : ls_hosts_seen(b, v->q, leg);
+}
+
+void ls_voyage_send(ls_builder *b, const ls_voyage *v, int leg, const ls_operand from[]) {
+    const bool full = carries(b, v, leg, true);
+    for (int i = 0; i < v->n; i++) {
+        const ls_operand to = for_tokens(*slot_of(v, i, leg), from[i].view.size[token_dim(from[i])]);
+        ls_build_send(b, channel(b, v, i, leg), receiver(b, v, leg), full ? from[i] : nothing_of(from[i]),
+                      full ? to : nothing_of(to));
+    }
+    ls_build_quiet(b);
+}
+
+void ls_voyage_take(ls_builder *b, const ls_voyage *v, int leg, ls_operand out[]) {
+    const bool full = carries(b, v, leg, false);
+    const int64_t tokens = ls_block_tokens(b, v->home ? ls_ring_index(b) : ls_guests_at(b, v->q, leg));
+    for (int i = 0; i < v->n; i++) {
+        out[i] = for_tokens(*slot_of(v, i, leg), tokens);
+        if (!full) out[i] = nothing_of(out[i]);
+        ls_build_receive(b, channel(b, v, i, leg), sender(b, v, leg), out[i]);
+    }
+}
+
+void ls_voyage_release(ls_builder *b, const ls_voyage *v, int leg) {
+    if (leg + v->slots <= v->q->legs) ready(b, v, leg + v->slots);
+}
+
+/* --- what is done ---------------------------------------------------------------------------------------------------------- */
+
+void ls_guest_room(ls_builder *b, const ls_queries *q, int leg, ls_operand part[]) {
+    const int64_t tokens = ls_block_tokens(b, ls_guests_at(b, q, leg));
+    for (int i = 0; i < q->n_found; i++) {
+        const ls_view *v = &q->found[i].view;
+        const char *name = ls_arena_printf(b->image->arena, "%s part", q->found_name[i]);
+        part[i] = ls_build_private(b, LS_BUFFER_ACTIVATION, name, v->dtype, v->ndim,
+                                   for_tokens(q->found[i], tokens).view.size);
+    }
+}
+
+void ls_guest_copy(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
+    for (int i = 0; i < q->n_found; i++) ls_build_copy(b, part[i], q->found[i]);
+}
+
+static double pairs_of(ls_builder *b, int mask, int queries, int keys) {
+    const ls_token_set *seen = ls_seen(b, mask, queries, keys);
+    double pairs = 0;
+    for (int i = 0; i < seen->n; i++) pairs += ls_seen_area(b, mask, queries, keys, i);
+    return pairs;
+}
+
+/* The call of an attention kernel for the queries that are here on a leg, and my keys. */
+static ls_kernel_build call_for(ls_builder *b, const ls_queries *q, const char *kernel, int leg,
+                                const ls_attention_params *params, double per_pair) {
+    const ls_site *site = q->site;
+    const int me = ls_ring_index(b), hop = hop_of(q, leg);
+    return (ls_kernel_build){
+        .op = kernel,
+        .kernel = kernel,
+        .dtype = b->image->dtype,
+        .params = params,
+        .params_bytes = sizeof *params,
+        .flops = per_pair * (double)(site->D * site->q.view.size[2] * site->B) *
+                 pairs_of(b, site->mask, ls_guests_at(b, q, leg), me),
+        .n_in = 5,
+        .in = {{.buffer = -1},
+               site->k,
+               site->v,
+               b->image->masks[site->mask + hop].spans,
+               ls_operand_slice(b->image->positions, 0, ls_block_start(b, me), ls_block_tokens(b, me))}};
+}
+
+static void attend(ls_builder *b, const ls_queries *q, int leg, const ls_operand in[],
+                   const ls_operand part[]) {
+    const ls_attention_params params = ls_site_params(b, q->site);
+    ls_kernel_build call = call_for(b, q, "attention", leg, &params, 4);
+    call.in[0] = in[0];
+    call.n_out = 2;
+    for (int i = 0; i < 2; i++) call.out[i] = part[i];
+    ls_build_kernel(b, &call);
+}
+
+static void merge(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
+    ls_build_kernel(b, &(ls_kernel_build){.op = "attention_merge",
+                                          .kernel = "attention_merge",
+                                          .dtype = b->image->dtype,
+                                          .n_in = 2,
+                                          .in = {part[0], part[1]},
+                                          .n_out = 2,
+                                          .out = {q->found[0], q->found[1]}});
+}
+
+/* My own queries come first: the others' parts of dk and dv are added to theirs. */
+static void attend_back(ls_builder *b, const ls_queries *q, int leg, const ls_operand in[],
+                        const ls_operand part[]) {
+    ls_attention_params params = ls_site_params(b, q->site);
+    params.accumulate_dkv = leg > 0;
+    ls_kernel_build call = call_for(b, q, "attention_grad", leg, &params, 10);
+    call.in[0] = in[0];
+    call.n_in = 8;
+    for (int i = 1; i < 4; i++) call.in[4 + i] = in[i];
+    call.n_out = 3;
+    call.out[0] = part[0];
+    call.out[1] = q->dkv[LS_KEYS];
+    call.out[2] = q->dkv[LS_VALUES];
+    ls_build_kernel(b, &call);
+}
+
+static void add(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
+    ls_build_accumulate(b, part[0], q->found[0]);
+}
+
+void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o, ls_travel travel) {
+    static const char *const own[] = {"q"}, *const found[] = {"o", "lse"};
+    ls_queries q = {.site = site,
+                    .n_own = 1,
+                    .own = {site->q},
+                    .own_name = own,
+                    .n_found = 2,
+                    .found = {o, site->lse},
+                    .found_name = found,
+                    .attend = attend,
+                    .join = merge};
+    q.legs = ls_hops(b, site->mask, &q.hops);
+    travel(b, &q);
+}
+
+void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
+                         ls_operand *dk, ls_operand *dv, ls_travel travel) {
+    static const char *const own[] = {"q", "do", "lse", "delta"}, *const found[] = {"dq"};
+    const int64_t capacity = site->B * ls_block_most(b) * site->kv_heads.most * site->D;
+    *dk = ls_exchange_room(b, "dk", b->image->accumulator, 4, site->k.view.size, capacity);
+    *dv = ls_exchange_room(b, "dv", b->image->accumulator, 4, site->k.view.size, capacity);
+    ls_queries q = {.site = site,
+                    .n_own = 4,
+                    .own = {site->q, grad_o, site->lse, delta},
+                    .own_name = own,
+                    .n_found = 1,
+                    .found = {dq},
+                    .found_name = found,
+                    .dkv = {*dk, *dv},
+                    .attend = attend_back,
+                    .join = add};
+    q.legs = ls_hops(b, site->mask, &q.hops);
+    travel(b, &q);
+}
