@@ -410,9 +410,9 @@ static void test_head_sizes(void **state) {
     for (size_t i = 0; i < LS_COUNT(sizes); i++) {
         const test_case c = {.B = 1,
                              .D = sizes[i],
-                             .Hq = 2,
+                             .Hq = 1,
                              .Hkv = 1,
-                             .group = 2,
+                             .group = 1,
                              .S = 260,
                              .P = 2,
                              .rank = (int)i % 2,
