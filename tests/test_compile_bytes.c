@@ -108,7 +108,8 @@ static double is_seen_by_others(const sight *s, int r) {
 
 typedef struct cost {
     ls_program_cost forward, both;
-    double keys, pairs; /* that attention was called with, forward */
+    double keys, pairs; /* that attention was called with, forward, for all heads together */
+    size_t slots;       /* bytes, of both passes */
 } cost;
 
 static double keys_of(const ls_image *image, double *pairs) {
@@ -117,16 +118,27 @@ static double keys_of(const ls_image *image, double *pairs) {
     *pairs = 0;
     for (int i = 0; i < p->n_instrs; i++) {
         if (strcmp(p->instrs[i].op, "attention") != 0) continue;
-        keys += (double)p->instrs[i].in[1].view.size[1];
-        *pairs += p->instrs[i].flops / (4 * D * (double)p->instrs[i].in[0].view.size[2] * B);
+        const int64_t *k = p->instrs[i].in[1].view.size;
+        keys += (double)(k[1] * k[2]) / HKV;
+        *pairs += p->instrs[i].flops / (4 * D * HQ * B);
     }
     return keys;
 }
 
-static cost measure(const ls_mask *mask, int64_t S, ls_target target, ls_dtype dtype) {
+static size_t slots_of(const ls_image *image) {
+    size_t bytes = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        bytes += b->kind == LS_BUFFER_SLOT && b->program == LS_PROGRAM_MICRO ? b->bytes : 0;
+    }
+    return bytes;
+}
+
+static cost measure_heads(const ls_mask *mask, int64_t S, int64_t Hq, int64_t Hkv, ls_target target,
+                          ls_dtype dtype) {
     ls_graph *g = ls_graph_create(dtype);
-    const ls_shape qs = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {HQ, 0}, {D, 0}}};
-    const ls_shape ks = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {HKV, 0}, {D, 0}}};
+    const ls_shape qs = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hq, 0}, {D, 0}}};
+    const ls_shape ks = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hkv, 0}, {D, 0}}};
     const ls_tensor q = ls_graph_leaf(g, LS_ROLE_INPUT, "q", dtype, &qs),
                     k = ls_graph_leaf(g, LS_ROLE_INPUT, "k", dtype, &ks),
                     v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", dtype, &ks),
@@ -145,16 +157,21 @@ static cost measure(const ls_mask *mask, int64_t S, ls_target target, ls_dtype d
     cost c = {.forward = ls_program_measure(image, LS_PROGRAM_EVALUATE),
               .both = ls_program_measure(image, LS_PROGRAM_MICRO)};
     c.keys = keys_of(image, &c.pairs);
+    c.slots = slots_of(image);
     ls_image_destroy(image);
     ls_graph_destroy(g);
     return c;
+}
+
+static cost measure(const ls_mask *mask, int64_t S, ls_target target, ls_dtype dtype) {
+    return measure_heads(mask, S, HQ, HKV, target, dtype);
 }
 
 static void equal(const char *what, const ls_mask *mask, const ls_target *t, double is, double expected) {
     char name[200];
     ls_mask_print(mask, name, sizeof name);
     if (is != expected)
-        fail_msg("%s, %s, ring %d x ulysses %d, rank %d: %s: %g, expected %g", name,
+        fail_msg("%s, %s, %s, ring %d x ulysses %d, rank %d: %s: %g, expected %g", t->strategy, name,
                  ls_layout_name(t->layout), t->mesh.size[LS_AXIS_RING], t->mesh.size[LS_AXIS_ULYSSES],
                  t->rank, what, is, expected);
 }
@@ -176,22 +193,30 @@ static double pair_bytes(double heads, ls_dtype dtype) {
     return B * 2 * heads * D * (double)ls_dtype_bytes(dtype);
 }
 
-static void check_ring(const ls_mask *mask, int64_t S, ls_layout_kind kind, int R) {
+/* A strategy that moves keys: what it sends forward, by the index in a ring; in place all read what they see and no more. */
+typedef struct mover {
+    const char *strategy;
+    double (*sends)(const sight *s, int r);
+} mover;
+
+static const mover movers[] = {{"ring", sends}, {"gather", is_seen_by_others}};
+
+static void check(const mover *m, const ls_mask *mask, int64_t S, ls_layout_kind kind, int R) {
     const ls_layout layout = {kind, S, R};
     const sight s = look(mask, &layout, 1);
     const double kv = pair_bytes(HKV, LS_BF16), dkv = pair_bytes(HKV, LS_F32);
     for (int r = 0; r < R; r++) {
-        const ls_target put = target_of("ring", kind, R, 1, r, LS_TRANSFERS_PUT);
+        const ls_target put = target_of(m->strategy, kind, R, 1, r, LS_TRANSFERS_PUT);
         cost c = measure(mask, S, put, LS_BF16);
-        equal("sent forward", mask, &put, c.forward.bytes_sent, kv * sends(&s, r));
+        equal("sent forward", mask, &put, c.forward.bytes_sent, kv * m->sends(&s, r));
         equal("sent backward", mask, &put, c.both.bytes_sent - c.forward.bytes_sent,
-              kv * sends(&s, r) + dkv * sees_of_others(&s, r));
+              kv * m->sends(&s, r) + dkv * sees_of_others(&s, r));
         equal("keys", mask, &put, c.keys, (double)s.tokens[r] + sees_of_others(&s, r));
         double pairs = 0;
         for (int j = 0; j < R; j++) pairs += s.pairs[r][j];
         equal("pairs", mask, &put, c.pairs, pairs);
 
-        const ls_target in_place = target_of("ring", kind, R, 1, r, LS_TRANSFERS_IN_PLACE);
+        const ls_target in_place = target_of(m->strategy, kind, R, 1, r, LS_TRANSFERS_IN_PLACE);
         c = measure(mask, S, in_place, LS_BF16);
         equal("sent in place", mask, &in_place, c.both.bytes_sent, 0);
         equal("read forward", mask, &in_place, c.forward.bytes_read, kv * sees_of_others(&s, r));
@@ -230,7 +255,8 @@ static void test_masks(void **state) {
     for (size_t m = 0; m < LS_COUNT(masks); m++) {
         for (size_t r = 0; r < LS_COUNT(rings); r++) {
             for (int layout = 0; layout < LS_LAYOUTS; layout++)
-                check_ring(&masks[m], 41, (ls_layout_kind)layout, rings[r]);
+                for (size_t i = 0; i < LS_COUNT(movers); i++)
+                    check(&movers[i], &masks[m], 41, (ls_layout_kind)layout, rings[r]);
         }
     }
 }
@@ -283,11 +309,23 @@ static void test_inside_ulysses(void **state) {
     }
 }
 
+/* What a group takes does not depend on how many there are: all keys and values of two heads, and as much of others' parts. */
+static void test_groups(void **state) {
+    (void)state;
+    const ls_mask full = mask_of("full", NULL);
+    const ls_target t = target_of("gather", LS_LAYOUT_CONTIGUOUS, 4, 1, 1, LS_TRANSFERS_PUT);
+    const size_t token = 2 * 2 * B * D,
+                 bytes = 40 * token * (2 * sizeof(ls_bf16)) + 30 * token * sizeof(float);
+    for (int64_t Hkv = 2; Hkv <= 8; Hkv *= 2)
+        assert_int_equal(measure_heads(&full, 40, 8, Hkv, t, LS_BF16).slots, bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_inside_ulysses),
+        cmocka_unit_test(test_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,8 @@ static void test_candidates(void **state) {
     assert_non_null(both);
     assert_non_null(find(&made, "tokenring", 4, 1, LS_LAYOUT_ZIGZAG));
     assert_non_null(find(&made, "decode", 2, 2, LS_LAYOUT_ZIGZAG));
+    assert_non_null(find(&made, "gather", 4, 1, LS_LAYOUT_ZIGZAG));
+    assert_non_null(find(&made, "gather", 2, 2, LS_LAYOUT_CONTIGUOUS));
     assert_true(balanced->imbalance < 0.01 && heads->imbalance < 0.01);
     assert_true(plain->imbalance > 0.5); /* the last rank of four sees 7/16 of all pairs */
     assert_true(balanced->seconds < plain->seconds);
@@ -115,6 +117,9 @@ static void test_candidates(void **state) {
     balanced = find(&made, "ring", 4, 1, LS_LAYOUT_ZIGZAG);
     assert_true(balanced->bytes_sent == 3.0 * 2 * 2 * 128 * 4 * 16 * 4 && balanced->bytes_read == 0);
     assert_true(balanced->bytes_forward == balanced->bytes_sent);
+    /* gathered, the owner of the first and the last chunk sends only the first: no other sees the last */
+    const ls_plan_candidate *gathered = find(&made, "gather", 4, 1, LS_LAYOUT_ZIGZAG);
+    assert_true(gathered->bytes_sent == 3.0 * 2 * 2 * 128 * 4 * 16 * 4);
     free_problem(p);
 }
 

@@ -15,7 +15,7 @@
 typedef struct ls_spread {
     int64_t ranks;        /* 1..1024 */
     int64_t threads;      /* per rank */
-    const char *strategy; /* "auto", "ring", "ulysses", "usp", "tokenring", "decode", "local" */
+    const char *strategy; /* "auto", "ring", "ulysses", "usp", "gather", "tokenring", "decode", "local" */
     const char *mesh;     /* "dp=A,ring=R,ulysses=U" */
     const char *layout;   /* "auto", "contiguous", "zigzag", "striped" */
     const char *

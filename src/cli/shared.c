@@ -11,8 +11,9 @@ static const ls_option spread_rows[] = {
             "local processes that share the work; the mesh's product when left out, else 1"),
     CLI_INT("threads", "T", NULL, 1, 1024, SPREAD(threads),
             "of each rank; cores divided by ranks when left out"),
-    CLI_TEXT("strategy", "NAME", SPREAD(strategy),
-             "of attention: auto, local, ring, ulysses, usp, tokenring or decode; chosen when left out"),
+    CLI_TEXT(
+        "strategy", "NAME", SPREAD(strategy),
+        "of attention: auto, local, ring, ulysses, usp, gather, tokenring or decode; chosen when left out"),
     CLI_TEXT("mesh", "dp=A,ring=R,ulysses=U", SPREAD(mesh),
              "any part of it; dp is 1 and the rest chosen when left out"),
     CLI_TEXT("layout", "NAME", SPREAD(layout),

@@ -393,7 +393,7 @@ mutation_counts count_mutations(uint64_t first, int edits, int seeds) {
                   {3, 1, 1, "local", 1, false, false},  {1, 2, 1, "ring", 2, false, true},
                   {1, 3, 1, "ring", 1, true, true},     {1, 4, 1, "ring", 1, false, true},
                   {1, 1, 2, "ulysses", 2, true, true},  {1, 1, 3, "ulysses", 1, false, true},
-                  {1, 2, 2, "usp", 1, false, true}};
+                  {1, 2, 2, "usp", 1, false, true},     {1, 3, 1, "gather", 1, false, false}};
     enum { SUBJECTS = LS_COUNT(meshes) };
     subject *subjects = calloc(SUBJECTS, sizeof *subjects);
     for (int i = 0; i < SUBJECTS; i++)

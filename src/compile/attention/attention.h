@@ -52,7 +52,9 @@ struct ls_strategy {
 };
 
 extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp,
-    ls_strategy_tokenring, ls_strategy_decode;
+    ls_strategy_gather, ls_strategy_tokenring, ls_strategy_decode;
+/* What the kernels are told of this rank's heads. */
+ls_attention_params ls_site_params(const ls_builder *b, const ls_site *site);
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
 /* Whether every ulysses rank has a query head; the error names the strategy. All that `applicable` asks of a mesh with both axes. */
 LS_MUST_USE ls_status ls_strategy_heads(const char *name, const ls_attention_problem *problem);
@@ -178,9 +180,6 @@ ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, 
 ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *x);
 /* After the finish of all that were under way together: their sources may be overwritten. */
 void ls_exchange_settle(ls_builder *b, const ls_exchange *x);
-
-/* What kernels must know of the site: scale, and which heads these are. */
-ls_attention_params ls_site_params(const ls_builder *b, const ls_site *site);
 
 /* KV blocks go round the ring (ring.c): the rows of all that have no other way across blocks. Of one block, only attention itself. */
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);

@@ -8,15 +8,6 @@
  */
 #include "compile/attention/attention.h"
 
-ls_attention_params ls_site_params(const ls_builder *b, const ls_site *site) {
-    const int u = ls_ulysses_index(b);
-    return (ls_attention_params){.scale = site->params->scale,
-                                 .softcap = site->params->softcap,
-                                 .group = (int)(site->Hq / site->Hkv),
-                                 .first_q = (int)site->q_heads.start[u],
-                                 .first_kv = (int)site->kv_heads.start[u]};
-}
-
 /* What a call has to do with one range of what my queries see of a block. */
 typedef struct visit {
     int block, index;

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const ls_strategy *const table[] = {&ls_strategy_local, &ls_strategy_ring,      &ls_strategy_ulysses,
-                                           &ls_strategy_usp,   &ls_strategy_tokenring, &ls_strategy_decode};
+static const ls_strategy *const table[] = {&ls_strategy_local, &ls_strategy_ring,   &ls_strategy_ulysses,
+                                           &ls_strategy_usp,   &ls_strategy_gather, &ls_strategy_tokenring,
+                                           &ls_strategy_decode};
 
 const char *ls_strategy_name(int i) { return i >= 0 && i < (int)LS_COUNT(table) ? table[i]->name : NULL; }
 const char *ls_strategy_about(int i) { return i >= 0 && i < (int)LS_COUNT(table) ? table[i]->about : NULL; }
@@ -110,6 +111,15 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
     while (!ls_mask_equal(&b->image->masks[site->mask].mask, &site->params->mask)) site->mask++;
     deal_heads(b, site);
     return site;
+}
+
+ls_attention_params ls_site_params(const ls_builder *b, const ls_site *site) {
+    const int u = ls_ulysses_index(b);
+    return (ls_attention_params){.scale = site->params->scale,
+                                 .softcap = site->params->softcap,
+                                 .group = (int)(site->Hq / site->Hkv),
+                                 .first_q = (int)site->q_heads.start[u],
+                                 .first_kv = (int)site->kv_heads.start[u]};
 }
 
 void ls_lower_attention(ls_builder *b, int n) {

@@ -79,11 +79,11 @@ static void sum_values(const problem *p, tile *t, const scratch *s) {
 }
 
 static void store_tile(const problem *p, const tile *t, const scratch *s) {
-    const ls_view *o = &p->call->out[0];
+    const ls_view *o = &p->call->out[0], *sums = &p->call->out[1];
     for (int64_t i = 0; i < t->count; i++) {
         const int64_t row = t->q0 + i;
         real *out = (real *)o->data + t->b * o->stride[0] + row * o->stride[1] + t->h * o->stride[2];
-        real *lse = (real *)p->call->out[1].data + (t->b * p->H + t->h) * p->N + row;
+        real *lse = (real *)sums->data + t->b * sums->stride[0] + t->h * sums->stride[1] + row;
         double *sum = s->o + i * p->D;
         const bool sees = t->most[i] != -INFINITY;
         const double block_lse = sees ? t->most[i] + log(t->total[i]) : -INFINITY;

@@ -76,11 +76,14 @@ static void load_keys(const problem *p, const pair *t, int64_t kv, const scratch
     REF(pack_columns)(&p->call->in[IN_V], t->b, kv, t->k0, t->k_count, s->v_columns);
 }
 
+/* A number per query and head, from the pair's first query on. */
+static const real *sums_of(const ls_view *view, const pair *t) {
+    return (const real *)view->data + t->b * view->stride[0] + t->h * view->stride[1] + t->q0;
+}
+
 /* P and dS of the pair, 0 where the mask hides; queries and keys are loaded and `seen` is set. */
 static void weights_of(const problem *p, pair *t, const scratch *s) {
-    const int64_t rows = (t->b * p->H + t->h) * p->N + t->q0;
-    const real *lse = (const real *)p->call->in[IN_LSE].data + rows;
-    const real *delta = (const real *)p->call->in[IN_DELTA].data + rows;
+    const real *lse = sums_of(&p->call->in[IN_LSE], t), *delta = sums_of(&p->call->in[IN_DELTA], t);
     REF(dots)(s->q, t->q_count, s->k_columns, p->D, t->P);
     REF(dots)(s->dO, t->q_count, s->v_columns, p->D, t->dS);
     for (int64_t i = 0; i < t->q_count; i++) {
@@ -94,7 +97,7 @@ static void weights_of(const problem *p, pair *t, const scratch *s) {
     }
 }
 
-/* Rows first .. of head h of a dense view [B, rows, heads, D] become sum, or grow by it. */
+/* Rows first .. of head h of a view [B, rows, heads, D] become sum, or grow by it. */
 static void store_rows(const ls_view *view, int64_t b, int64_t h, int64_t first, int64_t count,
                        const double *sum, bool accumulate) {
     const int64_t D = view->size[3];
