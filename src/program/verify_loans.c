@@ -2,9 +2,11 @@
 #include "program/name.h"
 #include "program/verify_impl.h"
 
+/* Another block may be lent over the same channel while the last one is still read: the copy queue runs ahead. */
 void ls_loan_begin(ls_loans *loans, ls_arena *arena, ls_loan loan) {
     for (int i = 0; i < loans->n; i++) {
-        if (loans->list[i].channel != loan.channel) continue;
+        const ls_loan *l = &loans->list[i];
+        if (l->channel != loan.channel || memcmp(&l->range, &loan.range, sizeof l->range) != 0) continue;
         loans->list[i] = loan;
         return;
     }
