@@ -9,212 +9,18 @@
  *
  * Where blocks are read in place nothing is gathered: each is attended to where it lies, as by the ring in place.
  */
-#include "compile/attention/attention.h"
+#include "compile/attention/gather.h"
 
-static const char *const gathered_name[LS_KV] = {"k", "v"};
-
-enum { SLOTS = 2 };
-
-typedef struct gather {
-    ls_site *site;
-    const int *hops; /* that are used */
-    int n_hops;
-    ls_operand positions;             /* i32 of what I see: block after block */
-    ls_operand slot[LS_KV][SLOTS];    /* T[B,tokens,1,D], in that order */
-    ls_operand part[LS_KV][SLOTS];    /* G, likewise: my part of the gradient */
-    ls_operand arrived[LS_KV][SLOTS]; /* others' parts of my block's, rank after rank, each dense */
-    ls_operand sum[LS_KV];            /* G[B,n,kv heads,D] */
-} gather;
-
-/* --- who sees how much ----------------------------------------------------------------------------------------------------- */
-
-/* Tokens that come in front of a block among those that the reader gathers; with block R, all of them. */
-static int64_t gathered_before(ls_builder *b, int mask, int reader, int block) {
-    int64_t tokens = 0;
-    for (int i = 0; i < block; i++) tokens += ls_seen(b, mask, reader, i)->count;
-    return tokens;
+static ls_operand q_heads(ls_operand o, const ls_head_group *g) {
+    return ls_operand_slice(o, 2, g->q, g->q_count);
 }
-
-/* Tokens of parts that come in front of a reader's among those that arrive at the owner of a block. */
-static int64_t arrived_before(ls_builder *b, int mask, int reader, int owner) {
-    int64_t tokens = 0;
-    for (int i = 0; i < reader; i++) tokens += i == owner ? 0 : ls_seen(b, mask, i, owner)->count;
-    return tokens;
-}
-
-static int blocks(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_RING]; }
-
-/* The most, on any rank. */
-static int64_t most(ls_builder *b, int mask, int64_t (*before)(ls_builder *, int, int, int), bool reading) {
-    int64_t tokens = 0;
-    for (int i = 0; i < blocks(b); i++)
-        tokens = ls_max(tokens, reading ? before(b, mask, i, blocks(b)) : before(b, mask, blocks(b), i));
-    return tokens;
-}
-
-/* The rank whose block comes over that hop; of a negative one, to which mine goes. */
-static int rank_at(const ls_builder *b, int hop) { return ls_rank_in_ring(b, ls_block_at(b, hop)); }
-
-static int channel_of(ls_builder *b, const char *prefix, int w, int hop) {
-    return ls_build_channel(b, "gather.%s%s.%d", prefix, gathered_name[w], hop);
-}
-
-/* --- groups ---------------------------------------------------------------------------------------------------------------- */
-
-/* A KV head of mine and the query heads of mine that read it; none beyond my last. */
-typedef struct group {
-    int index;
-    int64_t kv, kv_count, q, q_count;
-} group;
-
-static group group_of(const ls_builder *b, const ls_site *site, int index) {
-    const int u = ls_ulysses_index(b);
-    group g = {.index = index};
-    if (index >= site->kv_heads.count[u]) return g;
-    const int64_t head = site->kv_heads.start[u] + index, each = site->Hq / site->Hkv,
-                  first = site->q_heads.start[u];
-    g.kv = index;
-    g.kv_count = 1;
-    g.q = ls_max(head * each - first, 0);
-    g.q_count = ls_min((head + 1) * each - first, site->q_heads.count[u]) - g.q;
-    return g;
-}
-
-static ls_operand kv_head(ls_operand o, const group *g) { return ls_operand_slice(o, 2, g->kv, g->kv_count); }
-static ls_operand q_heads(ls_operand o, const group *g) { return ls_operand_slice(o, 2, g->q, g->q_count); }
-static ls_operand q_rows(ls_operand o, const group *g) { return ls_operand_slice(o, 1, g->q, g->q_count); }
-
-/* A buffer of one head in another shape: so many tokens; of an empty group, without a head. */
-static ls_operand one_head(const ls_site *site, ls_operand buffer, int64_t tokens, const group *g) {
-    const int64_t size[] = {site->B, tokens, 1, site->D};
-    return ls_operand_slice(ls_operand_dense(buffer.buffer, buffer.offset, buffer.view.dtype, 4, size), 2, 0,
-                            g->kv_count);
-}
-
-/* What a reader has of a block, in its slot or its part. */
-static ls_operand region(ls_builder *b, const gather *x, ls_operand buffer, int reader, int block,
-                         const group *g) {
-    const int mask = x->site->mask;
-    const ls_operand whole = one_head(x->site, buffer, gathered_before(b, mask, reader, blocks(b)), g);
-    return ls_operand_slice(whole, 1, gathered_before(b, mask, reader, block),
-                            ls_seen(b, mask, reader, block)->count);
-}
-
-/* Where a reader's part arrives at the owner of the block. */
-static ls_operand landing(ls_builder *b, const gather *x, ls_operand buffer, int reader, int owner,
-                          const group *g) {
-    const int64_t before = arrived_before(b, x->site->mask, reader, owner) * x->site->B * x->site->D;
-    buffer.offset += (size_t)before * ls_dtype_bytes(buffer.view.dtype);
-    return one_head(x->site, buffer, ls_seen(b, x->site->mask, reader, owner)->count, g);
-}
-
-/* --- keys and values come -------------------------------------------------------------------------------------------------- */
-
-/* The slot is free for that group, if there is one. */
-static void expect(ls_builder *b, const gather *x, int index) {
-    const group g = group_of(b, x->site, index);
-    for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
-        for (int w = 0; w < LS_KV; w++)
-            ls_build_ready(
-                b, channel_of(b, "", w, x->hops[i]), rank_at(b, x->hops[i]),
-                region(b, x, x->slot[w][index % SLOTS], ls_ring_index(b), ls_block_at(b, x->hops[i]), &g));
-    }
-}
-
-/* Tokens of a head of my block, one range after the other: where they lie, or a copy where that is not in one piece. */
-static ls_operand packed(ls_builder *b, const gather *x, ls_operand head, const ls_token_set *wanted,
-                         const group *g) {
-    if (wanted->n == 0) return ls_operand_slice(head, 1, 0, 0);
-    if (wanted->n == 1) return ls_operand_slice(head, 1, wanted->range[0].start, wanted->range[0].count);
-    const int64_t size[] = {x->site->B, wanted->count, 1, x->site->D};
-    const ls_operand copy = ls_operand_slice(
-        ls_build_private(b, LS_BUFFER_ACTIVATION, "to send", head.view.dtype, 4, size), 2, 0, g->kv_count);
-    int64_t at = 0;
-    for (int i = 0; i < wanted->n; i++) {
-        const ls_token_range *r = &wanted->range[i];
-        ls_build_copy(b, ls_operand_slice(head, 1, r->start, r->count),
-                      ls_operand_slice(copy, 1, at, r->count));
-        at += r->count;
-    }
-    return copy;
-}
-
-/* My block's share of a group leaves for all who see some of it, and goes to its place in my own slot. */
-static void give(ls_builder *b, const gather *x, int index) {
-    const group g = group_of(b, x->site, index);
-    const ls_operand own[LS_KV] = {kv_head(x->site->k, &g), kv_head(x->site->v, &g)};
-    const int me = ls_ring_index(b);
-    for (int i = 0; i < x->n_hops; i++) {
-        const int reader = ls_block_at(b, -x->hops[i]);
-        const ls_token_set *wanted = ls_seen(b, x->site->mask, reader, me);
-        for (int w = 0; w < LS_KV; w++)
-            ls_build_send(b, channel_of(b, "", w, x->hops[i]), rank_at(b, -x->hops[i]),
-                          packed(b, x, own[w], wanted, &g),
-                          region(b, x, x->slot[w][index % SLOTS], reader, me, &g));
-    }
-    ls_build_quiet(b);
-    for (int w = 0; w < LS_KV; w++)
-        ls_build_copy(b, own[w], region(b, x, x->slot[w][index % SLOTS], me, me, &g));
-}
-
-/* The group is complete in its slot. */
-static void take(ls_builder *b, const gather *x, int index) {
-    const group g = group_of(b, x->site, index);
-    for (int i = 0; i < x->n_hops; i++) {
-        for (int w = 0; w < LS_KV; w++)
-            ls_build_receive(
-                b, channel_of(b, "", w, x->hops[i]), rank_at(b, x->hops[i]),
-                region(b, x, x->slot[w][index % SLOTS], ls_ring_index(b), ls_block_at(b, x->hops[i]), &g));
-    }
-}
-
-/* Positions of what I see: a part of the table, or a copy where that is not in one piece. */
-static ls_operand find_positions(ls_builder *b, int mask) {
-    const int me = ls_ring_index(b);
-    const int64_t tokens = gathered_before(b, mask, me, blocks(b));
-    int64_t first = -1, next = -1, at = 0;
-    bool whole = true;
-    for (int j = 0; j < blocks(b); j++) {
-        const ls_token_set *seen = ls_seen(b, mask, me, j);
-        for (int i = 0; i < seen->n; i++) {
-            const int64_t start = ls_block_start(b, j) + seen->range[i].start;
-            if (first < 0) first = next = start;
-            whole &= start == next;
-            next = start + seen->range[i].count;
-        }
-    }
-    if (whole) return ls_operand_slice(b->image->positions, 0, first, tokens);
-    const ls_operand copy = ls_build_private(b, LS_BUFFER_ACTIVATION, "positions seen", LS_I32, 1, &tokens);
-    for (int j = 0; j < blocks(b); j++) {
-        const ls_token_set *seen = ls_seen(b, mask, me, j);
-        for (int i = 0; i < seen->n; at += seen->range[i++].count)
-            ls_build_copy(b,
-                          ls_operand_slice(b->image->positions, 0,
-                                           ls_block_start(b, j) + seen->range[i].start, seen->range[i].count),
-                          ls_operand_slice(copy, 0, at, seen->range[i].count));
-    }
-    return copy;
-}
-
-static gather begin(ls_builder *b, ls_site *site) {
-    gather x = {.site = site, .positions = find_positions(b, site->mask)};
-    x.n_hops = ls_hops(b, site->mask, &x.hops);
-    const int64_t tokens = most(b, site->mask, gathered_before, true);
-    const int64_t size[] = {site->B, tokens, 1, site->D};
-    for (int w = 0; w < LS_KV; w++) {
-        for (int i = 0; i < SLOTS && i < site->kv_heads.most; i++)
-            x.slot[w][i] = ls_build_symmetric(
-                b, LS_BUFFER_SLOT, ls_arena_printf(b->image->arena, "%s slot %d", gathered_name[w], i),
-                site->B * tokens * site->D, b->image->dtype, 4, size);
-    }
-    for (int i = 0; i < SLOTS; i++) expect(b, &x, i);
-    give(b, &x, 0);
-    return x;
+static ls_operand q_rows(ls_operand o, const ls_head_group *g) {
+    return ls_operand_slice(o, 1, g->q, g->q_count);
 }
 
 /* --- attention ------------------------------------------------------------------------------------------------------------- */
 
-static ls_attention_params params_of(const ls_builder *b, const ls_site *site, const group *g) {
+static ls_attention_params params_of(const ls_builder *b, const ls_site *site, const ls_head_group *g) {
     ls_attention_params params = ls_site_params(b, site);
     params.first_q += (int)g->q;
     params.first_kv += (int)g->kv;
@@ -222,38 +28,33 @@ static ls_attention_params params_of(const ls_builder *b, const ls_site *site, c
 }
 
 /* Multiplications of one product of all visible pairs. */
-static double products(ls_builder *b, const ls_site *site, const group *g) {
+static double products(ls_builder *b, const ls_site *site, const ls_head_group *g) {
     double pairs = 0;
     const int me = ls_ring_index(b);
-    for (int j = 0; j < blocks(b); j++) {
+    for (int j = 0; j < b->target->mesh.size[LS_AXIS_RING]; j++) {
         for (int i = 0; i < ls_seen(b, site->mask, me, j)->n; i++)
             pairs += ls_seen_area(b, site->mask, me, j, i);
     }
     return pairs * (double)(site->D * site->B * g->q_count);
 }
 
-/* All that I see of a group, in a buffer of it. */
-static ls_operand all_seen(ls_builder *b, const gather *x, ls_operand buffer, const group *g) {
-    return one_head(x->site, buffer, gathered_before(b, x->site->mask, ls_ring_index(b), blocks(b)), g);
-}
-
-static void attend(ls_builder *b, const gather *x, const group *g, ls_operand o) {
+static void attend(ls_builder *b, const ls_gathering *x, const ls_head_group *g, ls_operand o) {
     const ls_site *site = x->site;
     const ls_attention_params params = params_of(b, site, g);
-    const int slot = g->index % SLOTS;
-    ls_build_kernel(b,
-                    &(ls_kernel_build){.op = "attention",
-                                       .kernel = "attention",
-                                       .dtype = b->image->dtype,
-                                       .params = &params,
-                                       .params_bytes = sizeof params,
-                                       .flops = 4 * products(b, site, g),
-                                       .n_in = 5,
-                                       .in = {q_heads(site->q, g), all_seen(b, x, x->slot[LS_KEYS][slot], g),
-                                              all_seen(b, x, x->slot[LS_VALUES][slot], g),
-                                              b->image->masks[site->mask].spans, x->positions},
-                                       .n_out = 2,
-                                       .out = {q_heads(o, g), q_rows(site->lse, g)}});
+    const int slot = g->index % LS_GATHER_SLOTS;
+    ls_build_kernel(
+        b, &(ls_kernel_build){.op = "attention",
+                              .kernel = "attention",
+                              .dtype = b->image->dtype,
+                              .params = &params,
+                              .params_bytes = sizeof params,
+                              .flops = 4 * products(b, site, g),
+                              .n_in = 5,
+                              .in = {q_heads(site->q, g), ls_gather_seen(b, x, x->slot[LS_KEYS][slot], g),
+                                     ls_gather_seen(b, x, x->slot[LS_VALUES][slot], g),
+                                     b->image->masks[site->mask].spans, x->positions},
+                              .n_out = 2,
+                              .out = {q_heads(o, g), q_rows(site->lse, g)}});
 }
 
 static bool needs_no_gathering(ls_builder *b, const ls_site *site) {
@@ -266,97 +67,27 @@ static void gather_forward(ls_builder *b, ls_site *site, ls_operand o) {
         ls_ring_forward(b, site, o);
         return;
     }
-    const gather x = begin(b, site);
+    const ls_gathering x = ls_gather_set_out(b, site);
     for (int i = 0; i < site->kv_heads.most; i++) {
-        const group g = group_of(b, site, i);
-        if (i + 1 < site->kv_heads.most) give(b, &x, i + 1);
-        take(b, &x, i);
+        const ls_head_group g = ls_head_group_of(b, site, i);
+        if (i + 1 < site->kv_heads.most) ls_gather_give(b, &x, i + 1);
+        ls_gather_take(b, &x, i);
         attend(b, &x, &g, o);
-        expect(b, &x, i + SLOTS);
+        ls_gather_expect(b, &x, i + LS_GATHER_SLOTS);
     }
 }
 
 /* --- gradients ------------------------------------------------------------------------------------------------------------- */
-
-/* There is room for others' parts of that group, if there is one. */
-static void expect_parts(ls_builder *b, const gather *x, int index) {
-    const group g = group_of(b, x->site, index);
-    const int me = ls_ring_index(b);
-    for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
-        for (int w = 0; w < LS_KV; w++)
-            ls_build_ready(b, channel_of(b, "d", w, x->hops[i]), rank_at(b, -x->hops[i]),
-                           landing(b, x, x->arrived[w][index % SLOTS], ls_block_at(b, -x->hops[i]), me, &g));
-    }
-}
-
-static void begin_parts(ls_builder *b, gather *x) {
-    static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
-    const ls_site *site = x->site;
-    const ls_dtype G = b->image->accumulator;
-    const int64_t mine = gathered_before(b, site->mask, ls_ring_index(b), blocks(b));
-    const int64_t room = site->B * most(b, site->mask, arrived_before, false) * site->D;
-    for (int w = 0; w < LS_KV; w++) {
-        x->sum[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, sum_name[w], G, 4, site->k.view.size);
-        ls_build_fill(b, x->sum[w]);
-        for (int i = 0; i < SLOTS && i < site->kv_heads.most; i++) {
-            const char *name = ls_arena_printf(b->image->arena, "d%s slot %d", gathered_name[w], i);
-            x->part[w][i] = ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4,
-                                             (int64_t[]){site->B, mine, 1, site->D});
-            x->arrived[w][i] = ls_build_symmetric(b, LS_BUFFER_SLOT, name, room, G, 1, &room);
-        }
-    }
-    for (int i = 0; i < SLOTS; i++) expect_parts(b, x, i);
-}
-
-/* My parts of a group leave for the ranks of their blocks. */
-static void give_parts(ls_builder *b, const gather *x, const group *g) {
-    const int me = ls_ring_index(b), slot = g->index % SLOTS;
-    for (int i = 0; i < x->n_hops; i++) {
-        const int owner = ls_block_at(b, x->hops[i]);
-        for (int w = 0; w < LS_KV; w++)
-            ls_build_send(b, channel_of(b, "d", w, x->hops[i]), rank_at(b, x->hops[i]),
-                          region(b, x, x->part[w][slot], me, owner, g),
-                          landing(b, x, x->arrived[w][slot], me, owner, g));
-    }
-    ls_build_quiet(b);
-}
-
-/* Adds one rank's part to the sum for my block: mine from where it was made, another's from where it arrived. */
-static void add_part(ls_builder *b, const gather *x, const group *g, int w, int reader) {
-    const int me = ls_ring_index(b), slot = g->index % SLOTS, hop = (reader - me + blocks(b)) % blocks(b);
-    const ls_token_set *seen = ls_seen(b, x->site->mask, reader, me);
-    const ls_operand sum = kv_head(x->sum[w], g);
-    if (reader == me) {
-        ls_build_accumulate(b, region(b, x, x->part[w][slot], me, me, g), sum);
-        return;
-    }
-    const ls_operand part = landing(b, x, x->arrived[w][slot], reader, me, g);
-    ls_build_receive(b, channel_of(b, "d", w, hop), rank_at(b, -hop), part);
-    int64_t at = 0;
-    for (int i = 0; i < seen->n; at += seen->range[i++].count)
-        ls_build_accumulate(b, ls_operand_slice(part, 1, at, seen->range[i].count),
-                            ls_operand_slice(sum, 1, seen->range[i].start, seen->range[i].count));
-}
-
-static void add_parts(ls_builder *b, const gather *x, int index) {
-    const group g = group_of(b, x->site, index);
-    for (int reader = 0; reader < blocks(b); reader++) {
-        bool comes = reader == ls_ring_index(b);
-        for (int i = 0; i < x->n_hops; i++) comes |= ls_block_at(b, -x->hops[i]) == reader;
-        for (int w = 0; w < LS_KV && comes; w++) add_part(b, x, &g, w, reader);
-    }
-    expect_parts(b, x, index + SLOTS);
-}
 
 /* What the gradient reads and writes beside keys and values. */
 typedef struct gradient {
     ls_operand grad_o, delta, dq;
 } gradient;
 
-static void attend_back(ls_builder *b, const gather *x, const group *g, const gradient *d) {
+static void attend_back(ls_builder *b, const ls_gathering *x, const ls_head_group *g, const gradient *d) {
     const ls_site *site = x->site;
     const ls_attention_params params = params_of(b, site, g);
-    const int slot = g->index % SLOTS;
+    const int slot = g->index % LS_GATHER_SLOTS;
     ls_build_kernel(
         b, &(ls_kernel_build){.op = "attention_grad",
                               .kernel = "attention_grad",
@@ -365,13 +96,13 @@ static void attend_back(ls_builder *b, const gather *x, const group *g, const gr
                               .params_bytes = sizeof params,
                               .flops = 10 * products(b, site, g),
                               .n_in = 8,
-                              .in = {q_heads(site->q, g), all_seen(b, x, x->slot[LS_KEYS][slot], g),
-                                     all_seen(b, x, x->slot[LS_VALUES][slot], g),
+                              .in = {q_heads(site->q, g), ls_gather_seen(b, x, x->slot[LS_KEYS][slot], g),
+                                     ls_gather_seen(b, x, x->slot[LS_VALUES][slot], g),
                                      b->image->masks[site->mask].spans, x->positions, q_heads(d->grad_o, g),
                                      q_rows(site->lse, g), q_rows(d->delta, g)},
                               .n_out = 3,
-                              .out = {q_heads(d->dq, g), all_seen(b, x, x->part[LS_KEYS][slot], g),
-                                      all_seen(b, x, x->part[LS_VALUES][slot], g)}});
+                              .out = {q_heads(d->dq, g), ls_gather_seen(b, x, x->part[LS_KEYS][slot], g),
+                                      ls_gather_seen(b, x, x->part[LS_VALUES][slot], g)}});
 }
 
 static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
@@ -382,18 +113,18 @@ static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_
     }
     const gradient d = {grad_o, delta, dq};
     const int n = (int)site->kv_heads.most;
-    gather x = begin(b, site);
-    begin_parts(b, &x);
+    ls_gathering x = ls_gather_set_out(b, site);
+    ls_gather_set_out_parts(b, &x);
     for (int i = 0; i < n; i++) {
-        const group g = group_of(b, site, i);
-        if (i + 1 < n) give(b, &x, i + 1);
-        take(b, &x, i);
+        const ls_head_group g = ls_head_group_of(b, site, i);
+        if (i + 1 < n) ls_gather_give(b, &x, i + 1);
+        ls_gather_take(b, &x, i);
         attend_back(b, &x, &g, &d);
-        expect(b, &x, i + SLOTS);
-        give_parts(b, &x, &g);
-        if (i > 0) add_parts(b, &x, i - 1);
+        ls_gather_expect(b, &x, i + LS_GATHER_SLOTS);
+        ls_gather_give_parts(b, &x, &g);
+        if (i > 0) ls_gather_add_parts(b, &x, i - 1);
     }
-    add_parts(b, &x, n - 1);
+    ls_gather_add_parts(b, &x, n - 1);
     *dk = x.sum[LS_KEYS];
     *dv = x.sum[LS_VALUES];
 }

@@ -1,0 +1,266 @@
+/*
+ * What gather moves: for each group of heads a rank puts what others see of its block into their slots, and parts of gradients into the
+ * slots of those whose keys they are of. Tokens of a slot or a part are those that its rank sees, block after block.
+ */
+#include "compile/attention/gather.h"
+
+static const char *const gathered_name[LS_KV] = {"k", "v"};
+
+/* --- who sees how much ----------------------------------------------------------------------------------------------------- */
+
+/* Tokens that come in front of a block among those that the reader gathers; with block R, all of them. */
+static int64_t gathered_before(ls_builder *b, int mask, int reader, int block) {
+    int64_t tokens = 0;
+    for (int i = 0; i < block; i++) tokens += ls_seen(b, mask, reader, i)->count;
+    return tokens;
+}
+
+/* Tokens of parts that come in front of a reader's among those that arrive at the owner of a block. */
+static int64_t arrived_before(ls_builder *b, int mask, int reader, int owner) {
+    int64_t tokens = 0;
+    for (int i = 0; i < reader; i++) tokens += i == owner ? 0 : ls_seen(b, mask, i, owner)->count;
+    return tokens;
+}
+
+static int blocks(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_RING]; }
+
+/* The most, on any rank. */
+static int64_t most(ls_builder *b, int mask, int64_t (*before)(ls_builder *, int, int, int), bool reading) {
+    int64_t tokens = 0;
+    for (int i = 0; i < blocks(b); i++)
+        tokens = ls_max(tokens, reading ? before(b, mask, i, blocks(b)) : before(b, mask, blocks(b), i));
+    return tokens;
+}
+
+/* The rank whose block comes over that hop; of a negative one, to which mine goes. */
+static int rank_at(const ls_builder *b, int hop) { return ls_rank_in_ring(b, ls_block_at(b, hop)); }
+
+static int channel_of(ls_builder *b, const char *prefix, int w, int hop) {
+    return ls_build_channel(b, "gather.%s%s.%d", prefix, gathered_name[w], hop);
+}
+
+/* --- groups ---------------------------------------------------------------------------------------------------------------- */
+
+ls_head_group ls_head_group_of(const ls_builder *b, const ls_site *site, int index) {
+    const int u = ls_ulysses_index(b);
+    ls_head_group g = {.index = index};
+    if (index >= site->kv_heads.count[u]) return g;
+    const int64_t head = site->kv_heads.start[u] + index, each = site->Hq / site->Hkv,
+                  first = site->q_heads.start[u];
+    g.kv = index;
+    g.kv_count = 1;
+    g.q = ls_max(head * each - first, 0);
+    g.q_count = ls_min((head + 1) * each - first, site->q_heads.count[u]) - g.q;
+    return g;
+}
+
+static ls_operand kv_head(ls_operand o, const ls_head_group *g) {
+    return ls_operand_slice(o, 2, g->kv, g->kv_count);
+}
+
+/* A buffer of one head in another shape: so many tokens; of an empty group, without a head. */
+static ls_operand one_head(const ls_site *site, ls_operand buffer, int64_t tokens, const ls_head_group *g) {
+    const int64_t size[] = {site->B, tokens, 1, site->D};
+    return ls_operand_slice(ls_operand_dense(buffer.buffer, buffer.offset, buffer.view.dtype, 4, size), 2, 0,
+                            g->kv_count);
+}
+
+/* What a reader has of a block, in its slot or its part. */
+static ls_operand region(ls_builder *b, const ls_gathering *x, ls_operand buffer, int reader, int block,
+                         const ls_head_group *g) {
+    const int mask = x->site->mask;
+    const ls_operand whole = one_head(x->site, buffer, gathered_before(b, mask, reader, blocks(b)), g);
+    return ls_operand_slice(whole, 1, gathered_before(b, mask, reader, block),
+                            ls_seen(b, mask, reader, block)->count);
+}
+
+/* Where a reader's part arrives at the owner of the block. */
+static ls_operand landing(ls_builder *b, const ls_gathering *x, ls_operand buffer, int reader, int owner,
+                          const ls_head_group *g) {
+    const int64_t before = arrived_before(b, x->site->mask, reader, owner) * x->site->B * x->site->D;
+    buffer.offset += (size_t)before * ls_dtype_bytes(buffer.view.dtype);
+    return one_head(x->site, buffer, ls_seen(b, x->site->mask, reader, owner)->count, g);
+}
+
+/* All that I see of a group, in a buffer of it. */
+ls_operand ls_gather_seen(ls_builder *b, const ls_gathering *x, ls_operand buffer, const ls_head_group *g) {
+    return one_head(x->site, buffer, gathered_before(b, x->site->mask, ls_ring_index(b), blocks(b)), g);
+}
+
+/* --- keys and values come -------------------------------------------------------------------------------------------------- */
+
+/* The slot is free for that group, if there is one. */
+void ls_gather_expect(ls_builder *b, const ls_gathering *x, int index) {
+    const ls_head_group g = ls_head_group_of(b, x->site, index);
+    for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
+        for (int w = 0; w < LS_KV; w++)
+            ls_build_ready(b, channel_of(b, "", w, x->hops[i]), rank_at(b, x->hops[i]),
+                           region(b, x, x->slot[w][index % LS_GATHER_SLOTS], ls_ring_index(b),
+                                  ls_block_at(b, x->hops[i]), &g));
+    }
+}
+
+/* Tokens of a head of my block, one range after the other: where they lie, or a copy where that is not in one piece. */
+static ls_operand packed(ls_builder *b, const ls_gathering *x, ls_operand head, const ls_token_set *wanted,
+                         const ls_head_group *g) {
+    if (wanted->n == 0) return ls_operand_slice(head, 1, 0, 0);
+    if (wanted->n == 1) return ls_operand_slice(head, 1, wanted->range[0].start, wanted->range[0].count);
+    const int64_t size[] = {x->site->B, wanted->count, 1, x->site->D};
+    const ls_operand copy = ls_operand_slice(
+        ls_build_private(b, LS_BUFFER_ACTIVATION, "to send", head.view.dtype, 4, size), 2, 0, g->kv_count);
+    int64_t at = 0;
+    for (int i = 0; i < wanted->n; i++) {
+        const ls_token_range *r = &wanted->range[i];
+        ls_build_copy(b, ls_operand_slice(head, 1, r->start, r->count),
+                      ls_operand_slice(copy, 1, at, r->count));
+        at += r->count;
+    }
+    return copy;
+}
+
+/* My block's share of a group leaves for all who see some of it, and goes to its place in my own slot. */
+void ls_gather_give(ls_builder *b, const ls_gathering *x, int index) {
+    const ls_head_group g = ls_head_group_of(b, x->site, index);
+    const ls_operand own[LS_KV] = {kv_head(x->site->k, &g), kv_head(x->site->v, &g)};
+    const int me = ls_ring_index(b);
+    for (int i = 0; i < x->n_hops; i++) {
+        const int reader = ls_block_at(b, -x->hops[i]);
+        const ls_token_set *wanted = ls_seen(b, x->site->mask, reader, me);
+        for (int w = 0; w < LS_KV; w++)
+            ls_build_send(b, channel_of(b, "", w, x->hops[i]), rank_at(b, -x->hops[i]),
+                          packed(b, x, own[w], wanted, &g),
+                          region(b, x, x->slot[w][index % LS_GATHER_SLOTS], reader, me, &g));
+    }
+    ls_build_quiet(b);
+    for (int w = 0; w < LS_KV; w++)
+        ls_build_copy(b, own[w], region(b, x, x->slot[w][index % LS_GATHER_SLOTS], me, me, &g));
+}
+
+/* The group is complete in its slot. */
+void ls_gather_take(ls_builder *b, const ls_gathering *x, int index) {
+    const ls_head_group g = ls_head_group_of(b, x->site, index);
+    for (int i = 0; i < x->n_hops; i++) {
+        for (int w = 0; w < LS_KV; w++)
+            ls_build_receive(b, channel_of(b, "", w, x->hops[i]), rank_at(b, x->hops[i]),
+                             region(b, x, x->slot[w][index % LS_GATHER_SLOTS], ls_ring_index(b),
+                                    ls_block_at(b, x->hops[i]), &g));
+    }
+}
+
+/* Positions of what I see: a part of the table, or a copy where that is not in one piece. */
+static ls_operand find_positions(ls_builder *b, int mask) {
+    const int me = ls_ring_index(b);
+    const int64_t tokens = gathered_before(b, mask, me, blocks(b));
+    int64_t first = -1, next = -1, at = 0;
+    bool whole = true;
+    for (int j = 0; j < blocks(b); j++) {
+        const ls_token_set *seen = ls_seen(b, mask, me, j);
+        for (int i = 0; i < seen->n; i++) {
+            const int64_t start = ls_block_start(b, j) + seen->range[i].start;
+            if (first < 0) first = next = start;
+            whole &= start == next;
+            next = start + seen->range[i].count;
+        }
+    }
+    if (whole) return ls_operand_slice(b->image->positions, 0, first, tokens);
+    const ls_operand copy = ls_build_private(b, LS_BUFFER_ACTIVATION, "positions seen", LS_I32, 1, &tokens);
+    for (int j = 0; j < blocks(b); j++) {
+        const ls_token_set *seen = ls_seen(b, mask, me, j);
+        for (int i = 0; i < seen->n; at += seen->range[i++].count)
+            ls_build_copy(b,
+                          ls_operand_slice(b->image->positions, 0,
+                                           ls_block_start(b, j) + seen->range[i].start, seen->range[i].count),
+                          ls_operand_slice(copy, 0, at, seen->range[i].count));
+    }
+    return copy;
+}
+
+ls_gathering ls_gather_set_out(ls_builder *b, ls_site *site) {
+    ls_gathering x = {.site = site, .positions = find_positions(b, site->mask)};
+    x.n_hops = ls_hops(b, site->mask, &x.hops);
+    const int64_t tokens = most(b, site->mask, gathered_before, true);
+    const int64_t size[] = {site->B, tokens, 1, site->D};
+    for (int w = 0; w < LS_KV; w++) {
+        for (int i = 0; i < LS_GATHER_SLOTS && i < site->kv_heads.most; i++)
+            x.slot[w][i] = ls_build_symmetric(
+                b, LS_BUFFER_SLOT, ls_arena_printf(b->image->arena, "%s slot %d", gathered_name[w], i),
+                site->B * tokens * site->D, b->image->dtype, 4, size);
+    }
+    for (int i = 0; i < LS_GATHER_SLOTS; i++) ls_gather_expect(b, &x, i);
+    ls_gather_give(b, &x, 0);
+    return x;
+}
+
+/* --- parts of gradients ---------------------------------------------------------------------------------------------------- */
+
+/* There is room for others' parts of that group, if there is one. */
+static void expect_parts(ls_builder *b, const ls_gathering *x, int index) {
+    const ls_head_group g = ls_head_group_of(b, x->site, index);
+    const int me = ls_ring_index(b);
+    for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
+        for (int w = 0; w < LS_KV; w++)
+            ls_build_ready(
+                b, channel_of(b, "d", w, x->hops[i]), rank_at(b, -x->hops[i]),
+                landing(b, x, x->arrived[w][index % LS_GATHER_SLOTS], ls_block_at(b, -x->hops[i]), me, &g));
+    }
+}
+
+void ls_gather_set_out_parts(ls_builder *b, ls_gathering *x) {
+    static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
+    const ls_site *site = x->site;
+    const ls_dtype G = b->image->accumulator;
+    const int64_t mine = gathered_before(b, site->mask, ls_ring_index(b), blocks(b));
+    const int64_t room = site->B * most(b, site->mask, arrived_before, false) * site->D;
+    for (int w = 0; w < LS_KV; w++) {
+        x->sum[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, sum_name[w], G, 4, site->k.view.size);
+        ls_build_fill(b, x->sum[w]);
+        for (int i = 0; i < LS_GATHER_SLOTS && i < site->kv_heads.most; i++) {
+            const char *name = ls_arena_printf(b->image->arena, "d%s slot %d", gathered_name[w], i);
+            x->part[w][i] = ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4,
+                                             (int64_t[]){site->B, mine, 1, site->D});
+            x->arrived[w][i] = ls_build_symmetric(b, LS_BUFFER_SLOT, name, room, G, 1, &room);
+        }
+    }
+    for (int i = 0; i < LS_GATHER_SLOTS; i++) expect_parts(b, x, i);
+}
+
+/* My parts of a group leave for the ranks of their blocks. */
+void ls_gather_give_parts(ls_builder *b, const ls_gathering *x, const ls_head_group *g) {
+    const int me = ls_ring_index(b), slot = g->index % LS_GATHER_SLOTS;
+    for (int i = 0; i < x->n_hops; i++) {
+        const int owner = ls_block_at(b, x->hops[i]);
+        for (int w = 0; w < LS_KV; w++)
+            ls_build_send(b, channel_of(b, "d", w, x->hops[i]), rank_at(b, x->hops[i]),
+                          region(b, x, x->part[w][slot], me, owner, g),
+                          landing(b, x, x->arrived[w][slot], me, owner, g));
+    }
+    ls_build_quiet(b);
+}
+
+/* Adds one rank's part to the sum for my block: mine from where it was made, another's from where it arrived. */
+static void add_part(ls_builder *b, const ls_gathering *x, const ls_head_group *g, int w, int reader) {
+    const int me = ls_ring_index(b), slot = g->index % LS_GATHER_SLOTS,
+              hop = (reader - me + blocks(b)) % blocks(b);
+    const ls_token_set *seen = ls_seen(b, x->site->mask, reader, me);
+    const ls_operand sum = kv_head(x->sum[w], g);
+    if (reader == me) {
+        ls_build_accumulate(b, region(b, x, x->part[w][slot], me, me, g), sum);
+        return;
+    }
+    const ls_operand part = landing(b, x, x->arrived[w][slot], reader, me, g);
+    ls_build_receive(b, channel_of(b, "d", w, hop), rank_at(b, -hop), part);
+    int64_t at = 0;
+    for (int i = 0; i < seen->n; at += seen->range[i++].count)
+        ls_build_accumulate(b, ls_operand_slice(part, 1, at, seen->range[i].count),
+                            ls_operand_slice(sum, 1, seen->range[i].start, seen->range[i].count));
+}
+
+void ls_gather_add_parts(ls_builder *b, const ls_gathering *x, int index) {
+    const ls_head_group g = ls_head_group_of(b, x->site, index);
+    for (int reader = 0; reader < blocks(b); reader++) {
+        bool comes = reader == ls_ring_index(b);
+        for (int i = 0; i < x->n_hops; i++) comes |= ls_block_at(b, -x->hops[i]) == reader;
+        for (int w = 0; w < LS_KV && comes; w++) add_part(b, x, &g, w, reader);
+    }
+    expect_parts(b, x, index + LS_GATHER_SLOTS);
+}
