@@ -23,10 +23,13 @@ static const struct {
         double times_one_rank, floor;
     } limit[CONFORM_LOGIT_SIZES];
 } limits[CONFORM_DTYPES] = {
-    {LS_F64, {{0, 1e-12}, {0, 1e-12}}},
+    {LS_F64, {{0, 1e-12}, {2, 1e-12}}},
     {LS_F32, {{0, 1e-5}, {2, 0x1p-15}}},
     {LS_BF16, {{2, 0x1p-9}, {2, 0x1p-9}}},
 };
+
+/* What one rank may be off the formula in f64: a logit of 1e3 is 1e-13 off by its own rounding. */
+static const double formula[CONFORM_LOGIT_SIZES] = {1e-12, 1e-11};
 
 /* What one rank finds in one type. */
 typedef struct baseline {
@@ -105,7 +108,7 @@ static const baseline *take_baseline(conformance *c, int t, int logits) {
     if (status.code != LS_OK || refused.code != LS_OK) fail_msg("one rank: %s%s", status.text, refused.text);
     for (int i = 0; i < PLAIN_OUTPUTS; i++) {
         one->error[i] = error_of(one->result.out[i], c->problem.out[i], plain_output_count(&c->problem.n, i));
-        if (limits[t].dtype == LS_F64 && !(one->error[i] <= limits[t].limit[logits].floor))
+        if (limits[t].dtype == LS_F64 && !(one->error[i] <= formula[logits]))
             fail_msg("mask %s: %s of one rank is off the formula by %g", conformance_mask_name(c->key[0]),
                      conformance_result_name[i], one->error[i]);
     }
