@@ -228,6 +228,22 @@ static void test_sink(void **state) {
     free_results(&one);
 }
 
+/* Long enough that pieces are dealt: many runs for each rank, whose lengths do not divide. */
+static void test_layouts_of_many_runs(void **state) {
+    (void)state;
+    static const int32_t ends[] = {0, 1, 2, 90, 91, 211, 230, 299, 300, 301, 333};
+    problem p = {1, 333, 4, 2, 4, mask_of("causal", NULL), false};
+    p.mask.term[p.mask.n++] =
+        (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    for (int kind = LS_LAYOUT_DOCUMENTS; kind <= LS_LAYOUT_BALANCED; kind++) {
+        compare(&p, ls_mesh_make(1, 4, 1), "ring", (ls_layout_kind)kind);
+        compare(&p, ls_mesh_make(1, 1, 3), "ulysses", (ls_layout_kind)kind);
+        compare(&p, ls_mesh_make(1, 3, 2), "usp", (ls_layout_kind)kind);
+    }
+    p.mask = mask_of("window:40:3", NULL);
+    compare(&p, ls_mesh_make(1, 5, 1), "ring", LS_LAYOUT_BALANCED);
+}
+
 static void test_batch_over_dp(void **state) {
     (void)state;
     const problem p = {4, 20, 4, 2, 4, ls_mask_causal(), false};
@@ -259,7 +275,7 @@ int main(void) {
         cmocka_unit_test(test_causal),   cmocka_unit_test(test_uneven),
         cmocka_unit_test(test_masks),    cmocka_unit_test(test_many_ranges),
         cmocka_unit_test(test_sink),     cmocka_unit_test(test_batch_over_dp),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_layouts_of_many_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

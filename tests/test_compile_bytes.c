@@ -201,9 +201,19 @@ typedef struct mover {
 
 static const mover movers[] = {{"ring", sends}, {"gather", is_seen_by_others}};
 
+static ls_layout layout_of(const ls_mask *mask, int64_t S, ls_layout_kind kind, int R, int U,
+                           ls_arena *arena) {
+    const ls_layout_mask masks[] = {{mask, 1}};
+    return ls_layout_make(
+        &(ls_layout_need){.kind = kind, .S = S, .P = R * U, .members = U, .masks = masks, .n_masks = 1},
+        arena);
+}
+
 static void check(const mover *m, const ls_mask *mask, int64_t S, ls_layout_kind kind, int R) {
-    const ls_layout layout = {kind, S, R};
+    ls_arena *arena = ls_arena_create();
+    const ls_layout layout = layout_of(mask, S, kind, R, 1, arena);
     const sight s = look(mask, &layout, 1);
+    ls_arena_destroy(arena);
     const double kv = pair_bytes(HKV, LS_BF16), dkv = pair_bytes(HKV, LS_F32);
     for (int r = 0; r < R; r++) {
         const ls_target put = target_of(m->strategy, kind, R, 1, r, LS_TRANSFERS_PUT);
@@ -296,8 +306,10 @@ static void test_inside_ulysses(void **state) {
     const ls_mask masks[] = {mask_of("causal", NULL), mask_of("window:5", NULL)};
     for (size_t m = 0; m < LS_COUNT(masks); m++) {
         for (int kind = 0; kind < LS_LAYOUTS; kind++) {
-            const ls_layout layout = {(ls_layout_kind)kind, S, R * U};
+            ls_arena *arena = ls_arena_create();
+            const ls_layout layout = layout_of(&masks[m], S, (ls_layout_kind)kind, R, U, arena);
             const sight s = look(&masks[m], &layout, U);
+            ls_arena_destroy(arena);
             const double kv = pair_bytes((double)HKV / U, LS_F64);
             for (int r = 0; r < R * U; r++) {
                 const ls_target t = target_of("usp", (ls_layout_kind)kind, R, U, r, LS_TRANSFERS_PUT);

@@ -210,11 +210,34 @@ static void test_striped_is_refused(void **state) {
     network_free(&r);
 }
 
+static ls_tensor shift_and_documents(ls_graph *g) {
+    static const int32_t ends[] = {0, 5, 12, S};
+    ls_mask mask = ls_mask_causal();
+    mask.term[mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    const ls_tensor x = ls_embedding(g, ls_tokens(g, "tokens", B, S), matrix(g, "table", V, 4));
+    const ls_tensor h = ls_split_last(g, ls_named(g, ls_shift(g, x, 1), "moved"), 2, 2);
+    return ls_sum(g, ls_attention(g, h, h, h, &mask, 0.5));
+}
+
+/* Pieces of documents on every rank: too many neighbours; without documents the same layout is zigzag's, and works. */
+static void test_many_runs_are_refused(void **state) {
+    (void)state;
+    network_result r;
+    const network packed = {"packed", shift_and_documents, V, NULL}, plain = {"plain", shift_far, V, NULL};
+    ls_target target = target_of(meshes[1], LS_LAYOUT_DOCUMENTS);
+    target.strategy = "ring";
+    const ls_status status = network_solve(&packed, &target, LS_F64, LS_F64, &r);
+    assert_int_equal(status.code, LS_UNSUPPORTED);
+    assert_non_null(strstr(status.text, "op shift \"moved\": the layout is documents, which cuts"));
+    must(&plain, network_solve(&plain, &target, LS_F64, LS_F64, &r));
+    network_free(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_on_every_mesh),    cmocka_unit_test(test_programs_verify),
         cmocka_unit_test(test_chaos_changes_nothing), cmocka_unit_test(test_shift_moves),
-        cmocka_unit_test(test_striped_is_refused),
+        cmocka_unit_test(test_striped_is_refused),    cmocka_unit_test(test_many_runs_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

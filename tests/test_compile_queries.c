@@ -96,7 +96,7 @@ static double expected(const problem *p, int r, meets sees, double wide_out, dou
                  G = (double)ls_dtype_bytes(ls_dtype_accumulator(p->dtype));
     double bytes = 0;
     for (int other = 0; other < R; other++) {
-        const ls_layout layout = {p->layout, p->S, R};
+        const ls_layout layout = {.kind = p->layout, .S = p->S, .P = R}; /* counts are the same in all */
         if (other == r) continue;
         if (sees(r, other)) bytes += (double)ls_layout_count(&layout, r) * (out * T + wide_out * G);
         if (sees(other, r)) bytes += (double)ls_layout_count(&layout, other) * home * G;

@@ -277,7 +277,7 @@ static const struct {
               {4, "tokenring", "ring=2,ulysses=2"},
               {4, "decode", "ring=4"},
               {6, "decode", "ring=3,ulysses=2"}};
-static const char *const layouts[] = {"contiguous", "zigzag", "striped"};
+static const char *const layouts[] = {"contiguous", "zigzag", "striped", "documents", "balanced"};
 
 /* Some meshes have every mask in every layout; the others take turns. */
 static void test_every_mask(void **state) {

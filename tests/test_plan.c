@@ -43,21 +43,25 @@ typedef struct problem {
     ls_job job;
 } problem;
 
-static problem *make_problem(int64_t S, int64_t Hq, const char *mask_text) {
+static problem *make_masked(int64_t S, int64_t Hq, const ls_mask *mask) {
     problem *p = calloc(1, sizeof *p);
-    ls_mask mask = {.n = 0};
-    assert_ok(ls_mask_add_term(&mask, mask_text));
     p->graph = ls_graph_create(LS_F32);
     const ls_shape shape = {
         4, {{2, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hq, LS_FACTOR_NONE}, {16, LS_FACTOR_NONE}}};
     ls_tensor in[3];
     static const char *const names[] = {"q", "k", "v"};
     for (int i = 0; i < 3; i++) in[i] = ls_graph_leaf(p->graph, LS_ROLE_INPUT, names[i], LS_F32, &shape);
-    p->output = ls_named(p->graph, ls_attention(p->graph, in[0], in[1], in[2], &mask, 0.25), "o");
+    p->output = ls_named(p->graph, ls_attention(p->graph, in[0], in[1], in[2], mask, 0.25), "o");
     assert_ok(ls_graph_status(p->graph));
     p->job =
         (ls_job){.graph = p->graph, .forward_nodes = p->graph->n_nodes, .fetch = &p->output, .n_fetch = 1};
     return p;
+}
+
+static problem *make_problem(int64_t S, int64_t Hq, const char *mask_text) {
+    ls_mask mask = {.n = 0};
+    assert_ok(ls_mask_add_term(&mask, mask_text));
+    return make_masked(S, Hq, &mask);
 }
 
 static void free_problem(problem *p) {
@@ -120,6 +124,29 @@ static void test_candidates(void **state) {
     /* gathered, the owner of the first and the last chunk sends only the first: no other sees the last */
     const ls_plan_candidate *gathered = find(&made, "gather", 4, 1, LS_LAYOUT_ZIGZAG);
     assert_true(gathered->bytes_sent == 3.0 * 2 * 2 * 128 * 4 * 16 * 4);
+    free_problem(p);
+}
+
+/* Where neither contiguous nor zigzag is balanced, layouts that follow the masks are tried, and one of them wins. */
+static void test_packed_documents(void **state) {
+    (void)state;
+    static const int32_t ends[] = {0, 2500, 2600, 2650, 3500, 4096};
+    ls_mask mask = ls_mask_causal();
+    mask.term[mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = LS_COUNT(ends)};
+    problem *p = make_masked(4096, 4, &mask);
+    ls_plan made;
+    assert_ok(plan(p, &(ls_spread){.mesh = "ring=4"}, &made));
+    const ls_plan_candidate *zigzag = find(&made, "ring", 4, 1, LS_LAYOUT_ZIGZAG),
+                            *documents = find(&made, "ring", 4, 1, LS_LAYOUT_DOCUMENTS),
+                            *balanced = find(&made, "ring", 4, 1, LS_LAYOUT_BALANCED);
+    assert_non_null(zigzag);
+    assert_non_null(documents);
+    assert_non_null(balanced);
+    assert_true(zigzag->imbalance > 0.1 && documents->imbalance < 0.02 && balanced->imbalance < 0.05);
+    assert_true(made.candidates[0].layout >= LS_LAYOUT_DOCUMENTS);
+    assert_true(made.candidates[0].seconds < zigzag->seconds);
+    assert_ok(plan(p, &(ls_spread){.mesh = "ring=4", .layout = "zigzag"}, &made));
+    assert_null(find(&made, "ring", 4, 1, LS_LAYOUT_BALANCED));
     free_problem(p);
 }
 
@@ -238,8 +265,10 @@ static void test_measured(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spread),   cmocka_unit_test(test_candidates), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_session),    cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_spread),           cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_packed_documents), cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_session),
+        cmocka_unit_test(test_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,9 @@ static const ls_option spread_rows[] = {
         "of attention: auto, local, ring, ulysses, usp, gather, tokenring or decode; chosen when left out"),
     CLI_TEXT("mesh", "dp=A,ring=R,ulysses=U", SPREAD(mesh),
              "any part of it; dp is 1 and the rest chosen when left out"),
-    CLI_TEXT("layout", "NAME", SPREAD(layout),
-             "which positions a rank holds: auto, contiguous, zigzag or striped; chosen when left out"),
+    CLI_TEXT(
+        "layout", "NAME", SPREAD(layout),
+        "which positions a rank holds: auto, contiguous, zigzag, striped, documents or balanced; chosen when left out"),
     CLI_CHOICE("transfers", "WAY", "auto|put|in-place", NULL, SPREAD(transfers),
                "how attention gets at other ranks' blocks: they are sent, or read where they lie"),
     CLI_FLAG("measure", SPREAD(measure),

@@ -34,29 +34,6 @@ static void end_program(ls_builder *b) {
     b->image->words += 2 * b->program->n_channels;
 }
 
-/* B and S are those of the token input: the first tensor that has both factors. */
-static ls_status find_sequence(const ls_graph *g, const ls_mesh *mesh, int64_t *S) {
-    int64_t B = 1;
-    *S = 1;
-    for (int t = 1; t < g->n_tensors; t++) {
-        const ls_tensor_info *info = &g->tensors[t];
-        if (info->role != LS_ROLE_INPUT) continue;
-        for (int i = 0; i < info->shape.ndim; i++) {
-            if (info->shape.dim[i].factor == LS_FACTOR_BATCH) B = info->shape.dim[i].size;
-            if (info->shape.dim[i].factor == LS_FACTOR_SEQUENCE) *S = info->shape.dim[i].size;
-        }
-    }
-    if (B % mesh->size[LS_AXIS_DP] != 0)
-        return ls_error(LS_USAGE, "a micro-batch of %lld sequences does not divide by dp=%d", (long long)B,
-                        mesh->size[LS_AXIS_DP]);
-    if (*S < ls_mesh_sequence_ranks(mesh))
-        return ls_error(
-            LS_USAGE,
-            "a sequence of %lld tokens cannot be shared by %d ranks; expected a token each at least",
-            (long long)*S, ls_mesh_sequence_ranks(mesh));
-    return ls_ok();
-}
-
 /* Whether a result of the forward pass is still there when another program begins: it lies in a buffer that persists. */
 static ls_status check_kept(const ls_builder *b, const ls_node *node) {
     const ls_graph *g = b->job->graph;
@@ -124,16 +101,20 @@ static ls_status compile(ls_builder *b, int n_nodes) {
 
 ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out) {
     LS_TRY(ls_graph_status(job->graph));
-    int64_t S;
-    LS_TRY(find_sequence(job->graph, &target->mesh, &S));
     bool in_place;
     LS_TRY(ls_choose_transfers(target, &in_place));
     ls_arena *arena = ls_arena_create();
+    ls_layout layout;
+    const ls_status laid = ls_compile_layout(job, target, arena, &layout);
+    if (laid.code != LS_OK) {
+        ls_arena_destroy(arena);
+        return laid;
+    }
     ls_image *image = LS_NEW(arena, ls_image);
     image->arena = arena;
     image->mesh = target->mesh;
     image->rank = target->rank;
-    image->layout = (ls_layout){target->layout, S, ls_mesh_sequence_ranks(&target->mesh)};
+    image->layout = layout;
     image->dtype = job->graph->dtype;
     image->accumulator = job->graph->accumulator;
     image->strategy = ls_arena_strdup(arena, target->strategy);

@@ -58,6 +58,8 @@ typedef struct ls_target {
     int rank;
     const char *strategy; /* one of ls_strategy_name */
     ls_layout_kind layout;
+    const ls_layout *
+        made; /* by ls_compile_layout for this job, to be used again where kind and mesh are the same; may be NULL */
     ls_isa isa;  /* best instruction set that kernels may use */
     int threads; /* per rank */
     ls_transfers transfers;
@@ -68,6 +70,13 @@ typedef struct ls_target {
 
 /* How many nodes' results could be made again instead of kept. */
 int ls_recompute_count(const ls_job *job);
+
+/*
+ * The layout of the job's sequence on a target: those that follow masks look at every attention node of the graph. It lies in the
+ * arena. The same on every rank. Errors: as ls_compile's about the sequence and the mesh.
+ */
+LS_MUST_USE ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena *arena,
+                                        ls_layout *out);
 
 /*
  * Compiles the job for one rank. LS_INVALID or LS_UNSUPPORTED errors name op, tensor and reason, or the strategy and why it

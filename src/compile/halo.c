@@ -6,6 +6,11 @@
  */
 #include "compile/compile_impl.h"
 
+#include <stdio.h>
+
+/* Of a rank's positions; layouts with more are refused. */
+enum { MOST_RUNS = 2 };
+
 /* Positions [first, first + count). */
 typedef struct segment {
     int64_t first, count;
@@ -13,7 +18,7 @@ typedef struct segment {
 
 typedef struct wish {
     int n;
-    segment at[LS_LAYOUT_RUNS];
+    segment at[MOST_RUNS];
 } wish;
 
 /* Tokens that rank p wants, in the order in which it wants them. */
@@ -23,8 +28,8 @@ typedef struct wishes {
 } wishes;
 
 static wish wish_of(const ls_layout *layout, const wishes *w, int p) {
-    ls_layout_run runs[LS_LAYOUT_RUNS];
-    wish out = {.n = ls_layout_runs(layout, p, runs)};
+    const ls_layout_run *runs;
+    wish out = {.n = ls_layout_runs(layout, p, &runs)};
     for (int i = 0; i < out.n; i++)
         out.at[i] = (segment){runs[i].first - w->before + w->move, runs[i].count + w->before + w->after};
     return out;
@@ -41,7 +46,7 @@ typedef struct piece {
     int64_t from, to, count;
 } piece;
 
-enum { MOST_PIECES = LS_LAYOUT_RUNS * LS_LAYOUT_RUNS };
+enum { MOST_PIECES = MOST_RUNS * MOST_RUNS };
 
 typedef struct pieces {
     int n;
@@ -66,8 +71,8 @@ static void meet(const wish *w, int64_t first, int64_t count, int64_t from, piec
 /* What rank q holds of the wish. */
 static pieces pieces_from(const ls_layout *layout, int q, const wish *w) {
     pieces out = {0};
-    ls_layout_run runs[LS_LAYOUT_RUNS];
-    const int n = ls_layout_runs(layout, q, runs);
+    const ls_layout_run *runs;
+    const int n = ls_layout_runs(layout, q, &runs);
     int64_t from = 0;
     for (int i = 0; i < n; i++) {
         meet(w, runs[i].first, runs[i].count, from, &out);
@@ -181,18 +186,23 @@ static void gather(ls_builder *b, const wishes *w, ls_operand x, ls_operand out)
     if (n > 0) ls_build_quiet(b);
 }
 
-/* Whether neighbours in the sequence are neighbours in a rank's part; if not, the error says what and why. */
+/*
+ * Whether neighbours in the sequence are neighbours in a rank's part; if not, the error says what and why. Layouts that follow masks
+ * may come out with a run or two for each rank, and are then as good as any.
+ */
 static bool refused(ls_builder *b, const ls_node *node) {
     const ls_layout *layout = &b->image->layout;
-    if (layout->P == 1 || layout->kind != LS_LAYOUT_STRIPED) return false;
-    ls_build_fail(
-        b,
-        ls_error(
-            LS_UNSUPPORTED,
-            "op %s \"%s\": the layout is striped, where no token's neighbour lies on its own rank, so all of "
-            "\"%s\" would have to move; expected contiguous or zigzag",
-            node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name,
-            ls_graph_tensor(b->job->graph, node->in[0])->name));
+    const bool striped = layout->P > 1 && layout->kind == LS_LAYOUT_STRIPED;
+    const int runs = ls_layout_most_runs(layout);
+    if (!striped && runs <= MOST_RUNS) return false;
+    char why[128] = "where no token's neighbour lies on its own rank";
+    if (!striped) snprintf(why, sizeof why, "which cuts a rank's part into %d runs of neighbours", runs);
+    ls_build_fail(b, ls_error(LS_UNSUPPORTED,
+                              "op %s \"%s\": the layout is %s, %s, so %s of \"%s\" would have to move; "
+                              "expected contiguous or zigzag",
+                              node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name,
+                              ls_layout_name(layout->kind), why, striped ? "all" : "too much",
+                              ls_graph_tensor(b->job->graph, node->in[0])->name));
     return true;
 }
 

@@ -28,6 +28,15 @@ static bool has_causal_attention(const ls_graph *g) {
     return false;
 }
 
+static bool has_documents(const ls_graph *g) {
+    for (int n = 0; n < g->n_nodes; n++) {
+        const ls_mask *mask = ls_node_mask(&g->nodes[n]);
+        for (int t = 0; mask != NULL && t < mask->n; t++)
+            if (mask->term[t].kind == LS_MASK_DOCUMENTS) return true;
+    }
+    return false;
+}
+
 /* Layouts to try, the one to prefer among equals first. */
 static int layouts_for(const ls_plan_request *request, bool causal, const ls_mesh *mesh,
                        ls_layout_kind out[2], ls_status *status) {
@@ -105,9 +114,10 @@ static ls_status strategies_for(const ls_plan_request *request, const ls_mesh *m
 }
 
 /* Costs the candidate with what it must save; where another rank needs more than rank 0, with that much less allowed. */
-static ls_status cost_within(const ls_job *job, const ls_plan_request *request, bool together,
-                             ls_plan_candidate *c) {
+static ls_status cost_on(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
+                         bool together, ls_plan_candidate *c) {
     ls_target target = ls_plan_target(request, c);
+    target.made = layout;
     enum { TRIES = 3 };
     int64_t allowed = request->memory;
     for (int i = 0; i < TRIES; i++) {
@@ -128,6 +138,21 @@ static ls_status cost_within(const ls_job *job, const ls_plan_request *request, 
     return ls_ok();
 }
 
+/* The layout is made once for all programs of a candidate. */
+static ls_status cost_within(const ls_job *job, const ls_plan_request *request, bool together,
+                             ls_plan_candidate *c) {
+    const ls_target target = ls_plan_target(request, c);
+    ls_arena *arena = ls_arena_create();
+    ls_layout layout;
+    ls_status status = ls_compile_layout(job, &target, arena, &layout);
+    if (status.code == LS_OK)
+        status = cost_on(job, request, &layout, together, c);
+    else
+        snprintf(c->refused, sizeof c->refused, "%s", status.text);
+    ls_arena_destroy(arena);
+    return status;
+}
+
 static void add_candidate(const ls_job *job, const ls_plan_request *request, const ls_plan_candidate *bare,
                           ls_plan *plan, ls_status *refusal) {
     if (plan->n_candidates == (int)LS_COUNT(plan->candidates)) return;
@@ -138,18 +163,41 @@ static void add_candidate(const ls_job *job, const ls_plan_request *request, con
     if (status.code != LS_OK && refusal->code == LS_OK) *refusal = status;
 }
 
+/* Whether no candidate from `first` on is balanced: those of layouts that know nothing of masks. */
+static bool is_uneven(const ls_plan *plan, int first) {
+    enum { TOLERATED_PERCENT = 2 };
+    bool any = false;
+    for (int i = first; i < plan->n_candidates; i++) {
+        const ls_plan_candidate *c = &plan->candidates[i];
+        if (c->refused[0] != 0) continue;
+        if (c->imbalance * 100 <= TOLERATED_PERCENT) return false;
+        any = true;
+    }
+    return any;
+}
+
 static ls_status add_candidates(const ls_job *job, const ls_plan_request *request, const ls_mesh *mesh,
                                 bool causal, ls_plan *plan, ls_status *refusal) {
     ls_layout_kind layouts[2];
     const char *strategies[LS_STRATEGIES_MOST];
     ls_status status;
     int n_strategies;
+    const int first = plan->n_candidates;
     const int n = layouts_for(request, causal, mesh, layouts, &status);
     LS_TRY(status);
     LS_TRY(strategies_for(request, mesh, strategies, &n_strategies));
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < n_strategies; k++) {
             const ls_plan_candidate bare = {.mesh = *mesh, .strategy = strategies[k], .layout = layouts[i]};
+            add_candidate(job, request, &bare, plan, refusal);
+        }
+    }
+    if (!is_free(request->layout) || mesh->size[LS_AXIS_RING] == 1 || !is_uneven(plan, first)) return ls_ok();
+    for (int kind = LS_LAYOUT_DOCUMENTS; kind <= LS_LAYOUT_BALANCED; kind++) {
+        if (kind == LS_LAYOUT_DOCUMENTS && !has_documents(job->graph)) continue;
+        for (int k = 0; k < n_strategies; k++) {
+            const ls_plan_candidate bare = {
+                .mesh = *mesh, .strategy = strategies[k], .layout = (ls_layout_kind)kind};
             add_candidate(job, request, &bare, plan, refusal);
         }
     }

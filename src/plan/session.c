@@ -18,6 +18,8 @@ static const double usable_memory = 0.9;
 struct ls_session {
     const ls_job *job; /* borrowed */
     ls_plan plan;
+    ls_arena *arena; /* of the layout that all ranks compile with */
+    ls_layout layout;
     ls_image *
         *images; /* by rank: rank 0's, and all that were proved together; NULL: that rank compiles its own */
     ls_world *world;
@@ -103,6 +105,9 @@ static ls_status set_up(ls_session *s, const ls_spread *spread) {
     const int ranks = ls_session_ranks(s);
     s->images = calloc((size_t)ranks, sizeof *s->images);
     if (s->images == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers to programs", ranks);
+    s->arena = ls_arena_create();
+    LS_TRY(ls_compile_layout(s->job, &s->plan.target, s->arena, &s->layout));
+    s->plan.target.made = &s->layout;
     LS_TRY(compile(s, 0, &s->images[0]));
     LS_TRY(verify(s));
     const bool may_spin = ranks * s->plan.target.threads <= machine.cores;
@@ -139,6 +144,7 @@ void ls_session_close(ls_session *s) {
     if (s->world != NULL) ls_world_destroy(s->world);
     for (int r = 0; s->images != NULL && r < ls_session_ranks(s); r++) ls_image_destroy(s->images[r]);
     free(s->images);
+    ls_arena_destroy(s->arena);
     free(s);
 }
 

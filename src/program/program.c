@@ -130,13 +130,28 @@ static uint64_t mix_program(uint64_t hash, const ls_program *p) {
     return hash;
 }
 
+static uint64_t mix_layout(uint64_t hash, const ls_layout *layout) {
+    hash = mix_int(hash, (uint64_t)layout->S);
+    for (int p = 0; p < layout->P; p++) {
+        const ls_layout_run *runs;
+        const int n = ls_layout_runs(layout, p, &runs);
+        hash = mix_int(hash, (uint64_t)n);
+        for (int i = 0; i < n; i++) {
+            hash = mix_int(hash, (uint64_t)runs[i].first);
+            hash = mix_int(hash, (uint64_t)runs[i].count);
+            hash = mix_int(hash, (uint64_t)runs[i].step);
+        }
+    }
+    return hash;
+}
+
 uint64_t ls_image_skeleton(const ls_image *image) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (int a = 0; a < LS_AXES; a++) hash = mix_int(hash, (uint64_t)image->mesh.size[a]);
     hash = mix_int(hash, image->dtype);
     hash = mix_int(hash, image->in_place);
     hash = mix_int(hash, image->layout.kind);
-    hash = mix_int(hash, (uint64_t)image->layout.S);
+    hash = mix_layout(hash, &image->layout);
     hash = mix_int(hash, (uint64_t)image->flat_elements);
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];

@@ -245,8 +245,8 @@ typedef struct ls_program_cost {
 ls_program_cost ls_program_measure(const ls_image *image, int program);
 
 /*
- * A hash of what must be the same on every rank: transfers, their channels and generations, and the buffers of the symmetric
- * heap. Ranks compare it before the first step.
+ * A hash of what must be the same on every rank: the layout, transfers, their channels and generations, and the buffers of the
+ * symmetric heap. Ranks compare it before the first step.
  */
 uint64_t ls_image_skeleton(const ls_image *image);
 

@@ -108,18 +108,68 @@ void ls_mask_table(const ls_mask *mask, int64_t S, const int32_t *positions, int
     }
 }
 
+/* Spans of one query after the other: documents are found by moving on. */
+typedef struct walk {
+    int documents[LS_MASK_TERMS];
+} walk;
+
+static int walk_to(walk *w, const ls_mask *mask, int64_t S, int64_t q, ls_span out[LS_MASK_SPANS]) {
+    for (int t = 0; t < mask->n; t++)
+        if (mask->term[t].kind == LS_MASK_DOCUMENTS)
+            while (mask->term[t].ends[w->documents[t] + 1] <= q) w->documents[t]++;
+    return spans_at(mask, S, q, w->documents, out);
+}
+
 int64_t ls_mask_area(const ls_mask *mask, int64_t S) {
-    int documents[LS_MASK_TERMS] = {0};
+    walk w = {0};
     int64_t area = 0;
     for (int64_t q = 0; q < S; q++) {
-        for (int t = 0; t < mask->n; t++)
-            if (mask->term[t].kind == LS_MASK_DOCUMENTS)
-                while (mask->term[t].ends[documents[t] + 1] <= q) documents[t]++;
         ls_span spans[LS_MASK_SPANS];
-        int n = spans_at(mask, S, q, documents, spans);
+        const int n = walk_to(&w, mask, S, q, spans);
         for (int j = 0; j < n; j++) area += spans[j].hi - spans[j].lo;
     }
     return area;
+}
+
+/* The part that holds a position, of n with these starts. */
+static int part_of(const int64_t *start, int n, int64_t position) {
+    int part = (int)(position * n / start[n]); /* or the one behind it */
+    while (start[part + 1] <= position) part++;
+    return part;
+}
+
+/*
+ * A span begins in one part and ends in another: both are counted at once, the whole parts between them by how many queries begin and stop
+ * to see the whole of them, which is summed up once per part of queries.
+ */
+void ls_mask_areas(const ls_mask *mask, int64_t S, int n, double weight, double *area) {
+    walk w = {0};
+    ls_arena *scratch = ls_arena_create();
+    int64_t *start = LS_NEW_ARRAY(scratch, int64_t, n + 1), *count = LS_NEW_ARRAY(scratch, int64_t, n),
+            *change = LS_NEW_ARRAY(scratch, int64_t, n + 1);
+    for (int i = 0; i <= n; i++) start[i] = ls_part_start(S, n, i);
+    for (int i = 0; i < n; i++) {
+        memset(change, 0, sizeof *change * (size_t)(n + 1));
+        memset(count, 0, sizeof *count * (size_t)n);
+        for (int64_t q = start[i]; q < start[i + 1]; q++) {
+            ls_span spans[LS_MASK_SPANS];
+            const int n_spans = walk_to(&w, mask, S, q, spans);
+            for (int s = 0; s < n_spans; s++) {
+                const int first = part_of(start, n, spans[s].lo), last = part_of(start, n, spans[s].hi - 1);
+                count[first] += ls_min(spans[s].hi, start[first + 1]) - spans[s].lo;
+                if (first == last) continue;
+                count[last] += spans[s].hi - start[last];
+                change[first + 1]++;
+                change[last]--;
+            }
+        }
+        int64_t whole = 0; /* queries that see the whole part */
+        for (int j = 0; j < n; j++) {
+            whole += change[j];
+            area[(int64_t)i * n + j] += weight * (double)(count[j] + whole * (start[j + 1] - start[j]));
+        }
+    }
+    ls_arena_destroy(scratch);
 }
 
 static bool term_equal(const ls_mask_term *a, const ls_mask_term *b) {

@@ -32,6 +32,12 @@ void ls_mask_table(const ls_mask *mask, int64_t S, const int32_t *positions, int
 /* Number of (query, key) pairs that the mask leaves among S queries and S keys. */
 int64_t ls_mask_area(const ls_mask *mask, int64_t S);
 
+/*
+ * The same by pieces: with the sequence cut into n parts (ls_part_start), area[i*n + j] grows by `weight` for every pair of a query of
+ * part i and a key of part j. Takes time S + n*n.
+ */
+void ls_mask_areas(const ls_mask *mask, int64_t S, int n, double weight, double *area);
+
 bool ls_mask_equal(const ls_mask *a, const ls_mask *b);
 
 /* "full", "causal", "window:64:4+documents". */

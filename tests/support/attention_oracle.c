@@ -128,8 +128,12 @@ problem problem_make(const test_case *c, ls_dtype dtype) {
     problem p = {.c = *c, .scale = c->scale != 0 ? c->scale : 1 / sqrt(c->D)};
     uint64_t seed = 12345;
     const double spread = c->spread != 0 ? c->spread : 1;
-    const ls_layout layout = {c->layout, c->S, c->P};
     const ls_mask mask = parse_mask(c->mask);
+    const ls_layout_mask masks[] = {{&mask, 1}};
+    const ls_layout_need need = {
+        .kind = c->layout, .S = c->S, .P = c->P, .masks = masks, .n_masks = LS_COUNT(masks)};
+    ls_arena *arena = ls_arena_create();
+    const ls_layout layout = ls_layout_make(&need, arena);
     p.n = ls_layout_count(&layout, c->rank);
     p.w = ls_mask_width(&mask);
     int32_t *positions = filled(p.n, sizeof *positions);
@@ -165,6 +169,7 @@ problem problem_make(const test_case *c, ls_dtype dtype) {
             for (int h = 0; h < c->Hq; h++) oracle_row(&p, b, i, h);
         }
     }
+    ls_arena_destroy(arena);
     return p;
 }
 
