@@ -59,13 +59,13 @@ int conformance_ranks(const conformance_place *place);
 extern const int conformance_rank_counts[CONFORM_RANKS];
 
 /* What the values are. */
-ls_mask conformance_mask(int mask, int shape); /* its ends are static */
+ls_mask conformance_mask(int index, int shape); /* its ends are static */
 const char *conformance_mask_name(int mask);
-plain_sizes conformance_sizes(int shape, int heads);
+plain_sizes conformance_sizes(int shape, int head);
 ls_dtype conformance_dtype(int dtype);
-ls_transfers conformance_transfers(int transfers);
+ls_transfers conformance_transfers(int t);
 double conformance_spread(int logits); /* standard deviation of q and k */
-plain_extras conformance_extras(int extras);
+plain_extras conformance_extras(int e);
 void conformance_say(const conformance_axes *axes, const conformance_case *c, char *out, size_t room);
 
 /* --- running (conformance.c) --------------------------------------------------------------------------------------------------- */

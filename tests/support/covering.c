@@ -31,6 +31,7 @@ static void find_pairs(search *s) {
         s->first[a] = s->values;
         s->values += axes->size[a];
     }
+    LS_ASSERT(s->values > 0);
     s->missing = calloc((size_t)s->values * (size_t)s->values, sizeof *s->missing);
     LS_ASSERT(s->missing != NULL);
     for (int a = 0; a < axes->n; a++) {

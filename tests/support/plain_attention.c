@@ -60,6 +60,7 @@ static double softmax(const plain_attention *a, int64_t b, int64_t s, int64_t h,
     double most = sink;
     for (int64_t k = 0; k < n->S; k++) {
         p[k] = -INFINITY;
+        slope[k] = 0;
         if (!plain_sees(&a->mask, s, k)) continue;
         p[k] = a->scale * dot(q, a->in[PLAIN_K] + at(n, n->Hkv, b, k, h / (n->Hq / n->Hkv)), n->D);
         slope[k] = 1;
