@@ -1,5 +1,5 @@
 /*
- * The registry: one ordered list of tables. LS_HAVE_CPU_KERNELS 0 (the core alone) leaves the reference
+ * The registry: one list of tables, in the order of their isa; the kernels of a table are of one isa. LS_HAVE_CPU_KERNELS 0 (the core alone) leaves the reference
  * kernels.
  */
 #include <string.h>
@@ -31,22 +31,27 @@ static const ls_kernel *const *const tables[] = {
 #endif
 };
 
-ls_status ls_kernel_find(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel **out) {
-    const ls_kernel *best = NULL;
-    for (size_t t = 0; t < LS_COUNT(tables); t++) {
-        for (const ls_kernel *const *row = tables[t]; *row != NULL; row++) {
-            const ls_kernel *kernel = *row;
-            if (kernel->dtype != dtype || kernel->isa > isa || kernel->name[0] != name[0] ||
-                strcmp(kernel->name, name) != 0)
-                continue;
-            if (best == NULL || kernel->isa >= best->isa) best = kernel;
-        }
+/* The last of that name and type, or NULL. */
+static const ls_kernel *find_in(const ls_kernel *const *table, const char *name, ls_dtype dtype) {
+    const ls_kernel *found = NULL;
+    for (; *table != NULL; table++) {
+        const ls_kernel *kernel = *table;
+        if (kernel->dtype == dtype && kernel->name[0] == name[0] && strcmp(kernel->name, name) == 0)
+            found = kernel;
     }
-    if (best == NULL)
-        return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on isa %s", name, ls_dtype_name(dtype),
-                        ls_isa_name(isa));
-    *out = best;
-    return ls_ok();
+    return found;
+}
+
+ls_status ls_kernel_find(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel **out) {
+    for (size_t t = LS_COUNT(tables); t-- > 0;) {
+        if (tables[t][0] == NULL || tables[t][0]->isa > isa) continue;
+        const ls_kernel *found = find_in(tables[t], name, dtype);
+        if (found == NULL) continue;
+        *out = found;
+        return ls_ok();
+    }
+    return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on isa %s", name, ls_dtype_name(dtype),
+                    ls_isa_name(isa));
 }
 
 const ls_kernel *ls_kernel_at(int index) {
