@@ -17,26 +17,10 @@ static int64_t part(const ls_layout_need *need, int p) {
     return ls_part_start(need->S, need->P, p + 1) - ls_part_start(need->S, need->P, p);
 }
 
-/* --- kinds that are formulas: one or two runs, of which the second may be empty ------------------------------------------ */
+/* --- kinds that are formulas: one run ------------------------------------------ */
 
-enum { FORMULA_RUNS = 2 };
-
-static int contiguous(const ls_layout_need *need, int p, ls_layout_run out[FORMULA_RUNS]) {
-    out[0] = (ls_layout_run){ls_part_start(need->S, need->P, p), part(need, p), 1};
-    return 1;
-}
-
-/* Front runs in rank order from 0, back runs in reverse rank order up to S; they meet in the middle. */
-static int zigzag(const ls_layout_need *need, int p, ls_layout_run out[FORMULA_RUNS]) {
-    int64_t before_front = 0, before_back = 0;
-    for (int i = 0; i < p; i++) {
-        before_front += ls_ceil_div(part(need, i), 2);
-        before_back += part(need, i) / 2;
-    }
-    const int64_t n = part(need, p);
-    out[0] = (ls_layout_run){before_front, ls_ceil_div(n, 2), 1};
-    out[1] = (ls_layout_run){need->S - before_back - n / 2, n / 2, 1};
-    return n > 1 ? 2 : 1;
+static ls_layout_run contiguous(const ls_layout_need *need, int p) {
+    return (ls_layout_run){ls_part_start(need->S, need->P, p), part(need, p), 1};
 }
 
 /*
@@ -44,22 +28,39 @@ static int zigzag(const ls_layout_need *need, int p, ls_layout_run out[FORMULA_R
  * puts the longer parts anywhere. The stripe that a rank gets is therefore chosen by length: the ranks with a longer part take
  * stripes 0, 1, ... in rank order, the others take the following ones.
  */
-static int striped(const ls_layout_need *need, int p, ls_layout_run out[FORMULA_RUNS]) {
+static ls_layout_run striped(const ls_layout_need *need, int p) {
     const int64_t shortest = need->S / need->P, longer = need->S % need->P, n = part(need, p);
     const int64_t longer_before = ls_part_start(need->S, need->P, p) - p * shortest;
-    out[0] = (ls_layout_run){n > shortest ? longer_before : longer + p - longer_before, n, need->P};
-    return 1;
+    return (ls_layout_run){n > shortest ? longer_before : longer + p - longer_before, n, need->P};
+}
+
+/* --- and one that is a deal ------------------------------------------------------------------------------------------------- */
+
+static void add_piece(ls_layout_pieces *pieces, ls_arena *arena, int64_t count, int block) {
+    const int64_t at = pieces->n > 0 ? pieces->at[pieces->n - 1].end : 0;
+    *LS_PUSH(arena, pieces->at, pieces->n, pieces->capacity) = (ls_layout_piece){at + count, block};
+}
+
+/*
+ * Half of each block from the front, in the order of blocks, then the other halves, the blocks reversed. Of blocks, not ranks: what
+ * another block sees of one is then often a run of its members' tokens, one after the other.
+ */
+static void deal_zigzag(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out) {
+    const int blocks = ls_layout_blocks(need);
+    for (int b = 0; b < blocks; b++)
+        add_piece(out, scratch, ls_ceil_div(ls_layout_block_tokens(need, b), 2), b);
+    for (int b = blocks - 1; b >= 0; b--) add_piece(out, scratch, ls_layout_block_tokens(need, b) / 2, b);
 }
 
 /* --- the table of kinds: a formula, or a deal ------------------------------------------------------------------------------ */
 
 static const struct {
     const char *name;
-    int (*formula)(const ls_layout_need *need, int p, ls_layout_run out[FORMULA_RUNS]);
+    ls_layout_run (*formula)(const ls_layout_need *need, int p);
     void (*deal)(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out);
 } kinds[LS_LAYOUTS] = {
     [LS_LAYOUT_CONTIGUOUS] = {"contiguous", contiguous, NULL},
-    [LS_LAYOUT_ZIGZAG] = {"zigzag", zigzag, NULL},
+    [LS_LAYOUT_ZIGZAG] = {"zigzag", NULL, deal_zigzag},
     [LS_LAYOUT_STRIPED] = {"striped", striped, NULL},
     [LS_LAYOUT_DOCUMENTS] = {"documents", NULL, ls_layout_deal_documents},
     [LS_LAYOUT_BALANCED] = {"balanced", NULL, ls_layout_deal_balanced},
@@ -95,11 +96,7 @@ static void add_run(making *m, int rank, ls_layout_run run) {
 }
 
 static void make_by_formula(const ls_layout_need *need, ls_layout_kind kind, making *m) {
-    for (int p = 0; p < need->P; p++) {
-        ls_layout_run runs[FORMULA_RUNS];
-        const int n = kinds[kind].formula(need, p, runs);
-        for (int i = 0; i < n; i++) add_run(m, p, runs[i]);
-    }
+    for (int p = 0; p < need->P; p++) add_run(m, p, kinds[kind].formula(need, p));
 }
 
 /* The positions of a block go to its members in ascending order, the first to the first. */

@@ -3,12 +3,12 @@
  * rank p holds floor or ceil of S/P tokens: n(p) = part_start(S,P,p+1) - part_start(S,P,p), whatever the kind, and
  * its positions ascend.
  *   contiguous  rank p holds one run
- *   zigzag      rank p holds run p from the front and run p from the back: a causal mask is balanced
+ *   zigzag      block p holds run p from the front and run p from the back: a causal mask is balanced
  *   striped     rank p holds p, p+P, p+2P, ...; where P does not divide S, the ranks with a token more take the first stripes
  *   documents   each packed document is dealt as zigzag deals a sequence (layout_documents.c)
  *   balanced    pieces of the sequence dealt by how much of them the masks leave (layout_balanced.c)
- * The last two follow the masks. What they balance is the work of the blocks that go round a ring: where several ranks share a
- * block's heads, they share its work, and the block's positions are cut between them.
+ * The last two follow the masks. What they and zigzag balance is the work of the blocks that go round a ring: where several ranks
+ * share a block's heads, they share its work, and the block's positions are cut between them in ascending order.
  */
 #ifndef LS_TENSOR_LAYOUT_H
 #define LS_TENSOR_LAYOUT_H
