@@ -39,8 +39,9 @@
  *   broadcast        c G[1]                                                G[..]
  *   attention        q T[B,n,Hq,D], k T[B,t,Hkv,D], v T[B,t,Hkv,D], spans i32[B,n,2w], kpos i32[t]
  *                                                                          o G[B,n,Hq,D], lse G[B,Hq,n]
- *                    query i of batch b sees key j when kpos[j] lies in one of its w spans [lo,hi). kpos ascends within
- *                    each of a few runs. A query that sees nothing: o 0, lse -inf. q, k, v, and o may be strided outside D.
+ *                    query i of batch b sees key j when kpos[j] lies in one of its w spans [lo,hi). kpos in any order;
+ *                    kernels skip what is not seen best where it ascends. A query that sees nothing: o 0, lse -inf.
+ *                    All but spans and kpos may be strided outside the last dimension, in attention_grad too.
  *                    logit: x = scale*q·k, or softcap*tanh(x/softcap) where the params give a softcap.
  *   attention_sink   sink T[Hq]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]      -: merged with a key of logit sink[h] and value 0 that
  *                    every query sees. o may be strided outside D; sink -inf changes nothing.
