@@ -19,6 +19,10 @@ typedef struct ls_heads {
 } ls_heads;
 
 typedef struct ls_strategy ls_strategy;
+typedef struct ls_queries ls_queries;
+
+/* In which order queries go out and results come home: what strategies by which queries travel differ in. */
+typedef void (*ls_travel)(ls_builder *b, const ls_queries *q);
 
 struct ls_site {
     const ls_strategy *strategy;
@@ -42,13 +46,13 @@ struct ls_strategy {
     const char *name;
     const char *about;   /* one line */
     bool reads_in_place; /* blocks may also be read where they lie; else they are put */
-    bool queries_travel; /* ls_queries_travel */
-    ls_status (*applicable)(const ls_attention_problem *problem);
+    ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
     /* o G[B,n,heads,D] and site->lse are written, without the node's sink. */
     void (*across_forward)(ls_builder *b, ls_site *site, ls_operand o);
     /* dq G[B,n,heads,D] is written; dk and dv come out where they were made: G[B,n,kv heads,D], an ls_exchange_room or a slot. */
     void (*across_backward)(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                             ls_operand *dk, ls_operand *dv);
+    ls_travel travel; /* of those whose queries travel (queries.c); else NULL */
 };
 
 extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp,
@@ -56,8 +60,8 @@ extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysse
 /* What the kernels are told of this rank's heads. */
 ls_attention_params ls_site_params(const ls_builder *b, const ls_site *site);
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
-/* Whether every ulysses rank has a query head; the error names the strategy. All that `applicable` asks of a mesh with both axes. */
-LS_MUST_USE ls_status ls_strategy_heads(const char *name, const ls_attention_problem *problem);
+/* `applicable` that asks of a mesh only that every ulysses rank has a query head; the error names the strategy. */
+LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *problem);
 
 /* --- geometry (geometry.c) ------------------------------------------------------------------------------------------------ */
 
@@ -75,6 +79,8 @@ int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring);
 
 /* The block that is here at hop h: it started h ranks back. And an operand of one block with the sizes of another. */
 int ls_block_at(const ls_builder *b, int hop);
+/* The rank that it is from; of a negative hop, the one to which mine goes. */
+int ls_rank_at(const ls_builder *b, int hop);
 ls_operand ls_with_tokens(ls_operand o, int64_t tokens);
 
 /* --- what is seen (visible.c) --------------------------------------------------------------------------------------------- */
@@ -202,7 +208,6 @@ enum { LS_TRAVELLERS = 4 };
  * goes to the ranks whose keys it meets; what they find is laid out like `found`, where the owner joins all parts. attend: the queries that
  * are here on a leg (my own come first) against my keys, into part.
  */
-typedef struct ls_queries ls_queries;
 struct ls_queries {
     ls_site *site;
     const int *hops; /* ls_hops */
@@ -216,11 +221,10 @@ struct ls_queries {
     void (*join)(ls_builder *b, const ls_queries *q, const ls_operand part[]); /* to found */
 };
 
-/* A strategy's own part: the order in which queries go and results come home. */
-typedef void (*ls_travel)(ls_builder *b, const ls_queries *q);
-void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o, ls_travel travel);
+/* across_forward and across_backward of strategies with a `travel`. */
+void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o);
 void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
-                         ls_operand *dk, ls_operand *dv, ls_travel travel);
+                         ls_operand *dk, ls_operand *dv);
 
 /* The block of queries that comes here on a leg, and the one where mine go. */
 int ls_guests_at(const ls_builder *b, const ls_queries *q, int leg);

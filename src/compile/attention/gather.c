@@ -129,13 +129,11 @@ static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_
     *dv = x.sum[LS_VALUES];
 }
 
-static ls_status applicable(const ls_attention_problem *p) { return ls_strategy_heads("gather", p); }
-
 const ls_strategy ls_strategy_gather = {
     .name = "gather",
     .about = "each rank gets all keys and values that it sees, one KV head after the other",
     .reads_in_place = true,
-    .applicable = applicable,
+    .applicable = ls_strategy_heads,
     .across_forward = gather_forward,
     .across_backward = gather_backward,
 };

@@ -29,6 +29,8 @@ int ls_block_at(const ls_builder *b, int hop) {
     return ((ls_ring_index(b) - hop) % R + R) % R;
 }
 
+int ls_rank_at(const ls_builder *b, int hop) { return ls_rank_in_ring(b, ls_block_at(b, hop)); }
+
 ls_operand ls_with_tokens(ls_operand o, int64_t tokens) {
     int64_t size[4];
     for (int i = 0; i < 4; i++) size[i] = o.view.size[i];

@@ -22,13 +22,6 @@ typedef struct travel {
     ls_operand sum[LS_KV];
 } travel;
 
-/* The rank that is j further in the ring, and its index there. */
-static int index_of(const ls_builder *b, int j) {
-    const int R = b->target->mesh.size[LS_AXIS_RING];
-    return ((ls_ring_index(b) + j) % R + R) % R;
-}
-static int further(const ls_builder *b, int j) { return ls_rank_in_ring(b, index_of(b, j)); }
-
 /* Over which a rank lends its block to the one that is `hop` further. */
 static int block_channel(ls_builder *b, int w, int hop) {
     return ls_build_channel(b, "ring.%s.%d", traveller_name[w], hop);
@@ -71,8 +64,8 @@ static void *begin(ls_builder *b, ls_site *site, bool backward) {
     t->own[LS_VALUES] = site->v;
     for (int i = 0; i < t->n; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_lend(b, block_channel(b, w, t->hops[i]), further(b, t->hops[i]),
-                          lent_to(b, t, t->own[w], index_of(b, t->hops[i]), me));
+            ls_build_lend(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
+                          lent_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), me));
     }
     if (backward) make_parts(b, site, t, capacity);
     return t;
@@ -90,7 +83,7 @@ static ls_operand block_of(ls_builder *b, const travel *t, int w, int hop) {
     const int owner = ls_block_at(b, hop);
     const ls_operand block =
         lent_to(b, t, ls_with_tokens(t->own[w], ls_block_tokens(b, owner)), ls_ring_index(b), owner);
-    return ls_operand_of_peer(block, further(b, -hop));
+    return ls_operand_of_peer(block, ls_rank_at(b, hop));
 }
 
 static void arrive(ls_builder *b, void *travelling, int hop, ls_block *out) {
@@ -117,7 +110,7 @@ static ls_operand part_of(ls_builder *b, const travel *t, int w, int index, int 
 static void reclaim_part(ls_builder *b, const travel *t, int index) {
     const int hop = t->hops[index];
     for (int w = 0; w < LS_KV; w++)
-        ls_build_reclaim(b, part_channel_of(b, w, hop), further(b, -hop),
+        ls_build_reclaim(b, part_channel_of(b, w, hop), ls_rank_at(b, hop),
                          part_of(b, t, w, index, ls_ring_index(b), ls_block_at(b, hop)));
 }
 
@@ -130,10 +123,11 @@ static void part(ls_builder *b, void *travelling, int hop, ls_operand out[LS_KV]
 
 /* Adds the next part to the sum for my own block. */
 static void add(ls_builder *b, travel *t) {
-    const int hop = t->hops[t->added], me = ls_ring_index(b), other = index_of(b, hop);
+    const int hop = t->hops[t->added], me = ls_ring_index(b), other = ls_block_at(b, -hop);
     const ls_token_set *seen = ls_seen(b, t->mask, other, me), *own = ls_seen(b, t->mask, me, me);
     for (int w = 0; w < LS_KV; w++) {
-        const ls_operand theirs = ls_operand_of_peer(part_of(b, t, w, t->added, other, me), further(b, hop));
+        const ls_operand theirs =
+            ls_operand_of_peer(part_of(b, t, w, t->added, other, me), ls_rank_at(b, -hop));
         ls_build_borrow(b, part_channel_of(b, w, hop), theirs);
         for (int i = 0; i < seen->n; i++)
             ls_build_accumulate(b, ls_tokens_at(theirs, seen, seen->range[i]),
@@ -147,7 +141,7 @@ static void add(ls_builder *b, travel *t) {
 static void pass_on(ls_builder *b, void *travelling, int hop, const ls_operand mine[LS_KV]) {
     travel *t = travelling;
     if (hop == 0) return;
-    for (int w = 0; w < LS_KV; w++) ls_build_lend(b, part_channel_of(b, w, hop), further(b, -hop), mine[w]);
+    for (int w = 0; w < LS_KV; w++) ls_build_lend(b, part_channel_of(b, w, hop), ls_rank_at(b, hop), mine[w]);
     if (t->lent++ > 0) add(b, t);
 }
 
@@ -161,8 +155,8 @@ static void end(ls_builder *b, void *travelling) {
     const travel *t = travelling;
     for (int i = 0; i < t->n; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_reclaim(b, block_channel(b, w, t->hops[i]), further(b, t->hops[i]),
-                             lent_to(b, t, t->own[w], index_of(b, t->hops[i]), ls_ring_index(b)));
+            ls_build_reclaim(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
+                             lent_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), ls_ring_index(b)));
     }
     for (int i = (int)ls_max(0, t->lent - PARTS); i < t->lent; i++) reclaim_part(b, t, i);
 }

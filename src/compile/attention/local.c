@@ -1,7 +1,8 @@
 /* local: one rank holds the whole sequence; nothing is sent. */
 #include "compile/attention/attention.h"
 
-static ls_status applicable(const ls_attention_problem *p) {
+static ls_status applicable(const ls_strategy *strategy, const ls_attention_problem *p) {
+    (void)strategy;
     const int ranks = ls_mesh_sequence_ranks(&p->mesh);
     if (ranks != 1)
         return ls_error(LS_USAGE, "strategy local: %d ranks share the sequence, expected 1", ranks);

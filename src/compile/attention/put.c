@@ -51,11 +51,10 @@ static ls_operand make_slot(ls_builder *b, const ls_site *site, const char *labe
 }
 
 static carousel make_carousel(ls_builder *b, const ls_site *site, int hops) {
-    const int R = b->target->mesh.size[LS_AXIS_RING], me = ls_ring_index(b);
     carousel c = {.slots = hops < SLOTS ? hops : SLOTS,
                   .hops = hops,
-                  .next = ls_rank_in_ring(b, (me + 1) % R),
-                  .previous = ls_rank_in_ring(b, (me - 1 + R) % R)};
+                  .next = ls_rank_at(b, -1),
+                  .previous = ls_rank_at(b, 1)};
     for (int w = 0; w < LS_KV; w++) {
         for (int i = 0; i < c.slots; i++) {
             c.channel[w][i] = ls_build_channel(b, "ring.%s.%d", traveller_name[w], i);
@@ -123,12 +122,6 @@ static void leave(ls_builder *b, void *travelling, int hop) {
 
 /* --- gradients ------------------------------------------------------------------------------------------------------------- */
 
-/* The rank that is so much further in the ring. */
-static int further(const ls_builder *b, int hop) {
-    const int R = b->target->mesh.size[LS_AXIS_RING];
-    return ls_rank_in_ring(b, ((ls_ring_index(b) + hop) % R + R) % R);
-}
-
 /* Over which parts come home from the rank that is `hop` further. */
 static int home_channel(ls_builder *b, int w, int hop) {
     return ls_build_channel(b, "ring.d%s.%d", traveller_name[w], hop);
@@ -137,7 +130,7 @@ static int home_channel(ls_builder *b, int w, int hop) {
 /* Says that the slot is free for the part of that used hop, if there is one. */
 static void expect(ls_builder *b, const homeward *h, int index) {
     for (int w = 0; w < LS_KV && index < h->n; w++)
-        ls_build_ready(b, home_channel(b, w, h->hops[index]), further(b, h->hops[index]),
+        ls_build_ready(b, home_channel(b, w, h->hops[index]), ls_rank_at(b, -h->hops[index]),
                        h->slot[w][index % SLOTS]);
 }
 
@@ -181,11 +174,12 @@ static void part(ls_builder *b, void *travelling, int hop, ls_operand out[LS_KV]
 
 /* Adds the next part to the sum for my own block. */
 static void add(ls_builder *b, const travel *t, homeward *h) {
-    const int hop = h->hops[h->added], R = b->target->mesh.size[LS_AXIS_RING], me = ls_ring_index(b);
-    const ls_token_set *seen = ls_seen(b, t->mask, (me + hop) % R, me), *own = ls_seen(b, t->mask, me, me);
+    const int hop = h->hops[h->added], me = ls_ring_index(b);
+    const ls_token_set *seen = ls_seen(b, t->mask, ls_block_at(b, -hop), me),
+                       *own = ls_seen(b, t->mask, me, me);
     for (int w = 0; w < LS_KV; w++) {
         const ls_operand came = ls_with_tokens(h->slot[w][h->added % SLOTS], seen->count);
-        ls_build_receive(b, home_channel(b, w, hop), further(b, hop), came);
+        ls_build_receive(b, home_channel(b, w, hop), ls_rank_at(b, -hop), came);
         for (int i = 0; i < seen->n; i++)
             ls_build_accumulate(b, ls_tokens_at(came, seen, seen->range[i]),
                                 ls_tokens_at(h->sum[w], own, seen->range[i]));
@@ -199,7 +193,7 @@ static void pass_on(ls_builder *b, void *travelling, int hop, const ls_operand m
     homeward *h = &((travel *)travelling)->home;
     if (hop == 0) return;
     for (int w = 0; w < LS_KV; w++)
-        ls_build_send(b, home_channel(b, w, hop), further(b, -hop), mine[w],
+        ls_build_send(b, home_channel(b, w, hop), ls_rank_at(b, hop), mine[w],
                       ls_with_tokens(h->slot[w][h->sent % SLOTS], mine[w].view.size[1]));
     ls_build_quiet(b);
     if (h->sent++ > 0) add(b, travelling, h);

@@ -198,7 +198,7 @@ static void add(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
     ls_build_accumulate(b, part[0], q->found[0]);
 }
 
-void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o, ls_travel travel) {
+void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o) {
     static const char *const own[] = {"q"}, *const found[] = {"o", "lse"};
     ls_queries q = {.site = site,
                     .n_own = 1,
@@ -210,11 +210,11 @@ void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o, ls_travel tr
                     .attend = attend,
                     .join = merge};
     q.legs = ls_hops(b, site->mask, &q.hops);
-    travel(b, &q);
+    site->strategy->travel(b, &q);
 }
 
 void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
-                         ls_operand *dk, ls_operand *dv, ls_travel travel) {
+                         ls_operand *dk, ls_operand *dv) {
     static const char *const own[] = {"q", "do", "lse", "delta"}, *const found[] = {"dq"};
     const int64_t capacity = site->B * ls_block_most(b) * site->kv_heads.most * site->D;
     *dk = ls_exchange_room(b, "dk", b->image->accumulator, 4, site->k.view.size, capacity);
@@ -230,5 +230,5 @@ void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_ope
                     .attend = attend_back,
                     .join = add};
     q.legs = ls_hops(b, site->mask, &q.hops);
-    travel(b, &q);
+    site->strategy->travel(b, &q);
 }

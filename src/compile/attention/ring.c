@@ -139,7 +139,8 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
     *dv = sum[LS_VALUES];
 }
 
-static ls_status applicable(const ls_attention_problem *p) {
+static ls_status applicable(const ls_strategy *strategy, const ls_attention_problem *p) {
+    (void)strategy;
     if (p->mesh.size[LS_AXIS_ULYSSES] != 1)
         return ls_error(LS_USAGE,
                         "strategy ring: the mesh has ulysses=%d, expected ulysses=1 (usp combines both)",

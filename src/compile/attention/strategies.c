@@ -11,13 +11,22 @@ static const ls_strategy *const table[] = {&ls_strategy_local, &ls_strategy_ring
 const char *ls_strategy_name(int i) { return i >= 0 && i < (int)LS_COUNT(table) ? table[i]->name : NULL; }
 const char *ls_strategy_about(int i) { return i >= 0 && i < (int)LS_COUNT(table) ? table[i]->about : NULL; }
 
+/* The row of that name, or NULL. */
+static const ls_strategy *row_of(const char *name) {
+    for (size_t i = 0; i < LS_COUNT(table); i++) {
+        if (strcmp(table[i]->name, name) == 0) return table[i];
+    }
+    return NULL;
+}
+
 ls_status ls_strategy_find(const char *name, const ls_strategy **out) {
     char known[200] = "";
+    const ls_strategy *found = row_of(name);
+    if (found != NULL) {
+        *out = found;
+        return ls_ok();
+    }
     for (size_t i = 0; i < LS_COUNT(table); i++) {
-        if (strcmp(table[i]->name, name) == 0) {
-            *out = table[i];
-            return ls_ok();
-        }
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", table[i]->name);
     }
@@ -27,7 +36,11 @@ ls_status ls_strategy_find(const char *name, const ls_strategy **out) {
 ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *problem) {
     const ls_strategy *strategy;
     LS_TRY(ls_strategy_find(name, &strategy));
-    return strategy->applicable(problem);
+    return strategy->applicable(strategy, problem);
+}
+
+static bool is_same_way(const ls_strategy *a, const ls_strategy *b) {
+    return a->across_forward == b->across_forward && a->travel == b->travel;
 }
 
 int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]) {
@@ -37,8 +50,8 @@ int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]) 
     for (size_t i = 0; i < LS_COUNT(table) && n < LS_STRATEGIES_MOST; i++) {
         /* On a ring of one nothing happens across blocks, whatever the strategy. */
         bool known = mesh->size[LS_AXIS_RING] == 1 && n > 0;
-        for (int k = 0; k < n; k++) known |= found[k]->across_forward == table[i]->across_forward;
-        if (known || table[i]->applicable(&any_heads).code != LS_OK) continue;
+        for (int k = 0; k < n; k++) known |= is_same_way(found[k], table[i]);
+        if (known || table[i]->applicable(table[i], &any_heads).code != LS_OK) continue;
         out[n] = table[i]->name;
         found[n++] = table[i];
     }
@@ -53,19 +66,17 @@ ls_status ls_strategy_reads_in_place(const char *name, bool *out) {
 }
 
 bool ls_queries_travel(const char *name) {
-    for (size_t i = 0; i < LS_COUNT(table); i++) {
-        if (strcmp(table[i]->name, name) == 0) return table[i]->queries_travel;
-    }
-    return false;
+    const ls_strategy *strategy = row_of(name);
+    return strategy != NULL && strategy->travel != NULL;
 }
 
-ls_status ls_strategy_heads(const char *name, const ls_attention_problem *p) {
+ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *p) {
     const int U = p->mesh.size[LS_AXIS_ULYSSES];
     if (U <= p->Hq) return ls_ok();
     return ls_error(
         LS_USAGE,
-        "strategy %s: ulysses=%d ranks but only %lld query heads; expected at most one rank per head", name,
-        U, (long long)p->Hq);
+        "strategy %s: ulysses=%d ranks but only %lld query heads; expected at most one rank per head",
+        strategy->name, U, (long long)p->Hq);
 }
 
 static ls_heads make_heads(ls_builder *b, int64_t total) {
@@ -143,7 +154,7 @@ void ls_lower_attention(ls_builder *b, int n) {
                                           .Hkv = site->Hkv,
                                           .D = site->D,
                                           .mesh = b->target->mesh};
-    const ls_status fits = strategy->applicable(&problem);
+    const ls_status fits = strategy->applicable(strategy, &problem);
     if (fits.code != LS_OK)
         ls_build_fail(b, fits);
     else

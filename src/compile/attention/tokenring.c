@@ -30,22 +30,11 @@ static void travel(ls_builder *b, const ls_queries *q) {
     }
 }
 
-static void across_forward(ls_builder *b, ls_site *site, ls_operand o) {
-    ls_queries_forward(b, site, o, travel);
-}
-
-static void across_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
-                            ls_operand *dk, ls_operand *dv) {
-    ls_queries_backward(b, site, grad_o, delta, dq, dk, dv, travel);
-}
-
-static ls_status applicable(const ls_attention_problem *p) { return ls_strategy_heads("tokenring", p); }
-
 const ls_strategy ls_strategy_tokenring = {
     .name = "tokenring",
     .about = "queries go round one way, their partial results home the other; keys and values rest",
-    .queries_travel = true,
-    .applicable = applicable,
-    .across_forward = across_forward,
-    .across_backward = across_backward,
+    .applicable = ls_strategy_heads,
+    .across_forward = ls_queries_forward,
+    .across_backward = ls_queries_backward,
+    .travel = travel,
 };

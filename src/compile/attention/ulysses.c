@@ -82,12 +82,12 @@ ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, 
     return begin(b, label, result, parts);
 }
 
-static ls_status applicable(const ls_attention_problem *p) {
+static ls_status applicable(const ls_strategy *strategy, const ls_attention_problem *p) {
     if (p->mesh.size[LS_AXIS_RING] != 1)
         return ls_error(LS_USAGE,
                         "strategy ulysses: the mesh has ring=%d, expected ring=1 (usp combines both)",
                         p->mesh.size[LS_AXIS_RING]);
-    return ls_strategy_heads("ulysses", p);
+    return ls_strategy_heads(strategy, p);
 }
 
 const ls_strategy ls_strategy_ulysses = {

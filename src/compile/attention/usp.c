@@ -178,13 +178,11 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
     deliver_gradients(b, site, node, dq, dk, dv);
 }
 
-static ls_status applicable(const ls_attention_problem *p) { return ls_strategy_heads("usp", p); }
-
 const ls_strategy ls_strategy_usp = {
     .name = "usp",
     .about = "ulysses within blocks of ranks, a ring between the blocks",
     .reads_in_place = true,
-    .applicable = applicable,
+    .applicable = ls_strategy_heads,
     .across_forward = ls_ring_forward,
     .across_backward = ls_ring_backward,
 };
