@@ -199,6 +199,25 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o);
 void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_node *node, ls_operand delta);
 
+/* --- calls of the kernels (call.c) ------------------------------------------------------------------------------------------- */
+
+/* Some queries and some keys; see kernel/kernel.h for sizes and strides. */
+typedef struct ls_attention_call {
+    ls_attention_params params;
+    ls_operand q, k, v;
+    ls_operand spans, positions; /* of the queries, of the keys */
+    double pairs;                /* that the mask leaves of them, for one head of one sequence */
+} ls_attention_call;
+
+void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand o, ls_operand lse);
+
+/* What the gradient is given beside that, laid out like the queries. */
+typedef struct ls_attention_given {
+    ls_operand grad_o, lse, delta;
+} ls_attention_given;
+void ls_build_attention_grad(ls_builder *b, const ls_attention_call *call, const ls_attention_given *given,
+                             ls_operand dq, ls_operand dk, ls_operand dv);
+
 /* --- queries that travel (queries.c): tokenring, decode ---------------------------------------------------------------------- */
 
 enum { LS_TRAVELLERS = 4 };

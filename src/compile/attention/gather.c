@@ -20,41 +20,31 @@ static ls_operand q_rows(ls_operand o, const ls_head_group *g) {
 
 /* --- attention ------------------------------------------------------------------------------------------------------------- */
 
-static ls_attention_params params_of(const ls_builder *b, const ls_site *site, const ls_head_group *g) {
-    ls_attention_params params = ls_site_params(b, site);
-    params.first_q += (int)g->q;
-    params.first_kv += (int)g->kv;
-    return params;
-}
-
-/* Multiplications of one product of all visible pairs. */
-static double products(ls_builder *b, const ls_site *site, const ls_head_group *g) {
+/* The pairs that my queries see. */
+static double pairs_seen(ls_builder *b, const ls_site *site) {
     double pairs = 0;
     const int me = ls_ring_index(b);
     for (int j = 0; j < b->target->mesh.size[LS_AXIS_RING]; j++) {
         for (int i = 0; i < ls_seen(b, site->mask, me, j)->n; i++)
             pairs += ls_seen_area(b, site->mask, me, j, i);
     }
-    return pairs * (double)(site->D * site->B * g->q_count);
+    return pairs;
 }
 
-static void attend(ls_builder *b, const ls_gathering *x, const ls_head_group *g, ls_operand o) {
+/* A group's queries against all that they see. */
+static ls_attention_call call_of(ls_builder *b, const ls_gathering *x, const ls_head_group *g) {
     const ls_site *site = x->site;
-    const ls_attention_params params = params_of(b, site, g);
     const int slot = g->index % LS_GATHER_SLOTS;
-    ls_build_kernel(
-        b, &(ls_kernel_build){.op = "attention",
-                              .kernel = "attention",
-                              .dtype = b->image->dtype,
-                              .params = &params,
-                              .params_bytes = sizeof params,
-                              .flops = 4 * products(b, site, g),
-                              .n_in = 5,
-                              .in = {q_heads(site->q, g), ls_gather_seen(b, x, x->slot[LS_KEYS][slot], g),
-                                     ls_gather_seen(b, x, x->slot[LS_VALUES][slot], g),
-                                     b->image->masks[site->mask].spans, x->positions},
-                              .n_out = 2,
-                              .out = {q_heads(o, g), q_rows(site->lse, g)}});
+    ls_attention_call call = {.params = ls_site_params(b, site),
+                              .q = q_heads(site->q, g),
+                              .k = ls_gather_seen(b, x, x->slot[LS_KEYS][slot], g),
+                              .v = ls_gather_seen(b, x, x->slot[LS_VALUES][slot], g),
+                              .spans = b->image->masks[site->mask].spans,
+                              .positions = x->positions,
+                              .pairs = pairs_seen(b, site)};
+    call.params.first_q += (int)g->q;
+    call.params.first_kv += (int)g->kv;
+    return call;
 }
 
 static bool needs_no_gathering(ls_builder *b, const ls_site *site) {
@@ -72,38 +62,13 @@ static void gather_forward(ls_builder *b, ls_site *site, ls_operand o) {
         const ls_head_group g = ls_head_group_of(b, site, i);
         if (i + 1 < site->kv_heads.most) ls_gather_give(b, &x, i + 1);
         ls_gather_take(b, &x, i);
-        attend(b, &x, &g, o);
+        const ls_attention_call call = call_of(b, &x, &g);
+        ls_build_attention(b, &call, q_heads(o, &g), q_rows(site->lse, &g));
         ls_gather_expect(b, &x, i + LS_GATHER_SLOTS);
     }
 }
 
 /* --- gradients ------------------------------------------------------------------------------------------------------------- */
-
-/* What the gradient reads and writes beside keys and values. */
-typedef struct gradient {
-    ls_operand grad_o, delta, dq;
-} gradient;
-
-static void attend_back(ls_builder *b, const ls_gathering *x, const ls_head_group *g, const gradient *d) {
-    const ls_site *site = x->site;
-    const ls_attention_params params = params_of(b, site, g);
-    const int slot = g->index % LS_GATHER_SLOTS;
-    ls_build_kernel(
-        b, &(ls_kernel_build){.op = "attention_grad",
-                              .kernel = "attention_grad",
-                              .dtype = b->image->dtype,
-                              .params = &params,
-                              .params_bytes = sizeof params,
-                              .flops = 10 * products(b, site, g),
-                              .n_in = 8,
-                              .in = {q_heads(site->q, g), ls_gather_seen(b, x, x->slot[LS_KEYS][slot], g),
-                                     ls_gather_seen(b, x, x->slot[LS_VALUES][slot], g),
-                                     b->image->masks[site->mask].spans, x->positions, q_heads(d->grad_o, g),
-                                     q_rows(site->lse, g), q_rows(d->delta, g)},
-                              .n_out = 3,
-                              .out = {q_heads(d->dq, g), ls_gather_seen(b, x, x->part[LS_KEYS][slot], g),
-                                      ls_gather_seen(b, x, x->part[LS_VALUES][slot], g)}});
-}
 
 static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                             ls_operand *dk, ls_operand *dv) {
@@ -111,7 +76,6 @@ static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_
         ls_ring_backward(b, site, grad_o, delta, dq, dk, dv);
         return;
     }
-    const gradient d = {grad_o, delta, dq};
     const int n = (int)site->kv_heads.most;
     ls_gathering x = ls_gather_set_out(b, site);
     ls_gather_set_out_parts(b, &x);
@@ -119,7 +83,12 @@ static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_
         const ls_head_group g = ls_head_group_of(b, site, i);
         if (i + 1 < n) ls_gather_give(b, &x, i + 1);
         ls_gather_take(b, &x, i);
-        attend_back(b, &x, &g, &d);
+        const ls_attention_call call = call_of(b, &x, &g);
+        const ls_attention_given given = {q_heads(grad_o, &g), q_rows(site->lse, &g), q_rows(delta, &g)};
+        const int slot = i % LS_GATHER_SLOTS;
+        ls_build_attention_grad(b, &call, &given, q_heads(dq, &g),
+                                ls_gather_seen(b, &x, x.part[LS_KEYS][slot], &g),
+                                ls_gather_seen(b, &x, x.part[LS_VALUES][slot], &g));
         ls_gather_expect(b, &x, i + LS_GATHER_SLOTS);
         ls_gather_give_parts(b, &x, &g);
         if (i > 0) ls_gather_add_parts(b, &x, i - 1);

@@ -137,35 +137,24 @@ static double pairs_of(ls_builder *b, int mask, int queries, int keys) {
     return pairs;
 }
 
-/* The call of an attention kernel for the queries that are here on a leg, and my keys. */
-static ls_kernel_build call_for(ls_builder *b, const ls_queries *q, const char *kernel, int leg,
-                                const ls_attention_params *params, double per_pair) {
+/* The queries that are here on a leg against my keys. */
+static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int leg, ls_operand queries) {
     const ls_site *site = q->site;
-    const int me = ls_ring_index(b), hop = hop_of(q, leg);
-    return (ls_kernel_build){
-        .op = kernel,
-        .kernel = kernel,
-        .dtype = b->image->dtype,
-        .params = params,
-        .params_bytes = sizeof *params,
-        .flops = per_pair * (double)(site->D * site->q.view.size[2] * site->B) *
-                 pairs_of(b, site->mask, ls_guests_at(b, q, leg), me),
-        .n_in = 5,
-        .in = {{.buffer = -1},
-               site->k,
-               site->v,
-               b->image->masks[site->mask + hop].spans,
-               ls_operand_slice(b->image->positions, 0, ls_block_start(b, me), ls_block_tokens(b, me))}};
+    const int me = ls_ring_index(b);
+    return (ls_attention_call){
+        .params = ls_site_params(b, site),
+        .q = queries,
+        .k = site->k,
+        .v = site->v,
+        .spans = b->image->masks[site->mask + hop_of(q, leg)].spans,
+        .positions = ls_operand_slice(b->image->positions, 0, ls_block_start(b, me), ls_block_tokens(b, me)),
+        .pairs = pairs_of(b, site->mask, ls_guests_at(b, q, leg), me)};
 }
 
 static void attend(ls_builder *b, const ls_queries *q, int leg, const ls_operand in[],
                    const ls_operand part[]) {
-    const ls_attention_params params = ls_site_params(b, q->site);
-    ls_kernel_build call = call_for(b, q, "attention", leg, &params, 4);
-    call.in[0] = in[0];
-    call.n_out = 2;
-    for (int i = 0; i < 2; i++) call.out[i] = part[i];
-    ls_build_kernel(b, &call);
+    const ls_attention_call call = call_of(b, q, leg, in[0]);
+    ls_build_attention(b, &call, part[0], part[1]);
 }
 
 static void merge(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
@@ -181,17 +170,10 @@ static void merge(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
 /* My own queries come first: the others' parts of dk and dv are added to theirs. */
 static void attend_back(ls_builder *b, const ls_queries *q, int leg, const ls_operand in[],
                         const ls_operand part[]) {
-    ls_attention_params params = ls_site_params(b, q->site);
-    params.accumulate_dkv = leg > 0;
-    ls_kernel_build call = call_for(b, q, "attention_grad", leg, &params, 10);
-    call.in[0] = in[0];
-    call.n_in = 8;
-    for (int i = 1; i < 4; i++) call.in[4 + i] = in[i];
-    call.n_out = 3;
-    call.out[0] = part[0];
-    call.out[1] = q->dkv[LS_KEYS];
-    call.out[2] = q->dkv[LS_VALUES];
-    ls_build_kernel(b, &call);
+    ls_attention_call call = call_of(b, q, leg, in[0]);
+    call.params.accumulate_dkv = leg > 0;
+    const ls_attention_given given = {.grad_o = in[1], .lse = in[2], .delta = in[3]};
+    ls_build_attention_grad(b, &call, &given, part[0], q->dkv[LS_KEYS], q->dkv[LS_VALUES]);
 }
 
 static void add(ls_builder *b, const ls_queries *q, const ls_operand part[]) {

@@ -8,44 +8,28 @@
  */
 #include "compile/attention/attention.h"
 
-/* What a call has to do with one range of what my queries see of a block. */
-typedef struct visit {
-    int block, index;
-    ls_token_range range;
-    ls_operand kv[LS_KV], positions;
-    double pairs;
-} visit;
-
 /* One call for each range; an empty one where a rank sees nothing, so that all ranks' heaps are used alike. */
 static int visits(const ls_token_set *seen) { return seen->n > 0 ? seen->n : 1; }
 
-static visit visit_of(ls_builder *b, const ls_site *site, int block, const ls_block *here, int index) {
-    const int me = ls_ring_index(b);
-    const ls_token_set *seen = ls_seen(b, site->mask, me, block);
-    visit v = {.block = block, .index = index};
-    if (seen->n > 0) v.range = seen->range[index];
-    for (int w = 0; w < LS_KV; w++) v.kv[w] = ls_tokens_at(here->kv[w], here->tokens, v.range);
-    v.positions =
-        ls_operand_slice(b->image->positions, 0, ls_block_start(b, block) + v.range.start, v.range.count);
-    v.pairs =
-        ls_seen_area(b, site->mask, me, block, index) * (double)(site->D * site->q.view.size[2] * site->B);
-    return v;
+/* That range of what my queries see of a block; nothing where they see none of it. */
+static ls_token_range range_of(ls_builder *b, const ls_site *site, int block, int index) {
+    const ls_token_set *seen = ls_seen(b, site->mask, ls_ring_index(b), block);
+    return seen->n > 0 ? seen->range[index] : (ls_token_range){0, 0};
 }
 
-static void attend(ls_builder *b, ls_site *site, const visit *v, bool merge, ls_operand o) {
-    ls_attention_params params = ls_site_params(b, site);
-    params.merge = merge;
-    ls_build_kernel(b, &(ls_kernel_build){.op = "attention",
-                                          .kernel = "attention",
-                                          .dtype = b->image->dtype,
-                                          .params = &params,
-                                          .params_bytes = sizeof params,
-                                          .flops = 4 * v->pairs,
-                                          .n_in = 5,
-                                          .in = {site->q, v->kv[LS_KEYS], v->kv[LS_VALUES],
-                                                 b->image->masks[site->mask].spans, v->positions},
-                                          .n_out = 2,
-                                          .out = {o, site->lse}});
+/* My queries against one range of a block. */
+static ls_attention_call visit(ls_builder *b, const ls_site *site, int block, const ls_block *here,
+                               int index) {
+    const ls_token_range range = range_of(b, site, block, index);
+    return (ls_attention_call){
+        .params = ls_site_params(b, site),
+        .q = site->q,
+        .k = ls_tokens_at(here->kv[LS_KEYS], here->tokens, range),
+        .v = ls_tokens_at(here->kv[LS_VALUES], here->tokens, range),
+        .spans = b->image->masks[site->mask].spans,
+        .positions =
+            ls_operand_slice(b->image->positions, 0, ls_block_start(b, block) + range.start, range.count),
+        .pairs = ls_seen_area(b, site->mask, ls_ring_index(b), block, index)};
 }
 
 /* Hops in order, the unused ones too: over them blocks pass on. */
@@ -79,55 +63,34 @@ void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
         ls_block here;
         arrival->arrive(b, travel, j.hop, &here);
         for (int i = 0; j.used && i < visits(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
-            const visit v = visit_of(b, site, block, &here, i);
-            attend(b, site, &v, j.hop > 0 || i > 0, o);
+            ls_attention_call call = visit(b, site, block, &here, i);
+            call.params.merge = j.hop > 0 || i > 0;
+            ls_build_attention(b, &call, o, site->lse);
         }
         arrival->leave(b, travel, j.hop);
     } while (go_on(&j));
     arrival->end(b, travel);
 }
 
-/* What the gradient reads and writes beside keys and values. */
-typedef struct gradient {
-    ls_operand grad_o, delta, dq;
-} gradient;
-
-/* The gradient of one visit; part receives that of its tokens, among those of the block that my queries see. */
-static void attend_back(ls_builder *b, ls_site *site, const visit *v, const gradient *g, bool accumulate,
-                        const ls_operand part[LS_KV]) {
-    const ls_token_set *seen = ls_seen(b, site->mask, ls_ring_index(b), v->block);
-    ls_attention_params params = ls_site_params(b, site);
-    params.accumulate_dq = accumulate;
-    ls_build_kernel(b, &(ls_kernel_build){.op = "attention_grad",
-                                          .kernel = "attention_grad",
-                                          .dtype = b->image->dtype,
-                                          .params = &params,
-                                          .params_bytes = sizeof params,
-                                          .flops = 10 * v->pairs,
-                                          .n_in = 8,
-                                          .in = {site->q, v->kv[LS_KEYS], v->kv[LS_VALUES],
-                                                 b->image->masks[site->mask].spans, v->positions, g->grad_o,
-                                                 site->lse, g->delta},
-                                          .n_out = 3,
-                                          .out = {g->dq, ls_tokens_at(part[LS_KEYS], seen, v->range),
-                                                  ls_tokens_at(part[LS_VALUES], seen, v->range)}});
-}
-
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                       ls_operand *dk, ls_operand *dv) {
     const ls_arrival *arrival = ls_arrival_of(b);
-    const gradient g = {grad_o, delta, dq};
+    const ls_attention_given given = {grad_o, site->lse, delta};
     void *travel = arrival->begin(b, site, true);
     journey j = set_out(b, site);
     do {
         const int block = ls_block_at(b, j.hop);
+        const ls_token_set *seen = ls_seen(b, site->mask, ls_ring_index(b), block);
         ls_block here;
         ls_operand part[LS_KV];
         arrival->arrive(b, travel, j.hop, &here);
         if (j.used) arrival->part(b, travel, j.hop, part);
-        for (int i = 0; j.used && i < visits(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
-            const visit v = visit_of(b, site, block, &here, i);
-            attend_back(b, site, &v, &g, j.hop > 0 || i > 0, part);
+        for (int i = 0; j.used && i < visits(seen); i++) {
+            const ls_token_range range = range_of(b, site, block, i);
+            ls_attention_call call = visit(b, site, block, &here, i);
+            call.params.accumulate_dq = j.hop > 0 || i > 0;
+            ls_build_attention_grad(b, &call, &given, dq, ls_tokens_at(part[LS_KEYS], seen, range),
+                                    ls_tokens_at(part[LS_VALUES], seen, range));
         }
         arrival->leave(b, travel, j.hop);
         if (j.used) arrival->pass_on(b, travel, j.hop, part);

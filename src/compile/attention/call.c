@@ -1,0 +1,37 @@
+/* The calls of the attention kernels: what every strategy's forward and backward pass come down to. */
+#include "compile/attention/attention.h"
+
+static ls_kernel_build call_of(const ls_builder *b, const ls_attention_call *call, const char *kernel,
+                               double products) {
+    const int64_t *q = call->q.view.size;
+    return (ls_kernel_build){.op = kernel,
+                             .kernel = kernel,
+                             .dtype = b->image->dtype,
+                             .params = &call->params,
+                             .params_bytes = sizeof call->params,
+                             .flops = 2 * products * call->pairs * (double)(q[0] * q[2] * q[3]),
+                             .n_in = 5,
+                             .in = {call->q, call->k, call->v, call->spans, call->positions}};
+}
+
+void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand o, ls_operand lse) {
+    ls_kernel_build build = call_of(b, call, "attention", 2); /* scores, output */
+    build.n_out = 2;
+    build.out[0] = o;
+    build.out[1] = lse;
+    ls_build_kernel(b, &build);
+}
+
+void ls_build_attention_grad(ls_builder *b, const ls_attention_call *call, const ls_attention_given *given,
+                             ls_operand dq, ls_operand dk, ls_operand dv) {
+    ls_kernel_build build = call_of(b, call, "attention_grad", 5); /* scores again, dP, dV, dQ, dK */
+    build.n_in = 8;
+    build.in[5] = given->grad_o;
+    build.in[6] = given->lse;
+    build.in[7] = given->delta;
+    build.n_out = 3;
+    build.out[0] = dq;
+    build.out[1] = dk;
+    build.out[2] = dv;
+    ls_build_kernel(b, &build);
+}
