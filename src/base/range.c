@@ -28,8 +28,7 @@ size_t ls_range_bytes(const ls_range *range) {
     return bytes;
 }
 
-size_t ls_range_end(const ls_range *range) {
-    if (ls_range_is_flat(range)) return range->offset + range->length;
+size_t ls_range_end_of_pieces(const ls_range *range) {
     if (ls_range_bytes(range) == 0) return range->offset;
     int64_t end = (int64_t)(range->offset + range->length);
     for (int d = 0; d < LS_RANGE_DIMS; d++) end += ls_max(0, range->stride[d] * (range->count[d] - 1));

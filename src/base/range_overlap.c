@@ -100,11 +100,6 @@ static ls_pieces ascending(const ls_range *range) {
     return p;
 }
 
-static bool flat_overlap(const ls_range *a, const ls_range *b) {
-    return a->offset < b->offset + b->length && b->offset < a->offset + a->length && a->length > 0 &&
-           b->length > 0;
-}
-
 /* Two of at most one pair: whether it is the same stride > 0 (stored), so that pieces lie a multiple of it apart. */
 static bool are_combs(const ls_range *a, const ls_range *b, int64_t *stride) {
     if (a->count[1] != 1 || a->count[2] != 1 || b->count[1] != 1 || b->count[2] != 1) return false;
@@ -121,9 +116,8 @@ static bool combs_overlap(const ls_range *a, const ls_range *b, int64_t stride) 
     return ls_max(first, 1 - a->count[0]) <= ls_min(last, b->count[0] - 1);
 }
 
-bool ls_range_overlap(const ls_range *range_a, const ls_range *range_b) {
+bool ls_range_pieces_overlap(const ls_range *range_a, const ls_range *range_b) {
     int64_t stride;
-    if (ls_range_is_flat(range_a) && ls_range_is_flat(range_b)) return flat_overlap(range_a, range_b);
     if (are_combs(range_a, range_b, &stride)) /* most others: heads of the same tensor */
         return combs_overlap(range_a, range_b, stride);
     const ls_pieces a = ascending(range_a), b = ascending(range_b);
