@@ -25,6 +25,7 @@ VARIANT(avx512, f32);
 VARIANT(avx512, bf16);
 VARIANT(avx512bf16, f32);
 VARIANT(avx512bf16, bf16);
+VARIANT(amx, bf16);
 extern const ls_kernel ls_cpu_avx512bf16_bf16_attention_pairs, ls_cpu_avx512bf16_bf16_attention_grad_pairs;
 #endif
 
@@ -46,6 +47,7 @@ static const variant variants[] = {
     {&ls_cpu_avx512bf16_f32_attention, &ls_cpu_avx512bf16_f32_attention_grad},
     {&ls_cpu_avx512bf16_bf16_attention, &ls_cpu_avx512bf16_bf16_attention_grad},
     {&ls_cpu_avx512bf16_bf16_attention_pairs, &ls_cpu_avx512bf16_bf16_attention_grad_pairs},
+    {&ls_cpu_amx_bf16_attention, &ls_cpu_amx_bf16_attention_grad},
 #endif
 };
 

@@ -20,7 +20,7 @@ typedef struct ls_spread {
     const char *layout;   /* "auto", "contiguous", "zigzag", "striped" */
     const char *
         transfers; /* of attention: "auto", "put" (blocks are sent), "in-place" (they are read where they lie) */
-    const char *isa; /* "ref" ... "avx512bf16" */
+    const char *isa; /* "ref" ... "amx" */
     int64_t memory;  /* bytes that a rank may map; 0: any number */
     const char *
         recompute; /* what of the forward pass is made again in the backward pass: "auto": as memory demands; "none", "all", or

@@ -10,9 +10,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
 #endif
 
-static const char *const isa_names[LS_ISA_COUNT] = {"ref", "base", "avx2", "avx512", "avx512bf16"};
+static const char *const isa_names[LS_ISA_COUNT] = {"ref", "base", "avx2", "avx512", "avx512bf16", "amx"};
 
 const char *ls_isa_name(ls_isa isa) {
     LS_ASSERT(isa < LS_ISA_COUNT);
@@ -26,7 +27,8 @@ ls_status ls_isa_parse(const char *text, ls_isa *out) {
         return ls_ok();
     }
     return ls_error(LS_USAGE,
-                    "instruction set '%s' is unknown; expected ref, base, avx2, avx512 or avx512bf16", text);
+                    "instruction set '%s' is unknown; expected ref, base, avx2, avx512, avx512bf16 or amx",
+                    text);
 }
 
 #if defined(__x86_64__)
@@ -36,6 +38,17 @@ static bool cpuid_has(unsigned leaf, unsigned subleaf, int r, unsigned bits) {
     if (!__get_cpuid_count(leaf, subleaf, &registers[0], &registers[1], &registers[2], &registers[3]))
         return false;
     return (registers[r] & bits) == bits;
+}
+
+/* Tiles are 8 KiB more for the system to save: Linux wants to be asked once per process, and threads and children inherit the answer. */
+static bool may_use_tiles(void) {
+    const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
+    enum {
+        REQUEST_PERMISSION = 0x1023,
+        XTILEDATA = 18
+    }; /* ARCH_REQ_XCOMP_PERM of Linux 5.16, which older headers lack */
+    return cpuid_has(7, 0, 3, amx_bf16 | amx_tile) &&
+           syscall(SYS_arch_prctl, REQUEST_PERMISSION, XTILEDATA) == 0;
 }
 
 /* __builtin_cpu_supports also asks whether the operating system saves the wide registers. */
@@ -51,7 +64,8 @@ static ls_isa detect_isa(void) {
                     __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512vl");
     if (!v4) return LS_ISA_AVX2;
-    return cpuid_has(7, 1, 0, bf16) ? LS_ISA_AVX512BF16 : LS_ISA_AVX512;
+    if (!cpuid_has(7, 1, 0, bf16)) return LS_ISA_AVX512;
+    return may_use_tiles() ? LS_ISA_AMX : LS_ISA_AVX512BF16;
 }
 #else
 static ls_isa detect_isa(void) { return LS_ISA_BASE; }

@@ -15,6 +15,7 @@ typedef enum ls_isa {
     LS_ISA_AVX2,       /* x86-64-v3: AVX2, FMA */
     LS_ISA_AVX512,     /* x86-64-v4 */
     LS_ISA_AVX512BF16, /* and vdpbf16ps */
+    LS_ISA_AMX,        /* and tiles of bf16, which the system lets this process use */
     LS_ISA_COUNT
 } ls_isa;
 
@@ -28,7 +29,7 @@ typedef struct ls_machine {
 
 void ls_machine_detect(ls_machine *out);
 
-const char *ls_isa_name(ls_isa isa); /* "ref", "base", "avx2", "avx512", "avx512bf16" */
+const char *ls_isa_name(ls_isa isa); /* "ref", "base", "avx2", "avx512", "avx512bf16", "amx" */
 /* LS_USAGE error that lists the names when text is none of them. */
 LS_MUST_USE ls_status ls_isa_parse(const char *text, ls_isa *out);
 

@@ -34,7 +34,7 @@ static const ls_option spread_rows[] = {
             "tokens of a tile; as many as take about 96 MiB when left out"),
     CLI_TEXT(
         "isa", "NAME", SPREAD(isa),
-        "kernels for no more than ref, base, avx2, avx512 or avx512bf16; the processor's best when left out"),
+        "kernels for no more than ref, base, avx2, avx512, avx512bf16 or amx; the processor's best when left out"),
 };
 
 static const ls_option run_rows[] = {

@@ -25,5 +25,6 @@ extern const ls_kernel *const ls_cpu_avx512_f32_kernels[];
 extern const ls_kernel *const ls_cpu_avx512_bf16_kernels[];
 extern const ls_kernel *const ls_cpu_avx512bf16_f32_kernels[];
 extern const ls_kernel *const ls_cpu_avx512bf16_bf16_kernels[];
+extern const ls_kernel *const ls_cpu_amx_bf16_kernels[];
 
 #endif

@@ -27,6 +27,7 @@ static const ls_kernel *const *const tables[] = {
     ls_cpu_avx512_bf16_kernels,
     ls_cpu_avx512bf16_f32_kernels,
     ls_cpu_avx512bf16_bf16_kernels,
+    ls_cpu_amx_bf16_kernels,
 #endif
 #endif
 };

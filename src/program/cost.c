@@ -18,7 +18,8 @@ static const struct {
               [LS_ISA_BASE] = 3e10,
               [LS_ISA_AVX2] = 9e10,
               [LS_ISA_AVX512] = 1.4e11,
-              [LS_ISA_AVX512BF16] = 1.4e11},
+              [LS_ISA_AVX512BF16] = 1.4e11,
+              [LS_ISA_AMX] = 1.4e11},
     .bf16_gain = 1.15,
     .bf16_matmul = 4e11,
     .f64_flops = 1e9,
@@ -37,7 +38,7 @@ ls_host ls_host_nominal(ls_isa isa) {
                     .memory = nominal.memory,
                     .bandwidth = nominal.bandwidth,
                     .latency = nominal.latency};
-    if (isa == LS_ISA_AVX512BF16) {
+    if (isa >= LS_ISA_AVX512BF16) {
         host.type[LS_BF16] = everywhere(flops * nominal.bf16_gain);
         host.type[LS_BF16].matmul = nominal.bf16_matmul;
     }

@@ -111,7 +111,8 @@ static const char *name_of(const comparison *c, int i) {
 
 static void compare(comparison *c, const matrix_place *p, const network_result *many) {
     for (int i = -1; i < c->exact.image->n_flats; i++) {
-        const double error = network_error(many, &c->exact, i), one = network_error(&c->one, &c->exact, i);
+        const double error = network_error(many, &c->exact, i),
+                     one = network_error_of_kind(&c->one, &c->exact, i);
         char place[160];
         say_place(p, place, sizeof place);
         if (!(error <= c->times * one + c->floor))

@@ -183,6 +183,15 @@ double network_error(const network_result *a, const network_result *b, int i) {
                           zero_in_theory ? whole : 1e-3 * kind);
 }
 
+double network_error_of_kind(const network_result *a, const network_result *b, int i) {
+    double most = network_error(a, b, i);
+    for (int f = 0; i >= 0 && f < b->image->n_flats; f++) {
+        if (same_kind(b->image->flats[f].name, b->image->flats[i].name))
+            most = fmax(most, network_error(a, b, f));
+    }
+    return most;
+}
+
 double network_difference(const network_result *a, const network_result *b, const char **what) {
     double worst = -1;
     for (int i = -1; i < b->image->n_flats; i++) {

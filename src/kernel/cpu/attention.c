@@ -322,6 +322,7 @@ static void run_item(void *context, int index, int thread) {
     scratch *s = &f->scratch[thread];
     if (p->params->merge && f->weight[f->order[index]] == 0)
         return; /* it sees nothing: what is there stays */
+    products_begin();
     for (int i = 0; i < it->count; i++) row_tile_begin(f, &s->tile[i], it, i);
     const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
     const element *k_rows = (const element *)k->data + head_offset(k, it->b, it->kv);
@@ -343,6 +344,7 @@ static void run_item(void *context, int index, int thread) {
             attend(f, s, &s->tile[i], it->b, g);
         }
     }
+    products_end();
     for (int i = 0; i < it->count; i++) row_tile_end(f, &s->tile[i], it->b);
 }
 
@@ -365,7 +367,7 @@ static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
 }
 
 extern const ls_kernel LS_CPU_NAME(attention);
-#if LS_ATTENTION_PAIRS
+#if LS_ATTENTION_PAIRS && !LS_ATTENTION_TILES
 extern const ls_kernel ls_cpu_avx512_bf16_attention, LS_CPU_NAME(attention_pairs);
 
 static size_t choice_workspace(const ls_kernel_call *call) {

@@ -20,6 +20,12 @@
 #ifndef LS_ATTENTION_PAIRS
 #define LS_ATTENTION_PAIRS 0
 #endif
+/* Pairs are multiplied by AMX, in tiles of 16 rows of 16 units, where the compiler may use it. */
+#if LS_ATTENTION_PAIRS && defined __AMX_BF16__
+#define LS_ATTENTION_TILES 1
+#else
+#define LS_ATTENTION_TILES 0
+#endif
 #if LS_ATTENTION_PAIRS
 #include <immintrin.h>
 #endif
@@ -29,16 +35,35 @@
  * a Granite Rapids: 118 against 236 GFLOP/s a core), where the pair variant hands over to the one that
  * widens.
  */
-#if LS_ATTENTION_PAIRS
+#if LS_ATTENTION_PAIRS && !LS_ATTENTION_TILES
 static bool pairs_are_fast(void) { return !__builtin_cpu_is("intel"); }
 #endif
 
 #define UNIT_ELEMENTS (1 + LS_ATTENTION_PAIRS)
 
-/* 6 x 4 sums, 4 columns of B and a broadcast fill the 32 registers of AVX-512; 6 x 2 the 16 of the others. */
+/*
+ * 6 x 4 sums, 4 columns of B and a broadcast fill the 32 registers of AVX-512; 6 x 2 the 16 of the others. Of AMX's 8 tiles 2 x 2 hold sums,
+ * 2 of A and 2 of B; they take a depth of DEPTH units at a time.
+ */
+#if LS_ATTENTION_TILES
+#define MICRO_ROWS 32
+#define MICRO_VECTORS 2
+#define DEPTH 16
+#else
 #define MICRO_ROWS 6
 #define MICRO_VECTORS (V_LANES == 16 ? 4 : 2)
+#define DEPTH 1
+#endif
 #define PANEL (MICRO_VECTORS * V_LANES)
+
+V_INLINE v_f32 unit_load(const float *p) { return v_load_f32(p, V_LANES); }
+V_INLINE void unit_store(float *p, v_f32 v) { v_store_f32(p, v, V_LANES); }
+
+#if LS_ATTENTION_TILES
+#include "kernel/cpu/attention_tiles.h"
+#else
+V_INLINE void products_begin(void) {}
+V_INLINE void products_end(void) {}
 
 V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
 #if LS_ATTENTION_PAIRS
@@ -48,19 +73,16 @@ V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
 #endif
 }
 
-V_INLINE v_f32 unit_load(const float *p) { return v_load_f32(p, V_LANES); }
-V_INLINE void unit_store(float *p, v_f32 v) { v_store_f32(p, v, V_LANES); }
-
 /* `vectors` is a constant wherever this is inlined. decay NULL: C = A B, else C = decay[row] * C + A B. */
 V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
-                         const float *b, float *c, int64_t c_row, const float *decay) {
+                         const float *b, int64_t b_row, float *c, int64_t c_row, const float *decay) {
     v_f32 sum[MICRO_ROWS][MICRO_VECTORS];
 #pragma GCC unroll 8
     for (int i = 0; i < MICRO_ROWS; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) sum[i][j] = v_set(0.0f);
     }
-    for (int64_t k = 0; k < depth; k++, a += a_step, b += vectors * V_LANES) {
+    for (int64_t k = 0; k < depth; k++, a += a_step, b += b_row) {
         v_f32 column[MICRO_VECTORS];
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) column[j] = unit_load(b + j * V_LANES);
@@ -81,26 +103,28 @@ V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_r
     }
 }
 
-/* The same for a width that is known at run time only: 1 to MICRO_VECTORS. */
+/* The same for a width that is known at run time only: 1 to MICRO_VECTORS; B in panels of that width. */
 static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
                           const float *b, float *c, int64_t c_row, const float *decay) {
+    const int64_t b_row = (int64_t)vectors * V_LANES;
     switch (vectors) {
     case 1:
-        micro_tile(1, depth, a, a_row, a_step, b, c, c_row, decay);
+        micro_tile(1, depth, a, a_row, a_step, b, b_row, c, c_row, decay);
         break;
     case 2:
-        micro_tile(2, depth, a, a_row, a_step, b, c, c_row, decay);
+        micro_tile(2, depth, a, a_row, a_step, b, b_row, c, c_row, decay);
         break;
 #if V_LANES == 16
     case 3:
-        micro_tile(3, depth, a, a_row, a_step, b, c, c_row, decay);
+        micro_tile(3, depth, a, a_row, a_step, b, b_row, c, c_row, decay);
         break;
     default:
-        micro_tile(4, depth, a, a_row, a_step, b, c, c_row, decay);
+        micro_tile(4, depth, a, a_row, a_step, b, b_row, c, c_row, decay);
         break;
 #endif
     }
 }
+#endif
 
 /*
  * How the D columns of an output are cut into panels, as evenly as whole vectors allow; the last may be

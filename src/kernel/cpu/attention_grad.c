@@ -22,7 +22,7 @@
 #include "kernel/cpu/attention_problem.h"
 #include "kernel/kernel_impl.h"
 
-#define Q_TILE 48
+#define Q_TILE (LS_ATTENTION_TILES ? 64 : 48)
 #define Q_BLOCKS (Q_TILE / MICRO_ROWS)
 #define K_TILE 384
 #define K_BLOCKS (K_TILE / MICRO_ROWS)
@@ -34,13 +34,13 @@ enum { IN_DO = 5, IN_LSE, IN_DELTA };
 enum { OUT_DQ, OUT_DK, OUT_DV };
 
 typedef struct scratch {
-    float *k_transposed, *v_transposed, *k_columns;   /* a key tile, packed */
-    float *q_rows, *do_rows, *q_columns, *do_columns; /* a query tile, packed */
+    float *k_transposed, *v_transposed, *k_columns; /* a key tile, packed */
+    float *q_rows, *do_rows, *q_summed, *do_summed; /* a query tile, packed; to be summed over queries */
     float *s, *dp;             /* [Q_TILE][S_ROW]; without pairs, P and dS take their places */
     float *p_by_q;             /* P in units along queries: [Q_TILE / UNIT_ELEMENTS][S_ROW] */
     float *ds_by_q;            /* dS likewise */
     float *ds_by_k;            /* dS in units along keys: [Q_TILE][S_ROW / UNIT_ELEMENTS] */
-    float *dk, *dv;            /* [K_TILE][width] */
+    float *dk, *dv;            /* [K_TILE][width]; with tiles [width][K_TILE] */
     float *dq;                 /* [Q_TILE][width] */
     float *lse;                /* [Q_TILE], times log2 e; +inf for a row that sees nothing or is not there */
     float *delta;              /* [Q_TILE] */
@@ -62,16 +62,21 @@ typedef struct backward {
     scratch *scratch;
 } backward;
 
+/* Floats of a row of what is summed over queries: with tiles whole blocks of rows of its transpose. */
+static int64_t summed_width(const backward *f) {
+    return LS_ATTENTION_TILES ? (int64_t)ls_round_up((size_t)f->problem.D, MICRO_ROWS) : f->columns.width;
+}
+
 static void scratch_carve(scratch *s, const backward *f, carving *c) {
-    const int64_t width = f->columns.width, units = row_units(f->problem.D);
+    const int64_t width = summed_width(f), units = row_units(f->problem.D);
     scratch made = {
         .k_transposed = carve(c, K_TILE * units, sizeof(float)),
         .v_transposed = carve(c, K_TILE * units, sizeof(float)),
         .k_columns = carve(c, K_TILE / UNIT_ELEMENTS * width, sizeof(float)),
         .q_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
         .do_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
-        .q_columns = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
-        .do_columns = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
+        .q_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
+        .do_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
         .s = carve(c, Q_TILE * S_ROW, sizeof(float)),
         .dp = carve(c, Q_TILE * S_ROW, sizeof(float)),
         .dk = carve(c, K_TILE * width, sizeof(float)),
@@ -143,19 +148,23 @@ static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int6
     pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, K_TILE, p->D);
     pack_columns(s->k_columns, k_rows, k->stride[1], keys, K_TILE, p->D, &f->columns);
     key_positions(s->kpos, p, start, K_TILE);
-    memset(s->dk, 0, sizeof(float) * (size_t)(K_TILE * f->columns.width));
-    memset(s->dv, 0, sizeof(float) * (size_t)(K_TILE * f->columns.width));
+    memset(s->dk, 0, sizeof(float) * (size_t)(K_TILE * summed_width(f)));
+    memset(s->dv, 0, sizeof(float) * (size_t)(K_TILE * summed_width(f)));
 }
 
-/* Rows and columns of one panel of whole floats are laid out alike, and packed once. */
+/* As rows, and to be summed over; rows and columns of one panel of whole floats are laid out alike, and packed once. */
 static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
-                        float *rows_out, float *columns_out) {
+                        float *rows_out, float *summed_out) {
     const int64_t rows = ls_min(Q_TILE, f->problem.n - start), D = f->problem.D;
     const element *from = rows_of(view, b, head, start);
     pack_rows(rows_out, from, view->stride[1], rows, Q_TILE, D, f->q_units, false);
     if (UNIT_ELEMENTS == 1 && f->columns.panels == 1) return rows_out;
-    pack_columns(columns_out, from, view->stride[1], rows, Q_TILE, D, &f->columns);
-    return columns_out;
+#if LS_ATTENTION_TILES
+    pack_transposed_rows(summed_out, from, view->stride[1], rows, Q_TILE, D, summed_width(f));
+#else
+    pack_columns(summed_out, from, view->stride[1], rows, Q_TILE, D, &f->columns);
+#endif
+    return summed_out;
 }
 
 static void read_row_sums(const backward *f, scratch *s, int64_t b, int64_t head, int64_t start) {
@@ -285,9 +294,43 @@ static void product_by_keys(const backward *f, const scratch *s, const float *ro
     }
 }
 
+/* dV += P^T dO or dK += dS^T Q: the products summed over the queries. */
+#if LS_ATTENTION_TILES
+/* Of their transposes, so that units along the queries are side by side in both operands: dV^T += dO^T P. */
+static void product_by_queries(const backward *f, const scratch *s, const float *by_q,
+                               const float *transposed, float *out) {
+    const int64_t units = Q_TILE / UNIT_ELEMENTS;
+    for (int panel = 0; panel < K_TILE / PANEL; panel++) {
+        const int64_t key = (int64_t)panel * PANEL, g = key / KEY_GROUP;
+        const int64_t start = s->first[g] * MICRO_ROWS / UNIT_ELEMENTS;
+        const int64_t depth = s->end[g] * MICRO_ROWS / UNIT_ELEMENTS - start;
+        for (int64_t d = 0; depth > 0 && d < summed_width(f); d += MICRO_ROWS) {
+            product_of(MICRO_VECTORS, depth, transposed + d * units + start, units,
+                       by_q + start * S_ROW + key, S_ROW, out + d * K_TILE + key, K_TILE, true);
+        }
+    }
+}
+
+/* to[i][d] += factor * from[d][i] */
+static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
+                       int64_t rows, const float *from, float factor) {
+    const int64_t D = f->problem.D;
+    for (int64_t i = 0; i < rows; i += V_LANES) {
+        float *to = (float *)view->data + head_offset(view, b, head) + (start + i) * view->stride[1];
+        for (int64_t d = 0; d < D; d += V_LANES) {
+            v_f32 m[V_LANES];
+            for (int j = 0; j < V_LANES; j++) m[j] = unit_load(from + (d + j) * K_TILE + i);
+            transpose_square(m);
+            for (int64_t j = 0; j < ls_min(V_LANES, rows - i); j++) {
+                float *at = to + j * view->stride[1] + d;
+                v_store_f32(at, v_load_f32(at, D - d) + factor * m[j], D - d);
+            }
+        }
+    }
+}
+#else
 static const float ones[MICRO_ROWS] = {1, 1, 1, 1, 1, 1};
 
-/* dV += P^T dO or dK += dS^T Q: the products summed over the queries. */
 static void product_by_queries(const backward *f, const scratch *s, const float *by_q,
                                const float *column_operand, float *out) {
     const int64_t width = f->columns.width;
@@ -306,6 +349,12 @@ static void product_by_queries(const backward *f, const scratch *s, const float 
         }
     }
 }
+
+static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
+                       int64_t rows, const float *from, float factor) {
+    add_rows(view, b, head, start, rows, from, f->columns.width, factor);
+}
+#endif
 
 /* dQ of the query tile = dS K */
 static void product_for_queries(const backward *f, scratch *s, int64_t queries) {
@@ -327,15 +376,15 @@ static void product_for_queries(const backward *f, scratch *s, int64_t queries) 
 /* One query tile of one head against the packed key tile. */
 static void work_pair(const backward *f, scratch *s, int64_t b, int64_t head, int64_t query) {
     const ls_view *q = &f->call->in[IN_Q], *dout = &f->call->in[IN_DO];
-    const float *q_columns = pack_both(f, q, b, head, query, s->q_rows, s->q_columns);
-    const float *do_columns = pack_both(f, dout, b, head, query, s->do_rows, s->do_columns);
+    const float *q_summed = pack_both(f, q, b, head, query, s->q_rows, s->q_summed);
+    const float *do_summed = pack_both(f, dout, b, head, query, s->do_rows, s->do_summed);
     read_row_sums(f, s, b, head, query);
     product_by_keys(f, s, s->q_rows, s->k_transposed, s->s);
     product_by_keys(f, s, s->do_rows, s->v_transposed, s->dp);
     if (f->problem.params->softcap > 0) cap_scores(f, s);
     differentiate(f, s, b, query);
-    product_by_queries(f, s, s->p_by_q, do_columns, s->dv);
-    product_by_queries(f, s, s->ds_by_q, q_columns, s->dk);
+    product_by_queries(f, s, s->p_by_q, do_summed, s->dv);
+    product_by_queries(f, s, s->ds_by_q, q_summed, s->dk);
     const int64_t queries = ls_min(Q_TILE, f->problem.n - query);
     product_for_queries(f, s, queries);
     add_rows(&f->call->out[OUT_DQ], b, head, query, queries, s->dq, f->columns.width,
@@ -360,19 +409,21 @@ static void work_key_tile(const backward *f, scratch *s, int64_t b, int64_t kv, 
         for (int64_t h = 0; h < heads.count; h++) work_pair(f, s, b, heads.first + h, i * Q_TILE);
     }
     if (!packed) return;
-    add_rows(&f->call->out[OUT_DK], b, kv, start, keys, s->dk, f->columns.width, (float)p->params->scale);
-    add_rows(&f->call->out[OUT_DV], b, kv, start, keys, s->dv, f->columns.width, 1);
+    add_summed(f, &f->call->out[OUT_DK], b, kv, start, keys, s->dk, (float)p->params->scale);
+    add_summed(f, &f->call->out[OUT_DV], b, kv, start, keys, s->dv, 1);
 }
 
 static void run_task(void *context, int index, int thread) {
     const backward *f = context;
     const int key_part = index % f->parts;
     const int64_t pair = index / f->parts;
+    products_begin();
     for (int64_t tile = 0; tile < f->key_tiles; tile++) {
         if (part_of(tile, f->parts) != key_part) continue;
         work_key_tile(f, &f->scratch[thread], pair / f->problem.Hkv, pair % f->problem.Hkv, tile,
                       (key_part + f->phase) % f->parts);
     }
+    products_end();
 }
 
 /* Zeros of one thread's share of the positions of an output. */
@@ -426,7 +477,7 @@ static void backward_run(const ls_kernel_call *call, void *state, ls_pool *pool)
 }
 
 extern const ls_kernel LS_CPU_NAME(attention_grad);
-#if LS_ATTENTION_PAIRS
+#if LS_ATTENTION_PAIRS && !LS_ATTENTION_TILES
 extern const ls_kernel ls_cpu_avx512_bf16_attention_grad, LS_CPU_NAME(attention_grad_pairs);
 
 static size_t choice_workspace(const ls_kernel_call *call) {

@@ -8,8 +8,10 @@
 
 #include "kernel/cpu/attention_gemm.h"
 
-/* Units of a row of D elements. */
-V_INLINE int64_t row_units(int64_t D) { return ls_ceil_div(D, UNIT_ELEMENTS); }
+/* Units of a row of D elements: as many as products take at a time, or a multiple. */
+V_INLINE int64_t row_units(int64_t D) {
+    return (int64_t)ls_round_up((size_t)ls_ceil_div(D, UNIT_ELEMENTS), DEPTH);
+}
 
 /* V_LANES units of a row of D elements, from its unit `from` on. */
 V_INLINE v_f32 load_row_units(const element *row, int64_t from, int64_t D) {
@@ -115,6 +117,26 @@ static void pack_transposed(float *out, const element *in, int64_t stride, int64
     }
 }
 
+#if LS_ATTENTION_TILES
+/* in[rows][D] transposed, as row operand summed over rows: out[width][rows_out / UNIT_ELEMENTS], width a multiple of V_LANES. */
+V_INLINE void pack_transposed_rows(float *out, const element *in, int64_t stride, int64_t rows,
+                                   int64_t rows_out, int64_t D, int64_t width) {
+    const int64_t units = rows_out / UNIT_ELEMENTS;
+    for (int64_t u = 0; u < units; u += V_LANES) {
+        for (int64_t d = 0; d < width; d += V_LANES) {
+            v_f32 m[V_LANES];
+            for (int i = 0; i < V_LANES; i++) {
+                const int64_t r = (u + i) * UNIT_ELEMENTS;
+                m[i] = load_paired_rows(r < rows ? in + r * stride : NULL,
+                                        r + 1 < rows ? in + (r + 1) * stride : NULL, d, D);
+            }
+            transpose_square(m);
+            for (int i = 0; i < V_LANES; i++) unit_store(out + (d + i) * units + u, m[i]);
+        }
+    }
+}
+#endif
+
 /*
  * in[rows][D] as column operand summed over rows: column panels, each [rows_out / UNIT_ELEMENTS][columns_in
  * * V_LANES].
@@ -140,9 +162,10 @@ static void pack_columns(float *out, const element *in, int64_t stride, int64_t 
 #if LS_ATTENTION_PAIRS
 /* Two rows of numbers rounded to bf16: the low half of each unit from `low`, the high half from `high`. */
 V_INLINE v_f32 round_to_pairs(v_f32 low, v_f32 high) {
-    const __m512i a = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)low));
-    const __m512i b = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)high));
-    return (v_f32)_mm512_or_si512(a, _mm512_slli_epi32(b, 16));
+    const __m512i by_turns =
+        (__m512i)(v_u32){0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
+                         0x180008, 0x190009, 0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f};
+    return (v_f32)_mm512_permutexvar_epi16(by_turns, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
 }
 
 /* 2*V_LANES consecutive numbers rounded to bf16, in order. */

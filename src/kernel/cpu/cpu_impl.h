@@ -19,6 +19,7 @@
 #define LS_CPU_LEVEL_avx2 LS_ISA_AVX2
 #define LS_CPU_LEVEL_avx512 LS_ISA_AVX512
 #define LS_CPU_LEVEL_avx512bf16 LS_ISA_AVX512BF16
+#define LS_CPU_LEVEL_amx LS_ISA_AMX
 #define LS_CPU_PASTE_(a, b) a##b
 #define LS_CPU_PASTE(a, b) LS_CPU_PASTE_(a, b)
 #define LS_CPU_LEVEL LS_CPU_PASTE(LS_CPU_LEVEL_, LS_CPU_ISA)

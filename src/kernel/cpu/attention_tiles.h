@@ -1,0 +1,93 @@
+/*
+ * The micro-kernel of attention_gemm.h for AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18): tiles of 16
+ * rows of 64 bytes, TDPBF16PS. A row of A is contiguous, a row of B is V_LANES columns of one unit.
+ */
+#ifndef LS_KERNEL_CPU_ATTENTION_TILES_H
+#define LS_KERNEL_CPU_ATTENTION_TILES_H
+
+enum { TILE_ROWS = 16 };
+
+/* The tiles: sums by rows and columns, two of A, two of B. The intrinsics want their numbers as words. */
+#define SUM_00 0
+#define SUM_01 1
+#define SUM_10 2
+#define SUM_11 3
+#define A_0 4
+#define A_1 5
+#define B_0 6
+#define B_1 7
+
+/* Eight tiles of 16 rows of 64 bytes, from here to products_end, on this thread. */
+V_INLINE void products_begin(void) {
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int i = 0; i < 8; i++) config.row_bytes[i] = 64, config.rows[i] = TILE_ROWS;
+    _tile_loadconfig(&config);
+}
+
+V_INLINE void products_end(void) { _tile_release(); }
+
+/* `vectors` is a constant wherever this is inlined; depth a multiple of DEPTH. add: C += A B, else C = A B. */
+V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
+                         int64_t b_row, float *c, int64_t c_row, bool add) {
+    const int64_t a_bytes = a_row * 4, b_bytes = b_row * 4, c_bytes = c_row * 4;
+    __asm__ volatile("" ::: "memory"); /* the intrinsics do not say that they read memory */
+    if (add) {
+        _tile_loadd(SUM_00, c, c_bytes);
+        _tile_loadd(SUM_10, c + TILE_ROWS * c_row, c_bytes);
+        if (vectors > 1) {
+            _tile_loadd(SUM_01, c + V_LANES, c_bytes);
+            _tile_loadd(SUM_11, c + TILE_ROWS * c_row + V_LANES, c_bytes);
+        }
+    } else {
+        _tile_zero(SUM_00);
+        _tile_zero(SUM_10);
+        _tile_zero(SUM_01);
+        _tile_zero(SUM_11);
+    }
+    for (int64_t k = 0; k < depth; k += DEPTH, a += DEPTH, b += DEPTH * b_row) {
+        _tile_loadd(A_0, a, a_bytes);
+        _tile_loadd(B_0, b, b_bytes);
+        _tile_loadd(A_1, a + TILE_ROWS * a_row, a_bytes);
+        _tile_dpbf16ps(SUM_00, A_0, B_0);
+        if (vectors > 1) _tile_loadd(B_1, b + V_LANES, b_bytes);
+        _tile_dpbf16ps(SUM_10, A_1, B_0);
+        if (vectors > 1) {
+            _tile_dpbf16ps(SUM_01, A_0, B_1);
+            _tile_dpbf16ps(SUM_11, A_1, B_1);
+        }
+    }
+    _tile_stored(SUM_00, c, c_bytes);
+    _tile_stored(SUM_10, c + TILE_ROWS * c_row, c_bytes);
+    if (vectors > 1) {
+        _tile_stored(SUM_01, c + V_LANES, c_bytes);
+        _tile_stored(SUM_11, c + TILE_ROWS * c_row + V_LANES, c_bytes);
+    }
+}
+
+V_INLINE void product_of(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
+                         int64_t b_row, float *c, int64_t c_row, bool add) {
+    if (vectors == 1)
+        micro_tile(1, depth, a, a_row, b, b_row, c, c_row, add);
+    else
+        micro_tile(2, depth, a, a_row, b, b_row, c, c_row, add);
+}
+
+/* Sums cannot be scaled in tiles: rows that decay are, before, where they lie. a_step is 1. */
+static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
+                          const float *b, float *c, int64_t c_row, const float *decay) {
+    (void)a_step;
+    for (int i = 0; decay != NULL && i < MICRO_ROWS; i++) {
+        if (decay[i] == 1) continue;
+        for (int j = 0; j < vectors; j++) {
+            float *at = c + i * c_row + j * V_LANES;
+            unit_store(at, unit_load(at) * decay[i]);
+        }
+    }
+    product_of(vectors, depth, a, a_row, b, (int64_t)vectors * V_LANES, c, c_row, decay != NULL);
+}
+
+#endif
