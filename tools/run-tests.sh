@@ -3,7 +3,7 @@
 # WORD: only tests whose name holds it. `long` runs the short tier too.
 # One line per test, the whole output of those that fail, and a last line "N passed, N failed" that counts single cases.
 # A test is an executable of cmocka (tests/test_*.c, long_*.c) or a script (test_*.sh, long_*.sh; one case, given BUILD).
-# From the environment: TEST_JOBS (2) tests at once, TEST_TIMEOUT seconds for each (300; long tests 3600).
+# From the environment: TEST_JOBS (2) tests at once, TEST_TIMEOUT seconds for each (300; long tests 7200).
 set -u
 [ $# -ge 2 ] && [ -d "$1" ] || { echo "usage: run-tests.sh BUILD short|long [WORD]" >&2; exit 2; }
 build=$(cd "$1" && pwd)
@@ -28,7 +28,7 @@ run_one() {
     local source=$1 name limit=${TEST_TIMEOUT:-300} begin status passed failed skipped verdict
     name=$(basename "$source")
     name=${name%.*}
-    [[ $name == long_* ]] && limit=${TEST_TIMEOUT:-3600}
+    [[ $name == long_* ]] && limit=${TEST_TIMEOUT:-7200}
     local out=$results/$name.out
     local command=("$build/tests/$name")
     [[ $source == *.sh ]] && command=(bash "$source" "$build")
