@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/median.h"
 #include "kernel/kernel.h"
 #include "longspan/attention.h"
 #include "tensor/layout.h"
@@ -346,16 +347,6 @@ static ls_status run_puts(int64_t S, said *out) {
 
 /* --- rounds ------------------------------------------------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, ascending);
-    return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
-
 static ls_status check(int64_t S, const said *mpi, const said *puts) {
     if (fabs(mpi->checksum - puts->checksum) <= 1e-12 * puts->checksum) return ls_ok();
     return ls_error(LS_INVALID, "S %lld: MPI computes %.9g, Longspan %.9g: not the same work", (long long)S,
@@ -384,14 +375,14 @@ static ls_status bench(const char *self, int64_t S) {
         }
         for (int w = 0; w < PUT; w++) ratio[w][i] = way[PUT].seconds / way[w].seconds;
     }
-    const double of_isend = median(ratio[ISEND], rounds), of_sendrecv = median(ratio[SENDRECV], rounds);
+    const double of_isend = ls_median(ratio[ISEND], rounds), of_sendrecv = ls_median(ratio[SENDRECV], rounds);
     printf(
         "{\"bench\": \"attention_mpi\", \"S\": %lld, \"ranks\": %d, \"rounds\": %d, \"put_seconds\": %.4f, "
         "\"isend_seconds\": %.4f, \"sendrecv_seconds\": %.4f, \"put_forward\": %.4f, \"isend_forward\": %.4f, "
         "\"ratio\": %.4f}\n",
-        (long long)S, RANKS, rounds, median(seconds[PUT], rounds), median(seconds[ISEND], rounds),
-        median(seconds[SENDRECV], rounds), median(forward_seconds[PUT], rounds),
-        median(forward_seconds[ISEND], rounds), fmax(of_isend, of_sendrecv));
+        (long long)S, RANKS, rounds, ls_median(seconds[PUT], rounds), ls_median(seconds[ISEND], rounds),
+        ls_median(seconds[SENDRECV], rounds), ls_median(forward_seconds[PUT], rounds),
+        ls_median(forward_seconds[ISEND], rounds), fmax(of_isend, of_sendrecv));
     fflush(stdout);
     return ls_ok();
 }

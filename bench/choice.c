@@ -7,8 +7,8 @@
  * ratio: median time of the candidate that auto chose, over that of the fastest. Rates: this machine's where `longspan bench
  * machine` has measured them, else nominal.
  */
-#include "graph/graph.h"
-#include "longspan/graph.h"
+#include "base/median.h"
+#include "job/attention_graph.h"
 #include "plan/trial.h"
 
 #include <math.h>
@@ -49,30 +49,18 @@ static ls_status mask_of(const problem *p, ls_mask *out) {
     return ls_mask_add_term(out, term);
 }
 
-static ls_tensor input(ls_graph *g, const char *name, const problem *p, int64_t H) {
-    ls_shape shape = {.ndim = 4, .dim = {{.size = 1}, {.size = p->S}, {.size = H}, {.size = p->D}}};
-    shape.dim[0].factor = LS_FACTOR_BATCH;
-    shape.dim[1].factor = LS_FACTOR_SEQUENCE;
-    return ls_graph_leaf(g, LS_ROLE_INPUT, name, p->dtype, &shape);
-}
-
-static ls_status build(const problem *p, ls_graph *g, ls_job *job, ls_tensor fetch[4]) {
-    const ls_tensor q = input(g, "q", p, p->Hq), k = input(g, "k", p, p->Hkv), v = input(g, "v", p, p->Hkv);
-    const ls_tensor grad = input(g, "grad_o", p, p->Hq);
+static ls_status build(const problem *p, ls_attention_graph *out) {
     ls_mask mask;
     LS_TRY(mask_of(p, &mask));
-    fetch[0] = ls_attention(g, q, k, v, &mask, 1 / sqrt((double)p->D));
-    ls_derivative d = {.n_roots = 1, .root = {fetch[0]}, .seed = {grad}, .n_wanted = 3, .wanted = {q, k, v}};
-    *job = (ls_job){.graph = g, .fetch = fetch, .n_fetch = 4};
-    LS_TRY(ls_differentiate(g, &d));
-    memcpy(&fetch[1], d.gradient, sizeof *fetch * 3);
-    for (int i = 0; i < 4; i++) ls_named(g, fetch[i], "result %d", i);
-    return ls_graph_status(g);
-}
-
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return ls_attention_graph_build(&(ls_attention_options){.dtype = p->dtype,
+                                                            .batch = 1,
+                                                            .seq = p->S,
+                                                            .heads = p->Hq,
+                                                            .kv_heads = p->Hkv,
+                                                            .head_size = p->D,
+                                                            .mask = &mask,
+                                                            .gradients = true},
+                                    out);
 }
 
 /* Medians over rounds in which each candidate runs once; *ratio of the first to the fastest. */
@@ -89,8 +77,7 @@ static ls_status run_all(const ls_job *job, const ls_plan_request *request, cons
     for (int i = 0; i < plan->n_candidates; i++) {
         ls_plan_candidate *c = &plan->candidates[i];
         if (c->refused[0] != 0) continue;
-        qsort(seconds[i], (size_t)rounds, sizeof(double), ascending);
-        c->measured = seconds[i][rounds / 2];
+        c->measured = ls_median(seconds[i], rounds);
         best = fmin(best, c->measured);
     }
     *ratio = plan->candidates[0].measured / best;
@@ -121,16 +108,15 @@ static void print(const problem *p, const ls_plan *plan, double ratio) {
 static ls_status examine(const problem *p, const ls_spread *spread, int rounds, double *ratio) {
     ls_plan_request request;
     LS_TRY(ls_spread_resolve(spread, &request));
-    ls_graph *g = ls_graph_create(p->dtype);
-    ls_job job;
-    ls_tensor fetch[4];
+    ls_attention_graph attention = {.graph = NULL};
     static ls_plan plan;
-    ls_status status = build(p, g, &job, fetch);
+    ls_status status = build(p, &attention);
+    const ls_job job = ls_attention_graph_job(&attention);
     if (status.code == LS_OK) status = ls_plan_make(&job, &request, &plan);
     *ratio = 1;
     if (status.code == LS_OK && rounds > 0) status = run_all(&job, &request, spread, rounds, &plan, ratio);
     if (status.code == LS_OK) print(p, &plan, *ratio);
-    ls_graph_destroy(g);
+    ls_graph_destroy(attention.graph);
     return status;
 }
 

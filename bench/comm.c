@@ -10,6 +10,7 @@
  * together. put: rank 0 puts and signals, rank 1 only acknowledges; bytes put per second (a copy reads and
  * writes as many).
  */
+#include "base/median.h"
 #include "run/launch.h"
 
 #include <stdio.h>
@@ -47,14 +48,8 @@ static ls_status answer(ls_comm *comm, const measurement *m, uint64_t generation
     return ls_ok();
 }
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void print(const measurement *m, double times[BATCHES], long per_batch) {
-    qsort(times, BATCHES, sizeof *times, ascending);
-    const double best = times[0] / (double)per_batch, median = times[BATCHES / 2] / (double)per_batch;
+    const double median = ls_median(times, BATCHES) / (double)per_batch, best = times[0] / (double)per_batch;
     printf("{\"bench\": \"comm\", \"what\": \"%s\", \"bytes\": %zu, \"spin\": %s, \"median_ns\": %.1f, "
            "\"best_ns\": %.1f, \"median_gigabytes_per_second\": %.2f}\n",
            m->name, m->bytes, m->may_spin ? "true" : "false", median * 1e9, best * 1e9,

@@ -8,6 +8,7 @@
  * one_rank_seconds: the median over up to nine ranks, each compiled by itself. all_seconds: every rank. image_bytes: what one image
  * holds. Seconds are of processor time, of which there is one thread's.
  */
+#include "base/median.h"
 #include "format/format.h"
 #include "model/model.h"
 #include "program/verify.h"
@@ -21,11 +22,6 @@ enum { SAMPLES = 9 };
 
 /* Of this process: those of a core that it has to itself. */
 static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
-
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static const char *strategy_of(const ls_mesh *mesh) {
     if (mesh->size[LS_AXIS_ULYSSES] == 1) return mesh->size[LS_AXIS_RING] == 1 ? "local" : "ring";
@@ -55,8 +51,7 @@ static ls_status time_one(const ls_job *job, const ls_mesh *mesh, double *second
         times[i] = cpu_seconds() - start;
         ls_image_destroy(image);
     }
-    qsort(times, (size_t)n, sizeof *times, ascending);
-    *seconds = times[n / 2];
+    *seconds = ls_median(times, n);
     return ls_ok();
 }
 

@@ -15,6 +15,7 @@
  * asleep: kernels sleep for their nominal time instead of computing, so that the figures tell of the program alone, not
  * of what else runs on the machine's cores, and more ranks than cores can be measured.
  */
+#include "base/median.h"
 #include "compile/compile.h"
 #include "model/model.h"
 #include "plan/session.h"
@@ -127,16 +128,6 @@ static ls_status rank_main(ls_comm *comm, void *context) {
 
 /* --- the figures ------------------------------------------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, ascending);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 typedef struct figures {
     double step[MOST_STEPS], hop[MOST_STEPS];                                                    /* seconds */
     double waiting[MOST_STEPS], copying[MOST_STEPS], imbalance[MOST_STEPS], exposed[MOST_STEPS]; /* shares */
@@ -172,8 +163,8 @@ static void print(const bench *b, int64_t S) {
         "\"steps\": %d, \"step_seconds\": %.4f, \"hop_seconds\": %.4f, \"waiting\": %.4f, \"copying\": %.4f, "
         "\"imbalance\": %.4f, \"exposed\": %.4f}\n",
         mesh, (long long)S, b->transport != NULL ? b->transport : "shm", b->asleep ? "true" : "false",
-        b->steps, median(f.step, b->steps), median(f.hop, b->steps), median(f.waiting, b->steps),
-        median(f.copying, b->steps), median(f.imbalance, b->steps), median(f.exposed, b->steps));
+        b->steps, ls_median(f.step, b->steps), ls_median(f.hop, b->steps), ls_median(f.waiting, b->steps),
+        ls_median(f.copying, b->steps), ls_median(f.imbalance, b->steps), ls_median(f.exposed, b->steps));
 }
 
 /* --- setting up -------------------------------------------------------------------------------------------------------------- */

@@ -13,34 +13,11 @@
 
 #include "compile/compile.h"
 #include "graph/graph.h"
+#include "support/plain_attention.h"
 
 enum { HQ = 4, HKV = 2, D = 4, B = 2, MOST = 64, RANKS = 8 };
 
 /* --- the independent count ------------------------------------------------------------------------------------------------- */
-
-static bool term_shows(const ls_mask_term *t, int64_t q, int64_t k) {
-    int document_q = 0, document_k = 0;
-    switch (t->kind) {
-    case LS_MASK_CAUSAL:
-        return k <= q;
-    case LS_MASK_WINDOW:
-        return k <= q && (k > q - t->window || k < t->first);
-    case LS_MASK_PREFIX:
-        return k <= q || k < t->first;
-    case LS_MASK_DOCUMENTS:
-        while (t->ends[document_q + 1] <= q) document_q++;
-        while (t->ends[document_k + 1] <= k) document_k++;
-        return document_q == document_k;
-    }
-    return false;
-}
-
-static bool shows(const ls_mask *m, int64_t q, int64_t k) {
-    for (int i = 0; i < m->n; i++) {
-        if (!term_shows(&m->term[i], q, k)) return false;
-    }
-    return true;
-}
 
 /* Which tokens of each block the queries of each see, and how many pairs. */
 typedef struct sight {
@@ -62,7 +39,7 @@ static sight look(const ls_mask *mask, const ls_layout *layout, int U) {
         for (int j = 0; j < s.R; j++) {
             for (int64_t q = 0; q < s.tokens[i]; q++) {
                 for (int64_t k = 0; k < s.tokens[j]; k++) {
-                    if (!shows(mask, positions[i][q], positions[j][k])) continue;
+                    if (!plain_sees(mask, positions[i][q], positions[j][k])) continue;
                     s.sees[i][j][k] = true;
                     s.pairs[i][j]++;
                 }

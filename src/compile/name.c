@@ -86,7 +86,7 @@ static void record(naming *n, const ls_operand *o, int key) {
 static uint64_t transfer_of(const ls_program *p, const ls_instr *instr) {
     if (instr->channel < 0 || instr->ready) return 0;
     const ls_operand *payload = instr->kind == LS_INSTR_WAIT ? &instr->out[0] : &instr->in[0];
-    const size_t bytes = (size_t)ls_view_elements(&payload->view) * ls_dtype_bytes(payload->view.dtype);
+    const size_t bytes = ls_view_bytes(&payload->view);
     return ls_name_transfer(p->channels[instr->channel].name, instr->generation, bytes);
 }
 

@@ -80,10 +80,8 @@ static double work_of(const ls_graph *g, const ls_node *node) {
     double bytes = 0;
     for (int i = 0; i < node->n_in; i++) in[i] = view_of(ls_graph_tensor(g, node->in[i]));
     for (int i = 0; i < node->n_out; i++) out[i] = view_of(ls_graph_tensor(g, node->out[i]));
-    for (int i = 0; i < node->n_in; i++)
-        bytes += (double)ls_view_elements(&in[i]) * (double)ls_dtype_bytes(in[i].dtype);
-    for (int i = 0; i < node->n_out; i++)
-        bytes += (double)ls_view_elements(&out[i]) * (double)ls_dtype_bytes(out[i].dtype);
+    for (int i = 0; i < node->n_in; i++) bytes += (double)ls_view_bytes(&in[i]);
+    for (int i = 0; i < node->n_out; i++) bytes += (double)ls_view_bytes(&out[i]);
     const double flops = node->op->flops != NULL ? node->op->flops(in, out, node->params) : 0;
     return fmax(flops, flops_per_byte * bytes);
 }

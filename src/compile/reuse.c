@@ -36,8 +36,7 @@ static int find_giver(const ls_image *image, int program, int at, int output, co
         const int giver = instr->in[i].buffer;
         if (!may_pass(image, program, &instr->in[i]) || taker[giver] >= 0) continue;
         const ls_buffer *a = &image->buffers[giver];
-        const size_t read =
-            (size_t)ls_view_elements(&instr->in[i].view) * ls_dtype_bytes(instr->in[i].view.dtype);
+        const size_t read = ls_view_bytes(&instr->in[i].view);
         const bool fits = a->bytes == b->bytes || (a->bytes == read && b->bytes <= read);
         if (a->last == at && a->first < at && fits && all_agree(instr, output, giver)) return giver;
     }

@@ -191,9 +191,7 @@ static double seconds_of(const schedule *s, int i) {
     const ls_instr *instr = instr_at(s, i);
     if (instr->kind == LS_INSTR_SIGNAL) return s->rates.latency;
     if (instr->kind != LS_INSTR_PUT_SIGNAL) return ls_kernel_seconds(instr, &s->rates);
-    const ls_view *payload = &instr->in[0].view;
-    const double bytes = (double)ls_view_elements(payload) * (double)ls_dtype_bytes(payload->dtype);
-    return LATENCY + ls_put_seconds(bytes, &s->rates);
+    return LATENCY + ls_put_seconds(ls_operand_bytes(&instr->in[0]), &s->rates);
 }
 
 static void place(schedule *s, int i) {

@@ -2,6 +2,7 @@
  * Attention over ranks against one rank with as many threads: every strategy of the table on every mesh, blocks put and read in place.
  * Each measurement is paired with one of the single rank right after it, round after round, so that both see the same machine.
  */
+#include "base/median.h"
 #include "job/bench_impl.h"
 #include "longspan/attention.h"
 #include "longspan/units.h"
@@ -38,19 +39,9 @@ typedef struct times {
     double forward, both;
 } times;
 
-static void scribble(const ls_attention_array *a, uint32_t state) {
-    int64_t n = 1;
-    for (int i = 0; i < a->ndim; i++) n *= a->size[i];
-    for (int64_t i = 0; i < n; i++) {
-        state = state * 1664525u + 1013904223u;
-        const float x = (float)(int32_t)state * 0x1p-31f;
-        if (a->dtype == LS_BF16)
-            ((ls_bf16 *)a->data)[i] = ls_bf16_from_f32(x);
-        else if (a->dtype == LS_F32)
-            ((float *)a->data)[i] = x;
-        else
-            ((double *)a->data)[i] = (double)x;
-    }
+static void scribble(const ls_attention_array *a, uint32_t seed) {
+    const ls_view view = ls_view_dense(a->data, a->dtype, a->ndim, a->size);
+    ls_view_scribble(&view, seed);
 }
 
 static ls_status pass(ls_attention_rank *r, times *out) {
@@ -162,16 +153,10 @@ static ls_status run_row(bench *b, row *r, int round) {
 
 /* --- the page -------------------------------------------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(const double *values, int n) {
     double sorted[MOST_ROUNDS];
     memcpy(sorted, values, sizeof *sorted * (size_t)n);
-    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
-    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+    return ls_median(sorted, n);
 }
 
 static void print_page(const bench *b, FILE *out) {

@@ -1,20 +1,13 @@
 /* Attention alone (include/longspan/attention.h): one op and its gradient as a graph, spread over ranks, in two programs. */
+#include "job/attention_graph.h"
 #include "job/job_impl.h"
-#include "longspan/attention.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { Q, K, V, GRAD_O, SINK, INPUTS };
-enum { O, LSE, DQ, DK, DV, DSINK, OUTPUTS };
-static const char *const input_names[INPUTS] = {"q", "k", "v", "grad_o", "sink"};
-static const char *const output_names[OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dsink"};
-
 struct ls_shared_attention {
     ls_attention_options options;
-    ls_graph *graph;
-    ls_tensor results[OUTPUTS];
+    ls_attention_graph graph;
     ls_job job;
     ls_session *session;
     bool ran;
@@ -73,69 +66,6 @@ static ls_status check_mask(const ls_mask *mask) {
     return ls_ok();
 }
 
-/* The mask with ends of its own, which live as long as the graph. */
-static ls_mask own_mask(ls_graph *g, const ls_mask *given) {
-    ls_mask mask = {.n = 0};
-    if (given == NULL) return mask;
-    mask = *given;
-    for (int i = 0; i < mask.n; i++) {
-        ls_mask_term *t = &mask.term[i];
-        if (t->kind == LS_MASK_DOCUMENTS)
-            t->ends = ls_arena_copy(g->arena, t->ends, sizeof *t->ends * (size_t)t->n_ends);
-    }
-    return mask;
-}
-
-/* --- the graph --------------------------------------------------------------------------------------------------------------- */
-
-static ls_tensor add_sink(ls_graph *g, const ls_attention_options *o) {
-    const ls_shape shape = {1, {{o->heads, LS_FACTOR_NONE}}};
-    return ls_graph_leaf(g, LS_ROLE_INPUT, input_names[SINK], o->dtype, &shape);
-}
-
-static ls_tensor add_input(ls_graph *g, const ls_attention_options *o, int i) {
-    const int64_t heads = i == K || i == V ? o->kv_heads : o->heads;
-    const ls_shape shape = {4,
-                            {{o->batch, LS_FACTOR_BATCH},
-                             {o->seq, LS_FACTOR_SEQUENCE},
-                             {heads, LS_FACTOR_NONE},
-                             {o->head_size, LS_FACTOR_NONE}}};
-    return ls_graph_leaf(g, LS_ROLE_INPUT, input_names[i], o->dtype, &shape);
-}
-
-static ls_status differentiate(ls_shared_attention *a, const ls_tensor in[INPUTS]) {
-    const bool sink = a->options.sink;
-    ls_derivative d = {.n_roots = 1,
-                       .root = {a->results[O]},
-                       .seed = {in[GRAD_O]},
-                       .n_wanted = sink ? 4 : 3,
-                       .wanted = {in[Q], in[K], in[V], in[SINK]}};
-    LS_TRY(ls_differentiate(a->graph, &d));
-    memcpy(&a->results[DQ], d.gradient, sizeof in[0] * 4);
-    /* Every rank has a part of it; a cast is of the whole, so the parts are added up. */
-    if (sink) a->results[DSINK] = ls_cast(a->graph, a->results[DSINK], a->options.dtype);
-    return ls_ok();
-}
-
-static ls_status build(ls_shared_attention *a) {
-    const ls_attention_options *o = &a->options;
-    ls_graph *g = a->graph = ls_graph_create(o->dtype);
-    const int n_in = o->gradients ? SINK : GRAD_O, n_out = !o->gradients ? DQ : o->sink ? OUTPUTS : DSINK;
-    ls_tensor in[INPUTS] = {LS_NO_TENSOR};
-    for (int i = 0; i < n_in; i++) in[i] = add_input(g, o, i);
-    if (o->sink) in[SINK] = add_sink(g, o);
-    const ls_mask mask = own_mask(g, o->mask);
-    const double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)o->head_size);
-    a->results[O] = ls_attention_with_sink(g, in[Q], in[K], in[V], in[SINK], &mask, scale, o->softcap);
-    a->results[LSE] = ls_attention_lse(g, a->results[O]);
-    LS_TRY(ls_graph_status(g));
-    a->job = (ls_job){
-        .graph = g, .forward_nodes = g->n_nodes, .apart = true, .fetch = a->results, .n_fetch = n_out};
-    if (o->gradients) LS_TRY(differentiate(a, in));
-    for (int i = 0; i < n_out; i++) ls_named(g, a->results[i], "%s", output_names[i]);
-    return ls_graph_status(g);
-}
-
 /* --- opening ----------------------------------------------------------------------------------------------------------------- */
 
 static ls_status open_all(ls_shared_attention *a) {
@@ -144,7 +74,9 @@ static ls_status open_all(ls_shared_attention *a) {
         return ls_error(LS_INVALID, "attention: element type %d; expected one of ls_dtype", (int)o->dtype);
     LS_TRY(check_sizes(o));
     if (o->mask != NULL) LS_TRY(check_mask(o->mask));
-    LS_TRY(build(a));
+    LS_TRY(ls_attention_graph_build(o, &a->graph));
+    a->job = ls_attention_graph_job(&a->graph);
+    a->job.apart = true;
     return ls_session_open(&a->job, &o->spread, &a->session);
 }
 
@@ -165,7 +97,7 @@ ls_status ls_shared_attention_open(const ls_attention_options *options, ls_share
 void ls_shared_attention_close(ls_shared_attention *a) {
     if (a == NULL) return;
     ls_session_close(a->session);
-    ls_graph_destroy(a->graph);
+    ls_graph_destroy(a->graph.graph);
     free(a);
 }
 
@@ -193,10 +125,10 @@ static ls_attention_array array_of(const ls_rank *rank, const char *name) {
 static ls_attention_rank rank_of(const ls_rank *rank) {
     const ls_image *image = rank->image;
     ls_attention_rank r = {.rank = rank->rank, .ranks = rank->ranks};
-    ls_attention_array *const in[INPUTS] = {&r.q, &r.k, &r.v, &r.grad_o, &r.sink};
-    ls_attention_array *const out[OUTPUTS] = {&r.o, &r.lse, &r.dq, &r.dk, &r.dv, &r.dsink};
-    for (int i = 0; i < INPUTS; i++) *in[i] = array_of(rank, input_names[i]);
-    for (int i = 0; i < OUTPUTS; i++) *out[i] = array_of(rank, output_names[i]);
+    ls_attention_array *const in[LS_ATTENTION_INPUTS] = {&r.q, &r.k, &r.v, &r.grad_o, &r.sink};
+    ls_attention_array *const out[LS_ATTENTION_RESULTS] = {&r.o, &r.lse, &r.dq, &r.dk, &r.dv, &r.dsink};
+    for (int i = 0; i < LS_ATTENTION_INPUTS; i++) *in[i] = array_of(rank, ls_attention_input[i]);
+    for (int i = 0; i < LS_ATTENTION_RESULTS; i++) *out[i] = array_of(rank, ls_attention_result[i]);
     r.batch = r.q.size[0];
     r.first_batch = r.batch * ls_mesh_coordinate(&image->mesh, rank->rank, LS_AXIS_DP);
     r.n = r.q.size[1];

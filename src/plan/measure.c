@@ -20,26 +20,10 @@ static double least(const double *values, int n) {
 
 /* --- kernels --------------------------------------------------------------------------------------------------------------- */
 
-/* Numbers near 0, the same every time. */
-static void scribble(const ls_view *view) {
-    const int64_t n = ls_view_elements(view);
-    uint32_t state = 1;
-    for (int64_t i = 0; i < n; i++) {
-        state = state * 1664525u + 1013904223u;
-        const float x = (float)(int32_t)state * 0x1p-31f;
-        if (view->dtype == LS_BF16)
-            ((ls_bf16 *)view->data)[i] = ls_bf16_from_f32(x);
-        else if (view->dtype == LS_F32)
-            ((float *)view->data)[i] = x;
-        else
-            ((double *)view->data)[i] = (double)x;
-    }
-}
-
 static ls_view new_view(ls_arena *arena, ls_dtype dtype, int ndim, const int64_t *size) {
     ls_view view = ls_view_dense(NULL, dtype, ndim, size);
-    view.data = ls_arena_alloc(arena, (size_t)ls_view_elements(&view) * ls_dtype_bytes(dtype));
-    if (dtype != LS_I32) scribble(&view);
+    view.data = ls_arena_alloc(arena, ls_view_bytes(&view));
+    if (dtype != LS_I32) ls_view_scribble(&view, 1);
     return view;
 }
 

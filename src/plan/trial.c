@@ -1,11 +1,11 @@
 /* See trial.h. */
 #include "plan/trial.h"
 
+#include "base/median.h"
 #include "longspan/units.h"
 #include "plan/plan_impl.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { FEW = 6, RUNS = 3 };
 
@@ -29,19 +29,13 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return ls_ok();
 }
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median over the runs of the slowest rank. */
 static double seconds_of(const trial *t, int ranks) {
     double most[RUNS] = {0};
     for (int r = 0; r < ranks; r++) {
         for (int i = 0; i < RUNS; i++) most[i] = fmax(most[i], t->seconds[r][i]);
     }
-    qsort(most, RUNS, sizeof *most, ascending);
-    return most[RUNS / 2];
+    return ls_median(most, RUNS);
 }
 
 static ls_status run(ls_session *session, int ranks, double *seconds) {

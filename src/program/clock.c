@@ -55,13 +55,10 @@ static double *posted(const walker *owner, const ls_instr *instr) {
     return &owner->posted[owner->first[word] + instr->generation - 1];
 }
 
-static double bytes_of(const ls_operand *o) {
-    return o->buffer < 0 ? 0 : (double)ls_view_elements(&o->view) * (double)ls_dtype_bytes(o->view.dtype);
-}
-
 static double read_elsewhere(const ls_instr *instr) {
     double bytes = 0;
-    for (int i = 0; i < instr->n_in; i++) bytes += instr->in[i].peer >= 0 ? bytes_of(&instr->in[i]) : 0;
+    for (int i = 0; i < instr->n_in; i++)
+        bytes += instr->in[i].peer >= 0 ? ls_operand_bytes(&instr->in[i]) : 0;
     return bytes;
 }
 
@@ -73,7 +70,7 @@ static void execute(play *p, walker *w, const ls_instr *instr) {
         w->now += seconds;
         w->times->computing += seconds;
     } else if (instr->kind == LS_INSTR_PUT_SIGNAL) {
-        const double seconds = bytes_of(&instr->in[0]) / p->rates->bandwidth;
+        const double seconds = ls_operand_bytes(&instr->in[0]) / p->rates->bandwidth;
         w->now += seconds;
         w->times->sending += seconds;
     }

@@ -61,10 +61,6 @@ ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads) {
     return ls_rates_on(&host, dtype, threads);
 }
 
-static double bytes_of(const ls_operand *o) {
-    return o->buffer < 0 ? 0 : (double)ls_view_elements(&o->view) * (double)ls_dtype_bytes(o->view.dtype);
-}
-
 static double flops_per_second(const char *kernel, const ls_core_rates *rates) {
     if (strcmp(kernel, "matmul") == 0) return rates->matmul;
     return strcmp(kernel, "attention_grad") == 0 ? rates->attention_grad : rates->attention;
@@ -73,8 +69,8 @@ static double flops_per_second(const char *kernel, const ls_core_rates *rates) {
 double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates) {
     if (instr->kind != LS_INSTR_KERNEL) return 0;
     double bytes = 0;
-    for (int i = 0; i < instr->n_in; i++) bytes += bytes_of(&instr->in[i]);
-    for (int i = 0; i < instr->n_out; i++) bytes += bytes_of(&instr->out[i]);
+    for (int i = 0; i < instr->n_in; i++) bytes += ls_operand_bytes(&instr->in[i]);
+    for (int i = 0; i < instr->n_out; i++) bytes += ls_operand_bytes(&instr->out[i]);
     return rates->overhead +
            fmax(instr->flops / flops_per_second(instr->kernel->name, &rates->flops), bytes / rates->memory);
 }

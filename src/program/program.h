@@ -225,6 +225,10 @@ int ls_image_sequence(const ls_image *image, int out[LS_SEQUENCE]);
 enum { LS_WORK = 2 };
 int ls_image_work(const ls_image *image, int out[LS_WORK]);
 
+/* Of its elements; 0 when there is none. */
+static inline double ls_operand_bytes(const ls_operand *operand) {
+    return operand->buffer < 0 ? 0 : (double)ls_view_bytes(&operand->view);
+}
 /* Bytes of an operand as one range of its arena. */
 ls_range ls_operand_range(const ls_image *image, const ls_operand *operand);
 /* The same bytes in the heap of another rank. */

@@ -2,6 +2,7 @@
 #include "tensor/view.h"
 
 #include "base/base.h"
+#include "base/bf16.h"
 #include "tensor/tensor.h"
 
 ls_view ls_view_dense(void *data, ls_dtype dtype, int ndim, const int64_t *size) {
@@ -52,6 +53,10 @@ ls_view ls_view_rows(ls_view view) {
     return ls_view_dense(view.data, view.dtype, 2, (int64_t[]){rows, columns});
 }
 
+size_t ls_view_bytes(const ls_view *view) {
+    return (size_t)ls_view_elements(view) * ls_dtype_bytes(view->dtype);
+}
+
 ls_range ls_view_range(const ls_view *view, size_t offset) {
     int64_t element = (int64_t)ls_dtype_bytes(view->dtype);
     ls_range range = ls_range_flat(offset, 0);
@@ -75,4 +80,18 @@ ls_range ls_view_range(const ls_view *view, size_t offset) {
         }
     }
     return range;
+}
+
+void ls_view_scribble(const ls_view *view, uint32_t seed) {
+    const int64_t n = ls_view_elements(view);
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u; /* Numerical Recipes' generator */
+        const float x = (float)(int32_t)seed * 0x1p-31f;
+        if (view->dtype == LS_BF16)
+            ((ls_bf16 *)view->data)[i] = ls_bf16_from_f32(x);
+        else if (view->dtype == LS_F32)
+            ((float *)view->data)[i] = x;
+        else
+            ((double *)view->data)[i] = (double)x;
+    }
 }

@@ -18,10 +18,15 @@ typedef struct ls_view {
     int64_t stride[LS_MAX_DIMS]; /* elements */
 } ls_view;
 
+/* Numbers in (-1, 1) into a dense view of a floating-point type: what is measured must not be zeros. The same for the same seed. */
+void ls_view_scribble(const ls_view *view, uint32_t seed);
+
 /* A dense view, strides from sizes. */
 ls_view ls_view_dense(void *data, ls_dtype dtype, int ndim, const int64_t *size);
 
 int64_t ls_view_elements(const ls_view *view);
+/* Of its elements: what it takes when it is dense. */
+size_t ls_view_bytes(const ls_view *view);
 bool ls_view_is_dense(const ls_view *view);
 
 /* Elements [start, start+count) along dimension `dim`: same strides, data moved. */

@@ -54,7 +54,7 @@ static ls_status prepare_fill(const ls_kernel_call *call, void **state) {
 static void run_fill(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state, (void)pool;
     const ls_view *y = &call->out[0];
-    memset(y->data, 0, (size_t)ls_view_elements(y) * ls_dtype_bytes(y->dtype));
+    memset(y->data, 0, ls_view_bytes(y));
 }
 
 static ls_status prepare_cast(const ls_kernel_call *call, void **state) {

@@ -1,0 +1,8 @@
+/* The middle of a few measurements. */
+#ifndef LS_BASE_MEDIAN_H
+#define LS_BASE_MEDIAN_H
+
+/* Sorts them, ascending; n >= 1. Of an even number: the mean of the two in the middle. */
+double ls_median(double *values, int n);
+
+#endif
