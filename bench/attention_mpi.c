@@ -95,7 +95,7 @@ static ls_view view4(void *data, ls_dtype dtype, int64_t n, int64_t H) {
 static void *room(size_t bytes) { return must(calloc(1, ls_round_up(bytes, 64) + 64)); }
 
 static void make_tables(ring *r) {
-    const ls_layout layout = {LS_LAYOUT_ZIGZAG, r->S, RANKS};
+    const ls_layout layout = {.kind = LS_LAYOUT_ZIGZAG, .S = r->S, .P = RANKS, .members = 1};
     r->n = r->S / RANKS;
     for (int p = 0; p < RANKS; p++) {
         r->positions[p] = room(sizeof(int32_t) * (size_t)r->n);

@@ -8,10 +8,11 @@
  * time; kernels bound by memory; puts between processes.
  */
 static const struct {
-    double flops[LS_ISA_COUNT]; /* f32, by the instruction set of the kernels */
-    double bf16_gain;           /* where the instruction set has bf16 products */
-    double bf16_matmul;         /* matrix products there: oneDNN, with AMX where it is */
-    double f64_flops;           /* the reference kernels */
+    double flops[LS_ISA_COUNT];               /* f32, by the instruction set of the kernels */
+    double bf16_gain;                         /* where the instruction set has bf16 products */
+    double amx_attention, amx_attention_grad; /* in bf16 */
+    double bf16_matmul;                       /* matrix products there: oneDNN, with AMX where it is */
+    double f64_flops;                         /* the reference kernels */
     double memory, bandwidth, latency;
 } nominal = {
     .flops = {[LS_ISA_REF] = 1e9,
@@ -21,6 +22,8 @@ static const struct {
               [LS_ISA_AVX512BF16] = 1.4e11,
               [LS_ISA_AMX] = 1.4e11},
     .bf16_gain = 1.15,
+    .amx_attention = 3.5e11,
+    .amx_attention_grad = 4.5e11,
     .bf16_matmul = 4e11,
     .f64_flops = 1e9,
     .memory = 1.5e10,
@@ -41,6 +44,10 @@ ls_host ls_host_nominal(ls_isa isa) {
     if (isa >= LS_ISA_AVX512BF16) {
         host.type[LS_BF16] = everywhere(flops * nominal.bf16_gain);
         host.type[LS_BF16].matmul = nominal.bf16_matmul;
+    }
+    if (isa >= LS_ISA_AMX) {
+        host.type[LS_BF16].attention = nominal.amx_attention;
+        host.type[LS_BF16].attention_grad = nominal.amx_attention_grad;
     }
     return host;
 }
