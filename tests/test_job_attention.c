@@ -486,7 +486,8 @@ static void test_refusals(void **state) {
     refused(state, "causal", "f64", &odd, LS_USAGE, "ring=3", "4 ranks");
     refused(state, "causal", "f64", &local, LS_USAGE, "local", "2 ranks");
     refused(state, "causal", "f64", &heads, LS_USAGE, "ulysses=7", "6 query heads");
-    refused(state, "causal", "f64", &name, LS_USAGE, "rings", "local, ring, ulysses, usp, gather, tokenring, decode");
+    refused(state, "causal", "f64", &name, LS_USAGE, "rings",
+            "local, ring, ulysses, usp, gather, tokenring, decode");
     const int64_t bad[] = {1, 37, 4, 5}, short_k[] = {1, 36, 3, 5};
     assert_ok(ls_npy_write(scratch_path(state, "k.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
     assert_ok(ls_npy_write(scratch_path(state, "v.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
