@@ -75,14 +75,14 @@ V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
 
 /* `vectors` is a constant wherever this is inlined. decay NULL: C = A B, else C = decay[row] * C + A B. */
 V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
-                         const float *b, int64_t b_row, float *c, int64_t c_row, const float *decay) {
+                         const float *b, float *c, int64_t c_row, const float *decay) {
     v_f32 sum[MICRO_ROWS][MICRO_VECTORS];
 #pragma GCC unroll 8
     for (int i = 0; i < MICRO_ROWS; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) sum[i][j] = v_set(0.0f);
     }
-    for (int64_t k = 0; k < depth; k++, a += a_step, b += b_row) {
+    for (int64_t k = 0; k < depth; k++, a += a_step, b += vectors * V_LANES) {
         v_f32 column[MICRO_VECTORS];
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) column[j] = unit_load(b + j * V_LANES);
@@ -106,20 +106,19 @@ V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_r
 /* The same for a width that is known at run time only: 1 to MICRO_VECTORS; B in panels of that width. */
 static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
                           const float *b, float *c, int64_t c_row, const float *decay) {
-    const int64_t b_row = (int64_t)vectors * V_LANES;
     switch (vectors) {
     case 1:
-        micro_tile(1, depth, a, a_row, a_step, b, b_row, c, c_row, decay);
+        micro_tile(1, depth, a, a_row, a_step, b, c, c_row, decay);
         break;
     case 2:
-        micro_tile(2, depth, a, a_row, a_step, b, b_row, c, c_row, decay);
+        micro_tile(2, depth, a, a_row, a_step, b, c, c_row, decay);
         break;
 #if V_LANES == 16
     case 3:
-        micro_tile(3, depth, a, a_row, a_step, b, b_row, c, c_row, decay);
+        micro_tile(3, depth, a, a_row, a_step, b, c, c_row, decay);
         break;
     default:
-        micro_tile(4, depth, a, a_row, a_step, b, b_row, c, c_row, decay);
+        micro_tile(4, depth, a, a_row, a_step, b, c, c_row, decay);
         break;
 #endif
     }
