@@ -151,8 +151,15 @@ json "all((r['bytes_sent_backward'] > 0) == (r['transfers'] == 'put') for r in d
 [ "$(grep -c '^ring ' page.txt)" -eq 2 ] || fail "bench attention --strategy ring: $(cat page.txt)"
 expect 2 "expected 2 to 1024" bench attention --ranks 1
 expect 2 "strategy local: 2 ranks share the sequence" bench attention --ranks 2 --seq 64 --strategy local
-expect 2 "bench machine takes no flag" bench machine --seq 64
-expect 2 "expected one of machine, attention" bench everything
+expect 2 "bench machine does not take --seq; expected no flag but --json" bench machine --seq 64
+expect 2 "bench comm does not take --mask; expected no flag but --rounds, --json" bench comm --mask causal
+expect 2 "--rounds 65; expected 1 to 64" bench comm --rounds 65
+"$longspan" bench comm --rounds 2 --json >out.json 2>err || fail "bench comm: $(cat err)"
+json "[(r['what'], r['bytes'], r['unit']) for r in d['rows']] == [('latency', 8, 'ns')] + [('bandwidth', n << 10, 'GB/s') for n in (64, 1024, 16384)]" out.json
+json "d['rounds'] == 2 and all(min(r['floor'], r['figure'], r['ratio']) > 0 for r in d['rows'])" out.json
+"$longspan" bench comm --rounds 1 >page.txt 2>err || fail "bench comm: $(cat err)"
+[ "$(grep -c '^bandwidth .* GB/s ' page.txt)" -eq 3 ] && grep -q '^latency .* ns ' page.txt || fail "bench comm: $(cat page.txt)"
+expect 2 "expected one of machine, attention, comm" bench everything
 if [ -e /dev/full ]; then
     status=0; "$longspan" version >/dev/full 2>err || status=$?
     [ $status -eq 1 ] && grep -q 'standard output' err || fail "a full output: exit $status"

@@ -93,22 +93,23 @@ typedef struct ls_generate_job {
 } ls_generate_job;
 LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job);
 
-/* Of bench "attention"; zero and NULL mean the default. */
-typedef struct ls_bench_attention {
-    int64_t seq, ranks, rounds;          /* 32,768; as many as cores; 3 */
-    int64_t heads, kv_heads, head_size;  /* 8, 2, 128 */
-    const char *mask, *dtype, *strategy; /* "causal"; "bf16"; all */
-} ls_bench_attention;
+/* Of benches; zero and NULL mean the bench's default. Each takes some of them, and refuses the others. */
+typedef struct ls_bench_options {
+    int64_t seq, ranks, threads, rounds;
+    int64_t heads, kv_heads, head_size;
+    const char *mask, *dtype, *strategy;
+} ls_bench_options;
 
 /*
  * Measures what this machine does and prints it. name "machine": rates of kernels and puts, kept in the user's cache directory, by
- * which all jobs predict and choose from then on. name "attention": forward and backward of one attention by every strategy over ranks
- * of one thread, against one rank with as many threads. LS_USAGE for another name, listing those there are.
+ * which all jobs predict and choose from then on. "attention": forward and backward of one attention by every strategy over ranks
+ * of one thread, against one rank with as many threads. "comm": a put with a signal between two ranks, against bare shared memory.
+ * LS_USAGE for another name, listing those there are, and for an option that is not this bench's.
  */
 typedef struct ls_bench_job {
     const char *name;
     bool json;
-    ls_bench_attention attention;
+    ls_bench_options options;
 } ls_bench_job;
 LS_MUST_USE ls_status ls_run_bench(const ls_bench_job *job, FILE *out);
 

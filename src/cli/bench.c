@@ -6,21 +6,23 @@ typedef struct bench_flags {
     ls_bench_job job;
 } bench_flags;
 
-#define AT(field) offsetof(bench_flags, job.attention.field)
+#define AT(field) offsetof(bench_flags, job.options.field)
 static const ls_option options[] = {
     CLI_TEXT("name", "NAME", offsetof(bench_flags, job.name),
-             "machine or attention (required); the name may stand alone"),
-    CLI_INT("seq", "S", NULL, 1, 0x1p31, AT(seq), "tokens; 32768 when left out"),
+             "machine, attention or comm (required); the name may stand alone"),
+    CLI_INT("seq", "S", NULL, 1, 0x1p31, AT(seq), "tokens; attention: 32768 when left out"),
     CLI_INT("ranks", "R", NULL, 1, 0x1p31, AT(ranks),
-            "of one thread each, 2 or more; as many as cores when left out"),
-    CLI_INT("heads", "N", NULL, 1, 0x1p31, AT(heads), "query heads; 8 when left out"),
-    CLI_INT("kv-heads", "N", NULL, 1, 0x1p31, AT(kv_heads), "that the query heads share; 2 when left out"),
-    CLI_INT("head-size", "N", NULL, 1, 0x1p31, AT(head_size), "128 when left out"),
+            "attention: of one thread each, 2 or more; as many as cores when left out"),
+    CLI_INT("heads", "N", NULL, 1, 0x1p31, AT(heads), "attention: query heads; 8 when left out"),
+    CLI_INT("kv-heads", "N", NULL, 1, 0x1p31, AT(kv_heads),
+            "attention: that the query heads share; 2 when left out"),
+    CLI_INT("head-size", "N", NULL, 1, 0x1p31, AT(head_size), "attention: 128 when left out"),
     CLI_INT("rounds", "N", NULL, 1, 0x1p31, AT(rounds),
-            "in which each strategy is timed once, beside one rank; 3 when left out"),
-    CLI_TEXT("mask", "MASK", AT(mask), "as of longspan attention; causal when left out"),
-    CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; bf16 when left out"),
-    CLI_TEXT("strategy", "NAME", AT(strategy), "this one alone; all when left out"),
+            "in which everything is timed once, each beside its floor; attention: 3 when left out, comm: 15"),
+    CLI_TEXT("mask", "MASK", AT(mask), "attention: as of longspan attention; causal when left out"),
+    CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
+               "element type; attention: bf16 when left out"),
+    CLI_TEXT("strategy", "NAME", AT(strategy), "attention: this one alone; all when left out"),
 };
 #undef AT
 
@@ -40,8 +42,11 @@ const cli_command cli_bench = {
         "directory ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan); from then on all commands predict and choose by them "
         "instead of by nominal ones.\n"
         "attention: forward and backward of one attention over ranks of one thread, by every strategy that applies, with blocks put and "
-        "read in place, against one rank with as many threads doing the same; pair by pair, medians. The other flags are for this one; "
-        "at the default sizes a round takes minutes.",
+        "read in place, against one rank with as many threads doing the same; pair by pair, medians. At the default "
+        "sizes a round takes minutes.\n"
+        "comm: a put with a signal between two processes over shared memory: its latency against a bare flag there, and its bandwidth against "
+        "a plain copy, a flag and the peer's read.\n"
+        "Each bench refuses the flags of the others.",
     .options = options,
     .n_options = CLI_COUNT(options),
     .run = run,

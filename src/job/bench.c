@@ -3,6 +3,7 @@
 #include "longspan/units.h"
 #include "plan/host_file.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,10 +43,6 @@ static void print_json(const ls_host *host, const char *path, FILE *out) {
 }
 
 static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
-    static const ls_bench_attention none = {.seq = 0};
-    if (memcmp(&job->attention, &none, sizeof none) != 0)
-        return ls_error(LS_USAGE,
-                        "bench machine takes no flag but --json; the others are those of bench attention");
     ls_machine machine;
     ls_machine_detect(&machine);
     char path[LS_HOST_PATH];
@@ -63,15 +60,70 @@ static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
 
 /* --- the table ------------------------------------------------------------------------------------------------------------- */
 
+/* Flags that some benches take. */
 static const struct {
     const char *name;
+    size_t offset;
+    bool text;
+} flags[] = {
+    {"seq", offsetof(ls_bench_options, seq), false},
+    {"ranks", offsetof(ls_bench_options, ranks), false},
+    {"threads", offsetof(ls_bench_options, threads), false},
+    {"rounds", offsetof(ls_bench_options, rounds), false},
+    {"heads", offsetof(ls_bench_options, heads), false},
+    {"kv-heads", offsetof(ls_bench_options, kv_heads), false},
+    {"head-size", offsetof(ls_bench_options, head_size), false},
+    {"mask", offsetof(ls_bench_options, mask), true},
+    {"dtype", offsetof(ls_bench_options, dtype), true},
+    {"strategy", offsetof(ls_bench_options, strategy), true},
+};
+
+typedef struct bench {
+    const char *name;
     ls_status (*run)(const ls_bench_job *job, FILE *out);
-} benches[] = {{"machine", bench_machine}, {"attention", ls_run_bench_attention}};
+    const char *takes[LS_COUNT(flags) + 1]; /* ended by NULL */
+} bench;
+
+static const bench benches[] = {
+    {"machine", bench_machine, {NULL}},
+    {"attention",
+     ls_run_bench_attention,
+     {"seq", "ranks", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
+    {"comm", ls_run_bench_comm, {"rounds"}},
+};
+
+static bool is_given(const ls_bench_options *options, size_t flag) {
+    const char *at = (const char *)options + flags[flag].offset;
+    return flags[flag].text ? *(const char *const *)at != NULL : *(const int64_t *)at != 0;
+}
+
+static bool takes(const bench *b, const char *flag) {
+    for (const char *const *name = b->takes; *name != NULL; name++)
+        if (strcmp(*name, flag) == 0) return true;
+    return false;
+}
+
+static ls_status refuse_others(const bench *b, const ls_bench_options *options) {
+    for (size_t i = 0; i < LS_COUNT(flags); i++) {
+        if (!is_given(options, i) || takes(b, flags[i].name)) continue;
+        char known[192] = "";
+        for (const char *const *name = b->takes; *name != NULL; name++) {
+            const size_t used = strlen(known);
+            snprintf(known + used, sizeof known - used, "--%s, ", *name);
+        }
+        return ls_error(LS_USAGE, "bench %s does not take --%s; expected no flag but %s--json", b->name,
+                        flags[i].name, known);
+    }
+    return ls_ok();
+}
 
 ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
     char known[128] = "";
     for (size_t i = 0; i < LS_COUNT(benches); i++) {
-        if (job->name != NULL && strcmp(benches[i].name, job->name) == 0) return benches[i].run(job, out);
+        if (job->name != NULL && strcmp(benches[i].name, job->name) == 0) {
+            LS_TRY(refuse_others(&benches[i], &job->options));
+            return benches[i].run(job, out);
+        }
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", benches[i].name);
     }

@@ -2,7 +2,6 @@
  * Attention over ranks against one rank with as many threads: every strategy of the table on every mesh, blocks put and read in place.
  * Each measurement is paired with one of the single rank right after it, round after round, so that both see the same machine.
  */
-#include "base/median.h"
 #include "job/bench_impl.h"
 #include "longspan/attention.h"
 #include "longspan/units.h"
@@ -11,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROUNDS = 64, MOST_ROWS = 64 };
+enum { MOST_ROWS = 64 };
 
 /* Work below so many operations on a rank is done once before it is timed: fresh pages and code would show. */
 static const double short_work = 2e11;
@@ -21,11 +20,12 @@ typedef struct row {
     char mesh[64]; /* of the request; empty: free */
     char refused[256];
     ls_spread_result chosen;
-    double forward[MOST_ROUNDS], seconds[MOST_ROUNDS], one[MOST_ROUNDS], ratio[MOST_ROUNDS];
+    double forward[LS_BENCH_MOST_ROUNDS], seconds[LS_BENCH_MOST_ROUNDS], one[LS_BENCH_MOST_ROUNDS],
+        ratio[LS_BENCH_MOST_ROUNDS];
 } row;
 
 typedef struct bench {
-    ls_bench_attention job; /* defaults filled in */
+    ls_bench_options job; /* defaults filled in */
     ls_attention_options options;
     ls_mask_text mask;
     int rounds, n_rows;
@@ -153,14 +153,8 @@ static ls_status run_row(bench *b, row *r, int round) {
 
 /* --- the page -------------------------------------------------------------------------------------------------------------- */
 
-static double median(const double *values, int n) {
-    double sorted[MOST_ROUNDS];
-    memcpy(sorted, values, sizeof *sorted * (size_t)n);
-    return ls_median(sorted, n);
-}
-
 static void print_page(const bench *b, FILE *out) {
-    const ls_bench_attention *j = &b->job;
+    const ls_bench_options *j = &b->job;
     fprintf(
         out,
         "forward and backward · %s · S %lld · Hq %lld · Hkv %lld · D %lld · %s · %lld ranks of 1 thread, one rank of %lld "
@@ -182,8 +176,9 @@ static void print_page(const bench *b, FILE *out) {
         snprintf(read, sizeof read, "%s + %s", ls_bytes_text((double)c->bytes_read_forward, text[2]),
                  ls_bytes_text((double)c->bytes_read_backward, text[3]));
         fprintf(out, "%-10s %-24s %-11s %-9s %11.4f %11.4f %11.4f %7.3f %23s %23s\n", r->strategy, c->mesh,
-                c->layout, c->transfers, median(r->seconds, b->rounds), median(r->forward, b->rounds),
-                median(r->one, b->rounds), median(r->ratio, b->rounds), sent, read);
+                c->layout, c->transfers, ls_bench_median(r->seconds, b->rounds),
+                ls_bench_median(r->forward, b->rounds), ls_bench_median(r->one, b->rounds),
+                ls_bench_median(r->ratio, b->rounds), sent, read);
     }
     fprintf(out, "\nbytes of the busiest rank · ratio: its time over one rank's of the same pair\n");
 }
@@ -197,10 +192,10 @@ static void put_row(const bench *b, const row *r, ls_json_writer *w) {
     } else {
         ls_json_put_text(w, "mesh", r->chosen.mesh);
         ls_json_put_text(w, "layout", r->chosen.layout);
-        ls_json_put_double(w, "seconds", median(r->seconds, b->rounds));
-        ls_json_put_double(w, "forward_seconds", median(r->forward, b->rounds));
-        ls_json_put_double(w, "one_rank_seconds", median(r->one, b->rounds));
-        ls_json_put_double(w, "ratio", median(r->ratio, b->rounds));
+        ls_json_put_double(w, "seconds", ls_bench_median(r->seconds, b->rounds));
+        ls_json_put_double(w, "forward_seconds", ls_bench_median(r->forward, b->rounds));
+        ls_json_put_double(w, "one_rank_seconds", ls_bench_median(r->one, b->rounds));
+        ls_json_put_double(w, "ratio", ls_bench_median(r->ratio, b->rounds));
         ls_json_put_int(w, "bytes_sent_forward", r->chosen.bytes_sent_forward);
         ls_json_put_int(w, "bytes_sent_backward", r->chosen.bytes_sent_backward);
         ls_json_put_int(w, "bytes_read_forward", r->chosen.bytes_read_forward);
@@ -210,7 +205,7 @@ static void put_row(const bench *b, const row *r, ls_json_writer *w) {
 }
 
 static void print_json(const bench *b, FILE *out) {
-    const ls_bench_attention *j = &b->job;
+    const ls_bench_options *j = &b->job;
     ls_json_writer *w = ls_json_writer_create(0);
     ls_json_open_object(w, NULL);
     ls_json_put_text(w, "mask", j->mask);
@@ -231,26 +226,19 @@ static void print_json(const bench *b, FILE *out) {
 
 /* --- all of it ------------------------------------------------------------------------------------------------------------- */
 
-static void fill_in(int64_t *value, int64_t initial) {
-    if (*value == 0) *value = initial;
-}
-
 static ls_status resolve(bench *b) {
-    ls_bench_attention *j = &b->job;
+    ls_bench_options *j = &b->job;
     ls_machine machine;
     ls_machine_detect(&machine);
-    fill_in(&j->seq, 32768);
-    fill_in(&j->ranks, machine.cores);
-    fill_in(&j->heads, 8);
-    fill_in(&j->kv_heads, 2);
-    fill_in(&j->head_size, 128);
-    fill_in(&j->rounds, 3);
+    ls_bench_fill_in(&j->seq, 32768);
+    ls_bench_fill_in(&j->ranks, machine.cores);
+    ls_bench_fill_in(&j->heads, 8);
+    ls_bench_fill_in(&j->kv_heads, 2);
+    ls_bench_fill_in(&j->head_size, 128);
     if (j->mask == NULL) j->mask = "causal";
     if (j->ranks < 2 || j->ranks > LS_MAX_RANKS)
         return ls_error(LS_USAGE, "--ranks %lld; expected 2 to %d", (long long)j->ranks, LS_MAX_RANKS);
-    if (j->rounds < 1 || j->rounds > MOST_ROUNDS)
-        return ls_error(LS_USAGE, "--rounds %lld; expected 1 to %d", (long long)j->rounds, MOST_ROUNDS);
-    b->rounds = (int)j->rounds;
+    LS_TRY(ls_bench_rounds(j, 3, &b->rounds));
     LS_TRY(ls_job_dtype(j->dtype, LS_BF16, &b->options.dtype));
     LS_TRY(ls_mask_text_read(j->mask, j->seq, &b->mask));
     b->options.batch = 1;
@@ -282,7 +270,7 @@ static ls_status run(bench *b, bool json, FILE *out) {
 ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out) {
     bench *b = calloc(1, sizeof *b);
     if (b == NULL) return ls_error(LS_NO_MEMORY, "no memory for a bench");
-    b->job = job->attention;
+    b->job = job->options;
     const ls_status status = run(b, job->json, out);
     ls_mask_text_free(&b->mask);
     free(b);
