@@ -1,6 +1,6 @@
 /*
  * The whole conformance matrix (support/conformance.h): every strategy on every mesh × mask × layout × heads × type; transfers take
- * turns, and so do shapes, sinks and soft caps. With logits of ±1e3 again, where layouts take turns too. Dealt over processes, one for each core.
+ * turns, and so do shapes, sinks, soft caps and the isas of this machine. With logits of ±1e3 again, where layouts take turns too. Dealt over processes, one for each core.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +18,16 @@
 
 enum { WORKERS = 8 };
 
+/* The isa of a turn, of those with kernels for the type. */
+static int isa_of_turn(const conformance_axes *axes, int dtype, int turn) {
+    int isas[LS_ISA_COUNT], n = 0;
+    for (int isa = 0; isa < axes->size[CONFORM_ISA]; isa++) {
+        if (conformance_has_kernels(isa, dtype)) isas[n++] = isa;
+    }
+    assert_true(n > 0);
+    return isas[turn % n];
+}
+
 /* What takes turns: another value wherever any of the other axes moves on. */
 static void take_turns(const conformance_axes *axes, conformance_case *it) {
     int *at = it->at;
@@ -26,6 +36,7 @@ static void take_turns(const conformance_axes *axes, conformance_case *it) {
     at[CONFORM_EXTRAS] = (at[CONFORM_MASK] + at[CONFORM_HEADS] / 2) % axes->size[CONFORM_EXTRAS];
     at[CONFORM_SHAPE] = (at[CONFORM_MASK] + at[CONFORM_HEADS]) % axes->size[CONFORM_SHAPE];
     at[CONFORM_TRANSFERS] = (turn + at[CONFORM_LAYOUT]) % axes->size[CONFORM_TRANSFERS];
+    at[CONFORM_ISA] = isa_of_turn(axes, at[CONFORM_DTYPE], turn / 2 + at[CONFORM_LAYOUT]);
     if (!conformance_has(axes, it)) at[CONFORM_TRANSFERS] = 0; /* a strategy that always puts */
 }
 

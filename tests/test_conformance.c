@@ -1,6 +1,6 @@
 /*
  * Conformance of attention strategies (support/conformance.h) over a covering set: every pair of a strategy on a mesh, a mask, a
- * layout, numbers of heads, a type, transfers, a shape, a size of logits and a sink or soft cap occurs. And what can be read off the programs: bytes sent
+ * layout, numbers of heads, a type, transfers, a shape, a size of logits, a sink or soft cap and an isa occurs. And what can be read off the programs: bytes sent
  * by the formulas of the field, and slots whose bytes do not grow with the ranks.
  */
 #include <setjmp.h>
@@ -22,8 +22,8 @@ _Static_assert((int)CONFORM_AXES == (int)COVERING_AXES, "a row of the covering s
 
 /* Cases of one problem behind each other. */
 static int by_problem(const void *a, const void *b) {
-    static const int order[] = {CONFORM_MASK,   CONFORM_HEADS,  CONFORM_SHAPE,
-                                CONFORM_LOGITS, CONFORM_EXTRAS, CONFORM_DTYPE};
+    static const int order[] = {CONFORM_MASK,   CONFORM_HEADS, CONFORM_SHAPE, CONFORM_LOGITS,
+                                CONFORM_EXTRAS, CONFORM_DTYPE, CONFORM_ISA};
     const covering_row *x = a, *y = b;
     for (size_t i = 0; i < LS_COUNT(order); i++) {
         if (x->at[order[i]] != y->at[order[i]]) return x->at[order[i]] < y->at[order[i]] ? -1 : 1;

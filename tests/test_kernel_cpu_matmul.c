@@ -1,6 +1,7 @@
 /*
  * matmul of src/kernel/cpu against the f64 reference: all transpositions, sizes on and off the blocks, bias, accumulate,
- * f32 and bf16 results; the same bits twice; no thread of the library's own; and bf16 on a processor without AVX-512.
+ * f32 and bf16 results; the same bits twice; no thread of the library's own. All variants call one function, and the library chooses by
+ * the processor, so its instruction sets are forced here one by one.
  */
 #include "support/kernel_call.h"
 
@@ -159,26 +160,41 @@ static void no_threads_of_its_own(void **unused) {
     assert_int_equal(count_threads(), before);
 }
 
-/* A child process, because the library settles its instruction set once. */
-static void bf16_without_avx512(void **unused) {
-    (void)unused;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        if (dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success) _exit(3);
-        const int64_t M = 65, N = 33, K = 40;
+static void small_products(void) {
+    const int64_t M = 65, N = 33, K = 40;
+    static const ls_dtype types[][2] = {{LS_F32, LS_F32}, {LS_BF16, LS_F32}, {LS_BF16, LS_BF16}};
+    for (size_t t = 0; t < LS_COUNT(types); t++) {
         for (int bits = 0; bits < 16; bits++) {
-            const product p = {M, N, K, bits & 8, {bits & 1, bits & 2, bits & 4}, LS_BF16, LS_BF16};
-            const product q = {M, N, K, bits & 8, {bits & 1, bits & 2, bits & 4}, LS_BF16, LS_F32};
+            const product p = {M, N, K, bits & 8, {bits & 1, bits & 2, bits & 4}, types[t][0], types[t][1]};
             check(&p);
-            check(&q);
         }
-        _exit(0);
     }
-    int result = 0;
-    assert_int_equal(waitpid(child, &result, 0), child);
-    assert_true(WIFEXITED(result));
-    assert_int_equal(WEXITSTATUS(result), 0);
+}
+
+/* bf16 on a processor without AVX-512, say. A child process each, because the library settles its instruction set once. */
+static void every_isa_of_the_library(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *name;
+        dnnl_cpu_isa_t most;
+    } isas[] = {{"sse41", dnnl_cpu_isa_sse41},
+                {"avx2", dnnl_cpu_isa_avx2},
+                {"avx512_core", dnnl_cpu_isa_avx512_core},
+                {"avx512_core_bf16", dnnl_cpu_isa_avx512_core_bf16}};
+    for (size_t i = 0; i < LS_COUNT(isas); i++) {
+        fflush(NULL);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            if (dnnl_set_max_cpu_isa(isas[i].most) != dnnl_success) _exit(3);
+            small_products();
+            _exit(0);
+        }
+        int result = 0;
+        assert_int_equal(waitpid(child, &result, 0), child);
+        if (!WIFEXITED(result) || WEXITSTATUS(result) != 0)
+            fail_msg("products with no more than %s: the child ended with status %d", isas[i].name, result);
+    }
 }
 
 static void wrong_shapes_are_refused(void **unused) {
@@ -194,10 +210,12 @@ static void wrong_shapes_are_refused(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_without_avx512),   /* first: a child must not inherit a settled library */
-        cmocka_unit_test(no_threads_of_its_own), /* next: before any product could have started them */
-        cmocka_unit_test(f32_products),          cmocka_unit_test(bf16_products_to_f32),
-        cmocka_unit_test(bf16_products_to_bf16), cmocka_unit_test(wrong_shapes_are_refused),
+        cmocka_unit_test(every_isa_of_the_library), /* first: a child must not inherit a settled library */
+        cmocka_unit_test(no_threads_of_its_own),    /* next: before any product could have started them */
+        cmocka_unit_test(f32_products),
+        cmocka_unit_test(bf16_products_to_f32),
+        cmocka_unit_test(bf16_products_to_bf16),
+        cmocka_unit_test(wrong_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

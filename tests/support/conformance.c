@@ -31,7 +31,7 @@ static const struct {
 /* What one rank may be off the formula in f64: a logit of 1e3 is 1e-13 off by its own rounding. */
 static const double formula[CONFORM_LOGIT_SIZES] = {1e-12, 1e-11};
 
-/* What one rank finds in one type. */
+/* What one rank finds in one type by the kernels of one isa. */
 typedef struct baseline {
     bool made;
     attention_result result;
@@ -41,19 +41,15 @@ typedef struct baseline {
 struct conformance {
     const conformance_axes *axes;
     conformance_account *account;
-    ls_isa isa;
     int key[5]; /* of the problem that is here */
     bool has_problem;
     plain_attention problem;
-    baseline one[CONFORM_DTYPES];
+    baseline one[CONFORM_DTYPES][LS_ISA_COUNT];
 };
 
 conformance *conformance_open(const conformance_axes *axes, conformance_account *account) {
     conformance *c = calloc(1, sizeof *c);
     assert_non_null(c);
-    ls_machine machine;
-    ls_machine_detect(&machine);
-    c->isa = machine.isa;
     c->axes = axes;
     c->account = account;
     return c;
@@ -77,7 +73,9 @@ static double error_of(const double *x, const double *exact, int64_t n) {
 
 static void forget_problem(conformance *c) {
     if (!c->has_problem) return;
-    for (int t = 0; t < CONFORM_DTYPES; t++) attention_result_free(&c->one[t].result);
+    for (int t = 0; t < CONFORM_DTYPES; t++) {
+        for (int isa = 0; isa < LS_ISA_COUNT; isa++) attention_result_free(&c->one[t][isa].result);
+    }
     memset(c->one, 0, sizeof c->one);
     plain_attention_free(&c->problem);
     c->has_problem = false;
@@ -98,17 +96,18 @@ static void take_problem(conformance *c, const conformance_case *it) {
 }
 
 /* One rank in the case's type, and for f64 against the formula. */
-static const baseline *take_baseline(conformance *c, int t, int logits) {
-    baseline *one = &c->one[t];
+static const baseline *take_baseline(conformance *c, const conformance_case *it) {
+    const int t = it->at[CONFORM_DTYPE], isa = it->at[CONFORM_ISA];
+    baseline *one = &c->one[t][isa];
     if (one->made) return one;
     const ls_target target = {
-        .mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1, .isa = c->isa};
+        .mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1, .isa = (ls_isa)isa};
     ls_status refused;
     const ls_status status = attention_spread(&c->problem, &target, limits[t].dtype, &one->result, &refused);
     if (status.code != LS_OK || refused.code != LS_OK) fail_msg("one rank: %s%s", status.text, refused.text);
     for (int i = 0; i < PLAIN_OUTPUTS; i++) {
         one->error[i] = error_of(one->result.out[i], c->problem.out[i], plain_output_count(&c->problem.n, i));
-        if (limits[t].dtype == LS_F64 && !(one->error[i] <= formula[logits]))
+        if (limits[t].dtype == LS_F64 && !(one->error[i] <= formula[it->at[CONFORM_LOGITS]]))
             fail_msg("mask %s: %s of one rank is off the formula by %g", conformance_mask_name(c->key[0]),
                      conformance_result_name[i], one->error[i]);
     }
@@ -144,7 +143,7 @@ static void check_traffic(const char *name, const attention_result *r, bool want
 static void check_errors(conformance *c, const conformance_case *it, const char *name,
                          const attention_result *r) {
     const int t = it->at[CONFORM_DTYPE], logits = it->at[CONFORM_LOGITS];
-    const baseline *one = take_baseline(c, t, logits);
+    const baseline *one = take_baseline(c, it);
     const conformance_place *place = &c->axes->place[it->at[CONFORM_PLACE]];
     int ranks = 0;
     while (conformance_rank_counts[ranks] != conformance_ranks(place)) ranks++;
@@ -172,7 +171,7 @@ void conformance_check(conformance *c, const conformance_case *it) {
     const ls_target target = {.mesh = place->mesh,
                               .strategy = place->strategy,
                               .layout = (ls_layout_kind)it->at[CONFORM_LAYOUT],
-                              .isa = c->isa,
+                              .isa = (ls_isa)it->at[CONFORM_ISA],
                               .threads = 1,
                               .transfers = transfers,
                               .addressable = true};
@@ -192,6 +191,7 @@ void conformance_check(conformance *c, const conformance_case *it) {
     check_errors(c, it, name, &result);
     c->account->ran[place->index]++;
     c->account->in_place[place->index] += result.in_place;
+    c->account->by_isa[it->at[CONFORM_ISA]][it->at[CONFORM_DTYPE]]++;
     attention_result_free(&result);
 }
 

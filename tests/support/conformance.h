@@ -1,6 +1,6 @@
 /*
- * Conformance of attention strategies: every strategy × mesh × mask × layout × heads × type × transfers × shape, forward and backward,
- * against the formula in f64 and against one rank. test_conformance.c runs a covering set of pairs, long_conformance.c all.
+ * Conformance of attention strategies: every strategy × mesh × mask × layout × heads × type × transfers × shape × isa, forward and backward,
+ * against the formula in f64 and against one rank of the same isa. test_conformance.c runs a covering set of pairs, long_conformance.c all.
  *
  * The error of a result is |x - x*| / max(|x*|, 1e-3 sqrt(elements)), x* from the formula in f64 on the same inputs. Distributed f64 may
  * be 1e-12 off one rank in f64; f32 1e-5; bf16 twice what one rank is off and half a rounding (2^-9). With logits of ±1e3 f32 may
@@ -14,7 +14,7 @@
 #include "compile/compile.h"
 #include "plain_attention.h"
 
-/* place: a strategy on a mesh; logits: ordinary or extreme; extras: sinks and soft caps. */
+/* place: a strategy on a mesh; logits: ordinary or extreme; extras: sinks and soft caps; isa: an ls_isa of this machine. */
 enum {
     CONFORM_PLACE,
     CONFORM_MASK,
@@ -25,6 +25,7 @@ enum {
     CONFORM_SHAPE,
     CONFORM_LOGITS,
     CONFORM_EXTRAS,
+    CONFORM_ISA,
     CONFORM_AXES
 };
 
@@ -66,6 +67,7 @@ ls_dtype conformance_dtype(int dtype);
 ls_transfers conformance_transfers(int t);
 double conformance_spread(int logits); /* standard deviation of q and k */
 plain_extras conformance_extras(int e);
+bool conformance_has_kernels(int isa, int dtype); /* of its own, that is: not those of a lower isa alone */
 void conformance_say(const conformance_axes *axes, const conformance_case *c, char *out, size_t room);
 
 /* --- running (conformance.c) --------------------------------------------------------------------------------------------------- */
@@ -95,13 +97,14 @@ typedef struct conformance_tally {
 /* Plain figures: may be added up, and lie in memory that processes share. */
 struct conformance_account {
     int ran[CONFORM_STRATEGIES], in_place[CONFORM_STRATEGIES], refused[CONFORM_STRATEGIES];
+    int by_isa[LS_ISA_COUNT][CONFORM_DTYPES];
     conformance_tally by_ranks[CONFORM_DTYPES][CONFORM_LOGIT_SIZES][CONFORM_RANKS];
 };
 
 void conformance_account_add(conformance_account *to, const conformance_account *from);
 /*
- * Prints cases by strategy and errors by ranks; fails the test where a strategy has not run, or errors grow with the ranks. Returns how
- * many cases ran.
+ * Prints cases by strategy and isa, and errors by ranks; names isas that this machine lacks. Fails the test where a strategy or an isa of the
+ * machine has not run, or errors grow with the ranks. Returns how many cases ran.
  */
 int conformance_report(const conformance_axes *axes, const conformance_account *account);
 

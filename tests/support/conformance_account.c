@@ -29,6 +29,9 @@ void conformance_account_add(conformance_account *to, const conformance_account 
         to->in_place[s] += from->in_place[s];
         to->refused[s] += from->refused[s];
     }
+    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
+        for (int t = 0; t < CONFORM_DTYPES; t++) to->by_isa[isa][t] += from->by_isa[isa][t];
+    }
     const conformance_tally *b = &from->by_ranks[0][0][0];
     conformance_tally *a = &to->by_ranks[0][0][0];
     for (size_t k = 0; k < sizeof from->by_ranks / sizeof *b; k++) {
@@ -73,6 +76,35 @@ static void check_flat(const conformance_account *account, int t, int logits) {
     }
 }
 
+/* Cases by isa; each type only where the isa has kernels of its own for it. */
+static void print_isas(const conformance_axes *axes, const conformance_account *account) {
+    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
+        if (isa >= axes->size[CONFORM_ISA]) {
+            print_message("isa %-10s NOT RUN: this machine has no more than %s\n", ls_isa_name((ls_isa)isa),
+                          ls_isa_name((ls_isa)(axes->size[CONFORM_ISA] - 1)));
+            continue;
+        }
+        char line[128];
+        size_t used = 0;
+        for (int t = 0; t < CONFORM_DTYPES; t++) {
+            if (!conformance_has_kernels(isa, t)) continue;
+            used += (size_t)snprintf(line + used, sizeof line - used, "  %s %6d",
+                                     ls_dtype_name(conformance_dtype(t)), account->by_isa[isa][t]);
+        }
+        print_message("isa %-10s cases:%s\n", ls_isa_name((ls_isa)isa), line);
+    }
+}
+
+static void check_isas(const conformance_axes *axes, const conformance_account *account) {
+    for (int isa = 0; isa < axes->size[CONFORM_ISA]; isa++) {
+        for (int t = 0; t < CONFORM_DTYPES; t++) {
+            if (conformance_has_kernels(isa, t) && account->by_isa[isa][t] == 0)
+                fail_msg("isa %s, %s: no case ran", ls_isa_name((ls_isa)isa),
+                         ls_dtype_name(conformance_dtype(t)));
+        }
+    }
+}
+
 int conformance_report(const conformance_axes *axes, const conformance_account *account) {
     int cases = 0, refused = 0;
     for (int s = 0; s < axes->strategies; s++) {
@@ -83,12 +115,14 @@ int conformance_report(const conformance_axes *axes, const conformance_account *
         refused += account->refused[s];
     }
     print_message("%d cases ran, %d were refused\n", cases, refused);
+    print_isas(axes, account);
     for (int t = 0; t < CONFORM_DTYPES; t++) {
         for (int logits = 0; logits < CONFORM_LOGIT_SIZES; logits++) print_errors(account, t, logits);
     }
     for (int s = 0; s < axes->strategies; s++) {
         if (account->ran[s] == 0) fail_msg("strategy %s: no case ran", ls_strategy_name(s));
     }
+    check_isas(axes, account);
     for (int t = 0; t < CONFORM_DTYPES; t++) {
         for (int logits = 0; logits < CONFORM_LOGIT_SIZES; logits++) check_flat(account, t, logits);
     }

@@ -117,6 +117,8 @@ static void add_places(conformance_axes *axes, const char *strategy, int ranks) 
 }
 
 void conformance_axes_make(conformance_axes *axes) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
     *axes = (conformance_axes){.size = {[CONFORM_MASK] = LS_COUNT(masks),
                                         [CONFORM_LAYOUT] = LS_LAYOUTS,
                                         [CONFORM_HEADS] = LS_COUNT(heads),
@@ -124,15 +126,23 @@ void conformance_axes_make(conformance_axes *axes) {
                                         [CONFORM_TRANSFERS] = LS_COUNT(transfers),
                                         [CONFORM_SHAPE] = LS_COUNT(shapes),
                                         [CONFORM_LOGITS] = LS_COUNT(spreads),
-                                        [CONFORM_EXTRAS] = LS_COUNT(extras)}};
+                                        [CONFORM_EXTRAS] = LS_COUNT(extras),
+                                        [CONFORM_ISA] = (int)machine.isa + 1}};
     for (const char *name; (name = ls_strategy_name(axes->strategies)) != NULL; axes->strategies++) {
         assert_true(axes->strategies < CONFORM_STRATEGIES);
         for (int i = 0; i < CONFORM_RANKS; i++) add_places(axes, name, conformance_rank_counts[i]);
     }
 }
 
+bool conformance_has_kernels(int isa, int dtype) {
+    const ls_kernel *kernel;
+    return ls_kernel_find("attention", dtypes[dtype], (ls_isa)isa, &kernel).code == LS_OK &&
+           kernel->isa == (ls_isa)isa;
+}
+
 bool conformance_allowed(const void *context, int a, int i, int b, int j) {
     const conformance_axes *axes = context;
+    if (a == CONFORM_DTYPE && b == CONFORM_ISA) return conformance_has_kernels(j, i);
     if (a != CONFORM_PLACE) return true;
     const conformance_place *place = &axes->place[i];
     if (b == CONFORM_HEADS) return asked(place->strategy, place->mesh, j).code == LS_OK;
@@ -143,8 +153,10 @@ bool conformance_allowed(const void *context, int a, int i, int b, int j) {
 }
 
 bool conformance_has(const conformance_axes *axes, const conformance_case *c) {
-    for (int b = 1; b < CONFORM_AXES; b++) {
-        if (!conformance_allowed(axes, CONFORM_PLACE, c->at[CONFORM_PLACE], b, c->at[b])) return false;
+    for (int a = 0; a < CONFORM_AXES; a++) {
+        for (int b = a + 1; b < CONFORM_AXES; b++) {
+            if (!conformance_allowed(axes, a, c->at[a], b, c->at[b])) return false;
+        }
     }
     return true;
 }
@@ -154,11 +166,12 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
     const conformance_place *place = &axes->place[at[CONFORM_PLACE]];
     const plain_sizes n = conformance_sizes(at[CONFORM_SHAPE], at[CONFORM_HEADS]);
     snprintf(out, room,
-             "%s of ring %d ulysses %d, %s, %s, %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
+             "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
              place->strategy, place->mesh.size[LS_AXIS_RING], place->mesh.size[LS_AXIS_ULYSSES],
              masks[at[CONFORM_MASK]], ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]),
-             ls_dtype_name(dtypes[at[CONFORM_DTYPE]]), ls_transfers_name(transfers[at[CONFORM_TRANSFERS]]),
-             (long long)n.B, (long long)n.S, (long long)n.Hq, (long long)n.Hkv, (long long)n.D,
+             ls_dtype_name(dtypes[at[CONFORM_DTYPE]]), ls_isa_name((ls_isa)at[CONFORM_ISA]),
+             ls_transfers_name(transfers[at[CONFORM_TRANSFERS]]), (long long)n.B, (long long)n.S,
+             (long long)n.Hq, (long long)n.Hkv, (long long)n.D,
              spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "",
              extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "",
              extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { COVERING_AXES = 9 };
+enum { COVERING_AXES = 10 };
 
 typedef struct covering_row {
     int at[COVERING_AXES]; /* by axis, a value from 0 */

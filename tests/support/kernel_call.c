@@ -30,6 +30,16 @@ void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_ke
     ls_pool_destroy(pool);
 }
 
+int say_missing_isas(void **state) {
+    (void)state;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    for (int isa = (int)machine.isa + 1; isa < LS_ISA_COUNT; isa++)
+        printf("isa %s NOT RUN: this machine has no more than %s\n", ls_isa_name((ls_isa)isa),
+               ls_isa_name(machine.isa));
+    return 0;
+}
+
 ls_status prepare_kernel(const char *name, ls_dtype dtype, ls_isa isa, ls_kernel_call call) {
     const ls_kernel *kernel = NULL;
     void *state = NULL;
