@@ -8,19 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
-fail() { echo "FAILED: $*"; exit 1; }
-# expect CODE WORDS COMMAND...: exit code, one line on standard error that holds the words, nothing on standard output.
-expect() {
-    local code=$1 words=$2 status=0
-    shift 2
-    "$longspan" "$@" >out 2>err || status=$?
-    [ $status -eq "$code" ] || fail "longspan $*: exit $status, expected $code: $(cat err)"
-    [ "$(wc -l <err)" -eq 1 ] || fail "longspan $*: expected one line: $(cat err)"
-    grep -qF -- "$words" err || fail "longspan $*: expected '$words' in: $(cat err)"
-    [ ! -s out ] || fail "longspan $*: wrote to standard output: $(cat out)"
-}
-# json WORDS FILE: the expression is true of the document `d`.
-json() { python3 -c "import json, sys; d = json.load(open('$2')); assert $1, d" || fail "$1 in $(cat "$2")"; }
+. "$here/support/cli.sh"
 # npy FILE TYPE SHAPE BYTES: an array of zeros.
 npy() {
     { printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '$2', 'fortran_order': False, 'shape': $3, }"
@@ -142,24 +130,6 @@ expect 1 "no/map.svg" explain --model model --seq 16 --memory-map no/map.svg
 json "[p['name'] for p in d['programs']] == ['micro', 'step', 'evaluate']" out.json
 expect 2 "--accumulate" explain --model model --seq 16 --program micro
 expect 2 "--rank 2; expected 0 to 1" explain --model model --seq 16 --ranks 2 --rank 2
-"$longspan" bench attention --seq 65 --ranks 3 --heads 6 --kv-heads 3 --head-size 16 --rounds 2 --mask window:9+prefix:3 --json >out.json 2>err ||
-    fail "bench attention: $(cat err)"
-json "{('ring', 'put'), ('ring', 'in-place'), ('ulysses', 'put')} <= {(r['strategy'], r['transfers']) for r in d['strategies']}" out.json
-json "all(r['seconds'] >= r['forward_seconds'] > 0 and r['one_rank_seconds'] > 0 for r in d['strategies'] if 'refused' not in r)" out.json
-json "all((r['bytes_sent_backward'] > 0) == (r['transfers'] == 'put') for r in d['strategies'] if 'refused' not in r)" out.json
-"$longspan" bench attention --seq 64 --ranks 2 --rounds 1 --dtype f32 --strategy ring >page.txt 2>err || fail "bench attention: $(cat err)"
-[ "$(grep -c '^ring ' page.txt)" -eq 2 ] || fail "bench attention --strategy ring: $(cat page.txt)"
-expect 2 "expected 2 to 1024" bench attention --ranks 1
-expect 2 "strategy local: 2 ranks share the sequence" bench attention --ranks 2 --seq 64 --strategy local
-expect 2 "bench machine does not take --seq; expected no flag but --json" bench machine --seq 64
-expect 2 "bench comm does not take --mask; expected no flag but --rounds, --json" bench comm --mask causal
-expect 2 "--rounds 65; expected 1 to 64" bench comm --rounds 65
-"$longspan" bench comm --rounds 2 --json >out.json 2>err || fail "bench comm: $(cat err)"
-json "[(r['what'], r['bytes'], r['unit']) for r in d['rows']] == [('latency', 8, 'ns')] + [('bandwidth', n << 10, 'GB/s') for n in (64, 1024, 16384)]" out.json
-json "d['rounds'] == 2 and all(min(r['floor'], r['figure'], r['ratio']) > 0 for r in d['rows'])" out.json
-"$longspan" bench comm --rounds 1 >page.txt 2>err || fail "bench comm: $(cat err)"
-[ "$(grep -c '^bandwidth .* GB/s ' page.txt)" -eq 3 ] && grep -q '^latency .* ns ' page.txt || fail "bench comm: $(cat page.txt)"
-expect 2 "expected one of machine, attention, comm" bench everything
 if [ -e /dev/full ]; then
     status=0; "$longspan" version >/dev/full 2>err || status=$?
     [ $status -eq 1 ] && grep -q 'standard output' err || fail "a full output: exit $status"

@@ -98,12 +98,14 @@ typedef struct ls_bench_options {
     int64_t seq, ranks, threads, rounds;
     int64_t heads, kv_heads, head_size;
     const char *mask, *dtype, *strategy;
+    const char *config; /* config.json of a model, or its directory */
 } ls_bench_options;
 
 /*
  * Measures what this machine does and prints it. name "machine": rates of kernels and puts, kept in the user's cache directory, by
  * which all jobs predict and choose from then on. "attention": forward and backward of one attention by every strategy over ranks
  * of one thread, against one rank with as many threads. "comm": a put with a signal between two ranks, against bare shared memory.
+ * "gemm": the matrix products of a model's training step, each by itself, against the best rate of square ones.
  * LS_USAGE for another name, listing those there are, and for an option that is not this bench's.
  */
 typedef struct ls_bench_job {

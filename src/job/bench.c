@@ -76,6 +76,7 @@ static const struct {
     {"mask", offsetof(ls_bench_options, mask), true},
     {"dtype", offsetof(ls_bench_options, dtype), true},
     {"strategy", offsetof(ls_bench_options, strategy), true},
+    {"config", offsetof(ls_bench_options, config), true},
 };
 
 typedef struct bench {
@@ -86,6 +87,7 @@ typedef struct bench {
 
 static const bench benches[] = {
     {"machine", bench_machine, {NULL}},
+    {"gemm", ls_run_bench_gemm, {"seq", "threads", "rounds", "dtype", "config"}},
     {"attention",
      ls_run_bench_attention,
      {"seq", "ranks", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},

@@ -3,9 +3,14 @@
 #define LS_BENCH_IMPL_H
 
 #include "job/job_impl.h"
+#include "model/model.h"
+#include "plan/timed_call.h"
 
 LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out); /* bench_attention.c */
 LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);      /* bench_comm.c */
+LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);      /* bench_gemm.c */
+
+/* --- bench_shared.c -------------------------------------------------------------------------------------------------------- */
 
 enum { LS_BENCH_MOST_ROUNDS = 64 };
 
@@ -16,7 +21,7 @@ LS_MUST_USE ls_status ls_bench_rounds(const ls_bench_options *options, int initi
 /* Of one value for each round, which keep their order. */
 double ls_bench_median(const double *values, int rounds);
 
-/* What the machine could do, what was done, and the one by the other; both of one unit, "ns" or "GB/s". */
+/* What the machine could do, what was done, and the one by the other; both of one unit, "ns", "GB/s" or "GFLOP/s". */
 typedef struct ls_bench_figure {
     const char *unit;
     double floor, figure, ratio;
@@ -27,5 +32,26 @@ void ls_bench_print_titles(const char *figure, FILE *out);
 void ls_bench_print_figure(const ls_bench_figure *figure, FILE *out);
 /* As fields of an open object. */
 void ls_bench_put_figure(const ls_bench_figure *figure, ls_json_writer *writer);
+
+/* The model of --config, or the one that benches take when it is left out: a Llama of 100M parameters in its products. */
+LS_MUST_USE ls_status ls_bench_model_open(const ls_bench_options *options, ls_model **out);
+const char *ls_bench_model_name(const ls_bench_options *options);
+
+/* --- bench_peak.c ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The rate of matrix products that a machine is seen to do on a type, with the threads of a pool: the best run of square ones, looked
+ * at again and again between other measurements.
+ */
+enum { LS_BENCH_SQUARES = 2 };
+typedef struct ls_bench_peak {
+    ls_timed_call square[LS_BENCH_SQUARES];
+    int n;
+    double best; /* operations per second, so far */
+} ls_bench_peak;
+
+LS_MUST_USE ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench_peak *out);
+void ls_bench_peak_look(ls_bench_peak *peak);
+void ls_bench_peak_close(ls_bench_peak *peak);
 
 #endif

@@ -1,6 +1,7 @@
-/* What the benches share: rounds, medians, and how floor, figure and ratio are shown. */
+/* What the benches share: rounds, medians, and how floor, figure and ratio are shown; the model. */
 #include "base/median.h"
 #include "job/bench_impl.h"
+#include "ls_bench_model.h"
 
 #include <string.h>
 
@@ -35,4 +36,13 @@ void ls_bench_put_figure(const ls_bench_figure *f, ls_json_writer *w) {
     ls_json_put_double(w, "floor", f->floor);
     ls_json_put_double(w, "figure", f->figure);
     ls_json_put_double(w, "ratio", f->ratio);
+}
+
+const char *ls_bench_model_name(const ls_bench_options *options) {
+    return options->config != NULL ? options->config : "Llama of 100M parameters";
+}
+
+ls_status ls_bench_model_open(const ls_bench_options *options, ls_model **out) {
+    if (options->config != NULL) return ls_model_open(options->config, out);
+    return ls_model_open_text(ls_bench_model_name(options), LS_BENCH_MODEL, out);
 }

@@ -59,13 +59,10 @@ static ls_status find_architecture(ls_json_value root, const ls_architecture **o
     return ls_ok();
 }
 
-static ls_status read_config(const char *path, ls_model *model) {
-    char *text = NULL;
-    size_t bytes = 0;
+/* Errors call the text `name`. */
+static ls_status parse_config(const char *name, size_t bytes, ls_model *model) {
     ls_json *document = NULL;
-    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
-    model->text = text;
-    LS_TRY(ls_json_parse(path, text, bytes, &document));
+    LS_TRY(ls_json_parse(name, model->text, bytes, &document));
     const ls_json_value root = ls_json_root(document);
     ls_status status = ls_json_as_object(root);
     if (status.code == LS_OK) status = find_architecture(root, &model->architecture);
@@ -73,6 +70,12 @@ static ls_status read_config(const char *path, ls_model *model) {
         status = model->architecture->configure(root, &model->config);
     ls_json_free(document);
     return status;
+}
+
+static ls_status read_config(const char *path, ls_model *model) {
+    size_t bytes = 0;
+    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &model->text, &bytes));
+    return parse_config(path, bytes, model);
 }
 
 /* Builds the smallest graph: what the parameters are is said in one place, the builder. */
@@ -111,10 +114,19 @@ static ls_status open_model(const char *path, ls_model *model) {
     return count_parameters(model);
 }
 
-ls_status ls_model_open(const char *path, ls_model **out) {
+static ls_status take_text(const char *name, const char *text, ls_model *model) {
+    model->text = strdup(text);
+    if (model->text == NULL) return ls_error(LS_NO_MEMORY, "no memory for %s", name);
+    LS_TRY(parse_config(name, strlen(text), model));
+    return count_parameters(model);
+}
+
+ls_status ls_model_open(const char *path, ls_model **out) { return ls_model_open_text(path, NULL, out); }
+
+ls_status ls_model_open_text(const char *name, const char *text, ls_model **out) {
     ls_model *model = calloc(1, sizeof *model);
-    if (model == NULL) return ls_error(LS_NO_MEMORY, "no memory to open the model %s", path);
-    const ls_status status = open_model(path, model);
+    if (model == NULL) return ls_error(LS_NO_MEMORY, "no memory to open the model %s", name);
+    const ls_status status = text != NULL ? take_text(name, text, model) : open_model(name, model);
     if (status.code != LS_OK) {
         ls_model_close(model);
         return status;

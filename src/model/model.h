@@ -24,6 +24,8 @@ typedef struct ls_model_sizes {
  * types are refused by name.
  */
 LS_MUST_USE ls_status ls_model_open(const char *path, ls_model **out);
+/* The same for the text of a config.json, which errors call `name`; its directory is "". text NULL: name is the path. */
+LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_model **out);
 void ls_model_close(ls_model *model); /* NULL is allowed */
 ls_model_sizes ls_model_describe(const ls_model *model);
 const char *ls_model_architecture(const ls_model *model); /* "LlamaForCausalLM" */

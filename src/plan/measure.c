@@ -4,7 +4,7 @@
  */
 #include "plan/host_file.h"
 
-#include "kernel/kernel.h"
+#include "plan/timed_call.h"
 #include "run/launch.h"
 
 #include <math.h>
@@ -28,21 +28,14 @@ static ls_view new_view(ls_arena *arena, ls_dtype dtype, int ndim, const int64_t
 }
 
 /* Seconds of a call on this thread; the first run is not counted. */
-static ls_status time_call(ls_arena *arena, const char *name, ls_dtype dtype, ls_isa isa,
-                           ls_kernel_call *call, double *seconds) {
-    const ls_kernel *kernel;
-    LS_TRY(ls_kernel_find(name, dtype, isa, &kernel));
-    call->threads = 1;
-    call->workspace = ls_arena_alloc(arena, kernel->workspace != NULL ? kernel->workspace(call) : 0);
-    void *state = NULL;
-    if (kernel->prepare != NULL) LS_TRY(kernel->prepare(call, &state));
+static ls_status time_call(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel_call *call,
+                           double *seconds) {
+    ls_timed_call timed;
     double times[RUNS];
-    for (int i = -1; i < RUNS; i++) {
-        const double start = ls_seconds();
-        kernel->run(call, state, NULL);
-        if (i >= 0) times[i] = ls_seconds() - start;
-    }
-    if (kernel->release != NULL) kernel->release(state);
+    LS_TRY(ls_timed_call_open(name, dtype, isa, NULL, call, &timed));
+    (void)ls_timed_call_run(&timed);
+    for (int i = 0; i < RUNS; i++) times[i] = ls_timed_call_run(&timed);
+    ls_timed_call_close(&timed);
     *seconds = least(times, RUNS);
     return ls_ok();
 }
@@ -66,7 +59,7 @@ static ls_status measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, int6
                               .n_out = 2,
                               .out = {new_view(arena, G, 4, q), lse},
                               .params = &params};
-    LS_TRY(time_call(arena, "attention", T, isa, &forward, &seconds));
+    LS_TRY(time_call("attention", T, isa, &forward, &seconds));
     rates->attention = 4 * pairs / seconds;
     ls_kernel_call backward = {
         .n_in = 8,
@@ -74,7 +67,7 @@ static ls_status measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, int6
         .n_out = 3,
         .out = {new_view(arena, G, 4, q), new_view(arena, G, 4, kv), new_view(arena, G, 4, kv)},
         .params = &params};
-    LS_TRY(time_call(arena, "attention_grad", T, isa, &backward, &seconds));
+    LS_TRY(time_call("attention_grad", T, isa, &backward, &seconds));
     rates->attention_grad = 10 * pairs / seconds;
     return ls_ok();
 }
@@ -88,7 +81,7 @@ static ls_status measure_matmul(ls_arena *arena, ls_dtype T, ls_isa isa, int64_t
                            .out = {new_view(arena, T, 2, size)},
                            .params = &params};
     double seconds;
-    LS_TRY(time_call(arena, "matmul", T, isa, &call, &seconds));
+    LS_TRY(time_call("matmul", T, isa, &call, &seconds));
     rates->matmul = 2 * (double)n * (double)n * (double)n / seconds;
     return ls_ok();
 }
@@ -102,7 +95,7 @@ static ls_status measure_memory(ls_arena *arena, ls_isa isa, ls_host *out) {
                                .in = {new_view(arena, LS_F32, 1, &n[i]), new_view(arena, LS_F32, 1, &n[i])},
                                .n_out = 1,
                                .out = {new_view(arena, LS_F32, 1, &n[i])}};
-        LS_TRY(time_call(arena, "add", LS_F32, isa, &call, &seconds[i]));
+        LS_TRY(time_call("add", LS_F32, isa, &call, &seconds[i]));
     }
     out->memory = 3.0 * (double)n[0] * sizeof(float) / seconds[0];
     out->overhead = fmax(seconds[1], 1e-9);

@@ -1,0 +1,57 @@
+#include "plan/timed_call.h"
+
+#include "run/memory.h"
+
+#include <string.h>
+
+enum { LINE = 64 };
+
+/* Bytes of the operands that have no data; with memory they are given theirs. */
+static size_t place(ls_view *views, int n, size_t at, char *memory) {
+    for (int i = 0; i < n; i++) {
+        if (views[i].data != NULL) continue;
+        LS_ASSERT(ls_view_is_dense(&views[i]));
+        if (memory != NULL) {
+            views[i].data = memory + at;
+            if (views[i].dtype != LS_I32) ls_view_scribble(&views[i], (uint32_t)at + 1);
+        }
+        at += ls_round_up(ls_view_bytes(&views[i]), LINE);
+    }
+    return at;
+}
+
+static ls_status set_up(ls_timed_call *t) {
+    ls_kernel_call *call = &t->call;
+    size_t at = place(call->in, call->n_in, 0, NULL);
+    at = place(call->out, call->n_out, at, NULL);
+    t->bytes = at + (t->kernel->workspace != NULL ? t->kernel->workspace(call) : 0);
+    LS_TRY(ls_memory_map(t->bytes, &t->memory));
+    if (t->bytes > 0) memset(t->memory, 0, t->bytes); /* every page is there */
+    place(call->out, call->n_out, place(call->in, call->n_in, 0, t->memory), t->memory);
+    call->workspace = t->memory != NULL ? (char *)t->memory + at : NULL;
+    return t->kernel->prepare != NULL ? t->kernel->prepare(call, &t->state) : ls_ok();
+}
+
+ls_status ls_timed_call_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+                             const ls_kernel_call *call, ls_timed_call *out) {
+    ls_timed_call timed = {.call = *call, .pool = pool};
+    LS_TRY(ls_kernel_find(name, dtype, isa, &timed.kernel));
+    timed.call.threads = ls_pool_threads(pool);
+    const ls_status status = set_up(&timed);
+    if (status.code != LS_OK)
+        ls_timed_call_close(&timed);
+    else
+        *out = timed;
+    return status;
+}
+
+double ls_timed_call_run(const ls_timed_call *t) {
+    const double start = ls_seconds();
+    t->kernel->run(&t->call, t->state, t->pool);
+    return ls_seconds() - start;
+}
+
+void ls_timed_call_close(ls_timed_call *t) {
+    if (t->state != NULL && t->kernel->release != NULL) t->kernel->release(t->state);
+    ls_memory_unmap(t->memory, t->bytes);
+}

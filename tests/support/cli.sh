@@ -1,0 +1,14 @@
+# For tests of the command line: $longspan is the program.
+fail() { echo "FAILED: $*"; exit 1; }
+# expect CODE WORDS COMMAND...: exit code, one line on standard error that holds the words, nothing on standard output.
+expect() {
+    local code=$1 words=$2 status=0
+    shift 2
+    "$longspan" "$@" >out 2>err || status=$?
+    [ $status -eq "$code" ] || fail "longspan $*: exit $status, expected $code: $(cat err)"
+    [ "$(wc -l <err)" -eq 1 ] || fail "longspan $*: expected one line: $(cat err)"
+    grep -qF -- "$words" err || fail "longspan $*: expected '$words' in: $(cat err)"
+    [ ! -s out ] || fail "longspan $*: wrote to standard output: $(cat out)"
+}
+# json WORDS FILE: the expression is true of the document `d`.
+json() { python3 -c "import json, sys; d = json.load(open('$2')); assert $1, d" || fail "$1 in $(cat "$2")"; }
