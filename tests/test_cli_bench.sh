@@ -24,9 +24,11 @@ expect 2 "strategy local: 2 ranks share the sequence" bench attention --ranks 2 
 expect 2 "bench machine does not take --seq; expected no flag but --json" bench machine --seq 64
 expect 2 "bench comm does not take --mask; expected no flag but --rounds, --json" bench comm --mask causal
 expect 2 "--rounds 65; expected 1 to 64" bench comm --rounds 65
-expect 2 "expected one of machine, gemm, attention, comm" bench everything
+expect 2 "expected one of machine, gemm, attention, comm, step" bench everything
 expect 2 "--dtype f64; expected f32 or bf16" bench gemm --dtype f64
 expect 1 "nowhere" bench gemm --config nowhere
+expect 2 "bench step does not take --heads; expected no flag but --seq, --ranks, --threads, --rounds, --dtype, --strategy, --config, --json" bench step --heads 2
+expect 2 "strategy local: 2 ranks share the sequence" bench step --seq 64 --ranks 2 --strategy local
 
 # --- comm ---
 "$longspan" bench comm --rounds 2 --json >out.json 2>err || fail "bench comm: $(cat err)"
@@ -65,4 +67,32 @@ for s in d["settings"]:
 CHECK
 "$longspan" bench gemm --config model/config.json --seq 40 --rounds 1 --dtype bf16 --threads 1 >page.txt 2>err || fail "bench gemm: $(cat err)"
 [ "$(grep -c '^bf16  *1  weight gradient .* GFLOP/s ' page.txt)" -eq 5 ] && grep -q '^bf16  *1  all of a step ' page.txt || fail "bench gemm: $(cat page.txt)"
+
+# --- step ---
+"$longspan" bench step --config model --seq 40 --ranks 2 --threads 1 --rounds 4 --dtype f32 --json >out.json 2>err || fail "bench step: $(cat err)"
+python3 - <<'CHECK' || fail "bench step: $(cat out.json)"
+import json, math
+d = json.load(open("out.json"))
+V, E, F, L, Hq, Hkv, D, S = 96, 32, 48, 3, 4, 2, 8, 40
+products = L * (2 * E * Hq * D + 2 * E * Hkv * D + 3 * E * F) + V * E
+attention = 14 * S * (S + 1) / 2 * Hq * D * L
+assert d["work"] == 6 * (products + (2 * L + 1) * E) * S + attention, d["work"]
+rows = {r["name"]: r for r in d["rows"]}
+assert len(rows) == len(d["rows"]), rows.keys()
+assert {"linear 96x32", "linear_dx 32x48", "linear_dw 16x32", "attention", "attention_grad", "rmsnorm", "cross_entropy", "adamw",
+        "signal", "waiting for other ranks", "ended before the slowest", "between instructions"} <= rows.keys(), rows.keys()
+done = lambda words: d["ranks"] * sum(r["flops"] for n, r in rows.items() if n.split()[0] in words)
+assert abs(done({"linear", "linear_dx", "linear_dw"}) / (6 * products * S) - 1) < 1e-9
+assert abs(done({"attention", "attention_grad"}) / attention - 1) < 1e-9
+assert rows["linear 16x32"]["count"] == 2 * L * d["ranks"], rows["linear 16x32"]
+seconds = [r["seconds"] for r in d["rows"]]
+assert seconds == sorted(seconds, reverse=True) and abs(sum(seconds) / d["seconds"] - 1) < 1e-9, d["seconds"]
+assert abs(sum(r["share"] for r in d["rows"]) - 1) < 1e-9
+assert all(r["seconds"] > 0 for n, r in rows.items() if n.split()[0] in {"linear", "attention", "adamw", "between"})
+assert abs(d["figure"] * 1e9 * d["seconds"] / d["work"] - 1) < 1e-9 and abs(d["ratio"] * d["floor"] / d["figure"] - 1) < 1e-9
+assert abs(d["tokens_per_second"] * d["seconds"] / S - 1) < 1e-9 and abs(d["loss"] - math.log(V)) < 0.2, d
+assert d["peak_bytes"] > 0 and d["mapped_bytes"] > 0 and min(d["start_up"].values()) >= 0, d
+CHECK
+"$longspan" bench step --config model --seq 40 --rounds 1 --threads 1 >page.txt 2>err || fail "bench step: $(cat err)"
+grep -q '^6·N·tokens + attention .* GFLOP/s ' page.txt && grep -q '^all .* 100.00 %' page.txt && ! grep -q '^waiting' page.txt || fail "bench step: $(cat page.txt)"
 echo ok

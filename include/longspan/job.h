@@ -106,6 +106,7 @@ typedef struct ls_bench_options {
  * which all jobs predict and choose from then on. "attention": forward and backward of one attention by every strategy over ranks
  * of one thread, against one rank with as many threads. "comm": a put with a signal between two ranks, against bare shared memory.
  * "gemm": the matrix products of a model's training step, each by itself, against the best rate of square ones.
+ * "step": training steps of a model on random weights and tokens, against the same rate, and where their time goes.
  * LS_USAGE for another name, listing those there are, and for an option that is not this bench's.
  */
 typedef struct ls_bench_job {

@@ -9,26 +9,30 @@ typedef struct bench_flags {
 #define AT(field) offsetof(bench_flags, job.options.field)
 static const ls_option options[] = {
     CLI_TEXT("name", "NAME", offsetof(bench_flags, job.name),
-             "machine, gemm, attention or comm (required); the name may stand alone"),
-    CLI_INT("seq", "S", NULL, 1, 0x1p31, AT(seq), "tokens; attention: 32768 when left out, gemm: 2048"),
-    CLI_INT("ranks", "R", NULL, 1, 0x1p31, AT(ranks),
-            "attention: of one thread each, 2 or more; as many as cores when left out"),
-    CLI_INT("threads", "T", NULL, 1, 1024, AT(threads),
-            "gemm: beside one alone; as many as cores when left out"),
+             "machine, gemm, attention, comm or step (required); the name may stand alone"),
+    CLI_INT("seq", "S", NULL, 1, 0x1p31, AT(seq),
+            "tokens; attention: 32768 when left out, gemm and step: 2048"),
+    CLI_INT(
+        "ranks", "R", NULL, 1, 0x1p31, AT(ranks),
+        "attention: of one thread each, 2 or more; as many as cores when left out. step: 1 when left out"),
+    CLI_INT(
+        "threads", "T", NULL, 1, 1024, AT(threads),
+        "gemm: beside one alone; as many as cores when left out. step: of each rank; cores divided by ranks when left out"),
     CLI_INT("heads", "N", NULL, 1, 0x1p31, AT(heads), "attention: query heads; 8 when left out"),
     CLI_INT("kv-heads", "N", NULL, 1, 0x1p31, AT(kv_heads),
             "attention: that the query heads share; 2 when left out"),
     CLI_INT("head-size", "N", NULL, 1, 0x1p31, AT(head_size), "attention: 128 when left out"),
     CLI_INT(
         "rounds", "N", NULL, 1, 0x1p31, AT(rounds),
-        "in which everything is timed once, each beside its floor; attention: 3 when left out, gemm: 5, comm: 15"),
+        "in which everything is timed once, each beside its floor; attention: 3 when left out, gemm and step: 5, comm: 15"),
     CLI_TEXT("mask", "MASK", AT(mask), "attention: as of longspan attention; causal when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
-               "element type; attention: bf16 when left out, gemm: f32 and bf16 both"),
-    CLI_TEXT("strategy", "NAME", AT(strategy), "attention: this one alone; all when left out"),
+               "element type; attention and step: bf16 when left out, gemm: f32 and bf16 both"),
+    CLI_TEXT("strategy", "NAME", AT(strategy),
+             "attention: this one alone; all when left out. step: chosen when left out"),
     CLI_TEXT(
         "config", "FILE", AT(config),
-        "gemm: config.json of a model or its directory; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out"),
+        "gemm and step: config.json of a model or its directory; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out"),
 };
 #undef AT
 
@@ -54,6 +58,8 @@ const cli_command cli_bench = {
         "itself, against the best rate that was seen on the type in the same run, square products among them.\n"
         "comm: a put with a signal between two processes over shared memory: its latency against a bare flag there, and its bandwidth against "
         "a plain copy, a flag and the peer's read.\n"
+        "step: training steps of a model on random weights and tokens (micro-batch and update) against the best rate of square products; "
+        "where the time of the median step went, by kind of kernel and by weight; start-up and memory.\n"
         "Each bench refuses the flags of the others.",
     .options = options,
     .n_options = CLI_COUNT(options),

@@ -92,6 +92,7 @@ static const bench benches[] = {
      ls_run_bench_attention,
      {"seq", "ranks", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
     {"comm", ls_run_bench_comm, {"rounds"}},
+    {"step", ls_run_bench_step, {"seq", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
 };
 
 static bool is_given(const ls_bench_options *options, size_t flag) {

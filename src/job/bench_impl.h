@@ -9,6 +9,7 @@
 LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out); /* bench_attention.c */
 LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);      /* bench_comm.c */
 LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);      /* bench_gemm.c */
+LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out);      /* bench_step.c */
 
 /* --- bench_shared.c -------------------------------------------------------------------------------------------------------- */
 
@@ -53,5 +54,30 @@ typedef struct ls_bench_peak {
 LS_MUST_USE ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench_peak *out);
 void ls_bench_peak_look(ls_bench_peak *peak);
 void ls_bench_peak_close(ls_bench_peak *peak);
+
+/* --- bench_rows.c ---------------------------------------------------------------------------------------------------------- */
+
+/* Where the time of a step went: one row for each op, for products one for each weight's shape; the mean over the ranks. */
+typedef struct ls_bench_row {
+    char name[64];
+    int count; /* of instructions, of all ranks together */
+    double seconds, flops, bytes;
+} ls_bench_row;
+
+enum { LS_BENCH_ROWS = 160 };
+typedef struct ls_bench_table {
+    ls_bench_row row[LS_BENCH_ROWS]; /* most seconds first; sorted by ls_bench_table_end */
+    int n;
+} ls_bench_table;
+
+/* Adds what one of `ranks` did in a run of the program: seconds by instruction, of which those of waits do not count. */
+void ls_bench_table_add(ls_bench_table *table, const ls_image *image, int program, const double *seconds,
+                        int ranks);
+/* A row for what is no instruction. */
+void ls_bench_table_add_row(ls_bench_table *table, const char *name, double seconds);
+void ls_bench_table_end(ls_bench_table *table);
+void ls_bench_table_print(const ls_bench_table *table, FILE *out);
+/* As the array "rows" of an open object. */
+void ls_bench_table_put(const ls_bench_table *table, ls_json_writer *writer);
 
 #endif

@@ -15,7 +15,7 @@ static double operand_bytes(const ls_image *image, const ls_operand *o) {
 }
 
 /* A wait and a signal name the slot that they are about, and do not touch it. */
-static double instr_bytes(const ls_image *image, const ls_instr *instr) {
+double ls_instr_bytes(const ls_image *image, const ls_instr *instr) {
     double bytes = 0;
     if (instr->kind != LS_INSTR_KERNEL && instr->kind != LS_INSTR_PUT_SIGNAL) return 0;
     for (int i = 0; i < instr->n_in; i++) bytes += operand_bytes(image, &instr->in[i]);
@@ -49,7 +49,7 @@ int ls_program_ops(const ls_image *image, int program, ls_op_account out[LS_OP_A
         ls_op_account *row = row_of(out, &n, p->instrs[i].op);
         row->count++;
         row->flops += p->instrs[i].flops;
-        row->bytes += instr_bytes(image, &p->instrs[i]);
+        row->bytes += ls_instr_bytes(image, &p->instrs[i]);
     }
     qsort(out, (size_t)n, sizeof *out, by_work);
     return n;

@@ -6,13 +6,18 @@
 
 #include "program/program.h"
 
+/*
+ * Bytes that an instruction reads and writes in this rank's memory, puts into another's, and reads of another's in place; its operands
+ * in full.
+ */
+double ls_instr_bytes(const ls_image *image, const ls_instr *instr);
+
 /* All instructions of one name: an op's, "put_signal", "wait", ... */
 typedef struct ls_op_account {
     const char *op;
     int count;
     double flops;
-    double
-        bytes; /* that it reads and writes in this rank's memory, puts into another's, and reads of another's in place */
+    double bytes; /* ls_instr_bytes */
 } ls_op_account;
 
 #define LS_OP_ACCOUNTS 64

@@ -8,7 +8,7 @@
 #ifndef LS_TRAIN_TRAINER_H
 #define LS_TRAIN_TRAINER_H
 
-#include "plan/session.h"
+#include "plan/resident.h"
 
 /*
  * Where sequences come from. Gives sequence `index` >= 0 as tokens[S] and labels[S] (the token that follows; -100:
@@ -67,14 +67,5 @@ LS_MUST_USE ls_status ls_trainer_explain(ls_trainer *trainer, const ls_sequences
 typedef void (*ls_trainer_look)(void *context, const ls_rank *rank);
 LS_MUST_USE ls_status ls_trainer_evaluate(ls_trainer *trainer, const ls_sequences *from, int64_t n,
                                           ls_trainer_look look, void *context, double *loss);
-
-/*
- * What the operating system says this rank keeps in memory: all (bytes) and of the two arenas that programs use (arenas).
- * The heap counts with the rank's own part. With ranks as threads of one process, `bytes` is that of the arenas.
- */
-typedef struct ls_resident {
-    int64_t bytes, arenas;
-} ls_resident;
-ls_resident ls_resident_bytes(const ls_rank *rank);
 
 #endif

@@ -1,5 +1,5 @@
 /* What a rank keeps in memory, as the operating system counts it. */
-#include "train/trainer.h"
+#include "plan/resident.h"
 
 #include <stdio.h>
 #include <stdlib.h>
