@@ -43,6 +43,21 @@ V_INLINE v_f32 v_exp2(v_f32 x) {
     return (v_f32)((v_u32)p + ((v_u32)shifted << 23));
 }
 
+#if defined __AVX512F__
+/*
+ * 2^x for what is rounded to bf16 (to 2^-9) next: to 9e-5 of itself above -126, exactly 1 at 0, +0 for -inf, NaN for NaN.
+ * x = n + f with 0 <= f < 1; a cubic through 1 at 0, the smallest relative error elsewhere. 6 instructions instead of v_exp2's 12.
+ */
+V_INLINE v_f32 v_exp2_coarse(v_f32 x) {
+    const int down = 9; /* f = x - floor(x), exact; scalef takes the floor itself */
+    const v_f32 f = (v_f32)_mm512_reduce_ps((__m512)x, down);
+    v_f32 p = f * 0.07706988445f + 0.22764189805f;
+    p = p * f + 0.69511753554f;
+    p = p * f + 1.0f;
+    return (v_f32)_mm512_scalef_ps((__m512)p, (__m512)x);
+}
+#endif
+
 /* Largest and sum of the lanes: halves are swapped and combined, so every lane ends with the result. */
 static const int32_t lane_swaps[4][16] = {
     {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14},

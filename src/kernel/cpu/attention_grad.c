@@ -207,7 +207,7 @@ static void find_ranges(const backward *f, scratch *s, int64_t b, int64_t query,
 /* P of one vector of keys; spans NULL: all are seen. */
 V_INLINE v_f32 probability(const float *scores, v_f32 scale, v_f32 lse, const int32_t *kpos,
                            const int32_t *spans, int spans_each) {
-    const v_f32 p = v_exp2(unit_load(scores) * scale - lse);
+    const v_f32 p = unit_exp2(unit_load(scores) * scale - lse);
     return spans ? v_select(keys_visible(kpos, spans, spans_each), p, v_set(0.0f)) : p;
 }
 

@@ -6,6 +6,7 @@
 #ifndef LS_KERNEL_CPU_ATTENTION_PACK_H
 #define LS_KERNEL_CPU_ATTENTION_PACK_H
 
+#include "kernel/cpu/attention_exp.h"
 #include "kernel/cpu/attention_gemm.h"
 
 /* Units of a row of D elements: as many as products take at a time, or a multiple. */
@@ -168,10 +169,15 @@ V_INLINE v_f32 round_to_pairs(v_f32 low, v_f32 high) {
     return (v_f32)_mm512_permutexvar_epi16(by_turns, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
 }
 
+/* 2^x, as exact as what it is rounded to. */
+V_INLINE v_f32 unit_exp2(v_f32 x) { return v_exp2_coarse(x); }
+
 /* 2*V_LANES consecutive numbers rounded to bf16, in order. */
 V_INLINE v_f32 round_in_order(v_f32 first, v_f32 second) {
     return (v_f32)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
 }
+#else
+V_INLINE v_f32 unit_exp2(v_f32 x) { return v_exp2(x); }
 #endif
 
 #endif
