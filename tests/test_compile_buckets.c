@@ -17,7 +17,9 @@
 /* Every element in one piece of one rank, and in the shard one after the other. */
 static void test_pieces_cover_once(void **state) {
     (void)state;
-    for (int ranks = 1; ranks <= 16; ranks = ranks * 2 + 1) {
+    static const int counts[] = {1, 3, 7, 15, 16, 17, 24};
+    for (size_t c = 0; c < LS_COUNT(counts); c++) {
+        const int ranks = counts[c];
         image_set set =
             images_of_step(ls_mesh_make(1, ranks, 1), ranks == 1 ? "local" : "ring", LS_LAYOUT_ZIGZAG, 37, 3);
         const int64_t n = set.image[0]->flat_elements;
@@ -62,6 +64,36 @@ static void test_leave_during_backward(void **state) {
         print_message("%d puts of gradients during the backward pass, %d after it\n", during, afterwards);
         assert_int_equal(during + afterwards, 2 * set.image[1]->n_pieces);
         assert_true(set.image[1]->n_pieces >= 3 && afterwards == 2);
+        free_images(&set);
+    }
+}
+
+/* Many ranks exchange in two stages: of 16 each has 3 + 3 peers, of 24 there are 5 + 3; 17 have one. Slots are no more than for one. */
+static void test_stages(void **state) {
+    (void)state;
+    static const struct { int ranks, peers; } cases[] = {{15, 14}, {16, 6}, {17, 16}, {24, 8}};
+    for (size_t c = 0; c < LS_COUNT(cases); c++) {
+        image_set set =
+            images_of_step(ls_mesh_make(1, cases[c].ranks, 1), "ring", LS_LAYOUT_CONTIGUOUS, 48, 4);
+        const ls_image *image = set.image[cases[c].ranks - 1];
+        const ls_program *p = &image->programs[LS_PROGRAM_STEP];
+        int gradients = 0, parameters = 0;
+        int64_t largest = 0, slots = 0;
+        for (int i = 0; i < p->n_instrs; i++) {
+            gradients += is_put_of(p, &p->instrs[i], "gradients.");
+            parameters += is_put_of(p, &p->instrs[i], "parameters.");
+        }
+        assert_int_equal(gradients, cases[c].peers * image->n_pieces);
+        assert_int_equal(parameters, cases[c].peers * image->n_pieces);
+        for (int r = 0; r < cases[c].ranks; r++) {
+            for (int k = 0; k < image->n_pieces; k++)
+                largest = ls_max(largest, set.image[r]->pieces[k].count);
+        }
+        for (int i = 0; i < image->n_buffers; i++) {
+            if (strcmp(image->buffers[i].name, "gradient slots") == 0)
+                slots += (int64_t)image->buffers[i].bytes;
+        }
+        assert_in_range(slots, 1, 2 * (cases[c].ranks - 1) * (largest + 32) * (int64_t)sizeof(float));
         free_images(&set);
     }
 }
@@ -117,10 +149,13 @@ static void test_same_sum(void **state) {
     (void)state;
     network_result one;
     solve(ls_mesh_make(1, 1, 1), 1, &one);
-    for (int ranks = 1; ranks <= 5; ranks++) {
+    static const ls_mesh meshes[] = {{{1, 1, 1}}, {{1, 2, 1}}, {{1, 3, 1}}, {{1, 4, 1}},
+                                     {{1, 5, 1}}, {{2, 8, 1}}, {{2, 9, 1}}, {{2, 12, 1}}};
+    for (size_t m = 0; m < LS_COUNT(meshes); m++) {
+        const int ranks = ls_mesh_ranks(&meshes[m]);
         for (int micro = 1; micro <= 3; micro++) {
             network_result sum;
-            solve(ls_mesh_make(1, ranks, 1), micro, &sum);
+            solve(meshes[m], micro, &sum);
             sum.loss /= micro;
             for (int64_t i = 0; i < sum.image->flat_elements; i++) sum.gradient[i] /= micro;
             const char *what = "";
@@ -136,10 +171,10 @@ static void test_same_sum(void **state) {
 static void test_programs_verify(void **state) {
     (void)state;
     const network n = {.name = "tied", .loss = tied, .ids = V};
-    for (int ranks = 1; ranks <= 8; ranks++) {
-        const ls_target target = target_of(ls_mesh_make(1, ranks, 1));
+    for (int ranks = 1; ranks <= 12; ranks++) {
+        const ls_target target = target_of(ls_mesh_make(ranks > 8 ? 2 : 1, ranks, 1));
         const ls_status status = network_verify(&n, &target);
-        if (status.code != LS_OK) fail_msg("%d ranks: %s", ranks, status.text);
+        if (status.code != LS_OK) fail_msg("%d ranks: %s", ls_mesh_ranks(&target.mesh), status.text);
     }
 }
 
@@ -148,6 +183,7 @@ int main(void) {
         cmocka_unit_test(test_pieces_cover_once),
         cmocka_unit_test(test_leave_during_backward),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_stages),
         cmocka_unit_test(test_same_sum),
         cmocka_unit_test(test_programs_verify),
     };

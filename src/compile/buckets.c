@@ -1,7 +1,8 @@
 /*
  * Gradients are partial sums over all ranks. Where the last addition to a group is done, its buckets leave, each part for the
- * rank that owns it, while the backward pass goes on. What arrives is added, in rank order, when the next bucket has left; then
- * its slot is handed over for the next but one. So a rank needs slots for two buckets, however many there are.
+ * rank that owns it, or that adds it up for others (stages.c), while the backward pass goes on. What arrives is added, in rank order, when
+ * the next bucket has left, and goes on to the next stage; then its slot is handed over for the next bucket but one. So a rank needs
+ * slots for two buckets, however many there are.
  */
 #include "compile/compile_impl.h"
 
@@ -11,8 +12,10 @@ struct ls_reduction {
     int *bucket; /* in the order in which they leave */
     int *when;   /* by place in that order: the node after which it may leave */
     int left;    /* so many have left */
-    ls_operand slots;
-    int64_t most; /* elements of a slot */
+    ls_operand slots[LS_STAGES];
+    int64_t most[LS_STAGES]; /* elements of a slot */
+    ls_operand
+        *partial; /* by place in that order: this rank's sum over the first stage, where there is a second */
     ls_operand
         all; /* gradients that outlive programs; buffer -1: each group has a buffer, made on first use */
     ls_operand *groups; /* by group, then; buffer -1: not yet made */
@@ -46,75 +49,92 @@ ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum) {
     return ls_operand_slice(group_operand(b, g), 0, flat->start - b->groups[g].start, flat->count);
 }
 
-/* A rank's piece of a bucket of this rank's gradients. */
-static ls_operand part_of(ls_builder *b, int bucket, int rank) {
-    const int g = b->buckets[bucket].group;
-    const ls_flat_piece piece = ls_bucket_piece(b, bucket, rank);
-    return ls_operand_slice(group_operand(b, g), 0, piece.start - b->groups[g].start, piece.count);
-}
-
 /* --- one bucket ---------------------------------------------------------------------------------------------------------- */
 
+/* Of what this rank has added up before the stage, the part that goes to a rank in it, or stays. */
+static ls_operand part_of(ls_builder *b, int order, int stage, int rank) {
+    const int bucket = b->reduction->bucket[order], g = b->buckets[bucket].group;
+    const ls_flat_piece part = ls_bucket_part(b, bucket, stage, rank);
+    if (stage == 0)
+        return ls_operand_slice(group_operand(b, g), 0, part.start - b->groups[g].start, part.count);
+    const ls_flat_piece whole = ls_bucket_part(b, bucket, stage - 1, b->target->rank);
+    return ls_operand_slice(b->reduction->partial[order], 0, part.start - whole.start, part.count);
+}
+
 /* The slot of the sender j ranks before the receiver, for a bucket that leaves as the given one. */
-static ls_operand slot_of(const ls_builder *b, int order, int j, int receiver) {
+static ls_operand slot_of(const ls_builder *b, int order, int stage, int j, int receiver) {
     const ls_reduction *r = b->reduction;
-    const int P = ls_mesh_ranks(&b->target->mesh);
-    const int64_t at = ((order % SETS) * (P - 1) + j - 1) * r->most;
-    const ls_flat_piece piece = ls_bucket_piece(b, r->bucket[order], receiver);
-    return ls_operand_slice(r->slots, 0, at, piece.count);
+    const int64_t at = ((order % SETS) * (b->stage[stage].ranks - 1) + j - 1) * r->most[stage];
+    const ls_flat_piece part = ls_bucket_part(b, r->bucket[order], stage, receiver);
+    return ls_operand_slice(r->slots[stage], 0, at, part.count);
 }
 
-static int channel_of(ls_builder *b, int order, int j) {
-    return ls_build_channel(b, "gradients.%d.%d", order % SETS, j);
+static int channel_of(ls_builder *b, int order, int stage, int j) {
+    return ls_build_channel(b, "gradients.%d.%d", order % SETS, ls_stage_channel(b, stage, j));
 }
 
-static void hand_over(ls_builder *b, int order) {
-    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
+static void hand_over(ls_builder *b, int order, int stage) {
     if (order >= b->n_buckets) return;
-    for (int j = 1; j < P; j++)
-        ls_build_ready(b, channel_of(b, order, j), (me - j + P) % P, slot_of(b, order, j, me));
+    for (int j = 1; j < b->stage[stage].ranks; j++)
+        ls_build_ready(b, channel_of(b, order, stage, j), ls_stage_peer(b, stage, -j),
+                       slot_of(b, order, stage, j, b->target->rank));
 }
 
-static void send(ls_builder *b, int order) {
-    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
-    for (int j = 1; j < P; j++) {
-        const int to = (me + j) % P;
-        ls_build_send(b, channel_of(b, order, j), to, part_of(b, b->reduction->bucket[order], to),
-                      slot_of(b, order, j, to));
+static void send(ls_builder *b, int order, int stage) {
+    for (int j = 1; j < b->stage[stage].ranks; j++) {
+        const int to = ls_stage_peer(b, stage, j);
+        ls_build_send(b, channel_of(b, order, stage, j), to, part_of(b, order, stage, to),
+                      slot_of(b, order, stage, j, to));
     }
 }
 
-/* Adds everyone's part into the shard, in rank order. */
-static void collect(ls_builder *b, int order) {
-    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
+/* Where a stage's sum goes: into the shard, or to the next stage. */
+static ls_operand sum_of(ls_builder *b, int order, int stage) {
     const int bucket = b->reduction->bucket[order];
     const ls_flat_piece *piece = &b->image->pieces[bucket];
-    const ls_operand sum =
-        ls_operand_slice(ls_image_find(b->image, LS_BIND_SHARD)->operand, 0, piece->at, piece->count);
-    for (int j = 1; j < P; j++)
-        ls_build_receive(b, channel_of(b, order, j), (me - j + P) % P, slot_of(b, order, j, me));
-    for (int rank = 0; rank < P; rank++) {
-        const ls_operand part =
-            rank == me ? part_of(b, bucket, me) : slot_of(b, order, (me - rank + P) % P, me);
-        if (rank == 0)
+    if (stage + 1 == b->n_stages)
+        return ls_operand_slice(ls_image_find(b->image, LS_BIND_SHARD)->operand, 0, piece->at, piece->count);
+    const ls_flat_piece part = ls_bucket_part(b, bucket, stage, b->target->rank);
+    return b->reduction->partial[order] = ls_build_private(b, LS_BUFFER_GRADIENT, "gradients of near ranks",
+                                                           b->image->accumulator, 1, &part.count);
+}
+
+/* Adds the parts of all ranks of the stage, in their order. */
+static void collect(ls_builder *b, int order, int stage) {
+    const int n = b->stage[stage].ranks, me = b->target->rank;
+    for (int j = 1; j < n; j++)
+        ls_build_receive(b, channel_of(b, order, stage, j), ls_stage_peer(b, stage, -j),
+                         slot_of(b, order, stage, j, me));
+    const ls_operand mine = part_of(b, order, stage, me), sum = sum_of(b, order, stage);
+    const int before = me / b->stage[stage].stride % n; /* ranks of the stage */
+    for (int i = 0; i < n; i++) {
+        const ls_operand part = i == before ? mine : slot_of(b, order, stage, (before - i + n) % n, me);
+        if (i == 0)
             ls_build_copy(b, part, sum);
         else
             ls_build_accumulate(b, part, sum);
     }
 }
 
+/* When that many buckets have left: each of the last few goes one stage on. */
+static void go_on(ls_builder *b, int order) {
+    for (int stage = 0; stage <= b->n_stages; stage++) {
+        const int of = order - stage;
+        if (of < 0 || of >= b->n_buckets) continue;
+        if (stage > 0) collect(b, of, stage - 1);
+        if (stage < b->n_stages) send(b, of, stage);
+        if (stage > 0) hand_over(b, of + SETS, stage - 1);
+    }
+}
+
 /* The sources of a bucket are free again when the next one leaves. */
 static void leave(ls_builder *b) {
     const int order = b->reduction->left++;
-    if (order == 0) {
-        for (int i = 0; i < SETS; i++) hand_over(b, i);
-    } else {
-        ls_build_quiet(b);
+    if (order > 0) ls_build_quiet(b);
+    for (int i = 0; order == 0 && i < SETS; i++) {
+        for (int stage = 0; stage < b->n_stages; stage++) hand_over(b, i, stage);
     }
-    send(b, order);
-    if (order == 0) return;
-    collect(b, order - 1);
-    hand_over(b, order + 1);
+    go_on(b, order);
 }
 
 /* --- all buckets --------------------------------------------------------------------------------------------------------- */
@@ -171,9 +191,13 @@ void ls_reduction_begin(ls_builder *b, int n_nodes) {
     for (int g = 0; g < b->n_groups; g++) r->groups[g].buffer = -1;
     b->reduction = r;
     put_in_order(b, find_last_writers(b, n_nodes));
-    r->most = ls_largest_piece(b);
-    const int64_t room = SETS * (P - 1) * r->most;
-    r->slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "gradient slots", room, b->image->accumulator, 1, &room);
+    r->partial = LS_NEW_ARRAY(b->image->arena, ls_operand, b->n_buckets);
+    for (int stage = 0; stage < b->n_stages; stage++) {
+        r->most[stage] = ls_largest_part(b, stage);
+        const int64_t room = SETS * (b->stage[stage].ranks - 1) * r->most[stage];
+        r->slots[stage] =
+            ls_build_symmetric(b, LS_BUFFER_SLOT, "gradient slots", room, b->image->accumulator, 1, &room);
+    }
 }
 
 void ls_reduction_follow(ls_builder *b, int node) {
@@ -184,7 +208,7 @@ void ls_reduction_follow(ls_builder *b, int node) {
 void ls_reduction_end(ls_builder *b) {
     if (b->reduction == NULL) return;
     while (b->reduction->left < b->n_buckets) leave(b);
-    collect(b, b->n_buckets - 1);
+    for (int stage = 0; stage < b->n_stages; stage++) go_on(b, b->n_buckets + stage);
     ls_build_quiet(b);
     b->reduction = NULL;
 }

@@ -31,11 +31,20 @@ typedef struct ls_group {
     int first_bucket, n_buckets;
 } ls_group;
 
+enum { LS_FLAT_UNIT = 32 }; /* elements; parameters and pieces start at multiples of it in the flat space */
+
 /* A part of a group: what is divided over all ranks and travels at once. */
 typedef struct ls_bucket {
     int64_t start, count;
     int group;
 } ls_bucket;
+
+/* One of the exchanges that a bucket goes through: among ranks whose numbers differ by multiples of the stride (stages.c). */
+typedef struct ls_stage {
+    int ranks, stride;
+} ls_stage;
+
+enum { LS_STAGES = 2 };
 
 typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) */
 
@@ -68,6 +77,8 @@ typedef struct ls_builder {
     int n_groups;
     ls_bucket *buckets;
     int n_buckets;
+    ls_stage stage[LS_STAGES]; /* of gradients; parameters go back through them */
+    int n_stages;
     ls_reduction *reduction; /* of program step; NULL: no gradients are reduced here */
     struct ls_visible *
         *visible;     /* by mask: which tokens see which (attention/visible.c); NULL: not asked yet */
@@ -154,10 +165,16 @@ void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
 void ls_lower_persistent(ls_builder *b);
 /* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
 void ls_lay_flat(ls_builder *b);
-/* A rank's piece of a bucket; `at` is not set. */
-ls_flat_piece ls_bucket_piece(const ls_builder *b, int bucket, int rank);
-/* Elements of the largest piece of all ranks. */
-int64_t ls_largest_piece(const ls_builder *b);
+/*
+ * Stages (stages.c). find: those of the mesh. peer: of this rank, the j-th one after it in a stage, 0 < j < its ranks, or the j-th one
+ * before it (j < 0). channel: a number for its exchange with them, over all stages. bucket_part: what is left to a rank when a bucket
+ * has gone through the stages up to that one, after the last its piece; `at` is not set. largest_part: the most elements of all of them.
+ */
+void ls_find_stages(ls_builder *b);
+int ls_stage_peer(const ls_builder *b, int stage, int j);
+int ls_stage_channel(const ls_builder *b, int stage, int j);
+ls_flat_piece ls_bucket_part(const ls_builder *b, int bucket, int stage, int rank);
+int64_t ls_largest_part(const ls_builder *b, int stage);
 /* Nodes [0, n_nodes) as the given program. */
 void ls_lower_nodes(ls_builder *b, int n_nodes);
 void ls_lower_node(ls_builder *b, int node);

@@ -6,7 +6,6 @@
 #include "compile/compile_impl.h"
 
 enum {
-    FLAT_UNIT = 32,            /* elements; parameters and pieces start at multiples of it */
     BUCKET_BYTES = 16 << 20,   /* of gradients: long enough that latency does not count */
     LEAST_BUCKETS = 4,         /* about so many in a small model, that it may overlap too */
     MOST_BUCKETS = 16,         /* at any number of ranks; */
@@ -28,20 +27,20 @@ static void lay_parameters(ls_builder *b) {
                                                    .shape = info->shape,
                                                    .start = at,
                                                    .count = ls_shape_elements(&info->shape)};
-        at = (int64_t)ls_round_up((size_t)(at + ls_shape_elements(&info->shape)), FLAT_UNIT);
+        at = (int64_t)ls_round_up((size_t)(at + ls_shape_elements(&info->shape)), LS_FLAT_UNIT);
     }
-    image->flat_elements = ls_max(at / FLAT_UNIT, ls_mesh_ranks(&b->target->mesh)) * FLAT_UNIT;
+    image->flat_elements = ls_max(at / LS_FLAT_UNIT, ls_mesh_ranks(&b->target->mesh)) * LS_FLAT_UNIT;
 }
 
 /* Elements that a bucket is to have at least: of every bucket, each rank has a piece. */
 static int64_t bucket_elements(const ls_builder *b) {
     const int P = ls_mesh_ranks(&b->target->mesh);
-    const int64_t all = b->image->flat_elements / FLAT_UNIT;
+    const int64_t all = b->image->flat_elements / LS_FLAT_UNIT;
     if (P == 1) return b->image->flat_elements; /* nothing travels */
-    int64_t units = BUCKET_BYTES / FLAT_UNIT / (int64_t)ls_dtype_bytes(b->image->accumulator);
+    int64_t units = BUCKET_BYTES / LS_FLAT_UNIT / (int64_t)ls_dtype_bytes(b->image->accumulator);
     units = ls_min(units, ls_ceil_div(all, LEAST_BUCKETS));
     units = ls_max(units, ls_ceil_div(all, ls_max(MOST_BUCKETS, MOST_BUCKET_PIECES / P)));
-    return ls_max(units, P) * FLAT_UNIT;
+    return ls_max(units, P) * LS_FLAT_UNIT;
 }
 
 /* As few parameters as make a bucket; what is left at the end joins the last group. */
@@ -67,44 +66,28 @@ static void cut_buckets(ls_builder *b, int64_t least) {
     int n = 0;
     for (int g = 0; g < b->n_groups; g++) {
         ls_group *group = &b->groups[g];
-        const int64_t units = group->count / FLAT_UNIT;
+        const int64_t units = group->count / LS_FLAT_UNIT;
         group->first_bucket = n;
         group->n_buckets = (int)ls_max(1, group->count / least);
         for (int i = 0; i < group->n_buckets; i++) {
             const int64_t from = ls_part_start(units, group->n_buckets, i);
             const int64_t to = ls_part_start(units, group->n_buckets, i + 1);
-            b->buckets[n++] = (ls_bucket){group->start + from * FLAT_UNIT, (to - from) * FLAT_UNIT, g};
+            b->buckets[n++] = (ls_bucket){group->start + from * LS_FLAT_UNIT, (to - from) * LS_FLAT_UNIT, g};
         }
     }
-}
-
-ls_flat_piece ls_bucket_piece(const ls_builder *b, int bucket, int rank) {
-    const int P = ls_mesh_ranks(&b->target->mesh);
-    const ls_bucket *whole = &b->buckets[bucket];
-    const int64_t units = whole->count / FLAT_UNIT;
-    const int64_t from = ls_part_start(units, P, rank), to = ls_part_start(units, P, rank + 1);
-    LS_ASSERT(from < to);
-    return (ls_flat_piece){whole->start + from * FLAT_UNIT, (to - from) * FLAT_UNIT, 0};
-}
-
-int64_t ls_largest_piece(const ls_builder *b) {
-    const int P = ls_mesh_ranks(&b->target->mesh);
-    int64_t most = 0;
-    for (int k = 0; k < b->n_buckets; k++)
-        most = ls_max(most, ls_ceil_div(b->buckets[k].count / FLAT_UNIT, P) * FLAT_UNIT);
-    return most;
 }
 
 void ls_lay_flat(ls_builder *b) {
     ls_image *image = b->image;
     lay_parameters(b);
+    ls_find_stages(b);
     const int64_t least = bucket_elements(b);
     cut_groups(b, least);
     cut_buckets(b, least);
     image->n_pieces = b->n_buckets;
     image->pieces = LS_NEW_ARRAY(image->arena, ls_flat_piece, image->n_pieces + 1);
     for (int k = 0; k < b->n_buckets; k++) {
-        image->pieces[k] = ls_bucket_piece(b, k, b->target->rank);
+        image->pieces[k] = ls_bucket_part(b, k, b->n_stages - 1, b->target->rank);
         image->pieces[k].at = image->shard_count;
         image->shard_count += image->pieces[k].count;
     }

@@ -44,7 +44,7 @@ static int by_area(const void *x, const void *y) {
 }
 
 /* Near enough to the lower bound, as a part of it: the time for other orders is better spent elsewhere. */
-static const double near_enough = 1.0 / 256;
+static const double near_enough = 1.0 / 128;
 
 /* The first alone depends on nothing that differs between ranks: it is the heap's. */
 static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_life};

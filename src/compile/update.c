@@ -16,35 +16,38 @@ static ls_operand bound(const ls_builder *b, const char *name) {
 /* --- parameters over the ranks ------------------------------------------------------------------------------------------- */
 
 /* A bucket has channels of its own: it travels once in a run, and nothing holds up the next one. */
-static int channel_of(ls_builder *b, int bucket, int j) {
-    return ls_build_channel(b, "parameters.%d.%d", bucket, j);
+static int channel_of(ls_builder *b, int bucket, int stage, int j) {
+    return ls_build_channel(b, "parameters.%d.%d", bucket, ls_stage_channel(b, stage, j));
 }
 
 static ls_operand parameters_of(const ls_builder *b, const ls_flat_piece *piece) {
     return ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, piece->start, piece->count);
 }
 
+/* The new parameters that a rank has, when the later stages are done, to give to others in this one. */
+static ls_operand part_of(const ls_builder *b, int bucket, int stage, int rank) {
+    const ls_flat_piece part = ls_bucket_part(b, bucket, stage, rank);
+    return parameters_of(b, &part);
+}
+
 /* Parameters that other ranks update: nothing here reads the old ones any more. */
-static void hand_over(ls_builder *b, int bucket) {
-    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
-    for (int j = 1; j < P; j++) {
-        const ls_flat_piece theirs = ls_bucket_piece(b, bucket, (me - j + P) % P);
-        ls_build_ready(b, channel_of(b, bucket, j), (me - j + P) % P, parameters_of(b, &theirs));
+static void hand_over(ls_builder *b, int bucket, int stage) {
+    for (int j = 1; j < b->stage[stage].ranks; j++) {
+        const int from = ls_stage_peer(b, stage, -j);
+        ls_build_ready(b, channel_of(b, bucket, stage, j), from, part_of(b, bucket, stage, from));
     }
 }
 
-/* This rank's piece of a bucket to everyone. */
-static void send(ls_builder *b, int bucket) {
-    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
-    const ls_operand mine = parameters_of(b, &b->image->pieces[bucket]);
-    for (int j = 1; j < P; j++) ls_build_send(b, channel_of(b, bucket, j), (me + j) % P, mine, mine);
+static void send(ls_builder *b, int bucket, int stage) {
+    const ls_operand mine = part_of(b, bucket, stage, b->target->rank);
+    for (int j = 1; j < b->stage[stage].ranks; j++)
+        ls_build_send(b, channel_of(b, bucket, stage, j), ls_stage_peer(b, stage, j), mine, mine);
 }
 
-static void receive(ls_builder *b, int bucket) {
-    const int P = ls_mesh_ranks(&b->target->mesh), me = b->target->rank;
-    for (int j = 1; j < P; j++) {
-        const ls_flat_piece theirs = ls_bucket_piece(b, bucket, (me - j + P) % P);
-        ls_build_receive(b, channel_of(b, bucket, j), (me - j + P) % P, parameters_of(b, &theirs));
+static void receive(ls_builder *b, int bucket, int stage) {
+    for (int j = 1; j < b->stage[stage].ranks; j++) {
+        const int from = ls_stage_peer(b, stage, -j);
+        ls_build_receive(b, channel_of(b, bucket, stage, j), from, part_of(b, bucket, stage, from));
     }
 }
 
@@ -109,20 +112,35 @@ static void adamw(ls_builder *b, const ls_flat_piece *piece) {
     }
 }
 
+/* While one bucket is updated, the one before is on its way through a stage, back from the last to the first. */
+static void update_buckets(ls_builder *b) {
+    const int last = b->n_stages - 1;
+    for (int order = 0; order < b->n_buckets + last; order++) {
+        for (int stage = last; stage >= 0; stage--) {
+            const int k = order - (last - stage);
+            if (k < 0 || k >= b->n_buckets) continue;
+            if (stage == last)
+                adamw(b, &b->image->pieces[k]);
+            else
+                receive(b, k, stage + 1);
+            send(b, k, stage);
+        }
+    }
+    for (int k = 0; k < b->n_buckets; k++) receive(b, k, 0);
+}
+
 void ls_lower_update(ls_builder *b) {
     const bool gradients = b->image->n_flats > 0;
     const bool applies = b->job->update == LS_UPDATE_ADAMW && gradients;
     ls_operand shard = {.buffer = -1};
     if (gradients) shard = bound(b, LS_BIND_SHARD);
-    for (int k = 0; applies && k < b->n_buckets; k++) hand_over(b, k);
+    for (int k = 0; applies && k < b->n_buckets; k++) {
+        for (int stage = 0; stage < b->n_stages; stage++) hand_over(b, k, stage);
+    }
     reduce_totals(b, shard);
     if (!applies) return;
     step_control(b);
-    for (int k = 0; k < b->n_buckets; k++) {
-        adamw(b, &b->image->pieces[k]);
-        send(b, k);
-    }
-    for (int k = 0; k < b->n_buckets; k++) receive(b, k);
+    update_buckets(b);
     if (ls_mesh_ranks(&b->target->mesh) > 1) ls_build_quiet(b);
     if (ls_image_find(b->image, LS_BIND_GRADIENTS) != NULL) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
     ls_build_fill(b, bound(b, LS_BIND_LOSS));

@@ -184,12 +184,16 @@ double network_error(const network_result *a, const network_result *b, int i) {
 }
 
 double network_error_of_kind(const network_result *a, const network_result *b, int i) {
-    double most = network_error(a, b, i);
-    for (int f = 0; i >= 0 && f < b->image->n_flats; f++) {
-        if (same_kind(b->image->flats[f].name, b->image->flats[i].name))
-            most = fmax(most, network_error(a, b, f));
+    if (i < 0) return network_error(a, b, i);
+    double squares = 0;
+    int n = 0;
+    for (int f = 0; f < b->image->n_flats; f++) {
+        if (!same_kind(b->image->flats[f].name, b->image->flats[i].name)) continue;
+        const double error = network_error(a, b, f);
+        squares += error * error;
+        n++;
     }
-    return most;
+    return sqrt(squares / n);
 }
 
 double network_difference(const network_result *a, const network_result *b, const char **what) {

@@ -41,7 +41,7 @@ void network_free(network_result *result);
  * -1: the error of the loss.
  */
 double network_error(const network_result *a, const network_result *b, int i);
-/* The largest over the parameters of its kind in all layers. */
+/* The root of the mean square over the parameters of its kind in all layers. */
 double network_error_of_kind(const network_result *a, const network_result *b, int i);
 /* The largest of these; what: the one that differs most. */
 double network_difference(const network_result *a, const network_result *b, const char **what);
