@@ -126,6 +126,18 @@ grep -q '^differentiate .* nodes → ' page.txt && grep -q '^place  *symmetric '
 "$longspan" explain --model model/config.json --seq 64 --ranks 2 --rank 1 --memory-map map.svg >page.txt 2>err || fail "memory map: $(cat err)"
 grep -q '>model · rank 1 of 2 · ' map.svg && python3 -c 'import xml.dom.minidom as m; m.parse("map.svg")' || fail "map.svg"
 expect 1 "no/map.svg" explain --model model --seq 16 --memory-map no/map.svg
+ranks_as=processes
+[ "${LS_TEST_SANITIZER:-}" = thread ] && ranks_as=threads
+"$longspan" explain --model model --seq 48 --ranks 3 --threads 1 --accumulate 2 --program micro --schedule times.svg >page.txt 2>err || fail "schedule: $(cat err)"
+grep -q 'program micro: .* predicted$' err && ! grep -q measured times.svg || fail "a schedule that was only predicted: $(cat err)"
+"$longspan" explain --model model --seq 48 --ranks 3 --threads 1 --ranks-as $ranks_as --schedule times.svg --run --json >out.json 2>err || fail "schedule: $(cat err)"
+grep -q 'program step: .* predicted, .* measured$' err || fail "schedule: $(cat err)"
+[ "$(grep -c '>compute · measured<' times.svg)" -eq 3 ] && grep -q ' times as long<' times.svg &&
+    python3 -c 'import xml.dom.minidom as m; m.parse("times.svg")' || fail "times.svg"
+json "[p['name'] for p in d['programs']] == ['step', 'evaluate']" out.json
+expect 1 "no/times.svg" explain --model model --seq 16 --schedule no/times.svg
+expect 2 "--schedule" explain --model model --seq 16 --run
+expect 1 "80 ranks; up to 64" explain --model model --seq 96 --ranks 80 --threads 1 --strategy ring --schedule times.svg
 "$longspan" explain --model model --seq 16 --ranks 2 --accumulate 2 --json >out.json
 json "[p['name'] for p in d['programs']] == ['micro', 'step', 'evaluate']" out.json
 expect 2 "--accumulate" explain --model model --seq 16 --program micro

@@ -77,7 +77,7 @@ typedef struct excesses {
 
 static double play(const ls_image *const *images, const ls_rates *rates) {
     ls_clock_rank times[P];
-    assert_int_equal(ls_clock_play(images, P, LS_PROGRAM_MICRO, rates, times).code, LS_OK);
+    assert_int_equal(ls_clock_play(images, P, LS_PROGRAM_MICRO, rates, NULL, times).code, LS_OK);
     double busy = 0;
     for (int p = 0; p < P; p++) busy += (times[p].computing + times[p].sending) / P;
     return ls_clock_makespan(times, P) / busy - 1;

@@ -16,7 +16,7 @@ static const ls_rates even = {
 
 static void play(const image_set *set, int program, const ls_rates *rates, ls_clock_rank *out) {
     const ls_status status =
-        ls_clock_play((const ls_image *const *)set->image, set->ranks, program, rates, out);
+        ls_clock_play((const ls_image *const *)set->image, set->ranks, program, rates, NULL, out);
     if (status.code != LS_OK) fail_msg("%s", status.text);
 }
 
@@ -70,6 +70,56 @@ static void a_slow_network_is_waited_for(void **state) {
     free_images(&set);
 }
 
+/* What a watcher has seen of one rank. */
+typedef struct seen {
+    const ls_program *program;
+    double computing, sending, idle, end[LS_QUEUES], through;
+    int instrs, last[LS_QUEUES];
+} seen;
+
+/* Each queue goes on in its order, and never does two things at once. */
+static void see(void *context, int rank, int instr, double begin, double end) {
+    seen *s = (seen *)context + rank;
+    assert_true(begin <= end);
+    s->through = end > s->through ? end : s->through;
+    if (instr < 0) {
+        s->idle += end - begin;
+        return;
+    }
+    const ls_instr *it = &s->program->instrs[instr];
+    assert_true(instr > s->last[it->queue] && begin >= s->end[it->queue]);
+    s->last[it->queue] = instr;
+    s->end[it->queue] = end;
+    s->instrs++;
+    if (it->kind == LS_INSTR_KERNEL) s->computing += end - begin;
+    if (it->kind == LS_INSTR_PUT_SIGNAL) s->sending += end - begin;
+}
+
+static void what_is_seen_adds_up(void **state) {
+    (void)state;
+    for (size_t c = 0; c < LS_COUNT(cases); c++) {
+        image_set set = images_of_step(cases[c].mesh, cases[c].strategy, LS_LAYOUT_ZIGZAG, 41, 2);
+        ls_clock_rank times[16];
+        seen all[16] = {0};
+        for (int r = 0; r < set.ranks; r++)
+            all[r] = (seen){.program = &set.image[r]->programs[LS_PROGRAM_STEP], .last = {-1, -1}};
+        const ls_clock_watch watch = {see, all};
+        assert_int_equal(ls_clock_play((const ls_image *const *)set.image, set.ranks, LS_PROGRAM_STEP, &even,
+                                       &watch, times)
+                             .code,
+                         LS_OK);
+        for (int r = 0; r < set.ranks; r++) {
+            const double rounding = 1e-9 * times[r].end;
+            assert_int_equal(all[r].instrs, all[r].program->n_instrs);
+            assert_true(fabs(all[r].computing - times[r].computing) <= rounding);
+            assert_true(fabs(all[r].sending - times[r].sending) <= rounding);
+            assert_true(fabs(all[r].idle - times[r].waiting) <= rounding);
+            assert_true(all[r].through == times[r].end);
+        }
+        free_images(&set);
+    }
+}
+
 static void a_hang_is_refused(void **state) {
     (void)state;
     image_set set = images_of_step(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 16, 1);
@@ -82,7 +132,7 @@ static void a_hang_is_refused(void **state) {
     }
     ls_clock_rank times[2];
     const ls_status status =
-        ls_clock_play((const ls_image *const *)set.image, 2, LS_PROGRAM_STEP, &even, times);
+        ls_clock_play((const ls_image *const *)set.image, 2, LS_PROGRAM_STEP, &even, NULL, times);
     assert_int_equal(status.code, LS_INVALID);
     assert_non_null(strstr(status.text, "waits for ever"));
     free_images(&set);
@@ -91,6 +141,7 @@ static void a_hang_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_time_is_accounted_for), cmocka_unit_test(imbalance_is_waited_for),
-        cmocka_unit_test(a_slow_network_is_waited_for), cmocka_unit_test(a_hang_is_refused)};
+        cmocka_unit_test(a_slow_network_is_waited_for), cmocka_unit_test(what_is_seen_adds_up),
+        cmocka_unit_test(a_hang_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,10 @@ typedef struct ls_explain_job {
     bool json;    /* an object instead of a page: candidates, passes, figures, ops and lines of programs */
     bool passes;  /* the account of the passes and of the ops instead of the programs' lines */
     const char *memory_map; /* file: draws the rank's memory over its programs, as SVG; NULL: not */
+    const char *
+        schedule; /* file: draws the queues of all ranks over time, of `program` or else of the step, as SVG; NULL: not */
+    bool
+        run; /* the schedule as measured too: the program runs here, on the model's weights and random tokens */
     ls_spread spread;
 } ls_explain_job;
 LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);

@@ -21,6 +21,11 @@ static const ls_option options[] = {
              "instead of the programs: what each pass made, and the ops by count, flops and bytes"),
     CLI_TEXT("memory-map", "FILE", AT(memory_map),
              "draw the rank's memory over its programs into an SVG file"),
+    CLI_TEXT(
+        "schedule", "FILE", AT(schedule),
+        "draw what the queues of all ranks do when, as predicted, into an SVG file: of --program, else of the step"),
+    CLI_FLAG("run", AT(run),
+             "with --schedule: run the program here, and draw what was measured beneath what was predicted"),
 };
 #undef AT
 
@@ -36,12 +41,13 @@ const cli_command cli_explain = {
     .summary = "print the compiled program of a rank, and what it was chosen from",
     .usage = "--model PATH [--seq N] [--ranks R] [--rank N] [options]",
     .about =
-        "Compiles a training step and runs nothing. First the candidates: what each is predicted to take, send and map on the "
+        "Compiles a training step and, without --run or --measure, runs nothing. First the candidates: what each is predicted to take, send and map on the "
         "busiest rank. Then the programs: one instruction a line, with its queue, operands, the peer and generation of a "
         "transfer, and the instruction of the other queue that it comes after.",
     .options = options,
     .n_options = CLI_COUNT(options),
     .spreads = true,
+    .runs = true,
     .run = run,
     .flags_bytes = sizeof(explain_flags),
 };

@@ -37,22 +37,13 @@ typedef struct picture {
     axis x, y;
 } picture;
 
-/* The smallest of 1, 2, 5 times a power of ten that cuts the span into at most `most` parts. */
-static double round_step(double span, int most) {
-    double least = span / most, power = pow(10, floor(log10(least)));
-    static const double nice[] = {1, 2, 5, 10};
-    for (size_t i = 0; i < LS_COUNT(nice); i++)
-        if (nice[i] * power >= least * (1 - 1e-9)) return nice[i] * power;
-    return 10 * power;
-}
-
 static axis make_axis(double low, double high, int most, bool widen) {
     if (!(high > low)) { /* a single value: give it room */
         double room = fmax(1, fabs(low) * 0.1);
         low -= room;
         high += room;
     }
-    axis a = {low, high, round_step(high - low, most), 0};
+    axis a = {low, high, ls_svg_round_step(high - low, most), 0};
     if (widen) {
         a.low = floor(low / a.step + 1e-9) * a.step;
         a.high = ceil(high / a.step - 1e-9) * a.step;

@@ -1,6 +1,8 @@
 #include "format/svg_shapes.h"
 #include "format/file.h"
+#include "format/format_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +52,14 @@ void ls_svg_box(FILE *out, const char *css, double x, double y, double width, do
     fputs("><title>", out);
     put_escaped(out, tip);
     fputs("</title></rect>\n", out);
+}
+
+double ls_svg_round_step(double span, int most) {
+    double least = span / most, power = pow(10, floor(log10(least)));
+    static const double nice[] = {1, 2, 5, 10};
+    for (size_t i = 0; i < LS_COUNT(nice); i++)
+        if (nice[i] * power >= least * (1 - 1e-9)) return nice[i] * power;
+    return 10 * power;
 }
 
 /* --- how wide text is: by its characters, since fonts are the reader's --------------------------------------------------- */

@@ -40,6 +40,9 @@ void ls_svg_line(FILE *out, const char *css, double x1, double y1, double x2, do
 /* tip: shown when the pointer rests on the box; NULL: none. */
 void ls_svg_box(FILE *out, const char *css, double x, double y, double width, double height, const char *tip);
 
+/* The smallest of 1, 2, 5 times a power of ten that cuts the span > 0 into at most `most` parts: the distance of ticks. */
+double ls_svg_round_step(double span, int most);
+
 /* About how wide a text of this font size is, and the first characters of a text that fit; out has room bytes. */
 double ls_svg_text_width(const char *text, double font_size);
 const char *ls_svg_fit(const char *text, double font_size, double width, char *out, size_t room);

@@ -1,6 +1,6 @@
-/* The explain command: what a training step of a model would be, and what it was chosen from. Nothing is run. */
+/* The explain command: what a training step of a model would be, and what it was chosen from. Nothing is run, unless asked for. */
 #include "job/job_impl.h"
-#include "model/model.h"
+#include "job/timeline.h"
 #include "plan/memory_map.h"
 #include "plan/trial.h"
 
@@ -15,6 +15,7 @@ typedef struct explanation {
     int forward_nodes;
     ls_job step;
     ls_plan plan;
+    ls_host host;     /* that predictions are for */
     ls_target target; /* of the rank asked about, and its image */
     ls_image *image;
 } explanation;
@@ -25,6 +26,14 @@ typedef struct explanation {
 static bool is_wanted(const explanation *e, int program) {
     if (e->image->programs[program].n_instrs == 0) return false;
     return e->job->program == NULL || strcmp(e->job->program, ls_program_name(program)) == 0;
+}
+
+static int drawn_program(const explanation *e) {
+    int program = LS_PROGRAM_STEP;
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (e->job->program != NULL && is_wanted(e, p)) program = p;
+    }
+    return program;
 }
 
 static ls_passes passes_of(const explanation *e) { return (ls_passes){e->graph, e->forward_nodes, e->image}; }
@@ -121,6 +130,8 @@ static ls_status build(explanation *e) {
     const ls_explain_job *job = e->job;
     ls_dtype dtype;
     LS_TRY(check_program(job->program));
+    if (job->run && job->schedule == NULL)
+        return ls_error(LS_USAGE, "--run measures what --schedule FILE draws; expected that flag too");
     if (job->program != NULL && job->accumulate <= 1 &&
         strcmp(job->program, ls_program_name(LS_PROGRAM_MICRO)) == 0)
         return ls_error(LS_USAGE,
@@ -140,29 +151,46 @@ static ls_status build(explanation *e) {
                        .update = LS_UPDATE_ADAMW,
                        .accumulates = job->accumulate > 1};
     LS_TRY(ls_plan_decide(&e->step, &request, &job->spread, &e->plan));
+    e->host = request.host;
     e->target = e->plan.target;
     e->target.rank = (int)job->rank;
     return ls_compile(&e->step, &e->target, &e->image);
 }
 
 /* A model is called like its directory; "." says nothing, its architecture does. */
-static ls_status draw_memory(const explanation *e) {
-    char name[128];
+static void name_model(const explanation *e, char *out, size_t room) {
     const char *begin = ls_model_directory(e->model), *end = begin + strlen(begin);
     while (end > begin + 1 && end[-1] == '/') end--;
     for (const char *c = begin; c < end; c++) {
         if (*c == '/') begin = c + 1;
     }
-    snprintf(name, sizeof name, "%.*s", (int)(end - begin), begin);
-    const bool says_nothing = name[strspn(name, "./")] == 0;
-    return ls_memory_map_write(e->image, says_nothing ? ls_model_architecture(e->model) : name,
-                               e->job->memory_map);
+    snprintf(out, room, "%.*s", (int)(end - begin), begin);
+    if (out[strspn(out, "./")] == 0) snprintf(out, room, "%s", ls_model_architecture(e->model));
+}
+
+/* The program asked for, else the whole step. */
+static ls_status draw_schedule(const explanation *e, const char *title) {
+    const ls_timeline_step step = {.model = e->model,
+                                   .B = e->job->batch > 0 ? e->job->batch : 1,
+                                   .S = e->job->seq,
+                                   .job = &e->step,
+                                   .plan = &e->plan,
+                                   .spread = &e->job->spread,
+                                   .program = drawn_program(e)};
+    return ls_timeline_draw(&step, &e->host, (int)e->job->rank, e->job->run, title, e->job->schedule);
+}
+
+static ls_status draw(const explanation *e) {
+    char title[128];
+    name_model(e, title, sizeof title);
+    if (e->job->memory_map != NULL) LS_TRY(ls_memory_map_write(e->image, title, e->job->memory_map));
+    return e->job->schedule != NULL ? draw_schedule(e, title) : ls_ok();
 }
 
 ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
     explanation e = {.job = job};
     ls_status status = build(&e);
-    if (status.code == LS_OK && job->memory_map != NULL) status = draw_memory(&e);
+    if (status.code == LS_OK) status = draw(&e);
     if (status.code == LS_OK && job->json)
         status = print_json(&e, out);
     else if (status.code == LS_OK)

@@ -6,8 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Of one rank; threads that share a core share its speed. */
-static ls_rates rates_of(const ls_image *image, const ls_host *host) {
+ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
     ls_rates rates = ls_rates_on(host, image->dtype, image->threads);
     ls_machine machine;
     ls_machine_detect(&machine);
@@ -43,7 +42,8 @@ static ls_status play(const looked_at *all, const ls_rates *rates, ls_plan_candi
     c->seconds = 0;
     for (int k = 0; k < all->n_programs; k++) {
         ls_clock_rank times[LS_PLAN_ALL];
-        LS_TRY(ls_clock_play((const ls_image *const *)all->image, all->n, all->program[k], rates, times));
+        LS_TRY(
+            ls_clock_play((const ls_image *const *)all->image, all->n, all->program[k], rates, NULL, times));
         const double makespan = ls_clock_makespan(times, all->n);
         for (int i = 0; i < all->n; i++) idle[i] += times[i].waiting + (makespan - times[i].end);
         c->seconds += makespan;
@@ -65,7 +65,7 @@ static void add_bytes(const ls_image *image, const ls_program_cost *sum, ls_plan
 }
 
 static ls_status fill(const looked_at *all, const ls_host *host, bool together, ls_plan_candidate *c) {
-    const ls_rates rates = rates_of(all->image[0], host);
+    const ls_rates rates = ls_plan_rates(all->image[0], host);
     double flops_sum = 0, flops_most = 0;
     for (int i = 0; i < all->n; i++) {
         ls_program_cost sum = {0};

@@ -56,6 +56,9 @@ typedef struct ls_plan {
     ls_plan_candidate candidates[256]; /* best first, refused ones last */
 } ls_plan;
 
+/* What candidates are costed by: of one rank, on a host; threads that share a core share its speed. */
+ls_rates ls_plan_rates(const ls_image *image, const ls_host *host);
+
 /* The wishes about memory (memory, recompute, tile), checked. LS_USAGE errors name the flag. */
 LS_MUST_USE ls_status ls_plan_wishes(const ls_spread *spread, ls_plan_request *request);
 

@@ -8,11 +8,12 @@ typedef struct walker {
     const ls_program *program;
     int *instrs[LS_QUEUES]; /* of each queue, in order */
     int n[LS_QUEUES], next[LS_QUEUES];
-    int done[LS_QUEUES]; /* last instruction done; -1: none */
-    double *posted;      /* by word of its own and generation: when it is set; INFINITY: not yet */
-    size_t *first;       /* by word: its first entry there */
-    double now;          /* it is through with all it has begun */
-    double wake;         /* its next event; INFINITY: when another rank posts */
+    int done[LS_QUEUES];    /* last instruction done; -1: none */
+    double held[LS_QUEUES]; /* since when the wait at its head holds it up; -1: it does not */
+    double *posted;         /* by word of its own and generation: when it is set; INFINITY: not yet */
+    size_t *first;          /* by word: its first entry there */
+    double now;             /* it is through with all it has begun */
+    double wake;            /* its next event; INFINITY: when another rank posts */
     ls_clock_rank *times;
 } walker;
 
@@ -20,6 +21,7 @@ typedef struct play {
     ls_arena *arena;
     const ls_image *const *images;
     const ls_rates *rates;
+    const ls_clock_watch *watch;
     int ranks, program;
     walker *rank;
 } play;
@@ -28,6 +30,7 @@ static void split_queues(play *p, walker *w) {
     for (int q = 0; q < LS_QUEUES; q++) {
         w->instrs[q] = LS_NEW_ARRAY(p->arena, int, w->program->n_instrs + 1);
         w->done[q] = -1;
+        w->held[q] = -1;
     }
     for (int i = 0; i < w->program->n_instrs; i++) {
         const ls_queue q = w->program->instrs[i].queue;
@@ -82,18 +85,29 @@ static void execute(play *p, walker *w, const ls_instr *instr) {
 }
 
 /* When the head of a queue may begin: w->now, later, or INFINITY where nobody can say yet. */
-static double may_begin(const walker *w, ls_queue q) {
+static double may_begin(walker *w, ls_queue q) {
     if (w->next[q] == w->n[q]) return INFINITY;
     const ls_instr *instr = &w->program->instrs[w->instrs[q][w->next[q]]];
     if (instr->after > w->done[1 - q]) return INFINITY;
-    return instr->kind == LS_INSTR_WAIT ? fmax(w->now, *posted(w, instr)) : w->now;
+    if (instr->kind != LS_INSTR_WAIT) return w->now;
+    const double begin = fmax(w->now, *posted(w, instr));
+    if (begin > w->now && w->held[q] < 0) w->held[q] = w->now;
+    return begin;
+}
+
+static void tell(const play *p, const walker *w, int instr, double begin) {
+    if (p->watch != NULL) p->watch->see(p->watch->context, (int)(w - p->rank), instr, begin, w->now);
 }
 
 /* The rank's next event: one instruction, or the word that no queue goes on without. */
 static void step(play *p, walker *w) {
     static const ls_queue order[LS_QUEUES] = {LS_COPY, LS_COMPUTE};
-    w->times->waiting += w->wake - w->now;
-    w->now = w->wake;
+    if (w->wake > w->now) {
+        const double stood = w->now;
+        w->times->waiting += w->wake - w->now;
+        w->now = w->wake;
+        tell(p, w, -1, stood);
+    }
     double soonest = INFINITY;
     for (int k = 0; k < LS_QUEUES; k++) {
         const ls_queue q = order[k];
@@ -101,7 +115,10 @@ static void step(play *p, walker *w) {
         soonest = fmin(soonest, begin);
         if (begin > w->now) continue;
         const int i = w->instrs[q][w->next[q]++];
+        const double from = w->held[q] >= 0 ? w->held[q] : w->now;
         execute(p, w, &w->program->instrs[i]);
+        tell(p, w, i, from);
+        w->held[q] = -1;
         w->done[q] = i;
         soonest = w->now;
         break;
@@ -134,9 +151,13 @@ static ls_status run(play *p) {
 }
 
 ls_status ls_clock_play(const ls_image *const *images, int ranks, int program, const ls_rates *rates,
-                        ls_clock_rank *out) {
-    play p = {
-        .arena = ls_arena_create(), .images = images, .rates = rates, .ranks = ranks, .program = program};
+                        const ls_clock_watch *watch, ls_clock_rank *out) {
+    play p = {.arena = ls_arena_create(),
+              .images = images,
+              .rates = rates,
+              .watch = watch,
+              .ranks = ranks,
+              .program = program};
     p.rank = LS_NEW_ARRAY(p.arena, walker, ranks);
     for (int r = 0; r < ranks; r++) {
         walker *w = &p.rank[r];

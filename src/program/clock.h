@@ -15,14 +15,20 @@ typedef struct ls_clock_rank {
     double waiting;   /* until what it needed next was there; end = computing + sending + waiting */
 } ls_clock_rank;
 
+/* Who is told what happens when: instruction instr of the rank; -1: until then neither queue could go on. A wait begins when it first holds up its queue. */
+typedef struct ls_clock_watch {
+    void (*see)(void *context, int rank, int instr, double begin, double end);
+    void *context;
+} ls_clock_watch;
+
 /*
  * Plays one run of a program on all ranks. One thread of a rank takes the heads of both queues in turn, the copy queue's first, as the
  * executor does. A put takes its sender's time and arrives the rates' latency later; so does a signal. A kernel that reads other ranks' memory takes as
  * long as a put of those bytes on top. rates: of every rank. out: [ranks].
- * LS_INVALID when the ranks wait for each other for ever (ls_verify says more).
+ * watch: NULL for nobody. LS_INVALID when the ranks wait for each other for ever (ls_verify says more).
  */
 LS_MUST_USE ls_status ls_clock_play(const ls_image *const *images, int ranks, int program,
-                                    const ls_rates *rates, ls_clock_rank *out);
+                                    const ls_rates *rates, const ls_clock_watch *watch, ls_clock_rank *out);
 
 /* When the last of them is through. */
 double ls_clock_makespan(const ls_clock_rank *ranks, int n);
