@@ -11,8 +11,11 @@
 #include "program/clock.h"
 #include "support/images.h"
 
-static const ls_rates even = {
-    .flops = {1e9, 1e9, 1e9}, .memory = 1e30, .bandwidth = 1e9, .latency = 1e-6, .overhead = 0};
+static const ls_rates even = {.flops = {.attention = 1e9, .attention_grad = 1e9, .matmul = 1e9},
+                              .memory = 1e30,
+                              .bandwidth = 1e9,
+                              .latency = 1e-6,
+                              .overhead = 0};
 
 static void play(const image_set *set, int program, const ls_rates *rates, ls_clock_rank *out) {
     const ls_status status =

@@ -16,10 +16,12 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
     for (size_t i = 0; i < LS_COUNT(types); i++) {
         const ls_core_rates *a = &host->type[types[i]], *b = &nominal->type[types[i]];
         const char *name = ls_dtype_name(types[i]);
-        fprintf(out, "attention           %-4s %11.1f %11.1f  GFLOP/s\n", name, a->attention / 1e9,
-                b->attention / 1e9);
-        fprintf(out, "attention gradient  %-4s %11.1f %11.1f  GFLOP/s\n", name, a->attention_grad / 1e9,
-                b->attention_grad / 1e9);
+        for (int size = 64; size <= 128; size *= 2) {
+            fprintf(out, "attention, D %-6d %-4s %11.1f %11.1f  GFLOP/s\n", size, name,
+                    ls_attention_rate(a, false, size) / 1e9, ls_attention_rate(b, false, size) / 1e9);
+            fprintf(out, "its gradient        %-4s %11.1f %11.1f  GFLOP/s\n", name,
+                    ls_attention_rate(a, true, size) / 1e9, ls_attention_rate(b, true, size) / 1e9);
+        }
         fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9,
                 b->matmul / 1e9);
     }

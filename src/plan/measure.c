@@ -40,35 +40,54 @@ static ls_status time_call(const char *name, ls_dtype dtype, ls_isa isa, const l
     return ls_ok();
 }
 
-/* A causal problem of S tokens, 4 query heads of 128 that share 2 KV heads. */
-static ls_status measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, int64_t S, ls_core_rates *rates) {
-    enum { HQ = 4, HKV = 2, D = 128 };
+enum { FORWARD, BACKWARD, PASSES };
+
+/* Seconds of a (query, key) pair of a causal problem of S tokens, 4 query heads of D that share 2 KV heads. */
+static ls_status time_pair(ls_arena *arena, ls_dtype T, ls_isa isa, int64_t S, int64_t D,
+                           double out[PASSES]) {
+    enum { HQ = 4, HKV = 2 };
     const ls_dtype G = ls_dtype_accumulator(T);
     const int64_t q[] = {1, S, HQ, D}, kv[] = {1, S, HKV, D}, rows[] = {1, HQ, S}, spans[] = {1, S, 2};
     const ls_view span = new_view(arena, LS_I32, 3, spans), at = new_view(arena, LS_I32, 1, &S);
     const ls_mask mask = ls_mask_causal();
     for (int64_t i = 0; i < S; i++) ((int32_t *)at.data)[i] = (int32_t)i;
     ls_mask_table(&mask, S, at.data, S, span.data);
-    const ls_attention_params params = {.scale = 1 / sqrt(D), .group = HQ / HKV};
+    const ls_attention_params params = {.scale = 1 / sqrt((double)D), .group = HQ / HKV};
     const ls_view Q = new_view(arena, T, 4, q), K = new_view(arena, T, 4, kv), V = new_view(arena, T, 4, kv);
     const ls_view lse = new_view(arena, G, 3, rows);
-    const double pairs = (double)S * ((double)S + 1) / 2 * HQ * D;
-    double seconds;
     ls_kernel_call forward = {.n_in = 5,
                               .in = {Q, K, V, span, at},
                               .n_out = 2,
                               .out = {new_view(arena, G, 4, q), lse},
                               .params = &params};
-    LS_TRY(time_call("attention", T, isa, &forward, &seconds));
-    rates->attention = 4 * pairs / seconds;
+    LS_TRY(time_call("attention", T, isa, &forward, &out[FORWARD]));
     ls_kernel_call backward = {
         .n_in = 8,
         .in = {Q, K, V, span, at, new_view(arena, T, 4, q), lse, new_view(arena, G, 3, rows)},
         .n_out = 3,
         .out = {new_view(arena, G, 4, q), new_view(arena, G, 4, kv), new_view(arena, G, 4, kv)},
         .params = &params};
-    LS_TRY(time_call("attention_grad", T, isa, &backward, &seconds));
-    rates->attention_grad = 10 * pairs / seconds;
+    LS_TRY(time_call("attention_grad", T, isa, &backward, &out[BACKWARD]));
+    for (int pass = 0; pass < PASSES; pass++) out[pass] /= (double)S * ((double)S + 1) / 2 * HQ;
+    return ls_ok();
+}
+
+/* The line through two sizes of head; where noise makes it fall, all is put down to the flops of the larger. */
+static void fit(double small_size, double small, double large_size, double large, double flops, double *rate,
+                double *pairs) {
+    const double slope = fmin((large - small) / (large_size - small_size), large / large_size);
+    const double of_element = slope > 0 ? slope : large / large_size;
+    *rate = flops / of_element;
+    *pairs = 1 / fmax(large - of_element * large_size, 1e-18);
+}
+
+static ls_status measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, int64_t S, ls_core_rates *rates) {
+    enum { SMALL = 64, LARGE = 128 };
+    double small[PASSES], large[PASSES];
+    LS_TRY(time_pair(arena, T, isa, S, SMALL, small));
+    LS_TRY(time_pair(arena, T, isa, S, LARGE, large));
+    fit(SMALL, small[FORWARD], LARGE, large[FORWARD], 4, &rates->attention, &rates->pairs);
+    fit(SMALL, small[BACKWARD], LARGE, large[BACKWARD], 10, &rates->attention_grad, &rates->pairs_grad);
     return ls_ok();
 }
 

@@ -31,7 +31,9 @@ static const struct {
     .latency = 2e-6,
 };
 
-static ls_core_rates everywhere(double flops) { return (ls_core_rates){flops, flops, flops}; }
+static ls_core_rates everywhere(double flops) {
+    return (ls_core_rates){.attention = flops, .attention_grad = flops, .matmul = flops};
+}
 
 ls_host ls_host_nominal(ls_isa isa) {
     const double flops = nominal.flops[isa];
@@ -53,10 +55,7 @@ ls_host ls_host_nominal(ls_isa isa) {
 }
 
 ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads) {
-    const ls_core_rates *core = &host->type[dtype];
-    return (ls_rates){.flops = {.attention = core->attention * threads,
-                                .attention_grad = core->attention_grad * threads,
-                                .matmul = core->matmul * threads},
+    return (ls_rates){.flops = ls_core_rates_of(&host->type[dtype], threads),
                       .memory = host->memory * threads,
                       .bandwidth = host->bandwidth,
                       .latency = host->latency,
@@ -68,9 +67,26 @@ ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads) {
     return ls_rates_on(&host, dtype, threads);
 }
 
-static double flops_per_second(const char *kernel, const ls_core_rates *rates) {
-    if (strcmp(kernel, "matmul") == 0) return rates->matmul;
-    return strcmp(kernel, "attention_grad") == 0 ? rates->attention_grad : rates->attention;
+ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
+    return (ls_core_rates){.attention = rates->attention * cores,
+                           .attention_grad = rates->attention_grad * cores,
+                           .pairs = rates->pairs * cores,
+                           .pairs_grad = rates->pairs_grad * cores,
+                           .matmul = rates->matmul * cores};
+}
+
+double ls_attention_rate(const ls_core_rates *rates, bool gradient, double head_size) {
+    const double flops = gradient ? rates->attention_grad : rates->attention;
+    const double pairs = gradient ? rates->pairs_grad : rates->pairs;
+    return pairs == 0 ? flops : 1 / (1 / flops + 1 / (pairs * (gradient ? 10 : 4) * head_size));
+}
+
+static double flops_per_second(const ls_instr *instr, const ls_core_rates *rates) {
+    const char *kernel = instr->kernel->name;
+    const bool gradient = strcmp(kernel, "attention_grad") == 0;
+    if (gradient || strcmp(kernel, "attention") == 0)
+        return ls_attention_rate(rates, gradient, (double)instr->in[0].view.size[3]);
+    return strcmp(kernel, "matmul") == 0 ? rates->matmul : rates->attention;
 }
 
 double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates) {
@@ -79,7 +95,7 @@ double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates) {
     for (int i = 0; i < instr->n_in; i++) bytes += ls_operand_bytes(&instr->in[i]);
     for (int i = 0; i < instr->n_out; i++) bytes += ls_operand_bytes(&instr->out[i]);
     return rates->overhead +
-           fmax(instr->flops / flops_per_second(instr->kernel->name, &rates->flops), bytes / rates->memory);
+           fmax(instr->flops / flops_per_second(instr, &rates->flops), bytes / rates->memory);
 }
 
 double ls_put_seconds(double bytes, const ls_rates *rates) {

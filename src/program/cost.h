@@ -9,11 +9,20 @@
 
 #include "program/program.h"
 
-/* Flops per second of one core, for one element type. */
+/*
+ * What one core does in a second, for one element type. Attention on a (query, key) pair of a head takes the time of its flops (4 for each
+ * element of the head, its gradient 10; of the pairs that the mask leaves) and that of the pair itself: its exponential above all.
+ */
 typedef struct ls_core_rates {
-    double attention, attention_grad; /* counting the (query, key) pairs that the mask leaves */
-    double matmul;                    /* which a library does */
+    double attention, attention_grad; /* flops */
+    double pairs, pairs_grad;         /* 0: they take no time of their own */
+    double matmul;                    /* flops; a library does them */
 } ls_core_rates;
+
+/* Of so many cores, or of a share of one. */
+ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores);
+/* Flops per second of attention or its gradient on heads of that size. */
+double ls_attention_rate(const ls_core_rates *rates, bool gradient, double head_size);
 
 /* What one core of a host does, with kernels of one instruction set. */
 typedef struct ls_host {
