@@ -6,8 +6,8 @@ PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 SANITIZE ?=
 
-# WORD=text: only benchmarks with that in their name.
-.PHONY: all demo bench check check-long check-asan check-ubsan check-tsan install lint format setup clean
+# WORD=text: only benchmarks with that in their name. bench-peers also has SIZE=small|full|long, ROUNDS=n and THREADS=n (bench/peers/run.py).
+.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -42,6 +42,11 @@ bench: setup
 	@$(MAKE) --no-print-directory all
 	@ninja -C $(BUILD) -j $(JOBS) --quiet bench-programs
 	@tools/run-bench.sh $(BUILD) $(WORD)
+
+bench-peers: setup
+	@$(MAKE) --no-print-directory all
+	@ninja -C $(BUILD) -j $(JOBS) --quiet bench-peers-programs
+	@WORD='$(WORD)' SIZE='$(SIZE)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' bench/peers/run.py $(BUILD)
 
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)

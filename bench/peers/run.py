@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""
+make bench-peers: the same work by Longspan and by its peers, side by side.
+
+    run.py BUILD        environment: WORD=text  only cases with that in their name (they are listed first)
+                                     SIZE=small|full|long  small: to see that it works; long: attention at S 32,768 too
+                                     ROUNDS=n   of each case, 5 when left out;  THREADS=n   2 when left out
+
+Of each case all that take part are started, warm up, and then answer in turn, one alone at work at a time, round after round: so all of
+them see the same machine. Of each: the median of its seconds, their spread ((largest - smallest) / median), the median over the rounds of its
+seconds over those of Longspan in the same round, and the most memory it took beyond what it held before the work was there. Results that
+differ from Longspan's are reported and make the exit status 1. A peer that cannot be had, or fails, is named with the reason.
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+
+sys.dont_write_bytecode = True  # nothing is left in the sources
+
+import environment
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+THREADS = int(os.environ.get("THREADS") or 2)
+ROUNDS = int(os.environ.get("ROUNDS") or 5)
+LLAMA = {"L": 12, "E": 768, "Hq": 12, "Hkv": 4, "F": 2048, "V": 32000}
+GPT2 = {"L": 12, "E": 768, "Hq": 12, "Hkv": 12, "F": 3072, "V": 50257}
+LIMIT = 1200  # seconds for one answer, or to be ready: torch.compile takes minutes
+
+# Memory that stays with the process once it has it (fresh memory is slow), and huge pages. The cores are set in child().
+SETTINGS = {
+    "OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS), "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no further processes to load PyTorch again
+    "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 60), "MALLOC_TOP_PAD_": str(64 << 20), "MALLOC_ARENA_MAX": "1",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "THP_MEM_ALLOC_ENABLE": "1",
+}
+
+
+# --- what is compared -----------------------------------------------------------------------------------------------------------
+
+
+def attention_case(dtype, seq, head_size, backward):
+    name = f"attention-{dtype}-D{head_size}-S{seq}-{'both' if backward else 'forward'}"
+    work = {"dtype": dtype, "seq": seq, "heads": 16, "kv_heads": 4, "head_size": head_size, "backward": backward}
+    pairs = seq * (seq + 1) / 2 * 16
+    return {"name": name, "kind": "attention", "work": work, "per": pairs * head_size * (14 if backward else 4) / 1e9, "unit": "GFLOP/s"}
+
+
+def step_case(model, sizes, dtype, batch, seq):
+    work = {"model": model, "dtype": dtype, "B": batch, "S": seq, **sizes}
+    return {"name": f"step-{model}-{dtype}-B{batch}-S{seq}", "kind": "step", "work": work, "per": batch * seq, "unit": "tokens/s"}
+
+
+def all_cases(size):
+    if size == "small":
+        little = {**LLAMA, "L": 2, "V": 4000}
+        return [attention_case("bf16", 1024, 64, back) for back in (False, True)] + [
+            attention_case("f32", 1024, 64, True), step_case("llama", little, "bf16", 1, 512),
+            step_case("gpt2", {**GPT2, "L": 2, "V": 4000}, "f32", 4, 64)]
+    lengths = (4096, 8192, 16384) + ((32768,) if size == "long" else ())
+    cases = [attention_case("bf16", seq, D, back) for D in (128, 64) for seq in lengths for back in (False, True)]
+    cases += [attention_case("f32", 4096, 128, back) for back in (False, True)]
+    cases += [step_case("llama", LLAMA, "bf16", 1, seq) for seq in (2048, 8192)]
+    return cases + [step_case("gpt2", GPT2, "f32", 4, 64), step_case("gpt2", GPT2, "f32", 1, 1024)]
+
+
+def own(build, case, *isa):
+    w, program = case["work"], os.path.join(build, "bench", "peers", case["kind"])
+    if case["kind"] == "attention":
+        order = [w[k] for k in ("dtype", "seq", "heads", "kv_heads", "head_size")] + [THREADS, int(w["backward"])]
+    else:
+        order = [w[k] for k in ("model", "dtype", "B", "S", "L", "E", "Hq", "Hkv", "F", "V")] + [THREADS]
+    return [program, *map(str, order), *isa]
+
+
+def available_bytes():
+    with open("/proc/meminfo") as lines:
+        return next(int(l.split()[1]) * 1024 for l in lines if l.startswith("MemAvailable"))
+
+
+def too_much_for_jax(w):
+    """dot_product_attention makes the S x S logits of all heads, in f32, some three times at once."""
+    needs = 3 * 4 * w["heads"] * w["seq"] ** 2
+    return f"holds S x S logits of all heads: about {needs / 1e9:.0f} GB" if needs > 0.8 * available_bytes() else None
+
+
+def contestants(build, python, case, left_out):
+    """Rows of (name, command, why not); Longspan first, to which the others are compared."""
+    w = {**case["work"], "threads": THREADS}
+
+    def script(name, **more):
+        return [python, os.path.join(HERE, name), json.dumps({**w, **more})]
+
+    rows = [("longspan", own(build, case), None)]
+    if case["kind"] == "attention":
+        rows += [(f"torch {v}", script("torch_attention.py", variant=v), left_out.get("torch")) for v in ("gqa", "expanded")]
+        rows.append(("jax", script("jax_attention.py"), left_out.get("jax") or too_much_for_jax(w)))
+        if w["dtype"] == "f32":
+            rows.append(("plain C (ref)", own(build, case, "ref"), None))
+    else:
+        rows += [(f"torch {v}", script("torch_step.py", variant=v), left_out.get("torch")) for v in ("eager", "compiled")]
+        if w["dtype"] == "f32":
+            rows.append(("plain C (ref)", own(build, case, "ref"), None))
+    return rows
+
+
+# --- one that takes part ----------------------------------------------------------------------------------------------------------
+
+
+def child():
+    """Everybody has the same cores. When memory runs out, it is this process that is killed, not run.py or the user's."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+    with open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
+
+
+class Contestant:
+    def __init__(self, name, command, reason):
+        self.name, self.command, self.reason, self.process = name, command, reason, None
+        self.ready, self.seconds = {}, []
+
+    def start(self, log, cache):
+        if self.reason:
+            return
+        environ = {**os.environ, **SETTINGS, "TORCHINDUCTOR_CACHE_DIR": cache}
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                                        env=environ, preexec_fn=child)
+        self.ready = self.listen()
+
+    def listen(self):
+        late = threading.Timer(LIMIT, self.process.kill)
+        late.start()
+        try:
+            for line in self.process.stdout:
+                if line.startswith("{"):
+                    return json.loads(line)
+        finally:
+            in_time = late.is_alive()
+            late.cancel()
+        status = self.process.wait()
+        self.process = None
+        self.reason = f"killed (signal {-status}; out of memory?)" if status < 0 else f"failed, exit status {status}"
+        if not in_time:
+            self.reason = f"no answer in {LIMIT} s"
+        return {}
+
+    def go(self):
+        try:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # listen says why
+        seconds = self.listen().get("seconds")
+        if seconds:
+            self.seconds.append(seconds)
+
+    def end(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait()
+
+
+def differences(mine, theirs):
+    """The largest relative difference of the numbers that describe the results."""
+    if not mine or len(mine) != len(theirs):
+        return float("nan")
+    return max(abs(a - b) / abs(a) for a, b in zip(mine, theirs))
+
+
+# --- a case -----------------------------------------------------------------------------------------------------------------------
+
+
+def array_bytes(case):
+    """Inputs and outputs of attention; they are not counted as what it takes."""
+    if case["kind"] != "attention":
+        return 0
+    w = case["work"]
+    element = 2 if w["dtype"] == "bf16" else 4
+    q, kv = (w["seq"] * w[h] * w["head_size"] * element for h in ("heads", "kv_heads"))
+    return 4 * q + 4 * kv if w["backward"] else 2 * q + 2 * kv
+
+
+def run_case(rows, log, cache):
+    for c in rows:
+        c.start(log, cache)
+    for _ in range(ROUNDS):
+        for c in rows:
+            if not c.reason:
+                c.go()
+    for c in rows:
+        c.end()
+
+
+def summary(case, c, base):
+    row = {"case": case["name"], "who": c.name, "threads": THREADS, **case["work"]}
+    if c.reason:
+        return {**row, "left_out": c.reason}
+    seconds = statistics.median(c.seconds)
+    row.update(seconds=seconds, spread=(max(c.seconds) - min(c.seconds)) / seconds, rounds=len(c.seconds),
+               rate=case["per"] / seconds, unit=case["unit"], resident=c.ready["resident"],
+               memory=c.ready["peak"] - c.ready["resident"] - array_bytes(case), check=c.ready["check"])
+    if base is not None and not base.reason:
+        row["times_longspan"] = statistics.median(b / a for a, b in zip(base.seconds, c.seconds))
+        row["difference"] = differences(base.ready["check"], c.ready["check"])
+    return row
+
+
+# Means over all elements: of attention in bf16 they differ by rounding alone; the weights of a step are drawn differently.
+TOLERANCE = {"attention": 0.01, "step": 0.05}
+
+
+def show(case, rows):
+    print(f"\n{case['name']}")
+    print(f"  {'':<16}{'seconds':>11}{'spread':>9}{'rate':>11} {'':<9}{'x time':>8}{'memory':>12}{'differs':>10}")
+    wrong = 0
+    for r in rows:
+        if "left_out" in r:
+            print(f"  {r['who']:<16}left out: {r['left_out']}")
+            continue
+        bad = not r.get("difference", 0) <= TOLERANCE[case["kind"]]
+        wrong += bad
+        print(f"  {r['who']:<16}{r['seconds']:>11.4f}{r['spread']:>9.0%}{r['rate']:>11.1f} {r['unit']:<9}"
+              f"{r.get('times_longspan', 1):>8.2f}{r['memory'] / 2**20:>8.0f} MiB{r.get('difference', 0):>10.1e}"
+              + ("  NOT THE SAME RESULT" if bad else ""))
+    sys.stdout.flush()
+    return wrong
+
+
+def main():
+    build, size, word = sys.argv[1], os.environ.get("SIZE") or "full", os.environ.get("WORD") or ""
+    every = all_cases(size) if size in ("small", "full", "long") else sys.exit(f"SIZE={size}; expected small, full or long")
+    cases = [c for c in every if word in c["name"]]
+    if not cases:
+        sys.exit(f"WORD={word}; expected part of one of " + " ".join(c["name"] for c in every))
+    venv = os.path.abspath(os.path.join(build, "peers-venv"))
+    python, left_out = environment.prepare(venv)
+    for peer, reason in left_out.items():
+        print(f"{peer}: left out: {reason}")
+    print("cases: " + " ".join(c["name"] for c in cases))
+    wrong, folder = 0, os.path.join(build, "bench")
+    with open(os.path.join(folder, "peers.jsonl"), "w") as out, open(os.path.join(folder, "peers.log"), "w") as log:
+        for case in cases:
+            rows = [Contestant(*row) for row in contestants(build, python, case, left_out)]
+            run_case(rows, log, os.path.join(venv, "compiled"))
+            results = [summary(case, c, rows[0] if i else None) for i, c in enumerate(rows)]
+            out.writelines(json.dumps(r) + "\n" for r in results)
+            out.flush()
+            wrong += show(case, results)
+    print(f"\nx time: over Longspan's in the same round · memory: beyond what was there before the work (attention: and its arrays)\n"
+          f"kept in {folder}/peers.jsonl, what the peers said in {folder}/peers.log")
+    sys.exit(1 if wrong else 0)
+
+
+main()
