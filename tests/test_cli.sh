@@ -1,14 +1,8 @@
 #!/bin/bash
 # The command line: help, version, usage errors, failures, results. Each mistake is one line on standard error, with exit code 2 when
 # the words are wrong and 1 when what they name is.
-set -eu
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+. "$(dirname "$0")/support/cli.sh"
 
-. "$here/support/cli.sh"
 # npy FILE TYPE SHAPE BYTES: an array of zeros.
 npy() {
     { printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '$2', 'fortran_order': False, 'shape': $3, }"

@@ -1,13 +1,6 @@
 #!/bin/bash
 # longspan bench: what is printed, and which flags are taken; the figures are those of a busy machine.
-set -eu
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-
-. "$here/support/cli.sh"
+. "$(dirname "$0")/support/cli.sh"
 
 # --- attention ---
 "$longspan" bench attention --seq 65 --ranks 3 --heads 6 --kv-heads 3 --head-size 16 --rounds 2 --mask window:9+prefix:3 --json >out.json 2>err ||

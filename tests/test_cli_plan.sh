@@ -1,13 +1,7 @@
 #!/bin/bash
 # longspan plan: its bytes add up, are those that train maps, and what it says would fit does.
-set -eu
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+. "$(dirname "$0")/support/cli.sh"
 
-fail() { echo "FAILED: $*"; exit 1; }
 model=$here/../examples/tiny
 plan() { "$longspan" plan --model "$model" --threads 1 "$@"; }
 

@@ -1,13 +1,7 @@
 #!/bin/bash
 # train --trace: the file is JSON, its spans are those of the programs, in order, and none overlaps another of its thread.
-set -eu
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+. "$(dirname "$0")/support/cli.sh"
 
-fail() { echo "FAILED: $*"; exit 1; }
 for i in $(seq 900); do echo "line $i of a text that is long enough"; done >text.txt
 base=(--model "$here/../examples/tiny" --data text.txt --seq 128 --ranks 3 --strategy ring --threads 1 --batch 2 --accumulate 2)
 [ "${LS_TEST_SANITIZER:-}" = thread ] && base+=(--ranks-as threads)

@@ -106,7 +106,7 @@ static void collect(ls_builder *b, int order, int stage) {
         ls_build_receive(b, channel_of(b, order, stage, j), ls_stage_peer(b, stage, -j),
                          slot_of(b, order, stage, j, me));
     const ls_operand mine = part_of(b, order, stage, me), sum = sum_of(b, order, stage);
-    const int before = me / b->stage[stage].stride % n; /* ranks of the stage */
+    const int before = ls_stage_place(&b->stage[stage], me); /* ranks of the stage */
     for (int i = 0; i < n; i++) {
         const ls_operand part = i == before ? mine : slot_of(b, order, stage, (before - i + n) % n, me);
         if (i == 0)

@@ -166,11 +166,13 @@ void ls_lower_persistent(ls_builder *b);
 /* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
 void ls_lay_flat(ls_builder *b);
 /*
- * Stages (stages.c). find: those of the mesh. peer: of this rank, the j-th one after it in a stage, 0 < j < its ranks, or the j-th one
- * before it (j < 0). channel: a number for its exchange with them, over all stages. bucket_part: what is left to a rank when a bucket
- * has gone through the stages up to that one, after the last its piece; `at` is not set. largest_part: the most elements of all of them.
+ * Stages (stages.c). find: those of the mesh. place: of a rank among those that exchange in the stage. peer: of this rank, the j-th
+ * one after it in a stage, 0 < j < its ranks, or the j-th one before it (j < 0). channel: a number for its exchange with them, over all
+ * stages. bucket_part: what is left to a rank when a bucket has gone through the stages up to that one, after the last its piece; `at` is
+ * not set. largest_part: the most elements of all of them.
  */
 void ls_find_stages(ls_builder *b);
+int ls_stage_place(const ls_stage *stage, int rank);
 int ls_stage_peer(const ls_builder *b, int stage, int j);
 int ls_stage_channel(const ls_builder *b, int stage, int j);
 ls_flat_piece ls_bucket_part(const ls_builder *b, int bucket, int stage, int rank);

@@ -20,11 +20,11 @@ void ls_find_stages(ls_builder *b) {
     b->n_stages = near < P ? 2 : 1;
 }
 
-static int digit(const ls_stage *stage, int rank) { return rank / stage->stride % stage->ranks; }
+int ls_stage_place(const ls_stage *stage, int rank) { return rank / stage->stride % stage->ranks; }
 
 int ls_stage_peer(const ls_builder *b, int stage, int j) {
     const ls_stage *s = &b->stage[stage];
-    const int me = b->target->rank, mine = digit(s, me);
+    const int me = b->target->rank, mine = ls_stage_place(s, me);
     return me + ((mine + j + s->ranks) % s->ranks - mine) * s->stride;
 }
 
@@ -46,7 +46,7 @@ ls_flat_piece ls_bucket_part(const ls_builder *b, int bucket, int stage, int ran
     const int64_t units = whole->count / LS_FLAT_UNIT;
     const int P = ls_mesh_ranks(&b->target->mesh), count = sharers(b, stage);
     int first = 0; /* of the P pieces, those that are left lie together */
-    for (int s = 0; s <= stage; s++) first += digit(&b->stage[s], rank) * sharers(b, s);
+    for (int s = 0; s <= stage; s++) first += ls_stage_place(&b->stage[s], rank) * sharers(b, s);
     const int64_t from = ls_part_start(units, P, first), to = ls_part_start(units, P, first + count);
     LS_ASSERT(from < to);
     return (ls_flat_piece){whole->start + from * LS_FLAT_UNIT, (to - from) * LS_FLAT_UNIT, 0};

@@ -1,4 +1,12 @@
-# For tests of the command line: $longspan is the program.
+# For tests of the command line, given the build folder: $longspan is the program, $here the folder of tests; they run in a folder of their own,
+# which is gone when they end.
+set -eu
+longspan=$1/longspan
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
 fail() { echo "FAILED: $*"; exit 1; }
 # expect CODE WORDS COMMAND...: exit code, one line on standard error that holds the words, nothing on standard output.
 expect() {
