@@ -11,7 +11,7 @@
 #include "program/clock.h"
 #include "support/images.h"
 
-static const ls_rates even = {.flops = {.attention = 1e9, .attention_grad = 1e9, .matmul = 1e9},
+static const ls_rates even = {.core = {.attention = {{.flop = 1e-9}, {.flop = 1e-9}}, .matmul = 1e9},
                               .memory = 1e30,
                               .bandwidth = 1e9,
                               .latency = 1e-6,

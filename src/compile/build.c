@@ -80,6 +80,7 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *call) {
     ls_instr *instr = push(b, LS_INSTR_KERNEL, call->queue, call->op);
     instr->kernel = kernel;
     instr->flops = call->flops;
+    instr->rows = call->rows;
     instr->params =
         call->params_bytes > 0 ? ls_arena_copy(b->image->arena, call->params, call->params_bytes) : NULL;
     instr->n_in = call->n_in;

@@ -18,10 +18,14 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
         const char *name = ls_dtype_name(types[i]);
         for (int size = 64; size <= 128; size *= 2) {
             fprintf(out, "attention, D %-6d %-4s %11.1f %11.1f  GFLOP/s\n", size, name,
-                    ls_attention_rate(a, false, size) / 1e9, ls_attention_rate(b, false, size) / 1e9);
+                    ls_attention_rate(a, LS_FORWARD, size) / 1e9,
+                    ls_attention_rate(b, LS_FORWARD, size) / 1e9);
             fprintf(out, "its gradient        %-4s %11.1f %11.1f  GFLOP/s\n", name,
-                    ls_attention_rate(a, true, size) / 1e9, ls_attention_rate(b, true, size) / 1e9);
+                    ls_attention_rate(a, LS_BACKWARD, size) / 1e9,
+                    ls_attention_rate(b, LS_BACKWARD, size) / 1e9);
         }
+        fprintf(out, "a query of a head   %-4s %11.0f %11.0f  ns\n", name, a->attention[LS_FORWARD].row * 1e9,
+                b->attention[LS_FORWARD].row * 1e9);
         fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9,
                 b->matmul / 1e9);
     }

@@ -12,7 +12,7 @@ ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
     ls_machine_detect(&machine);
     const double wanted = (double)ls_mesh_ranks(&image->mesh) * image->threads;
     const double share = fmin(1, machine.cores / wanted);
-    rates.flops = ls_core_rates_of(&rates.flops, share);
+    rates.core = ls_core_rates_of(&rates.core, share);
     rates.memory *= share;
     return rates;
 }

@@ -5,36 +5,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every rate by its name in the file. */
+/* Every rate and cost by its name in the file, and the least that it may be. */
 typedef struct rate_row {
     const char *group; /* NULL: none */
     const char *name;
     size_t offset;
+    double least;
 } rate_row;
 
-#define OF(field) offsetof(ls_host, field)
+#define AT(field, least) offsetof(ls_host, field), least
+#define ATTENTION(group, type_, pass, name)                             \
+    {group, name "_flop", AT(type[type_].attention[pass].flop, 1e-18)}, \
+        {group, name "_pair", AT(type[type_].attention[pass].pair, 0)}, \
+        {group, name "_row", AT(type[type_].attention[pass].row, 0)}, { \
+        group, name "_byte", AT(type[type_].attention[pass].byte, 0)    \
+    }
+#define TYPE(group, type_)                                        \
+    ATTENTION(group, type_, LS_FORWARD, "attention"),             \
+        ATTENTION(group, type_, LS_BACKWARD, "attention_grad"), { \
+        group, "matmul", AT(type[type_].matmul, 1)                \
+    }
 static const rate_row rows[] = {
-    {"f32", "attention", OF(type[LS_F32].attention)},
-    {"f32", "attention_grad", OF(type[LS_F32].attention_grad)},
-    {"f32", "pairs", OF(type[LS_F32].pairs)},
-    {"f32", "pairs_grad", OF(type[LS_F32].pairs_grad)},
-    {"f32", "matmul", OF(type[LS_F32].matmul)},
-    {"f64", "attention", OF(type[LS_F64].attention)},
-    {"f64", "attention_grad", OF(type[LS_F64].attention_grad)},
-    {"f64", "pairs", OF(type[LS_F64].pairs)},
-    {"f64", "pairs_grad", OF(type[LS_F64].pairs_grad)},
-    {"f64", "matmul", OF(type[LS_F64].matmul)},
-    {"bf16", "attention", OF(type[LS_BF16].attention)},
-    {"bf16", "attention_grad", OF(type[LS_BF16].attention_grad)},
-    {"bf16", "pairs", OF(type[LS_BF16].pairs)},
-    {"bf16", "pairs_grad", OF(type[LS_BF16].pairs_grad)},
-    {"bf16", "matmul", OF(type[LS_BF16].matmul)},
-    {NULL, "memory", OF(memory)},
-    {NULL, "bandwidth", OF(bandwidth)},
-    {NULL, "latency", OF(latency)},
-    {NULL, "overhead", OF(overhead)},
+    TYPE("f32", LS_F32),
+    TYPE("f64", LS_F64),
+    TYPE("bf16", LS_BF16),
+    {NULL, "memory", AT(memory, 1)},
+    {NULL, "bandwidth", AT(bandwidth, 1)},
+    {NULL, "latency", AT(latency, 1e-12)},
+    {NULL, "overhead", AT(overhead, 1e-12)},
 };
-#undef OF
+#undef TYPE
+#undef ATTENTION
+#undef AT
 
 static double *rate_of(ls_host *host, const rate_row *row) {
     return (double *)(void *)((char *)host + row->offset);
@@ -97,7 +99,7 @@ static ls_status read_rates(ls_json_value root, ls_host *out) {
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
         ls_json_value group = root;
         if (rows[i].group != NULL) LS_TRY(ls_json_object(root, rows[i].group, &group));
-        LS_TRY(ls_json_double(group, rows[i].name, 1e-12, 1e18, rate_of(out, &rows[i])));
+        LS_TRY(ls_json_double(group, rows[i].name, rows[i].least, 1e18, rate_of(out, &rows[i])));
     }
     return ls_ok();
 }

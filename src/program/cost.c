@@ -31,8 +31,13 @@ static const struct {
     .latency = 2e-6,
 };
 
+static ls_attention_cost attention_at(double flops) {
+    return (ls_attention_cost){.flop = 1 / flops, .byte = 1 / nominal.memory};
+}
+
 static ls_core_rates everywhere(double flops) {
-    return (ls_core_rates){.attention = flops, .attention_grad = flops, .matmul = flops};
+    const ls_attention_cost cost = attention_at(flops);
+    return (ls_core_rates){.attention = {cost, cost}, .matmul = flops};
 }
 
 ls_host ls_host_nominal(ls_isa isa) {
@@ -48,14 +53,14 @@ ls_host ls_host_nominal(ls_isa isa) {
         host.type[LS_BF16].matmul = nominal.bf16_matmul;
     }
     if (isa >= LS_ISA_AMX) {
-        host.type[LS_BF16].attention = nominal.amx_attention;
-        host.type[LS_BF16].attention_grad = nominal.amx_attention_grad;
+        host.type[LS_BF16].attention[LS_FORWARD] = attention_at(nominal.amx_attention);
+        host.type[LS_BF16].attention[LS_BACKWARD] = attention_at(nominal.amx_attention_grad);
     }
     return host;
 }
 
 ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads) {
-    return (ls_rates){.flops = ls_core_rates_of(&host->type[dtype], threads),
+    return (ls_rates){.core = ls_core_rates_of(&host->type[dtype], threads),
                       .memory = host->memory * threads,
                       .bandwidth = host->bandwidth,
                       .latency = host->latency,
@@ -68,25 +73,36 @@ ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads) {
 }
 
 ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
-    return (ls_core_rates){.attention = rates->attention * cores,
-                           .attention_grad = rates->attention_grad * cores,
-                           .pairs = rates->pairs * cores,
-                           .pairs_grad = rates->pairs_grad * cores,
-                           .matmul = rates->matmul * cores};
+    ls_core_rates all = {.matmul = rates->matmul * cores};
+    for (int pass = 0; pass < LS_PASSES; pass++) {
+        const ls_attention_cost *one = &rates->attention[pass];
+        all.attention[pass] =
+            (ls_attention_cost){one->flop / cores, one->pair / cores, one->row / cores, one->byte / cores};
+    }
+    return all;
 }
 
-double ls_attention_rate(const ls_core_rates *rates, bool gradient, double head_size) {
-    const double flops = gradient ? rates->attention_grad : rates->attention;
-    const double pairs = gradient ? rates->pairs_grad : rates->pairs;
-    return pairs == 0 ? flops : 1 / (1 / flops + 1 / (pairs * (gradient ? 10 : 4) * head_size));
+double ls_attention_flops(int pass) { return pass == LS_BACKWARD ? 10 : 4; }
+
+double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size) {
+    const ls_attention_cost *cost = &rates->attention[pass];
+    return 1 / (cost->flop + cost->pair / (ls_attention_flops(pass) * head_size));
 }
 
-static double flops_per_second(const ls_instr *instr, const ls_core_rates *rates) {
-    const char *kernel = instr->kernel->name;
-    const bool gradient = strcmp(kernel, "attention_grad") == 0;
-    if (gradient || strcmp(kernel, "attention") == 0)
-        return ls_attention_rate(rates, gradient, (double)instr->in[0].view.size[3]);
-    return strcmp(kernel, "matmul") == 0 ? rates->matmul : rates->attention;
+/* LS_FORWARD or LS_BACKWARD; LS_PASSES: no kernel of attention. */
+static int attention_pass(const ls_instr *instr) {
+    static const char *const names[LS_PASSES] = {"attention", "attention_grad"};
+    int pass = 0;
+    while (pass < LS_PASSES && strcmp(instr->kernel->name, names[pass]) != 0) pass++;
+    return pass;
+}
+
+static double attention_seconds(const ls_instr *instr, int pass, double bytes, const ls_rates *rates) {
+    const ls_attention_cost *cost = &rates->core.attention[pass];
+    const int64_t *q = instr->in[0].view.size; /* [B, n, Hq, D] */
+    const double pairs = instr->flops / (ls_attention_flops(pass) * (double)q[3]);
+    const double touched = bytes * instr->rows / (double)(q[0] * q[1] * q[2]);
+    return cost->flop * instr->flops + cost->pair * pairs + cost->row * instr->rows + cost->byte * touched;
 }
 
 double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates) {
@@ -94,8 +110,11 @@ double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates) {
     double bytes = 0;
     for (int i = 0; i < instr->n_in; i++) bytes += ls_operand_bytes(&instr->in[i]);
     for (int i = 0; i < instr->n_out; i++) bytes += ls_operand_bytes(&instr->out[i]);
-    return rates->overhead +
-           fmax(instr->flops / flops_per_second(instr, &rates->flops), bytes / rates->memory);
+    const int pass = attention_pass(instr);
+    if (pass < LS_PASSES) return rates->overhead + attention_seconds(instr, pass, bytes, rates);
+    const bool product = strcmp(instr->kernel->name, "matmul") == 0;
+    const double flop = product ? 1 / rates->core.matmul : rates->core.attention[LS_FORWARD].flop;
+    return rates->overhead + fmax(instr->flops * flop, bytes / rates->memory);
 }
 
 double ls_put_seconds(double bytes, const ls_rates *rates) {

@@ -10,19 +10,30 @@
 #include "program/program.h"
 
 /*
- * What one core does in a second, for one element type. Attention on a (query, key) pair of a head takes the time of its flops (4 for each
- * element of the head, its gradient 10; of the pairs that the mask leaves) and that of the pair itself: its exponential above all.
+ * Seconds of attention, or of its gradient, on one core: the sum over what a call has of each. A flop (4 for each element of a head and
+ * each (query, key) pair that the mask leaves, its gradient 10); a pair of a head: its exponential above all; a row, which is one query of one
+ * head that sees a key: its sums, tiles that are not full; a byte of the operands, in proportion to the rows: copies in the order in which
+ * the products read them.
  */
+typedef struct ls_attention_cost {
+    double flop, pair, row, byte;
+} ls_attention_cost;
+
+enum { LS_FORWARD, LS_BACKWARD, LS_PASSES };
+
+/* Flops of a pair for each element of the head, in each pass. */
+double ls_attention_flops(int pass);
+
+/* What one core does, for one element type. */
 typedef struct ls_core_rates {
-    double attention, attention_grad; /* flops */
-    double pairs, pairs_grad;         /* 0: they take no time of their own */
-    double matmul;                    /* flops; a library does them */
+    ls_attention_cost attention[LS_PASSES];
+    double matmul; /* flops per second; a library does them */
 } ls_core_rates;
 
 /* Of so many cores, or of a share of one. */
 ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores);
-/* Flops per second of attention or its gradient on heads of that size. */
-double ls_attention_rate(const ls_core_rates *rates, bool gradient, double head_size);
+/* Flops per second of attention or its gradient on heads of that size, where sequences are long: rows and bytes left out. */
+double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size);
 
 /* What one core of a host does, with kernels of one instruction set. */
 typedef struct ls_host {
@@ -38,7 +49,7 @@ ls_host ls_host_nominal(ls_isa isa);
 
 /* How fast a rank computes and sends. */
 typedef struct ls_rates {
-    ls_core_rates flops; /* per second, of all its threads */
+    ls_core_rates core; /* of all its threads together */
     double memory, bandwidth, latency, overhead;
 } ls_rates;
 
@@ -47,7 +58,7 @@ ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads);
 /* The same of the nominal host. */
 ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads);
 
-/* Seconds of a kernel: its flops or its bytes, whichever take longer; 0 for other kinds. */
+/* Seconds of a kernel: attention by its cost, any other its flops or its bytes, whichever take longer; 0 for other kinds. */
 double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates);
 /* Seconds until what was put has arrived. */
 double ls_put_seconds(double bytes, const ls_rates *rates);

@@ -84,6 +84,7 @@ typedef struct ls_instr {
     const void *params;
     const ls_operand *workspace; /* buffer -1: none */
     double flops;
+    double rows;         /* of attention: queries of heads that see a key at all */
     int peer;            /* rank; of the three communicating kinds */
     int channel;         /* index into ls_program.channels */
     bool ready;          /* the word is the channel's "free" word, not its "data is there" word */

@@ -108,10 +108,18 @@ int64_t ls_most_wanted(ls_builder *b, int mask);
  * them is on no rank's program; what is, is on all of them, with nothing in it where a rank sees nothing.
  */
 int ls_hops(ls_builder *b, int mask, const int **hops);
-/* (query, key) pairs that the mask leaves between a block's queries and that range of what they see of another; 0 beyond the last. */
-double ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range);
-/* The same, counted, for any tokens of the block of keys (pairs.c). */
-double ls_count_pairs(const ls_builder *b, int mask, int queries, int keys, ls_token_range range);
+/* What a mask leaves between some queries and some keys: (query, key) pairs, and queries that see any of the keys. */
+typedef struct ls_area {
+    double pairs, queries;
+} ls_area;
+
+/* Between a block's queries and that range of what they see of another; nothing beyond the last. */
+ls_area ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range);
+/* All that they see of it. A query that sees several ranges counts for each, up to the number of queries. */
+ls_area ls_seen_areas(ls_builder *b, int mask, int queries, int keys);
+ls_area ls_area_sum(ls_area a, ls_area b, int64_t queries);
+/* Counted, for any tokens of the block of keys. These in area.c. */
+ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_token_range range);
 
 /*
  * Where some tokens lie in an operand that holds ranges of a block one after the other, each dense: [B,count,heads,D]. `wanted` lies
@@ -206,7 +214,7 @@ typedef struct ls_attention_call {
     ls_attention_params params;
     ls_operand q, k, v;
     ls_operand spans, positions; /* of the queries, of the keys */
-    double pairs;                /* that the mask leaves of them, for one head of one sequence */
+    ls_area area;                /* that the mask leaves of them, for one head of one sequence */
 } ls_attention_call;
 
 void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand o, ls_operand lse);

@@ -9,7 +9,8 @@ static ls_kernel_build call_of(const ls_builder *b, const ls_attention_call *cal
                              .dtype = b->image->dtype,
                              .params = &call->params,
                              .params_bytes = sizeof call->params,
-                             .flops = 2 * products * call->pairs * (double)(q[0] * q[2] * q[3]),
+                             .flops = 2 * products * call->area.pairs * (double)(q[0] * q[2] * q[3]),
+                             .rows = call->area.queries * (double)(q[0] * q[2]),
                              .n_in = 5,
                              .in = {call->q, call->k, call->v, call->spans, call->positions}};
 }

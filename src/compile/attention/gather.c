@@ -20,15 +20,13 @@ static ls_operand q_rows(ls_operand o, const ls_head_group *g) {
 
 /* --- attention ------------------------------------------------------------------------------------------------------------- */
 
-/* The pairs that my queries see. */
-static double pairs_seen(ls_builder *b, const ls_site *site) {
-    double pairs = 0;
+/* What my queries see. */
+static ls_area area_seen(ls_builder *b, const ls_site *site) {
+    ls_area all = {0, 0};
     const int me = ls_ring_index(b);
-    for (int j = 0; j < b->target->mesh.size[LS_AXIS_RING]; j++) {
-        for (int i = 0; i < ls_seen(b, site->mask, me, j)->n; i++)
-            pairs += ls_seen_area(b, site->mask, me, j, i);
-    }
-    return pairs;
+    for (int j = 0; j < b->target->mesh.size[LS_AXIS_RING]; j++)
+        all = ls_area_sum(all, ls_seen_areas(b, site->mask, me, j), ls_block_tokens(b, me));
+    return all;
 }
 
 /* A group's queries against all that they see. */
@@ -41,7 +39,7 @@ static ls_attention_call call_of(ls_builder *b, const ls_gathering *x, const ls_
                               .v = ls_gather_seen(b, x, x->slot[LS_VALUES][slot], g),
                               .spans = b->image->masks[site->mask].spans,
                               .positions = x->positions,
-                              .pairs = pairs_seen(b, site)};
+                              .area = area_seen(b, site)};
     call.params.first_q += (int)g->q;
     call.params.first_kv += (int)g->kv;
     return call;

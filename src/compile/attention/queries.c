@@ -130,13 +130,6 @@ void ls_guest_copy(ls_builder *b, const ls_queries *q, const ls_operand part[]) 
     for (int i = 0; i < q->n_found; i++) ls_build_copy(b, part[i], q->found[i]);
 }
 
-static double pairs_of(ls_builder *b, int mask, int queries, int keys) {
-    const ls_token_set *seen = ls_seen(b, mask, queries, keys);
-    double pairs = 0;
-    for (int i = 0; i < seen->n; i++) pairs += ls_seen_area(b, mask, queries, keys, i);
-    return pairs;
-}
-
 /* The queries that are here on a leg against my keys. */
 static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int leg, ls_operand queries) {
     const ls_site *site = q->site;
@@ -148,7 +141,7 @@ static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int leg, ls
         .v = site->v,
         .spans = b->image->masks[site->mask + hop_of(q, leg)].spans,
         .positions = ls_operand_slice(b->image->positions, 0, ls_block_start(b, me), ls_block_tokens(b, me)),
-        .pairs = pairs_of(b, site->mask, ls_guests_at(b, q, leg), me)};
+        .area = ls_seen_areas(b, site->mask, ls_guests_at(b, q, leg), me)};
 }
 
 static void attend(ls_builder *b, const ls_queries *q, int leg, const ls_operand in[],

@@ -29,7 +29,7 @@ static ls_attention_call visit(ls_builder *b, const ls_site *site, int block, co
         .spans = b->image->masks[site->mask].spans,
         .positions =
             ls_operand_slice(b->image->positions, 0, ls_block_start(b, block) + range.start, range.count),
-        .pairs = ls_seen_area(b, site->mask, ls_ring_index(b), block, index)};
+        .area = ls_seen_area(b, site->mask, ls_ring_index(b), block, index)};
 }
 
 /* Hops in order, the unused ones too: over them blocks pass on. */

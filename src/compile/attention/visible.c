@@ -34,7 +34,7 @@ struct ls_visible {
     ls_token_set *wanted; /* by hop * R + keys, hop 1..R */
     int *hops, n_hops;
     int64_t most_seen, most_wanted;
-    double **area; /* as `seen`, by range: pairs; NULL: not counted yet */
+    ls_area **area; /* as `seen`, by range; NULL: not counted yet */
 };
 
 /* --- ranges ---------------------------------------------------------------------------------------------------------------- */
@@ -234,7 +234,7 @@ static struct ls_visible *visible(ls_builder *b, int mask) {
     v->seen = LS_NEW_ARRAY(arena, ls_token_set, R * R);
     v->wanted = LS_NEW_ARRAY(arena, ls_token_set, (R + 1) * R);
     v->hops = LS_NEW_ARRAY(arena, int, R);
-    v->area = LS_NEW_ARRAY(arena, double *, R *R);
+    v->area = LS_NEW_ARRAY(arena, ls_area *, R *R);
     ls_arena *scratch = ls_arena_create();
     find_seen(b, scratch, mask, v);
     find_wanted(b, scratch, v);
@@ -261,15 +261,14 @@ int ls_hops(ls_builder *b, int mask, const int **hops) {
     return v->n_hops;
 }
 
-double ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range) {
+ls_area ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range) {
     struct ls_visible *v = visible(b, mask);
     const ls_token_set *seen = &v->seen[queries * v->R + keys];
-    if (range >= seen->n) return 0;
-    double **known = &v->area[queries * v->R + keys];
+    if (range >= seen->n) return (ls_area){0, 0};
+    ls_area **known = &v->area[queries * v->R + keys];
     if (*known == NULL) {
-        *known = LS_NEW_ARRAY(b->image->arena, double, seen->n);
-        for (int i = 0; i < seen->n; i++)
-            (*known)[i] = ls_count_pairs(b, mask, queries, keys, seen->range[i]);
+        *known = LS_NEW_ARRAY(b->image->arena, ls_area, seen->n);
+        for (int i = 0; i < seen->n; i++) (*known)[i] = ls_count_area(b, mask, queries, keys, seen->range[i]);
     }
     return (*known)[range];
 }

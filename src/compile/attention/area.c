@@ -1,5 +1,7 @@
-/* How many (query, key) pairs a mask leaves between tokens of two blocks: what attention to them costs. */
+/* How much a mask leaves between tokens of two blocks: what attention to them costs. */
 #include "compile/attention/attention.h"
+
+#include <math.h>
 
 /* Sorts n different numbers below `limit`, in time n + limit / 64. */
 static void sort(ls_arena *scratch, int32_t *positions, int64_t n, int64_t limit) {
@@ -18,23 +20,36 @@ static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *a
     return *answer;
 }
 
-double ls_count_pairs(const ls_builder *b, int mask, int queries, int keys, ls_token_range range) {
+ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_token_range range) {
     const ls_mask *m = &b->image->masks[mask].mask;
     const int64_t S = b->image->layout.S, n = ls_block_tokens(b, queries);
-    if (range.count == S) return (double)ls_mask_area(m, S);
+    if (range.count == S) return (ls_area){(double)ls_mask_area(m, S), (double)n};
     ls_arena *scratch = ls_arena_create();
     int32_t *asking = ls_block_positions(b, scratch, queries);
     int32_t *asked = ls_block_positions(b, scratch, keys) + range.start;
     sort(scratch, asking, n, S);
     sort(scratch, asked, range.count, S);
-    int64_t area = 0, from[LS_MASK_SPANS] = {0}, to[LS_MASK_SPANS] = {0};
+    int64_t pairs = 0, seeing = 0, from[LS_MASK_SPANS] = {0}, to[LS_MASK_SPANS] = {0};
     for (int64_t i = 0; i < n; i++) {
         ls_span seen[LS_MASK_SPANS];
         const int w = ls_mask_spans(m, S, asking[i], seen);
+        const int64_t before = pairs;
         for (int j = 0; j < w; j++)
-            area += below(asked, range.count, seen[j].hi, &to[j]) -
-                    below(asked, range.count, seen[j].lo, &from[j]);
+            pairs += below(asked, range.count, seen[j].hi, &to[j]) -
+                     below(asked, range.count, seen[j].lo, &from[j]);
+        seeing += pairs > before;
     }
     ls_arena_destroy(scratch);
-    return (double)area;
+    return (ls_area){(double)pairs, (double)seeing};
+}
+
+ls_area ls_area_sum(ls_area a, ls_area b, int64_t queries) {
+    return (ls_area){a.pairs + b.pairs, fmin(a.queries + b.queries, (double)queries)};
+}
+
+ls_area ls_seen_areas(ls_builder *b, int mask, int queries, int keys) {
+    ls_area all = {0, 0};
+    for (int i = 0; i < ls_seen(b, mask, queries, keys)->n; i++)
+        all = ls_area_sum(all, ls_seen_area(b, mask, queries, keys, i), ls_block_tokens(b, queries));
+    return all;
 }

@@ -1,0 +1,133 @@
+/*
+ * What attention costs on this machine, from four calls of each pass: heads of 64 and of 128, a long call that is causal and a short one
+ * that sees all. The long ones tell what pairs cost, the short ones what rows and bytes cost beside them; heads of two sizes tell flops
+ * from pairs, and bytes from rows. Calls take turns, so that all see the machine in the same hours.
+ */
+#include "plan/measure_impl.h"
+
+#include <math.h>
+
+enum { SMALL_HEAD, LARGE_HEAD, HEADS };
+enum { LONG, SHORT, LENGTHS };
+
+static const int64_t head_size[HEADS] = {64, 128};
+
+/* A call of one pass, and what it has of everything. */
+typedef struct probe {
+    ls_timed_call timed;
+    bool open;
+    double pairs, rows, bytes; /* pairs and rows of query heads */
+    double seconds;            /* the fastest run */
+} probe;
+
+/* Operands of a pass over S tokens, Hq query heads that share half as many KV heads. The table of visible keys is filled. */
+static ls_kernel_call call_of(ls_arena *arena, ls_dtype T, int pass, int64_t S, int64_t Hq, int64_t D,
+                              const ls_mask *mask) {
+    const ls_dtype G = ls_dtype_accumulator(T);
+    const int64_t q[] = {1, S, Hq, D}, kv[] = {1, S, Hq / 2, D}, rows[] = {1, Hq, S}, spans[] = {1, S, 2};
+    int32_t *at = LS_NEW_ARRAY(arena, int32_t, S);
+    ls_span *seen = LS_NEW_ARRAY(arena, ls_span, S);
+    for (int64_t i = 0; i < S; i++) at[i] = (int32_t)i;
+    ls_mask_table(mask, S, at, S, seen);
+    ls_view span = ls_view_dense(NULL, LS_I32, 3, spans), position = ls_view_dense(NULL, LS_I32, 1, &S);
+    span.data = seen;
+    position.data = at;
+    ls_attention_params *params = LS_NEW_ARRAY(arena, ls_attention_params, 1);
+    *params = (ls_attention_params){.scale = 1 / sqrt((double)D), .group = 2};
+    ls_kernel_call call = {.n_in = 5,
+                           .in = {ls_view_dense(NULL, T, 4, q), ls_view_dense(NULL, T, 4, kv),
+                                  ls_view_dense(NULL, T, 4, kv), span, position},
+                           .params = params};
+    const ls_view lse = ls_view_dense(NULL, G, 3, rows), o = ls_view_dense(NULL, G, 4, q);
+    call.out[call.n_out++] = o; /* or dq */
+    if (pass == LS_FORWARD) {
+        call.out[call.n_out++] = lse;
+        return call;
+    }
+    call.in[call.n_in++] = ls_view_dense(NULL, T, 4, q);
+    call.in[call.n_in++] = lse;
+    call.in[call.n_in++] = ls_view_dense(NULL, G, 3, rows);
+    for (int i = 0; i < 2; i++) call.out[call.n_out++] = ls_view_dense(NULL, G, 4, kv);
+    return call;
+}
+
+static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, int pass, int length, int64_t tokens,
+                            int64_t D, probe *out) {
+    enum { LONG_HEADS = 4, SHORT_HEADS = 16, SHORT_TOKENS = 128 };
+    const bool is_long = length == LONG;
+    const int64_t S = is_long ? tokens : ls_min(tokens, SHORT_TOKENS),
+                  Hq = is_long ? LONG_HEADS : SHORT_HEADS;
+    const ls_mask mask = is_long ? ls_mask_causal() : (ls_mask){.n = 0};
+    const ls_kernel_call call = call_of(arena, T, pass, S, Hq, D, &mask);
+    *out = (probe){.rows = (double)(S * Hq), .seconds = INFINITY};
+    out->pairs = out->rows * (is_long ? ((double)S + 1) / 2 : (double)S);
+    for (int i = 0; i < call.n_in; i++) out->bytes += (double)ls_view_bytes(&call.in[i]);
+    for (int i = 0; i < call.n_out; i++) out->bytes += (double)ls_view_bytes(&call.out[i]);
+    LS_TRY(ls_timed_call_open(pass == LS_FORWARD ? "attention" : "attention_grad", T, isa, NULL, &call,
+                              &out->timed));
+    out->open = true;
+    return ls_ok();
+}
+
+/* Both parts in proportion to x, or a constant and a slope, neither below 0. */
+typedef struct line {
+    double constant, slope;
+} line;
+
+static line line_through(double x0, double y0, double x1, double y1) {
+    const double slope = y1 > y0 ? fmin((y1 - y0) / (x1 - x0), y1 / x1) : y1 / x1;
+    return (line){fmax(0, y1 - slope * x1), slope};
+}
+
+/* Seconds of a pair and of a row with its bytes: two calls of one size of head, long and short, two unknowns. */
+static void pair_and_row(const probe *p, double *pair, double *row) {
+    const probe *a = &p[LONG], *b = &p[SHORT];
+    *pair = (a->seconds * b->rows - b->seconds * a->rows) / (a->pairs * b->rows - b->pairs * a->rows);
+    *pair = fmin(fmax(*pair, 0.1 * a->seconds / a->pairs), a->seconds / a->pairs); /* noise */
+    *row = fmax(0, (b->seconds - *pair * b->pairs) / b->rows);
+}
+
+static ls_attention_cost cost_of(const probe p[HEADS][LENGTHS], int pass) {
+    double pair[HEADS], row[HEADS], bytes[HEADS];
+    for (int h = 0; h < HEADS; h++) {
+        pair_and_row(p[h], &pair[h], &row[h]);
+        bytes[h] = p[h][SHORT].bytes / p[h][SHORT].rows;
+    }
+    const double flops = ls_attention_flops(pass);
+    const line pairs = line_through(flops * (double)head_size[SMALL_HEAD], pair[SMALL_HEAD],
+                                    flops * (double)head_size[LARGE_HEAD], pair[LARGE_HEAD]);
+    const line rows = line_through(bytes[SMALL_HEAD], row[SMALL_HEAD], bytes[LARGE_HEAD], row[LARGE_HEAD]);
+    return (ls_attention_cost){
+        .flop = pairs.slope, .pair = pairs.constant, .row = rows.constant, .byte = rows.slope};
+}
+
+typedef probe probes[LS_PASSES][HEADS][LENGTHS];
+
+static ls_status time_probes(ls_arena *arena, ls_dtype T, ls_isa isa, int64_t tokens, probes all) {
+    enum { N = LS_PASSES * HEADS * LENGTHS };
+    probe *each = &all[0][0][0];
+    for (int i = 0; i < N; i++)
+        LS_TRY(probe_open(arena, T, isa, i / (HEADS * LENGTHS), i % LENGTHS, tokens,
+                          head_size[i / LENGTHS % HEADS], &each[i]));
+    for (int run = -1; run < LS_MEASURED_RUNS; run++) { /* the first is not counted */
+        for (int i = 0; i < N; i++) {
+            const double seconds = ls_timed_call_run(&each[i].timed);
+            if (run >= 0) each[i].seconds = fmin(each[i].seconds, seconds);
+        }
+    }
+    return ls_ok();
+}
+
+ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, int64_t tokens,
+                               ls_attention_cost out[LS_PASSES]) {
+    probes all = {0};
+    const ls_status status = time_probes(arena, T, isa, tokens, all);
+    for (int pass = 0; pass < LS_PASSES; pass++) {
+        if (status.code == LS_OK) out[pass] = cost_of(all[pass], pass);
+        for (int i = 0; i < HEADS * LENGTHS; i++) {
+            probe *p = &all[pass][0][0] + i;
+            if (p->open) ls_timed_call_close(&p->timed);
+        }
+    }
+    return status;
+}
