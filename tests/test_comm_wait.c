@@ -71,6 +71,8 @@ static ls_status sleep_over_many_words(ls_comm *comm, void *context) {
             for (int peer = 0; peer < size; peer++)
                 if (!ls_comm_test(comm, peer, round)) missing = peer;
             if (missing < 0) break;
+            const ls_arrival awaited = {missing, round};
+            if (ls_comm_spin(comm, &awaited, 1)) continue;
             LS_TRY(ls_comm_sleep(comm, bell, missing, "round"));
         }
         ls_comm_tick(comm);
@@ -85,6 +87,28 @@ static void test_sleep_over_many_words(void **state) {
         options.may_spin = spin;
         assert_ok(run_world(&options, true, sleep_over_many_words, NULL));
         assert_ok(run_world(&options, false, sleep_over_many_words, NULL));
+    }
+}
+
+/* Any of the awaited words ends the spinning; nothing but the clock ends it when none comes. */
+static ls_status spin_over_words(ls_comm *comm, void *context) {
+    (void)context;
+    const ls_arrival awaited[] = {{0, 1}, {1, 3}};
+    const double start = ls_seconds();
+    if (ls_comm_spin(comm, awaited, 2)) return ls_error(LS_INVALID, "came before it was sent");
+    if (ls_seconds() - start > 0.5) return ls_error(LS_INVALID, "span for %g s", ls_seconds() - start);
+    ls_comm_signal(comm, 0, 1, 2);
+    if (ls_comm_spin(comm, awaited, 2)) return ls_error(LS_INVALID, "an earlier generation was enough");
+    ls_comm_signal(comm, 0, 1, 3);
+    return ls_comm_spin(comm, awaited, 2) ? ls_ok() : ls_error(LS_INVALID, "did not see the second word");
+}
+
+static void test_spin_over_words(void **state) {
+    (void)state;
+    for (int spin = 0; spin < 2; spin++) {
+        ls_world_options options = small_world(1);
+        options.may_spin = spin;
+        assert_ok(run_world(&options, true, spin_over_words, NULL));
     }
 }
 
@@ -248,6 +272,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bell_never_misses),
         cmocka_unit_test(test_sleep_over_many_words),
+        cmocka_unit_test(test_spin_over_words),
         cmocka_unit_test(test_no_busy_core),
         cmocka_unit_test(test_still_peer),
         cmocka_unit_test(test_slow_peer),

@@ -43,4 +43,13 @@ static inline int64_t ls_part_start(int64_t n, int64_t parts, int64_t i) {
 /* Seconds on the monotonic clock. */
 double ls_seconds(void);
 
+/* Between two looks at memory that another core will write: lets it have the cache line. */
+static inline void ls_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("isb");
+#endif
+}
+
 #endif

@@ -57,14 +57,6 @@ static void futex_wake(_Atomic uint32_t *word, int threads) {
     syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
 }
 
-static void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* Spins until *word differs from `value` or the time for that is over; returns what it saw last. */
 static uint32_t spin_while_equal(const ls_pool *pool, _Atomic uint32_t *word, uint32_t value) {
     uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
@@ -72,7 +64,7 @@ static uint32_t spin_while_equal(const ls_pool *pool, _Atomic uint32_t *word, ui
     const double until = ls_seconds() + SPIN_SECONDS;
     while (seen == value) {
         for (int i = 0; i < 32 && seen == value; i++) {
-            relax();
+            ls_pause();
             seen = atomic_load_explicit(word, memory_order_acquire);
         }
         if (ls_seconds() >= until) break;

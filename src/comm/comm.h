@@ -70,15 +70,22 @@ bool ls_comm_test(ls_comm *comm, int word, uint64_t generation);
 
 /*
  * Sleeping without missing anything: take the bell, test what you wait for, and sleep only if nothing had come.
- * The bell rings whenever any word of this rank is set. sleep returns when the bell no longer reads `bell` (spins
- * first, then sleeps in the kernel), or with LS_PEER when the world was aborted or `peer` has not advanced its instruction counter
- * for wait_timeout seconds while this rank slept; `what` (e.g. "instruction 12, slot kv.1, expected generation 7, seen 6")
- * completes the message.
+ * The bell rings whenever any word of this rank is set. sleep returns when the bell no longer reads `bell`, or with LS_PEER when the
+ * world was aborted or `peer` has not advanced its instruction counter for wait_timeout seconds while this rank slept; `what`
+ * (e.g. "instruction 12, slot kv.1, expected generation 7, seen 6") completes the message.
  */
 uint32_t ls_comm_bell(const ls_comm *comm);
 LS_MUST_USE ls_status ls_comm_sleep(ls_comm *comm, uint32_t bell, int peer, const char *what);
 
-/* Loops test and sleep. */
+/* What is waited for: this rank's word at the generation or above. */
+typedef struct ls_arrival {
+    int word;
+    uint64_t generation;
+} ls_arrival;
+/* Before sleeping: looks at n awaited words for a moment, where ranks may spin; whether one of them has come. */
+bool ls_comm_spin(ls_comm *comm, const ls_arrival *awaited, int n);
+
+/* Spins, then loops test and sleep. */
 LS_MUST_USE ls_status ls_comm_wait(ls_comm *comm, int word, uint64_t generation, int peer, const char *what);
 uint64_t ls_comm_word(const ls_comm *comm, int word); /* as seen now, for messages */
 

@@ -69,8 +69,10 @@ static void raise_flag(const side *s, uint64_t value) {
 /* Yields now and then: both may be on one core. A peer that died takes this process with it (ls_launch). */
 static void await_flag(const side *s, uint64_t value) {
     const _Atomic uint64_t *flag = (const _Atomic uint64_t *)(const void *)(s->mine + flag_at);
-    for (unsigned looks = 1; atomic_load_explicit(flag, memory_order_acquire) < value; looks++)
+    for (unsigned looks = 1; atomic_load_explicit(flag, memory_order_acquire) < value; looks++) {
+        ls_pause(); /* without it the flag comes later: the looks take the line away from its writer */
         if (looks % 4096 == 0) sched_yield();
+    }
 }
 
 static ls_status bare_trip(side *s) {
@@ -87,15 +89,26 @@ static ls_status bare_trip(side *s) {
     return ls_ok();
 }
 
+/* As the executor waits. */
+static ls_status await_word(const side *s, int word, uint64_t generation, int peer, const char *what) {
+    const ls_arrival awaited = {word, generation};
+    for (;;) {
+        const uint32_t bell = ls_comm_bell(s->comm);
+        if (ls_comm_test(s->comm, word, generation)) return ls_ok();
+        if (ls_comm_spin(s->comm, &awaited, 1)) return ls_ok();
+        LS_TRY(ls_comm_sleep(s->comm, bell, peer, what));
+    }
+}
+
 static ls_status put_trip(side *s) {
     const uint64_t generation = ++s->generation;
     const ls_range range = ls_range_flat(0, s->row->bytes);
     const char *source = s->mine + source_at;
     if (ls_comm_rank(s->comm) == 0) {
         ls_comm_put_signal(s->comm, 1, &range, source, &range, WORD_DATA, generation);
-        return ls_comm_wait(s->comm, WORD_ANSWER, generation, 1, "answer");
+        return await_word(s, WORD_ANSWER, generation, 1, "answer");
     }
-    LS_TRY(ls_comm_wait(s->comm, WORD_DATA, generation, 0, "question"));
+    LS_TRY(await_word(s, WORD_DATA, generation, 0, "question"));
     read_payload(s);
     if (s->row->latency)
         ls_comm_put_signal(s->comm, 0, &range, source, &range, WORD_ANSWER, generation);
@@ -135,8 +148,19 @@ typedef struct bench {
     shared *out;
 } bench;
 
+/* To a processor of its own among those that this process may run on, where there are two; a wish. */
+static void pin(int rank) {
+    cpu_set_t allowed, own;
+    CPU_ZERO(&own);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed) && seen++ == rank) CPU_SET(cpu, &own);
+    if (CPU_COUNT(&own) == 1) (void)sched_setaffinity(0, sizeof own, &own);
+}
+
 static ls_status on_rank(ls_comm *comm, void *context) {
     const bench *b = context;
+    pin(ls_comm_rank(comm));
     side s = {.comm = comm, .out = b->out, .mine = ls_comm_heap(comm)};
     s.theirs = ls_comm_peer_heap(comm, 1 - ls_comm_rank(comm));
     memset(s.mine, 1, 2 * LARGEST); /* placed by its owner, and no page fault later */

@@ -231,18 +231,22 @@ static bool step(run *r, ls_queue q) {
     return true;
 }
 
-/* Both queues wait: sleeps until something arrives, or the peer that is waited for is dead or stands still. */
+/* Both queues wait: spins, then sleeps, until something arrives or the peer that is waited for is dead or stands still. */
 static ls_status sleep_until_bell(run *r, uint32_t bell) {
     const ls_instr *instr = NULL;
-    int number = -1;
+    int number = -1, waits = 0;
+    ls_arrival awaited[LS_QUEUES];
     for (int q = 0; q < LS_QUEUES; q++) {
         if (r->next[q] == r->prepared->length[q]) continue;
         const int i = r->prepared->queue[q][r->next[q]];
-        if (r->program->instrs[i].kind != LS_INSTR_WAIT) continue;
-        instr = &r->program->instrs[i];
+        const ls_instr *head = &r->program->instrs[i];
+        if (head->kind != LS_INSTR_WAIT || head->after > r->done[1 - q]) continue;
+        instr = head;
         number = i;
+        awaited[waits++] = (ls_arrival){word_of(r, instr), generation_of(r, instr)};
     }
     LS_ASSERT(instr != NULL); /* only a wait can hold both queues up */
+    if (ls_comm_spin(r->ex->comm, awaited, waits)) return ls_ok();
     char what[256];
     snprintf(what, sizeof what, "program %s, instruction %d, \"%s%s\", expected generation %llu, seen %llu",
              r->program->name, number, r->program->channels[instr->channel].name, instr->ready ? " free" : "",
