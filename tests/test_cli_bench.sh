@@ -25,10 +25,10 @@ expect 2 "strategy local: 2 ranks share the sequence" bench step --seq 64 --rank
 
 # --- comm ---
 "$longspan" bench comm --rounds 2 --json >out.json 2>err || fail "bench comm: $(cat err)"
-json "[(r['what'], r['bytes'], r['unit']) for r in d['rows']] == [('latency', 8, 'ns')] + [('bandwidth', n << 10, 'GB/s') for n in (64, 1024, 16384)]" out.json
+json "[(r['what'], r['bytes'], r['unit']) for r in d['rows']] == [('latency', 8, 'ns')] + [(what, n << 10, 'GB/s') for what in ('put', 'in place') for n in (4, 64, 1024, 16384)]" out.json
 json "d['rounds'] == 2 and all(min(r['floor'], r['figure'], r['ratio']) > 0 for r in d['rows'])" out.json
 "$longspan" bench comm --rounds 1 >page.txt 2>err || fail "bench comm: $(cat err)"
-[ "$(grep -c '^bandwidth .* GB/s ' page.txt)" -eq 3 ] && grep -q '^latency .* ns ' page.txt || fail "bench comm: $(cat page.txt)"
+[ "$(grep -c '^put .* GB/s ' page.txt)" -eq 4 ] && [ "$(grep -c '^in place .* GB/s ' page.txt)" -eq 4 ] && grep -q '^latency .* ns ' page.txt || fail "bench comm: $(cat page.txt)"
 
 # --- gemm ---
 mkdir model

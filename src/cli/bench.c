@@ -57,7 +57,7 @@ const cli_command cli_bench = {
         "gemm: the matrix products that a training step of a model calls, forward and for the gradients of inputs and weights, each by "
         "itself, against the best rate that was seen on the type in the same run, square products among them.\n"
         "comm: a put with a signal between two processes over shared memory: its latency against a bare flag there, and its bandwidth against "
-        "a plain copy, a flag and the peer's read.\n"
+        "a plain copy, a flag and the peer's read; and reading in place beside it.\n"
         "step: training steps of a model on random weights and tokens (micro-batch and update) against the best rate of square products; "
         "where the time of the median step went, by kind of kernel and by weight; start-up and memory.\n"
         "Each bench refuses the flags of the others.",

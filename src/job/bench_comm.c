@@ -1,6 +1,7 @@
 /*
  * A put with a signal between two processes of this host, against bare shared memory: the floor of its latency is a flag that one
- * sets and the other looks at, of its bandwidth a plain copy, such a flag, and the other's read of what came. In each round the floor is
+ * sets and the other looks at, of its bandwidth a plain copy, such a flag, and the other's read of what came. Reading in place, without a
+ * put, stands beside them. In each round the floor is
  * measured right before the put, over the same memory; the ratio is the median of the rounds' ratios.
  */
 #include "job/bench_impl.h"
@@ -22,13 +23,20 @@ static const double batch_seconds = 0.02;
 /* The heap of each rank: what is put | what it is put from | the flag of the floor. */
 static const size_t source_at = LARGEST, flag_at = 2 * LARGEST, heap_bytes = 2 * LARGEST + LINE;
 
-/* latency: as much comes back as went there, and nobody reads it. Otherwise it is read, and a signal comes back. */
+/* latency: as much comes back as went there, and nobody reads it. Otherwise it is read, and a signal comes back: of bytes that were put, or
+ * that the peer reads where they lie after a signal. */
+typedef enum kind { LATENCY, PUT, IN_PLACE } kind;
+
 typedef struct row {
+    kind kind;
     size_t bytes;
-    bool latency;
 } row;
 
-static const row rows[] = {{8, true}, {64 << 10, false}, {1 << 20, false}, {LARGEST, false}};
+static const char *const kind_names[] = {"latency", "put", "in place"};
+static const row rows[] = {
+    {LATENCY, 8},        {PUT, 4 << 10},       {PUT, 64 << 10},     {PUT, 1 << 20},      {PUT, LARGEST},
+    {IN_PLACE, 4 << 10}, {IN_PLACE, 64 << 10}, {IN_PLACE, 1 << 20}, {IN_PLACE, LARGEST},
+};
 
 /* Seconds of a trip there and back; in memory that both ranks share, written by rank 0. */
 typedef struct times {
@@ -58,8 +66,13 @@ static uint64_t read_all(const void *data, size_t bytes) {
     return sum;
 }
 
-static void read_payload(const side *s) {
-    if (!s->row->latency) s->out->sum += read_all(s->mine, s->row->bytes);
+static void read_payload(const side *s, const char *payload) {
+    if (s->row->kind != LATENCY) s->out->sum += read_all(payload, s->row->bytes);
+}
+
+/* What is sent was just made: else it would lie in the caches of a peer who copies or reads it there. */
+static void make_payload(const side *s) {
+    for (size_t i = 0; i < s->row->bytes; i += LINE) s->mine[source_at + i]++;
 }
 
 static void raise_flag(const side *s, uint64_t value) {
@@ -78,12 +91,12 @@ static void await_flag(const side *s, uint64_t value) {
 static ls_status bare_trip(side *s) {
     const uint64_t value = ++s->flag_seen;
     if (ls_comm_rank(s->comm) == 0) {
-        if (!s->row->latency) memcpy(s->theirs, s->mine + source_at, s->row->bytes);
+        if (s->row->kind != LATENCY) memcpy(s->theirs, s->mine + source_at, s->row->bytes);
         raise_flag(s, value);
         await_flag(s, value);
     } else {
         await_flag(s, value);
-        read_payload(s);
+        read_payload(s, s->mine);
         raise_flag(s, value);
     }
     return ls_ok();
@@ -105,12 +118,15 @@ static ls_status put_trip(side *s) {
     const ls_range range = ls_range_flat(0, s->row->bytes);
     const char *source = s->mine + source_at;
     if (ls_comm_rank(s->comm) == 0) {
-        ls_comm_put_signal(s->comm, 1, &range, source, &range, WORD_DATA, generation);
+        if (s->row->kind == IN_PLACE)
+            ls_comm_signal(s->comm, 1, WORD_DATA, generation);
+        else
+            ls_comm_put_signal(s->comm, 1, &range, source, &range, WORD_DATA, generation);
         return await_word(s, WORD_ANSWER, generation, 1, "answer");
     }
     LS_TRY(await_word(s, WORD_DATA, generation, 0, "question"));
-    read_payload(s);
-    if (s->row->latency)
+    read_payload(s, s->row->kind == IN_PLACE ? s->theirs + source_at : s->mine);
+    if (s->row->kind == LATENCY)
         ls_comm_put_signal(s->comm, 0, &range, source, &range, WORD_ANSWER, generation);
     else
         ls_comm_signal(s->comm, 0, WORD_ANSWER, generation);
@@ -119,12 +135,20 @@ static ls_status put_trip(side *s) {
 
 typedef ls_status (*trip)(side *s);
 
-/* Seconds of one of n trips. */
+/* Seconds of one of n trips, without the making of what is sent. */
 static ls_status time_trips(side *s, trip make, int64_t n, double *seconds) {
+    const bool payload = s->row->kind != LATENCY && ls_comm_rank(s->comm) == 0;
     LS_TRY(ls_comm_barrier(s->comm));
-    const double start = ls_seconds();
-    for (int64_t i = 0; i < n; i++) LS_TRY(make(s));
-    *seconds = (ls_seconds() - start) / (double)n;
+    double start = ls_seconds(), sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (payload) {
+            sum += ls_seconds() - start;
+            make_payload(s);
+            start = ls_seconds();
+        }
+        LS_TRY(make(s));
+    }
+    *seconds = (sum + ls_seconds() - start) / (double)n;
     ls_comm_tick(s->comm);
     return ls_ok();
 }
@@ -199,14 +223,12 @@ static ls_bench_figure figure_of(const bench *b, size_t i) {
     const times *t = &b->out->row[i];
     double ratio[LS_BENCH_MOST_ROUNDS];
     for (int r = 0; r < b->rounds; r++)
-        ratio[r] = rows[i].latency ? t->put[r] / t->floor[r] : t->floor[r] / t->put[r];
+        ratio[r] = rows[i].kind == LATENCY ? t->put[r] / t->floor[r] : t->floor[r] / t->put[r];
     const double floor = ls_bench_median(t->floor, b->rounds), put = ls_bench_median(t->put, b->rounds);
     const double by = ls_bench_median(ratio, b->rounds), gigabytes = (double)rows[i].bytes * 1e-9;
-    if (rows[i].latency) return (ls_bench_figure){"ns", floor / 2 * 1e9, put / 2 * 1e9, by};
+    if (rows[i].kind == LATENCY) return (ls_bench_figure){"ns", floor / 2 * 1e9, put / 2 * 1e9, by};
     return (ls_bench_figure){"GB/s", gigabytes / floor, gigabytes / put, by};
 }
-
-static const char *name_of(size_t i) { return rows[i].latency ? "latency" : "bandwidth"; }
 
 static void print_page(const bench *b, FILE *out) {
     fprintf(out, "put + signal between two processes over shm, the reader reads · medians of %d rounds\n\n",
@@ -216,13 +238,13 @@ static void print_page(const bench *b, FILE *out) {
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
         char bytes[LS_BYTES_TEXT];
         const ls_bench_figure figure = figure_of(b, i);
-        fprintf(out, "%-10s %10s", name_of(i), ls_bytes_text((double)rows[i].bytes, bytes));
+        fprintf(out, "%-10s %10s", kind_names[rows[i].kind], ls_bytes_text((double)rows[i].bytes, bytes));
         ls_bench_print_figure(&figure, out);
     }
     fprintf(
         out,
         "\nfloor: a bare flag in shared memory, one way; a plain copy into the peer's memory, a flag, the "
-        "peer's read, a flag back\n");
+        "peer's read, a flag back. In place: a signal, the peer's read of the sender's memory, a signal back\n");
 }
 
 static void print_json(const bench *b, FILE *out) {
@@ -233,7 +255,7 @@ static void print_json(const bench *b, FILE *out) {
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
         const ls_bench_figure figure = figure_of(b, i);
         ls_json_open_object(w, NULL);
-        ls_json_put_text(w, "what", name_of(i));
+        ls_json_put_text(w, "what", kind_names[rows[i].kind]);
         ls_json_put_int(w, "bytes", (int64_t)rows[i].bytes);
         ls_bench_put_figure(&figure, w);
         ls_json_close(w);
