@@ -49,6 +49,12 @@ static void test_attention_seconds(void **state) {
     const double expected =
         1e-6 + flops * 2.5e-12 + N * T * HQ / 2 * 1e-9 + (N * HQ * 3e-8 + bytes * 1e-10) / 2;
     assert_float_equal(ls_kernel_seconds(&instr, &rates) / expected, 1, 1e-9);
+    const int64_t none[] = {1, N, 0, D}; /* a rank without heads */
+    ls_instr idle = instr;
+    idle.flops = idle.rows = 0;
+    in[0] = ls_operand_dense(0, 0, LS_BF16, 4, none);
+    assert_float_equal(ls_kernel_seconds(&idle, &rates) * 1e6, 1, 1e-9);
+    in[0] = ls_operand_dense(0, 0, LS_BF16, 4, q);
     ls_instr copy = instr;
     copy.kernel = &other;
     copy.flops = 0;

@@ -43,19 +43,26 @@ typedef struct problem {
     ls_job job;
 } problem;
 
-static problem *make_masked(int64_t S, int64_t Hq, const ls_mask *mask) {
+static problem *make_grouped(int64_t S, int64_t Hq, int64_t Hkv, const ls_mask *mask) {
     problem *p = calloc(1, sizeof *p);
     p->graph = ls_graph_create(LS_F32);
-    const ls_shape shape = {
+    ls_shape shape = {
         4, {{2, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hq, LS_FACTOR_NONE}, {16, LS_FACTOR_NONE}}};
     ls_tensor in[3];
     static const char *const names[] = {"q", "k", "v"};
-    for (int i = 0; i < 3; i++) in[i] = ls_graph_leaf(p->graph, LS_ROLE_INPUT, names[i], LS_F32, &shape);
+    for (int i = 0; i < 3; i++) {
+        shape.dim[2].size = i == 0 ? Hq : Hkv;
+        in[i] = ls_graph_leaf(p->graph, LS_ROLE_INPUT, names[i], LS_F32, &shape);
+    }
     p->output = ls_named(p->graph, ls_attention(p->graph, in[0], in[1], in[2], mask, 0.25), "o");
     assert_ok(ls_graph_status(p->graph));
     p->job =
         (ls_job){.graph = p->graph, .forward_nodes = p->graph->n_nodes, .fetch = &p->output, .n_fetch = 1};
     return p;
+}
+
+static problem *make_masked(int64_t S, int64_t Hq, const ls_mask *mask) {
+    return make_grouped(S, Hq, Hq, mask);
 }
 
 static problem *make_problem(int64_t S, int64_t Hq, const char *mask_text) {
@@ -128,6 +135,21 @@ static void test_candidates(void **state) {
 }
 
 /* Where neither contiguous nor zigzag is balanced, layouts that follow the masks are tried, and one of them wins. */
+/* 3 KV heads over 4 ranks: one of them has no head at all, and calls of attention with nothing in them. */
+static void test_rank_without_heads(void **state) {
+    (void)state;
+    const ls_mask causal = ls_mask_causal();
+    problem *p = make_grouped(64, 6, 3, &causal);
+    ls_plan found;
+    assert_ok(plan(p, &(ls_spread){.mesh = "ring=2,ulysses=4"}, &found));
+    for (int i = 0; i < found.n_candidates; i++) {
+        const ls_plan_candidate *c = &found.candidates[i];
+        assert_true(c->refused[0] != 0 || (c->seconds > 0 && c->seconds < 1));
+    }
+    assert_true(found.candidates[0].played);
+    free_problem(p);
+}
+
 static void test_packed_documents(void **state) {
     (void)state;
     static const int32_t ends[] = {0, 2500, 2600, 2650, 3500, 4096};
@@ -265,9 +287,13 @@ static void test_measured(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spread),           cmocka_unit_test(test_candidates),
-        cmocka_unit_test(test_packed_documents), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_session),
+        cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_rank_without_heads),
+        cmocka_unit_test(test_packed_documents),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_session),
         cmocka_unit_test(test_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,6 +72,7 @@ static void execute(play *p, walker *w, const ls_instr *instr) {
             ls_kernel_seconds(instr, p->rates) + read_elsewhere(instr) / p->rates->bandwidth;
         w->now += seconds;
         w->times->computing += seconds;
+        LS_ASSERT(seconds >= 0); /* a number */
     } else if (instr->kind == LS_INSTR_PUT_SIGNAL) {
         const double seconds = ls_operand_bytes(&instr->in[0]) / p->rates->bandwidth;
         w->now += seconds;

@@ -101,7 +101,7 @@ static double attention_seconds(const ls_instr *instr, int pass, double bytes, c
     const ls_attention_cost *cost = &rates->core.attention[pass];
     const int64_t *q = instr->in[0].view.size; /* [B, n, Hq, D] */
     const double pairs = instr->flops / (ls_attention_flops(pass) * (double)q[3]);
-    const double touched = bytes * instr->rows / (double)(q[0] * q[1] * q[2]);
+    const double touched = instr->rows > 0 ? bytes * instr->rows / (double)(q[0] * q[1] * q[2]) : 0;
     return cost->flop * instr->flops + cost->pair * pairs + cost->row * instr->rows + cost->byte * touched;
 }
 
