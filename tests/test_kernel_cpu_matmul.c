@@ -1,6 +1,6 @@
 /*
  * matmul of src/kernel/cpu against the f64 reference: all transpositions, sizes on and off the blocks, bias, accumulate,
- * f32 and bf16 results; the same bits twice; no thread of the library's own. All variants call one function, and the library chooses by
+ * f32 and bf16 results; the same bits twice; no thread of the library's own. All variants but AMX's call one function, and the library chooses by
  * the processor, so its instruction sets are forced here one by one.
  */
 #include "support/kernel_call.h"
@@ -83,7 +83,7 @@ static void set_c(array *c, bool accumulate) {
     if (!accumulate) memset(c->typed, 0xff, ls_dtype_bytes(c->dtype) * (size_t)c->n);
 }
 
-static void check(const product *p) {
+static void check(const product *p, ls_isa isa) {
     array x[4] = {make_array(p->in, p->M * p->K, 0), make_array(p->in, p->K * p->N, 1),
                   make_array(p->in, p->N, 2), make_array(p->out, p->M * p->N, 3)};
     const size_t bytes = ls_dtype_bytes(p->out) * (size_t)x[3].n;
@@ -93,17 +93,17 @@ static void check(const product *p) {
     for (int threads = 1; threads <= 3; threads++) {
         for (int twice = 0; twice < 2; twice++) {
             memcpy(x[3].typed, before, bytes);
-            run_kernel("matmul", p->in, LS_ISA_BASE, threads, make_call(p, x, false));
+            run_kernel("matmul", p->in, isa, threads, make_call(p, x, false));
             if (twice == 0) memcpy(first, x[3].typed, bytes);
         }
         const double error = error_of(&x[3]);
         if (!(error <= (p->out == LS_BF16 ? 0x1.01p-8 : 2e-6)))
             fail_msg(
-                "matmul %s to %s M %lld N %lld K %lld, transposed %d %d, bias %d, accumulate %d, %d threads: "
+                "matmul on %s, %s to %s, M %lld N %lld K %lld, transposed %d %d, bias %d, accumulate %d, %d threads: "
                 "error %g",
-                ls_dtype_name(p->in), ls_dtype_name(p->out), (long long)p->M, (long long)p->N,
-                (long long)p->K, p->params.transpose_a, p->params.transpose_b, p->bias, p->params.accumulate,
-                threads, error);
+                ls_isa_name(isa), ls_dtype_name(p->in), ls_dtype_name(p->out), (long long)p->M,
+                (long long)p->N, (long long)p->K, p->params.transpose_a, p->params.transpose_b, p->bias,
+                p->params.accumulate, threads, error);
         assert_memory_equal(first, x[3].typed, bytes);
     }
     free(before);
@@ -119,7 +119,7 @@ static void check_all_of(ls_dtype in, ls_dtype out) {
         for (int bits = 0; bits < 16; bits++) {
             const product p = {
                 sizes[s][0], sizes[s][1], sizes[s][2], bits & 8, {bits & 1, bits & 2, bits & 4}, in, out};
-            check(&p);
+            check(&p, LS_ISA_BASE);
         }
     }
 }
@@ -139,6 +139,33 @@ static void bf16_products_to_bf16(void **unused) {
     check_all_of(LS_BF16, LS_BF16);
 }
 
+/* On AMX: ragged edges, several passes over K whose sums wait in C or apart, and then a few rows at a time. */
+static void products_in_tiles(void **unused) {
+    (void)unused;
+    static const int64_t tiled[][3] = {{32, 1, 1},    {65, 33, 40},   {70, 129, 260},
+                                       {257, 96, 64}, {96, 65, 2100}, {64, 64, 4200}};
+    static const product large = {70, 8200, 2049, false, {false, false, false}, LS_BF16, LS_BF16};
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    if (machine.isa < LS_ISA_AMX) {
+        print_message("no AMX here: not run\n");
+        skip();
+    }
+    for (size_t s = 0; s < LS_COUNT(tiled); s++) {
+        for (int bits = 0; bits < 32; bits++) {
+            const product p = {tiled[s][0],
+                               tiled[s][1],
+                               tiled[s][2],
+                               bits & 8,
+                               {bits & 1, bits & 2, bits & 4},
+                               LS_BF16,
+                               bits & 16 ? LS_F32 : LS_BF16};
+            check(&p, LS_ISA_AMX);
+        }
+    }
+    check(&large, LS_ISA_AMX);
+}
+
 static int count_threads(void) {
     DIR *folder = opendir("/proc/self/task");
     int n = 0;
@@ -156,7 +183,7 @@ static void no_threads_of_its_own(void **unused) {
 #endif
     const int before = count_threads();
     const product p = {512, 512, 256, true, {false, true, false}, LS_F32, LS_F32};
-    check(&p);
+    check(&p, LS_ISA_BASE);
     assert_int_equal(count_threads(), before);
 }
 
@@ -166,7 +193,7 @@ static void small_products(void) {
     for (size_t t = 0; t < LS_COUNT(types); t++) {
         for (int bits = 0; bits < 16; bits++) {
             const product p = {M, N, K, bits & 8, {bits & 1, bits & 2, bits & 4}, types[t][0], types[t][1]};
-            check(&p);
+            check(&p, LS_ISA_BASE);
         }
     }
 }
@@ -215,6 +242,7 @@ int main(void) {
         cmocka_unit_test(f32_products),
         cmocka_unit_test(bf16_products_to_f32),
         cmocka_unit_test(bf16_products_to_bf16),
+        cmocka_unit_test(products_in_tiles),
         cmocka_unit_test(wrong_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
 #include "kernel/kernel_impl.h"
 
 #ifdef __AMX_BF16__
-#define ROWS(ROW) ROW(attention), ROW(attention_grad)
+#define ROWS(ROW) ROW(attention), ROW(attention_grad), ROW(matmul)
 #else
 #define ROWS(ROW)                                                                                            \
     ROW(embedding), ROW(embedding_grad), ROW(matmul), ROW(column_sum), ROW(rmsnorm), ROW(rmsnorm_grad),      \
