@@ -119,20 +119,37 @@ static void pack_transposed(float *out, const element *in, int64_t stride, int64
 }
 
 #if LS_ATTENTION_TILES
-/* in[rows][D] transposed, as row operand summed over rows: out[width][rows_out / UNIT_ELEMENTS], width a multiple of V_LANES. */
+/*
+ * Half 0 or 1 of two rows of 2*V_LANES elements, paired element by element. The processor pairs within 128 bits, so lane j of a half has
+ * the elements paired_column(half, j) of both rows.
+ */
+V_INLINE v_f32 pair_rows(int half, v_f32 even, v_f32 odd) {
+    return (v_f32)(half ? _mm512_unpackhi_epi16((__m512i)even, (__m512i)odd)
+                        : _mm512_unpacklo_epi16((__m512i)even, (__m512i)odd));
+}
+
+V_INLINE int64_t paired_column(int half, int j) { return j / 4 * 8 + half * 4 + j % 4; }
+
+/* in[rows][D] transposed, as row operand summed over rows: out[width][rows_out / UNIT_ELEMENTS], width a multiple of PANEL. */
 V_INLINE void pack_transposed_rows(float *out, const element *in, int64_t stride, int64_t rows,
                                    int64_t rows_out, int64_t D, int64_t width) {
     const int64_t units = rows_out / UNIT_ELEMENTS;
     for (int64_t u = 0; u < units; u += V_LANES) {
-        for (int64_t d = 0; d < width; d += V_LANES) {
-            v_f32 m[V_LANES];
+        for (int64_t d = 0; d < width; d += PANEL) {
+            v_f32 m[2][V_LANES];
+#pragma GCC unroll 16
             for (int i = 0; i < V_LANES; i++) {
                 const int64_t r = (u + i) * UNIT_ELEMENTS;
-                m[i] = load_paired_rows(r < rows ? in + r * stride : NULL,
-                                        r + 1 < rows ? in + (r + 1) * stride : NULL, d, D);
+                const v_f32 even = r < rows ? load_row_units(in + r * stride, d / 2, D) : v_set(0.0f);
+                const v_f32 odd =
+                    r + 1 < rows ? load_row_units(in + (r + 1) * stride, d / 2, D) : v_set(0.0f);
+                for (int h = 0; h < 2; h++) m[h][i] = pair_rows(h, even, odd);
             }
-            transpose_square(m);
-            for (int i = 0; i < V_LANES; i++) unit_store(out + (d + i) * units + u, m[i]);
+            for (int h = 0; h < 2; h++) {
+                transpose_square(m[h]);
+                for (int j = 0; j < V_LANES; j++)
+                    unit_store(out + (d + paired_column(h, j)) * units + u, m[h][j]);
+            }
         }
     }
 }

@@ -30,6 +30,45 @@ V_INLINE void products_begin(void) {
 
 V_INLINE void products_end(void) { _tile_release(); }
 
+/* The intrinsics do not say that they read and write memory: none moves over this. */
+V_INLINE void products_fence(void) { __asm__ volatile("" ::: "memory"); }
+
+/*
+ * For products that want something done between their steps: the sums as 0; += A B one DEPTH deep, of its first and its last V_LANES
+ * columns; stored as 32 x 32 floats.
+ */
+V_INLINE void sums_clear(void) {
+    _tile_zero(SUM_00);
+    _tile_zero(SUM_10);
+    _tile_zero(SUM_01);
+    _tile_zero(SUM_11);
+}
+
+V_INLINE void sums_add_left(const float *a, int64_t a_row, const float *b, int64_t b_row) {
+    const int64_t a_bytes = a_row * 4, b_bytes = b_row * 4;
+    _tile_loadd(A_0, a, a_bytes);
+    _tile_loadd(B_0, b, b_bytes);
+    _tile_loadd(A_1, a + TILE_ROWS * a_row, a_bytes);
+    _tile_dpbf16ps(SUM_00, A_0, B_0);
+    _tile_dpbf16ps(SUM_10, A_1, B_0);
+}
+
+/* After the left half, whose rows of A it uses. */
+V_INLINE void sums_add_right(const float *b, int64_t b_row) {
+    const int64_t b_bytes = b_row * 4;
+    _tile_loadd(B_1, b + V_LANES, b_bytes);
+    _tile_dpbf16ps(SUM_01, A_0, B_1);
+    _tile_dpbf16ps(SUM_11, A_1, B_1);
+}
+
+V_INLINE void sums_store(float *c, int64_t c_row) {
+    const int64_t c_bytes = c_row * 4;
+    _tile_stored(SUM_00, c, c_bytes);
+    _tile_stored(SUM_10, c + TILE_ROWS * c_row, c_bytes);
+    _tile_stored(SUM_01, c + V_LANES, c_bytes);
+    _tile_stored(SUM_11, c + TILE_ROWS * c_row + V_LANES, c_bytes);
+}
+
 /* `vectors` is a constant wherever this is inlined; depth a multiple of DEPTH. add: C += A B, else C = A B. */
 V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
                          int64_t b_row, float *c, int64_t c_row, bool add) {
@@ -77,8 +116,8 @@ V_INLINE void product_of(int vectors, int64_t depth, const float *a, int64_t a_r
 }
 
 /* Sums cannot be scaled in tiles: rows that decay are, before, where they lie. a_step is 1. */
-static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
-                          const float *b, float *c, int64_t c_row, const float *decay) {
+static inline void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
+                                 const float *b, float *c, int64_t c_row, const float *decay) {
     (void)a_step;
     for (int i = 0; decay != NULL && i < MICRO_ROWS; i++) {
         if (decay[i] == 1) continue;

@@ -1,0 +1,138 @@
+/*
+ * What both forms of the backward pass share, the one in vectors (attention_grad_vectors.h) and the one in tiles
+ * (attention_grad_tiles.h): the whole problem, and which parts of a pair of tiles have work.
+ */
+#ifndef LS_KERNEL_CPU_ATTENTION_GRAD_H
+#define LS_KERNEL_CPU_ATTENTION_GRAD_H
+
+#include <math.h>
+
+#include "kernel/cpu/attention_pack.h"
+#include "kernel/cpu/attention_problem.h"
+#include "kernel/kernel_impl.h"
+
+#define Q_TILE (LS_ATTENTION_TILES ? 256 : 48)
+#define Q_BLOCKS (Q_TILE / MICRO_ROWS)
+#define K_TILE 384
+#define K_BLOCKS (K_TILE / MICRO_ROWS)
+#define TILE_GROUPS (K_TILE / KEY_GROUP)
+
+enum { IN_DO = 5, IN_LSE, IN_DELTA };
+enum { OUT_DQ, OUT_DK, OUT_DV };
+
+/* A tile of queries against a tile of keys. */
+typedef struct tile_pair {
+    int64_t b, query, queries; /* batch; first query, how many */
+    int64_t first_group;       /* first group of keys */
+    float *lse;                /* [Q_TILE], times log2 e; +inf for a row that sees nothing or is not there */
+    float *delta;              /* [Q_TILE] */
+    int32_t *kpos;             /* [K_TILE] */
+    bounds *block;             /* [Q_BLOCKS][w] */
+    key_range range[Q_BLOCKS]; /* key groups that a block of queries sees */
+    int first[TILE_GROUPS], end[TILE_GROUPS]; /* query blocks that see a key group */
+} tile_pair;
+
+typedef struct scratch scratch;
+
+typedef struct backward {
+    problem problem;
+    const ls_kernel_call *call;
+    columns columns;
+    int64_t q_units;
+    int64_t query_tiles, key_tiles, groups;
+    int parts, phase;
+    key_group *group;
+    bounds *bounds; /* [B][query_tiles][w] */
+    scratch *scratch;
+} backward;
+
+static void tile_pair_carve(tile_pair *pair, const backward *f, carving *c) {
+    *pair = (tile_pair){
+        .lse = carve(c, Q_TILE, sizeof(float)),
+        .delta = carve(c, Q_TILE, sizeof(float)),
+        .kpos = carve(c, K_TILE, sizeof(int32_t)),
+        .block = carve(c, Q_BLOCKS * f->problem.spans_each, sizeof(bounds)),
+    };
+}
+
+/* Row 0 of an element view for a head, from position `start` on. */
+static const element *rows_of(const ls_view *view, int64_t b, int64_t head, int64_t start) {
+    return (const element *)view->data + head_offset(view, b, head) + start * view->stride[1];
+}
+
+static void read_row_sums(const backward *f, tile_pair *pair, int64_t head) {
+    const ls_view *lse = &f->call->in[IN_LSE], *delta = &f->call->in[IN_DELTA];
+    const float *from = (const float *)lse->data + pair->b * lse->stride[0] + head * lse->stride[1];
+    const float *delta_from =
+        (const float *)delta->data + pair->b * delta->stride[0] + head * delta->stride[1];
+    for (int64_t i = 0; i < Q_TILE; i++) {
+        const int64_t at = pair->query + i;
+        const float log_sum = i < pair->queries ? from[at * lse->stride[2]] : -INFINITY;
+        pair->lse[i] = log_sum == -INFINITY ? INFINITY : (float)(log_sum * LOG2_E);
+        pair->delta[i] = log_sum == -INFINITY ? 0 : delta_from[at * delta->stride[2]];
+    }
+}
+
+/* Sets all of a pair but its row sums and key positions. all: every query sees every key. */
+static void find_ranges(const backward *f, tile_pair *pair, int64_t b, int64_t query, int64_t first_group,
+                        bool all) {
+    const problem *p = &f->problem;
+    const int64_t last_group = ls_min(first_group + TILE_GROUPS, f->groups);
+    pair->b = b, pair->query = query, pair->first_group = first_group;
+    pair->queries = ls_min(Q_TILE, p->n - query);
+    for (int g = 0; g < TILE_GROUPS; g++) pair->first[g] = Q_BLOCKS, pair->end[g] = 0;
+    for (int i = 0; i < Q_BLOCKS; i++) {
+        const int64_t row = i * MICRO_ROWS;
+        bounds *block = pair->block + i * p->spans_each;
+        key_range range = {0, (int)(last_group - first_group), all};
+        if (row >= pair->queries) {
+            range = (key_range){0, 0, true};
+        } else if (!all) {
+            bounds_find(block, p->spans_each, spans_of(p, b, query + row),
+                        ls_min(MICRO_ROWS, pair->queries - row));
+            range = key_range_find(block, p, f->group, first_group, last_group);
+        }
+        pair->range[i] = range;
+        for (int g = range.start; g < range.end; g++) {
+            if (pair->end[g] == 0) pair->first[g] = i;
+            pair->end[g] = i + 1;
+        }
+    }
+}
+
+/* The spans of a row of the pair; rows past the end borrow the last one's, their lse makes them 0. */
+V_INLINE const int32_t *pair_spans(const backward *f, const tile_pair *pair, int64_t row) {
+    return spans_of(&f->problem, pair->b, pair->query + ls_min(row, pair->queries - 1));
+}
+
+/* P of one vector of keys; spans NULL: all are seen. */
+V_INLINE v_f32 probability(const float *scores, float scale, float lse, const int32_t *kpos,
+                           const int32_t *spans, int spans_each) {
+    const v_f32 p = unit_exp2(unit_load(scores) * scale - lse);
+    return spans ? v_select(keys_visible(kpos, spans, spans_each), p, v_set(0.0f)) : p;
+}
+
+/* A soft cap c: S becomes what scale turns into c·tanh(scale·S/c), and dP - delta is multiplied by the slope. */
+static void cap_row(const ls_attention_params *params, float *scores, float *dp, int64_t keys, float delta) {
+    const float in = (float)(params->scale / params->softcap), out = (float)(params->softcap / params->scale);
+    for (int64_t j = 0; j < keys; j += V_LANES) {
+        const v_f32 t = v_tanh(unit_load(scores + j) * in);
+        unit_store(scores + j, t * out);
+        unit_store(dp + j, delta + (unit_load(dp + j) - delta) * (1.0f - t * t));
+    }
+}
+
+/* to[i][d] += factor * from[i][d] */
+static void add_rows(const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows,
+                     const float *from, int64_t width, float factor) {
+    const int64_t D = view->size[3];
+    for (int64_t i = 0; i < rows; i++) {
+        float *to = (float *)view->data + head_offset(view, b, head) + (start + i) * view->stride[1];
+        for (int64_t d = 0; d < D; d += V_LANES) {
+            const v_f32 sum = v_load_f32(to + d, D - d) + factor * unit_load(from + i * width + d);
+            v_store_f32(to + d, sum, D - d);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,273 @@
+/*
+ * One tile of queries against one of keys on AMX. Work goes block by block, 32 queries by 32 keys, and stays in the
+ * first-level cache between the products:
+ *
+ *   for each panel of 32 keys:
+ *     for each 32 queries that see some of them:    S = Q K^T   dP = dO V^T,   and beside these products, in
+ *                                                   vectors, P and dS of the block before
+ *     dV^T += dO^T P   dK^T += Q^T dS               over all the queries
+ *   for each 32 queries:  dQ = dS K                 over all the keys
+ *
+ * dV and dK are summed as their transposes, so that both operands have their units along the queries side by side.
+ */
+#ifndef LS_KERNEL_CPU_ATTENTION_GRAD_TILES_H
+#define LS_KERNEL_CPU_ATTENTION_GRAD_TILES_H
+
+#include "kernel/cpu/attention_grad.h"
+
+#define BLOCK MICRO_ROWS /* queries of a block, and keys: PANEL */
+#define PANELS (K_TILE / PANEL)
+#define BLOCK_UNITS (BLOCK / UNIT_ELEMENTS)
+#define DS_ROW (K_TILE / UNIT_ELEMENTS)
+
+struct scratch {
+    tile_pair pair;
+    float *k_transposed, *v_transposed; /* a key tile: panels of [units][PANEL] */
+    float *k_columns;                   /* panels of [K_TILE / 2][PANEL] along D */
+    float *q_rows, *do_rows;            /* a query tile: [Q_TILE][q_units] */
+    float *q_summed, *do_summed;        /* its transpose: [width][Q_TILE / 2] */
+    float *s[2], *dp[2];                /* [BLOCK][PANEL]: the block at work and the one before */
+    float *p, *ds;                      /* of a panel, in units along queries: [Q_TILE / 2][PANEL] */
+    float *ds_rows;                     /* in units along keys: [Q_TILE][DS_ROW] */
+    float *dk, *dv;                     /* their transposes: panels of [width][PANEL] */
+    float *dq;                          /* [BLOCK][width] */
+};
+
+/* A block whose S and dP are there, and where its P and dS go. */
+typedef struct block {
+    const float *s, *dp; /* [BLOCK][PANEL] */
+    const float *lse, *delta;
+    const int32_t *kpos;
+    const int32_t *spans[BLOCK]; /* all NULL: every query sees every key */
+    float *p, *ds;               /* [BLOCK_UNITS][PANEL] */
+    float *ds_rows;              /* [BLOCK][DS_ROW] */
+    int done;                    /* pairs of rows */
+} block;
+
+/* Columns of dk, dv, q_summed and do_summed: D and padding. */
+static int64_t summed_width(const backward *f) {
+    return (int64_t)ls_round_up((size_t)f->problem.D, MICRO_ROWS);
+}
+
+static void scratch_carve(scratch *s, const backward *f, carving *c) {
+    const int64_t width = summed_width(f), units = row_units(f->problem.D);
+    scratch made = {
+        .k_transposed = carve(c, K_TILE * units, sizeof(float)),
+        .v_transposed = carve(c, K_TILE * units, sizeof(float)),
+        .k_columns = carve(c, K_TILE / UNIT_ELEMENTS * width, sizeof(float)),
+        .q_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
+        .do_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
+        .q_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
+        .do_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
+        .p = carve(c, Q_TILE / UNIT_ELEMENTS * PANEL, sizeof(float)),
+        .ds = carve(c, Q_TILE / UNIT_ELEMENTS * PANEL, sizeof(float)),
+        .ds_rows = carve(c, Q_TILE * DS_ROW, sizeof(float)),
+        .dk = carve(c, K_TILE * width, sizeof(float)),
+        .dv = carve(c, K_TILE * width, sizeof(float)),
+        .dq = carve(c, BLOCK * width, sizeof(float)),
+    };
+    for (int i = 0; i < 2; i++) {
+        made.s[i] = carve(c, BLOCK * PANEL, sizeof(float));
+        made.dp[i] = carve(c, BLOCK * PANEL, sizeof(float));
+    }
+    tile_pair_carve(&made.pair, f, c);
+    if (s) *s = made;
+}
+
+static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t start) {
+    const problem *p = &f->problem;
+    const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
+    const int64_t keys = ls_min(K_TILE, p->t - start), width = summed_width(f);
+    const element *k_rows = rows_of(k, b, kv, start), *v_rows = rows_of(v, b, kv, start);
+    const columns padded = columns_of(width);
+    pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, K_TILE, p->D);
+    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, K_TILE, p->D);
+    pack_columns(s->k_columns, k_rows, k->stride[1], keys, K_TILE, p->D, &padded);
+    key_positions(s->pair.kpos, p, start, K_TILE);
+    memset(s->dk, 0, sizeof(float) * (size_t)(K_TILE * width));
+    memset(s->dv, 0, sizeof(float) * (size_t)(K_TILE * width));
+}
+
+static void pack_queries(const backward *f, const tile_pair *pair, const ls_view *view, int64_t head,
+                         float *rows_out, float *summed_out) {
+    const element *from = rows_of(view, pair->b, head, pair->query);
+    const int64_t D = f->problem.D;
+    pack_rows(rows_out, from, view->stride[1], pair->queries, Q_TILE, D, f->q_units, false);
+    pack_transposed_rows(summed_out, from, view->stride[1], pair->queries, Q_TILE, D, summed_width(f));
+}
+
+/* P and dS of the pair of rows that is next. Pairs of a panel's columns lie as pair_rows makes them; add_summed undoes it. */
+V_INLINE void differentiate_rows(block *at, float scale, bool all, int spans_each) {
+    v_f32 p[2], ds[2];
+    const int row = 2 * at->done++;
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; r++) {
+        const float *scores = at->s + (row + r) * PANEL, *dp = at->dp + (row + r) * PANEL;
+        v_f32 half[2], slope[2];
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            half[h] = probability(scores + h * V_LANES, scale, at->lse[row + r], at->kpos + h * V_LANES,
+                                  all ? NULL : at->spans[row + r], spans_each);
+            slope[h] = half[h] * (unit_load(dp + h * V_LANES) - at->delta[row + r]);
+        }
+        p[r] = round_in_order(half[0], half[1]);
+        ds[r] = round_in_order(slope[0], slope[1]);
+        unit_store(at->ds_rows + (row + r) * DS_ROW, ds[r]);
+    }
+    for (int h = 0; h < 2; h++) {
+        unit_store(at->p + row / 2 * PANEL + h * V_LANES, pair_rows(h, p[0], p[1]));
+        unit_store(at->ds + row / 2 * PANEL + h * V_LANES, pair_rows(h, ds[0], ds[1]));
+    }
+}
+
+/* Up to `pairs` pairs of rows. */
+V_INLINE void differentiate_some(const backward *f, block *at, int pairs, float scale) {
+    for (; pairs > 0 && at->done < BLOCK_UNITS; pairs--) {
+        if (at->spans[0])
+            differentiate_rows(at, scale, false, f->problem.spans_each);
+        else
+            differentiate_rows(at, scale, true, 0);
+    }
+}
+
+/* Do all queries of a block see all keys of a group? */
+static bool block_sees_all(const backward *f, const tile_pair *pair, int block_index, int group) {
+    const problem *p = &f->problem;
+    const int64_t at = pair->first_group + group;
+    const bounds *seen = pair->block + block_index * p->spans_each;
+    return pair->range[block_index].all ||
+           ((at + 1) * KEY_GROUP <= p->t &&
+            bounds_see(seen, p->spans_each, f->group[at].first, f->group[at].last) == SEES_ALL);
+}
+
+/*
+ * C = A B of a block, `depth` units deep. From unit `from` on the block before is worked on, `pairs` pairs of rows a step, by
+ * halves: the processor must find products and vectors both within the few hundred instructions that it looks ahead.
+ */
+static void product_beside(const backward *f, int64_t depth, const float *a, int64_t a_row, const float *b,
+                           float *c, block *before, int64_t from, int pairs, float scale) {
+    products_fence();
+    sums_clear();
+    for (int64_t k = 0; k < depth; k += DEPTH) {
+        const int now = k >= from ? pairs : 0;
+        sums_add_left(a + k, a_row, b + k * PANEL, PANEL);
+        differentiate_some(f, before, now / 2, scale);
+        sums_add_right(b + k * PANEL, PANEL);
+        differentiate_some(f, before, now - now / 2, scale);
+    }
+    sums_store(c, PANEL);
+    products_fence();
+}
+
+/*
+ * S, dP, P and dS of a panel. Half a product passes before S and dP of the block before are read: what tiles have just stored is
+ * not there yet.
+ */
+static void panel_blocks(const backward *f, scratch *s, int panel) {
+    const problem *p = &f->problem;
+    const tile_pair *pair = &s->pair;
+    const int g = panel * PANEL / KEY_GROUP;
+    const int64_t units = row_units(p->D), steps = units / DEPTH;
+    const float scale = (float)(p->params->scale * LOG2_E);
+    const int64_t late = ls_ceil_div(steps, 2);
+    const int pairs = (int)ls_ceil_div(BLOCK_UNITS, 2 * steps - late);
+    block before = {.done = BLOCK_UNITS};
+    int buffer = 0;
+    for (int i = pair->first[g]; i < pair->end[g]; i++, buffer = !buffer) {
+        const int64_t row = (int64_t)i * BLOCK;
+        float *p_out = s->p + row / UNIT_ELEMENTS * PANEL, *ds_out = s->ds + row / UNIT_ELEMENTS * PANEL;
+        if (g < pair->range[i].start || g >= pair->range[i].end) {
+            memset(p_out, 0, sizeof(float) * BLOCK_UNITS * PANEL);
+            memset(ds_out, 0, sizeof(float) * BLOCK_UNITS * PANEL);
+            continue;
+        }
+        product_beside(f, units, s->q_rows + row * f->q_units, f->q_units,
+                       s->k_transposed + panel * PANEL * units, s->s[buffer], &before, late * DEPTH, pairs,
+                       scale);
+        product_beside(f, units, s->do_rows + row * f->q_units, f->q_units,
+                       s->v_transposed + panel * PANEL * units, s->dp[buffer], &before, 0, pairs, scale);
+        before = (block){.s = s->s[buffer],
+                         .dp = s->dp[buffer],
+                         .lse = pair->lse + row,
+                         .delta = pair->delta + row,
+                         .kpos = pair->kpos + panel * PANEL,
+                         .p = p_out,
+                         .ds = ds_out,
+                         .ds_rows = s->ds_rows + row * DS_ROW + panel * PANEL / UNIT_ELEMENTS};
+        const bool all = block_sees_all(f, pair, i, g);
+        for (int r = 0; !all && r < BLOCK; r++) before.spans[r] = pair_spans(f, pair, row + r);
+        for (int r = 0; p->params->softcap > 0 && r < BLOCK; r++) {
+            cap_row(p->params, s->s[buffer] + r * PANEL, s->dp[buffer] + r * PANEL, PANEL, before.delta[r]);
+        }
+    }
+    differentiate_some(f, &before, BLOCK_UNITS, scale);
+}
+
+/* dV^T += dO^T P or dK^T += Q^T dS of a panel: the products summed over the queries. */
+static void product_by_queries(const backward *f, const scratch *s, int panel, const float *summed,
+                               const float *by_q, float *out) {
+    const int64_t width = summed_width(f), units = Q_TILE / UNIT_ELEMENTS;
+    const int g = panel * PANEL / KEY_GROUP;
+    const int64_t start = s->pair.first[g] * BLOCK_UNITS, depth = s->pair.end[g] * BLOCK_UNITS - start;
+    for (int64_t d = 0; d < width; d += BLOCK) {
+        product_of(MICRO_VECTORS, depth, summed + d * units + start, units, by_q + start * PANEL, PANEL,
+                   out + (panel * width + d) * PANEL, PANEL, true);
+    }
+    products_fence();
+}
+
+/* dQ += dS K */
+static void product_for_queries(const backward *f, scratch *s, int64_t head) {
+    const int64_t width = summed_width(f);
+    const tile_pair *pair = &s->pair;
+    for (int i = 0; i * BLOCK < pair->queries; i++) {
+        const int64_t start = pair->range[i].start * KEY_GROUP / UNIT_ELEMENTS, row = (int64_t)i * BLOCK;
+        const int64_t depth = pair->range[i].end * KEY_GROUP / UNIT_ELEMENTS - start;
+        if (depth == 0) continue;
+        for (int64_t d = 0; d < width; d += PANEL) {
+            product_of(MICRO_VECTORS, depth, s->ds_rows + row * DS_ROW + start, DS_ROW,
+                       s->k_columns + d * DS_ROW + start * PANEL, PANEL, s->dq + d, width, false);
+        }
+        products_fence();
+        add_rows(&f->call->out[OUT_DQ], pair->b, head, pair->query + row, ls_min(BLOCK, pair->queries - row),
+                 s->dq, width, (float)f->problem.params->scale);
+    }
+}
+
+/* One query tile of one head against the packed key tile. */
+static void work_pair(const backward *f, scratch *s, int64_t head) {
+    pack_queries(f, &s->pair, &f->call->in[IN_Q], head, s->q_rows, s->q_summed);
+    pack_queries(f, &s->pair, &f->call->in[IN_DO], head, s->do_rows, s->do_summed);
+    for (int panel = 0; panel < PANELS; panel++) {
+        const int g = panel * PANEL / KEY_GROUP;
+        if (s->pair.end[g] == 0) continue;
+        panel_blocks(f, s, panel);
+        product_by_queries(f, s, panel, s->do_summed, s->p, s->dv);
+        product_by_queries(f, s, panel, s->q_summed, s->ds, s->dk);
+    }
+    product_for_queries(f, s, head);
+}
+
+/* to[key][d] += factor * from[d][key], for `rows` keys of the tile. */
+static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
+                       int64_t rows, const float *from, float factor) {
+    const int64_t D = f->problem.D, width = summed_width(f);
+    float *to = (float *)view->data + head_offset(view, b, head) + start * view->stride[1];
+    for (int64_t first = 0; first < rows; first += PANEL, from += width * PANEL) {
+        for (int64_t d = 0; d < D; d += V_LANES) {
+            for (int h = 0; h < 2; h++) {
+                v_f32 m[V_LANES];
+                for (int j = 0; j < V_LANES; j++) m[j] = unit_load(from + (d + j) * PANEL + h * V_LANES);
+                transpose_square(m);
+                for (int j = 0; j < V_LANES; j++) {
+                    const int64_t key = first + paired_column(h, j);
+                    if (key >= rows) continue;
+                    float *at = to + key * view->stride[1] + d;
+                    v_store_f32(at, v_load_f32(at, D - d) + factor * m[j], D - d);
+                }
+            }
+        }
+    }
+}
+
+#endif
