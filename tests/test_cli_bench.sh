@@ -20,7 +20,7 @@ expect 2 "--rounds 65; expected 1 to 64" bench comm --rounds 65
 expect 2 "expected one of machine, gemm, attention, comm, step" bench everything
 expect 2 "--dtype f64; expected f32 or bf16" bench gemm --dtype f64
 expect 1 "nowhere" bench gemm --config nowhere
-expect 2 "bench step does not take --heads; expected no flag but --seq, --ranks, --threads, --rounds, --dtype, --strategy, --config, --json" bench step --heads 2
+expect 2 "bench step does not take --heads; expected no flag but --seq, --batch, --ranks, --threads, --rounds, --dtype, --strategy, --config, --json" bench step --heads 2
 expect 2 "strategy local: 2 ranks share the sequence" bench step --seq 64 --ranks 2 --strategy local
 
 # --- comm ---
@@ -85,6 +85,14 @@ assert all(r["seconds"] > 0 for n, r in rows.items() if n.split()[0] in {"linear
 assert abs(d["figure"] * 1e9 * d["seconds"] / d["work"] - 1) < 1e-9 and abs(d["ratio"] * d["floor"] / d["figure"] - 1) < 1e-9
 assert abs(d["tokens_per_second"] * d["seconds"] / S - 1) < 1e-9 and abs(d["loss"] - math.log(V)) < 0.2, d
 assert d["peak_bytes"] > 0 and d["mapped_bytes"] > 0 and min(d["start_up"].values()) >= 0, d
+CHECK
+"$longspan" bench step --config model --seq 20 --batch 2 --threads 1 --rounds 1 --dtype f32 --json >out.json 2>err || fail "bench step: $(cat err)"
+python3 - <<'CHECK' || fail "bench step, 2 sequences: $(cat out.json)"
+import json
+d = json.load(open("out.json"))
+weights = 3 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 48) + 96 * 32 + 7 * 32
+assert d["work"] == 6 * weights * 40 + 14 * 2 * 20 * 21 / 2 * 32 * 3 and d["batch"] == 2, d
+assert abs(d["tokens_per_second"] * d["seconds"] / 40 - 1) < 1e-9, d
 CHECK
 "$longspan" bench step --config model --seq 40 --rounds 1 --threads 1 >page.txt 2>err || fail "bench step: $(cat err)"
 grep -q '^6·N·tokens + attention .* GFLOP/s ' page.txt && grep -q '^all .* 100.00 %' page.txt && ! grep -q '^waiting' page.txt || fail "bench step: $(cat page.txt)"

@@ -95,7 +95,7 @@ LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job);
 
 /* Of benches; zero and NULL mean the bench's default. Each takes some of them, and refuses the others. */
 typedef struct ls_bench_options {
-    int64_t seq, ranks, threads, rounds;
+    int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
     int64_t heads, kv_heads, head_size;
     const char *mask, *dtype, *strategy;
     const char *config; /* config.json of a model, or its directory */

@@ -12,6 +12,7 @@ static const ls_option options[] = {
              "machine, gemm, attention, comm or step (required); the name may stand alone"),
     CLI_INT("seq", "S", NULL, 1, 0x1p31, AT(seq),
             "tokens; attention: 32768 when left out, gemm and step: 2048"),
+    CLI_INT("batch", "B", NULL, 1, 0x1p31, AT(batch), "step: sequences; 1 when left out"),
     CLI_INT(
         "ranks", "R", NULL, 1, 0x1p31, AT(ranks),
         "attention: of one thread each, 2 or more; as many as cores when left out. step: 1 when left out"),

@@ -73,6 +73,7 @@ static const struct {
     bool text;
 } flags[] = {
     {"seq", offsetof(ls_bench_options, seq), false},
+    {"batch", offsetof(ls_bench_options, batch), false},
     {"ranks", offsetof(ls_bench_options, ranks), false},
     {"threads", offsetof(ls_bench_options, threads), false},
     {"rounds", offsetof(ls_bench_options, rounds), false},
@@ -98,7 +99,9 @@ static const bench benches[] = {
      ls_run_bench_attention,
      {"seq", "ranks", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
     {"comm", ls_run_bench_comm, {"rounds"}},
-    {"step", ls_run_bench_step, {"seq", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
+    {"step",
+     ls_run_bench_step,
+     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
 };
 
 static bool is_given(const ls_bench_options *options, size_t flag) {

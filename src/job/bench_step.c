@@ -145,19 +145,19 @@ static ls_status run_session(ls_bench_step *b) {
 
 /* --- all of it ----------------------------------------------------------------------------------------------------------------- */
 
-/* Random tokens; each label is the next of them, and the last one the first. */
+/* Random tokens; each label is the next of its sequence, and the last one the first. */
 static ls_status make_inputs(ls_bench_step *b) {
-    const int64_t S = b->options.seq, size[] = {1, S};
+    const int64_t B = b->options.batch, S = b->options.seq, size[] = {B, S};
     const uint64_t V = (uint64_t)ls_model_describe(b->model).V;
     LS_TRY(ls_array_make(LS_I32, 2, size, &b->tokens));
     LS_TRY(ls_array_make(LS_I32, 2, size, &b->labels));
     LS_TRY(ls_array_make(LS_I32, 2, size, &b->positions));
     int32_t *tokens = b->tokens.data, *labels = b->labels.data, *positions = b->positions.data;
-    for (int64_t i = 0; i < S; i++)
+    for (int64_t i = 0; i < B * S; i++)
         tokens[i] = (int32_t)ls_rng_below(0, ls_rng_stream("tokens"), (uint64_t)i, V);
-    for (int64_t i = 0; i < S; i++) {
-        labels[i] = tokens[(i + 1) % S];
-        positions[i] = (int32_t)i;
+    for (int64_t i = 0; i < B * S; i++) {
+        labels[i] = tokens[i / S * S + (i + 1) % S];
+        positions[i] = (int32_t)(i % S);
     }
     return ls_ok();
 }
@@ -168,7 +168,7 @@ static ls_status open_session(ls_bench_step *b) {
     ls_language_model lm;
     const double start = ls_seconds();
     b->graph = ls_graph_create(b->dtype);
-    LS_TRY(ls_model_build(b->model, b->graph, 1, o->seq, true, &lm));
+    LS_TRY(ls_model_build(b->model, b->graph, o->batch, o->seq, true, &lm));
     b->job = (ls_job){.graph = b->graph, .update = LS_UPDATE_ADAMW, .adamw = adamw};
     LS_TRY(ls_session_open(&b->job, &spread, &b->session));
     b->opened = ls_seconds() - start;
@@ -179,6 +179,7 @@ static ls_status open_session(ls_bench_step *b) {
 static ls_status run(ls_bench_step *b) {
     ls_bench_options *o = &b->options;
     ls_bench_fill_in(&o->seq, 2048);
+    ls_bench_fill_in(&o->batch, 1);
     ls_bench_fill_in(&o->ranks, 1);
     LS_TRY(ls_bench_rounds(o, 5, &b->rounds));
     LS_TRY(ls_job_dtype(o->dtype, LS_BF16, &b->dtype));

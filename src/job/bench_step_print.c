@@ -38,10 +38,10 @@ static int median_round(const ls_bench_step *b) {
 /* What a step must compute: a causal mask leaves each token those up to it. */
 static double work_of(const ls_bench_step *b) {
     const ls_model_sizes n = ls_model_describe(b->model);
-    const double S = (double)b->options.seq;
+    const double B = (double)b->options.batch, S = (double)b->options.seq;
     const double weights = (double)(ls_model_parameters(b->model) - (n.tied ? 0 : n.V * n.E));
-    const double pairs = S * (S + 1) / 2;
-    return 6 * weights * S + 14 * pairs * (double)(n.Hq * n.D * n.L);
+    const double pairs = B * S * (S + 1) / 2;
+    return 6 * weights * B * S + 14 * pairs * (double)(n.Hq * n.D * n.L);
 }
 
 static void fill_table(const ls_bench_step *b, figures *f) {
@@ -83,9 +83,10 @@ static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
     char text[4][LS_SECONDS_TEXT], bytes[2][LS_BYTES_TEXT];
     fprintf(
         out,
-        "training step · %s · S %lld · %s · %s · %d rank%s of %d thread%s · %s · %s · the median of %d\n\n",
-        ls_bench_model_name(&b->options), (long long)b->options.seq, ls_dtype_name(b->dtype), chosen.isa,
-        b->ranks, b->ranks == 1 ? "" : "s", ls_session_plan(b->session)->target.threads,
+        "training step · %s · B %lld · S %lld · %s · %s · %d rank%s of %d thread%s · %s · %s · the median of %d\n\n",
+        ls_bench_model_name(&b->options), (long long)b->options.batch, (long long)b->options.seq,
+        ls_dtype_name(b->dtype), chosen.isa, b->ranks, b->ranks == 1 ? "" : "s",
+        ls_session_plan(b->session)->target.threads,
         ls_session_plan(b->session)->target.threads == 1 ? "" : "s", chosen.strategy, chosen.mesh, b->rounds);
     fprintf(out, "%-30s", "");
     ls_bench_print_titles("figure", out);
@@ -113,6 +114,7 @@ static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_json_writer *w = ls_json_writer_create(0);
     ls_json_open_object(w, NULL);
     ls_json_put_text(w, "model", ls_bench_model_name(&b->options));
+    ls_json_put_int(w, "batch", b->options.batch);
     ls_json_put_int(w, "seq", b->options.seq);
     ls_json_put_text(w, "dtype", ls_dtype_name(b->dtype));
     ls_json_put_text(w, "isa", chosen.isa);
