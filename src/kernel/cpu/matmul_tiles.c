@@ -1,8 +1,8 @@
 /*
  * matmul in bf16 on AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18). Tiles of B that fill half of the
  * second cache are kept while panels of A pass by (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008). Operands are brought
- * into tiles first (matmul_pack.h), whichever way they lie, but for rows of A, which may stay. The order of a sum depends on K alone: who computes what
- * changes no bit.
+ * into tiles first (matmul_pack.h), whichever way they lie, but for rows of A, which may stay. A sum is made along K, from C or, at ragged edges,
+ * before C is added: who computes what changes no bit.
  *
  * K is done in passes. In each, threads take parts of C as they get free, columns by columns, and each thread brings the part of B that it needs into
  * its own workspace. Between passes sums wait in C itself, or in the workspace where C is bf16, has a bias or ragged edges; then so many rows
