@@ -115,18 +115,4 @@ V_INLINE void product_of(int vectors, int64_t depth, const float *a, int64_t a_r
         micro_tile(2, depth, a, a_row, b, b_row, c, c_row, add);
 }
 
-/* Sums cannot be scaled in tiles: rows that decay are, before, where they lie. a_step is 1. */
-static inline void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
-                                 const float *b, float *c, int64_t c_row, const float *decay) {
-    (void)a_step;
-    for (int i = 0; decay != NULL && i < MICRO_ROWS; i++) {
-        if (decay[i] == 1) continue;
-        for (int j = 0; j < vectors; j++) {
-            float *at = c + i * c_row + j * V_LANES;
-            unit_store(at, unit_load(at) * decay[i]);
-        }
-    }
-    product_of(vectors, depth, a, a_row, b, (int64_t)vectors * V_LANES, c, c_row, decay != NULL);
-}
-
 #endif

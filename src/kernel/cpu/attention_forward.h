@@ -1,0 +1,89 @@
+/*
+ * What attention.c and the two ways of bringing a row tile and a tile of keys together share: attention_rows.h in vectors,
+ * attention_strips.h in AMX tiles. Each has `attend`.
+ */
+#ifndef LS_KERNEL_CPU_ATTENTION_FORWARD_H
+#define LS_KERNEL_CPU_ATTENTION_FORWARD_H
+
+#include <math.h>
+
+#include "kernel/cpu/attention_pack.h"
+#include "kernel/cpu/attention_problem.h"
+#include "kernel/kernel_impl.h"
+
+#define Q_TILE 96
+#define Q_BLOCKS (Q_TILE / MICRO_ROWS)
+#define K_TILE (LS_ATTENTION_TILES ? 384 : 128 * UNIT_ELEMENTS)
+#define TILE_GROUPS (K_TILE / KEY_GROUP)
+#define ITEM_TILES 8
+/* With tiles a sum stays in lanes until the end. */
+#define SUM_LANES (LS_ATTENTION_TILES ? V_LANES : 1)
+#define S_ROW K_TILE
+
+enum { OUT_O, OUT_LSE };
+
+/*
+ * Row tiles first..first+count-1 of a KV head: tile i is query tile i / heads of its i % heads-th query
+ * head.
+ */
+typedef struct item {
+    int32_t b, kv, first, count;
+} item;
+
+/* A row tile at work. */
+typedef struct row_tile {
+    int64_t query; /* first query, how many */
+    int64_t queries;
+    int64_t head;
+    float *q;      /* [Q_TILE][q_units] */
+    float *o;      /* [Q_TILE][width] */
+    float *m;      /* [Q_TILE] what scores are measured from: about the largest so far */
+    float *l;      /* [Q_TILE][SUM_LANES] sum of 2^(score - m) */
+    bounds *whole; /* [w] over all its queries */
+    bounds *block; /* [Q_BLOCKS][w] */
+} row_tile;
+
+typedef struct scratch {
+    row_tile tile[ITEM_TILES];
+    float *k, *v; /* K_TILE keys, packed */
+    float *s;     /* scores: [Q_TILE][S_ROW], with tiles two blocks of [PANEL][PANEL] */
+    float *
+        p; /* the same in units; s itself when they are floats; with tiles [K_TILE / PANEL][PANEL][V_LANES] */
+    float *sum;    /* with tiles: [PANEL][V_LANES] of a strip alone */
+    int32_t *kpos; /* [K_TILE] */
+    key_range range[Q_BLOCKS];
+    float decay[Q_TILE];
+} scratch;
+
+typedef struct forward {
+    problem problem;
+    const ls_kernel_call *call;
+    columns columns;
+    int64_t q_units; /* of a packed row of Q */
+    int64_t query_tiles, groups;
+    int tiles_each; /* row tiles of an item, at most */
+    int items;
+    item *item;
+    int64_t *weight;
+    int32_t *order;
+    key_group *group;
+    bounds *bounds;   /* [w] for planning */
+    scratch *scratch; /* one per thread */
+} forward;
+
+/* Scores of a row that are not visible become -inf. */
+static void mask_row(float *s, const int32_t *kpos, int64_t keys, const int32_t *spans, int spans_each) {
+    for (int64_t j = 0; j < keys; j += V_LANES) {
+        const v_i32 visible = keys_visible(kpos + j, spans, spans_each);
+        unit_store(s + j, v_select(visible, unit_load(s + j), v_set(-INFINITY)));
+    }
+}
+
+/* A soft cap c: raw scores become what scale turns into c·tanh(scale·score/c). */
+static void cap_row(float *s, int64_t keys, const ls_attention_params *params) {
+    const float scale = (float)fabs(params->scale), cap = (float)params->softcap;
+    for (int64_t j = 0; j < keys; j += V_LANES)
+        unit_store(s + j, v_tanh(unit_load(s + j) * (scale / cap)) * (cap / scale));
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* A row tile against a tile of keys, in vectors: all scores, all probabilities, then the output. */
+#ifndef LS_KERNEL_CPU_ATTENTION_ROWS_H
+#define LS_KERNEL_CPU_ATTENTION_ROWS_H
+
+#include "kernel/cpu/attention_forward.h"
+
+/* P = 2^(scale s - shift) of a row, as the products read it; returns its sum. */
+V_INLINE float exponentials(const float *s, float *p, int64_t keys, float scale, float shift) {
+    v_f32 sum = v_set(0.0f), sum2 = sum;
+    for (int64_t j = 0; j < keys; j += 2 * V_LANES) {
+        const v_f32 a = unit_exp2(unit_load(s + j) * scale - shift);
+        const v_f32 b = unit_exp2(unit_load(s + j + V_LANES) * scale - shift);
+        sum += a;
+        sum2 += b;
+#if LS_ATTENTION_PAIRS
+        unit_store(p + j / 2, round_in_order(a, b));
+#else
+        unit_store(p + j, a);
+        unit_store(p + j + V_LANES, b);
+#endif
+    }
+    return v_sum_lanes(sum + sum2);
+}
+
+/*
+ * One row: takes its raw scores s[keys] into m and l, leaves P in p, and what O must be multiplied by in
+ * decay. Scores somewhat above m do no harm, for f32 and bf16 reach to 2^127: where p is not s, a row goes by the m
+ * that it has, and m is found anew only when that sum is too large (or no number).
+ */
+V_INLINE void softmax_row(const float *s, float *p, int64_t keys, float scale, float *m, float *l,
+                          float *decay) {
+    const float before = *m, too_large = 0x1p40f;
+    if (LS_ATTENTION_PAIRS && before > -INFINITY) {
+        const float sum = exponentials(s, p, keys, scale, before);
+        if (sum < too_large) {
+            *l += sum;
+            *decay = 1;
+            return;
+        }
+    }
+    v_f32 most = unit_load(s), most2 = most;
+    for (int64_t j = 0; j < keys; j += 2 * V_LANES) {
+        most = fast_max(most, unit_load(s + j));
+        most2 = fast_max(most2, unit_load(s + j + V_LANES));
+    }
+    const float here = v_largest_lane(fast_max(most, most2)) * scale;
+    const float now = here < before ? before : here, shift = now == -INFINITY ? 0.0f : now;
+    const float sum = exponentials(s, p, keys, scale, shift);
+    /* Mostly nothing larger comes: no decay. */
+    *decay = before == now ? 1 : v_exp2(v_set(before - shift))[0];
+    *l = *l * *decay + sum;
+    *m = now;
+}
+
+static void softmax_rows(const forward *f, scratch *s, row_tile *tile, int64_t b) {
+    const problem *p = &f->problem;
+    const float scale = (float)(fabs(p->params->scale) * LOG2_E);
+    for (int64_t i = 0; i < tile->queries; i++) {
+        const key_range range = s->range[i / MICRO_ROWS];
+        const int64_t start = range.start * KEY_GROUP, keys = (range.end - range.start) * KEY_GROUP;
+        float *scores = s->s + i * S_ROW + start;
+        if (keys == 0) continue;
+        if (p->params->softcap > 0) cap_row(scores, keys, p->params);
+        if (!range.all) {
+            mask_row(scores, s->kpos + start, keys, spans_of(p, b, tile->query + i), p->spans_each);
+        }
+        softmax_row(scores, s->p + (i * K_TILE + start) / UNIT_ELEMENTS, keys, scale, &tile->m[i],
+                    &tile->l[i], &s->decay[i]);
+    }
+}
+
+static void row_scores(const forward *f, scratch *s, const row_tile *tile, int blocks) {
+    const int64_t units = row_units(f->problem.D);
+    for (int panel = 0; panel < K_TILE / PANEL; panel++) {
+        for (int i = 0; i < blocks; i++) {
+            const int group = panel * PANEL / KEY_GROUP;
+            if (group < s->range[i].start || group >= s->range[i].end) continue;
+            micro_product(MICRO_VECTORS, units, tile->q + i * MICRO_ROWS * f->q_units, f->q_units, 1,
+                          s->k + panel * PANEL * units, s->s + i * MICRO_ROWS * S_ROW + panel * PANEL, S_ROW,
+                          NULL);
+        }
+    }
+}
+
+static void row_output(const forward *f, scratch *s, const row_tile *tile, int blocks) {
+    const int64_t row = K_TILE / UNIT_ELEMENTS, group = KEY_GROUP / UNIT_ELEMENTS;
+    for (int panel = 0; panel < f->columns.panels; panel++) {
+        const int vectors = columns_in(&f->columns, panel);
+        const int64_t column = (int64_t)panel * f->columns.each * V_LANES;
+        for (int i = 0; i < blocks; i++) {
+            const int64_t start = s->range[i].start * group, depth = s->range[i].end * group - start;
+            if (depth == 0) continue;
+            micro_product(vectors, depth, s->p + i * MICRO_ROWS * row + start, row, 1,
+                          s->v + column * (K_TILE / UNIT_ELEMENTS) + start * vectors * V_LANES,
+                          tile->o + i * MICRO_ROWS * f->columns.width + column, f->columns.width,
+                          s->decay + i * MICRO_ROWS);
+        }
+    }
+}
+
+/* A row tile against the packed tile of keys that starts with the given group. */
+static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int64_t first_group) {
+    const problem *p = &f->problem;
+    const int64_t last_group = ls_min(first_group + TILE_GROUPS, f->groups);
+    const int blocks = (int)ls_ceil_div(tile->queries, MICRO_ROWS);
+    for (int i = 0; i < blocks; i++) {
+        s->range[i] = key_range_find(tile->block + i * p->spans_each, p, f->group, first_group, last_group);
+    }
+    for (int64_t i = tile->queries; i < Q_TILE; i++) s->decay[i] = 0;
+    row_scores(f, s, tile, blocks);
+    softmax_rows(f, s, tile, b);
+    row_output(f, s, tile, blocks);
+}
+
+#endif
