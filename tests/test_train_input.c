@@ -219,6 +219,42 @@ static void evaluation_changes_nothing(void **state) {
     free(with);
 }
 
+/* The first line of each call says what came before it, a fresh one and a resumed one; the others do not. */
+static void start_up_is_told(void **state) {
+    run_paths *p = make_paths(state, "start-up");
+    ls_train_options options = tiny_options(p->model, p->data, p->out);
+    ls_train_result result;
+    options.steps = 3;
+    options.max_seconds = 1e-9; /* one step */
+    const double before = ls_seconds();
+    assert_ok(ls_train(&options, &result));
+    const double took = ls_seconds() - before;
+    options.max_seconds = 1e6;
+    options.resume = true;
+    assert_ok(ls_train(&options, &result));
+    char path[600];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", p->out);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char line[1024];
+    for (int i = 0; i < 3; i++) {
+        assert_non_null(fgets(line, sizeof line, file));
+        const char *told = strstr(line, "\"start_up\"");
+        assert_int_equal(told != NULL, i < 2);
+        if (told == NULL) continue;
+        double read, plan, ranks, weights;
+        assert_int_equal(sscanf(told,
+                                "\"start_up\": {\"read_seconds\": %lf, \"plan_seconds\": %lf, "
+                                "\"ranks_seconds\": %lf, \"weights_seconds\": %lf}",
+                                &read, &plan, &ranks, &weights),
+                         4);
+        assert_true(read > 0 && plan > 0 && ranks > 0 && weights > 0);
+        if (i == 0) assert_true(read + plan + ranks + weights < took);
+    }
+    assert_int_equal(fclose(file), 0);
+    free(p);
+}
+
 static void learning_rates(void **state) {
     (void)state;
     ls_train_options o = {.lr = 1.0, .warmup = 10, .steps = 110, .schedule = "cosine"};
@@ -242,6 +278,7 @@ int main(void) {
         cmocka_unit_test(replanned_run_goes_on),
         cmocka_unit_test(older_run_goes_on),
         cmocka_unit_test(evaluation_changes_nothing),
+        cmocka_unit_test(start_up_is_told),
         cmocka_unit_test(learning_rates),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

@@ -18,7 +18,8 @@ typedef struct loop {
     ls_sequences train, eval;
     ls_progress progress;
     double charted, said; /* when last */
-    int64_t saved;        /* step of the last checkpoint; -1: none by this run */
+    ls_start_up start_up;
+    int64_t saved; /* step of the last checkpoint; -1: none by this run */
     char checkpoint[512];
 } loop;
 
@@ -86,7 +87,8 @@ static ls_status evaluate(loop *l, int64_t step, double *loss) {
 
 /* Rank 0's account of a step: metrics, chart, progress. step: done so far, this one included. */
 static ls_status tell(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
-    LS_TRY(ls_record_step(l->t, step, lr, report, eval_loss));
+    LS_TRY(ls_record_step(l->t, step, lr, report, eval_loss,
+                          step == l->t->start.step + 1 ? &l->start_up : NULL));
     const int64_t steps = l->t->options.steps;
     const double now = ls_seconds();
     const bool last = step == steps || report->stop != LS_STOP_NOT;
@@ -168,7 +170,11 @@ static ls_status start_trace(const loop *l) {
 
 static ls_status run_loop(loop *l) {
     const ls_train_options *o = &l->t->options;
+    const double here = ls_seconds();
+    l->start_up = l->t->start_up;
+    l->start_up.ranks = here - l->t->began - l->start_up.read - l->start_up.plan;
     LS_TRY(begin(l));
+    l->start_up.weights = ls_seconds() - here;
     LS_TRY(start_trace(l));
     l->progress = ls_progress_start("training", o->steps - l->t->start.step);
     ls_stop stop = LS_STOP_NOT;

@@ -130,8 +130,17 @@ ls_status ls_record_check(const ls_training *t) {
 
 /* --- metrics.jsonl --------------------------------------------------------------------------------------------------------- */
 
+static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
+    ls_json_open_object(w, "start_up");
+    ls_json_put_double(w, "read_seconds", s->read);
+    ls_json_put_double(w, "plan_seconds", s->plan);
+    ls_json_put_double(w, "ranks_seconds", s->ranks);
+    ls_json_put_double(w, "weights_seconds", s->weights);
+    ls_json_close(w);
+}
+
 ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
-                         double eval_loss) {
+                         double eval_loss, const ls_start_up *start_up) {
     char path[LS_FILE_PATH];
     LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
     ls_json_writer *w = ls_json_writer_create(0);
@@ -147,6 +156,7 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     ls_json_put_double(w, "copy_seconds", report->copy_seconds);
     ls_json_put_int(w, "peak_bytes", report->peak_bytes);
     if (isfinite(eval_loss)) ls_json_put_double(w, "eval_loss", eval_loss);
+    if (start_up != NULL) put_start_up(start_up, w);
     ls_json_close(w);
     const ls_status status = ls_jsonl_append(path, w);
     ls_json_writer_destroy(w);

@@ -169,7 +169,9 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(open_text(t));
     if (t->record != NULL) LS_TRY(ls_record_check(t));
     LS_TRY(ls_file_make_directories(t->options.out));
+    t->start_up.read = ls_seconds() - t->began;
     LS_TRY(open_program(t));
+    t->start_up.plan = ls_seconds() - t->began - t->start_up.read;
     LS_TRY(t->record != NULL ? drop_later_lines(t) : clear_directory(t));
     LS_TRY(ls_record_run(t));
     return run_ranks(t, result);

@@ -21,6 +21,14 @@ typedef struct ls_rank_bytes {
     int64_t slots;       /* symmetric: where peers put */
 } ls_rank_bytes;
 
+/* Seconds before the first step of this call, one after the other. */
+typedef struct ls_start_up {
+    double read;    /* model, tokenizer and text */
+    double plan;    /* candidates, programs and their proof */
+    double ranks;   /* processes or threads, memory mapped, kernels prepared */
+    double weights; /* made, or read from a checkpoint */
+} ls_start_up;
+
 /* What rank 0 leaves for the caller, in memory that both see. */
 typedef struct ls_outcome {
     int64_t steps;        /* done, resumed ones included */
@@ -46,6 +54,7 @@ typedef struct ls_training {
     int64_t one_rank_bytes;
     double unigram; /* nats per token */
     double began;   /* ls_seconds */
+    ls_start_up start_up;
     ls_outcome *outcome;
     ls_json *record; /* run.json of the run that is resumed; NULL otherwise */
 } ls_training;
@@ -73,9 +82,10 @@ LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, cha
 LS_MUST_USE ls_status ls_record_run(const ls_training *t);
 /* Compares model and data with those that run.json tells of. */
 LS_MUST_USE ls_status ls_record_check(const ls_training *t);
-/* One line of metrics.jsonl; eval_loss NaN: not evaluated after this step. */
+/* One line of metrics.jsonl; eval_loss NaN: not evaluated after this step; start_up NULL: not the first step of this call. */
 LS_MUST_USE ls_status ls_record_step(const ls_training *t, int64_t step, double lr,
-                                     const ls_step_report *report, double eval_loss);
+                                     const ls_step_report *report, double eval_loss,
+                                     const ls_start_up *start_up);
 /* loss.svg from metrics.jsonl. */
 LS_MUST_USE ls_status ls_record_chart(const ls_training *t);
 /* Loss of the first and of the last line of metrics.jsonl; NaN when there is none. */
