@@ -69,7 +69,7 @@ static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, int pass, i
     return ls_ok();
 }
 
-/* Both parts in proportion to x, or a constant and a slope, neither below 0. */
+/* y = constant + slope x, neither below 0. Where two points say otherwise, which is noise, all is put down to the slope. */
 typedef struct line {
     double constant, slope;
 } line;

@@ -5,7 +5,7 @@
 #ifndef LS_KERNEL_CPU_ATTENTION_TILES_H
 #define LS_KERNEL_CPU_ATTENTION_TILES_H
 
-enum { TILE_ROWS = 16 };
+#include "kernel/cpu/tiles.h"
 
 /* The tiles: sums by rows and columns, two of A, two of B. The intrinsics want their numbers as words. */
 #define SUM_00 0
@@ -17,18 +17,8 @@ enum { TILE_ROWS = 16 };
 #define B_0 6
 #define B_1 7
 
-/* Eight tiles of 16 rows of 64 bytes, from here to products_end, on this thread. */
-V_INLINE void products_begin(void) {
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) config.row_bytes[i] = 64, config.rows[i] = TILE_ROWS;
-    _tile_loadconfig(&config);
-}
-
-V_INLINE void products_end(void) { _tile_release(); }
+V_INLINE void products_begin(void) { tiles_begin(); }
+V_INLINE void products_end(void) { tiles_end(); }
 
 /* The intrinsics do not say that they read and write memory: none moves over this. */
 V_INLINE void products_fence(void) { __asm__ volatile("" ::: "memory"); }

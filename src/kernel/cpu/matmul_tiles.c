@@ -12,6 +12,7 @@
  */
 #include "kernel/cpu/matmul_impl.h"
 #include "kernel/cpu/matmul_pack.h"
+#include "kernel/cpu/tiles.h"
 
 #include <stdlib.h>
 
@@ -122,17 +123,6 @@ static size_t workspace(const ls_kernel_call *call) {
 }
 
 /* --- one block of C --------------------------------------------------------------------------------------------------------- */
-
-/* Eight tiles of 16 rows of 64 bytes. */
-static void tiles_begin(void) {
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) config.row_bytes[i] = 64, config.rows[i] = 16;
-    _tile_loadconfig(&config);
-}
 
 /* Panel of A: in tiles, or 32 rows as they lie. */
 typedef struct panel_a {
@@ -289,7 +279,7 @@ static void run_part(void *context, int i, int thread) {
     }
     tiles_begin();
     rows_of_part(job, &t);
-    _tile_release();
+    tiles_end();
 }
 
 static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
