@@ -10,7 +10,26 @@ json "all(r['seconds'] >= r['forward_seconds'] > 0 and r['one_rank_seconds'] > 0
 json "all((r['bytes_sent_backward'] > 0) == (r['transfers'] == 'put') for r in d['strategies'] if 'refused' not in r)" out.json
 "$longspan" bench attention --seq 64 --ranks 2 --rounds 1 --dtype f32 --strategy ring >page.txt 2>err || fail "bench attention: $(cat err)"
 [ "$(grep -c '^ring ' page.txt)" -eq 2 ] || fail "bench attention --strategy ring: $(cat page.txt)"
-expect 2 "expected 2 to 1024" bench attention --ranks 1
+expect 2 "--ranks 1025; expected 1 to 1024" bench attention --ranks 1025
+expect 2 "--threads 2 with --ranks 3; expected --ranks 1" bench attention --ranks 3 --threads 2
+expect 2 "--strategy ring with --ranks 1" bench attention --ranks 1 --strategy ring
+expect 2 "--heads 3 with --kv-heads 2; expected a multiple" bench attention --ranks 1 --heads 3 --seq 64
+
+# The kernels alone: rates are operations that the mask leaves by seconds, over the floor.
+"$longspan" bench attention --ranks 1 --threads 2 --seq 200 --heads 4 --kv-heads 2 --head-size 16 --rounds 2 --mask window:9 --json >out.json 2>err ||
+    fail "bench attention --ranks 1: $(cat err)"
+python3 - <<'CHECK' || fail "bench attention --ranks 1: $(cat out.json)"
+import json
+page = json.load(open("out.json"))
+pairs = {"window:9": 4 * (36 + 192 * 9), "causal": 4 * 200 * 201 / 2}
+assert [(p["mask"], p["pass"]) for p in page["passes"]] == [(m, p) for m in pairs for p in ("forward", "backward", "both")]
+for p in page["passes"]:
+    flops = {"forward": 4, "backward": 10, "both": 14}[p["pass"]] * 16 * pairs[p["mask"]]
+    assert abs(p["figure"] * 1e9 * p["seconds"] / flops - 1) < 1e-9 and abs(p["figure"] / p["floor"] / p["ratio"] - 1) < 1e-9
+    assert (p["of_causal"] == 1) == (p["mask"] == "causal")
+CHECK
+"$longspan" bench attention --ranks 1 --seq 64 --rounds 1 --dtype f32 >page.txt 2>err || fail "bench attention --ranks 1: $(cat err)"
+[ "$(grep -c '^causal .* GFLOP/s ' page.txt)" -eq 3 ] || fail "bench attention --ranks 1: $(cat page.txt)"
 expect 2 "strategy local: 2 ranks share the sequence" bench attention --ranks 2 --seq 64 --strategy local
 
 # --- flags ---

@@ -15,10 +15,10 @@ static const ls_option options[] = {
     CLI_INT("batch", "B", NULL, 1, 0x1p31, AT(batch), "step: sequences; 1 when left out"),
     CLI_INT(
         "ranks", "R", NULL, 1, 0x1p31, AT(ranks),
-        "attention: of one thread each, 2 or more; as many as cores when left out. step: 1 when left out"),
+        "attention: of one thread each, or 1 for the kernels alone; as many as cores when left out. step: 1 when left out"),
     CLI_INT(
         "threads", "T", NULL, 1, 1024, AT(threads),
-        "gemm: beside one alone; as many as cores when left out. step: of each rank; cores divided by ranks when left out"),
+        "gemm: beside one alone; attention: with --ranks 1; as many as cores when left out. step: of each rank; cores divided by ranks when left out"),
     CLI_INT("heads", "N", NULL, 1, 0x1p31, AT(heads), "attention: query heads; 8 when left out"),
     CLI_INT("kv-heads", "N", NULL, 1, 0x1p31, AT(kv_heads),
             "attention: that the query heads share; 2 when left out"),
@@ -54,7 +54,8 @@ const cli_command cli_bench = {
         "instead of by nominal ones.\n"
         "attention: forward and backward of one attention over ranks of one thread, by every strategy that applies, with blocks put and "
         "read in place, against one rank with as many threads doing the same; pair by pair, medians. At the default "
-        "sizes a round takes minutes.\n"
+        "sizes a round takes minutes. With --ranks 1 the kernels alone, forward and backward, against the best rate of square products, and "
+        "where another mask is given, against the causal one.\n"
         "gemm: the matrix products that a training step of a model calls, forward and for the gradients of inputs and weights, each by "
         "itself, against the best rate that was seen on the type in the same run, square products among them.\n"
         "comm: a put with a signal between two processes over shared memory: its latency against a bare flag there, and its bandwidth against "

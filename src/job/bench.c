@@ -97,7 +97,7 @@ static const bench benches[] = {
     {"gemm", ls_run_bench_gemm, {"seq", "threads", "rounds", "dtype", "config"}},
     {"attention",
      ls_run_bench_attention,
-     {"seq", "ranks", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
+     {"seq", "ranks", "threads", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
     {"comm", ls_run_bench_comm, {"rounds"}},
     {"step",
      ls_run_bench_step,

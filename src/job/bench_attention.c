@@ -226,8 +226,7 @@ static void print_json(const bench *b, FILE *out) {
 
 /* --- all of it ------------------------------------------------------------------------------------------------------------- */
 
-static ls_status resolve(bench *b) {
-    ls_bench_options *j = &b->job;
+static void fill_in(ls_bench_options *j) {
     ls_machine machine;
     ls_machine_detect(&machine);
     ls_bench_fill_in(&j->seq, 32768);
@@ -236,8 +235,15 @@ static ls_status resolve(bench *b) {
     ls_bench_fill_in(&j->kv_heads, 2);
     ls_bench_fill_in(&j->head_size, 128);
     if (j->mask == NULL) j->mask = "causal";
-    if (j->ranks < 2 || j->ranks > LS_MAX_RANKS)
-        return ls_error(LS_USAGE, "--ranks %lld; expected 2 to %d", (long long)j->ranks, LS_MAX_RANKS);
+}
+
+static ls_status resolve(bench *b) {
+    const ls_bench_options *j = &b->job;
+    if (j->ranks > LS_MAX_RANKS)
+        return ls_error(LS_USAGE, "--ranks %lld; expected 1 to %d", (long long)j->ranks, LS_MAX_RANKS);
+    if (j->threads != 0)
+        return ls_error(LS_USAGE, "--threads %lld with --ranks %lld; expected --ranks 1 beside it",
+                        (long long)j->threads, (long long)j->ranks);
     LS_TRY(ls_bench_rounds(j, 3, &b->rounds));
     LS_TRY(ls_job_dtype(j->dtype, LS_BF16, &b->options.dtype));
     LS_TRY(ls_mask_text_read(j->mask, j->seq, &b->mask));
@@ -267,7 +273,11 @@ static ls_status run(bench *b, bool json, FILE *out) {
     return ls_ok();
 }
 
-ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out) {
+ls_status ls_run_bench_attention(const ls_bench_job *given, FILE *out) {
+    ls_bench_job filled = *given;
+    const ls_bench_job *job = &filled;
+    fill_in(&filled.options);
+    if (filled.options.ranks == 1) return ls_run_bench_attention_alone(job, out);
     bench *b = calloc(1, sizeof *b);
     if (b == NULL) return ls_error(LS_NO_MEMORY, "no memory for a bench");
     b->job = job->options;

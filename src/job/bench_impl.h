@@ -7,6 +7,8 @@
 #include "plan/timed_call.h"
 
 LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out); /* bench_attention.c */
+/* With --ranks 1, defaults filled in: bench_attention_alone.c. */
+LS_MUST_USE ls_status ls_run_bench_attention_alone(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);      /* bench_comm.c */
 LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);      /* bench_gemm.c */
 LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out);      /* bench_step.c */

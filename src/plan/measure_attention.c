@@ -3,6 +3,7 @@
  * that sees all. The long ones tell what pairs cost, the short ones what rows and bytes cost beside them; heads of two sizes tell flops
  * from pairs, and bytes from rows. Calls take turns, so that all see the machine in the same hours.
  */
+#include "plan/attention_call.h"
 #include "plan/measure_impl.h"
 
 #include <math.h>
@@ -20,37 +21,6 @@ typedef struct probe {
     double seconds;            /* the fastest run */
 } probe;
 
-/* Operands of a pass over S tokens, Hq query heads that share half as many KV heads. The table of visible keys is filled. */
-static ls_kernel_call call_of(ls_arena *arena, ls_dtype T, int pass, int64_t S, int64_t Hq, int64_t D,
-                              const ls_mask *mask) {
-    const ls_dtype G = ls_dtype_accumulator(T);
-    const int64_t q[] = {1, S, Hq, D}, kv[] = {1, S, Hq / 2, D}, rows[] = {1, Hq, S}, spans[] = {1, S, 2};
-    int32_t *at = LS_NEW_ARRAY(arena, int32_t, S);
-    ls_span *seen = LS_NEW_ARRAY(arena, ls_span, S);
-    for (int64_t i = 0; i < S; i++) at[i] = (int32_t)i;
-    ls_mask_table(mask, S, at, S, seen);
-    ls_view span = ls_view_dense(NULL, LS_I32, 3, spans), position = ls_view_dense(NULL, LS_I32, 1, &S);
-    span.data = seen;
-    position.data = at;
-    ls_attention_params *params = LS_NEW_ARRAY(arena, ls_attention_params, 1);
-    *params = (ls_attention_params){.scale = 1 / sqrt((double)D), .group = 2};
-    ls_kernel_call call = {.n_in = 5,
-                           .in = {ls_view_dense(NULL, T, 4, q), ls_view_dense(NULL, T, 4, kv),
-                                  ls_view_dense(NULL, T, 4, kv), span, position},
-                           .params = params};
-    const ls_view lse = ls_view_dense(NULL, G, 3, rows), o = ls_view_dense(NULL, G, 4, q);
-    call.out[call.n_out++] = o; /* or dq */
-    if (pass == LS_FORWARD) {
-        call.out[call.n_out++] = lse;
-        return call;
-    }
-    call.in[call.n_in++] = ls_view_dense(NULL, T, 4, q);
-    call.in[call.n_in++] = lse;
-    call.in[call.n_in++] = ls_view_dense(NULL, G, 3, rows);
-    for (int i = 0; i < 2; i++) call.out[call.n_out++] = ls_view_dense(NULL, G, 4, kv);
-    return call;
-}
-
 static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, int pass, int length, int64_t tokens,
                             int64_t D, probe *out) {
     enum { LONG_HEADS = 4, SHORT_HEADS = 16, SHORT_TOKENS = 128 };
@@ -58,9 +28,9 @@ static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, int pass, i
     const int64_t S = is_long ? tokens : ls_min(tokens, SHORT_TOKENS),
                   Hq = is_long ? LONG_HEADS : SHORT_HEADS;
     const ls_mask mask = is_long ? ls_mask_causal() : (ls_mask){.n = 0};
-    const ls_kernel_call call = call_of(arena, T, pass, S, Hq, D, &mask);
-    *out = (probe){.rows = (double)(S * Hq), .seconds = INFINITY};
-    out->pairs = out->rows * (is_long ? ((double)S + 1) / 2 : (double)S);
+    const ls_attention_shape shape = {.S = S, .Hq = Hq, .Hkv = Hq / 2, .D = D};
+    const ls_kernel_call call = ls_attention_call_make(arena, T, pass, &shape, &mask);
+    *out = (probe){.pairs = ls_attention_call_pairs(&call), .rows = (double)(S * Hq), .seconds = INFINITY};
     for (int i = 0; i < call.n_in; i++) out->bytes += (double)ls_view_bytes(&call.in[i]);
     for (int i = 0; i < call.n_out; i++) out->bytes += (double)ls_view_bytes(&call.out[i]);
     LS_TRY(ls_timed_call_open(pass == LS_FORWARD ? "attention" : "attention_grad", T, isa, NULL, &call,
