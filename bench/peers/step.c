@@ -1,7 +1,7 @@
 /*
  * Longspan's training step for run.py: one rank, through the library as a user has it (include/longspan/engine.h).
  *
- *     step MODEL DTYPE B S L E HQ HKV F V THREADS [ISA]        MODEL: llama or gpt2
+ *     step MODEL DTYPE B S L E HQ HKV F V THREADS MEMORY [ISA]        MODEL: llama or gpt2; MEMORY: MiB that it may map, 0: any number
  */
 #include "graphs.h"
 #include "serve.h"
@@ -62,9 +62,8 @@ static ls_status on_rank(ls_worker *worker, void *context) {
     return peers_serve(&server);
 }
 
-static ls_status train(bench *b, ls_graph *g, ls_tensor loss, int64_t threads, const char *isa) {
-    const ls_engine_options options = {
-        .weight_decay = 0.1, .spread = {.ranks = 1, .threads = threads, .isa = isa, .as_threads = true}};
+static ls_status train(bench *b, ls_graph *g, ls_tensor loss, const ls_spread *spread) {
+    const ls_engine_options options = {.weight_decay = 0.1, .spread = *spread};
     ls_engine *engine;
     LS_TRY(ls_engine_open(g, loss, &options, &engine));
     const ls_spread_result chosen = ls_engine_describe(engine);
@@ -75,8 +74,8 @@ static ls_status train(bench *b, ls_graph *g, ls_tensor loss, int64_t threads, c
 }
 
 int main(int argc, char **argv) {
-    if (argc < 12 || argc > 13) {
-        fprintf(stderr, "usage: step MODEL DTYPE B S L E HQ HKV F V THREADS [ISA]\n");
+    if (argc < 13 || argc > 14) {
+        fprintf(stderr, "usage: step MODEL DTYPE B S L E HQ HKV F V THREADS MEMORY [ISA]\n");
         return 2;
     }
     bench b = {.resident = peers_memory("VmRSS")};
@@ -95,7 +94,12 @@ int main(int argc, char **argv) {
     ls_graph *graph = ls_graph_create(strcmp(argv[2], "f32") == 0 ? LS_F32 : LS_BF16);
     const ls_tensor loss =
         strcmp(argv[1], "gpt2") == 0 ? peers_gpt2(graph, &b.sizes) : peers_llama(graph, &b.sizes);
-    const ls_status status = train(&b, graph, loss, atoll(argv[11]), argv[12]);
+    const ls_spread spread = {.ranks = 1,
+                              .threads = atoll(argv[11]),
+                              .memory = atoll(argv[12]) << 20,
+                              .isa = argv[13],
+                              .as_threads = true};
+    const ls_status status = train(&b, graph, loss, &spread);
     if (status.code != LS_OK) fprintf(stderr, "%s\n", status.text);
     ls_graph_destroy(graph);
     free(b.tokens);
