@@ -131,8 +131,8 @@ typedef struct panel_a {
 } panel_a;
 
 /*
- * c[32,32] (+)= panel of A · panel of B, both of so many blocks; c_row in elements. The intrinsics want the tiles' numbers as words. Not
- * inlined: the loop wants the registers.
+ * c[32,32] (+)= panel of A · panel of B, both of so many blocks; c_row in elements. B streams from the second cache past the first, which is left to the panel
+ * of A. The intrinsics want the tiles' numbers as words. Not inlined: the loop wants the registers.
  */
 static __attribute__((noinline)) void block_product(const panel_a *panel, const ls_bf16 *b, int64_t blocks,
                                                     float *c, int64_t c_row, bool add) {
@@ -153,13 +153,21 @@ static __attribute__((noinline)) void block_product(const panel_a *panel, const 
     }
     for (int64_t k = 0; k < blocks; k++, a += a_step, a_lower += a_step, b += PACK_BLOCK) {
         _tile_loadd(4, a, a_bytes);
-        _tile_loadd(6, b, 64);
-        _tile_loadd(7, b + PACK_TILE, 64);
+        tiles_apart();
+        _tile_stream_loadd(6, b, 64);
+        tiles_apart();
+        _tile_stream_loadd(7, b + PACK_TILE, 64);
+        tiles_apart();
         _tile_dpbf16ps(0, 4, 6);
+        tiles_apart();
         _tile_loadd(5, a_lower, a_bytes);
+        tiles_apart();
         _tile_dpbf16ps(1, 4, 7);
+        tiles_apart();
         _tile_dpbf16ps(2, 5, 6);
+        tiles_apart();
         _tile_dpbf16ps(3, 5, 7);
+        tiles_apart();
     }
     _tile_stored(0, c, c_bytes);
     _tile_stored(1, c + 16, c_bytes);

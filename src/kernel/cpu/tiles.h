@@ -20,4 +20,11 @@ static inline void tiles_begin(void) {
 
 static inline void tiles_end(void) { _tile_release(); }
 
+/*
+ * Between one tile instruction and the next. While the core's other hardware thread works, tile instructions that follow one another closely hold
+ * each other up: products alone take 1.8 times as long as eight other instructions apart, a loop of products and loads 1.6 times.
+ * Fewer than six do less, more do no more; alone on the core they cost nothing. Other work serves as well.
+ */
+static inline void tiles_apart(void) { __asm__ volatile("nop\n nop\n nop\n nop\n nop\n nop\n nop\n nop"); }
+
 #endif
