@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "kernel/effects.h"
 #include "support/images.h"
 #include "support/network.h"
 
@@ -130,7 +131,8 @@ static ls_tensor tied(ls_graph *g) {
     ls_tensor x = ls_embedding(g, tokens, table);
     x = ls_add(g, x, ls_silu(g, ls_linear(g, x, matrix(g, "first", E, E), LS_NO_TENSOR)));
     (void)matrix(g, "unused", E, E);
-    x = ls_add(g, x, ls_silu(g, ls_linear(g, x, matrix(g, "second", E, E), LS_NO_TENSOR)));
+    const ls_tensor bias = ls_parameter(g, "bias", 1, (int64_t[]){E});
+    x = ls_add(g, x, ls_silu(g, ls_linear(g, x, matrix(g, "second", E, E), bias)));
     return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, x, table), ls_input_like(g, "labels", tokens)));
 }
 
@@ -178,6 +180,92 @@ static void test_programs_verify(void **state) {
     }
 }
 
+/* --- where sums begin -------------------------------------------------------------------------------------------------------- */
+
+/* Of a buffer of gradients: which elements have been written so far, and which ever are. */
+typedef struct traces {
+    bool *so_far, *ever;
+} traces;
+
+typedef void (*visit)(traces *t, const ls_buffer *buffer, int64_t element);
+
+static void will_write(traces *t, const ls_buffer *buffer, int64_t i) {
+    (void)buffer;
+    t->ever[i] = true;
+}
+
+static void written(traces *t, const ls_buffer *buffer, int64_t i) {
+    (void)buffer;
+    t->so_far[i] = true;
+}
+
+/* What nobody writes is zero where it outlives the program. */
+static void read(traces *t, const ls_buffer *buffer, int64_t i) {
+    if (t->so_far[i] || (buffer->program < 0 && !t->ever[i])) return;
+    fail_msg("element %lld of %s is read before it is written", (long long)i, buffer->name);
+}
+
+static void each_element(const ls_image *image, traces *all, const ls_operand *o, visit body) {
+    if (o->buffer < 0 || image->buffers[o->buffer].kind != LS_BUFFER_GRADIENT) return;
+    const int64_t from = (int64_t)(o->offset / sizeof(float)), n = ls_view_elements(&o->view);
+    for (int64_t i = 0; i < n; i++) body(&all[o->buffer], &image->buffers[o->buffer], from + i);
+}
+
+static void each_instr(const ls_image *image, traces *all, bool reads, visit writes) {
+    const ls_program *p = &image->programs[LS_PROGRAM_STEP];
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        for (int k = 0; reads && k < instr->n_in; k++) each_element(image, all, &instr->in[k], read);
+        if (instr->kind != LS_INSTR_KERNEL) continue;
+        for (int k = 0; k < instr->n_out; k++) {
+            if (reads && ls_kernel_reads_output(instr->kernel->name, instr->params, k))
+                each_element(image, all, &instr->out[k], read);
+            each_element(image, all, &instr->out[k], writes);
+        }
+    }
+}
+
+/* Products that write a gradient. */
+static int count_written(const ls_image *image) {
+    const ls_program *p = &image->programs[LS_PROGRAM_STEP];
+    int n = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
+        n += strcmp(instr->op, "linear_dw") == 0 && !((const ls_matmul_params *)instr->params)->accumulate;
+    }
+    return n;
+}
+
+/*
+ * Steps of one micro-batch find no gradients: nothing of them is read before it is written in the same program, and each of the three
+ * weights' first product writes. Of several micro-batches, all add.
+ */
+static void test_sums_begin(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        const ls_target target = {.mesh = ls_mesh_make(1, ranks, 1), .strategy = "local", .threads = 1};
+        for (int accumulates = 0; accumulates < 2; accumulates++) {
+            ls_graph *g = ls_graph_create(LS_F32);
+            image_set set = images_of_loss(g, tied(g), &target, accumulates);
+            const ls_image *image = set.image[ranks - 1];
+            assert_int_equal(count_written(image), accumulates ? 0 : 3);
+            traces *all = calloc((size_t)image->n_buffers, sizeof *all);
+            for (int i = 0; i < image->n_buffers; i++) {
+                all[i].so_far = calloc(image->buffers[i].bytes, 1);
+                all[i].ever = calloc(image->buffers[i].bytes, 1);
+            }
+            each_instr(image, all, false, will_write);
+            if (!accumulates) each_instr(image, all, true, written);
+            for (int i = 0; i < image->n_buffers; i++) {
+                free(all[i].so_far);
+                free(all[i].ever);
+            }
+            free(all);
+            free_images(&set);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces_cover_once),
@@ -186,6 +274,7 @@ int main(void) {
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_same_sum),
         cmocka_unit_test(test_programs_verify),
+        cmocka_unit_test(test_sums_begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

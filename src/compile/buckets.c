@@ -9,9 +9,10 @@
 enum { SETS = 2 }; /* of slots: one is filled while the other is read */
 
 struct ls_reduction {
-    int *bucket; /* in the order in which they leave */
-    int *when;   /* by place in that order: the node after which it may leave */
-    int left;    /* so many have left */
+    int *last_writer; /* by flat: the last of the nodes that add to its gradients, or -1 */
+    int *bucket;      /* in the order in which they leave */
+    int *when;        /* by place in that order: the node after which it may leave */
+    int left;         /* so many have left */
     ls_operand slots[LS_STAGES];
     int64_t most[LS_STAGES]; /* elements of a slot */
     ls_operand
@@ -30,6 +31,21 @@ static const char *name_of_group(const ls_builder *b, int g) {
     return ls_arena_printf(image->arena, "gradients from %s", image->flats[f].name);
 }
 
+/* Zeroes what no node writes of a group's gradients: parameters that nothing depends on, and what lies between parameters. */
+static void fill_gaps(ls_builder *b, int g) {
+    const ls_group *group = &b->groups[g];
+    const ls_operand all = b->reduction->groups[g];
+    int64_t written = 0; /* or zeroed, from the group's start on */
+    for (int f = 0; f <= b->image->n_flats; f++) {
+        const bool past = f == b->image->n_flats;
+        const ls_flat *flat = &b->image->flats[f];
+        const int64_t start = past ? group->count : flat->start - group->start;
+        if (!past && (start < 0 || start >= group->count || b->reduction->last_writer[f] < 0)) continue;
+        if (start > written) ls_build_fill(b, ls_operand_slice(all, 0, written, start - written));
+        if (!past) written = start + flat->count;
+    }
+}
+
 static ls_operand group_operand(ls_builder *b, int g) {
     ls_reduction *r = b->reduction;
     const ls_group *group = &b->groups[g];
@@ -37,7 +53,7 @@ static ls_operand group_operand(ls_builder *b, int g) {
     if (r->groups[g].buffer < 0) {
         r->groups[g] = ls_build_private(b, LS_BUFFER_GRADIENT, name_of_group(b, g), b->image->accumulator, 1,
                                         &group->count);
-        ls_build_fill(b, r->groups[g]);
+        fill_gaps(b, g);
     }
     return r->groups[g];
 }
@@ -139,11 +155,9 @@ static void leave(ls_builder *b) {
 
 /* --- all buckets --------------------------------------------------------------------------------------------------------- */
 
-/* By group: the last of the nodes that adds to its gradients; n_nodes where none does. */
 static int *find_last_writers(const ls_builder *b, int n_nodes) {
     const ls_graph *g = b->job->graph;
     int *of_flat = LS_NEW_ARRAY(b->image->arena, int, b->image->n_flats + 1);
-    int *last = LS_NEW_ARRAY(b->image->arena, int, b->n_groups + 1);
     for (int f = 0; f < b->image->n_flats; f++) of_flat[f] = -1;
     for (int n = 0; n < n_nodes; n++) {
         for (int o = 0; o < g->nodes[n].n_out; o++) {
@@ -152,10 +166,16 @@ static int *find_last_writers(const ls_builder *b, int n_nodes) {
             if (sum && b->flat_of[storage.id] >= 0) of_flat[b->flat_of[storage.id]] = n;
         }
     }
+    return of_flat;
+}
+
+/* By group: the node after which its gradients are complete; n_nodes where none adds to them. */
+static int *find_ends(const ls_builder *b, int n_nodes) {
+    int *last = LS_NEW_ARRAY(b->image->arena, int, b->n_groups + 1);
     for (int i = 0; i < b->n_groups; i++) last[i] = -1;
     for (int f = 0, i = 0; f < b->image->n_flats; f++) {
         while (b->groups[i].start + b->groups[i].count <= b->image->flats[f].start) i++;
-        last[i] = (int)ls_max(last[i], of_flat[f]);
+        last[i] = (int)ls_max(last[i], b->reduction->last_writer[f]);
     }
     for (int i = 0; i < b->n_groups; i++) {
         if (last[i] < 0) last[i] = n_nodes;
@@ -190,7 +210,8 @@ void ls_reduction_begin(ls_builder *b, int n_nodes) {
     r->groups = LS_NEW_ARRAY(b->image->arena, ls_operand, b->n_groups);
     for (int g = 0; g < b->n_groups; g++) r->groups[g].buffer = -1;
     b->reduction = r;
-    put_in_order(b, find_last_writers(b, n_nodes));
+    r->last_writer = find_last_writers(b, n_nodes);
+    put_in_order(b, find_ends(b, n_nodes));
     r->partial = LS_NEW_ARRAY(b->image->arena, ls_operand, b->n_buckets);
     for (int stage = 0; stage < b->n_stages; stage++) {
         r->most[stage] = ls_largest_part(b, stage);

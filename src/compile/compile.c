@@ -78,10 +78,12 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     }
     if (job->update != LS_UPDATE_NONE) {
         begin_program(b, LS_PROGRAM_STEP);
+        if (!job->accumulates) b->begun = LS_NEW_ARRAY(image->arena, bool, image->n_flats + 1);
         ls_reduction_begin(b, n_nodes);
         ls_lower_nodes(b, n_nodes);
         ls_reduction_end(b);
         ls_lower_update(b);
+        b->begun = NULL;
         LS_TRY(b->status);
         end_program(b);
     }

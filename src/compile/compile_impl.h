@@ -80,6 +80,8 @@ typedef struct ls_builder {
     ls_stage stage[LS_STAGES]; /* of gradients; parameters go back through them */
     int n_stages;
     ls_reduction *reduction; /* of program step; NULL: no gradients are reduced here */
+    bool *begun;             /* by flat: something has been added to its gradients in this program, which
+                                finds none; NULL: they outlive programs and are zero, or a sum, at its begin */
     struct ls_visible *
         *visible;     /* by mask: which tokens see which (attention/visible.c); NULL: not asked yet */
     ls_status status; /* the first error; later calls do nothing harmful */

@@ -113,6 +113,22 @@ static bool adds_here(const ls_builder *b, int n) {
     return true;
 }
 
+/*
+ * Where output o is the gradient sum of a parameter and nothing has been added to it yet: whether this node's kernel may write what it
+ * would add. If it cannot, the sum is zeroed first.
+ */
+static bool writes_sum(ls_builder *b, int n, int o) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_tensor sum = ls_graph_tensor(b->job->graph, node->out[o])->storage;
+    if (b->begun == NULL || node->op->in_place[o] == 0 || b->flat_of[sum.id] < 0) return false;
+    bool *begun = &b->begun[b->flat_of[sum.id]];
+    if (*begun) return false;
+    *begun = true;
+    if (node->op->writes != NULL && adds_here(b, n)) return true;
+    ls_build_fill(b, ls_lower_tensor(b, sum));
+    return false;
+}
+
 static const struct {
     const char *name; /* as the op's row says */
     void (*lower)(ls_builder *b, int node);
@@ -123,7 +139,9 @@ static const struct {
 };
 
 static void lower_special(ls_builder *b, int n) {
-    const char *name = b->job->graph->nodes[n].op->special;
+    const ls_node *node = &b->job->graph->nodes[n];
+    const char *name = node->op->special;
+    for (int o = 0; o < node->n_out; o++) (void)writes_sum(b, n, o);
     size_t i = 0;
     while (i < LS_COUNT(specials) && strcmp(specials[i].name, name) != 0) i++;
     LS_ASSERT(i < LS_COUNT(specials));
@@ -150,6 +168,7 @@ void ls_lower_node(ls_builder *b, int n) {
         if (!in_place) call.in[call.n_in++] = operand;
     }
     for (int o = 0; o < node->n_out; o++) {
+        if (writes_sum(b, n, o)) call.params = op->writes;
         ls_operand operand = ls_lower_tensor(b, node->out[o]);
         if (op->in_place[o] > 0 && !adds_here(b, n))
             operand = ls_build_private(b, LS_BUFFER_WORKSPACE, "not counted here", operand.view.dtype,

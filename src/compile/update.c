@@ -142,6 +142,6 @@ void ls_lower_update(ls_builder *b) {
     step_control(b);
     update_buckets(b);
     if (ls_mesh_ranks(&b->target->mesh) > 1) ls_build_quiet(b);
-    if (ls_image_find(b->image, LS_BIND_GRADIENTS) != NULL) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
+    if (b->job->accumulates) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
     ls_build_fill(b, bound(b, LS_BIND_LOSS));
 }

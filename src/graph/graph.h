@@ -124,6 +124,8 @@ typedef struct ls_op {
     bool by_rows;
     int least_in, most_in, n_out;
     signed char in_place[LS_NODE_OUTPUTS]; /* 1 + the input in whose bytes an output lies; 0: its own */
+    /* Of a node that adds to a sum: params with which its kernel writes the sum instead. NULL: it can only add. */
+    const void *writes;
     ls_lookup
         lookup; /* of an op whose kernel looks up by integers: the host checks those that come from outside */
     /* Sets dtype and shape of each out[i]; the error names the op's inputs and shapes. */

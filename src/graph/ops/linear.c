@@ -47,6 +47,9 @@ static ls_status dx_shape(const ls_graph *g, const ls_node *node, ls_tensor_info
     return ls_ok();
 }
 
+static const ls_matmul_params dw_adds = {.transpose_a = true, .accumulate = true};
+static const ls_matmul_params dw_writes = {.transpose_a = true};
+
 static void linear_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
     ls_tensor dy = ls_gradient_out(d, 0);
@@ -57,9 +60,8 @@ static void linear_gradient(ls_gradient *d, const ls_node *node) {
         ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_linear_dx, &plain, sizeof plain, in, 2, -1));
     }
     if (ls_gradient_wanted(d, 1)) {
-        const ls_matmul_params adds = {.transpose_a = true, .accumulate = true};
         const ls_tensor in[] = {dy, node->in[0], ls_gradient_sum(d, 1)};
-        ls_gradient_summed(d, 1, ls_graph_add(g, &ls_op_linear_dw, &adds, sizeof adds, in, 3, -1));
+        ls_gradient_summed(d, 1, ls_graph_add(g, &ls_op_linear_dw, &dw_adds, sizeof dw_adds, in, 3, -1));
     }
     if (node->n_in == 3 && ls_gradient_wanted(d, 2)) {
         const ls_tensor in[] = {dy, ls_gradient_sum(d, 2)};
@@ -104,6 +106,7 @@ const ls_op ls_op_linear_dw = {.name = "linear_dw",
                                .most_in = 3,
                                .n_out = 1,
                                .in_place = {3},
+                               .writes = &dw_writes,
                                .shape = ls_rule_sum_shape,
                                .shard = ls_shard_into_sum,
                                .flops = matmul_flops};
