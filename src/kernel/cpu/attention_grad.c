@@ -2,7 +2,7 @@
  * attention_grad: blocked backward with recomputed probabilities (Dao et al., FlashAttention and
  * FlashAttention-2).
  *
- *   for each tile of K_TILE keys of a KV head:               pack K and V; dK = dV = 0
+ *   for each tile of keys of a KV head:               pack K and V; dK = dV = 0
  *     for each of its query heads, each tile of Q_TILE queries that sees some of them:
  *       S = Q K^T   dP = dO V^T   P = 2^(S - lse)   dS = P (dP - delta)
  *       dV += P^T dO   dK += dS^T Q   dQ += dS K             (dK and dQ times scale when they leave)
@@ -29,7 +29,10 @@ static size_t backward_carve(backward *f, const ls_kernel_call *call, void *base
     *f = (backward){.problem = p, .call = call, .columns = columns_of(p.D)};
     f->q_units = (int64_t)ls_round_up((size_t)row_units(p.D), V_LANES);
     f->query_tiles = ls_ceil_div(p.n, Q_TILE);
-    f->key_tiles = ls_ceil_div(p.t, K_TILE);
+    f->key_tile = p.D <= 64 ? K_TILE_MOST : K_TILE;
+    if (LS_ATTENTION_TILES)
+        f->key_tile = ls_min(f->key_tile, (int64_t)ls_round_up((size_t)ls_max(p.t, 1), KEY_GROUP));
+    f->key_tiles = ls_ceil_div(p.t, f->key_tile);
     f->groups = ls_ceil_div(p.t, KEY_GROUP);
     f->parts = p.B * p.Hkv % p.threads == 0 ? 1 : (int)ls_max(1, ls_min(p.threads, f->key_tiles));
     carving c = {base, 0};
@@ -55,17 +58,18 @@ static void work_key_tile(const backward *f, scratch *s, int64_t b, int64_t kv, 
                           int query_part) {
     const problem *p = &f->problem;
     const head_range heads = heads_of(p, kv);
-    const int64_t start = tile * K_TILE, keys = ls_min(K_TILE, p->t - start), group = tile * TILE_GROUPS;
+    const int64_t start = tile * f->key_tile, keys = ls_min(f->key_tile, p->t - start);
+    const int64_t tile_groups = f->key_tile / KEY_GROUP, group = tile * tile_groups;
     bool packed = false;
     for (int64_t i = 0; i < f->query_tiles && heads.count > 0; i++) {
         if (part_of(i, f->parts) != query_part) continue;
         const key_range range =
-            key_range_find(tile_bounds(f, b, i), p, f->group, group, ls_min(group + TILE_GROUPS, f->groups));
+            key_range_find(tile_bounds(f, b, i), p, f->group, group, ls_min(group + tile_groups, f->groups));
         if (range.end == 0) continue;
         if (!packed) pack_keys(f, s, b, kv, start);
         packed = true;
         find_ranges(f, &s->pair, b, i * Q_TILE, group,
-                    range.all && range.start == 0 && range.end == TILE_GROUPS);
+                    range.all && range.start == 0 && range.end == tile_groups);
         for (int64_t h = 0; h < heads.count; h++) {
             read_row_sums(f, &s->pair, heads.first + h);
             work_pair(f, s, heads.first + h);

@@ -14,8 +14,9 @@
 #define Q_TILE (LS_ATTENTION_TILES ? 256 : 48)
 #define Q_BLOCKS (Q_TILE / MICRO_ROWS)
 #define K_TILE 384
+/* With AMX a tile has twice as many keys where D is small: what is packed and summed for it fills half the second-level cache either way. */
+#define K_TILE_MOST (LS_ATTENTION_TILES ? 2 * K_TILE : K_TILE)
 #define K_BLOCKS (K_TILE / MICRO_ROWS)
-#define TILE_GROUPS (K_TILE / KEY_GROUP)
 
 enum { IN_DO = 5, IN_LSE, IN_DELTA };
 enum { OUT_DQ, OUT_DK, OUT_DV };
@@ -26,10 +27,11 @@ typedef struct tile_pair {
     int64_t first_group;       /* first group of keys */
     float *lse;                /* [Q_TILE], times log2 e; +inf for a row that sees nothing or is not there */
     float *delta;              /* [Q_TILE] */
-    int32_t *kpos;             /* [K_TILE] */
+    int32_t *kpos;             /* [key_tile] */
     bounds *block;             /* [Q_BLOCKS][w] */
     key_range range[Q_BLOCKS]; /* key groups that a block of queries sees */
-    int first[TILE_GROUPS], end[TILE_GROUPS]; /* query blocks that see a key group */
+    /* query blocks that see a key group */
+    int first[K_TILE_MOST / KEY_GROUP], end[K_TILE_MOST / KEY_GROUP];
 } tile_pair;
 
 typedef struct scratch scratch;
@@ -39,6 +41,7 @@ typedef struct backward {
     const ls_kernel_call *call;
     columns columns;
     int64_t q_units;
+    int64_t key_tile; /* keys of a tile */
     int64_t query_tiles, key_tiles, groups;
     int parts, phase;
     key_group *group;
@@ -50,7 +53,7 @@ static void tile_pair_carve(tile_pair *pair, const backward *f, carving *c) {
     *pair = (tile_pair){
         .lse = carve(c, Q_TILE, sizeof(float)),
         .delta = carve(c, Q_TILE, sizeof(float)),
-        .kpos = carve(c, K_TILE, sizeof(int32_t)),
+        .kpos = carve(c, f->key_tile, sizeof(int32_t)),
         .block = carve(c, Q_BLOCKS * f->problem.spans_each, sizeof(bounds)),
     };
 }
@@ -77,10 +80,11 @@ static void read_row_sums(const backward *f, tile_pair *pair, int64_t head) {
 static void find_ranges(const backward *f, tile_pair *pair, int64_t b, int64_t query, int64_t first_group,
                         bool all) {
     const problem *p = &f->problem;
-    const int64_t last_group = ls_min(first_group + TILE_GROUPS, f->groups);
+    const int64_t tile_groups = f->key_tile / KEY_GROUP;
+    const int64_t last_group = ls_min(first_group + tile_groups, f->groups);
     pair->b = b, pair->query = query, pair->first_group = first_group;
     pair->queries = ls_min(Q_TILE, p->n - query);
-    for (int g = 0; g < TILE_GROUPS; g++) pair->first[g] = Q_BLOCKS, pair->end[g] = 0;
+    for (int g = 0; g < tile_groups; g++) pair->first[g] = Q_BLOCKS, pair->end[g] = 0;
     for (int i = 0; i < Q_BLOCKS; i++) {
         const int64_t row = i * MICRO_ROWS;
         bounds *block = pair->block + i * p->spans_each;

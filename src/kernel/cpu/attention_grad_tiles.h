@@ -16,19 +16,17 @@
 #include "kernel/cpu/attention_grad.h"
 
 #define BLOCK MICRO_ROWS /* queries of a block, and keys: PANEL */
-#define PANELS (K_TILE / PANEL)
 #define BLOCK_UNITS (BLOCK / UNIT_ELEMENTS)
-#define DS_ROW (K_TILE / UNIT_ELEMENTS)
 
 struct scratch {
     tile_pair pair;
     float *k_transposed, *v_transposed; /* a key tile: panels of [units][PANEL] */
-    float *k_columns;                   /* panels of [K_TILE / 2][PANEL] along D */
+    float *k_columns;                   /* panels of [key_tile / 2][PANEL] along D */
     float *q_rows, *do_rows;            /* a query tile: [Q_TILE][q_units] */
     float *q_summed, *do_summed;        /* its transpose: [width][Q_TILE / 2] */
     float *s[2], *dp[2];                /* [BLOCK][PANEL]: the block at work and the one before */
     float *p, *ds;                      /* of a panel, in units along queries: [Q_TILE / 2][PANEL] */
-    float *ds_rows;                     /* in units along keys: [Q_TILE][DS_ROW] */
+    float *ds_rows;                     /* in units along keys: [Q_TILE][key_tile / 2] */
     float *dk, *dv;                     /* their transposes: panels of [width][PANEL] */
     float *dq;                          /* [BLOCK][width] */
 };
@@ -40,9 +38,13 @@ typedef struct block {
     const int32_t *kpos;
     const int32_t *spans[BLOCK]; /* all NULL: every query sees every key */
     float *p, *ds;               /* [BLOCK_UNITS][PANEL] */
-    float *ds_rows;              /* [BLOCK][DS_ROW] */
-    int done;                    /* pairs of rows */
+    float *ds_rows;              /* [BLOCK][ds_row] */
+    int64_t ds_row;
+    int done; /* pairs of rows */
 } block;
+
+/* Floats of a row of ds_rows. */
+static int64_t ds_row_of(const backward *f) { return f->key_tile / UNIT_ELEMENTS; }
 
 /* Columns of dk, dv, q_summed and do_summed: D and padding. */
 static int64_t summed_width(const backward *f) {
@@ -52,18 +54,18 @@ static int64_t summed_width(const backward *f) {
 static void scratch_carve(scratch *s, const backward *f, carving *c) {
     const int64_t width = summed_width(f), units = row_units(f->problem.D);
     scratch made = {
-        .k_transposed = carve(c, K_TILE * units, sizeof(float)),
-        .v_transposed = carve(c, K_TILE * units, sizeof(float)),
-        .k_columns = carve(c, K_TILE / UNIT_ELEMENTS * width, sizeof(float)),
+        .k_transposed = carve(c, f->key_tile * units, sizeof(float)),
+        .v_transposed = carve(c, f->key_tile * units, sizeof(float)),
+        .k_columns = carve(c, f->key_tile / UNIT_ELEMENTS * width, sizeof(float)),
         .q_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
         .do_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
         .q_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
         .do_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
         .p = carve(c, Q_TILE / UNIT_ELEMENTS * PANEL, sizeof(float)),
         .ds = carve(c, Q_TILE / UNIT_ELEMENTS * PANEL, sizeof(float)),
-        .ds_rows = carve(c, Q_TILE * DS_ROW, sizeof(float)),
-        .dk = carve(c, K_TILE * width, sizeof(float)),
-        .dv = carve(c, K_TILE * width, sizeof(float)),
+        .ds_rows = carve(c, Q_TILE * ds_row_of(f), sizeof(float)),
+        .dk = carve(c, f->key_tile * width, sizeof(float)),
+        .dv = carve(c, f->key_tile * width, sizeof(float)),
         .dq = carve(c, BLOCK * width, sizeof(float)),
     };
     for (int i = 0; i < 2; i++) {
@@ -77,23 +79,30 @@ static void scratch_carve(scratch *s, const backward *f, carving *c) {
 static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t start) {
     const problem *p = &f->problem;
     const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
-    const int64_t keys = ls_min(K_TILE, p->t - start), width = summed_width(f);
+    const int64_t keys = ls_min(f->key_tile, p->t - start), width = summed_width(f);
     const element *k_rows = rows_of(k, b, kv, start), *v_rows = rows_of(v, b, kv, start);
     const columns padded = columns_of(width);
-    pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, K_TILE, p->D);
-    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, K_TILE, p->D);
-    pack_columns(s->k_columns, k_rows, k->stride[1], keys, K_TILE, p->D, &padded);
-    key_positions(s->pair.kpos, p, start, K_TILE);
-    memset(s->dk, 0, sizeof(float) * (size_t)(K_TILE * width));
-    memset(s->dv, 0, sizeof(float) * (size_t)(K_TILE * width));
+    pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, f->key_tile, p->D);
+    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, f->key_tile, p->D);
+    pack_columns(s->k_columns, k_rows, k->stride[1], keys, f->key_tile, p->D, &padded);
+    key_positions(s->pair.kpos, p, start, f->key_tile);
+    memset(s->dk, 0, sizeof(float) * (size_t)(f->key_tile * width));
+    memset(s->dv, 0, sizeof(float) * (size_t)(f->key_tile * width));
 }
 
+/* The blocks of queries from the first to the last one that sees something of the key tile. */
 static void pack_queries(const backward *f, const tile_pair *pair, const ls_view *view, int64_t head,
                          float *rows_out, float *summed_out) {
-    const element *from = rows_of(view, pair->b, head, pair->query);
     const int64_t D = f->problem.D;
-    pack_rows(rows_out, from, view->stride[1], pair->queries, Q_TILE, D, f->q_units, false);
-    pack_transposed_rows(summed_out, from, view->stride[1], pair->queries, Q_TILE, D, summed_width(f));
+    int first = 0, end = Q_BLOCKS;
+    while (first < end && pair->range[first].end == 0) first++;
+    while (first < end && pair->range[end - 1].end == 0) end--;
+    const int64_t row = (int64_t)first * BLOCK, rows_there = (int64_t)(end - first) * BLOCK;
+    const int64_t rows = ls_min(pair->queries - row, rows_there);
+    const element *from = rows_of(view, pair->b, head, pair->query + row);
+    pack_rows(rows_out + row * f->q_units, from, view->stride[1], rows, rows_there, D, f->q_units, false);
+    pack_transposed_rows(summed_out + row / UNIT_ELEMENTS, Q_TILE / UNIT_ELEMENTS, from, view->stride[1],
+                         rows, rows_there, D, summed_width(f));
 }
 
 /* P and dS of the pair of rows that is next. Pairs of a panel's columns lie as pair_rows makes them; add_summed undoes it. */
@@ -112,7 +121,7 @@ V_INLINE void differentiate_rows(block *at, float scale, bool all, int spans_eac
         }
         p[r] = round_in_order(half[0], half[1]);
         ds[r] = round_in_order(slope[0], slope[1]);
-        unit_store(at->ds_rows + (row + r) * DS_ROW, ds[r]);
+        unit_store(at->ds_rows + (row + r) * at->ds_row, ds[r]);
     }
     for (int h = 0; h < 2; h++) {
         unit_store(at->p + row / 2 * PANEL + h * V_LANES, pair_rows(h, p[0], p[1]));
@@ -166,17 +175,16 @@ static void product_beside(const backward *f, int64_t depth, const float *a, int
 static void panel_blocks(const backward *f, scratch *s, int panel) {
     const problem *p = &f->problem;
     const tile_pair *pair = &s->pair;
-    const int g = panel * PANEL / KEY_GROUP;
-    const int64_t units = row_units(p->D), steps = units / DEPTH;
+    const int64_t units = row_units(p->D), steps = units / DEPTH, ds_row = ds_row_of(f);
     const float scale = (float)(p->params->scale * LOG2_E);
     const int64_t late = ls_ceil_div(steps, 2);
     const int pairs = (int)ls_ceil_div(BLOCK_UNITS, 2 * steps - late);
     block before = {.done = BLOCK_UNITS};
     int buffer = 0;
-    for (int i = pair->first[g]; i < pair->end[g]; i++, buffer = !buffer) {
+    for (int i = pair->first[panel]; i < pair->end[panel]; i++, buffer = !buffer) {
         const int64_t row = (int64_t)i * BLOCK;
         float *p_out = s->p + row / UNIT_ELEMENTS * PANEL, *ds_out = s->ds + row / UNIT_ELEMENTS * PANEL;
-        if (g < pair->range[i].start || g >= pair->range[i].end) {
+        if (panel < pair->range[i].start || panel >= pair->range[i].end) {
             memset(p_out, 0, sizeof(float) * BLOCK_UNITS * PANEL);
             memset(ds_out, 0, sizeof(float) * BLOCK_UNITS * PANEL);
             continue;
@@ -193,8 +201,9 @@ static void panel_blocks(const backward *f, scratch *s, int panel) {
                          .kpos = pair->kpos + panel * PANEL,
                          .p = p_out,
                          .ds = ds_out,
-                         .ds_rows = s->ds_rows + row * DS_ROW + panel * PANEL / UNIT_ELEMENTS};
-        const bool all = block_sees_all(f, pair, i, g);
+                         .ds_rows = s->ds_rows + row * ds_row + panel * PANEL / UNIT_ELEMENTS,
+                         .ds_row = ds_row};
+        const bool all = block_sees_all(f, pair, i, panel);
         for (int r = 0; !all && r < BLOCK; r++) before.spans[r] = pair_spans(f, pair, row + r);
         for (int r = 0; p->params->softcap > 0 && r < BLOCK; r++) {
             cap_row(p->params, s->s[buffer] + r * PANEL, s->dp[buffer] + r * PANEL, PANEL, before.delta[r]);
@@ -207,8 +216,8 @@ static void panel_blocks(const backward *f, scratch *s, int panel) {
 static void product_by_queries(const backward *f, const scratch *s, int panel, const float *summed,
                                const float *by_q, float *out) {
     const int64_t width = summed_width(f), units = Q_TILE / UNIT_ELEMENTS;
-    const int g = panel * PANEL / KEY_GROUP;
-    const int64_t start = s->pair.first[g] * BLOCK_UNITS, depth = s->pair.end[g] * BLOCK_UNITS - start;
+    const int64_t start = s->pair.first[panel] * BLOCK_UNITS;
+    const int64_t depth = s->pair.end[panel] * BLOCK_UNITS - start;
     for (int64_t d = 0; d < width; d += BLOCK) {
         product_of(MICRO_VECTORS, depth, summed + d * units + start, units, by_q + start * PANEL, PANEL,
                    out + (panel * width + d) * PANEL, PANEL, true);
@@ -218,15 +227,15 @@ static void product_by_queries(const backward *f, const scratch *s, int panel, c
 
 /* dQ += dS K */
 static void product_for_queries(const backward *f, scratch *s, int64_t head) {
-    const int64_t width = summed_width(f);
+    const int64_t width = summed_width(f), ds_row = ds_row_of(f);
     const tile_pair *pair = &s->pair;
     for (int i = 0; i * BLOCK < pair->queries; i++) {
         const int64_t start = pair->range[i].start * KEY_GROUP / UNIT_ELEMENTS, row = (int64_t)i * BLOCK;
         const int64_t depth = pair->range[i].end * KEY_GROUP / UNIT_ELEMENTS - start;
         if (depth == 0) continue;
         for (int64_t d = 0; d < width; d += PANEL) {
-            product_of(MICRO_VECTORS, depth, s->ds_rows + row * DS_ROW + start, DS_ROW,
-                       s->k_columns + d * DS_ROW + start * PANEL, PANEL, s->dq + d, width, false);
+            product_of(MICRO_VECTORS, depth, s->ds_rows + row * ds_row + start, ds_row,
+                       s->k_columns + d * ds_row + start * PANEL, PANEL, s->dq + d, width, false);
         }
         products_fence();
         add_rows(&f->call->out[OUT_DQ], pair->b, head, pair->query + row, ls_min(BLOCK, pair->queries - row),
@@ -238,9 +247,8 @@ static void product_for_queries(const backward *f, scratch *s, int64_t head) {
 static void work_pair(const backward *f, scratch *s, int64_t head) {
     pack_queries(f, &s->pair, &f->call->in[IN_Q], head, s->q_rows, s->q_summed);
     pack_queries(f, &s->pair, &f->call->in[IN_DO], head, s->do_rows, s->do_summed);
-    for (int panel = 0; panel < PANELS; panel++) {
-        const int g = panel * PANEL / KEY_GROUP;
-        if (s->pair.end[g] == 0) continue;
+    for (int panel = 0; panel < f->key_tile / PANEL; panel++) {
+        if (s->pair.end[panel] == 0) continue;
         panel_blocks(f, s, panel);
         product_by_queries(f, s, panel, s->do_summed, s->p, s->dv);
         product_by_queries(f, s, panel, s->q_summed, s->ds, s->dk);

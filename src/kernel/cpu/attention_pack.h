@@ -130,11 +130,10 @@ V_INLINE v_f32 pair_rows(int half, v_f32 even, v_f32 odd) {
 
 V_INLINE int64_t paired_column(int half, int j) { return j / 4 * 8 + half * 4 + j % 4; }
 
-/* in[rows][D] transposed, as row operand summed over rows: out[width][rows_out / UNIT_ELEMENTS], width a multiple of PANEL. */
-V_INLINE void pack_transposed_rows(float *out, const element *in, int64_t stride, int64_t rows,
-                                   int64_t rows_out, int64_t D, int64_t width) {
-    const int64_t units = rows_out / UNIT_ELEMENTS;
-    for (int64_t u = 0; u < units; u += V_LANES) {
+/* in[rows][D] transposed, as row operand summed over rows: out[width][rows_out / UNIT_ELEMENTS], its rows out_row units apart, width a multiple of PANEL. */
+V_INLINE void pack_transposed_rows(float *out, int64_t out_row, const element *in, int64_t stride,
+                                   int64_t rows, int64_t rows_out, int64_t D, int64_t width) {
+    for (int64_t u = 0; u < rows_out / UNIT_ELEMENTS; u += V_LANES) {
         for (int64_t d = 0; d < width; d += PANEL) {
             v_f32 m[2][V_LANES];
 #pragma GCC unroll 16
@@ -148,7 +147,7 @@ V_INLINE void pack_transposed_rows(float *out, const element *in, int64_t stride
             for (int h = 0; h < 2; h++) {
                 transpose_square(m[h]);
                 for (int j = 0; j < V_LANES; j++)
-                    unit_store(out + (d + paired_column(h, j)) * units + u, m[h][j]);
+                    unit_store(out + (d + paired_column(h, j)) * out_row + u, m[h][j]);
             }
         }
     }

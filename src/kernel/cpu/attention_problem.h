@@ -6,14 +6,15 @@
 #define LS_KERNEL_CPU_ATTENTION_PROBLEM_H
 
 #include "kernel/cpu/attention_exp.h"
+#include "kernel/cpu/attention_gemm.h"
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/verf.h"
 
 #define LOG2_E 1.44269504088896341
 #define LN_2 0.69314718055994531
 
-/* Keys are looked at in groups of this many: a group that none of the queries at hand sees is skipped. */
-#define KEY_GROUP 64
+/* Keys are looked at in groups of this many: a group that none of the queries at hand sees is skipped. In tiles a group is a panel. */
+#define KEY_GROUP (LS_ATTENTION_TILES ? PANEL : 64)
 
 typedef struct problem {
     int64_t B, n, t, D;

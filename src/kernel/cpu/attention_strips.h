@@ -16,7 +16,7 @@
 
 #include "kernel/cpu/attention_forward.h"
 
-enum { BLOCK = PANEL, BLOCK_UNITS = BLOCK * V_LANES, GROUP_BLOCKS = KEY_GROUP / BLOCK };
+enum { BLOCK = PANEL, BLOCK_UNITS = BLOCK * V_LANES }; /* a block of keys is a group */
 
 /* Where 32 x 32 sums belong that are still in tiles; at NULL when there are none. */
 typedef struct square {
@@ -126,7 +126,7 @@ static exponentials exponentials_of(const strip *t, int j) {
 
 static void score_block(const strip *t, int j, square *held, exponentials *e) {
     const int64_t units = row_units(t->f->problem.D);
-    const float *k = t->s->k + (t->start * GROUP_BLOCKS + j) * BLOCK * units;
+    const float *k = t->s->k + (t->start + j) * BLOCK * units;
     square_product(units / DEPTH, t->tile->q + t->row * t->f->q_units, t->f->q_units, DEPTH, k, held,
                    (square){scores_of(t, j), BLOCK}, false, e);
 }
@@ -138,7 +138,7 @@ static float row_largest(const float *s) {
 /* The scores of block j as they shall be, and something to go by for rows that have seen nothing before. */
 static void settle_block(strip *t, int j) {
     const problem *p = &t->f->problem;
-    const int group = t->start + j / GROUP_BLOCKS;
+    const int group = t->start + j;
     const bounds *seen = t->tile->block + t->row / MICRO_ROWS * p->spans_each;
     const int64_t first = t->key_group + group;
     const bool whole =
@@ -151,8 +151,8 @@ static void settle_block(strip *t, int j) {
         float *s = scores_of(t, j) + i * BLOCK;
         if (p->params->softcap > 0) cap_row(s, BLOCK, p->params);
         if (!whole && t->row + i < t->tile->queries) {
-            mask_row(s, t->s->kpos + group * KEY_GROUP + j % GROUP_BLOCKS * BLOCK, BLOCK,
-                     spans_of(p, t->b, t->tile->query + t->row + i), p->spans_each);
+            mask_row(s, t->s->kpos + group * KEY_GROUP, BLOCK, spans_of(p, t->b, t->tile->query + t->row + i),
+                     p->spans_each);
         }
         if (m[i] == -INFINITY) m[i] = row_largest(s) * t->scale;
         t->shift[i] = m[i] == -INFINITY ? 0 : m[i];
@@ -224,7 +224,7 @@ static void add_output(const strip *t, square *held) {
     const int64_t width = t->f->columns.width, units = K_TILE / UNIT_ELEMENTS;
     exponentials none = exponentials_of(t, -1);
     for (int64_t column = 0; column < width; column += PANEL) {
-        const float *v = t->s->v + column * units + t->start * GROUP_BLOCKS * DEPTH * PANEL;
+        const float *v = t->s->v + column * units + t->start * DEPTH * PANEL;
         square_product(t->blocks, t->s->p, V_LANES, BLOCK_UNITS, v, held,
                        (square){t->tile->o + t->row * width + column, width}, true, &none);
     }
@@ -247,7 +247,7 @@ static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int6
                    .row = row,
                    .key_group = first_group,
                    .start = range.start,
-                   .blocks = (range.end - range.start) * GROUP_BLOCKS,
+                   .blocks = range.end - range.start,
                    .scale = scale,
                    .all_have = true};
         for (int i = 0; i < BLOCK; i++) {
