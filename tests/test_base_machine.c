@@ -21,6 +21,7 @@ static void test_this_machine(void **state) {
     ls_machine_detect(&m);
     assert_true(m.cores >= 1 && m.cores <= sysconf(_SC_NPROCESSORS_CONF));
     assert_true(m.memory_bytes > (size_t)16 << 20);
+    assert_true(ls_machine_available() > 0 && ls_machine_available() <= m.memory_bytes);
     assert_true(strlen(m.name) > 0);
     assert_true(m.isa >= LS_ISA_BASE && m.isa < LS_ISA_COUNT);
     assert_true(m.l1_bytes == 0 || (m.l1_bytes >= 4096 && m.l1_bytes <= (size_t)16 << 20));

@@ -147,6 +147,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     ls_executor *ex;
     LS_TRY(ls_compile(s->job, &target, &image));
     LS_TRY(ls_executor_create(image, comm, &ex));
+    assert_int_equal(ls_executor_touched(ex).bytes, image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC]);
     const ls_status status = step(s, comm, ex);
     ls_executor_destroy(ex);
     ls_image_destroy(image);

@@ -141,3 +141,15 @@ void ls_machine_detect(ls_machine *out) {
     ls_cgroup_limits("/proc/self/cgroup", "/sys/fs/cgroup", &machine.cores, &machine.memory_bytes);
     *out = machine;
 }
+
+size_t ls_machine_available(void) {
+    char text[64];
+    unsigned long long kilobytes;
+    if (!read_key("/proc/meminfo", "MemAvailable", text, sizeof text) ||
+        sscanf(text, "%llu", &kilobytes) != 1)
+        return 0;
+    int cores = 1;
+    size_t bytes = (size_t)kilobytes << 10;
+    ls_cgroup_limits("/proc/self/cgroup", "/sys/fs/cgroup", &cores, &bytes);
+    return bytes;
+}

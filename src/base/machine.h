@@ -29,6 +29,9 @@ typedef struct ls_machine {
 
 void ls_machine_detect(ls_machine *out);
 
+/* Bytes of memory that can be had now, those included that the system would free for them; 0 when it does not tell. */
+size_t ls_machine_available(void);
+
 const char *ls_isa_name(ls_isa isa); /* "ref", "base", "avx2", "avx512", "avx512bf16", "amx" */
 /* LS_USAGE error that lists the names when text is none of them. */
 LS_MUST_USE ls_status ls_isa_parse(const char *text, ls_isa *out);

@@ -97,8 +97,10 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     const ls_bench_step *b = context;
     ls_bench_step_times *mine = &b->times[rank->rank];
     mine->began = ls_seconds();
+    mine->touched = ls_executor_touched(rank->executor);
     LS_TRY(set_up(b, rank));
     mine->ready = ls_seconds();
+    mine->huge = ls_resident_huge(rank);
     for (int run = 0; run <= b->rounds; run++) LS_TRY(step(b, rank, run));
     return ls_ok();
 }

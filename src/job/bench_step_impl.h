@@ -7,7 +7,9 @@
 /* Of one rank, in memory that it shares with the caller. */
 typedef struct ls_bench_step_times {
     double began, ready; /* clock: memory mapped and kernels prepared; weights and inputs set */
-    double first;        /* seconds of the first step, which touches fresh memory */
+    ls_touched touched;
+    int64_t huge; /* bytes in huge pages */
+    double first; /* seconds of the first step */
     double loss;         /* of the last step */
     int64_t peak;        /* bytes resident, the most after any step */
     double total[LS_BENCH_MOST_ROUNDS], waiting[LS_BENCH_MOST_ROUNDS];

@@ -13,10 +13,10 @@ typedef struct figures {
     double seconds, mean; /* of it: the slowest rank's; the mean over the ranks */
     ls_bench_figure rate;
     double tokens_per_second;
-    double mapped, set,
-        first; /* start-up: seconds until all ranks were there, had their weights; the first step over the median */
+    double mapped, touched, set,
+        first; /* start-up: seconds until all ranks were there; first touch; weights; the first step over the median */
     double loss;
-    int64_t peak;
+    int64_t peak, huge;
     ls_bench_table table;
 } figures;
 
@@ -70,7 +70,9 @@ static void reckon(const ls_bench_step *b, figures *f) {
     f->loss = b->times[0].loss;
     for (int r = 0; r < b->ranks; r++) {
         const ls_bench_step_times *t = &b->times[r];
-        f->mapped = fmax(f->mapped, t->began - b->launched);
+        f->mapped = fmax(f->mapped, t->began - b->launched - t->touched.seconds);
+        f->touched = fmax(f->touched, t->touched.seconds);
+        f->huge = r == 0 ? t->huge : ls_min(f->huge, t->huge);
         f->set = fmax(f->set, t->ready - t->began);
         f->first = fmax(f->first, t->first - f->seconds);
         f->peak = ls_max(f->peak, t->peak);
@@ -80,7 +82,7 @@ static void reckon(const ls_bench_step *b, figures *f) {
 
 static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
     const ls_spread_result chosen = ls_session_describe(b->session);
-    char text[4][LS_SECONDS_TEXT], bytes[2][LS_BYTES_TEXT];
+    char text[5][LS_SECONDS_TEXT], bytes[3][LS_BYTES_TEXT];
     fprintf(
         out,
         "training step · %s · B %lld · S %lld · %s · %s · %d rank%s of %d thread%s · %s · %s · the median of %d\n\n",
@@ -96,12 +98,13 @@ static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
             f->tokens_per_second, f->loss);
     fprintf(
         out,
-        "start-up: plan, compile and prove %s; start, map and prepare %s; set weights %s; first step longer by %s\n",
+        "start-up: plan, compile and prove %s; start, map and prepare %s; touch memory %s; set weights %s; first step longer by %s\n",
         ls_seconds_text(b->opened, text[0]), ls_seconds_text(f->mapped, text[1]),
-        ls_seconds_text(f->set, text[2]), ls_seconds_text(f->first, text[3]));
-    fprintf(out, "memory of a rank: %s mapped, %s resident at most\n\n",
-            ls_bytes_text((double)chosen.predicted_bytes, bytes[0]),
-            ls_bytes_text((double)f->peak, bytes[1]));
+        ls_seconds_text(f->touched, text[2]), ls_seconds_text(f->set, text[3]),
+        ls_seconds_text(f->first, text[4]));
+    fprintf(out, "memory of a rank: %s mapped, %s of it in huge pages, %s resident at most\n\n",
+            ls_bytes_text((double)chosen.predicted_bytes, bytes[0]), ls_bytes_text((double)f->huge, bytes[1]),
+            ls_bytes_text((double)f->peak, bytes[2]));
     ls_bench_table_print(&f->table, out);
     fprintf(
         out,
@@ -131,10 +134,12 @@ static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_json_open_object(w, "start_up");
     ls_json_put_double(w, "compile", b->opened);
     ls_json_put_double(w, "map_and_prepare", f->mapped);
+    ls_json_put_double(w, "touch", f->touched);
     ls_json_put_double(w, "set_weights", f->set);
     ls_json_put_double(w, "first_step_longer", f->first);
     ls_json_close(w);
     ls_json_put_int(w, "mapped_bytes", chosen.predicted_bytes);
+    ls_json_put_int(w, "huge_page_bytes", f->huge);
     ls_json_put_int(w, "peak_bytes", f->peak);
     ls_bench_table_put(&f->table, w);
     ls_json_close(w);

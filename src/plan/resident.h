@@ -13,4 +13,10 @@ typedef struct ls_resident {
 } ls_resident;
 ls_resident ls_resident_bytes(const ls_rank *rank);
 
+/*
+ * Bytes of the arenas that lie in huge pages; 0 where the system does not tell. A mapping that also holds other ranks' arenas counts
+ * with what its huge pages can be of this rank's.
+ */
+int64_t ls_resident_huge(const ls_rank *rank);
+
 #endif

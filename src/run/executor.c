@@ -80,10 +80,18 @@ static ls_status prepare_program(ls_executor *ex, int index) {
     return ls_ok();
 }
 
+/* Both arenas at once, before anything of them is used. A machine that could not hold them is left to find out by itself. */
+static void touch_arenas(ls_executor *ex) {
+    const size_t *bytes = ex->image->bytes;
+    if (bytes[LS_PRIVATE] + bytes[LS_SYMMETRIC] > ls_machine_available()) return;
+    for (int s = 0; s < LS_SPACES; s++) ls_touch(ex->base[s], bytes[s], ex->pool, ex->comm, &ex->touched);
+}
+
 static ls_status set_up(ls_executor *ex, bool may_spin) {
     LS_TRY(ls_pool_create(ex->image->threads, may_spin, &ex->pool));
     LS_TRY(ls_memory_map(ex->image->bytes[LS_PRIVATE], &ex->base[LS_PRIVATE]));
     ex->base[LS_SYMMETRIC] = ls_comm_heap(ex->comm);
+    touch_arenas(ex);
     for (int p = 0; p < LS_PROGRAMS; p++) LS_TRY(prepare_program(ex, p));
     ls_executor_fill_tables(ex);
     return ls_ok();
@@ -122,6 +130,7 @@ void ls_executor_destroy(ls_executor *ex) {
 }
 
 ls_run_times ls_executor_times(const ls_executor *ex) { return ex->times; }
+ls_touched ls_executor_touched(const ls_executor *ex) { return ex->touched; }
 ls_pool *ls_executor_pool(const ls_executor *ex) { return ex->pool; }
 const ls_image *ls_executor_image(const ls_executor *ex) { return ex->image; }
 

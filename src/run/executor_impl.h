@@ -29,15 +29,17 @@ struct ls_executor {
     ls_pool *pool;
     ls_arena *arena;
     void *base[LS_SPACES];
+    int32_t *own_positions; /* of this rank's tokens */
     ls_prepared_program programs[LS_PROGRAMS];
     ls_run_times times;
+    ls_touched touched;
     ls_trace *trace; /* NULL: nothing is recorded */
 };
 
 void ls_trace_add(ls_trace *trace, ls_span_time span);
 void ls_trace_destroy(ls_trace *trace); /* NULL is allowed */
 
-/* Positions of all tokens and the spans of each mask for this rank's queries. */
+/* The rank's own positions; in tables, positions of all tokens and the spans of each mask for this rank's queries. */
 void ls_executor_fill_tables(ls_executor *executor);
 
 #endif

@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "program/program.h"
 #include "run/launch.h"
+#include "run/touch.h"
 #include "run/trace.h"
 
 /* Sums over the runs so far, in seconds. */
@@ -39,6 +40,8 @@ void ls_executor_destroy(ls_executor *executor); /* NULL is allowed */
  */
 LS_MUST_USE ls_status ls_executor_run(ls_executor *executor, int program);
 ls_run_times ls_executor_times(const ls_executor *executor);
+/* What was touched when the executor was made: both arenas, or nothing where memory is short. */
+ls_touched ls_executor_touched(const ls_executor *executor);
 
 /*
  * Runs the program like ls_executor_run and looks at every kernel's results on the way: *op and *tensor name the first that

@@ -1,11 +1,13 @@
 /* Between the host's global arrays and a rank's local parts; and the tables that depend on the layout alone. */
 #include "run/executor_impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 void ls_executor_fill_tables(ls_executor *ex) {
     const ls_image *image = ex->image;
+    const int me = ls_mesh_sequence_index(&image->mesh, image->rank);
+    ex->own_positions = LS_NEW_ARRAY(ex->arena, int32_t, ls_layout_count(&image->layout, me));
+    ls_layout_positions(&image->layout, me, ex->own_positions);
     if (image->n_masks == 0) return;
     int32_t *positions = ls_executor_address(ex, &image->positions);
     for (int p = 0; p < image->layout.P; p++)
@@ -26,7 +28,7 @@ typedef struct index_map {
     int64_t n;
     int64_t global_stride; /* elements */
     int64_t first;         /* of a run; used when map is NULL */
-    int32_t *map;
+    const int32_t *map;
 } index_map;
 
 typedef struct transfer {
@@ -36,9 +38,8 @@ typedef struct transfer {
     bool to_local;
 } transfer;
 
-static void make_transfer(const ls_image *image, const ls_binding *binding, bool to_local, transfer *t) {
-    const int rank = image->rank;
-    const int me = ls_mesh_sequence_index(&image->mesh, rank);
+static void make_transfer(const ls_executor *ex, const ls_binding *binding, bool to_local, transfer *t) {
+    const ls_image *image = ex->image;
     *t = (transfer){.ndim = binding->shape.ndim,
                     .element = ls_dtype_bytes(binding->operand.view.dtype),
                     .to_local = to_local};
@@ -50,11 +51,9 @@ static void make_transfer(const ls_image *image, const ls_binding *binding, bool
         stride *= binding->shape.dim[i].size;
         if (!binding->cut[i]) continue;
         if (binding->shape.dim[i].factor == LS_FACTOR_BATCH) {
-            m->first = m->n * ls_mesh_coordinate(&image->mesh, rank, LS_AXIS_DP);
+            m->first = m->n * ls_mesh_coordinate(&image->mesh, image->rank, LS_AXIS_DP);
         } else {
-            m->map = malloc(sizeof *m->map * (size_t)m->n + 1);
-            LS_ASSERT(m->map != NULL);
-            ls_layout_positions(&image->layout, me, m->map);
+            m->map = ex->own_positions;
         }
     }
 }
@@ -88,9 +87,8 @@ static size_t move(const transfer *t, int dim, char *local, char *global) {
 
 static void transfer_all(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
     transfer t;
-    make_transfer(ex->image, binding, to_local, &t);
+    make_transfer(ex, binding, to_local, &t);
     (void)move(&t, 0, ls_executor_address(ex, &binding->operand), global);
-    for (int i = 0; i < t.ndim; i++) free(t.dim[i].map);
 }
 
 void ls_executor_scatter(ls_executor *ex, const ls_binding *binding, const void *global) {

@@ -135,7 +135,9 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_put_double(w, "read_seconds", s->read);
     ls_json_put_double(w, "plan_seconds", s->plan);
     ls_json_put_double(w, "ranks_seconds", s->ranks);
+    ls_json_put_double(w, "touch_seconds", s->touch);
     ls_json_put_double(w, "weights_seconds", s->weights);
+    ls_json_put_int(w, "huge_page_bytes", s->huge);
     ls_json_close(w);
 }
 

@@ -26,7 +26,9 @@ typedef struct ls_start_up {
     double read;    /* model, tokenizer and text */
     double plan;    /* candidates, programs and their proof */
     double ranks;   /* processes or threads, memory mapped, kernels prepared */
+    double touch;   /* first touch of the arenas */
     double weights; /* made, or read from a checkpoint */
+    int64_t huge;   /* bytes of the arenas in huge pages */
 } ls_start_up;
 
 /* What rank 0 leaves for the caller, in memory that both see. */

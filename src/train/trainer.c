@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What ranks tell each other after a step. */
+typedef struct after_step {
+    double wait, copy, stop;
+    int64_t peak;
+} after_step;
+
 struct ls_trainer {
     const ls_rank *rank;
     int64_t B, S, accumulate; /* B sequences in a micro-batch */
@@ -14,6 +20,7 @@ struct ls_trainer {
     int64_t valid; /* labels of the batch in the arrays that count */
     int64_t peak;  /* of this rank so far */
     double *totals, *result, *hyper, *control;
+    after_step *told; /* [ranks] */
 };
 
 /* A wish to stop travels as a number in a sum over ranks: signals outweigh any number of others. */
@@ -47,7 +54,8 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
     const size_t bytes = (size_t)tokens * sizeof(int32_t);
     t->tokens = malloc(bytes);
     t->labels = malloc(bytes);
-    if (t->tokens == NULL || t->labels == NULL) {
+    t->told = calloc((size_t)rank->ranks, sizeof *t->told);
+    if (t->tokens == NULL || t->labels == NULL || t->told == NULL) {
         ls_trainer_destroy(t);
         return ls_error(LS_NO_MEMORY, "no memory for a micro-batch of %lld tokens", (long long)tokens);
     }
@@ -67,6 +75,7 @@ void ls_trainer_destroy(ls_trainer *t) {
     if (t == NULL) return;
     free(t->tokens);
     free(t->labels);
+    free(t->told);
     free(t);
 }
 
@@ -117,30 +126,21 @@ static int program_of(const ls_trainer *t, int64_t m) {
     return m + 1 < t->accumulate ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
 }
 
-/* What ranks tell each other after a step. */
-typedef struct after_step {
-    double wait, copy, stop;
-    int64_t peak;
-} after_step;
-
 static ls_status exchange_after(ls_trainer *t, const ls_run_times *before, double stop, ls_step_report *out) {
     const int ranks = t->rank->ranks;
     const ls_run_times now = ls_executor_times(t->rank->executor);
     t->peak = ls_max(t->peak, ls_resident_bytes(t->rank).bytes);
     const after_step mine = {now.waiting - before->waiting, now.copying - before->copying, stop, t->peak};
-    after_step *all = calloc((size_t)ranks, sizeof *all);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the figures of %d ranks", ranks);
-    const ls_status status = ls_comm_exchange(t->rank->comm, &mine, sizeof mine, all);
+    LS_TRY(ls_comm_exchange(t->rank->comm, &mine, sizeof mine, t->told));
     double wishes = 0;
-    for (int r = 0; r < ranks && status.code == LS_OK; r++) {
-        out->wait_seconds = fmax(out->wait_seconds, all[r].wait);
-        out->copy_seconds = fmax(out->copy_seconds, all[r].copy);
-        out->peak_bytes = ls_max(out->peak_bytes, all[r].peak);
-        wishes += all[r].stop;
+    for (int r = 0; r < ranks; r++) {
+        out->wait_seconds = fmax(out->wait_seconds, t->told[r].wait);
+        out->copy_seconds = fmax(out->copy_seconds, t->told[r].copy);
+        out->peak_bytes = ls_max(out->peak_bytes, t->told[r].peak);
+        wishes += t->told[r].stop;
     }
     out->stop = stop_of(wishes);
-    free(all);
-    return status;
+    return ls_ok();
 }
 
 ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step, const ls_step_hyper *hyper,
