@@ -160,7 +160,7 @@ static void row_tile_end(const forward *f, const row_tile *tile, int64_t b) {
         float *log_sum = lse + (tile->query + i) * lse_view->stride[2];
         const float sum = LS_ATTENTION_TILES ? v_sum_lanes(unit_load(tile->l + i * SUM_LANES)) : tile->l[i];
         const float norm = sum == 0 ? 0 : 1 / sum;
-        const float here = sum == 0 ? -INFINITY : (float)(tile->m[i] * LN_2 + log((double)sum));
+        const float here = sum == 0 ? -INFINITY : (float)(tile->m[i] * LN_2 + (double)logf(sum));
         if (!p->params->merge || *log_sum == -INFINITY) {
             for (int64_t d = 0; d < p->D; d++) to[d] = from[d] * norm;
             *log_sum = here;
@@ -169,6 +169,21 @@ static void row_tile_end(const forward *f, const row_tile *tile, int64_t b) {
             for (int64_t d = 0; d < p->D; d++) to[d] += share * (from[d] * norm - to[d]);
         }
     }
+}
+
+/* The groups of a tile of keys that an item sees. */
+static void pack_keys(const forward *f, scratch *s, const item *it, int64_t first_group,
+                      const key_range *seen) {
+    const problem *p = &f->problem;
+    const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
+    const int64_t key = first_group * KEY_GROUP, keys = ls_min(K_TILE, p->t - key);
+    const int64_t from = seen->start * KEY_GROUP, to = seen->end * KEY_GROUP;
+    const element *k_rows = (const element *)k->data + head_offset(k, it->b, it->kv) + key * k->stride[1];
+    const element *v_rows = (const element *)v->data + head_offset(v, it->b, it->kv) + key * v->stride[1];
+    pack_transposed(s->k + from * row_units(p->D), k_rows + from * k->stride[1], k->stride[1], keys - from,
+                    to - from, p->D);
+    pack_columns(s->v, v_rows, v->stride[1], keys, K_TILE, from, to, p->D, &f->columns);
+    key_positions(s->kpos, p, key, K_TILE);
 }
 
 static void run_item(void *context, int index, int thread) {
@@ -180,25 +195,18 @@ static void run_item(void *context, int index, int thread) {
         return; /* it sees nothing: what is there stays */
     products_begin();
     for (int i = 0; i < it->count; i++) row_tile_begin(f, &s->tile[i], it, i);
-    const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
-    const element *k_rows = (const element *)k->data + head_offset(k, it->b, it->kv);
-    const element *v_rows = (const element *)v->data + head_offset(v, it->b, it->kv);
     for (int64_t g = 0; g < f->groups; g += TILE_GROUPS) {
-        const int64_t key = g * KEY_GROUP, keys = ls_min(K_TILE, p->t - key);
-        bool packed = false;
+        key_range range[ITEM_TILES], any = {TILE_GROUPS, 0, false};
         for (int i = 0; i < it->count; i++) {
-            const key_range range =
-                key_range_find(s->tile[i].whole, p, f->group, g, ls_min(g + TILE_GROUPS, f->groups));
-            if (range.end == 0) continue;
-            if (!packed) {
-                pack_transposed(s->k, k_rows + key * k->stride[1], k->stride[1], keys, K_TILE, p->D);
-                pack_columns(s->v, v_rows + key * v->stride[1], v->stride[1], keys, K_TILE, p->D,
-                             &f->columns);
-                key_positions(s->kpos, p, key, K_TILE);
-                packed = true;
-            }
-            attend(f, s, &s->tile[i], it->b, g);
+            range[i] = key_range_find(s->tile[i].whole, p, f->group, g, ls_min(g + TILE_GROUPS, f->groups));
+            if (range[i].end == 0) continue;
+            any.start = range[i].start < any.start ? range[i].start : any.start;
+            any.end = range[i].end > any.end ? range[i].end : any.end;
         }
+        if (any.end == 0) continue;
+        pack_keys(f, s, it, g, &any);
+        for (int i = 0; i < it->count; i++)
+            if (range[i].end != 0) attend(f, s, &s->tile[i], it->b, g);
     }
     products_end();
     for (int i = 0; i < it->count; i++) row_tile_end(f, &s->tile[i], it->b);

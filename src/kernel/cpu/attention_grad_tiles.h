@@ -84,7 +84,7 @@ static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int6
     const columns padded = columns_of(width);
     pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, f->key_tile, p->D);
     pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, f->key_tile, p->D);
-    pack_columns(s->k_columns, k_rows, k->stride[1], keys, f->key_tile, p->D, &padded);
+    pack_columns(s->k_columns, k_rows, k->stride[1], keys, f->key_tile, 0, f->key_tile, p->D, &padded);
     key_positions(s->pair.kpos, p, start, f->key_tile);
     memset(s->dk, 0, sizeof(float) * (size_t)(f->key_tile * width));
     memset(s->dv, 0, sizeof(float) * (size_t)(f->key_tile * width));

@@ -56,7 +56,7 @@ static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int6
     const element *k_rows = rows_of(k, b, kv, start), *v_rows = rows_of(v, b, kv, start);
     pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, K_TILE, p->D);
     pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, K_TILE, p->D);
-    pack_columns(s->k_columns, k_rows, k->stride[1], keys, K_TILE, p->D, &f->columns);
+    pack_columns(s->k_columns, k_rows, k->stride[1], keys, K_TILE, 0, K_TILE, p->D, &f->columns);
     key_positions(s->pair.kpos, p, start, K_TILE);
     memset(s->dk, 0, sizeof(float) * (size_t)(K_TILE * f->columns.width));
     memset(s->dv, 0, sizeof(float) * (size_t)(K_TILE * f->columns.width));
@@ -69,7 +69,7 @@ static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64
     const element *from = rows_of(view, b, head, start);
     pack_rows(rows_out, from, view->stride[1], rows, Q_TILE, D, f->q_units, false);
     if (UNIT_ELEMENTS == 1 && f->columns.panels == 1) return rows_out;
-    pack_columns(summed_out, from, view->stride[1], rows, Q_TILE, D, &f->columns);
+    pack_columns(summed_out, from, view->stride[1], rows, Q_TILE, 0, Q_TILE, D, &f->columns);
     return summed_out;
 }
 

@@ -154,25 +154,38 @@ V_INLINE void pack_transposed_rows(float *out, int64_t out_row, const element *i
 }
 #endif
 
+/* A unit of rows of a panel of columns, from element d on. */
+V_INLINE void pack_unit(float *out, const element *row, const element *next, int64_t d, int64_t D,
+                        int vectors) {
+#if LS_ATTENTION_TILES
+    (void)vectors; /* always a PANEL */
+    const v_f32 even = row ? load_row_units(row, d / 2, D) : v_set(0.0f);
+    const v_f32 odd = next ? load_row_units(next, d / 2, D) : v_set(0.0f);
+    const __m512i low = (__m512i)pair_rows(0, even, odd), high = (__m512i)pair_rows(1, even, odd);
+    unit_store(out, (v_f32)_mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high));
+    unit_store(out + V_LANES,
+               (v_f32)_mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high));
+#else
+    for (int j = 0; j < vectors; j++)
+        unit_store(out + j * V_LANES, load_paired_rows(row, next, d + j * V_LANES, D));
+#endif
+}
+
 /*
  * in[rows][D] as column operand summed over rows: column panels, each [rows_out / UNIT_ELEMENTS][columns_in
- * * V_LANES].
+ * * V_LANES]. Only rows from..to-1, whole units, are written.
  */
 static void pack_columns(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
-                         int64_t D, const columns *c) {
-    const int64_t depth = rows_out / UNIT_ELEMENTS;
+                         int64_t from, int64_t to, int64_t D, const columns *c) {
     for (int p = 0; p < c->panels; p++) {
         const int vectors = columns_in(c, p);
-        for (int64_t k = 0; k < depth; k++) {
-            const int64_t r = k * UNIT_ELEMENTS;
+        for (int64_t r = from; r < to; r += UNIT_ELEMENTS) {
             const element *row = r < rows ? in + r * stride : NULL;
             const element *next = r + 1 < rows ? in + (r + 1) * stride : NULL;
-            for (int j = 0; j < vectors; j++) {
-                const int64_t d = ((int64_t)p * c->each + j) * V_LANES;
-                unit_store(out + (k * vectors + j) * V_LANES, load_paired_rows(row, next, d, D));
-            }
+            pack_unit(out + r / UNIT_ELEMENTS * vectors * V_LANES, row, next, (int64_t)p * c->each * V_LANES,
+                      D, vectors);
         }
-        out += depth * vectors * V_LANES;
+        out += rows_out / UNIT_ELEMENTS * vectors * V_LANES;
     }
 }
 
