@@ -399,12 +399,47 @@ static void deltas(void **unused) {
     }
 }
 
+/* silu over its whole range, and beyond, in units in the last place: the exponential's 2, a quotient's 1 and two roundings. */
+static void sigmoids(void **unused) {
+    (void)unused;
+    enum { n = 40000 };
+    float *x = malloc(sizeof(float) * n), *y = malloc(sizeof(float) * n);
+    for (int i = 0; i < n; i++) x[i] = -86.0f + 186.0f * (float)i / n;
+    static const ls_activation_params silu = {LS_ACTIVATION_SILU, 0};
+    static const float ends[] = {-1000.0f, -88.0f, 88.0f, 1000.0f, INFINITY, NAN};
+    const int64_t size = n;
+    memcpy(x, ends, sizeof ends);
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    for (ls_isa isa = LS_ISA_BASE; isa <= machine.isa; isa++) {
+        const ls_kernel_call call = {.n_in = 1,
+                                     .n_out = 1,
+                                     .params = &silu,
+                                     .in = {ls_view_dense(x, LS_F32, 1, &size)},
+                                     .out = {ls_view_dense(y, LS_F32, 1, &size)}};
+        run_kernel("activation", LS_F32, isa, 1, call);
+        double worst = 0;
+        for (int i = LS_COUNT(ends); i < n; i++) {
+            const double exact = (double)x[i] / (1 + exp(-(double)x[i]));
+            int exponent;
+            frexp(exact, &exponent);
+            worst = fmax(worst, fabs((double)y[i] - exact) / ldexp(1, exponent - 24));
+        }
+        print_message("silu, %s: %.2f ulp\n", ls_isa_name(isa), worst);
+        assert_true(worst <= 4);
+        assert_true(fabsf(y[0]) < 1e-34f && fabsf(y[1]) < 1e-35f);
+        assert_true(y[2] == 88.0f && y[3] == 1000.0f && y[4] == INFINITY && isnan(y[5]));
+    }
+    free(x);
+    free(y);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions), cmocka_unit_test(activations), cmocka_unit_test(elementwise),
         cmocka_unit_test(norms),        cmocka_unit_test(sums),        cmocka_unit_test(many_tokens),
         cmocka_unit_test(embeddings),   cmocka_unit_test(rotations),   cmocka_unit_test(cross_entropies),
-        cmocka_unit_test(optimiser),    cmocka_unit_test(deltas),
+        cmocka_unit_test(optimiser),    cmocka_unit_test(deltas),      cmocka_unit_test(sigmoids),
     };
     return cmocka_run_group_tests(tests, say_missing_isas, NULL);
 }

@@ -50,9 +50,25 @@ V_INLINE v_f32 v_select(v_i32 mask, v_f32 a, v_f32 b) {
 }
 
 /* The larger one; where they do not compare (NaN), b. */
-V_INLINE v_f32 v_max(v_f32 a, v_f32 b) { return v_select(a > b, a, b); }
+V_INLINE v_f32 v_max(v_f32 a, v_f32 b) {
+#if defined __AVX512F__
+    return (v_f32)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined __AVX2__
+    return (v_f32)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return v_select(a > b, a, b);
+#endif
+}
+
+#if defined __AVX512F__
+/* The first `count` lanes, 0 to 16. Loads and stores of fewer than 16 through memory, lane by lane, cost loops a store per vector. */
+V_INLINE __mmask16 v_first(int64_t count) { return (__mmask16)((1u << (count > 0 ? count : 0)) - 1u); }
+#endif
 
 V_INLINE v_f32 v_load_f32(const float *p, int64_t count) {
+#if defined __AVX512F__
+    return (v_f32)(count >= V_LANES ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(v_first(count), p));
+#else
     v_f32 v = {0};
     if (count >= V_LANES) {
         memcpy(&v, p, sizeof v);
@@ -60,13 +76,18 @@ V_INLINE v_f32 v_load_f32(const float *p, int64_t count) {
         for (int64_t i = 0; i < count; i++) v[i] = p[i];
     }
     return v;
+#endif
 }
 
 V_INLINE void v_store_f32(float *p, v_f32 v, int64_t count) {
     if (count >= V_LANES) {
         memcpy(p, &v, sizeof v);
     } else {
+#if defined __AVX512F__
+        _mm512_mask_storeu_ps(p, v_first(count), (__m512)v);
+#else
         for (int64_t i = 0; i < count; i++) p[i] = v[i];
+#endif
     }
 }
 
@@ -87,12 +108,17 @@ V_INLINE v_u16 v_narrow(v_u32 v) {
 }
 
 V_INLINE v_f32 v_load_bf16(const ls_bf16 *p, int64_t count) {
+#if defined __AVX512F__
+    const v_u16 h = (v_u16)(count >= V_LANES ? _mm256_loadu_si256((const __m256i *)(const void *)p)
+                                             : _mm256_maskz_loadu_epi16(v_first(count), p));
+#else
     v_u16 h = {0};
     if (count >= V_LANES) {
         memcpy(&h, p, sizeof h);
     } else {
         for (int64_t i = 0; i < count; i++) h[i] = p[i];
     }
+#endif
     return (v_f32)(v_widen(h) << 16);
 }
 
@@ -113,7 +139,11 @@ V_INLINE void v_store_bf16(ls_bf16 *p, v_f32 v, int64_t count) {
     if (count >= V_LANES) {
         memcpy(p, &h, sizeof h);
     } else {
+#if defined __AVX512F__
+        _mm256_mask_storeu_epi16(p, v_first(count), (__m256i)h);
+#else
         for (int64_t i = 0; i < count; i++) p[i] = h[i];
+#endif
     }
 }
 
