@@ -156,7 +156,7 @@ static void free_array(array *a) {
 /* A second array of the same contents, without exact values. */
 static array copy_array(const array *a) {
     const size_t bytes = ls_dtype_bytes(a->dtype) * (size_t)a->n;
-    array copy = {.typed = malloc(bytes), .dtype = a->dtype, .n = a->n};
+    array copy = {.typed = aligned_alloc(64, ls_round_up(bytes, 64)), .dtype = a->dtype, .n = a->n};
     memcpy(copy.typed, a->typed, bytes);
     return copy;
 }
@@ -386,6 +386,10 @@ static void optimiser(void **unused) {
         run_everywhere(&update);
         run_everywhere(&skipped);
     }
+    const operand x = {'G', NORMAL, 1, {530001}, 0}, positive = {'G', POSITIVE, 1, {530001}, 0};
+    const operand param = {'T', POISON, 1, {530001}, 0}, control = {'D', CONTROL, 1, {LS_CONTROLS}, 0};
+    const example streamed = {"adamw", &params, 2, 4, {x, control}, {x, x, positive, param}};
+    run_type(&streamed, LS_BF16);
 }
 
 static void deltas(void **unused) {

@@ -9,20 +9,23 @@ static int parts_of(const ls_kernel_call *call) {
 
 static size_t workspace(const ls_kernel_call *call) { return sizeof(double) * (size_t)parts_of(call); }
 
-/* Sixteen sums, so that the compiler may add in vectors without reordering any of them. */
+/* Four streams through the part, because a page ends before the next is asked for: one stream reads two thirds as fast. */
 V_INLINE double total(const float *x, int64_t n, bool squares) {
-    enum { SUMS = 16 };
-    double sums[SUMS] = {0};
-    int64_t i = 0;
-    for (; i + SUMS <= n; i += SUMS) {
-        for (int j = 0; j < SUMS; j++) {
-            const double value = (double)x[i + j];
-            sums[j] += squares ? value * value : value;
+    enum { STREAMS = 4 };
+    typedef double v_f64 __attribute__((vector_size(8 * V_LANES)));
+    const int64_t each = n / (STREAMS * V_LANES) * V_LANES;
+    v_f64 sums[STREAMS] = {{0}};
+    for (int64_t i = 0; i < each; i += V_LANES) {
+        for (int s = 0; s < STREAMS; s++) {
+            const v_f64 value = __builtin_convertvector(v_load_f32(x + s * each + i, V_LANES), v_f64);
+            sums[s] += squares ? value * value : value;
         }
     }
-    for (; i < n; i++) sums[0] += squares ? (double)x[i] * (double)x[i] : (double)x[i];
-    for (int j = 1; j < SUMS; j++) sums[0] += sums[j];
-    return sums[0];
+    double sum = 0;
+    for (int64_t i = STREAMS * each; i < n; i++) sum += squares ? (double)x[i] * (double)x[i] : (double)x[i];
+    const v_f64 lanes = sums[0] + sums[1] + (sums[2] + sums[3]);
+    for (int l = 0; l < V_LANES; l++) sum += lanes[l];
+    return sum;
 }
 
 static void sum_part(const void *context, int part, int64_t start, int64_t end) {
