@@ -203,6 +203,17 @@ static const test_case cases[] = {
      .scale = -0.5,
      .spread = 3,
      .softcap = 50},
+    /* More keys than the widest tile has; the second tile is ragged, and windows leave out whole parts of both. */
+    {.B = 1, .D = 32, .Hq = 2, .Hkv = 1, .group = 2, .S = 850, .P = 1, .mask = "causal", .threads = 3},
+    {.B = 1,
+     .D = 64,
+     .Hq = 1,
+     .Hkv = 1,
+     .group = 1,
+     .S = 850,
+     .P = 1,
+     .mask = "window:100:5+documents",
+     .threads = 1},
 };
 
 static void put(const ls_view *view, int64_t at, float value) {
