@@ -6,7 +6,7 @@
  *
  * k counts `units` of 32 bits, and so does every buffer here: one float, or (LS_ATTENTION_PAIRS) two bf16
  * that stand side by side along k and are multiplied and added by one vdpbf16ps. Only v_multiply_add knows
- * which. A may lie at any strides, so products with a transposed A need no copy; B lies in panels of whole
+ * which (vector_tile.h). A may lie at any strides, so products with a transposed A need no copy; B lies in panels of whole
  * vectors, dense, one panel after the other.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GEMM_H
@@ -41,17 +41,14 @@ static bool pairs_are_fast(void) { return !__builtin_cpu_is("intel"); }
 
 #define UNIT_ELEMENTS (1 + LS_ATTENTION_PAIRS)
 
-/*
- * 6 x 4 sums, 4 columns of B and a broadcast fill the 32 registers of AVX-512; 6 x 2 the 16 of the others. Of AMX's 8 tiles 2 x 2 hold sums,
- * 2 of A and 2 of B; they take a depth of DEPTH units at a time.
- */
+/* Of AMX's 8 tiles 2 x 2 hold sums, 2 of A and 2 of B; they take a depth of DEPTH units at a time. */
 #if LS_ATTENTION_TILES
 #define MICRO_ROWS 32
 #define MICRO_VECTORS 2
 #define DEPTH 16
 #else
-#define MICRO_ROWS 6
-#define MICRO_VECTORS (V_LANES == 16 ? 4 : 2)
+#define MICRO_ROWS VECTOR_ROWS
+#define MICRO_VECTORS VECTOR_COLUMNS
 #define DEPTH 1
 #endif
 #define PANEL (MICRO_VECTORS * V_LANES)
@@ -62,37 +59,15 @@ V_INLINE void unit_store(float *p, v_f32 v) { v_store_f32(p, v, V_LANES); }
 #if LS_ATTENTION_TILES
 #include "kernel/cpu/attention_tiles.h"
 #else
+#include "kernel/cpu/vector_tile.h"
 V_INLINE void products_begin(void) {}
 V_INLINE void products_end(void) {}
-
-V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
-#if LS_ATTENTION_PAIRS
-    return (v_f32)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
-#else
-    return a * b + sum;
-#endif
-}
 
 /* `vectors` is a constant wherever this is inlined. decay NULL: C = A B, else C = decay[row] * C + A B. */
 V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
                          const float *b, float *c, int64_t c_row, const float *decay) {
     v_f32 sum[MICRO_ROWS][MICRO_VECTORS];
-#pragma GCC unroll 8
-    for (int i = 0; i < MICRO_ROWS; i++) {
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) sum[i][j] = v_set(0.0f);
-    }
-    for (int64_t k = 0; k < depth; k++, a += a_step, b += vectors * V_LANES) {
-        v_f32 column[MICRO_VECTORS];
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) column[j] = unit_load(b + j * V_LANES);
-#pragma GCC unroll 8
-        for (int i = 0; i < MICRO_ROWS; i++) {
-            const v_f32 row = v_set(a[i * a_row]);
-#pragma GCC unroll 4
-            for (int j = 0; j < vectors; j++) sum[i][j] = v_multiply_add(row, column[j], sum[i][j]);
-        }
-    }
+    vector_sums(sum, vectors, depth, a, a_row, a_step, b, NULL);
 #pragma GCC unroll 8
     for (int i = 0; i < MICRO_ROWS; i++) {
 #pragma GCC unroll 4

@@ -1,7 +1,14 @@
+/* matmul: f32 on AVX-512 in vectors of our own, else one tile per thread by oneDNN (on AVX2 ours were as fast, no faster). */
 #include "kernel/cpu/matmul_impl.h"
 
 #include "kernel/cpu/cpu_impl.h"
 
+#if !LS_CPU_ELEMENT_BF16 && V_LANES == 16
+#include "kernel/cpu/matmul_vectors.h"
+
+const ls_kernel LS_CPU_NAME(matmul) = {"matmul", LS_CPU_DTYPE, LS_CPU_LEVEL, workspace,
+                                       prepare,  release,      run};
+#else
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     return ls_cpu_matmul_prepare(LS_CPU_DTYPE, call, state);
 }
@@ -9,3 +16,4 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
 const ls_kernel LS_CPU_NAME(matmul) = {
     "matmul", LS_CPU_DTYPE,          LS_CPU_LEVEL,     ls_cpu_matmul_workspace,
     prepare,  ls_cpu_matmul_release, ls_cpu_matmul_run};
+#endif

@@ -1,0 +1,398 @@
+/*
+ * matmul in f32 in vectors of the isa's width. Panels of B, PANEL columns by CHUNK of K, stay in the first cache while all rows of
+ * a part of A, which stay in the second, pass by (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008). Both are
+ * copied first, whichever way they lie. C takes a sum after each CHUNK of K, counted from the first: neither the plan nor who computes what changes
+ * a bit.
+ *
+ * K is done in passes, so that the rows kept are many. In each, threads take parts of C as they get free, columns by columns.
+ *
+ * Workspace: for each thread the kept part of A | a panel of B | sums of a ragged edge.
+ */
+#ifndef LS_KERNEL_CPU_MATMUL_VECTORS_H
+#define LS_KERNEL_CPU_MATMUL_VECTORS_H
+
+#include <stdlib.h>
+
+#include "kernel/cpu/cpu_impl.h"
+#include "kernel/cpu/matmul_impl.h"
+#include "kernel/cpu/transpose.h"
+#include "kernel/cpu/vector_tile.h"
+
+enum {
+    PANEL = VECTOR_COLUMNS * V_LANES,
+    CHUNK = 96,            /* a panel of it takes half of the first cache */
+    KEPT_FLOATS = 3 << 17, /* of A */
+    FEWEST_ROWS = 128,     /* for oneDNN is faster at small products */
+    FEWEST_COLUMNS = 512,
+    LEAST_DEPTH = 128,
+    PARTS_PER_THREAD = 4,
+    LINE_FLOATS = 16, /* of the caches */
+    A_COST =
+        3, /* to bring an element of A, or of B, into its place, and to add to C once more; in quarters of a cycle about */
+    B_COST = 3,
+    C_COST = 8,
+};
+
+typedef struct vectors_plan {
+    int64_t M, N, K;
+    int64_t a_row, a_column, b_row, b_column; /* elements from one to the next; one of two is 1 */
+    bool accumulate, bias;
+    int threads;
+    int64_t depth;         /* of a pass; the last may have less, so may the last part */
+    int64_t rows, columns; /* of a part of C */
+    size_t a_bytes, thread_bytes;
+} vectors_plan;
+
+typedef struct vectors_state {
+    vectors_plan plan;
+    void *other;    /* oneDNN's, when it does the product */
+    int64_t kept[]; /* by thread: the first of the rows of A that it keeps, or -1 */
+} vectors_state;
+
+/* --- the plan ---------------------------------------------------------------------------------------------------------------- */
+
+static int64_t even_step(int64_t size, int64_t parts, int64_t unit) {
+    return (int64_t)ls_round_up((size_t)ls_ceil_div(size, parts), (size_t)unit);
+}
+
+static double cost_of(const vectors_plan *p) {
+    const double M = (double)p->M, N = (double)p->N, K = (double)p->K;
+    const double passes = (double)ls_ceil_div(p->K, p->depth), rows = (double)ls_ceil_div(p->M, p->rows);
+    return A_COST * M * K * p->threads + B_COST * N * K * rows + C_COST * M * N * (passes - 1);
+}
+
+static void choose_parts(vectors_plan *p) {
+    const int64_t parts = p->threads > 1 ? (int64_t)p->threads * PARTS_PER_THREAD : 1;
+    const int64_t panels = ls_ceil_div(p->N, PANEL);
+    double best = 0;
+    for (int64_t n = 1; n <= ls_ceil_div(p->K, CHUNK); n++) {
+        vectors_plan q = *p;
+        q.depth = even_step(p->K, n, CHUNK);
+        const int64_t most = ls_max(VECTOR_ROWS, KEPT_FLOATS / q.depth / VECTOR_ROWS * VECTOR_ROWS);
+        const int64_t row_parts = ls_max(ls_ceil_div(p->M, most), ls_ceil_div(parts, panels));
+        q.rows = even_step(p->M, row_parts, VECTOR_ROWS);
+        q.columns = even_step(p->N, ls_ceil_div(parts, ls_ceil_div(p->M, q.rows)), PANEL);
+        const double cost = cost_of(&q);
+        if (best > 0 && cost >= best) continue;
+        best = cost;
+        *p = q;
+    }
+}
+
+static vectors_plan make_plan(const ls_kernel_call *call) {
+    const ls_matmul_params *params = call->params;
+    const ls_view a = ls_view_rows(call->in[0]), b = ls_view_rows(call->in[1]);
+    const bool ta = params->transpose_a, tb = params->transpose_b;
+    vectors_plan p = {
+        .M = a.size[ta],
+        .K = a.size[!ta],
+        .N = b.size[!tb],
+        .a_row = ta ? 1 : a.size[1],
+        .a_column = ta ? a.size[1] : 1,
+        .b_row = tb ? 1 : b.size[1],
+        .b_column = tb ? b.size[1] : 1,
+        .accumulate = params->accumulate,
+        .bias = call->n_in > 2,
+        .threads = (int)ls_max(1, call->threads),
+    };
+    if (p.M < FEWEST_ROWS || p.N < FEWEST_COLUMNS || p.K < LEAST_DEPTH) return p;
+    choose_parts(&p);
+    p.a_bytes = sizeof(float) * (size_t)(p.rows * p.depth);
+    p.thread_bytes = p.a_bytes + sizeof(float) * PANEL * (CHUNK + VECTOR_ROWS);
+    return p;
+}
+
+static bool planned(const vectors_plan *p) { return p->depth > 0; }
+
+static size_t workspace(const ls_kernel_call *call) {
+    const vectors_plan p = make_plan(call);
+    return planned(&p) ? p.thread_bytes * (size_t)p.threads : ls_cpu_matmul_workspace(call);
+}
+
+/* --- operands in the order in which tiles read them ------------------------------------------------------------------------------- */
+
+/* Rows of A as they lie, CHUNK of K at a time; rows that are missing in the last tile are 0. */
+static void pack_a_rows(float *to, const float *from, int64_t stride, int64_t rows, int64_t depth) {
+    const int64_t padded = (int64_t)ls_round_up((size_t)rows, VECTOR_ROWS);
+    for (int64_t i = 0; i < padded; i++) {
+        for (int64_t k = 0; k < depth; k += CHUNK) {
+            float *row = to + k * padded + i * CHUNK;
+            const size_t bytes = sizeof(float) * (size_t)ls_min(CHUNK, depth - k);
+            if (i < rows)
+                memcpy(row, from + i * stride + k, bytes);
+            else
+                memset(row, 0, bytes);
+        }
+    }
+}
+
+/* Columns of A: VECTOR_ROWS elements of each of K, CHUNK of K at a time. */
+static void pack_a_columns(float *to, const float *from, int64_t stride, int64_t rows, int64_t depth) {
+    const int64_t padded = (int64_t)ls_round_up((size_t)rows, VECTOR_ROWS);
+    for (int64_t k = 0; k < depth; k++, from += stride) {
+        float *column = to + k / CHUNK * CHUNK * padded + k % CHUNK * VECTOR_ROWS;
+        int64_t i = 0;
+        for (; i + VECTOR_ROWS <= rows; i += VECTOR_ROWS)
+            memcpy(column + i * CHUNK, from + i, sizeof(float) * VECTOR_ROWS);
+        if (i == rows) continue;
+        memset(column + i * CHUNK, 0, sizeof(float) * VECTOR_ROWS);
+        memcpy(column + i * CHUNK, from + i, sizeof(float) * (size_t)(rows - i));
+    }
+}
+
+/* A panel of B: rows of `columns`, a multiple of V_LANES of which `there` are there. */
+static void pack_b_rows(float *to, const float *from, int64_t stride, int64_t columns, int64_t there,
+                        int64_t depth) {
+    for (int64_t k = 0; k < depth; k++, from += stride)
+        for (int64_t j = 0; j < columns; j += V_LANES, to += V_LANES)
+            v_store_f32(to, v_load_f32(from + j, there - j), V_LANES);
+}
+
+/* The same from columns: squares are transposed. */
+static void pack_b_columns(float *to, const float *from, int64_t stride, int64_t columns, int64_t there,
+                           int64_t depth) {
+    for (int64_t j = 0; j < columns; j += V_LANES) {
+        for (int64_t k = 0; k < depth; k += V_LANES) {
+            const bool whole = there - j >= V_LANES && depth - k >= V_LANES;
+            v_f32 m[V_LANES];
+#pragma GCC unroll 16
+            for (int i = 0; i < V_LANES; i++) {
+                const float *at = from + (j + i) * stride + k;
+                if (whole)
+                    m[i] = v_load_f32(at, V_LANES);
+                else
+                    m[i] = j + i < there ? v_load_f32(at, depth - k) : v_set(0.0f);
+            }
+            transpose_square(m);
+            const int64_t lines = ls_min(V_LANES, depth - k);
+            for (int i = 0; i < lines; i++) v_store_f32(to + (k + i) * columns + j, m[i], V_LANES);
+        }
+    }
+}
+
+/* --- a panel of C ------------------------------------------------------------------------------------------------------------- */
+
+/* Lines of memory that are needed soon: rows of so many floats, row_step apart. */
+typedef struct ahead {
+    const float *at;
+    int64_t row_step, rows, floats;
+} ahead;
+
+/* A part of A, CHUNK of K deep, against a panel of B; C takes the sums. */
+typedef struct panel {
+    const float *a, *b;
+    int64_t a_row, a_step;
+    int64_t rows, depth;
+    float *c;
+    int64_t c_row;
+    bool add;          /* to what is there */
+    const float *bias; /* of each column, or NULL */
+    ahead next;        /* of B */
+} panel;
+
+/* Part `i` of `n` of what is needed soon, into the second cache: the processor does not foresee rows so far apart. */
+V_INLINE void fetch(const ahead *next, int64_t i, int64_t n) {
+    for (int64_t r = next->rows * i / n; r < next->rows * (i + 1) / n; r++)
+        for (int64_t j = 0; j < next->floats; j += LINE_FLOATS)
+            __builtin_prefetch(next->at + r * next->row_step + j, 0, 2);
+}
+
+/* The tile from row i on; `vectors` is a constant wherever this is inlined. */
+V_INLINE void tile_of_panel(int vectors, const panel *p, int64_t i) {
+    const int64_t rows = ls_min(VECTOR_ROWS, p->rows - i);
+    const float *a = p->a + i * CHUNK;
+    float *c = p->c + i * p->c_row;
+    v_f32 sum[VECTOR_ROWS][VECTOR_COLUMNS];
+    for (int64_t r = 0; r < rows; r++)
+        for (int j = 0; j < vectors; j++) __builtin_prefetch(c + r * p->c_row + j * V_LANES, 1);
+    vector_sums(sum, vectors, p->depth, a, p->a_row, p->a_step, p->b, a + VECTOR_ROWS * CHUNK);
+#pragma GCC unroll 8
+    for (int r = 0; r < VECTOR_ROWS; r++) {
+        if (r == rows) break;
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) {
+            float *at = c + r * p->c_row + j * V_LANES;
+            if (p->bias) sum[r][j] += v_load_f32(p->bias + j * V_LANES, V_LANES);
+            if (p->add) sum[r][j] += v_load_f32(at, V_LANES);
+            v_store_f32(at, sum[r][j], V_LANES);
+        }
+    }
+}
+
+V_INLINE void tiles_of_panel(int vectors, const panel *p) {
+    const int64_t tiles = ls_ceil_div(p->rows, VECTOR_ROWS);
+    for (int64_t i = 0; i < tiles; i++) {
+        fetch(&p->next, i, tiles);
+        tile_of_panel(vectors, p, i * VECTOR_ROWS);
+    }
+}
+
+/* Each width has a loop of its own. */
+static void panel_product(int vectors, const panel *p) {
+    switch (vectors) {
+    case 1:
+        tiles_of_panel(1, p);
+        break;
+    case 2:
+        tiles_of_panel(2, p);
+        break;
+#if VECTOR_COLUMNS > 2
+    case 3:
+        tiles_of_panel(3, p);
+        break;
+    case 4:
+        tiles_of_panel(4, p);
+        break;
+#endif
+    default:
+        LS_ASSERT(vectors <= VECTOR_COLUMNS);
+    }
+}
+
+/* The same where columns end within a vector: a row of tiles after the other through block[VECTOR_ROWS][PANEL]. */
+static void ragged_product(const panel *whole, int64_t columns, float *block) {
+    panel p = *whole;
+    p.c = block, p.c_row = PANEL, p.add = false, p.bias = NULL;
+    for (int64_t i = 0; i < whole->rows; i += VECTOR_ROWS, p.a += VECTOR_ROWS * CHUNK) {
+        p.rows = ls_min(VECTOR_ROWS, whole->rows - i);
+        panel_product((int)ls_ceil_div(columns, V_LANES), &p);
+        p.next.rows = 0;
+        for (int64_t r = 0; r < p.rows; r++) {
+            float *c = whole->c + (i + r) * whole->c_row;
+            for (int64_t j = 0; j < columns; j++) {
+                float v = block[r * PANEL + j];
+                if (whole->bias) v += whole->bias[j];
+                c[j] = whole->add ? v + c[j] : v;
+            }
+        }
+    }
+}
+
+/* --- a part of C -------------------------------------------------------------------------------------------------------------- */
+
+typedef struct vectors_job {
+    const ls_kernel_call *call;
+    const vectors_plan *plan;
+    int64_t k, depth; /* of the pass */
+    int64_t *kept;
+} vectors_job;
+
+typedef struct part {
+    int64_t row, rows, column, columns;
+    float *a, *b, *block;
+} part;
+
+static void keep_rows(const vectors_job *job, const part *t) {
+    const vectors_plan *p = job->plan;
+    const float *a = (const float *)job->call->in[0].data + t->row * p->a_row + job->k * p->a_column;
+    if (p->a_column == 1)
+        pack_a_rows(t->a, a, p->a_row, t->rows, job->depth);
+    else
+        pack_a_columns(t->a, a, p->a_column, t->rows, job->depth);
+}
+
+static const float *b_at(const vectors_job *job, int64_t column, int64_t k) {
+    const vectors_plan *p = job->plan;
+    return (const float *)job->call->in[1].data + column * p->b_column + (job->k + k) * p->b_row;
+}
+
+/* What of B is packed after CHUNK from k on, in this panel or else in the one beside it. */
+static ahead next_of_b(const vectors_job *job, int64_t column, int64_t k) {
+    const vectors_plan *p = job->plan;
+    k += CHUNK;
+    if (k >= job->depth) k = 0, column += PANEL;
+    if (column >= p->N) return (ahead){.rows = 0};
+    const int64_t columns = ls_min(PANEL, p->N - column), depth = ls_min(CHUNK, job->depth - k);
+    const float *at = b_at(job, column, k);
+    return p->b_column == 1 ? (ahead){at, p->b_row, depth, columns}
+                            : (ahead){at, p->b_column, columns, depth};
+}
+
+/* PANEL columns or fewer, from column j of the part on. */
+static void panel_of_part(const vectors_job *job, const part *t, int64_t j) {
+    const vectors_plan *p = job->plan;
+    const int64_t column = t->column + j, columns = ls_min(PANEL, t->columns - j);
+    const int64_t padded = (int64_t)ls_round_up((size_t)t->rows, VECTOR_ROWS);
+    const int64_t wide = (int64_t)ls_round_up((size_t)columns, V_LANES);
+    const bool by_rows = p->a_column == 1;
+    for (int64_t k = 0; k < job->depth; k += CHUNK) {
+        const bool first = job->k + k == 0;
+        const panel one = {
+            .a = t->a + k * padded,
+            .b = t->b,
+            .a_row = by_rows ? CHUNK : 1,
+            .a_step = by_rows ? 1 : VECTOR_ROWS,
+            .rows = t->rows,
+            .depth = ls_min(CHUNK, job->depth - k),
+            .c = (float *)job->call->out[0].data + t->row * p->N + column,
+            .c_row = p->N,
+            .add = p->accumulate || !first,
+            .bias = first && p->bias ? (const float *)job->call->in[2].data + column : NULL,
+            .next = next_of_b(job, column, k),
+        };
+        if (p->b_column == 1)
+            pack_b_rows(t->b, b_at(job, column, k), p->b_row, wide, columns, one.depth);
+        else
+            pack_b_columns(t->b, b_at(job, column, k), p->b_column, wide, columns, one.depth);
+        if (wide == columns)
+            panel_product((int)(wide / V_LANES), &one);
+        else
+            ragged_product(&one, columns, t->block);
+    }
+}
+
+static void run_part(void *context, int i, int thread) {
+    const vectors_job *job = context;
+    const vectors_plan *p = job->plan;
+    const int64_t across = ls_ceil_div(p->N, p->columns);
+    char *mine = (char *)job->call->workspace + p->thread_bytes * (size_t)thread;
+    part t = {.row = i / across * p->rows, .column = i % across * p->columns, .a = (void *)mine};
+    t.b = (void *)(mine + p->a_bytes);
+    t.block = t.b + PANEL * CHUNK;
+    t.rows = ls_min(p->rows, p->M - t.row);
+    t.columns = ls_min(p->columns, p->N - t.column);
+    if (job->kept[thread] != t.row) keep_rows(job, &t);
+    job->kept[thread] = t.row;
+    for (int64_t j = 0; j < t.columns; j += PANEL) panel_of_part(job, &t, j);
+}
+
+static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    vectors_state *s = state;
+    const vectors_plan *p = &s->plan;
+    if (!planned(p)) {
+        ls_cpu_matmul_run(call, s->other, pool);
+        return;
+    }
+    vectors_job job = {.call = call, .plan = p, .kept = s->kept};
+    for (job.k = 0; job.k < p->K; job.k += p->depth) {
+        job.depth = ls_min(p->depth, p->K - job.k);
+        for (int i = 0; i < p->threads; i++) job.kept[i] = -1;
+        const int64_t parts = ls_ceil_div(p->M, p->rows) * ls_ceil_div(p->N, p->columns);
+        ls_pool_run(pool, (int)parts, run_part, &job);
+    }
+}
+
+/* --- before and after --------------------------------------------------------------------------------------------------------- */
+
+static ls_status prepare(const ls_kernel_call *call, void **state) {
+    LS_TRY(ls_kernel_check("matmul", LS_F32, call));
+    const vectors_plan plan = make_plan(call);
+    vectors_state *s = calloc(1, sizeof *s + sizeof *s->kept * (size_t)plan.threads);
+    if (s == NULL) return ls_error(LS_NO_MEMORY, "matmul: no memory for the description of a product");
+    s->plan = plan;
+    const ls_status status = planned(&s->plan) ? ls_ok() : ls_cpu_matmul_prepare(LS_F32, call, &s->other);
+    if (status.code == LS_OK)
+        *state = s;
+    else
+        free(s);
+    return status;
+}
+
+static void release(void *state) {
+    vectors_state *s = state;
+    if (s == NULL) return;
+    ls_cpu_matmul_release(s->other);
+    free(s);
+}
+
+#endif
