@@ -134,6 +134,8 @@ double ls_comm_progress(ls_comm *comm);
 ls_status ls_map_shared(size_t bytes, ls_mapping *out);
 ls_status ls_map_private(size_t bytes, ls_mapping *out);
 void ls_unmap(ls_mapping *mapping);
+/* Whether shared memory is given huge pages on request; folder: like /sys/kernel/mm/transparent_hugepage. */
+bool ls_shared_gets_huge_pages(const char *folder);
 
 /* world.c: bytes of the board with its lines and words, in whole pages; and the board put at an address. */
 size_t ls_board_bytes(const ls_world *world);

@@ -1,42 +1,121 @@
-/* Fresh address space from the operating system. */
+/*
+ * Fresh memory from the operating system, in huge pages where it has them. Shared memory gets those that the system makes on request
+ * (the rank that touches a page first places it), else those that were set aside for programs, if they are enough.
+ */
 #include "comm/comm_impl.h"
 
 #include <errno.h>
+#include <linux/memfd.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Huge pages where the system grants them on request; a refusal costs nothing but speed. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* of Linux 5.14, which older headers lack */
+#endif
+
+enum { HUGE = 2 << 20 };
+
+/* Smaller ones are not worth a huge page. */
 #define ADVISE_FROM_BYTES ((size_t)4 << 20)
 
-static ls_status finish(void *base, size_t bytes, const char *kind, ls_mapping *out) {
-    if (base == MAP_FAILED)
-        return ls_error(LS_NO_MEMORY, "cannot map %zu bytes of %s memory: %s", bytes, kind, strerror(errno));
-    if (bytes >= ADVISE_FROM_BYTES) (void)madvise(base, bytes, MADV_HUGEPAGE);
+static ls_status no_memory(size_t bytes, const char *kind) {
+    return ls_error(LS_NO_MEMORY, "cannot map %zu bytes of %s memory: %s", bytes, kind, strerror(errno));
+}
+
+/* --- shared ------------------------------------------------------------------------------------------------------------------ */
+
+/* Of a line "always within_size advise [never] deny force": what is chosen. Anything else chooses nothing. */
+static void read_choice(const char *folder, const char *name, char *choice, size_t room) {
+    char path[512], line[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    choice[0] = 0;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return;
+    const char *start = fgets(line, sizeof line, file) != NULL ? strchr(line, '[') : NULL;
+    const char *end = start != NULL ? strchr(start, ']') : NULL;
+    if (end != NULL) snprintf(choice, room, "%.*s", (int)(end - start - 1), start + 1);
+    fclose(file);
+}
+
+bool ls_shared_gets_huge_pages(const char *folder) {
+    static const char *const yes[] = {"always", "within_size", "advise", "force"};
+    char choice[32];
+    read_choice(folder, "hugepages-2048kB/shmem_enabled", choice, sizeof choice); /* of Linux 6.11 */
+    if (choice[0] == 0 || strcmp(choice, "inherit") == 0)
+        read_choice(folder, "shmem_enabled", choice, sizeof choice);
+    for (size_t i = 0; i < LS_COUNT(yes); i++)
+        if (strcmp(choice, yes[i]) == 0) return true;
+    return false;
+}
+
+/*
+ * Maps a fresh memfd over reserved address space. It gives the mapping a name in /proc/PID/maps; without one (old kernels, sandboxes) it is
+ * anonymous. Either way there is no file to clean up. Huge pages that were set aside are counted out here, so not MAP_NORESERVE for them.
+ */
+static bool map_over(char *at, size_t bytes, unsigned set_aside) {
+    const int protection = PROT_READ | PROT_WRITE;
+    const int flags = MAP_SHARED | MAP_FIXED | (set_aside != 0 ? 0 : MAP_NORESERVE);
+    bool mapped = false;
+    const int fd = memfd_create("longspan-heap", MFD_CLOEXEC | set_aside);
+    if (fd >= 0) {
+        mapped = ftruncate(fd, (off_t)bytes) == 0 && mmap(at, bytes, protection, flags, fd, 0) != MAP_FAILED;
+        close(fd);
+    }
+    if (!mapped && set_aside == 0)
+        mapped = mmap(at, bytes, protection, flags | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+    return mapped;
+}
+
+/*
+ * From the pages that the system has set aside, taken at once: a limit that shows later shows as a signal. What is left behind the last
+ * whole page is ordinary memory, so that not a byte more is mapped than asked for.
+ */
+static bool map_set_aside(char *at, size_t bytes) {
+    const size_t whole = bytes / HUGE * HUGE;
+    return map_over(at, whole, MFD_HUGETLB | MFD_HUGE_2MB) && madvise(at, whole, MADV_POPULATE_WRITE) == 0 &&
+           (whole == bytes || map_over(at + whole, bytes - whole, 0));
+}
+
+/* Address space from a multiple of a huge page on. */
+static char *reserve(size_t bytes) {
+    const size_t room = bytes + HUGE;
+    char *base = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return NULL;
+    const size_t before = ls_round_up((uintptr_t)base, HUGE) - (uintptr_t)base;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), used = before + ls_round_up(bytes, page);
+    if (before > 0) munmap(base, before);
+    if (used < room) munmap(base + used, room - used);
+    return base + before;
+}
+
+ls_status ls_map_shared(size_t bytes, ls_mapping *out) {
+    const bool large = bytes >= ADVISE_FROM_BYTES;
+    const bool asks = large && ls_shared_gets_huge_pages("/sys/kernel/mm/transparent_hugepage");
+    char *base = reserve(bytes);
+    if (base == NULL) return no_memory(bytes, "shared");
+    if (!large || asks || !map_set_aside(base, bytes)) {
+        if (!map_over(base, bytes, 0)) {
+            const ls_status status = no_memory(bytes, "shared");
+            munmap(base, bytes);
+            return status;
+        }
+        if (asks) (void)madvise(base, bytes / HUGE * HUGE, MADV_HUGEPAGE); /* none reaches past the end */
+    }
     *out = (ls_mapping){base, bytes};
     return ls_ok();
 }
 
-/* A memfd gives the mapping a name in /proc/PID/maps; without one (old kernels, sandboxes) it is anonymous.
- * Either way there is no file to clean up. */
-ls_status ls_map_shared(size_t bytes, ls_mapping *out) {
-    const int protection = PROT_READ | PROT_WRITE;
-    void *base = MAP_FAILED;
-    const int fd = memfd_create("longspan-heap", MFD_CLOEXEC);
-    if (fd >= 0) {
-        if (ftruncate(fd, (off_t)bytes) == 0)
-            base = mmap(NULL, bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
-        close(fd);
-    }
-    if (base == MAP_FAILED)
-        base = mmap(NULL, bytes, protection, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return finish(base, bytes, "shared", out);
-}
+/* --- private ----------------------------------------------------------------------------------------------------------------- */
 
 ls_status ls_map_private(size_t bytes, ls_mapping *out) {
     void *base =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return finish(base, bytes, "private", out);
+    if (base == MAP_FAILED) return no_memory(bytes, "private");
+    if (bytes >= ADVISE_FROM_BYTES) (void)madvise(base, bytes, MADV_HUGEPAGE); /* a wish */
+    *out = (ls_mapping){base, bytes};
+    return ls_ok();
 }
 
 void ls_unmap(ls_mapping *mapping) {
