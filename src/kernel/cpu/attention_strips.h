@@ -67,6 +67,14 @@ V_INLINE void some_rows(exponentials *e, int pairs) {
     for (int i = 0; i < pairs && e->pairs > 0; i++) two_rows(e);
 }
 
+/* Either keeps two tile instructions apart. */
+V_INLINE void rows_or_pause(exponentials *e, int pairs) {
+    if (e->pairs > 0)
+        some_rows(e, pairs);
+    else
+        tiles_apart();
+}
+
 static void square_store(square *of) {
     if (!of->at) return;
     sums_store(of->at, of->row);
@@ -94,21 +102,25 @@ V_INLINE void square_product(int64_t steps, const float *a, int64_t a_row, int64
     }
     for (int64_t i = 0; i < steps; i++, a += a_step, b += DEPTH * PANEL) {
         _tile_loadd(A_0, a, a_bytes);
+        tiles_apart();
         _tile_loadd(B_0, b, b_bytes);
+        tiles_apart();
         FIRST(SUM_00, 0, 0)
         _tile_dpbf16ps(SUM_00, A_0, B_0);
-        some_rows(e, pairs);
+        rows_or_pause(e, pairs);
         _tile_loadd(A_1, a + TILE_ROWS * a_row, a_bytes);
+        tiles_apart();
         FIRST(SUM_10, TILE_ROWS * to.row, TILE_ROWS * held->row)
         _tile_dpbf16ps(SUM_10, A_1, B_0);
-        some_rows(e, pairs);
+        rows_or_pause(e, pairs);
         _tile_loadd(B_1, b + V_LANES, b_bytes);
+        tiles_apart();
         FIRST(SUM_01, V_LANES, V_LANES)
         _tile_dpbf16ps(SUM_01, A_0, B_1);
-        some_rows(e, pairs);
+        rows_or_pause(e, pairs);
         FIRST(SUM_11, TILE_ROWS * to.row + V_LANES, TILE_ROWS * held->row + V_LANES)
         _tile_dpbf16ps(SUM_11, A_1, B_1);
-        some_rows(e, pairs);
+        rows_or_pause(e, pairs);
     }
 #undef FIRST
     *held = to;

@@ -37,9 +37,13 @@ V_INLINE void sums_clear(void) {
 V_INLINE void sums_add_left(const float *a, int64_t a_row, const float *b, int64_t b_row) {
     const int64_t a_bytes = a_row * 4, b_bytes = b_row * 4;
     _tile_loadd(A_0, a, a_bytes);
+    tiles_apart();
     _tile_loadd(B_0, b, b_bytes);
-    _tile_loadd(A_1, a + TILE_ROWS * a_row, a_bytes);
+    tiles_apart();
     _tile_dpbf16ps(SUM_00, A_0, B_0);
+    tiles_apart();
+    _tile_loadd(A_1, a + TILE_ROWS * a_row, a_bytes);
+    tiles_apart();
     _tile_dpbf16ps(SUM_10, A_1, B_0);
 }
 
@@ -47,7 +51,9 @@ V_INLINE void sums_add_left(const float *a, int64_t a_row, const float *b, int64
 V_INLINE void sums_add_right(const float *b, int64_t b_row) {
     const int64_t b_bytes = b_row * 4;
     _tile_loadd(B_1, b + V_LANES, b_bytes);
+    tiles_apart();
     _tile_dpbf16ps(SUM_01, A_0, B_1);
+    tiles_apart();
     _tile_dpbf16ps(SUM_11, A_1, B_1);
 }
 
@@ -79,15 +85,22 @@ V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_r
     }
     for (int64_t k = 0; k < depth; k += DEPTH, a += DEPTH, b += DEPTH * b_row) {
         _tile_loadd(A_0, a, a_bytes);
+        tiles_apart();
         _tile_loadd(B_0, b, b_bytes);
-        _tile_loadd(A_1, a + TILE_ROWS * a_row, a_bytes);
+        tiles_apart();
         _tile_dpbf16ps(SUM_00, A_0, B_0);
-        if (vectors > 1) _tile_loadd(B_1, b + V_LANES, b_bytes);
+        tiles_apart();
+        _tile_loadd(A_1, a + TILE_ROWS * a_row, a_bytes);
+        tiles_apart();
         _tile_dpbf16ps(SUM_10, A_1, B_0);
-        if (vectors > 1) {
-            _tile_dpbf16ps(SUM_01, A_0, B_1);
-            _tile_dpbf16ps(SUM_11, A_1, B_1);
-        }
+        tiles_apart();
+        if (vectors == 1) continue;
+        _tile_loadd(B_1, b + V_LANES, b_bytes);
+        tiles_apart();
+        _tile_dpbf16ps(SUM_01, A_0, B_1);
+        tiles_apart();
+        _tile_dpbf16ps(SUM_11, A_1, B_1);
+        tiles_apart();
     }
     _tile_stored(SUM_00, c, c_bytes);
     _tile_stored(SUM_10, c + TILE_ROWS * c_row, c_bytes);
