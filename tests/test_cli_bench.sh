@@ -26,7 +26,7 @@ assert [(p["mask"], p["pass"]) for p in page["passes"]] == [(m, p) for m in pair
 for p in page["passes"]:
     flops = {"forward": 4, "backward": 10, "both": 14}[p["pass"]] * 16 * pairs[p["mask"]]
     assert abs(p["figure"] * 1e9 * p["seconds"] / flops - 1) < 1e-9 and abs(p["figure"] / p["floor"] / p["ratio"] - 1) < 1e-9
-    assert (p["of_causal"] == 1) == (p["mask"] == "causal")
+    assert (p["of_causal"] == 1) == (p["mask"] == "causal") and p["beside"] > 0
 CHECK
 "$longspan" bench attention --ranks 1 --seq 64 --rounds 1 --dtype f32 >page.txt 2>err || fail "bench attention --ranks 1: $(cat err)"
 [ "$(grep -c '^causal .* GFLOP/s ' page.txt)" -eq 3 ] || fail "bench attention --ranks 1: $(cat page.txt)"

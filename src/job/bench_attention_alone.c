@@ -23,6 +23,8 @@ typedef struct masked {
     int opened;
     double flops[PASSES];
     double seconds[PASSES][LS_BENCH_MOST_ROUNDS];
+    double products
+        [LS_BENCH_MOST_ROUNDS]; /* operations per second of square products right before and after, the mean */
 } masked;
 
 typedef struct bench {
@@ -35,6 +37,8 @@ typedef struct bench {
     masked masked[2]; /* the last one is causal */
     double floor;
 } bench;
+
+static const double SUSTAINED = 0.2; /* seconds of products */
 
 /* --- measuring --------------------------------------------------------------------------------------------------------------- */
 
@@ -67,7 +71,9 @@ static void run_rounds(bench *b, ls_bench_peak *peak) {
     for (int round = 0; round < b->rounds; round++) {
         for (int i = 0; i < b->n; i++) {
             ls_bench_peak_look(peak);
+            const double before = ls_bench_peak_sustain(peak, SUSTAINED);
             run_masked(&b->masked[i], round);
+            b->masked[i].products[round] = (before + ls_bench_peak_sustain(peak, SUSTAINED)) / 2;
         }
         ls_log("round %d of %d", round + 1, b->rounds);
     }
@@ -105,6 +111,13 @@ static ls_bench_figure figure_of(const bench *b, const masked *m, int pass) {
     return (ls_bench_figure){"GFLOP/s", b->floor * 1e-9, rate * 1e-9, rate / b->floor};
 }
 
+/* The rate over that of the products beside it, round by round. */
+static double of_products(const bench *b, const masked *m, int pass) {
+    double ratio[LS_BENCH_MOST_ROUNDS];
+    for (int r = 0; r < b->rounds; r++) ratio[r] = m->flops[pass] / m->seconds[pass][r] / m->products[r];
+    return ls_bench_median(ratio, b->rounds);
+}
+
 /* The rate under the mask over that of causal attention, round by round. */
 static double of_causal(const bench *b, const masked *m, int pass) {
     const masked *causal = &b->masked[b->n - 1];
@@ -117,16 +130,16 @@ static double of_causal(const bench *b, const masked *m, int pass) {
 static void print_page(const bench *b, FILE *out) {
     fprintf(out,
             "attention kernels alone · S %lld · Hq %lld · Hkv %lld · D %lld · %s · %lld threads · %s · "
-            "medians of %d rounds\n\n%-24s %-9s %11s",
+            "medians of %d rounds\n\n%-24s %-9s %11s %7s",
             (long long)b->shape.S, (long long)b->shape.Hq, (long long)b->shape.Hkv, (long long)b->shape.D,
             ls_dtype_name(b->dtype), (long long)b->job.threads, ls_isa_name(b->machine.isa), b->rounds,
-            "mask", "pass", "ms");
+            "mask", "pass", "ms", "beside");
     ls_bench_print_titles("figure", out);
     for (int i = 0; i < b->n * PASSES; i++) {
         const masked *m = &b->masked[i / PASSES];
         const ls_bench_figure figure = figure_of(b, m, i % PASSES);
-        fprintf(out, "%-24s %-9s %11.2f", m->name, passes[i % PASSES],
-                ls_bench_median(m->seconds[i % PASSES], b->rounds) * 1e3);
+        fprintf(out, "%-24s %-9s %11.2f %7.3f", m->name, passes[i % PASSES],
+                ls_bench_median(m->seconds[i % PASSES], b->rounds) * 1e3, of_products(b, m, i % PASSES));
         ls_bench_print_figure(&figure, out);
     }
     for (int pass = 0; pass < PASSES && b->n > 1; pass++)
@@ -134,7 +147,8 @@ static void print_page(const bench *b, FILE *out) {
                 passes[pass], of_causal(b, &b->masked[0], pass));
     fprintf(
         out,
-        "\nfloor: the fastest square product on that type and threads; only pairs that the mask leaves count\n");
+        "\nbeside: over the mean rate of square products for %.1f s right before and after · floor: the fastest single one on that type and threads · only pairs that the mask leaves count\n",
+        SUSTAINED);
 }
 
 static void print_json(const bench *b, FILE *out) {
@@ -157,6 +171,7 @@ static void print_json(const bench *b, FILE *out) {
         ls_json_put_text(w, "pass", passes[i % PASSES]);
         ls_json_put_double(w, "seconds", ls_bench_median(m->seconds[i % PASSES], b->rounds));
         ls_bench_put_figure(&figure, w);
+        ls_json_put_double(w, "beside", of_products(b, m, i % PASSES));
         ls_json_put_double(w, "of_causal", of_causal(b, m, i % PASSES));
         ls_json_close(w);
     }

@@ -9,9 +9,9 @@
 LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out); /* bench_attention.c */
 /* With --ranks 1, defaults filled in: bench_attention_alone.c. */
 LS_MUST_USE ls_status ls_run_bench_attention_alone(const ls_bench_job *job, FILE *out);
-LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);      /* bench_comm.c */
-LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);      /* bench_gemm.c */
-LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out);      /* bench_step.c */
+LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out); /* bench_comm.c */
+LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out); /* bench_gemm.c */
+LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out); /* bench_step.c */
 
 /* --- bench_shared.c -------------------------------------------------------------------------------------------------------- */
 
@@ -55,6 +55,11 @@ typedef struct ls_bench_peak {
 
 LS_MUST_USE ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench_peak *out);
 void ls_bench_peak_look(ls_bench_peak *peak);
+/*
+ * Square products one after the other for so many seconds, at least one: operations per second, the mean. Where other programs share the
+ * cores it lies far below the best, which a lucky millisecond gives; what takes long itself is compared with this as well.
+ */
+double ls_bench_peak_sustain(ls_bench_peak *peak, double seconds);
 void ls_bench_peak_close(ls_bench_peak *peak);
 
 /* --- bench_rows.c ---------------------------------------------------------------------------------------------------------- */

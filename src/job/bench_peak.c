@@ -28,13 +28,27 @@ ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench
     return status;
 }
 
+/* Returns its operations; *seconds grows. */
+static double run_square(ls_bench_peak *peak, int i, double *seconds) {
+    const double side = (double)peak->square[i].call.out[0].size[0], work = 2 * side * side * side;
+    const double took = ls_timed_call_run(&peak->square[i]);
+    peak->best = fmax(peak->best, work / took);
+    *seconds += took;
+    return work;
+}
+
 void ls_bench_peak_look(ls_bench_peak *peak) {
     enum { RUNS = 2 };
-    for (int i = 0; i < RUNS * peak->n; i++) {
-        const ls_timed_call *square = &peak->square[i / RUNS];
-        const double side = (double)square->call.out[0].size[0];
-        peak->best = fmax(peak->best, 2 * side * side * side / ls_timed_call_run(square));
-    }
+    double seconds = 0;
+    for (int i = 0; i < RUNS * peak->n; i++) (void)run_square(peak, i / RUNS, &seconds);
+}
+
+double ls_bench_peak_sustain(ls_bench_peak *peak, double seconds) {
+    double work = 0, took = 0;
+    do {
+        work += run_square(peak, peak->n - 1, &took);
+    } while (took < seconds);
+    return work / took;
 }
 
 void ls_bench_peak_close(ls_bench_peak *peak) {

@@ -108,7 +108,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
 /* --- all ranks --------------------------------------------------------------------------------------------------------------- */
 
 /* Of the machine, with as many threads as all ranks have. Nothing of it is left, so that ranks may be forked after it. */
-static ls_status look_at_peak(ls_bench_step *b) {
+static ls_status look_at_peak(ls_bench_step *b, double *sustained) {
     const ls_target *target = &ls_session_plan(b->session)->target;
     ls_machine machine;
     ls_machine_detect(&machine);
@@ -119,6 +119,7 @@ static ls_status look_at_peak(ls_bench_step *b) {
     const ls_status status = ls_bench_peak_open(b->dtype, target->isa, pool, &peak);
     if (status.code == LS_OK) {
         for (int i = 0; i < 2; i++) ls_bench_peak_look(&peak);
+        *sustained = ls_bench_peak_sustain(&peak, 0.5);
         b->floor = fmax(b->floor, peak.best);
         ls_bench_peak_close(&peak);
     }
@@ -136,13 +137,13 @@ static ls_status run_session(ls_bench_step *b) {
     }
     b->shared_bytes =
         of_ranks + sizeof *b->seconds * (size_t)b->ranks * (size_t)b->rounds * (size_t)b->instrs;
-    LS_TRY(look_at_peak(b));
+    LS_TRY(look_at_peak(b, &b->products[0]));
     LS_TRY(ls_shared_map(b->shared_bytes, &b->shared));
     b->times = b->shared;
     b->seconds = (double *)(void *)((char *)b->shared + of_ranks);
     b->launched = ls_seconds();
     LS_TRY(ls_session_run(b->session, on_rank, b));
-    return look_at_peak(b);
+    return look_at_peak(b, &b->products[1]);
 }
 
 /* --- all of it ----------------------------------------------------------------------------------------------------------------- */

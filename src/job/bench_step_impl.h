@@ -10,8 +10,8 @@ typedef struct ls_bench_step_times {
     ls_touched touched;
     int64_t huge; /* bytes in huge pages */
     double first; /* seconds of the first step */
-    double loss;         /* of the last step */
-    int64_t peak;        /* bytes resident, the most after any step */
+    double loss;  /* of the last step */
+    int64_t peak; /* bytes resident, the most after any step */
     double total[LS_BENCH_MOST_ROUNDS], waiting[LS_BENCH_MOST_ROUNDS];
 } ls_bench_step_times;
 
@@ -31,6 +31,7 @@ typedef struct ls_bench_step {
     double *seconds;            /* by rank, round, instruction */
     double opened, launched;    /* seconds to plan, compile and prove; clock */
     double floor;               /* operations per second */
+    double products[2];         /* the same of products for some time before and after the steps */
 } ls_bench_step;
 
 /* By instruction of the rank's program, of one of the steps that are timed. */

@@ -12,6 +12,7 @@ typedef struct figures {
     int round;            /* the step of median length */
     double seconds, mean; /* of it: the slowest rank's; the mean over the ranks */
     ls_bench_figure rate;
+    double beside; /* the rate over that of products before and after */
     double tokens_per_second;
     double mapped, touched, set,
         first; /* start-up: seconds until all ranks were there; first touch; weights; the first step over the median */
@@ -67,6 +68,7 @@ static void reckon(const ls_bench_step *b, figures *f) {
     f->tokens_per_second = (double)b->tokens.count / f->seconds;
     const double rate = work_of(b) / f->seconds;
     f->rate = (ls_bench_figure){"GFLOP/s", b->floor * 1e-9, rate * 1e-9, rate / b->floor};
+    f->beside = rate / ((b->products[0] + b->products[1]) / 2);
     f->loss = b->times[0].loss;
     for (int r = 0; r < b->ranks; r++) {
         const ls_bench_step_times *t = &b->times[r];
@@ -94,8 +96,10 @@ static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_bench_print_titles("figure", out);
     fprintf(out, "%-30s", "6·N·tokens + attention");
     ls_bench_print_figure(&f->rate, out);
-    fprintf(out, "%s a step, %.1f tokens/s, loss %.3f\n", ls_seconds_text(f->seconds, text[0]),
-            f->tokens_per_second, f->loss);
+    fprintf(
+        out,
+        "%s a step, %.1f tokens/s, loss %.3f; %.3f of square products for half a second before and after\n",
+        ls_seconds_text(f->seconds, text[0]), f->tokens_per_second, f->loss, f->beside);
     fprintf(
         out,
         "start-up: plan, compile and prove %s; start, map and prepare %s; touch memory %s; set weights %s; first step longer by %s\n",
@@ -127,6 +131,7 @@ static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_json_put_text(w, "mesh", chosen.mesh);
     ls_json_put_int(w, "rounds", b->rounds);
     ls_bench_put_figure(&f->rate, w);
+    ls_json_put_double(w, "beside", f->beside);
     ls_json_put_double(w, "work", work_of(b));
     ls_json_put_double(w, "seconds", f->seconds);
     ls_json_put_double(w, "tokens_per_second", f->tokens_per_second);
