@@ -53,7 +53,7 @@ static const signature signatures[] = {
     {"mul", "a T[n] b T[n]", "y T[n]", false, NULL},
     {"scale", "x T[n]", "y T[n]", true, NULL},
     {"scale_by", "x T[n] c G[1]", "y T[n]", false, NULL},
-    {"cast", "x T[n]", "y F[n]", false, NULL},
+    {"cast", "x ~~T[n]", "y ~~F[n]", false, NULL},
     {"cross_entropy", "logits X[n,V] labels i32[n]", "loss G[n] lse G[n]", false, NULL},
     {"cross_entropy_grad", "logits X[n,V] labels i32[n] lse G[n] dloss G[n]", "dlogits T[n,V]", false, NULL},
     {"sum", "x G[n]", "y G[1]", false, NULL},

@@ -200,6 +200,11 @@ void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o);
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                       ls_operand *dk, ls_operand *dv);
 
+/* All of it where one rank holds the sequence (local.c), which needs no other's tokens: results go straight to their tensors. */
+void ls_local_forward(ls_builder *b, ls_site *site);
+void ls_local_backward(ls_builder *b, ls_site *site, const ls_node *node, ls_operand grad_o,
+                       ls_operand delta);
+
 /*
  * A node's sink, if it has one (sink.c). forward: into o G[B,n,heads,D] and site->lse, when all blocks have been attended to. backward: its
  * gradient, from site->lse and delta G[B,heads,n].

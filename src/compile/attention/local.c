@@ -1,5 +1,98 @@
-/* local: one rank holds the whole sequence; nothing is sent. */
+/*
+ * local: one rank holds the whole sequence; nothing is sent. Where results are made in a wider type than they are kept in, that is done
+ * for a few heads at a time, so that little of the wide type is there at once.
+ */
 #include "compile/attention/attention.h"
+
+enum { MOST_WIDE = 8 << 20 }; /* bytes of o or dq in type G at a time, if one KV head has no more */
+
+/* KV heads done at a time. A sink goes into o and lse of all heads at once. */
+static int64_t heads_at_a_time(const ls_builder *b, const ls_site *site) {
+    const ls_dtype G = b->image->accumulator;
+    if (G == b->image->dtype || site->node->n_in > LS_ATTENTION_SINK) return site->Hkv;
+    const int64_t bytes = ls_view_elements(&site->q.view) * (int64_t)ls_dtype_bytes(G);
+    const int64_t groups = ls_max(1, ls_min(site->Hkv, ls_ceil_div(bytes, MOST_WIDE)));
+    return ls_ceil_div(site->Hkv, groups);
+}
+
+/* Some KV heads with the query heads that share them. */
+typedef struct group {
+    int64_t kv, n_kv, q, n_q;
+} group;
+
+static group group_at(const ls_site *site, int64_t kv, int64_t most) {
+    const int64_t share = site->Hq / site->Hkv, n = ls_min(most, site->Hkv - kv);
+    return (group){kv, n, kv * share, n * share};
+}
+
+static ls_operand q_heads(ls_operand o, const group *g) { return ls_operand_slice(o, 2, g->q, g->n_q); }
+static ls_operand q_rows(ls_operand o, const group *g) { return ls_operand_slice(o, 1, g->q, g->n_q); }
+static ls_operand kv_heads(ls_operand o, const group *g) { return ls_operand_slice(o, 2, g->kv, g->n_kv); }
+
+static ls_attention_call call_of(ls_builder *b, const ls_site *site, const group *g) {
+    const int me = ls_ring_index(b);
+    return (ls_attention_call){
+        .params = ls_site_params(b, site),
+        .q = q_heads(site->q, g),
+        .k = kv_heads(site->k, g),
+        .v = kv_heads(site->v, g),
+        .spans = b->image->masks[site->mask].spans,
+        .positions = ls_operand_slice(b->image->positions, 0, ls_block_start(b, me), ls_block_tokens(b, me)),
+        .area = ls_seen_areas(b, site->mask, me, me)};
+}
+
+/* Where a group's part of a result is made: in its place, or in room of type G, which all groups use one after the other. */
+static ls_operand made_in(const ls_builder *b, ls_operand place, ls_operand room) {
+    if (place.view.dtype == b->image->accumulator) return place;
+    return ls_operand_dense(room.buffer, room.offset, room.view.dtype, 4, place.view.size);
+}
+
+/* Room for so many heads; none where results are made in their places. */
+static ls_operand room_for(ls_builder *b, const ls_site *site, int64_t heads, const char *name) {
+    const ls_dtype G = b->image->accumulator;
+    const int64_t size[] = {site->B, site->q.view.size[1], heads, site->D};
+    if (G == b->image->dtype) return (ls_operand){.buffer = -1};
+    return ls_build_private(b, LS_BUFFER_ACTIVATION, name, G, 4, size);
+}
+
+static void keep(ls_builder *b, ls_operand made, ls_operand place) {
+    if (made.view.dtype != place.view.dtype) ls_build_cast(b, made, place);
+}
+
+void ls_local_forward(ls_builder *b, ls_site *site) {
+    const ls_operand o = ls_lower_tensor(b, site->node->out[0]);
+    const int64_t most = heads_at_a_time(b, site);
+    const ls_operand room = room_for(b, site, group_at(site, 0, most).n_q, "o");
+    for (int64_t kv = 0; kv < site->Hkv; kv += most) {
+        const group g = group_at(site, kv, most);
+        const ls_attention_call call = call_of(b, site, &g);
+        const ls_operand place = q_heads(o, &g), made = made_in(b, place, room);
+        ls_build_attention(b, &call, made, q_rows(site->lse, &g));
+        ls_sink_forward(b, site, made);
+        keep(b, made, place);
+    }
+}
+
+void ls_local_backward(ls_builder *b, ls_site *site, const ls_node *node, ls_operand grad_o,
+                       ls_operand delta) {
+    enum { DQ, DK, DV, RESULTS };
+    const int64_t most = heads_at_a_time(b, site);
+    const ls_operand room[RESULTS] = {room_for(b, site, group_at(site, 0, most).n_q, "dq"),
+                                      room_for(b, site, most, "dk"), room_for(b, site, most, "dv")};
+    for (int64_t kv = 0; kv < site->Hkv; kv += most) {
+        const group g = group_at(site, kv, most);
+        const ls_attention_call call = call_of(b, site, &g);
+        const ls_attention_given given = {q_heads(grad_o, &g), q_rows(site->lse, &g), q_rows(delta, &g)};
+        ls_operand place[RESULTS], made[RESULTS];
+        for (int i = 0; i < RESULTS; i++) {
+            const ls_operand whole = ls_lower_tensor(b, node->out[i]);
+            place[i] = i == DQ ? q_heads(whole, &g) : kv_heads(whole, &g);
+            made[i] = made_in(b, place[i], room[i]);
+        }
+        ls_build_attention_grad(b, &call, &given, made[DQ], made[DK], made[DV]);
+        for (int i = 0; i < RESULTS; i++) keep(b, made[i], place[i]);
+    }
+}
 
 static ls_status applicable(const ls_strategy *strategy, const ls_attention_problem *p) {
     (void)strategy;

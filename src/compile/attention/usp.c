@@ -7,6 +7,9 @@
 
 static int U_of(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_ULYSSES]; }
 
+/* No other rank has tokens of the sequence. */
+static bool is_alone(const ls_builder *b) { return ls_mesh_sequence_ranks(&b->target->mesh) == 1; }
+
 /* Queries, keys and values of this rank's heads for all tokens of its block. */
 static void gather_inputs(ls_builder *b, ls_site *site, const ls_node *node) {
     const ls_operand q = ls_lower_tensor(b, node->in[0]), k = ls_lower_tensor(b, node->in[1]),
@@ -79,10 +82,15 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
     const ls_view *q = &site->q.view;
     site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3,
                                  (int64_t[]){q->size[0], q->size[2], q->size[1]});
-    const ls_operand o = wide_room_of_heads(b, site, "o");
-    site->strategy->across_forward(b, site, o);
-    ls_sink_forward(b, site, o);
-    ls_lower_bind(b, site->node->out[0], scattered(b, to_travel(b, site, o, "o"), &site->q_heads, "o", 1, 2));
+    if (is_alone(b)) {
+        ls_local_forward(b, site);
+    } else {
+        const ls_operand o = wide_room_of_heads(b, site, "o");
+        site->strategy->across_forward(b, site, o);
+        ls_sink_forward(b, site, o);
+        const ls_operand narrow = to_travel(b, site, o, "o");
+        ls_lower_bind(b, site->node->out[0], scattered(b, narrow, &site->q_heads, "o", 1, 2));
+    }
     if (!is_fetched(b, site->node->out[1])) return; /* the gradient uses site->lse */
     ls_lower_bind(b, site->node->out[1], scattered(b, site->lse, &site->q_heads, "lse", 2, 1));
 }
@@ -172,6 +180,10 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
         ls_exchange_settle(b, &xd);
     }
     ls_sink_backward(b, site, node, delta);
+    if (is_alone(b)) {
+        ls_local_backward(b, site, node, grad_o, delta);
+        return;
+    }
     const ls_operand dq = wide_room_of_heads(b, site, "dq");
     ls_operand dk, dv;
     site->strategy->across_backward(b, site, grad_o, delta, dq, &dk, &dv);

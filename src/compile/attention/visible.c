@@ -234,7 +234,7 @@ static struct ls_visible *visible(ls_builder *b, int mask) {
     v->seen = LS_NEW_ARRAY(arena, ls_token_set, R * R);
     v->wanted = LS_NEW_ARRAY(arena, ls_token_set, (R + 1) * R);
     v->hops = LS_NEW_ARRAY(arena, int, R);
-    v->area = LS_NEW_ARRAY(arena, ls_area *, R *R);
+    v->area = LS_NEW_ARRAY(arena, ls_area *, R * R);
     ls_arena *scratch = ls_arena_create();
     find_seen(b, scratch, mask, v);
     find_wanted(b, scratch, v);

@@ -1,4 +1,4 @@
-/* copy, fill and accumulate. */
+/* copy, cast, accumulate and fill. */
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/runs.h"
 
@@ -36,6 +36,27 @@ static void accumulate_piece(const void *context, int64_t from, int64_t to, int6
     }
 }
 
+static void cast_piece_f32(const void *context, int64_t from, int64_t to, int64_t count) {
+    const ls_kernel_call *call = context;
+    const element *x = (const element *)call->in[0].data + from;
+    float *out = (float *)call->out[0].data + to;
+    for (int64_t i = 0; i < count; i += V_LANES) v_store_f32(out + i, v_load(x + i, count - i), count - i);
+}
+
+static void cast_piece_bf16(const void *context, int64_t from, int64_t to, int64_t count) {
+    const ls_kernel_call *call = context;
+    const element *x = (const element *)call->in[0].data + from;
+    ls_bf16 *out = (ls_bf16 *)call->out[0].data + to;
+    for (int64_t i = 0; i < count; i += V_LANES) v_store_bf16(out + i, v_load(x + i, count - i), count - i);
+}
+
+static void cast_piece_f64(const void *context, int64_t from, int64_t to, int64_t count) {
+    const ls_kernel_call *call = context;
+    const element *x = (const element *)call->in[0].data + from;
+    double *out = (double *)call->out[0].data + to;
+    for (int64_t i = 0; i < count; i++) out[i] = (double)element_to_f32(x[i]);
+}
+
 static void fill_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const ls_kernel_call *call = context;
@@ -46,6 +67,13 @@ static void fill_part(const void *context, int part, int64_t start, int64_t end)
 static void copy_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     strided_run(call, pool, copy_piece);
+}
+
+static void cast_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    static const ls_cpu_visit to[LS_DTYPES] = {
+        [LS_F32] = cast_piece_f32, [LS_F64] = cast_piece_f64, [LS_BF16] = cast_piece_bf16};
+    (void)state;
+    strided_run(call, pool, to[call->out[0].dtype]);
 }
 
 static void accumulate_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -62,6 +90,10 @@ static ls_status prepare_copy(const ls_kernel_call *call, void **state) {
     return check_only("copy", call, state);
 }
 
+static ls_status prepare_cast(const ls_kernel_call *call, void **state) {
+    return check_only("cast", call, state);
+}
+
 static ls_status prepare_accumulate(const ls_kernel_call *call, void **state) {
     return check_only("accumulate", call, state);
 }
@@ -72,6 +104,8 @@ static ls_status prepare_fill(const ls_kernel_call *call, void **state) {
 
 const ls_kernel LS_CPU_NAME(copy) = {
     .name = "copy", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_copy, .run = copy_run};
+const ls_kernel LS_CPU_NAME(cast) = {
+    .name = "cast", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_cast, .run = cast_run};
 const ls_kernel LS_CPU_NAME(accumulate) = {.name = "accumulate",
                                            .dtype = LS_CPU_DTYPE,
                                            .isa = LS_CPU_LEVEL,

@@ -1,4 +1,4 @@
-/* copy, accumulate (strided views of any rank, element by element in their order), fill, cast. */
+/* copy, accumulate, cast (strided views of any rank, element by element in their order), fill. */
 #include <string.h>
 
 #include "kernel/ref/ref_impl.h"
@@ -91,8 +91,9 @@ static void save(const ls_view *view, int64_t i, double value) {
 
 static void run_cast(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state, (void)pool;
-    for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++)
-        save(&call->out[0], i, load(&call->in[0], i));
+    walk from = {.view = &call->in[0]}, to = {.view = &call->out[0]};
+    for (int64_t i = 0, n = ls_view_elements(from.view); i < n; i++, step(&from), step(&to))
+        save(to.view, to.at, load(from.view, from.at));
 }
 
 const ls_kernel REF(copy) = {.name = "copy", .dtype = LS_REAL, .prepare = prepare_copy, .run = run_copy};
