@@ -5,6 +5,7 @@ make bench-peers: the same work by Longspan and by its peers, side by side.
     run.py BUILD        environment: WORD=text  only cases with that in their name (they are listed first)
                                      SIZE=small|full|long  small: to see that it works; long: attention at S 32,768 too
                                      ROUNDS=n   of each case, 5 when left out;  THREADS=n   2 when left out
+                                     PEERS=torch  only peers with that in their name
 
 Of each case all that take part are started, warm up, and then answer in turn, one alone at work at a time, round after round: so all of
 them see the same machine. Of each: the median of its seconds, their spread ((largest - smallest) / median), the median over the rounds of its
@@ -27,6 +28,7 @@ THREADS = int(os.environ.get("THREADS") or 2)
 ROUNDS = int(os.environ.get("ROUNDS") or 5)
 LLAMA = {"L": 12, "E": 768, "Hq": 12, "Hkv": 4, "F": 2048, "V": 32000}
 GPT2 = {"L": 12, "E": 768, "Hq": 12, "Hkv": 12, "F": 3072, "V": 50257}
+OURS = "longspan"
 LIMIT = 1200  # seconds for one answer, or to be ready: torch.compile takes minutes
 
 # Memory that stays with the process once it has it (fresh memory is slow), and huge pages. The cores are set in child().
@@ -83,8 +85,8 @@ def available_bytes():
 
 
 def too_much_for_jax(w):
-    """dot_product_attention makes the S x S logits of all heads, in f32, some three times at once."""
-    needs = 3 * 4 * w["heads"] * w["seq"] ** 2
+    """dot_product_attention makes the S x S logits of all heads, in f32, some three times at once; with gradients three times as much."""
+    needs = (9 if w["backward"] else 3) * 4 * w["heads"] * w["seq"] ** 2
     return f"holds S x S logits of all heads: about {needs / 1e9:.0f} GB" if needs > 0.8 * available_bytes() else None
 
 
@@ -95,7 +97,7 @@ def contestants(build, python, case, left_out):
     def script(name, **more):
         return [python, os.path.join(HERE, name), json.dumps({**w, **more})]
 
-    rows = [("longspan", own(build, case), None)]
+    rows = [(OURS, own(build, case), None)]
     if case["kind"] == "attention":
         rows += [(f"torch {v}", script("torch_attention.py", variant=v), left_out.get("torch")) for v in ("gqa", "expanded")]
         rows.append(("jax", script("jax_attention.py"), left_out.get("jax") or too_much_for_jax(w)))
@@ -103,11 +105,11 @@ def contestants(build, python, case, left_out):
             rows.append(("plain C (ref)", own(build, case, "ref"), None))
     else:
         if case["budget"]:
-            rows.append((f"... in {case['budget']} MiB", own(build, case, memory=case["budget"]), None))
+            rows.append((f"{OURS}, {case['budget']} MiB", own(build, case, memory=case["budget"]), None))
         rows += [(f"torch {v}", script("torch_step.py", variant=v), left_out.get("torch")) for v in ("eager", "compiled")]
         if w["dtype"] == "f32":
             rows.append(("plain C (ref)", own(build, case, "ref"), None))
-    return rows
+    return [row for row in rows if row[0].startswith(OURS) or (os.environ.get("PEERS") or "") in row[0]]
 
 
 # --- one that takes part ----------------------------------------------------------------------------------------------------------
@@ -217,15 +219,15 @@ TOLERANCE = {"attention": 0.01, "step": 0.05}
 
 def show(case, rows):
     print(f"\n{case['name']}")
-    print(f"  {'':<16}{'seconds':>11}{'spread':>9}{'rate':>11} {'':<9}{'x time':>8}{'memory':>12}{'differs':>10}")
+    print(f"  {'':<18}{'seconds':>11}{'spread':>9}{'rate':>11} {'':<9}{'x time':>8}{'memory':>12}{'differs':>10}")
     wrong = 0
     for r in rows:
         if "left_out" in r:
-            print(f"  {r['who']:<16}left out: {r['left_out']}")
+            print(f"  {r['who']:<18}left out: {r['left_out']}")
             continue
         bad = not r.get("difference", 0) <= TOLERANCE[case["kind"]]
         wrong += bad
-        print(f"  {r['who']:<16}{r['seconds']:>11.4f}{r['spread']:>9.0%}{r['rate']:>11.1f} {r['unit']:<9}"
+        print(f"  {r['who']:<18}{r['seconds']:>11.4f}{r['spread']:>9.0%}{r['rate']:>11.1f} {r['unit']:<9}"
               f"{r.get('times_longspan', 1):>8.2f}{r['memory'] / 2**20:>8.0f} MiB{r.get('difference', 0):>10.1e}"
               + ("  NOT THE SAME RESULT" if bad else ""))
     sys.stdout.flush()

@@ -31,7 +31,7 @@
  *   add, mul         a T[..], b T[..]                                      T[..]
  *   scale            x T[..]                                               T[..] * factor
  *   scale_by         x T[..], c G[1]                                       T[..] * c
- *   cast             x (any of f32 f64 bf16)                               any of them; registered under the type of its input
+ *   cast             x (any of f32 f64 bf16)                               any of them; registered under the type of its input (both may be strided)
  *   cross_entropy    logits X[..,V], labels i32[..]                        loss G[..], lse G[..]  (label -100: loss 0)
  *   cross_entropy_grad  logits X[..,V], labels, lse G[..], dloss G[..]     dlogits T[..,V]  (label -100: 0)
  *                    X is T or G (a head kept in f32 under bf16)
