@@ -169,10 +169,14 @@ static ls_status do_evaluate(ls_worker *w, const ls_step *step, ls_step_result *
     return ls_ok();
 }
 
-/* Sums start at zero; where they outlive the program and are not applied, they hold those of the last step. */
-static void zero_sums(const ls_rank *rank) {
+/*
+ * Where micro-batches are added up, sums start at zero; those that outlive the program and are not applied hold those of the last step. A
+ * step of one micro-batch writes them first.
+ */
+static void zero_sums(const ls_worker *w) {
+    const ls_rank *rank = w->state->rank;
     const ls_binding *sums = ls_image_find(rank->image, LS_BIND_GRADIENTS);
-    if (sums == NULL) return;
+    if (sums == NULL || !w->state->engine->job.accumulates) return;
     const size_t element = ls_dtype_bytes(sums->operand.view.dtype);
     memset(ls_executor_address(rank->executor, &sums->operand), 0,
            element * (size_t)ls_view_elements(&sums->operand.view));
@@ -193,7 +197,7 @@ static ls_status do_step(ls_worker *w, const ls_step *step, ls_step_result *out)
     double *totals = ls_executor_tensor(rank->executor, LS_BIND_TOTALS);
     const double *result = ls_executor_tensor(rank->executor, LS_BIND_RESULT);
     const double *control = ls_executor_tensor(rank->executor, LS_BIND_CONTROL);
-    zero_sums(rank);
+    zero_sums(w);
     put_number(rank, LS_BIND_LOSS, 0);
     put_number(rank, LS_BIND_SCALE, 1 / (double)step->tokens);
     put_hyper(w, step);

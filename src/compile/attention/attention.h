@@ -47,7 +47,7 @@ struct ls_strategy {
     const char *about;   /* one line */
     bool reads_in_place; /* blocks may also be read where they lie; else they are put */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
-    /* o G[B,n,heads,D] and site->lse are written, without the node's sink. */
+    /* NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D] and site->lse are written, without the node's sink. */
     void (*across_forward)(ls_builder *b, ls_site *site, ls_operand o);
     /* dq G[B,n,heads,D] is written; dk and dv come out where they were made: G[B,n,kv heads,D], an ls_exchange_room or a slot. */
     void (*across_backward)(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,

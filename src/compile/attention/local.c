@@ -107,6 +107,4 @@ const ls_strategy ls_strategy_local = {
     .about = "one rank holds the whole sequence",
     .reads_in_place = true,
     .applicable = applicable,
-    .across_forward = ls_ring_forward,
-    .across_backward = ls_ring_backward,
 };

@@ -40,10 +40,10 @@ V_INLINE void softmax_row(const float *s, float *p, int64_t keys, float scale, f
     }
     v_f32 most = unit_load(s), most2 = most;
     for (int64_t j = 0; j < keys; j += 2 * V_LANES) {
-        most = fast_max(most, unit_load(s + j));
-        most2 = fast_max(most2, unit_load(s + j + V_LANES));
+        most = v_max(most, unit_load(s + j));
+        most2 = v_max(most2, unit_load(s + j + V_LANES));
     }
-    const float here = v_largest_lane(fast_max(most, most2)) * scale;
+    const float here = v_largest_lane(v_max(most, most2)) * scale;
     const float now = here < before ? before : here, shift = now == -INFINITY ? 0.0f : now;
     const float sum = exponentials(s, p, keys, scale, shift);
     /* Mostly nothing larger comes: no decay. */

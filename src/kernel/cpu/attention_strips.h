@@ -144,7 +144,7 @@ static void score_block(const strip *t, int j, square *held, exponentials *e) {
 }
 
 static float row_largest(const float *s) {
-    return v_largest_lane(fast_max(unit_load(s), unit_load(s + V_LANES)));
+    return v_largest_lane(v_max(unit_load(s), unit_load(s + V_LANES)));
 }
 
 /* The scores of block j as they shall be, and something to go by for rows that have seen nothing before. */

@@ -15,7 +15,7 @@ enum { LINE = 64, ROW_UNIT = 32, COLUMN_UNIT = 64 };
 enum { OPERAND_A, OPERAND_B, OPERAND_BIAS, OPERAND_C, OPERANDS };
 
 typedef struct matmul_plan {
-    ls_onednn_product whole;
+    ls_cpu_product whole;
     bool by_columns, widened;
     int tiles;
     int64_t step;                   /* rows or columns of a tile; the last has fewer */
@@ -29,12 +29,11 @@ typedef struct matmul {
     ls_onednn *tiles[]; /* plan.tiles */
 } matmul;
 
-/* The product as the views and parameters give it. */
-static ls_onednn_product product_of(const ls_kernel_call *call) {
+ls_cpu_product ls_cpu_product_of(const ls_kernel_call *call) {
     const ls_matmul_params *params = call->params;
     const ls_view a = ls_view_rows(call->in[0]), b = ls_view_rows(call->in[1]);
     const bool ta = params->transpose_a, tb = params->transpose_b;
-    ls_onednn_product p = {
+    ls_cpu_product p = {
         .M = a.size[ta],
         .K = a.size[!ta],
         .N = b.size[!tb],
@@ -51,15 +50,15 @@ static ls_onednn_product product_of(const ls_kernel_call *call) {
     return p;
 }
 
-static ls_onednn_product tile_product(const matmul_plan *plan, int tile) {
-    ls_onednn_product p = plan->whole;
+static ls_cpu_product tile_product(const matmul_plan *plan, int tile) {
+    ls_cpu_product p = plan->whole;
     int64_t *const cut = plan->by_columns ? &p.N : &p.M;
     *cut = ls_min(plan->step, *cut - tile * plan->step);
     return p;
 }
 
 static void cut(matmul_plan *plan, int threads) {
-    const ls_onednn_product *p = &plan->whole;
+    const ls_cpu_product *p = &plan->whole;
     plan->by_columns = p->M < (int64_t)threads * ROW_UNIT && p->N > p->M;
     const int64_t size = plan->by_columns ? p->N : p->M;
     const size_t unit = plan->by_columns ? COLUMN_UNIT : ROW_UNIT;
@@ -69,7 +68,7 @@ static void cut(matmul_plan *plan, int threads) {
 }
 
 static void widen(matmul_plan *plan) {
-    ls_onednn_product *p = &plan->whole;
+    ls_cpu_product *p = &plan->whole;
     plan->widened = true;
     plan->elements[OPERAND_A] = p->M * p->K;
     plan->elements[OPERAND_B] = p->K * p->N;
@@ -81,7 +80,7 @@ static void widen(matmul_plan *plan) {
 /* Scratch of the first and of the last tile, which may be smaller; the others are like the first. */
 static ls_status find_scratch(matmul_plan *plan) {
     size_t first = 0, last = 0;
-    const ls_onednn_product a = tile_product(plan, 0), b = tile_product(plan, plan->tiles - 1);
+    const ls_cpu_product a = tile_product(plan, 0), b = tile_product(plan, plan->tiles - 1);
     LS_TRY(ls_onednn_scratch(&a, &first));
     LS_TRY(ls_onednn_scratch(&b, &last));
     plan->scratch = ls_round_up(first > last ? first : last, LINE);
@@ -89,7 +88,7 @@ static ls_status find_scratch(matmul_plan *plan) {
 }
 
 static ls_status make_plan(const ls_kernel_call *call, matmul_plan *plan) {
-    *plan = (matmul_plan){.whole = product_of(call)};
+    *plan = (matmul_plan){.whole = ls_cpu_product_of(call)};
     cut(plan, (int)ls_max(1, call->threads));
     if (plan->tiles > 0 && find_scratch(plan).code != LS_OK) {
         if (plan->whole.in == LS_BF16) widen(plan);
@@ -123,7 +122,7 @@ ls_status ls_cpu_matmul_prepare(ls_dtype dtype, const ls_kernel_call *call, void
     if (!m) return ls_error(LS_NO_MEMORY, "matmul: no memory for %d tiles", plan.tiles);
     m->plan = plan;
     for (int i = 0; i < plan.tiles; i++) {
-        const ls_onednn_product product = tile_product(&plan, i);
+        const ls_cpu_product product = tile_product(&plan, i);
         const ls_status status = ls_onednn_create(&product, &m->tiles[i]);
         if (status.code != LS_OK) {
             ls_cpu_matmul_release(m);
@@ -146,7 +145,7 @@ static void run_tile(void *context, int i, int thread) {
     (void)thread;
     const matmul_job *job = context;
     const matmul_plan *plan = &job->matmul->plan;
-    const ls_onednn_product *p = &plan->whole;
+    const ls_cpu_product *p = &plan->whole;
     const int64_t row = plan->by_columns ? 0 : i * plan->step, column = plan->by_columns ? i * plan->step : 0;
     const int64_t in = (int64_t)ls_dtype_bytes(p->in), out = (int64_t)ls_dtype_bytes(p->out);
     ls_onednn_data data = job->data;

@@ -57,7 +57,7 @@ static dnnl_status_t make_attributes(bool accumulate, dnnl_primitive_attr_t *out
     return status;
 }
 
-static dnnl_status_t describe(const ls_onednn_product *p, ls_onednn *o, dnnl_memory_desc_t md[ARGUMENTS]) {
+static dnnl_status_t describe(const ls_cpu_product *p, ls_onednn *o, dnnl_memory_desc_t md[ARGUMENTS]) {
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_matmul_desc_t desc;
     dnnl_status_t status = dnnl_engine_create(&o->engine, dnnl_cpu, 0);
@@ -82,13 +82,13 @@ static void clear(ls_onednn *o) {
     if (o->engine) dnnl_engine_destroy(o->engine);
 }
 
-static ls_status refusal(const ls_onednn_product *p, dnnl_status_t status) {
+static ls_status refusal(const ls_cpu_product *p, dnnl_status_t status) {
     return ls_error(LS_UNSUPPORTED, "matmul: oneDNN refuses %s [%lld,%lld]·[%lld,%lld] to %s (its status %d)",
                     ls_dtype_name(p->in), (long long)p->M, (long long)p->K, (long long)p->K, (long long)p->N,
                     ls_dtype_name(p->out), (int)status);
 }
 
-ls_status ls_onednn_scratch(const ls_onednn_product *product, size_t *bytes) {
+ls_status ls_onednn_scratch(const ls_cpu_product *product, size_t *bytes) {
     ls_onednn o = {0};
     dnnl_memory_desc_t md[ARGUMENTS];
     const int before = begin_single_thread();
@@ -99,7 +99,7 @@ ls_status ls_onednn_scratch(const ls_onednn_product *product, size_t *bytes) {
     return status == dnnl_success ? ls_ok() : refusal(product, status);
 }
 
-static dnnl_status_t create(const ls_onednn_product *p, ls_onednn *o) {
+static dnnl_status_t create(const ls_cpu_product *p, ls_onednn *o) {
     dnnl_memory_desc_t md[ARGUMENTS];
     dnnl_status_t status = describe(p, o, md);
     STEP(status, dnnl_primitive_create(&o->primitive, o->description));
@@ -112,7 +112,7 @@ static dnnl_status_t create(const ls_onednn_product *p, ls_onednn *o) {
     return status;
 }
 
-ls_status ls_onednn_create(const ls_onednn_product *product, ls_onednn **out) {
+ls_status ls_onednn_create(const ls_cpu_product *product, ls_onednn **out) {
     ls_onednn *o = calloc(1, sizeof *o);
     if (!o) return ls_error(LS_NO_MEMORY, "matmul: no memory for the description of a product");
     const int before = begin_single_thread();

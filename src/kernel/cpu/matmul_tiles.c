@@ -29,10 +29,10 @@ enum {
 };
 
 typedef struct tiles_plan {
-    int64_t M, N, K;
+    ls_cpu_product of;
     pack_operand a, b;
-    bool wide, accumulate, bias; /* wide: C is f32 */
-    bool direct;                 /* whole blocks of C take their sums themselves */
+    bool wide;   /* C is f32 */
+    bool direct; /* whole blocks of C take their sums themselves */
     int threads;
     int64_t depth;                /* of a pass; the last may have less, so may the last part */
     int64_t rows, columns, chunk; /* of a part of C; rows done at a time, whole parts */
@@ -47,18 +47,14 @@ typedef struct tiles_state {
 
 /* --- the plan -------------------------------------------------------------------------------------------------------------- */
 
-static int64_t even_step(int64_t size, int64_t parts, int64_t unit) {
-    return (int64_t)ls_round_up((size_t)ls_ceil_div(size, parts), (size_t)unit);
-}
-
 /*
  * About the cycles that a plan takes beside the products themselves: A is read again for each part of columns, B by each thread
  * that has a part of its columns, and sums wait after each pass but the last.
  */
 static double cost_of(const tiles_plan *p) {
-    const int64_t columns = ls_ceil_div(p->N, p->columns), rows = ls_ceil_div(p->M, p->rows);
-    const double M = (double)p->M, N = (double)p->N, K = (double)p->K;
-    const double passes = (double)ls_ceil_div(p->K, p->depth);
+    const int64_t columns = ls_ceil_div(p->of.N, p->columns), rows = ls_ceil_div(p->of.M, p->rows);
+    const double M = (double)p->of.M, N = (double)p->of.N, K = (double)p->of.K;
+    const double passes = (double)ls_ceil_div(p->of.K, p->depth);
     const double a = M * K * p->a.cost * (double)columns;
     const double b = N * K * p->b.cost * (double)ls_min(rows, p->threads);
     return a + b + M * N * (passes - 1) * PASS_COST;
@@ -67,12 +63,13 @@ static double cost_of(const tiles_plan *p) {
 /* With columns of a part such that the kept part of B is not too large, and parts enough for all threads. */
 static void try_depth(tiles_plan *p, int64_t depth, double *best) {
     const int64_t parts = p->threads > 1 ? (int64_t)p->threads * PARTS_PER_THREAD : 1;
-    const int64_t most = ls_max(SIDE, KEPT_BYTES / 2 / depth / SIDE * SIDE), fewest = ls_ceil_div(p->N, most);
+    const int64_t most = ls_max(SIDE, KEPT_BYTES / 2 / depth / SIDE * SIDE),
+                  fewest = ls_ceil_div(p->of.N, most);
     for (int64_t n = fewest; n <= ls_max(fewest, parts); n++) {
         tiles_plan q = *p;
         q.depth = depth;
-        q.columns = even_step(p->N, n, SIDE);
-        q.rows = even_step(p->M, ls_ceil_div(parts, ls_ceil_div(p->N, q.columns)), GROUP);
+        q.columns = ls_cpu_even_step(p->of.N, n, SIDE);
+        q.rows = ls_cpu_even_step(p->of.M, ls_ceil_div(parts, ls_ceil_div(p->of.N, q.columns)), GROUP);
         const double cost = cost_of(&q);
         if (*best > 0 && cost >= *best) continue;
         *best = cost;
@@ -81,9 +78,9 @@ static void try_depth(tiles_plan *p, int64_t depth, double *best) {
 }
 
 static void set_sizes(tiles_plan *p) {
-    const bool waits = p->depth < p->K && !(p->direct && p->M % SIDE == 0 && p->N % SIDE == 0);
-    const int64_t sums_row = 4 * (int64_t)ls_round_up((size_t)p->N, SIDE); /* bytes */
-    p->chunk = (int64_t)ls_round_up((size_t)p->M, (size_t)p->rows);
+    const bool waits = p->depth < p->of.K && !(p->direct && p->of.M % SIDE == 0 && p->of.N % SIDE == 0);
+    const int64_t sums_row = 4 * (int64_t)ls_round_up((size_t)p->of.N, SIDE); /* bytes */
+    p->chunk = (int64_t)ls_round_up((size_t)p->of.M, (size_t)p->rows);
     if (waits) p->chunk = ls_min(p->chunk, ls_max(1, WAITING_BYTES / sums_row / p->rows) * p->rows);
     p->b_bytes = sizeof(ls_bf16) * (size_t)(p->columns * p->depth);
     p->a_bytes = sizeof(ls_bf16) * (size_t)(GROUP * p->depth);
@@ -92,25 +89,19 @@ static void set_sizes(tiles_plan *p) {
 }
 
 static tiles_plan make_plan(const ls_kernel_call *call) {
-    const ls_matmul_params *params = call->params;
-    const ls_view a = ls_view_rows(call->in[0]), b = ls_view_rows(call->in[1]);
-    const bool ta = params->transpose_a, tb = params->transpose_b;
+    const ls_cpu_product of = ls_cpu_product_of(call);
     tiles_plan p = {
-        .M = a.size[ta],
-        .K = a.size[!ta],
-        .N = b.size[!tb],
-        .a = pack_operand_a(ta ? 1 : a.size[1], ta ? a.size[1] : 1),
-        .b = pack_operand_b(tb ? 1 : b.size[1], tb ? b.size[1] : 1),
-        .wide = call->out[0].dtype == LS_F32,
-        .accumulate = params->accumulate,
-        .bias = call->n_in > 2,
+        .of = of,
+        .a = pack_operand_a(of.a_row, of.a_column),
+        .b = pack_operand_b(of.b_row, of.b_column),
+        .wide = of.out == LS_F32,
         .threads = (int)ls_max(1, call->threads),
     };
-    if (p.M < FEWEST_ROWS || p.N == 0 || p.K == 0) return p;
-    p.direct = p.wide && !p.bias;
+    if (p.of.M < FEWEST_ROWS || p.of.N == 0 || p.of.K == 0) return p;
+    p.direct = p.wide && !p.of.bias;
     double best = 0;
-    for (int64_t n = ls_ceil_div(p.K, MOST_DEPTH); n <= ls_ceil_div(p.K, LEAST_DEPTH); n++)
-        try_depth(&p, even_step(p.K, n, PACK_DEPTH), &best);
+    for (int64_t n = ls_ceil_div(p.of.K, MOST_DEPTH); n <= ls_ceil_div(p.of.K, LEAST_DEPTH); n++)
+        try_depth(&p, ls_cpu_even_step(p.of.K, n, PACK_DEPTH), &best);
     set_sizes(&p);
     return p;
 }
@@ -185,22 +176,22 @@ static void finish_row(const ls_kernel_call *call, const tiles_plan *p, const fl
     for (int64_t i = 0; i < columns; i += V_LANES) {
         const int64_t n = columns - i;
         v_f32 v = v_load_f32(sums + i, V_LANES);
-        if (p->bias) v += v_load_bf16((const ls_bf16 *)call->in[2].data + column + i, n);
+        if (p->of.bias) v += v_load_bf16((const ls_bf16 *)call->in[2].data + column + i, n);
         if (p->wide) {
             float *c = (float *)call->out[0].data + at + i;
-            v_store_f32(c, p->accumulate ? v + v_load_f32(c, n) : v, n);
+            v_store_f32(c, p->of.accumulate ? v + v_load_f32(c, n) : v, n);
         } else {
             ls_bf16 *c = (ls_bf16 *)call->out[0].data + at + i;
-            v_store_bf16(c, p->accumulate ? v + v_load_bf16(c, n) : v, n);
+            v_store_bf16(c, p->of.accumulate ? v + v_load_bf16(c, n) : v, n);
         }
     }
 }
 
 static void finish_block(const ls_kernel_call *call, const tiles_plan *p, const float *sums,
                          const place *to) {
-    const bool plain = !p->wide && !p->bias && !p->accumulate && to->columns == SIDE;
+    const bool plain = !p->wide && !p->of.bias && !p->of.accumulate && to->columns == SIDE;
     for (int64_t r = 0; r < to->rows; r++, sums += SIDE) {
-        const int64_t at = (to->row + r) * p->N + to->column;
+        const int64_t at = (to->row + r) * p->of.N + to->column;
         if (plain) {
             const __m512bh v = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + 16), _mm512_loadu_ps(sums));
             memcpy((ls_bf16 *)call->out[0].data + at, &v, sizeof v);
@@ -231,14 +222,14 @@ typedef struct part {
 static void row_of_blocks(const tiles_job *job, const part *t, int64_t i, const panel_a *a) {
     const tiles_plan *p = job->plan;
     const int64_t padded = (int64_t)ls_round_up((size_t)job->depth, PACK_DEPTH), blocks = padded / PACK_DEPTH;
-    const int64_t across = (int64_t)ls_round_up((size_t)p->N, SIDE);
-    const bool first = job->k == 0, last = job->k + job->depth == p->K;
+    const int64_t across = (int64_t)ls_round_up((size_t)p->of.N, SIDE);
+    const bool first = job->k == 0, last = job->k + job->depth == p->of.K;
     for (int64_t j = 0; j < t->columns; j += SIDE) {
         const place to = {t->row + i, t->column + j, ls_min(SIDE, t->rows - i), ls_min(SIDE, t->columns - j)};
         const ls_bf16 *b = t->b + j * padded;
         if (p->direct && to.rows == SIDE && to.columns == SIDE) {
-            float *c = (float *)job->call->out[0].data + to.row * p->N + to.column;
-            block_product(a, b, blocks, c, p->N, p->accumulate || !first);
+            float *c = (float *)job->call->out[0].data + to.row * p->of.N + to.column;
+            block_product(a, b, blocks, c, p->of.N, p->of.accumulate || !first);
             continue;
         }
         float *sums =
@@ -278,7 +269,7 @@ static void run_part(void *context, int i, int thread) {
               .block = (void *)(mine + p->b_bytes + p->a_bytes),
               .waiting = (void *)((char *)job->call->workspace + p->thread_bytes * (size_t)p->threads)};
     t.rows = ls_min(p->rows, job->first + job->n - t.row);
-    t.columns = ls_min(p->columns, p->N - t.column);
+    t.columns = ls_min(p->columns, p->of.N - t.column);
     if (job->kept[thread] != t.column) {
         const ls_bf16 *b = job->call->in[1].data;
         b += t.column * p->b.line_step + job->k * p->b.depth_step;
@@ -298,12 +289,12 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
         return;
     }
     tiles_job job = {.call = call, .plan = p, .kept = s->kept};
-    for (job.first = 0; job.first < p->M; job.first += p->chunk) {
-        job.n = ls_min(p->chunk, p->M - job.first);
-        for (job.k = 0; job.k < p->K; job.k += p->depth) {
-            job.depth = ls_min(p->depth, p->K - job.k);
+    for (job.first = 0; job.first < p->of.M; job.first += p->chunk) {
+        job.n = ls_min(p->chunk, p->of.M - job.first);
+        for (job.k = 0; job.k < p->of.K; job.k += p->depth) {
+            job.depth = ls_min(p->depth, p->of.K - job.k);
             for (int i = 0; i < p->threads; i++) job.kept[i] = -1;
-            const int64_t parts = ls_ceil_div(job.n, p->rows) * ls_ceil_div(p->N, p->columns);
+            const int64_t parts = ls_ceil_div(job.n, p->rows) * ls_ceil_div(p->of.N, p->columns);
             ls_pool_run(pool, (int)parts, run_part, &job);
         }
     }

@@ -34,9 +34,7 @@ enum {
 };
 
 typedef struct vectors_plan {
-    int64_t M, N, K;
-    int64_t a_row, a_column, b_row, b_column; /* elements from one to the next; one of two is 1 */
-    bool accumulate, bias;
+    ls_cpu_product of;
     int threads;
     int64_t depth;         /* of a pass; the last may have less, so may the last part */
     int64_t rows, columns; /* of a part of C */
@@ -51,27 +49,24 @@ typedef struct vectors_state {
 
 /* --- the plan ---------------------------------------------------------------------------------------------------------------- */
 
-static int64_t even_step(int64_t size, int64_t parts, int64_t unit) {
-    return (int64_t)ls_round_up((size_t)ls_ceil_div(size, parts), (size_t)unit);
-}
-
 static double cost_of(const vectors_plan *p) {
-    const double M = (double)p->M, N = (double)p->N, K = (double)p->K;
-    const double passes = (double)ls_ceil_div(p->K, p->depth), rows = (double)ls_ceil_div(p->M, p->rows);
+    const double M = (double)p->of.M, N = (double)p->of.N, K = (double)p->of.K;
+    const double passes = (double)ls_ceil_div(p->of.K, p->depth),
+                 rows = (double)ls_ceil_div(p->of.M, p->rows);
     return A_COST * M * K * p->threads + B_COST * N * K * rows + C_COST * M * N * (passes - 1);
 }
 
 static void choose_parts(vectors_plan *p) {
     const int64_t parts = p->threads > 1 ? (int64_t)p->threads * PARTS_PER_THREAD : 1;
-    const int64_t panels = ls_ceil_div(p->N, PANEL);
+    const int64_t panels = ls_ceil_div(p->of.N, PANEL);
     double best = 0;
-    for (int64_t n = 1; n <= ls_ceil_div(p->K, CHUNK); n++) {
+    for (int64_t n = 1; n <= ls_ceil_div(p->of.K, CHUNK); n++) {
         vectors_plan q = *p;
-        q.depth = even_step(p->K, n, CHUNK);
+        q.depth = ls_cpu_even_step(p->of.K, n, CHUNK);
         const int64_t most = ls_max(VECTOR_ROWS, KEPT_FLOATS / q.depth / VECTOR_ROWS * VECTOR_ROWS);
-        const int64_t row_parts = ls_max(ls_ceil_div(p->M, most), ls_ceil_div(parts, panels));
-        q.rows = even_step(p->M, row_parts, VECTOR_ROWS);
-        q.columns = even_step(p->N, ls_ceil_div(parts, ls_ceil_div(p->M, q.rows)), PANEL);
+        const int64_t row_parts = ls_max(ls_ceil_div(p->of.M, most), ls_ceil_div(parts, panels));
+        q.rows = ls_cpu_even_step(p->of.M, row_parts, VECTOR_ROWS);
+        q.columns = ls_cpu_even_step(p->of.N, ls_ceil_div(parts, ls_ceil_div(p->of.M, q.rows)), PANEL);
         const double cost = cost_of(&q);
         if (best > 0 && cost >= best) continue;
         best = cost;
@@ -80,22 +75,8 @@ static void choose_parts(vectors_plan *p) {
 }
 
 static vectors_plan make_plan(const ls_kernel_call *call) {
-    const ls_matmul_params *params = call->params;
-    const ls_view a = ls_view_rows(call->in[0]), b = ls_view_rows(call->in[1]);
-    const bool ta = params->transpose_a, tb = params->transpose_b;
-    vectors_plan p = {
-        .M = a.size[ta],
-        .K = a.size[!ta],
-        .N = b.size[!tb],
-        .a_row = ta ? 1 : a.size[1],
-        .a_column = ta ? a.size[1] : 1,
-        .b_row = tb ? 1 : b.size[1],
-        .b_column = tb ? b.size[1] : 1,
-        .accumulate = params->accumulate,
-        .bias = call->n_in > 2,
-        .threads = (int)ls_max(1, call->threads),
-    };
-    if (p.M < FEWEST_ROWS || p.N < FEWEST_COLUMNS || p.K < LEAST_DEPTH) return p;
+    vectors_plan p = {.of = ls_cpu_product_of(call), .threads = (int)ls_max(1, call->threads)};
+    if (p.of.M < FEWEST_ROWS || p.of.N < FEWEST_COLUMNS || p.of.K < LEAST_DEPTH) return p;
     choose_parts(&p);
     p.a_bytes = sizeof(float) * (size_t)(p.rows * p.depth);
     p.thread_bytes = p.a_bytes + sizeof(float) * PANEL * (CHUNK + VECTOR_ROWS);
@@ -284,16 +265,16 @@ typedef struct part {
 
 static void keep_rows(const vectors_job *job, const part *t) {
     const vectors_plan *p = job->plan;
-    const float *a = (const float *)job->call->in[0].data + t->row * p->a_row + job->k * p->a_column;
-    if (p->a_column == 1)
-        pack_a_rows(t->a, a, p->a_row, t->rows, job->depth);
+    const float *a = (const float *)job->call->in[0].data + t->row * p->of.a_row + job->k * p->of.a_column;
+    if (p->of.a_column == 1)
+        pack_a_rows(t->a, a, p->of.a_row, t->rows, job->depth);
     else
-        pack_a_columns(t->a, a, p->a_column, t->rows, job->depth);
+        pack_a_columns(t->a, a, p->of.a_column, t->rows, job->depth);
 }
 
 static const float *b_at(const vectors_job *job, int64_t column, int64_t k) {
     const vectors_plan *p = job->plan;
-    return (const float *)job->call->in[1].data + column * p->b_column + (job->k + k) * p->b_row;
+    return (const float *)job->call->in[1].data + column * p->of.b_column + (job->k + k) * p->of.b_row;
 }
 
 /* What of B is packed after CHUNK from k on, in this panel or else in the one beside it. */
@@ -301,11 +282,11 @@ static ahead next_of_b(const vectors_job *job, int64_t column, int64_t k) {
     const vectors_plan *p = job->plan;
     k += CHUNK;
     if (k >= job->depth) k = 0, column += PANEL;
-    if (column >= p->N) return (ahead){.rows = 0};
-    const int64_t columns = ls_min(PANEL, p->N - column), depth = ls_min(CHUNK, job->depth - k);
+    if (column >= p->of.N) return (ahead){.rows = 0};
+    const int64_t columns = ls_min(PANEL, p->of.N - column), depth = ls_min(CHUNK, job->depth - k);
     const float *at = b_at(job, column, k);
-    return p->b_column == 1 ? (ahead){at, p->b_row, depth, columns}
-                            : (ahead){at, p->b_column, columns, depth};
+    return p->of.b_column == 1 ? (ahead){at, p->of.b_row, depth, columns}
+                               : (ahead){at, p->of.b_column, columns, depth};
 }
 
 /* PANEL columns or fewer, from column j of the part on. */
@@ -314,7 +295,7 @@ static void panel_of_part(const vectors_job *job, const part *t, int64_t j) {
     const int64_t column = t->column + j, columns = ls_min(PANEL, t->columns - j);
     const int64_t padded = (int64_t)ls_round_up((size_t)t->rows, VECTOR_ROWS);
     const int64_t wide = (int64_t)ls_round_up((size_t)columns, V_LANES);
-    const bool by_rows = p->a_column == 1;
+    const bool by_rows = p->of.a_column == 1;
     for (int64_t k = 0; k < job->depth; k += CHUNK) {
         const bool first = job->k + k == 0;
         const panel one = {
@@ -324,16 +305,16 @@ static void panel_of_part(const vectors_job *job, const part *t, int64_t j) {
             .a_step = by_rows ? 1 : VECTOR_ROWS,
             .rows = t->rows,
             .depth = ls_min(CHUNK, job->depth - k),
-            .c = (float *)job->call->out[0].data + t->row * p->N + column,
-            .c_row = p->N,
-            .add = p->accumulate || !first,
-            .bias = first && p->bias ? (const float *)job->call->in[2].data + column : NULL,
+            .c = (float *)job->call->out[0].data + t->row * p->of.N + column,
+            .c_row = p->of.N,
+            .add = p->of.accumulate || !first,
+            .bias = first && p->of.bias ? (const float *)job->call->in[2].data + column : NULL,
             .next = next_of_b(job, column, k),
         };
-        if (p->b_column == 1)
-            pack_b_rows(t->b, b_at(job, column, k), p->b_row, wide, columns, one.depth);
+        if (p->of.b_column == 1)
+            pack_b_rows(t->b, b_at(job, column, k), p->of.b_row, wide, columns, one.depth);
         else
-            pack_b_columns(t->b, b_at(job, column, k), p->b_column, wide, columns, one.depth);
+            pack_b_columns(t->b, b_at(job, column, k), p->of.b_column, wide, columns, one.depth);
         if (wide == columns)
             panel_product((int)(wide / V_LANES), &one);
         else
@@ -344,13 +325,13 @@ static void panel_of_part(const vectors_job *job, const part *t, int64_t j) {
 static void run_part(void *context, int i, int thread) {
     const vectors_job *job = context;
     const vectors_plan *p = job->plan;
-    const int64_t across = ls_ceil_div(p->N, p->columns);
+    const int64_t across = ls_ceil_div(p->of.N, p->columns);
     char *mine = (char *)job->call->workspace + p->thread_bytes * (size_t)thread;
     part t = {.row = i / across * p->rows, .column = i % across * p->columns, .a = (void *)mine};
     t.b = (void *)(mine + p->a_bytes);
     t.block = t.b + PANEL * CHUNK;
-    t.rows = ls_min(p->rows, p->M - t.row);
-    t.columns = ls_min(p->columns, p->N - t.column);
+    t.rows = ls_min(p->rows, p->of.M - t.row);
+    t.columns = ls_min(p->columns, p->of.N - t.column);
     if (job->kept[thread] != t.row) keep_rows(job, &t);
     job->kept[thread] = t.row;
     for (int64_t j = 0; j < t.columns; j += PANEL) panel_of_part(job, &t, j);
@@ -364,10 +345,10 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
         return;
     }
     vectors_job job = {.call = call, .plan = p, .kept = s->kept};
-    for (job.k = 0; job.k < p->K; job.k += p->depth) {
-        job.depth = ls_min(p->depth, p->K - job.k);
+    for (job.k = 0; job.k < p->of.K; job.k += p->depth) {
+        job.depth = ls_min(p->depth, p->of.K - job.k);
         for (int i = 0; i < p->threads; i++) job.kept[i] = -1;
-        const int64_t parts = ls_ceil_div(p->M, p->rows) * ls_ceil_div(p->N, p->columns);
+        const int64_t parts = ls_ceil_div(p->of.M, p->rows) * ls_ceil_div(p->of.N, p->columns);
         ls_pool_run(pool, (int)parts, run_part, &job);
     }
 }

@@ -8,23 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tensor/tensor.h"
-
-/* C[M,N] (+)= A[M,K]·B[K,N] (+ bias[N]); strides in elements, one of each pair is 1. */
-typedef struct ls_onednn_product {
-    int64_t M, N, K;
-    int64_t a_row, a_column, b_row, b_column, c_row;
-    ls_dtype in, out; /* of A, B and bias; of C */
-    bool bias, accumulate;
-} ls_onednn_product;
+#include "kernel/cpu/matmul_impl.h"
 
 typedef struct ls_onednn ls_onednn;
 
 /* Whether oneDNN can do the product on this machine, and the scratch bytes that it wants. LS_UNSUPPORTED otherwise. */
-LS_MUST_USE ls_status ls_onednn_scratch(const ls_onednn_product *product, size_t *bytes);
+LS_MUST_USE ls_status ls_onednn_scratch(const ls_cpu_product *product, size_t *bytes);
 
 /* Generates the code. One object is for one thread at a time; objects of equal products share their code. */
-LS_MUST_USE ls_status ls_onednn_create(const ls_onednn_product *product, ls_onednn **out);
+LS_MUST_USE ls_status ls_onednn_create(const ls_cpu_product *product, ls_onednn **out);
 void ls_onednn_destroy(ls_onednn *product); /* NULL is allowed */
 
 typedef struct ls_onednn_data {

@@ -49,12 +49,14 @@ V_INLINE v_f32 v_select(v_i32 mask, v_f32 a, v_f32 b) {
     return (v_f32)(((v_i32)a & mask) | ((v_i32)b & ~mask));
 }
 
-/* The larger one; where they do not compare (NaN), b. */
+/* The larger one; where they do not compare (NaN), b. One instruction, which the compiler does not find by itself. */
 V_INLINE v_f32 v_max(v_f32 a, v_f32 b) {
 #if defined __AVX512F__
     return (v_f32)_mm512_max_ps((__m512)a, (__m512)b);
 #elif defined __AVX2__
     return (v_f32)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined __SSE__
+    return (v_f32)_mm_max_ps((__m128)a, (__m128)b);
 #else
     return v_select(a > b, a, b);
 #endif
