@@ -55,6 +55,7 @@ static void add(deal *d, int queries, int keys, double area) {
 static void count(deal *d, int i, int block, double sign) {
     add(d, block, block, sign * d->area[(int64_t)i * d->n + i]);
     for (int a = d->first[i]; a < d->first[i + 1]; a++) {
+        LS_ASSERT(d->other != NULL); /* somebody is there */
         const int j = d->other[a];
         if (d->block[j] < 0) continue;
         add(d, block, d->block[j], sign * d->area[(int64_t)i * d->n + j]);
