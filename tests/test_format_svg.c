@@ -22,9 +22,9 @@ static char *draw(void **state, const ls_chart *chart) {
 
 static void draws_series_and_levels(void **state) {
     const double x[] = {1, 2, 3, 4, 5}, y[] = {5.5, 4.25, 3.5, 3.25, 3.0};
-    const ls_chart_series series[] = {{"loss", x, y, 5}, {"eval & <more>", x, y, 2}};
+    const ls_chart_series series[] = {{"loss", x, y, 5, NULL}, {"eval & <more>", x, y, 2, NULL}};
     const ls_chart_level level = {"unigram", 3.2};
-    const ls_chart chart = {"Loss", "step", "nats", series, 2, &level, 1};
+    const ls_chart chart = {"Loss", "step", "nats", false, series, 2, &level, 1};
     char *text = draw(state, &chart);
     assert_well_formed(text);
     assert_int_equal(occurrences(text, "<path class=\"line"),
@@ -42,7 +42,7 @@ static void draws_series_and_levels(void **state) {
 
 static void gaps_interrupt_the_line(void **state) {
     const double x[] = {1, 2, 3, 4, 5, 6}, y[] = {3, NAN, 2, 1, INFINITY, 1};
-    const ls_chart_series series = {"loss", x, y, 6};
+    const ls_chart_series series = {"loss", x, y, 6, NULL};
     const ls_chart chart = {.series = &series, .n_series = 1};
     char *text = draw(state, &chart);
     assert_well_formed(text);
@@ -53,8 +53,10 @@ static void gaps_interrupt_the_line(void **state) {
 
 static void poor_data_is_drawn(void **state) {
     const double nan = NAN, one = 1, zero = 0, huge = 1e300, tiny = 1e-300;
-    const ls_chart_series series[] = {
-        {"", &one, &nan, 1}, {"", &one, &zero, 1}, {"", &huge, &tiny, 1}, {"", &tiny, &huge, 1}};
+    const ls_chart_series series[] = {{"", &one, &nan, 1, NULL},
+                                      {"", &one, &zero, 1, NULL},
+                                      {"", &huge, &tiny, 1, NULL},
+                                      {"", &tiny, &huge, 1, NULL}};
     for (int i = -1; i < (int)LS_COUNT(series); i++) {
         const ls_chart chart = {.title = "t", .series = series + ls_max(i, 0), .n_series = i < 0 ? 0 : 1};
         char *text = draw(state, &chart);
@@ -72,7 +74,7 @@ static void many_points_stay_small(void **state) {
         y[i] = ls_rng_uniform(1, 2, (uint64_t)i);
     }
     y[SPIKE] = 100; /* is not lost */
-    const ls_chart_series series = {"loss", x, y, N};
+    const ls_chart_series series = {"loss", x, y, N, NULL};
     const ls_chart chart = {.series = &series, .n_series = 1};
     char *text = draw(state, &chart);
     assert_well_formed(text);
@@ -89,11 +91,26 @@ static void errors_name_the_file(void **state) {
                  "No such file");
 }
 
+/* Powers of two as ticks, a mark for each point, a bar where there is an error. */
+static void doublings_have_marks_and_bars(void **state) {
+    const double x[] = {1, 3, 512, 2048}, y[] = {4, 3, 2, 1}, error[] = {0.5, NAN, 0.25, NAN};
+    const ls_chart_series series = {"loss", x, y, 4, error};
+    const ls_chart chart = {.title = "By position", .doubling = true, .series = &series, .n_series = 1};
+    char *svg = draw(state, &chart);
+    assert_well_formed(svg);
+    static const char *const ticks[] = {">1</text>", ">2</text>", ">512</text>", ">1K</text>", ">2K</text>"};
+    for (size_t i = 0; i < LS_COUNT(ticks); i++) assert_non_null(strstr(svg, ticks[i]));
+    assert_null(strstr(svg, ">4K</text>"));
+    assert_int_equal(occurrences(svg, "<circle"), 4);
+    assert_int_equal(occurrences(svg, " bar\""), 2);
+    free(svg);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_series_and_levels), cmocka_unit_test(gaps_interrupt_the_line),
         cmocka_unit_test(poor_data_is_drawn),      cmocka_unit_test(many_points_stay_small),
-        cmocka_unit_test(errors_name_the_file),
+        cmocka_unit_test(errors_name_the_file),    cmocka_unit_test(doublings_have_marks_and_bars),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

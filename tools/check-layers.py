@@ -24,6 +24,7 @@ LEVELS = [
     ["run", "simulate"],
     ["weights"],
     ["plan", "model", "checkpoint"],
+    ["eval"],
     ["train", "job"],
     ["cli"],
 ]

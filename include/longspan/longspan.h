@@ -5,6 +5,7 @@
  *   attention.h  attention alone, on queries, keys and values of your own
  *   engine.h     compile, run, differentiate and train one of your own
  *   train.h      train a model from its files
+ *   eval.h       loss on a text, by position
  *   job.h        attention, gradients, generation and explanations as calls
  *   report.h     results as JSON and words; what this build is
  *   options.h    command lines from tables
@@ -14,6 +15,7 @@
 
 #include "longspan/attention.h"
 #include "longspan/engine.h"
+#include "longspan/eval.h"
 #include "longspan/graph.h"
 #include "longspan/job.h"
 #include "longspan/options.h"

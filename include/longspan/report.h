@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "longspan/eval.h"
 #include "longspan/job.h"
 #include "longspan/train.h"
 #include "longspan/units.h"
@@ -29,6 +30,7 @@ void ls_about_get(ls_about *out);
 void ls_about_json(const ls_about *about, FILE *out);
 void ls_spread_result_json(const ls_spread_result *result, FILE *out);
 void ls_grad_result_json(const ls_grad_result *result, FILE *out);
+void ls_eval_result_json(const ls_eval_result *result, FILE *out);
 void ls_train_result_json(const ls_train_result *result, FILE *out);
 /* {"prompt": ..., "text": ...}; bytes that are no UTF-8 are replaced. */
 void ls_generated_json(const char *prompt, const char *text, FILE *out);

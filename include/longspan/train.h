@@ -4,6 +4,7 @@
 #ifndef LONGSPAN_TRAIN_H
 #define LONGSPAN_TRAIN_H
 
+#include "longspan/eval.h"
 #include "longspan/job.h"
 
 /* Fields are the flags of `longspan train`; zero and NULL mean the default that the command's help shows. */
@@ -36,6 +37,8 @@ typedef struct ls_train_result {
     int64_t one_rank_bytes;                  /* what one rank alone would map */
     char strategy[32], mesh[64], reason[400], checkpoint[512];
     bool interrupted;
+    ls_loss_table
+        positions; /* at the end, of the evaluation text or else of the training text; n 0: not made */
 } ls_train_result;
 
 /*

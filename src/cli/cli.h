@@ -35,7 +35,7 @@ typedef struct cli_command {
     bool takes_word; /* one word that is no flag, before the flags: goes to the first option of the table */
 } cli_command;
 
-extern const cli_command cli_train, cli_attention, cli_grad, cli_generate, cli_explain, cli_plan, cli_bench,
+extern const cli_command cli_train, cli_attention, cli_grad, cli_generate, cli_eval, cli_explain, cli_plan, cli_bench,
     cli_version, cli_help;
 
 /* The visible table, NULL past the end (main.c). */

@@ -15,7 +15,8 @@ static const ls_option options[] = {
     CLI_REQUIRED_TEXT("model", "PATH", AT(model),
                       "config.json, or a directory with one and, to go on from, *.safetensors"),
     CLI_REQUIRED_LIST("data", "PATH", offsetof(train_flags, data), "text files, or directories of them"),
-    CLI_REQUIRED_TEXT("out", "DIR", AT(out), "for run.json, metrics.jsonl, loss.svg and checkpoints"),
+    CLI_REQUIRED_TEXT("out", "DIR", AT(out),
+                      "for run.json, metrics.jsonl, loss.svg, loss_by_position.svg and checkpoints"),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence (N + 1 are read)"),
     CLI_INT("steps", "N", "100", 1, CLI_ANY, AT(steps), "optimiser steps in all, resumed ones included"),
     CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch),
@@ -86,7 +87,13 @@ static void print_result(const ls_train_result *r, const char *out) {
            ls_bytes_text((double)r->predicted_bytes, predicted),
            ls_bytes_text((double)r->measured_bytes, measured),
            ls_bytes_text((double)r->one_rank_bytes, alone));
-    printf("curve       %s/loss.svg\ncheckpoint  %s\n", out, r->checkpoint);
+    printf("curve       %s/loss.svg\n", out);
+    if (r->positions.n > 0)
+        printf(
+            "positions   %s/loss_by_position.svg: %.4f with up to %lld tokens before, %.4f with up to %lld\n",
+            out, r->positions.bin[0].loss, (long long)r->positions.bin[0].last,
+            r->positions.bin[r->positions.n - 1].loss, (long long)r->positions.bin[r->positions.n - 1].last);
+    printf("checkpoint  %s\n", r->checkpoint);
 }
 
 static ls_status run(void *context) {
@@ -112,7 +119,8 @@ const cli_command cli_train = {
     .summary = "train a model on text, each sequence shared by the ranks",
     .usage = "--model PATH --data PATH... --out DIR [--seq N] [--ranks R] [options]",
     .about =
-        "Writes DIR/run.json (everything that was resolved), DIR/metrics.jsonl (a line per step), DIR/loss.svg and checkpoints. "
+        "Writes DIR/run.json (everything that was resolved), DIR/metrics.jsonl (a line per step), DIR/loss.svg and checkpoints; "
+        "at the end DIR/eval.json and DIR/loss_by_position.svg, the loss by the tokens of the document before, of a few sequences. "
         "Ctrl-C ends after the step with a checkpoint; a second one ends at once. What is left out is chosen well and said.",
     .options = options,
     .n_options = CLI_COUNT(options),

@@ -56,6 +56,13 @@ static bool finite_point(const ls_chart_series *s, int64_t i) {
     return isfinite(s->x[i]) && isfinite(s->y[i]);
 }
 
+static double error_of(const ls_chart_series *s, int64_t i) {
+    return s->error != NULL && isfinite(s->error[i]) ? s->error[i] : 0;
+}
+
+/* Where a value stands along the x axis, in units of its scale. */
+static double along(const ls_chart *chart, double x) { return chart->doubling ? log2(x) : x; }
+
 /* The axes that hold all finite points and levels; false without a point. */
 static bool find_axes(const ls_chart *chart, axis *x, axis *y) {
     double x0 = INFINITY, x1 = -INFINITY, y0 = INFINITY, y1 = -INFINITY;
@@ -63,8 +70,9 @@ static bool find_axes(const ls_chart *chart, axis *x, axis *y) {
         const ls_chart_series *s = &chart->series[k];
         for (int64_t i = 0; i < s->n; i++) {
             if (!finite_point(s, i)) continue;
-            x0 = fmin(x0, s->x[i]), x1 = fmax(x1, s->x[i]);
-            y0 = fmin(y0, s->y[i]), y1 = fmax(y1, s->y[i]);
+            const double x_at = along(chart, s->x[i]), error = error_of(s, i);
+            x0 = fmin(x0, x_at), x1 = fmax(x1, x_at);
+            y0 = fmin(y0, s->y[i] - error), y1 = fmax(y1, s->y[i] + error);
         }
     }
     if (x0 > x1) return false;
@@ -72,13 +80,14 @@ static bool find_axes(const ls_chart *chart, axis *x, axis *y) {
         if (!isfinite(chart->levels[k].y)) continue;
         y0 = fmin(y0, chart->levels[k].y), y1 = fmax(y1, chart->levels[k].y);
     }
-    *x = make_axis(x0, x1, 10, false);
+    *x = chart->doubling ? (axis){floor(x0), fmax(ceil(x1), floor(x0) + 1), 1, 0}
+                         : make_axis(x0, x1, 10, false);
     *y = make_axis(y0, y1, 7, true);
     return true;
 }
 
 static double place_x(const picture *p, double x) {
-    return LEFT + (x - p->x.low) / (p->x.high - p->x.low) * COLUMNS;
+    return LEFT + (along(p->chart, x) - p->x.low) / (p->x.high - p->x.low) * COLUMNS;
 }
 
 static double place_y(const picture *p, double y) {
@@ -94,6 +103,26 @@ static void tick_text(const axis *a, double value, char *out, size_t room) {
         snprintf(out, room, "%.*f", a->decimals, value);
 }
 
+/* 512, 1K, 2K, ... */
+static void power_text(double exponent, char *out, size_t room) {
+    static const char *const units[] = {"", "K", "M", "G", "T"};
+    const int unit = (int)fmin(LS_COUNT(units) - 1, fmax(0, floor(exponent / 10)));
+    snprintf(out, room, "%g%s", exp2(exponent - 10 * unit), units[unit]);
+}
+
+static void put_x_ticks(const picture *p) {
+    char number[40];
+    for (double i = ceil(p->x.low / p->x.step - 1e-9); i * p->x.step <= p->x.high + p->x.step * 1e-6; i++) {
+        const double value = p->chart->doubling ? exp2(i) : i * p->x.step, x = place_x(p, value);
+        ls_svg_line(p->out, "axis", x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5);
+        if (p->chart->doubling)
+            power_text(i, number, sizeof number);
+        else
+            tick_text(&p->x, value, number, sizeof number);
+        ls_svg_text(p->out, "x", x, HEIGHT - BOTTOM + 23, number);
+    }
+}
+
 static void put_axes(const picture *p) {
     FILE *out = p->out;
     char number[40];
@@ -104,12 +133,7 @@ static void put_axes(const picture *p) {
         ls_svg_text(out, "y", LEFT - 10, y + 5, number);
     }
     ls_svg_line(out, "axis", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM);
-    for (double i = ceil(p->x.low / p->x.step - 1e-9); i * p->x.step <= p->x.high + p->x.step * 1e-6; i++) {
-        double x = place_x(p, i * p->x.step);
-        ls_svg_line(out, "axis", x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5);
-        tick_text(&p->x, i * p->x.step, number, sizeof number);
-        ls_svg_text(out, "x", x, HEIGHT - BOTTOM + 23, number);
-    }
+    put_x_ticks(p);
     const ls_chart *chart = p->chart;
     if (chart->x_label) ls_svg_text(out, "x", LEFT + COLUMNS / 2.0, HEIGHT - 18, chart->x_label);
     if (chart->y_label)
@@ -131,13 +155,20 @@ static void put_column(const picture *p, const ls_chart_series *s, const column 
     }
 }
 
+static void put_point(const picture *p, int series, int64_t i) {
+    const ls_chart_series *s = &p->chart->series[series];
+    const double x = place_x(p, s->x[i]), error = error_of(s, i);
+    fprintf(p->out, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n", series, x,
+            place_y(p, s->y[i]));
+    if (error > 0)
+        fprintf(p->out, "<path class=\"line l%d bar\" d=\"M%.1f %.1fV%.1f\"/>\n", series, x,
+                place_y(p, s->y[i] - error), place_y(p, s->y[i] + error));
+}
+
 /* Draws s->[from, to), all finite. */
 static void put_run(const picture *p, const ls_chart_series *s, int series, int64_t from, int64_t to) {
-    if (to - from == 1) {
-        fprintf(p->out, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n", series,
-                place_x(p, s->x[from]), place_y(p, s->y[from]));
-        return;
-    }
+    for (int64_t i = from; i < to && (p->chart->doubling || to - from == 1); i++) put_point(p, series, i);
+    if (to - from == 1) return;
     char command = 'M';
     const char *dense = to - from > 2 * COLUMNS ? " dense" : "";
     fprintf(p->out, "<path class=\"line l%d%s\" d=\"", series, dense);
@@ -203,7 +234,7 @@ ls_status ls_svg_write_chart(const char *path, const ls_chart *chart) {
         .width = WIDTH,
         .height = HEIGHT,
         .light = ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}\n"
-                 ".dense{stroke-width:1}\n",
+                 ".dense{stroke-width:1}\n.bar{stroke-width:1.25}\n",
         .palettes = palettes,
         .n_palettes = LS_COUNT(palettes)};
     return ls_svg_write(path, &look, put_chart, chart);

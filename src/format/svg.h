@@ -5,6 +5,7 @@
 #ifndef LS_FORMAT_SVG_H
 #define LS_FORMAT_SVG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "longspan/status.h"
@@ -14,6 +15,7 @@ typedef struct ls_chart_series {
     const char *name;
     const double *x, *y; /* [n], borrowed */
     int64_t n;
+    const double *error; /* [n]: a bar from y - error to y + error where it is finite; NULL: none */
 } ls_chart_series;
 
 /* A dashed horizontal line with a name, e.g. the unigram entropy. */
@@ -25,6 +27,7 @@ typedef struct ls_chart_level {
 typedef struct ls_chart {
     const char *title; /* NULL: none; also for the labels */
     const char *x_label, *y_label;
+    bool doubling; /* x > 0 on a scale whose ticks are powers of two; points are marked */
     const ls_chart_series *series;
     int n_series; /* at most LS_CHART_SERIES */
     const ls_chart_level *levels;

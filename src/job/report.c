@@ -1,5 +1,6 @@
 /* Results as JSON. */
 #include "longspan/report.h"
+#include "eval/positions.h"
 #include "format/format.h"
 
 static void print(ls_json_writer *w, FILE *out) {
@@ -48,6 +49,14 @@ void ls_grad_result_json(const ls_grad_result *r, FILE *out) {
     end(w, out);
 }
 
+void ls_eval_result_json(const ls_eval_result *r, FILE *out) {
+    ls_json_writer *w = begin();
+    ls_loss_table_put(&r->table, w);
+    ls_json_put_int(w, "text_sequences", r->text_sequences);
+    put_spread(w, &r->spread);
+    end(w, out);
+}
+
 void ls_train_result_json(const ls_train_result *r, FILE *out) {
     ls_json_writer *w = begin();
     ls_json_put_int(w, "steps", r->steps);
@@ -65,6 +74,11 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
     ls_json_put_text(w, "mesh", r->mesh);
     ls_json_put_text(w, "reason", r->reason);
     ls_json_put_text(w, "checkpoint", r->checkpoint);
+    if (r->positions.n > 0) {
+        ls_json_open_object(w, "positions");
+        ls_loss_table_put(&r->positions, w);
+        ls_json_close(w);
+    }
     end(w, out);
 }
 

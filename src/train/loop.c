@@ -1,6 +1,7 @@
 /* A rank's training: weights or a checkpoint, then step after step. Rank 0 alone writes and speaks. */
 #include "train/train_impl.h"
 
+#include "eval/text.h"
 #include "plan/trace.h"
 
 #include <math.h>
@@ -22,21 +23,6 @@ typedef struct loop {
     int64_t saved; /* step of the last checkpoint; -1: none by this run */
     char checkpoint[512];
 } loop;
-
-/* --- sequences of text ------------------------------------------------------------------------------------------------------ */
-
-typedef struct text_sequences {
-    const ls_data *data;
-    int64_t S;
-    int32_t *room; /* [S + 1]; a rank's own */
-} text_sequences;
-
-static void read_text(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
-    const text_sequences *text = context;
-    ls_data_sequence(text->data, index, text->room);
-    memcpy(tokens, text->room, sizeof *tokens * (size_t)text->S);
-    memcpy(labels, text->room + 1, sizeof *labels * (size_t)text->S);
-}
 
 /* --- the beginning ---------------------------------------------------------------------------------------------------------- */
 
@@ -203,11 +189,11 @@ ls_status ls_train_rank(ls_rank *rank, void *context) {
     const int64_t S = t->options.seq;
     int32_t *room = malloc(sizeof *room * (size_t)(S + 1));
     if (room == NULL) return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)S);
-    const text_sequences train = {t->data, S, room}, eval = {t->eval_data, S, room};
+    const ls_text_sequences train = {t->data, S, 0, room}, eval = {t->eval_data, S, 0, room};
     loop l = {.t = t,
               .rank = rank,
-              .train = {read_text, &train},
-              .eval = {read_text, &eval},
+              .train = {ls_text_read, &train},
+              .eval = {ls_text_read, &eval},
               .charted = ls_seconds(),
               .saved = t->resumed_from[0] != 0 ? t->start.step : -1};
     snprintf(l.checkpoint, sizeof l.checkpoint, "%s", t->resumed_from);

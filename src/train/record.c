@@ -225,9 +225,10 @@ ls_status ls_record_chart(const ls_training *t) {
     for (int64_t i = 0; i < n; i++) eval_steps[i] = column[STEP * n + i];
     if (n > 0) smooth(column + LOSS * n, n, mean);
     const int64_t evals = n > 0 ? pack(eval_steps, column + EVAL * n, n) : 0;
-    const ls_chart_series series[] = {{"training", column, n > 0 ? column + LOSS * n : NULL, n},
-                                      {"training, smoothed", column, mean, n},
-                                      {"evaluation", eval_steps, n > 0 ? column + EVAL * n : NULL, evals}};
+    const ls_chart_series series[] = {
+        {"training", column, n > 0 ? column + LOSS * n : NULL, n, NULL},
+        {"training, smoothed", column, mean, n, NULL},
+        {"evaluation", eval_steps, n > 0 ? column + EVAL * n : NULL, evals, NULL}};
     const ls_chart_level level = {"unigram entropy", t->unigram};
     const ls_chart chart = {.title = "Loss",
                             .x_label = "step",

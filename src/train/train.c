@@ -1,6 +1,7 @@
 /* Training from its options to its result: everything before and after the ranks run. */
 #include "train/train_impl.h"
 
+#include "eval/evaluate.h"
 #include "plan/advice.h"
 #include "plan/trial.h"
 
@@ -151,6 +152,33 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     return status;
 }
 
+/*
+ * The loss by position, of the weights that were saved: a forward pass over a few sequences, as `longspan eval` makes it. The training
+ * is done by then, so that a failure is only told.
+ */
+static void evaluate_positions(ls_training *t, ls_train_result *result) {
+    const ls_train_options *o = &t->options;
+    const ls_data *data = t->eval_data != NULL ? t->eval_data : t->data;
+    /* A tenth of what was trained on at most, but enough for a standard error. */
+    const int64_t done = (t->outcome->steps - t->start.step) * o->batch;
+    ls_eval_options options = {.seq = o->seq,
+                               .batch = o->batch / o->accumulate,
+                               .sequences = ls_min(ls_max(done / 10, 2), LS_EVAL_SEQUENCES),
+                               .dtype = o->dtype,
+                               .out = o->out,
+                               .spread = o->spread};
+    options.spread.recompute = NULL; /* of a backward pass */
+    options.spread.measure = false;
+    ls_trained trained = {.model = t->model, .tokenizer = t->tokenizer};
+    snprintf(trained.checkpoint, sizeof trained.checkpoint, "%s", result->checkpoint);
+    ls_eval_result evaluated;
+    const ls_status status = ls_evaluate_text(&options, &trained, data, &evaluated);
+    if (status.code == LS_OK)
+        result->positions = evaluated.table;
+    else
+        ls_log("no loss by position: %s", status.text);
+}
+
 static ls_status check_wanted(const ls_train_options *o) {
     if (o->model == NULL)
         return ls_error(LS_USAGE, "--model is missing; expected a config.json or its directory");
@@ -174,7 +202,11 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     t->start_up.plan = ls_seconds() - t->began - t->start_up.read;
     LS_TRY(t->record != NULL ? drop_later_lines(t) : clear_directory(t));
     LS_TRY(ls_record_run(t));
-    return run_ranks(t, result);
+    LS_TRY(run_ranks(t, result));
+    ls_session_close(t->session); /* its memory, before more is asked for */
+    t->session = NULL;
+    evaluate_positions(t, result);
+    return ls_ok();
 }
 
 ls_status ls_train(const ls_train_options *options, ls_train_result *result) {

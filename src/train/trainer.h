@@ -8,18 +8,8 @@
 #ifndef LS_TRAIN_TRAINER_H
 #define LS_TRAIN_TRAINER_H
 
+#include "eval/score.h"
 #include "plan/resident.h"
-
-/*
- * Where sequences come from. Gives sequence `index` >= 0 as tokens[S] and labels[S] (the token that follows; -100:
- * ignored). A pure function of the index: each rank calls it for itself.
- */
-typedef struct ls_sequences {
-    void (*read)(const void *context, int64_t index, int32_t *tokens, int32_t *labels);
-    const void *context;
-} ls_sequences;
-
-#define LS_LABEL_IGNORED (-100)
 
 typedef struct ls_trainer ls_trainer;
 

@@ -1,0 +1,68 @@
+/* longspan eval */
+#include "cli/cli.h"
+
+typedef struct eval_flags {
+    cli_common common;
+    ls_option_list data;
+    ls_eval_options options;
+} eval_flags;
+
+#define AT(field) offsetof(eval_flags, options.field)
+static const ls_option options[] = {
+    CLI_REQUIRED_TEXT("model", "PATH", AT(model),
+                      "config.json, or a directory with one and, if trained, *.safetensors"),
+    CLI_TEXT("checkpoint", "DIR", AT(checkpoint),
+             "a checkpoint, or the --out of a training run; the model's own weights when left out"),
+    CLI_REQUIRED_LIST("data", "PATH", offsetof(eval_flags, data), "text files, or directories of them"),
+    CLI_INT("seq", "N", "1024", 1, 1 << 30, AT(seq), "tokens of a sequence (N + 1 are read)"),
+    CLI_INT("batch", "N", "1", 1, 1 << 24, AT(batch), "sequences of a forward pass, over all dp ranks"),
+    CLI_INT("sequences", "N", NULL, 1, CLI_ANY, AT(sequences),
+            "to evaluate, spread evenly over the text; all when left out"),
+    CLI_CHOICE("dtype", "TYPE", "f32|bf16", "f32", AT(dtype), "element type"),
+    CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of random weights, when the model has none"),
+    CLI_TEXT("out", "DIR", AT(out), "for eval.json and loss_by_position.svg; not written when left out"),
+};
+#undef AT
+
+static void print_result(const ls_eval_result *r, const char *out) {
+    char time[LS_SECONDS_TEXT];
+    ls_loss_table_print(&r->table, stdout);
+    printf("\nloss %.4f nats · perplexity %.5g · %lld tokens in %lld of %lld sequences\n", r->table.all.loss,
+           r->perplexity, (long long)r->table.all.tokens, (long long)r->table.sequences,
+           (long long)r->text_sequences);
+    printf("%s · %s · %s · %s · %s, %.0f tokens/s\n", r->spread.strategy, r->spread.mesh, r->spread.layout,
+           r->spread.isa, ls_seconds_text(r->spread.seconds, time),
+           (double)r->table.all.tokens / (r->spread.seconds > 1e-9 ? r->spread.seconds : 1e-9));
+    if (out != NULL) printf("curve  %s/loss_by_position.svg\ntable  %s/eval.json\n", out, out);
+}
+
+static ls_status run(void *context) {
+    eval_flags *flags = context;
+    ls_eval_options *o = &flags->options;
+    o->data = flags->data.items;
+    o->n_data = flags->data.count;
+    o->spread = cli_spread_of(&flags->common);
+    ls_eval_result result;
+    LS_TRY(ls_evaluate(o, &result));
+    if (flags->common.json)
+        ls_eval_result_json(&result, stdout);
+    else
+        print_result(&result, o->out);
+    return ls_ok();
+}
+
+const cli_command cli_eval = {
+    .name = "eval",
+    .summary = "loss of a model on a text, by position in the document",
+    .usage = "--model PATH [--checkpoint DIR] --data PATH... [--seq N] [--out DIR] [--ranks R] [options]",
+    .about =
+        "Forward passes over the text's sequences. Beside the mean loss and the perplexity a table tells the loss by the number of "
+        "tokens of the same document that stand before a token in its sequence, in bins that double: how much the model gains "
+        "from a longer context. The errors are standard errors of the means, with sequences as the sample.",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .spreads = true,
+    .runs = true,
+    .run = run,
+    .flags_bytes = sizeof(eval_flags),
+};

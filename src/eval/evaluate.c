@@ -1,0 +1,161 @@
+/* The eval command: forward passes over a text. */
+#include "eval/evaluate.h"
+#include "eval/positions.h"
+#include "eval/text.h"
+#include "eval/trained.h"
+#include "graph/graph.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- on a text that is open ------------------------------------------------------------------------------------------------ */
+
+/* What rank 0 leaves for the caller, in memory that both see. */
+typedef struct outcome {
+    ls_loss_sums sums;
+    double seconds;
+} outcome;
+
+typedef struct evaluation {
+    const ls_eval_options *options; /* completed */
+    const ls_trained *trained;
+    const ls_data *data;
+    int64_t n; /* sequences */
+    ls_graph *graph;
+    ls_tensor losses;
+    ls_job job;
+    ls_session *session;
+    ls_score_room room;
+    outcome *outcome;
+} evaluation;
+
+static ls_status open_program(evaluation *e) {
+    const ls_eval_options *o = e->options;
+    ls_language_model lm;
+    e->graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
+    LS_TRY(ls_model_build(e->trained->model, e->graph, o->batch, o->seq, false, &lm));
+    e->losses = lm.token_loss;
+    e->job = (ls_job){.graph = e->graph, .fetch = &e->losses, .n_fetch = 1};
+    LS_TRY(ls_session_open(&e->job, &o->spread, &e->session));
+    return ls_score_room_make(o->batch, o->seq, &e->room);
+}
+
+static void add(void *context, int64_t index, const int32_t *tokens, const int32_t *labels,
+                const float *losses) {
+    (void)index;
+    const evaluation *e = context;
+    ls_loss_sums_add(&e->outcome->sums, e->room.S, tokens, labels, losses,
+                     ls_tokenizer_end_of_document(e->trained->tokenizer));
+}
+
+static ls_status score_text(evaluation *e, const ls_rank *rank, int32_t *room) {
+    const ls_text_sequences text = {e->data, e->room.S, e->n, room};
+    const ls_sequences from = {ls_text_read, &text};
+    ls_progress progress = ls_progress_start("evaluating", e->n);
+    const bool shown = rank->rank == 0 && progress.terminal;
+    const double began = ls_seconds();
+    const ls_status status =
+        ls_score(rank, LS_PROGRAM_MICRO, &e->room, &from, e->n, add, e, shown ? &progress : NULL);
+    if (shown) ls_progress_end(&progress);
+    if (rank->rank == 0) e->outcome->seconds = ls_seconds() - began;
+    return status;
+}
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    evaluation *e = context;
+    LS_TRY(ls_comm_agree(rank->comm, ls_trained_fill(e->trained, rank, e->options->seed)));
+    int32_t *room = malloc(sizeof *room * (size_t)(e->room.S + 1));
+    if (room == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)e->room.S);
+    const ls_status status = score_text(e, rank, room);
+    free(room);
+    return status;
+}
+
+static ls_status write_files(const evaluation *e, const ls_eval_result *result) {
+    const char *out = e->options->out;
+    char path[LS_FILE_PATH];
+    if (out == NULL) return ls_ok();
+    LS_TRY(ls_file_join(out, "eval.json", path, sizeof path));
+    ls_json_writer *w = ls_json_writer_create(2);
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "model", ls_model_directory(e->trained->model));
+    ls_json_put_text(w, "checkpoint", e->trained->checkpoint[0] != 0 ? e->trained->checkpoint : NULL);
+    ls_json_put_int(w, "seq", e->options->seq);
+    ls_json_put_int(w, "text_sequences", result->text_sequences);
+    ls_loss_table_put(&result->table, w);
+    ls_json_close(w);
+    const ls_status status = ls_json_write_file(w, path);
+    ls_json_writer_destroy(w);
+    LS_TRY(status);
+    return ls_loss_table_draw(&result->table, out);
+}
+
+static ls_status evaluate(evaluation *e, ls_eval_result *result) {
+    void *shared;
+    if (e->options->out != NULL) LS_TRY(ls_file_make_directories(e->options->out));
+    LS_TRY(open_program(e));
+    LS_TRY(ls_shared_map(sizeof *e->outcome, &shared));
+    e->outcome = shared;
+    LS_TRY(ls_session_run(e->session, on_rank, e));
+    ls_eval_result made = {.table = ls_loss_sums_table(&e->outcome->sums),
+                           .text_sequences = ls_data_summarise(e->data)->windows,
+                           .spread = ls_session_describe(e->session)};
+    made.perplexity = exp(made.table.all.loss);
+    made.spread.seconds = e->outcome->seconds;
+    LS_TRY(write_files(e, &made));
+    *result = made;
+    return ls_ok();
+}
+
+ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *trained, const ls_data *data,
+                           ls_eval_result *result) {
+    const int64_t windows = ls_data_summarise(data)->windows;
+    evaluation e = {.options = options, .trained = trained, .data = data, .n = windows};
+    if (options->sequences > 0) e.n = ls_min(options->sequences, windows);
+    const ls_status status = evaluate(&e, result);
+    ls_shared_unmap(e.outcome, sizeof *e.outcome);
+    ls_score_room_free(&e.room);
+    ls_session_close(e.session);
+    ls_graph_destroy(e.graph);
+    return status;
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------------------- */
+
+static ls_status complete(ls_eval_options *o) {
+    if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");
+    if (o->seq == 0) o->seq = 1024;
+    if (o->batch == 0) o->batch = 1;
+    if (o->seq < 1 || o->seq > 1 << 30 || o->batch < 1 || o->batch > 1 << 24)
+        return ls_error(LS_USAGE, "--seq %lld and --batch %lld; expected 1 to %d and 1 to %d",
+                        (long long)o->seq, (long long)o->batch, 1 << 30, 1 << 24);
+    if (o->sequences < 0)
+        return ls_error(LS_USAGE, "--sequences %lld; expected 1 or more", (long long)o->sequences);
+    if (o->dtype == NULL) o->dtype = "f32";
+    if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
+        return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", o->dtype);
+    ls_plan_request request;
+    return ls_spread_resolve(&o->spread, &request);
+}
+
+static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained, ls_data **data,
+                                   ls_eval_result *result) {
+    LS_TRY(ls_trained_open(o->model, o->checkpoint, trained));
+    const ls_data_options text = {
+        .paths = o->data, .n_paths = o->n_data, .tokenizer = trained->tokenizer, .sequence = o->seq};
+    LS_TRY(ls_data_open(&text, data));
+    return ls_evaluate_text(o, trained, *data, result);
+}
+
+ls_status ls_evaluate(const ls_eval_options *options, ls_eval_result *result) {
+    ls_eval_options completed = *options;
+    ls_trained trained = {.model = NULL};
+    ls_data *data = NULL;
+    LS_TRY(complete(&completed));
+    const ls_status status = open_and_evaluate(&completed, &trained, &data, result);
+    ls_data_close(data);
+    ls_trained_close(&trained);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* Losses by distance into the document: the figure that shows whether a long context is of use. */
+#ifndef LS_EVAL_POSITIONS_H
+#define LS_EVAL_POSITIONS_H
+
+#include "format/format.h"
+#include "longspan/eval.h"
+
+/* Of one bin, over sequences that have tokens in it: sums of n, loss, loss², loss·n, n². */
+typedef struct ls_loss_sum {
+    int64_t sequences, tokens;
+    double loss, squares, cross, counts;
+} ls_loss_sum;
+
+/* Starts as zeros. */
+typedef struct ls_loss_sums {
+    ls_loss_sum bin[LS_LOSS_BINS], all;
+    int64_t farthest; /* most tokens before a predicted one */
+} ls_loss_sums;
+
+/*
+ * Adds a sequence of S tokens with the losses of its labels (ignored ones: LS_LABEL_IGNORED). A document begins behind each token
+ * `end`, and where the sequence begins: what the model has not seen of it does not count.
+ */
+void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const int32_t *tokens, const int32_t *labels,
+                      const float *losses, int32_t end);
+ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums);
+
+/* "loss", "tokens", "sequences", "perplexity" and the array "by_position" of an open object. */
+void ls_loss_table_put(const ls_loss_table *table, ls_json_writer *writer);
+/* directory/loss_by_position.svg. what: a line that says of which text, e.g. "8 sequences of 4096 tokens". */
+LS_MUST_USE ls_status ls_loss_table_draw(const ls_loss_table *table, const char *directory);
+
+#endif

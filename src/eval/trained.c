@@ -1,0 +1,59 @@
+#include "eval/trained.h"
+#include "checkpoint/checkpoint.h"
+#include "format/format.h"
+
+#include <stdio.h>
+
+/* The checkpoint itself, or the newest one of a run. */
+static ls_status find_checkpoint(const char *given, char *out, size_t room) {
+    if (given == NULL) return ls_ok();
+    char weights[LS_FILE_PATH];
+    LS_TRY(ls_file_join(given, "model.safetensors", weights, sizeof weights));
+    if (!ls_file_exists(weights)) return ls_checkpoint_find(given, out, room);
+    if (snprintf(out, room, "%s", given) >= (int)room)
+        return ls_error(LS_INVALID, "--checkpoint: a path of more than %zu bytes: %.200s", room - 1, given);
+    return ls_ok();
+}
+
+static ls_status open_all(const char *model, const char *checkpoint, ls_trained *t) {
+    LS_TRY(find_checkpoint(checkpoint, t->checkpoint, sizeof t->checkpoint));
+    if (model == NULL && checkpoint == NULL)
+        return ls_error(LS_USAGE, "neither --model nor --checkpoint is given");
+    LS_TRY(ls_model_open(model != NULL ? model : t->checkpoint, &t->model));
+    LS_TRY(ls_tokenizer_open(ls_model_directory(t->model), &t->tokenizer));
+    const int64_t V = ls_model_describe(t->model).V;
+    const int32_t known = ls_tokenizer_vocabulary(t->tokenizer);
+    if (V < known)
+        return ls_error(LS_INVALID, "vocab_size is %lld, but the tokenizer \"%s\" has %d tokens",
+                        (long long)V, ls_tokenizer_name(t->tokenizer), (int)known);
+    return ls_ok();
+}
+
+ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out) {
+    ls_trained trained = {.model = NULL};
+    const ls_status status = open_all(model, checkpoint, &trained);
+    if (status.code != LS_OK) {
+        ls_trained_close(&trained);
+        return status;
+    }
+    *out = trained;
+    return ls_ok();
+}
+
+void ls_trained_close(ls_trained *t) {
+    ls_tokenizer_close(t->tokenizer);
+    ls_model_close(t->model);
+    *t = (ls_trained){.model = NULL};
+}
+
+ls_status ls_trained_fill(const ls_trained *t, const ls_rank *rank, uint64_t seed) {
+    ls_weight_source source;
+    LS_TRY(t->checkpoint[0] != 0 ? ls_checkpoint_weights(t->checkpoint, rank->image, &source)
+                                 : ls_model_weights(t->model, rank->image, seed, &source));
+    if (rank->rank == 0 && t->checkpoint[0] == 0 && !ls_weights_from_file(&source))
+        ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_directory(t->model),
+               (unsigned long long)seed);
+    const ls_status status = ls_weights_fill(rank->executor, &source);
+    ls_weights_close(&source);
+    return status;
+}

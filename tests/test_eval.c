@@ -1,0 +1,205 @@
+/* Evaluation: the table against its definition, the loss against that of `grad`, the same numbers over any ranks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "test_train_support.h"
+
+#include "data/data.h"
+#include "eval/positions.h"
+#include "eval/score.h"
+#include "longspan/eval.h"
+
+/* Mean losses are near 6; f32 rounding over ranks. */
+#define RANKS_TOLERANCE 1e-5
+
+/* --- the table ------------------------------------------------------------------------------------------------------------ */
+
+enum { S = 12, SEQUENCES = 3, END = 7 };
+
+/* Tokens before each label of tokens[i], by counting back. */
+static int64_t count_before(const int32_t *tokens, int64_t i) {
+    int64_t n = 0;
+    while (i >= 0 && tokens[i] != END) {
+        n++;
+        i--;
+    }
+    return n;
+}
+
+typedef struct expected {
+    int64_t tokens;
+    double loss, error;
+} expected;
+
+/* Mean and standard error over the tokens whose count lies in [first, last], by the formula of a ratio of sums over sequences. */
+static expected expect(int32_t tokens[SEQUENCES][S], int32_t labels[SEQUENCES][S], float losses[SEQUENCES][S],
+                       int64_t first, int64_t last) {
+    double sum[SEQUENCES] = {0}, n[SEQUENCES] = {0}, all = 0, count = 0, scatter = 0, groups = 0;
+    for (int s = 0; s < SEQUENCES; s++) {
+        for (int64_t i = 0; i < S; i++) {
+            const int64_t before = count_before(tokens[s], i);
+            if (labels[s][i] == LS_LABEL_IGNORED || before < first || before > last) continue;
+            sum[s] += (double)losses[s][i];
+            n[s]++;
+        }
+        all += sum[s];
+        count += n[s];
+        groups += n[s] > 0;
+    }
+    for (int s = 0; s < SEQUENCES; s++) scatter += pow(sum[s] - all / count * n[s], 2);
+    return (expected){(int64_t)count, all / count, sqrt(scatter * groups / (groups - 1)) / count};
+}
+
+static void assert_bin(const ls_loss_bin *bin, expected e) {
+    assert_int_equal(bin->tokens, e.tokens);
+    assert_true(fabs(bin->loss - e.loss) <= 1e-12);
+    if (isfinite(e.error))
+        assert_true(fabs(bin->error - e.error) <= 1e-12);
+    else
+        assert_false(isfinite(bin->error));
+}
+
+static void table_is_its_definition(void **state) {
+    (void)state;
+    int32_t tokens[SEQUENCES][S], labels[SEQUENCES][S];
+    float losses[SEQUENCES][S];
+    ls_loss_sums sums = {.farthest = 0};
+    for (int s = 0; s < SEQUENCES; s++) {
+        for (int i = 0; i < S; i++) {
+            tokens[s][i] = s == 2 && (i == 0 || i == 5) ? END : 1;
+            labels[s][i] = i % 5 == 3 ? LS_LABEL_IGNORED : 1;
+            losses[s][i] = (float)ls_rng_uniform(3, 4, (uint64_t)(s * S + i));
+        }
+        ls_loss_sums_add(&sums, S, tokens[s], labels[s], losses[s], END);
+    }
+    const ls_loss_table table = ls_loss_sums_table(&sums);
+    static const int64_t first[] = {0, 1, 2, 3, 5, 9}, last[] = {0, 1, 2, 4, 8, 12};
+    assert_int_equal(table.n, 6);
+    assert_int_equal(table.sequences, SEQUENCES);
+    for (int b = 0; b < table.n; b++) {
+        assert_int_equal(table.bin[b].first, first[b]);
+        assert_int_equal(table.bin[b].last, last[b]);
+        assert_bin(&table.bin[b], expect(tokens, labels, losses, first[b], last[b]));
+    }
+    assert_bin(&table.all, expect(tokens, labels, losses, 0, S));
+    assert_int_equal(table.bin[0].tokens, 2); /* behind the two ends */
+}
+
+static void nothing_counts_without_labels(void **state) {
+    (void)state;
+    const int32_t tokens[4] = {1, 2, 3, 4}, labels[4] = {-100, -100, -100, -100};
+    const float losses[4] = {1, 1, 1, 1};
+    ls_loss_sums sums = {.farthest = 0};
+    ls_loss_sums_add(&sums, 4, tokens, labels, losses, 0);
+    const ls_loss_table table = ls_loss_sums_table(&sums);
+    assert_int_equal(table.n, 0);
+    assert_false(isfinite(table.all.loss));
+}
+
+/* --- the command's call ------------------------------------------------------------------------------------------------------ */
+
+static ls_eval_options small_options(const run_paths *p) {
+    return (ls_eval_options){.model = p->model,
+                             .data = p->data,
+                             .n_data = 1,
+                             .seq = 96,
+                             .batch = 2,
+                             .sequences = 5,
+                             .spread = {.ranks = 1, .threads = 1, .as_threads = sanitized_by("thread")}};
+}
+
+static void same_over_ranks(void **state) {
+    static const struct {
+        int64_t ranks;
+        const char *strategy, *mesh;
+    } runs[] = {{1, NULL, NULL}, {2, "ring", NULL}, {4, "ulysses", NULL}, {4, "usp", "dp=2,ring=2"}};
+    run_paths *p = make_paths(state, "unused");
+    ls_eval_result first;
+    for (size_t i = 0; i < LS_COUNT(runs); i++) {
+        ls_eval_options options = small_options(p);
+        options.spread.ranks = runs[i].ranks;
+        options.spread.strategy = runs[i].strategy;
+        options.spread.mesh = runs[i].mesh;
+        ls_eval_result result;
+        assert_ok(ls_evaluate(&options, &result));
+        if (i == 0) first = result;
+        assert_int_equal(result.table.sequences, 5);
+        assert_int_equal(result.table.all.tokens, 5 * 96);
+        assert_int_equal(result.table.n, first.table.n);
+        for (int b = 0; b < first.table.n; b++) {
+            assert_int_equal(result.table.bin[b].tokens, first.table.bin[b].tokens);
+            assert_true(fabs(result.table.bin[b].loss - first.table.bin[b].loss) <= RANKS_TOLERANCE);
+            assert_true(fabs(result.table.bin[b].error - first.table.bin[b].error) <= RANKS_TOLERANCE);
+        }
+    }
+    assert_int_equal(first.table.bin[first.table.n - 1].last, 96);
+    free(p);
+}
+
+/* The first sequence of the text as files of tokens and labels, for another way to the same number. */
+static void loss_is_that_of_grad(void **state) {
+    run_paths *p = make_paths(state, "unused");
+    ls_eval_options options = small_options(p);
+    options.sequences = 1;
+    options.batch = 1;
+    ls_eval_result result;
+    assert_ok(ls_evaluate(&options, &result));
+    char *text;
+    size_t bytes;
+    assert_ok(ls_file_read(p->text, SIZE_MAX - 1, &text, &bytes));
+    int32_t tokens[96], labels[96];
+    for (int i = 0; i < 96; i++) {
+        tokens[i] = (unsigned char)text[i];
+        labels[i] = (unsigned char)text[i + 1];
+    }
+    free(text);
+    const int64_t size[2] = {1, 96};
+    char at[2][512];
+    snprintf(at[0], sizeof at[0], "%s", scratch_path(state, "tokens.npy"));
+    snprintf(at[1], sizeof at[1], "%s", scratch_path(state, "labels.npy"));
+    assert_ok(ls_npy_write(at[0], LS_NPY_I4, 2, size, tokens));
+    assert_ok(ls_npy_write(at[1], LS_NPY_I4, 2, size, labels));
+    const ls_grad_job job = {.model = p->model,
+                             .tokens = at[0],
+                             .labels = at[1],
+                             .out = scratch_path(state, "grads.safetensors"),
+                             .spread = options.spread};
+    ls_grad_result grad;
+    assert_ok(ls_run_grad(&job, &grad));
+    assert_int_equal(result.table.all.tokens, grad.tokens);
+    if (!(fabs(result.table.all.loss - grad.loss) <= RANKS_TOLERANCE))
+        fail_msg("loss %.9g, grad says %.9g", result.table.all.loss, grad.loss);
+    free(p);
+}
+
+static void wrong_options_are_refused(void **state) {
+    run_paths *p = make_paths(state, "unused");
+    ls_eval_result result;
+    ls_eval_options options = small_options(p);
+    options.n_data = 0;
+    assert_error(ls_evaluate(&options, &result), LS_USAGE, "--data", "missing");
+    options = small_options(p);
+    options.seq = -1;
+    assert_error(ls_evaluate(&options, &result), LS_USAGE, "--seq -1", "");
+    options = small_options(p);
+    options.dtype = "f16";
+    assert_error(ls_evaluate(&options, &result), LS_USAGE, "--dtype is f16", "f32 or bf16");
+    options = small_options(p);
+    options.checkpoint = *state;
+    assert_error(ls_evaluate(&options, &result), LS_INVALID, "no checkpoint", "");
+    options = small_options(p);
+    options.model = NULL;
+    assert_error(ls_evaluate(&options, &result), LS_USAGE, "--model", "--checkpoint");
+    free(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_is_its_definition), cmocka_unit_test(nothing_counts_without_labels),
+        cmocka_unit_test(same_over_ranks), cmocka_unit_test(loss_is_that_of_grad),
+        cmocka_unit_test(wrong_options_are_refused)};
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
