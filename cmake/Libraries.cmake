@@ -1,6 +1,7 @@
 # External libraries of the full build. A missing one is an error that names its Debian package.
 set(LS_EXTERNAL_INCLUDES "")
 set(LS_EXTERNAL_LIBRARIES "")
+set(LS_EXTERNAL_NAMES "") # for programs that link the static library
 
 function(ls_need header library package)
     find_path(LS_${library}_INCLUDE ${header})
@@ -11,8 +12,28 @@ function(ls_need header library package)
     endif()
     set(LS_EXTERNAL_INCLUDES ${LS_EXTERNAL_INCLUDES} ${LS_${library}_INCLUDE} PARENT_SCOPE)
     set(LS_EXTERNAL_LIBRARIES ${LS_EXTERNAL_LIBRARIES} ${LS_${library}_LIBRARY} PARENT_SCOPE)
+    set(LS_EXTERNAL_NAMES "${LS_EXTERNAL_NAMES} -l${library}" PARENT_SCOPE)
 endfunction()
 
 ls_need(dnnl.h dnnl libdnnl-dev)           # matrix products, src/kernel/cpu
 ls_need(jansson.h jansson libjansson-dev)  # JSON, src/format
+
+# Without one of these the build goes on, and what it takes away is refused by name. `source` learns whether it is there.
+function(ls_want header library package source what)
+    find_path(LS_${library}_INCLUDE ${header})
+    find_library(LS_${library}_LIBRARY ${library})
+    string(TOUPPER ${library} upper)
+    if(LS_${library}_INCLUDE AND LS_${library}_LIBRARY)
+        set(LS_EXTERNAL_INCLUDES ${LS_EXTERNAL_INCLUDES} ${LS_${library}_INCLUDE} PARENT_SCOPE)
+        set(LS_EXTERNAL_LIBRARIES ${LS_EXTERNAL_LIBRARIES} ${LS_${library}_LIBRARY} PARENT_SCOPE)
+        set(LS_EXTERNAL_NAMES "${LS_EXTERNAL_NAMES} -l${library}" PARENT_SCOPE)
+        set(have 1)
+    else()
+        message(STATUS "lib${library} was not found (Debian: ${package}): without ${what}")
+        set(have 0)
+    endif()
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/${source} PROPERTIES COMPILE_DEFINITIONS LS_HAVE_${upper}=${have})
+endfunction()
+
+ls_want(zstd.h zstd libzstd-dev src/data/stream.c "text under zstd")
 list(REMOVE_DUPLICATES LS_EXTERNAL_INCLUDES)

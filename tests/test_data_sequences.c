@@ -26,7 +26,7 @@ static int unmake(void **state) {
 
 static ls_status open_paths(const char *const *paths, int n, int64_t sequence, bool shuffle, uint64_t seed,
                             ls_data **out) {
-    const ls_data_options options = {paths, n, tokenizer, sequence, seed, shuffle};
+    const ls_data_options options = {paths, n, tokenizer, sequence, seed, shuffle, NULL};
     return ls_data_open(&options, out);
 }
 

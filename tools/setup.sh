@@ -12,6 +12,7 @@ cmd:python3      python3
 header:stdio.h   libc6-dev
 header:dnnl.h    libdnnl-dev
 header:jansson.h libjansson-dev
+header:zstd.h    libzstd-dev
 header:cmocka.h  libcmocka-dev
 '
 # `make lint` alone needs these.

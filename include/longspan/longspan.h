@@ -4,6 +4,7 @@
  *   graph.h      describe a model as if for one device
  *   attention.h  attention alone, on queries, keys and values of your own
  *   engine.h     compile, run, differentiate and train one of your own
+ *   data.h       text to token shards
  *   train.h      train a model from its files
  *   eval.h       loss on a text, by position
  *   job.h        attention, gradients, generation and explanations as calls
@@ -14,6 +15,7 @@
 #define LONGSPAN_LONGSPAN_H
 
 #include "longspan/attention.h"
+#include "longspan/data.h"
 #include "longspan/engine.h"
 #include "longspan/eval.h"
 #include "longspan/graph.h"

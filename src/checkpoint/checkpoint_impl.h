@@ -2,11 +2,9 @@
 #ifndef LS_CHECKPOINT_IMPL_H
 #define LS_CHECKPOINT_IMPL_H
 
+#include "base/hash.h"
 #include "checkpoint/checkpoint.h"
 #include "format/format.h"
-
-/* XXH64 (Collet, the xxHash specification), seed 0. */
-uint64_t ls_hash_bytes(const void *data, size_t bytes);
 
 /* The files of a checkpoint beside state.json. */
 enum { LS_CHECKPOINT_MODEL, LS_CHECKPOINT_OPTIMIZER, LS_CHECKPOINT_CONFIG, LS_CHECKPOINT_FILES };

@@ -33,10 +33,12 @@ typedef struct cli_command {
     ls_status (*run)(void *flags);
     size_t flags_bytes;
     bool takes_word; /* one word that is no flag, before the flags: goes to the first option of the table */
+    size_t
+        words_at; /* of an ls_option_list in the flags, for the words that belong to no flag; 0: there may be none */
 } cli_command;
 
-extern const cli_command cli_train, cli_attention, cli_grad, cli_generate, cli_eval, cli_explain, cli_plan, cli_bench,
-    cli_version, cli_help;
+extern const cli_command cli_train, cli_data, cli_attention, cli_grad, cli_generate, cli_eval, cli_explain,
+    cli_plan, cli_bench, cli_version, cli_help;
 
 /* The visible table, NULL past the end (main.c). */
 const cli_command *cli_command_at(int index);
@@ -82,6 +84,10 @@ int cli_options_of(const cli_command *command, ls_option out[CLI_MOST_OPTIONS]);
 
 /* The spread as the library takes it. */
 ls_spread cli_spread_of(const cli_common *flags);
+/*
+ * Puts the words that belong to no flag behind all others, in their order; returns how many. argv's own pointers are moved, nothing else.
+ */
+int cli_part_words(const ls_option *table, int rows, int argc, const char **argv);
 /* "ring 2 · zigzag" in one line on standard output: what was chosen, time, bytes. */
 void cli_print_spread(const ls_spread_result *result);
 

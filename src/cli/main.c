@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cli_command *const commands[] = {&cli_train,     &cli_eval,    &cli_generate, &cli_grad,
-                                              &cli_attention, &cli_explain, &cli_plan,     &cli_bench,
-                                              &cli_version,   &cli_help};
+static const cli_command *const commands[] = {&cli_train, &cli_data,      &cli_eval,    &cli_generate,
+                                              &cli_grad,  &cli_attention, &cli_explain, &cli_plan,
+                                              &cli_bench, &cli_version,   &cli_help};
 
 const cli_command *cli_command_at(int i) {
     return i >= 0 && i < (int)CLI_COUNT(commands) ? commands[i] : NULL;
@@ -81,6 +81,17 @@ static bool asks_for_help(int argc, char *const *argv) {
     return false;
 }
 
+/* Flags, and the words between them where the command takes some. */
+static ls_status parse(const cli_command *c, const ls_option *options, int n_options, int argc,
+                       char *const *argv, cli_common *flags) {
+    if (c->words_at == 0) return ls_options_parse(options, n_options, argc, argv, flags, flags->given);
+    const char **order = (const char **)(uintptr_t)argv;
+    const int words = cli_part_words(options, n_options, argc, order);
+    *(ls_option_list *)(void *)((char *)flags + c->words_at) =
+        (ls_option_list){.items = order + argc - words, .count = words};
+    return ls_options_parse(options, n_options, argc - words, argv, flags, flags->given);
+}
+
 static ls_status run_command(const cli_command *c, int argc, char *const *argv) {
     ls_option options[CLI_MOST_OPTIONS];
     const int n_options = cli_options_of(c, options);
@@ -99,7 +110,7 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
         argc--;
         argv++;
     }
-    ls_status status = ls_options_parse(options, n_options, argc, argv, flags, flags->given);
+    ls_status status = parse(c, options, n_options, argc, argv, flags);
     if (status.code == LS_OK && word != NULL)
         *(const char **)(void *)((char *)flags + options[0].offset) = word;
     if (status.code == LS_OK) status = c->run(flags);

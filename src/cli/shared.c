@@ -63,6 +63,32 @@ int cli_options_of(const cli_command *c, ls_option out[CLI_MOST_OPTIONS]) {
     return append(out, n, common_rows, CLI_COUNT(common_rows));
 }
 
+/* How many words behind argv[at], a flag, are its own. */
+static int words_of(const ls_option *table, int rows, int argc, const char *const *argv, int at) {
+    const char *name = argv[at] + 2;
+    int row = 0, n = 0;
+    while (row < rows && strcmp(table[row].name, name) != 0) row++;
+    if (row == rows || table[row].type == LS_OPTION_FLAG) return 0; /* --name=value too */
+    const int most = table[row].type == LS_OPTION_LIST ? argc : 1;
+    while (n < most && at + 1 + n < argc && strncmp(argv[at + 1 + n], "--", 2) != 0) n++;
+    return n;
+}
+
+int cli_part_words(const ls_option *table, int rows, int argc, const char **argv) {
+    int words = 0;
+    for (int at = 0; at + words < argc;) {
+        if (strncmp(argv[at], "--", 2) == 0) {
+            at += 1 + words_of(table, rows, argc - words, argv, at);
+            continue;
+        }
+        const char *word = argv[at];
+        memmove(argv + at, argv + at + 1, sizeof *argv * (size_t)(argc - at - 1));
+        argv[argc - 1] = word;
+        words++;
+    }
+    return words;
+}
+
 ls_spread cli_spread_of(const cli_common *flags) {
     ls_spread spread = flags->spread;
     spread.as_threads = flags->ranks_as != NULL && strcmp(flags->ranks_as, "threads") == 0;

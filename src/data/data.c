@@ -1,73 +1,23 @@
 #include "data/data.h"
-#include "data/data_impl.h"
-#include "format/format.h"
+#include "data/corpus.h"
+#include "data/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct ls_data {
-    ls_store store;
-    ls_windows windows;
+    ls_corpus corpus;
+    const ls_packer *packer;
+    ls_packed packed;
     ls_data_summary summary;
-    int32_t vocabulary;
+    int64_t S;
+    int32_t vocabulary, end_of_document;
     uint64_t seed;
     bool shuffle;
 };
 
-/* What is there while files are read. */
-typedef struct reading {
-    const ls_tokenizer *tokenizer;
-    ls_data *data;
-    ls_token_list tokens; /* of one piece; reused */
-    int64_t *ends;        /* of documents, in tokens of the store */
-    size_t ends_capacity;
-} reading;
-
-static ls_status end_document(reading *r) {
-    ls_data_summary *summary = &r->data->summary;
-    size_t count = (size_t)summary->documents;
-    if (count == r->ends_capacity) {
-        size_t wanted = count ? 2 * count : 256;
-        int64_t *grown = realloc(r->ends, wanted * sizeof *grown);
-        if (!grown) return ls_error(LS_NO_MEMORY, "no memory for the places of %zu documents", wanted);
-        r->ends = grown;
-        r->ends_capacity = wanted;
-    }
-    const int32_t end = ls_tokenizer_end_of_document(r->tokenizer);
-    LS_TRY(ls_store_append(&r->data->store, &end, 1));
-    int64_t start = count ? r->ends[count - 1] : 0;
-    r->ends[summary->documents++] = r->data->store.count;
-    summary->tokens = r->data->store.count;
-    summary->longest_document = ls_max(summary->longest_document, summary->tokens - start);
-    return ls_ok();
-}
-
-static ls_status add_text(reading *r, const char *text, size_t bytes) {
-    size_t piece = ls_tokenizer_piece(r->tokenizer);
-    for (size_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < piece ? bytes - at : piece;
-        r->tokens.count = 0;
-        LS_TRY(ls_tokenizer_encode(r->tokenizer, text + at, n, &r->tokens));
-        LS_TRY(ls_store_append(&r->data->store, r->tokens.id, (int64_t)r->tokens.count));
-    }
-    return end_document(r);
-}
-
-static ls_status add_file(reading *r, const char *path) {
-    char *text;
-    size_t bytes = 0;
-    LS_TRY(ls_file_read(path, SIZE_MAX - 1, &text, &bytes));
-    ls_status status = ls_ok();
-    if (bytes == 0)
-        r->data->summary.empty_files++;
-    else if (memchr(text, 0, bytes))
-        r->data->summary.binary_files++;
-    else
-        status = add_text(r, text, bytes);
-    free(text);
-    return status;
-}
+/* --- opening ---------------------------------------------------------------------------------------------------------------- */
 
 /* "a.txt" or "a.txt and 3 more": what errors about all paths call them. */
 static void name_paths(const ls_data_options *options, char *out, size_t room) {
@@ -78,28 +28,22 @@ static void name_paths(const ls_data_options *options, char *out, size_t room) {
         snprintf(out, room, "%.250s", options->paths[0]);
 }
 
-static ls_status check_windows(const ls_data_options *options, const ls_data *data, size_t files) {
+static ls_status check_text(const ls_data_options *options, const ls_data *data, const ls_texts *texts) {
     char names[300];
-    const ls_data_summary *s = &data->summary;
     name_paths(options, names, sizeof names);
-    if (s->documents == 0)
-        return ls_error(LS_INVALID, "no text in %s: %zu files, of which %lld are empty and %lld binary",
-                        names, files, (long long)s->empty_files, (long long)s->binary_files);
-    if (data->windows.whole + data->windows.joined == 0)
-        return ls_error(
-            LS_INVALID,
-            "%s: %lld tokens in %lld documents, but a sequence of %lld needs at least %lld tokens", names,
-            (long long)s->tokens, (long long)s->documents, (long long)options->sequence,
-            (long long)options->sequence + 1);
-    return ls_ok();
+    if (data->corpus.documents > 0) return ls_ok();
+    return ls_error(LS_INVALID, "no text in %s: %zu files, of which %lld are empty and %lld binary", names,
+                    texts->files, (long long)texts->empty, (long long)texts->binary);
 }
 
-static ls_status read_files(const ls_data_options *options, const ls_data_files *files, reading *r) {
-    for (size_t i = 0; i < files->count; i++) LS_TRY(add_file(r, files->path[i]));
-    LS_TRY(ls_windows_create(r->ends, r->data->summary.documents, options->sequence, &r->data->windows));
-    r->data->summary.whole_windows = r->data->windows.whole;
-    r->data->summary.windows = r->data->windows.whole + r->data->windows.joined;
-    return check_windows(options, r->data, files->count);
+static ls_status check_sequences(const ls_data_options *options, const ls_data *data) {
+    char names[300];
+    name_paths(options, names, sizeof names);
+    if (data->packed.sequences > 0) return ls_ok();
+    return ls_error(
+        LS_INVALID, "%s: %lld tokens in %lld documents, but a sequence of %lld needs at least %lld tokens",
+        names, (long long)data->corpus.tokens, (long long)data->corpus.documents,
+        (long long)options->sequence, (long long)(data->packer->apart ? 2 : options->sequence + 1));
 }
 
 static ls_status check_options(const ls_data_options *options) {
@@ -110,23 +54,59 @@ static ls_status check_options(const ls_data_options *options) {
     return ls_ok();
 }
 
+static ls_status open_shards(const ls_data_options *options, ls_data *data) {
+    for (int i = 0; i < options->n_paths; i++) {
+        if (!ls_is_shards(options->paths[i]))
+            return ls_error(LS_INVALID, "%s holds token shards, and %s text; expected one or the other",
+                            options->paths[0], options->paths[i]);
+        LS_TRY(ls_shard_set_add(&data->corpus.shards, options->paths[i]));
+    }
+    LS_TRY(ls_shard_set_check(&data->corpus.shards, ls_tokenizer_fingerprint(options->tokenizer),
+                              ls_tokenizer_name(options->tokenizer), data->vocabulary));
+    data->summary.shards = data->corpus.shards.n;
+    return ls_corpus_complete(&data->corpus, data->vocabulary);
+}
+
+static ls_status open_texts(const ls_data_options *options, ls_data *data) {
+    ls_texts texts = {0};
+    for (int i = 0; i < options->n_paths; i++)
+        if (ls_is_shards(options->paths[i]))
+            return ls_error(LS_INVALID, "%s holds text, and %s token shards; expected one or the other",
+                            options->paths[0], options->paths[i]);
+    data->corpus.store = ls_store_empty(data->vocabulary);
+    LS_TRY(ls_texts_read(options->paths, options->n_paths, options->tokenizer, &data->corpus, &texts));
+    LS_TRY(check_text(options, data, &texts));
+    data->summary.binary_files = texts.binary;
+    data->summary.empty_files = texts.empty;
+    return ls_corpus_complete(&data->corpus, data->vocabulary);
+}
+
+static ls_status open_corpus(const ls_data_options *options, ls_data *data) {
+    LS_TRY(ls_packer_find(options->pack, &data->packer));
+    LS_TRY(ls_is_shards(options->paths[0]) ? open_shards(options, data) : open_texts(options, data));
+    LS_TRY(data->packer->create(&data->corpus, options->sequence, &data->packed));
+    LS_TRY(check_sequences(options, data));
+    ls_data_summary *s = &data->summary;
+    s->documents = data->corpus.documents;
+    s->tokens = data->corpus.tokens;
+    s->longest_document = data->corpus.longest;
+    s->windows = data->packed.sequences;
+    s->whole_windows = data->packed.whole;
+    s->padding = data->packed.padding;
+    return ls_ok();
+}
+
 ls_status ls_data_open(const ls_data_options *options, ls_data **out) {
     LS_TRY(check_options(options));
     double started = ls_seconds();
     ls_data *data = calloc(1, sizeof *data);
     if (!data) return ls_error(LS_NO_MEMORY, "no memory for the training data");
     data->vocabulary = ls_tokenizer_vocabulary(options->tokenizer);
-    data->store = ls_store_empty(data->vocabulary);
+    data->end_of_document = ls_tokenizer_end_of_document(options->tokenizer);
     data->seed = options->seed;
     data->shuffle = options->shuffle;
-
-    reading r = {.tokenizer = options->tokenizer, .data = data};
-    ls_data_files files = {0};
-    ls_status status = ls_data_find_files(options->paths, options->n_paths, &files);
-    if (status.code == LS_OK) status = read_files(options, &files, &r);
-    ls_data_files_free(&files);
-    free(r.tokens.id);
-    free(r.ends);
+    data->S = options->sequence;
+    const ls_status status = open_corpus(options, data);
     if (status.code != LS_OK) {
         ls_data_close(data);
         return status;
@@ -138,37 +118,153 @@ ls_status ls_data_open(const ls_data_options *options, ls_data **out) {
 
 void ls_data_close(ls_data *data) {
     if (!data) return;
-    ls_store_free(&data->store);
-    ls_windows_free(&data->windows);
+    if (data->packer != NULL && data->packer->destroy != NULL && data->packed.state != NULL)
+        data->packer->destroy(data->packed.state);
+    ls_corpus_free(&data->corpus);
     free(data);
 }
 
 const ls_data_summary *ls_data_summarise(const ls_data *data) { return &data->summary; }
+bool ls_data_apart(const ls_data *data) { return data->packer->apart; }
 
-void ls_data_sequence(const ls_data *data, int64_t index, int32_t *out) {
+/* --- sequences -------------------------------------------------------------------------------------------------------------- */
+
+static int64_t place_of(const ls_data *data, int64_t index) {
     LS_ASSERT(index >= 0);
-    int64_t windows = data->summary.windows, window = index % windows;
-    if (data->shuffle)
-        window =
-            (int64_t)ls_permute(data->seed, (uint64_t)(index / windows), (uint64_t)windows, (uint64_t)window);
-    ls_windows_read(&data->windows, &data->store, window, out);
+    const int64_t sequences = data->packed.sequences, place = index % sequences;
+    if (!data->shuffle) return place;
+    return (int64_t)ls_permute(data->seed, (uint64_t)(index / sequences), (uint64_t)sequences,
+                               (uint64_t)place);
 }
 
-/* Counts a block at a time, so that any width is read the same way. */
-static void count_tokens(const ls_store *store, int64_t *counts) {
-    int32_t block[4096];
-    for (int64_t at = 0, n; at < store->count; at += n) {
-        n = ls_min(store->count - at, (int64_t)LS_COUNT(block));
-        ls_store_read(store, at, n, block);
-        for (int64_t i = 0; i < n; i++) counts[block[i]]++;
+/* What a sequence is put together in: passages, and the tokens of all with one more, and whether they are learnt. */
+typedef struct assembly {
+    ls_passage *passages;
+    int64_t n;
+    int32_t *ids;    /* [S + 1] */
+    uint8_t *learnt; /* [S + 1] */
+} assembly;
+
+static void assembly_free(assembly *a) {
+    free(a->passages);
+    free(a->ids);
+    free(a->learnt);
+}
+
+static ls_status assemble(const ls_data *data, int64_t index, assembly *a) {
+    const size_t room = (size_t)data->S + 1;
+    *a = (assembly){.passages = malloc(room * sizeof *a->passages),
+                    .ids = malloc(room * sizeof *a->ids),
+                    .learnt = malloc(room)};
+    if (a->passages == NULL || a->ids == NULL || a->learnt == NULL) {
+        assembly_free(a);
+        return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)data->S);
     }
+    a->n = data->packer->passages(&data->packed, &data->corpus, data->S, place_of(data, index), a->passages);
+    return ls_ok();
+}
+
+static int32_t label_of(const assembly *a, int64_t i) { return a->learnt[i] ? a->ids[i] : LS_DATA_IGNORED; }
+
+/* One document, as far as attention and positions see it. */
+static void mark_whole(int64_t S, ls_sample *out) {
+    out->n_ends = 2;
+    if (out->ends == NULL) return;
+    out->ends[0] = 0;
+    out->ends[1] = (int32_t)S;
+    for (int64_t i = 0; i < S; i++) out->positions[i] = (int32_t)i;
+}
+
+static ls_status read_joined(const ls_data *data, const assembly *a, ls_sample *out) {
+    int64_t filled = 0;
+    for (int64_t k = 0; k < a->n; k++) {
+        const ls_passage *p = &a->passages[k];
+        LS_TRY(ls_corpus_read(&data->corpus, p->start, p->length, a->ids + filled, a->learnt + filled));
+        filled += p->length;
+    }
+    LS_ASSERT(filled == data->S + 1);
+    memcpy(out->tokens, a->ids, sizeof *a->ids * (size_t)data->S);
+    for (int64_t i = 0; i < data->S; i++) out->labels[i] = label_of(a, i + 1);
+    mark_whole(data->S, out);
+    return ls_ok();
+}
+
+static void mark_end(ls_sample *out, int64_t from, int64_t to) {
+    if (out->ends == NULL) return;
+    for (int64_t i = from; i < to; i++) out->positions[i] = (int32_t)(i - from);
+    out->ends[out->n_ends++] = (int32_t)to;
+}
+
+static ls_status read_apart(const ls_data *data, const assembly *a, ls_sample *out) {
+    int64_t filled = 0;
+    out->n_ends = 0;
+    mark_end(out, 0, 0);
+    for (int64_t k = 0; k < a->n; k++) {
+        const ls_passage *p = &a->passages[k];
+        LS_TRY(ls_corpus_read(&data->corpus, p->start, p->length + 1, a->ids, a->learnt));
+        memcpy(out->tokens + filled, a->ids, sizeof *a->ids * (size_t)p->length);
+        for (int64_t i = 0; i < p->length; i++) out->labels[filled + i] = label_of(a, i + 1);
+        mark_end(out, filled, filled + p->length);
+        filled += p->length;
+    }
+    if (filled < data->S) mark_end(out, filled, data->S);
+    for (; filled < data->S; filled++) {
+        out->tokens[filled] = data->end_of_document;
+        out->labels[filled] = LS_DATA_IGNORED;
+    }
+    return ls_ok();
+}
+
+ls_status ls_data_read(const ls_data *data, int64_t index, ls_sample *out) {
+    assembly a;
+    LS_TRY(assemble(data, index, &a));
+    const ls_status status = data->packer->apart ? read_apart(data, &a, out) : read_joined(data, &a, out);
+    assembly_free(&a);
+    return status;
+}
+
+void ls_data_sequence(const ls_data *data, int64_t index, int32_t *out) {
+    assembly a;
+    LS_ASSERT(!data->packer->apart);
+    if (assemble(data, index, &a).code != LS_OK)
+        ls_panic(__FILE__, __LINE__, "no memory for a sequence of %lld tokens", (long long)data->S);
+    int64_t filled = 0;
+    for (int64_t k = 0; k < a.n; filled += a.passages[k++].length) {
+        const ls_passage *p = &a.passages[k];
+        if (ls_corpus_read(&data->corpus, p->start, p->length, out + filled, NULL).code == LS_OK) continue;
+        for (int64_t i = filled; i < filled + p->length; i++)
+            if (out[i] < 0 || out[i] >= data->vocabulary) out[i] = data->end_of_document;
+    }
+    assembly_free(&a);
+}
+
+ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out, int64_t *pieces) {
+    assembly a;
+    LS_TRY(assemble(data, index, &a));
+    int64_t place = 0, n = 0;
+    for (int64_t k = 0; k < a.n && place < data->S; k++) {
+        int64_t start;
+        const int64_t length = ls_min(a.passages[k].length, data->S - place); /* without the last label */
+        const int64_t document = ls_corpus_document(&data->corpus, a.passages[k].start, &start);
+        out[n++] = (ls_data_piece){place, document, a.passages[k].start - start, length};
+        place += length;
+    }
+    assembly_free(&a);
+    *pieces = n;
+    return ls_ok();
+}
+
+uint64_t ls_data_hash(uint64_t so_far, const int32_t *tokens, const int32_t *labels, int64_t S) {
+    const size_t bytes = sizeof *tokens * (size_t)S;
+    const uint64_t parts[] = {so_far, ls_hash_bytes(tokens, bytes), ls_hash_bytes(labels, bytes)};
+    return ls_hash_bytes(parts, sizeof parts);
 }
 
 double ls_data_unigram_nats(const ls_data *data) {
     int64_t *counts = calloc((size_t)data->vocabulary, sizeof *counts);
     if (!counts) ls_panic(__FILE__, __LINE__, "no memory for the counts of %d tokens", data->vocabulary);
-    count_tokens(&data->store, counts);
-    double nats = 0, total = (double)data->store.count;
+    ls_corpus_count(&data->corpus, counts);
+    double nats = 0, total = (double)data->corpus.tokens;
     for (int32_t id = 0; id < data->vocabulary; id++) {
         if (counts[id] == 0) continue;
         double share = (double)counts[id] / total;

@@ -31,27 +31,17 @@ LS_MUST_USE ls_status ls_store_append(ls_store *store, const int32_t *ids, int64
 void ls_store_read(const ls_store *store, int64_t first, int64_t n, int32_t *out);
 void ls_store_free(ls_store *store);
 
-/* ---- windows.c: where sequences begin and end ---- */
+/* ---- texts.c: text files in memory ---- */
 
-/* A stretch of the store; at: of its first window (long documents) or of its first token (what is joined). */
-typedef struct ls_stretch {
-    int64_t start, length; /* tokens of the store */
-    int64_t at;
-} ls_stretch;
+struct ls_corpus;
+typedef struct ls_texts {
+    int64_t binary, empty; /* files that were skipped */
+    size_t files;
+} ls_texts;
 
-typedef struct ls_windows {
-    int64_t sequence;      /* S: a window is S + 1 tokens */
-    int64_t whole, joined; /* windows of each sort */
-    ls_stretch *documents; /* those that hold whole windows */
-    ls_stretch *rest;      /* what is joined */
-    int64_t n_documents, n_rest;
-    int64_t rest_tokens;
-} ls_windows;
-
-/* ends[i]: one past the last token of document i, ascending; document 0 starts at 0. */
-LS_MUST_USE ls_status ls_windows_create(const int64_t *ends, int64_t n, int64_t sequence, ls_windows *out);
-/* Window 0 <= i < whole + joined: S + 1 ids. */
-void ls_windows_read(const ls_windows *windows, const ls_store *store, int64_t i, int32_t *out);
-void ls_windows_free(ls_windows *windows);
+/* Reads the files below the paths into the corpus's store: a document each, ends[] and documents set. */
+struct ls_tokenizer;
+LS_MUST_USE ls_status ls_texts_read(const char *const *paths, int n, const struct ls_tokenizer *tokenizer,
+                                    struct ls_corpus *corpus, ls_texts *out);
 
 #endif

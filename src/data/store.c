@@ -1,10 +1,9 @@
 #include "data/data_impl.h"
+#include "data/shard.h"
 
 #include <stdlib.h>
 
-ls_store ls_store_empty(int32_t vocabulary) {
-    return (ls_store){.width = vocabulary <= 1 << 8 ? 1 : vocabulary <= 1 << 16 ? 2 : 4};
-}
+ls_store ls_store_empty(int32_t vocabulary) { return (ls_store){.width = ls_token_width(vocabulary)}; }
 
 static ls_status reserve(ls_store *store, int64_t n) {
     if (n <= store->capacity - store->count) return ls_ok();
@@ -36,16 +35,7 @@ ls_status ls_store_append(ls_store *store, const int32_t *ids, int64_t n) {
 
 void ls_store_read(const ls_store *store, int64_t first, int64_t n, int32_t *out) {
     LS_ASSERT(first >= 0 && n >= 0 && first <= store->count - n);
-    if (store->width == 1) {
-        const uint8_t *from = (const uint8_t *)store->data + first;
-        for (int64_t i = 0; i < n; i++) out[i] = from[i];
-    } else if (store->width == 2) {
-        const uint16_t *from = (const uint16_t *)store->data + first;
-        for (int64_t i = 0; i < n; i++) out[i] = from[i];
-    } else {
-        const int32_t *from = (const int32_t *)store->data + first;
-        for (int64_t i = 0; i < n; i++) out[i] = from[i];
-    }
+    ls_tokens_widen(store->data, store->width, first, n, out);
 }
 
 void ls_store_free(ls_store *store) {

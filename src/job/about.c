@@ -21,7 +21,7 @@ static void append(text_list *list, const char *word, size_t length) {
 
 /* Shared objects of the process that a user may have several versions of. */
 static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
-    static const char *const ours[] = {"libdnnl", "libjansson"};
+    static const char *const ours[] = {"libdnnl", "libjansson", "libzstd"};
     (void)size;
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *name = slash != NULL ? slash + 1 : info->dlpi_name;

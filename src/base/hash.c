@@ -1,5 +1,5 @@
 /* XXH64, as its specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) says; input of one go. */
-#include "checkpoint/checkpoint_impl.h"
+#include "base/hash.h"
 
 #include <string.h>
 

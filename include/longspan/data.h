@@ -1,0 +1,56 @@
+/*
+ * Data: text to token shards, and what is in them. Paths and texts are borrowed for the call.
+ */
+#ifndef LONGSPAN_DATA_H
+#define LONGSPAN_DATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "longspan/status.h"
+
+/* Fields are the flags of `longspan data build`; zero and NULL mean the default that the command's help shows. */
+typedef struct ls_data_build_job {
+    const char *tokenizer;    /* directory of a tokenizer.json; NULL: bytes */
+    const char *const *paths; /* files, folders, patterns */
+    int n_paths;
+    const char *out;
+    const char *format;  /* "auto", "text", "jsonl" */
+    const char *field;   /* of JSONL: where the text is */
+    const char *records; /* of JSONL: what a line is */
+    int64_t shard_tokens, threads;
+    bool resume, skip_bad;
+} ls_data_build_job;
+
+typedef struct ls_data_build_result {
+    int64_t inputs, input_bytes;
+    int64_t documents, tokens, longest; /* longest: tokens of a document */
+    int64_t empty, bad;                 /* records left out */
+    int64_t shards, resumed;            /* resumed: shards that an earlier build had written */
+    double seconds;
+} ls_data_build_result;
+
+/* Blocks until the shards are written, or fails; see src/data/build.h for what stands where. */
+LS_MUST_USE ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *result);
+void ls_data_build_result_json(const ls_data_build_result *result, FILE *out);
+
+/*
+ * Prints what is in shards: counts, lengths, the first documents. With order: which stretches of which documents each step trains on,
+ * as `longspan train` with the same data, seq, batch, seed and pack would.
+ */
+typedef struct ls_data_inspect_job {
+    const char *const *paths; /* folders of shards, or shards; with order also text */
+    int n_paths;
+    const char *tokenizer; /* to decode; NULL: bytes */
+    bool verify;           /* checksums and every token */
+    int64_t documents;     /* to show; < 0: none; 0: 3 */
+    bool order;
+    int64_t seq, batch, steps, from; /* of the order: 1024, 1, 1, 0 when 0; from: steps passed over */
+    uint64_t seed;
+    const char *pack;
+    bool json;
+} ls_data_inspect_job;
+LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *out);
+
+#endif

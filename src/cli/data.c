@@ -1,0 +1,116 @@
+/* longspan data */
+#include "cli/cli.h"
+
+#include <string.h>
+
+typedef struct data_flags {
+    cli_common common;
+    const char *what;
+    ls_option_list paths;
+    ls_data_build_job build;
+    ls_data_inspect_job inspect;
+    const char *tokenizer;
+    int64_t seed;
+} data_flags;
+
+#define BUILD(field) offsetof(data_flags, build.field)
+#define INSPECT(field) offsetof(data_flags, inspect.field)
+/* The first N_SHARED rows are of both, the next N_BUILD of build alone, the rest of inspect alone. */
+enum { N_SHARED = 2, N_BUILD = 8 };
+static const ls_option options[] = {
+    CLI_TEXT("what", "WHAT", offsetof(data_flags, what),
+             "build or inspect (required); the word may stand alone"),
+    CLI_TEXT("tokenizer", "DIR", offsetof(data_flags, tokenizer),
+             "with a tokenizer.json, such as a model's folder; bytes when left out"),
+    CLI_TEXT("out", "DIR", BUILD(out), "build: for the shards"),
+    CLI_CHOICE("format", "KIND", "auto|text|jsonl", NULL, BUILD(format),
+               "build: of the files; by their names when left out"),
+    CLI_TEXT("field", "NAME", BUILD(field),
+             "build: of a line of JSONL, where the text is; text when left out"),
+    CLI_TEXT("records", "KIND", BUILD(records), "build: what a line of JSONL is: text"),
+    CLI_INT("shard-tokens", "N", NULL, 1, CLI_ANY, BUILD(shard_tokens),
+            "build: a shard ends with the document that makes it so long; 2^26 when left out"),
+    CLI_INT("threads", "T", NULL, 1, 1024, BUILD(threads), "build: as many as cores when left out"),
+    CLI_FLAG("resume", BUILD(resume), "build: go on with what was not finished in --out"),
+    CLI_FLAG("skip-bad", BUILD(skip_bad),
+             "build: leave out and count what cannot be read, instead of ending"),
+    CLI_FLAG("verify", INSPECT(verify), "inspect: checksums and every token"),
+    CLI_INT("documents", "N", NULL, 1, CLI_ANY, INSPECT(documents), "inspect: to show; 3 when left out"),
+    CLI_FLAG("order", INSPECT(order),
+             "inspect: which stretches of which documents each step of a training reads; takes text too"),
+    CLI_INT("seq", "N", NULL, 1, 0x1p30, INSPECT(seq), "inspect --order: as of train; 1024 when left out"),
+    CLI_INT("batch", "N", NULL, 1, 0x1p24, INSPECT(batch), "inspect --order: as of train; 1 when left out"),
+    CLI_INT("steps", "N", NULL, 1, CLI_ANY, INSPECT(steps), "inspect --order: to show; 1 when left out"),
+    CLI_INT("from", "N", NULL, 0, 0x1p40, INSPECT(from), "inspect --order: steps passed over"),
+    CLI_INT("seed", "N", NULL, 0, CLI_ANY, offsetof(data_flags, seed), "inspect --order: as of train"),
+    CLI_TEXT("pack", "NAME", INSPECT(pack), "inspect --order: as of train; join when left out"),
+};
+#undef BUILD
+#undef INSPECT
+
+static ls_status refuse_others(const data_flags *flags, int from, int to) {
+    for (int i = from; i < to; i++)
+        if (flags->common.given[i])
+            return ls_error(LS_USAGE, "--%s is no flag of data %s", options[i].name, flags->what);
+    return ls_ok();
+}
+
+static ls_status run_build(data_flags *flags) {
+    ls_data_build_job *job = &flags->build;
+    ls_data_build_result r;
+    LS_TRY(refuse_others(flags, N_SHARED + N_BUILD, CLI_COUNT(options)));
+    job->paths = flags->paths.items;
+    job->n_paths = flags->paths.count;
+    job->tokenizer = flags->tokenizer;
+    LS_TRY(ls_run_data_build(job, &r));
+    if (flags->common.json) {
+        ls_data_build_result_json(&r, stdout);
+        return ls_ok();
+    }
+    char bytes[LS_BYTES_TEXT], time[LS_SECONDS_TEXT];
+    printf("%lld documents · %lld tokens · longest document %lld · %lld shards\n", (long long)r.documents,
+           (long long)r.tokens, (long long)r.longest, (long long)r.shards);
+    printf("from %lld files of %s in %s", (long long)r.inputs, ls_bytes_text((double)r.input_bytes, bytes),
+           ls_seconds_text(r.seconds, time));
+    if (r.resumed > 0) printf(" · %lld shards were there already", (long long)r.resumed);
+    if (r.empty > 0) printf(" · %lld records empty", (long long)r.empty);
+    if (r.bad > 0) printf(" · %lld records left out", (long long)r.bad);
+    printf("\nwrote %s\n", job->out);
+    return ls_ok();
+}
+
+static ls_status run_inspect(data_flags *flags) {
+    ls_data_inspect_job *job = &flags->inspect;
+    LS_TRY(refuse_others(flags, N_SHARED, N_SHARED + N_BUILD));
+    job->paths = flags->paths.items;
+    job->n_paths = flags->paths.count;
+    job->tokenizer = flags->tokenizer;
+    job->seed = (uint64_t)flags->seed;
+    job->json = flags->common.json;
+    return ls_run_data_inspect(job, stdout);
+}
+
+static ls_status run(void *context) {
+    data_flags *flags = context;
+    if (flags->what != NULL && strcmp(flags->what, "build") == 0) return run_build(flags);
+    if (flags->what != NULL && strcmp(flags->what, "inspect") == 0) return run_inspect(flags);
+    return ls_error(LS_USAGE, "data %s; expected build or inspect",
+                    flags->what != NULL ? flags->what : "nothing");
+}
+
+const cli_command cli_data = {
+    .name = "data",
+    .summary = "text to token shards, and what is in them",
+    .usage = "build --out DIR [--tokenizer DIR] PATH... | inspect DIR... [options]",
+    .about =
+        "build: text files (a document each) and JSONL (a document per line), plain or under zstd (.zst), become files of token ids that "
+        "train maps into memory: DIR/shard-000000.tokens and so on, and DIR/shards.json. The corpus is never in memory as a whole. A "
+        "build that was killed goes on with --resume; the bytes are the same however often, and for any number of threads.\n"
+        "inspect: counts, lengths and first documents of shards.",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .run = run,
+    .flags_bytes = sizeof(data_flags),
+    .takes_word = true,
+    .words_at = offsetof(data_flags, paths),
+};

@@ -1,0 +1,156 @@
+#include "data/encode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Records are dealt to threads in runs of about this many bytes. */
+#define RUN_BYTES ((size_t)256 << 10)
+enum { RUN_RECORDS = 4096 };
+
+typedef struct run {
+    size_t first, n; /* records */
+    ls_learnt_tokens out;
+    ls_status status; /* what is wrong with no record: LS_NO_MEMORY */
+} run;
+
+typedef struct place {
+    size_t start, n; /* in the list of its run */
+    int run;
+    bool bad, end_learnt;
+} place;
+
+struct ls_encoder {
+    ls_encode_options options;
+    const ls_record_kind *kind;
+    const ls_input *inputs;
+    ls_pool *pool;
+    const ls_record *records;
+    run *runs;
+    place *places; /* by record */
+    int n_runs;
+    size_t run_capacity, place_capacity;
+};
+
+ls_status ls_encoder_create(const ls_encode_options *options, const ls_input *inputs, ls_pool *pool,
+                            ls_encoder **out) {
+    const ls_record_kind *kind = NULL;
+    LS_TRY(ls_record_kind_find(options->records, &kind));
+    ls_encoder *e = calloc(1, sizeof *e);
+    if (e == NULL) return ls_error(LS_NO_MEMORY, "no memory to encode");
+    *e = (ls_encoder){.options = *options, .kind = kind, .inputs = inputs, .pool = pool};
+    *out = e;
+    return ls_ok();
+}
+
+void ls_encoder_destroy(ls_encoder *e) {
+    if (e == NULL) return;
+    for (size_t i = 0; i < e->run_capacity; i++) {
+        free(e->runs[i].out.tokens.id);
+        free(e->runs[i].out.learnt);
+    }
+    free(e->runs);
+    free(e->places);
+    free(e);
+}
+
+/* --- one record ------------------------------------------------------------------------------------------------------------- */
+
+static ls_status encode_line(const ls_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
+    char name[600];
+    snprintf(name, sizeof name, "%.500s:%lld", e->inputs[record->at.input].path, (long long)record->at.line);
+    ls_json *document = NULL;
+    LS_TRY(ls_json_parse(name, record->text, record->bytes, &document));
+    ls_status status = ls_json_as_object(ls_json_root(document));
+    if (status.code == LS_OK) status = e->kind->encode(&e->options, ls_json_root(document), out);
+    ls_json_free(document);
+    return status;
+}
+
+static ls_status encode(const ls_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
+    const ls_input *input = &e->inputs[record->at.input];
+    out->end_learnt = true;
+    if (record->bad != NULL && input->lines)
+        return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
+    if (record->bad != NULL) return ls_error(LS_INVALID, "%s: %s", input->path, record->bad);
+    if (input->lines) return encode_line(e, record, out);
+    return ls_learnt_append(e->options.tokenizer, record->text, record->bytes, true, out);
+}
+
+ls_status ls_encoder_explain(const ls_encoder *e, const ls_record *record) {
+    ls_learnt_tokens out = {0};
+    const ls_status status = encode(e, record, &out);
+    free(out.tokens.id);
+    free(out.learnt);
+    return status;
+}
+
+/* --- all of a batch --------------------------------------------------------------------------------------------------------- */
+
+static void encode_run(void *context, int i, int thread) {
+    ls_encoder *e = context;
+    run *r = &e->runs[i];
+    (void)thread;
+    r->out.tokens.count = 0;
+    r->status = ls_ok();
+    for (size_t k = r->first; k < r->first + r->n; k++) {
+        const size_t start = r->out.tokens.count;
+        const ls_status status = encode(e, &e->records[k], &r->out);
+        if (status.code == LS_NO_MEMORY) r->status = status;
+        const bool bad = status.code != LS_OK;
+        if (bad) r->out.tokens.count = start; /* what came of it goes */
+        e->places[k] = (place){start, r->out.tokens.count - start, i, bad, r->out.end_learnt};
+    }
+}
+
+static ls_status add_run(ls_encoder *e, size_t first, size_t n) {
+    if ((size_t)e->n_runs == e->run_capacity) {
+        const size_t wanted = 2 * e->run_capacity + 64;
+        run *grown = realloc(e->runs, wanted * sizeof *grown);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu runs of records", wanted);
+        memset(grown + e->run_capacity, 0, (wanted - e->run_capacity) * sizeof *grown);
+        e->runs = grown;
+        e->run_capacity = wanted;
+    }
+    run *r = &e->runs[e->n_runs++];
+    r->first = first;
+    r->n = n;
+    return ls_ok();
+}
+
+static ls_status cut(ls_encoder *e, const ls_record *records, size_t n) {
+    size_t first = 0, bytes = 0;
+    e->n_runs = 0;
+    for (size_t i = 0; i < n; i++) {
+        bytes += records[i].bytes;
+        if (i + 1 < n && bytes < RUN_BYTES && i + 1 - first < RUN_RECORDS) continue;
+        LS_TRY(add_run(e, first, i + 1 - first));
+        first = i + 1;
+        bytes = 0;
+    }
+    return ls_ok();
+}
+
+ls_status ls_encoder_run(ls_encoder *e, const ls_record *records, size_t n) {
+    if (n > e->place_capacity) {
+        place *grown = realloc(e->places, n * sizeof *grown);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu records", n);
+        e->places = grown;
+        e->place_capacity = n;
+    }
+    e->records = records;
+    LS_TRY(cut(e, records, n));
+    ls_pool_run(e->pool, e->n_runs, encode_run, e);
+    for (int i = 0; i < e->n_runs; i++) LS_TRY(e->runs[i].status);
+    return ls_ok();
+}
+
+ls_encoded ls_encoder_result(const ls_encoder *e, size_t i) {
+    const place *p = &e->places[i];
+    const ls_learnt_tokens *out = &e->runs[p->run].out;
+    const bool lines = e->inputs[e->records[i].at.input].lines;
+    return (ls_encoded){.ids = out->tokens.id + p->start,
+                        .learnt = e->kind->learnt && lines ? out->learnt + p->start : NULL,
+                        .n = (int64_t)p->n,
+                        .end_learnt = p->end_learnt,
+                        .bad = p->bad};
+}

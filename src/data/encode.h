@@ -1,0 +1,58 @@
+/* Records to tokens, several threads at a time. */
+#ifndef LS_DATA_ENCODE_H
+#define LS_DATA_ENCODE_H
+
+#include "base/base.h"
+#include "data/source.h"
+#include "format/format.h"
+#include "text/text.h"
+
+/* Tokens and, where not all are to be learnt, a byte for each. */
+typedef struct ls_learnt_tokens {
+    ls_token_list tokens;
+    uint8_t *learnt; /* [learnt_capacity]; NULL: all are */
+    size_t learnt_capacity;
+    bool end_learnt; /* the end of the document, which is not among the tokens */
+} ls_learnt_tokens;
+
+typedef struct ls_encode_options {
+    const ls_tokenizer *tokenizer;
+    const char *field;   /* of lines: where the text is */
+    const char *records; /* what a line is: a name of ls_record_kind_at */
+} ls_encode_options;
+
+/* What the object of a line is: one row each (records.c). */
+typedef struct ls_record_kind {
+    const char *name;
+    bool learnt; /* gives a byte for each token */
+    /* Appends; an object that is something else is LS_INVALID, named by its file and line. */
+    ls_status (*encode)(const ls_encode_options *options, ls_json_value object, ls_learnt_tokens *out);
+} ls_record_kind;
+/* LS_USAGE for another name, listing those there are. */
+LS_MUST_USE ls_status ls_record_kind_find(const char *name, const ls_record_kind **out);
+/* Appends text, all of it learnt or not. */
+LS_MUST_USE ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                                       bool learnt, ls_learnt_tokens *out);
+
+typedef struct ls_encoder ls_encoder;
+
+/* All is borrowed; the pool may be NULL. */
+LS_MUST_USE ls_status ls_encoder_create(const ls_encode_options *options, const ls_input *inputs,
+                                        ls_pool *pool, ls_encoder **out);
+void ls_encoder_destroy(ls_encoder *encoder); /* NULL is allowed */
+
+typedef struct ls_encoded {
+    const int32_t *ids;
+    const uint8_t *learnt; /* NULL: all are */
+    int64_t n;
+    bool end_learnt;
+    bool bad; /* ls_encoder_explain tells why */
+} ls_encoded;
+
+/* Encodes the records; the results are good until the next call. LS_NO_MEMORY alone. */
+LS_MUST_USE ls_status ls_encoder_run(ls_encoder *encoder, const ls_record *records, size_t n);
+ls_encoded ls_encoder_result(const ls_encoder *encoder, size_t i);
+/* The error of a record that is bad. */
+ls_status ls_encoder_explain(const ls_encoder *encoder, const ls_record *record);
+
+#endif

@@ -1,0 +1,76 @@
+/* Which files a corpus is read from, and what is in them. */
+#include "data/data_impl.h"
+#include "data/source.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A pattern that no shell has expanded; a file of that very name comes first. */
+static bool is_pattern(const char *path) {
+    struct stat info;
+    return strpbrk(path, "*?[") != NULL && stat(path, &info) != 0;
+}
+
+static ls_status find_pattern(const char *pattern, ls_data_files *files) {
+    glob_t found;
+    const int code = glob(pattern, 0, NULL, &found);
+    if (code == GLOB_NOMATCH) return ls_error(LS_IO, "%s: no file matches this pattern", pattern);
+    if (code != 0) return ls_error(LS_IO, "%s: cannot look for files that match", pattern);
+    const ls_status status =
+        ls_data_find_files((const char *const *)found.gl_pathv, (int)found.gl_pathc, files);
+    globfree(&found);
+    return status;
+}
+
+static bool ends_with(const char *path, size_t length, const char *suffix) {
+    const size_t n = strlen(suffix);
+    return length > n && memcmp(path + length - n, suffix, n) == 0;
+}
+
+static ls_status describe(const char *path, const char *format, ls_input *out) {
+    struct stat info;
+    if (stat(path, &info) != 0) return ls_error(LS_IO, "cannot open %s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return ls_error(LS_INVALID, "%s is no regular file", path);
+    *out = (ls_input){.path = path,
+                      .bytes = info.st_size,
+                      .changed = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec};
+    size_t length = strlen(path);
+    out->compressed = ends_with(path, length, ".zst");
+    if (out->compressed) length -= strlen(".zst");
+    out->lines = ends_with(path, length, ".jsonl") || ends_with(path, length, ".ndjson");
+    if (strcmp(format, "auto") != 0) out->lines = strcmp(format, "jsonl") == 0;
+    return ls_ok();
+}
+
+static ls_status find_all(const char *const *paths, int n, const char *format, ls_input_list *list) {
+    for (int i = 0; i < n; i++)
+        LS_TRY(is_pattern(paths[i]) ? find_pattern(paths[i], list->files)
+                                    : ls_data_find_files(&paths[i], 1, list->files));
+    list->input = calloc(list->files->count + 1, sizeof *list->input);
+    if (list->input == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu files", list->files->count);
+    for (; list->n < (int64_t)list->files->count; list->n++)
+        LS_TRY(describe(list->files->path[list->n], format, &list->input[list->n]));
+    return list->n > 0 ? ls_ok()
+                       : ls_error(LS_INVALID, "no files in %s", n > 0 ? paths[0] : "what was given");
+}
+
+ls_status ls_inputs_find(const char *const *paths, int n, const char *format, ls_input_list *out) {
+    ls_input_list list = {.files = calloc(1, sizeof *list.files)};
+    if (list.files == NULL) return ls_error(LS_NO_MEMORY, "no memory for a list of files");
+    const ls_status status = find_all(paths, n, format, &list);
+    if (status.code == LS_OK)
+        *out = list;
+    else
+        ls_inputs_free(&list);
+    return status;
+}
+
+void ls_inputs_free(ls_input_list *list) {
+    if (list->files != NULL) ls_data_files_free(list->files);
+    free(list->files);
+    free(list->input);
+    *list = (ls_input_list){0};
+}

@@ -1,0 +1,250 @@
+/* How far a build is: build.jsonl while it is under way, shards.json when it is done. */
+#include "data/build_impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const state_fields[] = {"input",  "offset",  "line",  "documents",
+                                           "tokens", "longest", "empty", "bad"};
+enum { STATE_FIELDS = LS_COUNT(state_fields) };
+
+static int64_t *state_field(ls_build_state *s, int i) {
+    int64_t *const fields[STATE_FIELDS] = {&s->place.input, &s->place.offset, &s->place.line, &s->documents,
+                                           &s->tokens,      &s->longest,      &s->empty,      &s->bad};
+    return fields[i];
+}
+
+/* --- what was asked for ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
+    const uint64_t pair[2] = {hash, ls_hash_bytes(data, bytes)};
+    return ls_hash_bytes(pair, sizeof pair);
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text) { return mix(hash, text, strlen(text)); }
+
+uint64_t ls_build_request(const ls_build_options *o, const ls_input_list *inputs) {
+    const uint64_t numbers[] = {
+        ls_tokenizer_fingerprint(o->tokenizer), (uint64_t)ls_tokenizer_vocabulary(o->tokenizer),
+        (uint64_t)ls_tokenizer_end_of_document(o->tokenizer), (uint64_t)o->shard_tokens, (uint64_t)inputs->n};
+    uint64_t hash = mix(0, numbers, sizeof numbers);
+    hash = mix_text(mix_text(hash, o->field), o->records);
+    for (int64_t i = 0; i < inputs->n; i++) {
+        const ls_input *in = &inputs->input[i];
+        const int64_t facts[] = {in->bytes, in->changed, in->lines, in->compressed};
+        hash = mix(mix_text(hash, in->path), facts, sizeof facts);
+    }
+    return hash;
+}
+
+ls_status ls_build_path(const ls_build_options *o, const char *name, char out[LS_FILE_PATH]) {
+    return ls_file_join(o->out, name, out, LS_FILE_PATH);
+}
+
+ls_status ls_build_shard_path(const ls_build_options *o, int64_t shard, char out[LS_FILE_PATH]) {
+    char name[64];
+    snprintf(name, sizeof name, "shard-%06lld" LS_SHARD_SUFFIX, (long long)shard);
+    return ls_build_path(o, name, out);
+}
+
+static void put_hex(ls_json_writer *w, const char *key, uint64_t value) {
+    char text[20];
+    snprintf(text, sizeof text, "%016" PRIx64, value);
+    ls_json_put_text(w, key, text);
+}
+
+static ls_status get_hex(ls_json_value object, const char *key, uint64_t *out) {
+    const char *text;
+    char *end = NULL;
+    LS_TRY(ls_json_text(object, key, &text));
+    *out = strtoull(text, &end, 16);
+    if (strlen(text) != 16 || *end != 0)
+        return ls_json_error(ls_json_field(object, key), "16 hexadecimal digits");
+    return ls_ok();
+}
+
+/* --- the journal ------------------------------------------------------------------------------------------------------------ */
+
+static ls_status keep_shard(ls_build_state *s, ls_built_shard shard) {
+    if (s->n_shards == s->shard_capacity) {
+        const int64_t wanted = 2 * s->shard_capacity + 64;
+        ls_built_shard *grown = realloc(s->shards, (size_t)wanted * sizeof *grown);
+        if (grown == NULL)
+            return ls_error(LS_NO_MEMORY, "no memory for a list of %lld shards", (long long)wanted);
+        s->shards = grown;
+        s->shard_capacity = wanted;
+    }
+    s->shards[s->n_shards++] = shard;
+    return ls_ok();
+}
+
+static ls_status append_line(const ls_build_options *o, ls_build_state *s) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    ls_json_put_int(w, "shard", s->n_shards - 1);
+    put_hex(w, "request", s->request);
+    if (s->n_shards > 0) put_hex(w, "checksum", s->shards[s->n_shards - 1].checksum);
+    for (int i = 0; i < STATE_FIELDS; i++) ls_json_put_int(w, state_fields[i], *state_field(s, i));
+    ls_json_close(w);
+    const ls_status status = ls_jsonl_append(path, w);
+    ls_json_writer_destroy(w);
+    return status; /* a line that a loss of power takes only costs its shard, which is made again */
+}
+
+ls_status ls_journal_add(const ls_build_options *o, ls_build_state *s, const ls_shard_header *shard) {
+    LS_TRY(
+        keep_shard(s, (ls_built_shard){shard->checksum, (int64_t)shard->tokens, (int64_t)shard->documents}));
+    return append_line(o, s);
+}
+
+/* The shard is there as the line says. */
+static ls_status check_shard(const ls_build_options *o, int64_t i, uint64_t checksum, ls_built_shard *out) {
+    char path[LS_FILE_PATH];
+    ls_shard shard;
+    LS_TRY(ls_build_shard_path(o, i, path));
+    LS_TRY(ls_shard_open(path, &shard));
+    const ls_shard_header h = *shard.header;
+    ls_shard_close(&shard);
+    if (h.checksum != checksum)
+        return ls_error(LS_INVALID,
+                        "%s: checksum is %016" PRIx64 ", but the journal beside it says %016" PRIx64, path,
+                        h.checksum, checksum);
+    *out = (ls_built_shard){h.checksum, (int64_t)h.tokens, (int64_t)h.documents};
+    return ls_ok();
+}
+
+static ls_status other_request(const ls_build_options *o, const char *what) {
+    return ls_error(LS_USAGE,
+                    "%s holds %s of other files, options or tokenizer than given now; use another --out",
+                    o->out, what);
+}
+
+static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_build_state *s) {
+    int64_t shard;
+    uint64_t request, checksum;
+    ls_built_shard built;
+    const int64_t expected = s->place.line == 0 ? -1 : s->n_shards; /* the first line tells of none */
+    LS_TRY(ls_json_int(line, "shard", expected, expected, &shard));
+    LS_TRY(get_hex(line, "request", &request));
+    if (request != s->request) return other_request(o, "an unfinished build");
+    for (int i = 0; i < STATE_FIELDS; i++)
+        LS_TRY(ls_json_int(line, state_fields[i], 0, INT64_MAX, state_field(s, i)));
+    if (shard < 0) return ls_ok();
+    LS_TRY(get_hex(line, "checksum", &checksum));
+    LS_TRY(check_shard(o, shard, checksum, &built));
+    return keep_shard(s, built);
+}
+
+static ls_status read_journal(const ls_build_options *o, const char *path, ls_build_state *s) {
+    char *text = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_jsonl_truncate(path, "shard", INT64_MAX, NULL)); /* a line cut short goes */
+    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
+    ls_status status = ls_ok();
+    int64_t number = 1;
+    for (char *at = text, *end; status.code == LS_OK && (end = strchr(at, '\n')) != NULL;
+         at = end + 1, number++) {
+        char name[LS_FILE_PATH + 32];
+        ls_json *line = NULL;
+        snprintf(name, sizeof name, "%s:%lld", path, (long long)number);
+        status = ls_json_parse(name, at, (size_t)(end - at), &line);
+        if (status.code == LS_OK) status = read_line(o, ls_json_root(line), s);
+        ls_json_free(line);
+    }
+    free(text);
+    return status;
+}
+
+static ls_status read_totals(const ls_build_options *o, ls_json_value root, ls_build_state *s) {
+    uint64_t request = 0;
+    ls_json_value shards;
+    LS_TRY(get_hex(root, "request", &request));
+    if (request != s->request) return other_request(o, "token shards");
+    LS_TRY(ls_json_int(root, "documents", 0, INT64_MAX, &s->documents));
+    LS_TRY(ls_json_int(root, "tokens", 0, INT64_MAX, &s->tokens));
+    LS_TRY(ls_json_int(root, "longest_document", 0, INT64_MAX, &s->longest));
+    LS_TRY(ls_json_int(root, "empty", 0, INT64_MAX, &s->empty));
+    LS_TRY(ls_json_int(root, "bad", 0, INT64_MAX, &s->bad));
+    LS_TRY(ls_json_array(root, "shards", &shards));
+    s->n_shards = (int64_t)ls_json_count(shards);
+    return ls_ok();
+}
+
+static ls_status read_finished(const ls_build_options *o, const char *path, ls_build_state *s) {
+    ls_json *document = NULL;
+    if (!o->resume) return ls_error(LS_USAGE, "%s holds token shards already; use another --out", o->out);
+    LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
+    const ls_status status = read_totals(o, ls_json_root(document), s);
+    ls_json_free(document);
+    return status;
+}
+
+ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *done) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_build_path(o, LS_SHARDS_FILE, path));
+    *done = ls_file_exists(path);
+    if (*done) return read_finished(o, path, s);
+    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
+    if (ls_file_exists(path)) {
+        if (!o->resume)
+            return ls_error(
+                LS_USAGE, "%s holds an unfinished build; go on with --resume, or use another --out", o->out);
+        LS_TRY(read_journal(o, path, s));
+        if (s->place.line > 0) return ls_ok();
+    }
+    s->place = (ls_place){0, 0, 1};
+    return append_line(o, s);
+}
+
+/* --- the end ---------------------------------------------------------------------------------------------------------------- */
+
+static void put_shards(const ls_build_state *s, ls_json_writer *w) {
+    ls_json_open_array(w, "shards");
+    for (int64_t i = 0; i < s->n_shards; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "shard-%06lld" LS_SHARD_SUFFIX, (long long)i);
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "file", name);
+        ls_json_put_int(w, "documents", s->shards[i].documents);
+        ls_json_put_int(w, "tokens", s->shards[i].tokens);
+        put_hex(w, "checksum", s->shards[i].checksum);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+}
+
+ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, const ls_input_list *inputs) {
+    char path[LS_FILE_PATH];
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < inputs->n; i++) bytes += inputs->input[i].bytes;
+    ls_json_writer *w = ls_json_writer_create(2);
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "format", LS_SHARDS_FORMAT);
+    ls_json_open_object(w, "tokenizer");
+    ls_json_put_text(w, "name", ls_tokenizer_name(o->tokenizer));
+    put_hex(w, "fingerprint", ls_tokenizer_fingerprint(o->tokenizer));
+    ls_json_put_int(w, "vocabulary", ls_tokenizer_vocabulary(o->tokenizer));
+    ls_json_put_int(w, "end_of_document", ls_tokenizer_end_of_document(o->tokenizer));
+    ls_json_close(w);
+    ls_json_put_text(w, "records", o->records);
+    ls_json_put_int(w, "inputs", inputs->n);
+    ls_json_put_int(w, "input_bytes", bytes);
+    ls_json_put_int(w, "documents", s->documents);
+    ls_json_put_int(w, "tokens", s->tokens);
+    ls_json_put_int(w, "longest_document", s->longest);
+    ls_json_put_int(w, "empty", s->empty);
+    ls_json_put_int(w, "bad", s->bad);
+    put_hex(w, "request", s->request);
+    put_shards(s, w);
+    ls_json_close(w);
+    ls_status status = ls_build_path(o, LS_SHARDS_FILE, path);
+    if (status.code == LS_OK) status = ls_json_write_file(w, path);
+    ls_json_writer_destroy(w);
+    LS_TRY(status);
+    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
+    return ls_file_remove_tree(path);
+}

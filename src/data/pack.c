@@ -1,0 +1,30 @@
+#include "data/pack.h"
+
+#include <string.h>
+
+static const ls_packer *const packers[] = {&ls_packer_join, &ls_packer_best, &ls_packer_stream};
+
+ls_status ls_packer_find(const char *name, const ls_packer **out) {
+    char known[120] = "";
+    for (size_t i = 0, used = 0; i < LS_COUNT(packers); i++) {
+        if (name == NULL || strcmp(packers[i]->name, name) == 0) {
+            *out = packers[i];
+            return ls_ok();
+        }
+        used +=
+            (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", packers[i]->name);
+    }
+    return ls_error(LS_USAGE, "--pack is '%s'; known are %s", name, known);
+}
+
+int64_t ls_stretch_find(const ls_stretch *stretches, int64_t n, int64_t place) {
+    int64_t low = 0, high = n;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (stretches[middle].at <= place)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -1,0 +1,225 @@
+#include "data/source.h"
+#include "base/base.h"
+#include "data/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH ((size_t)16 << 20)
+#define PART \
+    ((size_t)256 << 10) /* texts are cut into parts of about this, so that several threads share them */
+enum { MOST_RECORDS = 1 << 18 };
+
+struct ls_source {
+    const ls_input *inputs;
+    int64_t n_inputs;
+    size_t piece;
+    ls_place place; /* of buffer[begin]: where the next record begins */
+    ls_stream *stream;
+    bool ended; /* nothing is left of the stream */
+    char *buffer;
+    size_t room, begin, filled;
+    ls_record *records; /* [MOST_RECORDS] */
+    size_t n;
+};
+
+ls_status ls_source_open(const ls_input *inputs, int64_t n, size_t piece, ls_place from, ls_source **out) {
+    ls_source *s = calloc(1, sizeof *s);
+    if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %lld files", (long long)n);
+    *s = (ls_source){.inputs = inputs, .n_inputs = n, .piece = piece, .place = from, .room = BATCH};
+    s->buffer = malloc(s->room);
+    s->records = malloc(MOST_RECORDS * sizeof *s->records);
+    if (s->buffer == NULL || s->records == NULL) {
+        ls_source_close(s);
+        return ls_error(LS_NO_MEMORY, "no memory to read %lld files", (long long)n);
+    }
+    *out = s;
+    return ls_ok();
+}
+
+void ls_source_close(ls_source *s) {
+    if (s == NULL) return;
+    ls_stream_close(s->stream);
+    free(s->buffer);
+    free(s->records);
+    free(s);
+}
+
+ls_place ls_source_place(const ls_source *s) { return s->place; }
+
+static const ls_input *input_of(const ls_source *s) { return &s->inputs[s->place.input]; }
+
+/* The next `bytes` of the buffer, `skip` behind them. */
+static void take(ls_source *s, size_t bytes, size_t skip, bool last, const char *bad) {
+    s->records[s->n++] = (ls_record){s->buffer + s->begin, bytes, s->place, last, bad};
+    s->begin += bytes + skip;
+    s->place.offset += (int64_t)(bytes + skip);
+}
+
+static ls_status next_file(ls_source *s) {
+    LS_TRY(ls_stream_open(input_of(s)->path, input_of(s)->compressed, &s->stream));
+    s->ended = false;
+    return ls_stream_skip(s->stream, s->place.offset);
+}
+
+static void leave_file(ls_source *s) {
+    ls_stream_close(s->stream);
+    s->stream = NULL;
+    s->place = (ls_place){s->place.input + 1, 0, 1};
+}
+
+static ls_status fill(ls_source *s) {
+    size_t n = 0;
+    const size_t wanted = s->room - s->filled;
+    if (s->ended || wanted == 0) return ls_ok();
+    LS_TRY(ls_stream_read(s->stream, s->buffer + s->filled, wanted, &n));
+    s->filled += n;
+    s->ended = n < wanted;
+    return ls_ok();
+}
+
+/* --- lines ------------------------------------------------------------------------------------------------------------------ */
+
+static bool blank(const char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r') return false;
+    return true;
+}
+
+static void take_lines(ls_source *s) {
+    while (s->n < MOST_RECORDS && s->begin < s->filled) {
+        const char *at = s->buffer + s->begin, *newline = memchr(at, '\n', s->filled - s->begin);
+        if (newline == NULL && !s->ended) return;
+        const size_t bytes = newline != NULL ? (size_t)(newline - at) : s->filled - s->begin;
+        const size_t skip = newline != NULL;
+        if (blank(at, bytes)) {
+            s->begin += bytes + skip;
+            s->place.offset += (int64_t)(bytes + skip);
+        } else {
+            take(s, bytes, skip, true, NULL);
+        }
+        s->place.line++;
+    }
+}
+
+/* The buffer is full of a line without an end: it is passed over. */
+static ls_status pass_long_line(ls_source *s) {
+    const char *newline = NULL;
+    const ls_place at = s->place;
+    while (newline == NULL && s->begin < s->filled) {
+        newline = memchr(s->buffer + s->begin, '\n', s->filled - s->begin);
+        const size_t bytes =
+            newline != NULL ? (size_t)(newline - s->buffer) + 1 - s->begin : s->filled - s->begin;
+        s->begin += bytes;
+        s->place.offset += (int64_t)bytes;
+        if (newline != NULL) break;
+        s->begin = s->filled = 0;
+        LS_TRY(fill(s));
+    }
+    s->place.line++;
+    s->records[s->n++] = (ls_record){"", 0, at, true, "the line is longer than 64 MiB"};
+    return ls_ok();
+}
+
+/* --- texts ------------------------------------------------------------------------------------------------------------------ */
+
+static const char *const not_text = "holds a NUL byte: not text";
+
+/* Bytes of the buffer as parts that may be encoded by themselves; what is less than a piece stays unless the text ends. */
+static void take_parts(ls_source *s, bool ends) {
+    const size_t part = s->piece < PART ? PART / s->piece * s->piece : s->piece;
+    while (s->n < MOST_RECORDS && s->filled - s->begin > part) take(s, part, 0, false, NULL);
+    if (ends && s->n < MOST_RECORDS) take(s, s->filled - s->begin, 0, true, NULL);
+}
+
+/* Whether a text that is longer than the buffer is one: read to its end by itself. */
+static ls_status look_for_nul(const ls_source *s, bool *found) {
+    static const size_t room = (size_t)1 << 20;
+    ls_stream *stream = NULL;
+    char *block = malloc(room);
+    if (block == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %s", input_of(s)->path);
+    ls_status status = ls_stream_open(input_of(s)->path, input_of(s)->compressed, &stream);
+    size_t n = room;
+    for (*found = false; status.code == LS_OK && n == room && !*found;) {
+        status = ls_stream_read(stream, block, room, &n);
+        *found = status.code == LS_OK && memchr(block, 0, n) != NULL;
+    }
+    ls_stream_close(stream);
+    free(block);
+    return status;
+}
+
+/* The rest of the file is not wanted. */
+static void drop_text(ls_source *s, const char *why) {
+    s->begin = s->filled;
+    s->ended = true;
+    s->records[s->n++] = (ls_record){"", 0, {s->place.input, 0, 1}, true, why};
+}
+
+static ls_status take_text(ls_source *s) {
+    const bool starts = s->place.offset == 0;
+    if (starts && s->ended) { /* the whole of it */
+        if (memchr(s->buffer + s->begin, 0, s->filled - s->begin) != NULL)
+            drop_text(s, not_text);
+        else
+            take_parts(s, true);
+        return ls_ok();
+    }
+    if (s->begin > 0 && s->n > 0) return ls_ok();       /* it has the next batch for itself */
+    if (starts && s->piece == SIZE_MAX) return ls_ok(); /* the buffer grows */
+    if (starts) {
+        bool found = false;
+        LS_TRY(look_for_nul(s, &found));
+        if (found) {
+            drop_text(s, not_text);
+            return ls_ok();
+        }
+    }
+    take_parts(s, s->ended);
+    return ls_ok();
+}
+
+/* --- batches ---------------------------------------------------------------------------------------------------------------- */
+
+/* A record that is longer than the buffer. */
+static ls_status grow(ls_source *s) {
+    if (s->room >= LS_RECORD_MOST) {
+        if (input_of(s)->lines) return pass_long_line(s);
+        drop_text(s, "the text is longer than 64 MiB, and the tokenizer reads a text at once");
+        return ls_ok();
+    }
+    char *grown = realloc(s->buffer, 2 * s->room);
+    if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for a record of %zu bytes", 2 * s->room);
+    s->buffer = grown;
+    s->room *= 2;
+    return ls_ok();
+}
+
+ls_status ls_source_next(ls_source *s, const ls_record **records, size_t *n) {
+    memmove(s->buffer, s->buffer + s->begin, s->filled - s->begin);
+    s->filled -= s->begin;
+    s->begin = s->n = 0;
+    while (s->n < MOST_RECORDS && (s->stream != NULL || s->place.input < s->n_inputs)) {
+        if (s->stream == NULL) LS_TRY(next_file(s));
+        LS_TRY(fill(s));
+        if (input_of(s)->lines)
+            take_lines(s);
+        else
+            LS_TRY(take_text(s));
+        const bool stuck = s->n == 0 && s->begin == 0 && s->filled == s->room;
+        if (stuck) LS_TRY(grow(s));
+        if (s->ended && s->begin == s->filled)
+            leave_file(s);
+        else if (s->n > 0)
+            break;
+        if (s->filled == s->room && s->n > 0) break;
+        if (s->begin > 0 && s->n == 0) { /* nothing but blank lines so far */
+            memmove(s->buffer, s->buffer + s->begin, s->filled - s->begin);
+            s->filled -= s->begin;
+            s->begin = 0;
+        }
+    }
+    *records = s->records;
+    *n = s->n;
+    return ls_ok();
+}

@@ -1,0 +1,51 @@
+#!/bin/bash
+# longspan data as a command: shards that train reads as it reads the text, the same order on any number of ranks, refusals.
+. "$(dirname "$0")/support/cli.sh"
+
+cat >config.json <<'CONFIG'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 16,
+ "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false}
+CONFIG
+mkdir texts
+for i in $(seq 60); do
+    for k in $(seq $((i * 7 % 23 + 1))); do echo "line $k of text $i"; done >texts/$i.txt
+    printf '{"text": "line of %d"}\n' $i >>lines.jsonl
+done
+
+# --- build and inspect ---
+"$longspan" data build --out shards texts --shard-tokens 3000 --threads 2 >out.txt 2>err || fail "build: $(cat err)"
+grep -q '^60 documents · [0-9]* tokens' out.txt && grep -q 'wrote shards' out.txt || fail "summary: $(cat out.txt)"
+"$longspan" data build 'texts/1*.txt' lines.jsonl --out mixed --json >out.json 2>err || fail "build: $(cat err)"
+json "d['documents'] == 71 and d['inputs'] == 12 and d['shards'] == 1 and d['bad'] == 0" out.json
+"$longspan" data inspect shards --verify >page.txt || fail "inspect"
+grep -q '^verified' page.txt && grep -q '^document 0, [0-9]* tokens: line 1 of text 1 line 2' page.txt || fail "page: $(cat page.txt)"
+"$longspan" data inspect shards --verify --json --documents 5 >out.json
+json "d['verified'] and d['documents'] == 60 and len(d['first_documents']) == 5 and len(d['shards']) > 2" out.json
+json "sum(c['tokens'] for c in d['lengths']) == d['tokens'] == d['learnt_tokens']" out.json
+
+# --- train from them: the same as from the text ---
+base=(--model config.json --seq 64 --steps 4 --batch 2 --seed 5 --threads 1)
+[ "${LS_TEST_SANITIZER:-}" = thread ] && base+=(--ranks-as threads)
+losses() { python3 -c 'import json, sys; print([json.loads(l)["loss"] for l in open(sys.argv[1] + "/metrics.jsonl")])' "$1"; }
+"$longspan" train "${base[@]}" --data texts --out from-text >out.txt 2>err || fail "train: $(cat err)"
+"$longspan" train "${base[@]}" --data shards --out from-shards >out.txt 2>err || fail "train: $(cat err)"
+[ "$(losses from-text)" = "$(losses from-shards)" ] || fail "losses: $(losses from-text) and $(losses from-shards)"
+
+# --- refusals ---
+expect 2 "expected build or inspect" data
+expect 2 "expected build or inspect" data destroy
+expect 2 "no files given" data build --out x
+expect 2 "--out is missing" data build texts
+expect 2 "--verify is no flag of data build" data build texts --out x --verify
+expect 2 "--resume is no flag of data inspect" data inspect shards --resume
+expect 2 "holds token shards already" data build texts --out shards
+expect 2 "known are text" data build lines.jsonl --out x --records song
+expect 1 "none" data build none --out x
+expect 1 "lines.jsonl:1: words is missing" data build lines.jsonl --out x --field words
+expect 1 "no shards.json in it" data inspect texts
+expect 1 "expected one or the other" train "${base[@]}" --data shards texts --out x
+head -c 2000 shards/shard-000001.tokens >short && cp short shards/shard-000001.tokens
+expect 1 "shards/shard-000001.tokens: 2000 bytes, expected" data inspect shards
+expect 1 "shards/shard-000001.tokens: 2000 bytes, expected" train "${base[@]}" --data shards --out x
+echo "data: passed"
