@@ -33,6 +33,12 @@ losses() { python3 -c 'import json, sys; print([json.loads(l)["loss"] for l in o
 [ "$(losses from-text)" = "$(losses from-shards)" ] || fail "losses: $(losses from-text) and $(losses from-shards)"
 
 # --- refusals ---
+refuses() { # WORDS FLAGS...: train ends with a line that holds them
+    local words=$1
+    shift
+    ! "$longspan" train "${base[@]}" "$@" --out x >out 2>err || fail "train $*: was done"
+    tail -1 err | grep -qF -- "$words" || fail "train $*: expected '$words' in: $(cat err)"
+}
 expect 2 "expected build or inspect" data
 expect 2 "expected build or inspect" data destroy
 expect 2 "no files given" data build --out x
@@ -44,8 +50,8 @@ expect 2 "known are text" data build lines.jsonl --out x --records song
 expect 1 "none" data build none --out x
 expect 1 "lines.jsonl:1: words is missing" data build lines.jsonl --out x --field words
 expect 1 "no shards.json in it" data inspect texts
-expect 1 "expected one or the other" train "${base[@]}" --data shards texts --out x
+refuses "expected one or the other" --data shards texts
 head -c 2000 shards/shard-000001.tokens >short && cp short shards/shard-000001.tokens
 expect 1 "shards/shard-000001.tokens: 2000 bytes, expected" data inspect shards
-expect 1 "shards/shard-000001.tokens: 2000 bytes, expected" train "${base[@]}" --data shards --out x
+refuses "shards/shard-000001.tokens: 2000 bytes, expected" --data shards
 echo "data: passed"

@@ -183,19 +183,34 @@ static ls_status read_finished(const ls_build_options *o, const char *path, ls_b
     return status;
 }
 
+/* Whether a journal tells of a shard: it has a line behind its first. */
+static ls_status has_shards(const char *path, bool *out) {
+    char *text = NULL;
+    size_t bytes = 0;
+    *out = false;
+    if (!ls_file_exists(path)) return ls_ok();
+    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
+    const char *first = strchr(text, '\n');
+    *out = first != NULL && strchr(first + 1, '\n') != NULL;
+    free(text);
+    return ls_ok();
+}
+
 ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *done) {
     char path[LS_FILE_PATH];
     LS_TRY(ls_build_path(o, LS_SHARDS_FILE, path));
     *done = ls_file_exists(path);
     if (*done) return read_finished(o, path, s);
     LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
-    if (ls_file_exists(path)) {
+    bool begun = false;
+    LS_TRY(has_shards(path, &begun));
+    if (begun) {
         if (!o->resume)
             return ls_error(
                 LS_USAGE, "%s holds an unfinished build; go on with --resume, or use another --out", o->out);
-        LS_TRY(read_journal(o, path, s));
-        if (s->place.line > 0) return ls_ok();
+        return read_journal(o, path, s);
     }
+    LS_TRY(ls_file_remove_tree(path)); /* it came to nothing: a new build may be of something else */
     s->place = (ls_place){0, 0, 1};
     return append_line(o, s);
 }
