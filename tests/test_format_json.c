@@ -298,6 +298,46 @@ static void broken_lines_are_named(void **state) {
     assert_int_equal(rows, -1);
 }
 
+/* All other bytes stay: spaces, order, numbers as they were written. */
+static void edits_one_member(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *key, *value, *expected;
+    } cases[] = {
+        {"{}", "a", "1", "{\"a\": 1}"},
+        {" {\n} ", "a", "[1]", " {\n\"a\": [1]\n} "},
+        {"{\n  \"b\": 1e-05\n}", "a", "1", "{\n  \"a\": 1,\n  \"b\": 1e-05\n}"},
+        {"{\"a\" : 1.50 , \"b\":{\"a\":2}}", "a", "null", "{\"a\" : null , \"b\":{\"a\":2}}"},
+        {"{\"b\":{\"a\":2},\"a\":{\"}\":\"\\\"{\"}}", "a", "3", "{\"b\":{\"a\":2},\"a\":3}"},
+        {"{\"b\":[\"a\",\"]\",{}],\"a\":true}", "a", "3", "{\"b\":[\"a\",\"]\",{}],\"a\":3}"},
+        {"{\"\\u0061\":[[1],2]}", "a", "3", "{\"\\u0061\":3}"},
+        {"{\"a\":-1.5e+3}", "a", "\"x\"", "{\"a\":\"x\"}"},
+        {"{\"b\":\"\\\\\",\"a\":\"\"}", "a", "0", "{\"b\":\"\\\\\",\"a\":0}"},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        char *edited = NULL;
+        ls_json *document = NULL;
+        assert_ok(ls_json_set_member(cases[i].text, cases[i].key, cases[i].value, &edited));
+        assert_string_equal(edited, cases[i].expected);
+        assert_ok(ls_json_parse("edited", edited, strlen(edited), &document));
+        ls_json_free(document);
+        free(edited);
+    }
+    size_t from = 0, to = 0;
+    assert_true(ls_json_find_member("{\"x\": [1, 2] }", "x", &from, &to));
+    assert_true(from == 6 && to == 12);
+    assert_false(ls_json_find_member("{\"x\": {\"y\": 1}}", "y", &from, &to));
+    /* What is no document is not run past. */
+    static const char *const broken[] = {
+        "",        "[",        "{",          "{\"",      "{\"x",      "{\"x\\",    "{\"x\"",
+        "{\"x\":", "{\"x\":[", "{\"x\":[\"", "{\"x\":1", "{\"x\":1,", "{\"x\" 1}", "{\"x\":1;\"y\":2}"};
+    for (size_t i = 0; i < LS_COUNT(broken); i++)
+        assert_false(ls_json_find_member(broken[i], "y", &from, &to));
+    char *edited = NULL;
+    assert_error(ls_json_set_member("[]", "y", "1", &edited), LS_INVALID, "\"y\" cannot be set",
+                 "no JSON object");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gets_fields),
@@ -311,6 +351,7 @@ int main(void) {
         cmocka_unit_test(doubles_read_back),
         cmocka_unit_test(lines_are_appended_and_dropped),
         cmocka_unit_test(broken_lines_are_named),
+        cmocka_unit_test(edits_one_member),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

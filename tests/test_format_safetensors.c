@@ -101,6 +101,16 @@ static void names_what_is_wrong(void **state) {
         {"{\"a\":{" F32_2 ",\"data_offsets\":[0,8]},"
          "\"e\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]}}",
          8, "'a' and 'e' overlap"},
+        {"{\"a\":{" F32_2 ",\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", 8, "duplicate"},
+        {"{\"a\":{" F32_2 ",\"data_offsets\":[8,16]},\"b\":{" F32_2 ",\"data_offsets\":[0,12]}}", 16,
+         "takes 8 bytes"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,4],\"data_offsets\":[0,0]}}", 0,
+         "63 bits"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775808],\"data_offsets\":[0,0]}}", 0,
+         "too big integer"},
+        {"{\"a\":{" F32_2 ",\"data_offsets\":[18446744073709551608,0]}}", 8, "too big integer"},
+        {"{\"a\":{" F32_2 ",\"data_offsets\":[0,1e3]}}", 8, "data_offsets[1] is 1000.0"},
+        {"{\"a\":[" F32_2 "]}", 8, "not valid JSON"},
         {"{\"__metadata__\":[]}", 0, "__metadata__ is an array"},
         {"{\"__metadata__\":{\"a\":1}}", 0, "__metadata__.a is 1"},
     };
@@ -115,7 +125,28 @@ static void names_what_is_wrong(void **state) {
                  "127 bytes long, but 2 are left", "x: ");
     assert_error(ls_st_open(scratch_file(state, "x", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10), &file),
                  LS_INVALID, "18446744073709551615 bytes long", "x: ");
+    assert_error(ls_st_open(scratch_file(state, "x", "\1\xe1\xf5\5\0\0\0\0{}", 10), &file), LS_INVALID,
+                 "100000001 bytes long", "100000000 are allowed");
     assert_error(ls_st_open(scratch_path(state, "none"), &file), LS_IO, "none", "No such file");
+}
+
+/* Neither the parser nor what comes after it walks down without end. */
+static void refuses_deep_nesting(void **state) {
+    enum { DEEP = 100000 };
+    static const char *const ways[] = {"[", "{\"a\":"};
+    for (size_t w = 0; w < LS_COUNT(ways); w++) {
+        const size_t each = strlen(ways[w]), length = 5 + DEEP * each;
+        char *text = malloc(8 + length);
+        ls_st_file *file = NULL;
+        assert_non_null(text);
+        for (int i = 0; i < 8; i++) text[i] = (char)(length >> (8 * i) & 0xff);
+        memcpy(text + 8, "{\"a\":", 5);
+        for (int i = 0; i < DEEP; i++) memcpy(text + 13 + (size_t)i * each, ways[w], each);
+        assert_error(ls_st_open(scratch_file(state, "deep", text, 8 + length), &file), LS_INVALID,
+                     "deep: ", "depth");
+        assert_null(file);
+        free(text);
+    }
 }
 
 static const ls_st_entry entries[] = {
@@ -299,6 +330,66 @@ static void converts_every_f16(void **state) {
     }
 }
 
+/* Every number of f16 and what lies between two: as the compiler's own conversion has it, from each type. */
+static void converts_to_f16(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 2000000; i++) {
+        /* All patterns of the upper bits, so that subnormals, halves of units, infinities and NaN are among them. */
+        const uint32_t bits = (uint32_t)(i * 2147483647u) ^ (uint32_t)(i % 3 == 0 ? 0x1000 : 0);
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        const _Float16 expected = (_Float16)x;
+        uint16_t want, got, again;
+        memcpy(&want, &expected, sizeof want);
+        const ls_st_tensor narrow = {.name = "t", .dtype = LS_ST_F32, .count = 1, .data = &x};
+        assert_ok(ls_st_convert_to(&narrow, 0, 1, LS_ST_F16, &got));
+        const double wide = (double)x;
+        const ls_st_tensor doubles = {.name = "t", .dtype = LS_ST_F64, .count = 1, .data = &wide};
+        assert_ok(ls_st_convert_to(&doubles, 0, 1, LS_ST_F16, &again));
+        if (isnan(x))
+            assert_true((got & 0x7fff) > 0x7c00 && (again & 0x7fff) > 0x7c00);
+        else if (got != want || again != want)
+            fail_msg("%a is %04x and %04x, expected %04x", (double)x, got, again, want);
+    }
+    for (unsigned bits = 0; bits < 65536; bits++) { /* there and back */
+        const uint16_t half = (uint16_t)bits;
+        float wide;
+        uint16_t back;
+        assert_ok(convert(LS_ST_F16, &half, LS_F32, &wide));
+        const ls_st_tensor tensor = {.name = "t", .dtype = LS_ST_F32, .count = 1, .data = &wide};
+        assert_ok(ls_st_convert_to(&tensor, 0, 1, LS_ST_F16, &back));
+        const bool signalling = (half & 0x7e00) == 0x7c00 && (half & 0x1ff) != 0; /* becomes quiet */
+        assert_int_equal(back, half | (signalling ? 0x200 : 0));
+    }
+    /* 1 + 2^-11 is a tie; a little more is not, and a rounding to f32 on the way would lose it. */
+    const double above = 1 + 0x1p-11 + 0x1p-40;
+    const ls_st_tensor tie = {.name = "t", .dtype = LS_ST_F64, .count = 1, .data = &above};
+    uint16_t half;
+    assert_ok(ls_st_convert_to(&tie, 0, 1, LS_ST_F16, &half));
+    assert_int_equal(half, 0x3c01);
+}
+
+/* Blocks, ends of blocks and odd addresses make no difference. */
+static void converts_many(void **state) {
+    (void)state;
+    enum { N = 5003 };
+    static const ls_st_dtype types[] = {LS_ST_F64, LS_ST_F32, LS_ST_F16, LS_ST_BF16};
+    static uint8_t from[8 * N + 1];
+    static double to[N];
+    for (size_t i = 0; i < sizeof from; i++) from[i] = (uint8_t)ls_rng_bits(3, 0, i);
+    for (size_t c = 0; c < LS_COUNT(types) * LS_COUNT(types); c++) {
+        const ls_st_dtype a = types[c / LS_COUNT(types)], b = types[c % LS_COUNT(types)];
+        const ls_st_tensor tensor = {.name = "t", .dtype = a, .count = N, .data = from + 1};
+        const size_t size = ls_st_dtype_bytes(b);
+        assert_ok(ls_st_convert_to(&tensor, 3, N - 3, b, to));
+        for (int64_t i = 3; i < N; i += 7) {
+            double one;
+            assert_ok(ls_st_convert_to(&tensor, i, 1, b, &one));
+            assert_memory_equal(&one, (char *)to + (size_t)(i - 3) * size, size);
+        }
+    }
+}
+
 static void converts_once_rounded(void **state) {
     (void)state;
     static const struct {
@@ -344,12 +435,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads),
         cmocka_unit_test(names_what_is_wrong),
+        cmocka_unit_test(refuses_deep_nesting),
         cmocka_unit_test(several_writers_fill_one_file),
         cmocka_unit_test(survives_truncation_and_noise),
         cmocka_unit_test(refuses_bad_plans),
         cmocka_unit_test(a_full_disk_is_seen_at_once),
         cmocka_unit_test(joining_checks_the_plan),
         cmocka_unit_test(converts_every_f16),
+        cmocka_unit_test(converts_to_f16),
+        cmocka_unit_test(converts_many),
         cmocka_unit_test(converts_once_rounded),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

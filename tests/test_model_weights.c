@@ -277,12 +277,205 @@ static void test_shards(void **state) {
     assert_ok(fill_own(&p, 1, true));
     check_filled(&p);
     assert_int_equal(unlink(scratch_path(state, "b.safetensors")), 0);
-    assert_error(fill_own(&p, 1, true), LS_IO, "b.safetensors", "No such file");
+    assert_error(fill_own(&p, 1, true), LS_IO, "1 of the 2 files that it names are missing: b.safetensors",
+                 "No such file");
     (void)scratch_text(state, "model.safetensors.index.json",
                        "{\"weight_map\": {\"a\": \"../a.safetensors\"}}");
     assert_error(fill_own(&p, 1, true), LS_INVALID, "weight_map.a is \"../a.safetensors\"", "same folder");
     (void)scratch_text(state, "model.safetensors.index.json", "{\"weight_map\": {}}");
     assert_error(fill_own(&p, 1, true), LS_INVALID, "weight_map", "expected an object with");
+    close_place(&p);
+}
+
+static void write_index(void **state, const place *p, const char *first, const char *second) {
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    ls_json_open_object(w, "weight_map");
+    for (int f = 0; f < p->image->n_flats; f++)
+        ls_json_put_text(w, p->image->flats[f].name, f < p->image->n_flats / 2 ? first : second);
+    ls_json_close(w);
+    ls_json_close(w);
+    assert_ok(ls_json_write_file(w, scratch_path(state, "model.safetensors.index.json")));
+    ls_json_writer_destroy(w);
+}
+
+/* What an index says must be so: its files are there, in the folder, and its tensors in them. */
+static void test_wrong_index(void **state) {
+    place p;
+    open_place(state, LS_F32, 1, 0, &p);
+    const int half = p.image->n_flats / 2;
+    write_weights(p.image, scratch_path(state, "a.safetensors"), (file_case){.dtype = LS_ST_F32, .to = half});
+    write_weights(p.image, scratch_path(state, "b.safetensors"),
+                  (file_case){.dtype = LS_ST_F32, .from = half});
+    write_index(state, &p, "a.safetensors", "b.safetensors");
+    assert_ok(fill_own(&p, 1, true));
+    /* All files that are not there, at once. */
+    write_index(state, &p, "x.safetensors", "y.safetensors");
+    assert_error(fill_own(&p, 1, true), LS_IO, "2 of the 2 files that it names are missing",
+                 "x.safetensors, y.safetensors");
+    /* The files change places. */
+    write_index(state, &p, "b.safetensors", "a.safetensors");
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "27 not in the file that the index says (", ", ...)");
+    static const struct {
+        const char *text, *word;
+    } cases[] = {
+        {"{\"weight_map\": {\"a\": \"..\"}}",
+         "weight_map.a is \"..\", expected the name of a file in the same"},
+        {"{\"weight_map\": {\"a\": \".\"}}", "expected the name of a file in the same"},
+        {"{\"weight_map\": {\"a\": \"\"}}", "expected the name of a file in the same"},
+        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "expected the name of a file in the same"},
+        {"{\"weight_map\": {\"a\": \"x/../../a\"}}", "expected the name of a file in the same"},
+        {"{\"weight_map\": {\"a\": 3}}", "weight_map.a is 3"},
+        {"{\"weight_map\": [\"a\"]}", "weight_map is an array"},
+        {"{\"weight_map\": {\"a\": \"b\", \"a\": \"c\"}}", "duplicate"},
+        {"{}", "weight_map is missing"},
+        {"[]", "the document is an array"},
+        {"", "not valid JSON"},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        (void)scratch_text(state, "model.safetensors.index.json", cases[i].text);
+        assert_error(fill_own(&p, 1, true), LS_INVALID, "model.safetensors.index.json", cases[i].word);
+    }
+    close_place(&p);
+}
+
+/* An index with so many files would be no index; found out without opening one. */
+static void test_long_index(void **state) {
+    place p;
+    open_place(state, LS_F32, 1, 0, &p);
+    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_open_object(w, NULL);
+    ls_json_open_object(w, "weight_map");
+    for (int i = 0; i < 20000; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%d.safetensors", i);
+        ls_json_put_text(w, name, name);
+    }
+    ls_json_close(w);
+    ls_json_close(w);
+    assert_ok(ls_json_write_file(w, scratch_path(state, "model.safetensors.index.json")));
+    ls_json_writer_destroy(w);
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "weight_map names more than 10000 files", *state);
+    close_place(&p);
+}
+
+/* Weights of another format are not passed over for random ones. */
+static void test_foreign_weights(void **state) {
+    static const char *const names[] = {"pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "model.gguf",
+                                        "consolidated.00.pth"};
+    place p;
+    open_place(state, LS_F32, 1, 0, &p);
+    for (size_t i = 0; i < LS_COUNT(names); i++) {
+        (void)scratch_text(state, names[i], "");
+        assert_error(fill_own(&p, 1, true), LS_UNSUPPORTED, names[i], "expected *.safetensors");
+        assert_int_equal(unlink(scratch_path(state, names[i])), 0);
+    }
+    assert_ok(fill_own(&p, 1, false));
+    close_place(&p);
+}
+
+/* Every type of file into every type of graph, at any mesh: the same bits as by way of f64. */
+static void test_direct(void **state) {
+    static const ls_st_dtype types[] = {LS_ST_F64, LS_ST_F32, LS_ST_F16, LS_ST_BF16};
+    static const ls_dtype graphs[] = {LS_F64, LS_F32, LS_BF16};
+    for (size_t c = 0; c < LS_COUNT(types) * LS_COUNT(graphs); c++) {
+        place direct, by_way;
+        ls_weight_source source;
+        const ls_dtype T = graphs[c % LS_COUNT(graphs)];
+        open_place(state, T, 3, (int)(c % 3), &direct);
+        open_place(state, T, 3, (int)(c % 3), &by_way);
+        write_weights(direct.image, scratch_path(state, "model.safetensors"),
+                      (file_case){.dtype = types[c / LS_COUNT(graphs)]});
+        assert_ok(ls_model_weights(direct.model, direct.image, 1, &source));
+        assert_non_null(source.convert);
+        assert_ok(ls_weights_fill(direct.executor, &source));
+        source.convert = NULL;
+        assert_ok(ls_weights_fill(by_way.executor, &source));
+        ls_weights_close(&source);
+        const ls_image *image = direct.image;
+        check_filled(&direct);
+        const ls_flat *last = &image->flats[image->n_flats - 1];
+        assert_memory_equal(ls_executor_tensor(direct.executor, LS_BIND_PARAMETERS),
+                            ls_executor_tensor(by_way.executor, LS_BIND_PARAMETERS),
+                            (size_t)(last->start + last->count) * ls_dtype_bytes(T));
+        for (int k = 0; k < image->n_pieces; k++) {
+            const ls_operand master = ls_image_master(image, &image->pieces[k]);
+            assert_memory_equal(ls_executor_address(direct.executor, &master),
+                                ls_executor_address(by_way.executor, &master),
+                                (size_t)image->pieces[k].count * ls_dtype_bytes(image->accumulator));
+        }
+        close_place(&direct);
+        close_place(&by_way);
+    }
+}
+
+/* ---- tied weights, names without a prefix ---- */
+
+static const char tied_config[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 29, \"hidden_size\": 16, \"intermediate_size\": 24,"
+    " \"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true}";
+
+/* Parameters from a file under other names; head: lm_head.weight as well, the table but for `change` in its last element. */
+static void write_named(const ls_image *image, const char *path, const char *without, bool head,
+                        double change) {
+    ls_st_entry entries[64];
+    int n = image->n_flats;
+    for (int f = 0; f <= n; f++) {
+        const ls_flat *flat = &image->flats[f < n ? f : 0];
+        const size_t cut = strncmp(flat->name, without, strlen(without)) == 0 ? strlen(without) : 0;
+        entries[f] = (ls_st_entry){f < n ? flat->name + cut : "lm_head.weight",
+                                   f < n ? LS_ST_F32 : LS_ST_BF16,
+                                   flat->shape.ndim,
+                                   {0}};
+        for (int d = 0; d < flat->shape.ndim; d++) entries[f].shape[d] = flat->shape.dim[d].size;
+    }
+    ls_st_plan *plan = NULL;
+    ls_st_writer *writer = NULL;
+    assert_ok(ls_st_plan_create(entries, n + head, NULL, 0, &plan));
+    assert_ok(ls_st_create(path, plan, &writer));
+    for (int f = 0; f < n + head; f++) {
+        const int64_t size = (int64_t)ls_st_dtype_bytes(entries[f].dtype),
+                      count = ls_st_plan_bytes(plan, f) / size;
+        for (int64_t i = 0; i < count; i++) {
+            char bytes[8];
+            encode(entries[f].dtype, file_value(f % n, i) + (f == n && i == count - 1 ? change : 0), bytes);
+            assert_ok(ls_st_write(writer, f, i * size, bytes, size));
+        }
+    }
+    assert_ok(ls_st_finish(writer));
+    ls_st_plan_destroy(plan);
+}
+
+static void test_tied(void **state) {
+    place p;
+    (void)scratch_text(state, "config.json", tied_config);
+    const char *path = scratch_path(state, "model.safetensors");
+    open_place(state, LS_F32, 1, 0, &p);
+    write_named(p.image, path, "", false, 0); /* as it should be: there is no head */
+    assert_ok(fill_own(&p, 1, true));
+    check_filled(&p);
+    write_named(p.image, path, "", true, 0); /* the table once more, though of another type */
+    assert_ok(fill_own(&p, 1, true));
+    check_filled(&p);
+    write_named(p.image, path, "", true, 0.5);
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "1 not tied, though the config says so",
+                 "(lm_head.weight is not model.embed_tokens.weight)");
+    close_place(&p);
+}
+
+/* A model that was saved without its head lacks "model." in all names; in some of them it is a mistake. */
+static void test_bare_names(void **state) {
+    place p;
+    (void)scratch_text(state, "config.json", tied_config);
+    const char *path = scratch_path(state, "model.safetensors");
+    open_place(state, LS_F32, 1, 0, &p);
+    write_named(p.image, path, "model.", false, 0);
+    assert_ok(fill_own(&p, 1, true));
+    check_filled(&p);
+    write_named(p.image, path, "model.", true, 0);
+    assert_ok(fill_own(&p, 1, true));
+    write_named(p.image, path, "model.layers.0.mlp.", false, 0);
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "3 missing (model.layers.0.mlp.", "3 extra (");
     close_place(&p);
 }
 
@@ -319,7 +512,7 @@ static ls_status refuse(void *context, const ls_flat *flat, int64_t start, int64
 static void test_source_fails(void **state) {
     place p;
     open_place(state, LS_F32, 1, 0, &p);
-    const ls_weight_source source = {refuse, NULL};
+    const ls_weight_source source = {.read = refuse};
     assert_error(ls_weights_fill(p.executor, &source), LS_IO, "model.norm.weight", "cannot be read");
     close_place(&p);
 }
@@ -334,8 +527,18 @@ static int set_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_random_any_mesh), TEST(test_random_distribution), TEST(test_one_file),
-        TEST(test_shards),          TEST(test_wrong_files),         TEST(test_source_fails),
+        TEST(test_random_any_mesh),
+        TEST(test_random_distribution),
+        TEST(test_one_file),
+        TEST(test_shards),
+        TEST(test_wrong_index),
+        TEST(test_long_index),
+        TEST(test_foreign_weights),
+        TEST(test_direct),
+        TEST(test_tied),
+        TEST(test_bare_names),
+        TEST(test_wrong_files),
+        TEST(test_source_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,6 +157,13 @@ static ls_status read_alive(void *context, const ls_flat *flat, int64_t start, i
     return l->weights.read(l->weights.context, flat, start, count, out);
 }
 
+static ls_status convert_alive(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to,
+                               void *out) {
+    const loading *l = context;
+    if (pthread_equal(pthread_self(), l->self)) ls_comm_tick(l->comm);
+    return l->weights.convert(l->weights.context, flat, start, count, to, out);
+}
+
 static ls_status check(loading *l) {
     const char *type = ls_st_dtype_name(ls_st_dtype_of(l->image->accumulator));
     LS_TRY(ls_record_read(l->directory, l->arena, &l->record));
@@ -170,7 +177,7 @@ static ls_status check(loading *l) {
 }
 
 static ls_status fill(loading *l) {
-    const ls_weight_source source = {read_alive, l};
+    const ls_weight_source source = {.read = read_alive, .context = l, .convert = convert_alive};
     LS_TRY(ls_weights_fill(l->executor, &source));
     return fill_optimizer(l);
 }

@@ -94,6 +94,13 @@ void ls_file_map_close(ls_file_map *map) {
     *map = (ls_file_map){0};
 }
 
+void ls_file_forget(const void *data, size_t bytes) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data;
+    const uintptr_t begin = (from + page - 1) / page * page, end = (from + bytes) / page * page;
+    /* Advice: where it is not taken, memory stays in use. */
+    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 ls_status ls_file_write_at(int fd, const char *path, const void *data, size_t bytes, int64_t offset) {
     const char *from = data;
     for (size_t done = 0; done < bytes;) {

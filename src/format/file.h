@@ -24,6 +24,11 @@ typedef struct ls_file_map {
 
 LS_MUST_USE ls_status ls_file_map_open(const char *path, ls_file_map *out);
 void ls_file_map_close(ls_file_map *map); /* NULL and a zeroed map are allowed */
+/*
+ * Lets the memory go that holds these bytes of a mapped file and nothing else; touched again, they are read again. So that a file
+ * that is read from end to end is never in this process's memory as a whole.
+ */
+void ls_file_forget(const void *data, size_t bytes);
 
 /*
  * Writes the pieces, one after the other, as the whole content of `path`: to a temporary file in the same

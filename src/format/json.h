@@ -90,6 +90,15 @@ ls_status ls_json_error(ls_json_value value, const char *expected_format, ...) L
 ls_json_value ls_json_field(ls_json_value object, const char *key);
 
 /*
+ * Editing: the text of a document that ls_json_parse took, an object, with one member of its outermost level set to `value` (itself
+ * JSON): replaced where it stands, else put first. All other bytes stay as they are, unknown fields and their order included.
+ * *out is for the caller to free().
+ */
+LS_MUST_USE ls_status ls_json_set_member(const char *text, const char *key, const char *value, char **out);
+/* Where the value of a member of the outermost object stands: text[*from, *to). False when there is no such member. */
+bool ls_json_find_member(const char *text, const char *key, size_t *from, size_t *to);
+
+/*
  * Writer. Builds text in memory; key is NULL for the root and for items of an array. Doubles are printed with
  * 17 digits (they read back to the same bits); NaN and infinities become null. Text that is not UTF-8 has
  * each wrong byte replaced by U+FFFD. Misuse (a key in an array, close without open) is a broken invariant.

@@ -219,6 +219,11 @@ const ls_st_tensor *ls_st_find(const ls_st_file *file, const char *name) {
     return found ? *found : NULL;
 }
 
+void ls_st_forget(const ls_st_tensor *tensor, int64_t first, int64_t count) {
+    const size_t size = ls_st_dtype_bytes(tensor->dtype);
+    ls_file_forget((const char *)tensor->data + (size_t)first * size, (size_t)count * size);
+}
+
 const char *ls_st_metadata(const ls_st_file *file, const char *key) {
     ls_json_value all = ls_json_field(ls_json_root(file->header), "__metadata__");
     const char *text = NULL;

@@ -74,6 +74,11 @@ LS_MUST_USE ls_status ls_st_need(const ls_st_file *file, const char *name, int n
  */
 LS_MUST_USE ls_status ls_st_convert(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_dtype to,
                                     void *out);
+/* The same to any of the four, F16 among them; what is beyond its range becomes infinite. */
+LS_MUST_USE ls_status ls_st_convert_to(const ls_st_tensor *tensor, int64_t first, int64_t count,
+                                       ls_st_dtype to, void *out);
+/* ls_file_forget of these elements of a mapped file. */
+void ls_st_forget(const ls_st_tensor *tensor, int64_t first, int64_t count);
 
 /* ---- writing ---- */
 

@@ -96,4 +96,7 @@ const ls_architecture ls_architecture_llama = {.name = "LlamaForCausalLM",
                                                .model_type = "llama",
                                                .configure = ls_llama_configure,
                                                .build = build,
-                                               .derived = derived};
+                                               .derived = derived,
+                                               .head = "lm_head.weight",
+                                               .table = "model.embed_tokens.weight",
+                                               .prefix = "model."};

@@ -149,8 +149,14 @@ int64_t ls_model_parameters(const ls_model *model) { return model->parameters; }
 
 ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed,
                            ls_weight_source *out) {
+    const ls_architecture *a = model->architecture;
+    const bool tied = model->config.sizes.tied;
+    const ls_weight_rules rules = {.derived = a->derived,
+                                   .copy = tied ? a->head : NULL,
+                                   .original = tied ? a->table : NULL,
+                                   .prefix = a->prefix};
     ls_weight_source source;
-    LS_TRY(ls_weights_open_directory(model->directory, image, model->architecture->derived, &source));
+    LS_TRY(ls_weights_open_directory(model->directory, image, &rules, &source));
     if (source.context == NULL)
         LS_TRY(ls_weights_open_random(seed, model->config.sizes.initializer_range, &source));
     *out = source;

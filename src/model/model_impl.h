@@ -23,6 +23,9 @@ typedef struct ls_architecture {
     ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
     /* Endings of the names of tensors that files may hold and that are not trained; NULL at the end. */
     const char *const *derived;
+    /* Names of the head and of the embedding table that a tied head is: files may hold both. */
+    const char *head, *table;
+    const char *prefix; /* that files of the model without its head leave out of all names; NULL: none */
 } ls_architecture;
 
 extern const ls_architecture ls_architecture_llama;

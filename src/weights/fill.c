@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 15 }; /* elements that one task reads: 256 KiB as f64, fits a second-level cache */
+enum {
+    CHUNK = 1 << 15, /* elements that one task reads as f64: 256 KiB, fits a second-level cache */
+    DIRECT = 1 << 20 /* that one task converts: many pages, so that few are left over at the ends */
+};
 
 typedef struct chunk {
     const ls_flat *flat;
@@ -17,7 +20,7 @@ typedef struct filling {
     ls_executor *executor;
     const ls_weight_source *source;
     const chunk *chunks;
-    double *numbers; /* CHUNK for each thread */
+    double *numbers; /* CHUNK for each thread; NULL: nothing is read as f64 */
     atomic_bool failed;
     pthread_mutex_t lock; /* of status */
     ls_status status;     /* the first error */
@@ -58,47 +61,71 @@ static void fail(filling *f, ls_status status) {
     atomic_store(&f->failed, true);
 }
 
+static ls_status read_chunk(const filling *f, const chunk *c, double *x) {
+    LS_TRY(f->source->read(f->source->context, c->flat, c->start, c->count, x));
+    ls_weights_store(f->executor, c->flat, c->start, c->count, x);
+    return ls_ok();
+}
+
+/* Each type from the source itself, to where it stays. */
+static ls_status convert_chunk(const filling *f, const chunk *c) {
+    const ls_weight_source *source = f->source;
+    const ls_image *image = ls_executor_image(f->executor);
+    char *parameters = ls_executor_tensor(f->executor, LS_BIND_PARAMETERS);
+    char *master = ls_executor_tensor(f->executor, LS_BIND_MASTER);
+    LS_ASSERT(parameters != NULL);
+    const int64_t at = c->flat->start + c->start;
+    LS_TRY(source->convert(source->context, c->flat, c->start, c->count, image->dtype,
+                           parameters + (size_t)at * ls_dtype_bytes(image->dtype)));
+    if (image->dtype == image->accumulator) return ls_ok(); /* masters are the parameters themselves */
+    for (int p = 0; p < image->n_pieces && master != NULL; p++) {
+        const ls_flat_piece part = ls_piece_within(&image->pieces[p], at, c->count);
+        if (part.count > 0)
+            LS_TRY(source->convert(source->context, c->flat, part.start - c->flat->start, part.count,
+                                   image->accumulator,
+                                   master + (size_t)part.at * ls_dtype_bytes(image->accumulator)));
+    }
+    return ls_ok();
+}
+
 static void fill_chunk(void *context, int i, int thread) {
     filling *f = context;
     const chunk *c = &f->chunks[i];
-    double *x = f->numbers + (size_t)thread * CHUNK;
     if (atomic_load(&f->failed)) return;
-    const ls_status status = f->source->read(f->source->context, c->flat, c->start, c->count, x);
-    if (status.code != LS_OK) {
-        fail(f, status);
-        return;
-    }
-    ls_weights_store(f->executor, c->flat, c->start, c->count, x);
+    const ls_status status =
+        f->numbers != NULL ? read_chunk(f, c, f->numbers + (size_t)thread * CHUNK) : convert_chunk(f, c);
+    if (status.code != LS_OK) fail(f, status);
 }
 
-/* Cuts all parameters into chunks; returns how many. chunks NULL: only counts. */
-static int cut(const ls_image *image, chunk *chunks) {
+/* Cuts all parameters into chunks of `most`; returns how many. chunks NULL: only counts. */
+static int cut(const ls_image *image, int64_t most, chunk *chunks) {
     int n = 0;
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
-        for (int64_t start = 0; start < flat->count; start += CHUNK, n++)
-            if (chunks != NULL) chunks[n] = (chunk){flat, start, ls_min(CHUNK, flat->count - start)};
+        for (int64_t start = 0; start < flat->count; start += most, n++)
+            if (chunks != NULL) chunks[n] = (chunk){flat, start, ls_min(most, flat->count - start)};
     }
     return n;
 }
 
 ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source) {
     const ls_image *image = ls_executor_image(executor);
-    const int n = cut(image, NULL);
+    const bool direct = source->convert != NULL;
+    const int64_t most = direct ? DIRECT : CHUNK;
+    const int n = cut(image, most, NULL);
     if (n == 0) return ls_ok();
-    const size_t threads = (size_t)ls_pool_threads(ls_executor_pool(executor));
+    const size_t room = (size_t)ls_pool_threads(ls_executor_pool(executor)) * CHUNK;
     chunk *chunks = malloc(sizeof *chunks * (size_t)n);
-    double *numbers = malloc(sizeof *numbers * threads * CHUNK);
+    double *numbers = direct ? NULL : malloc(sizeof *numbers * room);
     filling f = {
         .executor = executor, .source = source, .chunks = chunks, .numbers = numbers, .status = ls_ok()};
-    if (chunks != NULL && numbers != NULL) {
-        (void)cut(image, chunks);
+    if (chunks != NULL && (direct || numbers != NULL)) {
+        (void)cut(image, most, chunks);
         pthread_mutex_init(&f.lock, NULL);
         ls_pool_run(ls_executor_pool(executor), n, fill_chunk, &f);
         pthread_mutex_destroy(&f.lock);
     } else {
-        f.status =
-            ls_error(LS_NO_MEMORY, "no memory to read weights: %zu bytes", sizeof *numbers * threads * CHUNK);
+        f.status = ls_error(LS_NO_MEMORY, "no memory to read weights: %zu bytes", sizeof *numbers * room);
     }
     free(chunks);
     free(numbers);

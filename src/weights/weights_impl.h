@@ -9,21 +9,67 @@
 void ls_weights_random(const ls_flat *flat, uint64_t seed, double deviation, int64_t start, int64_t count,
                        double *out);
 
-/* Weights in files: opened and checked against the parameters of an image. */
-typedef struct ls_weight_files ls_weight_files;
+/* ---- which files (listing.c) ---- */
+
+/* What an index says: the tensor is in files.name[file]. */
+typedef struct ls_indexed {
+    const char *tensor, *name; /* name: of the file, without its folder */
+    int file;
+} ls_indexed;
+
+/* The safetensors files that a directory offers. */
+typedef struct ls_weight_listing {
+    ls_file_names files; /* paths; count 0: there are none */
+    ls_indexed *indexed; /* by file, then by tensor */
+    size_t n_indexed;    /* 0: there is no index */
+    ls_json *index;      /* texts live here */
+} ls_weight_listing;
 
 /*
- * paths: n safetensors files that together hold each parameter once. `what` is what errors call them all. derived: endings of
- * names that files may hold and that are not trained, ended by NULL; or NULL.
+ * One file, the shards of an index, or all that end in .safetensors. Every file is there. LS_UNSUPPORTED when there are weights of
+ * other formats alone.
  */
-LS_MUST_USE ls_status ls_weight_files_open(const char *what, const char *const *paths, int n,
-                                           const ls_image *image, const char *const *derived,
+LS_MUST_USE ls_status ls_weight_listing_make(const char *directory, ls_weight_listing *out);
+LS_MUST_USE ls_status ls_weight_listing_of_file(const char *path, ls_weight_listing *out);
+void ls_weight_listing_free(ls_weight_listing *listing); /* a zeroed one is allowed */
+
+/* ---- files that are open (files.c) ---- */
+
+typedef struct ls_weight_files {
+    const char *bare; /* the prefix that parameters' names lack in these files; NULL: none */
+    int n;
+    ls_st_file *file[]; /* n */
+} ls_weight_files;
+
+/*
+ * Opens all files and checks that together they hold each parameter of the image once. `what` is what errors call them. rules may be
+ * NULL.
+ */
+LS_MUST_USE ls_status ls_weight_files_open(const char *what, const ls_weight_listing *listing,
+                                           const ls_image *image, const ls_weight_rules *rules,
                                            ls_weight_files **out);
 void ls_weight_files_close(ls_weight_files *files); /* NULL is allowed */
-LS_MUST_USE ls_status ls_weight_files_read(const ls_weight_files *files, const ls_flat *flat, int64_t start,
-                                           int64_t count, double *out);
+/* The name of a parameter in the files: a part of it. */
+const char *ls_weight_files_name(const ls_weight_files *files, const char *parameter);
+/* By the name that the files use. times (may be NULL): how many have it. */
+const ls_st_tensor *ls_weight_files_find(const ls_weight_files *files, const char *name, int *times);
+/* That of a parameter. */
+const ls_st_tensor *ls_weight_files_of(const ls_weight_files *files, const ls_flat *flat);
 
-/* The safetensors files that a directory offers, as paths; n 0: none. Free with ls_file_names_free. */
-LS_MUST_USE ls_status ls_weight_files_list(const char *directory, ls_file_names *out);
+/* ---- what is wrong with them (check.c) ---- */
+
+/* Names of one kind of mistake; what does not fit is counted only. */
+typedef struct ls_complaint {
+    const char *kind;
+    int count;
+    char list[128];
+} ls_complaint;
+
+void ls_complain(ls_complaint *complaint, const char *format, ...) LS_PRINTF(2, 3);
+
+/* LS_INVALID that lists everything at once, by kind. */
+LS_MUST_USE ls_status ls_weight_files_check(const ls_weight_files *files, const char *what,
+                                            const ls_weight_listing *listing, const ls_image *image,
+                                            const ls_weight_rules *rules);
 
 #endif
