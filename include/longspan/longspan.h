@@ -15,6 +15,7 @@
 #define LONGSPAN_LONGSPAN_H
 
 #include "longspan/attention.h"
+#include "longspan/checkpoint.h"
 #include "longspan/data.h"
 #include "longspan/engine.h"
 #include "longspan/eval.h"

@@ -36,6 +36,7 @@ typedef struct ls_train_result {
     int64_t predicted_bytes, measured_bytes; /* of the rank that maps most */
     int64_t one_rank_bytes;                  /* what one rank alone would map */
     char strategy[32], mesh[64], reason[400], checkpoint[512];
+    char model[512]; /* the folder that other programs load; empty when interrupted */
     bool interrupted;
     ls_loss_table
         positions; /* at the end, of the evaluation text or else of the training text; n 0: not made */

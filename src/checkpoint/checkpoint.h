@@ -31,6 +31,9 @@ LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, c
 /* The newest checkpoint in a directory; LS_INVALID "no checkpoint in DIR" when there is none. Leftover .partial ones are ignored. */
 LS_MUST_USE ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room);
 
+/* The folder that a user means: a checkpoint itself, or the newest one in a directory. */
+LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char *out_path, size_t room);
+
 /* The state alone, for resolving options before ranks start. */
 LS_MUST_USE ls_status ls_checkpoint_state(const char *path, ls_train_state *out);
 

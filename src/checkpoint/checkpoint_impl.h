@@ -40,8 +40,16 @@ typedef struct ls_record {
 
 /* Both carry a hash of the whole text, so that a change of any byte of state.json is seen. */
 LS_MUST_USE ls_status ls_record_write(const ls_record *record, const char *directory);
+const char *ls_record_name(void); /* "state.json" */
 /* Texts and pieces live in the arena. */
 LS_MUST_USE ls_status ls_record_read(const char *directory, ls_arena *arena, ls_record *out);
+
+/* ---- checking (verify.c) ---- */
+
+/* The mapped file, which errors call `path`: that it is as long as recorded, and that a piece has its hash. */
+LS_MUST_USE ls_status ls_piece_check_length(const char *path, const ls_file_map *map,
+                                            const ls_recorded_file *file);
+LS_MUST_USE ls_status ls_piece_check(const char *path, const ls_file_map *map, const ls_named_piece *piece);
 
 /* The two safetensors files for the parameters of an image; entries live in the arena. */
 typedef struct ls_checkpoint_layout {

@@ -62,6 +62,16 @@ ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room)
     return ls_ok();
 }
 
+ls_status ls_checkpoint_resolve(const char *path, char *out_path, size_t room) {
+    char state[LS_FILE_PATH];
+    LS_TRY(ls_file_join(path, ls_record_name(), state, sizeof state));
+    if (!ls_file_exists(state)) return ls_checkpoint_find(path, out_path, room);
+    if (strlen(path) >= room)
+        return ls_error(LS_INVALID, "path too long, expected fewer than %zu bytes: %s", room, path);
+    memcpy(out_path, path, strlen(path) + 1);
+    return ls_ok();
+}
+
 ls_status ls_checkpoint_remove_partial(const char *directory) {
     ls_file_names names;
     char path[LS_FILE_PATH];

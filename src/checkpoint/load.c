@@ -4,7 +4,6 @@
  */
 #include "checkpoint/checkpoint_impl.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -26,20 +25,11 @@ static ls_status check_pieces(const char *path, const ls_recorded_file *file, co
                               ls_comm *comm) {
     ls_file_map map;
     LS_TRY(ls_file_map_open(path, &map));
-    ls_status status = ls_ok();
-    if ((int64_t)map.bytes != file->bytes)
-        status = ls_error(LS_INVALID, "%s is %zu bytes long, expected %lld: it is cut or was changed", path,
-                          map.bytes, (long long)file->bytes);
+    ls_status status = ls_piece_check_length(path, &map, file);
     for (int i = 0; i < file->n_pieces && status.code == LS_OK; i++) {
         const ls_named_piece *piece = &file->pieces[i];
         if (!touches(piece, extents, n)) continue;
-        const uint64_t hash = ls_hash_bytes(map.data + piece->start, (size_t)piece->bytes);
-        if (hash != piece->hash)
-            status = ls_error(LS_INVALID,
-                              "%s: corrupted in bytes %lld to %lld (%s): their hash is %016" PRIx64
-                              ", expected %016" PRIx64,
-                              path, (long long)piece->start, (long long)(piece->start + piece->bytes - 1),
-                              piece->name, hash, piece->hash);
+        status = ls_piece_check(path, &map, piece);
         if (comm != NULL) ls_comm_tick(comm);
     }
     ls_file_map_close(&map);

@@ -12,6 +12,8 @@ static const char STATE[] = "state.json", FORMAT[] = "longspan checkpoint 1", HA
 
 enum { DIGITS = 16 };
 
+const char *ls_record_name(void) { return STATE; }
+
 /* The digits of the text's own hash; NULL when there are none. */
 static char *find_digits(char *text) {
     char *key = strstr(text, HASH_KEY);

@@ -32,13 +32,13 @@ typedef struct cli_command {
     bool runs;    /* and those of ranks that run */
     ls_status (*run)(void *flags);
     size_t flags_bytes;
-    bool takes_word; /* one word that is no flag, before the flags: goes to the first option of the table */
+    int takes_word; /* how many words that are no flags may come before the flags: they go to the first options of the table */
     size_t
         words_at; /* of an ls_option_list in the flags, for the words that belong to no flag; 0: there may be none */
 } cli_command;
 
 extern const cli_command cli_train, cli_data, cli_attention, cli_grad, cli_generate, cli_eval, cli_explain,
-    cli_plan, cli_bench, cli_version, cli_help;
+    cli_plan, cli_bench, cli_checkpoint, cli_version, cli_help;
 
 /* The visible table, NULL past the end (main.c). */
 const cli_command *cli_command_at(int index);

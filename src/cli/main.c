@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cli_command *const commands[] = {&cli_train, &cli_data,      &cli_eval,    &cli_generate,
-                                              &cli_grad,  &cli_attention, &cli_explain, &cli_plan,
-                                              &cli_bench, &cli_version,   &cli_help};
+static const cli_command *const commands[] = {&cli_train, &cli_data,       &cli_eval,    &cli_generate,
+                                              &cli_grad,  &cli_attention,  &cli_explain, &cli_plan,
+                                              &cli_bench, &cli_checkpoint, &cli_version, &cli_help};
 
 const cli_command *cli_command_at(int i) {
     return i >= 0 && i < (int)CLI_COUNT(commands) ? commands[i] : NULL;
@@ -104,15 +104,11 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
     }
     cli_common *flags = calloc(1, c->flags_bytes);
     if (flags == NULL) return ls_error(LS_NO_MEMORY, "no memory for the flags of %s", c->name);
-    const char *word = NULL;
-    if (c->takes_word && argc > 0 && argv[0][0] != '-') {
-        word = argv[0];
-        argc--;
-        argv++;
-    }
-    ls_status status = parse(c, options, n_options, argc, argv, flags);
-    if (status.code == LS_OK && word != NULL)
-        *(const char **)(void *)((char *)flags + options[0].offset) = word;
+    int words = 0;
+    while (words < c->takes_word && words < argc && argv[words][0] != '-') words++;
+    ls_status status = parse(c, options, n_options, argc - words, argv + words, flags);
+    for (int i = 0; i < words && status.code == LS_OK; i++)
+        *(const char **)(void *)((char *)flags + options[i].offset) = argv[i];
     if (status.code == LS_OK) status = c->run(flags);
     free(flags);
     return status;

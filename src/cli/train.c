@@ -94,6 +94,7 @@ static void print_result(const ls_train_result *r, const char *out) {
             out, r->positions.bin[0].loss, (long long)r->positions.bin[0].last,
             r->positions.bin[r->positions.n - 1].loss, (long long)r->positions.bin[r->positions.n - 1].last);
     printf("checkpoint  %s\n", r->checkpoint);
+    if (r->model[0] != 0) printf("model       %s\n", r->model);
 }
 
 static ls_status run(void *context) {
@@ -120,7 +121,8 @@ const cli_command cli_train = {
     .usage = "--model PATH --data PATH... --out DIR [--seq N] [--ranks R] [options]",
     .about =
         "Writes DIR/run.json (everything that was resolved), DIR/metrics.jsonl (a line per step), DIR/loss.svg and checkpoints; "
-        "at the end DIR/eval.json and DIR/loss_by_position.svg, the loss by the tokens of the document before, of a few sequences. "
+        "at the end DIR/model, a folder that Hugging Face tools load as it is (see checkpoint export), and "
+        "DIR/eval.json and DIR/loss_by_position.svg, the loss by the tokens of the document before, of a few sequences. "
         "Ctrl-C ends after the step with a checkpoint; a second one ends at once. What is left out is chosen well and said.",
     .options = options,
     .n_options = CLI_COUNT(options),

@@ -1,6 +1,7 @@
 /* Training from its options to its result: everything before and after the ranks run. */
 #include "train/train_impl.h"
 
+#include "checkpoint/export.h"
 #include "eval/evaluate.h"
 #include "plan/advice.h"
 #include "plan/trial.h"
@@ -136,6 +137,32 @@ static void describe(const ls_training *t, ls_train_result *out) {
     snprintf(out->checkpoint, sizeof out->checkpoint, "%s", o->checkpoint);
 }
 
+/* --- the model's folder ------------------------------------------------------------------------------------------------------- */
+
+/* Where the trained model goes, for other programs; that it may go there is checked before any work. */
+static ls_status open_export(const ls_training *t) {
+    char out[LS_FILE_PATH];
+    LS_TRY(ls_record_path(t, "model", out, sizeof out));
+    return ls_export_check(out, ls_model_directory(t->model));
+}
+
+/* The checkpoint stands whatever becomes of this. */
+static ls_status export_model(const ls_training *t, ls_train_result *result) {
+    char out[LS_FILE_PATH];
+    ls_export_result exported;
+    LS_TRY(ls_record_path(t, "model", out, sizeof out));
+    const ls_export_options options = {.checkpoint = t->outcome->checkpoint,
+                                       .out = out,
+                                       .carry = ls_model_directory(t->model),
+                                       .dtype = LS_ST_DTYPES};
+    LS_TRY(ls_error_in(ls_checkpoint_export(&options, &exported),
+                       "the training is done and its checkpoint is whole, but the model was not exported"));
+    snprintf(result->model, sizeof result->model, "%s", out);
+    ls_log("model: %s, %s%s%s", out, ls_st_dtype_name(exported.dtype), exported.carried[0] ? ", with " : "",
+           exported.carried);
+    return ls_ok();
+}
+
 /* The result is set when a checkpoint stands at its end: done, or stopped on request. */
 static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     void *shared;
@@ -194,6 +221,7 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(t->options.resume ? begin_resumed(t) : refuse_existing(t));
     LS_TRY(ls_settings_resolve(t));
     LS_TRY(open_model(t));
+    LS_TRY(open_export(t));
     LS_TRY(open_text(t));
     if (t->record != NULL) LS_TRY(ls_record_check(t));
     LS_TRY(ls_file_make_directories(t->options.out));
@@ -205,6 +233,8 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(run_ranks(t, result));
     ls_session_close(t->session); /* its memory, before more is asked for */
     t->session = NULL;
+    LS_TRY(
+        export_model(t, result)); /* not of a run that was interrupted: who does that does not want to wait */
     evaluate_positions(t, result);
     return ls_ok();
 }

@@ -1,0 +1,223 @@
+/* Exporting tensors: from the mapped file of a checkpoint, some at a time, into one file or several. */
+#include "checkpoint/export_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CHUNK = 1 << 20,      /* elements that are converted and written at a time */
+    SYNC_BYTES = 64 << 20 /* after so many the disk is waited for, so that little of them is in memory */
+};
+
+/* Tensors first .. first + n - 1 of the checkpoint's file. */
+typedef struct shard {
+    int64_t first, n;
+    char name[64];
+} shard;
+
+typedef struct stream {
+    ls_exporting *e;
+    char path[LS_FILE_PATH]; /* of the checkpoint's file */
+    ls_st_file *model;
+    ls_file_map map; /* the same file, for the hashes */
+    int64_t data;    /* where the first tensor begins */
+    int checked;     /* pieces so far */
+    shard *shards;
+    int n_shards;
+    void *room; /* CHUNK elements as written */
+    int64_t unsynced, done;
+    ls_progress progress;
+    double told;
+} stream;
+
+/* ---- what goes where ---- */
+
+static int64_t bytes_of(const stream *s, int64_t i) {
+    return ls_st_at(s->model, i)->count * (int64_t)ls_st_dtype_bytes(s->e->result.dtype);
+}
+
+/* As many tensors in a file as fit, in their order. */
+static void cut_shards(stream *s) {
+    const int64_t n = ls_st_count(s->model), given = s->e->options->shard_bytes;
+    const int64_t most = given > 0 ? given : LS_EXPORT_SHARD_BYTES;
+    int64_t used = 0;
+    s->shards = LS_NEW_ARRAY(s->e->arena, shard, n + 1);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t bytes = bytes_of(s, i);
+        if (s->n_shards == 0 || used + bytes > most) {
+            s->shards[s->n_shards++].first = i;
+            used = 0;
+        }
+        s->shards[s->n_shards - 1].n++;
+        used += bytes;
+        s->e->result.bytes += bytes;
+        s->e->result.parameters += ls_st_at(s->model, i)->count;
+    }
+    s->e->result.tensors = n;
+    s->e->result.files = s->n_shards;
+    for (int i = 0; i < s->n_shards; i++) {
+        char *name = s->shards[i].name;
+        if (s->n_shards == 1)
+            snprintf(name, sizeof s->shards[i].name, "model.safetensors");
+        else
+            snprintf(name, sizeof s->shards[i].name, "model-%05d-of-%05d.safetensors", i + 1, s->n_shards);
+    }
+}
+
+static ls_status write_index(const stream *s) {
+    char path[LS_FILE_PATH];
+    if (s->n_shards == 1) return ls_ok();
+    LS_TRY(ls_file_join(s->e->partial, "model.safetensors.index.json", path, sizeof path));
+    ls_json_writer *w = ls_json_writer_create(2);
+    ls_json_open_object(w, NULL);
+    ls_json_open_object(w, "metadata");
+    ls_json_put_int(w, "total_parameters", s->e->result.parameters);
+    ls_json_put_int(w, "total_size", s->e->result.bytes);
+    ls_json_close(w);
+    ls_json_open_object(w, "weight_map");
+    for (int k = 0; k < s->n_shards; k++)
+        for (int64_t i = s->shards[k].first; i < s->shards[k].first + s->shards[k].n; i++)
+            ls_json_put_text(w, ls_st_at(s->model, i)->name, s->shards[k].name);
+    ls_json_close(w);
+    ls_json_close(w);
+    const ls_status status = ls_json_write_file(w, path);
+    ls_json_writer_destroy(w);
+    return status;
+}
+
+/* ---- one tensor ---- */
+
+/* Checks the pieces of the file that begin before `end`; bytes are checked once, in their order. */
+static ls_status check_up_to(stream *s, int64_t end) {
+    const ls_recorded_file *file = &s->e->record.file[LS_CHECKPOINT_MODEL];
+    for (; s->checked < file->n_pieces && file->pieces[s->checked].start < end; s->checked++) {
+        const ls_named_piece *piece = &file->pieces[s->checked];
+        LS_TRY(ls_piece_check(s->path, &s->map, piece));
+        ls_file_forget(s->map.data + piece->start, (size_t)piece->bytes);
+    }
+    return ls_ok();
+}
+
+/* Finds the number that became infinite; infinities that were there may go on. */
+static ls_status check_range(const ls_st_tensor *t, int64_t first, const uint16_t *written, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double x;
+        if ((written[i] & 0x7fffu) != 0x7c00u) continue;
+        LS_TRY(ls_st_convert(t, first + i, 1, LS_F64, &x));
+        if (isfinite(x))
+            return ls_error(LS_INVALID,
+                            "tensor '%s' holds %g, but F16 ends at 65504; expected --dtype bf16 or f32",
+                            t->name, x);
+    }
+    return ls_ok();
+}
+
+static void show_progress(stream *s) {
+    const double now = ls_seconds(), between = s->progress.terminal ? 0.1 : 2.0;
+    if (now - s->told < between) return;
+    s->told = now;
+    ls_progress_show(&s->progress, s->done >> 20, "MiB");
+}
+
+static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, const ls_st_tensor *t,
+                             int64_t first, int64_t n) {
+    const ls_st_dtype to = s->e->result.dtype;
+    const int64_t size = (int64_t)ls_st_dtype_bytes(to), from = (int64_t)ls_st_dtype_bytes(t->dtype);
+    const char *bytes = (const char *)t->data + first * from;
+    const int64_t begin = s->data + (bytes - (const char *)ls_st_at(s->model, 0)->data);
+    LS_TRY(check_up_to(s, begin + n * from));
+    if (to != t->dtype) {
+        LS_TRY(ls_st_convert_to(t, first, n, to, s->room));
+        if (to == LS_ST_F16) LS_TRY(check_range(t, first, s->room, n));
+        bytes = s->room;
+    }
+    LS_TRY(ls_st_write(writer, number, first * size, bytes, n * size));
+    ls_st_forget(t, first, n);
+    s->unsynced += n * size;
+    s->done += n * size;
+    show_progress(s);
+    return ls_ok();
+}
+
+/* ---- one file ---- */
+
+static ls_status fill_shard(stream *s, const shard *k, const char *path, ls_st_writer *writer) {
+    for (int64_t i = 0; i < k->n; i++) {
+        const ls_st_tensor *t = ls_st_at(s->model, k->first + i);
+        for (int64_t first = 0; first < t->count; first += CHUNK) {
+            LS_TRY(write_chunk(s, writer, i, t, first, ls_min(CHUNK, t->count - first)));
+            if (s->unsynced < SYNC_BYTES) continue;
+            LS_TRY(ls_file_sync(path));
+            s->unsynced = 0;
+        }
+    }
+    return ls_ok();
+}
+
+static ls_status write_shard(stream *s, const shard *k) {
+    const ls_st_pair metadata = {"format", "pt"};
+    ls_st_entry *entries = LS_NEW_ARRAY(s->e->arena, ls_st_entry, k->n);
+    char path[LS_FILE_PATH];
+    for (int64_t i = 0; i < k->n; i++) {
+        const ls_st_tensor *t = ls_st_at(s->model, k->first + i);
+        entries[i] = (ls_st_entry){.name = t->name, .dtype = s->e->result.dtype, .ndim = t->ndim};
+        memcpy(entries[i].shape, t->shape, sizeof entries[i].shape);
+    }
+    ls_st_plan *plan = NULL;
+    ls_st_writer *writer = NULL;
+    LS_TRY(ls_file_join(s->e->partial, k->name, path, sizeof path));
+    LS_TRY(ls_st_plan_create(entries, k->n, &metadata, 1, &plan));
+    ls_status status = ls_st_create(path, plan, &writer);
+    if (status.code == LS_OK) {
+        status = fill_shard(s, k, path, writer);
+        if (status.code == LS_OK)
+            status = ls_st_finish(writer);
+        else
+            ls_st_abandon(writer);
+    }
+    ls_st_plan_destroy(plan);
+    return status;
+}
+
+/* ---- all ---- */
+
+static ls_status open_model(stream *s) {
+    const ls_recorded_file *file = &s->e->record.file[LS_CHECKPOINT_MODEL];
+    LS_TRY(ls_file_join(s->e->options->checkpoint, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), s->path,
+                        sizeof s->path));
+    LS_TRY(ls_file_map_open(s->path, &s->map));
+    LS_TRY(ls_piece_check_length(s->path, &s->map, file));
+    LS_TRY(check_up_to(s, 1)); /* the header */
+    LS_TRY(ls_st_open(s->path, &s->model));
+    if (ls_st_count(s->model) == 0) return ls_error(LS_INVALID, "%s holds no tensor", s->path);
+    s->data = (int64_t)s->map.bytes;
+    for (int64_t i = 0; i < ls_st_count(s->model); i++) s->data -= (int64_t)ls_st_at(s->model, i)->bytes;
+    return ls_ok();
+}
+
+static ls_status write_all(stream *s) {
+    LS_TRY(open_model(s));
+    cut_shards(s);
+    LS_TRY(ls_file_need_space(s->e->partial, s->e->result.bytes));
+    s->room = malloc((size_t)CHUNK * ls_st_dtype_bytes(s->e->result.dtype));
+    if (s->room == NULL) return ls_error(LS_NO_MEMORY, "no memory to export %s", s->path);
+    s->progress = ls_progress_start("exporting", s->e->result.bytes >> 20);
+    s->told = ls_seconds();
+    ls_status status = ls_ok();
+    for (int k = 0; k < s->n_shards && status.code == LS_OK; k++) status = write_shard(s, &s->shards[k]);
+    ls_progress_end(&s->progress);
+    LS_TRY(status);
+    LS_TRY(check_up_to(s, INT64_MAX));
+    return write_index(s);
+}
+
+ls_status ls_export_weights(ls_exporting *e) {
+    stream s = {.e = e};
+    const ls_status status = write_all(&s);
+    free(s.room);
+    ls_st_close(s.model);
+    ls_file_map_close(&s.map);
+    return status;
+}
