@@ -32,6 +32,33 @@ losses() { python3 -c 'import json, sys; print([json.loads(l)["loss"] for l in o
 "$longspan" train "${base[@]}" --data shards --out from-shards >out.txt 2>err || fail "train: $(cat err)"
 [ "$(losses from-text)" = "$(losses from-shards)" ] || fail "losses: $(losses from-text) and $(losses from-shards)"
 
+# --- the order: what each step reads, the same on 1, 2 and 4 ranks, and after resuming on another number ---
+hashes() { python3 -c 'import json, sys; print([json.loads(l)["data_hash"] for l in open(sys.argv[1] + "/metrics.jsonl")])' "$1"; }
+for pack in join best stream; do
+    order=(--seq 64 --batch 4 --seed 5 --pack $pack)
+    "$longspan" data inspect shards --order "${order[@]}" --steps 6 --json >order.json
+    expected=$(python3 -c 'import json; print([s["data_hash"] for s in json.load(open("order.json"))["steps"]])')
+    run=(--model config.json --data shards "${order[@]}" --threads 1 --schedule constant)
+    [ "${LS_TEST_SANITIZER:-}" = thread ] && run+=(--ranks-as threads)
+    for ranks in 1 2 4; do
+        "$longspan" train "${run[@]}" --steps 6 --accumulate 2 --ranks $ranks --out $pack-$ranks >out.txt 2>err || fail "train: $(cat err)"
+        [ "$(hashes $pack-$ranks)" = "$expected" ] || fail "$pack on $ranks ranks read $(hashes $pack-$ranks), not $expected"
+    done
+    "$longspan" train "${run[@]}" --steps 3 --ranks 2 --out $pack-cut >out.txt 2>err || fail "train: $(cat err)"
+    "$longspan" train "${run[@]}" --steps 6 --ranks 4 --out $pack-cut --resume --replan >out.txt 2>err || fail "resume: $(cat err)"
+    [ "$(hashes $pack-cut)" = "$expected" ] || fail "$pack after resuming read $(hashes $pack-cut), not $expected"
+    "$longspan" data inspect shards --order "${order[@]}" --steps 2 --from 4 --json >later.json
+    python3 - <<'CHECK' || fail "--from, or what $pack says of its order"
+import json
+order, later = json.load(open("order.json")), json.load(open("later.json"))
+assert order["steps"][4:] == later["steps"], later
+for step in order["steps"]:
+    for sequence in step["sequences"]:
+        assert sum(p["length"] for p in sequence) <= 64 and sequence[0]["place"] == 0, sequence
+CHECK
+done
+expect 2 "--pack" train "${base[@]}" --data shards --out x --pack loosely
+
 # --- refusals ---
 refuses() { # WORDS FLAGS...: train ends with a line that holds them
     local words=$1

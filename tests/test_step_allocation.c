@@ -120,7 +120,7 @@ static ls_status set_counting(const ls_rank *rank, bool on) {
 }
 
 static ls_status train(const ls_rank *rank, ls_trainer *trainer) {
-    const ls_sequences from = {read_sequence, NULL};
+    const ls_sequences from = {.read = read_sequence};
     const ls_step_hyper hyper = {1e-3, 1, 0.9, 0.95};
     LS_TRY(set_counting(rank, true));
     for (int64_t step = 0; step < STEPS; step++) {

@@ -74,7 +74,7 @@ static void count_right(void *context, const ls_rank *rank) {
 
 static ls_status measure(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t sequences,
                          score *out) {
-    const ls_sequences fresh = {read_fresh, &r->task};
+    const ls_sequences fresh = {.read = read_fresh, .context = &r->task};
     score mine = {.logits = r->logits};
     double loss;
     LS_TRY(ls_trainer_evaluate(trainer, &fresh, sequences, count_right, &mine, &loss));
@@ -115,7 +115,7 @@ static double rate(const recall *r, int64_t step) {
 /* One step; an interrupted or diverged training ends here. */
 static ls_status advance(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t step,
                          double *loss) {
-    const ls_sequences from = {read_training, &r->task};
+    const ls_sequences from = {.read = read_training, .context = &r->task};
     const ls_step_hyper hyper = {.lr = rate(r, step), .clip = 1.0, .beta1 = 0.9, .beta2 = 0.95};
     const ls_stop wish = ls_comm_stop_requested(rank->comm) ? LS_STOP_SIGNAL : LS_STOP_NOT;
     ls_step_report report;

@@ -9,9 +9,10 @@
 
 /* Fields are the flags of `longspan train`; zero and NULL mean the default that the command's help shows. */
 typedef struct ls_train_options {
-    const char *model; /* config.json, or a directory with one */
-    const char *const *data;
+    const char *model;       /* config.json, or a directory with one */
+    const char *const *data; /* text, or token shards */
     int n_data;
+    const char *pack; /* how documents come into sequences: "join", "best", "stream" */
     const char *out;
     int64_t seq, steps, batch, accumulate;
     const char *dtype; /* "f32" or "bf16" */

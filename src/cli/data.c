@@ -43,7 +43,8 @@ static const ls_option options[] = {
     CLI_INT("steps", "N", NULL, 1, CLI_ANY, INSPECT(steps), "inspect --order: to show; 1 when left out"),
     CLI_INT("from", "N", NULL, 0, 0x1p40, INSPECT(from), "inspect --order: steps passed over"),
     CLI_INT("seed", "N", NULL, 0, CLI_ANY, offsetof(data_flags, seed), "inspect --order: as of train"),
-    CLI_TEXT("pack", "NAME", INSPECT(pack), "inspect --order: as of train; join when left out"),
+    CLI_CHOICE("pack", "NAME", "join|best|stream", NULL, INSPECT(pack),
+               "inspect --order: as of train; join when left out"),
 };
 #undef BUILD
 #undef INSPECT

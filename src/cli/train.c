@@ -14,10 +14,14 @@ typedef struct train_flags {
 static const ls_option options[] = {
     CLI_REQUIRED_TEXT("model", "PATH", AT(model),
                       "config.json, or a directory with one and, to go on from, *.safetensors"),
-    CLI_REQUIRED_LIST("data", "PATH", offsetof(train_flags, data), "text files, or directories of them"),
+    CLI_REQUIRED_LIST("data", "PATH", offsetof(train_flags, data),
+                      "text files, directories of them, or token shards (longspan data build)"),
     CLI_REQUIRED_TEXT("out", "DIR", AT(out),
                       "for run.json, metrics.jsonl, loss.svg, loss_by_position.svg and checkpoints"),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence (N + 1 are read)"),
+    CLI_CHOICE(
+        "pack", "NAME", "join|best|stream", "join", AT(pack),
+        "how documents come into sequences: joined; or apart, each at positions from 0, by best fit or in their order"),
     CLI_INT("steps", "N", "100", 1, CLI_ANY, AT(steps), "optimiser steps in all, resumed ones included"),
     CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch),
             "sequences of a step, over all dp ranks and micro-batches"),

@@ -49,9 +49,9 @@ static void add(void *context, int64_t index, const int32_t *tokens, const int32
                      ls_tokenizer_end_of_document(e->trained->tokenizer));
 }
 
-static ls_status score_text(evaluation *e, const ls_rank *rank, int32_t *room) {
-    const ls_text_sequences text = {e->data, e->room.S, e->n, room};
-    const ls_sequences from = {ls_text_read, &text};
+static ls_status score_text(evaluation *e, const ls_rank *rank) {
+    const ls_text_sequences text = {e->data, e->n};
+    const ls_sequences from = ls_text_sequences_of(&text);
     ls_progress progress = ls_progress_start("evaluating", e->n);
     const bool shown = rank->rank == 0 && progress.terminal;
     const double began = ls_seconds();
@@ -65,12 +65,7 @@ static ls_status score_text(evaluation *e, const ls_rank *rank, int32_t *room) {
 static ls_status on_rank(ls_rank *rank, void *context) {
     evaluation *e = context;
     LS_TRY(ls_comm_agree(rank->comm, ls_trained_fill(e->trained, rank, e->options->seed)));
-    int32_t *room = malloc(sizeof *room * (size_t)(e->room.S + 1));
-    if (room == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)e->room.S);
-    const ls_status status = score_text(e, rank, room);
-    free(room);
-    return status;
+    return score_text(e, rank);
 }
 
 static ls_status write_files(const evaluation *e, const ls_eval_result *result) {

@@ -21,26 +21,17 @@ typedef struct scoring {
     const ls_score_room *room;
     const ls_sequences *from;
     int64_t n;
-    int32_t *tokens, *labels; /* [B,S] global */
+    ls_batch batch;
 } scoring;
 
 /* Sequences first .. first+B-1; those past the end are sequence 0 again, which nobody looks at. */
-static void put_batch(const scoring *s, int64_t first) {
-    ls_executor *executor = s->rank->executor;
+static ls_status put_batch(scoring *s, int64_t first) {
     for (int64_t b = 0; b < s->room->B; b++) {
-        const int64_t index = first + b < s->n ? first + b : 0, at = b * s->room->S;
-        s->from->read(s->from->context, index, s->tokens + at, s->labels + at);
+        const int64_t index = first + b < s->n ? first + b : 0;
+        LS_TRY(ls_batch_read(&s->batch, b, s->from, index));
         ls_comm_tick(s->rank->comm);
     }
-    ls_executor_scatter(executor, ls_image_find(s->rank->image, "tokens"), s->tokens);
-    ls_executor_scatter(executor, ls_image_find(s->rank->image, "labels"), s->labels);
-}
-
-static void put_positions(const scoring *s) {
-    const ls_binding *positions = ls_image_find(s->rank->image, "positions");
-    if (positions == NULL) return; /* a model without them */
-    for (int64_t i = 0; i < s->room->B * s->room->S; i++) s->tokens[i] = (int32_t)(i % s->room->S);
-    ls_executor_scatter(s->rank->executor, positions, s->tokens);
+    return ls_batch_put(&s->batch, s->rank);
 }
 
 /* All ranks go on, or none does. Nobody returns before each has come here. */
@@ -52,14 +43,13 @@ static ls_status agree_to_go_on(const scoring *s, int64_t done) {
     return ls_comm_agree(s->rank->comm, wish);
 }
 
-static ls_status score_all(const scoring *s, ls_scored see, void *context, ls_progress *progress) {
+static ls_status score_all(scoring *s, ls_scored see, void *context, ls_progress *progress) {
     const ls_score_room *room = s->room;
     const ls_binding *losses = ls_image_find(s->rank->image, LS_SCORE_LOSSES);
     LS_ASSERT(losses != NULL && losses->operand.view.dtype == LS_F32);
-    put_positions(s);
     for (int64_t first = 0; first < s->n; first += room->B) {
         LS_TRY(agree_to_go_on(s, first)); /* so that rank 0 is done with what is overwritten now */
-        put_batch(s, first);
+        LS_TRY(put_batch(s, first));
         LS_TRY(ls_executor_run(s->rank->executor, s->program));
         ls_executor_gather(s->rank->executor, losses, room->losses);
         LS_TRY(ls_comm_barrier(s->rank->comm));
@@ -67,7 +57,7 @@ static ls_status score_all(const scoring *s, ls_scored see, void *context, ls_pr
         const int64_t last = ls_min(first + room->B, s->n);
         for (int64_t i = first; i < last; i++) {
             const int64_t at = (i - first) * room->S;
-            see(context, i, s->tokens + at, s->labels + at, room->losses + at);
+            see(context, i, s->batch.tokens + at, s->batch.labels + at, room->losses + at);
         }
         if (progress != NULL) ls_progress_show(progress, last, "");
     }
@@ -76,18 +66,9 @@ static ls_status score_all(const scoring *s, ls_scored see, void *context, ls_pr
 
 ls_status ls_score(const ls_rank *rank, int program, const ls_score_room *room, const ls_sequences *from,
                    int64_t n, ls_scored see, void *context, ls_progress *progress) {
-    const size_t count = (size_t)(room->B * room->S);
     scoring s = {.rank = rank, .program = program, .room = room, .from = from, .n = n};
-    s.tokens = malloc(2 * count * sizeof *s.tokens);
-    ls_status status = ls_ok();
-    if (s.tokens == NULL)
-        status = ls_error(LS_NO_MEMORY, "no memory for %lld sequences of %lld tokens", (long long)room->B,
-                          (long long)room->S);
-    status = ls_comm_agree(rank->comm, status);
-    if (status.code == LS_OK) {
-        s.labels = s.tokens + count;
-        status = score_all(&s, see, context, progress);
-    }
-    free(s.tokens);
+    ls_status status = ls_comm_agree(rank->comm, ls_batch_make(room->B, room->S, &s.batch));
+    if (status.code == LS_OK) status = score_all(&s, see, context, progress);
+    ls_batch_free(&s.batch);
     return status;
 }

@@ -5,6 +5,7 @@
 #ifndef LS_EVAL_SCORE_H
 #define LS_EVAL_SCORE_H
 
+#include "data/data.h"
 #include "plan/session.h"
 
 /*
@@ -14,7 +15,25 @@
 typedef struct ls_sequences {
     void (*read)(const void *context, int64_t index, int32_t *tokens, int32_t *labels);
     const void *context;
+    /* NULL, or what is called instead: gives positions and the bounds of documents too, and may fail, on all ranks alike. */
+    ls_status (*sample)(const void *context, int64_t index, ls_sample *out);
 } ls_sequences;
+
+/* Room for the sequences of a batch, as they are read. */
+typedef struct ls_batch {
+    int64_t B, S;
+    int32_t *tokens, *labels, *positions; /* [B,S] global */
+    int32_t *ends;                        /* [B,S+1]: bounds of documents */
+    int *n_ends;                          /* [B] */
+    bool apart;                           /* a sequence that was read holds several documents */
+} ls_batch;
+
+LS_MUST_USE ls_status ls_batch_make(int64_t B, int64_t S, ls_batch *out);
+void ls_batch_free(ls_batch *batch); /* a zeroed one is allowed */
+/* Sequence `index` as row b, beginning with row 0. */
+LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, int64_t b, const ls_sequences *from, int64_t index);
+/* Puts this rank's part where the image's programs read it: the inputs of ls_language_model, and the bounds of documents. */
+LS_MUST_USE ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank);
 
 #define LS_LABEL_IGNORED (-100)
 

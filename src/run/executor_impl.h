@@ -30,6 +30,7 @@ struct ls_executor {
     ls_arena *arena;
     void *base[LS_SPACES];
     int32_t *own_positions; /* of this rank's tokens */
+    bool documents;         /* the tables of spans follow a batch's documents */
     ls_prepared_program programs[LS_PROGRAMS];
     ls_run_times times;
     ls_touched touched;

@@ -62,6 +62,15 @@ void *ls_executor_tensor(const ls_executor *executor, const char *name);
 void ls_executor_scatter(ls_executor *executor, const ls_binding *binding, const void *global);
 void ls_executor_gather(const ls_executor *executor, const ls_binding *binding, void *global);
 
+/*
+ * Packed documents of the batch that the next programs run on: in sequence b of the whole batch those that end at ends[b*room + 1], ...,
+ * n_ends[b] cumulative lengths from 0 to S. From then on attention shows what its mask shows inside each document; programs are as
+ * they were: they send and compute at most what they were made for. ends NULL: no documents again. LS_UNSUPPORTED: a mask has no room
+ * for another term.
+ */
+LS_MUST_USE ls_status ls_executor_set_documents(ls_executor *executor, const int32_t *ends, const int *n_ends,
+                                                int64_t room);
+
 ls_pool *ls_executor_pool(const ls_executor *executor);
 const ls_image *ls_executor_image(const ls_executor *executor);
 

@@ -3,6 +3,16 @@
 
 #include <string.h>
 
+/* A sequence's rows of a table; the mask may show less than the one that the program was made for. */
+static void fill_spans(const ls_executor *ex, const ls_mask_binding *binding, int64_t b,
+                       const ls_mask *mask) {
+    const int64_t n = binding->query_count, width = binding->spans.view.size[2] / 2;
+    const int32_t *positions = ls_executor_address(ex, &ex->image->positions);
+    ls_span *spans = ls_executor_address(ex, &binding->spans);
+    LS_ASSERT(ls_mask_width(mask) == width);
+    ls_mask_table(mask, ex->image->layout.S, positions + binding->query_start, n, spans + b * n * width);
+}
+
 void ls_executor_fill_tables(ls_executor *ex) {
     const ls_image *image = ex->image;
     const int me = ls_mesh_sequence_index(&image->mesh, image->rank);
@@ -12,15 +22,32 @@ void ls_executor_fill_tables(ls_executor *ex) {
     int32_t *positions = ls_executor_address(ex, &image->positions);
     for (int p = 0; p < image->layout.P; p++)
         ls_layout_positions(&image->layout, p, positions + ls_layout_start(&image->layout, p));
+    for (int m = 0; m < image->n_masks; m++)
+        for (int64_t b = 0; b < image->masks[m].spans.view.size[0]; b++)
+            fill_spans(ex, &image->masks[m], b, &image->masks[m].mask);
+}
+
+ls_status ls_executor_set_documents(ls_executor *ex, const int32_t *ends, const int *n_ends, int64_t room) {
+    const ls_image *image = ex->image;
+    if (ends == NULL && !ex->documents) return ls_ok();
+    ex->documents = ends != NULL;
     for (int m = 0; m < image->n_masks; m++) {
-        const ls_mask_binding *mask = &image->masks[m];
-        const int64_t n = mask->query_count, B = mask->spans.view.size[0];
-        const int64_t width = mask->spans.view.size[2] / 2;
-        ls_span *spans = ls_executor_address(ex, &mask->spans);
-        for (int64_t b = 0; b < B; b++)
-            ls_mask_table(&mask->mask, image->layout.S, positions + mask->query_start, n,
-                          spans + b * n * width);
+        const ls_mask_binding *binding = &image->masks[m];
+        const int64_t B = binding->spans.view.size[0];
+        const int64_t first = B * ls_mesh_coordinate(&image->mesh, image->rank, LS_AXIS_DP);
+        if (ends != NULL && binding->mask.n == LS_MASK_TERMS)
+            return ls_error(LS_UNSUPPORTED, "a mask of %d terms cannot be met with documents, at most %d can",
+                            binding->mask.n, LS_MASK_TERMS - 1);
+        for (int64_t b = 0; b < B; b++) {
+            ls_mask mask = binding->mask;
+            if (ends != NULL)
+                mask.term[mask.n++] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS,
+                                                     .ends = ends + (first + b) * room,
+                                                     .n_ends = n_ends[first + b]};
+            fill_spans(ex, binding, b, &mask);
+        }
     }
+    return ls_ok();
 }
 
 /* Where each local index of a dimension lies globally. */

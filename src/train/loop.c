@@ -187,13 +187,11 @@ static ls_status run_loop(loop *l) {
 ls_status ls_train_rank(ls_rank *rank, void *context) {
     const ls_training *t = context;
     const int64_t S = t->options.seq;
-    int32_t *room = malloc(sizeof *room * (size_t)(S + 1));
-    if (room == NULL) return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)S);
-    const ls_text_sequences train = {t->data, S, 0, room}, eval = {t->eval_data, S, 0, room};
+    const ls_text_sequences train = {t->data, 0}, eval = {t->eval_data, 0};
     loop l = {.t = t,
               .rank = rank,
-              .train = {ls_text_read, &train},
-              .eval = {ls_text_read, &eval},
+              .train = ls_text_sequences_of(&train),
+              .eval = ls_text_sequences_of(&eval),
               .charted = ls_seconds(),
               .saved = t->resumed_from[0] != 0 ? t->start.step : -1};
     snprintf(l.checkpoint, sizeof l.checkpoint, "%s", t->resumed_from);
@@ -202,6 +200,5 @@ ls_status ls_train_rank(ls_rank *rank, void *context) {
     status = ls_comm_agree(rank->comm, status);
     if (status.code == LS_OK) status = run_loop(&l);
     ls_trainer_destroy(l.trainer);
-    free(room);
     return status;
 }

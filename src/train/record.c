@@ -141,6 +141,12 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_close(w);
 }
 
+static void put_hex(ls_json_writer *w, const char *key, uint64_t value) {
+    char text[20];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)value);
+    ls_json_put_text(w, key, text);
+}
+
 ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
                          double eval_loss, const ls_start_up *start_up) {
     char path[LS_FILE_PATH];
@@ -157,6 +163,7 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     ls_json_put_double(w, "wait_seconds", report->wait_seconds);
     ls_json_put_double(w, "copy_seconds", report->copy_seconds);
     ls_json_put_int(w, "peak_bytes", report->peak_bytes);
+    put_hex(w, "data_hash", report->data_hash);
     if (isfinite(eval_loss)) ls_json_put_double(w, "eval_loss", eval_loss);
     if (start_up != NULL) put_start_up(start_up, w);
     ls_json_close(w);

@@ -25,6 +25,7 @@ static const setting settings[] = {
     {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false},
     {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false},
     {"accumulate", INTEGER, AT(accumulate), 1, NULL, 1, 1 << 24, false},
+    {"pack", TEXT, AT(pack), 0, "join", 0, 0, false},
     {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false},
     {"seed", INTEGER, AT(seed), 0, NULL, 0, 9e18, false},
     {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, false},

@@ -69,7 +69,8 @@ static ls_status open_text(ls_training *t) {
                             .tokenizer = t->tokenizer,
                             .sequence = o->seq,
                             .seed = o->seed,
-                            .shuffle = true};
+                            .shuffle = true,
+                            .pack = o->pack};
     LS_TRY(ls_data_open(&text, &t->data));
     t->unigram = ls_data_unigram_nats(t->data);
     const ls_data_summary *d = ls_data_summarise(t->data);
@@ -77,10 +78,14 @@ static ls_status open_text(ls_training *t) {
         "text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",
         (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq,
         t->unigram);
+    if (ls_data_apart(t->data))
+        ls_log("packed (%s): documents do not see each other; %.2f %% of the places are empty", o->pack,
+               100.0 * (double)d->padding / ((double)d->windows * (double)o->seq));
     if (o->eval_data == NULL) return ls_ok();
     text.paths = &o->eval_data;
     text.n_paths = 1;
     text.shuffle = false;
+    text.pack = NULL;
     return ls_error_in(ls_data_open(&text, &t->eval_data), "--eval-data");
 }
 

@@ -15,10 +15,10 @@ typedef struct after_step {
 struct ls_trainer {
     const ls_rank *rank;
     int64_t B, S, accumulate; /* B sequences in a micro-batch */
-    int32_t *tokens, *labels; /* [B,S] global */
-    const ls_binding *token_binding, *label_binding;
-    int64_t valid; /* labels of the batch in the arrays that count */
-    int64_t peak;  /* of this rank so far */
+    ls_batch batch;
+    uint64_t data_hash; /* of the step so far */
+    int64_t valid;      /* labels of the batch in the arrays that count */
+    int64_t peak;       /* of this rank so far */
     double *totals, *result, *hyper, *control;
     after_step *told; /* [ranks] */
 };
@@ -34,14 +34,6 @@ static ls_stop stop_of(double sum) {
     return sum >= SIGNAL_WEIGHT ? LS_STOP_SIGNAL : sum > 0 ? LS_STOP_TIME : LS_STOP_NOT;
 }
 
-static void fill_positions(ls_trainer *t) {
-    const ls_binding *positions = ls_image_find(t->rank->image, "positions");
-    if (positions == NULL) return; /* a model without them */
-    for (int64_t b = 0; b < t->B; b++)
-        for (int64_t i = 0; i < t->S; i++) t->tokens[b * t->S + i] = (int32_t)i;
-    ls_executor_scatter(t->rank->executor, positions, t->tokens);
-}
-
 ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S,
                             ls_trainer **out) {
     ls_trainer *t = calloc(1, sizeof *t);
@@ -50,48 +42,48 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
     t->B = micro_batch;
     t->S = S;
     t->accumulate = accumulate;
-    const int64_t tokens = micro_batch * S;
-    const size_t bytes = (size_t)tokens * sizeof(int32_t);
-    t->tokens = malloc(bytes);
-    t->labels = malloc(bytes);
     t->told = calloc((size_t)rank->ranks, sizeof *t->told);
-    if (t->tokens == NULL || t->labels == NULL || t->told == NULL) {
+    ls_status status = ls_batch_make(micro_batch, S, &t->batch);
+    if (status.code == LS_OK && t->told == NULL)
+        status = ls_error(LS_NO_MEMORY, "no memory for the figures of %d ranks", rank->ranks);
+    if (status.code != LS_OK) {
         ls_trainer_destroy(t);
-        return ls_error(LS_NO_MEMORY, "no memory for a micro-batch of %lld tokens", (long long)tokens);
+        return status;
     }
-    t->token_binding = ls_image_find(rank->image, "tokens");
-    t->label_binding = ls_image_find(rank->image, "labels");
     t->totals = ls_executor_tensor(rank->executor, LS_BIND_TOTALS);
     t->result = ls_executor_tensor(rank->executor, LS_BIND_RESULT);
     t->hyper = ls_executor_tensor(rank->executor, LS_BIND_HYPER);
     t->control = ls_executor_tensor(rank->executor, LS_BIND_CONTROL);
-    LS_ASSERT(t->token_binding && t->label_binding && t->totals && t->result && t->hyper && t->control);
-    fill_positions(t);
+    LS_ASSERT(t->totals && t->result && t->hyper && t->control);
     *out = t;
     return ls_ok();
 }
 
 void ls_trainer_destroy(ls_trainer *t) {
     if (t == NULL) return;
-    free(t->tokens);
-    free(t->labels);
+    ls_batch_free(&t->batch);
     free(t->told);
     free(t);
 }
 
 /* Sequences first .. first+B-1 into the host's arrays. */
-static void read_batch(ls_trainer *t, const ls_sequences *from, int64_t first) {
+static ls_status read_batch(ls_trainer *t, const ls_sequences *from, int64_t first) {
+    const ls_batch *batch = &t->batch;
     t->valid = 0;
     for (int64_t b = 0; b < t->B; b++) {
-        from->read(from->context, first + b, t->tokens + b * t->S, t->labels + b * t->S);
-        for (int64_t i = 0; i < t->S; i++) t->valid += t->labels[b * t->S + i] != LS_LABEL_IGNORED;
+        LS_TRY(ls_batch_read(&t->batch, b, from, first + b));
+        for (int64_t i = 0; i < t->S; i++) t->valid += batch->labels[b * t->S + i] != LS_LABEL_IGNORED;
         ls_comm_tick(t->rank->comm);
     }
+    return ls_ok();
 }
 
-static void put_batch(ls_trainer *t) {
-    ls_executor_scatter(t->rank->executor, t->token_binding, t->tokens);
-    ls_executor_scatter(t->rank->executor, t->label_binding, t->labels);
+/* Puts it in its place; and what steps were trained on goes into t->data_hash. */
+static ls_status put_batch(ls_trainer *t) {
+    for (int64_t b = 0; b < t->B; b++)
+        t->data_hash =
+            ls_data_hash(t->data_hash, t->batch.tokens + b * t->S, t->batch.labels + b * t->S, t->S);
+    return ls_batch_put(&t->batch, t->rank);
 }
 
 /* A bound scalar of type G. */
@@ -111,14 +103,14 @@ static double get_scalar(const ls_trainer *t, const char *name) {
 }
 
 /* Valid labels of the whole step: an integer known before the first backward. */
-static int64_t count_valid(ls_trainer *t, const ls_sequences *from, int64_t first) {
-    int64_t valid = 0;
+static ls_status count_valid(ls_trainer *t, const ls_sequences *from, int64_t first, int64_t *valid) {
+    *valid = 0;
     for (int64_t m = t->accumulate - 1; m >= 0;
          m--) { /* so that the first micro-batch is in the arrays at the end */
-        read_batch(t, from, first + m * t->B);
-        valid += t->valid;
+        LS_TRY(read_batch(t, from, first + m * t->B));
+        *valid += t->valid;
     }
-    return valid;
+    return ls_ok();
 }
 
 /* The last micro-batch of a step comes with the update. */
@@ -148,7 +140,9 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     const double start = ls_seconds();
     const ls_run_times before = ls_executor_times(t->rank->executor);
     const int64_t first = step * t->B * t->accumulate;
-    *out = (ls_step_report){.loss = NAN, .tokens = count_valid(t, from, first)};
+    *out = (ls_step_report){.loss = NAN};
+    LS_TRY(count_valid(t, from, first, &out->tokens));
+    t->data_hash = 0;
     if (out->tokens == 0) {
         LS_TRY(exchange_after(t, &before, stop_number(wish), out));
         out->seconds = ls_seconds() - start;
@@ -162,14 +156,15 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     t->hyper[LS_HYPER_BETA2] = hyper->beta2;
     t->totals[LS_TOTAL_STOP] = stop_number(wish);
     for (int64_t m = 0; m < t->accumulate; m++) {
-        if (m > 0) read_batch(t, from, first + m * t->B);
-        put_batch(t);
+        if (m > 0) LS_TRY(read_batch(t, from, first + m * t->B));
+        LS_TRY(put_batch(t));
         LS_TRY(ls_executor_run(t->rank->executor, program_of(t, m)));
     }
     const double summed_wishes = t->result[LS_TOTAL_STOP];
     out->loss = t->result[LS_TOTAL_LOSS] / (double)out->tokens;
     out->grad_norm = t->control[LS_CONTROL_NORM];
     out->applied = t->control[LS_CONTROL_APPLY] != 0.0;
+    out->data_hash = t->data_hash;
     LS_TRY(exchange_after(t, &before, 0.0, out));
     out->stop = stop_of(summed_wishes);
     out->seconds = ls_seconds() - start;
@@ -199,8 +194,8 @@ static int instruction_of(const ls_program *p, const ls_buffer *buffers, const c
 static ls_status look_for_bad(ls_trainer *t, const ls_sequences *from, int64_t first, finding *out) {
     *out = (finding){.micro_batch = -1};
     for (int64_t m = 0; m < t->accumulate; m++) {
-        read_batch(t, from, first + m * t->B);
-        put_batch(t);
+        LS_TRY(read_batch(t, from, first + m * t->B));
+        LS_TRY(put_batch(t));
         const char *op = NULL, *tensor = NULL;
         LS_TRY(ls_executor_run_checked(t->rank->executor, program_of(t, m), &op, &tensor));
         if (op == NULL || out->micro_batch >= 0) continue;
@@ -248,9 +243,9 @@ ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n
     put_scalar(t, LS_BIND_LOSS, 0.0);
     int64_t valid = 0;
     for (int64_t first = 0; first < n; first += t->B) {
-        read_batch(t, from, first);
+        LS_TRY(read_batch(t, from, first));
         valid += t->valid;
-        put_batch(t);
+        LS_TRY(put_batch(t));
         LS_TRY(ls_executor_run(t->rank->executor, LS_PROGRAM_EVALUATE));
         if (look != NULL) look(context, t->rank);
     }

@@ -26,12 +26,13 @@ typedef struct ls_step_hyper {
 typedef enum ls_stop { LS_STOP_NOT, LS_STOP_TIME, LS_STOP_SIGNAL } ls_stop;
 
 typedef struct ls_step_report {
-    double loss;      /* mean over the valid tokens of the step; NaN without any */
-    double grad_norm; /* before clipping */
-    int64_t tokens;   /* valid ones: N */
-    bool applied;     /* false: N = 0, or loss or norm are not finite; parameters are as they were */
-    ls_stop stop;     /* the strongest wish of any rank: the same on all ranks */
-    double seconds;   /* of this rank */
+    double loss;        /* mean over the valid tokens of the step; NaN without any */
+    double grad_norm;   /* before clipping */
+    int64_t tokens;     /* valid ones: N */
+    bool applied;       /* false: N = 0, or loss or norm are not finite; parameters are as they were */
+    ls_stop stop;       /* the strongest wish of any rank: the same on all ranks */
+    double seconds;     /* of this rank */
+    uint64_t data_hash; /* ls_data_hash of the step's sequences in their order; 0 without valid tokens */
     double wait_seconds, copy_seconds; /* the maximum over ranks */
     int64_t peak_bytes;                /* resident so far, the maximum over ranks (ls_resident_bytes) */
 } ls_step_report;
