@@ -17,6 +17,8 @@ endfunction()
 
 ls_need(dnnl.h dnnl libdnnl-dev)           # matrix products, src/kernel/cpu
 ls_need(jansson.h jansson libjansson-dev)  # JSON, src/format
+ls_need(pcre2.h pcre2-8 libpcre2-dev)      # patterns of tokenizers, src/text
+ls_need(utf8proc.h utf8proc libutf8proc-dev) # Unicode's tables, src/text
 
 # Without one of these the build goes on, and what it takes away is refused by name. `source` learns whether it is there.
 function(ls_want header library package source what)

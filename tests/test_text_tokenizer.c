@@ -117,8 +117,10 @@ static void a_vocabulary_is_not_ignored(void **state) {
     ls_tokenizer_close(t);
     ls_tokenizer_close(bytes);
     t = NULL;
-    const char *path = scratch_text(state, "tokenizer.json", "{}");
-    assert_error(ls_tokenizer_open(*state, &t), LS_UNSUPPORTED, path, "not read yet");
+    const char *path = scratch_text(state, "tokenizer.model", "?");
+    assert_error(ls_tokenizer_open(*state, &t), LS_UNSUPPORTED, path, "tokenizer.json");
+    path = scratch_text(state, "tokenizer.json", "{}");
+    assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, path, "model is missing");
     assert_error(ls_tokenizer_open(path, &t), LS_IO, path, "not a folder");
     assert_null(t);
 }

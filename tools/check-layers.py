@@ -35,6 +35,7 @@ EXTERNAL = {
     "dnnl": ["kernel/cpu"],
     "jansson": ["format"],
     "pcre2": ["text"],
+    "utf8proc": ["text"],
     "zstd": ["data", "checkpoint"],
     "xxhash": ["data", "checkpoint"],
     "mpi": ["comm/mpi"],

@@ -269,3 +269,35 @@ ls_status ls_json_array(ls_json_value object, const char *key, ls_json_value *ou
     *out = field;
     return ls_ok();
 }
+
+/* ---- hash ---- */
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static uint64_t hash_json(const json_t *json) {
+    if (!json) return 0;
+    const int type = json_typeof(json);
+    uint64_t hash = hash_bytes(0xcbf29ce484222325u, &type, sizeof type);
+    const int64_t number = json_integer_value(json); /* 0 for what is none */
+    const double real = json_real_value(json);
+    hash = hash_bytes(hash_bytes(hash, &number, sizeof number), &real, sizeof real);
+    if (json_is_string(json)) hash = hash_bytes(hash, json_string_value(json), json_string_length(json));
+    for (size_t i = 0; i < json_array_size(json); i++) {
+        const uint64_t item = hash_json(json_array_get(json, i));
+        hash = hash_bytes(hash, &item, sizeof item);
+    }
+    uint64_t members = 0; /* a sum, so that their order does not matter */
+    for (void *at = json_object_iter((json_t *)(uintptr_t)json); at;
+         at = json_object_iter_next((json_t *)(uintptr_t)json, at)) {
+        const uint64_t value = hash_json(json_object_iter_value(at));
+        const char *key = json_object_iter_key(at);
+        members += hash_bytes(hash_bytes(0xcbf29ce484222325u, key, strlen(key)), &value, sizeof value);
+    }
+    return hash_bytes(hash, &members, sizeof members);
+}
+
+uint64_t ls_json_hash(ls_json_value value) { return hash_json(value.json); }

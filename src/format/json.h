@@ -82,6 +82,9 @@ LS_MUST_USE ls_status ls_json_as_array(ls_json_value value);
  */
 bool ls_json_next(ls_json_value object, void **cursor, const char **key, ls_json_value *value);
 
+/* A hash of a value: equal for equal values, whatever the order of an object's members. 0 for a missing one. */
+uint64_t ls_json_hash(ls_json_value value);
+
 /* An LS_INVALID error about a value: "file: path is <value>, expected <what you say>". For checks of one's
  * own. */
 ls_status ls_json_error(ls_json_value value, const char *expected_format, ...) LS_PRINTF(2, 3);

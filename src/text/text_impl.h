@@ -1,20 +1,49 @@
-/* text: what a kind of tokenizer is. */
+/* text: what a kind of tokenizer is, and growing buffers. */
 #ifndef LS_TEXT_IMPL_H
 #define LS_TEXT_IMPL_H
 
+#include "format/format.h"
 #include "text/tokenizer.h"
+#include "text/utf8.h"
 
+/* A kind of tokenizer; each has a file, kind_*.c. Its functions may count on ids within the vocabulary. */
 typedef struct ls_tokenizer_kind {
     const char *name;
-    int32_t vocabulary;
-    int32_t end_of_document;
-    size_t piece; /* ls_tokenizer_piece */
-    /* Both may count on room: encode on `bytes` more ids, decode on n * widest more bytes, ids in range. */
-    size_t widest; /* bytes of the longest token */
-    size_t (*encode)(const char *text, size_t bytes, int32_t *out);
-    size_t (*decode)(const int32_t *ids, size_t n, char *out);
+    /* Fills *tokenizer but for kind; path is a file, NULL for the kind that needs none. */
+    ls_status (*open)(const char *directory, const char *path, ls_tokenizer *tokenizer);
+    void (*close)(void *state);
+    ls_status (*encoder)(const void *state, void **scratch); /* an encoder's own memory */
+    void (*encoder_close)(void *scratch);
+    ls_status (*encode)(const void *state, void *scratch, const char *text, size_t bytes, ls_token_list *out);
+    ls_status (*decode)(const void *state, const int32_t *ids, size_t n, ls_text *out);
+    int32_t (*find)(const void *state, const char *token);
+    bool (*is_special)(const void *state, int32_t id);
 } ls_tokenizer_kind;
 
+struct ls_tokenizer {
+    const ls_tokenizer_kind *kind;
+    void *state; /* the kind's own */
+    int32_t vocabulary, end_of_document;
+    size_t piece;
+    uint64_t fingerprint;
+    ls_token_frame frame;
+};
+
 extern const ls_tokenizer_kind ls_tokenizer_bytes; /* kind_bytes.c */
+extern const ls_tokenizer_kind ls_tokenizer_bpe;   /* kind_bpe.c */
+
+/* Room for `more` after what a buffer holds (buffer.c). False when there is no memory: it is as it was. */
+LS_MUST_USE bool ls_reserve(void **items, size_t count, size_t *capacity, size_t more, size_t size);
+LS_MUST_USE bool ls_token_list_reserve(ls_token_list *list, size_t more);
+LS_MUST_USE bool ls_text_reserve(ls_text *text, size_t more);
+LS_MUST_USE bool ls_text_append(ls_text *text, const char *bytes, size_t n);
+ls_status ls_no_memory(size_t bytes); /* "no memory for N bytes of text" */
+
+/* A copy with the wrong bytes replaced by U+FFFD, as Python does; *out is overwritten (repair.c). */
+LS_MUST_USE bool ls_utf8_repair(const char *text, size_t bytes, ls_text *out);
+size_t ls_utf8_valid_run(const char *text, size_t bytes); /* ls_utf8_valid_prefix, fast over ASCII */
+
+/* The end of document of a folder with a tokenizer.json (end_of_document.c). */
+LS_MUST_USE ls_status ls_end_of_document(const char *directory, const ls_tokenizer *tokenizer, int32_t *out);
 
 #endif

@@ -1,77 +1,113 @@
 #include "text/tokenizer.h"
-#include "base/base.h"
-#include "format/format.h"
 #include "text/text_impl.h"
 
 #include <stdlib.h>
 
-struct ls_tokenizer {
-    const ls_tokenizer_kind *kind;
+struct ls_token_encoder {
+    const ls_tokenizer *tokenizer;
+    void *scratch;
 };
 
-/* Files that hold a vocabulary of a kind that is not read here. */
-static const char *const foreign_files[] = {"tokenizer.json", "tokenizer.model"};
+static ls_status find_kind(const char *directory, const ls_tokenizer_kind **kind, char path[LS_FILE_PATH]) {
+    *kind = &ls_tokenizer_bytes;
+    if (!directory) return ls_ok();
+    if (!ls_file_is_directory(directory))
+        return ls_error(LS_IO, "no tokenizer in %s: it is not a folder", directory);
+    LS_TRY(ls_file_join(directory, "tokenizer.json", path, LS_FILE_PATH));
+    if (ls_file_exists(path)) {
+        *kind = &ls_tokenizer_bpe;
+        return ls_ok();
+    }
+    LS_TRY(ls_file_join(directory, "tokenizer.model", path, LS_FILE_PATH));
+    if (ls_file_exists(path))
+        return ls_error(LS_UNSUPPORTED,
+                        "%s is not read, expected a tokenizer.json beside it (without both, text is taken as "
+                        "bytes)",
+                        path);
+    return ls_ok();
+}
 
 ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **out) {
-    if (directory && !ls_file_is_directory(directory))
-        return ls_error(LS_IO, "no tokenizer in %s: it is not a folder", directory);
-    for (size_t i = 0; directory && i < LS_COUNT(foreign_files); i++) {
-        char path[LS_FILE_PATH];
-        LS_TRY(ls_file_join(directory, foreign_files[i], path, sizeof path));
-        if (ls_file_exists(path))
-            return ls_error(LS_UNSUPPORTED,
-                            "%s: vocabularies are not read yet; without this file text is taken as bytes",
-                            path);
-    }
-    ls_tokenizer *tokenizer = malloc(sizeof *tokenizer);
+    const ls_tokenizer_kind *kind;
+    char path[LS_FILE_PATH];
+    LS_TRY(find_kind(directory, &kind, path));
+    ls_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
     if (!tokenizer) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
-    tokenizer->kind = &ls_tokenizer_bytes;
-    *out = tokenizer;
-    return ls_ok();
+    tokenizer->kind = kind;
+    ls_status status = kind->open(directory, path, tokenizer);
+    if (status.code != LS_OK)
+        ls_tokenizer_close(tokenizer);
+    else
+        *out = tokenizer;
+    return status;
 }
 
-void ls_tokenizer_close(ls_tokenizer *tokenizer) { free(tokenizer); }
+void ls_tokenizer_close(ls_tokenizer *tokenizer) {
+    if (!tokenizer) return;
+    tokenizer->kind->close(tokenizer->state);
+    free(tokenizer);
+}
 
 const char *ls_tokenizer_name(const ls_tokenizer *tokenizer) { return tokenizer->kind->name; }
-int32_t ls_tokenizer_vocabulary(const ls_tokenizer *tokenizer) { return tokenizer->kind->vocabulary; }
-int32_t ls_tokenizer_end_of_document(const ls_tokenizer *tokenizer) {
-    return tokenizer->kind->end_of_document;
-}
-size_t ls_tokenizer_piece(const ls_tokenizer *tokenizer) { return tokenizer->kind->piece; }
+int32_t ls_tokenizer_vocabulary(const ls_tokenizer *tokenizer) { return tokenizer->vocabulary; }
+int32_t ls_tokenizer_end_of_document(const ls_tokenizer *tokenizer) { return tokenizer->end_of_document; }
+uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer) { return tokenizer->fingerprint; }
+size_t ls_tokenizer_piece(const ls_tokenizer *tokenizer) { return tokenizer->piece; }
+ls_token_frame ls_tokenizer_frame(const ls_tokenizer *tokenizer) { return tokenizer->frame; }
 
-uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer) {
-    return ls_rng_stream(tokenizer->kind->name); /* a kind without a vocabulary file is known by its name */
+int32_t ls_tokenizer_find(const ls_tokenizer *tokenizer, const char *token) {
+    return tokenizer->kind->find(tokenizer->state, token);
 }
 
-/* Room for `more` elements of `size` bytes after the first `count`, in a buffer that doubles. */
-static ls_status reserve(void **items, size_t count, size_t *capacity, size_t more, size_t size) {
-    if (more <= *capacity - count) return ls_ok();
-    size_t wanted = *capacity > more ? 2 * *capacity : count + more, bytes;
-    void *grown = __builtin_mul_overflow(wanted, size, &bytes) ? NULL : realloc(*items, bytes);
-    if (!grown) return ls_error(LS_NO_MEMORY, "no memory for %zu tokens or bytes of text", wanted);
-    *items = grown;
-    *capacity = wanted;
-    return ls_ok();
+bool ls_tokenizer_is_special(const ls_tokenizer *tokenizer, int32_t id) {
+    return tokenizer->kind->is_special(tokenizer->state, id);
+}
+
+ls_status ls_token_encoder_create(const ls_tokenizer *tokenizer, ls_token_encoder **out) {
+    ls_token_encoder *encoder = calloc(1, sizeof *encoder);
+    if (!encoder) return ls_error(LS_NO_MEMORY, "no memory for an encoder");
+    encoder->tokenizer = tokenizer;
+    ls_status status = tokenizer->kind->encoder(tokenizer->state, &encoder->scratch);
+    if (status.code != LS_OK)
+        free(encoder);
+    else
+        *out = encoder;
+    return status;
+}
+
+void ls_token_encoder_destroy(ls_token_encoder *encoder) {
+    if (!encoder) return;
+    encoder->tokenizer->kind->encoder_close(encoder->scratch);
+    free(encoder);
+}
+
+ls_status ls_token_encoder_encode(ls_token_encoder *encoder, const char *text, size_t bytes,
+                                  ls_token_list *out) {
+    const ls_tokenizer *tokenizer = encoder->tokenizer;
+    if (bytes == 0) return ls_ok();
+    const size_t count = out->count;
+    ls_status status = tokenizer->kind->encode(tokenizer->state, encoder->scratch, text, bytes, out);
+    if (status.code != LS_OK) out->count = count;
+    return status;
 }
 
 ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                               ls_token_list *out) {
-    void *items = out->id;
-    LS_TRY(reserve(&items, out->count, &out->capacity, bytes, sizeof *out->id));
-    out->id = items;
-    if (bytes > 0) out->count += tokenizer->kind->encode(text, bytes, out->id + out->count);
-    return ls_ok();
+    ls_token_encoder *encoder;
+    LS_TRY(ls_token_encoder_create(tokenizer, &encoder));
+    ls_status status = ls_token_encoder_encode(encoder, text, bytes, out);
+    ls_token_encoder_destroy(encoder);
+    return status;
 }
 
 ls_status ls_tokenizer_decode(const ls_tokenizer *tokenizer, const int32_t *ids, size_t n, ls_text *out) {
-    const ls_tokenizer_kind *kind = tokenizer->kind;
     for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= kind->vocabulary)
+        if (ids[i] < 0 || ids[i] >= tokenizer->vocabulary)
             return ls_error(LS_INVALID, "token %zu is id %d, expected 0 to %d (tokenizer %s)", i, ids[i],
-                            kind->vocabulary - 1, kind->name);
-    void *items = out->byte;
-    LS_TRY(reserve(&items, out->count, &out->capacity, n * kind->widest, 1));
-    out->byte = items;
-    if (n > 0) out->count += kind->decode(ids, n, out->byte + out->count);
-    return ls_ok();
+                            tokenizer->vocabulary - 1, tokenizer->kind->name);
+    if (n == 0) return ls_ok();
+    const size_t count = out->count;
+    ls_status status = tokenizer->kind->decode(tokenizer->state, ids, n, out);
+    if (status.code != LS_OK) out->count = count;
+    return status;
 }

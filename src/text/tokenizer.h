@@ -1,19 +1,30 @@
 /*
- * Tokenizers: text to ids and back. The one kind so far, "bytes": id = byte value, vocabulary 256. Its end
- * of document is id 0: text files contain no NUL, so that byte is free, and a model learns it like any
- * other.
+ * Tokenizers: text to ids and back.
  *
- * A tokenizer is read-only once open and may be used by any number of threads.
+ *   "bytes"   a folder without a tokenizer.json: id = byte value, vocabulary 256. Its end of document is id 0:
+ *             text files contain no NUL, so that byte is free, and a model learns it like any other.
+ *   "bpe"     DIR/tokenizer.json with a model of type BPE: byte-level (GPT-2, Llama 3, Qwen) or with bytes as
+ *             a last resort (Llama 2, Mistral, Gemma). The ids are those of the Python package `tokenizers`
+ *             (without what it adds around a text; see ls_tokenizer_frame), and so is the text made of ids.
+ *             "truncation" and "padding" of the file are not applied.
+ *
+ * Text is UTF-8. Where it is not, a bpe tokenizer reads it as Python's bytes.decode(errors="replace") does:
+ * U+FFFD for each longest piece that could have begun a character, and for each byte that could not.
+ *
+ * A tokenizer is read-only once open and may be used by any number of threads. An encoder is one thread's.
  */
 #ifndef LS_TEXT_TOKENIZER_H
 #define LS_TEXT_TOKENIZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "longspan/status.h"
 
 typedef struct ls_tokenizer ls_tokenizer;
+typedef struct ls_token_encoder ls_token_encoder;
+typedef struct ls_token_stream ls_token_stream;
 
 /* Growing buffers; start zeroed, end with free() of the pointer. */
 typedef struct ls_token_list {
@@ -27,13 +38,17 @@ typedef struct ls_text {
 } ls_text;
 
 /*
- * The tokenizer of a model's folder; the byte-level one when directory is NULL or has no tokenizer.json. A
- * folder with a tokenizer.json is LS_UNSUPPORTED: such vocabularies are not read yet.
+ * The tokenizer of a model's folder; the byte-level one when directory is NULL or has no tokenizer.json. What
+ * the file asks for and has no rule here is LS_UNSUPPORTED by name; a folder with a tokenizer.model alone is.
+ *
+ * End of document of a tokenizer.json: "eos_token" of tokenizer_config.json, or "eos_token_id" (the first, of
+ * several) of config.json or generation_config.json; without any, the first of </s>, <|endoftext|>,
+ * <|end_of_text|>, <eos> that is a token. It is LS_INVALID when there is none.
  */
 LS_MUST_USE ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **out);
 void ls_tokenizer_close(ls_tokenizer *tokenizer); /* NULL is allowed */
 
-const char *ls_tokenizer_name(const ls_tokenizer *tokenizer);        /* "bytes" */
+const char *ls_tokenizer_name(const ls_tokenizer *tokenizer);        /* "bytes", "bpe" */
 int32_t ls_tokenizer_vocabulary(const ls_tokenizer *tokenizer);      /* ids are 0 .. vocabulary - 1 */
 int32_t ls_tokenizer_end_of_document(const ls_tokenizer *tokenizer); /* put after each document */
 uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer); /* equal for tokenizers that encode alike */
@@ -43,12 +58,50 @@ uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer); /* equal for t
  */
 size_t ls_tokenizer_piece(const ls_tokenizer *tokenizer);
 
-/* Appends the ids of text[0, bytes). Any bytes are accepted. LS_NO_MEMORY leaves `out` as it was. */
+/* The id of a token by its text as the file has it ("<|im_start|>"); -1 when there is none. */
+int32_t ls_tokenizer_find(const ls_tokenizer *tokenizer, const char *token);
+/* Whether the id is one of the file's special tokens: those left out of text that is for people. */
+bool ls_tokenizer_is_special(const ls_tokenizer *tokenizer, int32_t id);
+
+/*
+ * What the file's post-processor puts around a text (a begin of text, as a rule). Encoding never adds it:
+ * whoever wants add_special_tokens=True appends before, text, after. Borrowed from the tokenizer.
+ */
+typedef struct ls_token_frame {
+    const int32_t *before, *after;
+    size_t n_before, n_after;
+} ls_token_frame;
+
+ls_token_frame ls_tokenizer_frame(const ls_tokenizer *tokenizer);
+
+/*
+ * Appends the ids of text[0, bytes). Any bytes are accepted. On error (LS_NO_MEMORY; LS_INVALID when a pattern
+ * of the file gives up on this text) `out` has the count it had. An encoder keeps the words that it has seen,
+ * so that a second text is faster; ls_tokenizer_encode makes one for the call. The tokenizer must outlive it.
+ */
+LS_MUST_USE ls_status ls_token_encoder_create(const ls_tokenizer *tokenizer, ls_token_encoder **out);
+void ls_token_encoder_destroy(ls_token_encoder *encoder); /* NULL is allowed */
+LS_MUST_USE ls_status ls_token_encoder_encode(ls_token_encoder *encoder, const char *text, size_t bytes,
+                                              ls_token_list *out);
 LS_MUST_USE ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                           ls_token_list *out);
 
-/* Appends the bytes of ids[0, n); not always valid UTF-8. An id outside the vocabulary is LS_INVALID. */
+/*
+ * Appends the text of ids[0, n), special tokens with it. Of "bytes", the bytes, not always valid UTF-8; of
+ * "bpe", UTF-8 with U+FFFD where the tokens' bytes are none, and nothing for an id that no token has. The text
+ * of many ids is not that of each alone: see ls_token_stream. An id outside the vocabulary is LS_INVALID.
+ */
 LS_MUST_USE ls_status ls_tokenizer_decode(const ls_tokenizer *tokenizer, const int32_t *ids, size_t n,
                                           ls_text *out);
+
+/*
+ * Text as ids come, one by one: push appends what can be said by now. Bytes that have begun a character wait
+ * for the rest of it, four ids at most; finish appends what still waits. What was appended is, for valid text,
+ * the text of all ids.
+ */
+LS_MUST_USE ls_status ls_token_stream_create(const ls_tokenizer *tokenizer, ls_token_stream **out);
+void ls_token_stream_destroy(ls_token_stream *stream); /* NULL is allowed */
+LS_MUST_USE ls_status ls_token_stream_push(ls_token_stream *stream, int32_t id, ls_text *out);
+LS_MUST_USE ls_status ls_token_stream_finish(ls_token_stream *stream, ls_text *out);
 
 #endif

@@ -1,0 +1,212 @@
+/* Finding added tokens. */
+#include "text/added.h"
+#include "base/base.h"
+#include "text/characters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ls_branch {
+    uint64_t key; /* node << 8 | byte, plus 1; 0: free */
+    uint32_t to;
+};
+
+static struct ls_branch *branch_of(const ls_finder *finder, uint32_t node, unsigned char byte) {
+    const uint64_t key = ((uint64_t)node << 8 | byte) + 1;
+    for (size_t at = ls_pair_hash(key);; at++) {
+        struct ls_branch *branch = &finder->branch[at & finder->mask];
+        if (branch->key == key || branch->key == 0) return branch;
+    }
+}
+
+static void finder_free(ls_finder *finder) {
+    free(finder->branch);
+    free(finder->found);
+}
+
+/* Room for tokens of so many bytes together. */
+static bool finder_create(ls_finder *finder, size_t bytes) {
+    size_t slots = 16;
+    while (slots < 2 * bytes) slots *= 2;
+    finder->mask = slots - 1;
+    finder->nodes = 1;
+    finder->branch = calloc(slots, sizeof *finder->branch);
+    finder->found = malloc((bytes + 1) * sizeof *finder->found);
+    if (!finder->branch || !finder->found) return false;
+    memset(finder->found, 0xff, (bytes + 1) * sizeof *finder->found);
+    return true;
+}
+
+static void finder_add(ls_finder *finder, const char *text, size_t bytes, int32_t index) {
+    uint32_t node = 0;
+    if (bytes == 0) return;
+    finder->begins[(unsigned char)text[0]] = true;
+    for (size_t i = 0; i < bytes; i++) {
+        struct ls_branch *branch = branch_of(finder, node, (unsigned char)text[i]);
+        if (branch->key == 0)
+            *branch = (struct ls_branch){((uint64_t)node << 8 | (unsigned char)text[i]) + 1,
+                                         (uint32_t)finder->nodes++};
+        node = branch->to;
+    }
+    finder->found[node] = index;
+}
+
+/* The longest token at the start of text: its index and length; -1 for none. */
+static int32_t longest_at(const ls_finder *finder, const char *text, size_t bytes, size_t *length) {
+    int32_t best = -1;
+    uint32_t node = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        const struct ls_branch *branch = branch_of(finder, node, (unsigned char)text[i]);
+        if (branch->key == 0) break;
+        node = branch->to;
+        if (finder->found[node] < 0) continue;
+        best = finder->found[node];
+        *length = i + 1;
+    }
+    return best;
+}
+
+static int last_character(const char *text, size_t bytes, uint32_t *code) {
+    int length = 1;
+    if (bytes == 0) return 0;
+    while ((size_t)length < bytes && (text[bytes - (size_t)length] & 0xc0) == 0x80) length++;
+    return ls_utf8_decode(text + bytes - length, (size_t)length, code);
+}
+
+static bool inside_word(const char *text, size_t bytes, size_t start, size_t end) {
+    uint32_t code;
+    return (last_character(text, start, &code) > 0 && ls_is_word(code)) ||
+           (ls_utf8_decode(text + end, bytes - end, &code) > 0 && ls_is_word(code));
+}
+
+/* Takes in white space; on the left not what an earlier token has taken. */
+static void widen(const ls_added_token *token, const char *text, size_t bytes, size_t done,
+                  ls_added_match *m) {
+    uint32_t code;
+    int length;
+    if (token->left) {
+        while (m->start > 0 && (length = last_character(text, m->start, &code)) > 0 && ls_is_space(code))
+            m->start -= (size_t)length;
+        if (m->start < done) m->start = done;
+    }
+    while (token->right && (length = ls_utf8_decode(text + m->end, bytes - m->end, &code)) > 0 &&
+           ls_is_space(code))
+        m->end += (size_t)length;
+}
+
+bool ls_added_next(const ls_added *added, const ls_finder *finder, const char *text, size_t bytes,
+                   size_t from, size_t done, ls_added_match *out) {
+    if (!finder->branch) return false;
+    for (size_t at = from, length = 0; at < bytes; at++) {
+        if (!finder->begins[(unsigned char)text[at]]) continue;
+        const int32_t index = longest_at(finder, text + at, bytes - at, &length);
+        if (index < 0) continue;
+        const ls_added_token *token = &added->token[index];
+        if (token->single_word && inside_word(text, bytes, at, at + length)) {
+            at += length - 1;
+            continue;
+        }
+        *out = (ls_added_match){at, at + length, at + length, token->id};
+        widen(token, text, bytes, done, out);
+        return true;
+    }
+    return false;
+}
+
+/* ---- reading ---- */
+
+void ls_added_free(ls_added *added) {
+    finder_free(&added->before);
+    finder_free(&added->after);
+    free(added->token);
+    *added = (ls_added){0};
+}
+
+static ls_status no_memory(ls_json_value value) {
+    return ls_error(LS_NO_MEMORY, "no memory for the added tokens of %s", value.file);
+}
+
+/* The id that the reference gives it: the vocabulary's, or the next free one after all. */
+static ls_status place(ls_json_value item, const char *content, int32_t *next, ls_bpe *bpe, int32_t *id) {
+    ls_vocabulary *vocabulary = &bpe->vocabulary;
+    int64_t wanted;
+    LS_TRY(ls_json_int(item, "id", 0, vocabulary->room - 1, &wanted));
+    *id = ls_vocabulary_find(vocabulary, content, strlen(content));
+    if (*id < 0) {
+        *id = (*next)++;
+        if (wanted == *id && vocabulary->token[*id].flags == 0) {
+            if (!ls_vocabulary_add(vocabulary, *id, content, strlen(content))) return no_memory(item);
+            vocabulary->token[*id].flags |= LS_TOKEN_ADDED;
+        }
+    }
+    if (wanted != *id || vocabulary->token[*id].bytes != strlen(content))
+        return ls_json_error(ls_json_field(item, "id"), "%d, the id that \"%.60s\" has", (int)*id, content);
+    return ls_ok();
+}
+
+/* The text that decoding and finding take a normalized token for. */
+static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_token *token) {
+    ls_match_scratch *scratch = ls_match_scratch_create();
+    ls_text buffer[2] = {0};
+    ls_piece piece = {token->byte, token->bytes, true};
+    ls_status status = scratch ? ls_normalize(normalizers, scratch, buffer, &piece) : no_memory(item);
+    if (status.code == LS_OK) {
+        token->shown = strndup(piece.text, piece.bytes);
+        if (!token->shown) status = no_memory(item);
+    }
+    free(buffer[0].byte);
+    free(buffer[1].byte);
+    ls_match_scratch_destroy(scratch);
+    return status;
+}
+
+static ls_status read_token(ls_json_value item, const ls_steps *normalizers, int32_t *next, ls_bpe *bpe,
+                            ls_added *out) {
+    const char *content;
+    bool special, normalized;
+    ls_added_token token;
+    LS_TRY(ls_json_as_object(item));
+    LS_TRY(ls_json_text(item, "content", &content));
+    LS_TRY(ls_json_bool(item, "single_word", &token.single_word));
+    LS_TRY(ls_json_bool(item, "lstrip", &token.left));
+    LS_TRY(ls_json_bool(item, "rstrip", &token.right));
+    LS_TRY(ls_json_bool(item, "normalized", &normalized));
+    LS_TRY(ls_json_bool(item, "special", &special));
+    if (content[0] == 0) return ls_ok();
+    LS_TRY(place(item, content, next, bpe, &token.id));
+    for (size_t i = 0; i < out->count; i++)
+        if (out->token[i].id == token.id)
+            return ls_json_error(ls_json_field(item, "content"), "a text of its own");
+    ls_token *entry = &bpe->vocabulary.token[token.id];
+    if (special) entry->flags |= LS_TOKEN_SPECIAL;
+    if (normalized) LS_TRY(normalize(item, normalizers, entry));
+    const char *text = normalized ? entry->shown : entry->byte;
+    finder_add(normalized ? &out->after : &out->before, text, strlen(text), (int32_t)out->count);
+    out->token[out->count++] = token;
+    return ls_ok();
+}
+
+/* Bytes that the contents, normalized, may have together. */
+static size_t most_bytes(ls_json_value tokens) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < ls_json_count(tokens); i++) {
+        const char *content;
+        if (ls_json_text(ls_json_item(tokens, i), "content", &content).code == LS_OK)
+            bytes += strlen(content);
+    }
+    return bytes;
+}
+
+ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_bpe *bpe, ls_added *out) {
+    if (!ls_json_has(document, "added_tokens")) return ls_ok();
+    ls_json_value tokens;
+    LS_TRY(ls_json_array(document, "added_tokens", &tokens));
+    const size_t count = ls_json_count(tokens), bytes = most_bytes(tokens);
+    int32_t next = bpe->model_tokens;
+    out->token = malloc((count + 1) * sizeof *out->token);
+    if (!out->token || !finder_create(&out->before, bytes) || !finder_create(&out->after, bytes))
+        return no_memory(tokens);
+    for (size_t i = 0; i < count; i++)
+        LS_TRY(read_token(ls_json_item(tokens, i), normalizers, &next, bpe, out));
+    return ls_ok();
+}

@@ -1,0 +1,48 @@
+/*
+ * text: added tokens, found in text before (or, with "normalized", after) the normalizers and kept whole. At each
+ * place the longest one counts.
+ */
+#ifndef LS_TEXT_ADDED_H
+#define LS_TEXT_ADDED_H
+
+#include "text/bpe.h"
+#include "text/steps.h"
+
+typedef struct ls_added_token {
+    int32_t id;
+    bool single_word, left, right; /* takes in the white space before it, after it */
+} ls_added_token;
+
+/* Tokens to look for, by a tree of their bytes. */
+typedef struct ls_finder {
+    struct ls_branch *branch; /* by hash of node and byte */
+    size_t mask, nodes;
+    int32_t *found;   /* by node: the added token that ends there, or -1 */
+    bool begins[256]; /* some token begins with this byte */
+} ls_finder;
+
+typedef struct ls_added {
+    ls_added_token *token;
+    size_t count;
+    ls_finder before, after; /* the normalizers */
+} ls_added;
+
+/*
+ * Reads "added_tokens" into *out, which is zeroed, and into the vocabulary, whose ids they must agree with; free it
+ * on error too.
+ */
+LS_MUST_USE ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_bpe *bpe,
+                                    ls_added *out);
+void ls_added_free(ls_added *added);
+
+/* The next added token in a text from `from` on. `done`: up to here the text is dealt with. */
+typedef struct ls_added_match {
+    size_t start, end; /* with the white space that it takes in */
+    size_t next;       /* where to look for the next */
+    int32_t id;
+} ls_added_match;
+
+bool ls_added_next(const ls_added *added, const ls_finder *finder, const char *text, size_t bytes,
+                   size_t from, size_t done, ls_added_match *out);
+
+#endif

@@ -1,0 +1,18 @@
+/* text: what characters are, by Unicode's tables (utf8proc's). */
+#ifndef LS_TEXT_CHARACTERS_H
+#define LS_TEXT_CHARACTERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+bool ls_is_space(uint32_t code);  /* White_Space */
+bool ls_is_number(uint32_t code); /* Nd, Nl, No */
+bool ls_is_word(uint32_t code);   /* alphabetic, marks, decimal digits, connectors, the two joiners */
+
+/* Lower case by itself; U+0130 alone becomes two characters, out[1] is 0 for the others. */
+void ls_lower_case(uint32_t code, uint32_t out[2]);
+
+/* The UTF-8 of a character; its length. */
+int ls_utf8_encode(uint32_t code, char out[4]);
+
+#endif

@@ -1,0 +1,237 @@
+/* A tokenizer.json: added tokens, normalizers, pre-tokenizers, byte pair encoding; and back by decoders. */
+#include "base/base.h"
+#include "text/added.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct bpe_tokenizer {
+    ls_bpe model;
+    ls_added added;
+    ls_steps normalizers, pre_tokenizers, decoders;
+    ls_token_list before, after; /* the frame */
+} bpe_tokenizer;
+
+/* What a thread needs to encode. */
+typedef struct bpe_encoder {
+    const bpe_tokenizer *tokenizer;
+    ls_match_scratch *match;
+    ls_bpe_scratch merge;
+    ls_word_cache *words;
+    ls_text repaired, normal[2];
+    ls_text *buffer; /* by pre-tokenizer */
+    ls_token_list *out;
+} bpe_encoder;
+
+/* ---- opening ---- */
+
+static void close(void *state) {
+    bpe_tokenizer *t = state;
+    if (!t) return;
+    ls_bpe_free(&t->model);
+    ls_added_free(&t->added);
+    ls_steps_free(&t->normalizers);
+    ls_steps_free(&t->pre_tokenizers);
+    ls_steps_free(&t->decoders);
+    free(t->before.id);
+    free(t->after.id);
+    free(t);
+}
+
+/* Whether words are bytes: the last pre-tokenizer is ByteLevel. Before others, it has no rule here. */
+static ls_status find_byte_level(ls_json_value document, const ls_steps *steps, bool *out) {
+    *out = false;
+    for (size_t i = 0; i < steps->count; i++) {
+        if (steps->step[i].kind != &ls_step_byte_level) continue;
+        if (i + 1 < steps->count)
+            return ls_error(LS_UNSUPPORTED,
+                            "%s: pre_tokenizer has ByteLevel as step %zu of %zu, expected it last",
+                            document.file, i + 1, steps->count);
+        *out = true;
+    }
+    return ls_ok();
+}
+
+static ls_status make_frame(ls_json_value document, const ls_steps *processors, bpe_tokenizer *t) {
+    for (size_t i = 0; i < processors->count; i++)
+        LS_TRY(processors->step[i].kind->frame(processors->step[i].state, &t->before, &t->after));
+    const ls_token_list *lists[] = {&t->before, &t->after};
+    for (size_t k = 0; k < LS_COUNT(lists); k++)
+        for (size_t i = 0; i < lists[k]->count; i++)
+            if (lists[k]->id[i] >= t->model.vocabulary.size)
+                return ls_error(LS_INVALID, "%s: post_processor adds id %d, expected 0 to %d", document.file,
+                                lists[k]->id[i], t->model.vocabulary.size - 1);
+    return ls_ok();
+}
+
+static ls_status read_document(ls_json_value document, ls_tokenizer *tokenizer) {
+    bpe_tokenizer *t = tokenizer->state;
+    ls_json_value model;
+    bool bytes;
+    LS_TRY(ls_json_as_object(document));
+    LS_TRY(ls_json_object(document, "model", &model));
+    LS_TRY(ls_normalizers_read(document, &t->normalizers));
+    LS_TRY(ls_pre_tokenizers_read(document, &t->pre_tokenizers));
+    LS_TRY(ls_decoders_read(document, &t->decoders));
+    LS_TRY(find_byte_level(document, &t->pre_tokenizers, &bytes));
+    LS_TRY(ls_bpe_read(model, bytes, ls_json_count(ls_json_field(document, "added_tokens")), &t->model));
+    LS_TRY(ls_added_read(document, &t->normalizers, &t->model, &t->added));
+    ls_steps processors = {0};
+    ls_status status = ls_post_processors_read(document, &processors);
+    if (status.code == LS_OK) status = make_frame(document, &processors, t);
+    ls_steps_free(&processors);
+    return status;
+}
+
+/* What the ids depend on. */
+static uint64_t fingerprint(ls_json_value document, int32_t end_of_document) {
+    static const char *const fields[] = {"model", "added_tokens", "normalizer", "pre_tokenizer",
+                                         "post_processor"};
+    uint64_t hash = (uint64_t)end_of_document;
+    for (size_t i = 0; i < LS_COUNT(fields); i++)
+        hash = hash * 0x9e3779b97f4a7c15u + ls_json_hash(ls_json_field(document, fields[i]));
+    return hash;
+}
+
+static ls_status open(const char *directory, const char *path, ls_tokenizer *tokenizer) {
+    ls_json *document;
+    LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
+    bpe_tokenizer *t = tokenizer->state = calloc(1, sizeof *t);
+    ls_status status = t ? read_document(ls_json_root(document), tokenizer)
+                         : ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
+    if (status.code == LS_OK) {
+        tokenizer->vocabulary = t->model.vocabulary.size;
+        tokenizer->piece = SIZE_MAX;
+        tokenizer->frame = (ls_token_frame){t->before.id, t->after.id, t->before.count, t->after.count};
+        status = ls_end_of_document(directory, tokenizer, &tokenizer->end_of_document);
+    }
+    if (status.code == LS_OK)
+        tokenizer->fingerprint = fingerprint(ls_json_root(document), tokenizer->end_of_document);
+    ls_json_free(document);
+    return status;
+}
+
+/* ---- encoding ---- */
+
+static void encoder_close(void *scratch) {
+    bpe_encoder *e = scratch;
+    if (!e) return;
+    for (size_t i = 0; e->buffer && i < e->tokenizer->pre_tokenizers.count; i++) free(e->buffer[i].byte);
+    free(e->buffer);
+    ls_match_scratch_destroy(e->match);
+    ls_bpe_scratch_free(&e->merge);
+    ls_word_cache_destroy(e->words);
+    free(e->repaired.byte);
+    free(e->normal[0].byte);
+    free(e->normal[1].byte);
+    free(e);
+}
+
+static ls_status encoder(const void *state, void **scratch) {
+    const bpe_tokenizer *t = state;
+    bpe_encoder *e = calloc(1, sizeof *e);
+    if (e) {
+        e->tokenizer = t;
+        e->match = ls_match_scratch_create();
+        e->words = ls_word_cache_create();
+        e->buffer = calloc(t->pre_tokenizers.count + 1, sizeof *e->buffer);
+    }
+    if (!e || !e->match || !e->words || !e->buffer) {
+        encoder_close(e);
+        return ls_error(LS_NO_MEMORY, "no memory for an encoder");
+    }
+    *scratch = e;
+    return ls_ok();
+}
+
+static bool add_word(void *context, const char *text, size_t bytes) {
+    bpe_encoder *e = context;
+    return ls_bpe_encode(&e->tokenizer->model, &e->merge, e->words, text, bytes, e->out);
+}
+
+/* Text without added tokens: through the pre-tokenizers and the model. */
+static ls_status encode_plain(bpe_encoder *e, ls_piece piece) {
+    ls_walk walk = {.steps = &e->tokenizer->pre_tokenizers,
+                    .buffer = e->buffer,
+                    .scratch = e->match,
+                    .word = add_word,
+                    .context = e};
+    return ls_walk_on(&walk, piece);
+}
+
+/* Cuts a piece at the added tokens of one finder; the rest goes to `then`. */
+static ls_status cut_added(bpe_encoder *e, const ls_finder *finder, ls_piece piece,
+                           ls_status (*then)(bpe_encoder *e, ls_piece piece)) {
+    size_t done = 0, from = 0;
+    for (ls_added_match m;
+         ls_added_next(&e->tokenizer->added, finder, piece.text, piece.bytes, from, done, &m);) {
+        if (done < m.start)
+            LS_TRY(then(e, (ls_piece){piece.text + done, m.start - done, piece.first && done == 0}));
+        if (!ls_token_list_reserve(e->out, 1)) return ls_no_memory(piece.bytes);
+        e->out->id[e->out->count++] = m.id;
+        done = m.end;
+        from = m.next;
+    }
+    if (done == piece.bytes) return ls_ok();
+    return then(e, (ls_piece){piece.text + done, piece.bytes - done, piece.first && done == 0});
+}
+
+static ls_status encode_normalized(bpe_encoder *e, ls_piece piece) {
+    LS_TRY(ls_normalize(&e->tokenizer->normalizers, e->match, e->normal, &piece));
+    return cut_added(e, &e->tokenizer->added.after, piece, encode_plain);
+}
+
+static ls_status encode(const void *state, void *scratch, const char *text, size_t bytes,
+                        ls_token_list *out) {
+    const bpe_tokenizer *t = state;
+    bpe_encoder *e = scratch;
+    e->out = out;
+    if (ls_utf8_valid_run(text, bytes) < bytes) {
+        if (!ls_utf8_repair(text, bytes, &e->repaired)) return ls_no_memory(bytes);
+        text = e->repaired.byte;
+        bytes = e->repaired.count;
+    }
+    return cut_added(e, &t->added.before, (ls_piece){text, bytes, true}, encode_normalized);
+}
+
+/* ---- decoding ---- */
+
+static ls_status decode(const void *state, const int32_t *ids, size_t n, ls_text *out) {
+    const bpe_tokenizer *t = state;
+    ls_strings texts = {0};
+    bool room = true;
+    for (size_t i = 0; i < n && room; i++) {
+        const ls_token *token = &t->model.vocabulary.token[ids[i]];
+        if (token->flags == 0) continue; /* no token has this id */
+        const char *text = token->shown ? token->shown : token->byte;
+        room = ls_text_append(&texts.all, text, token->shown ? strlen(text) : token->bytes) &&
+               ls_strings_end(&texts);
+    }
+    ls_status status = room ? ls_decode(&t->decoders, &texts) : ls_no_memory(n);
+    if (status.code == LS_OK && !ls_text_append(out, texts.all.byte, texts.all.count))
+        status = ls_no_memory(texts.all.count);
+    ls_strings_free(&texts);
+    return status;
+}
+
+static int32_t find(const void *state, const char *token) {
+    const bpe_tokenizer *t = state;
+    return ls_vocabulary_find(&t->model.vocabulary, token, strlen(token));
+}
+
+static bool is_special(const void *state, int32_t id) {
+    const bpe_tokenizer *t = state;
+    return id >= 0 && id < t->model.vocabulary.size && t->model.vocabulary.token[id].flags & LS_TOKEN_SPECIAL;
+}
+
+const ls_tokenizer_kind ls_tokenizer_bpe = {
+    .name = "bpe",
+    .open = open,
+    .close = close,
+    .encoder = encoder,
+    .encoder_close = encoder_close,
+    .encode = encode,
+    .decode = decode,
+    .find = find,
+    .is_special = is_special,
+};

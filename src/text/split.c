@@ -1,0 +1,105 @@
+/* Cutting a piece at delimiters, and what becomes of these. */
+#include "base/base.h"
+#include "text/steps.h"
+
+#include <string.h>
+
+/* Whether a segment joins the one before it; `before` and `match` say whether each is a delimiter. */
+struct ls_behaviour {
+    const char *name;
+    bool (*joins)(bool before, bool match);
+    bool drops; /* delimiters */
+};
+
+static bool never(bool before, bool match) { return (void)before, (void)match, false; }
+static bool alike(bool before, bool match) { return before == match; }
+static bool to_previous(bool before, bool match) { return match && !before; }
+static bool to_next(bool before, bool match) { return before && !match; }
+
+enum { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS, N_BEHAVIOURS };
+static const ls_behaviour behaviours[N_BEHAVIOURS] = {
+    [REMOVED] = {"Removed", never, true},
+    [ISOLATED] = {"Isolated", never, false},
+    [MERGED_WITH_PREVIOUS] = {"MergedWithPrevious", to_previous, false},
+    [MERGED_WITH_NEXT] = {"MergedWithNext", to_next, false},
+    [CONTIGUOUS] = {"Contiguous", alike, false},
+};
+const ls_behaviour *const ls_behaviour_removed = &behaviours[REMOVED],
+                          *const ls_behaviour_isolated = &behaviours[ISOLATED],
+                          *const ls_behaviour_contiguous = &behaviours[CONTIGUOUS],
+                          *const ls_behaviour_merged_with_next = &behaviours[MERGED_WITH_NEXT];
+
+ls_status ls_behaviour_read(ls_json_value object, const char *key, const ls_behaviour **out) {
+    const char *name;
+    LS_TRY(ls_json_text(object, key, &name));
+    for (int i = 0; i < N_BEHAVIOURS; i++) {
+        if (strcmp(behaviours[i].name, name) != 0) continue;
+        *out = &behaviours[i];
+        return ls_ok();
+    }
+    return ls_json_error(ls_json_field(object, key),
+                         "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+}
+
+/* The part that is being made of segments as they come. */
+typedef struct cutting {
+    ls_walk *walk;
+    ls_piece piece;
+    const ls_behaviour *behaviour;
+    size_t start, end;
+    bool any, match; /* there is a part; whether its last segment is a delimiter */
+} cutting;
+
+static ls_status finish_part(cutting *c) {
+    if (!c->any || (c->match && c->behaviour->drops)) return ls_ok();
+    const ls_piece part = {c->piece.text + c->start, c->end - c->start, c->piece.first && c->start == 0};
+    return ls_walk_on(c->walk, part);
+}
+
+static ls_status segment(cutting *c, size_t start, size_t end, bool match) {
+    if (c->any && c->behaviour->joins(c->match, match)) {
+        c->end = end;
+        c->match = match;
+        return ls_ok();
+    }
+    LS_TRY(finish_part(c));
+    c->start = start;
+    c->end = end;
+    c->match = match;
+    c->any = true;
+    return ls_ok();
+}
+
+ls_status ls_split_pattern(ls_walk *walk, ls_piece piece, const ls_pattern *pattern,
+                           const ls_behaviour *behaviour, bool invert) {
+    cutting c = {.walk = walk, .piece = piece, .behaviour = behaviour};
+    ls_matches m = {pattern, walk->scratch, piece.text, piece.bytes, .last_end = SIZE_MAX};
+    size_t at = 0;
+    for (;;) {
+        LS_TRY(ls_matches_next(&m));
+        if (!m.found) break;
+        if (m.start != at) LS_TRY(segment(&c, at, m.start, invert));
+        LS_TRY(segment(&c, m.start, m.end, !invert));
+        at = m.end;
+    }
+    if (at != piece.bytes) LS_TRY(segment(&c, at, piece.bytes, invert));
+    return finish_part(&c);
+}
+
+ls_status ls_split_characters(ls_walk *walk, ls_piece piece, bool (*is)(uint32_t code, const void *context),
+                              const void *context, const ls_behaviour *behaviour) {
+    cutting c = {.walk = walk, .piece = piece, .behaviour = behaviour};
+    size_t done = 0;
+    int length;
+    for (size_t at = 0; at < piece.bytes; at += (size_t)length) {
+        uint32_t code = 0;
+        length = ls_utf8_decode(piece.text + at, piece.bytes - at, &code);
+        LS_ASSERT(length > 0);
+        if (!is(code, context)) continue;
+        if (done < at) LS_TRY(segment(&c, done, at, false));
+        done = at + (size_t)length;
+        LS_TRY(segment(&c, at, done, true));
+    }
+    if (done < piece.bytes) LS_TRY(segment(&c, done, piece.bytes, false));
+    return finish_part(&c);
+}

@@ -1,0 +1,24 @@
+/* Prepend: a text put before another that is not empty. */
+#include "text/steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ls_status read(ls_json_value step, void **state) {
+    const char *text;
+    LS_TRY(ls_json_text(step, "prepend", &text));
+    *state = strdup(text);
+    return *state ? ls_ok() : ls_no_memory(strlen(text));
+}
+
+static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out) {
+    (void)scratch;
+    if (piece->bytes == 0) return ls_ok();
+    if (!ls_text_append(out, state, strlen(state)) || !ls_text_append(out, piece->text, piece->bytes))
+        return ls_no_memory(piece->bytes);
+    piece->text = out->byte;
+    piece->bytes = out->count;
+    return ls_ok();
+}
+
+const ls_step_kind ls_step_prepend = {.type = "Prepend", .read = read, .free = free, .normalize = normalize};

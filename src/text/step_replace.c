@@ -1,0 +1,72 @@
+/* Replace: every match of a pattern becomes a text; the same step in a normalizer and in a decoder. */
+#include "text/steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct replacing {
+    ls_pattern *pattern;
+    char *content;
+    size_t bytes;
+} replacing;
+
+static void free_state(void *state) {
+    replacing *r = state;
+    if (r) ls_pattern_free(r->pattern);
+    if (r) free(r->content);
+    free(r);
+}
+
+static ls_status read(ls_json_value step, void **state) {
+    replacing *r = *state = calloc(1, sizeof *r);
+    const char *content;
+    if (!r) return ls_no_memory(0);
+    LS_TRY(ls_pattern_read(step, "pattern", &r->pattern));
+    LS_TRY(ls_json_text(step, "content", &content));
+    r->content = strdup(content);
+    r->bytes = strlen(content);
+    return r->content ? ls_ok() : ls_no_memory(r->bytes);
+}
+
+/* Appends the text with its matches replaced; *first_gone: its first characters matched and became nothing. */
+static ls_status replace(const replacing *r, ls_match_scratch *scratch, const char *text, size_t bytes,
+                         ls_text *out, bool *first_gone) {
+    ls_matches m = {r->pattern, scratch, text, bytes, .last_end = SIZE_MAX};
+    size_t at = 0;
+    *first_gone = false;
+    for (;; at = m.end) {
+        LS_TRY(ls_matches_next(&m));
+        const size_t until = m.found ? m.start : bytes;
+        if (!ls_text_append(out, text + at, until - at)) return ls_no_memory(bytes);
+        if (!m.found) return ls_ok();
+        if (m.start == 0 && m.end > 0 && r->bytes == 0) *first_gone = true;
+        if (!ls_text_append(out, r->content, r->bytes)) return ls_no_memory(bytes);
+    }
+}
+
+static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out) {
+    bool first_gone;
+    LS_TRY(replace(state, scratch, piece->text, piece->bytes, out, &first_gone));
+    piece->text = out->byte;
+    piece->bytes = out->count;
+    piece->first = piece->first && !first_gone;
+    return ls_ok();
+}
+
+/* Decoding is rare enough to make its memory anew. */
+static ls_status decode(const void *state, const ls_strings *in, ls_strings *out) {
+    ls_match_scratch *scratch = ls_match_scratch_create();
+    ls_status status = scratch ? ls_ok() : ls_no_memory(in->all.count);
+    for (size_t i = 0, start = 0; i < in->count && status.code == LS_OK; start = in->end[i++]) {
+        bool first_gone;
+        status = replace(state, scratch, in->all.byte + start, in->end[i] - start, &out->all, &first_gone);
+        if (status.code == LS_OK && !ls_strings_end(out)) status = ls_no_memory(in->all.count);
+    }
+    ls_match_scratch_destroy(scratch);
+    return status;
+}
+
+const ls_step_kind ls_step_replace = {
+    .type = "Replace", .read = read, .free = free_state, .normalize = normalize};
+const ls_step_kind ls_step_replace_back = {
+    .type = "Replace", .read = read, .free = free_state, .decode = decode};

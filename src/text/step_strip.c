@@ -1,0 +1,77 @@
+/* Strip: in a normalizer, white space off the ends; in a decoder, some of one character off each token's ends. */
+#include "text/characters.h"
+#include "text/steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct stripping {
+    bool left, right;
+    char content[4];
+    int length;          /* of content */
+    int64_t start, stop; /* how many at most */
+} stripping;
+
+static ls_status read(ls_json_value step, void **state) {
+    stripping *s = *state = calloc(1, sizeof *s);
+    if (!s) return ls_no_memory(0);
+    LS_TRY(ls_json_bool(step, "strip_left", &s->left));
+    return ls_json_bool(step, "strip_right", &s->right);
+}
+
+static int last_character(const char *text, size_t bytes, uint32_t *code) {
+    int length = 1;
+    while ((size_t)length < bytes && (text[bytes - (size_t)length] & 0xc0) == 0x80) length++;
+    return ls_utf8_decode(text + bytes - length, (size_t)length, code);
+}
+
+static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out) {
+    const stripping *s = state;
+    uint32_t code;
+    int length;
+    (void)scratch, (void)out;
+    while (s->left && (length = ls_utf8_decode(piece->text, piece->bytes, &code)) > 0 && ls_is_space(code)) {
+        piece->text += length;
+        piece->bytes -= (size_t)length;
+        piece->first = false;
+    }
+    while (s->right && piece->bytes > 0 && (length = last_character(piece->text, piece->bytes, &code)) > 0 &&
+           ls_is_space(code))
+        piece->bytes -= (size_t)length;
+    return ls_ok();
+}
+
+static ls_status read_back(ls_json_value step, void **state) {
+    stripping *s = *state = calloc(1, sizeof *s);
+    const char *content;
+    if (!s) return ls_no_memory(0);
+    LS_TRY(ls_json_text(step, "content", &content));
+    s->length = ls_utf8_decode(content, strlen(content), NULL);
+    if (s->length == 0 || content[s->length] != 0)
+        return ls_json_error(ls_json_field(step, "content"), "one character");
+    memcpy(s->content, content, (size_t)s->length);
+    LS_TRY(ls_json_int(step, "start", 0, INT32_MAX, &s->start));
+    return ls_json_int(step, "stop", 0, INT32_MAX, &s->stop);
+}
+
+static ls_status decode(const void *state, const ls_strings *in, ls_strings *out) {
+    const stripping *s = state;
+    const size_t length = (size_t)s->length;
+    for (size_t i = 0, start = 0; i < in->count; start = in->end[i++]) {
+        const char *text = in->all.byte + start;
+        size_t bytes = in->end[i] - start;
+        for (int64_t n = 0; n < s->start && bytes >= length && memcmp(text, s->content, length) == 0; n++) {
+            text += length;
+            bytes -= length;
+        }
+        for (int64_t n = 0;
+             n < s->stop && bytes >= length && memcmp(text + bytes - length, s->content, length) == 0; n++)
+            bytes -= length;
+        if (!ls_text_append(&out->all, text, bytes) || !ls_strings_end(out))
+            return ls_no_memory(in->all.count);
+    }
+    return ls_ok();
+}
+
+const ls_step_kind ls_step_strip = {.type = "Strip", .read = read, .free = free, .normalize = normalize};
+const ls_step_kind ls_step_strip_back = {.type = "Strip", .read = read_back, .free = free, .decode = decode};
