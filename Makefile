@@ -5,9 +5,10 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 SANITIZE ?=
+FUZZ_SECONDS ?= 60
 
 # WORD=text: only benchmarks with that in their name. bench-peers also has SIZE=small|full|long, ROUNDS=n and THREADS=n (bench/peers/run.py).
-.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan install lint format setup clean
+.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan fuzz install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -38,6 +39,14 @@ check-ubsan:
 check-tsan:
 	@$(MAKE) --no-print-directory check BUILD=build-tsan SANITIZE=thread
 
+# Every reader of files, for FUZZ_SECONDS each (TARGET=name: that one), under ASan and UBSan: tests/fuzz/README.md.
+fuzz: setup
+	@tools/setup.sh --fuzz
+	@$(MAKE) --no-print-directory build-fuzz/build.ninja BUILD=build-fuzz SANITIZE=address,undefined \
+	    CMAKE_FLAGS='$(CMAKE_FLAGS) -DCMAKE_C_COMPILER=clang -DLONGSPAN_FUZZ=ON'
+	@ninja -C build-fuzz -j $(JOBS) --quiet longspan-fuzz
+	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS) $(TARGET)
+
 bench: setup
 	@$(MAKE) --no-print-directory all
 	@ninja -C $(BUILD) -j $(JOBS) --quiet bench-programs
@@ -60,4 +69,4 @@ lint: setup
 	@tools/lint.sh $(BUILD) $(JOBS)
 
 clean:
-	@rm -rf build build-asan build-ubsan build-tsan
+	@rm -rf build build-asan build-ubsan build-tsan build-fuzz

@@ -14,15 +14,23 @@ set(LS_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
                 -Wwrite-strings -Wformat=2
                 -Wno-format-truncation   # cutting a message to its buffer is what snprintf is for
                 -Wno-maybe-uninitialized) # gcc sees outputs that are set on success alone as unset; clang-tidy looks better
+if(CMAKE_C_COMPILER_ID MATCHES "Clang")
+    list(APPEND LS_WARNINGS -Wno-unknown-warning-option) # it knows some of those by another name
+endif()
 set(LS_SANITIZE_FLAGS "")
 if(LONGSPAN_SANITIZE)
     # Instrumented code makes gcc warn where nothing is wrong (maybe-uninitialized), so warnings are no errors there.
     set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
     set(LS_SANITIZE_FLAGS -fsanitize=${LONGSPAN_SANITIZE} -fno-omit-frame-pointer)
-    if(LONGSPAN_SANITIZE STREQUAL "undefined")
+    if(NOT LONGSPAN_SANITIZE MATCHES "^(address|undefined|address,undefined|thread)$")
+        message(FATAL_ERROR "LONGSPAN_SANITIZE is '${LONGSPAN_SANITIZE}'; expected address, undefined, address,undefined or thread")
+    endif()
+    if(LONGSPAN_SANITIZE MATCHES "undefined")
         list(APPEND LS_SANITIZE_FLAGS -fno-sanitize-recover=all)
-    elseif(NOT LONGSPAN_SANITIZE MATCHES "^(address|thread)$")
-        message(FATAL_ERROR "LONGSPAN_SANITIZE is '${LONGSPAN_SANITIZE}'; expected address, undefined or thread")
+    endif()
+    if(LONGSPAN_FUZZ)
+        set(CMAKE_C_FLAGS_RELEASE "-O1 -g")
+        list(APPEND LS_SANITIZE_FLAGS -fsanitize=fuzzer-no-link)
     endif()
 elseif(LONGSPAN_WERROR)
     list(APPEND LS_WARNINGS -Werror)

@@ -3,7 +3,7 @@
 # Without the right to install, prints the one line to run and exits 1. Options: --print never installs.
 set -u
 
-# what to look for: a command, or a header searched by the C compiler | Debian package
+# what to look for: a command, a header searched by the C compiler, or clang's own fuzzer | Debian package
 needs='
 cmd:gcc          gcc
 cmd:cmake        cmake
@@ -22,13 +22,19 @@ lint_needs='
 cmd:clang-tidy   clang-tidy
 cmd:clang-format clang-format
 '
+# `make fuzz` alone needs these.
+fuzz_needs='
+cmd:clang        clang
+fuzzer:          libclang-rt-dev
+'
 
 print_only=no
 for argument in "$@"; do
     case $argument in
     --print) print_only=yes ;;
     --lint) needs+=$lint_needs ;;
-    *) echo "setup.sh: unknown argument '$argument'; expected --print or --lint" >&2; exit 2 ;;
+    --fuzz) needs+=$fuzz_needs ;;
+    *) echo "setup.sh: unknown argument '$argument'; expected --print, --lint or --fuzz" >&2; exit 2 ;;
     esac
 done
 
@@ -41,11 +47,16 @@ has_header() { # in the folders where C compilers look, without starting one
     command -v gcc >/dev/null && echo "#include <$1>" | gcc -E -xc - >/dev/null 2>&1
 }
 
+has_fuzzer() { # the part of libFuzzer that clang links
+    compgen -G "$(clang -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a" >/dev/null
+}
+
 missing=()
 while read -r what package; do
     case $what in
     cmd:*) command -v "${what#cmd:}" >/dev/null || missing+=("$package") ;;
     header:*) has_header "${what#header:}" || missing+=("$package") ;;
+    fuzzer:) has_fuzzer || missing+=("$package") ;;
     esac
 done <<<"$needs"
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -98,6 +98,8 @@ static ls_status check_optimizer(loading *l) {
     LS_TRY(ls_file_join(l->directory, ls_checkpoint_file_name(LS_CHECKPOINT_OPTIMIZER), path, sizeof path));
     LS_TRY(check_pieces(path, file, &header, 1, l->comm));
     LS_TRY(ls_st_open(path, &l->optimizer));
+    if (ls_st_count(l->optimizer) == 0)
+        return ls_error(LS_INVALID, "%s: it has no tensor, expected two moments of each parameter", path);
     const char *data = ls_st_at(l->optimizer, 0)->data; /* begins where the header ends */
     extent *extents = NULL;
     size_t room = 0;

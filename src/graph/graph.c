@@ -30,6 +30,36 @@ void ls_graph_fail(ls_graph *g, ls_status status) {
     if (g->status.code == LS_OK) g->status = status;
 }
 
+/* --- leaves by name: an open table, at most half full ---------------------------------------------------------------------- */
+
+static void place_leaf(const ls_graph *g, int id) {
+    size_t slot = ls_rng_stream(g->tensors[id].name) & (g->leaf_slots - 1);
+    while (g->leaves[slot] != 0) slot = (slot + 1) & (g->leaf_slots - 1);
+    g->leaves[slot] = id;
+}
+
+static void add_leaf(ls_graph *g, int id) {
+    if (2 * (g->n_leaves + 1) > g->leaf_slots) {
+        const int *old = g->leaves;
+        const size_t slots = g->leaf_slots;
+        g->leaf_slots = slots > 0 ? 2 * slots : 64;
+        g->leaves = LS_NEW_ARRAY(g->arena, int, g->leaf_slots);
+        for (size_t i = 0; i < slots; i++)
+            if (old[i] != 0) place_leaf(g, old[i]);
+    }
+    g->n_leaves++;
+    place_leaf(g, id);
+}
+
+static bool has_leaf(const ls_graph *g, ls_role role, const char *name) {
+    if (g->leaf_slots == 0) return false;
+    for (size_t slot = ls_rng_stream(name);; slot++) {
+        const int id = g->leaves[slot & (g->leaf_slots - 1)];
+        if (id == 0) return false;
+        if (g->tensors[id].role == role && strcmp(g->tensors[id].name, name) == 0) return true;
+    }
+}
+
 ls_tensor ls_named(ls_graph *g, ls_tensor t, const char *format, ...) {
     if (t.id == 0) return t;
     char name[256];
@@ -38,6 +68,7 @@ ls_tensor ls_named(ls_graph *g, ls_tensor t, const char *format, ...) {
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     g->tensors[t.id].name = ls_arena_strdup(g->arena, name);
+    if (g->tensors[t.id].role != LS_ROLE_VALUE) add_leaf(g, t.id); /* under its new name too */
     return t;
 }
 
@@ -58,18 +89,18 @@ ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dt
             return LS_NO_TENSOR;
         }
     }
-    for (int i = 1; i < g->n_tensors; i++) {
-        if (g->tensors[i].role == role && role != LS_ROLE_VALUE && strcmp(g->tensors[i].name, name) == 0) {
-            ls_graph_fail(g, ls_error(LS_INVALID, "tensor \"%s\" is declared twice", name));
-            return LS_NO_TENSOR;
-        }
+    if (role != LS_ROLE_VALUE && has_leaf(g, role, name)) {
+        ls_graph_fail(g, ls_error(LS_INVALID, "tensor \"%s\" is declared twice", name));
+        return LS_NO_TENSOR;
     }
     const ls_tensor_info info = {.name = ls_arena_strdup(g->arena, name),
                                  .dtype = dtype,
                                  .shape = *shape,
                                  .role = role,
                                  .producer = -1};
-    return new_tensor(g, &info);
+    const ls_tensor t = new_tensor(g, &info);
+    if (role != LS_ROLE_VALUE) add_leaf(g, t.id);
+    return t;
 }
 
 ls_tensor ls_tokens(ls_graph *g, const char *name, int64_t B, int64_t S) {

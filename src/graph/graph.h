@@ -55,6 +55,9 @@ struct ls_graph {
     ls_tensor_info *tensors; /* [0] is the empty tensor */
     int n_tensors;
     size_t tensor_capacity;
+    int *
+        leaves; /* [leaf_slots] ids by the hash of their names, 0: free; so that a model is built in time proportional to it */
+    size_t n_leaves, leaf_slots;
     ls_status status;
 };
 

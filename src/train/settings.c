@@ -108,12 +108,13 @@ static ls_status agree_number(const ls_training *t, const char *name, double is,
     return contradiction(t, name, text_is, text_was);
 }
 
-/* The recorded value of a setting into *recorded, whose other fields stay. */
+/* The recorded value of a setting into *recorded, whose other fields stay; within the limits of what may be given. */
 static ls_status read_back(ls_json_value object, const setting *s, ls_train_options *recorded) {
     if (s->kind == TEXT) return ls_json_text(object, s->name, (const char **)field(recorded, s));
     if (s->kind == INTEGER)
-        return ls_json_int(object, s->name, INT64_MIN, INT64_MAX, (int64_t *)field(recorded, s));
-    return ls_json_double(object, s->name, -1e308, 1e308, (double *)field(recorded, s));
+        return ls_json_int(object, s->name, (int64_t)s->least, (int64_t)s->most,
+                           (int64_t *)field(recorded, s));
+    return ls_json_double(object, s->name, s->least, s->most, (double *)field(recorded, s));
 }
 
 static ls_status resume_setting(ls_training *t, ls_json_value object, const setting *s) {

@@ -1,11 +1,11 @@
 /* The printable copy of any bytes is valid UTF-8, ends inside its room and is its own printable copy. */
-#include "base/base.h"
-#include "fuzz_file.h"
+#include "fuzz/targets.h"
 #include "text/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+static void run(const uint8_t *data, size_t bytes) {
     size_t room = bytes ? 1 + data[0] % (3 * bytes + 1) : 1;
     char *once = malloc(room), *twice = malloc(room);
     size_t n = ls_utf8_printable((const char *)data, bytes, once, room);
@@ -14,5 +14,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     LS_ASSERT(ls_utf8_printable(once, n, twice, room) == n && memcmp(once, twice, n) == 0);
     free(once);
     free(twice);
-    return 0;
 }
+
+const fuzz_target fuzz_utf8 = {.name = "utf8", .run = run};

@@ -1,0 +1,52 @@
+/* Whatever the text, a checkpoint's state.json is refused, or its pieces cover its files without a hole. */
+#include "checkpoint/checkpoint_impl.h"
+#include "fuzz/targets.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check_file(const ls_recorded_file *file) {
+    int64_t at = 0;
+    for (int i = 0; i < file->n_pieces; i++) {
+        LS_ASSERT(file->pieces[i].start == at && file->pieces[i].bytes > 0);
+        fuzz_touch(file->pieces[i].name, strlen(file->pieces[i].name));
+        at += file->pieces[i].bytes;
+    }
+    LS_ASSERT(at == file->bytes);
+}
+
+static void run(const uint8_t *data, size_t bytes) {
+    fuzz_folder folder = fuzz_folder_make();
+    fuzz_folder_put(&folder, "state.json", data, bytes);
+    ls_arena *arena = ls_arena_create();
+    ls_record record;
+    ls_train_state state;
+    const bool read = fuzz_done(ls_record_read(folder.path, arena, &record));
+    if (read) {
+        LS_ASSERT(record.state.step >= 0 && record.state.sequences >= 0);
+        for (int f = 0; f < LS_CHECKPOINT_FILES; f++) check_file(&record.file[f]);
+    }
+    LS_ASSERT(fuzz_done(ls_checkpoint_state(folder.path, &state)) == read);
+    ls_arena_destroy(arena);
+    fuzz_folder_remove(&folder);
+}
+
+/* The text's own hash: of the text with zeros in its place. */
+static size_t repair(uint8_t *data, size_t bytes, size_t room) {
+    enum { DIGITS = 16 };
+    static const char key[] = "\"state_hash\"";
+    char digits[DIGITS + 1];
+    (void)room;
+    uint8_t *at = memmem(data, bytes, key, sizeof key - 1);
+    if (!at) return bytes;
+    at += sizeof key - 1;
+    at = memchr(at, '"', (size_t)(data + bytes - at));
+    if (!at || data + bytes - at < DIGITS + 1) return bytes;
+    memset(at + 1, '0', DIGITS);
+    snprintf(digits, sizeof digits, "%016" PRIx64, ls_hash_bytes(data, bytes));
+    memcpy(at + 1, digits, DIGITS);
+    return bytes;
+}
+
+const fuzz_target fuzz_checkpoint = {.name = "checkpoint", .run = run, .repair = repair};

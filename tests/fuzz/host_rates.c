@@ -1,0 +1,30 @@
+/* Whatever the text, the file of a machine's rates is passed over, or every rate is one that a machine can have. */
+#include "fuzz/targets.h"
+#include "plan/host_file.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void run(const uint8_t *data, size_t bytes) {
+    fuzz_folder folder = fuzz_folder_make();
+    char path[LS_HOST_PATH];
+    setenv("XDG_CACHE_HOME", folder.path, 1);
+    LS_ASSERT(fuzz_done(ls_host_path(LS_ISA_REF, path)));
+    char *name = strrchr(path, '/');
+    *name = 0;
+    LS_ASSERT(fuzz_done(ls_file_make_directories(path)));
+    fuzz_folder cache;
+    snprintf(cache.path, sizeof cache.path, "%s", path);
+    fuzz_folder_put(&cache, name + 1, data, bytes);
+    ls_host host;
+    const bool measured = ls_host_load(LS_ISA_REF, &host);
+    const ls_host nominal = ls_host_nominal(LS_ISA_REF);
+    LS_ASSERT(measured || memcmp(&host, &nominal, sizeof host) == 0);
+    LS_ASSERT(!measured || (host.memory >= 1 && isfinite(host.memory) && isfinite(host.bandwidth)));
+    LS_ASSERT(!measured || (host.latency > 0 && host.overhead > 0 && host.type[LS_F32].matmul > 0));
+    unsetenv("XDG_CACHE_HOME");
+    fuzz_folder_remove(&folder);
+}
+
+const fuzz_target fuzz_host_rates = {.name = "host_rates", .run = run};

@@ -1,0 +1,42 @@
+/* Whatever the bytes, JSON is refused, or every getter answers for every member. */
+#include "fuzz/targets.h"
+
+#include <math.h>
+
+static void ask(ls_json_value object, const char *key) {
+    int64_t i;
+    double d;
+    bool b;
+    const char *text;
+    ls_json_value inner;
+    fuzz_done(ls_json_int(object, key, 0, 10, &i));
+    fuzz_done(ls_json_double_or(object, key, 1, -1, INFINITY, &d));
+    fuzz_done(ls_json_bool(object, key, &b));
+    fuzz_done(ls_json_text(object, key, &text));
+    fuzz_done(ls_json_array(object, key, &inner));
+    fuzz_done(ls_json_object(object, key, &inner));
+}
+
+/* The nesting is bounded by the reader. */
+static void walk(ls_json_value value) {
+    void *cursor = NULL;
+    const char *key;
+    ls_json_value member;
+    int64_t number;
+    fuzz_done(ls_json_as_int(value, INT64_MIN, INT64_MAX, &number));
+    if (fuzz_done(ls_json_as_array(value)))
+        for (size_t i = 0; i < ls_json_count(value); i++) walk(ls_json_item(value, i));
+    while (ls_json_next(value, &cursor, &key, &member)) {
+        ask(value, key);
+        walk(member);
+    }
+}
+
+static void run(const uint8_t *data, size_t bytes) {
+    ls_json *document;
+    if (!fuzz_done(ls_json_parse("fuzz", (const char *)data, bytes, &document))) return;
+    walk(ls_json_root(document));
+    ls_json_free(document);
+}
+
+const fuzz_target fuzz_json = {.name = "json", .run = run};

@@ -1,0 +1,28 @@
+/* Whatever the bytes, a file of JSON lines is refused, or its columns are as long as it has lines, and cutting it keeps the rest. */
+#include "fuzz/targets.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const char *const keys[] = {"step", "loss"};
+enum { MOST = 5 };
+
+static void run(const uint8_t *data, size_t bytes) {
+    fuzz_folder folder = fuzz_folder_make();
+    char path[LS_FILE_PATH];
+    double *before = NULL, *after = NULL;
+    int64_t lines = 0, left = 0, dropped = 0;
+    fuzz_folder_put(&folder, "metrics.jsonl", data, bytes);
+    LS_ASSERT(fuzz_done(ls_file_join(folder.path, "metrics.jsonl", path, sizeof path)));
+    const bool read = fuzz_done(ls_jsonl_columns(path, keys, LS_COUNT(keys), &before, &lines));
+    if (fuzz_done(ls_jsonl_truncate(path, "step", MOST, &dropped))) {
+        LS_ASSERT(read && fuzz_done(ls_jsonl_columns(path, keys, LS_COUNT(keys), &after, &left)));
+        LS_ASSERT(left + dropped == lines);
+        for (int64_t i = 0; i < left; i++) LS_ASSERT(after[i] <= MOST);
+    }
+    free(before);
+    free(after);
+    fuzz_folder_remove(&folder);
+}
+
+const fuzz_target fuzz_jsonl = {.name = "jsonl", .run = run};

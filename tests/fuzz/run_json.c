@@ -1,0 +1,24 @@
+/* Whatever run.json says, a training that resumes refuses it, or has settings that it would take from the command line. */
+#include "fuzz/targets.h"
+#include "train/train_impl.h"
+
+#include <math.h>
+
+static void check_options(const ls_train_options *o) {
+    LS_ASSERT(o->seq >= 1 && o->steps >= 1 && o->batch >= 1 && o->accumulate >= 1);
+    LS_ASSERT(o->batch % o->accumulate == 0 && o->keep >= 0 && o->save_every >= 0 && o->warmup >= 0);
+    LS_ASSERT(isfinite(ls_schedule_lr(o, 1)) && isfinite(ls_schedule_lr(o, o->steps)));
+    LS_ASSERT(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1);
+    ls_plan_request request;
+    if (fuzz_done(ls_spread_resolve(&o->spread, &request)))
+        LS_ASSERT(request.ranks >= 1 && request.ranks <= LS_MAX_RANKS);
+}
+
+static void run(const uint8_t *data, size_t bytes) {
+    ls_training t = {.options = {.out = "fuzz", .resume = true, .eval_data = "text"}};
+    if (!fuzz_done(ls_json_parse("run.json", (const char *)data, bytes, &t.record))) return;
+    if (fuzz_done(ls_settings_resolve(&t))) check_options(&t.options);
+    ls_json_free(t.record);
+}
+
+const fuzz_target fuzz_run_json = {.name = "run_json", .run = run};

@@ -1,0 +1,56 @@
+/* Whatever the bytes, a safetensors file is refused, or its tensors are found by name, lie inside its mapping and convert. */
+#include "fuzz/targets.h"
+
+static void check_tensor(const ls_st_file *file, const ls_st_tensor *tensor) {
+    double first;
+    const ls_st_tensor *found;
+    LS_ASSERT(ls_st_find(file, tensor->name) == tensor);
+    LS_ASSERT(fuzz_done(ls_st_need(file, tensor->name, tensor->ndim, tensor->shape, &found)) &&
+              found == tensor);
+    fuzz_touch(tensor->data, tensor->bytes);
+    if (tensor->count > 0) fuzz_done(ls_st_convert(tensor, tensor->count - 1, 1, LS_F64, &first));
+}
+
+static void run(const uint8_t *data, size_t bytes) {
+    fuzz_file input = fuzz_file_make(data, bytes);
+    ls_st_file *file;
+    if (fuzz_done(ls_st_open(input.path, &file))) {
+        size_t total = 0;
+        for (int64_t i = 0; i < ls_st_count(file); i++) {
+            check_tensor(file, ls_st_at(file, i));
+            total += ls_st_at(file, i)->bytes;
+        }
+        LS_ASSERT(total < bytes);
+        (void)ls_st_metadata(file, "format");
+        ls_st_close(file);
+    }
+    fuzz_file_close(&input);
+}
+
+/* One past the brace that closes the header, or the end of what there is. */
+static size_t header_end(const uint8_t *data, size_t bytes) {
+    int depth = 0;
+    bool quoted = false;
+    for (size_t i = 8; i < bytes; i++) {
+        if (quoted && data[i] == '\\') {
+            i++;
+            continue;
+        }
+        if (data[i] == '"') quoted = !quoted;
+        if (quoted) continue;
+        depth += (data[i] == '{') - (data[i] == '}');
+        if (depth == 0) return i + 1;
+    }
+    return bytes;
+}
+
+/* The length before the header. */
+static size_t repair(uint8_t *data, size_t bytes, size_t room) {
+    (void)room;
+    if (bytes < 8) return bytes;
+    const uint64_t length = header_end(data, bytes) - 8;
+    for (int i = 0; i < 8; i++) data[i] = (uint8_t)(length >> (8 * i));
+    return bytes;
+}
+
+const fuzz_target fuzz_safetensors = {.name = "safetensors", .run = run, .repair = repair};

@@ -1,0 +1,56 @@
+#!/bin/bash
+# fuzz.sh BUILD SECONDS [TARGET]: runs every fuzz target of BUILD/longspan-fuzz (or that one) for so long, two at once.
+# One line per target, the command that reproduces each finding, and a last line "N targets, M findings"; exit 1 with findings.
+# Inputs that reach new code are kept in BUILD/corpus/TARGET, and the next run begins with them.
+set -u
+[ $# -ge 2 ] && [ -x "$1/longspan-fuzz" ] && [[ $2 =~ ^[1-9][0-9]*$ ]] ||
+    { echo "usage: fuzz.sh BUILD SECONDS [TARGET]; BUILD holds longspan-fuzz (make fuzz builds it), SECONDS is 1 or more" >&2; exit 2; }
+build=$1
+seconds=$2
+inputs=$(dirname "$0")/../tests/fuzz
+program=$build/longspan-fuzz
+findings=$build/findings
+mapfile -t targets < <("$program")
+if [ $# -gt 2 ]; then
+    printf '%s\n' "${targets[@]}" | grep -qxF -- "$3" || { echo "fuzz.sh: no target '$3'; expected one of: ${targets[*]}" >&2; exit 2; }
+    targets=("$3")
+fi
+
+# Folders that targets make belong in memory, and go with this script, whatever happens to a target.
+TMPDIR=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")")
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+
+# A target's own output goes nowhere: readers say thousands of times a second what they refuse. An input of five seconds (well below
+# one without sanitizers) is a finding, and so is an allocation that no file of these lengths needs.
+limits=(-rss_limit_mb=2000 -malloc_limit_mb=256 -timeout=10 -report_slow_units=5 -max_len=8192 -len_control=100 -close_fd_mask=3)
+
+run_one() {
+    local target=$1 log=$findings/$1.log found file
+    mkdir -p "$findings/$target" "$build/corpus/$target"
+    FUZZ_TARGET=$target "$program" "${limits[@]}" -max_total_time="$seconds" -print_final_stats=1 -artifact_prefix="$findings/$target/" \
+        $([ -s "$inputs/words/$target" ] && echo "-dict=$inputs/words/$target") "$build/corpus/$target" "$inputs/corpus/$target" >"$log" 2>&1
+    local status=$?
+    found=$(find "$findings/$target" -type f | wc -l)
+    ((status != 0 && found == 0)) && found=1 # it did not run, or fell without an input
+    echo "$found" >"$findings/$target.count"
+    awk -v target="$target" -v found="$found" '
+        /^stat::number_of_executed_units:/ { runs = $2 } / cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cover = $(i + 1) }
+        /^#[0-9]+/ { last = substr($1, 2) }
+        END { printf "%-16s %10d inputs, %6d edges covered, %d findings\n", target, runs ? runs : last, cover, found }' "$log"
+    for file in "$findings/$target"/*; do
+        [ -f "$file" ] && echo "    FUZZ_TARGET=$target $program $file"
+    done
+    ((status != 0)) && grep -aE '^(SUMMARY|==[0-9]+== ?ERROR)|runtime error|broken invariant' "$log" | head -3 | sed 's/^/    /'
+}
+
+for target in "${targets[@]}"; do
+    while (($(jobs -rp | wc -l) >= 2)); do wait -n; done
+    run_one "$target" &
+done
+wait
+
+total=0
+for target in "${targets[@]}"; do total=$((total + $(cat "$findings/$target.count"))); done
+echo "${#targets[@]} targets, $total findings"
+((total == 0))
