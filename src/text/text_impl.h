@@ -12,7 +12,7 @@ typedef struct ls_tokenizer_kind {
     /* Fills *tokenizer but for kind; path is a file, NULL for the kind that needs none. */
     ls_status (*open)(const char *directory, const char *path, ls_tokenizer *tokenizer);
     void (*close)(void *state);
-    ls_status (*encoder)(const void *state, void **scratch); /* an encoder's own memory */
+    ls_status (*encoder)(const void *state, void **scratch); /* what one thread needs to encode */
     void (*encoder_close)(void *scratch);
     ls_status (*encode)(const void *state, void *scratch, const char *text, size_t bytes, ls_token_list *out);
     ls_status (*decode)(const void *state, const int32_t *ids, size_t n, ls_text *out);
@@ -20,9 +20,13 @@ typedef struct ls_tokenizer_kind {
     bool (*is_special)(const void *state, int32_t id);
 } ls_tokenizer_kind;
 
+/* Threads' memory that no thread is using; changes behind a tokenizer that is const. */
+typedef struct ls_idle ls_idle;
+
 struct ls_tokenizer {
     const ls_tokenizer_kind *kind;
     void *state; /* the kind's own */
+    ls_idle *idle;
     int32_t vocabulary, end_of_document;
     size_t piece;
     uint64_t fingerprint;

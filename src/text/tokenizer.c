@@ -1,11 +1,18 @@
 #include "text/tokenizer.h"
 #include "text/text_impl.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
-struct ls_token_encoder {
-    const ls_tokenizer *tokenizer;
+/* One that encodes, with its memory. */
+typedef struct encoder {
     void *scratch;
+    struct encoder *next;
+} encoder;
+
+struct ls_idle {
+    pthread_mutex_t lock;
+    encoder *first;
 };
 
 static ls_status find_kind(const char *directory, const ls_tokenizer_kind **kind, char path[LS_FILE_PATH]) {
@@ -34,6 +41,12 @@ ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **out) {
     ls_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
     if (!tokenizer) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
     tokenizer->kind = kind;
+    tokenizer->idle = calloc(1, sizeof *tokenizer->idle);
+    if (!tokenizer->idle) {
+        free(tokenizer);
+        return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
+    }
+    pthread_mutex_init(&tokenizer->idle->lock, NULL);
     ls_status status = kind->open(directory, path, tokenizer);
     if (status.code != LS_OK)
         ls_tokenizer_close(tokenizer);
@@ -44,6 +57,13 @@ ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **out) {
 
 void ls_tokenizer_close(ls_tokenizer *tokenizer) {
     if (!tokenizer) return;
+    for (encoder *e = tokenizer->idle->first, *next; e; e = next) {
+        next = e->next;
+        tokenizer->kind->encoder_close(e->scratch);
+        free(e);
+    }
+    pthread_mutex_destroy(&tokenizer->idle->lock);
+    free(tokenizer->idle);
     tokenizer->kind->close(tokenizer->state);
     free(tokenizer);
 }
@@ -63,40 +83,41 @@ bool ls_tokenizer_is_special(const ls_tokenizer *tokenizer, int32_t id) {
     return tokenizer->kind->is_special(tokenizer->state, id);
 }
 
-ls_status ls_token_encoder_create(const ls_tokenizer *tokenizer, ls_token_encoder **out) {
-    ls_token_encoder *encoder = calloc(1, sizeof *encoder);
-    if (!encoder) return ls_error(LS_NO_MEMORY, "no memory for an encoder");
-    encoder->tokenizer = tokenizer;
-    ls_status status = tokenizer->kind->encoder(tokenizer->state, &encoder->scratch);
-    if (status.code != LS_OK)
-        free(encoder);
-    else
-        *out = encoder;
-    return status;
+/* An idle encoder, or a new one. */
+static ls_status take(const ls_tokenizer *tokenizer, encoder **out) {
+    pthread_mutex_lock(&tokenizer->idle->lock);
+    encoder *found = tokenizer->idle->first;
+    if (found) tokenizer->idle->first = found->next;
+    pthread_mutex_unlock(&tokenizer->idle->lock);
+    if (!found) {
+        found = calloc(1, sizeof *found);
+        if (!found) return ls_error(LS_NO_MEMORY, "no memory to encode text");
+        ls_status status = tokenizer->kind->encoder(tokenizer->state, &found->scratch);
+        if (status.code != LS_OK) {
+            free(found);
+            return status;
+        }
+    }
+    *out = found;
+    return ls_ok();
 }
 
-void ls_token_encoder_destroy(ls_token_encoder *encoder) {
-    if (!encoder) return;
-    encoder->tokenizer->kind->encoder_close(encoder->scratch);
-    free(encoder);
-}
-
-ls_status ls_token_encoder_encode(ls_token_encoder *encoder, const char *text, size_t bytes,
-                                  ls_token_list *out) {
-    const ls_tokenizer *tokenizer = encoder->tokenizer;
-    if (bytes == 0) return ls_ok();
-    const size_t count = out->count;
-    ls_status status = tokenizer->kind->encode(tokenizer->state, encoder->scratch, text, bytes, out);
-    if (status.code != LS_OK) out->count = count;
-    return status;
+static void give_back(const ls_tokenizer *tokenizer, encoder *e) {
+    pthread_mutex_lock(&tokenizer->idle->lock);
+    e->next = tokenizer->idle->first;
+    tokenizer->idle->first = e;
+    pthread_mutex_unlock(&tokenizer->idle->lock);
 }
 
 ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                               ls_token_list *out) {
-    ls_token_encoder *encoder;
-    LS_TRY(ls_token_encoder_create(tokenizer, &encoder));
-    ls_status status = ls_token_encoder_encode(encoder, text, bytes, out);
-    ls_token_encoder_destroy(encoder);
+    const size_t count = out->count;
+    encoder *e;
+    if (bytes == 0) return ls_ok();
+    LS_TRY(take(tokenizer, &e));
+    ls_status status = tokenizer->kind->encode(tokenizer->state, e->scratch, text, bytes, out);
+    give_back(tokenizer, e);
+    if (status.code != LS_OK) out->count = count;
     return status;
 }
 

@@ -11,7 +11,8 @@
  * Text is UTF-8. Where it is not, a bpe tokenizer reads it as Python's bytes.decode(errors="replace") does:
  * U+FFFD for each longest piece that could have begun a character, and for each byte that could not.
  *
- * A tokenizer is read-only once open and may be used by any number of threads. An encoder is one thread's.
+ * A tokenizer may be used by any number of threads at once. What each needs to encode (the words that it has seen,
+ * memory for matching and merging: a few megabytes) is kept in the tokenizer for the next call.
  */
 #ifndef LS_TEXT_TOKENIZER_H
 #define LS_TEXT_TOKENIZER_H
@@ -23,7 +24,6 @@
 #include "longspan/status.h"
 
 typedef struct ls_tokenizer ls_tokenizer;
-typedef struct ls_token_encoder ls_token_encoder;
 typedef struct ls_token_stream ls_token_stream;
 
 /* Growing buffers; start zeroed, end with free() of the pointer. */
@@ -76,13 +76,8 @@ ls_token_frame ls_tokenizer_frame(const ls_tokenizer *tokenizer);
 
 /*
  * Appends the ids of text[0, bytes). Any bytes are accepted. On error (LS_NO_MEMORY; LS_INVALID when a pattern
- * of the file gives up on this text) `out` has the count it had. An encoder keeps the words that it has seen,
- * so that a second text is faster; ls_tokenizer_encode makes one for the call. The tokenizer must outlive it.
+ * of the file gives up on this text) `out` has the count it had.
  */
-LS_MUST_USE ls_status ls_token_encoder_create(const ls_tokenizer *tokenizer, ls_token_encoder **out);
-void ls_token_encoder_destroy(ls_token_encoder *encoder); /* NULL is allowed */
-LS_MUST_USE ls_status ls_token_encoder_encode(ls_token_encoder *encoder, const char *text, size_t bytes,
-                                              ls_token_list *out);
 LS_MUST_USE ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                           ls_token_list *out);
 
