@@ -45,7 +45,7 @@ static size_t settled(const ls_text *text) {
 /* Says the text up to `bytes`, where it still begins with what was said: bytes that spoil a run take all of it back. */
 static ls_status say(ls_token_stream *s, size_t bytes, ls_text *out) {
     const size_t had = s->said.count;
-    if (bytes <= had || memcmp(s->now.byte, s->said.byte, had) != 0) return ls_ok();
+    if (bytes <= had || (had > 0 && memcmp(s->now.byte, s->said.byte, had) != 0)) return ls_ok();
     if (!ls_text_append(out, s->now.byte + had, bytes - had) ||
         !ls_text_append(&s->said, s->now.byte + had, bytes - had))
         return ls_no_memory(bytes);
