@@ -1,0 +1,205 @@
+/*
+ * How long it takes to get a model's weights out of a file into a rank's memory, and how much memory that takes beside the memory that
+ * they stay in: straight from the mapping, and by way of f64 as sources without files go. One JSON object per case on standard output.
+ *
+ *   make bench
+ *   build/bench/weights [FOLDER for the file, /tmp] [millions of parameters, 250] [threads, all]
+ *
+ * The file is made (bf16, f16 or f32), read once so that it is in the system's cache, and read again by turns in both ways: medians of
+ * ROUNDS. cold: the cache was asked to let the file go before (no guarantee). gb_per_second: bytes of the file by seconds. peak_bytes:
+ * resident memory at its highest, over what was there before; the file's pages count while they are mapped.
+ */
+#include "base/median.h"
+#include "format/format.h"
+#include "model/model.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROUNDS = 3, E = 1024, F = 2816, V = 8192 };
+
+typedef struct place {
+    ls_model *model;
+    ls_graph *graph;
+    ls_image *image;
+    ls_world *world;
+    ls_comm *comm;
+    ls_executor *executor;
+} place;
+
+static ls_status write_config(const char *folder, int64_t parameters) {
+    char path[LS_FILE_PATH], text[512];
+    const int64_t layer = 4 * (int64_t)E * E + 3 * (int64_t)E * F;
+    snprintf(
+        text, sizeof text,
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": %d, \"hidden_size\": %d, \"intermediate_size\": %d,"
+        " \"num_hidden_layers\": %lld, \"num_attention_heads\": 16, \"tie_word_embeddings\": true}",
+        V, E, F, (long long)ls_max(1, (parameters - (int64_t)V * E) / layer));
+    LS_TRY(ls_file_join(folder, "config.json", path, sizeof path));
+    return ls_file_write(path, text, strlen(text));
+}
+
+static ls_status open_place(const char *folder, ls_dtype dtype, int threads, place *p) {
+    ls_language_model lm;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    *p = (place){.graph = ls_graph_create(dtype)};
+    LS_TRY(ls_model_open(folder, &p->model));
+    LS_TRY(ls_model_build(p->model, p->graph, 1, 8, true, &lm));
+    const ls_job job = {.graph = p->graph, .update = LS_UPDATE_ADAMW};
+    const ls_target target = {.mesh = ls_mesh_make(1, 1, 1),
+                              .strategy = "local",
+                              .isa = machine.isa,
+                              .threads = threads > 0 ? threads : machine.cores};
+    LS_TRY(ls_compile(&job, &target, &p->image));
+    LS_TRY(ls_world_for(p->image, NULL, false, 20, &p->world));
+    LS_TRY(ls_world_join(p->world, 0, &p->comm));
+    return ls_executor_create(p->image, p->comm, &p->executor);
+}
+
+static void close_place(place *p) {
+    ls_executor_destroy(p->executor);
+    ls_comm_leave(p->comm);
+    ls_world_destroy(p->world);
+    ls_image_destroy(p->image);
+    ls_graph_destroy(p->graph);
+    ls_model_close(p->model);
+}
+
+/* Numbers around 1 of either sign; what they are makes no difference. */
+static ls_status write_file(const ls_image *image, ls_st_dtype dtype, const char *path) {
+    enum { BLOCK = 1 << 20 };
+    ls_st_entry *entries = calloc((size_t)image->n_flats, sizeof *entries);
+    uint16_t *block = malloc(BLOCK);
+    ls_st_plan *plan = NULL;
+    ls_st_writer *writer = NULL;
+    LS_ASSERT(entries != NULL && block != NULL);
+    for (int i = 0; i < BLOCK / 2; i++) block[i] = (uint16_t)(0x3c00 + (i * 40503 & 0x83ff));
+    for (int i = 0; i < image->n_flats; i++) {
+        entries[i] = (ls_st_entry){image->flats[i].name, dtype, image->flats[i].shape.ndim, {0}};
+        for (int d = 0; d < entries[i].ndim; d++) entries[i].shape[d] = image->flats[i].shape.dim[d].size;
+    }
+    LS_TRY(ls_st_plan_create(entries, image->n_flats, NULL, 0, &plan));
+    LS_TRY(ls_st_create(path, plan, &writer));
+    for (int i = 0; i < image->n_flats; i++)
+        for (int64_t at = 0; at < ls_st_plan_bytes(plan, i); at += BLOCK)
+            LS_TRY(ls_st_write(writer, i, at, block, ls_min(BLOCK, ls_st_plan_bytes(plan, i) - at)));
+    LS_TRY(ls_st_finish(writer));
+    ls_st_plan_destroy(plan);
+    free(block);
+    free(entries);
+    return ls_ok();
+}
+
+/* In bytes; "VmRSS" or "VmHWM", the highest since reset. */
+static int64_t memory_now(const char *what) {
+    char line[256];
+    long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, what, strlen(what)) == 0) (void)sscanf(line + strlen(what) + 1, "%lld", &kib);
+    if (file != NULL) fclose(file);
+    return kib * 1024;
+}
+
+static void reset_highest(void) {
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (file == NULL) return;
+    fputs("5", file);
+    fclose(file);
+}
+
+static void let_go(const char *path) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+}
+
+typedef struct reading {
+    double seconds;
+    int64_t peak;
+} reading;
+
+static ls_status read_once(place *p, bool direct, reading *out) {
+    ls_weight_source source;
+    reset_highest();
+    const int64_t before = memory_now("VmRSS");
+    const double start = ls_seconds();
+    LS_TRY(ls_model_weights(p->model, p->image, 0, &source));
+    if (!direct) source.convert = NULL;
+    const ls_status status = ls_weights_fill(p->executor, &source);
+    *out = (reading){ls_seconds() - start, memory_now("VmHWM") - before};
+    ls_weights_close(&source);
+    return status;
+}
+
+static void print(const char *file_type, const char *graph_type, const char *way, bool cold, int64_t bytes,
+                  const reading *all) {
+    double seconds[ROUNDS];
+    int64_t peak = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        seconds[i] = all[i].seconds;
+        peak = ls_max(peak, all[i].peak);
+    }
+    const double median = ls_median(seconds, ROUNDS);
+    printf(
+        "{\"file\": \"%s\", \"graph\": \"%s\", \"way\": \"%s\", \"cold\": %s, \"file_bytes\": %lld, \"seconds\": %.4f, "
+        "\"gb_per_second\": %.2f, \"peak_bytes\": %lld}\n",
+        file_type, graph_type, way, cold ? "true" : "false", (long long)bytes, median,
+        (double)bytes / median / 1e9, (long long)peak);
+    fflush(stdout);
+}
+
+static ls_status measure(const char *folder, ls_st_dtype file_type, ls_dtype dtype, int threads) {
+    char path[LS_FILE_PATH];
+    place p;
+    reading warm[2][ROUNDS], cold[ROUNDS];
+    ls_file_map map;
+    LS_TRY(ls_file_join(folder, "model.safetensors", path, sizeof path));
+    LS_TRY(open_place(folder, dtype, threads, &p));
+    LS_TRY(write_file(p.image, file_type, path));
+    LS_TRY(ls_file_map_open(path, &map));
+    const int64_t bytes = (int64_t)map.bytes;
+    ls_file_map_close(&map);
+    LS_TRY(read_once(&p, true, &warm[0][0]));
+    for (int i = 0; i < ROUNDS; i++)
+        for (int way = 0; way < 2; way++) LS_TRY(read_once(&p, way == 0, &warm[way][i]));
+    for (int i = 0; i < ROUNDS; i++) {
+        let_go(path);
+        LS_TRY(read_once(&p, true, &cold[i]));
+    }
+    const char *name = ls_st_dtype_name(file_type), *graph = ls_dtype_name(dtype);
+    print(name, graph, "direct", false, bytes, warm[0]);
+    print(name, graph, "by f64", false, bytes, warm[1]);
+    print(name, graph, "direct", true, bytes, cold);
+    close_place(&p);
+    return ls_file_remove_tree(path);
+}
+
+static ls_status run(const char *folder, int64_t parameters, int threads) {
+    static const struct {
+        ls_st_dtype file;
+        ls_dtype graph;
+    } cases[] = {{LS_ST_BF16, LS_BF16}, {LS_ST_BF16, LS_F32}, {LS_ST_F16, LS_F32}, {LS_ST_F32, LS_F32}};
+    LS_TRY(write_config(folder, parameters));
+    for (size_t i = 0; i < LS_COUNT(cases); i++)
+        LS_TRY(measure(folder, cases[i].file, cases[i].graph, threads));
+    return ls_ok();
+}
+
+int main(int argc, char **argv) {
+    char folder[LS_FILE_PATH];
+    snprintf(folder, sizeof folder, "%s/longspan-weights-XXXXXX", argc > 1 ? argv[1] : "/tmp");
+    ls_status status = mkdtemp(folder) != NULL ? ls_ok() : ls_error(LS_IO, "cannot make %s", folder);
+    if (status.code == LS_OK) {
+        status = run(folder, (argc > 2 ? atoll(argv[2]) : 250) * 1000000, argc > 3 ? atoi(argv[3]) : 0);
+        const ls_status removed = ls_file_remove_tree(folder);
+        if (status.code == LS_OK) status = removed;
+    }
+    if (status.code != LS_OK) fprintf(stderr, "weights: %s\n", status.text);
+    return status.code != LS_OK;
+}
