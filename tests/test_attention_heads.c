@@ -42,7 +42,7 @@ static ls_image *compiled(ls_attention_graph *g, ls_dtype dtype) {
     ls_image *image;
     assert_int_equal(ls_attention_graph_build(&options, g).code, LS_OK);
     ls_job job = ls_attention_graph_job(g);
-    job.apart = true;
+    job.apart = LS_PROGRAM_BACKWARD;
     const ls_target target = {.mesh = ls_mesh_make(1, 1, 1),
                               .strategy = "local",
                               .layout = LS_LAYOUT_CONTIGUOUS,

@@ -76,22 +76,33 @@ typedef struct ls_grad_result {
 } ls_grad_result;
 LS_MUST_USE ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result);
 
-/* Continues a prompt, on one rank, with a short fixed window. text(context, bytes, n) receives the pieces as they come. */
+/*
+ * Continues a prompt: its keys and values are made at once, its tokens shared by the ranks, and stay where they were made; each further token is
+ * computed over them. text(context, bytes, n) receives whole characters as they come, in the caller's process: ranks are threads.
+ * Ends after `tokens`, at the end of the document, or stopped by a signal (LS_INTERRUPTED; what was made is told). The same tokens
+ * for the same seed; without temperature the same for any number of ranks, to rounding of the logits.
+ */
 typedef struct ls_generate_job {
     const char *model; /* directory or config.json */
     const char
         *checkpoint; /* directory of a checkpoint or of a training run; NULL: the model's own weights */
-    const char *prompt;
-    int64_t tokens; /* to make */
-    int64_t window; /* tokens of context; 0: chosen */
+    const char *prompt, *prompt_file; /* one of them; an empty one begins a document */
+    int64_t tokens;                   /* to make */
+    const char *dtype;                /* "f32", "bf16"; NULL: f32 */
     double temperature, top_p;
     int64_t top_k; /* 0: all */
     uint64_t seed;
-    int64_t threads;
+    ls_spread spread;
     void (*text)(void *context, const char *bytes, size_t n);
     void *context;
 } ls_generate_job;
-LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job);
+typedef struct ls_generate_result {
+    int64_t prompt_tokens, tokens; /* tokens: made */
+    double prefill_seconds, decode_seconds;
+    ls_spread_result spread;
+} ls_generate_result;
+/* The result is set when the status is LS_OK or LS_INTERRUPTED. */
+LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result);
 
 /* Of benches; zero and NULL mean the bench's default. Each takes some of them, and refuses the others. */
 typedef struct ls_bench_options {

@@ -49,8 +49,8 @@ static ls_status check_kept(const ls_builder *b, const ls_node *node) {
 }
 
 /* The nodes behind the forward ones as a program of their own. */
-static ls_status lower_backward(ls_builder *b, int n_nodes) {
-    begin_program(b, LS_PROGRAM_BACKWARD);
+static ls_status lower_apart(ls_builder *b, int n_nodes) {
+    begin_program(b, b->job->apart);
     for (int n = b->job->forward_nodes; n < n_nodes; n++) LS_TRY(check_kept(b, &b->job->graph->nodes[n]));
     for (int n = b->job->forward_nodes; n < n_nodes && b->status.code == LS_OK; n++) ls_lower_node(b, n);
     LS_TRY(b->status);
@@ -70,7 +70,7 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = b->resolved[t] = nowhere();
     ls_share_attention(b, n_nodes);
     ls_lower_persistent(b);
-    if ((job->update == LS_UPDATE_NONE && !job->apart) || job->accumulates) {
+    if ((job->update == LS_UPDATE_NONE && job->apart == 0) || job->accumulates) {
         begin_program(b, LS_PROGRAM_MICRO);
         ls_lower_nodes(b, n_nodes);
         LS_TRY(b->status);
@@ -93,7 +93,7 @@ static ls_status compile(ls_builder *b, int n_nodes) {
         LS_TRY(b->status);
         end_program(b);
     }
-    if (job->apart && job->forward_nodes < n_nodes) LS_TRY(lower_backward(b, n_nodes));
+    if (job->apart != 0 && job->forward_nodes < n_nodes) LS_TRY(lower_apart(b, n_nodes));
     ls_name_values(image);
     ls_schedule(image);
     ls_place(image);

@@ -25,9 +25,9 @@ typedef struct ls_job {
     int forward_nodes; /* nodes before differentiation: program evaluate runs these; 0: no such program */
     ls_update update; /* none: program micro alone; reduce: gradients summed over ranks; adamw: and applied */
     bool accumulates; /* steps of several micro-batches: program micro, and program step for the last */
-    bool
-        apart; /* without update: program evaluate for the forward nodes and program backward for the others, instead of micro for all.
-                  What the one makes and the other reads is fetched, so that it outlives the first */
+    int apart; /* without update: program evaluate for the forward nodes, and this one (LS_PROGRAM_BACKWARD or LS_PROGRAM_DECODE) for
+                  the others, instead of micro for all (0). What the one makes and the other reads is fetched, so that it outlives
+                  the first */
     ls_adamw_params adamw;  /* weight_decay is for parameters of two or more dimensions */
     const ls_tensor *fetch; /* tensors that the host reads after a program, by name */
     int n_fetch;

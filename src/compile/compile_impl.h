@@ -216,6 +216,7 @@ void ls_lower_update(ls_builder *b);
 ls_operand ls_lower_input(ls_builder *b, int node, int i);
 /* Ops that no single kernel call can do, because they need other ranks' tokens (`special` in their rows). */
 void ls_lower_attention(ls_builder *b, int node);
+void ls_lower_attention_cached(ls_builder *b, int node); /* attention/cached.c */
 /* Whether blocks are read in place (attention/arrival.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
 LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool *in_place);
 /* Whether that strategy brings other blocks' queries here, so that their spans are needed. */

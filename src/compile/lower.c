@@ -134,6 +134,7 @@ static const struct {
     void (*lower)(ls_builder *b, int node);
 } specials[] = {
     {"attention", ls_lower_attention},
+    {"attention_cached", ls_lower_attention_cached},
     {"shift", ls_lower_shift},
     {"conv", ls_lower_conv},
 };

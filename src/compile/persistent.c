@@ -131,7 +131,9 @@ static void place_tables(ls_builder *b) {
         ls_local_size(b, node->in[0], q);
         for (int h = 0; h < blocks; h++) place_spans(b, wanted, q[0], (ring + h) % R);
     }
-    if (image->n_masks == 0) return;
+    bool cached = false;
+    for (int n = 0; n < g->n_nodes; n++) cached |= ls_node_reads_cache(&g->nodes[n]);
+    if (image->n_masks == 0 && !cached) return;
     image->positions = ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, &image->layout.S);
 }
 

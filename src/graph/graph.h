@@ -150,6 +150,19 @@ typedef struct ls_attention_node {
 /* The input of attention behind q, k, v, if it has one; of its gradient behind o, lse and do, and the sum that grows. */
 enum { LS_ATTENTION_SINK = 3, LS_ATTENTION_GRAD_SINK = 6, LS_ATTENTION_GRAD_SINK_SUM };
 
+/* The inputs of attention over a cache; the last one may be left out. */
+enum {
+    LS_CACHED_Q,
+    LS_CACHED_K, /* of the new token */
+    LS_CACHED_V,
+    LS_CACHED_KEYS, /* T[1,S,Hkv,D], which get the new one; with them the values */
+    LS_CACHED_VALUES,
+    LS_CACHED_PLACE, /* i32[1,1]: position of the new token */
+    LS_CACHED_SPANS, /* i32[1,1,2w]: what it sees (ls_mask_spans) */
+    LS_CACHED_SINK
+};
+bool ls_node_reads_cache(const ls_node *node);
+
 /* What the ops behind an integer tensor allow it to hold: 0 .. count-1 (count INT64_MAX: anything), and perhaps -100. */
 typedef struct ls_id_range {
     int64_t count;
@@ -220,5 +233,28 @@ typedef struct ls_derivative {
  * LS_UNSUPPORTED error naming it. Errors stay in the graph too.
  */
 LS_MUST_USE ls_status ls_differentiate(ls_graph *graph, ls_derivative *derivative);
+
+/* --- the pass that makes a graph to continue sequences with (decode.c) -------------------------------------------------------- */
+
+/* Names of what belongs to the one token begin with it; its position's name as the cache's input. */
+#define LS_NEXT "next "
+#define LS_NEXT_PLACE LS_NEXT "place"
+
+typedef struct ls_decoding {
+    int forward_nodes; /* of the prefill: keys and values of all tokens; the nodes behind are for one token */
+    ls_tensor logits;  /* of that one: [1,1,V] */
+    ls_tensor *kept;   /* what the host must fetch (ls_job.fetch): the caches, then the logits; the graph's */
+    int n_kept;
+    ls_mask *
+        mask; /* input "next spans.i" is what mask i lets the token see, of positions up to its own; the graph's */
+    int n_masks;
+} ls_decoding;
+
+/*
+ * Fills the empty graph `to` from a forward graph of one sequence of S tokens, the most that there will be. Inputs of the prefill keep their
+ * names; those of one token are "next NAME" i32[1,1]. LS_UNSUPPORTED names an op that mixes tokens and is no attention. Masks' document
+ * ends stay the caller's.
+ */
+LS_MUST_USE ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, ls_decoding *out);
 
 #endif

@@ -20,6 +20,7 @@ static const ls_op *const table[] = {
     &ls_op_attention,
     &ls_op_attention_grad,
     &ls_op_attention_sink_grad,
+    &ls_op_attention_cached,
     &ls_op_swiglu,
     &ls_op_swiglu_grad,
     &ls_op_activation,

@@ -83,10 +83,15 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
     end(w, out);
 }
 
-void ls_generated_json(const char *prompt, const char *text, FILE *out) {
+void ls_generate_result_json(const char *prompt, const char *text, const ls_generate_result *r, FILE *out) {
     ls_json_writer *w = begin();
-    ls_json_put_text(w, "prompt", prompt);
+    if (prompt != NULL) ls_json_put_text(w, "prompt", prompt);
     ls_json_put_text(w, "text", text);
+    ls_json_put_int(w, "prompt_tokens", r->prompt_tokens);
+    ls_json_put_int(w, "tokens", r->tokens);
+    ls_json_put_double(w, "prefill_seconds", r->prefill_seconds);
+    ls_json_put_double(w, "decode_seconds", r->decode_seconds);
+    put_spread(w, &r->spread);
     end(w, out);
 }
 

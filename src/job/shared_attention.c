@@ -76,7 +76,7 @@ static ls_status open_all(ls_shared_attention *a) {
     if (o->mask != NULL) LS_TRY(check_mask(o->mask));
     LS_TRY(ls_attention_graph_build(o, &a->graph));
     a->job = ls_attention_graph_job(&a->graph);
-    a->job.apart = true;
+    a->job.apart = LS_PROGRAM_BACKWARD;
     return ls_session_open(&a->job, &o->spread, &a->session);
 }
 

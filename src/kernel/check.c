@@ -59,6 +59,7 @@ static const signature signatures[] = {
     {"sum", "x G[n]", "y G[1]", false, NULL},
     {"broadcast", "c G[1]", "y G[n]", false, NULL},
     {"attention", ATTENTION_INPUTS, "o ~G[B,N,H,D] lse ~G[B,H,N]", true, check_attention},
+    {"cache_write", "x T[B,M,H,D] positions i32[B,M] kpos i32[K]", "cache T[B,K,H,D]", false, NULL},
     {"attention_sink", "sink T[H]", "o ~G[B,N,H,D] lse G[B,H,N]", false, NULL},
     {"attention_sink_grad", "sink T[H] lse G[B,H,N] delta G[B,H,N]", "dsink G[H]", false, NULL},
     {"attention_merge", "part ~G[B,N,H,D] part_lse G[B,H,N]", "o ~G[B,N,H,D] lse G[B,H,N]", false, NULL},

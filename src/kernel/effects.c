@@ -57,6 +57,7 @@ static const row rows[] = {
     {"sum", 1, NULL, {0}},
     {"broadcast", 0, NULL, {0}},
     {"attention", 0, attention, {0}},
+    {"cache_write", 1, NULL, {0}},
     {"attention_sink", 3, NULL, {0}},
     {"attention_sink_grad", 1, NULL, {0}},
     {"attention_merge", 3, NULL, {0}},

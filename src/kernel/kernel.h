@@ -6,7 +6,6 @@
  * views, parameters, a workspace whose size it declared, and the pool on which it may split its work.
  * Everything that can fail is checked in prepare, once, before a program runs; run cannot fail, allocates nothing, and gives
  * the same bits for the same views, parameters and number of threads.
- *
  * T is the element type the kernel is registered for (f32, f64, bf16), G = ls_dtype_accumulator(T). Views are dense
  * unless said otherwise; [..] stands for any leading dimensions, merged into n rows (ls_view_rows).
  *
@@ -43,6 +42,7 @@
  *                    kernels skip what is not seen best where it ascends. A query that sees nothing: o 0, lse -inf.
  *                    All but spans and kpos may be strided outside the last dimension, in attention_grad too.
  *                    logit: x = scale*q·k, or softcap*tanh(x/softcap) where the params give a softcap.
+ *   cache_write      x T[B,m,H,D], positions i32[B,m], kpos i32[t], ascending; in-out: cache T[B,t,H,D]     -: row j: the x of position kpos[j], if any
  *   attention_sink   sink T[Hq]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]      -: merged with a key of logit sink[h] and value 0 that
  *                    every query sees. o may be strided outside D; sink -inf changes nothing.
  *   attention_sink_grad  sink T[Hq], lse G[B,Hq,n] (with the sink in it), delta G[B,Hq,n]      dsink G[Hq]     (adds)

@@ -38,6 +38,7 @@ enum {
     LS_PROGRAM_STEP,     /* the last micro-batch of a step, and the update */
     LS_PROGRAM_EVALUATE, /* forward alone */
     LS_PROGRAM_BACKWARD, /* of a job whose passes run apart: the gradient alone, after evaluate */
+    LS_PROGRAM_DECODE, /* of such a job that generates: the next token, after evaluate, any number of times */
     LS_PROGRAMS
 };
 
@@ -257,7 +258,7 @@ uint64_t ls_image_skeleton(const ls_image *image);
 
 /* The page that `explain` shows for one program. */
 void ls_program_print(const ls_image *image, int program, FILE *out);
-const char *ls_program_name(int program); /* "micro", "step", "evaluate", "backward" */
+const char *ls_program_name(int program); /* "micro", "step", "evaluate", "backward", "decode" */
 const char *ls_buffer_kind_name(ls_buffer_kind kind);
 
 #endif

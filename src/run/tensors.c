@@ -18,7 +18,7 @@ void ls_executor_fill_tables(ls_executor *ex) {
     const int me = ls_mesh_sequence_index(&image->mesh, image->rank);
     ex->own_positions = LS_NEW_ARRAY(ex->arena, int32_t, ls_layout_count(&image->layout, me));
     ls_layout_positions(&image->layout, me, ex->own_positions);
-    if (image->n_masks == 0) return;
+    if (image->positions.buffer < 0) return;
     int32_t *positions = ls_executor_address(ex, &image->positions);
     for (int p = 0; p < image->layout.P; p++)
         ls_layout_positions(&image->layout, p, positions + ls_layout_start(&image->layout, p));

@@ -9,7 +9,7 @@ extern const ls_op ls_op_linear, ls_op_linear_dx, ls_op_linear_dw, ls_op_column_
 extern const ls_op ls_op_rmsnorm, ls_op_rmsnorm_grad;
 extern const ls_op ls_op_layernorm, ls_op_layernorm_grad;
 extern const ls_op ls_op_rope_table, ls_op_rotate;
-extern const ls_op ls_op_attention, ls_op_attention_grad, ls_op_attention_sink_grad;
+extern const ls_op ls_op_attention, ls_op_attention_grad, ls_op_attention_sink_grad, ls_op_attention_cached;
 extern const ls_op ls_op_swiglu, ls_op_swiglu_grad;
 extern const ls_op ls_op_activation, ls_op_activation_grad;
 extern const ls_op ls_op_shift, ls_op_conv, ls_op_conv_dw;

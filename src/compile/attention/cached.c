@@ -1,0 +1,120 @@
+/*
+ * Attention of one token over a cache that the ranks share: each holds keys and values where the prefill has made them. All ranks
+ * know the token and do the rest of its work alike, so its queries need no journey; each attends to its own part of the cache, the parts
+ * (o, lse) go to everyone, and everyone merges them in the order of the ranks: the same bits on all. (It is strategy decode for
+ * queries that are on every rank already, with one round of messages instead of two.)
+ *
+ * Which positions are seen is data, the spans; a rank none of whose positions are gets o 0 and lse -inf, which change nothing.
+ */
+#include "compile/attention/attention.h"
+
+/* A partial result as one message: G[Hq*D + Hq]. */
+typedef struct partial {
+    ls_operand all, o, lse;
+} partial;
+
+static partial partial_in(ls_operand all, int64_t Hq, int64_t D) {
+    const ls_dtype G = all.view.dtype;
+    const size_t behind = (size_t)(Hq * D) * ls_dtype_bytes(G);
+    return (partial){.all = all,
+                     .o = ls_operand_dense(all.buffer, all.offset, G, 4, (int64_t[]){1, 1, Hq, D}),
+                     .lse = ls_operand_dense(all.buffer, all.offset + behind, G, 3, (int64_t[]){1, Hq, 1})};
+}
+
+static partial make_partial(ls_builder *b, const char *name, int64_t Hq, int64_t D) {
+    const int64_t n = Hq * (D + 1);
+    return partial_in(ls_build_private(b, LS_BUFFER_ACTIVATION, name, b->image->accumulator, 1, &n), Hq, D);
+}
+
+static void write_cache(ls_builder *b, ls_operand x, ls_operand place, ls_operand kpos, ls_operand cache) {
+    ls_build_kernel(b, &(ls_kernel_build){.op = "cache_write",
+                                          .kernel = "cache_write",
+                                          .dtype = b->image->dtype,
+                                          .n_in = 3,
+                                          .in = {x, place, kpos},
+                                          .n_out = 1,
+                                          .out = {cache}});
+}
+
+static void merge(ls_builder *b, const partial *from, const partial *to) {
+    ls_build_kernel(b, &(ls_kernel_build){.op = "attention_merge",
+                                          .kernel = "attention_merge",
+                                          .dtype = b->image->dtype,
+                                          .flops = (double)ls_view_elements(&from->o.view),
+                                          .n_in = 2,
+                                          .in = {from->o, from->lse},
+                                          .n_out = 2,
+                                          .out = {to->o, to->lse}});
+}
+
+/* Everyone's part to everyone, and all of them merged in the order of the team. */
+static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t D) {
+    const ls_team team =
+        ls_build_team(b, (const bool[LS_AXES]){[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true});
+    if (team.n == 1) return *mine;
+    const int64_t n = Hq * (D + 1);
+    const ls_operand slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "cached slots", team.n * n,
+                                                b->image->accumulator, 2, (int64_t[]){team.n, n});
+    const ls_operand flat =
+        ls_operand_dense(mine->all.buffer, mine->all.offset, mine->all.view.dtype, 2, (int64_t[]){1, n});
+    for (int j = 1; j < team.n; j++) {
+        const int from = (team.me - j + team.n) % team.n;
+        ls_build_ready(b, ls_build_channel(b, "cached.%d", j), team.members[from],
+                       ls_operand_slice(slots, 0, from, 1));
+    }
+    for (int j = 1; j < team.n; j++)
+        ls_build_send(b, ls_build_channel(b, "cached.%d", j), team.members[(team.me + j) % team.n], flat,
+                      ls_operand_slice(slots, 0, team.me, 1));
+    for (int j = 1; j < team.n; j++) {
+        const int from = (team.me - j + team.n) % team.n;
+        ls_build_receive(b, ls_build_channel(b, "cached.%d", j), team.members[from],
+                         ls_operand_slice(slots, 0, from, 1));
+    }
+    ls_build_quiet(b);
+    const partial merged = make_partial(b, "merged", Hq, D);
+    for (int r = 0; r < team.n; r++) {
+        const partial part = r == team.me ? *mine : partial_in(ls_operand_slice(slots, 0, r, 1), Hq, D);
+        if (r == 0) {
+            ls_build_copy(b, part.o, merged.o);
+            ls_build_copy(b, part.lse, merged.lse);
+        } else {
+            merge(b, &part, &merged);
+        }
+    }
+    return merged;
+}
+
+void ls_lower_attention_cached(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_attention_node *params = node->params;
+    const int me = ls_mesh_sequence_index(&b->target->mesh, b->target->rank);
+    ls_operand in[LS_NODE_INPUTS];
+    for (int i = 0; i < node->n_in; i++) in[i] = ls_lower_input(b, n, i);
+    const int64_t Hq = in[LS_CACHED_Q].view.size[2], D = in[LS_CACHED_Q].view.size[3];
+    const int64_t held = in[LS_CACHED_KEYS].view.size[1];
+    const ls_operand kpos =
+        ls_operand_slice(b->image->positions, 0, ls_layout_start(&b->image->layout, me), held);
+    write_cache(b, in[LS_CACHED_K], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_KEYS]);
+    write_cache(b, in[LS_CACHED_V], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_VALUES]);
+    const partial mine = make_partial(b, "part", Hq, D);
+    const ls_attention_call call = {.params = {.scale = params->scale,
+                                               .softcap = params->softcap,
+                                               .group = (int)(Hq / in[LS_CACHED_KEYS].view.size[2])},
+                                    .q = in[LS_CACHED_Q],
+                                    .k = in[LS_CACHED_KEYS],
+                                    .v = in[LS_CACHED_VALUES],
+                                    .spans = in[LS_CACHED_SPANS],
+                                    .positions = kpos,
+                                    .area = {.pairs = (double)held, .queries = 1}};
+    ls_build_attention(b, &call, mine.o, mine.lse);
+    const partial all = exchange(b, &mine, Hq, D);
+    if (node->n_in > LS_CACHED_SINK)
+        ls_build_kernel(b, &(ls_kernel_build){.op = "attention_sink",
+                                              .kernel = "attention_sink",
+                                              .dtype = b->image->dtype,
+                                              .n_in = 1,
+                                              .in = {in[LS_CACHED_SINK]},
+                                              .n_out = 2,
+                                              .out = {all.o, all.lse}});
+    ls_build_cast(b, all.o, ls_lower_tensor(b, node->out[0]));
+}

@@ -1,0 +1,86 @@
+#include "eval/decoder.h"
+#include "tensor/tensor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ls_status open_all(const ls_model *model, const char *dtype, const ls_spread *spread, ls_decoder *d) {
+    const bool narrow = dtype != NULL && strcmp(dtype, "bf16") == 0;
+    if (dtype != NULL && !narrow && strcmp(dtype, "f32") != 0)
+        return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", dtype);
+    ls_language_model lm;
+    d->model = ls_graph_create(narrow ? LS_BF16 : LS_F32);
+    d->graph = ls_graph_create(narrow ? LS_BF16 : LS_F32);
+    LS_TRY(ls_model_build(model, d->model, 1, d->most, false, &lm));
+    LS_TRY(ls_graph_decode(d->model, lm.logits, d->graph, &d->decoding));
+    d->logits = ls_graph_tensor(d->graph, d->decoding.logits)->name;
+    d->job = (ls_job){.graph = d->graph,
+                      .forward_nodes = d->decoding.forward_nodes,
+                      .apart = LS_PROGRAM_DECODE,
+                      .fetch = d->decoding.kept,
+                      .n_fetch = d->decoding.n_kept};
+    return ls_session_open(&d->job, spread, &d->session);
+}
+
+/* The decoder is made in its place: its session borrows the job. */
+ls_status ls_decoder_open(const ls_model *model, int64_t most, const char *dtype, const ls_spread *spread,
+                          ls_decoder *out) {
+    *out = (ls_decoder){.most = most};
+    const ls_status status = open_all(model, dtype, spread, out);
+    if (status.code != LS_OK) ls_decoder_close(out);
+    return status;
+}
+
+void ls_decoder_close(ls_decoder *d) {
+    ls_session_close(d->session);
+    ls_graph_destroy(d->graph);
+    ls_graph_destroy(d->model);
+    *d = (ls_decoder){.most = 0};
+}
+
+ls_status ls_decoder_prefill(const ls_decoder *d, const ls_rank *rank, const int32_t *ids, int64_t n) {
+    const ls_binding *tokens = ls_image_find(rank->image, "tokens"),
+                     *positions = ls_image_find(rank->image, "positions");
+    LS_ASSERT(n <= d->most);
+    int32_t *row = calloc((size_t)d->most, sizeof *row);
+    if (row == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)d->most);
+    memcpy(row, ids, sizeof *row * (size_t)n);
+    ls_executor_scatter(rank->executor, tokens, row);
+    for (int64_t i = 0; i < d->most; i++) row[i] = (int32_t)i;
+    if (positions != NULL) ls_executor_scatter(rank->executor, positions, row);
+    free(row);
+    return ls_executor_run(rank->executor, LS_PROGRAM_EVALUATE);
+}
+
+static void put_number(const ls_rank *rank, const char *name, int64_t value) {
+    int32_t *to = ls_executor_tensor(rank->executor, name);
+    if (to != NULL) *to = (int32_t)value; /* a model may have no positions */
+}
+
+/* What the token at that place sees: what the mask lets it see, and nothing behind itself. */
+static void put_spans(const ls_decoder *d, const ls_rank *rank, int64_t place) {
+    for (int m = 0; m < d->decoding.n_masks; m++) {
+        char name[48];
+        snprintf(name, sizeof name, LS_NEXT "spans.%d", m);
+        const ls_mask *mask = &d->decoding.mask[m];
+        ls_span *to = ls_executor_tensor(rank->executor, name), seen[LS_MASK_SPANS];
+        const int n = ls_mask_spans(mask, d->most, place, seen), width = ls_mask_width(mask);
+        for (int i = 0; i < width; i++) {
+            to[i] = i < n ? seen[i] : (ls_span){0, 0};
+            to[i].hi = (int32_t)ls_min(to[i].hi, place + 1);
+        }
+    }
+}
+
+ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place,
+                          const float **logits) {
+    LS_ASSERT(place < d->most);
+    put_number(rank, LS_NEXT "tokens", id);
+    put_number(rank, LS_NEXT "positions", place);
+    put_number(rank, LS_NEXT_PLACE, place);
+    put_spans(d, rank, place);
+    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_DECODE));
+    *logits = ls_executor_tensor(rank->executor, d->logits);
+    return ls_ok();
+}

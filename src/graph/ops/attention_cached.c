@@ -1,0 +1,80 @@
+/*
+ * attention_cached: attention of one token over a cache of keys and values that grows by it. Which of the cached positions it sees
+ * comes as data, spans that the host writes: so one program serves any number of tokens, and any mask. It is `special`:
+ * where the cache is cut along the sequence each rank attends to its own part, and the compiler merges what they find
+ * (compile/attention/cached.c). Made by graph/decode.c from an attention node.
+ */
+#include "graph/ops/ops.h"
+
+static ls_status expect_shape(const ls_graph *g, const ls_node *node, int i, ls_dtype dtype,
+                              ls_shape expected) {
+    const ls_tensor_info *t = ls_graph_tensor(g, node->in[i]);
+    bool fits = t->dtype == dtype && t->shape.ndim == expected.ndim;
+    for (int d = 0; fits && d < expected.ndim; d++) fits = t->shape.dim[d].size == expected.dim[d].size;
+    if (fits) return ls_ok();
+    return ls_op_input_error(g, node, i, "%s[%lld,%lld,..] as its other inputs have it", ls_dtype_name(dtype),
+                             (long long)expected.dim[0].size, (long long)expected.dim[1].size);
+}
+
+static ls_shape shape_of(int ndim, const int64_t *size) {
+    ls_shape shape = {.ndim = ndim};
+    for (int d = 0; d < ndim; d++) shape.dim[d].size = size[d];
+    return shape;
+}
+
+static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_attention_node *params = node->params;
+    const ls_tensor_info *q = ls_graph_tensor(g, node->in[LS_CACHED_Q]),
+                         *keys = ls_graph_tensor(g, node->in[LS_CACHED_KEYS]),
+                         *values = ls_graph_tensor(g, node->in[LS_CACHED_VALUES]);
+    if (q->shape.ndim != 4 || q->dtype != g->dtype || q->shape.dim[0].size != 1 || q->shape.dim[1].size != 1)
+        return ls_op_input_error(g, node, LS_CACHED_Q, "the queries of one token, %s[1,1,Hq,D]",
+                                 ls_dtype_name(g->dtype));
+    if (keys->shape.ndim != 4 || keys->dtype != g->dtype || keys->shape.dim[0].size != 1)
+        return ls_op_input_error(g, node, LS_CACHED_KEYS, "a cache, %s[1,S,Hkv,D]", ls_dtype_name(g->dtype));
+    const int64_t D = q->shape.dim[3].size, Hq = q->shape.dim[2].size, Hkv = keys->shape.dim[2].size;
+    if (Hq % Hkv != 0 || keys->shape.dim[3].size != D)
+        return ls_op_input_error(g, node, LS_CACHED_KEYS, "heads of size %lld, a divisor of %lld of them",
+                                 (long long)D, (long long)Hq);
+    const ls_shape row = shape_of(4, (int64_t[]){1, 1, Hkv, D}), one = shape_of(2, (int64_t[]){1, 1}),
+                   spans = shape_of(3, (int64_t[]){1, 1, 2 * ls_mask_width(&params->mask)});
+    LS_TRY(expect_shape(g, node, LS_CACHED_K, g->dtype, row));
+    LS_TRY(expect_shape(g, node, LS_CACHED_V, g->dtype, row));
+    LS_TRY(expect_shape(g, node, LS_CACHED_VALUES, g->dtype, keys->shape));
+    LS_TRY(expect_shape(g, node, LS_CACHED_PLACE, LS_I32, one));
+    LS_TRY(expect_shape(g, node, LS_CACHED_SPANS, LS_I32, spans));
+    if (node->n_in > LS_CACHED_SINK)
+        LS_TRY(expect_shape(g, node, LS_CACHED_SINK, g->dtype, shape_of(1, &Hq)));
+    const ls_tensor_info *like[] = {q, keys, values};
+    for (int i = 0; i < 3; i++) {
+        out[i].dtype = g->dtype;
+        out[i].shape = like[i]->shape;
+    }
+    return ls_ok();
+}
+
+/* The caches alone may be cut: everything else is done by every rank. */
+static ls_status shard_cached(const ls_shard_query *q, ls_shard_answer *answer) {
+    const ls_state cut = q->in[LS_CACHED_KEYS];
+    for (int i = 0; i < q->node->n_in; i++) {
+        const bool cache = i == LS_CACHED_KEYS || i == LS_CACHED_VALUES;
+        if (q->in[i] != (cache ? cut : LS_REPLICATED))
+            return ls_error(
+                LS_UNSUPPORTED, "op %s along %s: input %d \"%s\" must be whole, and both caches alike",
+                q->node->op->name, ls_axis_name(q->axis), i, ls_graph_tensor(q->graph, q->node->in[i])->name);
+    }
+    answer->out[0] = LS_REPLICATED;
+    answer->out[1] = answer->out[2] = cut;
+    return ls_ok();
+}
+
+const ls_op ls_op_attention_cached = {.name = "attention_cached",
+                                      .special = "attention_cached",
+                                      .least_in = LS_CACHED_SINK,
+                                      .most_in = LS_CACHED_SINK + 1,
+                                      .n_out = 3,
+                                      .in_place = {0, 1 + LS_CACHED_KEYS, 1 + LS_CACHED_VALUES},
+                                      .shape = cached_shape,
+                                      .shard = shard_cached};
+
+bool ls_node_reads_cache(const ls_node *node) { return node->op == &ls_op_attention_cached; }

@@ -1,0 +1,107 @@
+#include "job/sample.h"
+#include "base/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct ls_sampler {
+    ls_sampling how;
+    int64_t V;
+    double *chance; /* [V], not normalised */
+    int32_t *
+        heap; /* [V] ids: the likeliest on top; behind those that are left, the taken ones, last taken first */
+    int64_t left;
+};
+
+ls_status ls_sampler_create(const ls_sampling *sampling, int64_t V, ls_sampler **out) {
+    ls_sampler *s = calloc(1, sizeof *s);
+    if (s != NULL) {
+        *s = (ls_sampler){.how = *sampling, .V = V};
+        s->chance = malloc(sizeof *s->chance * (size_t)V);
+        s->heap = malloc(sizeof *s->heap * (size_t)V);
+    }
+    if (s == NULL || s->chance == NULL || s->heap == NULL) {
+        ls_sampler_destroy(s);
+        return ls_error(LS_NO_MEMORY, "no memory to draw from %lld tokens", (long long)V);
+    }
+    *out = s;
+    return ls_ok();
+}
+
+void ls_sampler_destroy(ls_sampler *s) {
+    if (s == NULL) return;
+    free(s->chance);
+    free(s->heap);
+    free(s);
+}
+
+static int32_t likeliest(const float *logits, int64_t V) {
+    int32_t best = 0;
+    for (int64_t v = 1; v < V; v++)
+        if (isfinite(logits[v]) && (!isfinite(logits[best]) || logits[v] > logits[best])) best = (int32_t)v;
+    return best;
+}
+
+static bool comes_before(const ls_sampler *s, int32_t a, int32_t b) {
+    return s->chance[a] != s->chance[b] ? s->chance[a] > s->chance[b] : a < b;
+}
+
+static void sink(ls_sampler *s, int64_t at) {
+    for (int64_t child; (child = 2 * at + 1) < s->left; at = child) {
+        if (child + 1 < s->left && comes_before(s, s->heap[child + 1], s->heap[child])) child++;
+        if (!comes_before(s, s->heap[child], s->heap[at])) return;
+        const int32_t id = s->heap[at];
+        s->heap[at] = s->heap[child];
+        s->heap[child] = id;
+    }
+}
+
+/* The likeliest that is left. Few are taken of many, so a heap is quicker than sorting all. */
+static int32_t take(ls_sampler *s) {
+    const int32_t id = s->heap[0];
+    s->heap[0] = s->heap[--s->left];
+    s->heap[s->left] = id;
+    sink(s, 0);
+    return id;
+}
+
+/* Chances relative to the likeliest; returns their sum. */
+static double weigh(ls_sampler *s, const float *logits, int32_t best) {
+    double sum = 0;
+    for (int64_t v = 0; v < s->V; v++) {
+        const double below = ((double)logits[v] - (double)logits[best]) / s->how.temperature;
+        sum += s->chance[v] = isfinite(logits[v]) ? exp(below) : 0;
+    }
+    return sum;
+}
+
+/* The id where the running sum of the chances passes `drawn`; `count` of them, in an order that is given. */
+static int32_t find(const ls_sampler *s, int64_t count, double drawn, bool in_heap, int32_t otherwise) {
+    for (int64_t i = 0; i < count; i++) {
+        const int32_t id = in_heap ? s->heap[s->V - 1 - i] : (int32_t)i;
+        drawn -= s->chance[id];
+        if (drawn < 0) return id;
+    }
+    return otherwise; /* by rounding alone */
+}
+
+int32_t ls_sampler_draw(ls_sampler *s, const float *logits, uint64_t number) {
+    const int32_t best = likeliest(logits, s->V);
+    if (!(s->how.temperature > 0) || !isfinite(logits[best])) return best;
+    const double sum = weigh(s, logits, best);
+    const double uniform = ls_rng_uniform(s->how.seed, ls_rng_stream("generate"), number);
+    const bool by_share = s->how.top_p > 0 && s->how.top_p < 1;
+    if (s->how.top_k <= 0 && !by_share) return find(s, s->V, sum * uniform, false, best);
+    for (int64_t v = 0; v < s->V; v++) s->heap[v] = (int32_t)v;
+    s->left = s->V;
+    for (int64_t at = s->V / 2; at-- > 0;) sink(s, at);
+    const int64_t most = s->how.top_k > 0 ? ls_min(s->how.top_k, s->V) : s->V;
+    const double share = by_share ? s->how.top_p * sum : INFINITY;
+    double kept = 0;
+    int64_t n = 0;
+    while (n < most && kept < share) {
+        kept += s->chance[take(s)];
+        n++;
+    }
+    return find(s, n, kept * uniform, true, best);
+}
