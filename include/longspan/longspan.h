@@ -7,6 +7,7 @@
  *   data.h       text to token shards
  *   train.h      train a model from its files
  *   eval.h       loss on a text, by position
+ *   recall.h     what a model finds again in a long text
  *   job.h        attention, gradients, generation and explanations as calls
  *   report.h     results as JSON and words; what this build is
  *   options.h    command lines from tables
@@ -22,6 +23,7 @@
 #include "longspan/graph.h"
 #include "longspan/job.h"
 #include "longspan/options.h"
+#include "longspan/recall.h"
 #include "longspan/report.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"

@@ -37,8 +37,8 @@ typedef struct cli_command {
         words_at; /* of an ls_option_list in the flags, for the words that belong to no flag; 0: there may be none */
 } cli_command;
 
-extern const cli_command cli_train, cli_data, cli_attention, cli_grad, cli_generate, cli_eval, cli_explain,
-    cli_plan, cli_bench, cli_checkpoint, cli_version, cli_help;
+extern const cli_command cli_train, cli_data, cli_attention, cli_grad, cli_generate, cli_eval, cli_recall,
+    cli_explain, cli_plan, cli_bench, cli_checkpoint, cli_version, cli_help;
 
 /* The visible table, NULL past the end (main.c). */
 const cli_command *cli_command_at(int index);
@@ -62,6 +62,7 @@ void cli_print_manual(FILE *out);
     { .name = called, .type = kind, .metavar = value, .required = needed, .offset = at, .help = text }
 #define CLI_TEXT(...) CLI_WORDS(LS_OPTION_TEXT, false, __VA_ARGS__)
 #define CLI_REQUIRED_TEXT(...) CLI_WORDS(LS_OPTION_TEXT, true, __VA_ARGS__)
+#define CLI_LIST(...) CLI_WORDS(LS_OPTION_LIST, false, __VA_ARGS__)
 #define CLI_REQUIRED_LIST(...) CLI_WORDS(LS_OPTION_LIST, true, __VA_ARGS__)
 #define CLI_CHOICE(called, value, among, otherwise, at, text)                                               \
     {                                                                                                       \

@@ -54,7 +54,7 @@ static ls_status run(void *context) {
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "loss of a model on a text, by position in the document",
-    .usage = "--model PATH [--checkpoint DIR] --data PATH... [--seq N] [--out DIR] [--ranks R] [options]",
+    .usage = "--model PATH [--checkpoint DIR] --data PATH... [--seq N] [options]",
     .about =
         "Forward passes over the text's sequences. Beside the mean loss and the perplexity a table tells the loss by the number of "
         "tokens of the same document that stand before a token in its sequence, in bins that double: how much the model gains "

@@ -1,0 +1,82 @@
+/* longspan recall */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+
+typedef struct recall_flags {
+    cli_common common;
+    ls_option_list data, lengths;
+    ls_recall_options options;
+} recall_flags;
+
+#define AT(field) offsetof(recall_flags, options.field)
+static const ls_option options[] = {
+    CLI_REQUIRED_TEXT("model", "PATH", AT(model),
+                      "config.json, or a directory with one and, if trained, *.safetensors"),
+    CLI_TEXT("checkpoint", "DIR", AT(checkpoint),
+             "a checkpoint, or the --out of a training run; the model's own weights when left out"),
+    CLI_LIST(
+        "lengths", "N", offsetof(recall_flags, lengths),
+        "tokens of a text, one number for each column; a quarter, a half and all of the model's positions (8192 at "
+        "most) when left out"),
+    CLI_INT("depths", "N", "5", 1, LS_RECALL_DEPTHS, AT(depths),
+            "places of the key, evenly from begin to end"),
+    CLI_INT("samples", "N", "5", 1, 1 << 20, AT(samples), "texts of each length and depth"),
+    CLI_LIST(
+        "data", "PATH", offsetof(recall_flags, data),
+        "text files, or directories of them, to hide the key in; a few sentences over and over when left out"),
+    CLI_CHOICE("dtype", "TYPE", "f32|bf16", "f32", AT(dtype), "element type"),
+    CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed),
+            "of the keys, and of random weights, when the model has none"),
+    CLI_TEXT("out", "DIR", AT(out), "for recall.json and recall.svg; not written when left out"),
+};
+#undef AT
+
+static ls_status read_lengths(const ls_option_list *words, ls_recall_options *o) {
+    if (words->count > LS_RECALL_LENGTHS)
+        return ls_error(LS_USAGE, "%d --lengths; expected 1 to %d", words->count, LS_RECALL_LENGTHS);
+    for (int i = 0; i < words->count; i++) {
+        char *end;
+        o->lengths[i] = strtoll(words->items[i], &end, 10);
+        if (*end != 0 || o->lengths[i] < 1 || o->lengths[i] > 1 << 30)
+            return ls_error(LS_USAGE, "--lengths is '%s'; expected integers from 1 to %d", words->items[i],
+                            1 << 30);
+    }
+    o->n_lengths = words->count;
+    return ls_ok();
+}
+
+static ls_status run(void *context) {
+    recall_flags *flags = context;
+    ls_recall_options *o = &flags->options;
+    LS_TRY(read_lengths(&flags->lengths, o));
+    o->data = flags->data.items;
+    o->n_data = flags->data.count;
+    o->spread = cli_spread_of(&flags->common);
+    ls_recall_result result;
+    LS_TRY(ls_recall(o, &result));
+    if (flags->common.json) {
+        ls_recall_result_json(&result, stdout);
+        return ls_ok();
+    }
+    ls_recall_print(&result, stdout);
+    if (o->out != NULL) printf("grid   %s/recall.svg\ntable  %s/recall.json\n", o->out, o->out);
+    return ls_ok();
+}
+
+const cli_command cli_recall = {
+    .name = "recall",
+    .summary = "whether a model finds a pass key again, by depth and length of the text",
+    .usage =
+        "--model PATH [--checkpoint DIR] [--lengths N...] [--data PATH...] [options]",
+    .about =
+        "A sentence with a pass key of five digits is put at a depth of a text, and asked for at its end. The text is read once; then the "
+        "answer is given token by token, and each is looked at before it is: a key is right when every token of it was the likeliest, "
+        "which is when greedy generation would have written it. The loss of the answer's tokens tells more where few keys are right.",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .spreads = true,
+    .runs = true,
+    .run = run,
+    .flags_bytes = sizeof(recall_flags),
+};

@@ -1,0 +1,97 @@
+/*
+ * A pass key in filler, as Mohtashami and Jaggi have it ("Landmark attention", arXiv 2305.16300). The parts are encoded one by one, so that
+ * the key has the same tokens where it is told and where it is asked for.
+ */
+#include "eval/needle.h"
+#include "base/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char intro[] =
+    "There is a pass key hidden in the following text. Find it and remember it; it will be asked for.\n\n";
+static const char sentences[] =
+    "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. ";
+
+typedef enum part { INTRO, TOLD, KEY, AGAIN, FULL_STOP, QUESTION, PARTS } part;
+
+typedef struct pieces {
+    ls_token_list of[PARTS];
+} pieces;
+
+static ls_status encode(const ls_tokenizer *tokenizer, const char *text, ls_token_list *out) {
+    return ls_tokenizer_encode(tokenizer, text, strlen(text), out);
+}
+
+static ls_status encode_pieces(const ls_tokenizer *tokenizer, int32_t key, pieces *p) {
+    char digits[16];
+    snprintf(digits, sizeof digits, " %d", (int)key);
+    const char *const text[PARTS] = {
+        [INTRO] = intro,     [TOLD] = "\nThe pass key is",
+        [KEY] = digits,      [AGAIN] = ". Remember it. The pass key is",
+        [FULL_STOP] = ".\n", [QUESTION] = "\n\nWhat is the pass key? The pass key is"};
+    for (int i = 0; i < PARTS; i++) LS_TRY(encode(tokenizer, text[i], &p->of[i]));
+    return ls_ok();
+}
+
+/* Filler into ids[0, n). */
+static ls_status fill(const ls_haystack *h, int64_t sample, int32_t *ids, int64_t n) {
+    if (h->data != NULL) {
+        int32_t *window = malloc(sizeof *window * (size_t)(h->length + 1));
+        if (window == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)h->length);
+        ls_data_sequence(h->data, ls_part_start(ls_data_summarise(h->data)->windows, h->samples, sample),
+                         window);
+        memcpy(ids, window, sizeof *ids * (size_t)n);
+        free(window);
+        return ls_ok();
+    }
+    ls_token_list list = {NULL, 0, 0};
+    LS_TRY(encode(h->tokenizer, sentences, &list));
+    for (int64_t i = 0; i < n; i++) ids[i] = list.id[(size_t)i % list.count];
+    free(list.id);
+    return ls_ok();
+}
+
+static int32_t *append(int32_t *to, const ls_token_list *list) {
+    memcpy(to, list->id, sizeof *to * list->count);
+    return to + list->count;
+}
+
+/* intro, filler, the sentence, filler, question, answer. */
+static ls_status lay(const ls_haystack *h, const pieces *p, double depth, int64_t sample, int32_t *ids,
+                     ls_needle *out) {
+    static const part sentence[] = {TOLD, KEY, AGAIN, KEY, FULL_STOP};
+    int64_t fixed = (int64_t)(p->of[INTRO].count + p->of[QUESTION].count + p->of[KEY].count);
+    for (size_t i = 0; i < LS_COUNT(sentence); i++) fixed += (int64_t)p->of[sentence[i]].count;
+    const int64_t filler = h->length - fixed;
+    if (filler < 0)
+        return ls_error(LS_USAGE, "--lengths %lld: the key and the question alone take %lld tokens",
+                        (long long)h->length, (long long)fixed);
+    int32_t *straw = calloc((size_t)filler + 1, sizeof *straw), *to = append(ids, &p->of[INTRO]);
+    if (straw == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)filler);
+    const ls_status status = fill(h, sample, straw, filler);
+    const int64_t before = (int64_t)(depth * (double)filler + 0.5);
+    memcpy(to, straw, sizeof *to * (size_t)before);
+    to += before;
+    out->at = to - ids;
+    for (size_t i = 0; i < LS_COUNT(sentence); i++) to = append(to, &p->of[sentence[i]]);
+    memcpy(to, straw + before, sizeof *to * (size_t)(filler - before));
+    to = append(to + (filler - before), &p->of[QUESTION]);
+    out->n_answer = (int64_t)p->of[KEY].count;
+    (void)append(to, &p->of[KEY]);
+    free(straw);
+    return status;
+}
+
+ls_status ls_needle_make(const ls_haystack *h, double depth, int64_t sample, int32_t *ids, ls_needle *out) {
+    const uint64_t number = (uint64_t)sample * 1000003u + (uint64_t)(depth * 1e6);
+    pieces p = {.of = {{NULL, 0, 0}}};
+    ls_needle needle = {.key =
+                            10000 + (int32_t)ls_rng_below(h->seed, ls_rng_stream("recall"), number, 90000)};
+    ls_status status = encode_pieces(h->tokenizer, needle.key, &p);
+    if (status.code == LS_OK) status = lay(h, &p, depth, sample, ids, &needle);
+    for (int i = 0; i < PARTS; i++) free(p.of[i].id);
+    if (status.code == LS_OK) *out = needle;
+    return status;
+}

@@ -1,0 +1,83 @@
+#!/bin/bash
+# longspan generate and longspan recall as commands: text on standard output alone, the same for any ranks, ended by Ctrl-C; the grid's
+# files; refusals. test_cli_generate.sh BUILD
+set -eu
+longspan=$1/longspan
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() { echo "FAILED: $*"; exit 1; }
+expect() {
+    local code=$1 words=$2 status=0
+    shift 2
+    "$longspan" "$@" >out 2>err || status=$?
+    [ $status -eq "$code" ] || fail "$*: exit $status, expected $code: $(cat err)"
+    grep -qF -- "$words" err || fail "$*: expected '$words' in: $(cat err)"
+    [ "$(grep -c . err)" -eq 1 ] && [ ! -s out ] || fail "$*: $(cat err out)"
+}
+cat >config.json <<'CONFIG'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 256, "hidden_size": 16,
+ "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.2,
+ "max_position_embeddings": 1280, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false}
+CONFIG
+for i in $(seq 400); do echo "line $i of a text that is long enough"; done >text.txt
+base=(--model config.json --threads 1)
+ranks=()
+[ "${LS_TEST_SANITIZER:-}" = thread ] && ranks+=(--ranks-as threads)
+
+# --- generate ---
+greedy=(generate "${base[@]}" --tokens 40 --temperature 0 --seed 3)
+"$longspan" "${greedy[@]}" --prompt "line 12 of" >one.txt 2>err || fail "generate: $(cat err)"
+grep -q 'prompt of 10 tokens at .* 40 more at' err || fail "figures: $(cat err)"
+printf 'line 12 of' >prompt.txt
+"$longspan" "${greedy[@]}" --prompt-file prompt.txt --ranks 3 --strategy ring >three.txt 2>err || fail "generate: $(cat err)"
+cmp one.txt three.txt || fail "ranks change the text"
+"$longspan" "${greedy[@]}" --prompt "line 12 of" --ranks 2 --json >out.json 2>err || fail "generate: $(cat err)"
+python3 - <<'CHECK' || fail "generate --json"
+import json
+d, text = json.load(open("out.json")), open("one.txt", encoding="utf-8").read()
+assert d["prompt"] == "line 12 of" and d["prompt_tokens"] == 10 and d["tokens"] == 40, d
+assert text == d["text"] + "\n" and d["decode_seconds"] > 0 and d["mesh"] in ("dp=1,ring=2,ulysses=1", "dp=1,ring=1,ulysses=2"), d
+CHECK
+
+# Ctrl-C: what was made stands, and one line says how it ended.
+"$longspan" generate "${base[@]}" --tokens 1000000 --prompt a --seed 3 --top-k 5 >out 2>err & pid=$!
+for _ in $(seq 600); do [ -s out ] && break; sleep 0.1; done
+kill -INT $pid
+status=0
+wait $pid || status=$?
+[ $status -eq 1 ] || fail "Ctrl-C: exit $status: $(cat err)"
+grep -q 'stopped after [0-9]* tokens' err || fail "Ctrl-C: $(cat err)"
+iconv -f utf-8 -t utf-8 out >/dev/null && [ "$(tail -c 1 out | od -An -tx1)" = " 0a" ] || fail "Ctrl-C leaves half a character"
+
+expect 2 "expected one of them" generate "${base[@]}"
+expect 2 "expected one of them" generate "${base[@]}" --prompt a --prompt-file prompt.txt
+expect 1 "absent.txt" generate "${base[@]}" --prompt-file absent.txt
+expect 2 "--tokens is '0'" generate "${base[@]}" --prompt a --tokens 0
+expect 2 "--top-p is '1.5'" generate "${base[@]}" --prompt a --top-p 1.5
+expect 2 "--temperature is 'nan'" generate "${base[@]}" --prompt a --temperature nan
+expect 2 "--window" generate "${base[@]}" --prompt a --window 8
+
+# --- recall ---
+recall=(recall "${base[@]}" "${ranks[@]}" --depths 3 --samples 2 --seed 3)
+"$longspan" "${recall[@]}" --lengths 288 400 --out grid >out.txt 2>err || fail "recall: $(cat err)"
+grep -q '0 of 12 pass keys right' out.txt && grep -q 'grid/recall.svg' out.txt || fail "recall: $(cat out.txt)"
+"$longspan" "${recall[@]}" --lengths 288 400 --ranks 2 --data text.txt --json >out.json 2>err || fail "recall: $(cat err)"
+python3 - <<'CHECK' || fail "recall's grid"
+import json, xml.dom.minidom
+one, two = json.load(open("grid/recall.json")), json.load(open("out.json"))
+for d in (one, two):
+    cells = d["cells"]
+    assert [(c["length"], c["depth"]) for c in cells] == [(l, f) for l in (288, 400) for f in (0, 0.5, 1)], cells
+    assert all(c["samples"] == 2 and c["right"] == 0 and c["accuracy"] == 0 and 4 < c["loss"] < 9 for c in cells), cells
+    assert d["samples"] == 12 and d["accuracy"] == 0, d
+assert one["loss"] != two["loss"] # other filler
+picture = xml.dom.minidom.parse("grid/recall.svg").toxml()
+assert "288 tokens, depth 50 %: 0 of 2 right" in picture and picture.count(">0 %<") == 6 + 1, picture
+CHECK
+expect 2 "--lengths is 'many'" recall "${base[@]}" --lengths many
+expect 2 "--lengths is '-5'" recall "${base[@]}" --lengths -5
+expect 2 "--depths is '99'" recall "${base[@]}" --depths 99
+expect 1 "no checkpoint" recall "${base[@]}" --lengths 288 --checkpoint .
+echo ok
