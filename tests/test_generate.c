@@ -121,18 +121,23 @@ static void hear(void *context, const char *bytes, size_t n) {
     h->pieces++;
 }
 
+/* Behind ids of a prompt, token by token. */
+static void stream_ids(const ls_tokenizer *tokenizer, const int32_t *ids, size_t prompt_ids, size_t n,
+                       heard *out) {
+    ls_stream stream = {.tokenizer = tokenizer, .out = hear, .context = out};
+    assert_ok(ls_stream_begin(&stream, ids, prompt_ids));
+    for (size_t i = prompt_ids; i < n; i++) assert_ok(ls_stream_put(&stream, ids[i]));
+    assert_ok(ls_stream_end(&stream));
+    ls_stream_free(&stream);
+}
+
 /* Byte by byte behind a prompt of one byte, as the byte-level tokenizer makes them. */
 static void stream_bytes(const char *bytes, size_t n, heard *out) {
     ls_tokenizer *tokenizer;
-    ls_stream stream;
     int32_t ids[256] = {'x'};
     assert_ok(ls_tokenizer_open(NULL, &tokenizer));
-    assert_ok(ls_stream_begin(tokenizer, hear, out, ids, 1, &stream));
-    for (size_t i = 0; i < n; i++) {
-        ids[i + 1] = (unsigned char)bytes[i];
-        assert_ok(ls_stream_show(&stream, ids, i + 2, i + 1 == n));
-    }
-    ls_stream_free(&stream);
+    for (size_t i = 0; i < n; i++) ids[i + 1] = (unsigned char)bytes[i];
+    stream_ids(tokenizer, ids, 1, n + 1, out);
     ls_tokenizer_close(tokenizer);
 }
 
@@ -204,11 +209,7 @@ static void expect_text(const char *model, heard *out) {
     assert_ok(ls_session_run(session, pass_by_pass, &w));
     ls_session_close(session);
     ls_graph_destroy(graph);
-    ls_stream stream;
-    const size_t n = sizeof prompt - 1;
-    assert_ok(ls_stream_begin(trained.tokenizer, hear, out, w.ids, n, &stream));
-    assert_ok(ls_stream_show(&stream, w.ids, n + TOKENS, true));
-    ls_stream_free(&stream);
+    stream_ids(trained.tokenizer, w.ids, sizeof prompt - 1, LS_COUNT(w.ids), out);
     ls_trained_close(&trained);
 }
 

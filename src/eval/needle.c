@@ -24,6 +24,18 @@ static ls_status encode(const ls_tokenizer *tokenizer, const char *text, ls_toke
     return ls_tokenizer_encode(tokenizer, text, strlen(text), out);
 }
 
+/* What the tokenizer puts before a text, if anything. */
+static ls_status begin_text(const ls_tokenizer *tokenizer, ls_token_list *text) {
+    const ls_token_frame frame = ls_tokenizer_frame(tokenizer);
+    int32_t *ids = malloc(sizeof *ids * (frame.n_before + text->count + 1));
+    if (ids == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu tokens", text->count);
+    if (frame.n_before > 0) memcpy(ids, frame.before, sizeof *ids * frame.n_before);
+    memcpy(ids + frame.n_before, text->id, sizeof *ids * text->count);
+    free(text->id);
+    *text = (ls_token_list){ids, frame.n_before + text->count, frame.n_before + text->count + 1};
+    return ls_ok();
+}
+
 static ls_status encode_pieces(const ls_tokenizer *tokenizer, int32_t key, pieces *p) {
     char digits[16];
     snprintf(digits, sizeof digits, " %d", (int)key);
@@ -32,7 +44,7 @@ static ls_status encode_pieces(const ls_tokenizer *tokenizer, int32_t key, piece
         [KEY] = digits,      [AGAIN] = ". Remember it. The pass key is",
         [FULL_STOP] = ".\n", [QUESTION] = "\n\nWhat is the pass key? The pass key is"};
     for (int i = 0; i < PARTS; i++) LS_TRY(encode(tokenizer, text[i], &p->of[i]));
-    return ls_ok();
+    return begin_text(tokenizer, &p->of[INTRO]);
 }
 
 /* Filler into ids[0, n). */

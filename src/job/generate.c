@@ -42,8 +42,7 @@ static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const 
     if (out->what != GO_ON) return ls_ok();
     g->ids[g->n_prompt + made] = id;
     g->result.tokens = made + 1;
-    const ls_status status =
-        ls_stream_show(&g->stream, g->ids, (size_t)(g->n_prompt + made + 1), made + 1 == g->job->tokens);
+    const ls_status status = ls_stream_put(&g->stream, id);
     if (status.code != LS_OK) out->what = FAILED;
     return status;
 }
@@ -85,7 +84,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     if (rank->rank != 0 || (status.code != LS_OK && status.code != LS_INTERRUPTED)) return status;
     g->result.prefill_seconds = filled - began;
     g->result.decode_seconds = ls_seconds() - filled;
-    LS_TRY(ls_stream_show(&g->stream, g->ids, (size_t)(g->n_prompt + g->result.tokens), true));
+    LS_TRY(ls_stream_end(&g->stream));
     return status;
 }
 
@@ -106,18 +105,36 @@ static ls_status check_wishes(const ls_generate_job *job, int *ranks) {
     return ls_ok();
 }
 
-/* A prompt without tokens begins as the model saw texts begin. */
+/* What the tokenizer puts before a text, and the prompt; without any token the end of a document, as the model saw texts begin. */
+static ls_status encode_prompt(const ls_tokenizer *tokenizer, const char *prompt, size_t bytes,
+                               ls_token_list *out) {
+    const ls_token_frame frame = ls_tokenizer_frame(tokenizer);
+    const int32_t end = ls_tokenizer_end_of_document(tokenizer);
+    LS_TRY(ls_tokenizer_encode(tokenizer, prompt, bytes, out));
+    const size_t before = frame.n_before + out->count > 0 ? frame.n_before : 1;
+    int32_t *ids = malloc(sizeof *ids * (before + out->count));
+    if (ids == NULL) return ls_error(LS_NO_MEMORY, "no memory for a prompt of %zu tokens", out->count);
+    memcpy(ids, frame.n_before > 0 ? frame.before : &end, sizeof *ids * before);
+    if (out->count > 0) memcpy(ids + before, out->id, sizeof *ids * out->count);
+    free(out->id);
+    *out = (ls_token_list){ids, before + out->count, before + out->count};
+    return ls_ok();
+}
+
 static ls_status take_prompt(generation *g, const char *prompt, size_t bytes) {
     ls_token_list list = {NULL, 0, 0};
-    LS_TRY(ls_tokenizer_encode(g->trained.tokenizer, prompt, bytes, &list));
-    g->n_prompt = ls_max(1, (int64_t)list.count);
+    ls_status status = encode_prompt(g->trained.tokenizer, prompt, bytes, &list);
+    g->n_prompt = (int64_t)list.count;
     g->most = ls_max(g->n_prompt + g->job->tokens, g->ranks);
-    g->ids = g->most <= INT32_MAX ? calloc((size_t)g->most, sizeof *g->ids) : NULL;
-    if (g->ids != NULL && list.count > 0) memcpy(g->ids, list.id, sizeof *g->ids * list.count);
-    if (g->ids != NULL && list.count == 0) g->ids[0] = ls_tokenizer_end_of_document(g->trained.tokenizer);
+    if (status.code == LS_OK) {
+        g->ids = g->most <= INT32_MAX ? calloc((size_t)g->most, sizeof *g->ids) : NULL;
+        if (g->ids == NULL)
+            status = ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)g->most);
+        else
+            memcpy(g->ids, list.id, sizeof *g->ids * list.count);
+    }
     free(list.id);
-    if (g->ids == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)g->most);
-    return ls_ok();
+    return status;
 }
 
 static ls_status read_prompt(generation *g) {
@@ -148,8 +165,9 @@ static ls_status run(generation *g) {
     LS_TRY(ls_trained_open(g->job->model, g->job->checkpoint, &g->trained));
     LS_TRY(read_prompt(g));
     LS_TRY(open_decoder(g));
-    LS_TRY(ls_stream_begin(g->trained.tokenizer, g->job->text, g->job->context, g->ids, (size_t)g->n_prompt,
-                           &g->stream));
+    g->stream =
+        (ls_stream){.tokenizer = g->trained.tokenizer, .out = g->job->text, .context = g->job->context};
+    LS_TRY(ls_stream_begin(&g->stream, g->ids, (size_t)g->n_prompt));
     const ls_status status = ls_session_run(g->decoder.session, on_rank, g);
     g->result.prompt_tokens = g->n_prompt;
     g->result.spread = ls_session_describe(g->decoder.session);

@@ -4,26 +4,23 @@
 
 #include "text/text.h"
 
-typedef void (*ls_stream_out)(void *context, const char *bytes, size_t n);
-
-/* Begins behind `at` tokens, which are there already (a prompt). Start with ls_stream_begin, end with ls_stream_free. */
 typedef struct ls_stream {
     const ls_tokenizer *tokenizer;
-    ls_stream_out out;
+    void (*out)(void *context, const char *bytes, size_t n);
     void *context;
-    size_t anchor;  /* first of the tokens that are decoded together */
-    size_t emitted; /* bytes of their text that are out */
-    ls_text text;
+    ls_token_stream *tokens;
+    ls_text text; /* what has not been put out yet */
 } ls_stream;
 
-/* ids[0, at): what stands before; nothing of it is put out. */
-LS_MUST_USE ls_status ls_stream_begin(const ls_tokenizer *tokenizer, ls_stream_out out, void *context,
-                                      const int32_t *ids, size_t at, ls_stream *stream);
 /*
- * Puts out what ids[0, n) say beyond what is out; n grows from call to call. What may become a character with the next token waits; wrong bytes
- * become U+FFFD. end: nothing more comes.
+ * Begins behind ids[0, n), of which nothing is put out: a token's text may depend on those before it. stream->tokenizer, out and context
+ * are set by the caller, the rest is zero. ls_stream_free it whatever the status.
  */
-LS_MUST_USE ls_status ls_stream_show(ls_stream *stream, const int32_t *ids, size_t n, bool end);
-void ls_stream_free(ls_stream *stream);
+LS_MUST_USE ls_status ls_stream_begin(ls_stream *stream, const int32_t *ids, size_t n);
+/* Puts out what the token adds; special tokens add nothing. What may become a character with the next ones waits. */
+LS_MUST_USE ls_status ls_stream_put(ls_stream *stream, int32_t id);
+/* Nothing more comes: what has waited is put out. */
+LS_MUST_USE ls_status ls_stream_end(ls_stream *stream);
+void ls_stream_free(ls_stream *stream); /* a zeroed one is allowed */
 
 #endif
