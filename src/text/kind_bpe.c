@@ -156,7 +156,7 @@ static ls_status encode_plain(bpe_encoder *e, ls_piece piece) {
                     .scratch = e->match,
                     .word = add_word,
                     .context = e};
-    return ls_walk_on(&walk, piece);
+    return ls_walk_on(&walk, piece) ? ls_ok() : walk.status;
 }
 
 /* Cuts a piece at the added tokens of one finder; the rest goes to `then`. */

@@ -134,16 +134,22 @@ void ls_match_scratch_destroy(ls_match_scratch *scratch) {
     free(scratch);
 }
 
-static ls_status find_text(ls_matches *m) {
+static void find_text(ls_matches *m) {
     const char *found = memmem(m->text + m->from, m->bytes - m->from, m->pattern->text, m->pattern->bytes);
     m->found = found != NULL;
-    if (!found) return ls_ok();
+    if (!found) return;
     m->start = (size_t)(found - m->text);
     m->end = m->from = m->start + m->pattern->bytes;
-    return ls_ok();
 }
 
-static ls_status find_regex(ls_matches *m) {
+static ls_status gives_up(const ls_matches *m, int error) {
+    char reason[160] = "";
+    pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
+    return ls_error(LS_INVALID, "%s gives up at byte %zu of a text of %zu: %s", m->pattern->where, m->from,
+                    m->bytes, reason);
+}
+
+static bool find_regex(ls_matches *m, ls_status *status) {
     const ls_pattern *pattern = m->pattern;
     ls_match_scratch *s = m->scratch;
     const PCRE2_SPTR text = (PCRE2_SPTR)m->text;
@@ -156,26 +162,23 @@ static ls_status find_regex(ls_matches *m) {
         const PCRE2_SIZE *place = pcre2_get_ovector_pointer(s->data);
         m->start = place[0];
         m->end = place[1];
-        return ls_ok();
+        return true;
     }
-    if (found == PCRE2_ERROR_NOMATCH) return ls_ok();
-    char reason[160] = "";
-    pcre2_get_error_message(found, (PCRE2_UCHAR *)reason, sizeof reason);
-    return ls_error(LS_INVALID, "%s gives up at byte %zu of a text of %zu: %s", pattern->where, m->from,
-                    m->bytes, reason);
+    if (found != PCRE2_ERROR_NOMATCH) *status = gives_up(m, found);
+    return found == PCRE2_ERROR_NOMATCH;
 }
 
-ls_status ls_matches_next(ls_matches *m) {
-    if (m->pattern->text) return find_text(m);
+bool ls_matches_next(ls_matches *m, ls_status *status) {
+    if (m->pattern->text) return find_text(m), true;
     for (;;) {
         m->found = false;
-        if (m->from > m->bytes) return ls_ok();
-        LS_TRY(find_regex(m));
-        if (!m->found) return ls_ok();
+        if (m->from > m->bytes) return true;
+        if (!find_regex(m, status)) return false;
+        if (!m->found) return true;
         if (m->start != m->end || m->end != m->last_end) break;
         const int length = ls_utf8_decode(m->text + m->from, m->bytes - m->from, NULL);
         m->from += length > 0 ? (size_t)length : 1;
     }
     m->from = m->last_end = m->end;
-    return ls_ok();
+    return true;
 }

@@ -27,7 +27,7 @@ void ls_match_scratch_destroy(ls_match_scratch *scratch);
  * The matches in a text, one after the other; an empty one right after a match is none.
  *
  *     ls_matches m = {pattern, scratch, text, bytes, .last_end = SIZE_MAX};
- *     do LS_TRY(ls_matches_next(&m)); while (m.found && ...);
+ *     while (ls_matches_next(&m, &status) && m.found) ...
  */
 typedef struct ls_matches {
     const ls_pattern *pattern;
@@ -39,7 +39,8 @@ typedef struct ls_matches {
     bool found;
 } ls_matches;
 
-LS_MUST_USE ls_status ls_matches_next(ls_matches *matches);
+/* False: *status says why. No status is returned, because one is half a kilobyte, and there is a match per word. */
+LS_MUST_USE bool ls_matches_next(ls_matches *matches, ls_status *status);
 
 /* The same expression in PCRE2's words; LS_UNSUPPORTED names what has none (pattern_dialect.c). */
 LS_MUST_USE ls_status ls_pattern_translate(ls_json_value where, const char *regex, ls_text *out);

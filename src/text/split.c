@@ -50,44 +50,44 @@ typedef struct cutting {
     bool any, match; /* there is a part; whether its last segment is a delimiter */
 } cutting;
 
-static ls_status finish_part(cutting *c) {
-    if (!c->any || (c->match && c->behaviour->drops)) return ls_ok();
+static bool finish_part(cutting *c) {
+    if (!c->any || (c->match && c->behaviour->drops)) return true;
     const ls_piece part = {c->piece.text + c->start, c->end - c->start, c->piece.first && c->start == 0};
     return ls_walk_on(c->walk, part);
 }
 
-static ls_status segment(cutting *c, size_t start, size_t end, bool match) {
+static bool segment(cutting *c, size_t start, size_t end, bool match) {
     if (c->any && c->behaviour->joins(c->match, match)) {
         c->end = end;
         c->match = match;
-        return ls_ok();
+        return true;
     }
-    LS_TRY(finish_part(c));
+    if (!finish_part(c)) return false;
     c->start = start;
     c->end = end;
     c->match = match;
     c->any = true;
-    return ls_ok();
+    return true;
 }
 
-ls_status ls_split_pattern(ls_walk *walk, ls_piece piece, const ls_pattern *pattern,
-                           const ls_behaviour *behaviour, bool invert) {
+bool ls_split_pattern(ls_walk *walk, ls_piece piece, const ls_pattern *pattern, const ls_behaviour *behaviour,
+                      bool invert) {
     cutting c = {.walk = walk, .piece = piece, .behaviour = behaviour};
     ls_matches m = {pattern, walk->scratch, piece.text, piece.bytes, .last_end = SIZE_MAX};
     size_t at = 0;
     for (;;) {
-        LS_TRY(ls_matches_next(&m));
+        if (!ls_matches_next(&m, &walk->status)) return false;
         if (!m.found) break;
-        if (m.start != at) LS_TRY(segment(&c, at, m.start, invert));
-        LS_TRY(segment(&c, m.start, m.end, !invert));
+        if (m.start != at && !segment(&c, at, m.start, invert)) return false;
+        if (!segment(&c, m.start, m.end, !invert)) return false;
         at = m.end;
     }
-    if (at != piece.bytes) LS_TRY(segment(&c, at, piece.bytes, invert));
+    if (at != piece.bytes && !segment(&c, at, piece.bytes, invert)) return false;
     return finish_part(&c);
 }
 
-ls_status ls_split_characters(ls_walk *walk, ls_piece piece, bool (*is)(uint32_t code, const void *context),
-                              const void *context, const ls_behaviour *behaviour) {
+bool ls_split_characters(ls_walk *walk, ls_piece piece, bool (*is)(uint32_t code, const void *context),
+                         const void *context, const ls_behaviour *behaviour) {
     cutting c = {.walk = walk, .piece = piece, .behaviour = behaviour};
     size_t done = 0;
     int length;
@@ -96,10 +96,10 @@ ls_status ls_split_characters(ls_walk *walk, ls_piece piece, bool (*is)(uint32_t
         length = ls_utf8_decode(piece.text + at, piece.bytes - at, &code);
         LS_ASSERT(length > 0);
         if (!is(code, context)) continue;
-        if (done < at) LS_TRY(segment(&c, done, at, false));
+        if (done < at && !segment(&c, done, at, false)) return false;
         done = at + (size_t)length;
-        LS_TRY(segment(&c, at, done, true));
+        if (!segment(&c, at, done, true)) return false;
     }
-    if (done < piece.bytes) LS_TRY(segment(&c, done, piece.bytes, false));
+    if (done < piece.bytes && !segment(&c, done, piece.bytes, false)) return false;
     return finish_part(&c);
 }

@@ -17,7 +17,7 @@ static ls_status read_digits(ls_json_value step, void **state) {
     return individual ? ls_json_bool(step, "individual_digits", individual) : ls_no_memory(0);
 }
 
-static ls_status split_digits(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split_digits(const void *state, ls_walk *walk, ls_piece piece) {
     const bool *individual = state;
     return ls_split_characters(walk, piece, is_number, NULL,
                                *individual ? ls_behaviour_isolated : ls_behaviour_contiguous);
@@ -25,7 +25,7 @@ static ls_status split_digits(const void *state, ls_walk *walk, ls_piece piece) 
 
 /* ---- WhitespaceSplit: what is between white space; Whitespace: words, and runs of what is neither ---- */
 
-static ls_status split_space(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split_space(const void *state, ls_walk *walk, ls_piece piece) {
     (void)state;
     return ls_split_characters(walk, piece, is_space, NULL, ls_behaviour_removed);
 }
@@ -39,7 +39,7 @@ static ls_status read_words(ls_json_value step, void **state) {
     return ls_ok();
 }
 
-static ls_status split_words(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split_words(const void *state, ls_walk *walk, ls_piece piece) {
     return ls_split_pattern(walk, piece, state, ls_behaviour_removed, true);
 }
 
@@ -55,7 +55,7 @@ static ls_status read_delimiter(ls_json_value step, void **state) {
                                            : ls_json_error(ls_json_field(step, "delimiter"), "one character");
 }
 
-static ls_status split_delimiter(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split_delimiter(const void *state, ls_walk *walk, ls_piece piece) {
     return ls_split_characters(walk, piece, is_same, state, ls_behaviour_removed);
 }
 

@@ -51,7 +51,7 @@ static bool starts_with_letter(const metaspace *m, ls_piece piece) {
 
 static bool is_letter(uint32_t code, const void *context) { return code == *(const uint32_t *)context; }
 
-static ls_status split(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split(const void *state, ls_walk *walk, ls_piece piece) {
     const metaspace *m = state;
     ls_text *out = &walk->buffer[walk->at - 1];
     const bool prepends = m->prepend == ALWAYS || (m->prepend == FIRST && piece.first);
@@ -64,7 +64,7 @@ static ls_status split(const void *state, ls_walk *walk, ls_piece piece) {
                (!space || ls_text_append(out, m->letter, m->bytes));
         at = until + (space != NULL);
     }
-    if (!room) return ls_no_memory(piece.bytes);
+    if (!room) return ls_walk_no_memory(walk, piece.bytes);
     const ls_piece changed = {out->byte, out->count, piece.first};
     if (!m->split) return ls_walk_on(walk, changed);
     return ls_split_characters(walk, changed, is_letter, &m->code, ls_behaviour_merged_with_next);

@@ -35,7 +35,8 @@ static ls_status replace(const replacing *r, ls_match_scratch *scratch, const ch
     size_t at = 0;
     *first_gone = false;
     for (;; at = m.end) {
-        LS_TRY(ls_matches_next(&m));
+        ls_status status;
+        if (!ls_matches_next(&m, &status)) return status;
         const size_t until = m.found ? m.start : bytes;
         if (!ls_text_append(out, text + at, until - at)) return ls_no_memory(bytes);
         if (!m.found) return ls_ok();

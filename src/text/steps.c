@@ -104,18 +104,26 @@ ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_text
     return ls_ok();
 }
 
-ls_status ls_walk_on(ls_walk *walk, ls_piece piece) {
-    if (piece.bytes == 0) return ls_ok();
-    if (walk->at == walk->steps->count) {
-        if (piece.bytes > INT32_MAX)
-            return ls_error(LS_UNSUPPORTED, "a word of %zu bytes, expected at most %d", piece.bytes,
-                            INT32_MAX);
-        return walk->word(walk->context, piece.text, piece.bytes) ? ls_ok() : ls_no_memory(piece.bytes);
-    }
+bool ls_walk_no_memory(ls_walk *walk, size_t bytes) {
+    walk->status = ls_no_memory(bytes);
+    return false;
+}
+
+static bool end_walk(ls_walk *walk, ls_piece piece) {
+    if (piece.bytes <= INT32_MAX)
+        return walk->word(walk->context, piece.text, piece.bytes) || ls_walk_no_memory(walk, piece.bytes);
+    walk->status =
+        ls_error(LS_UNSUPPORTED, "a word of %zu bytes, expected at most %d", piece.bytes, INT32_MAX);
+    return false;
+}
+
+bool ls_walk_on(ls_walk *walk, ls_piece piece) {
+    if (piece.bytes == 0) return true;
+    if (walk->at == walk->steps->count) return end_walk(walk, piece);
     const ls_step *step = &walk->steps->step[walk->at++];
-    ls_status status = step->kind->split(step->state, walk, piece);
+    const bool done = step->kind->split(step->state, walk, piece);
     walk->at--;
-    return status;
+    return done;
 }
 
 bool ls_strings_end(ls_strings *texts) {

@@ -34,8 +34,8 @@ typedef struct ls_step_kind {
     void (*free)(void *state);
     /* One of these. Normalizers: *piece becomes what `out`, an empty buffer, got, when it changes. */
     ls_status (*normalize)(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out);
-    /* Pre-tokenizers: calls ls_walk_on for each part, in order. */
-    ls_status (*split)(const void *state, ls_walk *walk, ls_piece piece);
+    /* Pre-tokenizers: calls ls_walk_on for each part, in order. False: walk->status says why. */
+    bool (*split)(const void *state, ls_walk *walk, ls_piece piece);
     /* Decoders: the texts of tokens to other texts; `out` is empty. */
     ls_status (*decode)(const void *state, const ls_strings *in, ls_strings *out);
     /* Post-processors: put ids before and after those that are there. */
@@ -73,9 +73,11 @@ struct ls_walk {
     ls_match_scratch *scratch;
     bool (*word)(void *context, const char *text, size_t bytes); /* false: no memory */
     void *context;
+    ls_status status; /* set where false is returned */
 };
 
-LS_MUST_USE ls_status ls_walk_on(ls_walk *walk, ls_piece piece); /* an empty piece goes no further */
+LS_MUST_USE bool ls_walk_on(ls_walk *walk, ls_piece piece); /* an empty piece goes no further */
+bool ls_walk_no_memory(ls_walk *walk, size_t bytes);        /* sets the status; false */
 
 /* ---- what pre-tokenizers share (split.c) ---- */
 
@@ -86,12 +88,12 @@ extern const ls_behaviour *const ls_behaviour_isolated,
 LS_MUST_USE ls_status ls_behaviour_read(ls_json_value object, const char *key, const ls_behaviour **out);
 
 /* Cuts a piece at the matches of a pattern, or with `invert` at what is between them. */
-LS_MUST_USE ls_status ls_split_pattern(ls_walk *walk, ls_piece piece, const ls_pattern *pattern,
-                                       const ls_behaviour *behaviour, bool invert);
+LS_MUST_USE bool ls_split_pattern(ls_walk *walk, ls_piece piece, const ls_pattern *pattern,
+                                  const ls_behaviour *behaviour, bool invert);
 /* Cuts a piece at each character that `is` says is a delimiter. */
-LS_MUST_USE ls_status ls_split_characters(ls_walk *walk, ls_piece piece,
-                                          bool (*is)(uint32_t code, const void *context), const void *context,
-                                          const ls_behaviour *behaviour);
+LS_MUST_USE bool ls_split_characters(ls_walk *walk, ls_piece piece,
+                                     bool (*is)(uint32_t code, const void *context), const void *context,
+                                     const ls_behaviour *behaviour);
 
 extern const ls_step_kind ls_step_nfc, ls_step_nfd, ls_step_nfkc, ls_step_nfkd, ls_step_lowercase;
 extern const ls_step_kind ls_step_prepend;                       /* step_prepend.c */
