@@ -9,6 +9,9 @@ bool ls_is_space(uint32_t code);  /* White_Space */
 bool ls_is_number(uint32_t code); /* Nd, Nl, No */
 bool ls_is_word(uint32_t code);   /* alphabetic, marks, decimal digits, connectors, the two joiners */
 
+/* Whether normal forms leave it alone because it came after their Unicode (later.c). */
+bool ls_is_later(uint32_t code);
+
 /* Lower case by itself; U+0130 alone becomes two characters, out[1] is 0 for the others. */
 void ls_lower_case(uint32_t code, uint32_t out[2]);
 

@@ -21,13 +21,18 @@ typedef struct form {
 static bool is_plain(const form *f, uint32_t code) { return f->plain[code / 8] >> code % 8 & 1; }
 static void mark(form *f, int32_t code) { f->plain[code / 8] &= (uint8_t) ~(1 << code % 8); }
 
-static int combining_class(int32_t code) { return utf8proc_get_property(code)->combining_class; }
+static int combining_class(int32_t code) {
+    const int found = utf8proc_get_property(code)->combining_class;
+    return found != 0 && ls_is_later((uint32_t)code) ? 0 : found;
+}
 
 static int decompose(utf8proc_option_t options, int32_t code, int32_t out[LONGEST]) {
     int last = 0;
     const ssize_t n = utf8proc_decompose_char(code, out, LONGEST, options, &last);
     LS_ASSERT(n >= 1 && n <= LONGEST);
-    return (int)n;
+    if ((n == 1 && out[0] == code) || !ls_is_later((uint32_t)code)) return (int)n;
+    out[0] = code;
+    return 1;
 }
 
 static size_t compose(int32_t *code, size_t n) {
