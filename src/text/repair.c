@@ -6,6 +6,7 @@
 
 size_t ls_utf8_valid_run(const char *text, size_t bytes) {
     size_t at = 0;
+    if (bytes == 0) return 0; /* text may be NULL */
     for (;;) {
         for (uint64_t eight; bytes - at >= 8; at += 8) {
             memcpy(&eight, text + at, 8);

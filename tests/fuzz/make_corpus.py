@@ -114,6 +114,32 @@ NPY = {
     "bad-objects": npy("|O", "(1,)", ints("i", 1)),
 }
 
+# ---- token shards; the replay puts their checksums and the tokenizer's fingerprint in ----
+
+
+def shard(texts, learnt=None, **changes):
+    tokens = [t for d in texts for t in d]
+    ends = [sum(len(d) for d in texts[:i + 1]) for i in range(len(texts))]
+    counts = [tokens.count(i) for i in range(256)]
+    longest = max((len(d) for d in texts), default=0)
+    field = {"width": 1, "flags": learnt is not None, "tokenizer": 0, "vocabulary": 256, "end": 0, "tokens": len(tokens),
+             "documents": len(texts), "longest": longest} | changes
+    body = bytes(tokens) + bytes(-len(tokens) % 8) + struct.pack(f"<{len(ends)}Q", *ends) + struct.pack("<256Q", *counts)
+    return b"LSTOKEN1" + struct.pack("<2I6Q", *field.values()) + bytes(64) + body + (struct.pack("<Q", learnt) if learnt else b"")
+
+
+DOCUMENTS = [[72, 101, 108, 108, 111, 0], [97, 98, 0], [7] * 20 + [0], [0]]
+SHARDS = {
+    "good": shard(DOCUMENTS),
+    "good-learnt": shard(DOCUMENTS, 0x5555555),
+    "good-none": shard([]),
+    "bad-tokens-2e64": shard(DOCUMENTS, tokens=(1 << 64) - 1),
+    "bad-documents-2e61": shard(DOCUMENTS, documents=1 << 61, tokens=1 << 61),
+    "bad-vocabulary": shard(DOCUMENTS, vocabulary=1 << 31, width=4),
+    "bad-longest": shard(DOCUMENTS, longest=3),
+    "bad-end": shard(DOCUMENTS, end=256),
+}
+
 # ---- texts ----
 
 NESTED = {"json": "[" * 2100 + "]" * 2100, "config": '{"a":' * 2100 + "1" + "}" * 2100}
@@ -153,6 +179,8 @@ def main():
         put("safetensors", name, data)
     for name, data in NPY.items():
         put("npy", name, data)
+    for name, data in SHARDS.items():
+        put("shard", name, data)
     for target, text in NESTED.items():
         put(target, "bad-deep", text)
     put("checkpoint", "good", state())

@@ -4,7 +4,8 @@
 
 #include "fuzz/fuzz.h"
 
-extern const fuzz_target fuzz_checkpoint, fuzz_config, fuzz_data_text, fuzz_host_rates, fuzz_json, fuzz_jsonl,
-    fuzz_mask, fuzz_npy, fuzz_options, fuzz_run_json, fuzz_safetensors, fuzz_utf8, fuzz_weight_index;
+extern const fuzz_target fuzz_checkpoint, fuzz_config, fuzz_data_text, fuzz_host_rates, fuzz_json,
+    fuzz_json_edit, fuzz_jsonl, fuzz_mask, fuzz_npy, fuzz_options, fuzz_run_json, fuzz_safetensors,
+    fuzz_shard, fuzz_tokenizer, fuzz_utf8, fuzz_weight_index;
 
 #endif

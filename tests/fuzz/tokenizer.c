@@ -1,0 +1,65 @@
+/*
+ * Whatever a tokenizer.json says, it is refused, or every text becomes ids of its vocabulary, which become the same text at once and
+ * one by one. The text is what follows the byte 0x1e, if there is one.
+ */
+#include "fuzz/targets.h"
+#include "text/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIVIDER = 0x1e, MOST_TEXT = 512 };
+
+static const char sample[] =
+    "Hello, world! caf\xc3\xa9  12345\n\t\xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80\xff <s>it's</s>";
+
+/* Ids one by one give what all give at once. */
+static void check_stream(const ls_tokenizer *tokenizer, const ls_token_list *ids, const ls_text *whole) {
+    ls_token_stream *stream;
+    ls_text text = {0};
+    LS_ASSERT(fuzz_done(ls_token_stream_create(tokenizer, &stream)));
+    for (size_t i = 0; i < ids->count; i++)
+        LS_ASSERT(fuzz_done(ls_token_stream_push(stream, ids->id[i], &text)));
+    LS_ASSERT(fuzz_done(ls_token_stream_finish(stream, &text)));
+    if (ls_utf8_valid_prefix(whole->byte, whole->count) == whole->count &&
+        !memmem(whole->byte, whole->count, "\xef\xbf\xbd", 3))
+        LS_ASSERT(text.count == whole->count &&
+                  (text.count == 0 || memcmp(text.byte, whole->byte, text.count) == 0));
+    ls_token_stream_destroy(stream);
+    free(text.byte);
+}
+
+static void check_text(const ls_tokenizer *tokenizer, const char *text, size_t bytes) {
+    ls_token_list ids = {0};
+    ls_text whole = {0};
+    if (fuzz_done(ls_tokenizer_encode(tokenizer, text, bytes, &ids))) {
+        for (size_t i = 0; i < ids.count; i++)
+            LS_ASSERT(ids.id[i] >= 0 && ids.id[i] < ls_tokenizer_vocabulary(tokenizer));
+        if (fuzz_done(ls_tokenizer_decode(tokenizer, ids.id, ids.count, &whole)))
+            check_stream(tokenizer, &ids, &whole);
+    }
+    free(ids.id);
+    free(whole.byte);
+}
+
+static void run(const uint8_t *data, size_t bytes) {
+    static const char config[] = "{\"eos_token_id\": 0}";
+    const uint8_t *divider = memchr(data, DIVIDER, bytes);
+    const size_t length = divider ? (size_t)(divider - data) : bytes;
+    fuzz_folder folder = fuzz_folder_make();
+    fuzz_folder_put(&folder, "tokenizer.json", data, length);
+    fuzz_folder_put(&folder, "config.json", config, sizeof config - 1);
+    ls_tokenizer *tokenizer;
+    if (fuzz_done(ls_tokenizer_open(folder.path, &tokenizer))) {
+        const int32_t end = ls_tokenizer_end_of_document(tokenizer);
+        LS_ASSERT(end >= 0 && end < ls_tokenizer_vocabulary(tokenizer));
+        check_text(tokenizer, sample, sizeof sample - 1);
+        if (divider)
+            check_text(tokenizer, (const char *)divider + 1,
+                       (size_t)ls_min(MOST_TEXT, (int64_t)(bytes - length - 1)));
+        ls_tokenizer_close(tokenizer);
+    }
+    fuzz_folder_remove(&folder);
+}
+
+const fuzz_target fuzz_tokenizer = {.name = "tokenizer", .run = run};
