@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Longspan's tokenizer beside the Python package `tokenizers`: the same ids and the same text back, and how fast each is.
 
-    compare_tokenizers.py build/bench/tokenizer [--megabytes 10] [--size 8000] [--families gpt2,llama3] [--rounds 2] [--keep FOLDER]
+    compare_tokenizers.py build/bench/tokenizer [--megabytes 10] [--size 8000] [--families gpt2,llama3]
+                          [--rounds 2] [--keep FOLDER] [--text FILE]
 
-Trains each family (tokenizer_families.py) on the spot, then tokenizes one text (tokenizer_texts.py: what this machine has in many
-languages, code, generated scripts, emoji, broken UTF-8, control characters, very long words) with both, one thread each, by turns,
-and decodes. Prints a line per family; exits 1 when anything differs. `ninja -C build bench_tokenizer` makes the program.
+Trains each family (tokenizer_families.py) on the spot, or takes the folder of a model where that is given in place of a family's name.
+Then tokenizes one text with both, one thread each, by turns, and decodes: the file, or tokenizer_texts.py's (what this machine has in many
+languages, code, generated scripts, emoji, broken UTF-8, control characters, very long words). Prints a line per family; exits 1 when
+anything differs. `ninja -C build bench_tokenizer` makes the program.
 """
 import argparse
 import array
@@ -63,14 +65,17 @@ def first_difference(ours, theirs):
 
 
 def compare(name, options, data, folder):
-    trained = tokenizer_families.FAMILIES[name](sample(data, 2000000), options.size)
-    reference = tokenizer_families.save(name, trained, folder / name)
-    (folder / name / "tokenizer_config.json").write_text(json.dumps({"eos_token": reference.id_to_token(0)}))
+    home = pathlib.Path(name) if os.path.isdir(name) else folder / name
+    if name in tokenizer_families.FAMILIES:
+        reference = tokenizer_families.save(name, tokenizer_families.FAMILIES[name](sample(data, 2000000), options.size), home)
+        (home / "tokenizer_config.json").write_text(json.dumps({"eos_token": reference.id_to_token(0)}))
+    else:
+        reference = tokenizers.Tokenizer.from_file(str(home / "tokenizer.json"))
     text = data.decode("utf-8", errors="replace")
     ratios, speeds = [], []
     for _ in range(options.rounds):
         theirs, seconds = by_reference(reference, text)
-        result = by_longspan(options.program, folder / name, folder / "text", folder / "ids")
+        result = by_longspan(options.program, home, folder / "text", folder / "ids")
         speeds.append((len(data) / 1e6 / result["first_seconds"], len(data) / 1e6 / seconds))
         ratios.append(seconds / result["first_seconds"])
     ours = array.array("i", (folder / "ids").read_bytes())
@@ -82,7 +87,7 @@ def compare(name, options, data, folder):
         print(f"{name}: first at {at}: {list(ours[at - 3:at + 5])} against {theirs[at - 3:at + 5]}: "
               f"{[reference.id_to_token(i) for i in theirs[at - 3:at + 5]]}")
     mine, other = (statistics.median(column) for column in zip(*speeds))
-    print(f"{name:10} {len(data) / 1e6:6.1f} MB  {len(theirs):9} ids  different ids {different}  text back {'same' if same_text else 'DIFFERENT'}  "
+    print(f"{home.name:10} {len(data) / 1e6:6.1f} MB  {len(theirs):9} ids  different ids {different}  text back {'same' if same_text else 'DIFFERENT'}  "
           f"{mine:6.1f} MB/s against {other:5.1f}, ratio {statistics.median(ratios):.1f}", flush=True)
     return different == 0 and same_text
 
@@ -95,8 +100,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--families", default=",".join(tokenizer_families.FAMILIES))
     parser.add_argument("--keep")
+    parser.add_argument("--text")
     options = parser.parse_args()
-    data = corpus(options.megabytes)
+    data = pathlib.Path(options.text).read_bytes() if options.text else corpus(options.megabytes)
     print(f"tokenizers {tokenizers.__version__}, {len(data) / 1e6:.1f} MB of text, vocabularies of {options.size}")
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(options.keep or scratch)
