@@ -65,7 +65,7 @@ static ls_status run(void *context) {
 
 const cli_command cli_checkpoint = {
     .name = "checkpoint",
-    .summary = "what is in a checkpoint, whether it is whole, and the folder that other programs load",
+    .summary = "what is in a checkpoint, and whether it is whole; a folder for other programs",
     .usage = "inspect|verify|export PATH [--out DIR] [options]",
     .about =
         "inspect: step, loss, model, the spread of its run, files and tensors.\n"

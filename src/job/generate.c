@@ -157,7 +157,8 @@ static ls_status open_decoder(generation *g) {
     spread.as_threads = true; /* so that the caller's function is called in the caller's process */
     LS_TRY(ls_decoder_open(g->trained.model, g->most, g->job->dtype, &spread, &g->decoder));
     const ls_sampling how = {g->job->temperature, g->job->top_p, g->job->top_k, g->job->seed};
-    return ls_sampler_create(&how, sizes.V, &g->sampler);
+    /* The model may have more rows than there are tokens. */
+    return ls_sampler_create(&how, ls_tokenizer_vocabulary(g->trained.tokenizer), &g->sampler);
 }
 
 static ls_status run(generation *g) {
