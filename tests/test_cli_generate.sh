@@ -29,7 +29,7 @@ ranks=()
 # --- generate ---
 greedy=(generate "${base[@]}" --tokens 40 --temperature 0 --seed 3)
 "$longspan" "${greedy[@]}" --prompt "line 12 of" >one.txt 2>err || fail "generate: $(cat err)"
-grep -q 'prompt of 10 tokens at .* 40 more at' err || fail "figures: $(cat err)"
+grep -q '40 tokens at .*, behind a prompt of 10 at' err || fail "figures: $(cat err)"
 printf 'line 12 of' >prompt.txt
 "$longspan" "${greedy[@]}" --prompt-file prompt.txt --ranks 3 --strategy ring >three.txt 2>err || fail "generate: $(cat err)"
 cmp one.txt three.txt || fail "ranks change the text"

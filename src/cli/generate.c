@@ -64,9 +64,12 @@ static ls_status run(void *context) {
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
     putchar('\n');
     fflush(stdout);
-    fprintf(stderr, "longspan: prompt of %lld tokens at %.0f tokens/s, %lld more at %.1f tokens/s\n",
-            (long long)r.prompt_tokens, rate(r.prompt_tokens, r.prefill_seconds), (long long)r.tokens,
+    fprintf(stderr, "longspan: %lld tokens at %.1f tokens/s", (long long)r.tokens,
             rate(r.tokens, r.decode_seconds));
+    if (r.prompt_tokens > 1)
+        fprintf(stderr, ", behind a prompt of %lld at %.0f tokens/s", (long long)r.prompt_tokens,
+                rate(r.prompt_tokens - 1, r.prefill_seconds));
+    fputc('\n', stderr);
     return status;
 }
 
