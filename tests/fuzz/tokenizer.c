@@ -1,6 +1,6 @@
 /*
- * Whatever a tokenizer.json says, it is refused, or every text becomes ids of its vocabulary, which become the same text at once and
- * one by one. The text is what follows the byte 0x1e, if there is one.
+ * Whatever a tokenizer.json says, it is refused, or every text becomes ids of its vocabulary, and ids become text at once and one by
+ * one. The text is what follows the byte 0x1e, if there is one.
  */
 #include "fuzz/targets.h"
 #include "text/text.h"
@@ -13,18 +13,15 @@ enum { DIVIDER = 0x1e, MOST_TEXT = 512 };
 static const char sample[] =
     "Hello, world! caf\xc3\xa9  12345\n\t\xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80\xff <s>it's</s>";
 
-/* Ids one by one give what all give at once. */
-static void check_stream(const ls_tokenizer *tokenizer, const ls_token_list *ids, const ls_text *whole) {
+/* One by one. That it is the same text holds for the decoders of published files (test_text_*), not for any that can be written. */
+static void check_stream(const ls_tokenizer *tokenizer, const ls_token_list *ids) {
     ls_token_stream *stream;
     ls_text text = {0};
     LS_ASSERT(fuzz_done(ls_token_stream_create(tokenizer, &stream)));
     for (size_t i = 0; i < ids->count; i++)
         LS_ASSERT(fuzz_done(ls_token_stream_push(stream, ids->id[i], &text)));
     LS_ASSERT(fuzz_done(ls_token_stream_finish(stream, &text)));
-    if (ls_utf8_valid_prefix(whole->byte, whole->count) == whole->count &&
-        !memmem(whole->byte, whole->count, "\xef\xbf\xbd", 3))
-        LS_ASSERT(text.count == whole->count &&
-                  (text.count == 0 || memcmp(text.byte, whole->byte, text.count) == 0));
+    LS_ASSERT(ls_utf8_valid_prefix(text.byte, text.count) == text.count);
     ls_token_stream_destroy(stream);
     free(text.byte);
 }
@@ -36,7 +33,7 @@ static void check_text(const ls_tokenizer *tokenizer, const char *text, size_t b
         for (size_t i = 0; i < ids.count; i++)
             LS_ASSERT(ids.id[i] >= 0 && ids.id[i] < ls_tokenizer_vocabulary(tokenizer));
         if (fuzz_done(ls_tokenizer_decode(tokenizer, ids.id, ids.count, &whole)))
-            check_stream(tokenizer, &ids, &whole);
+            check_stream(tokenizer, &ids);
     }
     free(ids.id);
     free(whole.byte);
