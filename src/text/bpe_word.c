@@ -139,7 +139,7 @@ static size_t next_cut(const char *word, size_t bytes) {
     enum { LETTER = sizeof LS_META_SPACE - 1 };
     size_t at = 0;
     while (bytes - at > LETTER && memcmp(word + at, LS_META_SPACE, LETTER) == 0) at += LETTER;
-    const char *found = memmem(word + at, bytes - at, LS_META_SPACE, LETTER);
+    const char *found = ls_text_find(word + at, bytes - at, LS_META_SPACE, LETTER);
     return found && found != word ? (size_t)(found - word) : bytes;
 }
 

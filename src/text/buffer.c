@@ -36,6 +36,17 @@ bool ls_text_append(ls_text *text, const char *bytes, size_t n) {
     return true;
 }
 
+const char *ls_text_find(const char *text, size_t bytes, const char *part, size_t n) {
+    if (n > 16) return memmem(text, bytes, part, n);
+    while (bytes >= n) {
+        const char *found = memchr(text, part[0], bytes - n + 1);
+        if (!found || memcmp(found, part, n) == 0) return found;
+        bytes -= (size_t)(found + 1 - text);
+        text = found + 1;
+    }
+    return NULL;
+}
+
 ls_status ls_no_memory(size_t bytes) {
     return ls_error(LS_NO_MEMORY, "no memory to tokenize a text of %zu bytes", bytes);
 }

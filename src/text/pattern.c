@@ -135,7 +135,8 @@ void ls_match_scratch_destroy(ls_match_scratch *scratch) {
 }
 
 static void find_text(ls_matches *m) {
-    const char *found = memmem(m->text + m->from, m->bytes - m->from, m->pattern->text, m->pattern->bytes);
+    const char *found =
+        ls_text_find(m->text + m->from, m->bytes - m->from, m->pattern->text, m->pattern->bytes);
     m->found = found != NULL;
     if (!found) return;
     m->start = (size_t)(found - m->text);

@@ -76,7 +76,7 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
     for (size_t i = 0, start = 0; i < in->count; start = in->end[i++]) {
         const bool drops = i == 0 && m->prepend != NEVER;
         for (size_t at = start; at < in->end[i];) {
-            const char *found = memmem(in->all.byte + at, in->end[i] - at, m->letter, m->bytes);
+            const char *found = ls_text_find(in->all.byte + at, in->end[i] - at, m->letter, m->bytes);
             const size_t until = found ? (size_t)(found - in->all.byte) : in->end[i];
             if (!ls_text_append(&out->all, in->all.byte + at, until - at)) return ls_no_memory(in->all.count);
             if (found && !drops && !ls_text_append(&out->all, " ", 1)) return ls_no_memory(in->all.count);

@@ -41,6 +41,11 @@ LS_MUST_USE bool ls_reserve(void **items, size_t count, size_t *capacity, size_t
 LS_MUST_USE bool ls_token_list_reserve(ls_token_list *list, size_t more);
 LS_MUST_USE bool ls_text_reserve(ls_text *text, size_t more);
 LS_MUST_USE bool ls_text_append(ls_text *text, const char *bytes, size_t n);
+/*
+ * Where `part`, of n >= 1 bytes, is first in a text; NULL: nowhere. memmem, but for parts that are short: thread
+ * sanitizers look at all that memmem may read, which makes going through a text by it quadratic under them.
+ */
+const char *ls_text_find(const char *text, size_t bytes, const char *part, size_t n);
 ls_status ls_no_memory(size_t bytes); /* "no memory for N bytes of text" */
 
 /* A copy with the wrong bytes replaced by U+FFFD, as Python does; *out is overwritten (repair.c). */
