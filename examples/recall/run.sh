@@ -13,7 +13,9 @@ fi
 program=$(mktemp -t recall.XXXXXX)
 trap 'rm -f "$program"' EXIT
 sanitizer=$(sed -n 's/^LONGSPAN_SANITIZE:STRING=//p' "$build/CMakeCache.txt")
+# what the static library needs besides
+libraries=$(sed -n "s/^Libs.private://p" "$build/longspan.pc")
 cc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra ${sanitizer:+-g -fsanitize=$sanitizer} -I"$root/include" -I"$root/src" \
-    "$here/recall.c" "$here/task.c" "$build/liblongspan.a" -ldnnl -ljansson -lpthread -lm -o "$program"
+    "$here/recall.c" "$here/task.c" "$build/liblongspan.a" $libraries -o "$program"
 cd "$root"
 "$program" "$@"
