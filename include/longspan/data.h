@@ -18,7 +18,8 @@ typedef struct ls_data_build_job {
     const char *out;
     const char *format;  /* "auto", "text", "jsonl" */
     const char *field;   /* of JSONL: where the text is */
-    const char *records; /* of JSONL: what a line is */
+    const char *records; /* of JSONL: what a line is: "text", "completion", "messages" */
+    const char *chat;    /* of messages: the template's name; NULL: the tokenizer's own */
     int64_t shard_tokens, threads;
     bool resume, skip_bad;
 } ls_data_build_job;

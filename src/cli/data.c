@@ -16,7 +16,7 @@ typedef struct data_flags {
 #define BUILD(field) offsetof(data_flags, build.field)
 #define INSPECT(field) offsetof(data_flags, inspect.field)
 /* The first N_SHARED rows are of both, the next N_BUILD of build alone, the rest of inspect alone. */
-enum { N_SHARED = 2, N_BUILD = 8 };
+enum { N_SHARED = 2, N_BUILD = 9 };
 static const ls_option options[] = {
     CLI_TEXT("what", "WHAT", offsetof(data_flags, what),
              "build or inspect (required); the word may stand alone"),
@@ -27,7 +27,12 @@ static const ls_option options[] = {
                "build: of the files; by their names when left out"),
     CLI_TEXT("field", "NAME", BUILD(field),
              "build: of a line of JSONL, where the text is; text when left out"),
-    CLI_TEXT("records", "KIND", BUILD(records), "build: what a line of JSONL is: text"),
+    CLI_TEXT(
+        "records", "KIND", BUILD(records),
+        "build: what a line of JSONL is: text, completion (prompt and completion) or messages (role and content of each); text when left out"),
+    CLI_TEXT(
+        "template", "NAME", BUILD(chat),
+        "build: of messages: chatml, llama3, llama2, mistral or gemma; the tokenizer's own when left out"),
     CLI_INT("shard-tokens", "N", NULL, 1, CLI_ANY, BUILD(shard_tokens),
             "build: a shard ends with the document that makes it so long; 2^26 when left out"),
     CLI_INT("threads", "T", NULL, 1, 1024, BUILD(threads), "build: as many as cores when left out"),
@@ -107,6 +112,7 @@ const cli_command cli_data = {
         "build: text files (a document each) and JSONL (a document per line), plain or under zstd (.zst), become files of token ids that "
         "train maps into memory: DIR/shard-000000.tokens and so on, and DIR/shards.json. The corpus is never in memory as a whole. A "
         "build that was killed goes on with --resume; the bytes are the same however often, and for any number of threads.\n"
+        "Of prompt and completion the completion is learnt, of messages what the assistant says; labels of all else are ignored.\n"
         "inspect: counts, lengths and first documents of shards.",
     .options = options,
     .n_options = CLI_COUNT(options),

@@ -1,5 +1,6 @@
 /* Text to shards: batches are read one after the other, encoded by all threads, and written in their order. */
 #include "data/build_impl.h"
+#include "data/chat.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct build {
     ls_shard_kind kind;
     ls_build_state state;
     ls_source *source;
-    ls_encoder *encoder;
+    ls_record_encoder *encoder;
     ls_shard_writer *writer; /* NULL: the next document begins a shard */
     ls_pool *pool;
     bool in_document;
@@ -47,7 +48,7 @@ static ls_status end_document(build *b, bool learnt, ls_place next) {
 }
 
 static ls_status leave_out(build *b, const ls_record *record) {
-    const ls_status why = ls_encoder_explain(b->encoder, record);
+    const ls_status why = ls_records_explain(b->encoder, record);
     if (!b->options->skip_bad) return why;
     if (b->told++ < MOST_TOLD) ls_log("left out: %s", why.text);
     b->state.bad++;
@@ -102,9 +103,9 @@ static ls_status run(build *b) {
     for (;;) {
         LS_TRY(ls_source_next(b->source, &records, &n));
         if (n == 0) break;
-        LS_TRY(ls_encoder_run(b->encoder, records, n));
+        LS_TRY(ls_records_run(b->encoder, records, n));
         for (size_t i = 0; i < n; i++) {
-            const ls_encoded encoded = ls_encoder_result(b->encoder, i);
+            const ls_encoded encoded = ls_records_result(b->encoder, i);
             const ls_place next = i + 1 < n ? records[i + 1].at : ls_source_place(b->source);
             LS_TRY(add(b, &records[i], &encoded, next));
         }
@@ -119,18 +120,18 @@ static ls_status run(build *b) {
 
 static ls_status open_all(build *b) {
     const ls_build_options *o = b->options;
-    const ls_encode_options encode = {.tokenizer = o->tokenizer, .field = o->field, .records = o->records};
+    ls_encode_options encode = {.tokenizer = o->tokenizer, .field = o->field, .records = o->records};
     const ls_record_kind *kind = NULL;
     LS_TRY(ls_record_kind_find(o->records, &kind));
+    if (kind->chat) LS_TRY(ls_chat_find(o->chat, o->folder, &encode.chat));
     b->kind = (ls_shard_kind){ls_tokenizer_fingerprint(o->tokenizer), ls_tokenizer_vocabulary(o->tokenizer),
                               ls_tokenizer_end_of_document(o->tokenizer), kind->learnt};
     if (o->threads > 1) LS_TRY(ls_pool_create(o->threads, true, &b->pool));
-    LS_TRY(ls_encoder_create(&encode, b->inputs.input, b->pool, &b->encoder));
+    LS_TRY(ls_records_create(&encode, b->inputs.input, b->pool, &b->encoder));
     if (b->state.place.input > b->inputs.n || b->state.place.line < 1)
         return ls_error(LS_INVALID, "%s/" LS_SHARDS_JOURNAL ": goes on at file %lld of %lld", o->out,
                         (long long)b->state.place.input, (long long)b->inputs.n);
-    return ls_source_open(b->inputs.input, b->inputs.n, ls_tokenizer_piece(o->tokenizer), b->state.place,
-                          &b->source);
+    return ls_source_open(b->inputs.input, b->inputs.n, o->tokenizer, b->state.place, &b->source);
 }
 
 static ls_status make(build *b) {
@@ -177,7 +178,7 @@ ls_status ls_shards_build(const ls_build_options *options, ls_build_summary *out
     if (status.code == LS_OK) describe(&b, out);
     ls_shard_abandon(b.writer);
     ls_source_close(b.source);
-    ls_encoder_destroy(b.encoder);
+    ls_records_destroy(b.encoder);
     ls_pool_destroy(b.pool);
     ls_inputs_free(&b.inputs);
     free(b.state.shards);

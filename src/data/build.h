@@ -25,6 +25,8 @@ typedef struct ls_build_options {
     const char *format;            /* "auto", "text", "jsonl" */
     const char *field;             /* of JSONL: where the text is */
     const char *records;           /* of JSONL: ls_record_kind */
+    const char *chat;              /* chat template: its name; NULL or "auto": that of `folder` */
+    const char *folder;            /* the tokenizer's; NULL: it has none */
     int64_t shard_tokens;          /* a shard is full with this many */
     int threads;
     bool resume;

@@ -19,7 +19,7 @@ typedef struct place {
     bool bad, end_learnt;
 } place;
 
-struct ls_encoder {
+struct ls_record_encoder {
     ls_encode_options options;
     const ls_record_kind *kind;
     const ls_input *inputs;
@@ -31,18 +31,18 @@ struct ls_encoder {
     size_t run_capacity, place_capacity;
 };
 
-ls_status ls_encoder_create(const ls_encode_options *options, const ls_input *inputs, ls_pool *pool,
-                            ls_encoder **out) {
+ls_status ls_records_create(const ls_encode_options *options, const ls_input *inputs, ls_pool *pool,
+                            ls_record_encoder **out) {
     const ls_record_kind *kind = NULL;
     LS_TRY(ls_record_kind_find(options->records, &kind));
-    ls_encoder *e = calloc(1, sizeof *e);
+    ls_record_encoder *e = calloc(1, sizeof *e);
     if (e == NULL) return ls_error(LS_NO_MEMORY, "no memory to encode");
-    *e = (ls_encoder){.options = *options, .kind = kind, .inputs = inputs, .pool = pool};
+    *e = (ls_record_encoder){.options = *options, .kind = kind, .inputs = inputs, .pool = pool};
     *out = e;
     return ls_ok();
 }
 
-void ls_encoder_destroy(ls_encoder *e) {
+void ls_records_destroy(ls_record_encoder *e) {
     if (e == NULL) return;
     for (size_t i = 0; i < e->run_capacity; i++) {
         free(e->runs[i].out.tokens.id);
@@ -55,7 +55,7 @@ void ls_encoder_destroy(ls_encoder *e) {
 
 /* --- one record ------------------------------------------------------------------------------------------------------------- */
 
-static ls_status encode_line(const ls_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
+static ls_status encode_line(const ls_record_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
     char name[600];
     snprintf(name, sizeof name, "%.500s:%lld", e->inputs[record->at.input].path, (long long)record->at.line);
     ls_json *document = NULL;
@@ -66,17 +66,18 @@ static ls_status encode_line(const ls_encoder *e, const ls_record *record, ls_le
     return status;
 }
 
-static ls_status encode(const ls_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
+static ls_status encode(const ls_record_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
     const ls_input *input = &e->inputs[record->at.input];
     out->end_learnt = true;
     if (record->bad != NULL && input->lines)
         return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
     if (record->bad != NULL) return ls_error(LS_INVALID, "%s: %s", input->path, record->bad);
     if (input->lines) return encode_line(e, record, out);
-    return ls_learnt_append(e->options.tokenizer, record->text, record->bytes, true, out);
+    return ls_error_in(ls_learnt_append(e->options.tokenizer, record->text, record->bytes, true, out), "%s",
+                       input->path);
 }
 
-ls_status ls_encoder_explain(const ls_encoder *e, const ls_record *record) {
+ls_status ls_records_explain(const ls_record_encoder *e, const ls_record *record) {
     ls_learnt_tokens out = {0};
     const ls_status status = encode(e, record, &out);
     free(out.tokens.id);
@@ -87,7 +88,7 @@ ls_status ls_encoder_explain(const ls_encoder *e, const ls_record *record) {
 /* --- all of a batch --------------------------------------------------------------------------------------------------------- */
 
 static void encode_run(void *context, int i, int thread) {
-    ls_encoder *e = context;
+    ls_record_encoder *e = context;
     run *r = &e->runs[i];
     (void)thread;
     r->out.tokens.count = 0;
@@ -102,7 +103,7 @@ static void encode_run(void *context, int i, int thread) {
     }
 }
 
-static ls_status add_run(ls_encoder *e, size_t first, size_t n) {
+static ls_status add_run(ls_record_encoder *e, size_t first, size_t n) {
     if ((size_t)e->n_runs == e->run_capacity) {
         const size_t wanted = 2 * e->run_capacity + 64;
         run *grown = realloc(e->runs, wanted * sizeof *grown);
@@ -117,7 +118,7 @@ static ls_status add_run(ls_encoder *e, size_t first, size_t n) {
     return ls_ok();
 }
 
-static ls_status cut(ls_encoder *e, const ls_record *records, size_t n) {
+static ls_status cut(ls_record_encoder *e, const ls_record *records, size_t n) {
     size_t first = 0, bytes = 0;
     e->n_runs = 0;
     for (size_t i = 0; i < n; i++) {
@@ -130,7 +131,7 @@ static ls_status cut(ls_encoder *e, const ls_record *records, size_t n) {
     return ls_ok();
 }
 
-ls_status ls_encoder_run(ls_encoder *e, const ls_record *records, size_t n) {
+ls_status ls_records_run(ls_record_encoder *e, const ls_record *records, size_t n) {
     if (n > e->place_capacity) {
         place *grown = realloc(e->places, n * sizeof *grown);
         if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu records", n);
@@ -144,7 +145,7 @@ ls_status ls_encoder_run(ls_encoder *e, const ls_record *records, size_t n) {
     return ls_ok();
 }
 
-ls_encoded ls_encoder_result(const ls_encoder *e, size_t i) {
+ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
     const place *p = &e->places[i];
     const ls_learnt_tokens *out = &e->runs[p->run].out;
     const bool lines = e->inputs[e->records[i].at.input].lines;

@@ -17,14 +17,16 @@ typedef struct ls_learnt_tokens {
 
 typedef struct ls_encode_options {
     const ls_tokenizer *tokenizer;
-    const char *field;   /* of lines: where the text is */
-    const char *records; /* what a line is: a name of ls_record_kind_at */
+    const char *field;                   /* of lines: where the text is */
+    const char *records;                 /* what a line is: the name of a kind */
+    const struct ls_chat_template *chat; /* of kinds that need one */
 } ls_encode_options;
 
 /* What the object of a line is: one row each (records.c). */
 typedef struct ls_record_kind {
     const char *name;
     bool learnt; /* gives a byte for each token */
+    bool chat;   /* needs a template */
     /* Appends; an object that is something else is LS_INVALID, named by its file and line. */
     ls_status (*encode)(const ls_encode_options *options, ls_json_value object, ls_learnt_tokens *out);
 } ls_record_kind;
@@ -34,25 +36,25 @@ LS_MUST_USE ls_status ls_record_kind_find(const char *name, const ls_record_kind
 LS_MUST_USE ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                        bool learnt, ls_learnt_tokens *out);
 
-typedef struct ls_encoder ls_encoder;
+typedef struct ls_record_encoder ls_record_encoder;
 
 /* All is borrowed; the pool may be NULL. */
-LS_MUST_USE ls_status ls_encoder_create(const ls_encode_options *options, const ls_input *inputs,
-                                        ls_pool *pool, ls_encoder **out);
-void ls_encoder_destroy(ls_encoder *encoder); /* NULL is allowed */
+LS_MUST_USE ls_status ls_records_create(const ls_encode_options *options, const ls_input *inputs,
+                                        ls_pool *pool, ls_record_encoder **out);
+void ls_records_destroy(ls_record_encoder *encoder); /* NULL is allowed */
 
 typedef struct ls_encoded {
     const int32_t *ids;
     const uint8_t *learnt; /* NULL: all are */
     int64_t n;
     bool end_learnt;
-    bool bad; /* ls_encoder_explain tells why */
+    bool bad; /* ls_records_explain tells why */
 } ls_encoded;
 
 /* Encodes the records; the results are good until the next call. LS_NO_MEMORY alone. */
-LS_MUST_USE ls_status ls_encoder_run(ls_encoder *encoder, const ls_record *records, size_t n);
-ls_encoded ls_encoder_result(const ls_encoder *encoder, size_t i);
+LS_MUST_USE ls_status ls_records_run(ls_record_encoder *encoder, const ls_record *records, size_t n);
+ls_encoded ls_records_result(const ls_record_encoder *encoder, size_t i);
 /* The error of a record that is bad. */
-ls_status ls_encoder_explain(const ls_encoder *encoder, const ls_record *record);
+ls_status ls_records_explain(const ls_record_encoder *encoder, const ls_record *record);
 
 #endif

@@ -30,7 +30,7 @@ uint64_t ls_build_request(const ls_build_options *o, const ls_input_list *inputs
         ls_tokenizer_fingerprint(o->tokenizer), (uint64_t)ls_tokenizer_vocabulary(o->tokenizer),
         (uint64_t)ls_tokenizer_end_of_document(o->tokenizer), (uint64_t)o->shard_tokens, (uint64_t)inputs->n};
     uint64_t hash = mix(0, numbers, sizeof numbers);
-    hash = mix_text(mix_text(hash, o->field), o->records);
+    hash = mix_text(mix_text(mix_text(hash, o->field), o->records), o->chat != NULL ? o->chat : "");
     for (int64_t i = 0; i < inputs->n; i++) {
         const ls_input *in = &inputs->input[i];
         const int64_t facts[] = {in->bytes, in->changed, in->lines, in->compressed};

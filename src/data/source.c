@@ -1,5 +1,6 @@
 #include "data/source.h"
 #include "base/base.h"
+#include "data/cut.h"
 #include "data/stream.h"
 
 #include <stdlib.h>
@@ -8,12 +9,14 @@
 #define BATCH ((size_t)16 << 20)
 #define PART \
     ((size_t)256 << 10) /* texts are cut into parts of about this, so that several threads share them */
+#define LONG_PART ((size_t)1 << 20) /* the same where places to cut must be looked for */
 enum { MOST_RECORDS = 1 << 18 };
 
 struct ls_source {
     const ls_input *inputs;
     int64_t n_inputs;
-    size_t piece;
+    size_t piece; /* of the tokenizer */
+    const ls_tokenizer *tokenizer;
     ls_place place; /* of buffer[begin]: where the next record begins */
     ls_stream *stream;
     bool ended; /* nothing is left of the stream */
@@ -23,10 +26,16 @@ struct ls_source {
     size_t n;
 };
 
-ls_status ls_source_open(const ls_input *inputs, int64_t n, size_t piece, ls_place from, ls_source **out) {
+ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer, ls_place from,
+                         ls_source **out) {
     ls_source *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %lld files", (long long)n);
-    *s = (ls_source){.inputs = inputs, .n_inputs = n, .piece = piece, .place = from, .room = BATCH};
+    *s = (ls_source){.inputs = inputs,
+                     .n_inputs = n,
+                     .tokenizer = tokenizer,
+                     .piece = ls_tokenizer_piece(tokenizer),
+                     .place = from,
+                     .room = BATCH};
     s->buffer = malloc(s->room);
     s->records = malloc(MOST_RECORDS * sizeof *s->records);
     if (s->buffer == NULL || s->records == NULL) {
@@ -123,13 +132,26 @@ static ls_status pass_long_line(ls_source *s) {
 
 /* --- texts ------------------------------------------------------------------------------------------------------------------ */
 
-static const char *const not_text = "holds a NUL byte: not text";
+/* Bytes that may be encoded by themselves, about a part; 0: there is no such place. */
+static ls_status next_part(const ls_source *s, size_t *bytes) {
+    if (s->piece < SIZE_MAX) {
+        *bytes = s->piece < PART ? PART / s->piece * s->piece : s->piece;
+        return ls_ok();
+    }
+    return ls_text_cut(s->tokenizer, s->buffer + s->begin, s->filled - s->begin, LONG_PART, bytes);
+}
 
-/* Bytes of the buffer as parts that may be encoded by themselves; what is less than a piece stays unless the text ends. */
-static void take_parts(ls_source *s, bool ends) {
-    const size_t part = s->piece < PART ? PART / s->piece * s->piece : s->piece;
-    while (s->n < MOST_RECORDS && s->filled - s->begin > part) take(s, part, 0, false, NULL);
+/* What is in the buffer as such parts; what is no part stays unless the text ends. */
+static ls_status take_parts(ls_source *s, bool ends) {
+    const size_t least = s->piece < SIZE_MAX ? 0 : 2 * LONG_PART;
+    while (s->n < MOST_RECORDS && s->filled - s->begin > least) {
+        size_t part = 0;
+        LS_TRY(next_part(s, &part));
+        if (part == 0 || part >= s->filled - s->begin) break;
+        take(s, part, 0, false, NULL);
+    }
     if (ends && s->n < MOST_RECORDS) take(s, s->filled - s->begin, 0, true, NULL);
+    return ls_ok();
 }
 
 /* Whether a text that is longer than the buffer is one: read to its end by itself. */
@@ -157,26 +179,30 @@ static void drop_text(ls_source *s, const char *why) {
 }
 
 static ls_status take_text(ls_source *s) {
-    const bool starts = s->place.offset == 0;
-    if (starts && s->ended) { /* the whole of it */
-        if (memchr(s->buffer + s->begin, 0, s->filled - s->begin) != NULL)
-            drop_text(s, not_text);
-        else
-            take_parts(s, true);
+    const bool starts = s->place.offset == 0, long_one = !starts || !s->ended;
+    if (s->begin > 0 && s->n > 0 && long_one) return ls_ok(); /* it has the next batch for itself */
+    bool found = false;
+    if (starts && s->ended)
+        found = memchr(s->buffer + s->begin, 0, s->filled - s->begin) != NULL;
+    else if (starts)
+        LS_TRY(look_for_nul(s, &found));
+    if (found) {
+        drop_text(s, "holds a NUL byte: not text");
         return ls_ok();
     }
-    if (s->begin > 0 && s->n > 0) return ls_ok();       /* it has the next batch for itself */
-    if (starts && s->piece == SIZE_MAX) return ls_ok(); /* the buffer grows */
-    if (starts) {
-        bool found = false;
-        LS_TRY(look_for_nul(s, &found));
-        if (found) {
-            drop_text(s, not_text);
-            return ls_ok();
-        }
+    if (!long_one && s->piece == SIZE_MAX) {
+        take(s, s->filled - s->begin, 0, true, NULL); /* others are beside it, for the other threads */
+        return ls_ok();
     }
-    take_parts(s, s->ended);
-    return ls_ok();
+    const size_t before = s->n;
+    LS_TRY(take_parts(s, s->ended));
+    if (starts || s->n > before || s->filled < s->room)
+        return ls_ok(); /* from its start on the buffer may grow */
+    return ls_error(
+        LS_INVALID,
+        "%s: behind byte %lld there is no place to cut it for %zu bytes, and the tokenizer cannot "
+        "encode more at once",
+        input_of(s)->path, (long long)s->place.offset, s->room);
 }
 
 /* --- batches ---------------------------------------------------------------------------------------------------------------- */
@@ -185,7 +211,8 @@ static ls_status take_text(ls_source *s) {
 static ls_status grow(ls_source *s) {
     if (s->room >= LS_RECORD_MOST) {
         if (input_of(s)->lines) return pass_long_line(s);
-        drop_text(s, "the text is longer than 64 MiB, and the tokenizer reads a text at once");
+        drop_text(s,
+                  "the text is longer than 64 MiB, and has no place where the tokenizer's ids let it be cut");
         return ls_ok();
     }
     char *grown = realloc(s->buffer, 2 * s->room);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "longspan/status.h"
+#include "text/text.h"
 
 /* A line, or a text that must be encoded at once, is at most this long. */
 #define LS_RECORD_MOST ((size_t)64 << 20)
@@ -38,9 +39,12 @@ typedef struct ls_record {
 
 typedef struct ls_source ls_source;
 
-/* `piece`: of the tokenizer (ls_tokenizer_piece): texts are cut at its multiples. Inputs are borrowed. */
-LS_MUST_USE ls_status ls_source_open(const ls_input *inputs, int64_t n, size_t piece, ls_place from,
-                                     ls_source **out);
+/*
+ * Texts that are longer than a batch come in parts which give the ids of the whole: cut at multiples of ls_tokenizer_piece, or where the ids
+ * about the cut show that it may be (cut.h). All is borrowed.
+ */
+LS_MUST_USE ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer,
+                                     ls_place from, ls_source **out);
 void ls_source_close(ls_source *source); /* NULL is allowed */
 
 /*

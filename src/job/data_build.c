@@ -16,6 +16,8 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
                                       .format = job->format != NULL ? job->format : "auto",
                                       .field = job->field != NULL ? job->field : "text",
                                       .records = job->records != NULL ? job->records : "text",
+                                      .chat = job->chat,
+                                      .folder = job->tokenizer,
                                       .shard_tokens =
                                           job->shard_tokens > 0 ? job->shard_tokens : SHARD_TOKENS,
                                       .threads = job->threads > 0 ? (int)job->threads : machine.cores,
