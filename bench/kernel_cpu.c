@@ -84,7 +84,7 @@ static void measure(const work *w, ls_dtype T, ls_isa isa, ls_pool *pool) {
 }
 
 static void measure_all(ls_dtype T, ls_isa isa, ls_pool *pool) {
-    static const ls_norm_params norm = {1e-5};
+    static const ls_norm_params norm = {.epsilon = 1e-5};
     static const ls_activation_params gelu = {LS_ACTIVATION_GELU, 0};
     static const ls_adamw_params adamw = {0.9, 0.95, 1e-8, 0.1};
     static const ls_matmul_params forward = {false, true, false}, input = {0}, weight = {true, false, true};

@@ -264,7 +264,7 @@ static void convolutions(void **unused) {
 
 static void norms(void **unused) {
     (void)unused;
-    const ls_norm_params params = {1e-5};
+    const ls_norm_params params = {.epsilon = 1e-5, .offset = 0.75};
     for (size_t s = 0; s < LS_COUNT(sizes); s++) {
         const int64_t n = sizes[s][0], E = sizes[s][1];
         const operand x = {'T', NORMAL, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0};
@@ -302,7 +302,7 @@ static void sums(void **unused) {
 /* Sums over as many tokens as a rank may hold stay accurate. */
 static void many_tokens(void **unused) {
     (void)unused;
-    const ls_norm_params params = {1e-5};
+    const ls_norm_params params = {.epsilon = 1e-5, .offset = 0.75};
     const int64_t n = 16384, E = 33, V = 7;
     const operand x = {'T', POSITIVE, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0};
     const operand weight = {'T', NORMAL, 1, {E}, 0}, zero = {'G', NORMAL, 1, {E}, 0};

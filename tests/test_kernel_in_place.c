@@ -35,7 +35,7 @@ static const ls_activation_params activations[] = {{LS_ACTIVATION_GELU, 0},
                                                    {LS_ACTIVATION_RELU, 0},
                                                    {LS_ACTIVATION_SILU, 0},
                                                    {LS_ACTIVATION_SOFTCAP, 5}};
-static const ls_norm_params norms[] = {{1e-5}};
+static const ls_norm_params norms[] = {{.epsilon = 1e-5, .offset = 0.75}};
 static const ls_rotate_params rotations[] = {{false}, {true}};
 static const ls_scale_params factors[] = {{0.37}};
 static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8, 0.1}};
@@ -65,7 +65,7 @@ static const example examples[] = {
     {"scale", PARAMS(factors), {LONG('T')}, {LONG('T')}},
     {"scale_by", NONE, {LONG('T'), {'G', 1, {1}}}, {LONG('T')}},
     {"rmsnorm", PARAMS(norms), {ROWS('T'), ROW('T')}, {ROWS('T'), COLUMN('G')}},
-    {"rmsnorm_grad", NONE, {ROWS('T'), ROW('T'), COLUMN('G'), ROWS('T')}, {ROWS('T'), ROW('G')}},
+    {"rmsnorm_grad", PARAMS(norms), {ROWS('T'), ROW('T'), COLUMN('G'), ROWS('T')}, {ROWS('T'), ROW('G')}},
     {"layernorm", PARAMS(norms), {ROWS('T'), ROW('T'), ROW('T')}, {ROWS('T'), COLUMN('G'), COLUMN('G')}},
     {"layernorm_grad",
      NONE,

@@ -154,7 +154,7 @@ static void test_rmsnorm(void **state) {
                          .n_out = 2,
                          .in = {VIEW(x, LS_F64, 2, 2), VIEW(weight, LS_F64, 2)},
                          .out = {VIEW(y, LS_F64, 2, 2), VIEW(rstd, LS_F64, 2)},
-                         .params = &(ls_norm_params){0.25}});
+                         .params = &(ls_norm_params){.epsilon = 0.25}});
     close_to(rstd[0], 1 / sqrt(12.75), 1e-16);
     close_to(y[0], 3 / sqrt(12.75), 1e-15);
     close_to(y[1], 8 / sqrt(12.75), 1e-15);
@@ -230,7 +230,7 @@ static void test_layernorm(void **state) {
                          .n_out = 3,
                          .in = {VIEW(x, LS_F64, 2, 2), VIEW(weight, LS_F64, 2), VIEW(bias, LS_F64, 2)},
                          .out = {VIEW(y, LS_F64, 2, 2), VIEW(mean, LS_F64, 2), VIEW(rstd, LS_F64, 2)},
-                         .params = &(ls_norm_params){2.25}});
+                         .params = &(ls_norm_params){.epsilon = 2.25}});
     close_to(mean[0], 5, 0);
     close_to(rstd[0], 0.4, 1e-16); /* the variance is 4 */
     close_to(y[0], -0.3, 1e-15);
@@ -257,7 +257,8 @@ static void test_rope_table(void **state) {
     };
     int32_t positions[3] = {1, 0, 1000003};
     static double plain[3 * 128], llama3[3 * 128], linear[3 * 128];
-    const ls_rope_params params = {500000, LS_ROPE_PLAIN, 8, 1, 4, 8192};
+    const ls_rope_params params = {
+        .theta = 500000, .factor = 8, .low_factor = 1, .high_factor = 4, .original_length = 8192};
     ls_rope_params scaled = params, divided = params;
     scaled.scaling = LS_ROPE_LLAMA3;
     divided.scaling = LS_ROPE_LINEAR;

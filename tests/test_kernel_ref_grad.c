@@ -53,15 +53,16 @@ typedef struct norm_case {
     double x[ROWS * E], weight[E], y[ROWS * E], rstd[ROWS], dy[ROWS * E];
 } norm_case;
 
+static const ls_norm_params norm_params = {.epsilon = 1e-5, .offset = 0.5};
+
 static double norm_loss(void *context) {
     norm_case *c = context;
-    static const ls_norm_params params = {.epsilon = 1e-5};
     fill_nan(c->y, ROWS * E);
     ref("rmsnorm", (ls_kernel_call){.n_in = 2,
                                     .n_out = 2,
                                     .in = {VIEW(c->x, LS_F64, ROWS, E), VIEW(c->weight, LS_F64, E)},
                                     .out = {VIEW(c->y, LS_F64, ROWS, E), VIEW(c->rstd, LS_F64, ROWS)},
-                                    .params = &params});
+                                    .params = &norm_params});
     return dot(c->y, c->dy, ROWS * E);
 }
 
@@ -79,7 +80,8 @@ static void test_rmsnorm(void **state) {
                                          .n_out = 2,
                                          .in = {VIEW(c.x, LS_F64, ROWS, E), VIEW(c.weight, LS_F64, E),
                                                 VIEW(c.rstd, LS_F64, ROWS), VIEW(c.dy, LS_F64, ROWS, E)},
-                                         .out = {VIEW(dx, LS_F64, ROWS, E), VIEW(dweight, LS_F64, E)}});
+                                         .out = {VIEW(dx, LS_F64, ROWS, E), VIEW(dweight, LS_F64, E)},
+                                         .params = &norm_params});
     end_adding(dweight, E);
     check_gradient("rmsnorm x", norm_loss, &c, c.x, ROWS * E, dx);
     check_gradient("rmsnorm weight", norm_loss, &c, c.weight, E, dweight);

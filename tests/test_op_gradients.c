@@ -40,6 +40,25 @@ static ls_tensor build_rmsnorm(ls_graph *g, ls_tensor tokens, const ls_tensor *x
     (void)tokens;
     return ls_rmsnorm(g, x[0], x[1], 1e-5);
 }
+static ls_tensor build_rmsnorm_offset(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_rmsnorm_offset(g, x[0], x[1], 1e-5, 1);
+}
+static ls_tensor build_linear_transposed(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_linear_transposed(g, x[0], x[1], x[2]);
+}
+static ls_tensor build_split(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    ls_tensor part[3];
+    ls_split(g, x[0], (int64_t[]){2, 3, 2}, part);
+    return ls_mul(g, part[0], part[2]); /* the middle one has no gradient */
+}
+static ls_tensor build_join(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    const ls_tensor joined = ls_join(g, (ls_tensor[]){x[0], x[1], x[0]});
+    return ls_mul(g, joined, joined);
+}
 static ls_tensor build_layernorm(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_layernorm(g, x[0], x[1], x[2], 1e-5);
@@ -151,6 +170,10 @@ static const op_case cases[] = {
     {"linear", 3, {BY({4, 0}), PLAIN({3, 0}, {4, 0}), PLAIN({3, 0})}, build_linear},
     {"linear", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_wide},
     {"rmsnorm", 2, {BY({6, 0}), PLAIN({6, 0})}, build_rmsnorm},
+    {"rmsnorm", 2, {BY({6, 0}), PLAIN({6, 0})}, build_rmsnorm_offset},
+    {"linear", 3, {BY({6, 0}), PLAIN({6, 0}, {5, 0}), PLAIN({5, 0})}, build_linear_transposed},
+    {"split", 1, {BY({7, 0})}, build_split},
+    {"join", 2, {BY({2, 0}), BY({3, 0})}, build_join},
     {"layernorm", 3, {BY({6, 0}), PLAIN({6, 0}), PLAIN({6, 0})}, build_layernorm},
     {"layernorm", 2, {BY({6, 0}), PLAIN({6, 0})}, build_layernorm_no_bias},
     {"rotate", 1, {BY({2, 0}, {4, 0})}, build_rotate},

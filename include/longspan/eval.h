@@ -29,7 +29,8 @@ void ls_loss_table_print(const ls_loss_table *table, FILE *out);
 
 /* Loss and perplexity of a model on a text. Fields are the flags of `longspan eval`; zero and NULL mean the default. */
 typedef struct ls_eval_options {
-    const char *model;      /* config.json, or a directory with one */
+    const char *model; /* config.json, or a directory with one */
+    ls_rope_change rope;
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
     int n_data;

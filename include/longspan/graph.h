@@ -70,17 +70,30 @@ ls_tensor ls_embedding(ls_graph *graph, ls_tensor ids, ls_tensor table); /* i32[
 /* y = x·Wᵀ + bias: T[..,K], T[N,K], T[N] or LS_NO_TENSOR -> T[..,N]. _wide gives G[..,N] (for logits). */
 ls_tensor ls_linear(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor bias);
 ls_tensor ls_linear_wide(ls_graph *graph, ls_tensor x, ls_tensor weight);
+/* y = x·W + bias: the same with the weight the other way round, T[K,N], as GPT-2's files have it. */
+ls_tensor ls_linear_transposed(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor bias);
 
 /* x / sqrt(mean(x²) + epsilon) * weight over the last dimension (Zhang, Sennrich 2019). */
 ls_tensor ls_rmsnorm(ls_graph *graph, ls_tensor x, ls_tensor weight, double epsilon);
+/* The same with (offset + weight) in the place of the weight: weights that are trained around 0, as Gemma's, have offset 1. */
+ls_tensor ls_rmsnorm_offset(ls_graph *graph, ls_tensor x, ls_tensor weight, double epsilon, double offset);
 
 /* (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension; bias may be LS_NO_TENSOR (Ba et al. 2016). */
 ls_tensor ls_layernorm(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor bias, double epsilon);
 
+/* Rotary positions, and how they are stretched to a longer context than the model was trained with (as in Hugging Face configs). */
 typedef struct ls_rope {
     double theta;
-    const char *scaling; /* NULL, "linear" or "llama3" */
-    double factor, low_factor, high_factor, original_length;
+    const char *scaling; /* NULL ("default"), "linear", "dynamic", "yarn" or "llama3" */
+    double factor;
+    double low_factor, high_factor; /* of llama3 */
+    double original_length;         /* of dynamic, yarn and llama3: tokens that the model was trained with */
+    double length;                  /* of dynamic: tokens of a sequence */
+    double beta_fast, beta_slow;    /* of yarn, as all that follows; 0: 32 and 1 */
+    double
+        attention_factor; /* cosines and sines are multiplied by it; 0: made from factor and the two below */
+    double mscale, mscale_all_dim; /* 0: not given */
+    bool untruncated;              /* the ramp's ends are not rounded to whole dimensions */
 } ls_rope;
 
 /* Cosines and sines for each position, shared by all layers: i32[..] -> G[..,D]. D even. */
@@ -130,6 +143,10 @@ ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);
 ls_tensor ls_reshape(ls_graph *graph, ls_tensor x, int ndim, const int64_t *size);
 ls_tensor ls_split_last(ls_graph *graph, ls_tensor x, int64_t H, int64_t D); /* [..,H*D] -> [..,H,D] */
 ls_tensor ls_merge_last(ls_graph *graph, ls_tensor x);                       /* [..,H,D] -> [..,H*D] */
+
+/* The last dimension in three parts, and parts side by side: T[..,a+b+c] <-> T[..,a], T[..,b], T[..,c]. */
+void ls_split(ls_graph *graph, ls_tensor x, const int64_t size[3], ls_tensor part[3]);
+ls_tensor ls_join(ls_graph *graph, const ls_tensor part[3]);
 
 /* -log softmax(logits)[label] per token: T or G[..,V], i32[..] -> G[..]; label -100 gives 0 and no gradient. */
 ls_tensor ls_cross_entropy(ls_graph *graph, ls_tensor logits, ls_tensor labels);

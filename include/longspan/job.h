@@ -47,6 +47,16 @@ typedef struct ls_spread_result {
     int64_t tile_rows; /* 0: by the bytes of a token */
 } ls_spread_result;
 
+/*
+ * Rotary positions other than those of the model's config.json, for a context longer than it was trained with. Only for architectures
+ * that have them. scaling: TYPE, TYPE:FACTOR or TYPE:FACTOR:ORIGINAL (the length that the model was trained with), TYPE being default,
+ * linear, dynamic, yarn or llama3; or the object that rope_scaling would be, as JSON.
+ */
+typedef struct ls_rope_change {
+    const char *scaling; /* NULL: as in config.json */
+    double theta;        /* 0: as in config.json */
+} ls_rope_change;
+
 /* Distributed attention on arrays [B,S,H,D] (.npy, f32 or f64). See the command for masks and outputs. */
 typedef struct ls_attention_job {
     const char *q, *k, *v, *grad_o; /* files; grad_o may be NULL */
@@ -63,6 +73,7 @@ LS_MUST_USE ls_status ls_run_attention(const ls_attention_job *job, ls_spread_re
 /* Gradients of a model on given tokens, written as safetensors with the weights' names and shapes. */
 typedef struct ls_grad_job {
     const char *model;
+    ls_rope_change rope;
     const char *tokens, *labels; /* i32 .npy [B,S]; labels may be NULL: the next token; -100 is ignored */
     const char *dtype;           /* "f32", "f64", "bf16"; NULL: f32 */
     const char *out;             /* file */
@@ -84,6 +95,7 @@ LS_MUST_USE ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result
  */
 typedef struct ls_generate_job {
     const char *model; /* directory or config.json */
+    ls_rope_change rope;
     const char
         *checkpoint; /* directory of a checkpoint or of a training run; NULL: the model's own weights */
     const char *prompt, *prompt_file; /* one of them; an empty one begins a document */
@@ -130,6 +142,7 @@ LS_MUST_USE ls_status ls_run_bench(const ls_bench_job *job, FILE *out);
 /* Prints the compiled program of a rank, and the table of candidates that it was chosen from. */
 typedef struct ls_explain_job {
     const char *model;
+    ls_rope_change rope;
     int64_t seq, batch; /* batch: sequences of a micro-batch */
     int64_t accumulate; /* micro-batches of a step; 0: 1 */
     const char *dtype;
@@ -154,6 +167,7 @@ LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);
  */
 typedef struct ls_plan_job {
     const char *model;
+    ls_rope_change rope;
     int64_t seq, batch, accumulate; /* as in ls_train_options */
     const char *dtype;              /* "f32", "bf16"; NULL: f32 */
     bool json;

@@ -12,7 +12,8 @@
 
 /* Fields are the flags of `longspan recall`; zero and NULL mean the default. */
 typedef struct ls_recall_options {
-    const char *model;      /* config.json, or a directory with one */
+    const char *model; /* config.json, or a directory with one */
+    ls_rope_change rope;
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
     int n_data; /* what the key is hidden in; 0: a few sentences over and over */

@@ -9,7 +9,8 @@
 
 /* Fields are the flags of `longspan train`; zero and NULL mean the default that the command's help shows. */
 typedef struct ls_train_options {
-    const char *model;       /* config.json, or a directory with one */
+    const char *model; /* config.json, or a directory with one */
+    ls_rope_change rope;
     const char *const *data; /* text, or token shards */
     int n_data;
     const char *pack; /* how documents come into sequences: "join", "best", "stream" */

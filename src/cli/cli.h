@@ -18,6 +18,7 @@ typedef struct cli_common {
     bool given
         [CLI_MOST_OPTIONS]; /* by row of cli_options_of, which begins with the command's own: on the command line */
     ls_spread spread;       /* of commands that plan ranks */
+    ls_rope_change rope;  /* of commands that open a model */
     const char *ranks_as; /* of commands that run them */
 } cli_common;
 
@@ -30,6 +31,7 @@ typedef struct cli_command {
     int n_options;
     bool spreads; /* takes the options that say how a job is spread over ranks */
     bool runs;    /* and those of ranks that run */
+    bool opens;   /* takes the options that change a model's rotary positions */
     ls_status (*run)(void *flags);
     size_t flags_bytes;
     int takes_word; /* how many words that are no flags may come before the flags: they go to the first options of the table */

@@ -42,6 +42,7 @@ static ls_status run(void *context) {
     o->data = flags->data.items;
     o->n_data = flags->data.count;
     o->spread = cli_spread_of(&flags->common);
+    o->rope = flags->common.rope;
     ls_eval_result result;
     LS_TRY(ls_evaluate(o, &result));
     if (flags->common.json)
@@ -61,6 +62,7 @@ const cli_command cli_eval = {
         "from a longer context. The errors are standard errors of the means, with sequences as the sample.",
     .options = options,
     .n_options = CLI_COUNT(options),
+    .opens = true,
     .spreads = true,
     .runs = true,
     .run = run,

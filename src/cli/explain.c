@@ -32,6 +32,7 @@ static const ls_option options[] = {
 static ls_status run(void *context) {
     explain_flags *flags = context;
     flags->job.spread = cli_spread_of(&flags->common);
+    flags->job.rope = flags->common.rope;
     flags->job.json = flags->common.json;
     return ls_run_explain(&flags->job, stdout);
 }
@@ -46,6 +47,7 @@ const cli_command cli_explain = {
         "transfer, and the instruction of the other queue that it comes after.",
     .options = options,
     .n_options = CLI_COUNT(options),
+    .opens = true,
     .spreads = true,
     .runs = true,
     .run = run,

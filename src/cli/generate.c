@@ -57,6 +57,7 @@ static double rate(int64_t tokens, double seconds) {
 static ls_status run(void *context) {
     generate_flags *flags = context;
     flags->job.spread = cli_spread_of(&flags->common);
+    flags->job.rope = flags->common.rope;
     if (flags->common.json) return run_json(&flags->job);
     flags->job.text = write_now;
     ls_generate_result r;
@@ -83,6 +84,7 @@ const cli_command cli_generate = {
         "does any number of ranks, but where two tokens are equally likely to the last digit. Ctrl-C ends it.",
     .options = options,
     .n_options = CLI_COUNT(options),
+    .opens = true,
     .spreads = true,
     .run = run,
     .flags_bytes = sizeof(generate_flags),

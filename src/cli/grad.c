@@ -24,6 +24,7 @@ static ls_status run(void *context) {
     grad_flags *flags = context;
     ls_grad_result result;
     flags->job.spread = cli_spread_of(&flags->common);
+    flags->job.rope = flags->common.rope;
     LS_TRY(ls_run_grad(&flags->job, &result));
     if (flags->common.json) {
         ls_grad_result_json(&result, stdout);
@@ -43,6 +44,7 @@ const cli_command cli_grad = {
         "One forward and backward. The loss is the mean over all labels that are not -100, in nats; so are its gradients.",
     .options = options,
     .n_options = CLI_COUNT(options),
+    .opens = true,
     .spreads = true,
     .runs = true,
     .run = run,

@@ -20,6 +20,7 @@ static const ls_option options[] = {
 static ls_status run(void *context) {
     plan_flags *flags = context;
     flags->job.spread = cli_spread_of(&flags->common);
+    flags->job.rope = flags->common.rope;
     flags->job.json = flags->common.json;
     return ls_run_plan(&flags->job, stdout);
 }
@@ -34,6 +35,7 @@ const cli_command cli_plan = {
         "With --memory, exit code 1 when a rank needs more; the message says how much, what makes the peak, and what would fit.",
     .options = options,
     .n_options = CLI_COUNT(options),
+    .opens = true,
     .spreads = true,
     .run = run,
     .flags_bytes = sizeof(plan_flags),

@@ -53,6 +53,7 @@ static ls_status run(void *context) {
     o->data = flags->data.items;
     o->n_data = flags->data.count;
     o->spread = cli_spread_of(&flags->common);
+    o->rope = flags->common.rope;
     ls_recall_result result;
     LS_TRY(ls_recall(o, &result));
     if (flags->common.json) {
@@ -67,14 +68,14 @@ static ls_status run(void *context) {
 const cli_command cli_recall = {
     .name = "recall",
     .summary = "whether a model finds a pass key again, by depth and length of the text",
-    .usage =
-        "--model PATH [--checkpoint DIR] [--lengths N...] [--data PATH...] [options]",
+    .usage = "--model PATH [--checkpoint DIR] [--lengths N...] [--data PATH...] [options]",
     .about =
         "A sentence with a pass key of five digits is put at a depth of a text, and asked for at its end. The text is read once; then the "
         "answer is given token by token, and each is looked at before it is: a key is right when every token of it was the likeliest, "
         "which is when greedy generation would have written it. The loss of the answer's tokens tells more where few keys are right.",
     .options = options,
     .n_options = CLI_COUNT(options),
+    .opens = true,
     .spreads = true,
     .runs = true,
     .run = run,

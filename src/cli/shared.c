@@ -43,6 +43,16 @@ static const ls_option run_rows[] = {
               "seconds that a rank may stand still before the others give up; 600 when left out"),
 };
 
+static const ls_option rope_rows[] = {
+    CLI_TEXT(
+        "rope-scaling", "TYPE:FACTOR", AT(rope.scaling),
+        "stretch rotary positions to a longer context: linear:2, dynamic:4, yarn:4, llama3:8, default (not at all), "
+        "or an object as JSON; a third part, as in yarn:4:32768, is the length that the model was trained with "
+        "(config.json's when left out). What is saved has a config.json that says so"),
+    CLI_FLOAT("rope-theta", "X", NULL, 1, 1e30, AT(rope.theta),
+              "base of rotary positions instead of config.json's rope_theta"),
+};
+
 static const ls_option common_rows[] = {
     CLI_FLAG("json", AT(json), "the result as JSON on standard output"),
     CLI_FLAG("help", AT(help), "this page"),
@@ -58,6 +68,7 @@ static int append(ls_option *out, int n, const ls_option *rows, int more) {
 
 int cli_options_of(const cli_command *c, ls_option out[CLI_MOST_OPTIONS]) {
     int n = append(out, 0, c->options, c->n_options);
+    if (c->opens) n = append(out, n, rope_rows, CLI_COUNT(rope_rows));
     if (c->spreads) n = append(out, n, spread_rows, CLI_COUNT(spread_rows));
     if (c->runs) n = append(out, n, run_rows, CLI_COUNT(run_rows));
     return append(out, n, common_rows, CLI_COUNT(common_rows));

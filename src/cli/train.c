@@ -109,6 +109,7 @@ static ls_status run(void *context) {
     o->data = flags->data.items;
     o->n_data = flags->data.count;
     o->spread = cli_spread_of(&flags->common);
+    o->rope = flags->common.rope;
     ls_train_result result;
     const ls_status status = ls_train(o, &result);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
@@ -130,6 +131,7 @@ const cli_command cli_train = {
         "Ctrl-C ends after the step with a checkpoint; a second one ends at once. What is left out is chosen well and said.",
     .options = options,
     .n_options = CLI_COUNT(options),
+    .opens = true,
     .spreads = true,
     .runs = true,
     .run = run,

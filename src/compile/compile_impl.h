@@ -214,7 +214,7 @@ ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
 ls_operand ls_lower_input(ls_builder *b, int node, int i);
-/* Ops that no single kernel call can do, because they need other ranks' tokens (`special` in their rows). */
+/* Ops that no single kernel call can do (`special` in their rows): most need other ranks' tokens. */
 void ls_lower_attention(ls_builder *b, int node);
 void ls_lower_attention_cached(ls_builder *b, int node); /* attention/cached.c */
 /* Whether blocks are read in place (attention/arrival.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
@@ -225,6 +225,8 @@ bool ls_queries_travel(const char *strategy);
 void ls_share_attention(ls_builder *b, int n_nodes);
 void ls_lower_shift(ls_builder *b, int node); /* halo.c */
 void ls_lower_conv(ls_builder *b, int node);
+void ls_lower_split(ls_builder *b, int node); /* columns.c */
+void ls_lower_join(ls_builder *b, int node);
 
 /* Numbers instructions and names what they read (program/name.h), from the lists as they were emitted. */
 void ls_name_values(ls_image *image);

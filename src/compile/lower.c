@@ -133,10 +133,9 @@ static const struct {
     const char *name; /* as the op's row says */
     void (*lower)(ls_builder *b, int node);
 } specials[] = {
-    {"attention", ls_lower_attention},
-    {"attention_cached", ls_lower_attention_cached},
-    {"shift", ls_lower_shift},
-    {"conv", ls_lower_conv},
+    {"attention", ls_lower_attention}, {"attention_cached", ls_lower_attention_cached},
+    {"shift", ls_lower_shift},         {"conv", ls_lower_conv},
+    {"split", ls_lower_split},         {"join", ls_lower_join},
 };
 
 static void lower_special(ls_builder *b, int n) {

@@ -40,8 +40,10 @@ static int owner_of(const ls_graph *g, ls_tensor t) {
 static void find_fixed(candidates *c) {
     const ls_graph *g = c->g;
     int *mixed = LS_NEW_ARRAY(c->arena, int, g->forward_nodes + 1); /* mixing nodes before node n */
-    for (int n = 0; n < g->forward_nodes; n++)
-        mixed[n + 1] = mixed[n] + (g->nodes[n].op->special != NULL ? 1 : 0);
+    for (int n = 0; n < g->forward_nodes; n++) {
+        const ls_op *op = g->nodes[n].op;
+        mixed[n + 1] = mixed[n] + (op->special != NULL && !op->by_rows ? 1 : 0);
+    }
     const int all = mixed[g->forward_nodes];
     for (int n = 0; n < g->forward_nodes; n++) {
         c->fixed[n] |= all > 0 && mixed[n] == all;

@@ -150,7 +150,7 @@ static void begin_result(const ls_recall_options *o, ls_recall_result *r) {
 }
 
 static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_result *shared) {
-    LS_TRY(ls_trained_open(o->model, o->checkpoint, trained));
+    LS_TRY(ls_trained_open_changed(o->model, o->checkpoint, &o->rope, trained));
     choose_lengths(o, trained);
     LS_TRY(check_lengths(o, trained));
     if (o->out != NULL) LS_TRY(ls_file_make_directories(o->out));

@@ -15,11 +15,12 @@ static ls_status find_checkpoint(const char *given, char *out, size_t room) {
     return ls_ok();
 }
 
-static ls_status open_all(const char *model, const char *checkpoint, ls_trained *t) {
+static ls_status open_all(const char *model, const char *checkpoint, const ls_rope_change *rope,
+                          ls_trained *t) {
     LS_TRY(find_checkpoint(checkpoint, t->checkpoint, sizeof t->checkpoint));
     if (model == NULL && checkpoint == NULL)
         return ls_error(LS_USAGE, "neither --model nor --checkpoint is given");
-    LS_TRY(ls_model_open(model != NULL ? model : t->checkpoint, &t->model));
+    LS_TRY(ls_model_open_changed(model != NULL ? model : t->checkpoint, rope, &t->model));
     LS_TRY(ls_tokenizer_open(ls_model_directory(t->model), &t->tokenizer));
     const int64_t V = ls_model_describe(t->model).V;
     const int32_t known = ls_tokenizer_vocabulary(t->tokenizer);
@@ -30,8 +31,13 @@ static ls_status open_all(const char *model, const char *checkpoint, ls_trained 
 }
 
 ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out) {
+    return ls_trained_open_changed(model, checkpoint, NULL, out);
+}
+
+ls_status ls_trained_open_changed(const char *model, const char *checkpoint, const ls_rope_change *rope,
+                                  ls_trained *out) {
     ls_trained trained = {.model = NULL};
-    const ls_status status = open_all(model, checkpoint, &trained);
+    const ls_status status = open_all(model, checkpoint, rope, &trained);
     if (status.code != LS_OK) {
         ls_trained_close(&trained);
         return status;

@@ -17,6 +17,9 @@ typedef struct ls_trained {
  * of which the newest is taken; NULL: none. At least one of them (LS_USAGE). The vocabularies are checked against each other.
  */
 LS_MUST_USE ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out);
+/* The same with other rotary positions than the config's; NULL: none. */
+LS_MUST_USE ls_status ls_trained_open_changed(const char *model, const char *checkpoint,
+                                              const ls_rope_change *rope, ls_trained *out);
 void ls_trained_close(ls_trained *trained); /* a zeroed one is allowed */
 
 /* The weights into a rank's memory; rank 0 says when they are random (from seed), as nothing else is there. */

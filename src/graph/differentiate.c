@@ -86,13 +86,16 @@ static void mark_active(ls_gradient *d, const ls_derivative *what, int n_nodes) 
 
 static ls_status visit(ls_gradient *d, const ls_node *node) {
     if (!d->active[node->out[0].id]) return ls_ok();
+    bool used = d->gradient[node->out[0].id].id != 0;
     for (int i = 1; i < node->n_out; i++) {
-        if (d->gradient[node->out[i].id].id != 0)
+        if (d->gradient[node->out[i].id].id == 0) continue;
+        used = true;
+        if (!node->op->of_all)
             return ls_error(LS_UNSUPPORTED,
                             "op %s has no gradient rule for its output %d (\"%s\"), which the loss uses",
                             node->op->name, i, ls_graph_tensor(d->graph, node->out[i])->name);
     }
-    if (d->gradient[node->out[0].id].id == 0) return ls_ok();
+    if (!used) return ls_ok();
     if (node->op->gradient == NULL)
         return ls_error(LS_UNSUPPORTED,
                         "op %s has no gradient rule, and the loss depends on its output \"%s\"",

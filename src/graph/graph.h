@@ -135,6 +135,7 @@ typedef struct ls_op {
     ls_status (*shape)(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
     /* Emits the nodes that carry the outputs' gradients to the inputs. NULL: not differentiable. */
     void (*gradient)(ls_gradient *d, const ls_node *node);
+    bool of_all; /* its gradient rule takes the gradients of all outputs; otherwise of the first alone */
     /* States of the outputs. Inputs in state LS_PARTIAL come here only when `linear`. NULL: no rule, a compile error. */
     ls_status (*shard)(const ls_shard_query *q, ls_shard_answer *answer);
     ls_flops_rule flops;

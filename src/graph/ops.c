@@ -35,6 +35,8 @@ static const ls_op *const table[] = {
     &ls_op_scale,
     &ls_op_cast,
     &ls_op_reshape,
+    &ls_op_split,
+    &ls_op_join,
     /* loss and sums */
     &ls_op_cross_entropy,
     &ls_op_cross_entropy_grad,

@@ -137,7 +137,7 @@ static ls_status build(explanation *e) {
         return ls_error(LS_USAGE,
                         "--program micro: there is none when a step is one micro-batch (--accumulate)");
     LS_TRY(ls_job_dtype(job->dtype, LS_F32, &dtype));
-    LS_TRY(ls_model_open(job->model, &e->model));
+    LS_TRY(ls_model_open_changed(job->model, &job->rope, &e->model));
     e->graph = ls_graph_create(dtype);
     ls_language_model lm;
     LS_TRY(ls_model_build(e->model, e->graph, job->batch > 0 ? job->batch : 1, job->seq, true, &lm));

@@ -163,7 +163,7 @@ static ls_status open_decoder(generation *g) {
 
 static ls_status run(generation *g) {
     LS_TRY(check_wishes(g->job, &g->ranks));
-    LS_TRY(ls_trained_open(g->job->model, g->job->checkpoint, &g->trained));
+    LS_TRY(ls_trained_open_changed(g->job->model, g->job->checkpoint, &g->job->rope, &g->trained));
     LS_TRY(read_prompt(g));
     LS_TRY(open_decoder(g));
     g->stream =

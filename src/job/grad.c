@@ -36,7 +36,7 @@ static ls_status make_positions(grad_run *r) {
 
 static ls_status read_inputs(grad_run *r) {
     LS_TRY(ls_job_dtype(r->job->dtype, LS_F32, &r->dtype));
-    LS_TRY(ls_model_open(r->job->model, &r->model));
+    LS_TRY(ls_model_open_changed(r->job->model, &r->job->rope, &r->model));
     const int64_t V = ls_model_describe(r->model).V;
     LS_TRY(ls_tokens_read(r->job->tokens, V, &r->tokens));
     LS_TRY(ls_labels_read(r->job->labels, V, &r->tokens, &r->labels, &r->valid));

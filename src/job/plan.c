@@ -159,7 +159,7 @@ static ls_status build(planning *g) {
                         (long long)job->batch, (long long)job->accumulate);
     LS_TRY(ls_job_dtype(job->dtype, LS_F32, &g->dtype));
     LS_TRY(ls_spread_resolve(&job->spread, &g->request));
-    LS_TRY(ls_model_open(job->model, &g->model));
+    LS_TRY(ls_model_open_changed(job->model, &job->rope, &g->model));
     LS_TRY(make_plan(g, &g->chosen));
     ls_image *alone;
     LS_TRY(ls_compile_alone(&g->chosen.job, &g->chosen.plan.target, &alone));

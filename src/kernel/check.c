@@ -37,7 +37,7 @@ static const signature signatures[] = {
     {"matmul", "A T[a,I] B T[b,J] ?bias T[N]", "C C[m,N]", true, check_matmul},
     {"column_sum", "x T[n,N]", "y G[N]", false, NULL},
     {"rmsnorm", "x T[n,E] weight T[E]", "y T[n,E] rstd G[n]", true, NULL},
-    {"rmsnorm_grad", "x T[n,E] weight T[E] rstd G[n] dy T[n,E]", "dx T[n,E] dweight G[E]", false, NULL},
+    {"rmsnorm_grad", "x T[n,E] weight T[E] rstd G[n] dy T[n,E]", "dx T[n,E] dweight G[E]", true, NULL},
     {"layernorm", "x T[n,E] weight T[E] ?bias T[E]", "y T[n,E] mean G[n] rstd G[n]", true, NULL},
     {"layernorm_grad", "x T[n,E] weight T[E] mean G[n] rstd G[n] dy T[n,E]", "dx T[n,E] dweight G[E]", false,
      NULL},

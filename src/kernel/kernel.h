@@ -16,6 +16,7 @@
  *   column_sum       x T[..,N]                                             G[N]            (adds)
  *   rmsnorm          x T[..,E], weight T[E]                                y T[..,E], rstd G[..]
  *   rmsnorm_grad     x, weight, rstd, dy T[..,E]                           dx T[..,E], dweight G[E] (adds)
+ *                    In both, weights are taken with the params' offset added.
  *   layernorm        x T[..,E], weight T[E] [, bias T[E]]                  y T[..,E], mean G[..], rstd G[..]
  *   layernorm_grad   x, weight, mean, rstd, dy T[..,E]                     dx T[..,E], dweight G[E] (adds)
  *   rope_table       positions i32[..]                                     G[..,D]: cos of D/2 angles, then sin

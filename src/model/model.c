@@ -1,63 +1,8 @@
-/* Opening a model: which architecture a config.json is about, and what it says. */
+/* Opening a model: its config.json, and where its weights come from. */
 #include "model/model_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* The architectures that are known. */
-static const ls_architecture *const architectures[] = {&ls_architecture_llama};
-
-static void list_known(char *out, size_t room) {
-    size_t used = 0;
-    out[0] = 0;
-    for (size_t i = 0; i < LS_COUNT(architectures) && used < room; i++)
-        used += (size_t)snprintf(out + used, room - used, "%s%s", i ? " or " : "", architectures[i]->name);
-}
-
-static ls_status unknown(ls_json_value field) {
-    char known[160];
-    list_known(known, sizeof known);
-    ls_status status = ls_json_error(field, "%s", known);
-    status.code = LS_UNSUPPORTED;
-    return status;
-}
-
-static const ls_architecture *find_type(const char *type) {
-    for (size_t i = 0; i < LS_COUNT(architectures); i++)
-        if (strcmp(architectures[i]->model_type, type) == 0) return architectures[i];
-    return NULL;
-}
-
-static ls_status find_named(ls_json_value root, const ls_architecture **out) {
-    ls_json_value list;
-    const char *name = NULL;
-    LS_TRY(ls_json_array(root, "architectures", &list));
-    if (ls_json_count(list) != 1) return ls_json_error(list, "an array with one name");
-    const ls_json_value item = ls_json_item(list, 0);
-    LS_TRY(ls_json_as_text(item, &name));
-    for (size_t i = 0; i < LS_COUNT(architectures); i++)
-        if (strcmp(architectures[i]->name, name) == 0) *out = architectures[i];
-    return *out == NULL ? unknown(item) : ls_ok();
-}
-
-/* By "architectures", or where that is missing by "model_type"; given both, they must agree. */
-static ls_status find_architecture(ls_json_value root, const ls_architecture **out) {
-    const ls_architecture *found = NULL;
-    const char *type = NULL;
-    const bool named = ls_json_has(root, "architectures");
-    if (named) LS_TRY(find_named(root, &found));
-    if (!named || ls_json_has(root, "model_type")) {
-        if (!ls_json_has(root, "model_type")) return unknown(ls_json_field(root, "architectures"));
-        LS_TRY(ls_json_text(root, "model_type", &type));
-        if (find_type(type) == NULL) return unknown(ls_json_field(root, "model_type"));
-        if (found != NULL && find_type(type) != found)
-            return ls_json_error(ls_json_field(root, "model_type"), "\"%s\", as architectures says",
-                                 found->model_type);
-        found = find_type(type);
-    }
-    *out = found;
-    return ls_ok();
-}
 
 /* Errors call the text `name`. */
 static ls_status parse_config(const char *name, size_t bytes, ls_model *model) {
@@ -65,7 +10,7 @@ static ls_status parse_config(const char *name, size_t bytes, ls_model *model) {
     LS_TRY(ls_json_parse(name, model->text, bytes, &document));
     const ls_json_value root = ls_json_root(document);
     ls_status status = ls_json_as_object(root);
-    if (status.code == LS_OK) status = find_architecture(root, &model->architecture);
+    if (status.code == LS_OK) status = ls_architecture_find(root, &model->architecture);
     if (status.code == LS_OK && model->architecture != NULL)
         status = model->architecture->configure(root, &model->config);
     ls_json_free(document);
@@ -101,7 +46,36 @@ static ls_status folder_of(const char *path, char out[LS_FILE_PATH]) {
     return ls_ok();
 }
 
-static ls_status open_model(const char *path, ls_model *model) {
+/* A file's name may be as long as a path. */
+typedef struct changed_name {
+    char text[LS_FILE_PATH + 256];
+} changed_name;
+
+/* Reads the changed text anew, under a name that says what was changed. */
+static ls_status reread(const char *path, const ls_rope_change *change, ls_model *model) {
+    changed_name name;
+    const bool scaled = change->scaling != NULL;
+    snprintf(name.text, sizeof name.text, "%s with %s %.200s", path,
+             scaled ? "--rope-scaling" : "--rope-theta", scaled ? change->scaling : "");
+    return parse_config(name.text, strlen(model->text), model);
+}
+
+static ls_status change_rope(const char *path, const ls_rope_change *change, ls_model *model) {
+    bool longer = false;
+    if (change == NULL || ((change->scaling == NULL || change->scaling[0] == 0) && change->theta == 0))
+        return ls_ok();
+    if (model->config.rope.theta == 0)
+        return ls_error(LS_USAGE,
+                        "%s is a %s, whose positions are learned; --rope-scaling and --rope-theta are "
+                        "for rotary ones",
+                        path, model->architecture->name);
+    LS_TRY(ls_rope_change_text(&model->config, change, &model->text));
+    LS_TRY(reread(path, change, model));
+    LS_TRY(ls_rope_change_length(&model->config, &longer, &model->text));
+    return longer ? reread(path, change, model) : ls_ok();
+}
+
+static ls_status open_model(const char *path, const ls_rope_change *change, ls_model *model) {
     char config[LS_FILE_PATH];
     if (ls_file_is_directory(path)) {
         LS_TRY(ls_file_join(path, "config.json", config, sizeof config));
@@ -111,6 +85,7 @@ static ls_status open_model(const char *path, ls_model *model) {
         LS_TRY(folder_of(path, model->directory));
         LS_TRY(read_config(path, model));
     }
+    LS_TRY(change_rope(path, change, model));
     return count_parameters(model);
 }
 
@@ -121,18 +96,27 @@ static ls_status take_text(const char *name, const char *text, ls_model *model) 
     return count_parameters(model);
 }
 
-ls_status ls_model_open(const char *path, ls_model **out) { return ls_model_open_text(path, NULL, out); }
-
-ls_status ls_model_open_text(const char *name, const char *text, ls_model **out) {
+/* text NULL: path names it. */
+static ls_status make(const char *path, const char *text, const ls_rope_change *change, ls_model **out) {
     ls_model *model = calloc(1, sizeof *model);
-    if (model == NULL) return ls_error(LS_NO_MEMORY, "no memory to open the model %s", name);
-    const ls_status status = text != NULL ? take_text(name, text, model) : open_model(name, model);
+    if (model == NULL) return ls_error(LS_NO_MEMORY, "no memory to open the model %s", path);
+    const ls_status status = text != NULL ? take_text(path, text, model) : open_model(path, change, model);
     if (status.code != LS_OK) {
         ls_model_close(model);
         return status;
     }
     *out = model;
     return ls_ok();
+}
+
+ls_status ls_model_open(const char *path, ls_model **out) { return make(path, NULL, NULL, out); }
+
+ls_status ls_model_open_changed(const char *path, const ls_rope_change *change, ls_model **out) {
+    return make(path, NULL, change, out);
+}
+
+ls_status ls_model_open_text(const char *name, const char *text, ls_model **out) {
+    return make(name, text, NULL, out);
 }
 
 void ls_model_close(ls_model *model) {
@@ -158,7 +142,8 @@ ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_
     ls_weight_source source;
     LS_TRY(ls_weights_open_directory(model->directory, image, &rules, &source));
     if (source.context == NULL)
-        LS_TRY(ls_weights_open_random(seed, model->config.sizes.initializer_range, &source));
+        LS_TRY(ls_weights_open_random_norms(seed, model->config.sizes.initializer_range,
+                                            1 - model->config.norm_offset, &source));
     *out = source;
     return ls_ok();
 }

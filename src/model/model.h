@@ -6,6 +6,7 @@
 
 #include "compile/compile.h"
 #include "longspan/graph.h"
+#include "longspan/job.h"
 #include "weights/weights.h"
 
 typedef struct ls_model ls_model;
@@ -24,6 +25,11 @@ typedef struct ls_model_sizes {
  * types are refused by name.
  */
 LS_MUST_USE ls_status ls_model_open(const char *path, ls_model **out);
+/*
+ * The same with other rotary positions, as if config.json said so; its text is then the changed one, and of yarn and llama3 it has the
+ * longer max_position_embeddings too. LS_USAGE for a change that cannot be read, or a model without rotary positions.
+ */
+LS_MUST_USE ls_status ls_model_open_changed(const char *path, const ls_rope_change *change, ls_model **out);
 /* The same for the text of a config.json, which errors call `name`; its directory is "". text NULL: name is the path. */
 LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_model **out);
 void ls_model_close(ls_model *model); /* NULL is allowed */
@@ -31,7 +37,7 @@ ls_model_sizes ls_model_describe(const ls_model *model);
 const char *ls_model_architecture(const ls_model *model); /* "LlamaForCausalLM" */
 /* The directory of the config, for tokenizer.json and weights. */
 const char *ls_model_directory(const ls_model *model);
-/* The text of config.json as it was read, unknown fields included. */
+/* The text of config.json as it was read, unknown fields included, or as it was changed. */
 const char *ls_model_config_text(const ls_model *model);
 int64_t ls_model_parameters(const ls_model *model); /* number of trained elements */
 

@@ -5,15 +5,29 @@
 #include "format/format.h"
 #include "model/model.h"
 
+#define LS_MOST_LAYERS (1 << 12)
+
+/* A function of one element within a feed-forward block. */
+typedef ls_tensor (*ls_activation)(ls_graph *graph, ls_tensor x);
+
 /* Everything that a config.json says and a builder needs, checked. Texts are literals. */
 typedef struct ls_model_config {
     ls_model_sizes sizes;
-    double epsilon; /* of the norms */
-    ls_rope rope;
-    bool attention_bias, mlp_bias;
+    double epsilon;     /* of the norms */
+    double norm_offset; /* is added to the weights of norms, which are trained around it */
+    ls_rope rope;       /* theta 0: positions are learned */
+    ls_activation activation;
+    bool qkv_bias, output_bias; /* of attention's projections */
+    bool mlp_bias;
+    bool head_norms;                      /* each query's and key's head is normalised before it is rotated */
+    double attention_scale;               /* of q·k */
+    bool scale_by_layer;                  /* and divided by the number of the layer, from 1 */
+    double attention_cap, final_cap;      /* soft caps of attention's logits and of the model's; 0: none */
+    int64_t window;                       /* tokens that layers marked below see; 0: there are none */
+    uint8_t windowed[LS_MOST_LAYERS / 8]; /* a bit for each layer */
 } ls_model_config;
 
-/* An architecture is one file with one const row; the visible table is in model.c. */
+/* An architecture is one file with one const row; the visible table is in architectures.c. */
 typedef struct ls_architecture {
     const char *name;       /* as in "architectures" */
     const char *model_type; /* as in "model_type" */
@@ -28,8 +42,14 @@ typedef struct ls_architecture {
     const char *prefix; /* that files of the model without its head leave out of all names; NULL: none */
 } ls_architecture;
 
-extern const ls_architecture ls_architecture_llama;
-ls_status ls_llama_configure(ls_json_value root, ls_model_config *out);
+extern const ls_architecture ls_architecture_llama, ls_architecture_mistral, ls_architecture_qwen2,
+    ls_architecture_qwen3, ls_architecture_gpt2, ls_architecture_gemma2;
+
+/*
+ * The row that a config is about: by "architectures", or where that is missing by "model_type"; given both, they must agree.
+ * LS_UNSUPPORTED error listing those there are.
+ */
+LS_MUST_USE ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out);
 
 struct ls_model {
     const ls_architecture *architecture;
@@ -38,5 +58,122 @@ struct ls_model {
     char directory[LS_FILE_PATH];
     char *text; /* of config.json */
 };
+
+/* --- reading a config (config.c, config_rope.c, config_windows.c) ------------------------------------------------------------ */
+
+typedef enum ls_field_kind { LS_FIELD_INT, LS_FIELD_REAL, LS_FIELD_FLAG } ls_field_kind;
+
+/* A field of a config.json and where it goes. One that is missing leaves what is there, its default. */
+typedef struct ls_config_field {
+    const char *key;
+    ls_field_kind kind;
+    size_t at; /* of an int64_t, double or bool in ls_model_config */
+    double least, most;
+    bool required;
+} ls_config_field;
+
+#define LS_CONFIG_INT(name, member, from, to, needed)                                              \
+    {                                                                                              \
+        .key = name, .kind = LS_FIELD_INT, .at = offsetof(ls_model_config, member), .least = from, \
+        .most = to, .required = needed                                                             \
+    }
+#define LS_CONFIG_REAL(name, member, from, to, needed)                                              \
+    {                                                                                               \
+        .key = name, .kind = LS_FIELD_REAL, .at = offsetof(ls_model_config, member), .least = from, \
+        .most = to, .required = needed                                                              \
+    }
+#define LS_CONFIG_FLAG(name, member) \
+    { .key = name, .kind = LS_FIELD_FLAG, .at = offsetof(ls_model_config, member) }
+
+/* Far above any model, and small enough that no product of a few of them overflows. */
+#define LS_MOST_WIDTH 0x1p20
+#define LS_MOST_HEADS 0x1p14
+#define LS_MOST_HEAD_SIZE 0x1p12
+#define LS_MOST_VOCABULARY 0x1p24
+#define LS_MOST_POSITIONS 0x1.fffffffcp30 /* INT32_MAX */
+#define LS_LEAST_POSITIVE 1e-30
+
+LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_config_field *fields, size_t n,
+                                     ls_model_config *out);
+
+/* A field whose other values would make it another model than the one that is built: a number, true or false, or left out. */
+typedef struct ls_config_rule {
+    const char *key;
+    enum { LS_RULE_NUMBER, LS_RULE_FLAG, LS_RULE_ABSENT } kind;
+    double value; /* the only one that is supported; it is also what a missing field means. Flags: 0 or 1 */
+    const char *expected;
+} ls_config_rule;
+
+/* LS_UNSUPPORTED error naming the field that breaks its rule. */
+LS_MUST_USE ls_status ls_config_obey(ls_json_value root, const ls_config_rule *rules, size_t n);
+
+/* Reads the name of an activation; a missing field means `initial`. */
+LS_MUST_USE ls_status ls_config_activation(ls_json_value root, const char *key, const char *initial,
+                                           ls_activation *out);
+
+/*
+ * What decoders with rotary positions have in common: sizes, heads, norms' epsilon, ties, biases, rope, and the fields that must
+ * not say anything else. *out holds the defaults: Hkv 0: as many as query heads; D 0: E/Hq. Sets attention_scale.
+ */
+LS_MUST_USE ls_status ls_config_decoder(ls_json_value root, ls_model_config *out);
+
+/* rope_theta and rope_scaling, or what newer files call rope_parameters; out->rope.theta is the default. */
+LS_MUST_USE ls_status ls_config_rope(ls_json_value root, ls_model_config *out);
+
+/* Whether a field is there, were it null: not every default is "none". */
+bool ls_config_is_written(ls_json_value root, const char *key);
+
+/* sliding_window into out->window; missing: `initial`, null: none (0). */
+LS_MUST_USE ls_status ls_config_window(ls_json_value root, int64_t initial, ls_model_config *out);
+/*
+ * Which layers have the window: as layer_types says, or else those of which the rule says so, given its own number. Without a window
+ * (0) none has, and layer_types may not say otherwise.
+ */
+typedef bool (*ls_layer_rule)(int64_t layer, int64_t first);
+LS_MUST_USE ls_status ls_config_layer_types(ls_json_value root, ls_layer_rule otherwise, int64_t first,
+                                            ls_model_config *out);
+/* Qwen's: windows only with use_sliding_window, then from layer max_window_layers on or as layer_types says. */
+LS_MUST_USE ls_status ls_config_later_windows(ls_json_value root, ls_model_config *out);
+
+/* --- context extension (rope_change.c) --------------------------------------------------------------------------------------- */
+
+/* Replaces the text of a config.json, which `config` was read from, by one with these rotary positions. */
+LS_MUST_USE ls_status ls_rope_change_text(const ls_model_config *config, const ls_rope_change *change,
+                                          char **text);
+/* And, of a config read from that, with the length that yarn and llama3 stretch to, where it says a smaller one. */
+LS_MUST_USE ls_status ls_rope_change_length(const ls_model_config *config, bool *longer, char **text);
+
+/* --- building (blocks.c, decoder.c) ------------------------------------------------------------------------------------------ */
+
+/* A builder at work on a layer. */
+typedef struct ls_block {
+    const ls_model_config *config;
+    ls_graph *g;
+    const char *prefix; /* of the names of layers: "model.layers" */
+    ls_tensor rope;     /* made once, shared by all layers; none where positions are learned */
+    int64_t layer, S;
+} ls_block;
+
+ls_block ls_block_begin(const ls_model_config *config, ls_graph *graph, const char *prefix, ls_tensor tokens);
+/* The table of rotations for all layers. */
+void ls_block_rotary(ls_block *b, ls_tensor positions);
+/* Parameter PREFIX.N.WHAT. */
+ls_tensor ls_block_parameter(const ls_block *b, const char *what, int ndim, const int64_t *size);
+ls_tensor ls_block_rmsnorm(const ls_block *b, ls_tensor x, const char *what); /* weight WHAT */
+/* x·Wᵀ (+ bias) with the weight BLOCK.NAME.weight [to, from]. */
+ls_tensor ls_block_project(const ls_block *b, ls_tensor x, const char *block, const char *name, int64_t to,
+                           int64_t from, bool biased);
+/* Heads [..,Hq,D] and [..,Hkv,D], rotated already, under the layer's mask -> [..,Hq*D]. */
+ls_tensor ls_block_attention(const ls_block *b, ls_tensor q, ls_tensor k, ls_tensor v);
+/* self_attn: projections, norms of heads, rotation, attention, and the projection of its result. */
+ls_tensor ls_block_self_attention(const ls_block *b, ls_tensor x);
+/* mlp: down(activation(gate(x))·up(x)). */
+ls_tensor ls_block_gated(const ls_block *b, ls_tensor x);
+
+/* Llama and its like: norm before each block, rotary positions, a gated feed-forward block. As a row's `build`. */
+ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens,
+                           ls_tensor positions);
+/* Endings of names in old files: tables that follow from the config. */
+extern const char *const ls_decoder_derived[];
 
 #endif

@@ -31,19 +31,30 @@ typedef struct ls_activation_params {
 
 typedef struct ls_norm_params {
     double epsilon;
+    double offset; /* of rmsnorm: added to the weights */
 } ls_norm_params;
 
 /*
- * Rotary positions (RoFormer, arXiv 2104.09864), halves rotated as the published models do. scaling "llama3":
- * frequencies whose wavelength exceeds original_length/low_factor are divided by factor, those below
- * original_length/high_factor kept, between them blended (as in the Llama 3.1 model definition).
+ * Rotary positions (RoFormer, arXiv 2104.09864), halves rotated as the published models do. scaling: a row of the table in
+ * tensor/rope.c, which says what it reads.
  */
-typedef enum ls_rope_scaling { LS_ROPE_PLAIN, LS_ROPE_LINEAR, LS_ROPE_LLAMA3 } ls_rope_scaling;
+typedef enum ls_rope_scaling {
+    LS_ROPE_PLAIN,
+    LS_ROPE_LINEAR,
+    LS_ROPE_DYNAMIC,
+    LS_ROPE_YARN,
+    LS_ROPE_LLAMA3,
+} ls_rope_scaling;
 
 typedef struct ls_rope_params {
-    double theta;
     ls_rope_scaling scaling;
-    double factor, low_factor, high_factor, original_length;
+    double theta, factor, original_length;
+    double length;                  /* dynamic */
+    double low_factor, high_factor; /* llama3 */
+    double beta_fast, beta_slow;    /* yarn, as all that follow */
+    double attention_factor;        /* 0: from factor and the two below */
+    double mscale, mscale_all_dim;  /* 0: not given */
+    bool untruncated;               /* the ends of the ramp are not rounded to whole dimensions */
 } ls_rope_params;
 
 typedef struct ls_rotate_params {

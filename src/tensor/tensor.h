@@ -9,6 +9,7 @@
 #include "tensor/layout.h"
 #include "tensor/mask.h"
 #include "tensor/params.h"
+#include "tensor/rope.h"
 #include "tensor/view.h"
 
 #include <stddef.h>

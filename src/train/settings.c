@@ -17,30 +17,33 @@ typedef struct setting {
     const char *text;   /* the default of a TEXT */
     double least, most; /* of what may be given */
     bool may_change;    /* on resume */
+    bool newer;         /* a run from before there was such a setting had the default */
 } setting;
 
 #define AT(field) offsetof(ls_train_options, field)
 /* A clip or a decay below zero turns it off: zero already means the default. */
 static const setting settings[] = {
-    {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false},
-    {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false},
-    {"accumulate", INTEGER, AT(accumulate), 1, NULL, 1, 1 << 24, false},
-    {"pack", TEXT, AT(pack), 0, "join", 0, 0, false},
-    {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false},
-    {"seed", INTEGER, AT(seed), 0, NULL, 0, 9e18, false},
-    {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, false},
-    {"lr", REAL, AT(lr), 1e-3, NULL, 0, 1e300, false},
-    {"warmup", INTEGER, AT(warmup), 0, NULL, 0, 1e12, false},
-    {"schedule", TEXT, AT(schedule), 0, "cosine", 0, 0, false},
-    {"beta1", REAL, AT(beta1), 0.9, NULL, 0, 0.999999999, false},
-    {"beta2", REAL, AT(beta2), 0.95, NULL, 0, 0.999999999, false},
-    {"eps", REAL, AT(eps), 1e-8, NULL, 0, 1, false},
-    {"weight_decay", REAL, AT(weight_decay), 0.1, NULL, -1, 1e6, false},
-    {"clip", REAL, AT(clip), 1.0, NULL, -1, 1e300, false},
-    {"save_every", INTEGER, AT(save_every), 0, NULL, 0, 1e12, true},
-    {"keep", INTEGER, AT(keep), 0, NULL, 0, 1e9, true},
-    {"eval_every", INTEGER, AT(eval_every), 0, NULL, 0, 1e12, true},
-    {"max_seconds", REAL, AT(max_seconds), 0, NULL, 0, 1e300, true},
+    {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false, false},
+    {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false},
+    {"accumulate", INTEGER, AT(accumulate), 1, NULL, 1, 1 << 24, false, false},
+    {"pack", TEXT, AT(pack), 0, "join", 0, 0, false, true},
+    {"rope_scaling", TEXT, AT(rope.scaling), 0, "", 0, 0, false, true},
+    {"rope_theta", REAL, AT(rope.theta), 0, NULL, 0, 1e30, false, true},
+    {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false, false},
+    {"seed", INTEGER, AT(seed), 0, NULL, 0, 9e18, false, false},
+    {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, false, false},
+    {"lr", REAL, AT(lr), 1e-3, NULL, 0, 1e300, false, false},
+    {"warmup", INTEGER, AT(warmup), 0, NULL, 0, 1e12, false, false},
+    {"schedule", TEXT, AT(schedule), 0, "cosine", 0, 0, false, false},
+    {"beta1", REAL, AT(beta1), 0.9, NULL, 0, 0.999999999, false, false},
+    {"beta2", REAL, AT(beta2), 0.95, NULL, 0, 0.999999999, false, false},
+    {"eps", REAL, AT(eps), 1e-8, NULL, 0, 1, false, false},
+    {"weight_decay", REAL, AT(weight_decay), 0.1, NULL, -1, 1e6, false, false},
+    {"clip", REAL, AT(clip), 1.0, NULL, -1, 1e300, false, false},
+    {"save_every", INTEGER, AT(save_every), 0, NULL, 0, 1e12, true, false},
+    {"keep", INTEGER, AT(keep), 0, NULL, 0, 1e9, true, false},
+    {"eval_every", INTEGER, AT(eval_every), 0, NULL, 0, 1e12, true, false},
+    {"max_seconds", REAL, AT(max_seconds), 0, NULL, 0, 1e300, true, false},
 };
 #undef AT
 
@@ -119,7 +122,10 @@ static ls_status read_back(ls_json_value object, const setting *s, ls_train_opti
 
 static ls_status resume_setting(ls_training *t, ls_json_value object, const setting *s) {
     ls_train_options recorded = t->options;
-    LS_TRY(read_back(object, s, &recorded));
+    if (s->newer && !ls_json_has(object, s->name))
+        set_default(&recorded, s);
+    else
+        LS_TRY(read_back(object, s, &recorded));
     if (given(&t->options, s)) {
         /* Under a constant rate the number of steps changes nothing of what was done. */
         const bool free_steps = strcmp(s->name, "steps") == 0;

@@ -50,7 +50,7 @@ static ls_status drop_later_lines(const ls_training *t) {
 /* --- model, text, program ----------------------------------------------------------------------------------------------------- */
 
 static ls_status open_model(ls_training *t) {
-    LS_TRY(ls_model_open(t->options.model, &t->model));
+    LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
     LS_TRY(ls_tokenizer_open(ls_model_directory(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
     if (sizes.V < ls_tokenizer_vocabulary(t->tokenizer))

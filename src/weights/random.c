@@ -1,5 +1,5 @@
 /*
- * First weights: norms 1, biases 0, matrices normal. Numbers 4b .. 4b+3 of a parameter come from one Philox block with the
+ * First weights: norms 1 (or as the rule says), biases 0, matrices normal. Numbers 4b .. 4b+3 of a parameter come from one Philox block with the
  * key (seed) and the counter (b, the parameter's name), by two Box-Muller pairs: any part can be made by itself.
  */
 #include "weights/weights_impl.h"
@@ -33,19 +33,19 @@ static void fill_constant(double value, int64_t count, double *out) {
     for (int64_t i = 0; i < count; i++) out[i] = value;
 }
 
-void ls_weights_random(const ls_flat *flat, uint64_t seed, double deviation, int64_t start, int64_t count,
+void ls_weights_random(const ls_flat *flat, const ls_random_rule *rule, int64_t start, int64_t count,
                        double *out) {
     if (flat->shape.ndim < 2) {
         const size_t length = strlen(flat->name), n = strlen(".bias");
         const bool bias = length >= n && strcmp(flat->name + length - n, ".bias") == 0;
-        fill_constant(bias ? 0.0 : 1.0, count, out);
+        fill_constant(bias ? 0.0 : rule->norm, count, out);
         return;
     }
     const uint64_t stream = ls_rng_stream(flat->name);
     for (int64_t i = 0; i < count;) {
         const int64_t at = start + i, within = at % 4;
         double four[4];
-        normal_block(seed, stream, (uint64_t)(at / 4), deviation, four);
+        normal_block(rule->seed, stream, (uint64_t)(at / 4), rule->deviation, four);
         const int64_t n = ls_min(4 - within, count - i);
         memcpy(out + i, four + within, sizeof *out * (size_t)n);
         i += n;

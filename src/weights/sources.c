@@ -5,15 +5,14 @@
 
 typedef struct source_state {
     ls_weight_files *files; /* NULL: random */
-    uint64_t seed;
-    double deviation;
+    ls_random_rule rule;
 } source_state;
 
 /* ---- random numbers ---- */
 
 static ls_status read_random(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     const source_state *state = context;
-    ls_weights_random(flat, state->seed, state->deviation, start, count, out);
+    ls_weights_random(flat, &state->rule, start, count, out);
     return ls_ok();
 }
 
@@ -55,13 +54,13 @@ static ls_status convert_files(void *context, const ls_flat *flat, int64_t start
 /* ---- opening ---- */
 
 /* Takes files over. */
-static ls_status make_source(ls_weight_files *files, uint64_t seed, double deviation, ls_weight_source *out) {
+static ls_status make_source(ls_weight_files *files, ls_random_rule rule, ls_weight_source *out) {
     source_state *state = malloc(sizeof *state);
     if (state == NULL) {
         ls_weight_files_close(files);
         return ls_error(LS_NO_MEMORY, "no memory for a source of weights");
     }
-    *state = (source_state){files, seed, deviation};
+    *state = (source_state){files, rule};
     *out = files == NULL ? (ls_weight_source){.read = read_random, .context = state}
                          : (ls_weight_source){.read = read_files, .context = state, .convert = convert_files};
     return ls_ok();
@@ -72,7 +71,7 @@ static ls_status open_listed(const char *what, ls_weight_listing *listing, const
     ls_weight_files *files = NULL;
     const ls_status status = ls_weight_files_open(what, listing, image, rules, &files);
     ls_weight_listing_free(listing);
-    return status.code == LS_OK ? make_source(files, 0, 0, out) : status;
+    return status.code == LS_OK ? make_source(files, (ls_random_rule){.norm = 1}, out) : status;
 }
 
 ls_status ls_weights_open_directory(const char *directory, const ls_image *image,
@@ -86,7 +85,11 @@ ls_status ls_weights_open_directory(const char *directory, const ls_image *image
 }
 
 ls_status ls_weights_open_random(uint64_t seed, double deviation, ls_weight_source *out) {
-    return make_source(NULL, seed, deviation, out);
+    return ls_weights_open_random_norms(seed, deviation, 1, out);
+}
+
+ls_status ls_weights_open_random_norms(uint64_t seed, double deviation, double norm, ls_weight_source *out) {
+    return make_source(NULL, (ls_random_rule){seed, deviation, norm}, out);
 }
 
 ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out) {

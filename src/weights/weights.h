@@ -43,6 +43,9 @@ LS_MUST_USE ls_status ls_weights_open_directory(const char *directory, const ls_
 LS_MUST_USE ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out);
 /* Norms 1, biases 0, matrices normal with the deviation: keyed by (seed, name, index), the same for any mesh and type. */
 LS_MUST_USE ls_status ls_weights_open_random(uint64_t seed, double deviation, ls_weight_source *out);
+/* The same with another value for norms: 0 where what is trained is added to 1. */
+LS_MUST_USE ls_status ls_weights_open_random_norms(uint64_t seed, double deviation, double norm,
+                                                   ls_weight_source *out);
 void ls_weights_close(ls_weight_source *source); /* NULL and one without context are allowed */
 bool ls_weights_from_file(const ls_weight_source *source);
 

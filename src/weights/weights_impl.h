@@ -5,8 +5,15 @@
 #include "format/format.h"
 #include "weights/weights.h"
 
+/* What random weights are made of. */
+typedef struct ls_random_rule {
+    uint64_t seed;
+    double deviation; /* of matrices */
+    double norm;      /* what the weights of norms are */
+} ls_random_rule;
+
 /* Numbers that depend on (seed, name of the parameter, index) alone; out[0, count). */
-void ls_weights_random(const ls_flat *flat, uint64_t seed, double deviation, int64_t start, int64_t count,
+void ls_weights_random(const ls_flat *flat, const ls_random_rule *rule, int64_t start, int64_t count,
                        double *out);
 
 /* ---- which files (listing.c) ---- */

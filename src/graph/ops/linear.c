@@ -1,11 +1,11 @@
 /*
  * linear: y = x·Wᵀ (+ bias), and the products of its gradient: dx = dy·W, dW += dyᵀ·x, db += column sums of dy.
- * All four products are the one kernel matmul; cut rows stay cut, and contracting over them gives a partial sum.
+ * With the weight the other way round: y = x·W, dx = dy·Wᵀ, dW += xᵀ·dy. All four products are the one kernel matmul; cut rows stay cut, and contracting over them gives a partial sum.
  */
 #include "graph/ops/ops.h"
 
 typedef struct linear_params {
-    ls_matmul_params matmul; /* what the kernel reads */
+    ls_matmul_params matmul; /* what the kernel reads; transpose_b: the weight is [N,K], otherwise [K,N] */
     bool wide;               /* result in G */
 } linear_params;
 
@@ -17,16 +17,18 @@ static ls_status linear_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     if (x->dtype != g->dtype || x->shape.ndim < 1) return ls_op_input_error(g, node, 0, "activations [..,K]");
     if (x->shape.dim[x->shape.ndim - 1].factor != LS_FACTOR_NONE)
         return ls_op_input_error(g, node, 0, "a last dimension that is neither batch nor sequence");
-    if (w->dtype != g->dtype || w->shape.ndim != 2 || last(w) != last(x))
-        return ls_op_input_error(g, node, 1, "a weight [N,%lld]", (long long)last(x));
+    const int K = params->matmul.transpose_b ? 1 : 0, N = 1 - K; /* dimensions of the weight */
+    if (w->dtype != g->dtype || w->shape.ndim != 2 || w->shape.dim[K].size != last(x))
+        return ls_op_input_error(g, node, 1, K == 1 ? "a weight [N,%lld]" : "a weight [%lld,N]",
+                                 (long long)last(x));
     if (node->n_in == 3) {
         const ls_tensor_info *b = ls_graph_tensor(g, node->in[2]);
-        if (b->dtype != g->dtype || b->shape.ndim != 1 || last(b) != w->shape.dim[0].size)
-            return ls_op_input_error(g, node, 2, "a bias [%lld]", (long long)w->shape.dim[0].size);
+        if (b->dtype != g->dtype || b->shape.ndim != 1 || last(b) != w->shape.dim[N].size)
+            return ls_op_input_error(g, node, 2, "a bias [%lld]", (long long)w->shape.dim[N].size);
     }
     out->dtype = params->wide ? g->accumulator : g->dtype;
     out->shape = x->shape;
-    out->shape.dim[x->shape.ndim - 1] = w->shape.dim[0];
+    out->shape.dim[x->shape.ndim - 1] = w->shape.dim[N];
     return ls_ok();
 }
 
@@ -43,7 +45,8 @@ static ls_status dx_shape(const ls_graph *g, const ls_node *node, ls_tensor_info
     const ls_tensor_info *dy = ls_graph_tensor(g, node->in[0]), *w = ls_graph_tensor(g, node->in[1]);
     out->dtype = g->dtype;
     out->shape = dy->shape;
-    out->shape.dim[dy->shape.ndim - 1] = w->shape.dim[1];
+    const ls_matmul_params *params = node->params;
+    out->shape.dim[dy->shape.ndim - 1] = w->shape.dim[params->transpose_b ? 0 : 1];
     return ls_ok();
 }
 
@@ -54,13 +57,15 @@ static void linear_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
     ls_tensor dy = ls_gradient_out(d, 0);
     if (ls_graph_tensor(g, dy)->dtype != g->dtype) dy = ls_cast(g, dy, g->dtype);
+    const bool turned = !((const linear_params *)node->params)->matmul.transpose_b;
     if (ls_gradient_wanted(d, 0)) {
-        const ls_matmul_params plain = {0};
+        const ls_matmul_params times = {.transpose_b = turned};
         const ls_tensor in[] = {dy, node->in[1]};
-        ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_linear_dx, &plain, sizeof plain, in, 2, -1));
+        ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_linear_dx, &times, sizeof times, in, 2, -1));
     }
     if (ls_gradient_wanted(d, 1)) {
-        const ls_tensor in[] = {dy, node->in[0], ls_gradient_sum(d, 1)};
+        const ls_tensor x = node->in[0];
+        const ls_tensor in[] = {turned ? x : dy, turned ? dy : x, ls_gradient_sum(d, 1)};
         ls_gradient_summed(d, 1, ls_graph_add(g, &ls_op_linear_dw, &dw_adds, sizeof dw_adds, in, 3, -1));
     }
     if (node->n_in == 3 && ls_gradient_wanted(d, 2)) {
@@ -121,16 +126,22 @@ const ls_op ls_op_column_sum = {.name = "column_sum",
                                 .shape = ls_rule_sum_shape,
                                 .shard = ls_shard_into_sum};
 
-static ls_tensor add_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, bool wide) {
-    const linear_params params = {.matmul = {.transpose_b = true}, .wide = wide};
+/* turned: the weight is [K,N]. */
+static ls_tensor add_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, bool turned,
+                            bool wide) {
+    const linear_params params = {.matmul = {.transpose_b = !turned}, .wide = wide};
     const ls_tensor in[] = {x, weight, bias};
     return ls_graph_add(g, &ls_op_linear, &params, sizeof params, in, bias.id != 0 ? 3 : 2, -1);
 }
 
 ls_tensor ls_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias) {
-    return add_linear(g, x, weight, bias, false);
+    return add_linear(g, x, weight, bias, false, false);
+}
+
+ls_tensor ls_linear_transposed(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias) {
+    return add_linear(g, x, weight, bias, true, false);
 }
 
 ls_tensor ls_linear_wide(ls_graph *g, ls_tensor x, ls_tensor weight) {
-    return add_linear(g, x, weight, LS_NO_TENSOR, true);
+    return add_linear(g, x, weight, LS_NO_TENSOR, false, true);
 }

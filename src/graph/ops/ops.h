@@ -14,6 +14,7 @@ extern const ls_op ls_op_swiglu, ls_op_swiglu_grad;
 extern const ls_op ls_op_activation, ls_op_activation_grad;
 extern const ls_op ls_op_shift, ls_op_conv, ls_op_conv_dw;
 extern const ls_op ls_op_add, ls_op_mul, ls_op_scale, ls_op_cast, ls_op_reshape;
+extern const ls_op ls_op_split, ls_op_join;
 extern const ls_op ls_op_cross_entropy, ls_op_cross_entropy_grad;
 extern const ls_op ls_op_sum, ls_op_broadcast, ls_op_zeros, ls_op_accumulate;
 

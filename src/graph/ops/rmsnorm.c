@@ -1,4 +1,4 @@
-/* rmsnorm: y = x / sqrt(mean(x²) + epsilon) · weight over the last dimension (arXiv 1910.07467). */
+/* rmsnorm: y = x / sqrt(mean(x²) + epsilon) · (offset + weight) over the last dimension (arXiv 1910.07467). */
 #include "graph/ops/ops.h"
 
 static ls_status rmsnorm_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -22,7 +22,8 @@ static void rmsnorm_gradient(ls_gradient *d, const ls_node *node) {
     const ls_tensor in[] = {node->in[0], node->in[1], node->out[1], ls_gradient_out(d, 0),
                             ls_gradient_sum(d, 1)};
     ls_graph *g = ls_gradient_graph(d);
-    const ls_tensor dx = ls_graph_add(g, &ls_op_rmsnorm_grad, NULL, 0, in, 5, -1);
+    const ls_tensor dx =
+        ls_graph_add(g, &ls_op_rmsnorm_grad, node->params, sizeof(ls_norm_params), in, 5, -1);
     if (ls_gradient_wanted(d, 0)) ls_gradient_add(d, 0, dx);
     ls_gradient_summed(d, 1, ls_graph_output(g, dx, 1));
 }
@@ -69,7 +70,11 @@ const ls_op ls_op_rmsnorm_grad = {.name = "rmsnorm_grad",
                                   .flops = grad_flops};
 
 ls_tensor ls_rmsnorm(ls_graph *g, ls_tensor x, ls_tensor weight, double epsilon) {
-    const ls_norm_params params = {.epsilon = epsilon};
+    return ls_rmsnorm_offset(g, x, weight, epsilon, 0);
+}
+
+ls_tensor ls_rmsnorm_offset(ls_graph *g, ls_tensor x, ls_tensor weight, double epsilon, double offset) {
+    const ls_norm_params params = {.epsilon = epsilon, .offset = offset};
     const ls_tensor in[] = {x, weight};
     return ls_graph_add(g, &ls_op_rmsnorm, &params, sizeof params, in, 2, -1);
 }

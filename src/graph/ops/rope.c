@@ -4,9 +4,6 @@
  */
 #include "graph/ops/ops.h"
 
-#include <math.h>
-#include <string.h>
-
 typedef struct table_params {
     ls_rope_params rope; /* what the kernel reads */
     int64_t D;
@@ -89,31 +86,19 @@ const ls_op ls_op_rotate = {.name = "rotate",
 
 static ls_status rope_params(const ls_rope *rope, ls_rope_params *out) {
     *out = (ls_rope_params){.theta = rope->theta,
-                            .scaling = LS_ROPE_PLAIN,
                             .factor = rope->factor,
+                            .original_length = rope->original_length,
+                            .length = rope->length,
                             .low_factor = rope->low_factor,
                             .high_factor = rope->high_factor,
-                            .original_length = rope->original_length};
-    if (!(rope->theta > 0) || !isfinite(rope->theta))
-        return ls_error(LS_INVALID, "rope: theta is %g, expected a positive number", rope->theta);
-    if (rope->scaling == NULL) return ls_ok();
-    if (!(rope->factor >= 1))
-        return ls_error(LS_INVALID, "rope scaling: factor is %g, expected >= 1", rope->factor);
-    if (strcmp(rope->scaling, "linear") == 0) {
-        out->scaling = LS_ROPE_LINEAR;
-        return ls_ok();
-    }
-    if (strcmp(rope->scaling, "llama3") != 0)
-        return ls_error(LS_UNSUPPORTED, "rope scaling \"%s\" is not known, expected linear or llama3",
-                        rope->scaling);
-    if (!(rope->low_factor > 0) || !(rope->high_factor > rope->low_factor) || !(rope->original_length > 0))
-        return ls_error(
-            LS_INVALID,
-            "rope scaling llama3: low_freq_factor %g, high_freq_factor %g, original length %g; expected "
-            "0 < low < high and a positive length",
-            rope->low_factor, rope->high_factor, rope->original_length);
-    out->scaling = LS_ROPE_LLAMA3;
-    return ls_ok();
+                            .beta_fast = rope->beta_fast,
+                            .beta_slow = rope->beta_slow,
+                            .attention_factor = rope->attention_factor,
+                            .mscale = rope->mscale,
+                            .mscale_all_dim = rope->mscale_all_dim,
+                            .untruncated = rope->untruncated};
+    LS_TRY(ls_rope_find(rope->scaling != NULL ? rope->scaling : "default", &out->scaling));
+    return ls_rope_check(out);
 }
 
 ls_tensor ls_rope_table(ls_graph *g, ls_tensor positions, int64_t D, const ls_rope *rope) {

@@ -1,5 +1,5 @@
 /*
- * RMSNorm (Zhang, Sennrich, arXiv 1910.07467): y = x*rstd*weight, rstd = 1/sqrt(mean of x^2 + epsilon).
+ * RMSNorm (Zhang, Sennrich, arXiv 1910.07467): y = x*rstd*weight (the offset added to it), rstd = 1/sqrt(mean of x^2 + epsilon).
  * Gradient: dx = rstd*(w*dy - x*rstd^2*mean(w*dy*x)), dweight = sum over rows of dy*x*rstd.
  */
 #include <math.h>
@@ -10,6 +10,7 @@ static void forward_part(const void *context, int part, int64_t start, int64_t e
     (void)part;
     const ls_kernel_call *call = context;
     const ls_norm_params *params = call->params;
+    const float offset = (float)params->offset;
     const int64_t E = last_size(&call->in[0]);
     const element *weight = call->in[1].data;
     float *rstd = call->out[1].data;
@@ -25,7 +26,7 @@ static void forward_part(const void *context, int part, int64_t start, int64_t e
         const float scale = 1.0f / sqrtf(v_sum(squares[0] + squares[1]) / (float)E + (float)params->epsilon);
         rstd[row] = scale;
         for (int64_t e = 0; e < E; e += V_LANES) {
-            v_store(y + e, v_load(x + e, E - e) * scale * v_load(weight + e, E - e), E - e);
+            v_store(y + e, v_load(x + e, E - e) * scale * (v_load(weight + e, E - e) + offset), E - e);
         }
     }
 }
@@ -36,6 +37,8 @@ static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
 }
 
 static void gradient_row(const ls_kernel_call *call, int64_t row, float *dweight) {
+    const ls_norm_params *params = call->params;
+    const float offset = (float)params->offset;
     const int64_t E = last_size(&call->in[0]);
     const element *weight = call->in[1].data, *x = (const element *)call->in[0].data + row * E;
     const element *dy = (const element *)call->in[3].data + row * E;
@@ -44,14 +47,14 @@ static void gradient_row(const ls_kernel_call *call, int64_t row, float *dweight
     v_f32 dots[2] = {{0}, {0}};
     for (int64_t e = 0; e < E; e += 2 * V_LANES) {
         const int64_t f = e + V_LANES;
-        dots[0] += v_load(x + e, E - e) * (v_load(dy + e, E - e) * v_load(weight + e, E - e));
-        dots[1] += v_load(x + f, E - f) * (v_load(dy + f, E - f) * v_load(weight + f, E - f));
+        dots[0] += v_load(x + e, E - e) * (v_load(dy + e, E - e) * (v_load(weight + e, E - e) + offset));
+        dots[1] += v_load(x + f, E - f) * (v_load(dy + f, E - f) * (v_load(weight + f, E - f) + offset));
     }
     const float mean = v_sum(dots[0] + dots[1]) / (float)E * rstd * rstd;
     for (int64_t e = 0; e < E; e += V_LANES) {
         const v_f32 xe = v_load(x + e, E - e), de = v_load(dy + e, E - e);
         v_store_f32(dweight + e, v_load_f32(dweight + e, E - e) + de * xe * rstd, E - e);
-        v_store(dx + e, (de * v_load(weight + e, E - e) - xe * mean) * rstd, E - e);
+        v_store(dx + e, (de * (v_load(weight + e, E - e) + offset) - xe * mean) * rstd, E - e);
     }
 }
 

@@ -1,4 +1,4 @@
-/* rmsnorm: y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + epsilon) by rows (Zhang, Sennrich 2019). */
+/* rmsnorm: y = x * rstd * weight (the offset added), rstd = 1/sqrt(mean(x^2) + epsilon) by rows (Zhang, Sennrich 2019). */
 #include "kernel/ref/ref_impl.h"
 
 typedef struct rows {
@@ -21,7 +21,8 @@ static void normalise(const void *context, int64_t first, int64_t last) {
         double squares = 0;
         for (int64_t e = 0; e < r->E; e++) squares += (double)x[e] * (double)x[e];
         const double rstd = 1.0 / sqrt(squares / (double)r->E + params->epsilon);
-        for (int64_t e = 0; e < r->E; e++) y[e] = (real)((double)x[e] * rstd * (double)weight[e]);
+        for (int64_t e = 0; e < r->E; e++)
+            y[e] = (real)((double)x[e] * rstd * (params->offset + (double)weight[e]));
         ((real *)r->call->out[1].data)[i] = (real)rstd;
     }
 }
@@ -40,6 +41,8 @@ static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
 /* dx = rstd * (w dy) - x * rstd^3 * mean(w dy x) */
 static void grad_of_x(const void *context, int64_t first, int64_t last) {
     const rows *r = context;
+    const ls_norm_params *params = r->call->params;
+    const double offset = params->offset;
     const real *weight = r->call->in[1].data;
     for (int64_t i = first; i < last; i++) {
         const real *x = (const real *)r->call->in[0].data + i * r->E;
@@ -47,10 +50,11 @@ static void grad_of_x(const void *context, int64_t first, int64_t last) {
         real *dx = (real *)r->call->out[0].data + i * r->E;
         const double rstd = (double)((const real *)r->call->in[2].data)[i];
         double along = 0;
-        for (int64_t e = 0; e < r->E; e++) along += (double)weight[e] * (double)dy[e] * (double)x[e];
+        for (int64_t e = 0; e < r->E; e++)
+            along += (offset + (double)weight[e]) * (double)dy[e] * (double)x[e];
         along *= rstd * rstd * rstd / (double)r->E;
         for (int64_t e = 0; e < r->E; e++)
-            dx[e] = (real)(rstd * (double)weight[e] * (double)dy[e] - (double)x[e] * along);
+            dx[e] = (real)(rstd * (offset + (double)weight[e]) * (double)dy[e] - (double)x[e] * along);
     }
 }
 

@@ -6,40 +6,18 @@ static ls_status prepare_table(const ls_kernel_call *call, void **state) {
     return ls_kernel_check("rope_table", LS_REAL, call);
 }
 
-/* The rule of the Llama 3.1 model definition for one inverse frequency. */
-static double scale_llama3(const ls_rope_params *p, double frequency) {
-    const double wavelength = 2.0 * M_PI / frequency;
-    if (wavelength > p->original_length / p->low_factor) return frequency / p->factor;
-    if (wavelength < p->original_length / p->high_factor) return frequency;
-    const double smooth =
-        (p->original_length / wavelength - p->low_factor) / (p->high_factor - p->low_factor);
-    return (1.0 - smooth) * frequency / p->factor + smooth * frequency;
-}
-
-/* Inverse frequency i of D/2, rounded to f32 before and after scaling, as the published models hold it. */
-static float inverse_frequency(const ls_rope_params *p, int64_t i, int64_t D) {
-    const double plain = (double)(float)pow(p->theta, -2.0 * (double)i / (double)D);
-    switch (p->scaling) {
-    case LS_ROPE_LINEAR:
-        return (float)(plain / p->factor);
-    case LS_ROPE_LLAMA3:
-        return (float)scale_llama3(p, plain);
-    default:
-        return (float)plain;
-    }
-}
-
 static void table_columns(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const int32_t *positions = call->in[0].data;
     const int64_t n = ls_view_elements(&call->in[0]), D = ref_columns(&call->out[0]);
+    const double magnitude = ls_rope_magnitude(call->params);
     for (int64_t i = first; i < last; i++) {
-        const double frequency = (double)inverse_frequency(call->params, i, D);
+        const double frequency = (double)ls_rope_frequency(call->params, i, D);
         real *table = (real *)call->out[0].data + i;
         for (int64_t row = 0; row < n; row++, table += D) {
             const double angle = (double)positions[row] * frequency;
-            table[0] = (real)cos(angle);
-            table[D / 2] = (real)sin(angle);
+            table[0] = (real)(magnitude * cos(angle));
+            table[D / 2] = (real)(magnitude * sin(angle));
         }
     }
 }

@@ -1,0 +1,31 @@
+/* split and join: each part is a copy from or to some columns of the whole. */
+#include "compile/compile_impl.h"
+
+/* The columns of `whole` that `part` takes, from column *at on, which moves behind them. */
+static ls_operand columns_of(ls_operand whole, const ls_operand *part, int64_t *at) {
+    const int last = whole.view.ndim - 1;
+    const int64_t n = part->view.size[part->view.ndim - 1];
+    const ls_operand columns = ls_operand_slice(whole, last, *at, n);
+    *at += n;
+    return columns;
+}
+
+void ls_lower_split(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_operand whole = ls_lower_input(b, n, 0);
+    int64_t at = 0;
+    for (int o = 0; o < node->n_out; o++) {
+        const ls_operand part = ls_lower_tensor(b, node->out[o]);
+        ls_build_copy(b, columns_of(whole, &part, &at), part);
+    }
+}
+
+void ls_lower_join(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_operand whole = ls_lower_tensor(b, node->out[0]);
+    int64_t at = 0;
+    for (int i = 0; i < node->n_in; i++) {
+        const ls_operand part = ls_lower_input(b, n, i);
+        ls_build_copy(b, part, columns_of(whole, &part, &at));
+    }
+}

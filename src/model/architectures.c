@@ -1,0 +1,61 @@
+/* The visible table of architectures, and which of them a config.json is about. */
+#include "model/model_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const ls_architecture *const architectures[] = {
+    &ls_architecture_llama, &ls_architecture_mistral, &ls_architecture_qwen2,
+    &ls_architecture_qwen3, &ls_architecture_gpt2,    &ls_architecture_gemma2,
+};
+
+static void list_known(char *out, size_t room) {
+    size_t used = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < LS_COUNT(architectures) && used < room; i++)
+        used += (size_t)snprintf(out + used, room - used, "%s%s", i ? " or " : "", architectures[i]->name);
+}
+
+static ls_status unknown(ls_json_value field) {
+    char known[240];
+    list_known(known, sizeof known);
+    ls_status status = ls_json_error(field, "%s", known);
+    status.code = LS_UNSUPPORTED;
+    return status;
+}
+
+static const ls_architecture *find_type(const char *type) {
+    for (size_t i = 0; i < LS_COUNT(architectures); i++)
+        if (strcmp(architectures[i]->model_type, type) == 0) return architectures[i];
+    return NULL;
+}
+
+static ls_status find_named(ls_json_value root, const ls_architecture **out) {
+    ls_json_value list;
+    const char *name = NULL;
+    LS_TRY(ls_json_array(root, "architectures", &list));
+    if (ls_json_count(list) != 1) return ls_json_error(list, "an array with one name");
+    const ls_json_value item = ls_json_item(list, 0);
+    LS_TRY(ls_json_as_text(item, &name));
+    for (size_t i = 0; i < LS_COUNT(architectures); i++)
+        if (strcmp(architectures[i]->name, name) == 0) *out = architectures[i];
+    return *out == NULL ? unknown(item) : ls_ok();
+}
+
+ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out) {
+    const ls_architecture *found = NULL;
+    const char *type = NULL;
+    const bool named = ls_json_has(root, "architectures");
+    if (named) LS_TRY(find_named(root, &found));
+    if (!named || ls_json_has(root, "model_type")) {
+        if (!ls_json_has(root, "model_type")) return unknown(ls_json_field(root, "architectures"));
+        LS_TRY(ls_json_text(root, "model_type", &type));
+        if (find_type(type) == NULL) return unknown(ls_json_field(root, "model_type"));
+        if (found != NULL && find_type(type) != found)
+            return ls_json_error(ls_json_field(root, "model_type"), "\"%s\", as architectures says",
+                                 found->model_type);
+        found = find_type(type);
+    }
+    *out = found;
+    return ls_ok();
+}

@@ -1,0 +1,170 @@
+/*
+ * Rotary positions in a config.json. Files up to version 4 of the Hugging Face library have rope_theta and rope_scaling, later ones
+ * put both into rope_parameters. What each kind of scaling reads is one row.
+ */
+#include "model/model_impl.h"
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+typedef struct number {
+    const char *key;
+    size_t at; /* of a double in ls_rope */
+    double least;
+    bool required;
+} number;
+
+#define AT(member) offsetof(ls_rope, member)
+
+static const number factor[] = {{"factor", AT(factor), 1, true}, {NULL, 0, 0, false}};
+static const number llama3[] = {
+    {"factor", AT(factor), 1, true},
+    {"low_freq_factor", AT(low_factor), LS_LEAST_POSITIVE, true},
+    {"high_freq_factor", AT(high_factor), LS_LEAST_POSITIVE, true},
+    {"original_max_position_embeddings", AT(original_length), 1, true},
+    {NULL, 0, 0, false},
+};
+static const number yarn[] = {
+    {"factor", AT(factor), 1, false},
+    {"original_max_position_embeddings", AT(original_length), 1, false},
+    {"beta_fast", AT(beta_fast), LS_LEAST_POSITIVE, false},
+    {"beta_slow", AT(beta_slow), LS_LEAST_POSITIVE, false},
+    {"attention_factor", AT(attention_factor), LS_LEAST_POSITIVE, false},
+    {"mscale", AT(mscale), 0, false},
+    {"mscale_all_dim", AT(mscale_all_dim), 0, false},
+    {NULL, 0, 0, false},
+};
+
+#undef AT
+
+/* What follows from the model where the scaling does not say it; NULL: nothing. */
+typedef ls_status (*completion)(ls_json_value scaling, const ls_model_config *config, ls_rope *rope);
+
+static ls_status complete_dynamic(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
+    (void)scaling;
+    rope->original_length = (double)config->sizes.longest;
+    return ls_ok();
+}
+
+static ls_status complete_llama3(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
+    (void)config;
+    if (rope->high_factor > rope->low_factor) return ls_ok();
+    return ls_json_error(ls_json_field(scaling, "high_freq_factor"), "more than low_freq_factor %g",
+                         rope->low_factor);
+}
+
+static ls_status complete_yarn(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
+    const double longest = (double)config->sizes.longest;
+    if (rope->original_length == 0) rope->original_length = longest;
+    if (rope->factor == 0) rope->factor = longest / rope->original_length;
+    bool truncate = true;
+    LS_TRY(ls_json_bool_or(scaling, "truncate", true, &truncate));
+    rope->untruncated = !truncate;
+    if (rope->factor < 1)
+        return ls_json_error(ls_json_field(scaling, "factor"),
+                             "to be given: max_position_embeddings %g is less than the original %g", longest,
+                             rope->original_length);
+    if (rope->theta <= 1) return ls_json_error(ls_json_field(scaling, "rope_theta"), "more than 1 with yarn");
+    const double fast = rope->beta_fast > 0 ? rope->beta_fast : 32;
+    const double slow = rope->beta_slow > 0 ? rope->beta_slow : 1;
+    if (fast >= slow) return ls_ok();
+    return ls_json_error(ls_json_field(scaling, "beta_fast"), "at least beta_slow %g", slow);
+}
+
+static const struct {
+    const char *type;
+    const number *numbers;
+    completion complete;
+} kinds[] = {
+    {"linear", factor, NULL},
+    {"dynamic", factor, complete_dynamic},
+    {"yarn", yarn, complete_yarn},
+    {"llama3", llama3, complete_llama3},
+};
+
+/* The name of the kind under its new name or its old one; NULL for none. */
+static ls_status read_type(ls_json_value scaling, bool newer, const char **out) {
+    const char *key =
+        ls_json_has(scaling, "rope_type") || !ls_json_has(scaling, "type") ? "rope_type" : "type";
+    const char *type = NULL;
+    *out = NULL;
+    if (newer && !ls_json_has(scaling, key)) return ls_ok();
+    LS_TRY(ls_json_text(scaling, key, &type));
+    for (size_t k = 0; k < LS_COUNT(kinds); k++)
+        if (strcmp(kinds[k].type, type) == 0) *out = kinds[k].type;
+    if (*out != NULL || strcmp(type, "default") == 0) return ls_ok();
+    ls_status status = ls_json_error(ls_json_field(scaling, key),
+                                     "\"default\", \"linear\", \"dynamic\", \"yarn\" or \"llama3\"");
+    status.code = LS_UNSUPPORTED;
+    return status;
+}
+
+/* Fields that kinds may have, whichever this one is: the Hugging Face library warns of others, here they are refused. */
+static const char *const known[] = {"rope_type",
+                                    "type",
+                                    "rope_theta",
+                                    "factor",
+                                    "low_freq_factor",
+                                    "high_freq_factor",
+                                    "original_max_position_embeddings",
+                                    "beta_fast",
+                                    "beta_slow",
+                                    "attention_factor",
+                                    "mscale",
+                                    "mscale_all_dim",
+                                    "truncate",
+                                    "partial_rotary_factor",
+                                    "finetuned"};
+
+static const ls_config_rule rules[] = {
+    {"partial_rotary_factor", LS_RULE_NUMBER, 1, "1: all of a head is rotated"},
+};
+
+static ls_status refuse_unknown(ls_json_value scaling) {
+    void *cursor = NULL;
+    const char *key = NULL;
+    ls_json_value value;
+    while (ls_json_next(scaling, &cursor, &key, &value)) {
+        size_t i = 0;
+        while (i < LS_COUNT(known) && strcmp(known[i], key) != 0) i++;
+        if (i < LS_COUNT(known)) continue;
+        ls_status status =
+            ls_json_error(value, "to be left out: this field of rotary positions is not known");
+        status.code = LS_UNSUPPORTED;
+        return status;
+    }
+    return ls_config_obey(scaling, rules, LS_COUNT(rules));
+}
+
+static ls_status read_scaling(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
+    for (size_t k = 0; k < LS_COUNT(kinds); k++) {
+        if (rope->scaling == NULL || strcmp(kinds[k].type, rope->scaling) != 0) continue;
+        for (const number *n = kinds[k].numbers; n->key != NULL; n++) {
+            double *to = (double *)(void *)((char *)rope + n->at);
+            if (n->required || ls_json_has(scaling, n->key))
+                LS_TRY(ls_json_double(scaling, n->key, n->least, 1e9, to));
+        }
+        if (kinds[k].complete != NULL) LS_TRY(kinds[k].complete(scaling, config, rope));
+    }
+    return ls_ok();
+}
+
+ls_status ls_config_rope(ls_json_value root, ls_model_config *out) {
+    ls_json_value scaling;
+    ls_rope rope = {.theta = out->rope.theta};
+    LS_TRY(ls_json_double_or(root, "rope_theta", rope.theta, LS_LEAST_POSITIVE, 1e30, &rope.theta));
+    const bool newer = ls_json_has(root, "rope_parameters");
+    if (newer && ls_json_has(root, "rope_scaling"))
+        return ls_json_error(ls_json_field(root, "rope_scaling"),
+                             "to be left out, since rope_parameters is there");
+    const char *key = newer ? "rope_parameters" : "rope_scaling";
+    if (ls_json_has(root, key)) {
+        LS_TRY(ls_json_object(root, key, &scaling));
+        LS_TRY(read_type(scaling, newer, &rope.scaling));
+        LS_TRY(refuse_unknown(scaling));
+        LS_TRY(ls_json_double_or(scaling, "rope_theta", rope.theta, LS_LEAST_POSITIVE, 1e30, &rope.theta));
+        LS_TRY(read_scaling(scaling, out, &rope));
+    }
+    out->rope = rope;
+    return ls_ok();
+}

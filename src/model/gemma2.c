@@ -1,0 +1,87 @@
+/*
+ * Gemma2ForCausalLM (Gemma Team, arXiv 2408.00118): every other layer sees a window, each block is normalised before and after, norms'
+ * weights are trained around 0, embeddings are scaled, and logits are capped softly in attention and at the end.
+ */
+#include "model/model_impl.h"
+
+#include <math.h>
+
+#include "base/base.h"
+#include "graph/graph.h"
+
+static const ls_config_field fields[] = {
+    LS_CONFIG_FLAG("attention_bias", qkv_bias),
+    LS_CONFIG_FLAG("attention_bias", output_bias),
+    LS_CONFIG_REAL("attn_logit_softcapping", attention_cap, LS_LEAST_POSITIVE, 1e9, false),
+    LS_CONFIG_REAL("final_logit_softcapping", final_cap, LS_LEAST_POSITIVE, 1e9, false),
+};
+
+static const ls_config_rule rules[] = {
+    {"use_bidirectional_attention", LS_RULE_FLAG, 0, "false: attention is causal"},
+};
+
+static bool is_even(int64_t layer, int64_t first) { return layer % 2 == first; }
+
+static ls_status configure(ls_json_value root, ls_model_config *out) {
+    *out = (ls_model_config){
+        .sizes = {.D = 256, .longest = 8192, .tied = true, .initializer_range = 0.02},
+        .epsilon = 1e-6,
+        .norm_offset = 1,
+        .rope = {.theta = 10000},
+        .attention_cap = ls_config_is_written(root, "attn_logit_softcapping") ? 0 : 50,
+        .final_cap = ls_config_is_written(root, "final_logit_softcapping") ? 0 : 30,
+    };
+    double scalar = 256;
+    LS_TRY(ls_config_decoder(root, out));
+    LS_TRY(ls_config_activation(root, "hidden_activation", "gelu_pytorch_tanh", &out->activation));
+    LS_TRY(ls_config_read(root, fields, LS_COUNT(fields), out));
+    LS_TRY(ls_json_double_or(root, "query_pre_attn_scalar", scalar, LS_LEAST_POSITIVE, 1e9, &scalar));
+    out->attention_scale = 1 / sqrt(scalar);
+    LS_TRY(ls_config_obey(root, rules, LS_COUNT(rules)));
+    LS_TRY(ls_config_window(root, 4096, out));
+    return ls_config_layer_types(root, is_even, 0, out);
+}
+
+static ls_tensor build_layer(const ls_block *b, ls_tensor x) {
+    ls_graph *g = b->g;
+    const long long layer = (long long)b->layer;
+    const ls_tensor n1 = ls_block_rmsnorm(b, x, "input_layernorm.weight");
+    const ls_tensor seen = ls_block_self_attention(b, ls_named(g, n1, "layers.%lld.norm1", layer));
+    x = ls_add(g, x, ls_block_rmsnorm(b, seen, "post_attention_layernorm.weight"));
+    x = ls_named(g, x, "layers.%lld.middle", layer);
+    const ls_tensor n2 = ls_block_rmsnorm(b, x, "pre_feedforward_layernorm.weight");
+    const ls_tensor made = ls_block_gated(b, ls_named(g, n2, "layers.%lld.norm2", layer));
+    x = ls_add(g, x, ls_block_rmsnorm(b, made, "post_feedforward_layernorm.weight"));
+    return ls_named(g, x, "layers.%lld.out", layer);
+}
+
+/* The published models were trained with this number rounded to the type of the activations. */
+static double embedding_scale(const ls_graph *g, int64_t E) {
+    const double scale = sqrt((double)E);
+    return g->dtype == LS_BF16 ? (double)ls_bf16_to_f32(ls_bf16_from_f32((float)scale)) : scale;
+}
+
+static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tokens, ls_tensor positions) {
+    const ls_model_sizes *n = &config->sizes;
+    ls_block b = ls_block_begin(config, g, "model.layers", tokens);
+    ls_block_rotary(&b, positions);
+    const ls_tensor table = ls_parameter(g, "model.embed_tokens.weight", 2, (int64_t[]){n->V, n->E});
+    ls_tensor x = ls_scale(g, ls_embedding(g, tokens, table), embedding_scale(g, n->E));
+    x = ls_named(g, x, "embedded");
+    for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = build_layer(&b, x);
+    const ls_tensor weight = ls_parameter(g, "model.norm.weight", 1, &n->E);
+    const ls_tensor last =
+        ls_named(g, ls_rmsnorm_offset(g, x, weight, config->epsilon, config->norm_offset), "norm");
+    const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, (int64_t[]){n->V, n->E});
+    const ls_tensor logits = ls_linear_wide(g, last, head);
+    return ls_named(g, config->final_cap > 0 ? ls_softcap(g, logits, config->final_cap) : logits, "logits");
+}
+
+const ls_architecture ls_architecture_gemma2 = {.name = "Gemma2ForCausalLM",
+                                                .model_type = "gemma2",
+                                                .configure = configure,
+                                                .build = build,
+                                                .derived = ls_decoder_derived,
+                                                .head = "lm_head.weight",
+                                                .table = "model.embed_tokens.weight",
+                                                .prefix = "model."};

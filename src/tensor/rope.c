@@ -1,0 +1,159 @@
+/*
+ * The kinds of rope scaling, one row each. The formulas are those of the published model definitions:
+ * linear: positions are divided by the factor (Chen et al., arXiv 2306.15595). dynamic: theta grows with a sequence that is longer
+ * than the model was trained with. yarn: high frequencies stay, low ones are interpolated, and attention is sharpened (Peng et al.,
+ * arXiv 2309.00071). llama3: the same idea with bounds by wavelength (the Llama 3.1 model definition).
+ */
+#include "tensor/rope.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static ls_status check_factor(const ls_rope_params *p) {
+    if (p->factor >= 1 && isfinite(p->factor)) return ls_ok();
+    return ls_error(LS_INVALID, "rope scaling: factor is %g, expected >= 1", p->factor);
+}
+
+static ls_status check_length(const ls_rope_params *p) {
+    LS_TRY(check_factor(p));
+    if (p->original_length > 0 && isfinite(p->original_length)) return ls_ok();
+    return ls_error(LS_INVALID, "rope scaling: original length is %g, expected a positive number of tokens",
+                    p->original_length);
+}
+
+/* --- linear ------------------------------------------------------------------------------------------------------------------ */
+
+static double linear(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+    (void)i, (void)D;
+    return plain / p->factor;
+}
+
+/* --- dynamic ----------------------------------------------------------------------------------------------------------------- */
+
+/* Theta for this length; up to the original one it is the model's own. */
+static double dynamic(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+    if (!(p->length > p->original_length) || D <= 2) return plain;
+    const double growth = p->factor * p->length / p->original_length - (p->factor - 1);
+    const double theta = p->theta * pow(growth, (double)D / (double)(D - 2));
+    return pow(theta, -2.0 * (double)i / (double)D);
+}
+
+/* --- llama3 ------------------------------------------------------------------------------------------------------------------ */
+
+static ls_status check_llama3(const ls_rope_params *p) {
+    LS_TRY(check_length(p));
+    if (p->low_factor > 0 && p->high_factor > p->low_factor) return ls_ok();
+    return ls_error(LS_INVALID,
+                    "rope scaling llama3: low_freq_factor %g, high_freq_factor %g; expected 0 < low < high",
+                    p->low_factor, p->high_factor);
+}
+
+/* Wavelengths beyond original/low are stretched, those below original/high kept, between them blended. */
+static double llama3(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+    (void)i, (void)D;
+    const double wavelength = 2.0 * M_PI / plain;
+    if (wavelength > p->original_length / p->low_factor) return plain / p->factor;
+    if (wavelength < p->original_length / p->high_factor) return plain;
+    const double smooth =
+        (p->original_length / wavelength - p->low_factor) / (p->high_factor - p->low_factor);
+    return (1.0 - smooth) * plain / p->factor + smooth * plain;
+}
+
+/* --- yarn -------------------------------------------------------------------------------------------------------------------- */
+
+static double beta_fast(const ls_rope_params *p) { return p->beta_fast > 0 ? p->beta_fast : 32; }
+static double beta_slow(const ls_rope_params *p) { return p->beta_slow > 0 ? p->beta_slow : 1; }
+
+static ls_status check_yarn(const ls_rope_params *p) {
+    LS_TRY(check_length(p));
+    if (!(p->theta > 1))
+        return ls_error(LS_INVALID, "rope scaling yarn: theta is %g, expected more than 1", p->theta);
+    if (!(beta_fast(p) >= beta_slow(p)) || !isfinite(beta_fast(p)))
+        return ls_error(LS_INVALID, "rope scaling yarn: beta_fast is %g, expected at least beta_slow %g",
+                        beta_fast(p), beta_slow(p));
+    if (!(p->attention_factor >= 0) || !isfinite(p->attention_factor))
+        return ls_error(LS_INVALID, "rope scaling yarn: attention_factor is %g, expected a positive number",
+                        p->attention_factor);
+    return ls_ok();
+}
+
+/* The dimension pair that turns so often over the original length. */
+static double pair_of(const ls_rope_params *p, double rotations, int64_t D) {
+    return (double)D * log(p->original_length / (rotations * 2.0 * M_PI)) / (2.0 * log(p->theta));
+}
+
+static double yarn(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+    double low = pair_of(p, beta_fast(p), D), high = pair_of(p, beta_slow(p), D);
+    if (!p->untruncated) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, (double)(D - 1));
+    if (low == high) high += 0.001;
+    const double ramp = fmin(fmax(((double)i - low) / (high - low), 0), 1);
+    return plain / p->factor * ramp + plain * (1 - ramp);
+}
+
+static double sharpening(double factor, double weight) {
+    return factor > 1 ? 0.1 * weight * log(factor) + 1 : 1;
+}
+
+static double yarn_magnitude(const ls_rope_params *p) {
+    if (p->attention_factor > 0) return p->attention_factor;
+    if (p->mscale != 0 && p->mscale_all_dim != 0)
+        return sharpening(p->factor, p->mscale) / sharpening(p->factor, p->mscale_all_dim);
+    return sharpening(p->factor, 1);
+}
+
+/* --- the table --------------------------------------------------------------------------------------------------------------- */
+
+static const ls_rope_kind kinds[] = {
+    [LS_ROPE_PLAIN] = {"default", NULL, NULL, NULL},
+    [LS_ROPE_LINEAR] = {"linear", check_factor, linear, NULL},
+    [LS_ROPE_DYNAMIC] = {"dynamic", check_length, dynamic, NULL},
+    [LS_ROPE_YARN] = {"yarn", check_yarn, yarn, yarn_magnitude},
+    [LS_ROPE_LLAMA3] = {"llama3", check_llama3, llama3, NULL},
+};
+
+void ls_rope_names(char *out, size_t room) {
+    size_t used = 0;
+    for (size_t k = 0; k < LS_COUNT(kinds) && used < room; k++)
+        used += (size_t)snprintf(out + used, room - used, "%s%s",
+                                 k == 0                     ? ""
+                                 : k + 1 == LS_COUNT(kinds) ? " or "
+                                                            : ", ",
+                                 kinds[k].name);
+}
+
+ls_status ls_rope_find(const char *name, ls_rope_scaling *out) {
+    for (size_t k = 0; k < LS_COUNT(kinds); k++) {
+        if (strcmp(kinds[k].name, name) != 0) continue;
+        *out = (ls_rope_scaling)k;
+        return ls_ok();
+    }
+    char names[96];
+    ls_rope_names(names, sizeof names);
+    return ls_error(LS_UNSUPPORTED, "rope scaling \"%s\" is not known, expected %s", name, names);
+}
+
+ls_status ls_rope_check(const ls_rope_params *p) {
+    if (!(p->theta > 0) || !isfinite(p->theta))
+        return ls_error(LS_INVALID, "rope: theta is %g, expected a positive number", p->theta);
+    const ls_rope_kind *kind = &kinds[p->scaling];
+    return kind->check != NULL ? kind->check(p) : ls_ok();
+}
+
+float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D) {
+    const double plain = (double)(float)pow(p->theta, -2.0 * (double)i / (double)D);
+    const ls_rope_kind *kind = &kinds[p->scaling];
+    return (float)(kind->frequency != NULL ? kind->frequency(p, plain, i, D) : plain);
+}
+
+double ls_rope_magnitude(const ls_rope_params *p) {
+    const ls_rope_kind *kind = &kinds[p->scaling];
+    return kind->magnitude != NULL ? kind->magnitude(p) : 1;
+}

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Makes tests/reference/models/: a small random model of each architecture, and what the Hugging Face library computes with it.
+
+    make_models.py [NAME...]        writes the folders NAME (all when none is given) beside this script
+
+A folder holds config.json and model.safetensors (bf16), as a user would bring them, and expected/ with
+    tokens.npy labels.npy           i32 [B,S]; labels are the next tokens, some of them -100
+    logits.npy                      f32 [B,S,V]
+    gradients.safetensors           f32, of the mean loss over valid labels, by the published names
+expected-NAME/ holds logits and the gradients of the first layer's queries and keys where rope scaling NAME is put into the config.
+The library's arithmetic is f64 where it lets itself be told so, on the weights as they are stored.
+
+Made with torch 2.15.0, transformers 5.23.0, safetensors 0.8.0, numpy 2.4.6. tests/test_reference_models.c reads the folders.
+"""
+import json
+import pathlib
+import shutil
+import sys
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+HERE = pathlib.Path(__file__).resolve().parent / "models"
+S = 24
+
+SIZES = dict(vocab_size=48, hidden_size=32, intermediate_size=8, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=4, initializer_range=0.02, hidden_act="silu")
+
+# As a config.json holds them. llama and gpt2 are in the words of version 4 of the library, the others in those of version 5.
+CONFIGS = {
+    "llama": dict(SIZES, architectures=["LlamaForCausalLM"], model_type="llama", head_dim=8, max_position_embeddings=64,
+                  rms_norm_eps=1e-5, rope_theta=100.0, attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
+                  rope_scaling=dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                    original_max_position_embeddings=16),
+                  torch_dtype="bfloat16", bos_token_id=1, eos_token_id=2),
+    "qwen2": dict(SIZES, architectures=["Qwen2ForCausalLM"], model_type="qwen2", max_position_embeddings=32,
+                  rms_norm_eps=1e-6, rope_parameters=dict(rope_type="default", rope_theta=1000.0), tie_word_embeddings=True,
+                  use_sliding_window=True, sliding_window=12, max_window_layers=1, dtype="bfloat16"),
+    "qwen3": dict(SIZES, architectures=["Qwen3ForCausalLM"], model_type="qwen3", max_position_embeddings=32,
+                  rms_norm_eps=1e-6, rope_parameters=dict(rope_type="default", rope_theta=1000.0), attention_bias=False,
+                  tie_word_embeddings=True, use_sliding_window=False, sliding_window=None, max_window_layers=28,
+                  layer_types=["full_attention", "full_attention"], dtype="bfloat16"),
+    "mistral": dict(SIZES, architectures=["MistralForCausalLM"], model_type="mistral", max_position_embeddings=32,
+                    rms_norm_eps=1e-5, rope_parameters=dict(rope_type="default", rope_theta=1000.0), sliding_window=12,
+                    tie_word_embeddings=False, dtype="bfloat16"),
+    "gpt2": dict(architectures=["GPT2LMHeadModel"], model_type="gpt2", vocab_size=48, n_positions=24, n_ctx=24, n_embd=32,
+                 n_layer=2, n_head=4, n_inner=8, activation_function="gelu_new", layer_norm_epsilon=1e-5,
+                 initializer_range=0.02, resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.1, summary_type="cls_index",
+                 summary_use_proj=True, bos_token_id=1, eos_token_id=1),
+    "gemma2": dict(SIZES, architectures=["Gemma2ForCausalLM"], model_type="gemma2", max_position_embeddings=32,
+                   hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                   rope_parameters=dict(rope_type="default", rope_theta=1000.0), attention_bias=False, sliding_window=12,
+                   query_pre_attn_scalar=6, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
+                   layer_types=["sliding_attention", "full_attention"], dtype="bfloat16"),
+}
+
+# Of llama, in the place of its own: rope_scaling, theta and further changes, as --rope-scaling and --rope-theta make them.
+ROPES = {
+    "linear": dict(rope_scaling=dict(rope_type="linear", factor=2.0)),
+    "dynamic": dict(rope_scaling=dict(rope_type="dynamic", factor=4.0), max_position_embeddings=16),
+    "yarn": dict(rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=2.0,
+                                   beta_slow=0.5), rope_theta=200.0),
+}
+
+
+def weights_of(model, seed):
+    """Random weights, large enough that every part of the model matters, that bf16 holds exactly."""
+    generator = torch.Generator().manual_seed(seed)
+    state = {}
+    for name, parameter in model.named_parameters():
+        x = torch.randn(parameter.shape, generator=generator)
+        centre = 1.0 if name.endswith("weight") and x.ndim == 1 and model.config.model_type != "gemma2" else 0.0
+        spread = 0.3 if x.ndim == 1 else 1.5 / x.shape[0 if model.config.model_type == "gpt2" and ".h." in name else 1] ** 0.5
+        state[name] = (centre + spread * x).to(torch.bfloat16)
+    return state
+
+
+def sequences(vocabulary):
+    generator = np.random.default_rng(1)
+    tokens = generator.integers(0, vocabulary, (1, S), dtype=np.int32)
+    labels = np.concatenate([tokens[:, 1:], np.full((1, 1), -100, np.int32)], axis=1)
+    labels[0, 5:8] = -100
+    return tokens, labels
+
+
+def compute(config, state, tokens, labels):
+    """Logits, and gradients by name."""
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).double().eval()
+    model.load_state_dict({name: x.double() for name, x in state.items()}, strict=False)
+    model.tie_weights()
+    logits = model(input_ids=torch.tensor(tokens, dtype=torch.int64), use_cache=False).logits
+    torch.nn.functional.cross_entropy(logits[0], torch.tensor(labels[0], dtype=torch.int64)).backward()
+    gradients = {name: p.grad.float().contiguous() for name, p in model.named_parameters()}
+    return logits.detach().float().numpy(), gradients
+
+
+def write_expected(folder, logits, gradients):
+    folder.mkdir(parents=True)
+    np.save(folder / "logits.npy", logits)
+    save_file(gradients, folder / "gradients.safetensors")
+
+
+def make(name):
+    folder = HERE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name], indent=2) + "\n")
+    config = AutoConfig.from_pretrained(folder)
+    state = weights_of(AutoModelForCausalLM.from_config(config), 7 + list(CONFIGS).index(name))
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    tokens, labels = sequences(config.vocab_size)
+    logits, gradients = compute(config, state, tokens, labels)
+    write_expected(folder / "expected", logits, gradients)
+    np.save(folder / "expected" / "tokens.npy", tokens)
+    np.save(folder / "expected" / "labels.npy", labels)
+    print(name, "logits", logits.shape, "largest", abs(logits).max(), sorted(gradients)[:3])
+    for rope, changes in ROPES.items() if name == "llama" else ():
+        folder_of_rope = HERE / "scratch"
+        folder_of_rope.mkdir()
+        (folder_of_rope / "config.json").write_text(json.dumps(dict(CONFIGS[name], **changes)))
+        other, gradients = compute(AutoConfig.from_pretrained(folder_of_rope), state, tokens, labels)
+        shutil.rmtree(folder_of_rope)
+        first = {n: g for n, g in gradients.items() if ".layers.0.self_attn.q_proj" in n or ".layers.0.self_attn.k_proj" in n}
+        write_expected(folder / f"expected-{rope}", other, first)
+        print("   ", rope, "differs by", abs(other - logits).max())
+
+
+for wanted in sys.argv[1:] or CONFIGS:
+    make(wanted)
