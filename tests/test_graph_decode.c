@@ -111,7 +111,7 @@ static ls_status decode_all(play *p, ls_executor *executor, int rank) {
         LS_TRY(ls_executor_run(executor, LS_PROGRAM_DECODE));
         for (int v = 0; v < V; v++)
             p->worst[rank] = fmax(p->worst[rank], fabs(logits[v] - p->expected[place * V + v]));
-        p->checked += rank == 0;
+        if (rank == 0) p->checked++;
     }
     return ls_ok();
 }
