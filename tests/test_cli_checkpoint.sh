@@ -24,6 +24,7 @@ threads=()
 # The end of a training on 2 ranks: a folder with everything in it.
 "$longspan" train --model pretrained --data text.txt --seq 32 --threads 1 --ranks 2 "${threads[@]}" --out run --steps 2 --json \
     >out.json 2>err || fail "train: $(cat err)"
+grep -q 'weights: random, from seed 0' err || fail "train: $(cat err)"
 [ "$(cd run/model && echo *)" = "config.json generation_config.json model.safetensors tokenizer_config.json" ] ||
     fail "run/model holds $(ls run/model)"
 cmp pretrained/generation_config.json run/model/generation_config.json || fail "generation_config.json"
@@ -46,6 +47,11 @@ json "(d['dtype'], d['files'], d['tensors']) == ('F32', 1, 11)" out.json
 json "d['step'] == 2 and d['run']['ranks'] == 2 and len(d['tensors']) == 11 and d['model']['tied']" out.json
 "$longspan" checkpoint verify run --json >out.json 2>err || fail "verify: $(cat err)"
 json "d['ok'] and len(d['files']) == 4" out.json
+# Where the model is not found any more, what the run exported has its files.
+mv pretrained away
+says 'carried over: tokenizer_config.json, generation_config.json' checkpoint export run --out again
+diff -r whole again || fail "an export without the model's folder is another"
+mv away pretrained
 
 # The exported model is the trained one: it goes on as a model by itself, with the same loss as the checkpoint.
 python3 - <<'TOKENS'
@@ -58,6 +64,10 @@ for model in run/model run/checkpoint-00000002; do
     "$longspan" grad --model $model --tokens ids.npy --out g.safetensors --threads 1 2>err | head -1 || fail "grad: $(cat err)"
 done >losses
 [ "$(uniq losses | wc -l)" = 1 ] && grep -q loss losses || fail "losses differ: $(cat losses)"
+
+# Trained further from there, it says so.
+"$longspan" train --model run/model --data text.txt --seq 32 --threads 1 "${threads[@]}" --out further --steps 1 >out 2>err || fail "train: $(cat err)"
+grep -q 'weights: the \*.safetensors of run/model' err || fail "train: $(cat err)"
 
 # Refusals.
 expect 2 "expected inspect, verify or export" checkpoint

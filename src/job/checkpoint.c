@@ -295,18 +295,31 @@ static void folder_of(const char *path, char out[LS_FILE_PATH]) {
                  slash == NULL ? "." : path);
 }
 
-/* The folder of the tokenizer's files; empty: none is known, which is said. */
+/* What run.json says of the model; NULL: nothing. The text is the document's. */
+static ls_status recorded_model(const char *checkpoint, ls_json **run, const char **out) {
+    *out = NULL;
+    LS_TRY(open_run(checkpoint, run));
+    if (*run == NULL) return ls_ok();
+    return ls_json_text(ls_json_field(ls_json_root(*run), "model"), "path", out);
+}
+
+/*
+ * The folder of the tokenizer's files: of the model that was named, of the one that the run was started from, or what the run exported
+ * at its end. Empty: none is known, which is said.
+ */
 static ls_status find_source(const ls_export_job *job, const char *checkpoint, char out[LS_FILE_PATH]) {
+    char exported[LS_FILE_PATH];
     ls_json *run = NULL;
     const char *model = job->model;
     out[0] = 0;
     if (model != NULL && !ls_file_exists(model))
         return ls_error(LS_USAGE, "--model %s is not there; expected the folder of a model", model);
-    if (model == NULL) LS_TRY(open_run(checkpoint, &run));
-    ls_status status = ls_ok();
-    if (run != NULL) status = ls_json_text(ls_json_field(ls_json_root(run), "model"), "path", &model);
+    LS_TRY(ls_file_join(checkpoint, "../model", exported, sizeof exported));
+    const ls_status status = model != NULL ? ls_ok() : recorded_model(checkpoint, &run, &model);
     if (status.code == LS_OK && model != NULL && ls_file_exists(model))
         folder_of(model, out);
+    else if (status.code == LS_OK && ls_file_is_directory(exported))
+        snprintf(out, LS_FILE_PATH, "%s", exported);
     else if (status.code == LS_OK)
         ls_log("no tokenizer is carried over: %s; --model FOLDER names one",
                model == NULL ? "there is no run.json that says where the model came from"
