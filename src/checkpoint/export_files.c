@@ -110,7 +110,8 @@ ls_status ls_export_config_write(ls_exporting *e) {
 static ls_status make_generation(const ls_exporting *e) {
     static const char *const ids[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
     char path[LS_FILE_PATH], *text = strdup("{\n  \"_from_model_config\": true\n}\n");
-    ls_status status = text != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for a generation config");
+    if (text == NULL) return ls_error(LS_NO_MEMORY, "no memory for a generation config");
+    ls_status status = ls_ok();
     for (size_t i = LS_COUNT(ids); i-- > 0 && status.code == LS_OK;) {
         size_t from = 0, to = 0;
         if (!ls_json_find_member(e->config, ids[i], &from, &to)) continue;
@@ -119,6 +120,7 @@ static ls_status make_generation(const ls_exporting *e) {
                                : ls_error(LS_NO_MEMORY, "no memory for a generation config");
         free(value);
         if (status.code != LS_OK) break;
+        LS_ASSERT(edited != NULL);
         free(text);
         text = edited;
     }

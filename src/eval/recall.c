@@ -105,6 +105,7 @@ static ls_status ask_lengths(asking *a) {
         ls_data_close(data);
     }
     if (progress.terminal) ls_progress_end(&progress);
+    a->progress = NULL;
     return status;
 }
 

@@ -24,6 +24,7 @@ typedef struct explanation {
 
 /* Whether the program exists and was asked for. */
 static bool is_wanted(const explanation *e, int program) {
+    LS_ASSERT(e->image != NULL);
     if (e->image->programs[program].n_instrs == 0) return false;
     return e->job->program == NULL || strcmp(e->job->program, ls_program_name(program)) == 0;
 }

@@ -88,24 +88,24 @@ void ls_lower_attention_cached(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
     const ls_attention_node *params = node->params;
     const int me = ls_mesh_sequence_index(&b->target->mesh, b->target->rank);
-    ls_operand in[LS_NODE_INPUTS];
+    ls_operand in[LS_NODE_INPUTS] = {{0}};
     for (int i = 0; i < node->n_in; i++) in[i] = ls_lower_input(b, n, i);
     const int64_t Hq = in[LS_CACHED_Q].view.size[2], D = in[LS_CACHED_Q].view.size[3];
-    const int64_t held = in[LS_CACHED_KEYS].view.size[1];
+    const int64_t held = in[LS_CACHED_KEYS].view.size[1], Hkv = in[LS_CACHED_KEYS].view.size[2];
+    LS_ASSERT(Hkv > 0);
     const ls_operand kpos =
         ls_operand_slice(b->image->positions, 0, ls_layout_start(&b->image->layout, me), held);
     write_cache(b, in[LS_CACHED_K], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_KEYS]);
     write_cache(b, in[LS_CACHED_V], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_VALUES]);
     const partial mine = make_partial(b, "part", Hq, D);
-    const ls_attention_call call = {.params = {.scale = params->scale,
-                                               .softcap = params->softcap,
-                                               .group = (int)(Hq / in[LS_CACHED_KEYS].view.size[2])},
-                                    .q = in[LS_CACHED_Q],
-                                    .k = in[LS_CACHED_KEYS],
-                                    .v = in[LS_CACHED_VALUES],
-                                    .spans = in[LS_CACHED_SPANS],
-                                    .positions = kpos,
-                                    .area = {.pairs = (double)held, .queries = 1}};
+    const ls_attention_call call = {
+        .params = {.scale = params->scale, .softcap = params->softcap, .group = (int)(Hq / Hkv)},
+        .q = in[LS_CACHED_Q],
+        .k = in[LS_CACHED_KEYS],
+        .v = in[LS_CACHED_VALUES],
+        .spans = in[LS_CACHED_SPANS],
+        .positions = kpos,
+        .area = {.pairs = (double)held, .queries = 1}};
     ls_build_attention(b, &call, mine.o, mine.lse);
     const partial all = exchange(b, &mine, Hq, D);
     if (node->n_in > LS_CACHED_SINK)
