@@ -48,9 +48,9 @@ static void describe(const ls_option *option, char *out, size_t bytes) {
     }
     if (option->least != 0 || option->most != 0) {
         if (option->most >= 0x1p62)
-            used += (size_t)snprintf(out + used, bytes - used, "%s%.12g or more", separator, option->least);
+            used += (size_t)snprintf(out + used, bytes - used, "%s%.15g or more", separator, option->least);
         else
-            used += (size_t)snprintf(out + used, bytes - used, "%s%.12g to %.12g", separator, option->least,
+            used += (size_t)snprintf(out + used, bytes - used, "%s%.15g to %.15g", separator, option->least,
                                      option->most);
         separator = "; ";
     }
