@@ -57,6 +57,7 @@ static bool holds_marks(const ls_chat_template *t, const char *jinja) {
 
 static ls_status recognise(const char *file, const char *jinja, const ls_chat_template **out) {
     char names[120];
+    LS_ASSERT(jinja != NULL);
     for (size_t i = 0; i < LS_COUNT(templates); i++) {
         if (!holds_marks(&templates[i], jinja)) continue;
         *out = &templates[i];
@@ -173,7 +174,7 @@ ls_status ls_chat_render(const ls_chat_template *t, ls_json_value messages, ls_m
     LS_TRY(ls_marked_append(out, t->begin, strlen(t->begin), false));
     for (size_t i = 0; i < ls_json_count(messages); i++) {
         const ls_json_value message = ls_json_item(messages, i);
-        ls_chat_role role;
+        ls_chat_role role = LS_CHAT_ROLES;
         LS_TRY(role_of(t, message, &role));
         LS_TRY(check_turn(t, message, before, role));
         LS_TRY(render_turn(t, message, t->system_opens && before == LS_CHAT_SYSTEM, role, out));

@@ -76,7 +76,7 @@ ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *
     for (int64_t i = 0; i < n && largest >= part->vocabulary; i++)
         if ((uint32_t)ids[i] >= part->vocabulary)
             return ls_error(LS_INVALID, "%s: token %lld is %lld, expected an id below %lld", part->name,
-                            (long long)(at + i), (long long)ids[i], (long long)part->vocabulary);
+                            (long long)at + i, (long long)ids[i], (long long)part->vocabulary);
     for (int64_t i = 0; learnt != NULL && i < n; i++)
         learnt[i] = part->learnt == NULL || (part->learnt[(at + i) / 64] >> (at + i) % 64 & 1);
     return ls_ok();

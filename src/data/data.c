@@ -149,6 +149,7 @@ static void assembly_free(assembly *a) {
     free(a->passages);
     free(a->ids);
     free(a->learnt);
+    *a = (assembly){0};
 }
 
 static ls_status assemble(const ls_data *data, int64_t index, assembly *a) {

@@ -114,6 +114,7 @@ static void put(packing *p, rooms *r, int32_t which, int64_t S) {
         room = S;
     } else {
         b = r->head[room];
+        LS_ASSERT(b >= 0 && b < p->n_bins);
         if (p->bins[b].next < 0)
             clear(r, room);
         else

@@ -175,7 +175,7 @@ ls_status ls_shard_verify(const ls_shard *shard, ls_pool *pool) {
                    .hashes = calloc((size_t)blocks + 1, sizeof *v.hashes),
                    .wrong = calloc((size_t)blocks + 1, sizeof *v.wrong),
                    .counts = calloc((size_t)threads, sizeof *v.counts)};
-    ls_status status = ls_ok();
+    ls_status status;
     bool room = v.hashes != NULL && v.wrong != NULL && v.counts != NULL;
     for (int t = 0; room && t < threads; t++)
         room = (v.counts[t] = calloc(shard->header->vocabulary, sizeof **v.counts)) != NULL;

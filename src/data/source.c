@@ -215,6 +215,7 @@ static ls_status grow(ls_source *s) {
                   "the text is longer than 64 MiB, and has no place where the tokenizer's ids let it be cut");
         return ls_ok();
     }
+    LS_ASSERT(s->room >= BATCH);
     char *grown = realloc(s->buffer, 2 * s->room);
     if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for a record of %zu bytes", 2 * s->room);
     s->buffer = grown;

@@ -46,7 +46,7 @@ static ls_status begin_zstd(ls_stream *s) {
     return ls_ok();
 }
 
-static ls_status read_zstd(ls_stream *s, char *out, size_t room, size_t *bytes) {
+static ls_status read_zstd(ls_stream *s, void *out, size_t room, size_t *bytes) {
     ZSTD_outBuffer to = {out, room, 0};
     while (to.pos < to.size) {
         if (s->in.pos == s->in.size) {
@@ -76,7 +76,7 @@ static ls_status begin_zstd(ls_stream *s) {
                     s->path);
 }
 
-static ls_status read_zstd(ls_stream *s, char *out, size_t room, size_t *bytes) {
+static ls_status read_zstd(ls_stream *s, void *out, size_t room, size_t *bytes) {
     return read_file(s, out, room, bytes);
 }
 

@@ -15,7 +15,7 @@ ls_status ls_batch_make(int64_t B, int64_t S, ls_batch *out) {
     if (made.tokens == NULL || made.labels == NULL || made.positions == NULL || made.ends == NULL ||
         made.n_ends == NULL) {
         ls_batch_free(&made);
-        return ls_error(LS_NO_MEMORY, "no memory for a micro-batch of %lld tokens", (long long)(B * S));
+        return ls_error(LS_NO_MEMORY, "no memory for a micro-batch of %zu tokens", count);
     }
     *out = made;
     return ls_ok();

@@ -106,7 +106,8 @@ static void tick_text(const axis *a, double value, char *out, size_t room) {
 /* 512, 1K, 2K, ... */
 static void power_text(double exponent, char *out, size_t room) {
     static const char *const units[] = {"", "K", "M", "G", "T"};
-    const int unit = (int)fmin(LS_COUNT(units) - 1, fmax(0, floor(exponent / 10)));
+    const int last = LS_COUNT(units) - 1;
+    const int unit = (int)fmin(last, fmax(0, floor(exponent / 10)));
     snprintf(out, room, "%g%s", exp2(exponent - 10 * unit), units[unit]);
 }
 
