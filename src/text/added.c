@@ -203,6 +203,7 @@ ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_
     LS_TRY(ls_json_array(document, "added_tokens", &tokens));
     const size_t count = ls_json_count(tokens), bytes = most_bytes(tokens);
     int32_t next = bpe->model_tokens;
+    LS_ASSERT(out->count == 0); /* tokens are compared with those before them */
     out->token = malloc((count + 1) * sizeof *out->token);
     if (!out->token || !finder_create(&out->before, bytes) || !finder_create(&out->after, bytes))
         return no_memory(tokens);

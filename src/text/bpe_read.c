@@ -89,8 +89,8 @@ static bool begins_run(const char *left, size_t left_bytes, const char *right, s
 
 /* A pair that comes twice counts where it comes last, as in the reference. */
 static ls_status read_merge(ls_json_value item, uint32_t rank, ls_text *joined, ls_bpe *out) {
-    const char *part[2];
-    size_t bytes[2];
+    const char *part[2] = {NULL, NULL};
+    size_t bytes[2] = {0, 0};
     int32_t left, right, id;
     LS_TRY(read_pair(item, part, bytes));
     LS_TRY(find_token(out, item, part[0], bytes[0], &left));

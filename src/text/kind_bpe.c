@@ -94,11 +94,11 @@ static uint64_t fingerprint(ls_json_value document, int32_t end_of_document) {
 }
 
 static ls_status open(const char *directory, const char *path, ls_tokenizer *tokenizer) {
+    bpe_tokenizer *t = tokenizer->state = calloc(1, sizeof *t);
+    if (!t) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
     ls_json *document;
     LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
-    bpe_tokenizer *t = tokenizer->state = calloc(1, sizeof *t);
-    ls_status status = t ? read_document(ls_json_root(document), tokenizer)
-                         : ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
+    ls_status status = read_document(ls_json_root(document), tokenizer);
     if (status.code == LS_OK) {
         tokenizer->vocabulary = t->model.vocabulary.size;
         tokenizer->piece = SIZE_MAX;

@@ -37,17 +37,21 @@ void ls_pattern_free(ls_pattern *pattern) {
     free(pattern);
 }
 
-static ls_status new_pattern(ls_json_value where, ls_pattern **out) {
+static ls_status no_memory(ls_json_value where) {
+    return ls_error(LS_NO_MEMORY, "no memory for the patterns of %s", where.file);
+}
+
+/* NULL: no memory. */
+static ls_pattern *new_pattern(ls_json_value where) {
     ls_pattern *pattern = calloc(1, sizeof *pattern);
     const size_t room = strlen(where.file) + strlen(where.path) + 3;
     if (pattern) pattern->where = malloc(room);
     if (!pattern || !pattern->where) {
         ls_pattern_free(pattern);
-        return ls_error(LS_NO_MEMORY, "no memory for the patterns of %s", where.file);
+        return NULL;
     }
     snprintf(pattern->where, room, "%s: %s", where.file, where.path);
-    *out = pattern;
-    return ls_ok();
+    return pattern;
 }
 
 static ls_status compile(ls_json_value where, const char *regex, ls_pattern *pattern) {
@@ -77,8 +81,8 @@ static ls_status compile(ls_json_value where, const char *regex, ls_pattern *pat
 }
 
 ls_status ls_pattern_compile(ls_json_value where, const char *regex, ls_pattern **out) {
-    ls_pattern *pattern;
-    LS_TRY(new_pattern(where, &pattern));
+    ls_pattern *pattern = new_pattern(where);
+    if (!pattern) return no_memory(where);
     ls_status status = compile(where, regex, pattern);
     if (status.code != LS_OK)
         ls_pattern_free(pattern);
@@ -97,13 +101,13 @@ ls_status ls_pattern_read(ls_json_value object, const char *key, ls_pattern **ou
     }
     LS_TRY(ls_json_text(field, "String", &text));
     if (text[0] == 0) return ls_json_error(ls_json_field(field, "String"), "a text that is not empty");
-    ls_pattern *pattern;
-    LS_TRY(new_pattern(field, &pattern));
+    ls_pattern *pattern = new_pattern(field);
+    if (!pattern) return no_memory(field);
     pattern->text = strdup(text);
     pattern->bytes = strlen(text);
     if (!pattern->text) {
         ls_pattern_free(pattern);
-        return ls_no_memory(strlen(text));
+        return no_memory(field);
     }
     *out = pattern;
     return ls_ok();

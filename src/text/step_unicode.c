@@ -37,7 +37,7 @@ static int decompose(utf8proc_option_t options, int32_t code, int32_t out[LONGES
 
 static size_t compose(int32_t *code, size_t n) {
     const ssize_t kept = utf8proc_normalize_utf32(code, (ssize_t)n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-    LS_ASSERT(kept >= 0);
+    LS_ASSERT(kept >= 0 && (size_t)kept <= n); /* it takes characters together, in place */
     return (size_t)kept;
 }
 

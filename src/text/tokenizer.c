@@ -83,23 +83,19 @@ bool ls_tokenizer_is_special(const ls_tokenizer *tokenizer, int32_t id) {
     return tokenizer->kind->is_special(tokenizer->state, id);
 }
 
-/* An idle encoder, or a new one. */
-static ls_status take(const ls_tokenizer *tokenizer, encoder **out) {
+/* An idle encoder, or a new one; NULL on error. */
+static encoder *take(const ls_tokenizer *tokenizer, ls_status *status) {
     pthread_mutex_lock(&tokenizer->idle->lock);
     encoder *found = tokenizer->idle->first;
     if (found) tokenizer->idle->first = found->next;
     pthread_mutex_unlock(&tokenizer->idle->lock);
-    if (!found) {
-        found = calloc(1, sizeof *found);
-        if (!found) return ls_error(LS_NO_MEMORY, "no memory to encode text");
-        ls_status status = tokenizer->kind->encoder(tokenizer->state, &found->scratch);
-        if (status.code != LS_OK) {
-            free(found);
-            return status;
-        }
-    }
-    *out = found;
-    return ls_ok();
+    if (found) return found;
+    found = calloc(1, sizeof *found);
+    *status = found ? tokenizer->kind->encoder(tokenizer->state, &found->scratch)
+                    : ls_error(LS_NO_MEMORY, "no memory to encode text");
+    if (status->code == LS_OK) return found;
+    free(found);
+    return NULL;
 }
 
 static void give_back(const ls_tokenizer *tokenizer, encoder *e) {
@@ -112,10 +108,11 @@ static void give_back(const ls_tokenizer *tokenizer, encoder *e) {
 ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                               ls_token_list *out) {
     const size_t count = out->count;
-    encoder *e;
     if (bytes == 0) return ls_ok();
-    LS_TRY(take(tokenizer, &e));
-    ls_status status = tokenizer->kind->encode(tokenizer->state, e->scratch, text, bytes, out);
+    ls_status status = ls_ok();
+    encoder *e = take(tokenizer, &status);
+    if (!e) return status;
+    status = tokenizer->kind->encode(tokenizer->state, e->scratch, text, bytes, out);
     give_back(tokenizer, e);
     if (status.code != LS_OK) out->count = count;
     return status;
