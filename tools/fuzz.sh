@@ -1,7 +1,7 @@
 #!/bin/bash
 # fuzz.sh BUILD SECONDS [TARGET]: runs every fuzz target of BUILD/longspan-fuzz (or that one) for so long, two at once.
 # One line per target, the command that reproduces each finding, and a last line "N targets, M findings"; exit 1 with findings.
-# Inputs that reach new code are kept in BUILD/corpus/TARGET, and the next run begins with them.
+# Findings stay until they are mended. Inputs that reach new code are kept in BUILD/corpus/TARGET, and the next run begins with them.
 set -u
 [ $# -ge 2 ] && [ -x "$1/longspan-fuzz" ] && [[ $2 =~ ^[1-9][0-9]*$ ]] ||
     { echo "usage: fuzz.sh BUILD SECONDS [TARGET]; BUILD holds longspan-fuzz (make fuzz builds it), SECONDS is 1 or more" >&2; exit 2; }
@@ -28,6 +28,9 @@ limits=(-rss_limit_mb=2000 -malloc_limit_mb=256 -timeout=10 -report_slow_units=5
 run_one() {
     local target=$1 log=$findings/$1.log found file
     mkdir -p "$findings/$target" "$build/corpus/$target"
+    for file in "$findings/$target"/[!s]*; do # of earlier runs; slow-unit-* tells nothing by its exit
+        [ -f "$file" ] && FUZZ_TARGET=$target "$program" "${limits[@]}" "$file" >/dev/null 2>&1 && rm "$file"
+    done
     FUZZ_TARGET=$target "$program" "${limits[@]}" -max_total_time="$seconds" -print_final_stats=1 -artifact_prefix="$findings/$target/" \
         $([ -s "$inputs/words/$target" ] && echo "-dict=$inputs/words/$target") "$build/corpus/$target" "$inputs/corpus/$target" >"$log" 2>&1
     local status=$?

@@ -128,7 +128,7 @@ static bool encode_word(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cach
         if (!ls_bpe_merge_all(bpe, scratch)) return false;
     }
     if (!ls_token_list_reserve(out, symbols->count)) return false;
-    memcpy(out->id + out->count, symbols->id, symbols->count * sizeof *symbols->id);
+    if (symbols->count > 0) memcpy(out->id + out->count, symbols->id, symbols->count * sizeof *symbols->id);
     out->count += symbols->count;
     if (hash) keep(cache, hash, word, bytes, symbols->id, symbols->count);
     return true;
