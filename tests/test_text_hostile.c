@@ -157,6 +157,17 @@ static int32_t only_id(const ls_tokenizer *t, const char *text) {
     return id;
 }
 
+/* U+FDFA: one character of 3 bytes, 18 of 33 bytes in NFKC. */
+static void an_added_token_may_grow_when_normalized(void **state) {
+    ls_tokenizer *t = open_json(
+        state,
+        "{\"normalizer\":{\"type\":\"NFKC\"},\"added_tokens\":[{\"id\":4,\"content\":\"\\ufdfa\","
+        "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":true,\"special\":false}]," MODEL
+        "}");
+    assert_int_equal(only_id(t, "\xef\xb7\xba"), 4);
+    ls_tokenizer_close(t);
+}
+
 static void takes_the_end_of_document_from_where_it_is_said(void **state) {
     ls_tokenizer *t = open_json(state, "{" MODEL "}");
     assert_int_equal(ls_tokenizer_end_of_document(t), 3);
@@ -192,6 +203,7 @@ int main(void) {
         cmocka_unit_test(names_what_is_wrong),
         cmocka_unit_test(refuses_deep_nesting),
         cmocka_unit_test(a_pattern_without_end_is_given_up),
+        cmocka_unit_test(an_added_token_may_grow_when_normalized),
         cmocka_unit_test(takes_the_end_of_document_from_where_it_is_said),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

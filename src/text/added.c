@@ -163,14 +163,14 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
 static ls_status read_token(ls_json_value item, const ls_steps *normalizers, int32_t *next, ls_bpe *bpe,
                             ls_added *out) {
     const char *content;
-    bool special, normalized;
+    bool special;
     ls_added_token token;
     LS_TRY(ls_json_as_object(item));
     LS_TRY(ls_json_text(item, "content", &content));
     LS_TRY(ls_json_bool(item, "single_word", &token.single_word));
     LS_TRY(ls_json_bool(item, "lstrip", &token.left));
     LS_TRY(ls_json_bool(item, "rstrip", &token.right));
-    LS_TRY(ls_json_bool(item, "normalized", &normalized));
+    LS_TRY(ls_json_bool(item, "normalized", &token.normalized));
     LS_TRY(ls_json_bool(item, "special", &special));
     if (content[0] == 0) return ls_ok();
     LS_TRY(place(item, content, next, bpe, &token.id));
@@ -179,35 +179,41 @@ static ls_status read_token(ls_json_value item, const ls_steps *normalizers, int
             return ls_json_error(ls_json_field(item, "content"), "a text of its own");
     ls_token *entry = &bpe->vocabulary.token[token.id];
     if (special) entry->flags |= LS_TOKEN_SPECIAL;
-    if (normalized) LS_TRY(normalize(item, normalizers, entry));
-    const char *text = normalized ? entry->shown : entry->byte;
-    finder_add(normalized ? &out->after : &out->before, text, strlen(text), (int32_t)out->count);
+    if (token.normalized) LS_TRY(normalize(item, normalizers, entry));
     out->token[out->count++] = token;
     return ls_ok();
 }
 
-/* Bytes that the contents, normalized, may have together. */
-static size_t most_bytes(ls_json_value tokens) {
+/* What to look for in text: normalized, it may be longer than the content. */
+static const char *wanted_text(const ls_bpe *bpe, const ls_added_token *token) {
+    const ls_token *entry = &bpe->vocabulary.token[token->id];
+    return token->normalized ? entry->shown : entry->byte;
+}
+
+static bool make_finder(const ls_bpe *bpe, const ls_added *added, bool normalized, ls_finder *out) {
     size_t bytes = 0;
-    for (size_t i = 0; i < ls_json_count(tokens); i++) {
-        const char *content;
-        if (ls_json_text(ls_json_item(tokens, i), "content", &content).code == LS_OK)
-            bytes += strlen(content);
+    for (size_t i = 0; i < added->count; i++)
+        if (added->token[i].normalized == normalized) bytes += strlen(wanted_text(bpe, &added->token[i]));
+    if (!finder_create(out, bytes)) return false;
+    for (size_t i = 0; i < added->count; i++) {
+        const char *text = wanted_text(bpe, &added->token[i]);
+        if (added->token[i].normalized == normalized) finder_add(out, text, strlen(text), (int32_t)i);
     }
-    return bytes;
+    return true;
 }
 
 ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_bpe *bpe, ls_added *out) {
     if (!ls_json_has(document, "added_tokens")) return ls_ok();
     ls_json_value tokens;
     LS_TRY(ls_json_array(document, "added_tokens", &tokens));
-    const size_t count = ls_json_count(tokens), bytes = most_bytes(tokens);
+    const size_t count = ls_json_count(tokens);
     int32_t next = bpe->model_tokens;
     LS_ASSERT(out->count == 0); /* tokens are compared with those before them */
     out->token = malloc((count + 1) * sizeof *out->token);
-    if (!out->token || !finder_create(&out->before, bytes) || !finder_create(&out->after, bytes))
-        return no_memory(tokens);
+    if (!out->token) return no_memory(tokens);
     for (size_t i = 0; i < count; i++)
         LS_TRY(read_token(ls_json_item(tokens, i), normalizers, &next, bpe, out));
+    if (!make_finder(bpe, out, false, &out->before) || !make_finder(bpe, out, true, &out->after))
+        return no_memory(tokens);
     return ls_ok();
 }

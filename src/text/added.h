@@ -11,6 +11,7 @@
 typedef struct ls_added_token {
     int32_t id;
     bool single_word, left, right; /* takes in the white space before it, after it */
+    bool normalized;               /* looked for after the normalizers */
 } ls_added_token;
 
 /* Tokens to look for, by a tree of their bytes. */
