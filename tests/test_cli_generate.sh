@@ -1,21 +1,8 @@
 #!/bin/bash
 # longspan generate and longspan recall as commands: text on standard output alone, the same for any ranks, ended by Ctrl-C; the grid's
 # files; refusals. test_cli_generate.sh BUILD
-set -eu
-longspan=$1/longspan
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+. "$(dirname "$0")/support/cli.sh"
 
-fail() { echo "FAILED: $*"; exit 1; }
-expect() {
-    local code=$1 words=$2 status=0
-    shift 2
-    "$longspan" "$@" >out 2>err || status=$?
-    [ $status -eq "$code" ] || fail "$*: exit $status, expected $code: $(cat err)"
-    grep -qF -- "$words" err || fail "$*: expected '$words' in: $(cat err)"
-    [ "$(grep -c . err)" -eq 1 ] && [ ! -s out ] || fail "$*: $(cat err out)"
-}
 cat >config.json <<'CONFIG'
 {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 256, "hidden_size": 16,
  "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.2,

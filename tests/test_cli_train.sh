@@ -1,20 +1,7 @@
 #!/bin/bash
 # longspan train as a command: flags reach the run, --help shows the defaults that a run uses, results and refusals.
-set -eu
-longspan=$1/longspan
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+. "$(dirname "$0")/support/cli.sh"
 
-fail() { echo "FAILED: $*"; exit 1; }
-expect() {
-    local code=$1 words=$2 status=0
-    shift 2
-    "$longspan" train "$@" >out 2>err || status=$?
-    [ $status -eq "$code" ] || fail "train $*: exit $status, expected $code: $(cat err)"
-    grep -qF -- "$words" err || fail "train $*: expected '$words' in: $(cat err)"
-    [ ! -s out ] || fail "train $*: wrote to standard output: $(cat out)"
-}
 cat >config.json <<'CONFIG'
 {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 16,
  "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
@@ -61,11 +48,11 @@ CHECK
 # Going on needs no repetition, and takes no contradiction.
 "$longspan" train "${base[@]}" --out given --steps 4 --eval-data text.txt --resume --json >out.json 2>err || fail "resume: $(cat err)"
 python3 -c 'import json; d = json.load(open("out.json")); assert d["steps"] == 4 and d["strategy"] == "ring", d'
-expect 2 "--lr 0.5 contradicts" "${base[@]}" --out given --eval-data text.txt --resume --lr 0.5
-expect 2 "--accumulate 2" "${base[@]}" --out x --batch 3 --accumulate 2
-expect 2 "--data needs at least one PATH" --model config.json --data --out x
-expect 2 "--out DIR is required" "${base[@]}"
-expect 2 "--eval-data" "${base[@]}" --out x --eval-every 1
+expect 2 "--lr 0.5 contradicts" train "${base[@]}" --out given --eval-data text.txt --resume --lr 0.5
+expect 2 "--accumulate 2" train "${base[@]}" --out x --batch 3 --accumulate 2
+expect 2 "--data needs at least one PATH" train --model config.json --data --out x
+expect 2 "--out DIR is required" train "${base[@]}"
+expect 2 "--eval-data" train "${base[@]}" --out x --eval-every 1
 for arguments in "--out absent --resume" "--out x --data absent.txt --seq 8" "--out text.txt/x"; do
     status=0
     # shellcheck disable=SC2086

@@ -80,6 +80,14 @@ void cli_print_manual(FILE *out);
 #define CLI_FLOAT(...) CLI_NUMBER(LS_OPTION_FLOAT, __VA_ARGS__)
 #define CLI_BYTES(...) CLI_NUMBER(LS_OPTION_BYTES, __VA_ARGS__)
 
+/* The rows of a model, and of what trained it. */
+#define CLI_MODEL(at)                      \
+    CLI_REQUIRED_TEXT("model", "PATH", at, \
+                      "config.json, or a directory with one and, if trained, *.safetensors")
+#define CLI_CHECKPOINT(at)            \
+    CLI_TEXT("checkpoint", "DIR", at, \
+             "a checkpoint, or the --out of a training run; the model's own weights when left out")
+
 /* --- pieces that commands share (shared.c) ------------------------------------------------------------------------------------ */
 
 /* All rows of a command, its own first. Returns how many there are; out has the first CLI_MOST_OPTIONS of them. */

@@ -9,10 +9,8 @@ typedef struct eval_flags {
 
 #define AT(field) offsetof(eval_flags, options.field)
 static const ls_option options[] = {
-    CLI_REQUIRED_TEXT("model", "PATH", AT(model),
-                      "config.json, or a directory with one and, if trained, *.safetensors"),
-    CLI_TEXT("checkpoint", "DIR", AT(checkpoint),
-             "a checkpoint, or the --out of a training run; the model's own weights when left out"),
+    CLI_MODEL(AT(model)),
+    CLI_CHECKPOINT(AT(checkpoint)),
     CLI_REQUIRED_LIST("data", "PATH", offsetof(eval_flags, data), "text files, or directories of them"),
     CLI_INT("seq", "N", "1024", 1, 1 << 30, AT(seq), "tokens of a sequence (N + 1 are read)"),
     CLI_INT("batch", "N", "1", 1, 1 << 24, AT(batch), "sequences of a forward pass, over all dp ranks"),

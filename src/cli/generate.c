@@ -12,8 +12,7 @@ typedef struct generate_flags {
 #define AT(field) offsetof(generate_flags, job.field)
 static const ls_option options[] = {
     CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a directory with one"),
-    CLI_TEXT("checkpoint", "DIR", AT(checkpoint),
-             "a checkpoint, or the --out of a training run; the model's own weights when left out"),
+    CLI_CHECKPOINT(AT(checkpoint)),
     CLI_TEXT("prompt", "TEXT", AT(prompt), "what to continue"),
     CLI_TEXT("prompt-file", "FILE", AT(prompt_file), "a text file to continue, instead of --prompt"),
     CLI_INT("tokens", "N", "200", 1, 1 << 30, AT(tokens), "to make; fewer where the document ends"),

@@ -8,8 +8,7 @@ typedef struct grad_flags {
 
 #define AT(field) offsetof(grad_flags, job.field)
 static const ls_option options[] = {
-    CLI_REQUIRED_TEXT("model", "PATH", AT(model),
-                      "config.json, or a directory with one and, if trained, *.safetensors"),
+    CLI_MODEL(AT(model)),
     CLI_REQUIRED_TEXT("tokens", "FILE", AT(tokens), "token ids [B,S], i4 or i8 .npy"),
     CLI_TEXT("labels", "FILE", AT(labels),
              "target at each position [B,S], -100 is ignored; the next token when left out"),

@@ -11,10 +11,8 @@ typedef struct recall_flags {
 
 #define AT(field) offsetof(recall_flags, options.field)
 static const ls_option options[] = {
-    CLI_REQUIRED_TEXT("model", "PATH", AT(model),
-                      "config.json, or a directory with one and, if trained, *.safetensors"),
-    CLI_TEXT("checkpoint", "DIR", AT(checkpoint),
-             "a checkpoint, or the --out of a training run; the model's own weights when left out"),
+    CLI_MODEL(AT(model)),
+    CLI_CHECKPOINT(AT(checkpoint)),
     CLI_LIST(
         "lengths", "N", offsetof(recall_flags, lengths),
         "tokens of a text, one number for each column; a quarter, a half and all of the model's positions (8192 at "
