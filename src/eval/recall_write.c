@@ -64,8 +64,7 @@ static void put(const ls_recall_result *r, ls_json_writer *w) {
 void ls_recall_result_json(const ls_recall_result *result, FILE *out) {
     ls_json_writer *w = ls_json_writer_create(0);
     put(result, w);
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    ls_json_print(w, out);
 }
 
 /* --- the picture ----------------------------------------------------------------------------------------------------------- */

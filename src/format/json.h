@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "longspan/status.h"
 
@@ -122,6 +123,8 @@ void ls_json_put_null(ls_json_writer *writer, const char *key);
 /* What was written, with a 0 byte after *bytes (bytes may be NULL); complete once everything is closed.
  * Borrowed. */
 const char *ls_json_written(const ls_json_writer *writer, size_t *bytes);
+/* Prints the text and a newline, and ends the writer. */
+void ls_json_print(ls_json_writer *writer, FILE *out);
 /* Writes the text and a newline as a whole file, atomically (ls_file_write). */
 LS_MUST_USE ls_status ls_json_write_file(const ls_json_writer *writer, const char *path);
 

@@ -143,6 +143,11 @@ const char *ls_json_written(const ls_json_writer *writer, size_t *bytes) {
     return writer->text;
 }
 
+void ls_json_print(ls_json_writer *writer, FILE *out) {
+    fprintf(out, "%s\n", ls_json_written(writer, NULL));
+    ls_json_writer_destroy(writer);
+}
+
 ls_status ls_json_write_file(const ls_json_writer *writer, const char *path) {
     size_t bytes;
     const char *text = ls_json_written(writer, &bytes);

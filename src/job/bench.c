@@ -44,8 +44,7 @@ static void print_json(const ls_host *host, const char *path, FILE *out) {
     ls_host_put(host, w);
     ls_json_put_text(w, "file", path);
     ls_json_close(w);
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    ls_json_print(w, out);
 }
 
 static ls_status bench_machine(const ls_bench_job *job, FILE *out) {

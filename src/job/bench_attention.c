@@ -222,8 +222,7 @@ static void print_json(const bench *b, FILE *out) {
     for (int i = 0; i < b->n_rows; i++) put_row(b, &b->rows[i], w);
     ls_json_close(w);
     ls_json_close(w);
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    ls_json_print(w, out);
 }
 
 /* --- all of it ------------------------------------------------------------------------------------------------------------- */

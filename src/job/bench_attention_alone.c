@@ -177,8 +177,7 @@ static void print_json(const bench *b, FILE *out) {
     }
     ls_json_close(w);
     ls_json_close(w);
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    ls_json_print(w, out);
 }
 
 /* --- all of it --------------------------------------------------------------------------------------------------------------- */

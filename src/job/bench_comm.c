@@ -262,8 +262,7 @@ static void print_json(const bench *b, FILE *out) {
     }
     ls_json_close(w);
     ls_json_close(w);
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    ls_json_print(w, out);
 }
 
 ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out) {

@@ -148,8 +148,7 @@ static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_json_put_int(w, "peak_bytes", f->peak);
     ls_bench_table_put(&f->table, w);
     ls_json_close(w);
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    ls_json_print(w, out);
 }
 
 ls_status ls_bench_step_print(const ls_bench_step *b, bool json, FILE *out) {

@@ -53,8 +53,7 @@ static ls_json_writer *begin(void) {
 
 static void end(ls_json_writer *w, FILE *out) {
     ls_json_close(w);
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    ls_json_print(w, out);
 }
 
 static void put_model(const ls_model *model, ls_json_writer *w) {

@@ -63,6 +63,5 @@ void ls_data_build_result_json(const ls_data_build_result *r, FILE *out) {
     ls_json_put_int(w, "resumed_shards", r->resumed);
     ls_json_put_double(w, "seconds", r->seconds);
     ls_json_close(w);
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    ls_json_print(w, out);
 }

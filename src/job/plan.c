@@ -146,8 +146,7 @@ static void print_json(const planning *g, FILE *out) {
     ls_json_close(w);
     for (int s = 0; s < LS_SPACES; s++) put_peak(w, image, &account, (ls_space)s);
     ls_json_close(w);
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    ls_json_print(w, out);
 }
 
 /* --- the whole --------------------------------------------------------------------------------------------------------------- */

@@ -3,11 +3,6 @@
 #include "eval/positions.h"
 #include "format/format.h"
 
-static void print(ls_json_writer *w, FILE *out) {
-    fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
-}
-
 static ls_json_writer *begin(void) {
     ls_json_writer *w = ls_json_writer_create(0);
     ls_json_open_object(w, NULL);
@@ -16,7 +11,7 @@ static ls_json_writer *begin(void) {
 
 static void end(ls_json_writer *w, FILE *out) {
     ls_json_close(w);
-    print(w, out);
+    ls_json_print(w, out);
 }
 
 static void put_spread(ls_json_writer *w, const ls_spread_result *r) {
@@ -120,5 +115,5 @@ void ls_named_texts_json(const ls_named_text *list, int n, FILE *out) {
         ls_json_close(w);
     }
     ls_json_close(w);
-    print(w, out);
+    ls_json_print(w, out);
 }
