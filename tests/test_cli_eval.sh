@@ -32,6 +32,43 @@ for path in ("run/loss_by_position.svg", "again/loss_by_position.svg"):
     assert "tokens of the document seen before" in xml.dom.minidom.parse(path).toxml()
 CHECK
 
+# Packed documents, of which the answers alone count: every learnt token once, and by its distance into its own document. The end of a
+# packed training evaluates so too.
+for i in $(seq 30); do
+    printf '{"prompt": "%s?", "completion": " yes, %s"}\n' "$(seq -s' ' $i)" "$(seq -s, $((i * 5 % 17 + 1)))"
+done >lines.jsonl
+"$longspan" data build --out shards --records completion lines.jsonl >out.txt 2>err || fail "build: $(cat err)"
+"$longspan" data inspect shards --json >shards.json
+packed=(--model config.json --data shards "${base[@]:4}" --pack best)
+"$longspan" train "${packed[@]}" --out packed --steps 3 --eval-data shards --eval-every 2 >out.txt 2>err || fail "train: $(cat err)"
+for ranks in 1 2; do
+    "$longspan" eval "${packed[@]}" --checkpoint packed --ranks $ranks --out packed-$ranks --json >packed-$ranks.json 2>err || fail "eval: $(cat err)"
+    grep -q 'packed (best): documents do not see each other' err || fail "eval says nothing of packing: $(cat err)"
+done
+"$longspan" eval "${packed[@]:0:8}" --checkpoint packed --json >joined.json 2>err || fail "eval: $(cat err)"
+python3 - <<'CHECK' || fail "packed evaluation"
+import json
+shards, one, two, joined = (json.load(open(f)) for f in ("shards.json", "packed-1.json", "packed-2.json", "joined.json"))
+assert 0 < shards["learnt_tokens"] == one["tokens"] == two["tokens"] < shards["tokens"], (shards, one)
+assert joined["tokens"] != one["tokens"] and joined["loss"] != one["loss"], joined
+assert [b["tokens"] for b in one["by_position"]] == [b["tokens"] for b in two["by_position"]]
+assert abs(one["loss"] - two["loss"]) < 1e-5, (one, two)
+# By hand: a byte is a token, a document ends with one more, and pieces of 32 begin anew.
+bins = {}
+for line in open("lines.jsonl"):
+    r = json.loads(line)
+    prompt = len(r["prompt"])
+    for t in range(prompt, prompt + len(r["completion"]) + 1):
+        seen = (t - 1) % 32 + 1
+        bins[seen] = bins.get(seen, 0) + 1
+for b in one["by_position"]:
+    assert b["tokens"] == sum(n for seen, n in bins.items() if b["first"] <= seen <= b["last"]), (b, bins)
+assert json.load(open("packed/eval.json"))["pack"] == json.load(open("packed-1/eval.json"))["pack"] == "best"
+lines = [json.loads(l) for l in open("packed/metrics.jsonl")]
+assert [("eval_loss" in l) for l in lines] == [False, True, True], lines
+CHECK
+
+expect 2 "--pack" eval "${base[@]}" --pack loosely
 expect 2 "--data" eval --model config.json
 expect 2 "--seq" eval "${base[@]}" --seq 0
 expect 2 "--sequences" eval "${base[@]}" --sequences -3

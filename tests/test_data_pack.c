@@ -139,15 +139,17 @@ static void gives_whole_samples(void **state) {
     assert_true(ls_data_apart(data));
     assert_int_equal(ls_data_summarise(data)->windows, 3);
     assert_int_equal(ls_data_summarise(data)->padding, 30 - 21);
-    int32_t tokens[S], labels[S], positions[S], ends[S + 1];
-    ls_sample sample = {.tokens = tokens, .labels = labels, .positions = positions, .ends = ends};
+    int32_t tokens[S], labels[S], positions[S], ends[S + 1], seen[S];
+    ls_sample sample = {
+        .tokens = tokens, .labels = labels, .positions = positions, .ends = ends, .seen = seen};
     assert_ok(ls_data_read(data, 1, &sample)); /* the longest first: abcdef, then what fits best: xyz */
-    static const int32_t want[4][S] = {{'a', 'b', 'c', 'd', 'e', 'f', 'x', 'y', 'z', 0},
+    static const int32_t want[3][S] = {{'a', 'b', 'c', 'd', 'e', 'f', 'x', 'y', 'z', 0},
                                        {'b', 'c', 'd', 'e', 'f', 0, 'y', 'z', 0, -100},
                                        {0, 1, 2, 3, 4, 5, 0, 1, 2, 0}};
     assert_memory_equal(tokens, want[0], sizeof tokens);
     assert_memory_equal(labels, want[1], sizeof labels);
     assert_memory_equal(positions, want[2], sizeof positions);
+    assert_memory_equal(seen, ((int32_t[]){1, 2, 3, 4, 5, 6, 1, 2, 3, 1}), sizeof seen);
     assert_int_equal(sample.n_ends, 4);
     assert_memory_equal(ends, ((int32_t[]){0, 6, 9, 10}), 4 * sizeof *ends);
     assert_ok(ls_data_read(data, 0, &sample)); /* a whole piece of the long one */
@@ -163,6 +165,13 @@ static void gives_whole_samples(void **state) {
     assert_int_equal(pieces[0].length, 2);
     ls_data_close(data);
     ls_data_options other = options;
+    other.pack = "join"; /* a window of the long one; then abcdef, xyz and what is left of it as one text */
+    assert_ok(ls_data_open(&other, &data));
+    assert_int_equal(ls_data_summarise(data)->windows, 2);
+    assert_ok(ls_data_read(data, 1, &sample));
+    assert_memory_equal(tokens, ((int32_t[]){'a', 'b', 'c', 'd', 'e', 'f', 0, 'x', 'y', 'z'}), sizeof tokens);
+    assert_memory_equal(seen, ((int32_t[]){1, 2, 3, 4, 5, 6, 0, 1, 2, 3}), sizeof seen);
+    ls_data_close(data);
     other.pack = "tight";
     assert_error(ls_data_open(&other, &data), LS_USAGE, "--pack is 'tight'", "join, best, stream");
     ls_tokenizer_close(tokenizer);
@@ -177,7 +186,8 @@ static void ignores_what_is_not_learnt(void **state) {
     ls_shard_header header;
     const char *path = scratch_path(state, "bits.tokens");
     assert_ok(ls_shard_create(path, &kind, &w));
-    const int32_t ids[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+    const int32_t ids[] = {10, 11, 12, 13, 0,
+                           15, 16, 17, 18, 19}; /* 0, the end, inside, as turns of a chat end */
     const uint8_t bits[] = {0, 0, 0, 1, 1, 0, 0, 1, 0, 1};
     assert_ok(ls_shard_append(w, ids, bits, 10));
     assert_ok(ls_shard_end_document(w, true));
@@ -187,11 +197,12 @@ static void ignores_what_is_not_learnt(void **state) {
         const ls_data_options options = {
             .paths = &path, .n_paths = 1, .tokenizer = tokenizer, .sequence = S, .pack = packs[p]};
         ls_data *data = NULL;
-        int32_t tokens[S], labels[S];
-        ls_sample sample = {.tokens = tokens, .labels = labels};
+        int32_t tokens[S], labels[S], seen[S];
+        ls_sample sample = {.tokens = tokens, .labels = labels, .seen = seen};
         assert_ok(ls_data_open(&options, &data));
         assert_ok(ls_data_read(data, 0, &sample));
-        assert_memory_equal(labels, ((int32_t[]){-100, -100, 13, 14, -100, -100, 17, -100}), sizeof labels);
+        assert_memory_equal(labels, ((int32_t[]){-100, -100, 13, 0, -100, -100, 17, -100}), sizeof labels);
+        assert_memory_equal(seen, ((int32_t[]){1, 2, 3, 4, 5, 6, 7, 8}), sizeof seen);
         ls_data_close(data);
     }
     ls_tokenizer_close(tokenizer);

@@ -19,7 +19,7 @@
 
 enum { S = 12, SEQUENCES = 3, END = 7 };
 
-/* Tokens before each label of tokens[i], by counting back. */
+/* Tokens before each label of tokens[i], by counting back: a document begins behind each END. */
 static int64_t count_before(const int32_t *tokens, int64_t i) {
     int64_t n = 0;
     while (i >= 0 && tokens[i] != END) {
@@ -73,7 +73,10 @@ static void table_is_its_definition(void **state) {
             labels[s][i] = i % 5 == 3 ? LS_LABEL_IGNORED : 1;
             losses[s][i] = (float)ls_rng_uniform(3, 4, (uint64_t)(s * S + i));
         }
-        ls_loss_sums_add(&sums, S, tokens[s], labels[s], losses[s], END);
+        int32_t seen[S];
+        for (int i = 0; i < S; i++) seen[i] = (int32_t)count_before(tokens[s], i);
+        const ls_sample sample = {.tokens = tokens[s], .labels = labels[s], .seen = seen};
+        ls_loss_sums_add(&sums, S, &sample, losses[s]);
     }
     const ls_loss_table table = ls_loss_sums_table(&sums);
     static const int64_t first[] = {0, 1, 2, 3, 5, 9}, last[] = {0, 1, 2, 4, 8, 12};
@@ -90,10 +93,11 @@ static void table_is_its_definition(void **state) {
 
 static void nothing_counts_without_labels(void **state) {
     (void)state;
-    const int32_t tokens[4] = {1, 2, 3, 4}, labels[4] = {-100, -100, -100, -100};
+    int32_t labels[4] = {-100, -100, -100, -100}, seen[4] = {1, 2, 3, 4};
+    const ls_sample sample = {.labels = labels, .seen = seen};
     const float losses[4] = {1, 1, 1, 1};
     ls_loss_sums sums = {.farthest = 0};
-    ls_loss_sums_add(&sums, 4, tokens, labels, losses, 0);
+    ls_loss_sums_add(&sums, 4, &sample, losses);
     const ls_loss_table table = ls_loss_sums_table(&sums);
     assert_int_equal(table.n, 0);
     assert_false(isfinite(table.all.loss));
@@ -136,6 +140,45 @@ static void same_over_ranks(void **state) {
         }
     }
     assert_int_equal(first.table.bin[first.table.n - 1].last, 96);
+    free(p);
+}
+
+/* Documents of a folder, packed: the mean of what each has alone, by distance too. */
+static void packed_is_the_mean_of_documents(void **state) {
+    enum { FILES = 5 };
+    static const size_t bytes[FILES] = {40, 17, 96, 60, 30};
+    run_paths *p = make_paths(state, "unused");
+    char name[40];
+    double loss = 0, tokens = 0, farthest = 0;
+    ls_eval_options options = small_options(p);
+    ls_eval_result result, alone;
+    options.sequences = 0;
+    options.pack = "best";
+    options.batch = 1;
+    assert_ok(ls_file_make_directories(scratch_path(state, "folder")));
+    for (int i = 0; i < FILES; i++) {
+        char text[128];
+        for (size_t k = 0; k < bytes[i]; k++) text[k] = (char)('a' + ls_rng_below(5, (uint64_t)i, k, 26));
+        snprintf(name, sizeof name, "folder/%d.txt", i);
+        const char *path = scratch_file(state, name, text, bytes[i]);
+        options.data = &path;
+        assert_ok(ls_evaluate(&options, &alone));
+        assert_int_equal(alone.table.all.tokens, bytes[i]); /* the end is a label, and no input */
+        loss += alone.table.all.loss * (double)bytes[i];
+        tokens += (double)bytes[i];
+        if (bytes[i] == 96) farthest = alone.table.bin[alone.table.n - 1].loss;
+    }
+    const char *folder = scratch_path(state, "folder");
+    options.data = &folder;
+    options.batch = 2;
+    options.spread.ranks = 2;
+    assert_ok(ls_evaluate(&options, &result));
+    assert_int_equal(result.text_sequences, 3);
+    assert_int_equal(result.table.all.tokens, (int64_t)tokens);
+    assert_true(fabs(result.table.all.loss - loss / tokens) <= RANKS_TOLERANCE);
+    const ls_loss_bin *last = &result.table.bin[result.table.n - 1]; /* of the longest alone: 65 to 96 */
+    assert_int_equal(last->first, 65);
+    assert_true(fabs(last->loss - farthest) <= RANKS_TOLERANCE);
     free(p);
 }
 
@@ -199,7 +242,7 @@ static void wrong_options_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_its_definition), cmocka_unit_test(nothing_counts_without_labels),
-        cmocka_unit_test(same_over_ranks), cmocka_unit_test(loss_is_that_of_grad),
-        cmocka_unit_test(wrong_options_are_refused)};
+        cmocka_unit_test(same_over_ranks),         cmocka_unit_test(packed_is_the_mean_of_documents),
+        cmocka_unit_test(loss_is_that_of_grad),    cmocka_unit_test(wrong_options_are_refused)};
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -34,6 +34,7 @@ typedef struct ls_eval_options {
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
     int n_data;
+    const char *pack; /* how documents come into sequences: "join", "best", "stream" */
     int64_t seq, batch;
     int64_t sequences; /* evaluated, spread evenly over the text; 0: all */
     const char *dtype; /* "f32" or "bf16" */

@@ -87,6 +87,12 @@ void cli_print_manual(FILE *out);
 #define CLI_CHECKPOINT(at)            \
     CLI_TEXT("checkpoint", "DIR", at, \
              "a checkpoint, or the --out of a training run; the model's own weights when left out")
+/* How documents come into the sequences that a command reads. */
+#define CLI_PACK(at)                                                                                 \
+    CLI_CHOICE(                                                                                      \
+        "pack", "NAME", "join|best|stream", "join", at,                                              \
+        "how documents come into sequences: joined, so that they see each other; or apart, each at " \
+        "positions from 0, by best fit or in their order. One longer than a sequence is cut; its pieces, too, begin at 0")
 
 /* --- pieces that commands share (shared.c) ------------------------------------------------------------------------------------ */
 

@@ -11,7 +11,9 @@ typedef struct eval_flags {
 static const ls_option options[] = {
     CLI_MODEL(AT(model)),
     CLI_CHECKPOINT(AT(checkpoint)),
-    CLI_REQUIRED_LIST("data", "PATH", offsetof(eval_flags, data), "text files, or directories of them"),
+    CLI_REQUIRED_LIST("data", "PATH", offsetof(eval_flags, data),
+                      "text files, directories of them, or token shards"),
+    CLI_PACK(AT(pack)),
     CLI_INT("seq", "N", "1024", 1, 1 << 30, AT(seq), "tokens of a sequence (N + 1 are read)"),
     CLI_INT("batch", "N", "1", 1, 1 << 24, AT(batch), "sequences of a forward pass, over all dp ranks"),
     CLI_INT("sequences", "N", NULL, 1, CLI_ANY, AT(sequences),
@@ -57,7 +59,9 @@ const cli_command cli_eval = {
     .about =
         "Forward passes over the text's sequences. Beside the mean loss and the perplexity a table tells the loss by the number of "
         "tokens of the same document that stand before a token in its sequence, in bins that double: how much the model gains "
-        "from a longer context. The errors are standard errors of the means, with sequences as the sample.",
+        "from a longer context. The errors are standard errors of the means, with sequences as the sample. Labels that are "
+        "masked (prompts, what users say) are left out. With --pack best or stream no document sees another, as when a "
+        "training packs them so.",
     .options = options,
     .n_options = CLI_COUNT(options),
     .opens = true,

@@ -127,6 +127,13 @@ void ls_data_close(ls_data *data) {
 const ls_data_summary *ls_data_summarise(const ls_data *data) { return &data->summary; }
 bool ls_data_apart(const ls_data *data) { return data->packer->apart; }
 
+void ls_data_tell_packed(const ls_data *data) {
+    const ls_data_summary *d = &data->summary;
+    if (!data->packer->apart) return;
+    ls_log("packed (%s): documents do not see each other; %.2f %% of the places are empty",
+           data->packer->name, 100.0 * (double)d->padding / ((double)d->windows * (double)data->S));
+}
+
 /* --- sequences -------------------------------------------------------------------------------------------------------------- */
 
 static int64_t place_of(const ls_data *data, int64_t index) {
@@ -167,6 +174,12 @@ static ls_status assemble(const ls_data *data, int64_t index, assembly *a) {
 
 static int32_t label_of(const assembly *a, int64_t i) { return a->learnt[i] ? a->ids[i] : LS_DATA_IGNORED; }
 
+/* The labels of inputs from .. to - 1, of one document, of which `before` tokens stand before the first of them. */
+static void mark_seen(ls_sample *out, int64_t from, int64_t to, int64_t before) {
+    if (out->seen == NULL) return;
+    for (int64_t i = from; i < to; i++) out->seen[i] = (int32_t)(before + i - from);
+}
+
 /* One document, as far as attention and positions see it. */
 static void mark_whole(int64_t S, ls_sample *out) {
     out->n_ends = 2;
@@ -181,6 +194,8 @@ static ls_status read_joined(const ls_data *data, const assembly *a, ls_sample *
     for (int64_t k = 0; k < a->n; k++) {
         const ls_passage *p = &a->passages[k];
         LS_TRY(ls_corpus_read(&data->corpus, p->start, p->length, a->ids + filled, a->learnt + filled));
+        const bool first = filled == 0; /* whose first token is no label */
+        mark_seen(out, filled - !first, filled + p->length - 1, first);
         filled += p->length;
     }
     LS_ASSERT(filled == data->S + 1);
@@ -206,9 +221,11 @@ static ls_status read_apart(const ls_data *data, const assembly *a, ls_sample *o
         memcpy(out->tokens + filled, a->ids, sizeof *a->ids * (size_t)p->length);
         for (int64_t i = 0; i < p->length; i++) out->labels[filled + i] = label_of(a, i + 1);
         mark_end(out, filled, filled + p->length);
+        mark_seen(out, filled, filled + p->length, 1);
         filled += p->length;
     }
     if (filled < data->S) mark_end(out, filled, data->S);
+    mark_seen(out, filled, data->S, 1);
     for (; filled < data->S; filled++) {
         out->tokens[filled] = data->end_of_document;
         out->labels[filled] = LS_DATA_IGNORED;

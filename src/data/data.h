@@ -67,6 +67,8 @@ void ls_data_close(ls_data *data); /* NULL is allowed */
 const ls_data_summary *ls_data_summarise(const ls_data *data);
 /* Documents of a sequence do not see each other: ls_sample.ends says where they are. */
 bool ls_data_apart(const ls_data *data);
+/* A line of the log where they do not: how they were packed. */
+void ls_data_tell_packed(const ls_data *data);
 
 #define LS_DATA_IGNORED (-100) /* a label that is not to be learnt */
 
@@ -74,6 +76,7 @@ bool ls_data_apart(const ls_data *data);
 typedef struct ls_sample {
     int32_t *tokens, *labels; /* [S] */
     int32_t *positions;       /* [S]: from 0 in each document that stands apart */
+    int32_t *seen;            /* [S], or NULL: tokens of a label's own document before it in the sequence */
     int32_t *ends;            /* [S + 1]: cumulative lengths 0 = ends[0] < ... < ends[n_ends - 1] = S */
     int n_ends;
 } ls_sample;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-ls_status ls_batch_make(int64_t B, int64_t S, ls_batch *out) {
+ls_status ls_batch_make(int64_t B, int64_t S, bool seen, ls_batch *out) {
     const size_t count = (size_t)(B * S), bytes = count * sizeof(int32_t);
     ls_batch made = {.B = B,
                      .S = S,
@@ -11,9 +11,10 @@ ls_status ls_batch_make(int64_t B, int64_t S, ls_batch *out) {
                      .labels = malloc(bytes),
                      .positions = malloc(bytes),
                      .ends = malloc(bytes + (size_t)B * sizeof(int32_t)),
+                     .seen = seen ? malloc(bytes) : NULL,
                      .n_ends = calloc((size_t)B, sizeof(int))};
     if (made.tokens == NULL || made.labels == NULL || made.positions == NULL || made.ends == NULL ||
-        made.n_ends == NULL) {
+        made.n_ends == NULL || (seen && made.seen == NULL)) {
         ls_batch_free(&made);
         return ls_error(LS_NO_MEMORY, "no memory for a micro-batch of %zu tokens", count);
     }
@@ -26,6 +27,7 @@ void ls_batch_free(ls_batch *batch) {
     free(batch->labels);
     free(batch->positions);
     free(batch->ends);
+    free(batch->seen);
     free(batch->n_ends);
     *batch = (ls_batch){0};
 }
@@ -33,6 +35,7 @@ void ls_batch_free(ls_batch *batch) {
 /* One document, at positions from 0. */
 static void mark_whole(int64_t S, ls_sample *out) {
     for (int64_t i = 0; i < S; i++) out->positions[i] = (int32_t)i;
+    for (int64_t i = 0; i < S && out->seen != NULL; i++) out->seen[i] = (int32_t)(i + 1);
     out->ends[0] = 0;
     out->ends[1] = (int32_t)S;
     out->n_ends = 2;
@@ -43,7 +46,8 @@ ls_status ls_batch_read(ls_batch *batch, int64_t b, const ls_sequences *from, in
     ls_sample sample = {.tokens = batch->tokens + at,
                         .labels = batch->labels + at,
                         .positions = batch->positions + at,
-                        .ends = batch->ends + b * (batch->S + 1)};
+                        .ends = batch->ends + b * (batch->S + 1),
+                        .seen = batch->seen != NULL ? batch->seen + at : NULL};
     if (from->sample != NULL) {
         LS_TRY(from->sample(from->context, index, &sample));
     } else {

@@ -41,12 +41,10 @@ static ls_status open_program(evaluation *e) {
     return ls_score_room_make(o->batch, o->seq, &e->room);
 }
 
-static void add(void *context, int64_t index, const int32_t *tokens, const int32_t *labels,
-                const float *losses) {
+static void add(void *context, int64_t index, const ls_sample *sample, const float *losses) {
     (void)index;
     const evaluation *e = context;
-    ls_loss_sums_add(&e->outcome->sums, e->room.S, tokens, labels, losses,
-                     ls_tokenizer_end_of_document(e->trained->tokenizer));
+    ls_loss_sums_add(&e->outcome->sums, e->room.S, sample, losses);
 }
 
 static ls_status score_text(evaluation *e, const ls_rank *rank) {
@@ -78,6 +76,7 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
     ls_json_put_text(w, "model", ls_model_directory(e->trained->model));
     ls_json_put_text(w, "checkpoint", e->trained->checkpoint[0] != 0 ? e->trained->checkpoint : NULL);
     ls_json_put_int(w, "seq", e->options->seq);
+    ls_json_put_text(w, "pack", e->options->pack);
     ls_json_put_int(w, "text_sequences", result->text_sequences);
     ls_loss_table_put(&result->table, w);
     ls_json_close(w);
@@ -94,6 +93,9 @@ static ls_status evaluate(evaluation *e, ls_eval_result *result) {
     LS_TRY(ls_shared_map(sizeof *e->outcome, &shared));
     e->outcome = shared;
     LS_TRY(ls_session_run(e->session, on_rank, e));
+    if (e->outcome->sums.all.tokens == 0)
+        return ls_error(LS_INVALID, "no label of %lld sequences counts: all that they hold is masked",
+                        (long long)e->n);
     ls_eval_result made = {.table = ls_loss_sums_table(&e->outcome->sums),
                            .text_sequences = ls_data_summarise(e->data)->windows,
                            .spread = ls_session_describe(e->session)};
@@ -128,6 +130,7 @@ static ls_status complete(ls_eval_options *o) {
                         (long long)o->seq, (long long)o->batch, 1 << 30, 1 << 24);
     if (o->sequences < 0)
         return ls_error(LS_USAGE, "--sequences %lld; expected 1 or more", (long long)o->sequences);
+    if (o->pack == NULL) o->pack = "join";
     if (o->dtype == NULL) o->dtype = "f32";
     if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
         return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", o->dtype);
@@ -138,9 +141,13 @@ static ls_status complete(ls_eval_options *o) {
 static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained, ls_data **data,
                                    ls_eval_result *result) {
     LS_TRY(ls_trained_open_changed(o->model, o->checkpoint, &o->rope, trained));
-    const ls_data_options text = {
-        .paths = o->data, .n_paths = o->n_data, .tokenizer = trained->tokenizer, .sequence = o->seq};
+    const ls_data_options text = {.paths = o->data,
+                                  .n_paths = o->n_data,
+                                  .tokenizer = trained->tokenizer,
+                                  .sequence = o->seq,
+                                  .pack = o->pack};
     LS_TRY(ls_data_open(&text, data));
+    ls_data_tell_packed(*data);
     return ls_evaluate_text(o, trained, *data, result);
 }
 

@@ -7,7 +7,7 @@
 #include "longspan/eval.h"
 
 /*
- * Of the options seq (that of the data), batch, sequences, dtype, seed, out and spread count, and none is left to a default but those of
+ * Of the options seq and pack (those of the data), batch, sequences, dtype, seed, out and spread count, and none is left to a default but those of
  * the spread. All is borrowed for the call.
  */
 LS_MUST_USE ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *trained,

@@ -25,13 +25,12 @@ static void add_group(ls_loss_sum *sum, int64_t tokens, double loss) {
     sum->counts += (double)tokens * (double)tokens;
 }
 
-void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const int32_t *tokens, const int32_t *labels,
-                      const float *losses, int32_t end) {
-    int64_t count[LS_LOSS_BINS] = {0}, counted = 0, before = 0;
+void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses) {
+    int64_t count[LS_LOSS_BINS] = {0}, counted = 0;
     double loss[LS_LOSS_BINS] = {0}, total = 0;
     for (int64_t i = 0; i < S; i++) {
-        before = tokens[i] == end ? 0 : before + 1;
-        if (labels[i] == LS_LABEL_IGNORED) continue;
+        if (sample->labels[i] == LS_LABEL_IGNORED) continue;
+        const int64_t before = sample->seen[i];
         sums->farthest = ls_max(sums->farthest, before);
         const int bin = bin_of(before);
         count[bin]++;

@@ -2,6 +2,7 @@
 #ifndef LS_EVAL_POSITIONS_H
 #define LS_EVAL_POSITIONS_H
 
+#include "data/data.h"
 #include "format/format.h"
 #include "longspan/eval.h"
 
@@ -18,11 +19,10 @@ typedef struct ls_loss_sums {
 } ls_loss_sums;
 
 /*
- * Adds a sequence of S tokens with the losses of its labels (ignored ones: LS_LABEL_IGNORED). A document begins behind each token
- * `end`, and where the sequence begins: what the model has not seen of it does not count.
+ * Adds a sequence with the losses[S] of its labels (ignored ones: LS_LABEL_IGNORED) by sample->seen: what the model has not seen of a
+ * document, because the sequence begins inside it, does not count.
  */
-void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const int32_t *tokens, const int32_t *labels,
-                      const float *losses, int32_t end);
+void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses);
 ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums);
 
 /* "loss", "tokens", "sequences", "perplexity" and the array "by_position" of an open object. */

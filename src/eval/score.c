@@ -57,7 +57,10 @@ static ls_status score_all(scoring *s, ls_scored see, void *context, ls_progress
         const int64_t last = ls_min(first + room->B, s->n);
         for (int64_t i = first; i < last; i++) {
             const int64_t at = (i - first) * room->S;
-            see(context, i, s->batch.tokens + at, s->batch.labels + at, room->losses + at);
+            const ls_batch *batch = &s->batch;
+            const ls_sample sample = {
+                .tokens = batch->tokens + at, .labels = batch->labels + at, .seen = batch->seen + at};
+            see(context, i, &sample, room->losses + at);
         }
         if (progress != NULL) ls_progress_show(progress, last, "");
     }
@@ -67,7 +70,7 @@ static ls_status score_all(scoring *s, ls_scored see, void *context, ls_progress
 ls_status ls_score(const ls_rank *rank, int program, const ls_score_room *room, const ls_sequences *from,
                    int64_t n, ls_scored see, void *context, ls_progress *progress) {
     scoring s = {.rank = rank, .program = program, .room = room, .from = from, .n = n};
-    ls_status status = ls_comm_agree(rank->comm, ls_batch_make(room->B, room->S, &s.batch));
+    ls_status status = ls_comm_agree(rank->comm, ls_batch_make(room->B, room->S, true, &s.batch));
     if (status.code == LS_OK) status = score_all(&s, see, context, progress);
     ls_batch_free(&s.batch);
     return status;

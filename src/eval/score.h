@@ -24,11 +24,13 @@ typedef struct ls_batch {
     int64_t B, S;
     int32_t *tokens, *labels, *positions; /* [B,S] global */
     int32_t *ends;                        /* [B,S+1]: bounds of documents */
+    int32_t *seen;                        /* [B,S] (ls_sample); NULL: not asked for */
     int *n_ends;                          /* [B] */
     bool apart;                           /* a sequence that was read holds several documents */
 } ls_batch;
 
-LS_MUST_USE ls_status ls_batch_make(int64_t B, int64_t S, ls_batch *out);
+/* seen: asked for. */
+LS_MUST_USE ls_status ls_batch_make(int64_t B, int64_t S, bool seen, ls_batch *out);
 void ls_batch_free(ls_batch *batch); /* a zeroed one is allowed */
 /* Sequence `index` as row b, beginning with row 0. */
 LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, int64_t b, const ls_sequences *from, int64_t index);
@@ -47,9 +49,8 @@ typedef struct ls_score_room {
 LS_MUST_USE ls_status ls_score_room_make(int64_t B, int64_t S, ls_score_room *out);
 void ls_score_room_free(ls_score_room *room); /* NULL and a zeroed one are allowed */
 
-/* On rank 0, for each sequence in its order. */
-typedef void (*ls_scored)(void *context, int64_t index, const int32_t *tokens, const int32_t *labels,
-                          const float *losses);
+/* On rank 0, for each sequence in its order; the sample has tokens, labels and what of their documents was seen. */
+typedef void (*ls_scored)(void *context, int64_t index, const ls_sample *sample, const float *losses);
 
 /* The tensor that must be among the job's fetched ones, in type f32. */
 #define LS_SCORE_LOSSES "token_loss"

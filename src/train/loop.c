@@ -17,6 +17,7 @@ typedef struct loop {
     const ls_rank *rank;
     ls_trainer *trainer;
     ls_sequences train, eval;
+    int64_t evaluated; /* sequences: whole micro-batches */
     ls_progress progress;
     double charted, said; /* when last */
     ls_start_up start_up;
@@ -71,8 +72,7 @@ static ls_status evaluate(loop *l, int64_t step, double *loss) {
     const ls_train_options *o = &l->t->options;
     *loss = NAN;
     if (l->t->eval_data == NULL || (step % o->eval_every != 0 && step != o->steps)) return ls_ok();
-    const int64_t n = ls_min(LS_EVAL_SEQUENCES, ls_data_summarise(l->t->eval_data)->windows);
-    return ls_trainer_evaluate(l->trainer, &l->eval, n, NULL, NULL, loss);
+    return ls_trainer_evaluate(l->trainer, &l->eval, l->evaluated, NULL, NULL, loss);
 }
 
 /* Rank 0's account of a step: metrics, chart, progress. step: done so far, this one included. */
@@ -188,14 +188,23 @@ static ls_status run_loop(loop *l) {
                     (long long)step, (long long)o->steps, l->checkpoint);
 }
 
+/* Spread over the text: packers put the longest documents first. */
+static int64_t sequences_evaluated(const ls_training *t) {
+    if (t->eval_data == NULL) return 0;
+    const int64_t some = ls_min(LS_EVAL_SEQUENCES, ls_data_summarise(t->eval_data)->windows);
+    const int64_t B = t->options.batch / t->options.accumulate;
+    return ls_ceil_div(some, B) * B;
+}
+
 ls_status ls_train_rank(ls_rank *rank, void *context) {
     const ls_training *t = context;
-    const int64_t S = t->options.seq;
-    const ls_text_sequences train = {t->data, 0}, eval = {t->eval_data, 0};
+    const int64_t S = t->options.seq, evaluated = sequences_evaluated(t);
+    const ls_text_sequences train = {t->data, 0}, eval = {t->eval_data, evaluated};
     loop l = {.t = t,
               .rank = rank,
               .train = ls_text_sequences_of(&train),
               .eval = ls_text_sequences_of(&eval),
+              .evaluated = evaluated,
               .charted = ls_seconds(),
               .saved = t->resumed_from[0] != 0 ? t->start.step : -1};
     snprintf(l.checkpoint, sizeof l.checkpoint, "%s", t->resumed_from);

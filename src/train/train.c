@@ -78,14 +78,11 @@ static ls_status open_text(ls_training *t) {
         "text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",
         (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq,
         t->unigram);
-    if (ls_data_apart(t->data))
-        ls_log("packed (%s): documents do not see each other; %.2f %% of the places are empty", o->pack,
-               100.0 * (double)d->padding / ((double)d->windows * (double)o->seq));
+    ls_data_tell_packed(t->data);
     if (o->eval_data == NULL) return ls_ok();
     text.paths = &o->eval_data;
     text.n_paths = 1;
     text.shuffle = false;
-    text.pack = NULL;
     return ls_error_in(ls_data_open(&text, &t->eval_data), "--eval-data");
 }
 
@@ -193,7 +190,8 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
     const ls_data *data = t->eval_data != NULL ? t->eval_data : t->data;
     /* A tenth of what was trained on at most, but enough for a standard error. */
     const int64_t done = (t->outcome->steps - t->start.step) * o->batch;
-    ls_eval_options options = {.seq = o->seq,
+    ls_eval_options options = {.pack = o->pack,
+                               .seq = o->seq,
                                .batch = o->batch / o->accumulate,
                                .sequences = ls_min(ls_max(done / 10, 2), LS_EVAL_SEQUENCES),
                                .dtype = o->dtype,

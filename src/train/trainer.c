@@ -43,7 +43,7 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
     t->S = S;
     t->accumulate = accumulate;
     t->told = calloc((size_t)rank->ranks, sizeof *t->told);
-    ls_status status = ls_batch_make(micro_batch, S, &t->batch);
+    ls_status status = ls_batch_make(micro_batch, S, false, &t->batch);
     if (status.code == LS_OK && t->told == NULL)
         status = ls_error(LS_NO_MEMORY, "no memory for the figures of %d ranks", rank->ranks);
     if (status.code != LS_OK) {
