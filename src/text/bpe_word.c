@@ -138,7 +138,7 @@ static bool encode_word(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cach
 static size_t next_cut(const char *word, size_t bytes) {
     enum { LETTER = sizeof LS_META_SPACE - 1 };
     size_t at = 0;
-    while (bytes - at > LETTER && memcmp(word + at, LS_META_SPACE, LETTER) == 0) at += LETTER;
+    while (bytes - at >= LETTER && memcmp(word + at, LS_META_SPACE, LETTER) == 0) at += LETTER;
     const char *found = ls_text_find(word + at, bytes - at, LS_META_SPACE, LETTER);
     return found && found != word ? (size_t)(found - word) : bytes;
 }

@@ -25,6 +25,7 @@ def texts():
     rng = random.Random(3)
     yield WORDS.encode()
     yield b" leading and trailing  "
+    yield b"runs  <s>   <|endoftext|> <mask>    of  </s>spaces   "
     yield b"\n\n\n"
     yield b"a"
     yield "été ÉTÉ the théthe the<< of  of the straße".encode()

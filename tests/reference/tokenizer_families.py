@@ -37,7 +37,8 @@ def with_bytes(texts, size, normalizer, pre_tokenizer, decoder, **model):
     """A vocabulary of the SentencePiece kind: <unk> <s> </s>, 256 bytes, then pieces."""
     first = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
     trained = Tokenizer(models.BPE())
-    trained.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    trained.normalizer = normalizers.Replace(" ", "▁")
+    trained.pre_tokenizer = split("▁*[^▁]*")  # tokens of several spaces, and none with a space inside
     texts = [text.replace("\0", "") for text in texts]  # Longspan's reader of JSON has no keys with NUL
     trained.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size - len(first), show_progress=False, limit_alphabet=size // 4))
     return fresh(trained, first, normalizer, pre_tokenizer, decoder, unk_token="<unk>", fuse_unk=True, byte_fallback=True, **model)
