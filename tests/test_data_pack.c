@@ -10,6 +10,8 @@
 
 #include "data/pack.h"
 
+#include <math.h>
+
 enum { MOST_DOCUMENTS = 400, MOST_TOKENS = 40000 };
 
 /* A corpus of documents of these lengths, in two shards or three; token i is i mod 250 + 1, but for the ends. */
@@ -123,6 +125,65 @@ static void packs_every_input_once(void **state) {
     }
 }
 
+/* --- how well best fit packs -------------------------------------------------------------------------------------------------- */
+
+enum { MANY = 20000, LONG = 4096 };
+
+/* Tokens of document d, the last one a label alone. */
+static int64_t log_normal(uint64_t d) {
+    const double u = 1 - ls_rng_uniform(11, 0, d), v = ls_rng_uniform(11, 1, d);
+    return 2 + (int64_t)(600 * exp(1.2 * sqrt(-2 * log(u)) * cos(2 * acos(-1.0) * v)));
+}
+static int64_t heavy_tail(uint64_t d) {
+    return 2 + (int64_t)fmin(100 * pow(1 - ls_rng_uniform(12, 0, d), -1 / 1.1), 1e6);
+}
+static int64_t over_long(uint64_t d) { return 2 + LONG + (int64_t)ls_rng_below(13, 0, d, 4 * LONG); }
+static int64_t near_half(uint64_t d) { return 2 + LONG / 3 + (int64_t)ls_rng_below(14, 0, d, LONG / 4); }
+
+/* No way of packing without cutting needs fewer: for all places; one for each piece of more than half of one, one for two of more than a third. */
+static int64_t fewest_sequences(const ls_corpus *corpus) {
+    int64_t whole = 0, halves = 0, thirds = 0;
+    ls_document document = ls_corpus_nth(corpus, 0);
+    for (; document.length > 0; ls_document_next(&document)) {
+        whole += (document.length - 1) / LONG;
+        halves += (document.length - 1) % LONG > LONG / 2;
+        thirds += (document.length - 1) % LONG > LONG / 3;
+    }
+    return ls_max(ls_ceil_div(corpus->tokens - corpus->documents, LONG),
+                  whole + ls_max(halves, ls_ceil_div(thirds, 2)));
+}
+
+static void best_fit_is_near_the_optimum(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t (*length)(uint64_t d);
+        double most; /* sequences over the fewest possible, less 1 */
+    } cases[] = {{"log-normal", log_normal, 0.001},
+                 {"heavy tail", heavy_tail, 0.004},
+                 {"all over-long", over_long, 0.001},
+                 {"a third to seven twelfths", near_half, 0.001}};
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        ls_corpus corpus = {.ends = malloc(sizeof(uint64_t) * MANY),
+                            .documents = MANY}; /* packers read no token */
+        uint64_t end = 0;
+        for (uint64_t d = 0; d < MANY; d++) corpus.ends[d] = end += (uint64_t)cases[i].length(d);
+        corpus.store.count = (int64_t)end;
+        ls_packed packed = {0};
+        assert_ok(ls_corpus_complete(&corpus, 256));
+        assert_ok(ls_packer_best.create(&corpus, LONG, &packed));
+        const int64_t fewest = fewest_sequences(&corpus);
+        const double over = (double)packed.sequences / (double)fewest - 1;
+        print_message("%s: %lld sequences, at least %lld; %.2f %% of the places empty\n", cases[i].name,
+                      (long long)packed.sequences, (long long)fewest,
+                      100.0 * (double)packed.padding / (double)(packed.sequences * LONG));
+        if (!(over >= 0 && over <= cases[i].most))
+            fail_msg("%s: %.2f %% more sequences than the fewest", cases[i].name, 100 * over);
+        ls_packer_best.destroy(packed.state);
+        ls_corpus_free(&corpus);
+    }
+}
+
 /* What a sequence looks like: labels, positions and bounds of each document, padding. */
 static void gives_whole_samples(void **state) {
     enum { S = 10 };
@@ -211,6 +272,7 @@ static void ignores_what_is_not_learnt(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packs_every_input_once),
+        cmocka_unit_test(best_fit_is_near_the_optimum),
         cmocka_unit_test(gives_whole_samples),
         cmocka_unit_test(ignores_what_is_not_learnt),
     };

@@ -9,6 +9,8 @@
 #include "plan/trial.h"
 #include "test_format_scratch.h"
 
+#include <math.h>
+
 /* --- spreads ----------------------------------------------------------------------------------------------------------------- */
 
 static void test_spread(void **state) {
@@ -172,6 +174,86 @@ static void test_packed_documents(void **state) {
     free_problem(p);
 }
 
+static ls_mask_term documents_of(const int32_t *ends, int n) {
+    return (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = n};
+}
+
+static double flops_alone(const ls_job *job, size_t bytes[LS_SPACES]) {
+    const ls_target target = {
+        .mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .isa = LS_ISA_REF, .threads = 1};
+    ls_image *image;
+    assert_ok(ls_compile(job, &target, &image));
+    const double flops = ls_program_measure(image, LS_PROGRAM_MICRO).flops;
+    for (int s = 0; s < LS_SPACES; s++) bytes[s] = image->bytes[s];
+    ls_image_destroy(image);
+    return flops;
+}
+
+/* Where documents come with the data, attention costs the mean over typical ones, and no byte of memory changes. */
+static void test_typical_documents_cost_their_mean(void **state) {
+    (void)state;
+    static const int32_t one[] = {0, 1000, 1024, 4096}, other[] = {0, 7, 500, 900, 2048, 4000, 4096};
+    const ls_mask_term terms[] = {documents_of(one, LS_COUNT(one)), documents_of(other, LS_COUNT(other))};
+    size_t bytes[LS_SPACES], packed_bytes[LS_SPACES];
+    problem *plain = make_problem(4096, 4, "window:600");
+    double expected = 0;
+    for (size_t i = 0; i < LS_COUNT(terms); i++) {
+        ls_mask mask = {.n = 0};
+        assert_ok(ls_mask_add_term(&mask, "window:600"));
+        mask.term[mask.n++] = terms[i];
+        problem *inside = make_masked(4096, 4, &mask);
+        expected += flops_alone(&inside->job, bytes) / LS_COUNT(terms);
+        free_problem(inside);
+    }
+    const double all = flops_alone(&plain->job, bytes);
+    plain->job.documents = terms;
+    plain->job.n_documents = LS_COUNT(terms);
+    const double packed = flops_alone(&plain->job, packed_bytes);
+    assert_true(fabs(packed - expected) <= 1e-12 * expected && packed < 0.9 * all);
+    assert_memory_equal(bytes, packed_bytes, sizeof bytes);
+    free_problem(plain);
+}
+
+/*
+ * Batches that are uneven one way and the other are not even: contiguous parts would have half of the work of a causal mask on one rank of
+ * two, by turns, and striped ones never. Where documents are alike and short, parts that need least of each other win.
+ */
+static void test_typical_documents_choose(void **state) {
+    (void)state;
+    enum { SHORT = 384, N = 4096 / SHORT + 2 };
+    static const int32_t early[] = {0, 2048, 2560, 3072, 3584, 4096},
+                         late[] = {0, 512, 1024, 1536, 2048, 4096};
+    int32_t ends[N];
+    for (int i = 0; i < N; i++) ends[i] = (int32_t)ls_min((int64_t)i * SHORT, 4096);
+    const ls_mask_term uneven[] = {documents_of(early, 6), documents_of(early, 6), documents_of(late, 6),
+                                   documents_of(late, 6)},
+                       alike[] = {documents_of(ends, N)};
+    problem *p = make_problem(4096, 4, "causal"); /* two sequences */
+    ls_plan made;
+    ls_plan_request request, contiguous;
+    assert_ok(ls_spread_resolve(&(ls_spread){.mesh = "ring=2", .strategy = "ring", .isa = "base"}, &request));
+    request.host = ls_host_nominal(request.isa); /* whatever this one was measured to do */
+    contiguous = request;
+    contiguous.layout = "contiguous";
+    assert_ok(ls_plan_make(&p->job, &request, &made));
+    assert_null(find(&made, "ring", 2, 1, LS_LAYOUT_STRIPED));
+    const double causal = made.candidates[0].seconds;
+    p->job.documents = uneven;
+    p->job.n_documents = LS_COUNT(uneven);
+    assert_ok(ls_plan_make(&p->job, &contiguous, &made));
+    assert_true(made.candidates[0].imbalance > 0.5);
+    const double by_turns = made.candidates[0].seconds;
+    assert_ok(ls_plan_make(&p->job, &request, &made));
+    assert_int_equal(made.target.layout, LS_LAYOUT_STRIPED);
+    assert_true(made.candidates[0].imbalance < 0.01 && made.candidates[0].seconds < 0.8 * by_turns);
+    p->job.documents = alike;
+    p->job.n_documents = LS_COUNT(alike);
+    assert_ok(ls_plan_make(&p->job, &request, &made));
+    assert_int_equal(made.target.layout, LS_LAYOUT_CONTIGUOUS);
+    assert_true(made.candidates[0].seconds < 0.3 * causal);
+    free_problem(p);
+}
+
 static void test_choice(void **state) {
     (void)state;
     ls_plan made;
@@ -291,6 +373,8 @@ int main(void) {
         cmocka_unit_test(test_candidates),
         cmocka_unit_test(test_rank_without_heads),
         cmocka_unit_test(test_packed_documents),
+        cmocka_unit_test(test_typical_documents_cost_their_mean),
+        cmocka_unit_test(test_typical_documents_choose),
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_session),

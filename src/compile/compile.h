@@ -28,6 +28,12 @@ typedef struct ls_job {
     int apart; /* without update: program evaluate for the forward nodes, and this one (LS_PROGRAM_BACKWARD or LS_PROGRAM_DECODE) for
                   the others, instead of micro for all (0). What the one makes and the other reads is fetched, so that it outlives
                   the first */
+    /*
+     * Typical sequences, where the data packs documents: terms of kind LS_MASK_DOCUMENTS. What attention costs is the mean over them;
+     * which instructions there are, and layouts, do not follow them. 0: none.
+     */
+    const ls_mask_term *documents;
+    int n_documents;
     ls_adamw_params adamw;  /* weight_decay is for parameters of two or more dimensions */
     const ls_tensor *fetch; /* tensors that the host reads after a program, by name */
     int n_fetch;

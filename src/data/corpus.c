@@ -97,6 +97,41 @@ int64_t ls_corpus_document(const ls_corpus *c, int64_t token, int64_t *start) {
     return part->first_document + low;
 }
 
+static void look_up(ls_document *document) {
+    document->start = ls_part_document(document->part, document->d);
+    document->length = ls_part_document(document->part, document->d + 1) - document->start;
+}
+
+ls_document ls_corpus_nth(const ls_corpus *c, int64_t d) {
+    int64_t low = 0, high = c->n_parts;
+    if (d >= c->documents) return (ls_document){.start = c->tokens};
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (c->parts[middle].first_document <= d)
+            low = middle;
+        else
+            high = middle;
+    }
+    ls_document document = {
+        .part = &c->parts[low], .d = d - c->parts[low].first_document, .parts = c->n_parts - low - 1};
+    look_up(&document);
+    return document;
+}
+
+void ls_document_next(ls_document *document) {
+    if (++document->d >= document->part->documents) {
+        if (document->parts == 0) {
+            *document = (ls_document){
+                .start = document->start + document->length, .part = document->part, .d = document->d};
+            return;
+        }
+        document->part++;
+        document->parts--;
+        document->d = 0;
+    }
+    look_up(document);
+}
+
 /* A block at a time, so that any width is read the same way. */
 static void count_store(const ls_store *store, int64_t *counts) {
     int32_t block[4096];

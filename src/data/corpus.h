@@ -41,6 +41,15 @@ int64_t ls_corpus_document(const ls_corpus *corpus, int64_t token, int64_t *star
 static inline int64_t ls_part_document(const ls_part *part, int64_t d) {
     return part->first + (d > 0 ? (int64_t)part->ends[d - 1] : 0);
 }
+/* Document d of a corpus, and on from there; behind the last one there is nothing, and its length is 0. */
+typedef struct ls_document {
+    int64_t start, length; /* tokens of the corpus */
+    const ls_part *part;
+    int64_t d;     /* of the part */
+    int64_t parts; /* that follow */
+} ls_document;
+ls_document ls_corpus_nth(const ls_corpus *corpus, int64_t d);
+void ls_document_next(ls_document *document);
 /* Times that each of the vocabulary's ids occurs, added to counts. */
 void ls_corpus_count(const ls_corpus *corpus, int64_t *counts);
 

@@ -10,7 +10,8 @@
  *           a label) and the short documents, is joined in the order of the files and cut the same way. These may hold several documents,
  *           which see each other; a label that lies in another document is valid (the model sees the end of document before it).
  *           Fewer than S + 1 tokens at the end are left out.
- *   best    Documents apart: none sees another, positions begin at 0 in each. A document of more than S inputs is cut into pieces of S;
+ *   best    Documents apart: none sees another, positions begin at 0 in each. A document of more than S inputs is cut into pieces of S,
+ *           each a document of its own as far as attention and positions go;
  *           what is left and all shorter ones go into sequences by best-fit-decreasing, uncut. The last token of a document is a label
  *           alone. Places that nothing fits into hold the end of document, with labels that are ignored.
  *   stream  Documents apart, in the order of the files, cut where a sequence is full.

@@ -16,15 +16,3 @@ ls_status ls_packer_find(const char *name, const ls_packer **out) {
     }
     return ls_error(LS_USAGE, "--pack is '%s'; known are %s", name, known);
 }
-
-int64_t ls_stretch_find(const ls_stretch *stretches, int64_t n, int64_t place) {
-    int64_t low = 0, high = n;
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        if (stretches[middle].at <= place)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}

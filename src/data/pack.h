@@ -37,12 +37,4 @@ extern const ls_packer ls_packer_join, ls_packer_best, ls_packer_stream;
 /* NULL: join. LS_USAGE for another name, listing those there are. */
 LS_MUST_USE ls_status ls_packer_find(const char *name, const ls_packer **out);
 
-/* Documents that hold `at` sequences or tokens before them: what packers look up. */
-typedef struct ls_stretch {
-    int64_t start, length;
-    int64_t at;
-} ls_stretch;
-/* The last of n stretches whose `at` is <= place. */
-int64_t ls_stretch_find(const ls_stretch *stretches, int64_t n, int64_t place);
-
 #endif

@@ -2,43 +2,41 @@
  * best: best-fit-decreasing packing (Ding et al., "Fewer Truncations Improve Language Modeling", arXiv 2404.10830). A document of more
  * than S inputs is cut into pieces of S, each a sequence by itself; what is left of it, and every shorter document, goes, the longest
  * first, into the sequence with the least room that holds it, or begins a new one. No document of up to S is cut.
+ *
+ * A document is a number of 4 bytes in a chain: first of those of its length, then of those of its sequence. With the 8 bytes of a
+ * sequence that is all that there is, while it is made and after.
  */
 #include "data/pack.h"
+#include "data/tally.h"
 
 #include <stdlib.h>
 
-typedef struct item {
-    int64_t start;
-    int32_t length; /* inputs */
-    int32_t next;   /* of the same sequence; -1: none */
-} item;
-
+/* Numbers of documents and sequences begin at 1, so that memory of zeros holds empty chains. */
 typedef struct bin {
-    int32_t first, last; /* items */
-    int32_t next;        /* bin with as much room; -1: none */
+    uint32_t first; /* document */
+    uint32_t next;  /* bin with as much room, while packing */
 } bin;
 
 typedef struct packing {
-    ls_stretch *documents; /* of more than S inputs; at: of the first sequence */
-    int64_t n_documents;
-    int64_t whole; /* sequences that are one piece of S */
-    item *items;
-    int64_t n_items;
+    ls_tally whole; /* sequences that are one piece of S */
+    uint32_t *next; /* by document, less 1: the next one of its sequence */
     bin *bins;
-    int64_t n_bins;
+    int64_t n_bins, capacity;
 } packing;
 
-/* Which rooms 0..S there are, as a tree of bits: the least room that is enough is found in a few words. */
+/* Bins by room 0..S, and which rooms there are as a tree of bits: the least room that is enough is found in a few words. */
 enum { LEVELS = 6 };
 typedef struct rooms {
     uint64_t *level[LEVELS];
-    int32_t *head; /* by room: its bins */
+    uint32_t *head; /* by room: its bins */
 } rooms;
+
+static int64_t whole_pieces(int64_t length, int64_t S) { return (length - 1) / S; }
 
 static void destroy(void *state) {
     packing *p = state;
-    free(p->documents);
-    free(p->items);
+    ls_tally_free(&p->whole);
+    free(p->next);
     free(p->bins);
     free(p);
 }
@@ -47,7 +45,7 @@ static void destroy(void *state) {
 
 static bool rooms_create(int64_t S, rooms *r) {
     int64_t bits = S + 1;
-    bool made = (r->head = malloc((size_t)bits * sizeof *r->head)) != NULL;
+    bool made = (r->head = calloc((size_t)bits, sizeof *r->head)) != NULL;
     for (int l = 0; l < LEVELS; l++) {
         bits = bits / 64 + 1;
         made = (r->level[l] = calloc((size_t)bits, sizeof **r->level)) != NULL && made;
@@ -59,8 +57,6 @@ static void rooms_free(rooms *r) {
     for (int l = 0; l < LEVELS; l++) free(r->level[l]);
     free(r->head);
 }
-
-static bool there(const rooms *r, int64_t room) { return r->level[0][room / 64] >> room % 64 & 1; }
 
 static void set(rooms *r, int64_t room) {
     for (int l = 0; l < LEVELS; l++, room /= 64) r->level[l][room / 64] |= (uint64_t)1 << room % 64;
@@ -91,76 +87,101 @@ static int64_t find(const rooms *r, int64_t least, int64_t S) {
 
 /* --- packing ---------------------------------------------------------------------------------------------------------------- */
 
-static int longest_first(const void *x, const void *y) {
-    const item *a = x, *b = y;
-    if (a->length != b->length) return a->length > b->length ? -1 : 1;
-    return a->start < b->start ? -1 : a->start > b->start;
-}
-
-static void add_document(packing *p, int64_t S, int64_t start, int64_t length) {
-    const int64_t inputs = length - 1, whole = inputs / S, left = inputs % S;
-    if (whole > 0) p->documents[p->n_documents++] = (ls_stretch){start, length, p->whole};
-    p->whole += whole;
-    if (left > 0) p->items[p->n_items++] = (item){start + whole * S, (int32_t)left, -1};
-}
-
-static void put(packing *p, rooms *r, int32_t which, int64_t S) {
-    item *it = &p->items[which];
-    int64_t room = find(r, it->length, S);
-    int32_t b = -1;
-    if (room < 0) {
-        b = (int32_t)p->n_bins++;
-        p->bins[b] = (bin){which, which, -1};
-        room = S;
-    } else {
-        b = r->head[room];
-        LS_ASSERT(b >= 0 && b < p->n_bins);
-        if (p->bins[b].next < 0)
-            clear(r, room);
-        else
-            r->head[room] = p->bins[b].next;
-        p->items[p->bins[b].last].next = which;
-        p->bins[b].last = which;
+/* A bin with the least room that is enough, out of its chain; or a new one. 0: no memory. */
+static uint32_t take_bin(packing *p, rooms *r, int64_t length, int64_t S, int64_t *room) {
+    *room = find(r, length, S);
+    if (*room >= 0) {
+        const uint32_t b = r->head[*room];
+        LS_ASSERT(b >= 1 && b <= p->n_bins);
+        r->head[*room] = p->bins[b - 1].next;
+        if (r->head[*room] == 0) clear(r, *room);
+        return b;
     }
-    room -= it->length;
-    if (room == 0) return;
-    p->bins[b].next = there(r, room) ? r->head[room] : -1;
+    if (p->n_bins == p->capacity) {
+        const int64_t wanted = p->capacity + p->capacity / 2 + 256;
+        bin *grown = realloc(p->bins, (size_t)wanted * sizeof *grown);
+        if (grown == NULL) return 0;
+        p->bins = grown;
+        p->capacity = wanted;
+    }
+    *room = S;
+    p->bins[p->n_bins++] = (bin){0, 0};
+    return (uint32_t)p->n_bins;
+}
+
+static bool put(packing *p, rooms *r, uint32_t document, int64_t length, int64_t S) {
+    int64_t room;
+    const uint32_t b = take_bin(p, r, length, S, &room);
+    if (b == 0) return false;
+    p->next[document - 1] = p->bins[b - 1].first;
+    p->bins[b - 1].first = document;
+    room -= length;
+    if (room == 0) return true;
+    p->bins[b - 1].next = r->head[room];
     r->head[room] = b;
     set(r, room);
+    return true;
 }
 
-static ls_status pack(packing *p, int64_t S) {
+/* by_length: by what is left of them when whole pieces are gone, chains in the order of the corpus. */
+static bool put_all(packing *p, uint32_t *by_length, int64_t S) {
     rooms r = {0};
-    if (!rooms_create(S, &r)) {
-        rooms_free(&r);
-        return ls_error(LS_NO_MEMORY, "no memory to pack sequences of %lld", (long long)S);
+    bool made = rooms_create(S, &r);
+    for (int64_t length = S - 1; made && length > 0; length--) {
+        for (uint32_t document = by_length[length], after; made && document != 0; document = after) {
+            after = p->next[document - 1];
+            made = put(p, &r, document, length, S);
+        }
     }
-    if (p->n_items > 1) qsort(p->items, (size_t)p->n_items, sizeof *p->items, longest_first);
-    for (int64_t i = 0; i < p->n_items; i++) put(p, &r, (int32_t)i, S);
     rooms_free(&r);
-    return ls_ok();
+    return made;
+}
+
+/* From the last document that was put into each bin first, to the first one first. */
+static void turn_chains(packing *p) {
+    for (int64_t b = 0; b < p->n_bins; b++) {
+        uint32_t turned = 0;
+        for (uint32_t document = p->bins[b].first, after; document != 0; document = after) {
+            after = p->next[document - 1];
+            p->next[document - 1] = turned;
+            turned = document;
+        }
+        p->bins[b].first = turned;
+    }
+}
+
+static bool pack(packing *p, const ls_corpus *corpus, int64_t S) {
+    uint32_t *first = calloc((size_t)S, sizeof *first), *last = calloc((size_t)S, sizeof *last);
+    p->next = calloc((size_t)corpus->documents + 1, sizeof *p->next);
+    bool made = first != NULL && last != NULL && p->next != NULL;
+    ls_document document = ls_corpus_nth(corpus, 0);
+    for (uint32_t d = 1; made && document.length > 0; d++, ls_document_next(&document)) {
+        const int64_t left = (document.length - 1) % S;
+        if (left == 0) continue;
+        if (first[left] == 0)
+            first[left] = d;
+        else
+            p->next[last[left] - 1] = d;
+        last[left] = d;
+    }
+    free(last);
+    made = made && put_all(p, first, S);
+    free(first);
+    if (made) turn_chains(p);
+    return made;
 }
 
 static ls_status gather(packing *p, const ls_corpus *corpus, int64_t S) {
-    const size_t documents = (size_t)corpus->documents + 1;
-    if (corpus->documents > INT32_MAX || S > INT32_MAX)
+    if (corpus->documents >= UINT32_MAX || S > INT32_MAX)
         return ls_error(
             LS_UNSUPPORTED,
-            "--pack best of %lld documents into sequences of %lld; expected less than 2^31; stream takes any number",
+            "--pack best of %lld documents into sequences of %lld; expected less than 2^32 and 2^31; stream takes any number",
             (long long)corpus->documents, (long long)S);
-    p->documents = malloc(documents * sizeof *p->documents);
-    p->items = malloc(documents * sizeof *p->items);
-    p->bins = malloc(documents * sizeof *p->bins);
-    if (p->documents == NULL || p->items == NULL || p->bins == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory to pack %lld documents", (long long)corpus->documents);
-    for (int64_t i = 0; i < corpus->n_parts; i++) {
-        const ls_part *part = &corpus->parts[i];
-        for (int64_t d = 0; d < part->documents; d++) {
-            const int64_t start = ls_part_document(part, d);
-            add_document(p, S, start, ls_part_document(part, d + 1) - start);
-        }
-    }
-    return pack(p, S);
+    LS_TRY(ls_tally_make(corpus, whole_pieces, S, &p->whole));
+    if (!pack(p, corpus, S))
+        return ls_error(LS_NO_MEMORY, "no memory to pack %lld documents into sequences of %lld",
+                        (long long)corpus->documents, (long long)S);
+    return ls_ok();
 }
 
 static ls_status create(const ls_corpus *corpus, int64_t S, ls_packed *out) {
@@ -171,9 +192,9 @@ static ls_status create(const ls_corpus *corpus, int64_t S, ls_packed *out) {
         destroy(p);
         return status;
     }
-    const int64_t sequences = p->whole + p->n_bins;
+    const int64_t sequences = p->whole.total + p->n_bins;
     *out = (ls_packed){.sequences = sequences,
-                       .whole = p->whole,
+                       .whole = p->whole.total,
                        .padding = sequences * S - (corpus->tokens - corpus->documents),
                        .state = p};
     return ls_ok();
@@ -182,15 +203,17 @@ static ls_status create(const ls_corpus *corpus, int64_t S, ls_packed *out) {
 static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i,
                         ls_passage *out) {
     const packing *p = packed->state;
-    (void)corpus;
-    if (i < p->whole) {
-        const ls_stretch *document = &p->documents[ls_stretch_find(p->documents, p->n_documents, i)];
-        out[0] = (ls_passage){document->start + (i - document->at) * S, S};
+    int64_t n = 0, before;
+    if (i < p->whole.total) {
+        const ls_document document = ls_tally_find(&p->whole, corpus, i, &before);
+        out[0] = (ls_passage){document.start + (i - before) * S, S};
         return 1;
     }
-    int64_t n = 0;
-    for (int32_t k = p->bins[i - p->whole].first; k >= 0; k = p->items[k].next)
-        out[n++] = (ls_passage){p->items[k].start, p->items[k].length};
+    for (uint32_t d = p->bins[i - p->whole.total].first; d != 0; d = p->next[d - 1]) {
+        const ls_document document = ls_corpus_nth(corpus, d - 1);
+        const int64_t inputs = document.length - 1;
+        out[n++] = (ls_passage){document.start + inputs / S * S, inputs % S};
+    }
     return n;
 }
 

@@ -22,6 +22,7 @@ typedef struct evaluation {
     const ls_trained *trained;
     const ls_data *data;
     int64_t n; /* sequences */
+    ls_typical typical;
     ls_graph *graph;
     ls_tensor losses;
     ls_job job;
@@ -36,7 +37,12 @@ static ls_status open_program(evaluation *e) {
     e->graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
     LS_TRY(ls_model_build(e->trained->model, e->graph, o->batch, o->seq, false, &lm));
     e->losses = lm.token_loss;
-    e->job = (ls_job){.graph = e->graph, .fetch = &e->losses, .n_fetch = 1};
+    LS_TRY(ls_typical_read(e->data, o->seq, &e->typical));
+    e->job = (ls_job){.graph = e->graph,
+                      .documents = e->typical.terms,
+                      .n_documents = e->typical.n,
+                      .fetch = &e->losses,
+                      .n_fetch = 1};
     LS_TRY(ls_session_open(&e->job, &o->spread, &e->session));
     return ls_score_room_make(o->batch, o->seq, &e->room);
 }
@@ -116,6 +122,7 @@ ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *tra
     ls_score_room_free(&e.room);
     ls_session_close(e.session);
     ls_graph_destroy(e.graph);
+    ls_typical_free(&e.typical);
     return status;
 }
 

@@ -62,6 +62,7 @@ static void add_bytes(const ls_image *image, const ls_program_cost *sum, ls_plan
     c->most_rank = image->rank;
 }
 
+/* Of the programs as they are costed now. */
 static ls_status fill(const looked_at *all, const ls_host *host, bool together, ls_plan_candidate *c) {
     const ls_rates rates = ls_plan_rates(all->image[0], host);
     double flops_sum = 0, flops_most = 0;
@@ -84,8 +85,8 @@ static ls_status fill(const looked_at *all, const ls_host *host, bool together, 
     return together ? play(all, &rates, c) : ls_ok();
 }
 
-void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
-                  ls_plan_candidate *c, ls_status *status) {
+static void cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
+                 ls_plan_candidate *c, ls_status *status) {
     const int P = ls_mesh_ranks(&target->mesh);
     const int sample[] = {0, P / 2, P - 1};
     const bool every = together || P <= (int)LS_COUNT(sample);
@@ -102,4 +103,41 @@ void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *hos
     }
     if (status->code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status->text);
     for (int i = 0; i < all.n; i++) ls_image_destroy(all.image[i]);
+}
+
+/* Sequences of a micro-batch. */
+static int64_t batch_of(const ls_graph *g) {
+    int64_t B = 1;
+    for (int t = 1; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        for (int i = 0; info->role == LS_ROLE_INPUT && i < info->shape.ndim; i++)
+            if (info->shape.dim[i].factor == LS_FACTOR_BATCH) B = info->shape.dim[i].size;
+    }
+    return B;
+}
+
+/*
+ * Packed documents differ from batch to batch, and so does which rank has most to do: a mean over batches of what each takes, not what the
+ * mean of batches takes. As many typical sequences as a rank has of a micro-batch are a batch.
+ */
+void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
+                  ls_plan_candidate *c, ls_status *status) {
+    const int n = job->n_documents;
+    const int64_t B = ls_max(1, batch_of(job->graph) / target->mesh.size[LS_AXIS_DP]);
+    const int each = (int)ls_min(B, n), batches = n > 0 && together ? n / each : 1;
+    ls_plan_candidate sum = *c;
+    *status = ls_ok();
+    for (int i = 0; i < batches && status->code == LS_OK; i++) {
+        ls_job batch = *job;
+        ls_plan_candidate one = *c;
+        if (batches > 1) batch.documents += (ptrdiff_t)i * each;
+        if (batches > 1) batch.n_documents = each;
+        cost(&batch, target, host, together, &one, status);
+        const ls_plan_candidate so_far = sum;
+        sum = one;
+        sum.seconds = so_far.seconds + one.seconds / batches;
+        sum.waiting = so_far.waiting + one.waiting / batches;
+        sum.imbalance = so_far.imbalance + one.imbalance / batches;
+    }
+    *c = sum;
 }

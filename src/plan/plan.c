@@ -37,9 +37,9 @@ static bool has_documents(const ls_graph *g) {
     return false;
 }
 
-/* Layouts to try, the one to prefer among equals first. */
-static int layouts_for(const ls_plan_request *request, bool causal, const ls_mesh *mesh,
-                       ls_layout_kind out[2], ls_status *status) {
+/* Layouts to try, the one to prefer among equals first. Striped parts are even whatever documents are packed. */
+static int layouts_for(const ls_plan_request *request, bool causal, const ls_mesh *mesh, bool packed,
+                       ls_layout_kind out[3], ls_status *status) {
     *status = ls_ok();
     if (!is_free(request->layout)) {
         *status = ls_layout_parse(request->layout, &out[0]);
@@ -48,7 +48,9 @@ static int layouts_for(const ls_plan_request *request, bool causal, const ls_mes
     const bool balance = causal && mesh->size[LS_AXIS_RING] > 1;
     out[0] = balance ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS;
     out[1] = balance ? LS_LAYOUT_CONTIGUOUS : LS_LAYOUT_ZIGZAG;
-    return ls_mesh_sequence_ranks(mesh) > 1 ? 2 : 1;
+    out[2] = LS_LAYOUT_STRIPED;
+    if (ls_mesh_sequence_ranks(mesh) == 1) return 1;
+    return packed && mesh->size[LS_AXIS_RING] > 1 ? 3 : 2;
 }
 
 /* Whether a strategy by name goes with this split; a mesh that was asked for is left to the strategy's own judgement. */
@@ -178,12 +180,12 @@ static bool is_uneven(const ls_plan *plan, int first) {
 
 static ls_status add_candidates(const ls_job *job, const ls_plan_request *request, const ls_mesh *mesh,
                                 bool causal, ls_plan *plan, ls_status *refusal) {
-    ls_layout_kind layouts[2];
+    ls_layout_kind layouts[3];
     const char *strategies[LS_STRATEGIES_MOST];
     ls_status status;
     int n_strategies;
     const int first = plan->n_candidates;
-    const int n = layouts_for(request, causal, mesh, layouts, &status);
+    const int n = layouts_for(request, causal, mesh, job->n_documents > 0, layouts, &status);
     LS_TRY(status);
     LS_TRY(strategies_for(request, mesh, strategies, &n_strategies));
     for (int i = 0; i < n; i++) {

@@ -6,6 +6,8 @@
 #include "plan/plan_impl.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { FEW = 6, RUNS = 3 };
 
@@ -14,13 +16,37 @@ static const double hopeless = 1.5;
 
 /* What the ranks of one candidate took: [rank][run], shared with them. */
 typedef struct trial {
+    const ls_job *job;
     int program[LS_WORK], n_programs;
     double (*seconds)[RUNS];
 } trial;
 
+/* Typical documents, other ones for each run; their sequences in turn. */
+static ls_status give_documents(const ls_job *job, const ls_rank *rank, int run) {
+    const ls_image *image = rank->image;
+    if (job->n_documents == 0 || image->n_masks == 0) return ls_ok();
+    const int64_t B = image->masks[0].spans.view.size[0] * image->mesh.size[LS_AXIS_DP];
+    int64_t room = 1;
+    for (int i = 0; i < job->n_documents; i++) room = ls_max(room, job->documents[i].n_ends);
+    int32_t *ends = malloc(sizeof *ends * (size_t)(B * room));
+    int *n_ends = malloc(sizeof *n_ends * (size_t)B);
+    ls_status status = ls_ok();
+    if (ends == NULL || n_ends == NULL) status = ls_error(LS_NO_MEMORY, "no memory for documents of a trial");
+    for (int64_t b = 0; b < B && status.code == LS_OK; b++) {
+        const ls_mask_term *documents = &job->documents[((run + 1) * B + b) % job->n_documents];
+        n_ends[b] = documents->n_ends;
+        memcpy(ends + b * room, documents->ends, sizeof *ends * (size_t)documents->n_ends);
+    }
+    if (status.code == LS_OK) status = ls_executor_set_documents(rank->executor, ends, n_ends, room);
+    free(ends);
+    free(n_ends);
+    return status;
+}
+
 static ls_status on_rank(ls_rank *rank, void *context) {
     const trial *t = context;
     for (int i = -1; i < RUNS; i++) { /* the first warms up: fresh pages, code */
+        LS_TRY(give_documents(t->job, rank, i));
         LS_TRY(ls_comm_barrier(rank->comm));
         const double before = ls_executor_times(rank->executor).total;
         for (int k = 0; k < t->n_programs; k++) LS_TRY(ls_executor_run(rank->executor, t->program[k]));
@@ -38,8 +64,8 @@ static double seconds_of(const trial *t, int ranks) {
     return ls_median(most, RUNS);
 }
 
-static ls_status run(ls_session *session, int ranks, double *seconds) {
-    trial t;
+static ls_status run(const ls_job *job, ls_session *session, int ranks, double *seconds) {
+    trial t = {.job = job};
     t.n_programs = ls_image_work(ls_session_image(session, 0), t.program);
     void *shared;
     const size_t bytes = sizeof *t.seconds * (size_t)ranks;
@@ -66,7 +92,7 @@ ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const l
     one.candidates[0] = *c;
     ls_session *session;
     LS_TRY(ls_session_open_planned(job, &one, spread, &session));
-    const ls_status status = run(session, request->ranks, seconds);
+    const ls_status status = run(job, session, request->ranks, seconds);
     ls_session_close(session);
     return status;
 }

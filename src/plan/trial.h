@@ -8,7 +8,7 @@
 
 /*
  * ls_plan_make, and where the spread says `measure`: each of the few candidates that are predicted to be fastest is run on all its ranks, on
- * zeros, and the plan is put in the order of what was measured; plan->target is then the fastest. One line for each is
+ * zeros (with the job's typical documents), and the plan is put in the order of what was measured; plan->target is then the fastest. One line for each is
  * logged. Errors are those of planning, and of opening and running a session.
  */
 LS_MUST_USE ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request,

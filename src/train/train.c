@@ -93,8 +93,11 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     *graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
     ls_language_model lm;
     LS_TRY(ls_model_build(t->model, *graph, o->batch / o->accumulate, seq, true, &lm));
+    const bool typical = seq == o->seq; /* documents are cut for that length */
     *job = (ls_job){.graph = *graph,
                     .forward_nodes = t->eval_data != NULL ? lm.forward_nodes : 0,
+                    .documents = t->typical.terms,
+                    .n_documents = typical ? t->typical.n : 0,
                     .update = LS_UPDATE_ADAMW,
                     .accumulates = o->accumulate > 1,
                     .adamw = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)}};
@@ -103,6 +106,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
 
 static ls_status open_program(ls_training *t) {
     const ls_train_options *o = &t->options;
+    LS_TRY(ls_typical_read(t->data, o->seq, &t->typical));
     LS_TRY(make_job(t, o->seq, &t->graph, &t->job));
     ls_plan_request request = {0};
     LS_TRY(ls_session_request(&o->spread, &request));
@@ -248,6 +252,7 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     ls_shared_unmap(t.outcome, sizeof *t.outcome);
     ls_session_close(t.session);
     if (t.graph != NULL) ls_graph_destroy(t.graph);
+    ls_typical_free(&t.typical);
     ls_data_close(t.eval_data);
     ls_data_close(t.data);
     ls_tokenizer_close(t.tokenizer);

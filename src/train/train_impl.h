@@ -4,6 +4,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/data.h"
+#include "eval/text.h"
 #include "format/format.h"
 #include "longspan/train.h"
 #include "model/model.h"
@@ -47,6 +48,7 @@ typedef struct ls_training {
     ls_model *model;
     ls_tokenizer *tokenizer;
     ls_data *data, *eval_data;
+    ls_typical typical; /* documents of the data, at the sequence length of the options */
     ls_graph *graph;
     ls_job job;
     ls_session *session;

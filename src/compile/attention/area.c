@@ -20,8 +20,7 @@ static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *a
     return *answer;
 }
 
-ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_token_range range) {
-    const ls_mask *m = &b->image->masks[mask].mask;
+static ls_area count(const ls_builder *b, const ls_mask *m, int queries, int keys, ls_token_range range) {
     const int64_t S = b->image->layout.S, n = ls_block_tokens(b, queries);
     if (range.count == S) return (ls_area){(double)ls_mask_area(m, S), (double)n};
     ls_arena *scratch = ls_arena_create();
@@ -41,6 +40,21 @@ ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_t
     }
     ls_arena_destroy(scratch);
     return (ls_area){(double)pairs, (double)seeing};
+}
+
+ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_token_range range) {
+    const ls_mask *m = &b->image->masks[mask].mask;
+    const int typical = m->n < LS_MASK_TERMS ? b->job->n_documents : 0;
+    if (typical == 0) return count(b, m, queries, keys, range);
+    ls_area mean = {0, 0};
+    for (int i = 0; i < typical; i++) {
+        ls_mask inside = *m;
+        inside.term[inside.n++] = b->job->documents[i];
+        const ls_area area = count(b, &inside, queries, keys, range);
+        mean.pairs += area.pairs / typical;
+        mean.queries += area.queries / typical;
+    }
+    return mean;
 }
 
 ls_area ls_area_sum(ls_area a, ls_area b, int64_t queries) {
