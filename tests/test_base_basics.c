@@ -69,6 +69,10 @@ static void test_status(void **state) {
     ls_status status = ls_error(LS_INVALID, "rank %d of\n%s", 3, "\"x\"\t");
     assert_int_equal(status.code, LS_INVALID);
     assert_string_equal(status.text, "rank 3 of?\"x\"?"); /* one line, whatever is in the values */
+    const ls_status cut = ls_error(
+        LS_INVALID, "%s", "caf\xc3\xa9 \xf0\x9f\x98\x80 \xc2\x9b\xc3 \xed\xa0\x80 \xe2\x80\xae\xf0\x9f");
+    assert_string_equal(
+        cut.text, "caf\xc3\xa9 \xf0\x9f\x98\x80 ??? ??? ?????"); /* of UTF-8, which a terminal may print */
     status = ls_error_in(status, "file '%s'", "a.json");
     assert_string_equal(status.text, "file 'a.json': rank 3 of?\"x\"?");
     assert_int_equal(status.code, LS_INVALID);

@@ -142,6 +142,7 @@ bool ls_json_next(ls_json_value object, void **cursor, const char **key, ls_json
 
 static ls_status int_expected(ls_json_value value, int64_t least, int64_t most) {
     if (least == INT64_MIN && most == INT64_MAX) return expected(value, "an integer");
+    if (least == most) return ls_json_error(value, "%lld", (long long)least);
     if (most == INT64_MAX) return ls_json_error(value, "an integer of at least %lld", (long long)least);
     return ls_json_error(value, "an integer from %lld to %lld", (long long)least, (long long)most);
 }

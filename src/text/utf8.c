@@ -21,8 +21,8 @@ int ls_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
 }
 
 size_t ls_utf8_valid_prefix(const char *text, size_t bytes) {
-    size_t at = 0;
-    for (int n; (n = ls_utf8_decode(text + at, bytes - at, NULL)) > 0;) at += (size_t)n;
+    size_t at = 0; /* no bytes may be NULL */
+    for (int n; at < bytes && (n = ls_utf8_decode(text + at, bytes - at, NULL)) > 0;) at += (size_t)n;
     return at;
 }
 
