@@ -129,8 +129,8 @@ static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, co
     const int64_t begin = s->data + (bytes - (const char *)ls_st_at(s->model, 0)->data);
     LS_TRY(check_up_to(s, begin + n * from));
     if (to != t->dtype) {
-        LS_TRY(ls_st_convert_to(t, first, n, to, s->room));
-        if (to == LS_ST_F16) LS_TRY(check_range(t, first, s->room, n));
+        LS_TRY(ls_error_in(ls_st_convert_to(t, first, n, to, s->room), "%s", s->path));
+        if (to == LS_ST_F16) LS_TRY(ls_error_in(check_range(t, first, s->room, n), "%s", s->path));
         bytes = s->room;
     }
     LS_TRY(ls_st_write(writer, number, first * size, bytes, n * size));

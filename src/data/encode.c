@@ -149,8 +149,9 @@ ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
     const place *p = &e->places[i];
     const ls_learnt_tokens *out = &e->runs[p->run].out;
     const bool lines = e->inputs[e->records[i].at.input].lines;
-    return (ls_encoded){.ids = out->tokens.id + p->start,
-                        .learnt = e->kind->learnt && lines ? out->learnt + p->start : NULL,
+    const bool some = p->n > 0; /* a run without any token has no lists */
+    return (ls_encoded){.ids = some ? out->tokens.id + p->start : NULL,
+                        .learnt = some && e->kind->learnt && lines ? out->learnt + p->start : NULL,
                         .n = (int64_t)p->n,
                         .end_learnt = p->end_learnt,
                         .bad = p->bad};

@@ -57,10 +57,9 @@ static void put_hex(ls_json_writer *w, const char *key, uint64_t value) {
 
 static ls_status get_hex(ls_json_value object, const char *key, uint64_t *out) {
     const char *text;
-    char *end = NULL;
     LS_TRY(ls_json_text(object, key, &text));
-    *out = strtoull(text, &end, 16);
-    if (strlen(text) != 16 || *end != 0)
+    *out = strtoull(text, NULL, 16);
+    if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
         return ls_json_error(ls_json_field(object, key), "16 hexadecimal digits");
     return ls_ok();
 }
@@ -123,6 +122,17 @@ static ls_status other_request(const ls_build_options *o, const char *what) {
                     o->out, what);
 }
 
+/* What a line says of all shards so far is what they say themselves. */
+static ls_status check_totals(ls_json_value line, const ls_build_state *s) {
+    int64_t documents = 0, tokens = 0, said;
+    for (int64_t i = 0; i < s->n_shards; i++) {
+        documents += s->shards[i].documents;
+        tokens += s->shards[i].tokens;
+    }
+    LS_TRY(ls_json_int(line, "documents", documents, documents, &said));
+    return ls_json_int(line, "tokens", tokens, tokens, &said);
+}
+
 static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_build_state *s) {
     int64_t shard;
     uint64_t request, checksum;
@@ -132,11 +142,13 @@ static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_bui
     LS_TRY(get_hex(line, "request", &request));
     if (request != s->request) return other_request(o, "an unfinished build");
     for (int i = 0; i < STATE_FIELDS; i++)
-        LS_TRY(ls_json_int(line, state_fields[i], 0, INT64_MAX, state_field(s, i)));
-    if (shard < 0) return ls_ok();
+        LS_TRY(ls_json_int(line, state_fields[i], 0, INT64_MAX / 2,
+                           state_field(s, i))); /* they are counted on */
+    if (shard < 0) return check_totals(line, s);
     LS_TRY(get_hex(line, "checksum", &checksum));
     LS_TRY(check_shard(o, shard, checksum, &built));
-    return keep_shard(s, built);
+    LS_TRY(keep_shard(s, built));
+    return check_totals(line, s);
 }
 
 static ls_status read_journal(const ls_build_options *o, const char *path, ls_build_state *s) {

@@ -59,6 +59,7 @@ static ls_status add_named(ls_shard_set *set, const char *folder, ls_json_value 
 static ls_status add_rows(ls_shard_set *set, const char *folder, ls_json_value root) {
     const char *format;
     ls_json_value rows;
+    int64_t total, tokens = 0;
     LS_TRY(ls_json_text(root, "format", &format));
     if (strcmp(format, LS_SHARDS_FORMAT) != 0)
         return ls_json_error(ls_json_field(root, "format"), "\"" LS_SHARDS_FORMAT "\"");
@@ -67,8 +68,9 @@ static ls_status add_rows(ls_shard_set *set, const char *folder, ls_json_value r
         const ls_json_value row = ls_json_item(rows, i);
         LS_TRY(ls_json_as_object(row));
         LS_TRY(add_named(set, folder, row));
+        tokens += (int64_t)set->shard[set->n - 1].header->tokens;
     }
-    return ls_ok();
+    return ls_json_int(root, "tokens", tokens, tokens, &total); /* all of them, and none twice */
 }
 
 ls_status ls_shard_set_add(ls_shard_set *set, const char *path) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #if LS_HAVE_ZSTD
@@ -102,17 +103,28 @@ ls_status ls_stream_read(ls_stream *s, char *out, size_t room, size_t *bytes) {
     return s->compressed ? read_zstd(s, out, room, bytes) : read_file(s, out, room, bytes);
 }
 
+static ls_status too_short(const ls_stream *s, int64_t bytes) {
+    return ls_error(LS_INVALID, "%s: ends %lld bytes before the place to go on from", s->path,
+                    (long long)bytes);
+}
+
+static ls_status skip_plain(const ls_stream *s, int64_t bytes) {
+    struct stat info;
+    const off_t at = lseek(s->file, 0, SEEK_CUR);
+    if (at < 0 || fstat(s->file, &info) != 0)
+        return ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
+    if (bytes > info.st_size - at) return too_short(s, bytes - (info.st_size - at));
+    return lseek(s->file, bytes, SEEK_CUR) >= 0
+               ? ls_ok()
+               : ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
+}
+
 ls_status ls_stream_skip(ls_stream *s, int64_t bytes) {
-    if (!s->compressed && bytes > 0)
-        return lseek(s->file, bytes, SEEK_CUR) >= 0
-                   ? ls_ok()
-                   : ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
+    if (!s->compressed && bytes > 0) return skip_plain(s, bytes);
     char room[1 << 14];
     for (size_t n = 0; bytes > 0; bytes -= (int64_t)n) {
         LS_TRY(ls_stream_read(s, room, (size_t)ls_min(bytes, sizeof room), &n));
-        if (n == 0)
-            return ls_error(LS_INVALID, "%s: ends %lld bytes before the place to go on from", s->path,
-                            (long long)bytes);
+        if (n == 0) return too_short(s, bytes);
     }
     return ls_ok();
 }
