@@ -39,8 +39,9 @@ run_one() {
     echo "$found" >"$findings/$target.count"
     awk -v target="$target" -v found="$found" '
         /^stat::number_of_executed_units:/ { runs = $2 } / cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cover = $(i + 1) }
-        /^#[0-9]+/ { last = substr($1, 2) }
-        END { printf "%-16s %10d inputs, %6d edges covered, %d findings\n", target, runs ? runs : last, cover, found }' "$log"
+        /^#[0-9]+/ { last = substr($1, 2) } /^stat::peak_rss_mb:/ { peak = $2 }
+        END { printf "%-16s %10d inputs, %6d edges covered, %5d MB at most, %d findings\n",
+                     target, runs ? runs : last, cover, peak, found }' "$log"
     for file in "$findings/$target"/*; do
         [ -f "$file" ] && echo "    FUZZ_TARGET=$target $program $file"
     done

@@ -1,5 +1,6 @@
 /* Whatever the text, a checkpoint's state.json is refused, or its pieces cover its files without a hole. */
 #include "checkpoint/checkpoint_impl.h"
+#include "checkpoint/inspect.h"
 #include "fuzz/targets.h"
 
 #include <inttypes.h>
@@ -16,18 +17,31 @@ static void check_file(const ls_recorded_file *file) {
     LS_ASSERT(at == file->bytes);
 }
 
+/* The model's file is there, the others are not. */
+static void verify(const char *folder, bool read) {
+    ls_checkpoint_info info;
+    LS_ASSERT(fuzz_done(ls_checkpoint_verify(folder, &info)) && info.n_files >= 1);
+    LS_ASSERT((info.file[0].bad == 0) == read);
+    for (int f = 0; f < info.n_files; f++)
+        LS_ASSERT(fuzz_read(info.file[f].status, folder) == (info.file[f].bad == 0));
+    LS_ASSERT(fuzz_read(ls_checkpoint_describe(folder, &info), folder) == read);
+}
+
 static void run(const uint8_t *data, size_t bytes) {
+    static const uint8_t model[20] = {0};
     fuzz_folder folder = fuzz_folder_make();
     fuzz_folder_put(&folder, "state.json", data, bytes);
+    fuzz_folder_put(&folder, "model.safetensors", model, sizeof model);
     ls_arena *arena = ls_arena_create();
     ls_record record;
     ls_train_state state;
-    const bool read = fuzz_done(ls_record_read(folder.path, arena, &record));
+    const bool read = fuzz_read(ls_record_read(folder.path, arena, &record), folder.path);
     if (read) {
         LS_ASSERT(record.state.step >= 0 && record.state.sequences >= 0);
         for (int f = 0; f < LS_CHECKPOINT_FILES; f++) check_file(&record.file[f]);
     }
     LS_ASSERT(fuzz_done(ls_checkpoint_state(folder.path, &state)) == read);
+    verify(folder.path, read);
     ls_arena_destroy(arena);
     fuzz_folder_remove(&folder);
 }

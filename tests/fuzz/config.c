@@ -1,20 +1,50 @@
 /* Whatever the text, a config.json is refused, or it makes a model with parameters and sizes that are counts. */
 #include "fuzz/targets.h"
+#include "graph/graph.h"
+#include "graph/ops/ops.h"
 #include "model/model.h"
+#include "tensor/rope.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The angle of each dimension and the size of its sine are numbers. */
+static void check_rope(const ls_graph *graph) {
+    for (int n = 0; n < graph->n_nodes; n++) {
+        const ls_node *node = &graph->nodes[n];
+        if (node->op != &ls_op_rope_table) continue;
+        const ls_rope_params *params = node->params;
+        const int64_t D = ls_graph_tensor(graph, node->out[0])->shape.dim[2].size;
+        LS_ASSERT(isfinite(ls_rope_magnitude(params)) && ls_rope_magnitude(params) > 0);
+        for (int64_t i = 0; i < D / 2; i++) {
+            const float frequency = ls_rope_frequency(params, i, D);
+            LS_ASSERT(isfinite(frequency) && frequency >= 0);
+        }
+    }
+}
+
+/* A step of small models. */
+static void build(const ls_model *model) {
+    const int64_t S = ls_min(3, ls_model_describe(model).longest);
+    ls_graph *graph = ls_graph_create(LS_F32);
+    ls_language_model lm;
+    LS_ASSERT(fuzz_done(ls_model_build(model, graph, 2, S, true, &lm)));
+    LS_ASSERT(lm.forward_nodes > 0);
+    check_rope(graph);
+    ls_graph_destroy(graph);
+}
+
 static void run(const uint8_t *data, size_t bytes) {
     char *text = fuzz_text(data, bytes);
     ls_model *model;
-    if (fuzz_done(ls_model_open_text("fuzz", text, &model))) {
+    if (fuzz_read(ls_model_open_text("fuzz", text, &model), "fuzz")) {
         const ls_model_sizes n = ls_model_describe(model);
         LS_ASSERT(n.V > 0 && n.E > 0 && n.F > 0 && n.L > 0 && n.Hq > 0 && n.Hkv > 0 && n.D > 0 &&
                   n.longest > 0);
         LS_ASSERT(isfinite(n.initializer_range) && ls_model_parameters(model) > 0);
         LS_ASSERT(strcmp(ls_model_config_text(model), text) == 0);
+        if (n.L <= 4) build(model);
         ls_model_close(model);
     }
     free(text);

@@ -5,27 +5,22 @@
 #include "fuzz/samples.h"
 #include "fuzz/targets.h"
 
-#include <string.h>
+enum { MOST_FILES = 6 };
 
-enum { DIVIDER = 0x1e, MOST_FILES = 6 };
-
-static void put_files(const fuzz_folder *folder, const uint8_t *data, size_t bytes) {
-    for (int file = 0; file < MOST_FILES; file++) {
-        const uint8_t *divider = memchr(data, DIVIDER, bytes);
-        const size_t n = divider ? (size_t)(divider - data) : bytes;
-        fuzz_folder_put(folder, (char[]){(char)('a' + file), 0}, data, n);
-        if (!divider) return;
-        data = divider + 1;
-        bytes -= n + 1;
+static void put_files(const fuzz_folder *folder, fuzz_bytes rest) {
+    for (int file = 0; file < MOST_FILES && (file == 0 || rest.n > 0); file++) {
+        const fuzz_bytes part = fuzz_part(&rest);
+        fuzz_folder_put(folder, (char[]){(char)('a' + file), 0}, part.at, part.n);
     }
 }
 
 static void run(const uint8_t *data, size_t bytes) {
-    if (bytes < 2) return;
-    const int64_t sequence = 1 + data[0] % FUZZ_LONGEST_SEQUENCE;
+    fuzz_bytes rest = {data, bytes};
+    const int64_t sequence = 1 + fuzz_choice(&rest) % FUZZ_LONGEST_SEQUENCE;
+    const bool shuffle = fuzz_choice(&rest) & 1;
     fuzz_folder folder = fuzz_folder_make();
-    put_files(&folder, data + 2, bytes - 2);
-    fuzz_check_samples(folder.path, sequence, data[1] & 1);
+    put_files(&folder, rest);
+    fuzz_check_samples(folder.path, sequence, shuffle);
     fuzz_folder_remove(&folder);
 }
 

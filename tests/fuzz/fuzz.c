@@ -1,16 +1,30 @@
 /* What the targets share: statuses, and inputs as files. A machine that cannot make a file cannot fuzz. */
 #include "fuzz/fuzz.h"
+#include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* C0, C1 and DEL: what a terminal might obey. C1 is two bytes of UTF-8. */
+static bool has_control(const char *text) {
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        if (*c < 32 || *c == 127 || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)) return true;
+    return false;
+}
+
 bool fuzz_done(ls_status status) {
     LS_ASSERT((status.code == LS_OK) == !status.text[0]);
-    LS_ASSERT(!strchr(status.text, '\n'));
+    LS_ASSERT(!has_control(status.text));
+    LS_ASSERT(ls_utf8_valid_prefix(status.text, strlen(status.text)) == strlen(status.text));
     LS_ASSERT(status.code != LS_NO_MEMORY);
     return status.code == LS_OK;
+}
+
+bool fuzz_read(ls_status status, const char *path) {
+    LS_ASSERT(status.code == LS_OK || strstr(status.text, path));
+    return fuzz_done(status);
 }
 
 void fuzz_touch(const void *data, size_t bytes) {
@@ -24,6 +38,22 @@ char *fuzz_text(const uint8_t *data, size_t bytes) {
     memcpy(text, data, bytes);
     text[bytes] = 0;
     return text;
+}
+
+fuzz_bytes fuzz_part(fuzz_bytes *rest) {
+    enum { DIVIDER = 0x1e };
+    const uint8_t *divider = rest->n > 0 ? memchr(rest->at, DIVIDER, rest->n) : NULL;
+    const fuzz_bytes part = {rest->at, divider ? (size_t)(divider - rest->at) : rest->n};
+    const size_t used = part.n + (divider != NULL);
+    *rest = (fuzz_bytes){rest->at + used, rest->n - used};
+    return part;
+}
+
+uint8_t fuzz_choice(fuzz_bytes *rest) {
+    if (rest->n == 0) return 0;
+    const uint8_t choice = rest->at[0];
+    *rest = (fuzz_bytes){rest->at + 1, rest->n - 1};
+    return choice;
 }
 
 fuzz_file fuzz_file_make(const uint8_t *data, size_t bytes) {
@@ -43,9 +73,13 @@ fuzz_folder fuzz_folder_make(void) {
     return folder;
 }
 
+void fuzz_folder_path(const fuzz_folder *folder, const char *name, char out[LS_FILE_PATH]) {
+    LS_ASSERT(fuzz_done(ls_file_join(folder->path, name, out, LS_FILE_PATH)));
+}
+
 void fuzz_folder_put(const fuzz_folder *folder, const char *name, const void *data, size_t bytes) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    char path[LS_FILE_PATH];
+    fuzz_folder_path(folder, name, path);
     FILE *file = fopen(path, "wb");
     LS_ASSERT(file && fwrite(data, 1, bytes, file) == bytes && fclose(file) == 0);
 }

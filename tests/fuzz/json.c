@@ -34,7 +34,7 @@ static void walk(ls_json_value value) {
 
 static void run(const uint8_t *data, size_t bytes) {
     ls_json *document;
-    if (!fuzz_done(ls_json_parse("fuzz", (const char *)data, bytes, &document))) return;
+    if (!fuzz_read(ls_json_parse("fuzz", (const char *)data, bytes, &document), "fuzz")) return;
     walk(ls_json_root(document));
     ls_json_free(document);
 }

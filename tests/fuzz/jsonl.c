@@ -13,9 +13,9 @@ static void run(const uint8_t *data, size_t bytes) {
     double *before = NULL, *after = NULL;
     int64_t lines = 0, left = 0, dropped = 0;
     fuzz_folder_put(&folder, "metrics.jsonl", data, bytes);
-    LS_ASSERT(fuzz_done(ls_file_join(folder.path, "metrics.jsonl", path, sizeof path)));
-    const bool read = fuzz_done(ls_jsonl_columns(path, keys, LS_COUNT(keys), &before, &lines));
-    if (fuzz_done(ls_jsonl_truncate(path, "step", MOST, &dropped))) {
+    fuzz_folder_path(&folder, "metrics.jsonl", path);
+    const bool read = fuzz_read(ls_jsonl_columns(path, keys, LS_COUNT(keys), &before, &lines), path);
+    if (fuzz_read(ls_jsonl_truncate(path, "step", MOST, &dropped), path)) {
         LS_ASSERT(read && fuzz_done(ls_jsonl_columns(path, keys, LS_COUNT(keys), &after, &left)));
         LS_ASSERT(left + dropped == lines);
         for (int64_t i = 0; i < left; i++) LS_ASSERT(after[i] <= MOST);

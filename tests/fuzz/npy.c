@@ -10,7 +10,7 @@ enum { VOCABULARY = 16, SEQUENCE = 8 };
 static void read_tokens(const char *path) {
     ls_array tokens = {0}, labels = {0};
     int64_t valid = 0;
-    if (fuzz_done(ls_tokens_read(path, VOCABULARY, &tokens))) {
+    if (fuzz_read(ls_tokens_read(path, VOCABULARY, &tokens), path)) {
         const int32_t *id = tokens.data;
         for (int64_t i = 0; i < tokens.count; i++) LS_ASSERT(id[i] >= 0 && id[i] < VOCABULARY);
         LS_ASSERT(fuzz_done(ls_labels_read(NULL, VOCABULARY, &tokens, &labels, &valid)));
@@ -19,7 +19,7 @@ static void read_tokens(const char *path) {
     }
     static const int64_t size[] = {1, 4};
     ls_array like = {.ndim = 2, .size = {1, 4}, .count = size[0] * size[1]};
-    if (fuzz_done(ls_labels_read(path, VOCABULARY, &like, &labels, &valid)))
+    if (fuzz_read(ls_labels_read(path, VOCABULARY, &like, &labels, &valid), path))
         LS_ASSERT(valid >= 0 && valid <= like.count);
     ls_array_free(&labels);
     ls_array_free(&tokens);
@@ -29,7 +29,7 @@ static void read_documents(const char *path) {
     char text[80];
     ls_mask_text mask;
     snprintf(text, sizeof text, "causal+documents:%s", path);
-    if (fuzz_done(ls_mask_text_read(text, SEQUENCE, &mask))) {
+    if (fuzz_read(ls_mask_text_read(text, SEQUENCE, &mask), path)) {
         const ls_mask_term *term = &mask.mask.term[1];
         LS_ASSERT(term->ends[0] == 0 && term->ends[term->n_ends - 1] == SEQUENCE);
     }
@@ -39,7 +39,7 @@ static void read_documents(const char *path) {
 static void run(const uint8_t *data, size_t bytes) {
     fuzz_file file = fuzz_file_make(data, bytes);
     ls_npy array;
-    if (fuzz_done(ls_npy_open(file.path, &array))) {
+    if (fuzz_read(ls_npy_open(file.path, &array), file.path)) {
         fuzz_touch(array.data, (size_t)array.count * ls_npy_type_bytes(array.type));
         ls_npy_close(&array);
     }

@@ -1,6 +1,6 @@
 #include "fuzz/samples.h"
 #include "data/data.h"
-#include "fuzz/fuzz.h"
+#include "data/shard.h"
 
 #include <math.h>
 
@@ -15,6 +15,29 @@ uint64_t fuzz_bytes_fingerprint(void) {
     const uint64_t fingerprint = ls_tokenizer_fingerprint(tokenizer);
     ls_tokenizer_close(tokenizer);
     return fingerprint;
+}
+
+static void put_document(ls_shard_writer *writer, const char *text) {
+    int32_t ids[8];
+    int64_t n = 0;
+    for (; text[n]; n++) ids[n] = (uint8_t)text[n];
+    LS_ASSERT(fuzz_done(ls_shard_append(writer, ids, NULL, n)));
+    LS_ASSERT(fuzz_done(ls_shard_end_document(writer, true)));
+}
+
+void fuzz_put_shards(const fuzz_folder *folder) {
+    static const char *const texts[FUZZ_SHARDS][2] = {{"one", "two"}, {"three", NULL}};
+    const ls_shard_kind kind = {.tokenizer = fuzz_bytes_fingerprint(), .vocabulary = 256};
+    for (int s = 0; s < FUZZ_SHARDS; s++) {
+        ls_shard_writer *writer;
+        ls_shard_header header;
+        char name[40], path[LS_FILE_PATH];
+        snprintf(name, sizeof name, "shard-%06d.tokens", s);
+        fuzz_folder_path(folder, name, path);
+        LS_ASSERT(fuzz_done(ls_shard_create(path, &kind, &writer)));
+        for (size_t d = 0; d < LS_COUNT(texts[s]) && texts[s][d]; d++) put_document(writer, texts[s][d]);
+        LS_ASSERT(fuzz_done(ls_shard_finish(writer, &header)));
+    }
 }
 
 static void check_sample(const ls_sample *s, int64_t sequence, int32_t vocabulary) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIVIDER = 0x1e, MOST_TEXT = 512 };
+enum { MOST_TEXT = 512 };
 
 static const char sample[] =
     "Hello, world! caf\xc3\xa9  12345\n\t\xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80\xff <s>it's</s>";
@@ -26,6 +26,18 @@ static void check_stream(const ls_tokenizer *tokenizer, const ls_token_list *ids
     free(text.byte);
 }
 
+/* What the decoder says of its tokens. */
+static void check_tokens(const ls_tokenizer *tokenizer) {
+    const int32_t n = ls_tokenizer_vocabulary(tokenizer);
+    int special = 0;
+    for (int32_t id = 0; id < ls_min(n, 64); id++) special += ls_tokenizer_is_special(tokenizer, id);
+    LS_ASSERT(special <= n);
+    LS_ASSERT(ls_tokenizer_find(tokenizer, "a") < n);
+    const ls_token_frame frame = ls_tokenizer_frame(tokenizer);
+    for (size_t i = 0; i < frame.n_before; i++) LS_ASSERT(frame.before[i] >= 0 && frame.before[i] < n);
+    for (size_t i = 0; i < frame.n_after; i++) LS_ASSERT(frame.after[i] >= 0 && frame.after[i] < n);
+}
+
 static void check_text(const ls_tokenizer *tokenizer, const char *text, size_t bytes) {
     ls_token_list ids = {0};
     ls_text whole = {0};
@@ -41,19 +53,18 @@ static void check_text(const ls_tokenizer *tokenizer, const char *text, size_t b
 
 static void run(const uint8_t *data, size_t bytes) {
     static const char config[] = "{\"eos_token_id\": 0}";
-    const uint8_t *divider = memchr(data, DIVIDER, bytes);
-    const size_t length = divider ? (size_t)(divider - data) : bytes;
+    fuzz_bytes rest = {data, bytes};
+    const fuzz_bytes file = fuzz_part(&rest);
     fuzz_folder folder = fuzz_folder_make();
-    fuzz_folder_put(&folder, "tokenizer.json", data, length);
+    fuzz_folder_put(&folder, "tokenizer.json", file.at, file.n);
     fuzz_folder_put(&folder, "config.json", config, sizeof config - 1);
     ls_tokenizer *tokenizer;
-    if (fuzz_done(ls_tokenizer_open(folder.path, &tokenizer))) {
+    if (fuzz_read(ls_tokenizer_open(folder.path, &tokenizer), folder.path)) {
         const int32_t end = ls_tokenizer_end_of_document(tokenizer);
         LS_ASSERT(end >= 0 && end < ls_tokenizer_vocabulary(tokenizer));
+        check_tokens(tokenizer);
         check_text(tokenizer, sample, sizeof sample - 1);
-        if (divider)
-            check_text(tokenizer, (const char *)divider + 1,
-                       (size_t)ls_min(MOST_TEXT, (int64_t)(bytes - length - 1)));
+        check_text(tokenizer, (const char *)rest.at, (size_t)ls_min(MOST_TEXT, (int64_t)rest.n));
         ls_tokenizer_close(tokenizer);
     }
     fuzz_folder_remove(&folder);

@@ -1,0 +1,95 @@
+/*
+ * Whatever a file of records says, it is refused by file and line, or its texts are the documents of shards. The first byte is the
+ * kind of records and the template, the second whether what is bad is left out, and the file is under zstd.
+ */
+#include "data/build.h"
+#include "data/chat.h"
+#include "data/corpus.h"
+#include "data/encode.h"
+#include "fuzz/samples.h"
+#include "fuzz/targets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kinds[] = {"text", "completion", "messages"};
+static const char *const templates[] = {"chatml", "llama3", "gemma", "llama2", "mistral"};
+
+/* A document is the text of a line, and its end. */
+static int64_t check_text(const ls_corpus *c, const char *text, size_t n, int64_t at) {
+    int32_t *ids = malloc((n + 1) * sizeof *ids);
+    LS_ASSERT(ids && at + (int64_t)n < c->tokens);
+    LS_ASSERT(fuzz_done(ls_corpus_read(c, at, (int64_t)n + 1, ids, NULL)));
+    for (size_t i = 0; i < n; i++) LS_ASSERT(ids[i] == (uint8_t)text[i]);
+    LS_ASSERT(ids[n] == 0);
+    free(ids);
+    return at + (int64_t)n + 1;
+}
+
+/* Of records of one text: each line that has one is a document, in their order. */
+static void check_texts(const ls_corpus *c, fuzz_bytes file) {
+    int64_t at = 0;
+    while (file.n > 0) {
+        const uint8_t *newline = memchr(file.at, '\n', file.n);
+        const size_t length = newline ? (size_t)(newline - file.at) : file.n;
+        const char *text;
+        ls_json *line = NULL;
+        if (fuzz_done(ls_json_parse("line", (const char *)file.at, length, &line)) &&
+            fuzz_done(ls_json_as_object(ls_json_root(line))) &&
+            fuzz_done(ls_json_text(ls_json_root(line), "text", &text)) && *text)
+            at = check_text(c, text, strlen(text), at);
+        ls_json_free(line);
+        file = (fuzz_bytes){file.at + length + (newline != NULL), file.n - length - (newline != NULL)};
+    }
+    LS_ASSERT(at == c->tokens);
+}
+
+static void check_shards(const char *path, const ls_build_summary *summary, int32_t vocabulary,
+                         const fuzz_bytes *texts) {
+    ls_corpus corpus = {0};
+    LS_ASSERT(fuzz_done(ls_shard_set_add(&corpus.shards, path)));
+    for (int64_t i = 0; i < corpus.shards.n; i++)
+        LS_ASSERT(fuzz_done(ls_shard_verify(&corpus.shards.shard[i], NULL)));
+    LS_ASSERT(fuzz_done(ls_corpus_complete(&corpus, vocabulary)));
+    LS_ASSERT(corpus.documents == summary->documents && corpus.tokens == summary->tokens);
+    LS_ASSERT(corpus.longest == summary->longest && corpus.shards.n == summary->shards);
+    if (texts) check_texts(&corpus, *texts);
+    ls_corpus_free(&corpus);
+    fuzz_check_samples(path, 8, true);
+}
+
+static void run(const uint8_t *data, size_t bytes) {
+    fuzz_bytes rest = {data, bytes};
+    const uint8_t choice = fuzz_choice(&rest), flags = fuzz_choice(&rest);
+    const char *const kind = kinds[choice % LS_COUNT(kinds)];
+    const bool compressed = flags & 2;
+    fuzz_folder folder = fuzz_folder_make();
+    char out[LS_FILE_PATH], in[LS_FILE_PATH];
+    fuzz_folder_path(&folder, "out", out);
+    fuzz_folder_path(&folder, compressed ? "in.jsonl.zst" : "in.jsonl", in);
+    fuzz_folder_put(&folder, compressed ? "in.jsonl.zst" : "in.jsonl", rest.at, rest.n);
+    const char *const paths[] = {in};
+    ls_tokenizer *tokenizer;
+    LS_ASSERT(fuzz_done(ls_tokenizer_open(NULL, &tokenizer)));
+    const ls_build_options options = {.paths = paths,
+                                      .n_paths = 1,
+                                      .out = out,
+                                      .tokenizer = tokenizer,
+                                      .format = "auto",
+                                      .field = "text",
+                                      .records = kind,
+                                      .chat = templates[choice / LS_COUNT(kinds) % LS_COUNT(templates)],
+                                      .shard_tokens = 40,
+                                      .threads = 1,
+                                      .skip_bad = flags & 1};
+    ls_build_summary summary;
+    if (fuzz_read(ls_shards_build(&options, &summary), folder.path)) {
+        LS_ASSERT(summary.bad == 0 || options.skip_bad);
+        const bool texts = kind == kinds[0] && !compressed;
+        check_shards(out, &summary, ls_tokenizer_vocabulary(tokenizer), texts ? &rest : NULL);
+    }
+    ls_tokenizer_close(tokenizer);
+    fuzz_folder_remove(&folder);
+}
+
+const fuzz_target fuzz_records = {.name = "records", .run = run};

@@ -1,0 +1,52 @@
+/*
+ * Whatever is said beside a tokenizer.json, a folder is refused, or has an end of document among its tokens; a chat template is one
+ * of the known kinds, and renders a conversation. The files are divided by the byte 0x1e: tokenizer_config.json, config.json,
+ * generation_config.json, chat_template.jinja; a file without a byte is not there.
+ */
+#include "data/chat.h"
+#include "fuzz/targets.h"
+#include "text/text.h"
+
+#include <string.h>
+
+static const char tokenizer_text[] =
+    "{\"added_tokens\": [{\"id\": 2, \"content\": \"</s>\", \"special\": true}], \"model\": {\"type\": \"BPE\", "
+    "\"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
+static const char conversation[] =
+    "{\"messages\": [{\"role\": \"user\", \"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \"b\"}]}";
+
+static void check_template(const char *folder) {
+    const ls_chat_template *chat = NULL;
+    ls_json *document;
+    ls_json_value messages;
+    ls_marked_text marked = {0};
+    if (!fuzz_read(ls_chat_find(NULL, folder, &chat), folder)) return;
+    LS_ASSERT(fuzz_done(ls_json_parse("fuzz", conversation, sizeof conversation - 1, &document)));
+    LS_ASSERT(fuzz_done(ls_json_array(ls_json_root(document), "messages", &messages)));
+    LS_ASSERT(fuzz_done(ls_chat_render(chat, messages, &marked)));
+    LS_ASSERT(marked.n_learnt > 0 && marked.learnt[0].end <= marked.bytes);
+    ls_marked_free(&marked);
+    ls_json_free(document);
+}
+
+static void run(const uint8_t *data, size_t bytes) {
+    static const char *const names[] = {"tokenizer_config.json", "config.json", "generation_config.json",
+                                        "chat_template.jinja"};
+    fuzz_bytes rest = {data, bytes};
+    fuzz_folder folder = fuzz_folder_make();
+    fuzz_folder_put(&folder, "tokenizer.json", tokenizer_text, sizeof tokenizer_text - 1);
+    for (size_t i = 0; i < LS_COUNT(names); i++) {
+        const fuzz_bytes part = fuzz_part(&rest);
+        if (part.n > 0) fuzz_folder_put(&folder, names[i], part.at, part.n);
+    }
+    ls_tokenizer *tokenizer;
+    if (fuzz_read(ls_tokenizer_open(folder.path, &tokenizer), folder.path)) {
+        const int32_t end = ls_tokenizer_end_of_document(tokenizer);
+        LS_ASSERT(end >= 0 && end < ls_tokenizer_vocabulary(tokenizer));
+        ls_tokenizer_close(tokenizer);
+    }
+    check_template(folder.path);
+    fuzz_folder_remove(&folder);
+}
+
+const fuzz_target fuzz_tokenizer_config = {.name = "tokenizer_config", .run = run};

@@ -1,0 +1,43 @@
+/*
+ * Whatever a model.safetensors holds, it is refused, or it is the weights of a model of our own, the same numbers in every type: the
+ * parameters model.a [2,2] and model.b [3], the copy head of model.a, and what ends with .derived; files may leave out "model.".
+ */
+#include "weights/weights.h"
+#include "fuzz/targets.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+static void check_flat(const ls_weight_source *source, const ls_flat *flat) {
+    double exact[4], one;
+    float single[4];
+    LS_ASSERT(fuzz_done(source->read(source->context, flat, 0, flat->count, exact)));
+    LS_ASSERT(fuzz_done(source->convert(source->context, flat, 0, flat->count, LS_F32, single)));
+    for (int64_t i = 0; i < flat->count; i++) {
+        LS_ASSERT(fuzz_done(source->read(source->context, flat, i, 1, &one)) && same(one, exact[i]));
+        LS_ASSERT(same((double)single[i], (double)(float)exact[i]));
+    }
+}
+
+static void run(const uint8_t *data, size_t bytes) {
+    static const char *const derived[] = {".derived", NULL};
+    static const ls_weight_rules rules = {
+        .derived = derived, .copy = "head", .original = "model.a", .prefix = "model."};
+    ls_flat flats[] = {
+        {.name = "model.a", .shape = {.ndim = 2, .dim = {{.size = 2}, {.size = 2}}}, .count = 4},
+        {.name = "model.b", .shape = {.ndim = 1, .dim = {{.size = 3}}}, .start = 4, .count = 3}};
+    const ls_image image = {.flats = flats, .n_flats = LS_COUNT(flats)};
+    fuzz_folder folder = fuzz_folder_make();
+    fuzz_folder_put(&folder, "model.safetensors", data, bytes);
+    ls_weight_source source;
+    if (fuzz_read(ls_weights_open_directory(folder.path, &image, &rules, &source), folder.path)) {
+        LS_ASSERT(ls_weights_from_file(&source));
+        for (int i = 0; i < image.n_flats; i++) check_flat(&source, &flats[i]);
+        ls_weights_close(&source);
+    }
+    fuzz_folder_remove(&folder);
+}
+
+const fuzz_target fuzz_weights = {.name = "weights", .run = run, .repair = fuzz_safetensors_repair};
