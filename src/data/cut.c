@@ -11,7 +11,8 @@ static bool continues(char c) { return ((unsigned char)c & 0xc0) == 0x80; } /* i
 /* Ids of text[from, to) appended. */
 static ls_status add(const ls_tokenizer *tokenizer, const char *text, size_t from, size_t to,
                      ls_token_list *out) {
-    return ls_tokenizer_encode(tokenizer, text + from, to - from, out);
+    return (from > 0 ? ls_tokenizer_encode_rest : ls_tokenizer_encode)(tokenizer, text + from, to - from,
+                                                                       out);
 }
 
 static ls_status may_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t at,
@@ -30,6 +31,7 @@ static ls_status may_cut(const ls_tokenizer *tokenizer, const char *text, size_t
 
 ls_status ls_text_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted,
                       size_t *out) {
+    if (ls_tokenizer_cut(tokenizer, text, bytes, wanted, out)) return ls_ok();
     ls_token_list room[2] = {{0}, {0}};
     ls_status status = ls_ok();
     bool found = false;

@@ -5,8 +5,9 @@
 #include "text/text.h"
 
 /*
- * *out: bytes of a first part, about `wanted` or more, of text[0, bytes); it ends with a line. The ids of the lines about the cut, encoded together
- * and apart, are the same. 0: none of the places that were looked at is such.
+ * *out: bytes of a first part, about `wanted` or more, of text[0, bytes); the other is for ls_tokenizer_encode_rest. Where the tokenizer says that a
+ * text may be cut (ls_tokenizer_cut), or where it does not tell, at the end of a line such that the ids of what is about it, encoded together and
+ * apart, are the same. 0: there is no such place, or none of those that were looked at.
  */
 LS_MUST_USE ls_status ls_text_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                   size_t wanted, size_t *out);

@@ -73,8 +73,10 @@ static ls_status encode(const ls_record_encoder *e, const ls_record *record, ls_
         return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
     if (record->bad != NULL) return ls_error(LS_INVALID, "%s: %s", input->path, record->bad);
     if (input->lines) return encode_line(e, record, out);
-    return ls_error_in(ls_learnt_append(e->options.tokenizer, record->text, record->bytes, true, out), "%s",
-                       input->path);
+    const bool rest = record->at.offset > 0; /* of a text that was cut; all of a text is learnt */
+    return ls_error_in((rest ? ls_tokenizer_encode_rest : ls_tokenizer_encode)(
+                           e->options.tokenizer, record->text, record->bytes, &out->tokens),
+                       "%s", input->path);
 }
 
 ls_status ls_records_explain(const ls_record_encoder *e, const ls_record *record) {

@@ -40,8 +40,8 @@ typedef struct ls_record {
 typedef struct ls_source ls_source;
 
 /*
- * Texts that are longer than a batch come in parts which give the ids of the whole: cut at multiples of ls_tokenizer_piece, or where the ids
- * about the cut show that it may be (cut.h). All is borrowed.
+ * Texts that are longer than a batch come in parts which give the ids of the whole: cut at multiples of ls_tokenizer_piece, or where it
+ * may be (cut.h); one that does not begin at offset 0 is for ls_tokenizer_encode_rest. All is borrowed.
  */
 LS_MUST_USE ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer,
                                      ls_place from, ls_source **out);

@@ -42,6 +42,7 @@ static void finder_add(ls_finder *finder, const char *text, size_t bytes, int32_
     if (bytes == 0) return;
     finder->begins[(unsigned char)text[0]] = true;
     for (size_t i = 0; i < bytes; i++) {
+        finder->holds[(unsigned char)text[i]] = true;
         struct ls_branch *branch = branch_of(finder, node, (unsigned char)text[i]);
         if (branch->key == 0)
             *branch = (struct ls_branch){((uint64_t)node << 8 | (unsigned char)text[i]) + 1,
@@ -66,16 +67,9 @@ static int32_t longest_at(const ls_finder *finder, const char *text, size_t byte
     return best;
 }
 
-static int last_character(const char *text, size_t bytes, uint32_t *code) {
-    int length = 1;
-    if (bytes == 0) return 0;
-    while ((size_t)length < bytes && (text[bytes - (size_t)length] & 0xc0) == 0x80) length++;
-    return ls_utf8_decode(text + bytes - length, (size_t)length, code);
-}
-
 static bool inside_word(const char *text, size_t bytes, size_t start, size_t end) {
     uint32_t code;
-    return (last_character(text, start, &code) > 0 && ls_is_word(code)) ||
+    return (ls_utf8_last(text, start, &code) > 0 && ls_is_word(code)) ||
            (ls_utf8_decode(text + end, bytes - end, &code) > 0 && ls_is_word(code));
 }
 
@@ -85,7 +79,7 @@ static void widen(const ls_added_token *token, const char *text, size_t bytes, s
     uint32_t code;
     int length;
     if (token->left) {
-        while (m->start > 0 && (length = last_character(text, m->start, &code)) > 0 && ls_is_space(code))
+        while (m->start > 0 && (length = ls_utf8_last(text, m->start, &code)) > 0 && ls_is_space(code))
             m->start -= (size_t)length;
         if (m->start < done) m->start = done;
     }
@@ -111,6 +105,15 @@ bool ls_added_next(const ls_added *added, const ls_finder *finder, const char *t
         return true;
     }
     return false;
+}
+
+/* No token ends or goes on behind the left character, none begins with the right one, none takes in space across. */
+bool ls_added_may_cut(const ls_finder *finder, ls_seam seam) {
+    char left[4], right[4];
+    const int length = ls_utf8_encode(seam.left, left);
+    ls_utf8_encode(seam.right, right);
+    return !finder->holds[(unsigned char)left[length - 1]] && !finder->begins[(unsigned char)right[0]] &&
+           !(finder->widens && ls_is_space(seam.left));
 }
 
 /* ---- reading ---- */
@@ -148,7 +151,7 @@ static ls_status place(ls_json_value item, const char *content, int32_t *next, l
 static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_token *token) {
     ls_match_scratch *scratch = ls_match_scratch_create();
     ls_text buffer[2] = {0};
-    ls_piece piece = {token->byte, token->bytes, true};
+    ls_piece piece = {token->byte, token->bytes, true, false};
     ls_status status = scratch ? ls_normalize(normalizers, scratch, buffer, &piece) : no_memory(item);
     if (status.code == LS_OK) {
         token->shown = strndup(piece.text, piece.bytes);
@@ -197,7 +200,9 @@ static bool make_finder(const ls_bpe *bpe, const ls_added *added, bool normalize
     if (!finder_create(out, bytes)) return false;
     for (size_t i = 0; i < added->count; i++) {
         const char *text = wanted_text(bpe, &added->token[i]);
-        if (added->token[i].normalized == normalized) finder_add(out, text, strlen(text), (int32_t)i);
+        if (added->token[i].normalized != normalized) continue;
+        finder_add(out, text, strlen(text), (int32_t)i);
+        out->widens |= added->token[i].left || added->token[i].right;
     }
     return true;
 }

@@ -20,6 +20,8 @@ typedef struct ls_finder {
     size_t mask, nodes;
     int32_t *found;   /* by node: the added token that ends there, or -1 */
     bool begins[256]; /* some token begins with this byte */
+    bool holds[256];  /* some token has this byte */
+    bool widens;      /* some token takes in white space */
 } ls_finder;
 
 typedef struct ls_added {
@@ -42,6 +44,9 @@ typedef struct ls_added_match {
     size_t next;       /* where to look for the next */
     int32_t id;
 } ls_added_match;
+
+/* Whether what is found is the same when the text is cut between these characters; said of some places only. */
+bool ls_added_may_cut(const ls_finder *finder, ls_seam seam);
 
 bool ls_added_next(const ls_added *added, const ls_finder *finder, const char *text, size_t bytes,
                    size_t from, size_t done, ls_added_match *out);

@@ -27,6 +27,9 @@ typedef struct ls_bpe {
         byte_id[256]; /* the byte's own token ("<0x0A>", or its letter in a byte-level vocabulary), or -1 */
     int32_t unknown;  /* -1: characters without a token are left out */
     int32_t model_tokens; /* those of the model, without the added ones */
+    uint64_t *
+        joint; /* the characters that merges join, as left code << 32 | right code, by hash; NULL with bytes */
+    size_t joint_mask, joints;
     bool bytes, fuse_unknown, byte_fallback, ignore_merges;
     bool cut_at_spaces; /* nothing is merged across the beginning of a run of LS_META_SPACE */
 } ls_bpe;
@@ -55,6 +58,12 @@ static inline const ls_merge *ls_bpe_merge(const ls_bpe *bpe, int32_t left, int3
         if (merge->pair == LS_NO_PAIR) return NULL;
     }
 }
+
+/* Whether no token has both of these characters side by side, so that no merge goes across (bpe_joint.c). */
+bool ls_bpe_may_cut(const ls_bpe *bpe, uint32_t left, uint32_t right);
+/* Notes that a merge joins two texts that are tokens. False: no memory. */
+LS_MUST_USE bool ls_bpe_add_joint(ls_bpe *bpe, const char *left, size_t left_bytes, const char *right,
+                                  size_t right_bytes);
 
 /* One thread's memory for merging; starts zeroed. */
 typedef struct ls_bpe_scratch {

@@ -12,6 +12,7 @@ void ls_bpe_free(ls_bpe *bpe) {
     ls_vocabulary_free(&bpe->words);
     free(bpe->merge);
     free(bpe->character);
+    free(bpe->joint);
     *bpe = (ls_bpe){0};
 }
 
@@ -104,6 +105,7 @@ static ls_status read_merge(ls_json_value item, uint32_t rank, ls_text *joined, 
     while (out->merge[at & out->mask].pair != LS_NO_PAIR && out->merge[at & out->mask].pair != pair) at++;
     out->merge[at & out->mask] = (ls_merge){pair, rank, id};
     if (begins_run(part[0], bytes[0], part[1], bytes[1])) out->cut_at_spaces = false;
+    if (!out->bytes && !ls_bpe_add_joint(out, part[0], bytes[0], part[1], bytes[1])) return no_memory(item);
     return ls_ok();
 }
 

@@ -159,21 +159,24 @@ static ls_status encode_plain(bpe_encoder *e, ls_piece piece) {
     return ls_walk_on(&walk, piece) ? ls_ok() : walk.status;
 }
 
+static ls_piece part_of(ls_piece piece, size_t from, size_t to) {
+    return (ls_piece){piece.text + from, to - from, piece.first && from == 0, piece.rest && from == 0};
+}
+
 /* Cuts a piece at the added tokens of one finder; the rest goes to `then`. */
 static ls_status cut_added(bpe_encoder *e, const ls_finder *finder, ls_piece piece,
                            ls_status (*then)(bpe_encoder *e, ls_piece piece)) {
     size_t done = 0, from = 0;
     for (ls_added_match m;
          ls_added_next(&e->tokenizer->added, finder, piece.text, piece.bytes, from, done, &m);) {
-        if (done < m.start)
-            LS_TRY(then(e, (ls_piece){piece.text + done, m.start - done, piece.first && done == 0}));
+        if (done < m.start) LS_TRY(then(e, part_of(piece, done, m.start)));
         if (!ls_token_list_reserve(e->out, 1)) return ls_no_memory(piece.bytes);
         e->out->id[e->out->count++] = m.id;
         done = m.end;
         from = m.next;
     }
     if (done == piece.bytes) return ls_ok();
-    return then(e, (ls_piece){piece.text + done, piece.bytes - done, piece.first && done == 0});
+    return then(e, part_of(piece, done, piece.bytes));
 }
 
 static ls_status encode_normalized(bpe_encoder *e, ls_piece piece) {
@@ -181,7 +184,7 @@ static ls_status encode_normalized(bpe_encoder *e, ls_piece piece) {
     return cut_added(e, &e->tokenizer->added.after, piece, encode_plain);
 }
 
-static ls_status encode(const void *state, void *scratch, const char *text, size_t bytes,
+static ls_status encode(const void *state, void *scratch, const char *text, size_t bytes, bool rest,
                         ls_token_list *out) {
     const bpe_tokenizer *t = state;
     bpe_encoder *e = scratch;
@@ -191,7 +194,38 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
         text = e->repaired.byte;
         bytes = e->repaired.count;
     }
-    return cut_added(e, &t->added.before, (ls_piece){text, bytes, true}, encode_normalized);
+    return cut_added(e, &t->added.before, (ls_piece){text, bytes, !rest, rest}, encode_normalized);
+}
+
+/* ---- cutting ---- */
+
+static bool may_cut(const bpe_tokenizer *t, ls_seam seam) {
+    if (!ls_added_may_cut(&t->added.before, seam)) return false;
+    if (ls_steps_cut(&t->normalizers, &seam) != LS_CUT_ON || !ls_added_may_cut(&t->added.after, seam))
+        return false;
+    const ls_cut words = ls_steps_cut(&t->pre_tokenizers, &seam);
+    return words == LS_CUT_APART || (words == LS_CUT_ON && ls_bpe_may_cut(&t->model, seam.left, seam.right));
+}
+
+static bool cut(const void *state, const char *text, size_t bytes, size_t wanted, size_t *out) {
+    const bpe_tokenizer *t = state;
+    *out = 0;
+    if (t->model.bytes || t->model.ignore_merges || !ls_steps_may_cut(&t->normalizers) ||
+        !ls_steps_may_cut(&t->pre_tokenizers))
+        return false;
+    ls_seam seam;
+    int before = 0;
+    for (size_t at = wanted; at < bytes;) {
+        const int length = ls_utf8_decode(text + at, bytes - at, &seam.right);
+        if (before > 0 && length > 0 && may_cut(t, seam)) {
+            *out = at;
+            break;
+        }
+        at += length > 0 ? (size_t)length : 1;
+        before = length;
+        seam.left = seam.right;
+    }
+    return true;
 }
 
 /* ---- decoding ---- */
@@ -231,6 +265,7 @@ const ls_tokenizer_kind ls_tokenizer_bpe = {
     .encoder = encoder,
     .encoder_close = encoder_close,
     .encode = encode,
+    .cut = cut,
     .decode = decode,
     .find = find,
     .is_special = is_special,

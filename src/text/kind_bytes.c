@@ -22,10 +22,11 @@ static ls_status encoder(const void *state, void **scratch) {
     return ls_ok();
 }
 
-static ls_status encode(const void *state, void *scratch, const char *text, size_t bytes,
+static ls_status encode(const void *state, void *scratch, const char *text, size_t bytes, bool rest,
                         ls_token_list *out) {
     (void)state;
     (void)scratch;
+    (void)rest;
     if (!ls_token_list_reserve(out, bytes)) return ls_no_memory(bytes);
     for (size_t i = 0; i < bytes; i++) out->id[out->count++] = (unsigned char)text[i];
     return ls_ok();

@@ -29,6 +29,8 @@ struct ls_match_scratch {
     pcre2_jit_stack *stack;
 };
 
+const char *ls_pattern_text(const ls_pattern *pattern) { return pattern->text; }
+
 void ls_pattern_free(ls_pattern *pattern) {
     if (!pattern) return;
     pcre2_code_free(pattern->code);

@@ -16,6 +16,8 @@ typedef struct ls_pattern ls_pattern; /* read-only: for any number of threads */
 LS_MUST_USE ls_status ls_pattern_read(ls_json_value object, const char *key, ls_pattern **out);
 /* A regular expression of ours; `where` is named by errors. */
 LS_MUST_USE ls_status ls_pattern_compile(ls_json_value where, const char *regex, ls_pattern **out);
+/* The text, where it is a plain one; NULL for an expression. */
+const char *ls_pattern_text(const ls_pattern *pattern);
 void ls_pattern_free(ls_pattern *pattern); /* NULL is allowed */
 
 /* One thread's memory for matching. */

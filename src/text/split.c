@@ -52,7 +52,8 @@ typedef struct cutting {
 
 static bool finish_part(cutting *c) {
     if (!c->any || (c->match && c->behaviour->drops)) return true;
-    const ls_piece part = {c->piece.text + c->start, c->end - c->start, c->piece.first && c->start == 0};
+    const ls_piece part = {c->piece.text + c->start, c->end - c->start, c->piece.first && c->start == 0,
+                           c->piece.rest && c->start == 0};
     return ls_walk_on(c->walk, part);
 }
 

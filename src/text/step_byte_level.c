@@ -31,7 +31,7 @@ static ls_status read(ls_json_value step, void **state) {
 /* The bytes stay bytes: the vocabulary is read as bytes instead (bpe.h). */
 static bool split(const void *state, ls_walk *walk, ls_piece piece) {
     const byte_level *b = state;
-    if (b->prefix && piece.text[0] != ' ') {
+    if (b->prefix && !piece.rest && piece.text[0] != ' ') {
         ls_text *buffer = &walk->buffer[walk->at - 1];
         buffer->count = 0;
         if (!ls_text_append(buffer, " ", 1) || !ls_text_append(buffer, piece.text, piece.bytes))

@@ -54,7 +54,7 @@ static bool is_letter(uint32_t code, const void *context) { return code == *(con
 static bool split(const void *state, ls_walk *walk, ls_piece piece) {
     const metaspace *m = state;
     ls_text *out = &walk->buffer[walk->at - 1];
-    const bool prepends = m->prepend == ALWAYS || (m->prepend == FIRST && piece.first);
+    const bool prepends = !piece.rest && (m->prepend == ALWAYS || (m->prepend == FIRST && piece.first));
     out->count = 0;
     bool room = !prepends || starts_with_letter(m, piece) || ls_text_append(out, m->letter, m->bytes);
     for (size_t at = 0; room && at < piece.bytes;) {
@@ -65,9 +65,16 @@ static bool split(const void *state, ls_walk *walk, ls_piece piece) {
         at = until + (space != NULL);
     }
     if (!room) return ls_walk_no_memory(walk, piece.bytes);
-    const ls_piece changed = {out->byte, out->count, piece.first};
+    const ls_piece changed = {out->byte, out->count, piece.first, piece.rest};
     if (!m->split) return ls_walk_on(walk, changed);
     return ls_split_characters(walk, changed, is_letter, &m->code, ls_behaviour_merged_with_next);
+}
+
+static ls_cut cut(const void *state, ls_seam *seam) {
+    const metaspace *m = state;
+    if (seam->left == ' ') seam->left = m->code;
+    if (seam->right == ' ') seam->right = m->code;
+    return m->split && seam->right == m->code ? LS_CUT_APART : LS_CUT_ON;
 }
 
 /* The letter is a space again, but for those of the first token, where one was put before the text. */
@@ -87,6 +94,7 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
     return ls_ok();
 }
 
-const ls_step_kind ls_step_metaspace = {.type = "Metaspace", .read = read, .free = free, .split = split};
+const ls_step_kind ls_step_metaspace = {
+    .type = "Metaspace", .read = read, .free = free, .split = split, .cut = cut};
 const ls_step_kind ls_step_metaspace_back = {
     .type = "Metaspace", .read = read, .free = free, .decode = decode};

@@ -13,7 +13,7 @@ static ls_status read(ls_json_value step, void **state) {
 
 static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out) {
     (void)scratch;
-    if (piece->bytes == 0) return ls_ok();
+    if (piece->bytes == 0 || piece->rest) return ls_ok();
     if (!ls_text_append(out, state, strlen(state)) || !ls_text_append(out, piece->text, piece->bytes))
         return ls_no_memory(piece->bytes);
     piece->text = out->byte;
@@ -21,4 +21,7 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piec
     return ls_ok();
 }
 
-const ls_step_kind ls_step_prepend = {.type = "Prepend", .read = read, .free = free, .normalize = normalize};
+static ls_cut cut(const void *state, ls_seam *seam) { return (void)state, (void)seam, LS_CUT_ON; }
+
+const ls_step_kind ls_step_prepend = {
+    .type = "Prepend", .read = read, .free = free, .normalize = normalize, .cut = cut};

@@ -28,4 +28,14 @@ static bool split(const void *state, ls_walk *walk, ls_piece piece) {
     return ls_split_pattern(walk, piece, s->pattern, s->behaviour, s->invert);
 }
 
-const ls_step_kind ls_step_split = {.type = "Split", .read = read, .free = free_state, .split = split};
+/* Between characters that a plain text does not have, none is found. */
+static ls_cut cut(const void *state, ls_seam *seam) {
+    const split_step *s = state;
+    const char *text = ls_pattern_text(s->pattern);
+    if (!text || s->invert || ls_utf8_holds(text, seam->left) || ls_utf8_holds(text, seam->right))
+        return LS_CUT_UNKNOWN;
+    return LS_CUT_ON;
+}
+
+const ls_step_kind ls_step_split = {
+    .type = "Split", .read = read, .free = free_state, .split = split, .cut = cut};

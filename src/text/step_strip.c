@@ -19,12 +19,6 @@ static ls_status read(ls_json_value step, void **state) {
     return ls_json_bool(step, "strip_right", &s->right);
 }
 
-static int last_character(const char *text, size_t bytes, uint32_t *code) {
-    int length = 1;
-    while ((size_t)length < bytes && (text[bytes - (size_t)length] & 0xc0) == 0x80) length++;
-    return ls_utf8_decode(text + bytes - length, (size_t)length, code);
-}
-
 static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out) {
     const stripping *s = state;
     uint32_t code;
@@ -35,10 +29,15 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piec
         piece->bytes -= (size_t)length;
         piece->first = false;
     }
-    while (s->right && piece->bytes > 0 && (length = last_character(piece->text, piece->bytes, &code)) > 0 &&
+    while (s->right && piece->bytes > 0 && (length = ls_utf8_last(piece->text, piece->bytes, &code)) > 0 &&
            ls_is_space(code))
         piece->bytes -= (size_t)length;
     return ls_ok();
+}
+
+static ls_cut cut(const void *state, ls_seam *seam) {
+    (void)state;
+    return ls_is_space(seam->left) || ls_is_space(seam->right) ? LS_CUT_UNKNOWN : LS_CUT_ON;
 }
 
 static ls_status read_back(ls_json_value step, void **state) {
@@ -73,5 +72,6 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
     return ls_ok();
 }
 
-const ls_step_kind ls_step_strip = {.type = "Strip", .read = read, .free = free, .normalize = normalize};
+const ls_step_kind ls_step_strip = {
+    .type = "Strip", .read = read, .free = free, .normalize = normalize, .cut = cut};
 const ls_step_kind ls_step_strip_back = {.type = "Strip", .read = read_back, .free = free, .decode = decode};

@@ -102,6 +102,10 @@ static bool normalize_stretch(const form *f, const char *text, size_t bytes, ls_
     return true;
 }
 
+static ls_cut cut(const void *state, ls_seam *seam) {
+    return is_plain(state, seam->left) && is_plain(state, seam->right) ? LS_CUT_ON : LS_CUT_UNKNOWN;
+}
+
 /* The place of the next character that is not plain (plain: that is), `bytes` when there is none. *previous: that
  * of the character before it, when one was passed. */
 static size_t next_other(const form *f, const char *text, size_t bytes, size_t at, bool plain,
@@ -157,7 +161,11 @@ static ls_status read_nfkd(ls_json_value step, void **state) {
     return (void)step, read_form(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, false, state);
 }
 
-const ls_step_kind ls_step_nfc = {.type = "NFC", .read = read_nfc, .free = free, .normalize = normalize};
-const ls_step_kind ls_step_nfd = {.type = "NFD", .read = read_nfd, .free = free, .normalize = normalize};
-const ls_step_kind ls_step_nfkc = {.type = "NFKC", .read = read_nfkc, .free = free, .normalize = normalize};
-const ls_step_kind ls_step_nfkd = {.type = "NFKD", .read = read_nfkd, .free = free, .normalize = normalize};
+const ls_step_kind ls_step_nfc = {
+    .type = "NFC", .read = read_nfc, .free = free, .normalize = normalize, .cut = cut};
+const ls_step_kind ls_step_nfd = {
+    .type = "NFD", .read = read_nfd, .free = free, .normalize = normalize, .cut = cut};
+const ls_step_kind ls_step_nfkc = {
+    .type = "NFKC", .read = read_nfkc, .free = free, .normalize = normalize, .cut = cut};
+const ls_step_kind ls_step_nfkd = {
+    .type = "NFKD", .read = read_nfkd, .free = free, .normalize = normalize, .cut = cut};

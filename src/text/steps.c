@@ -104,6 +104,22 @@ ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_text
     return ls_ok();
 }
 
+bool ls_steps_may_cut(const ls_steps *steps) {
+    for (size_t i = 0; i < steps->count; i++)
+        if (!steps->step[i].kind->cut) return false;
+    return true;
+}
+
+/* A word that ends between steps would begin anew in the next, which is no rest of a text: not known. */
+ls_cut ls_steps_cut(const ls_steps *steps, ls_seam *seam) {
+    ls_cut cut = LS_CUT_ON;
+    for (size_t i = 0; i < steps->count && cut == LS_CUT_ON; i++) {
+        cut = steps->step[i].kind->cut(steps->step[i].state, seam);
+        if (cut == LS_CUT_APART && i + 1 < steps->count) cut = LS_CUT_UNKNOWN;
+    }
+    return cut;
+}
+
 bool ls_walk_no_memory(ls_walk *walk, size_t bytes) {
     walk->status = ls_no_memory(bytes);
     return false;

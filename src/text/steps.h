@@ -13,7 +13,19 @@ typedef struct ls_piece {
     const char *text; /* UTF-8 */
     size_t bytes;
     bool first; /* it begins where the whole text begins */
+    bool rest;  /* it goes on behind a cut: nothing is put before it */
 } ls_piece;
+
+/* Two characters side by side, and whether a step does the same when the text is cut between them. */
+typedef struct ls_seam {
+    uint32_t left, right;
+} ls_seam;
+
+typedef enum ls_cut {
+    LS_CUT_UNKNOWN, /* it may not */
+    LS_CUT_ON,      /* it does; what later steps do is for them to say */
+    LS_CUT_APART,   /* of pre-tokenizers: a word ends there in any case */
+} ls_cut;
 
 /* Texts one after the other: text i is bytes end[i - 1] to end[i]. */
 typedef struct ls_strings {
@@ -40,6 +52,8 @@ typedef struct ls_step_kind {
     ls_status (*decode)(const void *state, const ls_strings *in, ls_strings *out);
     /* Post-processors: put ids before and after those that are there. */
     ls_status (*frame)(const void *state, ls_token_list *before, ls_token_list *after);
+    /* Normalizers and pre-tokenizers; NULL: not known. *seam becomes what the step makes of the characters. */
+    ls_cut (*cut)(const void *state, ls_seam *seam);
 } ls_step_kind;
 
 typedef struct ls_step {
@@ -64,6 +78,9 @@ LS_MUST_USE ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scra
                                    ls_piece *piece);
 /* Runs all decoders: *texts becomes their output. Without any, a space is put between tokens. */
 LS_MUST_USE ls_status ls_decode(const ls_steps *steps, ls_strings *texts);
+
+bool ls_steps_may_cut(const ls_steps *steps); /* each of them says where */
+ls_cut ls_steps_cut(const ls_steps *steps, ls_seam *seam);
 
 /* The way through the pre-tokenizers, to the word at its end. */
 struct ls_walk {

@@ -105,17 +105,33 @@ static void give_back(const ls_tokenizer *tokenizer, encoder *e) {
     pthread_mutex_unlock(&tokenizer->idle->lock);
 }
 
-ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
-                              ls_token_list *out) {
+static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes, bool rest,
+                        ls_token_list *out) {
     const size_t count = out->count;
     if (bytes == 0) return ls_ok();
     ls_status status = ls_ok();
     encoder *e = take(tokenizer, &status);
     if (!e) return status;
-    status = tokenizer->kind->encode(tokenizer->state, e->scratch, text, bytes, out);
+    status = tokenizer->kind->encode(tokenizer->state, e->scratch, text, bytes, rest, out);
     give_back(tokenizer, e);
     if (status.code != LS_OK) out->count = count;
     return status;
+}
+
+ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                              ls_token_list *out) {
+    return encode(tokenizer, text, bytes, false, out);
+}
+
+ls_status ls_tokenizer_encode_rest(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                                   ls_token_list *out) {
+    return encode(tokenizer, text, bytes, true, out);
+}
+
+bool ls_tokenizer_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted,
+                      size_t *out) {
+    *out = wanted < bytes ? wanted : 0;
+    return !tokenizer->kind->cut || tokenizer->kind->cut(tokenizer->state, text, bytes, wanted, out);
 }
 
 ls_status ls_tokenizer_decode(const ls_tokenizer *tokenizer, const int32_t *ids, size_t n, ls_text *out) {

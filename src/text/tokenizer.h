@@ -54,9 +54,18 @@ int32_t ls_tokenizer_end_of_document(const ls_tokenizer *tokenizer); /* put afte
 uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer); /* equal for tokenizers that encode alike */
 /*
  * Bytes that may be encoded by themselves: cutting a document into pieces of this size gives the ids of the
- * whole. SIZE_MAX when a document must be encoded at once.
+ * whole. SIZE_MAX when that is not so of any size: see ls_tokenizer_cut.
  */
 size_t ls_tokenizer_piece(const ls_tokenizer *tokenizer);
+
+/*
+ * Where a text may be cut so that ls_tokenizer_encode of what is before and ls_tokenizer_encode_rest of what is
+ * behind give the ids of the whole, whatever else is in it: *out is the first such place behind `wanted`, 0 when
+ * text[0, bytes) has none. It is where no added token and no merge of the vocabulary has these two characters
+ * side by side. False when the file's steps do not tell (a regular expression may look any distance).
+ */
+bool ls_tokenizer_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted,
+                      size_t *out);
 
 /* The id of a token by its text as the file has it ("<|im_start|>"); -1 when there is none. */
 int32_t ls_tokenizer_find(const ls_tokenizer *tokenizer, const char *token);
@@ -80,6 +89,10 @@ ls_token_frame ls_tokenizer_frame(const ls_tokenizer *tokenizer);
  */
 LS_MUST_USE ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                           ls_token_list *out);
+
+/* The same for what is behind a cut: nothing is put before it that the file's steps put before a text. */
+LS_MUST_USE ls_status ls_tokenizer_encode_rest(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                                               ls_token_list *out);
 
 /*
  * Appends the text of ids[0, n), special tokens with it. Of "bytes", the bytes, not always valid UTF-8; of

@@ -20,6 +20,24 @@ int ls_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
     return length;
 }
 
+int ls_utf8_last(const char *text, size_t bytes, uint32_t *code) {
+    size_t length = 1;
+    if (bytes == 0) return 0;
+    while (length < bytes && length < 4 && (text[bytes - length] & 0xc0) == 0x80) length++;
+    return ls_utf8_decode(text + bytes - length, length, code);
+}
+
+bool ls_utf8_holds(const char *text, uint32_t code) {
+    const size_t bytes = strlen(text);
+    uint32_t found;
+    for (size_t at = 0; at < bytes;) {
+        const int length = ls_utf8_decode(text + at, bytes - at, &found);
+        if (length > 0 && found == code) return true;
+        at += length > 0 ? (size_t)length : 1;
+    }
+    return false;
+}
+
 size_t ls_utf8_valid_prefix(const char *text, size_t bytes) {
     size_t at = 0; /* no bytes may be NULL */
     for (int n; at < bytes && (n = ls_utf8_decode(text + at, bytes - at, NULL)) > 0;) at += (size_t)n;

@@ -2,6 +2,7 @@
 #ifndef LS_TEXT_UTF8_H
 #define LS_TEXT_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,6 +11,11 @@
  * (wrong, or cut short). *code is set only when the length is not 0 (code may be NULL).
  */
 int ls_utf8_decode(const char *text, size_t bytes, uint32_t *code);
+
+/* The same for the last character; 0 of no text. */
+int ls_utf8_last(const char *text, size_t bytes, uint32_t *code);
+/* Whether a text that ends with a 0 has this character. */
+bool ls_utf8_holds(const char *text, uint32_t code);
 
 /* Bytes of the longest valid prefix: equal to `bytes` when the whole is valid. */
 size_t ls_utf8_valid_prefix(const char *text, size_t bytes);
