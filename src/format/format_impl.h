@@ -22,6 +22,10 @@ static inline bool ls_multiply(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
 
+/* The text of a JSON document with its integers of more than 64 bits as real numbers, to be freed (json_reals.c). */
+LS_MUST_USE ls_status ls_json_wide_as_real(const char *name, const char *text, size_t bytes, char **out,
+                                           size_t *out_bytes);
+
 /* "[2, 3]" for error messages; cut when it does not fit. */
 void ls_shape_text(int ndim, const int64_t *shape, char *out, size_t room);
 

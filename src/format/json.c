@@ -21,6 +21,15 @@ static void one_line(char *text) {
         if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = ' ';
 }
 
+/* NULL and *error when it is no document. */
+static json_t *load(const char *text, size_t bytes, json_error_t *error) {
+    return json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, error);
+}
+
+static bool is_too_wide(const json_t *root, const json_error_t *error) {
+    return root == NULL && json_error_code(error) == json_error_numeric_overflow;
+}
+
 ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_json **out) {
     ls_json *document = malloc(sizeof *document);
     char *file = strdup(name);
@@ -30,7 +39,12 @@ ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_jso
         return ls_error(LS_NO_MEMORY, "no memory to read %s", name);
     }
     json_error_t error;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    json_t *root = load(text, bytes, &error);
+    char *reals = NULL;
+    size_t length;
+    if (is_too_wide(root, &error) && ls_json_wide_as_real(name, text, bytes, &reals, &length).code == LS_OK)
+        root = load(reals, length, &error);
+    free(reals);
     if (!root) {
         free(document);
         free(file);

@@ -38,7 +38,7 @@ typedef struct ls_json_value {
 } ls_json_value;
 
 LS_MUST_USE ls_status ls_json_read(const char *file, size_t most_bytes, ls_json **out);
-/* The same for text in memory; `name` is what errors call it. */
+/* The same for text in memory; `name` is what errors call it. An integer of more than 64 bits is a real number. */
 LS_MUST_USE ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_json **out);
 void ls_json_free(ls_json *document); /* NULL is allowed */
 ls_json_value ls_json_root(const ls_json *document);
