@@ -91,21 +91,30 @@ cat >model/config.json <<'CONFIG'
  "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false}
 CONFIG
 npy t.npy '<i4' '(1, 13)' 52
-"$longspan" grad --model model --tokens t.npy --out g.safetensors --ranks 2 --threads 1 --dtype f64 --json >out.json 2>err
+"$longspan" grad --model model --tokens t.npy --out g.safetensors --logits l.npy --ranks 2 --threads 1 --dtype f64 \
+    --json >out.json 2>err || fail "grad: $(cat err)"
 json "d['tokens'] == 12 and 0 < d['loss'] < 5 and d['bytes_sent_backward'] + d['bytes_read_backward'] > 0" out.json
-python3 - g.safetensors <<'CHECK' || fail "grad wrote no good safetensors"
-import json, struct, sys
+python3 - g.safetensors <<'CHECK' || fail "grad wrote no good safetensors or logits"
+import json, math, struct, sys
 data = open(sys.argv[1], "rb").read()
 n = struct.unpack("<Q", data[:8])[0]
 header = json.loads(data[8:8 + n])
 assert header["model.embed_tokens.weight"]["dtype"] == "F64", header
 assert header["model.layers.1.self_attn.k_proj.weight"]["shape"] == [16, 32], header
+# The loss once more, from the logits.
+array, tokens = open("l.npy", "rb").read(), struct.unpack("<13i", open("t.npy", "rb").read()[-52:])
+assert b"'<f8'" in array and b"(1, 13, 32)" in array, array[:128]
+rows = [struct.unpack_from("<32d", array, len(array) - 8 * 32 * (13 - i)) for i in range(12)]
+loss = sum(math.log(sum(map(math.exp, row))) - row[label] for row, label in zip(rows, tokens[1:])) / 12
+assert abs(loss - json.load(open("out.json"))["loss"]) < 1e-12, loss
 CHECK
 [ -z "$(ls g.safetensors.* 2>/dev/null)" ] || fail "grad left a partial file"
 expect 1 "t.npy" grad --model model/config.json --tokens model/t.npy --out x
 expect 1 "nowhere" grad --model nowhere --tokens t.npy --out x
 expect 1 "config.json" grad --model . --tokens t.npy --out x
 expect 1 "no/where" grad --model model --tokens t.npy --out no/where
+"$longspan" grad --model model --tokens t.npy --out x --logits no/where >out 2>err && fail "logits were written nowhere"
+grep -qF no/where err || fail "grad: $(cat err)"
 [ ! -e x ] || fail "a failed command left its output"
 "$longspan" explain --model model --seq 16 --ranks 4 --rank 3 >page.txt
 grep -q '^program step · rank 3 of 4' page.txt && grep -q 'put_signal' page.txt || fail "explain: $(head -20 page.txt)"

@@ -131,15 +131,15 @@ static ls_status on_rank(ls_rank *rank, void *context) {
 
 /* --- comparing --------------------------------------------------------------------------------------------------------------- */
 
-static double compare_logits(const run *r) {
+static double compare_logits(const folder *f, int64_t count, const float *logits) {
     ls_npy expected;
     char path[MOST_BYTES];
     double most = 0, largest = 0;
-    assert_ok(ls_npy_open(path_of(r->folder, r->folder->expected, "logits.npy", path), &expected));
-    assert_int_equal(expected.count, r->B * r->S * r->V);
-    for (int64_t i = 0; i < expected.count; i++) {
+    assert_ok(ls_npy_open(path_of(f, f->expected, "logits.npy", path), &expected));
+    assert_int_equal(expected.count, count);
+    for (int64_t i = 0; i < count; i++) {
         const double right = (double)((const float *)expected.data)[i];
-        const double off = fabs((double)r->logits[i] - right);
+        const double off = fabs((double)logits[i] - right);
         if (!(off <= most)) most = off;
         largest = fmax(largest, fabs(right));
     }
@@ -227,7 +227,7 @@ static void check(const folder *f, size_t mesh) {
                         .n_fetch = 1};
     assert_ok(ls_session_open(&job, &spread, &session));
     assert_ok(ls_session_run(session, on_rank, &r));
-    const double logits = compare_logits(&r);
+    const double logits = compare_logits(f, r.B * r.S * r.V, r.logits);
     const double gradients = compare_gradients(&r, ls_session_image(session, 0), worst);
     print_message("%-8s %-16s %lld ranks: logits %.1e, gradients %.1e\n", f->name, f->expected,
                   (long long)spread.ranks, logits, gradients);
@@ -244,23 +244,32 @@ static void test_parity(void **state) {
         for (size_t m = 0; m < LS_COUNT(meshes); m++) check(&folders[i], m);
 }
 
-/* The command's own way: a file with the published names and shapes. */
+/* The command's own way: files with the published names and shapes, and with the logits. */
 static void test_grad_command(void **state) {
     for (size_t i = 0; i < LS_COUNT(folders); i++) {
         const folder *f = &folders[i];
         char model[MOST_BYTES], tokens[MOST_BYTES], labels[MOST_BYTES], expected[MOST_BYTES], out[MOST_BYTES];
+        char logits[MOST_BYTES];
+        ls_npy made_logits;
         ls_st_file *made, *right;
         const ls_st_tensor *found;
         ls_grad_result result;
-        if (f->rope.scaling != NULL) continue;
+        snprintf(logits, sizeof logits, "%s", scratch_path(state, "logits.npy"));
         snprintf(out, sizeof out, "%s", scratch_path(state, "gradients.safetensors"));
         const ls_grad_job job = {.model = path_of(f, "", "", model),
                                  .tokens = path_of(f, "expected", "tokens.npy", tokens),
+                                 .rope = f->rope,
                                  .labels = path_of(f, "expected", "labels.npy", labels),
                                  .out = out,
+                                 .logits = logits,
                                  .spread = spread_of(1)};
         assert_ok(ls_run_grad(&job, &result));
         assert_ok(ls_st_open(out, &made));
+        assert_ok(ls_npy_open(logits, &made_logits));
+        assert_int_equal(made_logits.type, LS_NPY_F4);
+        assert_int_equal(made_logits.ndim, 3);
+        assert_true(compare_logits(f, made_logits.count, made_logits.data) <= logit_tolerance);
+        ls_npy_close(&made_logits);
         assert_ok(ls_st_open(path_of(f, "expected", "gradients.safetensors", expected), &right));
         assert_int_equal(ls_st_count(made), ls_st_count(right));
         for (int64_t t = 0; t < ls_st_count(right); t++) {

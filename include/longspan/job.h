@@ -77,7 +77,8 @@ typedef struct ls_grad_job {
     const char *tokens, *labels; /* i32 .npy [B,S]; labels may be NULL: the next token; -100 is ignored */
     const char *dtype;           /* "f32", "f64", "bf16"; NULL: f32 */
     const char *out;             /* file */
-    uint64_t seed;               /* for random weights, when the model has none */
+    const char *logits; /* .npy file that gets them, [B,S,V], f4 (f8 for f64); NULL: they are not written */
+    uint64_t seed;      /* for random weights, when the model has none */
     ls_spread spread;
 } ls_grad_job;
 typedef struct ls_grad_result {

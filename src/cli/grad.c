@@ -16,6 +16,7 @@ static const ls_option options[] = {
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of random weights, when the model has none"),
     CLI_REQUIRED_TEXT("out", "FILE", AT(out),
                       "safetensors with the weights' names and shapes, F32 (F64 for f64)"),
+    CLI_TEXT("logits", "FILE", AT(logits), "the logits too, [B,S,V], f4 (f8 for f64) .npy"),
 };
 #undef AT
 
@@ -31,14 +32,15 @@ static ls_status run(void *context) {
     }
     printf("loss %.9g over %lld tokens\n", result.loss, (long long)result.tokens);
     cli_print_spread(&result.spread);
-    printf("wrote %s\n", flags->job.out);
+    const char *logits = flags->job.logits;
+    printf("wrote %s%s%s\n", flags->job.out, logits != NULL ? ", " : "", logits != NULL ? logits : "");
     return ls_ok();
 }
 
 const cli_command cli_grad = {
     .name = "grad",
     .summary = "loss and gradients of a model on given tokens",
-    .usage = "--model PATH --tokens FILE [--labels FILE] --out FILE [--ranks R] [options]",
+    .usage = "--model PATH --tokens FILE [--labels FILE] --out FILE [options]",
     .about =
         "One forward and backward. The loss is the mean over all labels that are not -100, in nats; so are its gradients.",
     .options = options,

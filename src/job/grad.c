@@ -19,6 +19,7 @@ typedef struct grad_run {
     int64_t valid; /* labels that count: N */
     ls_graph *graph;
     ls_language_model lm;
+    ls_array logits;            /* shared; of nobody who did not ask for them */
     char partial[LS_FILE_PATH]; /* the file until it is whole */
     ls_st_plan *plan;           /* one entry per parameter, in the image's order */
     double *seconds;            /* shared, by rank */
@@ -46,7 +47,10 @@ static ls_status read_inputs(grad_run *r) {
 
 static ls_status build(grad_run *r) {
     r->graph = ls_graph_create(r->dtype);
-    return ls_model_build(r->model, r->graph, r->tokens.size[0], r->tokens.size[1], true, &r->lm);
+    LS_TRY(ls_model_build(r->model, r->graph, r->tokens.size[0], r->tokens.size[1], true, &r->lm));
+    if (r->job->logits == NULL) return ls_ok();
+    const int64_t size[] = {r->tokens.size[0], r->tokens.size[1], ls_model_describe(r->model).V};
+    return ls_array_make(ls_graph_tensor(r->graph, r->lm.logits)->dtype, 3, size, &r->logits);
 }
 
 /* Names and shapes of the weights, in the type that gradients are summed in. */
@@ -128,6 +132,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that seconds are of the work alone */
     LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_STEP));
     r->seconds[rank->rank] = ls_executor_times(rank->executor).total;
+    if (r->logits.data != NULL)
+        ls_executor_gather(rank->executor, ls_image_find(rank->image, "logits"), r->logits.data);
     if (rank->rank == 0)
         *r->loss = ((const double *)ls_executor_tensor(rank->executor, LS_BIND_RESULT))[LS_TOTAL_LOSS];
     return write_shard(r, rank);
@@ -151,6 +157,13 @@ static ls_status run_ranks(grad_run *r, ls_session *session, ls_grad_result *res
     return status;
 }
 
+static ls_status write_logits(const grad_run *r) {
+    const ls_array *a = &r->logits;
+    if (a->data == NULL) return ls_ok();
+    return ls_npy_write(r->job->logits, a->dtype == LS_F64 ? LS_NPY_F8 : LS_NPY_F4, a->ndim, a->size,
+                        a->data);
+}
+
 /* Creates the file beside its final name, lets the ranks fill it, and renames it when all have. */
 static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
     LS_TRY(plan_file(r, ls_session_image(session, 0)));
@@ -164,6 +177,7 @@ static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result 
         status = ls_st_finish(writer);
     else
         ls_st_abandon(writer);
+    if (status.code == LS_OK) status = write_logits(r);
     if (status.code == LS_OK) status = ls_file_rename(r->partial, r->job->out);
     if (status.code != LS_OK) unlink(r->partial);
     return status;
@@ -172,7 +186,11 @@ static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result 
 static ls_status compute(grad_run *r, ls_grad_result *result) {
     LS_TRY(read_inputs(r));
     LS_TRY(build(r));
-    const ls_job job = {.graph = r->graph, .forward_nodes = r->lm.forward_nodes, .update = LS_UPDATE_REDUCE};
+    const ls_job job = {.graph = r->graph,
+                        .forward_nodes = r->lm.forward_nodes,
+                        .update = LS_UPDATE_REDUCE,
+                        .fetch = &r->lm.logits,
+                        .n_fetch = r->job->logits != NULL};
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->job->spread, &session));
     const ls_status status = run_and_write(r, session, result);
@@ -187,6 +205,7 @@ ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result) {
     ls_array_free(&r.tokens);
     ls_array_free(&r.labels);
     ls_array_free(&r.positions);
+    ls_array_free(&r.logits);
     ls_st_plan_destroy(r.plan);
     ls_graph_destroy(r.graph);
     ls_model_close(r.model);
