@@ -137,6 +137,8 @@ static void test_config(void **state) {
         {LS_ST_DTYPES, "\"torch_dtype\": null", "\"torch_dtype\": \"float32\""},
         {LS_ST_DTYPES, "\"torch_dtype\": \"float64\"", "\"torch_dtype\": \"float32\""},
         {LS_ST_DTYPES, "\"dtype\": \"float16\"", "\"dtype\": \"float16\""},
+        {LS_ST_DTYPES, "\"torch_dtype\": \"float16\", \"dtype\": \"bfloat16\"",
+         "\"torch_dtype\": \"bfloat16\", \"dtype\": \"bfloat16\""},
         {LS_ST_F32, "\"dtype\": \"float16\", \"torch_dtype\": 3",
          "\"dtype\": \"float32\", \"torch_dtype\": \"float32\""},
     };

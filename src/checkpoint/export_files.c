@@ -46,8 +46,8 @@ static const char *config_name(ls_st_dtype dtype) {
 
 /* ---- the config ---- */
 
-/* The field's older name and its newer one. */
-static const char *const type_keys[] = {"torch_dtype", "dtype"};
+/* The field's newer name, which is heard first and put in where there is none, and its older one. */
+static const char *const type_keys[] = {"dtype", "torch_dtype"};
 
 /* Of a type that is not written here (float64, say) the masters' f32 keeps most. */
 static ls_st_dtype type_in(ls_json_value root) {
@@ -89,16 +89,16 @@ ls_status ls_export_config_write(ls_exporting *e) {
     size_t from, to;
     LS_ASSERT(config_name(e->result.dtype) != NULL);
     snprintf(value, sizeof value, "\"%s\"", config_name(e->result.dtype));
-    bool set = false;
+    bool there[LS_COUNT(type_keys)];
+    for (size_t k = 0; k < LS_COUNT(type_keys); k++)
+        there[k] = ls_json_find_member(e->config, type_keys[k], &from, &to);
+    there[0] = there[0] || !there[1];
     for (size_t k = 0; k < LS_COUNT(type_keys); k++) {
-        const bool there = ls_json_find_member(e->config, type_keys[k], &from, &to);
-        if (!there && (set || k + 1 < LS_COUNT(type_keys)))
-            continue; /* the newer one is put in if none is there */
+        if (!there[k]) continue;
         char *edited = NULL;
         LS_TRY(ls_json_set_member(e->config, type_keys[k], value, &edited));
         free(e->config);
         e->config = edited;
-        set = true;
     }
     LS_TRY(ls_file_join(e->partial, "config.json", path, sizeof path));
     return ls_file_write(path, e->config, strlen(e->config));
