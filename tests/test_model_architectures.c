@@ -14,6 +14,7 @@
     "{\"architectures\": [\"" name "\"], \"model_type\": \"" type                                        \
     "\", \"vocab_size\": 32, \"hidden_size\": 24, "                                                      \
     "\"intermediate_size\": 20, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"head_dim\": 6, " \
+    "\"num_key_value_heads\": 4, "                                                                       \
     "\"max_position_embeddings\": 64" rest "}"
 #define LLAMA(rest) DECODER("llama", "LlamaForCausalLM", rest)
 #define MISTRAL(rest) DECODER("mistral", "MistralForCausalLM", rest)
@@ -106,6 +107,13 @@ static void test_refused(void **state) {
         {GPT2(", \"activation_function\": \"tanh\""), LS_UNSUPPORTED, "activation_function is \"tanh\"",
          "gelu_new"},
         {GPT2(", \"n_inner\": 0"), LS_INVALID, "n_inner is 0", "from 1"},
+        {GPT2(", \"hidden_size\": 25"), LS_INVALID, "n_head is 4", "a divisor of n_embd 25"},
+        {GPT2(", \"is_causal\": false"), LS_UNSUPPORTED, "is_causal is false", "attention is causal"},
+        {QWEN3(", \"is_causal\": false"), LS_UNSUPPORTED, "is_causal is false", "attention is causal"},
+        {LLAMA(", \"per_layer_config\": {\"1\": {}}"), LS_UNSUPPORTED, "per_layer_config is an object",
+         "layers are alike"},
+        {"{\"architectures\": [\"LlamaForCausalLM\"], \"text_config\": {\"vocab_size\": 32}}", LS_INVALID,
+         "vocab_size is missing", "an integer"},
     };
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         ls_model *model = NULL;
@@ -113,6 +121,41 @@ static void test_refused(void **state) {
         assert_error(status, cases[i].code, cases[i].found, cases[i].expected);
         assert_error(status, cases[i].code, "config.json", "");
         assert_null(model);
+    }
+}
+
+/* Fields that are missing, null or called by another name. */
+static void test_sizes(void **state) {
+    (void)state;
+#define BARE(type, heads, rest)                                                                            \
+    "{\"model_type\": \"" type "\", \"vocab_size\": 32, \"hidden_size\": 512, \"intermediate_size\": 20, " \
+    "\"num_hidden_layers\": 1, \"num_attention_heads\": " heads rest "}"
+    static const struct {
+        const char *config;
+        ls_model_sizes want;
+    } cases[] = {
+        {BARE("llama", "64", ""), {.Hkv = 64, .D = 8, .longest = 2048}},
+        {BARE("llama", "64", ", \"num_key_value_heads\": null, \"head_dim\": null"),
+         {.Hkv = 64, .D = 8, .longest = 2048}},
+        {BARE("mistral", "64", ""), {.Hkv = 8, .D = 8, .longest = 131072}},
+        {BARE("mistral", "64", ", \"num_key_value_heads\": null"), {.Hkv = 64, .D = 8, .longest = 131072}},
+        {BARE("qwen2", "64", ""), {.Hkv = 32, .D = 8, .longest = 32768}},
+        {BARE("qwen3", "64", ""), {.Hkv = 32, .D = 128, .longest = 32768}},
+        {BARE("gemma2", "64", ""), {.Hkv = 4, .D = 256, .longest = 8192, .tied = true}},
+        {GPT2(", \"hidden_size\": 40, \"num_attention_heads\": 5, \"num_hidden_layers\": 3, "
+              "\"max_position_embeddings\": 7"),
+         {.Hkv = 5, .D = 8, .longest = 7, .tied = true}},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        ls_model *model;
+        assert_ok(ls_model_open_text("config.json", cases[i].config, &model));
+        const ls_model_sizes n = ls_model_describe(model), *want = &cases[i].want;
+        assert_int_equal(n.Hkv, want->Hkv);
+        assert_int_equal(n.D, want->D);
+        assert_int_equal(n.longest, want->longest);
+        assert_int_equal(n.tied, want->tied);
+        assert_true(n.initializer_range == 0.02);
+        ls_model_close(model);
     }
 }
 
@@ -148,6 +191,9 @@ typedef struct change {
 #define SCALED \
     LLAMA(", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 48}")
 
+#define BESIDE \
+    LLAMA(", \"original_max_position_embeddings\": 32, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}")
+
 static const change changes[] = {
     {OLD, {NULL, 0}, {OLD}},
     {OLD, {"", 0}, {OLD}},
@@ -179,6 +225,12 @@ static const change changes[] = {
     {SCALED,
      {"yarn:4", 0},
      {"\"factor\": 4, \"original_max_position_embeddings\": 48", "\"max_position_embeddings\": 192,"}},
+    {BESIDE,
+     {"yarn:4", 0},
+     {"\"factor\": 4, \"original_max_position_embeddings\": 32}", "\"max_position_embeddings\": 128,"}},
+    {BESIDE,
+     {"yarn:8:16", 0},
+     {"\"original_max_position_embeddings\": 16, \"rope_scaling\"", "\"max_position_embeddings\": 128,"}},
     {SCALED,
      {"default", 0},
      {"\"rope_scaling\": {\"rope_type\": \"default\"}", "\"max_position_embeddings\": 64"}},
@@ -243,8 +295,8 @@ static void test_changes_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows),           cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_learned_positions), cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_changes_refused),
+        cmocka_unit_test(test_learned_positions), cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_changes),           cmocka_unit_test(test_changes_refused),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

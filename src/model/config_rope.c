@@ -118,6 +118,7 @@ static const char *const known[] = {"rope_type",
 
 static const ls_config_rule rules[] = {
     {"partial_rotary_factor", LS_RULE_NUMBER, 1, "1: all of a head is rotated"},
+    {NULL, LS_RULE_ABSENT, 0, NULL},
 };
 
 static ls_status refuse_unknown(ls_json_value scaling) {
@@ -133,16 +134,23 @@ static ls_status refuse_unknown(ls_json_value scaling) {
         status.code = LS_UNSUPPORTED;
         return status;
     }
-    return ls_config_obey(scaling, rules, LS_COUNT(rules));
+    return ls_config_obey(scaling, rules);
 }
 
-static ls_status read_scaling(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
+/* Some configs have the original length beside the scaling instead of in it; what stands there goes first. */
+static ls_json_value place_of(ls_json_value root, ls_json_value scaling, const number *n) {
+    return n->at == offsetof(ls_rope, original_length) && ls_json_has(root, n->key) ? root : scaling;
+}
+
+static ls_status read_scaling(ls_json_value root, ls_json_value scaling, const ls_model_config *config,
+                              ls_rope *rope) {
     for (size_t k = 0; k < LS_COUNT(kinds); k++) {
         if (rope->scaling == NULL || strcmp(kinds[k].type, rope->scaling) != 0) continue;
         for (const number *n = kinds[k].numbers; n->key != NULL; n++) {
             double *to = (double *)(void *)((char *)rope + n->at);
-            if (n->required || ls_json_has(scaling, n->key))
-                LS_TRY(ls_json_double(scaling, n->key, n->least, 1e9, to));
+            const ls_json_value place = place_of(root, scaling, n);
+            if (n->required || ls_json_has(place, n->key))
+                LS_TRY(ls_json_double(place, n->key, n->least, 1e9, to));
         }
         if (kinds[k].complete != NULL) LS_TRY(kinds[k].complete(scaling, config, rope));
     }
@@ -163,7 +171,7 @@ ls_status ls_config_rope(ls_json_value root, ls_model_config *out) {
         LS_TRY(read_type(scaling, newer, &rope.scaling));
         LS_TRY(refuse_unknown(scaling));
         LS_TRY(ls_json_double_or(scaling, "rope_theta", rope.theta, LS_LEAST_POSITIVE, 1e30, &rope.theta));
-        LS_TRY(read_scaling(scaling, out, &rope));
+        LS_TRY(read_scaling(root, scaling, out, &rope));
     }
     out->rope = rope;
     return ls_ok();

@@ -4,8 +4,6 @@
  */
 #include "model/model_impl.h"
 
-const char *const ls_decoder_derived[] = {".rotary_emb.inv_freq", NULL};
-
 static ls_tensor build_layer(const ls_block *b, ls_tensor x) {
     ls_graph *g = b->g;
     const long long layer = (long long)b->layer;

@@ -10,37 +10,19 @@
 #include "graph/graph.h"
 
 static const ls_config_field fields[] = {
+    LS_CONFIG_WINDOW,
     LS_CONFIG_FLAG("attention_bias", qkv_bias),
     LS_CONFIG_FLAG("attention_bias", output_bias),
-    LS_CONFIG_REAL("attn_logit_softcapping", attention_cap, LS_LEAST_POSITIVE, 1e9, false),
-    LS_CONFIG_REAL("final_logit_softcapping", final_cap, LS_LEAST_POSITIVE, 1e9, false),
+    LS_CONFIG_REAL("query_pre_attn_scalar", query_scalar, LS_LEAST_POSITIVE, 1e9, false),
+    LS_CONFIG_REAL_OR_NULL("attn_logit_softcapping", attention_cap, LS_LEAST_POSITIVE, 1e9),
+    LS_CONFIG_REAL_OR_NULL("final_logit_softcapping", final_cap, LS_LEAST_POSITIVE, 1e9),
+    LS_CONFIG_END,
 };
 
 static const ls_config_rule rules[] = {
     {"use_bidirectional_attention", LS_RULE_FLAG, 0, "false: attention is causal"},
+    {NULL, LS_RULE_ABSENT, 0, NULL},
 };
-
-static bool is_even(int64_t layer, int64_t first) { return layer % 2 == first; }
-
-static ls_status configure(ls_json_value root, ls_model_config *out) {
-    *out = (ls_model_config){
-        .sizes = {.D = 256, .longest = 8192, .tied = true, .initializer_range = 0.02},
-        .epsilon = 1e-6,
-        .norm_offset = 1,
-        .rope = {.theta = 10000},
-        .attention_cap = ls_config_is_written(root, "attn_logit_softcapping") ? 0 : 50,
-        .final_cap = ls_config_is_written(root, "final_logit_softcapping") ? 0 : 30,
-    };
-    double scalar = 256;
-    LS_TRY(ls_config_decoder(root, out));
-    LS_TRY(ls_config_activation(root, "hidden_activation", "gelu_pytorch_tanh", &out->activation));
-    LS_TRY(ls_config_read(root, fields, LS_COUNT(fields), out));
-    LS_TRY(ls_json_double_or(root, "query_pre_attn_scalar", scalar, LS_LEAST_POSITIVE, 1e9, &scalar));
-    out->attention_scale = 1 / sqrt(scalar);
-    LS_TRY(ls_config_obey(root, rules, LS_COUNT(rules)));
-    LS_TRY(ls_config_window(root, 4096, out));
-    return ls_config_layer_types(root, is_even, 0, out);
-}
 
 static ls_tensor build_layer(const ls_block *b, ls_tensor x) {
     ls_graph *g = b->g;
@@ -77,11 +59,14 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
     return ls_named(g, config->final_cap > 0 ? ls_softcap(g, logits, config->final_cap) : logits, "logits");
 }
 
-const ls_architecture ls_architecture_gemma2 = {.name = "Gemma2ForCausalLM",
-                                                .model_type = "gemma2",
-                                                .configure = configure,
-                                                .build = build,
-                                                .derived = ls_decoder_derived,
-                                                .head = "lm_head.weight",
-                                                .table = "model.embed_tokens.weight",
-                                                .prefix = "model."};
+const ls_architecture ls_architecture_gemma2 = {
+    .name = "Gemma2ForCausalLM",
+    .model_type = "gemma2",
+    .form = &ls_decoder_form,
+    .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 8192, .sizes.Hkv = 4, .sizes.D = 256,
+                .sizes.tied = true, .norm_offset = 1, .activation = ls_gelu_tanh, .query_scalar = 256,
+                .attention_cap = 50, .final_cap = 30, .window = 4096, .windows = {.on = true, .every = 2}},
+    .activation_field = "hidden_activation",
+    .fields = fields,
+    .rules = rules,
+    .build = build};

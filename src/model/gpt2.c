@@ -23,11 +23,18 @@ static const ls_config_field fields[] = {
     LS_CONFIG_REAL("initializer_range", sizes.initializer_range, 0, 1e6, false),
     LS_CONFIG_REAL("layer_norm_epsilon", epsilon, 0, 1, false),
     LS_CONFIG_FLAG("scale_attn_by_inverse_layer_idx", scale_by_layer),
+    LS_CONFIG_FLAG("scale_attn_weights", scaled),
+    /* Their other names, which are heard last. */
+    LS_CONFIG_INT("hidden_size", sizes.E, 1, LS_MOST_WIDTH, false),
+    LS_CONFIG_INT("num_hidden_layers", sizes.L, 1, LS_MOST_LAYERS, false),
+    LS_CONFIG_INT("num_attention_heads", sizes.Hq, 1, LS_MOST_HEADS, false),
+    LS_CONFIG_INT("max_position_embeddings", sizes.longest, 1, LS_MOST_VOCABULARY, false),
+    LS_CONFIG_END,
 };
 
 static const ls_config_rule rules[] = {
     {"add_cross_attention", LS_RULE_FLAG, 0, "false: there is no encoder"},
-    {"quantization_config", LS_RULE_ABSENT, 0, "to be left out: weights are floats"},
+    {NULL, LS_RULE_ABSENT, 0, NULL},
 };
 
 /* Dropout is about training alone, and every published config asks for it: it is left out, and that is said. */
@@ -43,21 +50,14 @@ static ls_status tell_dropout(ls_json_value root) {
     return ls_ok();
 }
 
-static ls_status configure(ls_json_value root, ls_model_config *out) {
-    *out = (ls_model_config){.sizes = {.longest = 1024, .tied = true, .initializer_range = 0.02},
-                             .epsilon = 1e-5};
+static ls_status complete(ls_json_value root, ls_model_config *out) {
     ls_model_sizes *n = &out->sizes;
-    bool scaled = true;
-    LS_TRY(ls_config_read(root, fields, LS_COUNT(fields), out));
     if (n->E % n->Hq != 0)
         return ls_json_error(ls_json_field(root, "n_head"), "a divisor of n_embd %lld", (long long)n->E);
     if (n->F == 0) n->F = 4 * n->E;
     n->Hkv = n->Hq;
     n->D = n->E / n->Hq;
-    LS_TRY(ls_json_bool_or(root, "scale_attn_weights", true, &scaled));
-    out->attention_scale = scaled ? 1.0 / sqrt((double)n->D) : 1.0;
-    LS_TRY(ls_config_activation(root, "activation_function", "gelu_new", &out->activation));
-    LS_TRY(ls_config_obey(root, rules, LS_COUNT(rules)));
+    out->attention_scale = out->scaled ? 1.0 / sqrt((double)n->D) : 1.0;
     return tell_dropout(root);
 }
 
@@ -126,11 +126,21 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
     return ls_named(g, ls_linear_wide(g, last, head), "logits");
 }
 
-const ls_architecture ls_architecture_gpt2 = {.name = "GPT2LMHeadModel",
-                                              .model_type = "gpt2",
-                                              .configure = configure,
-                                              .build = build,
-                                              .derived = derived,
-                                              .head = "lm_head.weight",
-                                              .table = "transformer.wte.weight",
-                                              .prefix = "transformer."};
+static const ls_form form = {.fields = fields,
+                             .rules = rules,
+                             .complete = complete,
+                             .derived = derived,
+                             .head = "lm_head.weight",
+                             .table = "transformer.wte.weight",
+                             .prefix = "transformer."};
+
+const ls_architecture ls_architecture_gpt2 = {
+    .name = "GPT2LMHeadModel",
+    .model_type = "gpt2",
+    .form = &form,
+    .initial = {.sizes = {.longest = 1024, .tied = true, .initializer_range = 0.02},
+                .epsilon = 1e-5,
+                .activation = ls_gelu_tanh,
+                .scaled = true},
+    .activation_field = "activation_function",
+    .build = build};

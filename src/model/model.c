@@ -12,7 +12,7 @@ static ls_status parse_config(const char *name, size_t bytes, ls_model *model) {
     ls_status status = ls_json_as_object(root);
     if (status.code == LS_OK) status = ls_architecture_find(root, &model->architecture);
     if (status.code == LS_OK && model->architecture != NULL)
-        status = model->architecture->configure(root, &model->config);
+        status = ls_config_read(root, model->architecture, &model->config);
     ls_json_free(document);
     return status;
 }
@@ -133,12 +133,12 @@ int64_t ls_model_parameters(const ls_model *model) { return model->parameters; }
 
 ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed,
                            ls_weight_source *out) {
-    const ls_architecture *a = model->architecture;
+    const ls_form *form = model->architecture->form;
     const bool tied = model->config.sizes.tied;
-    const ls_weight_rules rules = {.derived = a->derived,
-                                   .copy = tied ? a->head : NULL,
-                                   .original = tied ? a->table : NULL,
-                                   .prefix = a->prefix};
+    const ls_weight_rules rules = {.derived = form->derived,
+                                   .copy = tied ? form->head : NULL,
+                                   .original = tied ? form->table : NULL,
+                                   .prefix = form->prefix};
     ls_weight_source source;
     LS_TRY(ls_weights_open_directory(model->directory, image, &rules, &source));
     if (source.context == NULL)

@@ -10,6 +10,12 @@
 /* A function of one element within a feed-forward block. */
 typedef ls_tensor (*ls_activation)(ls_graph *graph, ls_tensor x);
 
+/* Which layers see a window where layer_types does not say so: of `first` and those after it every so many. */
+typedef struct ls_window_rule {
+    bool on;              /* off: there are no windows */
+    int64_t first, every; /* every 0: no layer does, and layer_types means nothing */
+} ls_window_rule;
+
 /* Everything that a config.json says and a builder needs, checked. Texts are literals. */
 typedef struct ls_model_config {
     ls_model_sizes sizes;
@@ -20,26 +26,45 @@ typedef struct ls_model_config {
     bool qkv_bias, output_bias; /* of attention's projections */
     bool mlp_bias;
     bool head_norms;                      /* each query's and key's head is normalised before it is rotated */
+    double query_scalar;                  /* attention_scale is 1/sqrt of it; 0: of the head size */
+    bool scaled;                          /* GPT-2: attention_scale is not 1 */
     double attention_scale;               /* of q·k */
     bool scale_by_layer;                  /* and divided by the number of the layer, from 1 */
     double attention_cap, final_cap;      /* soft caps of attention's logits and of the model's; 0: none */
     int64_t window;                       /* tokens that layers marked below see; 0: there are none */
+    ls_window_rule windows;               /* which layers those are */
     uint8_t windowed[LS_MOST_LAYERS / 8]; /* a bit for each layer */
 } ls_model_config;
 
-/* An architecture is one file with one const row; the visible table is in architectures.c. */
-typedef struct ls_architecture {
-    const char *name;       /* as in "architectures" */
-    const char *model_type; /* as in "model_type" */
-    /* Reads and checks the fields of a config.json. */
-    ls_status (*configure)(ls_json_value root, ls_model_config *out);
-    /* i32[B,S] ids and positions -> logits G[B,S,V]. Mistakes stay in the graph. */
-    ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
+typedef struct ls_config_field ls_config_field;
+typedef struct ls_config_rule ls_config_rule;
+
+/* What architectures share whose files are written alike. */
+typedef struct ls_form {
+    const ls_config_field *fields; /* that all of them read; ends with LS_CONFIG_END */
+    const ls_config_rule *rules;
+    /* What follows from the fields, and what else is read. */
+    ls_status (*complete)(ls_json_value root, ls_model_config *out);
     /* Endings of the names of tensors that files may hold and that are not trained; NULL at the end. */
     const char *const *derived;
     /* Names of the head and of the embedding table that a tied head is: files may hold both. */
     const char *head, *table;
     const char *prefix; /* that files of the model without its head leave out of all names; NULL: none */
+} ls_form;
+
+extern const ls_form ls_decoder_form; /* config_decoder.c */
+
+/* An architecture is one const row; the visible table is in architectures.c. */
+typedef struct ls_architecture {
+    const char *name;       /* as in "architectures" */
+    const char *model_type; /* as in "model_type" */
+    const ls_form *form;
+    ls_model_config initial; /* what fields mean that are missing. Hkv 0: as many as query heads; D 0: E/Hq */
+    const char *activation_field;
+    const ls_config_field *fields; /* of its own, read after those of the form; NULL: none */
+    const ls_config_rule *rules;   /* of its own; NULL: none */
+    /* i32[B,S] ids and positions -> logits G[B,S,V]. Mistakes stay in the graph. */
+    ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 } ls_architecture;
 
 extern const ls_architecture ls_architecture_llama, ls_architecture_mistral, ls_architecture_qwen2,
@@ -59,31 +84,48 @@ struct ls_model {
     char *text; /* of config.json */
 };
 
-/* --- reading a config (config.c, config_rope.c, config_windows.c) ------------------------------------------------------------ */
+/* --- reading a config (config.c, config_decoder.c, config_rope.c, config_windows.c) --------------------------------------- */
 
 typedef enum ls_field_kind { LS_FIELD_INT, LS_FIELD_REAL, LS_FIELD_FLAG } ls_field_kind;
 
 /* A field of a config.json and where it goes. One that is missing leaves what is there, its default. */
-typedef struct ls_config_field {
-    const char *key;
+struct ls_config_field {
+    const char *key; /* NULL: the end of a table */
     ls_field_kind kind;
     size_t at; /* of an int64_t, double or bool in ls_model_config */
     double least, most;
     bool required;
-} ls_config_field;
+    bool null_is_zero; /* null is not the default, but 0 */
+};
 
 #define LS_CONFIG_INT(name, member, from, to, needed)                                              \
     {                                                                                              \
         .key = name, .kind = LS_FIELD_INT, .at = offsetof(ls_model_config, member), .least = from, \
         .most = to, .required = needed                                                             \
     }
+#define LS_CONFIG_INT_OR_NULL(name, member, from, to)                                              \
+    {                                                                                              \
+        .key = name, .kind = LS_FIELD_INT, .at = offsetof(ls_model_config, member), .least = from, \
+        .most = to, .null_is_zero = true                                                           \
+    }
 #define LS_CONFIG_REAL(name, member, from, to, needed)                                              \
     {                                                                                               \
         .key = name, .kind = LS_FIELD_REAL, .at = offsetof(ls_model_config, member), .least = from, \
         .most = to, .required = needed                                                              \
     }
+#define LS_CONFIG_REAL_OR_NULL(name, member, from, to)                                              \
+    {                                                                                               \
+        .key = name, .kind = LS_FIELD_REAL, .at = offsetof(ls_model_config, member), .least = from, \
+        .most = to, .null_is_zero = true                                                            \
+    }
 #define LS_CONFIG_FLAG(name, member) \
     { .key = name, .kind = LS_FIELD_FLAG, .at = offsetof(ls_model_config, member) }
+#define LS_CONFIG_WINDOW LS_CONFIG_INT_OR_NULL("sliding_window", window, 1, LS_MOST_POSITIONS)
+#define LS_CONFIG_END \
+    { .key = NULL }
+
+/* What the decoders' missing fields mean, but for those in which they differ; for a row's `initial`. */
+#define LS_DECODER_DEFAULTS .sizes.initializer_range = 0.02, .epsilon = 1e-6, .rope.theta = 10000
 
 /* Far above any model, and small enough that no product of a few of them overflows. */
 #define LS_MOST_WIDTH 0x1p20
@@ -93,47 +135,29 @@ typedef struct ls_config_field {
 #define LS_MOST_POSITIONS 0x1.fffffffcp30 /* INT32_MAX */
 #define LS_LEAST_POSITIVE 1e-30
 
-LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_config_field *fields, size_t n,
-                                     ls_model_config *out);
-
 /* A field whose other values would make it another model than the one that is built: a number, true or false, or left out. */
-typedef struct ls_config_rule {
-    const char *key;
+struct ls_config_rule {
+    const char *key; /* NULL: the end of a table */
     enum { LS_RULE_NUMBER, LS_RULE_FLAG, LS_RULE_ABSENT } kind;
     double value; /* the only one that is supported; it is also what a missing field means. Flags: 0 or 1 */
     const char *expected;
-} ls_config_rule;
+};
 
-/* LS_UNSUPPORTED error naming the field that breaks its rule. */
-LS_MUST_USE ls_status ls_config_obey(ls_json_value root, const ls_config_rule *rules, size_t n);
+/* LS_UNSUPPORTED error naming the field that breaks its rule. rules NULL: none. */
+LS_MUST_USE ls_status ls_config_obey(ls_json_value root, const ls_config_rule *rules);
 
-/* Reads the name of an activation; a missing field means `initial`. */
-LS_MUST_USE ls_status ls_config_activation(ls_json_value root, const char *key, const char *initial,
-                                           ls_activation *out);
-
-/*
- * What decoders with rotary positions have in common: sizes, heads, norms' epsilon, ties, biases, rope, and the fields that must
- * not say anything else. *out holds the defaults: Hkv 0: as many as query heads; D 0: E/Hq. Sets attention_scale.
- */
-LS_MUST_USE ls_status ls_config_decoder(ls_json_value root, ls_model_config *out);
+/* The whole of a config.json, as the row says. */
+LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_architecture *architecture,
+                                     ls_model_config *out);
 
 /* rope_theta and rope_scaling, or what newer files call rope_parameters; out->rope.theta is the default. */
 LS_MUST_USE ls_status ls_config_rope(ls_json_value root, ls_model_config *out);
 
-/* Whether a field is there, were it null: not every default is "none". */
-bool ls_config_is_written(ls_json_value root, const char *key);
-
-/* sliding_window into out->window; missing: `initial`, null: none (0). */
-LS_MUST_USE ls_status ls_config_window(ls_json_value root, int64_t initial, ls_model_config *out);
 /*
- * Which layers have the window: as layer_types says, or else those of which the rule says so, given its own number. Without a window
- * (0) none has, and layer_types may not say otherwise.
+ * Marks the layers with a window: as layer_types says, or else out->windows. Without a window (0) the mark means nothing, and
+ * layer_types may not ask for one.
  */
-typedef bool (*ls_layer_rule)(int64_t layer, int64_t first);
-LS_MUST_USE ls_status ls_config_layer_types(ls_json_value root, ls_layer_rule otherwise, int64_t first,
-                                            ls_model_config *out);
-/* Qwen's: windows only with use_sliding_window, then from layer max_window_layers on or as layer_types says. */
-LS_MUST_USE ls_status ls_config_later_windows(ls_json_value root, ls_model_config *out);
+LS_MUST_USE ls_status ls_config_windows(ls_json_value root, ls_model_config *out);
 
 /* --- context extension (rope_change.c) --------------------------------------------------------------------------------------- */
 
@@ -173,7 +197,5 @@ ls_tensor ls_block_gated(const ls_block *b, ls_tensor x);
 /* Llama and its like: norm before each block, rotary positions, a gated feed-forward block. As a row's `build`. */
 ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens,
                            ls_tensor positions);
-/* Endings of names in old files: tables that follow from the config. */
-extern const char *const ls_decoder_derived[];
 
 #endif

@@ -108,14 +108,19 @@ static double original_of(const ls_model_config *config, const wish *w) {
     return config->rope.original_length > 0 ? config->rope.original_length : (double)config->sizes.longest;
 }
 
+static const char original_key[] = "original_max_position_embeddings";
+
 /* The object, as JSON. */
 static ls_status write_wish(const ls_model_config *config, const wish *w, char **config_text, char **out) {
     const double original = original_of(config, w);
     char factor[64] = "", length[80] = "", number[NUMBER_TEXT];
     if (w->kind->factor) snprintf(factor, sizeof factor, ", \"factor\": %s", number_text(w->factor, number));
-    if (w->kind->beside)
-        snprintf(length, sizeof length, ", \"original_max_position_embeddings\": %.0f", original);
-    else if (w->kind->original)
+    if (w->kind->beside) {
+        size_t from, to;
+        snprintf(length, sizeof length, ", \"%s\": %.0f", original_key, original);
+        if (ls_json_find_member(*config_text, original_key, &from, &to)) /* it would be heard instead */
+            LS_TRY(set_number(config_text, original_key, original));
+    } else if (w->kind->original)
         LS_TRY(set_number(config_text, "max_position_embeddings", original));
     char *made = NULL;
     if (asprintf(&made, "{\"rope_type\": \"%s\"%s%s%s}", w->kind->type, factor, length, w->kind->further) < 0)
