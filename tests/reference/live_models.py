@@ -1,0 +1,148 @@
+"""Models for the tests that run beside the live reference library: a table, and how they are written, run and compared.
+
+Written with torch 2.15, transformers 5.23, safetensors 0.8. Sizes are awkward on purpose: head_dim is not hidden_size over heads, three
+query heads share a key head, the vocabulary is a prime, and sequences (S) are longer than windows and than dynamic rope's original length.
+"""
+import json
+import subprocess
+
+import numpy
+import torch
+import transformers
+from safetensors.torch import load_file
+
+torch.set_num_threads(1)
+S = 53
+SIZES = dict(vocab_size=263, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=6,
+             num_key_value_heads=2, head_dim=12, max_position_embeddings=64, pad_token_id=None, bos_token_id=1, eos_token_id=[2, 3])
+
+
+def rope(kind, **further):
+    return dict(rope_parameters=dict(rope_type=kind, rope_theta=5000.0, **further))
+
+
+ROPES = {
+    "default": rope("default"),
+    "linear": rope("linear", factor=2.5),
+    "dynamic": dict(rope("dynamic", factor=3.0), max_position_embeddings=32),
+    "llama3": rope("llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16),
+    "yarn": rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=0.5),
+}
+WINDOWS = dict(use_sliding_window=True, sliding_window=19, max_window_layers=1)
+
+# What a row is called, the class of its config, and the fields that are not those of SIZES.
+MODELS = {
+    **{f"llama, rope {kind}": (transformers.LlamaConfig, fields) for kind, fields in ROPES.items()},
+    "llama, biases": (transformers.LlamaConfig, dict(ROPES["default"], attention_bias=True, mlp_bias=True, hidden_act="gelu")),
+    "mistral": (transformers.MistralConfig, dict(ROPES["default"], sliding_window=19)),
+    "mistral, no window": (transformers.MistralConfig, dict(ROPES["yarn"], sliding_window=None)),
+    "qwen2": (transformers.Qwen2Config, dict(ROPES["default"])),
+    "qwen2, windows": (transformers.Qwen2Config, dict(ROPES["yarn"], **WINDOWS)),
+    "qwen3": (transformers.Qwen3Config, dict(ROPES["default"])),
+    "qwen3, windows": (transformers.Qwen3Config, dict(ROPES["linear"], attention_bias=True, **WINDOWS)),
+    "gpt2": (transformers.GPT2Config, dict(n_inner=56, n_positions=64)),
+    "gpt2, scales": (transformers.GPT2Config, dict(n_positions=64, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False,
+                                                   activation_function="gelu")),
+    "gemma2": (transformers.Gemma2Config, dict(ROPES["default"], num_hidden_layers=5, sliding_window=19, query_pre_attn_scalar=7,
+                                               attn_logit_softcapping=4.0, final_logit_softcapping=3.0)),
+    "gemma2, no caps": (transformers.Gemma2Config, dict(ROPES["llama3"], num_hidden_layers=3, sliding_window=19, attention_bias=True,
+                                                        attn_logit_softcapping=None, final_logit_softcapping=None)),
+}
+FIRST_OF_ITS_KIND = ("llama, rope default", "mistral", "qwen2", "qwen3", "gpt2", "gemma2")
+
+
+def rope_kinds_of(name):
+    return () if name.startswith("gpt2") else ("linear:2.5", "dynamic:3:32", "llama3:4:16", "yarn:4:16", "default")
+
+
+def config_of(name, tied):
+    config, fields = MODELS[name]
+    sizes = dict(SIZES, **fields)
+    if config is transformers.GPT2Config:
+        for old, new in (("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")):
+            sizes[new] = sizes.pop(old)
+        for absent in ("intermediate_size", "num_key_value_heads", "head_dim", "max_position_embeddings"):
+            sizes.pop(absent)
+    return config(tie_word_embeddings=tied, **sizes)
+
+
+def write_model(folder, name, dtype=torch.float32, tied=False, shard_size="5GB", seed=7):
+    """Weights are random and none is 0, so that each part of a model shows; config.json has a field that nobody knows."""
+    model = transformers.AutoModelForCausalLM.from_config(config_of(name, tied))
+    generator = torch.Generator().manual_seed(seed)
+    for parameter_name, p in model.named_parameters():
+        around = 1.0 if p.ndim == 1 and parameter_name.endswith("weight") and "gemma2" not in name else 0.0
+        deviation = 0.3 if p.ndim == 1 else 1.5 / max(p.shape) ** 0.5
+        p.data = around + deviation * torch.randn(p.shape, generator=generator)
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard_size)
+    path = folder / "config.json"
+    path.write_text(json.dumps(dict(json.loads(path.read_text()), our_own={"x": [1.0, None]}), indent=2))
+
+
+def longspan(program, *words):
+    done = subprocess.run([program, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, f"longspan {' '.join(map(str, words))}: {done.stderr}"
+    return done.stdout
+
+
+def tensors_of(folder):
+    found = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        found.update(load_file(file))
+    return found
+
+
+def random_ids(vocabulary, length=S, seed=3):
+    return numpy.random.default_rng(seed).integers(0, vocabulary, (2, length), dtype=numpy.int32)
+
+
+def load(folder, dtype=torch.float64):
+    """The folder in the library, which must find in it exactly the tensors that it looks for."""
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
+                                                                      output_loading_info=True)
+    assert not any(report[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
+    return model
+
+
+def ours(program, folder, ids, *options, ranks=2):
+    """Loss, logits and gradients by `longspan grad`."""
+    made = folder.parent
+    numpy.save(made / "ids.npy", ids)
+    said = json.loads(longspan(program, "grad", "--model", folder, "--tokens", made / "ids.npy", "--out", made / "g.safetensors",
+                               "--logits", made / "logits.npy", "--ranks", ranks, "--threads", 1, "--json", *options))
+    return said["loss"], torch.tensor(numpy.load(made / "logits.npy")), load_file(made / "g.safetensors")
+
+
+def off(logits, right):
+    """As a part of the largest one."""
+    return ((logits.double() - right.double()).abs().max() / right.double().abs().max()).item()
+
+
+def check_same(program, folder, ids, model=None, ranks=2, options=()):
+    """Logits and loss within 1e-5, gradients within 1e-4 (DESIGN's definition of error); returns what was measured."""
+    model = model or load(folder)
+    tokens = torch.tensor(ids, dtype=torch.long)
+    model.zero_grad()
+    right = model(tokens, labels=tokens, use_cache=False)
+    right.loss.backward()
+    loss, logits, gradients = ours(program, folder, ids, *options, ranks=ranks)
+    apart = off(logits, right.logits)
+    assert apart < 1e-5, f"logits off by {apart}"
+    assert abs(loss / right.loss.item() - 1) < 1e-5, (loss, right.loss.item())
+    wanted = {name: p.grad for name, p in model.named_parameters()}
+    assert wanted.keys() == gradients.keys(), wanted.keys() ^ gradients.keys()
+    worst = worst_gradient(gradients, wanted)
+    assert worst[0] < 1e-4, worst
+    return apart, worst[0]
+
+
+def worst_gradient(gradients, wanted):
+    """Each against its own norm, or a thousandth of the norm of its kind over the layers where it is about 0, as a key's bias is."""
+    def kind(name):
+        return ".".join(part for part in name.split(".") if not part.isdigit())
+    squares = {}
+    for name, g in wanted.items():
+        squares[kind(name)] = squares.get(kind(name), 0) + g.square().sum().item()
+    scale = {name: max(g.norm().item(), 1e-3 * squares[kind(name)] ** 0.5) for name, g in wanted.items()}
+    layer = {name: max(scale[name], 1e-6 * max(scale.values())) for name in wanted}
+    return max(((gradients[name].double() - g.double()).norm().item() / layer[name], name) for name, g in wanted.items())

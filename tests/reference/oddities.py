@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Fields of a config.json as users meet them: read as the reference library reads them, or refused by name.
+
+    oddities.py BUILD        (tests/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
+
+Each row writes a model (live_models.py), changes its config.json, and compares logits and gradients, or looks for words in what Longspan says.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import live_models
+import transformers
+from live_models import MODELS, check_same, random_ids, write_model
+
+PROGRAM = str(pathlib.Path(sys.argv[1]).resolve() / "longspan")
+GONE = object()
+
+
+def scaling(kind, **further):
+    """Rotary positions as version 4 of the library writes them."""
+    return dict(rope_parameters=GONE, rope_theta=5000.0, rope_scaling=dict(rope_type=kind, **further))
+
+
+# The model, further fields with which it is made, changes of config.json, and what a refusal says.
+ROWS = (
+    ("llama, rope linear", {}, scaling("linear", factor=2.5)),
+    ("llama, rope linear", {}, dict(scaling("linear"), rope_scaling=dict(type="linear", factor=2.5))),
+    ("llama, rope default", {}, dict(rope_parameters=GONE, rope_theta=5000.0, rope_scaling=None)),
+    ("llama, rope default", {}, dict(rope_parameters=GONE)),
+    ("llama, rope yarn", {}, scaling("yarn", factor=4.0, original_max_position_embeddings=16)),
+    ("llama, rope yarn", {}, scaling("yarn", factor=4.0)),
+    ("llama, rope yarn", {}, dict(scaling("yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.5), original_max_position_embeddings=16)),
+    ("llama, rope yarn", {}, dict(scaling("yarn", factor=4.0, original_max_position_embeddings=32, attention_factor=1.5),
+                                  original_max_position_embeddings=16)),
+    ("llama, rope yarn", {}, scaling("yarn", factor=4.0, truncate=False, original_max_position_embeddings=16)),
+    ("llama, rope dynamic", {}, scaling("dynamic", factor=3.0, original_max_position_embeddings=8)),
+    ("llama, rope default", dict(num_key_value_heads=6, head_dim=None), dict(num_key_value_heads=None, head_dim=None)),
+    ("llama, rope default", dict(num_key_value_heads=6, head_dim=None), dict(num_key_value_heads=GONE, head_dim=GONE)),
+    ("llama, rope default", {}, dict(architectures=GONE, dtype=GONE, torch_dtype="bfloat16")),
+    ("llama, rope default", {}, dict(tie_word_embeddings=GONE, hidden_act=GONE, rms_norm_eps=GONE, attention_bias=GONE, mlp_bias=GONE)),
+    ("llama, rope default", {}, dict(layer_types=["full_attention"] * 2, sliding_window=3, pretraining_tp=1, use_cache=False)),
+    ("mistral", dict(num_attention_heads=16, num_key_value_heads=8), dict(num_key_value_heads=GONE)),
+    ("mistral", dict(sliding_window=None), dict(sliding_window=None)),
+    ("mistral", {}, dict(attention_bias=True, mlp_bias=True, head_dim=12)),
+    ("qwen2, windows", {}, dict(layer_types=["sliding_attention", "full_attention"])),
+    ("qwen2, windows", {}, dict(layer_types=GONE)),
+    ("qwen2", {}, dict(layer_types=GONE, use_sliding_window=False, sliding_window=5, max_window_layers=0)),
+    ("qwen2", dict(num_attention_heads=32, num_key_value_heads=32), dict(num_key_value_heads=GONE)),
+    ("qwen2", {}, dict(attention_bias=False)),
+    ("qwen3", dict(head_dim=128), dict(head_dim=GONE)),
+    ("gemma2", dict(query_pre_attn_scalar=256), dict(query_pre_attn_scalar=GONE, layer_types=GONE, tie_word_embeddings=False)),
+    ("gemma2", dict(query_pre_attn_scalar=100, attn_logit_softcapping=50.0, final_logit_softcapping=30.0),
+     dict(attn_logit_softcapping=GONE, final_logit_softcapping=GONE)),
+    ("gemma2", {}, dict(hidden_activation=GONE, hidden_act="silu")),
+    ("gemma2", dict(num_key_value_heads=3, num_attention_heads=12), dict(sliding_window_size=4)),
+    ("gpt2", dict(n_inner=None), dict(n_inner=GONE)),
+    ("gpt2", {}, dict(n_inner=56, hidden_size=48, num_hidden_layers=2, num_attention_heads=6, n_ctx=1024)),
+    ("gpt2", dict(num_hidden_layers=3), dict(n_layer=2, num_hidden_layers=3)),
+    ("gpt2", dict(activation_function="relu"), {}),
+    ("gpt2", {}, dict(activation_function="gelu_accurate", reorder_and_upcast_attn=True)),
+    ("llama, rope default", {}, dict(hidden_size=GONE, text_config=dict(hidden_size=48)), "hidden_size is missing"),
+    ("llama, rope default", {}, dict(per_layer_config={"1": {"num_attention_heads": 2}}), "per_layer_config is an object"),
+    ("qwen3", {}, dict(is_causal=False), "is_causal is false"),
+    ("gemma2", {}, dict(use_bidirectional_attention=True), "use_bidirectional_attention is true"),
+    ("gpt2", {}, dict(activation_function="quick_gelu"), 'activation_function is "quick_gelu"'),
+    ("llama, rope default", {}, scaling("longrope", short_factor=[1], long_factor=[1]), 'rope_type is "longrope"'),
+    ("mistral", {}, dict(architectures=["MistralForSequenceClassification"]), '"MistralForSequenceClassification"'),
+)
+
+
+def check(row, folder):
+    name, fields, changes, *refusal = row
+    config, own = MODELS[name]
+    live_models.MODELS["row"] = (config, dict(own, **fields))
+    write_model(folder, "row", tied=changes.get("tie_word_embeddings", False) is GONE and config is transformers.Gemma2Config)
+    path = folder / "config.json"
+    written = dict(json.loads(path.read_text()), **changes)
+    path.write_text(json.dumps({key: value for key, value in written.items() if value is not GONE}))
+    ids = random_ids(263)
+    if not refusal:
+        return "logits within %.1e, gradients %.1e" % check_same(PROGRAM, folder, ids)
+    done = subprocess.run([PROGRAM, "explain", "--model", folder, "--seq", "8"], capture_output=True, text=True)
+    assert done.returncode != 0 and refusal[0] in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr.split("/")[-1].strip()
+
+
+def main():
+    for row in ROWS:
+        with tempfile.TemporaryDirectory() as scratch:
+            changes = ", ".join(f"{k} {'left out' if v is GONE else v}" for k, v in row[2].items())
+            print(f"{row[0]}, {changes}: {check(row, pathlib.Path(scratch) / 'model')}")
+
+
+main()

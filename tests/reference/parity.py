@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""What Longspan computes with models that the reference library wrote, beside the library itself, at sizes and types that the stored models do
+not have.
+
+    parity.py BUILD          (tests/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
+
+- Each model of live_models.py, in f32 on 1, 2 and 4 ranks: logits and loss within 1e-5, gradients within 1e-4 of the library's in f64.
+- In bf16, each model is as near to the library's logits in f64 as the library's own bf16 is: the root mean square of the error is at most 1.5 times
+  the library's, and of the gradients at most 2 times. Both round weights and activations to 8 bits, at places of their own, so they are not near
+  each other.
+- Dynamic rope: the same logits at sequences shorter than, as long as and longer than the original length.
+- --rope-scaling and --rope-theta: a training with them leaves a folder that the library reads as that rope, with the same logits.
+"""
+import pathlib
+import sys
+import tempfile
+
+import torch
+import transformers
+from live_models import (FIRST_OF_ITS_KIND, MODELS, check_same, load, longspan, ours, random_ids, rope_kinds_of,
+                         write_model)
+
+PROGRAM = str(pathlib.Path(sys.argv[1]).resolve() / "longspan")
+SPREADS = ((1, "--strategy", "local"), (2, "--strategy", "ulysses"), (2, "--strategy", "ring", "--layout", "zigzag"), (4,))
+
+
+def check_f32(name, folder):
+    worst = (0.0, 0.0)
+    for ranks, *flags in SPREADS if name in FIRST_OF_ITS_KIND else SPREADS[-1:]:
+        measured = check_same(PROGRAM, folder, random_ids(263), ranks=ranks, options=flags)
+        worst = tuple(map(max, worst, measured))
+    print(f"{name}, f32: logits within %.1e, gradients %.1e" % worst)
+
+
+def library(folder, dtype, ids):
+    model, tokens = load(folder, dtype), torch.tensor(ids, dtype=torch.long)
+    right = model(tokens, use_cache=False)
+    logits = right.logits.double()
+    torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1)).backward()
+    return logits.detach(), {name: p.grad.double() for name, p in model.named_parameters()}
+
+
+def rms(tensors, right):
+    """Of all of them together, each against its own size, so that small tensors count as large ones do."""
+    parts = [((tensors[n].double() - right[n]).norm() / right[n].norm()).square() for n in right if right[n].norm() > 1e-8]
+    return (sum(parts) / len(parts)).sqrt().item()
+
+
+def check_bf16(name, folder):
+    ids = random_ids(263)
+    right, right_gradients = library(folder, torch.float64, ids)
+    theirs, their_gradients = library(folder, torch.bfloat16, ids)
+    _, logits, gradients = ours(PROGRAM, folder, ids, "--dtype", "bf16")
+    a, b = ((x.double() - right).norm().item() / right.norm().item() for x in (logits, theirs))
+    c, d = (rms(x, right_gradients) for x in (gradients, their_gradients))
+    print(f"{name}, bf16: logits off by {a:.1e}, the library's by {b:.1e}; gradients {c:.1e} and {d:.1e}")
+    assert a < 1.5 * b and a < 0.05, (a, b)
+    assert c < 2 * d, (c, d)
+
+
+def check_lengths(folder):
+    """Each length in a model of its own: the library's keeps the frequencies of the longest sequence that it has seen until one is shorter than the
+    original length. Longspan goes by the sequence alone."""
+    for length in (8, 31, 32, 33, 48, 96):
+        apart, worst = check_same(PROGRAM, folder, random_ids(263, length))
+        print(f"llama, rope dynamic from 32, S {length}: logits within {apart:.1e}, gradients {worst:.1e}")
+    one = load(folder)
+    for length in (96, 20):
+        check_same(PROGRAM, folder, random_ids(263, length), model=one)
+
+
+def check_flags(name, scaling, scratch):
+    model, run = scratch / "model", scratch / "run"
+    write_model(model, name)
+    text = scratch / "text.txt"
+    text.write_text("".join(f"line {i} of a text that is long enough\n" for i in range(400)))
+    longspan(PROGRAM, "train", "--model", model, "--data", text, "--seq", 40, "--steps", 2, "--ranks", 2, "--threads", 1, "--out", run,
+             "--rope-scaling", scaling, "--rope-theta", 7000)
+    config = transformers.AutoConfig.from_pretrained(run / "model")
+    kind, *numbers = scaling.split(":")
+    assert (config.rope_parameters["rope_type"], config.rope_parameters["rope_theta"]) == (kind, 7000), config.rope_parameters
+    assert not numbers or config.rope_parameters["factor"] == float(numbers[0]), config.rope_parameters
+    measured = check_same(PROGRAM, run / "model", random_ids(263))
+    print(f"{name}, --rope-scaling {scaling}: logits within %.1e, gradients %.1e" % measured)
+
+
+def main():
+    for name in MODELS:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = pathlib.Path(scratch) / "model"
+            write_model(folder, name)
+            check_f32(name, folder)
+            check_bf16(name, folder)
+            if name == "llama, rope dynamic":
+                check_lengths(folder)
+    for name in FIRST_OF_ITS_KIND:
+        for scaling in rope_kinds_of(name):
+            with tempfile.TemporaryDirectory() as scratch:
+                check_flags(name, scaling, pathlib.Path(scratch))
+
+
+main()
