@@ -5,6 +5,7 @@ query heads share a key head, the vocabulary is a prime, and sequences (S) are l
 """
 import json
 import subprocess
+import sys
 
 import numpy
 import torch
@@ -48,6 +49,8 @@ MODELS = {
     "gemma2, no caps": (transformers.Gemma2Config, dict(ROPES["llama3"], num_hidden_layers=3, sliding_window=19, attention_bias=True,
                                                         attn_logit_softcapping=None, final_logit_softcapping=None)),
 }
+# A word behind BUILD: only models with that in their name.
+WORD = sys.argv[2] if len(sys.argv) > 2 else ""
 FIRST_OF_ITS_KIND = ("llama, rope default", "mistral", "qwen2", "qwen3", "gpt2", "gemma2")
 
 

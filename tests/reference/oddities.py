@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fields of a config.json as users meet them: read as the reference library reads them, or refused by name.
 
-    oddities.py BUILD        (tests/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
+    oddities.py BUILD [WORD] (tests/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
 
 Each row writes a model (live_models.py), changes its config.json, and compares logits and gradients, or looks for words in what Longspan says.
 """
@@ -13,7 +13,7 @@ import tempfile
 
 import live_models
 import transformers
-from live_models import MODELS, check_same, random_ids, write_model
+from live_models import MODELS, WORD, check_same, random_ids, write_model
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve() / "longspan")
 GONE = object()
@@ -60,7 +60,7 @@ ROWS = (
     ("gpt2", {}, dict(n_inner=56, hidden_size=48, num_hidden_layers=2, num_attention_heads=6, n_ctx=1024)),
     ("gpt2", dict(num_hidden_layers=3), dict(n_layer=2, num_hidden_layers=3)),
     ("gpt2", dict(activation_function="relu"), {}),
-    ("gpt2", {}, dict(activation_function="gelu_accurate", reorder_and_upcast_attn=True)),
+    ("gpt2", {}, dict(activation_function="gelu_accurate")),
     ("llama, rope default", {}, dict(hidden_size=GONE, text_config=dict(hidden_size=48)), "hidden_size is missing"),
     ("llama, rope default", {}, dict(per_layer_config={"1": {"num_attention_heads": 2}}), "per_layer_config is an object"),
     ("qwen3", {}, dict(is_causal=False), "is_causal is false"),
@@ -88,7 +88,7 @@ def check(row, folder):
 
 
 def main():
-    for row in ROWS:
+    for row in (row for row in ROWS if WORD in row[0]):
         with tempfile.TemporaryDirectory() as scratch:
             changes = ", ".join(f"{k} {'left out' if v is GONE else v}" for k, v in row[2].items())
             print(f"{row[0]}, {changes}: {check(row, pathlib.Path(scratch) / 'model')}")
