@@ -408,7 +408,7 @@ def tokenizer(vocab="", model="", **changes):
 
 
 INDEX = {
-    "bad-2e64": '{"metadata": {"total_size": 18446744073709551615}, "weight_map": {"a": "a.safetensors"}}',
+    "bad-2e64": '{"metadata": {"total_size": 18446744073709551615}, "weight_map": {"a": 18446744073709551615}}',
     "bad-name-lines": json.dumps({"weight_map": {"a": "x\n\u009b2J.safetensors", "b": "b.safetensors"}}),
 }
 TOKENIZERS = {
