@@ -7,6 +7,6 @@ live() {
         echo "[  SKIPPED ] $script: $python has no transformers, torch, tokenizers and safetensors (LS_REFERENCE_PYTHON names another)"
         exit 0
     fi
-    export HF_HUB_OFFLINE=1 HF_HUB_DISABLE_PROGRESS_BARS=1 TRANSFORMERS_VERBOSITY=error TQDM_DISABLE=1 PYTHONUNBUFFERED=1
+    export HF_HUB_OFFLINE=1 HF_HUB_DISABLE_PROGRESS_BARS=1 TRANSFORMERS_VERBOSITY=error TQDM_DISABLE=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
     "$python" "$here/$script" "$2"
 }

@@ -58,9 +58,9 @@ def rope_kinds_of(name):
     return () if name.startswith("gpt2") else ("linear:2.5", "dynamic:3:32", "llama3:4:16", "yarn:4:16", "default")
 
 
-def config_of(name, tied):
+def config_of(name, tied, further):
     config, fields = MODELS[name]
-    sizes = dict(SIZES, **fields)
+    sizes = dict(SIZES, **dict(fields, **further))
     if config is transformers.GPT2Config:
         for old, new in (("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")):
             sizes[new] = sizes.pop(old)
@@ -69,10 +69,10 @@ def config_of(name, tied):
     return config(tie_word_embeddings=tied, **sizes)
 
 
-def write_model(folder, name, dtype=torch.float32, tied=False, shard_size="5GB", seed=7):
+def write_model(folder, name, dtype=torch.float32, tied=False, shard_size="5GB", **further):
     """Weights are random and none is 0, so that each part of a model shows; config.json has a field that nobody knows."""
-    model = transformers.AutoModelForCausalLM.from_config(config_of(name, tied))
-    generator = torch.Generator().manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config_of(name, tied, further))
+    generator = torch.Generator().manual_seed(7)
     for parameter_name, p in model.named_parameters():
         around = 1.0 if p.ndim == 1 and parameter_name.endswith("weight") and "gemma2" not in name else 0.0
         deviation = 0.3 if p.ndim == 1 else 1.5 / max(p.shape) ** 0.5
@@ -140,12 +140,13 @@ def check_same(program, folder, ids, model=None, ranks=2, options=()):
 
 
 def worst_gradient(gradients, wanted):
-    """Each against its own norm, or a thousandth of the norm of its kind over the layers where it is about 0, as a key's bias is."""
+    """The largest error and its name. Each against its own norm, at least a thousandth of that of its kind over the layers, and a millionth of the
+    largest of all: the gradient of a key's bias is 0 but for rounding, in all layers."""
     def kind(name):
         return ".".join(part for part in name.split(".") if not part.isdigit())
     squares = {}
     for name, g in wanted.items():
         squares[kind(name)] = squares.get(kind(name), 0) + g.square().sum().item()
-    scale = {name: max(g.norm().item(), 1e-3 * squares[kind(name)] ** 0.5) for name, g in wanted.items()}
-    layer = {name: max(scale[name], 1e-6 * max(scale.values())) for name in wanted}
-    return max(((gradients[name].double() - g.double()).norm().item() / layer[name], name) for name, g in wanted.items())
+    norm = {name: max(g.norm().item(), 1e-3 * squares[kind(name)] ** 0.5) for name, g in wanted.items()}
+    least = 1e-6 * max(norm.values())
+    return max(((gradients[name].double() - g.double()).norm().item() / max(norm[name], least), name) for name, g in wanted.items())

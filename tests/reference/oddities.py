@@ -11,9 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-import live_models
-import transformers
-from live_models import MODELS, WORD, check_same, random_ids, write_model
+from live_models import WORD, check_same, random_ids, write_model
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve() / "longspan")
 GONE = object()
@@ -51,7 +49,9 @@ ROWS = (
     ("qwen2", dict(num_attention_heads=32, num_key_value_heads=32), dict(num_key_value_heads=GONE)),
     ("qwen2", {}, dict(attention_bias=False)),
     ("qwen3", dict(head_dim=128), dict(head_dim=GONE)),
-    ("gemma2", dict(query_pre_attn_scalar=256), dict(query_pre_attn_scalar=GONE, layer_types=GONE, tie_word_embeddings=False)),
+    ("gemma2", dict(query_pre_attn_scalar=256), dict(query_pre_attn_scalar=GONE, layer_types=GONE)),
+    ("gemma2", dict(tied=True), dict(tie_word_embeddings=GONE)),
+    ("gpt2", dict(tied=True), dict(tie_word_embeddings=GONE)),
     ("gemma2", dict(query_pre_attn_scalar=100, attn_logit_softcapping=50.0, final_logit_softcapping=30.0),
      dict(attn_logit_softcapping=GONE, final_logit_softcapping=GONE)),
     ("gemma2", {}, dict(hidden_activation=GONE, hidden_act="silu")),
@@ -73,9 +73,7 @@ ROWS = (
 
 def check(row, folder):
     name, fields, changes, *refusal = row
-    config, own = MODELS[name]
-    live_models.MODELS["row"] = (config, dict(own, **fields))
-    write_model(folder, "row", tied=changes.get("tie_word_embeddings", False) is GONE and config is transformers.Gemma2Config)
+    write_model(folder, name, **fields)
     path = folder / "config.json"
     written = dict(json.loads(path.read_text()), **changes)
     path.write_text(json.dumps({key: value for key, value in written.items() if value is not GONE}))
@@ -90,7 +88,7 @@ def check(row, folder):
 def main():
     for row in (row for row in ROWS if WORD in row[0]):
         with tempfile.TemporaryDirectory() as scratch:
-            changes = ", ".join(f"{k} {'left out' if v is GONE else v}" for k, v in row[2].items())
+            changes = ", ".join(f"{k} {'left out' if v is GONE else v}" for k, v in dict(row[1], **row[2]).items())
             print(f"{row[0]}, {changes}: {check(row, pathlib.Path(scratch) / 'model')}")
 
 
