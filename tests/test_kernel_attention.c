@@ -216,6 +216,25 @@ static const test_case cases[] = {
      .threads = 1},
 };
 
+/*
+ * Few enough queries to go the way of attention_few.h: every number of rows that are taken at a time, masks, gaps, merges, stretches. B, D, Hq,
+ * Hkv, group, first_q, first_kv, S, P, rank, queries, layout, mask, threads, scale, softcap, spread, f32_limit.
+ */
+static const test_case few[] = {
+    {1, 64, 4, 2, 2, 0, 0, 517, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "causal", 2, 0, 0, 0, 0},
+    {1, 64, 12, 4, 3, 0, 0, 1500, 2, 1, 1, LS_LAYOUT_ZIGZAG, "causal", 3, 0, 0, 0, 0},
+    {1, 128, 7, 1, 7, 0, 0, 700, 1, 0, 2, LS_LAYOUT_CONTIGUOUS, "window:150:5", 2, 0, 0, 0, 0},
+    {1, 40, 16, 2, 8, 0, 0, 800, 3, 2, 1, LS_LAYOUT_STRIPED, "causal", 2, 0, 1.5, 0, 0},
+    {2, 33, 2, 2, 1, 0, 0, 450, 2, 1, 3, LS_LAYOUT_ZIGZAG, "causal+documents", 2, 0, 0, 0, 0},
+    {3, 80, 3, 2, 3, 2, 0, 610, 1, 0, 4, LS_LAYOUT_CONTIGUOUS, "causal", 1, 0, 0, 0, 0},
+    {1, 16, 2, 1, 4, 6, 1, 300, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "full", 1, 0, 0, 0, 0},
+    {1, 256, 2, 1, 2, 0, 0, 257, 2, 0, 1, LS_LAYOUT_CONTIGUOUS, "full", 2, -0.05, 0, 0, 0},
+    {1, 64, 2, 1, 2, 0, 0, 900, 2, 1, 5, LS_LAYOUT_ZIGZAG, "causal", 2, 0, 0, 2.5, 1e-4},
+    {1, 24, 1, 1, 1, 0, 0, 17001, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "causal", 3, 0, 0, 0, 0},
+    {1, 8, 1, 1, 1, 0, 0, 2000, 4, 0, 16, LS_LAYOUT_CONTIGUOUS, "causal", 2, 0, 0, 0, 0},
+    {1, 1, 3, 1, 3, 0, 0, 300, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "window:70", 2, 0, 0, 0, 0},
+};
+
 static void put(const ls_view *view, int64_t at, float value) {
     if (view->dtype == LS_BF16)
         ((ls_bf16 *)view->data)[at] = ls_bf16_from_f32(value);
@@ -417,6 +436,11 @@ static void test_against_f64(void **state) {
     for (size_t i = 0; i < LS_COUNT(cases); i++) for_each_variant(&cases[i]);
 }
 
+static void test_few_queries_against_f64(void **state) {
+    (void)state;
+    for (size_t i = 0; i < LS_COUNT(few); i++) for_each_variant(&few[i]);
+}
+
 /* Any head size: below a vector, between vectors, odd, and beyond what is usual. */
 static void test_head_sizes(void **state) {
     (void)state;
@@ -479,6 +503,7 @@ static void test_empty(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_f64),
+        cmocka_unit_test(test_few_queries_against_f64),
         cmocka_unit_test(test_head_sizes),
         cmocka_unit_test(test_empty),
     };

@@ -136,15 +136,18 @@ problem problem_make(const test_case *c, ls_dtype dtype) {
     const ls_layout layout = ls_layout_make(&need, arena);
     p.n = ls_layout_count(&layout, c->rank);
     p.w = ls_mask_width(&mask);
-    int32_t *positions = filled(p.n, sizeof *positions);
-    ls_layout_positions(&layout, c->rank, positions);
+    int32_t *all = filled(p.n, sizeof *all);
+    ls_layout_positions(&layout, c->rank, all);
+    const int64_t held = p.n;
+    if (c->queries > 0) p.n = c->queries;
+    const int32_t *positions = all + held - p.n;
     p.spans = filled(c->B * p.n * p.w, sizeof *p.spans);
     for (int b = 0; b < c->B; b++) {
         ls_mask_table(&mask, c->S, positions, p.n, p.spans + b * p.n * p.w);
         if (b == 1 && p.n > 2)
             memset(p.spans + (b * p.n + 1) * p.w, 0, sizeof *p.spans * (size_t)p.w); /* blind */
     }
-    free(positions);
+    free(all);
     const int64_t size = c->B * p.n * c->Hq * c->D;
     p.q = draw(size, spread, dtype, &seed);
     p.dout = draw(size, 1, dtype, &seed);

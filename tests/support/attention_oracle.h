@@ -15,6 +15,7 @@
 typedef struct test_case {
     int B, D, Hq, Hkv, group, first_q, first_kv;
     int S, P, rank;
+    int queries; /* the last so many of the rank's alone; 0: all */
     ls_layout_kind layout;
     const char *mask; /* terms joined by +; "documents" has fixed ends */
     int threads;

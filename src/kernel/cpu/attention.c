@@ -9,13 +9,13 @@
  *     o, lse from O, m, l, merged with what is there when asked
  *
  * Items are dealt to threads heaviest first; which thread takes which changes no bit. S is kept in units of
- * log2.
+ * log2. A few queries alone go another way (attention_few.h).
  */
 #if LS_CPU_ELEMENT_BF16 && defined __AVX512BF16__
 #define LS_ATTENTION_PAIRS 1
 #endif
+#include "kernel/cpu/attention_few.h"
 #include "kernel/cpu/attention_forward.h"
-#include "kernel/cpu/attention_merge.h"
 #if LS_ATTENTION_TILES
 #include "kernel/cpu/attention_strips.h"
 #else
@@ -149,25 +149,11 @@ static void row_tile_begin(const forward *f, row_tile *tile, const item *it, int
     }
 }
 
-/* o and lse of a row tile; merged: out += (new - out) * share of the new keys in the sum of both. */
 static void row_tile_end(const forward *f, const row_tile *tile, int64_t b) {
-    const problem *p = &f->problem;
-    const ls_view *o = &f->call->out[OUT_O], *lse_view = &f->call->out[OUT_LSE];
-    float *lse = (float *)lse_view->data + b * lse_view->stride[0] + tile->head * lse_view->stride[1];
     for (int64_t i = 0; i < tile->queries; i++) {
-        float *to = (float *)o->data + head_offset(o, b, tile->head) + (tile->query + i) * o->stride[1];
-        const float *from = tile->o + i * f->columns.width;
-        float *log_sum = lse + (tile->query + i) * lse_view->stride[2];
-        const float sum = LS_ATTENTION_TILES ? v_sum_lanes(unit_load(tile->l + i * SUM_LANES)) : tile->l[i];
-        const float norm = sum == 0 ? 0 : 1 / sum;
-        const float here = sum == 0 ? -INFINITY : (float)(tile->m[i] * LN_2 + (double)logf(sum));
-        if (!p->params->merge || *log_sum == -INFINITY) {
-            for (int64_t d = 0; d < p->D; d++) to[d] = from[d] * norm;
-            *log_sum = here;
-        } else if (here != -INFINITY) {
-            const float share = merge_lse(log_sum, here);
-            for (int64_t d = 0; d < p->D; d++) to[d] += share * (from[d] * norm - to[d]);
-        }
+        const float *sum = tile->l + i * SUM_LANES;
+        row_end(f->call, b, tile->head, tile->query + i, tile->o + i * f->columns.width, tile->m[i],
+                LS_ATTENTION_TILES ? v_sum_lanes(unit_load(sum)) : *sum);
     }
 }
 
@@ -214,6 +200,7 @@ static void run_item(void *context, int index, int thread) {
 
 static size_t forward_workspace(const ls_kernel_call *call) {
     forward f;
+    if (is_few(call)) return few_workspace(call);
     return forward_carve(&f, call, NULL);
 }
 
@@ -225,6 +212,10 @@ static ls_status forward_prepare(const ls_kernel_call *call, void **state) {
 static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     forward f;
+    if (is_few(call)) {
+        few_run(call, pool);
+        return;
+    }
     forward_carve(&f, call, call->workspace);
     plan_items(&f);
     ls_pool_run(pool, f.items, run_item, &f);

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "kernel/cpu/attention_merge.h"
 #include "kernel/cpu/attention_pack.h"
 #include "kernel/cpu/attention_problem.h"
 #include "kernel/kernel_impl.h"
@@ -76,6 +77,28 @@ static void mask_row(float *s, const int32_t *kpos, int64_t keys, const int32_t 
     for (int64_t j = 0; j < keys; j += V_LANES) {
         const v_i32 visible = keys_visible(kpos + j, spans, spans_each);
         unit_store(s + j, v_select(visible, unit_load(s + j), v_set(-INFINITY)));
+    }
+}
+
+/*
+ * o and lse of a row from the sum of 2^(score - m) and of these times V; merged: out += (new - out) * share of the new keys in the sum of
+ * both.
+ */
+static void row_end(const ls_kernel_call *call, int64_t b, int64_t head, int64_t query, const float *from,
+                    float m, float sum) {
+    const ls_attention_params *params = call->params;
+    const ls_view *o = &call->out[OUT_O], *lse = &call->out[OUT_LSE];
+    float *to = (float *)o->data + head_offset(o, b, head) + query * o->stride[1];
+    float *log_sum = (float *)lse->data + b * lse->stride[0] + head * lse->stride[1] + query * lse->stride[2];
+    const int64_t D = o->size[3];
+    const float norm = sum == 0 ? 0 : 1 / sum;
+    const float here = sum == 0 ? -INFINITY : (float)(m * LN_2 + (double)logf(sum));
+    if (!params->merge || *log_sum == -INFINITY) {
+        for (int64_t d = 0; d < D; d++) to[d] = from[d] * norm;
+        *log_sum = here;
+    } else if (here != -INFINITY) {
+        const float share = merge_lse(log_sum, here);
+        for (int64_t d = 0; d < D; d++) to[d] += share * (from[d] * norm - to[d]);
     }
 }
 
