@@ -20,13 +20,34 @@ grep -q '40 tokens at .*, behind a prompt of 10 at' err || fail "figures: $(cat 
 printf 'line 12 of' >prompt.txt
 "$longspan" "${greedy[@]}" --prompt-file prompt.txt --ranks 3 --strategy ring >three.txt 2>err || fail "generate: $(cat err)"
 cmp one.txt three.txt || fail "ranks change the text"
+grep -q 'memory of a rank: .* predicted, .* keys and values; .* resident' err || fail "memory: $(cat err)"
+"$longspan" "${greedy[@]}" --prompt-file - <prompt.txt >three.txt 2>err || fail "generate: $(cat err)"
+cat prompt.txt | "$longspan" "${greedy[@]}" --prompt-file - 2>err | cmp one.txt - && cmp one.txt three.txt || fail "standard input: $(cat err)"
 "$longspan" "${greedy[@]}" --prompt "line 12 of" --ranks 2 --json >out.json 2>err || fail "generate: $(cat err)"
 python3 - <<'CHECK' || fail "generate --json"
 import json
 d, text = json.load(open("out.json")), open("one.txt", encoding="utf-8").read()
 assert d["prompt"] == "line 12 of" and d["prompt_tokens"] == 10 and d["tokens"] == 40, d
+assert len(d["ids"]) == 40 and d["finish"] == "tokens", d
+# Keys and values: 1 layer, 2 of them, 1 head of 8, f32; half of 49 tokens, rounded up.
+assert d["cache_bytes"] == 2 * 8 * 4 * 25 and d["cache_bytes"] < d["predicted_bytes"], d
+assert d["predicted_bytes"] <= d["resident_bytes"] < d["predicted_bytes"] + 2 * 4096, d
 assert text == d["text"] + "\n" and d["decode_seconds"] > 0 and d["mesh"] in ("dp=1,ring=2,ulysses=1", "dp=1,ring=1,ulysses=2"), d
 CHECK
+
+# It ends where the model says that a text does; learned positions end by themselves.
+stop=$(python3 -c 'import json; d = json.load(open("out.json"))["ids"]; print(d[7], d.index(d[7]))')
+mkdir ends
+sed "s/\"vocab_size\"/\"eos_token_id\": [255, ${stop% *}], &/" config.json >ends/config.json
+for more in "" --ignore-eos; do
+    "$longspan" generate --model ends --threads 1 --tokens 40 --temperature 0 --seed 3 --prompt "line 12 of" --json $more >out.json 2>err || fail "generate: $(cat err)"
+    [ -n "$more" ] && ends='"tokens"' n=40 || { ends='"end"'; n=${stop#* }; }
+    json "d['finish'] == $ends and d['tokens'] == len(d['ids']) == $n" out.json
+done
+echo '{"architectures": ["GPT2LMHeadModel"], "vocab_size": 256, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 24}' >learned.json
+"$longspan" generate --model learned.json --threads 1 --prompt "line 12 of" --tokens 15 >out 2>err || fail "all positions: $(cat err)"
+expect 2 "--tokens 16 behind a prompt of 10: the model has 24 positions, which are learned; expected at most 15" \
+    generate --model learned.json --threads 1 --prompt "line 12 of" --tokens 16
 
 # Ctrl-C: what was made stands, and one line says how it ended.
 "$longspan" generate "${base[@]}" --tokens 1000000 --prompt a --seed 3 --top-k 5 >out 2>err & pid=$!

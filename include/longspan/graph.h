@@ -88,8 +88,8 @@ typedef struct ls_rope {
     double factor;
     double low_factor, high_factor; /* of llama3 */
     double original_length;         /* of dynamic, yarn and llama3: tokens that the model was trained with */
-    double length;                  /* of dynamic: tokens of a sequence */
-    double beta_fast, beta_slow;    /* of yarn, as all that follows; 0: 32 and 1 */
+    double length; /* of dynamic: tokens of a sequence; at a position beyond it, those up to that one */
+    double beta_fast, beta_slow; /* of yarn, as all that follows; 0: 32 and 1 */
     double
         attention_factor; /* cosines and sines are multiplied by it; 0: made from factor and the two below */
     double mscale, mscale_all_dim; /* 0: not given */

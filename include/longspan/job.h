@@ -91,27 +91,39 @@ LS_MUST_USE ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result
 /*
  * Continues a prompt: its keys and values are made at once, its tokens shared by the ranks, and stay where they were made; each further token is
  * computed over them. text(context, bytes, n) receives whole characters as they come, in the caller's process: ranks are threads.
- * Ends after `tokens`, at the end of the document, or stopped by a signal (LS_INTERRUPTED; what was made is told). The same tokens
- * for the same seed; without temperature the same for any number of ranks, to rounding of the logits.
+ * Ends after `tokens`, at a token that ends a text, or stopped by a signal (LS_INTERRUPTED; what was made is told). Such tokens are
+ * eos_token_id of the model's generation_config.json or else config.json, and the tokenizer's end of a document.
+ *
+ * The same command draws the same tokens. Over other ranks or threads logits differ by rounding, and a token does where the draw, or
+ * the end of top_k or top_p, falls into that difference: about one draw in a million in f32, one in a thousand in bf16.
  */
 typedef struct ls_generate_job {
     const char *model; /* directory or config.json */
     ls_rope_change rope;
     const char
         *checkpoint; /* directory of a checkpoint or of a training run; NULL: the model's own weights */
-    const char *prompt, *prompt_file; /* one of them; an empty one begins a document */
-    int64_t tokens;                   /* to make */
-    const char *dtype;                /* "f32", "bf16"; NULL: f32 */
-    double temperature, top_p;
-    int64_t top_k; /* 0: all */
+    const char *prompt,
+        *prompt_file;   /* one of them; an empty one begins a document; file "-": standard input */
+    int64_t tokens;     /* to make */
+    bool ignore_end;    /* go on behind tokens that end a text */
+    const char *dtype;  /* "f32", "bf16"; NULL: f32 */
+    double temperature; /* of logits; 0: always the likeliest token */
+    int64_t top_k;      /* then, the likeliest (and all that are as likely as the k-th); 0: all */
+    double top_p;       /* then, of these the fewest that hold this share; 0 and 1: all */
     uint64_t seed;
     ls_spread spread;
     void (*text)(void *context, const char *bytes, size_t n);
+    void (*token)(void *context,
+                  int32_t id); /* each, before its text; not the one that ends it. NULL: nobody asks */
     void *context;
 } ls_generate_job;
 typedef struct ls_generate_result {
     int64_t prompt_tokens, tokens; /* tokens: made */
+    bool at_end;                   /* a token that ends a text came */
     double prefill_seconds, decode_seconds;
+    int64_t cache_bytes; /* of the predicted bytes of a rank: keys and values */
+    int64_t
+        resident_bytes; /* measured at the end: what the system has given to the rank of the predicted bytes */
     ls_spread_result spread;
 } ls_generate_result;
 /* The result is set when the status is LS_OK or LS_INTERRUPTED. */

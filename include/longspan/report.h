@@ -32,9 +32,9 @@ void ls_spread_result_json(const ls_spread_result *result, FILE *out);
 void ls_grad_result_json(const ls_grad_result *result, FILE *out);
 void ls_eval_result_json(const ls_eval_result *result, FILE *out);
 void ls_train_result_json(const ls_train_result *result, FILE *out);
-/* prompt (left out when NULL) and text as they are, bytes that are no UTF-8 replaced, and the figures. */
-void ls_generate_result_json(const char *prompt, const char *text, const ls_generate_result *result,
-                             FILE *out);
+/* prompt (left out when NULL) and text as they are, bytes that are no UTF-8 replaced, result->tokens ids, and the figures. */
+void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids,
+                             const ls_generate_result *result, FILE *out);
 /* [{"name": ..., "summary": ...}, ...]. */
 typedef struct ls_named_text {
     const char *name, *summary;

@@ -5,14 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ls_status open_all(const ls_model *model, const char *dtype, const ls_spread *spread, ls_decoder *d) {
+static ls_status open_all(const ls_model *model, int64_t known, const char *dtype, const ls_spread *spread,
+                          ls_decoder *d) {
     const bool narrow = dtype != NULL && strcmp(dtype, "bf16") == 0;
     if (dtype != NULL && !narrow && strcmp(dtype, "f32") != 0)
         return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", dtype);
     ls_language_model lm;
     d->model = ls_graph_create(narrow ? LS_BF16 : LS_F32);
     d->graph = ls_graph_create(narrow ? LS_BF16 : LS_F32);
-    LS_TRY(ls_model_build(model, d->model, 1, d->most, false, &lm));
+    LS_TRY(ls_model_build_growing(model, d->model, known, d->most, &lm));
     LS_TRY(ls_graph_decode(d->model, lm.logits, d->graph, &d->decoding));
     d->logits = ls_graph_tensor(d->graph, d->decoding.logits)->name;
     d->job = (ls_job){.graph = d->graph,
@@ -24,10 +25,10 @@ static ls_status open_all(const ls_model *model, const char *dtype, const ls_spr
 }
 
 /* The decoder is made in its place: its session borrows the job. */
-ls_status ls_decoder_open(const ls_model *model, int64_t most, const char *dtype, const ls_spread *spread,
-                          ls_decoder *out) {
+ls_status ls_decoder_open(const ls_model *model, int64_t known, int64_t most, const char *dtype,
+                          const ls_spread *spread, ls_decoder *out) {
     *out = (ls_decoder){.most = most};
-    const ls_status status = open_all(model, dtype, spread, out);
+    const ls_status status = open_all(model, known, dtype, spread, out);
     if (status.code != LS_OK) ls_decoder_close(out);
     return status;
 }
@@ -37,6 +38,17 @@ void ls_decoder_close(ls_decoder *d) {
     ls_graph_destroy(d->graph);
     ls_graph_destroy(d->model);
     *d = (ls_decoder){.most = 0};
+}
+
+int64_t ls_decoder_cache_bytes(const ls_decoder *d, const ls_image *image) {
+    int64_t bytes = 0;
+    for (int i = 0; i < d->decoding.n_kept; i++) {
+        const ls_tensor kept = d->decoding.kept[i];
+        if (kept.id == d->decoding.logits.id) continue;
+        const ls_view *part = &ls_image_find(image, ls_graph_tensor(d->graph, kept)->name)->operand.view;
+        bytes += ls_view_elements(part) * (int64_t)ls_dtype_bytes(part->dtype);
+    }
+    return bytes;
 }
 
 ls_status ls_decoder_prefill(const ls_decoder *d, const ls_rank *rank, const int32_t *ids, int64_t n) {

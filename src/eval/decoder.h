@@ -18,10 +18,16 @@ typedef struct ls_decoder {
     ls_session *session; /* the caller's to run, once */
 } ls_decoder;
 
-/* dtype: "f32" or "bf16"; NULL: f32. LS_USAGE for another. The model is borrowed for the call. */
-LS_MUST_USE ls_status ls_decoder_open(const ls_model *model, int64_t most, const char *dtype,
+/*
+ * For texts of `known` tokens that grow up to `most`. dtype: "f32" or "bf16"; NULL: f32. LS_USAGE for another. The model is
+ * borrowed for the call.
+ */
+LS_MUST_USE ls_status ls_decoder_open(const ls_model *model, int64_t known, int64_t most, const char *dtype,
                                       const ls_spread *spread, ls_decoder *out);
 void ls_decoder_close(ls_decoder *decoder); /* a zeroed one is allowed */
+
+/* Bytes of keys and values that the image's rank holds. */
+int64_t ls_decoder_cache_bytes(const ls_decoder *decoder, const ls_image *image);
 
 /* On every rank of its session alike: ids[0, n), n <= most, become the sequence; what was there before is forgotten. */
 LS_MUST_USE ls_status ls_decoder_prefill(const ls_decoder *decoder, const ls_rank *rank, const int32_t *ids,

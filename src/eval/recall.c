@@ -87,7 +87,7 @@ static ls_status ask_length(asking *a, ls_decoder *decoder, ls_data **data) {
         LS_TRY(ls_data_open(&text, data));
         a->haystack.data = *data;
     }
-    LS_TRY(ls_decoder_open(a->trained->model, length, o->dtype, &o->spread, decoder));
+    LS_TRY(ls_decoder_open(a->trained->model, length, length, o->dtype, &o->spread, decoder));
     a->decoder = decoder;
     return ls_session_run(decoder->session, on_rank, a);
 }

@@ -3,10 +3,12 @@
  * made for single tokens alone.
  */
 #include "eval/decoder.h"
-#include "format/format.h"
+#include "job/prompt.h"
 #include "job/sample.h"
+#include "job/stop.h"
 #include "job/stream.h"
 #include "longspan/job.h"
+#include "plan/resident.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +16,11 @@
 typedef struct generation {
     const ls_generate_job *job;
     ls_trained trained;
-    int32_t *ids; /* [most] prompt and, on rank 0, what was made */
+    int32_t *ids; /* [most + 1] prompt and, on rank 0, what was made */
     int64_t n_prompt, most;
     int ranks;
     ls_decoder decoder;
+    ls_stops stops; /* none when they are ignored */
     ls_sampler *sampler;
     ls_stream stream;
     ls_generate_result result; /* rank 0's */
@@ -38,10 +41,12 @@ static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const 
     const int32_t id = ls_sampler_draw(g->sampler, logits, (uint64_t)made);
     *out = (decision){.id = id};
     if (ls_comm_stop_requested(rank->comm)) out->what = STOPPED;
-    if (id == ls_tokenizer_end_of_document(g->trained.tokenizer)) out->what = AT_END;
+    if (ls_stops_have(&g->stops, id)) out->what = AT_END;
+    g->result.at_end = out->what == AT_END;
     if (out->what != GO_ON) return ls_ok();
     g->ids[g->n_prompt + made] = id;
     g->result.tokens = made + 1;
+    if (g->job->token != NULL) g->job->token(g->job->context, id);
     const ls_status status = ls_stream_put(&g->stream, id);
     if (status.code != LS_OK) out->what = FAILED;
     return status;
@@ -73,6 +78,21 @@ static ls_status make_tokens(generation *g, const ls_rank *rank) {
     return ls_ok();
 }
 
+/* Of the rank that has most of each. */
+static ls_status count_memory(generation *g, const ls_rank *rank) {
+    typedef struct memory {
+        int64_t cache, resident;
+    } memory;
+    const memory mine = {ls_decoder_cache_bytes(&g->decoder, rank->image), ls_resident_bytes(rank).arenas};
+    memory all[LS_MAX_RANKS];
+    LS_TRY(ls_comm_exchange(rank->comm, &mine, sizeof mine, all));
+    for (int r = 0; r < rank->ranks && rank->rank == 0; r++) {
+        g->result.cache_bytes = ls_max(g->result.cache_bytes, all[r].cache);
+        g->result.resident_bytes = ls_max(g->result.resident_bytes, all[r].resident);
+    }
+    return ls_ok();
+}
+
 static ls_status on_rank(ls_rank *rank, void *context) {
     generation *g = context;
     LS_TRY(ls_comm_agree(rank->comm, ls_trained_fill(&g->trained, rank, g->job->seed)));
@@ -81,7 +101,9 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(ls_comm_barrier(rank->comm));
     const double filled = ls_seconds();
     const ls_status status = make_tokens(g, rank);
-    if (rank->rank != 0 || (status.code != LS_OK && status.code != LS_INTERRUPTED)) return status;
+    if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
+    LS_TRY(count_memory(g, rank));
+    if (rank->rank != 0) return status;
     g->result.prefill_seconds = filled - began;
     g->result.decode_seconds = ls_seconds() - filled;
     LS_TRY(ls_stream_end(&g->stream));
@@ -105,57 +127,44 @@ static ls_status check_wishes(const ls_generate_job *job, int *ranks) {
     return ls_ok();
 }
 
-/* What the tokenizer puts before a text, and the prompt; without any token the end of a document, as the model saw texts begin. */
-static ls_status encode_prompt(const ls_tokenizer *tokenizer, const char *prompt, size_t bytes,
-                               ls_token_list *out) {
-    const ls_token_frame frame = ls_tokenizer_frame(tokenizer);
-    const int32_t end = ls_tokenizer_end_of_document(tokenizer);
-    LS_TRY(ls_tokenizer_encode(tokenizer, prompt, bytes, out));
-    const size_t before = frame.n_before + out->count > 0 ? frame.n_before : 1;
-    int32_t *ids = malloc(sizeof *ids * (before + out->count));
-    if (ids == NULL) return ls_error(LS_NO_MEMORY, "no memory for a prompt of %zu tokens", out->count);
-    memcpy(ids, frame.n_before > 0 ? frame.before : &end, sizeof *ids * before);
-    if (out->count > 0) memcpy(ids + before, out->id, sizeof *ids * out->count);
-    free(out->id);
-    *out = (ls_token_list){ids, before + out->count, before + out->count};
-    return ls_ok();
-}
-
-static ls_status take_prompt(generation *g, const char *prompt, size_t bytes) {
-    ls_token_list list = {NULL, 0, 0};
-    ls_status status = encode_prompt(g->trained.tokenizer, prompt, bytes, &list);
+static ls_status read_prompt(generation *g) {
+    ls_token_list list;
+    LS_TRY(ls_prompt_read(g->trained.tokenizer, g->job->prompt, g->job->prompt_file, &list));
     g->n_prompt = (int64_t)list.count;
-    g->most = ls_max(g->n_prompt + g->job->tokens, g->ranks);
-    if (status.code == LS_OK) {
-        g->ids = g->most <= INT32_MAX ? calloc((size_t)g->most, sizeof *g->ids) : NULL;
-        if (g->ids == NULL)
-            status = ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)g->most);
-        else
-            memcpy(g->ids, list.id, sizeof *g->ids * list.count);
-    }
+    /* The last token is made, and has no place of its own. */
+    g->most = ls_max(g->n_prompt + g->job->tokens - 1, g->ranks);
+    ls_status status = ls_ok();
+    g->ids = g->most < INT32_MAX ? calloc((size_t)g->most + 1, sizeof *g->ids) : NULL;
+    if (g->ids == NULL)
+        status = ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)g->most);
+    else
+        memcpy(g->ids, list.id, sizeof *g->ids * list.count);
     free(list.id);
     return status;
 }
 
-static ls_status read_prompt(generation *g) {
-    const ls_generate_job *job = g->job;
-    if (job->prompt != NULL) return take_prompt(g, job->prompt, strlen(job->prompt));
-    char *text;
-    size_t bytes;
-    LS_TRY(ls_file_read(job->prompt_file, INT32_MAX, &text, &bytes));
-    const ls_status status = take_prompt(g, text, bytes);
-    free(text);
-    return status;
+/* Rotary positions go on beyond those that the model was made for, and it is said; learned ones end. */
+static ls_status check_positions(const generation *g) {
+    const ls_model_sizes sizes = ls_model_describe(g->trained.model);
+    const int64_t needed = g->n_prompt + g->job->tokens - 1;
+    if (sizes.longest <= 0 || needed <= sizes.longest) return ls_ok();
+    if (sizes.learned)
+        return ls_error(
+            LS_USAGE,
+            "--tokens %lld behind a prompt of %lld: the model has %lld positions, which are learned; "
+            "expected at most %lld tokens",
+            (long long)g->job->tokens, (long long)g->n_prompt, (long long)sizes.longest,
+            (long long)ls_max(0, sizes.longest + 1 - g->n_prompt));
+    ls_log("a prompt of %lld tokens and %lld more go beyond the model's %lld positions",
+           (long long)g->n_prompt, (long long)g->job->tokens, (long long)sizes.longest);
+    return ls_ok();
 }
 
 static ls_status open_decoder(generation *g) {
-    const ls_model_sizes sizes = ls_model_describe(g->trained.model);
-    if (sizes.longest > 0 && g->n_prompt + g->job->tokens > sizes.longest)
-        ls_log("a prompt of %lld tokens and %lld more go beyond the model's %lld positions",
-               (long long)g->n_prompt, (long long)g->job->tokens, (long long)sizes.longest);
+    LS_TRY(check_positions(g));
     ls_spread spread = g->job->spread;
     spread.as_threads = true; /* so that the caller's function is called in the caller's process */
-    LS_TRY(ls_decoder_open(g->trained.model, g->most, g->job->dtype, &spread, &g->decoder));
+    LS_TRY(ls_decoder_open(g->trained.model, g->n_prompt, g->most, g->job->dtype, &spread, &g->decoder));
     const ls_sampling how = {g->job->temperature, g->job->top_p, g->job->top_k, g->job->seed};
     /* The model may have more rows than there are tokens. */
     return ls_sampler_create(&how, ls_tokenizer_vocabulary(g->trained.tokenizer), &g->sampler);
@@ -164,6 +173,7 @@ static ls_status open_decoder(generation *g) {
 static ls_status run(generation *g) {
     LS_TRY(check_wishes(g->job, &g->ranks));
     LS_TRY(ls_trained_open_changed(g->job->model, g->job->checkpoint, &g->job->rope, &g->trained));
+    if (!g->job->ignore_end) LS_TRY(ls_stops_read(&g->trained, &g->stops));
     LS_TRY(read_prompt(g));
     LS_TRY(open_decoder(g));
     g->stream =

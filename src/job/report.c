@@ -78,14 +78,21 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
     end(w, out);
 }
 
-void ls_generate_result_json(const char *prompt, const char *text, const ls_generate_result *r, FILE *out) {
+void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids,
+                             const ls_generate_result *r, FILE *out) {
     ls_json_writer *w = begin();
     if (prompt != NULL) ls_json_put_text(w, "prompt", prompt);
     ls_json_put_text(w, "text", text);
+    ls_json_open_array(w, "ids");
+    for (int64_t i = 0; i < r->tokens; i++) ls_json_put_int(w, NULL, ids[i]);
+    ls_json_close(w);
+    ls_json_put_text(w, "finish", r->at_end ? "end" : "tokens");
     ls_json_put_int(w, "prompt_tokens", r->prompt_tokens);
     ls_json_put_int(w, "tokens", r->tokens);
     ls_json_put_double(w, "prefill_seconds", r->prefill_seconds);
     ls_json_put_double(w, "decode_seconds", r->decode_seconds);
+    ls_json_put_int(w, "cache_bytes", r->cache_bytes);
+    ls_json_put_int(w, "resident_bytes", r->resident_bytes);
     put_spread(w, &r->spread);
     end(w, out);
 }

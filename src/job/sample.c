@@ -75,12 +75,55 @@ static double weigh(ls_sampler *s, const float *logits, int32_t best) {
     return sum;
 }
 
-/* The id where the running sum of the chances passes `drawn`; `count` of them, in an order that is given. */
-static int32_t find(const ls_sampler *s, int64_t count, double drawn, bool in_heap, int32_t otherwise) {
-    for (int64_t i = 0; i < count; i++) {
-        const int32_t id = in_heap ? s->heap[s->V - 1 - i] : (int32_t)i;
-        drawn -= s->chance[id];
-        if (drawn < 0) return id;
+/* The chance of the n-th likeliest, which are asked for in order; 0 past the last. */
+static double chance_of(ls_sampler *s, int64_t n) {
+    if (n >= s->V) return 0;
+    const int64_t at = s->V - 1 - n;
+    return s->chance[at < s->left ? take(s) : s->heap[at]];
+}
+
+/* How many are left by top_k: the k likeliest, and all that are as likely as the last of them. *sum becomes the sum of their chances. */
+static int64_t cut_to_count(ls_sampler *s, double *sum) {
+    double kept = 0, last = 0;
+    int64_t n = 0;
+    for (double next; (next = chance_of(s, n)) > 0 && (n < s->how.top_k || next == last); n++)
+        kept += last = next;
+    *sum = kept;
+    return n;
+}
+
+/* How many of `most` are left by top_p: the likeliest up to the one with which they reach their share of the sum. */
+static int64_t cut_to_share(ls_sampler *s, int64_t most, double *sum) {
+    const double share = s->how.top_p * *sum;
+    double kept = 0;
+    int64_t n = 0;
+    for (double next; n < most && kept < share && (next = chance_of(s, n)) > 0; n++) kept += next;
+    *sum = kept;
+    return n;
+}
+
+/* All but the likeliest lose their chance; returns the sum of those that are left. */
+static double cut(ls_sampler *s, double sum) {
+    const bool by_count = s->how.top_k > 0 && s->how.top_k < s->V;
+    const bool by_share = s->how.top_p > 0 && s->how.top_p < 1;
+    if (!by_count && !by_share) return sum;
+    for (int64_t v = 0; v < s->V; v++) s->heap[v] = (int32_t)v;
+    s->left = s->V;
+    for (int64_t at = s->V / 2; at-- > 0;) sink(s, at);
+    int64_t n = by_count ? cut_to_count(s, &sum) : s->V;
+    if (by_share) n = cut_to_share(s, n, &sum);
+    for (int64_t i = 0; i < s->V - n; i++) s->chance[s->heap[i]] = 0;
+    return sum;
+}
+
+/*
+ * The id where the running sum of the chances passes `drawn`. By ids, not by chances: those of two tokens that are almost equal may
+ * change places by rounding, and the draw would be another one.
+ */
+static int32_t find(const ls_sampler *s, double drawn, int32_t otherwise) {
+    for (int64_t v = 0; v < s->V; v++) {
+        drawn -= s->chance[v];
+        if (drawn < 0) return (int32_t)v;
     }
     return otherwise; /* by rounding alone */
 }
@@ -88,20 +131,6 @@ static int32_t find(const ls_sampler *s, int64_t count, double drawn, bool in_he
 int32_t ls_sampler_draw(ls_sampler *s, const float *logits, uint64_t number) {
     const int32_t best = likeliest(logits, s->V);
     if (!(s->how.temperature > 0) || !isfinite(logits[best])) return best;
-    const double sum = weigh(s, logits, best);
-    const double uniform = ls_rng_uniform(s->how.seed, ls_rng_stream("generate"), number);
-    const bool by_share = s->how.top_p > 0 && s->how.top_p < 1;
-    if (s->how.top_k <= 0 && !by_share) return find(s, s->V, sum * uniform, false, best);
-    for (int64_t v = 0; v < s->V; v++) s->heap[v] = (int32_t)v;
-    s->left = s->V;
-    for (int64_t at = s->V / 2; at-- > 0;) sink(s, at);
-    const int64_t most = s->how.top_k > 0 ? ls_min(s->how.top_k, s->V) : s->V;
-    const double share = by_share ? s->how.top_p * sum : INFINITY;
-    double kept = 0;
-    int64_t n = 0;
-    while (n < most && kept < share) {
-        kept += s->chance[take(s)];
-        n++;
-    }
-    return find(s, n, kept * uniform, true, best);
+    const double sum = cut(s, weigh(s, logits, best));
+    return find(s, sum * ls_rng_uniform(s->how.seed, ls_rng_stream("generate"), number), best);
 }

@@ -1,4 +1,7 @@
-/* Drawing the next token from its logits. */
+/*
+ * Drawing the next token from its logits, in the Hugging Face library's order: logits are divided by the temperature, top_k keeps the
+ * likeliest (all that are as likely as the k-th among them), top_p keeps of these the fewest that hold its share together.
+ */
 #ifndef LS_JOB_SAMPLE_H
 #define LS_JOB_SAMPLE_H
 
@@ -8,8 +11,8 @@
 
 typedef struct ls_sampling {
     double temperature; /* 0: the likeliest */
-    double top_p;       /* the likeliest that hold this share together; 0 and 1: all */
-    int64_t top_k;      /* as many of the likeliest; 0: all */
+    double top_p;       /* of what top_k leaves, the one that crosses the share included; 0 and 1: all */
+    int64_t top_k;      /* 0: all */
     uint64_t seed;
 } ls_sampling;
 
@@ -18,7 +21,7 @@ LS_MUST_USE ls_status ls_sampler_create(const ls_sampling *sampling, int64_t V, 
 void ls_sampler_destroy(ls_sampler *sampler); /* NULL is allowed */
 
 /*
- * The token of draw `number`: a pure function of the sampling, the logits [V] and the number. Of equal logits the smaller id comes first.
+ * The token of draw `number`: a pure function of the sampling, the logits [V] and the number. Of equal logits the smaller id is the likelier.
  * Logits that are not finite are never drawn, unless none is: then it is id 0.
  */
 int32_t ls_sampler_draw(ls_sampler *sampler, const float *logits, uint64_t number);

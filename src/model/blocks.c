@@ -15,7 +15,7 @@ ls_block ls_block_begin(const ls_model_config *config, ls_graph *g, const char *
 
 void ls_block_rotary(ls_block *b, ls_tensor positions) {
     ls_rope rope = b->config->rope;
-    rope.length = (double)b->S;
+    if (!(rope.length > 0)) rope.length = (double)b->S;
     b->rope = ls_named(b->g, ls_rope_table(b->g, positions, b->config->sizes.D, &rope), "rope");
 }
 

@@ -1,14 +1,14 @@
 /* What is around every architecture: inputs, the loss and its gradient. */
 #include "model/model_impl.h"
 
-ls_status ls_model_build(const ls_model *model, ls_graph *g, int64_t B, int64_t S, bool gradients,
-                         ls_language_model *out) {
+static ls_status build(const ls_architecture *architecture, const ls_model_config *config, ls_graph *g,
+                       int64_t B, int64_t S, bool gradients, ls_language_model *out) {
     const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
     ls_language_model lm = {0};
     lm.tokens = ls_tokens(g, "tokens", B, S);
     lm.labels = ls_input_like(g, "labels", lm.tokens);
     lm.positions = ls_input_like(g, "positions", lm.tokens);
-    lm.logits = model->architecture->build(&model->config, g, lm.tokens, lm.positions);
+    lm.logits = architecture->build(config, g, lm.tokens, lm.positions);
     lm.token_loss = ls_named(g, ls_cross_entropy(g, lm.logits, lm.labels), "token_loss");
     const ls_tensor loss = ls_named(g, ls_sum(g, lm.token_loss), "loss");
     /* The sum over micro-batches is beside the gradient's way, so that each micro-batch is differentiated alone. */
@@ -23,4 +23,16 @@ ls_status ls_model_build(const ls_model *model, ls_graph *g, int64_t B, int64_t 
     }
     *out = lm;
     return ls_ok();
+}
+
+ls_status ls_model_build(const ls_model *model, ls_graph *g, int64_t B, int64_t S, bool gradients,
+                         ls_language_model *out) {
+    return build(model->architecture, &model->config, g, B, S, gradients, out);
+}
+
+ls_status ls_model_build_growing(const ls_model *model, ls_graph *g, int64_t known, int64_t S,
+                                 ls_language_model *out) {
+    ls_model_config config = model->config;
+    config.rope.length = (double)known;
+    return build(model->architecture, &config, g, 1, S, false, out);
 }

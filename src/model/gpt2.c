@@ -138,7 +138,7 @@ const ls_architecture ls_architecture_gpt2 = {
     .name = "GPT2LMHeadModel",
     .model_type = "gpt2",
     .form = &form,
-    .initial = {.sizes = {.longest = 1024, .tied = true, .initializer_range = 0.02},
+    .initial = {.sizes = {.longest = 1024, .learned = true, .tied = true, .initializer_range = 0.02},
                 .epsilon = 1e-5,
                 .activation = ls_gelu_tanh,
                 .scaled = true},

@@ -15,6 +15,7 @@ typedef struct ls_model ls_model;
 typedef struct ls_model_sizes {
     int64_t V, E, F, L, Hq, Hkv, D;
     int64_t longest; /* max_position_embeddings */
+    bool learned;    /* positions are: there are no more than `longest` */
     bool tied;       /* the head is the embedding table */
     double initializer_range;
 } ls_model_sizes;
@@ -56,6 +57,14 @@ typedef struct ls_language_model {
  */
 LS_MUST_USE ls_status ls_model_build(const ls_model *model, ls_graph *graph, int64_t B, int64_t S,
                                      bool gradients, ls_language_model *out);
+
+/*
+ * The same, forward alone, for one sequence of `known` tokens (at least 1) that others are added to one by one, up to S. What
+ * depends on a sequence's length (rope scaling "dynamic") is of each token what it was when the token came, as in the Hugging Face
+ * library's generation.
+ */
+LS_MUST_USE ls_status ls_model_build_growing(const ls_model *model, ls_graph *graph, int64_t known, int64_t S,
+                                             ls_language_model *out);
 
 /*
  * The model's own weights: from *.safetensors in its directory when there are any, otherwise random with deviation

@@ -112,11 +112,11 @@ static double yarn_magnitude(const ls_rope_params *p) {
 /* --- the table --------------------------------------------------------------------------------------------------------------- */
 
 static const ls_rope_kind kinds[] = {
-    [LS_ROPE_PLAIN] = {"default", NULL, NULL, NULL},
-    [LS_ROPE_LINEAR] = {"linear", check_factor, linear, NULL},
-    [LS_ROPE_DYNAMIC] = {"dynamic", check_length, dynamic, NULL},
-    [LS_ROPE_YARN] = {"yarn", check_yarn, yarn, yarn_magnitude},
-    [LS_ROPE_LLAMA3] = {"llama3", check_llama3, llama3, NULL},
+    [LS_ROPE_PLAIN] = {"default", NULL, NULL, NULL, false},
+    [LS_ROPE_LINEAR] = {"linear", check_factor, linear, NULL, false},
+    [LS_ROPE_DYNAMIC] = {"dynamic", check_length, dynamic, NULL, true},
+    [LS_ROPE_YARN] = {"yarn", check_yarn, yarn, yarn_magnitude, false},
+    [LS_ROPE_LLAMA3] = {"llama3", check_llama3, llama3, NULL, false},
 };
 
 void ls_rope_names(char *out, size_t room) {
@@ -151,6 +151,13 @@ float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D) {
     const double plain = (double)(float)pow(p->theta, -2.0 * (double)i / (double)D);
     const ls_rope_kind *kind = &kinds[p->scaling];
     return (float)(kind->frequency != NULL ? kind->frequency(p, plain, i, D) : plain);
+}
+
+float ls_rope_frequency_at(const ls_rope_params *p, float usual, int64_t position, int64_t i, int64_t D) {
+    if (!kinds[p->scaling].by_length || (double)position < p->length) return usual;
+    ls_rope_params grown = *p;
+    grown.length = (double)position + 1;
+    return ls_rope_frequency(&grown, i, D);
 }
 
 double ls_rope_magnitude(const ls_rope_params *p) {

@@ -7,6 +7,7 @@ A folder holds config.json and model.safetensors (bf16), as a user would bring t
     tokens.npy labels.npy           i32 [B,S]; labels are the next tokens, some of them -100
     logits.npy                      f32 [B,S,V]
     gradients.safetensors           f32, of the mean loss over valid labels, by the published names
+    generated.json                  what generate.py stored beside them: make it anew when the weights change
 expected-NAME/ holds logits and the gradients of the first layer's queries and keys where rope scaling NAME is put into the config.
 The library's arithmetic is f64 where it lets itself be told so, on the weights as they are stored.
 
@@ -127,5 +128,6 @@ def make(name):
         print("   ", rope, "differs by", abs(other - logits).max())
 
 
-for wanted in sys.argv[1:] or CONFIGS:
-    make(wanted)
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or CONFIGS:
+        make(wanted)

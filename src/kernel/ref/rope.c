@@ -12,10 +12,11 @@ static void table_columns(const void *context, int64_t first, int64_t last) {
     const int64_t n = ls_view_elements(&call->in[0]), D = ref_columns(&call->out[0]);
     const double magnitude = ls_rope_magnitude(call->params);
     for (int64_t i = first; i < last; i++) {
-        const double frequency = (double)ls_rope_frequency(call->params, i, D);
+        const float usual = ls_rope_frequency(call->params, i, D);
         real *table = (real *)call->out[0].data + i;
         for (int64_t row = 0; row < n; row++, table += D) {
-            const double angle = (double)positions[row] * frequency;
+            const float frequency = ls_rope_frequency_at(call->params, usual, positions[row], i, D);
+            const double angle = (double)positions[row] * (double)frequency;
             table[0] = (real)(magnitude * cos(angle));
             table[D / 2] = (real)(magnitude * sin(angle));
         }
