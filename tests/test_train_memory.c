@@ -70,11 +70,25 @@ static int64_t round_page(int64_t bytes) {
     return (int64_t)ls_round_up((size_t)bytes, (size_t)sysconf(_SC_PAGESIZE));
 }
 
-static void predicted_is_mapped(void **state) {
-    if (sanitized_by("thread") || without_maps()) skip(); /* ranks share one process there */
+/* Texts of a few sequences and of a part of one. */
+static const char *make_documents(void **state) {
+    enum { DOCUMENTS = 40 };
+    assert_ok(ls_file_make_directories(scratch_path(state, "documents")));
+    for (int i = 0; i < DOCUMENTS; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "documents/%02d.txt", i);
+        make_text(state, name, (size_t)(20 + 11 * i));
+    }
+    return scratch_path(state, "documents");
+}
+
+static void check_mapped(void **state, const char *pack) {
     enum { RANKS = 3 };
-    run_paths *p = make_paths(state, "mapped");
+    run_paths *p = make_paths(state, pack);
     ls_train_options options = tiny_options(p->model, p->data, p->out);
+    const char *documents = make_documents(state);
+    options.data = &documents;
+    options.pack = pack;
     options.spread.ranks = RANKS;
     options.steps = 100000;
     child_run run = start_run(&options, NULL);
@@ -99,6 +113,12 @@ static void predicted_is_mapped(void **state) {
     (void)kill(run.pid, SIGKILL);
     (void)end_run(&run, NULL);
     free(p);
+}
+
+static void predicted_is_mapped(void **state) {
+    if (sanitized_by("thread") || without_maps()) skip(); /* ranks share one process there */
+    static const char *const packs[] = {"join", "best", "stream"};
+    for (size_t i = 0; i < LS_COUNT(packs); i++) check_mapped(state, packs[i]);
 }
 
 /* Large enough that the arenas outweigh everything else that a process holds. */

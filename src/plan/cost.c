@@ -122,9 +122,10 @@ static int64_t batch_of(const ls_graph *g) {
  */
 void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
                   ls_plan_candidate *c, ls_status *status) {
+    enum { MOST_BATCHES = 4 }; /* each is compiled for all ranks */
     const int n = job->n_documents;
     const int64_t B = ls_max(1, batch_of(job->graph) / target->mesh.size[LS_AXIS_DP]);
-    const int each = (int)ls_min(B, n), batches = n > 0 && together ? n / each : 1;
+    const int each = (int)ls_min(B, n), batches = n > 0 && together ? (int)ls_min(n / each, MOST_BATCHES) : 1;
     ls_plan_candidate sum = *c;
     *status = ls_ok();
     for (int i = 0; i < batches && status->code == LS_OK; i++) {
