@@ -124,7 +124,7 @@ static bool put(packing *p, rooms *r, uint32_t document, int64_t length, int64_t
 }
 
 /* by_length: by what is left of them when whole pieces are gone, chains in the order of the corpus. */
-static bool put_all(packing *p, uint32_t *by_length, int64_t S) {
+static bool put_all(packing *p, const uint32_t *by_length, int64_t S) {
     rooms r = {0};
     bool made = rooms_create(S, &r);
     for (int64_t length = S - 1; made && length > 0; length--) {
