@@ -94,6 +94,7 @@ static void cost(const ls_job *job, const ls_target *target, const ls_host *host
     *status = ls_ok();
     for (int i = 0; i < all.n && status->code == LS_OK; i++) {
         ls_target one = *target;
+        LS_ASSERT(every || i < (int)LS_COUNT(sample));
         one.rank = every ? i : sample[i];
         *status = ls_compile(job, &one, &all.image[i]);
     }
