@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WAITING = 4 }; /* ids: the bytes of a character */
+enum {
+    MOST_WAITING = 4, /* ids: the bytes of a character */
+    MOST_SILENT =
+        1024 /* ids without a text that are kept because those that follow may be changed with them */
+};
 
 struct ls_token_stream {
     const ls_tokenizer *tokenizer;
@@ -53,14 +57,20 @@ static ls_status say(ls_token_stream *s, size_t bytes, ls_text *out) {
     return ls_ok();
 }
 
-/* All was said: only the ids since the last time are kept, for what decoders do to the first of a text. */
+/*
+ * All was said: only the ids since the last time are kept, for what decoders do to the first of a text. By themselves
+ * they must have a text: of spaces that are all taken off, a decoder has not taken all that it would.
+ */
 static ls_status forget(ls_token_stream *s) {
-    memmove(s->ids.id, s->ids.id + s->old, (s->ids.count - s->old) * sizeof *s->ids.id);
-    s->ids.count -= s->old;
-    s->old = s->ids.count;
+    const size_t newer = s->ids.count - s->old;
     s->waiting = 0;
     s->said.count = 0;
-    return ls_tokenizer_decode(s->tokenizer, s->ids.id, s->ids.count, &s->said);
+    LS_TRY(ls_tokenizer_decode(s->tokenizer, s->ids.id + s->old, newer, &s->said));
+    if (s->said.count == 0 && newer < MOST_SILENT)
+        return ls_tokenizer_decode(s->tokenizer, s->ids.id, s->ids.count, &s->said);
+    memmove(s->ids.id, s->ids.id + s->old, newer * sizeof *s->ids.id);
+    s->old = s->ids.count = newer;
+    return ls_ok();
 }
 
 static ls_status say_all(ls_token_stream *s, ls_text *out) {
