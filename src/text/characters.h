@@ -12,7 +12,7 @@ bool ls_is_word(uint32_t code);   /* alphabetic, marks, decimal digits, connecto
 /* Whether normal forms leave it alone because it came after their Unicode (later.c). */
 bool ls_is_later(uint32_t code);
 
-/* Lower case by itself; U+0130 alone becomes two characters, out[1] is 0 for the others. */
+/* Lower case by itself, as the utf8proc that is linked knows it (Unicode 15 with 2.8); U+0130 alone becomes two characters, out[1] is 0 for the others. */
 void ls_lower_case(uint32_t code, uint32_t out[2]);
 
 /* The UTF-8 of a character; its length. */

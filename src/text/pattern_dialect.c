@@ -41,29 +41,40 @@ static ls_status refuse(const translation *t, int n) {
                     t->where.file, t->where.path, shown);
 }
 
-/* \s and its like: the members, in brackets of their own where they are not in any. */
-static ls_status put_members(translation *t, const char *members, bool negated) {
-    if (t->in_class && negated) return refuse(t, 2);
-    t->at += 2;
-    if (t->in_class) return put_text(t, members);
-    LS_TRY(put_text(t, negated ? "[^" : "["));
-    LS_TRY(put_text(t, members));
-    return put_text(t, "]");
+/* Members of a class for what a property has gained since the Unicode of PCRE2. */
+static ls_status put_later(translation *t, const char *name, size_t bytes) {
+    return ls_pattern_later(name, bytes, t->out) ? ls_ok() : ls_no_memory(bytes);
 }
 
-/* \p{L}, \P{Han}: names of more than two letters are scripts. */
+/* \s and its like: the members, in brackets of their own where they are not in any. `later`: properties in them. */
+static ls_status put_members(translation *t, const char *members, const char *later, bool negated) {
+    if (t->in_class && negated) return refuse(t, 2);
+    t->at += 2;
+    if (!t->in_class) LS_TRY(put_text(t, negated ? "[^" : "["));
+    LS_TRY(put_text(t, members));
+    for (size_t n; *later; later += n + (later[n] != 0)) {
+        n = strcspn(later, " ");
+        LS_TRY(put_later(t, later, n));
+    }
+    return t->in_class ? ls_ok() : put_text(t, "]");
+}
+
+/* \p{L}, \P{Han}: names of more than two letters are scripts. Out of a class it becomes one, for the later members. */
 static ls_status put_property(translation *t) {
     const char *name = t->at + 2;
     if (*name != '{') return refuse(t, 3);
     name++;
+    const bool negated = (t->at[1] == 'P') != (*name == '^');
     if (*name == '^') name++;
     const size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
     if (length == 0 || name[length] != '}') return refuse(t, 12);
-    LS_TRY(put(t, t->at, (size_t)(name - t->at)));
+    if (!t->in_class) LS_TRY(put_text(t, negated ? "[^" : "["));
+    LS_TRY(put_text(t, t->in_class && negated ? "\\P{" : "\\p{"));
     if (length > 2) LS_TRY(put_text(t, "sc:"));
     LS_TRY(put(t, name, length + 1));
+    if (!t->in_class || !negated) LS_TRY(put_later(t, name, length));
     t->at = name + length + 1;
-    return ls_ok();
+    return t->in_class ? ls_ok() : put_text(t, "]");
 }
 
 /* \x{2581}, \x41 (above 7f, Oniguruma takes it as a byte), \u2581. */
@@ -87,20 +98,19 @@ static ls_status put_escape(translation *t) {
     const char c = t->at[1];
     switch (c) {
     case 's':
-        return put_members(t, space, false);
+        return put_members(t, space, "", false);
     case 'S':
-        if (!t->in_class) return put_members(t, space, true);
+        if (!t->in_class) return put_members(t, space, "", true);
         return copy(t, 2);
     case 'w':
-        return put_members(t, word, false);
+        return put_members(t, word, "L M Nd Nl Pc", false);
     case 'W':
-        return put_members(t, word, true);
+        return put_members(t, word, "L M Nd Nl Pc", true);
     case 'd':
-        t->at += 2;
-        return put_text(t, "\\p{Nd}");
+        return put_members(t, "\\p{Nd}", "Nd", false);
     case 'D':
-        t->at += 2;
-        return put_text(t, "\\P{Nd}");
+        if (!t->in_class) return put_members(t, "\\p{Nd}", "Nd", true);
+        return copy(t, 2);
     case 'v':
         t->at += 2;
         return put_text(t, "\\x0b");

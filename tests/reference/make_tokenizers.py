@@ -29,6 +29,8 @@ def texts():
     yield b"\n\n\n"
     yield b"a"
     yield "été ÉTÉ the théthe the<< of  of the straße".encode()
+    # characters of Unicode 15 and 16: symbols, letters, digits, marks
+    yield "x\U0001f7d9 \U0001fa75y \U00031350\U0002ebf0中 12\U00011f503\U00011bf0 \u1c8aa \ua7dbb \U00010d4eA\u0897! .\U00011b00\n".encode()
     for text in tokenizer_texts.made(rng, 1):
         cut = text[:260]
         yield cut if text[:4000].decode(errors="ignore").encode() != text[:4000] else cut.decode(errors="ignore").encode()
