@@ -263,12 +263,16 @@ static void greedy_text_is_that_of_whole_passes(void **state) {
 }
 
 static void draws_repeat_with_their_seed(void **state) {
-    const ls_spread one = {.ranks = 1, .threads = 1}, two = {.ranks = 2, .threads = 1};
+    const ls_spread one = {.ranks = 1, .threads = 1}, two = {.ranks = 2, .threads = 1},
+                    four = {.ranks = 4, .threads = 1};
     const char *model = tiny_model(state);
     heard a, b, c;
     generate(model, 1, 3, one, &a);
     generate(model, 1, 3, two, &b);
     generate(model, 1, 4, one, &c);
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.text, b.text, a.n);
+    generate(model, 1, 3, four, &b);
     assert_int_equal(a.n, b.n);
     assert_memory_equal(a.text, b.text, a.n);
     assert_true(a.n != c.n || memcmp(a.text, c.text, a.n) != 0);

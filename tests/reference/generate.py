@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Greedy generation against the Hugging Face library.
+"""Greedy generation and evaluation against the Hugging Face library.
 
-    generate.py stored BUILD       `longspan generate` on tests/reference/models/ against the tokens stored there; needs Python alone
+    generate.py stored BUILD       `longspan generate` on tests/reference/models/ against the tokens stored there, and `longspan eval`
+                                   against the logits; needs Python alone
     generate.py live BUILD         the same on larger random models against the library itself, on 1, 2 and 4 ranks
     generate.py make [NAME...]     stores expected*/generated.json beside the logits: {"prompt": ids, "tokens": ids, "margin": the least
                                    difference of the two largest logits}. Made with torch 2.15.0, transformers 5.23.0.
@@ -9,7 +10,9 @@
 Prompts are longer than the windows, and sequences grow beyond the length that dynamic rope scaling begins at. A tokenizer of one letter
 for each id stands between the ids and the command line.
 """
+import array
 import json
+import math
 import pathlib
 import shutil
 import subprocess
@@ -56,6 +59,33 @@ def expect(found, tokens, what):
         sys.exit(f"FAILED: {what}: made {found['ids']}, expected {tokens}")
 
 
+def read_npy(path, kind):
+    """Numbers of a file of version 1, in their order."""
+    data = path.read_bytes()
+    return array.array(kind, data[10 + int.from_bytes(data[8:10], "little"):])
+
+
+def check_eval(build, folder, expected, changes):
+    """The mean loss of the stored tokens and the end of the document behind them is that of the stored logits."""
+    tokens = read_npy(HERE / folder.name / "expected/tokens.npy", "i")
+    logits = read_npy(expected / "logits.npy", "f")
+    vocabulary = len(logits) // len(tokens)
+    loss = 0
+    for i, right in enumerate([*tokens[1:], vocabulary - 1]):
+        row = logits[i * vocabulary:(i + 1) * vocabulary]
+        loss += (math.log(math.fsum(math.exp(x - max(row)) for x in row)) + max(row) - row[right]) / len(tokens)
+    (folder / "text.txt").write_text("".join("</s>" if i == vocabulary - 1 else letter(i) for i in tokens))
+    for spread in SPREADS:
+        words = [str(pathlib.Path(build) / "longspan"), "eval", "--model", str(folder), "--data", str(folder / "text.txt"), "--seq",
+                 str(len(tokens)), "--threads", "1", "--json", *spread, *changes]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"FAILED: {' '.join(words)}: {done.stderr}")
+        found = json.loads(done.stdout)["loss"]
+        if not abs(found / loss - 1) < 1e-5:
+            sys.exit(f"FAILED: {folder.name} {expected.name} {' '.join(spread)}: loss {found}, expected {loss}")
+
+
 def scratch_model(scratch, name):
     folder = pathlib.Path(scratch) / name
     shutil.copytree(HERE / name, folder, ignore=shutil.ignore_patterns("expected*"))
@@ -77,8 +107,9 @@ def check_stored(build):
                     made = generate(build, folder, stored["prompt"], len(stored["tokens"]), spread, "--ignore-eos", *changes)
                     expect(made, stored["tokens"], f"{name} {expected.parent.name} {' '.join(spread)}")
                     compared += 1
+                check_eval(build, folder, expected.parent, changes)
             check_stop(build, folder, json.loads((HERE / name / "expected/generated.json").read_text()))
-    print(f"{compared} texts as stored")
+    print(f"{compared} texts and losses as stored")
 
 
 def check_stop(build, folder, stored):
