@@ -55,7 +55,7 @@ static ls_status run_json(ls_generate_job *job) {
     char *text = NULL;
     size_t bytes = 0;
     kept k = {.text = open_memstream(&text, &bytes), .ids = calloc((size_t)job->tokens, sizeof *k.ids)};
-    ls_status status = ls_ok();
+    ls_status status;
     ls_generate_result result;
     job->text = keep_text;
     job->token = keep_id;
