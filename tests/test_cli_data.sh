@@ -24,6 +24,21 @@ grep -q '^verified' page.txt && grep -q '^document 0, [0-9]* tokens: line 1 of t
 json "d['verified'] and d['documents'] == 60 and len(d['first_documents']) == 5 and len(d['shards']) > 2" out.json
 json "sum(c['tokens'] for c in d['lengths']) == d['tokens'] == d['learnt_tokens']" out.json
 
+"$longspan" data build texts --out framed --begin '^' --end none >out.txt 2>err || fail "build: $(cat err)"
+grep -q '^around each document: \^ before, none behind' out.txt || fail "frame: $(cat out.txt)"
+"$longspan" data inspect framed >page.txt || fail "inspect"
+grep -q 'end of document none' page.txt && grep -q '^document 0, [0-9]* tokens: ^line 1 of text 1' page.txt || fail "page: $(cat page.txt)"
+python3 -c 'import json; d = json.load(open("framed/shards.json")); assert d["begin"] == [94] and d["end"] == [], d' || fail "shards.json"
+expect 2 "other files, options or tokenizer" data build texts --out framed --resume
+expect 2 "--begin is '<s>', expected auto, none or a token" data build texts --out x --begin '<s>'
+"$longspan" data build --out talks --records messages --template chatml --system 'Be kind.' --json <(:) >/dev/null 2>&1 && fail "a pipe was read"
+printf '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]}\n' >talk.jsonl
+"$longspan" data build talk.jsonl --out talks --records messages --template chatml --system 'Be kind.' >out.txt 2>err || fail "build: $(cat err)"
+grep -q 'template chatml, without a system: Be kind.' err || fail "template: $(cat err)"
+"$longspan" data inspect talks | grep -q 'tokens: <|im_start|>system Be kind.<|im_end|> <|im_start|>user Hi' || fail "talk: $("$longspan" data inspect talks)"
+expect 2 "holds other files" data build talk.jsonl --out texts
+cp talk.jsonl talk.jsonl.gz && expect 1 "talk.jsonl.gz: .gz is not read" data build talk.jsonl.gz --out y
+
 # --- train from them: the same as from the text ---
 base=(--model config.json --seq 64 --steps 4 --batch 2 --seed 5 --threads 1)
 [ "${LS_TEST_SANITIZER:-}" = thread ] && base+=(--ranks-as threads)
@@ -57,6 +72,17 @@ for step in order["steps"]:
         assert sum(p["length"] for p in sequence) <= 64 and sequence[0]["place"] == 0, sequence
 CHECK
 done
+# --- the same for any mesh and any number of micro-batches ---
+while read -r ranks mesh accumulate; do
+    "$longspan" train "${run[@]}" --steps 6 --accumulate "$accumulate" --ranks "$ranks" --mesh "$mesh" --out "mesh-$mesh-$accumulate" >out.txt 2>err ||
+        fail "train on $mesh: $(cat err)"
+    [ "$(hashes "mesh-$mesh-$accumulate")" = "$expected" ] || fail "$mesh, $accumulate micro-batches read $(hashes "mesh-$mesh-$accumulate")"
+done <<'MESHES'
+1 dp=1 4
+2 dp=2 1
+4 dp=4 1
+4 dp=2,ring=2 2
+MESHES
 expect 2 "--pack" train "${base[@]}" --data shards --out x --pack loosely
 
 # --- refusals ---

@@ -72,7 +72,7 @@ static void renders_each_template(void **state) {
          "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n{Ho<end_of_turn>}\n<start_of_turn>user\nA<end_of_turn>\n"
          "<start_of_turn>model\n{B<end_of_turn>}\n."},
         {"llama2", MESSAGES SYSTEM TALK,
-         "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHi [/INST] {Ho </s>}<s>[INST] A [/INST] {B </s>}."},
+         "<s>[INST] <<SYS>>\nBe brief. \n<</SYS>>\n\n Hi [/INST] {Ho </s>}<s>[INST] A [/INST] {B </s>}."},
         {"llama2", MESSAGES TALK, "<s>[INST] Hi [/INST] {Ho </s>}<s>[INST] A [/INST] {B </s>}."},
         {"mistral", MESSAGES TALK, "<s>[INST]  Hi [/INST]{Ho </s>}[INST] A [/INST]{B</s>}."},
     };
@@ -98,6 +98,11 @@ static void refuses_other_conversations(void **state) {
         {"chatml", MESSAGES "]}", "message of the assistant"},
         {"chatml", MESSAGES "{\"role\": \"tool\", \"content\": \"x\"}]}", "messages[0].role is \"tool\""},
         {"chatml", MESSAGES "{\"role\": \"user\", \"content\": [1]}]}", "content"},
+        {"chatml", MESSAGES "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}]}",
+         "calls of tools are not supported"},
+        {"chatml", "{\"tools\": [{}], \"messages\": []}", "tools are not supported"},
+        {"llama3.1", MESSAGES USER ", {\"role\": \"system\", \"content\": \"x\"}]}",
+         "the system comes first"},
         {"chatml", MESSAGES "7]}", "expected an object"},
         {"chatml", "{\"messages\": \"x\"}", "messages is \"x\""},
         {"chatml", "{}", "messages is missing"},
@@ -118,30 +123,47 @@ static void refuses_other_conversations(void **state) {
 
 static void recognises_a_folder(void **state) {
     static const struct {
-        const char *config, *name;
+        const char *config, *name, *system;
+        bool begins;
     } cases[] = {
-        {"{\"chat_template\": \"{{ '<|im_start|>' + m.role }}\"}", "chatml"},
-        {"{\"chat_template\": \"{{ '<|start_header_id|>' }}\"}", "llama3"},
-        {"{\"chat_template\": \"{{ bos }}[INST] <<SYS>>\"}", "llama2"},
-        {"{\"chat_template\": \"{{ bos }}[INST] x\"}", "mistral"},
+        {"{\"chat_template\": \"{{ '<|im_start|>' + m.role }}\"}", "chatml", NULL, false},
+        {"{\"chat_template\": \"{{ bos_token }}{{ '<|im_start|>' + m.role }}\"}", "chatml", NULL, true},
+        {"{\"chat_template\": \"{{ '<|im_start|>system\\nBe good.<|im_end|>' }}\"}", "chatml", "Be good.",
+         false},
+        {"{\"chat_template\": \"{{ '<|im_start|>system\\n' + c }}{{ '<|im_start|>system\\\\nBe good.<|im_end|>' }}\"}",
+         "chatml", "Be good.", false},
+        {"{\"chat_template\": \"{{ '<|start_header_id|>' }}\"}", "llama3", NULL, false},
+        {"{\"chat_template\": \"{{ '<|start_header_id|>Cutting Knowledge Date' }}\"}", "llama3.1", "", false},
+        {"{\"chat_template\": \"{{ bos_token }}[INST] <<SYS>>\"}", "llama2", NULL, false},
+        {"{\"chat_template\": \"{{ bos_token }}[INST] x\"}", "mistral", NULL, false},
+        {"{\"chat_template\": \"{{ bos_token }}[INST] [AVAILABLE_TOOLS]\"}", "mistral-v3", NULL, false},
+        {"{\"chat_template\": \"{{ bos_token }}<start_of_turn> first_user_prefix\"}", "gemma3", NULL, false},
         {"{\"chat_template\": [{\"name\": \"tools\", \"template\": \"x\"}, {\"name\": \"default\", \"template\": \"<start_of_turn>\"}]}",
-         "gemma"},
+         "gemma", NULL, false},
     };
-    const ls_chat_template *found = NULL;
+    ls_chat found;
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         scratch_text(state, "tokenizer_config.json", cases[i].config);
-        assert_ok(ls_chat_find("auto", *state, &found));
-        assert_string_equal(found->name, cases[i].name);
+        assert_ok(ls_chat_open(tokenizer, "auto", *state, NULL, &found));
+        assert_string_equal(found.form->name, cases[i].name);
+        if (cases[i].system == NULL) assert_null(found.system);
+        if (cases[i].system != NULL) assert_string_equal(found.system, cases[i].system);
+        assert_int_equal(found.begin_of_folder, cases[i].begins);
+        ls_chat_close(&found);
     }
     scratch_text(state, "tokenizer_config.json", "{\"chat_template\": \"### Human:\"}");
-    assert_error(ls_chat_find(NULL, *state, &found), LS_UNSUPPORTED, "tokenizer_config.json",
+    assert_error(ls_chat_open(tokenizer, NULL, *state, NULL, &found), LS_UNSUPPORTED, "tokenizer_config.json",
                  "none of the known kinds");
     scratch_text(state, "tokenizer_config.json", "{}");
-    assert_error(ls_chat_find(NULL, *state, &found), LS_INVALID, "tokenizer_config.json",
+    assert_error(ls_chat_open(tokenizer, NULL, *state, NULL, &found), LS_INVALID, "tokenizer_config.json",
                  "chat_template is missing");
     scratch_text(state, "chat_template.jinja", "<|im_start|>");
-    assert_ok(ls_chat_find(NULL, *state, &found));
-    assert_string_equal(found->name, "chatml");
+    assert_ok(ls_chat_open(tokenizer, NULL, *state, "Be kind.", &found));
+    assert_string_equal(found.form->name, "chatml");
+    assert_string_equal(found.system, "Be kind.");
+    ls_chat_close(&found);
+    assert_error(ls_chat_open(tokenizer, "gemma", NULL, "Be kind.", &found), LS_USAGE, "--system is given",
+                 "template gemma");
 }
 
 int main(void) {

@@ -82,10 +82,8 @@ static void refuses_hostile_headers(void **state) {
     snprintf(path, sizeof path, "%s", write_shard(state, "good.tokens", 300, 50, true));
     static const uint64_t large[] = {UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 63, (uint64_t)1 << 44,
                                      (uint64_t)1 << 32};
-    static const size_t fields[] = {offsetof(ls_shard_header, vocabulary),
-                                    offsetof(ls_shard_header, end_of_document),
-                                    offsetof(ls_shard_header, tokens), offsetof(ls_shard_header, documents),
-                                    offsetof(ls_shard_header, longest)};
+    static const size_t fields[] = {offsetof(ls_shard_header, vocabulary), offsetof(ls_shard_header, tokens),
+                                    offsetof(ls_shard_header, documents), offsetof(ls_shard_header, longest)};
     ls_shard s;
     for (size_t f = 0; f < LS_COUNT(fields); f++)
         for (size_t i = 0; i < LS_COUNT(large); i++)
@@ -94,6 +92,10 @@ static void refuses_hostile_headers(void **state) {
                    "width is 0");
     assert_refused(edited(state, path, offsetof(ls_shard_header, flags), &(uint32_t){6}, 4, SIZE_MAX),
                    "flags is 6");
+    for (size_t i = 1; i < LS_COUNT(large); i++) /* the first says that there is none */
+        assert_refused(
+            edited(state, path, offsetof(ls_shard_header, end_of_document), &large[i], 8, SIZE_MAX),
+            "expected");
     assert_refused(edited(state, path, 0, "LSTOKEN2", 8, SIZE_MAX), "begins with other bytes");
     assert_refused(scratch_text(state, "short.tokens", "LSTOKEN1"), "8 bytes");
     assert_refused(scratch_text(state, "empty.tokens", ""), "0 bytes");

@@ -20,6 +20,10 @@ typedef struct ls_data_build_job {
     const char *field;   /* of JSONL: where the text is */
     const char *records; /* of JSONL: what a line is: "text", "completion", "messages" */
     const char *chat;    /* of messages: the template's name; NULL: the tokenizer's own */
+    const char *
+        system; /* of messages: where a conversation has no system, what it says; NULL: the template's own, "": nothing */
+    const char *begin; /* a token before each document, "none", or "auto": what the tokenizer's files say */
+    const char *end;   /* the same behind it; "auto": the tokenizer's end of document */
     int64_t shard_tokens, threads;
     bool resume, skip_bad;
 } ls_data_build_job;
@@ -29,6 +33,7 @@ typedef struct ls_data_build_result {
     int64_t documents, tokens, longest; /* longest: tokens of a document */
     int64_t empty, bad;                 /* records left out */
     int64_t shards, resumed;            /* resumed: shards that an earlier build had written */
+    char begin[100], end[100];          /* what stands around each document: tokens, or "none" */
     double seconds;
 } ls_data_build_result;
 

@@ -16,7 +16,7 @@ typedef struct data_flags {
 #define BUILD(field) offsetof(data_flags, build.field)
 #define INSPECT(field) offsetof(data_flags, inspect.field)
 /* The first N_SHARED rows are of both, the next N_BUILD of build alone, the rest of inspect alone. */
-enum { N_SHARED = 2, N_BUILD = 9 };
+enum { N_SHARED = 2, N_BUILD = 12 };
 static const ls_option options[] = {
     CLI_TEXT("what", "WHAT", offsetof(data_flags, what),
              "build or inspect (required); the word may stand alone"),
@@ -26,13 +26,21 @@ static const ls_option options[] = {
     CLI_CHOICE("format", "KIND", "auto|text|jsonl", NULL, BUILD(format),
                "build: of the files; by their names when left out"),
     CLI_TEXT("field", "NAME", BUILD(field),
-             "build: of a line of JSONL, where the text is; text when left out"),
+             "build: of a line of JSONL, where the text is (meta.text: inside of meta); text when left out"),
     CLI_TEXT(
         "records", "KIND", BUILD(records),
         "build: what a line of JSONL is: text, completion (prompt and completion) or messages (role and content of each); text when left out"),
     CLI_TEXT(
         "template", "NAME", BUILD(chat),
-        "build: of messages: chatml, llama3, llama2, mistral or gemma; the tokenizer's own when left out"),
+        "build: of messages: chatml, llama3, llama3.1, llama2, mistral, mistral-v3, gemma or gemma3; the tokenizer's own when left out"),
+    CLI_TEXT(
+        "system", "TEXT", BUILD(system),
+        "build: of messages: what the system says where a conversation has none; as the template has it when left out, '' for nothing"),
+    CLI_TEXT(
+        "begin", "TOKEN", BUILD(begin),
+        "build: put before each document: auto (what the tokenizer's files put before a text, if anything), none or a token"),
+    CLI_TEXT("end", "TOKEN", BUILD(end),
+             "build: put behind each document: auto (the tokenizer's end of document), none or a token"),
     CLI_INT("shard-tokens", "N", NULL, 1, CLI_ANY, BUILD(shard_tokens),
             "build: a shard ends with the document that makes it so long; 2^26 when left out"),
     CLI_INT("threads", "T", NULL, 1, 1024, BUILD(threads), "build: as many as cores when left out"),
@@ -76,6 +84,7 @@ static ls_status run_build(data_flags *flags) {
     char bytes[LS_BYTES_TEXT], time[LS_SECONDS_TEXT];
     printf("%lld documents · %lld tokens · longest document %lld · %lld shards\n", (long long)r.documents,
            (long long)r.tokens, (long long)r.longest, (long long)r.shards);
+    printf("around each document: %s before, %s behind\n", r.begin, r.end);
     printf("from %lld files of %s in %s", (long long)r.inputs, ls_bytes_text((double)r.input_bytes, bytes),
            ls_seconds_text(r.seconds, time));
     if (r.resumed > 0) printf(" · %lld shards were there already", (long long)r.resumed);
@@ -112,7 +121,8 @@ const cli_command cli_data = {
         "build: text files (a document each) and JSONL (a document per line), plain or under zstd (.zst), become files of token ids that "
         "train maps into memory: DIR/shard-000000.tokens and so on, and DIR/shards.json. The corpus is never in memory as a whole. A "
         "build that was killed goes on with --resume; the bytes are the same however often, and for any number of threads.\n"
-        "Of prompt and completion the completion is learnt, of messages what the assistant says; labels of all else are ignored.\n"
+        "Of prompt and completion the completion is learnt, of messages what the assistant says; labels of all else are ignored. A template is "
+        "the published form of that name, without tools, dates of today and thinking; in contents its marks are text like any other.\n"
         "inspect: counts, lengths and first documents of shards.",
     .options = options,
     .n_options = CLI_COUNT(options),

@@ -1,6 +1,7 @@
 /* The visible table of commands, and the way from words to one of them. */
 #include "cli/cli.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,7 @@ static const char *alias_of(const char *word) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of writing it, with its name */
     if (argc < 2) {
         cli_print_commands(stderr);
         return 2;

@@ -1,6 +1,5 @@
 /* Text to shards: batches are read one after the other, encoded by all threads, and written in their order. */
 #include "data/build_impl.h"
-#include "data/chat.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +36,21 @@ static ls_status finish_shard(build *b, ls_place next) {
     return ls_journal_add(b->options, &b->state, &header);
 }
 
+/* What stands before its text is a label to be learnt where all is. */
+static ls_status begin_document(build *b, bool learnt) {
+    const ls_frame *frame = &b->state.frame;
+    uint8_t marks[LS_FRAME_MOST];
+    memset(marks, learnt, sizeof marks);
+    LS_TRY(ls_shard_append(b->writer, frame->begin, marks, frame->n_begin));
+    b->in_document = true;
+    b->state.tokens += frame->n_begin;
+    return ls_ok();
+}
+
 static ls_status end_document(build *b, bool learnt, ls_place next) {
     LS_TRY(ls_shard_end_document(b->writer, learnt));
     b->in_document = false;
+    b->state.tokens += b->state.frame.end >= 0;
     b->state.documents++;
     const ls_shard_header *so_far = ls_shard_so_far(b->writer);
     if ((int64_t)so_far->tokens < b->options->shard_tokens && so_far->documents < MOST_DOCUMENTS)
@@ -57,7 +68,11 @@ static ls_status leave_out(build *b, const ls_record *record) {
 
 /* next: where the record behind this one begins. */
 static ls_status add(build *b, const ls_record *record, const ls_encoded *encoded, ls_place next) {
-    if (encoded->bad) return leave_out(b, record);
+    if (encoded->bad) {
+        LS_TRY(leave_out(b, record));
+        return b->in_document && record->last ? end_document(b, true, next)
+                                              : ls_ok(); /* without its last part */
+    }
     if (encoded->n == 0 && record->last && !b->in_document) {
         b->state.empty++;
         return ls_ok();
@@ -67,9 +82,9 @@ static ls_status add(build *b, const ls_record *record, const ls_encoded *encode
         LS_TRY(ls_build_shard_path(b->options, b->state.n_shards, path));
         LS_TRY(ls_shard_create(path, &b->kind, &b->writer));
     }
+    if (!b->in_document) LS_TRY(begin_document(b, encoded->learnt == NULL));
     LS_TRY(ls_shard_append(b->writer, encoded->ids, encoded->learnt, encoded->n));
-    b->in_document = true;
-    b->state.tokens += encoded->n + record->last;
+    b->state.tokens += encoded->n;
     return record->last ? end_document(b, encoded->end_learnt, next) : ls_ok();
 }
 
@@ -120,12 +135,12 @@ static ls_status run(build *b) {
 
 static ls_status open_all(build *b) {
     const ls_build_options *o = b->options;
-    ls_encode_options encode = {.tokenizer = o->tokenizer, .field = o->field, .records = o->records};
+    const ls_encode_options encode = {
+        .tokenizer = o->tokenizer, .field = o->field, .records = o->records, .chat = &b->state.chat};
     const ls_record_kind *kind = NULL;
     LS_TRY(ls_record_kind_find(o->records, &kind));
-    if (kind->chat) LS_TRY(ls_chat_find(o->chat, o->folder, &encode.chat));
     b->kind = (ls_shard_kind){ls_tokenizer_fingerprint(o->tokenizer), ls_tokenizer_vocabulary(o->tokenizer),
-                              ls_tokenizer_end_of_document(o->tokenizer), kind->learnt};
+                              b->state.frame.end, kind->learnt};
     if (o->threads > 1) LS_TRY(ls_pool_create(o->threads, true, &b->pool));
     LS_TRY(ls_records_create(&encode, b->inputs.input, b->pool, &b->encoder));
     if (b->state.place.input > b->inputs.n || b->state.place.line < 1)
@@ -134,11 +149,25 @@ static ls_status open_all(build *b) {
     return ls_source_open(b->inputs.input, b->inputs.n, o->tokenizer, b->state.place, &b->source);
 }
 
+/* What stands around a document; a conversation begins with what its template says. */
+static ls_status find_form(const ls_build_options *o, ls_build_state *state) {
+    const ls_record_kind *kind = NULL;
+    const char *begin = o->begin;
+    LS_TRY(ls_record_kind_find(o->records, &kind));
+    if (kind->chat) {
+        LS_TRY(ls_chat_open(o->tokenizer, o->chat, o->folder, o->system, &state->chat));
+        state->chat.begins = ls_frame_is_auto(begin);
+        if (state->chat.begins && !state->chat.begin_of_folder) begin = "none";
+    }
+    return ls_frame_find(o->tokenizer, begin, o->end, &state->frame);
+}
+
 static ls_status make(build *b) {
     const ls_build_options *o = b->options;
     bool done = false;
     LS_TRY(ls_inputs_find(o->paths, o->n_paths, o->format, &b->inputs));
-    b->state.request = ls_build_request(o, &b->inputs);
+    LS_TRY(find_form(o, &b->state));
+    b->state.request = ls_build_request(o, &b->state, &b->inputs);
     LS_TRY(ls_file_make_directories(o->out));
     LS_TRY(ls_journal_begin(o, &b->state, &done));
     if (done) {
@@ -170,6 +199,8 @@ static void describe(const build *b, ls_build_summary *out) {
                               .shards = s->n_shards,
                               .resumed = b->resumed,
                               .seconds = ls_seconds() - b->began};
+    ls_frame_text(b->options->tokenizer, s->frame.begin, s->frame.n_begin, out->begin, sizeof out->begin);
+    ls_frame_text(b->options->tokenizer, &s->frame.end, 1, out->end, sizeof out->end);
 }
 
 ls_status ls_shards_build(const ls_build_options *options, ls_build_summary *out) {
@@ -181,6 +212,7 @@ ls_status ls_shards_build(const ls_build_options *options, ls_build_summary *out
     ls_records_destroy(b.encoder);
     ls_pool_destroy(b.pool);
     ls_inputs_free(&b.inputs);
+    ls_chat_close(&b.state.chat);
     free(b.state.shards);
     return status;
 }

@@ -26,8 +26,12 @@ typedef struct ls_build_options {
     const char *field;             /* of JSONL: where the text is */
     const char *records;           /* of JSONL: ls_record_kind */
     const char *chat;              /* chat template: its name; NULL or "auto": that of `folder` */
-    const char *folder;            /* the tokenizer's; NULL: it has none */
-    int64_t shard_tokens;          /* a shard is full with this many */
+    const char *
+        system; /* what the system says in conversations without it; NULL: as the template has it, "": nothing */
+    const char *folder; /* the tokenizer's; NULL: it has none */
+    const char *begin,
+        *end; /* of each document, as ls_frame_find takes them; of messages, auto: what the template begins with */
+    int64_t shard_tokens; /* a shard is full with this many */
     int threads;
     bool resume;
     bool skip_bad; /* what cannot be read is left out and counted */
@@ -38,7 +42,8 @@ typedef struct ls_build_summary {
     int64_t documents, tokens, longest;
     int64_t empty, bad; /* records left out */
     int64_t shards;
-    int64_t resumed; /* shards that an earlier build had written */
+    int64_t resumed;           /* shards that an earlier build had written */
+    char begin[100], end[100]; /* what was put around each document: tokens' texts, or "none" */
     double seconds;
 } ls_build_summary;
 

@@ -3,7 +3,9 @@
 #define LS_DATA_BUILD_IMPL_H
 
 #include "data/build.h"
+#include "data/chat.h"
 #include "data/encode.h"
+#include "data/frame.h"
 #include "data/shard.h"
 #include "data/source.h"
 
@@ -15,13 +17,16 @@ typedef struct ls_built_shard {
 /* A build as far as it is, and where it goes on. */
 typedef struct ls_build_state {
     uint64_t request; /* of what was asked for: options, tokenizer, inputs */
+    ls_frame frame;   /* around each document */
+    ls_chat chat;     /* of conversations */
     ls_place place;
     int64_t documents, tokens, longest, empty, bad;
     ls_built_shard *shards;
     int64_t n_shards, shard_capacity;
 } ls_build_state;
 
-uint64_t ls_build_request(const ls_build_options *options, const ls_input_list *inputs);
+uint64_t ls_build_request(const ls_build_options *options, const ls_build_state *state,
+                          const ls_input_list *inputs);
 LS_MUST_USE ls_status ls_build_path(const ls_build_options *options, const char *name,
                                     char out[LS_FILE_PATH]);
 LS_MUST_USE ls_status ls_build_shard_path(const ls_build_options *options, int64_t shard,

@@ -4,184 +4,247 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LLAMA3(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define LLAMA3_TOKENS \
+    { "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" }
+
+/* Of several whose marks a text holds, the first one is meant. */
 static const ls_chat_template templates[] = {
     {.name = "chatml",
      .marks = {"<|im_start|>"},
+     .tokens = {"<|im_start|>", "<|im_end|>"},
      .begin = "",
-     .turn = {{"<|im_start|>system\n", "<|im_end|>", "\n"},
-              {"<|im_start|>user\n", "<|im_end|>", "\n"},
-              {"<|im_start|>assistant\n", "<|im_end|>", "\n"}}},
+     .bare = true,
+     .turn = {{"<|im_start|>system\n", "<|im_end|>", "\n", false},
+              {"<|im_start|>user\n", "<|im_end|>", "\n", false},
+              {"<|im_start|>assistant\n", "<|im_end|>", "\n", false}}},
+    {.name = "llama3.1",
+     .marks = {"<|start_header_id|>", "Cutting Knowledge Date"},
+     .tokens = LLAMA3_TOKENS,
+     .begin = "<|begin_of_text|>",
+     .system = "",
+     .turn = {{LLAMA3("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
+               "<|eot_id|>", "", true},
+              {LLAMA3("user"), "<|eot_id|>", "", true},
+              {LLAMA3("assistant"), "<|eot_id|>", "", true}},
+     .system_first = true},
     {.name = "llama3",
      .marks = {"<|start_header_id|>"},
+     .tokens = LLAMA3_TOKENS,
      .begin = "<|begin_of_text|>",
-     .turn = {{"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>", ""},
-              {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>", ""},
-              {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>", ""}},
-     .trims = true},
+     .turn = {{LLAMA3("system"), "<|eot_id|>", "", true},
+              {LLAMA3("user"), "<|eot_id|>", "", true},
+              {LLAMA3("assistant"), "<|eot_id|>", "", true}}},
+    {.name = "gemma3",
+     .marks = {"<start_of_turn>", "first_user_prefix"},
+     .tokens = {"<bos>", "<start_of_turn>", "<end_of_turn>"},
+     .begin = "<bos>",
+     .turn = {{"", "\n\n", "", false},
+              {"<start_of_turn>user\n", "<end_of_turn>", "\n", true},
+              {"<start_of_turn>model\n", "<end_of_turn>", "\n", true}},
+     .takes_turns = true,
+     .system_opens = true},
     {.name = "gemma",
      .marks = {"<start_of_turn>"},
+     .tokens = {"<bos>", "<start_of_turn>", "<end_of_turn>"},
      .begin = "<bos>",
-     .turn = {[LS_CHAT_USER] = {"<start_of_turn>user\n", "<end_of_turn>", "\n"},
-              [LS_CHAT_ASSISTANT] = {"<start_of_turn>model\n", "<end_of_turn>", "\n"}},
-     .trims = true,
+     .turn = {[LS_CHAT_USER] = {"<start_of_turn>user\n", "<end_of_turn>", "\n", true},
+              [LS_CHAT_ASSISTANT] = {"<start_of_turn>model\n", "<end_of_turn>", "\n", true}},
      .takes_turns = true},
     {.name = "llama2",
      .marks = {"[INST]", "<<SYS>>"},
+     .tokens = {"<s>", "</s>"},
+     .words = {"[INST]", "[/INST]"},
      .begin = "",
-     .turn = {{"<s>[INST] <<SYS>>\n", "\n<</SYS>>\n\n", ""},
-              {"<s>[INST] ", " [/INST]", ""},
-              {" ", " </s>", ""}},
-     .trims = true,
+     .turn = {{"<<SYS>>\n", "\n<</SYS>>\n\n", "", false},
+              {"<s>[INST] ", " [/INST]", "", true},
+              {" ", " </s>", "", true}},
      .takes_turns = true,
-     .system_opens = true},
+     .system_opens = true,
+     .trims_both = true},
+    {.name = "mistral-v3",
+     .marks = {"[INST]", "[AVAILABLE_TOOLS]"},
+     .tokens = {"<s>", "</s>"},
+     .words = {"[INST]", "[/INST]"},
+     .begin = "<s>",
+     .turn =
+         {[LS_CHAT_USER] = {"[INST] ", "[/INST]", "", false}, [LS_CHAT_ASSISTANT] = {" ", "</s>", "", true}},
+     .takes_turns = true},
     {.name = "mistral",
      .marks = {"[INST]"},
+     .tokens = {"<s>", "</s>"},
+     .words = {"[INST]", "[/INST]"},
      .begin = "<s>",
-     .turn = {[LS_CHAT_USER] = {"[INST] ", " [/INST]", ""}, [LS_CHAT_ASSISTANT] = {"", "</s>", ""}},
+     .turn =
+         {[LS_CHAT_USER] = {"[INST] ", " [/INST]", "", false}, [LS_CHAT_ASSISTANT] = {"", "</s>", "", false}},
      .takes_turns = true},
 };
 
-/* --- which template --------------------------------------------------------------------------------------------------------- */
-
-static void list_names(char *out, size_t room) {
-    out[0] = 0;
-    for (size_t i = 0, used = 0; i < LS_COUNT(templates); i++)
-        used += (size_t)snprintf(out + used, room - used, "%s%s", i > 0 ? ", " : "", templates[i].name);
+const ls_chat_template *ls_chat_template_at(size_t i) {
+    return i < LS_COUNT(templates) ? &templates[i] : NULL;
 }
 
-static bool holds_marks(const ls_chat_template *t, const char *jinja) {
-    for (size_t i = 0; i < LS_COUNT(t->marks) && t->marks[i] != NULL; i++)
-        if (strstr(jinja, t->marks[i]) == NULL) return false;
-    return true;
-}
+/* --- text of the template --------------------------------------------------------------------------------------------------- */
 
-static ls_status recognise(const char *file, const char *jinja, const ls_chat_template **out) {
-    char names[120];
-    LS_ASSERT(jinja != NULL);
-    for (size_t i = 0; i < LS_COUNT(templates); i++) {
-        if (!holds_marks(&templates[i], jinja)) continue;
-        *out = &templates[i];
-        return ls_ok();
+/* The token that the text begins with, its number and length; -1: none. */
+static int token_at(const ls_chat_template *form, const char *text, size_t *length) {
+    for (int i = 0; i < (int)LS_COUNT(form->tokens) + (int)LS_COUNT(form->words); i++) {
+        const int word = i - (int)LS_COUNT(form->tokens);
+        const char *token = word < 0 ? form->tokens[i] : form->words[word];
+        if (token == NULL) continue;
+        *length = strlen(token);
+        if (strncmp(text, token, *length) == 0) return i;
     }
-    list_names(names, sizeof names);
-    return ls_error(LS_UNSUPPORTED,
-                    "%s: the chat template is of none of the known kinds (%s); name one with --template",
-                    file, names);
+    return -1;
 }
 
-/* The text of tokenizer_config.json's chat_template: by itself, or the one named "default" of several. */
-static ls_status template_of(ls_json_value config, const char **out) {
-    const ls_json_value field = ls_json_field(config, "chat_template");
-    if (ls_json_as_array(field).code != LS_OK) return ls_json_text(config, "chat_template", out);
-    for (size_t i = 0; i < ls_json_count(field); i++) {
-        const ls_json_value row = ls_json_item(field, i);
-        const char *name;
-        LS_TRY(ls_json_as_object(row));
-        LS_TRY(ls_json_text(row, "name", &name));
-        if (strcmp(name, "default") == 0) return ls_json_text(row, "template", out);
+static ls_status put_literal(const ls_chat *chat, const char *text, bool learnt, ls_marked_text *out) {
+    const char *at = text;
+    for (size_t length = 0; *at != 0;) {
+        const int token = token_at(chat->form, at, &length);
+        if (token < 0 || (chat->ids[token] < 0 && !chat->parts)) {
+            at++;
+            continue;
+        }
+        LS_TRY(ls_marked_append(out, text, (size_t)(at - text), learnt));
+        LS_TRY(ls_marked_append_token(out, at, length, learnt, chat->ids[token]));
+        text = at += length;
     }
-    return ls_json_error(field, "a template named \"default\" among them");
+    return ls_marked_append(out, text, (size_t)(at - text), learnt);
 }
 
-static ls_status recognise_folder(const char *folder, const ls_chat_template **out) {
-    char path[LS_FILE_PATH];
-    char *text = NULL;
-    size_t bytes = 0;
-    LS_TRY(ls_file_join(folder, "chat_template.jinja", path, sizeof path));
-    if (ls_file_exists(path)) {
-        LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
-        const ls_status status = recognise(path, text, out);
-        free(text);
-        return status;
-    }
-    ls_json *document = NULL;
-    const char *jinja = NULL;
-    LS_TRY(ls_file_join(folder, "tokenizer_config.json", path, sizeof path));
-    LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
-    ls_status status = template_of(ls_json_root(document), &jinja);
-    if (status.code == LS_OK) status = recognise(path, jinja, out);
-    ls_json_free(document);
-    return status;
+/* --- contents --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct content {
+    const char *text;
+    size_t bytes;
+} content;
+
+/* What Python's str.strip drops. */
+static bool is_space(uint32_t c) {
+    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+           c == 0x3000;
 }
 
-ls_status ls_chat_find(const char *name, const char *folder, const ls_chat_template **out) {
-    char names[120];
-    list_names(names, sizeof names);
-    if (name == NULL || strcmp(name, "auto") == 0) {
-        if (folder != NULL) return recognise_folder(folder, out);
-        return ls_error(LS_USAGE, "--template is missing; expected one of %s, or a --tokenizer that has one",
-                        names);
+static content trim_end(content c) {
+    for (uint32_t code; c.bytes > 0;) {
+        size_t last = c.bytes - 1;
+        while (last > 0 && (c.text[last] & 0xc0) == 0x80) last--;
+        if (ls_utf8_decode(c.text + last, c.bytes - last, &code) <= 0 || !is_space(code)) break;
+        c.bytes = last;
     }
-    for (size_t i = 0; i < LS_COUNT(templates); i++) {
-        if (strcmp(name, templates[i].name) != 0) continue;
-        *out = &templates[i];
-        return ls_ok();
-    }
-    return ls_error(LS_USAGE, "--template is '%s'; known are auto, %s", name, names);
+    return c;
 }
 
-/* --- rendering -------------------------------------------------------------------------------------------------------------- */
+static content trim_start(content c) {
+    for (uint32_t code; c.bytes > 0;) {
+        const int length = ls_utf8_decode(c.text, c.bytes, &code);
+        if (length <= 0 || !is_space(code)) break;
+        c.text += length;
+        c.bytes -= (size_t)length;
+    }
+    return c;
+}
 
-static ls_status role_of(const ls_chat_template *t, ls_json_value message, ls_chat_role *out) {
+static ls_status content_of(const ls_chat_template *form, ls_json_value message, ls_chat_role role,
+                            content *out) {
+    const char *text;
+    const ls_json_value calls = ls_json_field(message, "tool_calls");
+    if (ls_json_has(message, "tool_calls") && ls_json_count(calls) > 0)
+        return ls_json_error(calls, "none: calls of tools are not supported");
+    LS_TRY(ls_json_text(message, "content", &text));
+    *out = (content){text, strlen(text)};
+    if (form->turn[role].trims) *out = trim_end(*out);
+    return ls_ok();
+}
+
+/* --- turns ------------------------------------------------------------------------------------------------------------------ */
+
+/* A conversation as far as it is rendered. */
+typedef struct rendering {
+    const ls_chat *chat;
+    ls_marked_text *out;
+    ls_chat_role before; /* whose the last message was; LS_CHAT_ROLES: there was none */
+    content system;      /* said, and waiting for its user's turn */
+    bool waits, answered;
+} rendering;
+
+static ls_status role_of(const ls_chat_template *form, ls_json_value message, ls_chat_role *out) {
     static const char *const names[LS_CHAT_ROLES] = {"system", "user", "assistant"};
     const char *role;
     LS_TRY(ls_json_as_object(message));
     LS_TRY(ls_json_text(message, "role", &role));
     for (int r = 0; r < LS_CHAT_ROLES; r++) {
         if (strcmp(role, names[r]) != 0) continue;
-        if (t->turn[r].before == NULL)
+        if (form->turn[r].before == NULL)
             return ls_json_error(ls_json_field(message, "role"),
-                                 "user or assistant: template %s has no other", t->name);
+                                 "user or assistant: template %s has no other", form->name);
         *out = (ls_chat_role)r;
         return ls_ok();
     }
     return ls_json_error(ls_json_field(message, "role"), "system, user or assistant");
 }
 
-/* Whose turn it may be behind the one before; LS_CHAT_ROLES: nobody's yet. */
-static ls_status check_turn(const ls_chat_template *t, ls_json_value message, ls_chat_role before,
-                            ls_chat_role role) {
+/* Whether it may be this one's turn. */
+static ls_status check_turn(const rendering *r, ls_json_value message, ls_chat_role role) {
+    const ls_chat_template *form = r->chat->form;
     const ls_json_value field = ls_json_field(message, "role");
-    if (role == LS_CHAT_SYSTEM && t->takes_turns && before != LS_CHAT_ROLES)
+    if (role == LS_CHAT_SYSTEM && (form->takes_turns || form->system_first) && r->before != LS_CHAT_ROLES)
         return ls_json_error(field, "user or assistant: the system comes first");
-    if (!t->takes_turns || role == LS_CHAT_SYSTEM) return ls_ok();
-    const bool users = before != LS_CHAT_USER;
+    if (!form->takes_turns || role == LS_CHAT_SYSTEM) return ls_ok();
+    const bool users = r->before != LS_CHAT_USER;
     if ((role == LS_CHAT_USER) != users)
         return ls_json_error(field, "%s: in template %s they take turns", users ? "user" : "assistant",
-                             t->name);
+                             form->name);
     return ls_ok();
 }
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-static ls_status render_turn(const ls_chat_template *t, ls_json_value message, bool opened, ls_chat_role role,
-                             ls_marked_text *out) {
-    const char *content, *before = opened ? "" : t->turn[role].before;
-    LS_TRY(ls_json_text(message, "content", &content));
-    size_t bytes = strlen(content);
-    while (t->trims && bytes > 0 && is_space(content[bytes - 1])) bytes--;
-    for (; t->trims && bytes > 0 && is_space(*content); bytes--) content++;
-    const bool learnt = role == LS_CHAT_ASSISTANT;
-    LS_TRY(ls_marked_append(out, before, strlen(before), false));
-    LS_TRY(ls_marked_append(out, content, bytes, learnt));
-    LS_TRY(ls_marked_append(out, t->turn[role].after, strlen(t->turn[role].after), learnt));
-    return ls_marked_append(out, t->turn[role].tail, strlen(t->turn[role].tail), false);
+/* What the system said, before the content of the first user. */
+static ls_status put_system(rendering *r, content user) {
+    const ls_chat_template *form = r->chat->form;
+    content after = {form->turn[LS_CHAT_SYSTEM].after, strlen(form->turn[LS_CHAT_SYSTEM].after)};
+    if (form->trims_both && user.bytes == 0) after = trim_end(after);
+    LS_TRY(put_literal(r->chat, form->turn[LS_CHAT_SYSTEM].before, false, r->out));
+    LS_TRY(ls_marked_append(r->out, r->system.text, r->system.bytes, false));
+    r->waits = false;
+    return ls_marked_append(r->out, after.text, after.bytes, false);
 }
 
-ls_status ls_chat_render(const ls_chat_template *t, ls_json_value messages, ls_marked_text *out) {
-    ls_chat_role before = LS_CHAT_ROLES;
-    bool answered = false;
-    LS_TRY(ls_marked_append(out, t->begin, strlen(t->begin), false));
-    for (size_t i = 0; i < ls_json_count(messages); i++) {
-        const ls_json_value message = ls_json_item(messages, i);
-        ls_chat_role role = LS_CHAT_ROLES;
-        LS_TRY(role_of(t, message, &role));
-        LS_TRY(check_turn(t, message, before, role));
-        LS_TRY(render_turn(t, message, t->system_opens && before == LS_CHAT_SYSTEM, role, out));
-        before = role;
-        answered |= role == LS_CHAT_ASSISTANT;
+static ls_status put_turn(rendering *r, ls_chat_role role, content c) {
+    const ls_chat_template *form = r->chat->form;
+    const bool learnt = role == LS_CHAT_ASSISTANT;
+    r->before = role;
+    r->answered |= learnt;
+    if (role == LS_CHAT_SYSTEM && form->system_opens) {
+        r->system = c;
+        r->waits = true;
+        return ls_ok();
     }
-    return answered
+    if (form->turn[role].trims && !(r->waits && form->trims_both)) c = trim_start(c);
+    LS_TRY(put_literal(r->chat, form->turn[role].before, false, r->out));
+    if (r->waits) LS_TRY(put_system(r, c));
+    LS_TRY(ls_marked_append(r->out, c.text, c.bytes, learnt));
+    LS_TRY(put_literal(r->chat, form->turn[role].after, learnt, r->out));
+    return put_literal(r->chat, form->turn[role].tail, false, r->out);
+}
+
+static ls_status put_message(rendering *r, ls_json_value message) {
+    ls_chat_role role = LS_CHAT_ROLES;
+    content c = {0};
+    LS_TRY(role_of(r->chat->form, message, &role));
+    LS_TRY(content_of(r->chat->form, message, role, &c));
+    if (r->before == LS_CHAT_ROLES && role != LS_CHAT_SYSTEM && r->chat->system != NULL)
+        LS_TRY(put_turn(r, LS_CHAT_SYSTEM, (content){r->chat->system, strlen(r->chat->system)}));
+    LS_TRY(check_turn(r, message, role));
+    return put_turn(r, role, c);
+}
+
+ls_status ls_chat_render(const ls_chat *chat, ls_json_value messages, ls_marked_text *out) {
+    rendering r = {.chat = chat, .out = out, .before = LS_CHAT_ROLES};
+    if (chat->begins) LS_TRY(put_literal(chat, chat->form->begin, false, out));
+    for (size_t i = 0; i < ls_json_count(messages); i++) LS_TRY(put_message(&r, ls_json_item(messages, i)));
+    return r.answered
                ? ls_ok()
                : ls_json_error(messages, "a message of the assistant among them: there is nothing to learn");
 }

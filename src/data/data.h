@@ -1,8 +1,8 @@
 /*
  * data: text files or token shards to training sequences. The header for other folders.
  *
- * Each file of text is a document, and each document of a shard; its tokens are followed by the tokenizer's end of document. How
- * documents come into sequences of S inputs, each with the token that follows as its label, is said by a packer:
+ * Each file of text is a document, and each document of a shard. Around a text's tokens stands what the tokenizer puts before a text,
+ * which begins the document, and its end of document (shards: what their build was told). How documents come into sequences of S inputs, each with the token that follows as its label, is said by a packer:
  *
  *   join    Windows of S + 1 tokens; neighbouring windows share one token, so every token but the first of a stretch is a label
  *           exactly once per epoch. A document of L >= S + 1 tokens (its end counted) gives floor((L - 1) / S) whole windows that lie inside it;

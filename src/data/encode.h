@@ -17,9 +17,9 @@ typedef struct ls_learnt_tokens {
 
 typedef struct ls_encode_options {
     const ls_tokenizer *tokenizer;
-    const char *field;                   /* of lines: where the text is */
-    const char *records;                 /* what a line is: the name of a kind */
-    const struct ls_chat_template *chat; /* of kinds that need one */
+    const char *field;          /* of lines: where the text is */
+    const char *records;        /* what a line is: the name of a kind */
+    const struct ls_chat *chat; /* of kinds that need one */
 } ls_encode_options;
 
 /* What the object of a line is: one row each (records.c). */
@@ -32,9 +32,10 @@ typedef struct ls_record_kind {
 } ls_record_kind;
 /* LS_USAGE for another name, listing those there are. */
 LS_MUST_USE ls_status ls_record_kind_find(const char *name, const ls_record_kind **out);
-/* Appends text, all of it learnt or not. */
+/* Appends text, all of it learnt or not; plain as for ls_tokenizer_encode_plain. */
 LS_MUST_USE ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
-                                       bool learnt, ls_learnt_tokens *out);
+                                       const ls_plain_text *plain, bool learnt, ls_learnt_tokens *out);
+LS_MUST_USE ls_status ls_learnt_append_id(int32_t id, bool learnt, ls_learnt_tokens *out);
 
 typedef struct ls_record_encoder ls_record_encoder;
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A pattern that no shell has expanded; a file of that very name comes first. */
 static bool is_pattern(const char *path) {
@@ -30,10 +31,25 @@ static bool ends_with(const char *path, size_t length, const char *suffix) {
     return length > n && memcmp(path + length - n, suffix, n) == 0;
 }
 
+/* Formats that users have and this reads not, by the end of their names. */
+static ls_status refuse_other_formats(const char *path) {
+    static const char *const others[] = {".gz",   ".tgz", ".bz2",     ".xz",     ".lz4",
+                                         ".zip",  ".7z",  ".parquet", ".arrow",  ".feather",
+                                         ".avro", ".pdf", ".npy",     ".tokens", ".safetensors"};
+    for (size_t i = 0; i < LS_COUNT(others); i++)
+        if (ends_with(path, strlen(path), others[i]))
+            return ls_error(LS_UNSUPPORTED,
+                            "%s: %s is not read, expected text or JSONL, plain or under zstd (.zst)", path,
+                            others[i]);
+    return ls_ok();
+}
+
 static ls_status describe(const char *path, const char *format, ls_input *out) {
     struct stat info;
     if (stat(path, &info) != 0) return ls_error(LS_IO, "cannot open %s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return ls_error(LS_INVALID, "%s is no regular file", path);
+    if (access(path, R_OK) != 0) return ls_error(LS_IO, "cannot read %s: %s", path, strerror(errno));
+    LS_TRY(refuse_other_formats(path));
     *out = (ls_input){.path = path,
                       .bytes = info.st_size,
                       .changed = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec};
@@ -45,6 +61,29 @@ static ls_status describe(const char *path, const char *format, ls_input *out) {
     return ls_ok();
 }
 
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const ls_input *)a)->path, ((const ls_input *)b)->path);
+}
+
+/* Files that are given more than once are read as often, which may be meant, or not. */
+static ls_status tell_of_twins(const ls_input_list *list) {
+    ls_input *sorted = malloc(((size_t)list->n + 1) * sizeof *sorted);
+    int64_t twins = 0, first = -1;
+    if (sorted == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld files", (long long)list->n);
+    memcpy(sorted, list->input, (size_t)list->n * sizeof *sorted);
+    qsort(sorted, (size_t)list->n, sizeof *sorted, by_path);
+    for (int64_t i = 1; i < list->n; i++) {
+        if (strcmp(sorted[i - 1].path, sorted[i].path) != 0) continue;
+        twins++;
+        if (first < 0) first = i;
+    }
+    if (twins > 0)
+        ls_log("%s is given more than once%s: it is read as often", sorted[first].path,
+               twins > 1 ? ", and others are" : "");
+    free(sorted);
+    return ls_ok();
+}
+
 static ls_status find_all(const char *const *paths, int n, const char *format, ls_input_list *list) {
     for (int i = 0; i < n; i++)
         LS_TRY(is_pattern(paths[i]) ? find_pattern(paths[i], list->files)
@@ -53,6 +92,7 @@ static ls_status find_all(const char *const *paths, int n, const char *format, l
     if (list->input == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu files", list->files->count);
     for (; list->n < (int64_t)list->files->count; list->n++)
         LS_TRY(describe(list->files->path[list->n], format, &list->input[list->n]));
+    LS_TRY(tell_of_twins(list));
     return list->n > 0 ? ls_ok()
                        : ls_error(LS_INVALID, "no files in %s", n > 0 ? paths[0] : "what was given");
 }

@@ -25,12 +25,16 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
 
 static uint64_t mix_text(uint64_t hash, const char *text) { return mix(hash, text, strlen(text)); }
 
-uint64_t ls_build_request(const ls_build_options *o, const ls_input_list *inputs) {
-    const uint64_t numbers[] = {
-        ls_tokenizer_fingerprint(o->tokenizer), (uint64_t)ls_tokenizer_vocabulary(o->tokenizer),
-        (uint64_t)ls_tokenizer_end_of_document(o->tokenizer), (uint64_t)o->shard_tokens, (uint64_t)inputs->n};
+uint64_t ls_build_request(const ls_build_options *o, const ls_build_state *s, const ls_input_list *inputs) {
+    const ls_frame *frame = &s->frame;
+    const uint64_t numbers[] = {ls_tokenizer_fingerprint(o->tokenizer),
+                                (uint64_t)ls_tokenizer_vocabulary(o->tokenizer), (uint64_t)frame->end,
+                                (uint64_t)o->shard_tokens, (uint64_t)inputs->n};
     uint64_t hash = mix(0, numbers, sizeof numbers);
-    hash = mix_text(mix_text(mix_text(hash, o->field), o->records), o->chat != NULL ? o->chat : "");
+    hash = mix(hash, frame->begin, (size_t)frame->n_begin * sizeof *frame->begin);
+    hash = mix_text(mix_text(hash, o->field), o->records);
+    if (s->chat.form != NULL) hash = mix_text(hash, s->chat.form->name);
+    if (s->chat.system != NULL) hash = mix_text(hash, s->chat.system);
     for (int64_t i = 0; i < inputs->n; i++) {
         const ls_input *in = &inputs->input[i];
         const int64_t facts[] = {in->bytes, in->changed, in->lines, in->compressed};
@@ -208,6 +212,19 @@ static ls_status has_shards(const char *path, bool *out) {
     return ls_ok();
 }
 
+/* A folder that is in use for something else is not built into. */
+static ls_status check_empty(const ls_build_options *o) {
+    ls_file_names names = {0};
+    LS_TRY(ls_file_list(o->out, &names));
+    const ls_status status =
+        names.count == 0
+            ? ls_ok()
+            : ls_error(LS_USAGE, "%s holds other files (%.100s); use an --out that is empty or not there yet",
+                       o->out, names.name[0]);
+    ls_file_names_free(&names);
+    return status;
+}
+
 ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *done) {
     char path[LS_FILE_PATH];
     LS_TRY(ls_build_path(o, LS_SHARDS_FILE, path));
@@ -215,6 +232,7 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
     if (*done) return read_finished(o, path, s);
     LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
     bool begun = false;
+    if (!ls_file_exists(path)) LS_TRY(check_empty(o));
     LS_TRY(has_shards(path, &begun));
     if (begun) {
         if (!o->resume)
@@ -244,6 +262,16 @@ static void put_shards(const ls_build_state *s, ls_json_writer *w) {
     ls_json_close(w);
 }
 
+/* The ids around each document; of messages, what a template begins with is not among them. */
+static void put_frame(const ls_frame *frame, ls_json_writer *w) {
+    ls_json_open_array(w, "begin");
+    for (int i = 0; i < frame->n_begin; i++) ls_json_put_int(w, NULL, frame->begin[i]);
+    ls_json_close(w);
+    ls_json_open_array(w, "end");
+    if (frame->end >= 0) ls_json_put_int(w, NULL, frame->end);
+    ls_json_close(w);
+}
+
 ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, const ls_input_list *inputs) {
     char path[LS_FILE_PATH];
     int64_t bytes = 0;
@@ -257,7 +285,10 @@ ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, con
     ls_json_put_int(w, "vocabulary", ls_tokenizer_vocabulary(o->tokenizer));
     ls_json_put_int(w, "end_of_document", ls_tokenizer_end_of_document(o->tokenizer));
     ls_json_close(w);
+    put_frame(&s->frame, w);
     ls_json_put_text(w, "records", o->records);
+    if (s->chat.form != NULL) ls_json_put_text(w, "template", s->chat.form->name);
+    if (s->chat.system != NULL) ls_json_put_text(w, "system", s->chat.system);
     ls_json_put_int(w, "inputs", inputs->n);
     ls_json_put_int(w, "input_bytes", bytes);
     ls_json_put_int(w, "documents", s->documents);

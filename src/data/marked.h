@@ -1,8 +1,11 @@
-/* A text of which some stretches are to be learnt; as tokens, it is the whole text's tokens with a byte for each. */
+/*
+ * A text of which some stretches are to be learnt, and some are special tokens. As tokens it is the whole text's, with a byte for each;
+ * what looks like a special token elsewhere is text.
+ */
 #ifndef LS_DATA_MARKED_H
 #define LS_DATA_MARKED_H
 
-#include "text/text.h"
+#include "data/encode.h"
 
 #include <stdbool.h>
 
@@ -13,9 +16,25 @@ typedef struct ls_marked_text {
         size_t start, end; /* bytes that are learnt */
     } * learnt;
     size_t n_learnt, learnt_capacity;
+    struct ls_mark {
+        size_t start, end;
+        int32_t id; /* -1: spelled out, by itself */
+    } * marks;
+    size_t n_marks, mark_capacity;
 } ls_marked_text;
 
 LS_MUST_USE ls_status ls_marked_append(ls_marked_text *marked, const char *text, size_t bytes, bool learnt);
+/* The same, for text that is one token. */
+LS_MUST_USE ls_status ls_marked_append_token(ls_marked_text *marked, const char *text, size_t bytes,
+                                             bool learnt, int32_t id);
 void ls_marked_free(ls_marked_text *marked);
+
+/*
+ * Appends its tokens. A token that reaches over the beginning of a learnt stretch is learnt, one that reaches over its end is not. plain: what else is text between
+ * the marks; NULL: nothing, special tokens are looked for. LS_INVALID when so much would have to be encoded again to find what is learnt that
+ * it would take no end of time.
+ */
+LS_MUST_USE ls_status ls_marked_encode(const ls_tokenizer *tokenizer, const ls_marked_text *marked,
+                                       const ls_plain_text *plain, ls_learnt_tokens *out);
 
 #endif

@@ -17,43 +17,24 @@ static ls_status mark(ls_learnt_tokens *out, size_t start, size_t end, bool lear
     return ls_ok();
 }
 
-ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size_t bytes, bool learnt,
-                           ls_learnt_tokens *out) {
+ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                           const ls_plain_text *plain, bool learnt, ls_learnt_tokens *out) {
     const size_t start = out->tokens.count;
-    LS_TRY(ls_tokenizer_encode(tokenizer, text, bytes, &out->tokens));
+    LS_TRY(ls_tokenizer_encode_plain(tokenizer, text, bytes, plain, &out->tokens));
     return mark(out, start, out->tokens.count, learnt);
 }
 
-/* How many of the whole's n tokens are those of its first bytes: a token that reaches over the place is not. */
-static ls_status tokens_before(const ls_tokenizer *tokenizer, const ls_marked_text *m, size_t bytes,
-                               const int32_t *whole, size_t n, ls_token_list *room, size_t *out) {
-    room->count = 0;
-    LS_TRY(ls_tokenizer_encode(tokenizer, m->text, bytes, room));
-    size_t same = 0;
-    while (same < n && same < room->count && room->id[same] == whole[same]) same++;
-    *out = same;
-    return ls_ok();
-}
-
-/* The whole text's tokens; those of its learnt stretches are found by encoding what stands before their ends. */
-static ls_status append_marked(const ls_tokenizer *tokenizer, const ls_marked_text *m,
-                               ls_learnt_tokens *out) {
-    const size_t start = out->tokens.count;
-    LS_TRY(ls_learnt_append(tokenizer, m->text, m->bytes, false, out));
-    const size_t n = out->tokens.count - start;
-    ls_token_list room = {0};
-    ls_status status = ls_ok();
-    for (size_t i = 0; i < m->n_learnt && status.code == LS_OK; i++) {
-        size_t from = 0, to = n;
-        const int32_t *whole = out->tokens.id + start;
-        status = tokens_before(tokenizer, m, m->learnt[i].start, whole, n, &room, &from);
-        if (status.code == LS_OK && m->learnt[i].end < m->bytes)
-            status = tokens_before(tokenizer, m, m->learnt[i].end, whole, n, &room, &to);
-        if (status.code == LS_OK)
-            status = mark(out, start + from, start + ls_max((int64_t)from, (int64_t)to), true);
+ls_status ls_learnt_append_id(int32_t id, bool learnt, ls_learnt_tokens *out) {
+    ls_token_list *list = &out->tokens;
+    if (list->count == list->capacity) {
+        const size_t wanted = 2 * list->capacity + 64;
+        int32_t *grown = realloc(list->id, wanted * sizeof *grown);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu tokens", wanted);
+        list->id = grown;
+        list->capacity = wanted;
     }
-    free(room.id);
-    return status;
+    list->id[list->count++] = id;
+    return mark(out, list->count - 1, list->count, learnt);
 }
 
 /* An end of document that the text has itself is not put twice. */
@@ -64,10 +45,23 @@ static void drop_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_toke
     out->tokens.count--;
 }
 
+/* "meta.text" is a field of that name, or "text" of the object "meta". */
+static ls_status find_text(ls_json_value object, const char *field, const char **out) {
+    char name[200];
+    for (const char *dot; !ls_json_has(object, field) && (dot = strchr(field, '.')) != NULL;
+         field = dot + 1) {
+        if ((size_t)(dot - field) >= sizeof name) break;
+        memcpy(name, field, (size_t)(dot - field));
+        name[dot - field] = 0;
+        LS_TRY(ls_json_object(object, name, &object));
+    }
+    return ls_json_text(object, field, out);
+}
+
 static ls_status encode_text(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
     const char *text;
-    LS_TRY(ls_json_text(object, o->field, &text));
-    return ls_learnt_append(o->tokenizer, text, strlen(text), true, out);
+    LS_TRY(find_text(object, o->field, &text));
+    return ls_learnt_append(o->tokenizer, text, strlen(text), NULL, true, out);
 }
 
 static ls_status encode_completion(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
@@ -77,7 +71,7 @@ static ls_status encode_completion(const ls_encode_options *o, ls_json_value obj
     LS_TRY(ls_json_text(object, "completion", &completion));
     ls_status status = ls_marked_append(&marked, prompt, strlen(prompt), false);
     if (status.code == LS_OK) status = ls_marked_append(&marked, completion, strlen(completion), true);
-    if (status.code == LS_OK) status = append_marked(o->tokenizer, &marked, out);
+    if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, NULL, out);
     ls_marked_free(&marked);
     return status;
 }
@@ -86,9 +80,12 @@ static ls_status encode_messages(const ls_encode_options *o, ls_json_value objec
     const size_t start = out->tokens.count;
     ls_json_value messages;
     ls_marked_text marked = {0};
+    const ls_plain_text plain = {.marks = o->chat->ids, .n_marks = LS_COUNT(o->chat->ids)};
+    if (ls_json_has(object, "tools") && ls_json_count(ls_json_field(object, "tools")) > 0)
+        return ls_json_error(ls_json_field(object, "tools"), "none: tools are not supported");
     LS_TRY(ls_json_array(object, "messages", &messages));
     ls_status status = ls_chat_render(o->chat, messages, &marked);
-    if (status.code == LS_OK) status = append_marked(o->tokenizer, &marked, out);
+    if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, &plain, out);
     ls_marked_free(&marked);
     out->end_learnt = false;
     if (status.code == LS_OK) drop_end(o->tokenizer, start, out);

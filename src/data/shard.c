@@ -42,8 +42,8 @@ static ls_status check_header(const ls_shard *s) {
     if (h->width != (uint32_t)ls_token_width((int64_t)h->vocabulary))
         return wrong(s, "width", h->width, "what the vocabulary needs: 1, 2 or 4");
     if (h->flags & ~(uint32_t)LS_SHARD_LEARNT) return wrong(s, "flags", h->flags, "0 or 1");
-    if (h->end_of_document >= h->vocabulary)
-        return wrong(s, "end_of_document", h->end_of_document, "an id of the vocabulary");
+    if (h->end_of_document >= h->vocabulary && h->end_of_document != LS_SHARD_NO_END)
+        return wrong(s, "end_of_document", h->end_of_document, "an id of the vocabulary, or 2^64 - 1");
     if (h->tokens > MOST_TOKENS) return wrong(s, "tokens", h->tokens, "at most 2^44");
     if (h->documents > h->tokens) return wrong(s, "documents", h->documents, "no more than tokens");
     return ls_ok();

@@ -2,7 +2,7 @@
  * Token shards: files of token ids to map into memory.
  *
  *   header     ls_shard_header, 128 bytes, little-endian as every number here
- *   tokens     ids of all documents, one after the other, each with its end of document; 1, 2 or 4 bytes each by the size of the
+ *   tokens     ids of all documents, one after the other, each with what was put around it; 1, 2 or 4 bytes each by the size of the
  *              vocabulary; zeros up to a multiple of 8 bytes
  *   ends       u64 for each document: one past its last token; ascending
  *   counts     u64 for each id of the vocabulary: how often it occurs
@@ -21,6 +21,7 @@
 #define LS_SHARD_MAGIC "LSTOKEN1"
 #define LS_SHARD_SUFFIX ".tokens"
 #define LS_SHARD_BLOCK ((size_t)1 << 20)
+#define LS_SHARD_NO_END UINT64_MAX
 enum { LS_SHARD_LEARNT = 1 };
 
 typedef struct ls_shard_header {
@@ -29,7 +30,7 @@ typedef struct ls_shard_header {
     uint32_t flags;
     uint64_t tokenizer; /* its fingerprint */
     uint64_t vocabulary;
-    uint64_t end_of_document;
+    uint64_t end_of_document; /* LS_SHARD_NO_END: documents end with their last token */
     uint64_t tokens, documents;
     uint64_t longest; /* tokens of the longest document */
     uint64_t checksum;
@@ -61,8 +62,8 @@ LS_MUST_USE ls_status ls_shard_verify(const ls_shard *shard, ls_pool *pool);
 
 typedef struct ls_shard_kind {
     uint64_t tokenizer;
-    int32_t vocabulary, end_of_document;
-    bool learnt; /* with a bit for each token */
+    int32_t vocabulary, end_of_document; /* end -1: none */
+    bool learnt;                         /* with a bit for each token */
 } ls_shard_kind;
 
 typedef struct ls_shard_writer ls_shard_writer;
@@ -72,7 +73,7 @@ LS_MUST_USE ls_status ls_shard_create(const char *path, const ls_shard_kind *kin
 /* Tokens of the document under way. learnt: a byte for each, NULL: all are. Ids must lie in the vocabulary. */
 LS_MUST_USE ls_status ls_shard_append(ls_shard_writer *writer, const int32_t *ids, const uint8_t *learnt,
                                       int64_t n);
-/* Its end: the token for it, to be learnt or not, and its place in the index. */
+/* Its end: the token for it if there is one, to be learnt or not, and its place in the index. */
 LS_MUST_USE ls_status ls_shard_end_document(ls_shard_writer *writer, bool learnt);
 const ls_shard_header *ls_shard_so_far(const ls_shard_writer *writer);
 /* Writes the rest, makes it durable and gives the file its name; the writer is gone whatever the status. */

@@ -90,11 +90,12 @@ ls_status ls_shard_create(const char *path, const ls_shard_kind *kind, ls_shard_
         free(w);
         return ls_error(LS_INVALID, "the path %.100s... is too long", path);
     }
-    w->header = (ls_shard_header){.width = (uint32_t)ls_token_width(kind->vocabulary),
-                                  .flags = kind->learnt ? LS_SHARD_LEARNT : 0,
-                                  .tokenizer = kind->tokenizer,
-                                  .vocabulary = (uint64_t)kind->vocabulary,
-                                  .end_of_document = (uint64_t)kind->end_of_document};
+    w->header = (ls_shard_header){
+        .width = (uint32_t)ls_token_width(kind->vocabulary),
+        .flags = kind->learnt ? LS_SHARD_LEARNT : 0,
+        .tokenizer = kind->tokenizer,
+        .vocabulary = (uint64_t)kind->vocabulary,
+        .end_of_document = kind->end_of_document < 0 ? LS_SHARD_NO_END : (uint64_t)kind->end_of_document};
     memcpy(w->header.magic, LS_SHARD_MAGIC, sizeof w->header.magic);
     const ls_status status = begin(w);
     if (status.code == LS_OK)
@@ -143,7 +144,7 @@ ls_status ls_shard_append(ls_shard_writer *w, const int32_t *ids, const uint8_t 
 ls_status ls_shard_end_document(ls_shard_writer *w, bool learnt) {
     const int32_t end = (int32_t)w->header.end_of_document;
     const uint8_t bit = learnt;
-    LS_TRY(ls_shard_append(w, &end, &bit, 1));
+    LS_TRY(ls_shard_append(w, &end, &bit, w->header.end_of_document != LS_SHARD_NO_END));
     LS_TRY(grow(&w->ends, &w->end_capacity, w->header.documents));
     const uint64_t start = w->header.documents > 0 ? w->ends[w->header.documents - 1] : 0;
     w->ends[w->header.documents++] = w->header.tokens;

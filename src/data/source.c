@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define BATCH ((size_t)16 << 20)
 #define PART \
@@ -71,10 +72,22 @@ static ls_status next_file(ls_source *s) {
     return ls_stream_skip(s->stream, s->place.offset);
 }
 
-static void leave_file(ls_source *s) {
+/* What was read of a file that changed meanwhile is of no file that ever was. */
+static ls_status check_unchanged(const ls_input *in) {
+    struct stat info;
+    if (stat(in->path, &info) == 0 && info.st_size == in->bytes &&
+        (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec == in->changed)
+        return ls_ok();
+    return ls_error(
+        LS_IO, "%s: changed while it was read; build again from the beginning, into another --out", in->path);
+}
+
+static ls_status leave_file(ls_source *s) {
+    LS_TRY(check_unchanged(input_of(s)));
     ls_stream_close(s->stream);
     s->stream = NULL;
     s->place = (ls_place){s->place.input + 1, 0, 1};
+    return ls_ok();
 }
 
 static ls_status fill(ls_source *s) {
@@ -95,7 +108,18 @@ static bool blank(const char *text, size_t bytes) {
     return true;
 }
 
+/* A byte order mark at the beginning of a file is no part of its first line. */
+static void pass_mark(ls_source *s) {
+    static const char mark[] = {'\xef', '\xbb', '\xbf'};
+    if (s->place.offset > 0 || s->filled - s->begin < sizeof mark ||
+        memcmp(s->buffer + s->begin, mark, sizeof mark) != 0)
+        return;
+    s->begin += sizeof mark;
+    s->place.offset += (int64_t)sizeof mark;
+}
+
 static void take_lines(ls_source *s) {
+    pass_mark(s);
     while (s->n < MOST_RECORDS && s->begin < s->filled) {
         const char *at = s->buffer + s->begin, *newline = memchr(at, '\n', s->filled - s->begin);
         if (newline == NULL && !s->ended) return;
@@ -237,7 +261,7 @@ ls_status ls_source_next(ls_source *s, const ls_record **records, size_t *n) {
         const bool stuck = s->n == 0 && s->begin == 0 && s->filled == s->room;
         if (stuck) LS_TRY(grow(s));
         if (s->ended && s->begin == s->filled)
-            leave_file(s);
+            LS_TRY(leave_file(s));
         else if (s->n > 0)
             break;
         if (s->filled == s->room && s->n > 0) break;

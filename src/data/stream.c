@@ -10,6 +10,7 @@
 
 #if LS_HAVE_ZSTD
 #include <zstd.h>
+#include <zstd_errors.h>
 #endif
 
 enum { INPUT = 1 << 17 }; /* bytes that are read at once where they are compressed */
@@ -60,7 +61,10 @@ static ls_status read_zstd(ls_stream *s, void *out, size_t room, size_t *bytes) 
         if (ended && s->wanted == 0) break;
         const size_t left = ZSTD_decompressStream(s->zstd, &to, &s->in);
         if (ZSTD_isError(left))
-            return ls_error(LS_INVALID, "%s: not to be decompressed: %s", s->path, ZSTD_getErrorName(left));
+            return ls_error(LS_INVALID, "%s: not to be decompressed: %s%s", s->path, ZSTD_getErrorName(left),
+                            ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge
+                                ? " (its window is more than 128 MiB; compress it without --long)"
+                                : "");
         s->wanted = left;
         if (ended && left > 0 && to.pos == before)
             return ls_error(LS_INVALID, "%s: ends in the middle of a zstd frame", s->path);

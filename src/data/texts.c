@@ -1,5 +1,6 @@
 /* Text files into memory, a document each. */
 #include "data/corpus.h"
+#include "data/frame.h"
 #include "text/text.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 typedef struct reading {
     const ls_tokenizer *tokenizer;
+    ls_frame frame;
     ls_corpus *corpus;
     ls_texts *texts;
     ls_token_list tokens; /* of one piece; reused */
@@ -23,14 +25,14 @@ static ls_status end_document(reading *r) {
         c->ends = grown;
         r->ends_capacity = wanted;
     }
-    const int32_t end = ls_tokenizer_end_of_document(r->tokenizer);
-    LS_TRY(ls_store_append(&c->store, &end, 1));
+    LS_TRY(ls_store_append(&c->store, &r->frame.end, 1));
     c->ends[c->documents++] = (uint64_t)c->store.count;
     return ls_ok();
 }
 
 static ls_status add_text(reading *r, const char *text, size_t bytes) {
     size_t piece = ls_tokenizer_piece(r->tokenizer);
+    LS_TRY(ls_store_append(&r->corpus->store, r->frame.begin, r->frame.n_begin));
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < piece ? bytes - at : piece;
         r->tokens.count = 0;
@@ -59,6 +61,7 @@ ls_status ls_texts_read(const char *const *paths, int n, const ls_tokenizer *tok
                         ls_texts *out) {
     reading r = {.tokenizer = tokenizer, .corpus = corpus, .texts = out};
     ls_data_files files = {0};
+    LS_TRY(ls_frame_find(tokenizer, NULL, NULL, &r.frame));
     ls_status status = ls_data_find_files(paths, n, &files);
     out->files = files.count;
     for (size_t i = 0; i < files.count && status.code == LS_OK; i++) status = add_file(&r, files.path[i]);

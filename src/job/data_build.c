@@ -3,6 +3,8 @@
 #include "job/job_impl.h"
 #include "longspan/data.h"
 
+#include <string.h>
+
 #define SHARD_TOKENS ((int64_t)1 << 26)
 
 static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokenizer,
@@ -17,7 +19,10 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
                                       .field = job->field != NULL ? job->field : "text",
                                       .records = job->records != NULL ? job->records : "text",
                                       .chat = job->chat,
+                                      .system = job->system,
                                       .folder = job->tokenizer,
+                                      .begin = job->begin,
+                                      .end = job->end,
                                       .shard_tokens =
                                           job->shard_tokens > 0 ? job->shard_tokens : SHARD_TOKENS,
                                       .threads = job->threads > 0 ? (int)job->threads : machine.cores,
@@ -35,6 +40,8 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
                                      .shards = s.shards,
                                      .resumed = s.resumed,
                                      .seconds = s.seconds};
+    memcpy(result->begin, s.begin, sizeof result->begin);
+    memcpy(result->end, s.end, sizeof result->end);
     return ls_ok();
 }
 
@@ -61,6 +68,8 @@ void ls_data_build_result_json(const ls_data_build_result *r, FILE *out) {
     ls_json_put_int(w, "bad", r->bad);
     ls_json_put_int(w, "shards", r->shards);
     ls_json_put_int(w, "resumed_shards", r->resumed);
+    ls_json_put_text(w, "begin", r->begin);
+    ls_json_put_text(w, "end", r->end);
     ls_json_put_double(w, "seconds", r->seconds);
     ls_json_close(w);
     ls_json_print(w, out);

@@ -78,9 +78,12 @@ static void print_totals(const inspection *n, FILE *out) {
     fprintf(out, "%lld shards · %lld documents · %lld tokens of %u bytes · longest document %lld\n",
             (long long)c->shards.n, (long long)c->documents, (long long)c->tokens, h->width,
             (long long)c->longest);
-    fprintf(out, "tokenizer %016" PRIx64 "%s%s · vocabulary %llu · end of document %llu\n", h->tokenizer,
+    char end[24] = "none";
+    if (h->end_of_document != LS_SHARD_NO_END)
+        snprintf(end, sizeof end, "%llu", (unsigned long long)h->end_of_document);
+    fprintf(out, "tokenizer %016" PRIx64 "%s%s · vocabulary %llu · end of document %s\n", h->tokenizer,
             n->decodes ? " " : "", n->decodes ? ls_tokenizer_name(n->tokenizer) : "",
-            (unsigned long long)h->vocabulary, (unsigned long long)h->end_of_document);
+            (unsigned long long)h->vocabulary, end);
     if (n->lengths.learnt < c->tokens)
         fprintf(out, "learnt as labels: %lld tokens, %.1f %%\n", (long long)n->lengths.learnt,
                 100.0 * (double)n->lengths.learnt / (double)c->tokens);
@@ -175,7 +178,8 @@ static ls_status put_all(const inspection *n, ls_json_writer *w) {
     ls_json_put_int(w, "learnt_tokens", n->lengths.learnt);
     put_hex(w, "tokenizer", h->tokenizer);
     ls_json_put_int(w, "vocabulary", (int64_t)h->vocabulary);
-    ls_json_put_int(w, "end_of_document", (int64_t)h->end_of_document);
+    if (h->end_of_document != LS_SHARD_NO_END)
+        ls_json_put_int(w, "end_of_document", (int64_t)h->end_of_document);
     ls_json_put_bool(w, "verified", n->job->verify);
     ls_json_open_array(w, "lengths");
     for (int c = 0; c < CLASSES; c++) {

@@ -20,6 +20,7 @@ typedef struct bpe_encoder {
     ls_word_cache *words;
     ls_text repaired, normal[2];
     ls_text *buffer; /* by pre-tokenizer */
+    const ls_plain_text *plain;
     ls_token_list *out;
 } bpe_encoder;
 
@@ -163,17 +164,26 @@ static ls_piece part_of(ls_piece piece, size_t from, size_t to) {
     return (ls_piece){piece.text + from, to - from, piece.first && from == 0, piece.rest && from == 0};
 }
 
+/* Whether an added token is text where it was found. */
+static bool is_text(const bpe_encoder *e, int32_t id) {
+    if (e->plain == NULL) return false;
+    for (size_t i = 0; i < e->plain->n_marks; i++)
+        if (e->plain->marks[i] == id) return true;
+    return e->tokenizer->model.vocabulary.token[id].flags & LS_TOKEN_SPECIAL;
+}
+
 /* Cuts a piece at the added tokens of one finder; the rest goes to `then`. */
 static ls_status cut_added(bpe_encoder *e, const ls_finder *finder, ls_piece piece,
                            ls_status (*then)(bpe_encoder *e, ls_piece piece)) {
     size_t done = 0, from = 0;
     for (ls_added_match m;
          ls_added_next(&e->tokenizer->added, finder, piece.text, piece.bytes, from, done, &m);) {
+        from = m.next;
+        if (is_text(e, m.id)) continue;
         if (done < m.start) LS_TRY(then(e, part_of(piece, done, m.start)));
         if (!ls_token_list_reserve(e->out, 1)) return ls_no_memory(piece.bytes);
         e->out->id[e->out->count++] = m.id;
         done = m.end;
-        from = m.next;
     }
     if (done == piece.bytes) return ls_ok();
     return then(e, part_of(piece, done, piece.bytes));
@@ -185,16 +195,19 @@ static ls_status encode_normalized(bpe_encoder *e, ls_piece piece) {
 }
 
 static ls_status encode(const void *state, void *scratch, const char *text, size_t bytes, bool rest,
-                        ls_token_list *out) {
+                        const ls_plain_text *plain, ls_token_list *out) {
     const bpe_tokenizer *t = state;
     bpe_encoder *e = scratch;
     e->out = out;
+    e->plain = plain;
     if (ls_utf8_valid_run(text, bytes) < bytes) {
         if (!ls_utf8_repair(text, bytes, &e->repaired)) return ls_no_memory(bytes);
         text = e->repaired.byte;
         bytes = e->repaired.count;
     }
-    return cut_added(e, &t->added.before, (ls_piece){text, bytes, !rest, rest}, encode_normalized);
+    return cut_added(e, &t->added.before,
+                     (ls_piece){text, bytes, !rest && !(plain != NULL && plain->inside), rest},
+                     encode_normalized);
 }
 
 /* ---- cutting ---- */

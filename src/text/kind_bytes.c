@@ -23,10 +23,11 @@ static ls_status encoder(const void *state, void **scratch) {
 }
 
 static ls_status encode(const void *state, void *scratch, const char *text, size_t bytes, bool rest,
-                        ls_token_list *out) {
+                        const ls_plain_text *plain, ls_token_list *out) {
     (void)state;
     (void)scratch;
     (void)rest;
+    (void)plain;
     if (!ls_token_list_reserve(out, bytes)) return ls_no_memory(bytes);
     for (size_t i = 0; i < bytes; i++) out->id[out->count++] = (unsigned char)text[i];
     return ls_ok();

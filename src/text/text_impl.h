@@ -14,9 +14,9 @@ typedef struct ls_tokenizer_kind {
     void (*close)(void *state);
     ls_status (*encoder)(const void *state, void **scratch); /* what one thread needs to encode */
     void (*encoder_close)(void *scratch);
-    /* rest: the text is what is behind a cut. */
+    /* rest: the text is what is behind a cut. plain NULL: special tokens are looked for. */
     ls_status (*encode)(const void *state, void *scratch, const char *text, size_t bytes, bool rest,
-                        ls_token_list *out);
+                        const ls_plain_text *plain, ls_token_list *out);
     /* ls_tokenizer_cut; NULL where ls_tokenizer_piece says it. */
     bool (*cut)(const void *state, const char *text, size_t bytes, size_t wanted, size_t *out);
     ls_status (*decode)(const void *state, const int32_t *ids, size_t n, ls_text *out);

@@ -106,13 +106,13 @@ static void give_back(const ls_tokenizer *tokenizer, encoder *e) {
 }
 
 static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes, bool rest,
-                        ls_token_list *out) {
+                        const ls_plain_text *plain, ls_token_list *out) {
     const size_t count = out->count;
     if (bytes == 0) return ls_ok();
     ls_status status = ls_ok();
     encoder *e = take(tokenizer, &status);
     if (!e) return status;
-    status = tokenizer->kind->encode(tokenizer->state, e->scratch, text, bytes, rest, out);
+    status = tokenizer->kind->encode(tokenizer->state, e->scratch, text, bytes, rest, plain, out);
     give_back(tokenizer, e);
     if (status.code != LS_OK) out->count = count;
     return status;
@@ -120,12 +120,17 @@ static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t 
 
 ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                               ls_token_list *out) {
-    return encode(tokenizer, text, bytes, false, out);
+    return encode(tokenizer, text, bytes, false, NULL, out);
+}
+
+ls_status ls_tokenizer_encode_plain(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                                    const ls_plain_text *plain, ls_token_list *out) {
+    return encode(tokenizer, text, bytes, false, plain, out);
 }
 
 ls_status ls_tokenizer_encode_rest(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                    ls_token_list *out) {
-    return encode(tokenizer, text, bytes, true, out);
+    return encode(tokenizer, text, bytes, true, NULL, out);
 }
 
 bool ls_tokenizer_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted,

@@ -95,6 +95,20 @@ LS_MUST_USE ls_status ls_tokenizer_encode_rest(const ls_tokenizer *tokenizer, co
                                                ls_token_list *out);
 
 /*
+ * A stretch of a longer text whose special tokens the caller has put there itself: what looks like one inside the
+ * stretch is text (as under `split_special_tokens` of the reference library), and so are the added tokens `marks`.
+ */
+typedef struct ls_plain_text {
+    bool inside; /* something stands before it: it does not begin a text */
+    const int32_t *marks;
+    size_t n_marks;
+} ls_plain_text;
+
+/* As ls_tokenizer_encode. */
+LS_MUST_USE ls_status ls_tokenizer_encode_plain(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                                                const ls_plain_text *plain, ls_token_list *out);
+
+/*
  * Appends the text of ids[0, n), special tokens with it. Of "bytes", the bytes, not always valid UTF-8; of
  * "bpe", UTF-8 with U+FFFD where the tokens' bytes are none, and nothing for an id that no token has. The text
  * of many ids is not that of each alone: see ls_token_stream. An id outside the vocabulary is LS_INVALID.

@@ -16,9 +16,11 @@ static const char lines[] = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\"
 static void put_request(const ls_build_options *options, char *text) {
     ls_input_list inputs;
     char digits[20], wanted[20];
+    ls_build_state state = {0};
     LS_ASSERT(fuzz_done(ls_inputs_find(options->paths, 1, options->format, &inputs)));
+    LS_ASSERT(fuzz_done(ls_frame_find(options->tokenizer, NULL, NULL, &state.frame)));
     snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)FUZZ_REQUEST);
-    snprintf(wanted, sizeof wanted, "%016" PRIx64, ls_build_request(options, &inputs));
+    snprintf(wanted, sizeof wanted, "%016" PRIx64, ls_build_request(options, &state, &inputs));
     for (char *at = text; (at = strstr(at, digits)) != NULL; at++) memcpy(at, wanted, strlen(wanted));
     ls_inputs_free(&inputs);
 }

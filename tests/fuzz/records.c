@@ -29,6 +29,8 @@ static int64_t check_text(const ls_corpus *c, const char *text, size_t n, int64_
 /* Of records of one text: each line that has one is a document, in their order. */
 static void check_texts(const ls_corpus *c, fuzz_bytes file) {
     int64_t at = 0;
+    if (file.n >= 3 && memcmp(file.at, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
+        file = (fuzz_bytes){file.at + 3, file.n - 3};
     while (file.n > 0) {
         const uint8_t *newline = memchr(file.at, '\n', file.n);
         const size_t length = newline ? (size_t)(newline - file.at) : file.n;

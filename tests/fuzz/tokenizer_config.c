@@ -15,17 +15,18 @@ static const char tokenizer_text[] =
 static const char conversation[] =
     "{\"messages\": [{\"role\": \"user\", \"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \"b\"}]}";
 
-static void check_template(const char *folder) {
-    const ls_chat_template *chat = NULL;
+static void check_template(const ls_tokenizer *tokenizer, const char *folder) {
+    ls_chat chat;
     ls_json *document;
     ls_json_value messages;
     ls_marked_text marked = {0};
-    if (!fuzz_read(ls_chat_find(NULL, folder, &chat), folder)) return;
+    if (!fuzz_read(ls_chat_open(tokenizer, NULL, folder, NULL, &chat), folder)) return;
     LS_ASSERT(fuzz_done(ls_json_parse("fuzz", conversation, sizeof conversation - 1, &document)));
     LS_ASSERT(fuzz_done(ls_json_array(ls_json_root(document), "messages", &messages)));
-    LS_ASSERT(fuzz_done(ls_chat_render(chat, messages, &marked)));
+    LS_ASSERT(fuzz_done(ls_chat_render(&chat, messages, &marked)));
     LS_ASSERT(marked.n_learnt > 0 && marked.learnt[0].end <= marked.bytes);
     ls_marked_free(&marked);
+    ls_chat_close(&chat);
     ls_json_free(document);
 }
 
@@ -43,9 +44,9 @@ static void run(const uint8_t *data, size_t bytes) {
     if (fuzz_read(ls_tokenizer_open(folder.path, &tokenizer), folder.path)) {
         const int32_t end = ls_tokenizer_end_of_document(tokenizer);
         LS_ASSERT(end >= 0 && end < ls_tokenizer_vocabulary(tokenizer));
+        check_template(tokenizer, folder.path);
         ls_tokenizer_close(tokenizer);
     }
-    check_template(folder.path);
     fuzz_folder_remove(&folder);
 }
 
