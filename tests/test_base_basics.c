@@ -1,6 +1,8 @@
 /* Arena, status, log, progress. */
 #include "base/base.h"
+#include "base/median.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -174,6 +176,25 @@ static void test_helpers(void **state) {
                 assert_true(size == n / parts || size == ls_ceil_div(n, parts));
             }
         }
+}
+
+static void test_medians(void **state) {
+    (void)state;
+    const double odd[] = {5, 1, 3}, even[] = {4, 2, 2, 9}, same[] = {7, 7, 7}, one[] = {6};
+    assert_int_equal(ls_median_place(odd, 3), 2);
+    assert_int_equal(ls_median_place(even, 4), 2); /* the second 2: one value is before it */
+    assert_int_equal(ls_median_place(same, 3), 1);
+    assert_int_equal(ls_median_place(one, 1), 0);
+    const double endless[] = {INFINITY, -INFINITY, NAN};
+    const int place = ls_median_place(endless, 3);
+    assert_true(place >= 0 && place < 3);
+    double sorted[] = {4, 2, 2, 9};
+    assert_true(ls_median(sorted, 4) == 3);
+    assert_true(sorted[0] == 2 && sorted[3] == 9);
+}
+
+static void test_clock(void **state) {
+    (void)state;
     const double before = ls_seconds();
     usleep(2000);
     const double passed = ls_seconds() - before;
@@ -189,6 +210,8 @@ int main(void) {
         cmocka_unit_test(test_progress_in_a_pipe),
         cmocka_unit_test(test_progress_on_a_terminal),
         cmocka_unit_test(test_helpers),
+        cmocka_unit_test(test_medians),
+        cmocka_unit_test(test_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

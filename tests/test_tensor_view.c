@@ -81,6 +81,23 @@ static void check_range(const ls_view *view) {
     assert_memory_equal(by_range, by_element, sizeof by_range);
 }
 
+static void test_alike(void **state) {
+    (void)state;
+    double data[24];
+    const ls_view view = ls_view_dense(data, LS_F64, 3, (int64_t[]){2, 3, 4});
+    ls_view other = ls_view_dense(NULL, LS_F64, 3, (int64_t[]){2, 3, 4});
+    other.size[3] = 9; /* not one of its dimensions */
+    assert_true(ls_view_is_alike(&view, &other));
+    other.stride[0] = 24;
+    assert_false(ls_view_is_alike(&view, &other));
+    other = ls_view_slice(view, 1, 0, 2);
+    assert_false(ls_view_is_alike(&view, &other));
+    other = ls_view_dense(data, LS_F32, 3, (int64_t[]){2, 3, 4});
+    assert_false(ls_view_is_alike(&view, &other));
+    other = ls_view_dense(data, LS_F64, 2, (int64_t[]){2, 3});
+    assert_false(ls_view_is_alike(&view, &other));
+}
+
 static void test_range_covers_the_elements(void **state) {
     (void)state;
     static const ls_dtype dtypes[] = {LS_F32, LS_F64, LS_BF16};
@@ -122,6 +139,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dtypes_and_shapes),
         cmocka_unit_test(test_dense_slice_rows),
+        cmocka_unit_test(test_alike),
         cmocka_unit_test(test_range_covers_the_elements),
         cmocka_unit_test(test_ranges_are_merged),
     };

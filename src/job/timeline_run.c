@@ -108,16 +108,13 @@ static void find_ends(const running *r, int ranks, uint64_t run, double *begin, 
 }
 
 static uint64_t median_run(const running *r, int ranks) {
-    double seconds[RUNS], sorted[RUNS];
+    double seconds[RUNS];
     for (int i = 0; i < RUNS; i++) {
         double begin, end;
         find_ends(r, ranks, (uint64_t)i + 1, &begin, &end);
-        seconds[i] = sorted[i] = end - begin;
+        seconds[i] = end - begin;
     }
-    const double median = ls_median(sorted, RUNS);
-    int run = 0;
-    while (seconds[run] != median) run++;
-    return (uint64_t)run + 1;
+    return (uint64_t)ls_median_place(seconds, RUNS) + 1;
 }
 
 static ls_status take_run(const running *r, const ls_session *session, ls_timeline_runs *out) {

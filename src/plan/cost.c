@@ -85,25 +85,27 @@ static ls_status fill(const looked_at *all, const ls_host *host, bool together, 
     return together ? play(all, &rates, c) : ls_ok();
 }
 
-static void cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
-                 ls_plan_candidate *c, ls_status *status) {
+static ls_status cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
+                      ls_plan_candidate *c) {
     const int P = ls_mesh_ranks(&target->mesh);
     const int sample[] = {0, P / 2, P - 1};
     const bool every = together || P <= (int)LS_COUNT(sample);
-    looked_at all = {.n = every ? P : (int)LS_COUNT(sample)};
-    *status = ls_ok();
-    for (int i = 0; i < all.n && status->code == LS_OK; i++) {
+    const int n = every ? P : (int)LS_COUNT(sample);
+    looked_at all = {.n = n};
+    ls_status status = ls_ok();
+    for (int i = 0; i < n && status.code == LS_OK; i++) {
         ls_target one = *target;
         LS_ASSERT(every || i < (int)LS_COUNT(sample));
         one.rank = every ? i : sample[i];
-        *status = ls_compile(job, &one, &all.image[i]);
+        status = ls_compile(job, &one, &all.image[i]);
     }
-    if (status->code == LS_OK) {
+    if (status.code == LS_OK) {
         all.n_programs = ls_image_work(all.image[0], all.program);
-        *status = fill(&all, host, together, c);
+        status = fill(&all, host, together, c);
     }
-    if (status->code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status->text);
-    for (int i = 0; i < all.n; i++) ls_image_destroy(all.image[i]);
+    if (status.code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status.text);
+    for (int i = 0; i < n; i++) ls_image_destroy(all.image[i]);
+    return status;
 }
 
 /* Sequences of a micro-batch. */
@@ -121,20 +123,20 @@ static int64_t batch_of(const ls_graph *g) {
  * Packed documents differ from batch to batch, and so does which rank has most to do: a mean over batches of what each takes, not what the
  * mean of batches takes. As many typical sequences as a rank has of a micro-batch are a batch.
  */
-void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
-                  ls_plan_candidate *c, ls_status *status) {
+ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
+                       ls_plan_candidate *c) {
     enum { MOST_BATCHES = 4 }; /* each is compiled for all ranks */
     const int n = job->n_documents;
     const int64_t B = ls_max(1, batch_of(job->graph) / target->mesh.size[LS_AXIS_DP]);
     const int each = (int)ls_min(B, n), batches = n > 0 && together ? (int)ls_min(n / each, MOST_BATCHES) : 1;
     ls_plan_candidate sum = *c;
-    *status = ls_ok();
-    for (int i = 0; i < batches && status->code == LS_OK; i++) {
+    ls_status status = ls_ok();
+    for (int i = 0; i < batches && status.code == LS_OK; i++) {
         ls_job batch = *job;
         ls_plan_candidate one = *c;
         if (batches > 1) batch.documents += (ptrdiff_t)i * each;
         if (batches > 1) batch.n_documents = each;
-        cost(&batch, target, host, together, &one, status);
+        status = cost(&batch, target, host, together, &one);
         const ls_plan_candidate so_far = sum;
         sum = one;
         sum.seconds = so_far.seconds + one.seconds / batches;
@@ -142,4 +144,5 @@ void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *hos
         sum.imbalance = so_far.imbalance + one.imbalance / batches;
     }
     *c = sum;
+    return status;
 }

@@ -127,7 +127,7 @@ static ls_status cost_on(const ls_job *job, const ls_plan_request *request, cons
         ls_status status = ls_plan_saving(job, request, allowed, &target);
         c->saving = target.saving;
         if (status.code == LS_OK)
-            ls_plan_cost(job, &target, &request->host, together, c, &status);
+            status = ls_plan_cost(job, &target, &request->host, together, c);
         else
             snprintf(c->refused, sizeof c->refused, "%s", status.text);
         LS_TRY(status);
@@ -183,7 +183,7 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
     ls_layout_kind layouts[3];
     const char *strategies[LS_STRATEGIES_MOST];
     ls_status status;
-    int n_strategies;
+    int n_strategies = 0;
     const int first = plan->n_candidates;
     const int n = layouts_for(request, causal, mesh, job->n_documents > 0, layouts, &status);
     LS_TRY(status);

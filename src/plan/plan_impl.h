@@ -9,10 +9,10 @@ enum { LS_PLAN_ALL = 16 }; /* most ranks that are played together */
 /*
  * Fills bytes, imbalance and seconds of the candidate. together (of LS_PLAN_ALL ranks at most): from the programs of all ranks, played on
  * a clock, and `waiting` too; else from those of the first, the middle and the last, and seconds are what the slowest of these takes if it never
- * waits: what is played never takes less. A refusal of the compiler is written into `refused`; *status is then that refusal.
+ * waits: what is played never takes less. A refusal of the compiler is returned, and written into `refused`.
  */
-void ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
-                  ls_plan_candidate *candidate, ls_status *status);
+LS_MUST_USE ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host,
+                                   bool together, ls_plan_candidate *candidate);
 
 /* Rank 0's target for a candidate. */
 ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *candidate);

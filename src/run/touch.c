@@ -23,10 +23,10 @@ typedef struct touching {
 } touching;
 
 /* A byte of each page is written with what it holds. */
-static void write_pages(char *start, size_t bytes) {
+static void write_pages(void *start, size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (size_t at = 0; at < bytes; at += page)
-        atomic_fetch_or_explicit((_Atomic char *)(start + at), 0, memory_order_relaxed);
+    atomic_char *const byte = start;
+    for (size_t at = 0; at < bytes; at += page) atomic_fetch_or_explicit(&byte[at], 0, memory_order_relaxed);
 }
 
 static bool populate(char *start, size_t bytes) {

@@ -131,6 +131,7 @@ ls_layout ls_layout_make(const ls_layout_need *need, ls_arena *arena) {
         make_by_formula(need, need->kind, &m);
     else
         make_by_deal(need, need->kind, &m);
+    LS_ASSERT(m.runs != NULL); /* every rank holds tokens */
     int *first_run = LS_NEW_ARRAY(arena, int, need->P + 1);
     ls_layout_run *runs = LS_NEW_ARRAY(arena, ls_layout_run, m.n);
     for (int i = 0; i < m.n; i++) first_run[m.runs[i].rank + 1]++;

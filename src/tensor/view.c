@@ -34,6 +34,13 @@ bool ls_view_is_dense(const ls_view *view) {
     return true;
 }
 
+bool ls_view_is_alike(const ls_view *a, const ls_view *b) {
+    bool alike = a->dtype == b->dtype && a->ndim == b->ndim;
+    for (int d = 0; alike && d < a->ndim; d++)
+        alike = a->size[d] == b->size[d] && a->stride[d] == b->stride[d];
+    return alike;
+}
+
 ls_view ls_view_slice(ls_view view, int dim, int64_t start, int64_t count) {
     LS_ASSERT(dim >= 0 && dim < view.ndim);
     LS_ASSERT(start >= 0 && count >= 0 && start + count <= view.size[dim]);

@@ -28,6 +28,8 @@ int64_t ls_view_elements(const ls_view *view);
 /* Of its elements: what it takes when it is dense. */
 size_t ls_view_bytes(const ls_view *view);
 bool ls_view_is_dense(const ls_view *view);
+/* Of one type, sizes and strides, wherever their data lie. */
+bool ls_view_is_alike(const ls_view *a, const ls_view *b);
 
 /* Elements [start, start+count) along dimension `dim`: same strides, data moved. */
 ls_view ls_view_slice(ls_view view, int dim, int64_t start, int64_t count);

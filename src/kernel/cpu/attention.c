@@ -38,9 +38,9 @@ static void scratch_carve(scratch *s, const forward *f, carving *c) {
     float *k = carve(c, K_TILE * row_units(f->problem.D), sizeof(float));
     float *v = carve(c, K_TILE / UNIT_ELEMENTS * f->columns.width, sizeof(float));
     float *scores = carve(c, LS_ATTENTION_TILES ? 2 * PANEL * PANEL : Q_TILE * S_ROW, sizeof(float));
-    float *p = scores;
-    if (LS_ATTENTION_PAIRS)
-        p = carve(c, (LS_ATTENTION_TILES ? MICRO_ROWS : Q_TILE) * K_TILE / 2, sizeof(float));
+    float *p = LS_ATTENTION_PAIRS
+                   ? carve(c, (LS_ATTENTION_TILES ? MICRO_ROWS : Q_TILE) * K_TILE / 2, sizeof(float))
+                   : scores;
     float *sum = carve(c, LS_ATTENTION_TILES ? PANEL * SUM_LANES : 0, sizeof(float));
     int32_t *kpos = carve(c, K_TILE, sizeof(int32_t));
     if (s) s->k = k, s->v = v, s->s = scores, s->p = p, s->sum = sum, s->kpos = kpos;
