@@ -226,6 +226,7 @@ static void walks_members_in_order(void **state) {
 }
 
 static void writes(void **state) {
+    (void)state;
     ls_json_writer *w = ls_json_writer_create(0);
     ls_json_open_object(w, NULL);
     ls_json_put_int(w, "i", INT64_MIN);
@@ -248,11 +249,6 @@ static void writes(void **state) {
               "\"b\": false, \"t\": \"a\\\"\\n\xc3\xa9\", \"bad\": \"a\xef\xbf\xbd\xef\xbf\xbd\", "
               "\"no\": null, \"list\": [1, null]}");
     assert_int_equal(bytes, strlen(text));
-    const char *path = scratch_path(state, "w.json");
-    assert_ok(ls_json_write_file(w, path));
-    ls_json *doc;
-    assert_ok(ls_json_read(path, 1000, &doc));
-    ls_json_free(doc);
     ls_json_writer_destroy(w);
     ls_json_writer_destroy(NULL);
 
@@ -260,6 +256,28 @@ static void writes(void **state) {
     ls_json_open_object(w, NULL);
     ls_json_open_array(w, "list");
     ls_json_writer_destroy(w);
+}
+
+static ls_json_writer *result(uint64_t hash) {
+    ls_json_writer *w = ls_json_begin(0);
+    ls_json_put_hex(w, "hash", hash);
+    return w;
+}
+
+static void results_are_printed_and_saved(void **state) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    assert_non_null(memory);
+    ls_json_end(result(UINT64_MAX - 1), memory);
+    assert_int_equal(fclose(memory), 0);
+    assert_string_equal(text, "{\"hash\": \"fffffffffffffffe\"}\n");
+    free(text);
+    const char *path = scratch_path(state, "w.json");
+    assert_ok(ls_json_end_file(result(7), path));
+    assert_content(path, "{\"hash\": \"0000000000000007\"}\n");
+    assert_error(ls_json_end_file(result(7), scratch_path(state, "no/w.json")), LS_IO, "w.json", "");
+    assert_error(ls_jsonl_append(scratch_path(state, "no/w.jsonl"), result(7)), LS_IO, "w.jsonl", "");
 }
 
 static void doubles_read_back(void **state) {
@@ -280,13 +298,10 @@ static void doubles_read_back(void **state) {
 }
 
 static void append_step(const char *path, int step, double loss) {
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "step", step);
     ls_json_put_double(w, "loss", loss);
-    ls_json_close(w);
     assert_ok(ls_jsonl_append(path, w));
-    ls_json_writer_destroy(w);
 }
 
 static void lines_are_appended_and_dropped(void **state) {
@@ -387,6 +402,7 @@ int main(void) {
         cmocka_unit_test(cuts_long_paths),
         cmocka_unit_test(walks_members_in_order),
         cmocka_unit_test(writes),
+        cmocka_unit_test(results_are_printed_and_saved),
         cmocka_unit_test(doubles_read_back),
         cmocka_unit_test(lines_are_appended_and_dropped),
         cmocka_unit_test(broken_lines_are_named),

@@ -70,8 +70,7 @@ static ls_status write_index(const stream *s) {
     char path[LS_FILE_PATH];
     if (s->n_shards == 1) return ls_ok();
     LS_TRY(ls_file_join(s->e->partial, "model.safetensors.index.json", path, sizeof path));
-    ls_json_writer *w = ls_json_writer_create(2);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(2);
     ls_json_open_object(w, "metadata");
     ls_json_put_int(w, "total_parameters", s->e->result.parameters);
     ls_json_put_int(w, "total_size", s->e->result.bytes);
@@ -81,10 +80,7 @@ static ls_status write_index(const stream *s) {
         for (int64_t i = s->shards[k].first; i < s->shards[k].first + s->shards[k].n; i++)
             ls_json_put_text(w, ls_st_at(s->model, i)->name, s->shards[k].name);
     ls_json_close(w);
-    ls_json_close(w);
-    const ls_status status = ls_json_write_file(w, path);
-    ls_json_writer_destroy(w);
-    return status;
+    return ls_json_end_file(w, path);
 }
 
 /* ---- one tensor ---- */

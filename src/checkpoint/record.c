@@ -45,8 +45,7 @@ ls_status ls_record_write(const ls_record *record, const char *directory) {
     char path[LS_FILE_PATH], digits[DIGITS + 1];
     size_t bytes = 0;
     LS_TRY(ls_file_join(directory, STATE, path, sizeof path));
-    ls_json_writer *w = ls_json_writer_create(1);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(1);
     ls_json_put_text(w, "format", FORMAT);
     ls_json_put_int(w, "step", record->state.step);
     ls_json_put_int(w, "seed", (int64_t)record->state.seed); /* the same 64 bits */

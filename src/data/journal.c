@@ -53,12 +53,6 @@ ls_status ls_build_shard_path(const ls_build_options *o, int64_t shard, char out
     return ls_build_path(o, name, out);
 }
 
-static void put_hex(ls_json_writer *w, const char *key, uint64_t value) {
-    char text[20];
-    snprintf(text, sizeof text, "%016" PRIx64, value);
-    ls_json_put_text(w, key, text);
-}
-
 static ls_status get_hex(ls_json_value object, const char *key, uint64_t *out) {
     const char *text;
     LS_TRY(ls_json_text(object, key, &text));
@@ -86,16 +80,13 @@ static ls_status keep_shard(ls_build_state *s, ls_built_shard shard) {
 static ls_status append_line(const ls_build_options *o, ls_build_state *s) {
     char path[LS_FILE_PATH];
     LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "shard", s->n_shards - 1);
-    put_hex(w, "request", s->request);
-    if (s->n_shards > 0) put_hex(w, "checksum", s->shards[s->n_shards - 1].checksum);
+    ls_json_put_hex(w, "request", s->request);
+    if (s->n_shards > 0) ls_json_put_hex(w, "checksum", s->shards[s->n_shards - 1].checksum);
     for (int i = 0; i < STATE_FIELDS; i++) ls_json_put_int(w, state_fields[i], *state_field(s, i));
-    ls_json_close(w);
-    const ls_status status = ls_jsonl_append(path, w);
-    ls_json_writer_destroy(w);
-    return status; /* a line that a loss of power takes only costs its shard, which is made again */
+    return ls_jsonl_append(
+        path, w); /* a line that a loss of power takes only costs its shard, which is made again */
 }
 
 ls_status ls_journal_add(const ls_build_options *o, ls_build_state *s, const ls_shard_header *shard) {
@@ -256,7 +247,7 @@ static void put_shards(const ls_build_state *s, ls_json_writer *w) {
         ls_json_put_text(w, "file", name);
         ls_json_put_int(w, "documents", s->shards[i].documents);
         ls_json_put_int(w, "tokens", s->shards[i].tokens);
-        put_hex(w, "checksum", s->shards[i].checksum);
+        ls_json_put_hex(w, "checksum", s->shards[i].checksum);
         ls_json_close(w);
     }
     ls_json_close(w);
@@ -276,12 +267,12 @@ ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, con
     char path[LS_FILE_PATH];
     int64_t bytes = 0;
     for (int64_t i = 0; i < inputs->n; i++) bytes += inputs->input[i].bytes;
-    ls_json_writer *w = ls_json_writer_create(2);
-    ls_json_open_object(w, NULL);
+    LS_TRY(ls_build_path(o, LS_SHARDS_FILE, path));
+    ls_json_writer *w = ls_json_begin(2);
     ls_json_put_text(w, "format", LS_SHARDS_FORMAT);
     ls_json_open_object(w, "tokenizer");
     ls_json_put_text(w, "name", ls_tokenizer_name(o->tokenizer));
-    put_hex(w, "fingerprint", ls_tokenizer_fingerprint(o->tokenizer));
+    ls_json_put_hex(w, "fingerprint", ls_tokenizer_fingerprint(o->tokenizer));
     ls_json_put_int(w, "vocabulary", ls_tokenizer_vocabulary(o->tokenizer));
     ls_json_put_int(w, "end_of_document", ls_tokenizer_end_of_document(o->tokenizer));
     ls_json_close(w);
@@ -296,13 +287,9 @@ ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, con
     ls_json_put_int(w, "longest_document", s->longest);
     ls_json_put_int(w, "empty", s->empty);
     ls_json_put_int(w, "bad", s->bad);
-    put_hex(w, "request", s->request);
+    ls_json_put_hex(w, "request", s->request);
     put_shards(s, w);
-    ls_json_close(w);
-    ls_status status = ls_build_path(o, LS_SHARDS_FILE, path);
-    if (status.code == LS_OK) status = ls_json_write_file(w, path);
-    ls_json_writer_destroy(w);
-    LS_TRY(status);
+    LS_TRY(ls_json_end_file(w, path));
     LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
     return ls_file_remove_tree(path);
 }

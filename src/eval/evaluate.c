@@ -77,18 +77,14 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
     char path[LS_FILE_PATH];
     if (out == NULL) return ls_ok();
     LS_TRY(ls_file_join(out, "eval.json", path, sizeof path));
-    ls_json_writer *w = ls_json_writer_create(2);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(2);
     ls_json_put_text(w, "model", ls_model_directory(e->trained->model));
     ls_json_put_text(w, "checkpoint", e->trained->checkpoint[0] != 0 ? e->trained->checkpoint : NULL);
     ls_json_put_int(w, "seq", e->options->seq);
     ls_json_put_text(w, "pack", e->options->pack);
     ls_json_put_int(w, "text_sequences", result->text_sequences);
     ls_loss_table_put(&result->table, w);
-    ls_json_close(w);
-    const ls_status status = ls_json_write_file(w, path);
-    ls_json_writer_destroy(w);
-    LS_TRY(status);
+    LS_TRY(ls_json_end_file(w, path));
     return ls_loss_table_draw(&result->table, out);
 }
 

@@ -38,7 +38,6 @@ void ls_recall_print(const ls_recall_result *r, FILE *out) {
 
 static void put(const ls_recall_result *r, ls_json_writer *w) {
     const ls_recall_cell all = total(r);
-    ls_json_open_object(w, NULL);
     ls_json_put_double(w, "accuracy", part(&all));
     ls_json_put_double(w, "loss", all.loss);
     ls_json_put_int(w, "samples", all.samples);
@@ -58,13 +57,12 @@ static void put(const ls_recall_result *r, ls_json_writer *w) {
         }
     }
     ls_json_close(w);
-    ls_json_close(w);
 }
 
 void ls_recall_result_json(const ls_recall_result *result, FILE *out) {
-    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_writer *w = ls_json_begin(0);
     put(result, w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }
 
 /* --- the picture ----------------------------------------------------------------------------------------------------------- */
@@ -136,11 +134,9 @@ static void draw(FILE *out, const void *context) {
 ls_status ls_recall_write(const ls_recall_result *r, const char *directory) {
     char path[LS_FILE_PATH];
     LS_TRY(ls_file_join(directory, "recall.json", path, sizeof path));
-    ls_json_writer *w = ls_json_writer_create(2);
+    ls_json_writer *w = ls_json_begin(2);
     put(r, w);
-    const ls_status status = ls_json_write_file(w, path);
-    ls_json_writer_destroy(w);
-    LS_TRY(status);
+    LS_TRY(ls_json_end_file(w, path));
     LS_TRY(ls_file_join(directory, "recall.svg", path, sizeof path));
     const ls_svg_palette palettes[] = {{"s", "fill", light_shades, dark_shades, SHADES},
                                        {"i", "fill", light_ink, dark_ink, SHADES}};

@@ -119,13 +119,18 @@ void ls_json_put_int(ls_json_writer *writer, const char *key, int64_t value);
 void ls_json_put_double(ls_json_writer *writer, const char *key, double value);
 void ls_json_put_bool(ls_json_writer *writer, const char *key, bool value);
 void ls_json_put_text(ls_json_writer *writer, const char *key, const char *value); /* NULL value: null */
+/* 64 bits as text of 16 hexadecimal digits: as a number most readers would round them. */
+void ls_json_put_hex(ls_json_writer *writer, const char *key, uint64_t value);
 void ls_json_put_null(ls_json_writer *writer, const char *key);
 /* What was written, with a 0 byte after *bytes (bytes may be NULL); complete once everything is closed.
  * Borrowed. */
 const char *ls_json_written(const ls_json_writer *writer, size_t *bytes);
-/* Prints the text and a newline, and ends the writer. */
-void ls_json_print(ls_json_writer *writer, FILE *out);
-/* Writes the text and a newline as a whole file, atomically (ls_file_write). */
-LS_MUST_USE ls_status ls_json_write_file(const ls_json_writer *writer, const char *path);
+
+/* A result, from its opening to its end: a writer whose outermost object is open; ... */
+ls_json_writer *ls_json_begin(int indent);
+/* ... that object is closed, the text and a newline are printed, and the writer is destroyed; ... */
+void ls_json_end(ls_json_writer *writer, FILE *out);
+/* ... or they are written as a whole file, atomically (ls_file_write). */
+LS_MUST_USE ls_status ls_json_end_file(ls_json_writer *writer, const char *path);
 
 #endif

@@ -3,6 +3,7 @@
 #include "format/format_impl.h"
 #include "format/json.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -137,20 +138,36 @@ void ls_json_put_text(ls_json_writer *writer, const char *key, const char *value
     put(writer, key, json ? json : repaired(value));
 }
 
+void ls_json_put_hex(ls_json_writer *writer, const char *key, uint64_t value) {
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, value);
+    ls_json_put_text(writer, key, text);
+}
+
 const char *ls_json_written(const ls_json_writer *writer, size_t *bytes) {
     LS_ASSERT(writer->text);
     if (bytes) *bytes = strlen(writer->text);
     return writer->text;
 }
 
-void ls_json_print(ls_json_writer *writer, FILE *out) {
+ls_json_writer *ls_json_begin(int indent) {
+    ls_json_writer *writer = ls_json_writer_create(indent);
+    ls_json_open_object(writer, NULL);
+    return writer;
+}
+
+void ls_json_end(ls_json_writer *writer, FILE *out) {
+    ls_json_close(writer);
     fprintf(out, "%s\n", ls_json_written(writer, NULL));
     ls_json_writer_destroy(writer);
 }
 
-ls_status ls_json_write_file(const ls_json_writer *writer, const char *path) {
+ls_status ls_json_end_file(ls_json_writer *writer, const char *path) {
     size_t bytes;
+    ls_json_close(writer);
     const char *text = ls_json_written(writer, &bytes);
     const ls_file_piece pieces[] = {{text, bytes}, {"\n", 1}};
-    return ls_file_write_pieces(path, pieces, 2);
+    const ls_status status = ls_file_write_pieces(path, pieces, 2);
+    ls_json_writer_destroy(writer);
+    return status;
 }

@@ -15,9 +15,7 @@
 /* More than a hundred million steps. */
 #define MOST_BYTES ((size_t)16 << 30)
 
-ls_status ls_jsonl_append(const char *path, const ls_json_writer *writer) {
-    size_t bytes;
-    const char *text = ls_json_written(writer, &bytes);
+static ls_status append(const char *path, const char *text, size_t bytes) {
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0) return ls_file_error("open", path, errno);
     struct stat before;
@@ -33,6 +31,15 @@ ls_status ls_jsonl_append(const char *path, const ls_json_writer *writer) {
         }
     }
     if (close(fd) != 0 && status.code == LS_OK) status = ls_file_error("append to", path, errno);
+    return status;
+}
+
+ls_status ls_jsonl_append(const char *path, ls_json_writer *writer) {
+    size_t bytes;
+    ls_json_close(writer);
+    const char *text = ls_json_written(writer, &bytes);
+    const ls_status status = append(path, text, bytes);
+    ls_json_writer_destroy(writer);
     return status;
 }
 

@@ -8,11 +8,11 @@
 #include "format/json.h"
 
 /*
- * Appends what the writer holds (indent 0, all closed) as one line, by one write(): other readers see the
- * whole line or nothing of it. Makes the file when it is missing. When the disk is full the file is left as
- * it was.
+ * Ends a writer that ls_json_begin(0) began: its object is appended as one line, by one write(): other
+ * readers see the whole line or nothing of it. Makes the file when it is missing. When the disk is full the
+ * file is left as it was. The writer is destroyed in any case.
  */
-LS_MUST_USE ls_status ls_jsonl_append(const char *path, const ls_json_writer *writer);
+LS_MUST_USE ls_status ls_jsonl_append(const char *path, ls_json_writer *writer);
 
 /*
  * Keeps the lines whose integer field `key` is <= most, and drops the rest, atomically. *dropped may be

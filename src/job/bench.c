@@ -39,12 +39,10 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
 }
 
 static void print_json(const ls_host *host, const char *path, FILE *out) {
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_host_put(host, w);
     ls_json_put_text(w, "file", path);
-    ls_json_close(w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }
 
 static ls_status bench_machine(const ls_bench_job *job, FILE *out) {

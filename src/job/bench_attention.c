@@ -208,8 +208,7 @@ static void put_row(const bench *b, const row *r, ls_json_writer *w) {
 
 static void print_json(const bench *b, FILE *out) {
     const ls_bench_options *j = &b->job;
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "mask", j->mask);
     ls_json_put_int(w, "seq", j->seq);
     ls_json_put_int(w, "heads", j->heads);
@@ -221,8 +220,7 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_open_array(w, "strategies");
     for (int i = 0; i < b->n_rows; i++) put_row(b, &b->rows[i], w);
     ls_json_close(w);
-    ls_json_close(w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }
 
 /* --- all of it ------------------------------------------------------------------------------------------------------------- */

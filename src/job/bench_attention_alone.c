@@ -152,8 +152,7 @@ static void print_page(const bench *b, FILE *out) {
 }
 
 static void print_json(const bench *b, FILE *out) {
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "seq", b->shape.S);
     ls_json_put_int(w, "heads", b->shape.Hq);
     ls_json_put_int(w, "kv_heads", b->shape.Hkv);
@@ -176,8 +175,7 @@ static void print_json(const bench *b, FILE *out) {
         ls_json_close(w);
     }
     ls_json_close(w);
-    ls_json_close(w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }
 
 /* --- all of it --------------------------------------------------------------------------------------------------------------- */

@@ -248,8 +248,7 @@ static void print_page(const bench *b, FILE *out) {
 }
 
 static void print_json(const bench *b, FILE *out) {
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "rounds", b->rounds);
     ls_json_open_array(w, "rows");
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
@@ -261,8 +260,7 @@ static void print_json(const bench *b, FILE *out) {
         ls_json_close(w);
     }
     ls_json_close(w);
-    ls_json_close(w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }
 
 ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out) {

@@ -34,7 +34,7 @@ typedef struct bench {
     ls_machine machine;
     ls_model *model;
     int rounds, n;
-    setting *setting[MOST_SETTINGS];
+    setting *setting; /* room for MOST_SETTINGS */
 } bench;
 
 /* --- which products ---------------------------------------------------------------------------------------------------------- */
@@ -44,15 +44,10 @@ static const char *role_of(const ls_instr *instr) {
     return params->transpose_a ? "weight gradient" : params->transpose_b ? "forward" : "input gradient";
 }
 
-static bool same_view(const ls_view *a, const ls_view *b) {
-    return a->dtype == b->dtype && a->ndim == b->ndim &&
-           memcmp(a->size, b->size, sizeof *a->size * (size_t)a->ndim) == 0;
-}
-
 static bool same_product(const ls_instr *a, const ls_instr *b) {
     bool same = strcmp(a->op, b->op) == 0 && a->n_in == b->n_in && a->n_out == b->n_out;
-    for (int i = 0; i < a->n_in && same; i++) same = same_view(&a->in[i].view, &b->in[i].view);
-    return same && same_view(&a->out[0].view, &b->out[0].view);
+    for (int i = 0; i < a->n_in && same; i++) same = ls_view_is_alike(&a->in[i].view, &b->in[i].view);
+    return same && ls_view_is_alike(&a->out[0].view, &b->out[0].view);
 }
 
 static ls_status add_product(setting *s, const ls_instr *instr) {
@@ -182,7 +177,7 @@ static void print_page(const bench *b, FILE *out) {
             b->rounds);
     fprintf(out, "%-5s %7s  %-16s %6s %6s %6s %5s", "type", "threads", "product", "M", "N", "K", "uses");
     ls_bench_print_titles("figure", out);
-    for (int i = 0; i < b->n; i++) print_setting(b, b->setting[i], out);
+    for (int i = 0; i < b->n; i++) print_setting(b, &b->setting[i], out);
     fprintf(out,
             "\nfloor: the fastest run of any product on that type and threads, square ones among them\n");
 }
@@ -211,27 +206,23 @@ static void put_setting(const bench *b, const setting *s, ls_json_writer *w) {
 }
 
 static void print_json(const bench *b, FILE *out) {
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "model", ls_bench_model_name(&b->options));
     ls_json_put_int(w, "seq", b->options.seq);
     ls_json_put_text(w, "isa", ls_isa_name(b->machine.isa));
     ls_json_put_int(w, "rounds", b->rounds);
     ls_json_open_array(w, "settings");
-    for (int i = 0; i < b->n; i++) put_setting(b, b->setting[i], w);
+    for (int i = 0; i < b->n; i++) put_setting(b, &b->setting[i], w);
     ls_json_close(w);
-    ls_json_close(w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }
 
 /* --- all of it --------------------------------------------------------------------------------------------------------------- */
 
 static ls_status add_setting(bench *b, ls_dtype dtype, int threads) {
-    setting *s = calloc(1, sizeof *s);
-    if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory for a bench");
+    setting *s = &b->setting[b->n++];
     s->dtype = dtype;
     s->threads = threads;
-    b->setting[b->n++] = s;
     return measure(b, s);
 }
 
@@ -255,16 +246,15 @@ static ls_status run(bench *b) {
 }
 
 ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out) {
-    bench b = {.options = job->options};
+    bench b = {.options = job->options, .setting = calloc(MOST_SETTINGS, sizeof *b.setting)};
+    if (b.setting == NULL) return ls_error(LS_NO_MEMORY, "no memory for a bench");
     const ls_status status = run(&b);
     if (status.code == LS_OK && job->json)
         print_json(&b, out);
     else if (status.code == LS_OK)
         print_page(&b, out);
-    for (int i = 0; i < b.n; i++) {
-        ls_image_destroy(b.setting[i]->image);
-        free(b.setting[i]);
-    }
+    for (int i = 0; i < b.n; i++) ls_image_destroy(b.setting[i].image);
+    free(b.setting);
     ls_model_close(b.model);
     return status;
 }

@@ -28,12 +28,9 @@ static double slowest(const ls_bench_step *b, int round) {
 }
 
 static int median_round(const ls_bench_step *b) {
-    double steps[LS_BENCH_MOST_ROUNDS], sorted[LS_BENCH_MOST_ROUNDS];
-    for (int i = 0; i < b->rounds; i++) sorted[i] = steps[i] = slowest(b, i);
-    (void)ls_median(sorted, b->rounds);
-    int round = 0;
-    while (steps[round] != sorted[(b->rounds - 1) / 2]) round++;
-    return round;
+    double steps[LS_BENCH_MOST_ROUNDS];
+    for (int i = 0; i < b->rounds; i++) steps[i] = slowest(b, i);
+    return ls_median_place(steps, b->rounds);
 }
 
 /* What a step must compute: a causal mask leaves each token those up to it. */
@@ -118,8 +115,7 @@ static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
 
 static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     const ls_spread_result chosen = ls_session_describe(b->session);
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "model", ls_bench_model_name(&b->options));
     ls_json_put_int(w, "batch", b->options.batch);
     ls_json_put_int(w, "seq", b->options.seq);
@@ -147,8 +143,7 @@ static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_json_put_int(w, "huge_page_bytes", f->huge);
     ls_json_put_int(w, "peak_bytes", f->peak);
     ls_bench_table_put(&f->table, w);
-    ls_json_close(w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }
 
 ls_status ls_bench_step_print(const ls_bench_step *b, bool json, FILE *out) {

@@ -1,12 +1,10 @@
-/* The checkpoint command: what is in a checkpoint, whether it is whole, and its export. */
+/* The checkpoint command: what is in a checkpoint, and whether it is whole. Its export is checkpoint_export.c's. */
 #include "longspan/checkpoint.h"
-#include "checkpoint/export.h"
 #include "checkpoint/inspect.h"
-#include "format/format.h"
+#include "job/job_impl.h"
 #include "longspan/units.h"
 #include "model/model.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- what belongs to a checkpoint ---- */
@@ -19,8 +17,7 @@ typedef struct opened {
     ls_st_file *weights;
 } opened;
 
-/* run.json lies beside the checkpoints. */
-static ls_status open_run(const char *path, ls_json **out) {
+ls_status ls_job_read_run(const char *path, ls_json **out) {
     char name[LS_FILE_PATH];
     LS_TRY(ls_file_join(path, "../run.json", name, sizeof name));
     return ls_file_exists(name) ? ls_json_read(name, LS_JSON_MOST_BYTES, out) : ls_ok();
@@ -32,7 +29,7 @@ static ls_status open_checkpoint(const char *path, opened *c) {
     LS_TRY(ls_checkpoint_describe(c->path, &c->info));
     LS_TRY(ls_file_join(c->path, "config.json", name, sizeof name));
     if (ls_file_exists(name)) LS_TRY(ls_model_open(c->path, &c->model));
-    LS_TRY(open_run(c->path, &c->run));
+    LS_TRY(ls_job_read_run(c->path, &c->run));
     LS_TRY(ls_file_join(c->path, "model.safetensors", name, sizeof name));
     return ls_st_open(name, &c->weights);
 }
@@ -44,17 +41,6 @@ static void close_checkpoint(opened *c) {
 }
 
 /* ---- as JSON ---- */
-
-static ls_json_writer *begin(void) {
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
-    return w;
-}
-
-static void end(ls_json_writer *w, FILE *out) {
-    ls_json_close(w);
-    ls_json_print(w, out);
-}
 
 static void put_model(const ls_model *model, ls_json_writer *w) {
     if (model == NULL) {
@@ -134,7 +120,7 @@ static void put_state(const opened *c, ls_json_writer *w) {
 }
 
 static void print_json(const opened *c, FILE *out) {
-    ls_json_writer *w = begin();
+    ls_json_writer *w = ls_json_begin(0);
     put_state(c, w);
     put_model(c->model, w);
     put_run(c->run, w);
@@ -147,7 +133,7 @@ static void print_json(const opened *c, FILE *out) {
     }
     ls_json_close(w);
     put_tensors(c->weights, w);
-    end(w, out);
+    ls_json_end(w, out);
 }
 
 /* ---- as words ---- */
@@ -227,7 +213,7 @@ ls_status ls_checkpoint_print(const char *path, bool json, FILE *out) {
 /* ---- verify ---- */
 
 static void print_verdict_json(const char *path, const ls_checkpoint_info *info, int bad, FILE *out) {
-    ls_json_writer *w = begin();
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "path", path);
     ls_json_put_bool(w, "ok", bad == 0);
     ls_json_open_array(w, "files");
@@ -243,7 +229,7 @@ static void print_verdict_json(const char *path, const ls_checkpoint_info *info,
         ls_json_close(w);
     }
     ls_json_close(w);
-    end(w, out);
+    ls_json_end(w, out);
 }
 
 static void print_verdict(const char *path, const ls_checkpoint_info *info, FILE *out) {
@@ -277,95 +263,4 @@ ls_status ls_checkpoint_print_verdict(const char *path, bool json, FILE *out) {
         print_verdict(folder, &info, out);
     if (bad == 0) return ls_ok();
     return ls_error(LS_INVALID, "%d of %d files are bad: %s", bad, info.n_files, first->status.text);
-}
-
-/* ---- export ---- */
-
-/* The folder that a path means: itself, or the one that the file lies in. */
-static void folder_of(const char *path, char out[LS_FILE_PATH]) {
-    const char *slash = strrchr(path, '/');
-    if (ls_file_is_directory(path))
-        snprintf(out, LS_FILE_PATH, "%s", path);
-    else
-        snprintf(out, LS_FILE_PATH, "%.*s",
-                 slash == NULL   ? 1
-                 : slash == path ? 1
-                                 : (int)(slash - path),
-                 slash == NULL ? "." : path);
-}
-
-/* What run.json says of the model; NULL: nothing. The text is the document's. */
-static ls_status recorded_model(const char *checkpoint, ls_json **run, const char **out) {
-    *out = NULL;
-    LS_TRY(open_run(checkpoint, run));
-    if (*run == NULL) return ls_ok();
-    return ls_json_text(ls_json_field(ls_json_root(*run), "model"), "path", out);
-}
-
-/*
- * The folder of the tokenizer's files: of the model that was named, of the one that the run was started from, or what the run exported
- * at its end. Empty: none is known, which is said.
- */
-static ls_status find_source(const ls_export_job *job, const char *checkpoint, char out[LS_FILE_PATH]) {
-    char exported[LS_FILE_PATH];
-    ls_json *run = NULL;
-    const char *model = job->model;
-    out[0] = 0;
-    if (model != NULL && !ls_file_exists(model))
-        return ls_error(LS_USAGE, "--model %s is not there; expected the folder of a model", model);
-    LS_TRY(ls_file_join(checkpoint, "../model", exported, sizeof exported));
-    const ls_status status = model != NULL ? ls_ok() : recorded_model(checkpoint, &run, &model);
-    if (status.code == LS_OK && model != NULL && ls_file_exists(model))
-        folder_of(model, out);
-    else if (status.code == LS_OK && ls_file_is_directory(exported))
-        snprintf(out, LS_FILE_PATH, "%s", exported);
-    else if (status.code == LS_OK)
-        ls_log("no tokenizer is carried over: %s; --model FOLDER names one",
-               model == NULL ? "there is no run.json that says where the model came from"
-                             : "its model is not there any more");
-    ls_json_free(run);
-    return status;
-}
-
-static void print_export(const ls_export_job *job, const ls_export_result *r, double seconds, FILE *out) {
-    char bytes[LS_BYTES_TEXT], time[LS_SECONDS_TEXT];
-    fprintf(out, "%s: %lld tensors, %.2f M parameters in %s, %s in %d file%s, %s\n", job->out,
-            (long long)r->tensors, (double)r->parameters / 1e6, ls_st_dtype_name(r->dtype),
-            ls_bytes_text((double)r->bytes, bytes), r->files, r->files == 1 ? "" : "s",
-            ls_seconds_text(seconds, time));
-    fprintf(out, "carried over: %s\n", r->carried[0] != 0 ? r->carried : "nothing");
-}
-
-static void print_export_json(const ls_export_job *job, const char *checkpoint, const ls_export_result *r,
-                              double seconds, FILE *out) {
-    ls_json_writer *w = begin();
-    ls_json_put_text(w, "out", job->out);
-    ls_json_put_text(w, "checkpoint", checkpoint);
-    ls_json_put_text(w, "dtype", ls_st_dtype_name(r->dtype));
-    ls_json_put_int(w, "tensors", r->tensors);
-    ls_json_put_int(w, "parameters", r->parameters);
-    ls_json_put_int(w, "bytes", r->bytes);
-    ls_json_put_int(w, "files", r->files);
-    ls_json_put_text(w, "carried", r->carried);
-    ls_json_put_double(w, "seconds", seconds);
-    end(w, out);
-}
-
-ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
-    const double began = ls_seconds();
-    char checkpoint_path[512], source[LS_FILE_PATH];
-    ls_export_options options = {.out = job->out, .shard_bytes = job->shard_bytes};
-    ls_export_result result;
-    if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder to export to");
-    LS_TRY(ls_export_dtype(job->dtype, &options.dtype));
-    LS_TRY(ls_checkpoint_resolve(job->checkpoint, checkpoint_path, sizeof checkpoint_path));
-    LS_TRY(find_source(job, checkpoint_path, source));
-    options.checkpoint = checkpoint_path;
-    options.carry = source;
-    LS_TRY(ls_checkpoint_export(&options, &result));
-    if (json)
-        print_export_json(job, checkpoint_path, &result, ls_seconds() - began, out);
-    else
-        print_export(job, &result, ls_seconds() - began, out);
-    return ls_ok();
 }

@@ -57,8 +57,7 @@ ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *
 }
 
 void ls_data_build_result_json(const ls_data_build_result *r, FILE *out) {
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "inputs", r->inputs);
     ls_json_put_int(w, "input_bytes", r->input_bytes);
     ls_json_put_int(w, "documents", r->documents);
@@ -71,6 +70,5 @@ void ls_data_build_result_json(const ls_data_build_result *r, FILE *out) {
     ls_json_put_text(w, "begin", r->begin);
     ls_json_put_text(w, "end", r->end);
     ls_json_put_double(w, "seconds", r->seconds);
-    ls_json_close(w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }

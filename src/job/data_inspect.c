@@ -133,12 +133,6 @@ static ls_status print_documents(const inspection *n, FILE *out) {
 
 /* --- JSON ------------------------------------------------------------------------------------------------------------------- */
 
-static void put_hex(ls_json_writer *w, const char *key, uint64_t value) {
-    char text[20];
-    snprintf(text, sizeof text, "%016" PRIx64, value);
-    ls_json_put_text(w, key, text);
-}
-
 static void put_shards(const inspection *n, ls_json_writer *w) {
     ls_json_open_array(w, "shards");
     for (int64_t i = 0; i < n->corpus.shards.n; i++) {
@@ -147,7 +141,7 @@ static void put_shards(const inspection *n, ls_json_writer *w) {
         ls_json_put_text(w, "file", s->path);
         ls_json_put_int(w, "documents", (int64_t)s->header->documents);
         ls_json_put_int(w, "tokens", (int64_t)s->header->tokens);
-        put_hex(w, "checksum", s->header->checksum);
+        ls_json_put_hex(w, "checksum", s->header->checksum);
         ls_json_close(w);
     }
     ls_json_close(w);
@@ -171,12 +165,11 @@ static ls_status put_documents(const inspection *n, ls_json_writer *w) {
 
 static ls_status put_all(const inspection *n, ls_json_writer *w) {
     const ls_shard_header *h = n->corpus.shards.shard[0].header;
-    ls_json_open_object(w, NULL);
     ls_json_put_int(w, "documents", n->corpus.documents);
     ls_json_put_int(w, "tokens", n->corpus.tokens);
     ls_json_put_int(w, "longest_document", n->corpus.longest);
     ls_json_put_int(w, "learnt_tokens", n->lengths.learnt);
-    put_hex(w, "tokenizer", h->tokenizer);
+    ls_json_put_hex(w, "tokenizer", h->tokenizer);
     ls_json_put_int(w, "vocabulary", (int64_t)h->vocabulary);
     if (h->end_of_document != LS_SHARD_NO_END)
         ls_json_put_int(w, "end_of_document", (int64_t)h->end_of_document);
@@ -193,16 +186,16 @@ static ls_status put_all(const inspection *n, ls_json_writer *w) {
     }
     ls_json_close(w);
     put_shards(n, w);
-    LS_TRY(put_documents(n, w));
-    ls_json_close(w);
-    return ls_ok();
+    return put_documents(n, w);
 }
 
 static ls_status print_json(const inspection *n, FILE *out) {
-    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_writer *w = ls_json_begin(0);
     const ls_status status = put_all(n, w);
-    if (status.code == LS_OK) fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    if (status.code == LS_OK)
+        ls_json_end(w, out);
+    else
+        ls_json_writer_destroy(w);
     return status;
 }
 

@@ -2,7 +2,6 @@
 #include "data/data.h"
 #include "job/data_impl.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 typedef struct order {
@@ -57,10 +56,8 @@ static ls_status tell_step(const order *o, int64_t step) {
             print_sequence(o, step, b, pieces);
     }
     if (o->json != NULL) {
-        char text[20];
-        snprintf(text, sizeof text, "%016" PRIx64, hash);
         ls_json_close(o->json);
-        ls_json_put_text(o->json, "data_hash", text);
+        ls_json_put_hex(o->json, "data_hash", hash);
         ls_json_close(o->json);
     }
     return ls_ok();
@@ -69,7 +66,6 @@ static ls_status tell_step(const order *o, int64_t step) {
 static ls_status tell(order *o) {
     const ls_data_summary *s = ls_data_summarise(o->data);
     if (o->json != NULL) {
-        ls_json_open_object(o->json, NULL);
         ls_json_put_int(o->json, "documents", s->documents);
         ls_json_put_int(o->json, "sequences", s->windows);
         ls_json_put_int(o->json, "padding", s->padding);
@@ -85,8 +81,8 @@ static ls_status tell(order *o) {
     for (int64_t i = 0; i < o->steps; i++) LS_TRY(tell_step(o, o->job->from + i + 1));
     if (o->json == NULL) return ls_ok();
     ls_json_close(o->json);
-    ls_json_close(o->json);
-    fprintf(o->out, "%s\n", ls_json_written(o->json, NULL));
+    ls_json_end(o->json, o->out);
+    o->json = NULL;
     return ls_ok();
 }
 
@@ -122,7 +118,7 @@ ls_status ls_data_print_order(const ls_data_inspect_job *job, FILE *out) {
                .S = job->seq > 0 ? job->seq : 1024,
                .B = job->batch > 0 ? job->batch : 1,
                .steps = job->steps > 0 ? job->steps : 1,
-               .json = job->json ? ls_json_writer_create(0) : NULL,
+               .json = job->json ? ls_json_begin(0) : NULL,
                .out = out};
     const ls_status status = make(&o);
     ls_json_writer_destroy(o.json);

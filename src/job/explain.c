@@ -91,7 +91,6 @@ static ls_status put_program(ls_json_writer *w, const ls_image *image, int progr
 }
 
 static ls_status put_all(const explanation *e, ls_json_writer *w) {
-    ls_json_open_object(w, NULL);
     ls_json_put_text(w, "reason", e->plan.reason);
     ls_json_put_int(w, "rank", e->image->rank);
     ls_candidates_put(&e->plan, w);
@@ -103,15 +102,16 @@ static ls_status put_all(const explanation *e, ls_json_writer *w) {
         if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p));
     }
     ls_json_close(w);
-    ls_json_close(w);
     return ls_ok();
 }
 
 static ls_status print_json(const explanation *e, FILE *out) {
-    ls_json_writer *w = ls_json_writer_create(0);
+    ls_json_writer *w = ls_json_begin(0);
     const ls_status status = put_all(e, w);
-    if (status.code == LS_OK) fprintf(out, "%s\n", ls_json_written(w, NULL));
-    ls_json_writer_destroy(w);
+    if (status.code == LS_OK)
+        ls_json_end(w, out);
+    else
+        ls_json_writer_destroy(w);
     return status;
 }
 

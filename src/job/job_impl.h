@@ -33,6 +33,11 @@ void ls_sizes_print(int ndim, const int64_t *size, char *out, size_t bytes); /* 
 /* "f32", "f64", "bf16"; NULL is `initial`. LS_USAGE otherwise. */
 LS_MUST_USE ls_status ls_job_dtype(const char *text, ls_dtype initial, ls_dtype *out);
 
+/* --- runs (checkpoint.c) ----------------------------------------------------------------------------------------------------- */
+
+/* run.json of the run that a checkpoint's folder is of: it lies beside the checkpoints. *out stays as it is where there is none. */
+LS_MUST_USE ls_status ls_job_read_run(const char *checkpoint, ls_json **out);
+
 /* --- masks (mask_file.c) ----------------------------------------------------------------------------------------------------- */
 
 /* A mask from text, with the arrays that its documents terms read. */

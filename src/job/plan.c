@@ -127,8 +127,7 @@ static void put_peak(ls_json_writer *w, const ls_image *image, const ls_memory_a
 static void print_json(const planning *g, FILE *out) {
     const ls_image *image = g->chosen.image;
     const ls_memory_account account = ls_memory_account_of(image);
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "reason", g->chosen.plan.reason);
     ls_json_put_int(w, "ranks", ls_mesh_ranks(&image->mesh));
     ls_json_put_int(w, "threads", image->threads);
@@ -145,8 +144,7 @@ static void print_json(const planning *g, FILE *out) {
     ls_json_put_int(w, "unused", (int64_t)account.unused);
     ls_json_close(w);
     for (int s = 0; s < LS_SPACES; s++) put_peak(w, image, &account, (ls_space)s);
-    ls_json_close(w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }
 
 /* --- the whole --------------------------------------------------------------------------------------------------------------- */

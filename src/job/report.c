@@ -3,17 +3,6 @@
 #include "eval/positions.h"
 #include "format/format.h"
 
-static ls_json_writer *begin(void) {
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
-    return w;
-}
-
-static void end(ls_json_writer *w, FILE *out) {
-    ls_json_close(w);
-    ls_json_print(w, out);
-}
-
 static void put_spread(ls_json_writer *w, const ls_spread_result *r) {
     ls_json_put_text(w, "strategy", r->strategy);
     ls_json_put_text(w, "mesh", r->mesh);
@@ -31,29 +20,29 @@ static void put_spread(ls_json_writer *w, const ls_spread_result *r) {
 }
 
 void ls_spread_result_json(const ls_spread_result *r, FILE *out) {
-    ls_json_writer *w = begin();
+    ls_json_writer *w = ls_json_begin(0);
     put_spread(w, r);
-    end(w, out);
+    ls_json_end(w, out);
 }
 
 void ls_grad_result_json(const ls_grad_result *r, FILE *out) {
-    ls_json_writer *w = begin();
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_double(w, "loss", r->loss);
     ls_json_put_int(w, "tokens", r->tokens);
     put_spread(w, &r->spread);
-    end(w, out);
+    ls_json_end(w, out);
 }
 
 void ls_eval_result_json(const ls_eval_result *r, FILE *out) {
-    ls_json_writer *w = begin();
+    ls_json_writer *w = ls_json_begin(0);
     ls_loss_table_put(&r->table, w);
     ls_json_put_int(w, "text_sequences", r->text_sequences);
     put_spread(w, &r->spread);
-    end(w, out);
+    ls_json_end(w, out);
 }
 
 void ls_train_result_json(const ls_train_result *r, FILE *out) {
-    ls_json_writer *w = begin();
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "steps", r->steps);
     ls_json_put_bool(w, "interrupted", r->interrupted);
     ls_json_put_double(w, "first_loss", r->first_loss);
@@ -75,12 +64,12 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
         ls_json_close(w);
     }
     ls_json_put_text(w, "model", r->model[0] != 0 ? r->model : NULL);
-    end(w, out);
+    ls_json_end(w, out);
 }
 
 void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids,
                              const ls_generate_result *r, FILE *out) {
-    ls_json_writer *w = begin();
+    ls_json_writer *w = ls_json_begin(0);
     if (prompt != NULL) ls_json_put_text(w, "prompt", prompt);
     ls_json_put_text(w, "text", text);
     ls_json_open_array(w, "ids");
@@ -94,11 +83,11 @@ void ls_generate_result_json(const char *prompt, const char *text, const int32_t
     ls_json_put_int(w, "cache_bytes", r->cache_bytes);
     ls_json_put_int(w, "resident_bytes", r->resident_bytes);
     put_spread(w, &r->spread);
-    end(w, out);
+    ls_json_end(w, out);
 }
 
 void ls_about_json(const ls_about *a, FILE *out) {
-    ls_json_writer *w = begin();
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "version", a->version);
     ls_json_put_text(w, "commit", a->commit);
     ls_json_put_text(w, "isa", a->isa);
@@ -109,7 +98,7 @@ void ls_about_json(const ls_about *a, FILE *out) {
     ls_json_put_text(w, "libraries", a->libraries);
     ls_json_put_text(w, "strategies", a->strategies);
     ls_json_put_int(w, "kernels", a->kernels);
-    end(w, out);
+    ls_json_end(w, out);
 }
 
 void ls_named_texts_json(const ls_named_text *list, int n, FILE *out) {
@@ -121,6 +110,5 @@ void ls_named_texts_json(const ls_named_text *list, int n, FILE *out) {
         ls_json_put_text(w, "summary", list[i].summary);
         ls_json_close(w);
     }
-    ls_json_close(w);
-    ls_json_print(w, out);
+    ls_json_end(w, out);
 }

@@ -86,13 +86,9 @@ ls_status ls_host_save(ls_isa isa, const ls_host *host) {
     snprintf(folder, sizeof folder, "%s", path);
     *strrchr(folder, '/') = 0;
     LS_TRY(ls_file_make_directories(folder));
-    ls_json_writer *w = ls_json_writer_create(2);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(2);
     ls_host_put(host, w);
-    ls_json_close(w);
-    const ls_status status = ls_json_write_file(w, path);
-    ls_json_writer_destroy(w);
-    return status;
+    return ls_json_end_file(w, path);
 }
 
 static ls_status read_rates(ls_json_value root, ls_host *out) {

@@ -87,8 +87,7 @@ static void write_memory(const ls_training *t, ls_json_writer *w) {
 ls_status ls_record_run(const ls_training *t) {
     char path[LS_FILE_PATH], skeleton[32];
     LS_TRY(ls_record_path(t, "run.json", path, sizeof path));
-    ls_json_writer *w = ls_json_writer_create(2);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(2);
     ls_json_put_text(w, "version", LS_VERSION);
     ls_json_put_text(w, "commit", LS_COMMIT);
     write_model(t, w);
@@ -101,10 +100,7 @@ ls_status ls_record_run(const ls_training *t) {
              (unsigned long long)ls_image_skeleton(ls_session_image(t->session, 0)));
     ls_json_put_text(w, "program", skeleton);
     write_memory(t, w);
-    ls_json_close(w);
-    const ls_status status = ls_json_write_file(w, path);
-    ls_json_writer_destroy(w);
-    return status;
+    return ls_json_end_file(w, path);
 }
 
 ls_status ls_record_check(const ls_training *t) {
@@ -141,18 +137,11 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-static void put_hex(ls_json_writer *w, const char *key, uint64_t value) {
-    char text[20];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)value);
-    ls_json_put_text(w, key, text);
-}
-
 ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
                          double eval_loss, const ls_start_up *start_up) {
     char path[LS_FILE_PATH];
     LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "step", step);
     ls_json_put_double(w, "loss", report->loss);
     ls_json_put_double(w, "grad_norm", report->grad_norm);
@@ -163,13 +152,10 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     ls_json_put_double(w, "wait_seconds", report->wait_seconds);
     ls_json_put_double(w, "copy_seconds", report->copy_seconds);
     ls_json_put_int(w, "peak_bytes", report->peak_bytes);
-    put_hex(w, "data_hash", report->data_hash);
+    ls_json_put_hex(w, "data_hash", report->data_hash);
     if (isfinite(eval_loss)) ls_json_put_double(w, "eval_loss", eval_loss);
     if (start_up != NULL) put_start_up(start_up, w);
-    ls_json_close(w);
-    const ls_status status = ls_jsonl_append(path, w);
-    ls_json_writer_destroy(w);
-    return status;
+    return ls_jsonl_append(path, w);
 }
 
 /* Columns of metrics.jsonl; *rows 0 and *out NULL when it is not there yet. */
