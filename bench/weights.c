@@ -12,6 +12,7 @@
 #include "base/median.h"
 #include "format/format.h"
 #include "model/model.h"
+#include "plan/session.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,15 +21,6 @@
 #include <unistd.h>
 
 enum { ROUNDS = 3, E = 1024, F = 2816, V = 8192 };
-
-typedef struct place {
-    ls_model *model;
-    ls_graph *graph;
-    ls_image *image;
-    ls_world *world;
-    ls_comm *comm;
-    ls_executor *executor;
-} place;
 
 static ls_status write_config(const char *folder, int64_t parameters) {
     char path[LS_FILE_PATH], text[512];
@@ -40,33 +32,6 @@ static ls_status write_config(const char *folder, int64_t parameters) {
         V, E, F, (long long)ls_max(1, (parameters - (int64_t)V * E) / layer));
     LS_TRY(ls_file_join(folder, "config.json", path, sizeof path));
     return ls_file_write(path, text, strlen(text));
-}
-
-static ls_status open_place(const char *folder, ls_dtype dtype, int threads, place *p) {
-    ls_language_model lm;
-    ls_machine machine;
-    ls_machine_detect(&machine);
-    *p = (place){.graph = ls_graph_create(dtype)};
-    LS_TRY(ls_model_open(folder, &p->model));
-    LS_TRY(ls_model_build(p->model, p->graph, 1, 8, true, &lm));
-    const ls_job job = {.graph = p->graph, .update = LS_UPDATE_ADAMW};
-    const ls_target target = {.mesh = ls_mesh_make(1, 1, 1),
-                              .strategy = "local",
-                              .isa = machine.isa,
-                              .threads = threads > 0 ? threads : machine.cores};
-    LS_TRY(ls_compile(&job, &target, &p->image));
-    LS_TRY(ls_world_for(p->image, NULL, false, 20, &p->world));
-    LS_TRY(ls_world_join(p->world, 0, &p->comm));
-    return ls_executor_create(p->image, p->comm, &p->executor);
-}
-
-static void close_place(place *p) {
-    ls_executor_destroy(p->executor);
-    ls_comm_leave(p->comm);
-    ls_world_destroy(p->world);
-    ls_image_destroy(p->image);
-    ls_graph_destroy(p->graph);
-    ls_model_close(p->model);
 }
 
 /* Numbers around 1 of either sign; what they are makes no difference. */
@@ -124,17 +89,39 @@ typedef struct reading {
     int64_t peak;
 } reading;
 
-static ls_status read_once(place *p, bool direct, reading *out) {
+static ls_status read_once(const ls_rank *rank, const ls_model *model, bool direct, reading *out) {
     ls_weight_source source;
     reset_highest();
     const int64_t before = memory_now("VmRSS");
     const double start = ls_seconds();
-    LS_TRY(ls_model_weights(p->model, p->image, 0, &source));
+    LS_TRY(ls_model_weights(model, rank->image, 0, &source));
     if (!direct) source.convert = NULL;
-    const ls_status status = ls_weights_fill(p->executor, &source);
+    const ls_status status = ls_weights_fill(rank->executor, &source);
     *out = (reading){ls_seconds() - start, memory_now("VmHWM") - before};
     ls_weights_close(&source);
     return status;
+}
+
+enum { DIRECT, BY_F64, COLD, WAYS };
+
+typedef struct measuring {
+    const ls_model *model;
+    const char *path; /* of the weights */
+    reading reading[WAYS][ROUNDS];
+} measuring;
+
+static ls_status measure(ls_rank *rank, void *context) {
+    measuring *m = context;
+    LS_TRY(read_once(rank, m->model, true,
+                     &m->reading[DIRECT][0])); /* the file's pages are in the cache from here on */
+    for (int i = 0; i < ROUNDS; i++)
+        for (int way = DIRECT; way <= BY_F64; way++)
+            LS_TRY(read_once(rank, m->model, way == DIRECT, &m->reading[way][i]));
+    for (int i = 0; i < ROUNDS; i++) {
+        let_go(m->path);
+        LS_TRY(read_once(rank, m->model, true, &m->reading[COLD][i]));
+    }
+    return ls_ok();
 }
 
 static void print(const char *file_type, const char *graph_type, const char *way, bool cold, int64_t bytes,
@@ -154,30 +141,40 @@ static void print(const char *file_type, const char *graph_type, const char *way
     fflush(stdout);
 }
 
-static ls_status measure(const char *folder, ls_st_dtype file_type, ls_dtype dtype, int threads) {
+/* One rank, a thread of this process: its memory is what is measured. */
+static ls_status measure_on(const ls_model *model, ls_session *session, const char *folder,
+                            ls_st_dtype file_type, ls_dtype dtype) {
     char path[LS_FILE_PATH];
-    place p;
-    reading warm[2][ROUNDS], cold[ROUNDS];
     ls_file_map map;
+    measuring m = {.model = model, .path = path};
     LS_TRY(ls_file_join(folder, "model.safetensors", path, sizeof path));
-    LS_TRY(open_place(folder, dtype, threads, &p));
-    LS_TRY(write_file(p.image, file_type, path));
+    LS_TRY(write_file(ls_session_image(session, 0), file_type, path));
     LS_TRY(ls_file_map_open(path, &map));
     const int64_t bytes = (int64_t)map.bytes;
     ls_file_map_close(&map);
-    LS_TRY(read_once(&p, true, &warm[0][0]));
-    for (int i = 0; i < ROUNDS; i++)
-        for (int way = 0; way < 2; way++) LS_TRY(read_once(&p, way == 0, &warm[way][i]));
-    for (int i = 0; i < ROUNDS; i++) {
-        let_go(path);
-        LS_TRY(read_once(&p, true, &cold[i]));
-    }
+    LS_TRY(ls_session_run(session, measure, &m));
     const char *name = ls_st_dtype_name(file_type), *graph = ls_dtype_name(dtype);
-    print(name, graph, "direct", false, bytes, warm[0]);
-    print(name, graph, "by f64", false, bytes, warm[1]);
-    print(name, graph, "direct", true, bytes, cold);
-    close_place(&p);
+    print(name, graph, "direct", false, bytes, m.reading[DIRECT]);
+    print(name, graph, "by f64", false, bytes, m.reading[BY_F64]);
+    print(name, graph, "direct", true, bytes, m.reading[COLD]);
     return ls_file_remove_tree(path);
+}
+
+static ls_status measure_types(const char *folder, ls_st_dtype file_type, ls_dtype dtype, int threads) {
+    ls_language_model lm;
+    ls_session *session = NULL;
+    ls_model *model;
+    LS_TRY(ls_model_open(folder, &model));
+    ls_graph *graph = ls_graph_create(dtype);
+    const ls_job job = {.graph = graph, .update = LS_UPDATE_ADAMW};
+    const ls_spread spread = {.ranks = 1, .threads = threads, .as_threads = true};
+    ls_status status = ls_model_build(model, graph, 1, 8, true, &lm);
+    if (status.code == LS_OK) status = ls_session_open(&job, &spread, &session);
+    if (status.code == LS_OK) status = measure_on(model, session, folder, file_type, dtype);
+    ls_session_close(session);
+    ls_graph_destroy(graph);
+    ls_model_close(model);
+    return status;
 }
 
 static ls_status run(const char *folder, int64_t parameters, int threads) {
@@ -187,7 +184,7 @@ static ls_status run(const char *folder, int64_t parameters, int threads) {
     } cases[] = {{LS_ST_BF16, LS_BF16}, {LS_ST_BF16, LS_F32}, {LS_ST_F16, LS_F32}, {LS_ST_F32, LS_F32}};
     LS_TRY(write_config(folder, parameters));
     for (size_t i = 0; i < LS_COUNT(cases); i++)
-        LS_TRY(measure(folder, cases[i].file, cases[i].graph, threads));
+        LS_TRY(measure_types(folder, cases[i].file, cases[i].graph, threads));
     return ls_ok();
 }
 
