@@ -52,10 +52,7 @@ const cli_command cli_attention = {
         "MASK: full; causal; window:W (a query sees itself and the W-1 before it); window:W:N (and the first N tokens, for all "
         "later ones); prefix:N (causal, and the first N are seen by all); documents:FILE.npy (ascending cumulative lengths from 0 "
         "to S); joined by + for the intersection.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
     .spreads = true,
     .runs = true,
-    .run = run,
-    .flags_bytes = sizeof(attention_flags),
+    CLI_OWN(options, run, attention_flags),
 };

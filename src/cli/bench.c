@@ -63,9 +63,6 @@ const cli_command cli_bench = {
         "step: training steps of a model on random weights and tokens (micro-batch and update) against the best rate of square products; "
         "where the time of the median step went, by kind of kernel and by weight; start-up and memory.\n"
         "Each bench refuses the flags of the others.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .run = run,
-    .flags_bytes = sizeof(bench_flags),
-    .takes_word = true,
+    CLI_OWN(options, run, bench_flags),
+    .takes_word = 1,
 };

@@ -73,9 +73,6 @@ const cli_command cli_checkpoint = {
         "export: writes a folder that Hugging Face tools load as it is: config.json with all its fields, generation_config.json, the tokenizer's "
         "files, and the weights as model.safetensors, or in several files with an index. Streams, whatever the model's size. The folder "
         "gets its name once it is whole; an earlier export of that name stays until then.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .run = run,
-    .flags_bytes = sizeof(checkpoint_flags),
+    CLI_OWN(options, run, checkpoint_flags),
     .takes_word = 2,
 };

@@ -39,6 +39,10 @@ typedef struct cli_command {
         words_at; /* of an ls_option_list in the flags, for the words that belong to no flag; 0: there may be none */
 } cli_command;
 
+/* What every row with options of its own has: their table, what to call, and the struct of flags that both are about. */
+#define CLI_OWN(table, function, flags) \
+    .options = table, .n_options = CLI_COUNT(table), .run = function, .flags_bytes = sizeof(flags)
+
 extern const cli_command cli_train, cli_data, cli_attention, cli_grad, cli_generate, cli_eval, cli_recall,
     cli_explain, cli_plan, cli_bench, cli_checkpoint, cli_version, cli_help;
 

@@ -124,10 +124,7 @@ const cli_command cli_data = {
         "Of prompt and completion the completion is learnt, of messages what the assistant says; labels of all else are ignored. A template is "
         "the published form of that name, without tools, dates of today and thinking; in contents its marks are text like any other.\n"
         "inspect: counts, lengths and first documents of shards.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .run = run,
-    .flags_bytes = sizeof(data_flags),
-    .takes_word = true,
+    CLI_OWN(options, run, data_flags),
+    .takes_word = 1,
     .words_at = offsetof(data_flags, paths),
 };

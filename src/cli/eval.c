@@ -62,11 +62,8 @@ const cli_command cli_eval = {
         "from a longer context. The errors are standard errors of the means, with sequences as the sample. Labels that are "
         "masked (prompts, what users say) are left out. With --pack best or stream no document sees another, as when a "
         "training packs them so.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
     .opens = true,
     .spreads = true,
     .runs = true,
-    .run = run,
-    .flags_bytes = sizeof(eval_flags),
+    CLI_OWN(options, run, eval_flags),
 };

@@ -45,11 +45,8 @@ const cli_command cli_explain = {
         "Compiles a training step and, without --run or --measure, runs nothing. First the candidates: what each is predicted to take, send and map on the "
         "busiest rank. Then the programs: one instruction a line, with its queue, operands, the peer and generation of a "
         "transfer, and the instruction of the other queue that it comes after.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
     .opens = true,
     .spreads = true,
     .runs = true,
-    .run = run,
-    .flags_bytes = sizeof(explain_flags),
+    CLI_OWN(options, run, explain_flags),
 };

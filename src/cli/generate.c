@@ -110,10 +110,7 @@ const cli_command cli_generate = {
         "eos_token_id (generation_config.json, config.json) or the tokenizer's end of a document. Logits are divided by --temperature, "
         "then --top-k, then --top-p cut them, as in the Hugging Face library. The same command draws the same text; so does any number "
         "of ranks, but where a draw falls between two tokens to within rounding. Ctrl-C ends it.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
     .opens = true,
     .spreads = true,
-    .run = run,
-    .flags_bytes = sizeof(generate_flags),
+    CLI_OWN(options, run, generate_flags),
 };

@@ -43,11 +43,8 @@ const cli_command cli_grad = {
     .usage = "--model PATH --tokens FILE [--labels FILE] --out FILE [options]",
     .about =
         "One forward and backward. The loss is the mean over all labels that are not -100, in nats; so are its gradients.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
     .opens = true,
     .spreads = true,
     .runs = true,
-    .run = run,
-    .flags_bytes = sizeof(grad_flags),
+    CLI_OWN(options, run, grad_flags),
 };

@@ -41,9 +41,6 @@ const cli_command cli_help = {
     .name = "help",
     .summary = "all commands, or one of them",
     .usage = "[COMMAND] [--man] [--json]",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .run = run,
-    .flags_bytes = sizeof(help_flags),
-    .takes_word = true,
+    CLI_OWN(options, run, help_flags),
+    .takes_word = 1,
 };

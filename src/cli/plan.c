@@ -33,10 +33,7 @@ const cli_command cli_plan = {
         "Compiles a training step for every candidate and runs nothing (with --measure, a few steps on zeros). Says what is chosen and why, what each candidate is "
         "predicted to take, send and map, and what the rank that maps most holds, by kind of buffer: train maps exactly that.\n"
         "With --memory, exit code 1 when a rank needs more; the message says how much, what makes the peak, and what would fit.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
     .opens = true,
     .spreads = true,
-    .run = run,
-    .flags_bytes = sizeof(plan_flags),
+    CLI_OWN(options, run, plan_flags),
 };

@@ -71,11 +71,8 @@ const cli_command cli_recall = {
         "A sentence with a pass key of five digits is put at a depth of a text, and asked for at its end. The text is read once; then the "
         "answer is given token by token, and each is looked at before it is: a key is right when every token of it was the likeliest, "
         "which is when greedy generation would have written it. The loss of the answer's tokens tells more where few keys are right.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
     .opens = true,
     .spreads = true,
     .runs = true,
-    .run = run,
-    .flags_bytes = sizeof(recall_flags),
+    CLI_OWN(options, run, recall_flags),
 };

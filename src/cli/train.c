@@ -127,11 +127,8 @@ const cli_command cli_train = {
         "at the end DIR/model, a folder that Hugging Face tools load as it is (see checkpoint export), and "
         "DIR/eval.json and DIR/loss_by_position.svg, the loss by the tokens of the document before, of a few sequences. "
         "Ctrl-C ends after the step with a checkpoint; a second one ends at once. What is left out is chosen well and said.",
-    .options = options,
-    .n_options = CLI_COUNT(options),
     .opens = true,
     .spreads = true,
     .runs = true,
-    .run = run,
-    .flags_bytes = sizeof(train_flags),
+    CLI_OWN(options, run, train_flags),
 };
