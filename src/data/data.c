@@ -172,7 +172,7 @@ static ls_status assemble(const ls_data *data, int64_t index, assembly *a) {
     return ls_ok();
 }
 
-static int32_t label_of(const assembly *a, int64_t i) { return a->learnt[i] ? a->ids[i] : LS_DATA_IGNORED; }
+static int32_t label_of(const assembly *a, int64_t i) { return a->learnt[i] ? a->ids[i] : LS_LABEL_IGNORED; }
 
 /* The labels of inputs from .. to - 1, of one document, of which `before` tokens stand before the first of them. */
 static void mark_seen(ls_sample *out, int64_t from, int64_t to, int64_t before) {
@@ -228,7 +228,7 @@ static ls_status read_apart(const ls_data *data, const assembly *a, ls_sample *o
     mark_seen(out, filled, data->S, 1);
     for (; filled < data->S; filled++) {
         out->tokens[filled] = data->end_of_document;
-        out->labels[filled] = LS_DATA_IGNORED;
+        out->labels[filled] = LS_LABEL_IGNORED;
     }
     return ls_ok();
 }

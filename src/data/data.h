@@ -28,6 +28,7 @@
 
 #include "data/permutation.h"
 #include "longspan/status.h"
+#include "tensor/params.h"
 #include "text/text.h"
 
 typedef struct ls_data ls_data;
@@ -71,9 +72,7 @@ bool ls_data_apart(const ls_data *data);
 /* A line of the log where they do not: how they were packed. */
 void ls_data_tell_packed(const ls_data *data);
 
-#define LS_DATA_IGNORED (-100) /* a label that is not to be learnt */
-
-/* A sequence; the arrays are the caller's. */
+/* A sequence; the arrays are the caller's. Labels that are not to be learnt are LS_LABEL_IGNORED. */
 typedef struct ls_sample {
     int32_t *tokens, *labels; /* [S] */
     int32_t *positions;       /* [S]: from 0 in each document that stands apart */

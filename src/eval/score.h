@@ -37,8 +37,6 @@ LS_MUST_USE ls_status ls_batch_read(ls_batch *batch, int64_t b, const ls_sequenc
 /* Puts this rank's part where the image's programs read it: the inputs of ls_language_model, and the bounds of documents. */
 LS_MUST_USE ls_status ls_batch_put(ls_batch *batch, const ls_rank *rank);
 
-#define LS_LABEL_IGNORED (-100)
-
 /* What the ranks of a scoring share; made before they start. B sequences of a pass over all dp ranks, the B of the graph. */
 typedef struct ls_score_room {
     int64_t B, S;

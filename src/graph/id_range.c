@@ -1,8 +1,6 @@
 /* Which integers an input may hold, from the lookups that it ends in; so that no kernel ever sees another. */
 #include "graph/graph.h"
 
-enum { IGNORED = -100 };
-
 static int64_t choices(const ls_graph *g, const ls_node *node) {
     const ls_lookup *lookup = &node->op->lookup;
     const ls_shape *shape = &ls_graph_tensor(g, node->in[lookup->among])->shape;
@@ -31,5 +29,5 @@ ls_id_range ls_graph_id_range(const ls_graph *g, ls_tensor ids) {
 
 bool ls_id_within(const ls_id_range *range, int32_t id) {
     if (range->count == INT64_MAX) return true;
-    return (id >= 0 && id < range->count) || (range->may_ignore && id == IGNORED);
+    return (id >= 0 && id < range->count) || (range->may_ignore && id == LS_LABEL_IGNORED);
 }

@@ -3,13 +3,11 @@
 
 #include <stdio.h>
 
-enum { IGNORED = -100 };
-
 /* Row and column, since that is how the user sees the file. */
 static ls_status check_ids(const char *path, const ls_array *ids, int64_t V, bool labels) {
     const int32_t *id = ids->data;
     for (int64_t i = 0; i < ids->count; i++) {
-        if ((id[i] >= 0 && id[i] < V) || (labels && id[i] == IGNORED)) continue;
+        if ((id[i] >= 0 && id[i] < V) || (labels && id[i] == LS_LABEL_IGNORED)) continue;
         return ls_error(LS_INVALID, "%s: row %lld, column %lld is %d; expected 0 to %lld%s", path,
                         (long long)(i / ids->size[1]), (long long)(i % ids->size[1]), id[i],
                         (long long)(V - 1), labels ? " or -100 (ignored)" : ", the model's vocabulary");
@@ -32,7 +30,7 @@ static ls_status check_shape(const char *path, const ls_array *ids, const ls_arr
 static void next_tokens(const ls_array *tokens, int32_t *labels) {
     const int32_t *token = tokens->data;
     const int64_t S = tokens->size[1];
-    for (int64_t i = 0; i < tokens->count; i++) labels[i] = i % S == S - 1 ? IGNORED : token[i + 1];
+    for (int64_t i = 0; i < tokens->count; i++) labels[i] = i % S == S - 1 ? LS_LABEL_IGNORED : token[i + 1];
 }
 
 ls_status ls_tokens_read(const char *path, int64_t V, ls_array *out) {
@@ -51,6 +49,6 @@ ls_status ls_labels_read(const char *path, int64_t V, const ls_array *tokens, ls
         LS_TRY(check_ids(path, out, V, true));
     }
     *valid = 0;
-    for (int64_t i = 0; i < out->count; i++) *valid += ((const int32_t *)out->data)[i] != IGNORED;
+    for (int64_t i = 0; i < out->count; i++) *valid += ((const int32_t *)out->data)[i] != LS_LABEL_IGNORED;
     return ls_ok();
 }

@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A label that is not to be learnt: its loss and its gradient are 0. As in PyTorch. */
+enum { LS_LABEL_IGNORED = -100 };
+
 /* matmul: C = op(A)·op(B), or C += ... when accumulate. */
 typedef struct ls_matmul_params {
     bool transpose_a, transpose_b;

@@ -43,7 +43,7 @@ void fuzz_put_shards(const fuzz_folder *folder) {
 static void check_sample(const ls_sample *s, int64_t sequence, int32_t vocabulary) {
     for (int64_t t = 0; t < sequence; t++) {
         LS_ASSERT(s->tokens[t] >= 0 && s->tokens[t] < vocabulary);
-        LS_ASSERT(s->labels[t] == LS_DATA_IGNORED || (s->labels[t] >= 0 && s->labels[t] < vocabulary));
+        LS_ASSERT(s->labels[t] == LS_LABEL_IGNORED || (s->labels[t] >= 0 && s->labels[t] < vocabulary));
         LS_ASSERT(s->positions[t] >= 0 && s->positions[t] <= t);
     }
     LS_ASSERT(s->n_ends >= 2 && s->ends[0] == 0 && s->ends[s->n_ends - 1] == sequence);

@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-enum { IGNORED = -100 };
-
 /* As v_load_either, with -infinity in the missing lanes: they are no largest logit, and their exp is 0. */
 V_INLINE v_f32 load_logits(const void *row, bool wide, int64_t i, int64_t count) {
     v_f32 v = v_load_either(row, wide, i, count);
@@ -67,8 +65,9 @@ V_INLINE void forward_rows(const ls_kernel_call *call, bool wide, int64_t start,
     for (int64_t row = start; row < end; row++) {
         const void *logits = logits_row(call, wide, row);
         lse[row] = log_sum_exp(logits, wide, last_size(&call->in[0]));
-        LS_ASSERT(labels[row] == IGNORED || (labels[row] >= 0 && labels[row] < last_size(&call->in[0])));
-        loss[row] = labels[row] == IGNORED ? 0.0f : lse[row] - logit_at(logits, wide, labels[row]);
+        LS_ASSERT(labels[row] == LS_LABEL_IGNORED ||
+                  (labels[row] >= 0 && labels[row] < last_size(&call->in[0])));
+        loss[row] = labels[row] == LS_LABEL_IGNORED ? 0.0f : lse[row] - logit_at(logits, wide, labels[row]);
     }
 }
 
@@ -78,8 +77,8 @@ V_INLINE void gradient_rows(const ls_kernel_call *call, bool wide, int64_t start
     const float *lse = call->in[2].data, *dloss = call->in[3].data;
     for (int64_t row = start; row < end; row++) {
         element *out = (element *)call->out[0].data + row * V;
-        LS_ASSERT(labels[row] == IGNORED || (labels[row] >= 0 && labels[row] < V));
-        if (labels[row] == IGNORED) {
+        LS_ASSERT(labels[row] == LS_LABEL_IGNORED || (labels[row] >= 0 && labels[row] < V));
+        if (labels[row] == LS_LABEL_IGNORED) {
             memset(out, 0, sizeof *out * (size_t)V);
             continue;
         }

@@ -4,8 +4,6 @@
  */
 #include "kernel/ref/ref_impl.h"
 
-enum { IGNORED = -100 };
-
 typedef struct rows {
     const ls_kernel_call *call;
     int64_t V;
@@ -31,8 +29,8 @@ static void losses(const void *context, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++) {
         const real *logits = (const real *)r->call->in[0].data + i * r->V;
         const double total = log_sum_exp(logits, r->V);
-        LS_ASSERT(labels[i] == IGNORED || (labels[i] >= 0 && labels[i] < r->V));
-        loss[i] = labels[i] == IGNORED ? 0 : (real)(total - (double)logits[labels[i]]);
+        LS_ASSERT(labels[i] == LS_LABEL_IGNORED || (labels[i] >= 0 && labels[i] < r->V));
+        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)(total - (double)logits[labels[i]]);
         lse[i] = (real)total;
     }
 }
@@ -58,7 +56,7 @@ static void gradients(const void *context, int64_t first, int64_t last) {
         for (int64_t v = 0; v < r->V; v++) {
             const double p = exp((double)logits[v] - (double)lse[i]);
             const double d = (p - (v == labels[i] ? 1.0 : 0.0)) * (double)dloss[i];
-            dlogits[v] = labels[i] == IGNORED ? 0 : (real)d;
+            dlogits[v] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)d;
         }
     }
 }
