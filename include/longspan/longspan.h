@@ -6,6 +6,7 @@
  *   engine.h     compile, run, differentiate and train one of your own
  *   data.h       text to token shards
  *   train.h      train a model from its files
+ *   checkpoint.h what is in a checkpoint, and its export
  *   eval.h       loss on a text, by position
  *   recall.h     what a model finds again in a long text
  *   job.h        attention, gradients, generation and explanations as calls
