@@ -103,7 +103,7 @@ static ls_status run(void *context) {
 const cli_command cli_generate = {
     .name = "generate",
     .summary = "continue a text with a model",
-    .usage = "--model PATH [--checkpoint DIR] --prompt TEXT|--prompt-file FILE [--tokens N] [options]",
+    .usage = "--model PATH [--checkpoint DIR] --prompt TEXT|--prompt-file FILE [options]",
     .about =
         "Prints what follows the prompt, as it is made. Ranks share the prompt's tokens and keep the keys and values of their part; each "
         "further token is computed over all of them. Ranks are threads here. The text ends after --tokens, or at one of the model's "
