@@ -21,12 +21,9 @@ static const char *text_of(ls_json_value object, const char *key) {
 
 /* The template as the folder of a model has it, recognised. */
 static void open_chat(void **state, const ls_tokenizer *tokenizer, const char *jinja, ls_chat *out) {
-    ls_json_writer *w = ls_json_writer_create(0);
-    ls_json_open_object(w, NULL);
+    ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "chat_template", jinja);
-    ls_json_close(w);
-    assert_ok(ls_json_write_file(w, scratch_path(state, "tokenizer_config.json")));
-    ls_json_writer_destroy(w);
+    assert_ok(ls_json_end_file(w, scratch_path(state, "tokenizer_config.json")));
     assert_ok(ls_chat_open(tokenizer, NULL, *state, NULL, out));
 }
 

@@ -60,7 +60,7 @@ static ls_status recognise(const char *file, const char *jinja, ls_chat *chat) {
 /* The text of tokenizer_config.json's chat_template: by itself, or the one named "default" of several. */
 static ls_status template_of(ls_json_value config, const char **out) {
     const ls_json_value field = ls_json_field(config, "chat_template");
-    if (ls_json_as_array(field).code != LS_OK) return ls_json_text(config, "chat_template", out);
+    if (!ls_json_is_array(field)) return ls_json_text(config, "chat_template", out);
     for (size_t i = 0; i < ls_json_count(field); i++) {
         const ls_json_value row = ls_json_item(field, i);
         const char *name;

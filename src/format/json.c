@@ -199,8 +199,10 @@ ls_status ls_json_as_object(ls_json_value value) {
     return json_is_object(value.json) ? ls_ok() : expected(value, "an object");
 }
 
+bool ls_json_is_array(ls_json_value value) { return json_is_array(value.json); }
+
 ls_status ls_json_as_array(ls_json_value value) {
-    return json_is_array(value.json) ? ls_ok() : expected(value, "an array");
+    return ls_json_is_array(value) ? ls_ok() : expected(value, "an array");
 }
 
 /* ---- fields ---- */

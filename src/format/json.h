@@ -74,6 +74,7 @@ LS_MUST_USE ls_status ls_json_as_double(ls_json_value value, double least, doubl
 LS_MUST_USE ls_status ls_json_as_text(ls_json_value value, const char **out);
 LS_MUST_USE ls_status ls_json_as_object(ls_json_value value); /* checks only */
 LS_MUST_USE ls_status ls_json_as_array(ls_json_value value);
+bool ls_json_is_array(ls_json_value value); /* where something else is as welcome: makes no error */
 
 /*
  * Members of an object in the document's order; *cursor starts as NULL. Returns false at the end.

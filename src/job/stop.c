@@ -5,7 +5,7 @@
 #include <string.h>
 
 static ls_status read_ids(ls_json_value value, int64_t V, ls_stops *out) {
-    const bool several = ls_json_as_array(value).code == LS_OK;
+    const bool several = ls_json_is_array(value);
     const size_t n = several ? ls_json_count(value) : 1;
     if (n > LS_MOST_STOPS) return ls_json_error(value, "at most %d tokens", LS_MOST_STOPS);
     for (size_t i = 0; i < n; i++) {

@@ -54,7 +54,7 @@ static ls_status read_vocabulary(ls_json_value model, size_t added, ls_bpe *out)
 
 /* "a b" or ["a", "b"]. */
 static ls_status read_pair(ls_json_value item, const char *part[2], size_t bytes[2]) {
-    if (ls_json_as_array(item).code == LS_OK) {
+    if (ls_json_is_array(item)) {
         if (ls_json_count(item) != 2) return ls_json_error(item, "two tokens");
         for (size_t i = 0; i < 2; i++) {
             LS_TRY(ls_json_as_text(ls_json_item(item, i), &part[i]));
@@ -126,7 +126,8 @@ static ls_status read_merges(ls_json_value model, ls_bpe *out) {
     for (size_t i = 0; i < count && status.code == LS_OK; i++) {
         const ls_json_value item = ls_json_item(merges, i);
         const char *text;
-        const bool header = ls_json_as_text(item, &text).code == LS_OK && strncmp(text, "#version", 8) == 0;
+        const bool header = !ls_json_is_array(item) && ls_json_as_text(item, &text).code == LS_OK &&
+                            strncmp(text, "#version", 8) == 0;
         if (!header) status = read_merge(item, rank++, &joined, out);
     }
     free(joined.byte);

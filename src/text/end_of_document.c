@@ -23,7 +23,7 @@ static ls_status read_token(ls_json_value value, const ls_tokenizer *tokenizer, 
 /* "eos_token_id": an id, or an array of ids, whose first it is. */
 static ls_status read_id(ls_json_value value, const ls_tokenizer *tokenizer, int32_t *out) {
     int64_t id;
-    if (ls_json_as_array(value).code == LS_OK && ls_json_count(value) > 0) value = ls_json_item(value, 0);
+    if (ls_json_is_array(value) && ls_json_count(value) > 0) value = ls_json_item(value, 0);
     LS_TRY(ls_json_as_int(value, 0, ls_tokenizer_vocabulary(tokenizer) - 1, &id));
     *out = (int32_t)id;
     return ls_ok();
