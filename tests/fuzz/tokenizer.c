@@ -38,12 +38,22 @@ static void check_tokens(const ls_tokenizer *tokenizer) {
     for (size_t i = 0; i < frame.n_after; i++) LS_ASSERT(frame.after[i] >= 0 && frame.after[i] < n);
 }
 
+/* What the tokenizer kept of the first time (words that it has seen) changes nothing. */
+static void check_again(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                        const ls_token_list *ids) {
+    ls_token_list again = {0};
+    LS_ASSERT(fuzz_done(ls_tokenizer_encode(tokenizer, text, bytes, &again)) && again.count == ids->count);
+    for (size_t i = 0; i < ids->count; i++) LS_ASSERT(again.id[i] == ids->id[i]);
+    free(again.id);
+}
+
 static void check_text(const ls_tokenizer *tokenizer, const char *text, size_t bytes) {
     ls_token_list ids = {0};
     ls_text whole = {0};
     if (fuzz_done(ls_tokenizer_encode(tokenizer, text, bytes, &ids))) {
         for (size_t i = 0; i < ids.count; i++)
             LS_ASSERT(ids.id[i] >= 0 && ids.id[i] < ls_tokenizer_vocabulary(tokenizer));
+        check_again(tokenizer, text, bytes, &ids);
         if (fuzz_done(ls_tokenizer_decode(tokenizer, ids.id, ids.count, &whole)))
             check_stream(tokenizer, &ids);
     }
