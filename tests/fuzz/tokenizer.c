@@ -47,6 +47,20 @@ static void check_again(const ls_tokenizer *tokenizer, const char *text, size_t 
     free(again.id);
 }
 
+/* Cut where the tokenizer says that it may be, a text has the ids of its parts. */
+static void check_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                      const ls_token_list *ids) {
+    ls_token_list parts = {0};
+    size_t at = 0;
+    if (!ls_tokenizer_cut(tokenizer, text, bytes, bytes / 2, &at) || at == 0) return;
+    LS_ASSERT(at <= bytes);
+    LS_ASSERT(fuzz_done(ls_tokenizer_encode(tokenizer, text, at, &parts)));
+    LS_ASSERT(fuzz_done(ls_tokenizer_encode_rest(tokenizer, text + at, bytes - at, &parts)));
+    LS_ASSERT(parts.count == ids->count);
+    for (size_t i = 0; i < ids->count; i++) LS_ASSERT(parts.id[i] == ids->id[i]);
+    free(parts.id);
+}
+
 static void check_text(const ls_tokenizer *tokenizer, const char *text, size_t bytes) {
     ls_token_list ids = {0};
     ls_text whole = {0};
@@ -54,6 +68,7 @@ static void check_text(const ls_tokenizer *tokenizer, const char *text, size_t b
         for (size_t i = 0; i < ids.count; i++)
             LS_ASSERT(ids.id[i] >= 0 && ids.id[i] < ls_tokenizer_vocabulary(tokenizer));
         check_again(tokenizer, text, bytes, &ids);
+        check_cut(tokenizer, text, bytes, &ids);
         if (fuzz_done(ls_tokenizer_decode(tokenizer, ids.id, ids.count, &whole)))
             check_stream(tokenizer, &ids);
     }
