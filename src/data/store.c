@@ -18,6 +18,7 @@ static ls_status reserve(ls_store *store, int64_t n) {
 }
 
 ls_status ls_store_append(ls_store *store, const int32_t *ids, int64_t n) {
+    if (n == 0) return ls_ok(); /* of an empty store there may be no data yet */
     LS_TRY(reserve(store, n));
     if (store->width == 1) {
         uint8_t *to = (uint8_t *)store->data + store->count;
