@@ -216,6 +216,22 @@ static ls_status check_empty(const ls_build_options *o) {
     return status;
 }
 
+/* What builds left that were killed while they wrote the list of shards (ls_file_write). */
+static ls_status remove_leftovers(const ls_build_options *o) {
+    static const char begin[] = LS_SHARDS_FILE ".tmp-";
+    ls_file_names names;
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_file_list(o->out, &names));
+    ls_status status = ls_ok();
+    for (size_t i = 0; i < names.count && status.code == LS_OK; i++) {
+        if (strncmp(names.name[i], begin, strlen(begin)) != 0) continue;
+        status = ls_build_path(o, names.name[i], path);
+        if (status.code == LS_OK) status = ls_file_remove_tree(path);
+    }
+    ls_file_names_free(&names);
+    return status;
+}
+
 ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *done) {
     char path[LS_FILE_PATH];
     LS_TRY(ls_build_path(o, LS_SHARDS_FILE, path));
@@ -229,6 +245,7 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
         if (!o->resume)
             return ls_error(
                 LS_USAGE, "%s holds an unfinished build; go on with --resume, or use another --out", o->out);
+        LS_TRY(remove_leftovers(o));
         return read_journal(o, path, s);
     }
     LS_TRY(ls_file_remove_tree(path)); /* it came to nothing: a new build may be of something else */
