@@ -3,7 +3,8 @@
 # WORD: only tests whose name holds it. `long` runs the short tier too.
 # One line per test, the whole output of those that fail, and a last line "N passed, N failed" that counts single cases.
 # A test is an executable of cmocka (tests/test_*.c, long_*.c) or a script (test_*.sh, long_*.sh; one case, given BUILD).
-# From the environment: TEST_JOBS (2) tests at once, TEST_TIMEOUT seconds for each (300; long tests 7200).
+# From the environment: TEST_JOBS (2) tests at once, TEST_TIMEOUT seconds for each (300, under an emulator 1200; long tests 7200),
+# TEST_EMULATOR: what to start programs of the build with ("qemu-x86_64 -cpu Haswell"); tests/not_emulated.txt is then left out.
 set -u
 [ $# -ge 2 ] && [ -d "$1" ] || { echo "usage: run-tests.sh BUILD short|long [WORD]" >&2; exit 2; }
 build=$(cd "$1" && pwd)
@@ -11,8 +12,26 @@ tier=$2
 word=${3:-}
 here=$(cd "$(dirname "$0")/.." && pwd)
 jobs=${TEST_JOBS:-2}
+read -ra emulator <<<"${TEST_EMULATOR:-}"
+limit_short=$((${#emulator[@]} > 0 ? 1200 : 300))
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
+
+# The build folder that scripts are given. Under an emulator it is one that holds links to all that is in the real one, but for the binary:
+# in its place stands a script that starts it by the emulator.
+script_build=$build
+if ((${#emulator[@]} > 0)); then
+    script_build=$results/build
+    mkdir "$script_build"
+    ln -s "$build"/* "$script_build/"
+    rm "$script_build/longspan"
+    printf '#!/bin/sh\nexec %s %s "$@"\n' "${emulator[*]}" "$build/longspan" >"$script_build/longspan"
+    chmod +x "$script_build/longspan"
+fi
+# Whether the test is to run here.
+is_wanted() {
+    [[ $1 == *"$word"* ]] && { ((${#emulator[@]} == 0)) || ! grep -q "^${1%.*}  *" "$here/tests/not_emulated.txt"; }
+}
 
 # What a test can know of the build that it runs in.
 LS_TEST_SANITIZER=$(sed -n 's/^LONGSPAN_SANITIZE:STRING=//p' "$build/CMakeCache.txt" 2>/dev/null)
@@ -25,13 +44,13 @@ export XDG_CACHE_HOME=$results/cache # predictions by nominal rates, whatever wa
 
 # Runs one test; leaves NAME.out and NAME.counts ("passed failed") in $results, prints the line for it.
 run_one() {
-    local source=$1 name limit=${TEST_TIMEOUT:-300} begin status passed failed skipped verdict
+    local source=$1 name limit=${TEST_TIMEOUT:-$limit_short} begin status passed failed skipped verdict
     name=$(basename "$source")
     name=${name%.*}
     [[ $name == long_* ]] && limit=${TEST_TIMEOUT:-7200}
     local out=$results/$name.out
-    local command=("$build/tests/$name")
-    [[ $source == *.sh ]] && command=(bash "$source" "$build")
+    local command=("${emulator[@]}" "$build/tests/$name")
+    [[ $source == *.sh ]] && command=(bash "$source" "$script_build")
     begin=$EPOCHREALTIME
     { timeout -k 5 "$limit" "${command[@]}" >"$out" 2>&1 </dev/null; } 2>/dev/null
     status=$?
@@ -61,7 +80,7 @@ sources=("$here"/tests/test_*.c "$here"/tests/test_*.sh)
 [ "$tier" = long ] && sources+=("$here"/tests/long_*.c "$here"/tests/long_*.sh)
 running=0
 for source in "${sources[@]}"; do
-    [[ $(basename "$source") == *"$word"* ]] || continue
+    is_wanted "$(basename "$source")" || continue
     if ((running >= jobs)); then
         wait -n
         running=$((running - 1))
