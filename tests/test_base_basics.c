@@ -129,6 +129,18 @@ static void plain_progress(void) {
     ls_progress_end(&progress);
 }
 
+/* Half of four units took 125 s, but the work stops in 40 s. */
+static void limited_progress(void) {
+    ls_progress progress = ls_progress_start("training", 4);
+    progress.terminal = false;
+    progress.started -= 125;
+    progress.limit = ls_seconds() + 40;
+    ls_progress_show(&progress, 2, "");
+    progress.limit = ls_seconds() - 3;
+    ls_progress_show(&progress, 2, "");
+    ls_progress_end(&progress);
+}
+
 static void terminal_progress(void) {
     ls_progress progress = ls_progress_start("training", 1000);
     progress.terminal = true;
@@ -147,6 +159,13 @@ static void test_progress_in_a_pipe(void **state) {
     (void)state;
     char *text = stderr_of(plain_progress);
     assert_string_equal(text, "longspan: training 2/4 · loss 2.31 · 2:05 left\nlongspan: training 4/4\n");
+    free(text);
+}
+
+static void test_progress_within_a_limit(void **state) {
+    (void)state;
+    char *text = stderr_of(limited_progress);
+    assert_string_equal(text, "longspan: training 2/4 · 0:40 left\nlongspan: training 2/4 · 0:00 left\n");
     free(text);
 }
 
@@ -208,6 +227,7 @@ int main(void) {
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_progress_in_a_pipe),
+        cmocka_unit_test(test_progress_within_a_limit),
         cmocka_unit_test(test_progress_on_a_terminal),
         cmocka_unit_test(test_helpers),
         cmocka_unit_test(test_medians),

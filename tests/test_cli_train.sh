@@ -30,6 +30,11 @@ for name in checked:
     assert value == text or float(value) == float(text), (name, value, text)
 CHECK
 
+# The time left that is shown ends at the limit, not after a million steps.
+"$longspan" train "${base[@]}" --out limited --steps 1000000 --max-seconds 2 >out.txt 2>err || fail "train: $(cat err)"
+grep -q 'training [0-9]*/1000000 .* · 0:0[0-2] left' err || fail "the time left: $(grep training err)"
+grep -q 'left' err && ! grep 'left' err | grep -qv ' 0:0[0-2] left' || fail "the time left: $(grep left err)"
+
 # Every kind of flag arrives; zeros turn off what they are said to.
 "$longspan" train "${base[@]}" --out given --steps 2 --ranks 2 --strategy ring --layout contiguous --batch 4 --accumulate 2 \
     --lr 0.01 --warmup 1 --schedule constant --beta1 0.8 --clip 0 --weight-decay 0 --seed 7 --eval-data text.txt \

@@ -1,5 +1,6 @@
 #include "base/base.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +27,8 @@ ls_progress ls_progress_start(const char *title, int64_t total) {
 static void print_time_left(const ls_progress *progress, int64_t done, double now, char *out, size_t bytes) {
     out[0] = 0;
     if (done <= 0 || done >= progress->total) return;
-    const double left = (now - progress->started) * (double)(progress->total - done) / (double)done;
+    double left = (now - progress->started) * (double)(progress->total - done) / (double)done;
+    if (progress->limit > 0) left = fmin(left, fmax(progress->limit - now, 0));
     if (left >= 100.0 * 3600) return;
     const int s = (int)(left + 0.5);
     if (s >= 3600)

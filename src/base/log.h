@@ -18,10 +18,11 @@ typedef struct ls_progress {
     int64_t total;
     bool terminal; /* stderr is a terminal */
     double started;
+    double limit; /* ls_seconds() when the work stops even if it is not done; 0: never */
     double last_drawn;
 } ls_progress;
 
-/* Starts a progress display over `total` units. */
+/* Starts a progress display over `total` units. A caller whose work has a time limit sets `limit` afterwards. */
 ls_progress ls_progress_start(const char *title, int64_t total);
 
 /*

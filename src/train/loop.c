@@ -20,6 +20,7 @@ typedef struct loop {
     int64_t evaluated; /* sequences: whole micro-batches */
     ls_progress progress;
     double charted, said; /* when last */
+    double step_seconds;  /* of the last step; 0 before the first */
     ls_start_up start_up;
     int64_t saved; /* step of the last checkpoint; -1: none by this run */
     char checkpoint[512];
@@ -111,7 +112,9 @@ static void add_up(const loop *l, int64_t step, const ls_step_report *report, do
 static ls_stop wish_of(const loop *l) {
     if (ls_comm_stop_requested(l->rank->comm)) return LS_STOP_SIGNAL;
     const double most = l->t->options.max_seconds;
-    return most > 0 && l->rank->rank == 0 && ls_seconds() - l->t->began >= most ? LS_STOP_TIME : LS_STOP_NOT;
+    if (most <= 0 || l->rank->rank != 0) return LS_STOP_NOT;
+    /* The step that begins now is the last one when the time is over at its end. */
+    return ls_seconds() - l->t->began + l->step_seconds >= most ? LS_STOP_TIME : LS_STOP_NOT;
 }
 
 /* One step and what follows it; *stop tells whether it was the last. */
@@ -128,6 +131,7 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
         add_up(l, step + 1, &report, eval_loss);
     }
     if (o->save_every > 0 && (step + 1) % o->save_every == 0) LS_TRY(save(l, step + 1, report.loss));
+    l->step_seconds = report.seconds;
     *stop = report.stop;
     *loss = report.loss;
     return ls_ok();
@@ -169,6 +173,7 @@ static ls_status run_loop(loop *l) {
     l->start_up.weights = ls_seconds() - here;
     LS_TRY(start_trace(l));
     l->progress = ls_progress_start("training", o->steps - l->t->start.step);
+    if (o->max_seconds > 0) l->progress.limit = l->t->began + o->max_seconds;
     ls_stop stop = LS_STOP_NOT;
     double loss = l->t->start.last_loss;
     int64_t step = l->t->start.step;
