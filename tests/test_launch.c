@@ -158,6 +158,39 @@ static void test_interrupt_stops_all(void **state) {
     }
 }
 
+/* A shell sends it to its jobs and the kernel to the group: the second one must not end the ranks at once. */
+static void test_hangup_stops_all(void **state) {
+    (void)state;
+    for (int as_threads = 0; as_threads < 2; as_threads++) {
+        notes *n = notes_create();
+        const pid_t group = launch_in_group(n, as_threads, run_until_stop, 3);
+        kill(-group, SIGHUP);
+        kill(-group, SIGHUP);
+        assert_int_equal(end_of(group), 0);
+        assert_int_equal(n->stopped, 3);
+        assert_int_equal(n->result, LS_INTERRUPTED + 1);
+        assert_string_equal(n->text, "stopped after step 3");
+        munmap(n, sizeof *n);
+    }
+}
+
+static void test_hangup_under_nohup_is_ignored(void **state) {
+    (void)state;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction old;
+    notes *n = notes_create();
+    assert_int_equal(sigaction(SIGHUP, &ignore, &old), 0);
+    const pid_t group = launch_in_group(n, false, run_until_stop, 2);
+    assert_int_equal(sigaction(SIGHUP, &old, NULL), 0);
+    kill(-group, SIGHUP);
+    sleep_seconds(0.3);
+    assert_int_equal(n->stopped, 0);
+    kill(group, SIGTERM);
+    assert_int_equal(end_of(group), 0);
+    assert_string_equal(n->text, "stopped after step 3");
+    munmap(n, sizeof *n);
+}
+
 static void test_second_interrupt_ends_at_once(void **state) {
     (void)state;
     notes *n = notes_create();
@@ -276,6 +309,8 @@ int main(void) {
         cmocka_unit_test(test_silent_exit),
         cmocka_unit_test(test_failure_is_the_cause),
         cmocka_unit_test(test_interrupt_stops_all),
+        cmocka_unit_test(test_hangup_stops_all),
+        cmocka_unit_test(test_hangup_under_nohup_is_ignored),
         cmocka_unit_test(test_second_interrupt_ends_at_once),
         cmocka_unit_test(test_second_interrupt_ends_threads),
         cmocka_unit_test(test_ranks_die_with_the_launcher),

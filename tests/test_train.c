@@ -121,6 +121,47 @@ static void dead_rank_ends_all(void **state) {
     free(p);
 }
 
+/* `train 2>&1 | tee log` when tee has died: nobody reads what is said, and the training goes on. */
+static void close_the_log(void) {
+    int ends[2];
+    if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(99);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void a_closed_log_does_not_end_it(void **state) {
+    run_paths *p = make_paths(state, "log");
+    ls_train_options options = tiny_options(p->model, p->data, p->out);
+    child_run run = start_run(&options, close_the_log);
+    assert_int_equal(end_run(&run, NULL), 0);
+    assert_int_equal(steps_written(p->out), 20);
+    char found[512];
+    assert_ok(ls_checkpoint_find(p->out, found, sizeof found));
+    free(p);
+}
+
+/* Ctrl-C, an end by a job's manager, a terminal that closes: all end after the step, with a checkpoint. */
+static void signals_save_and_resume_goes_on(void **state) {
+    static const int signals[] = {SIGTERM, SIGHUP};
+    for (size_t i = 0; i < LS_COUNT(signals); i++) {
+        run_paths *p = make_paths(state, i == 0 ? "sig-term" : "sig-hup");
+        ls_train_options options = slower(tiny_options(p->model, p->data, p->out));
+        options.save_every = 0;
+        child_run run = start_run(&options, NULL);
+        wait_for_step(&run, p->out, 2);
+        assert_int_equal(kill(run.pid, signals[i]), 0);
+        ls_status status;
+        (void)end_run(&run, &status);
+        assert_error(status, LS_INTERRUPTED, "stopped after step", "--resume");
+        char found[512];
+        ls_train_state saved;
+        assert_ok(ls_checkpoint_find(p->out, found, sizeof found));
+        assert_ok(ls_checkpoint_state(found, &saved));
+        assert_int_equal(saved.step, steps_written(p->out));
+        free(p);
+    }
+}
+
 static void interrupt_saves_and_resume_goes_on(void **state) {
     run_paths *whole = make_paths(state, "int-whole"), *cut = make_paths(state, "int-cut");
     ls_train_options options = slower(tiny_options(whole->model, whole->data, whole->out));
@@ -232,6 +273,8 @@ int main(void) {
         cmocka_unit_test(same_command_same_bits),
         cmocka_unit_test(killed_and_resumed_same_bits),
         cmocka_unit_test(dead_rank_ends_all),
+        cmocka_unit_test(a_closed_log_does_not_end_it),
+        cmocka_unit_test(signals_save_and_resume_goes_on),
         cmocka_unit_test(interrupt_saves_and_resume_goes_on),
         cmocka_unit_test(full_disk_keeps_the_last_checkpoint),
         cmocka_unit_test(corrupted_checkpoint_is_refused),

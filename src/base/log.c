@@ -1,6 +1,7 @@
 #include "base/base.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,13 +10,30 @@
 
 #define ERASE_LINE "\r\033[K"
 
+/*
+ * Writes to standard error. When it is a pipe whose reader is gone, the text is lost and the process goes on: the SIGPIPE that
+ * would kill it is held back while writing, and taken off the thread unless there was one before.
+ */
+static void put(const char *text) {
+    const struct timespec at_once = {0, 0};
+    sigset_t closed, pending, mask;
+    sigemptyset(&closed);
+    sigaddset(&closed, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &closed, &mask);
+    const bool written = fputs(text, stderr) >= 0 && fflush(stderr) == 0;
+    if (!written && !sigismember(&pending, SIGPIPE)) (void)sigtimedwait(&closed, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+}
+
 void ls_log(const char *format, ...) {
-    char text[1024];
+    char text[1024], line[1100];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "%slongspan: %s\n", isatty(STDERR_FILENO) ? ERASE_LINE : "", text);
+    snprintf(line, sizeof line, "%slongspan: %s\n", isatty(STDERR_FILENO) ? ERASE_LINE : "", text);
+    put(line);
 }
 
 ls_progress ls_progress_start(const char *title, int64_t total) {
@@ -59,25 +77,27 @@ static void draw_bar(const ls_progress *progress, int64_t done, const char *line
     char all[1024];
     snprintf(all, sizeof all, "%s %s", bar, line);
     cut_to_width(all, columns - 1);
-    fprintf(stderr, ERASE_LINE "%s", all);
-    fflush(stderr);
+    put(ERASE_LINE);
+    put(all);
 }
 
 void ls_progress_show(ls_progress *progress, int64_t done, const char *note) {
     const double now = ls_seconds();
     if (progress->terminal && done < progress->total && now - progress->last_drawn < 0.1) return;
     progress->last_drawn = now;
-    char left[40], line[900];
+    char left[40], line[900], whole[920];
     print_time_left(progress, done, now, left, sizeof left);
     snprintf(line, sizeof line, "%s %lld/%lld%s%s%s", progress->title, (long long)done,
              (long long)progress->total, note && note[0] ? " · " : "", note ? note : "", left);
     if (progress->terminal)
         draw_bar(progress, done, line);
-    else
-        fprintf(stderr, "longspan: %s\n", line);
+    else {
+        snprintf(whole, sizeof whole, "longspan: %s\n", line);
+        put(whole);
+    }
 }
 
 void ls_progress_end(ls_progress *progress) {
-    if (progress->terminal && progress->last_drawn > 0) fputc('\n', stderr);
+    if (progress->terminal && progress->last_drawn > 0) put("\n");
     progress->last_drawn = 0;
 }

@@ -136,6 +136,7 @@ int main(int argc, char **argv) {
     ls_status status = cli_find(alias_of(argv[1]), &command);
     if (status.code == LS_OK) status = run_command(command, argc - 2, argv + 2);
     if (status.code == LS_OK) status = flush();
+    signal(SIGPIPE, SIG_IGN); /* the exit code tells, whether or not somebody reads the message */
     if (status.code != LS_OK) fprintf(stderr, "longspan: %s\n", status.text);
     return exit_code(status.code);
 }

@@ -126,7 +126,7 @@ const cli_command cli_train = {
         "Writes DIR/run.json (everything that was resolved), DIR/metrics.jsonl (a line per step), DIR/loss.svg and checkpoints; "
         "at the end DIR/model, a folder that Hugging Face tools load as it is (see checkpoint export), and "
         "DIR/eval.json and DIR/loss_by_position.svg, the loss by the tokens of the document before, of a few sequences. "
-        "Ctrl-C ends after the step with a checkpoint; a second one ends at once. What is left out is chosen well and said.",
+        "Ctrl-C, SIGTERM and a terminal that closes (SIGHUP) end it after the step with a checkpoint; a second Ctrl-C ends it at once. What is left out is chosen well and said.",
     .opens = true,
     .spreads = true,
     .runs = true,

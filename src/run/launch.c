@@ -1,5 +1,5 @@
 /*
- * The launcher: one loop in the calling thread that takes the signals SIGINT, SIGTERM and SIGCHLD by
+ * The launcher: one loop in the calling thread that takes the signals SIGINT, SIGTERM, SIGHUP and SIGCHLD by
  * sigtimedwait, so there is no signal handler and no state outside this call. A rank that is a thread
  * announces its end with the signal that a process sends by itself, SIGCHLD, so both kinds share the loop.
  */
@@ -55,7 +55,7 @@ struct launch {
     size_t reports_bytes;
     rank_slot *slots;
     int running;
-    int interrupts;
+    int interrupts, hangups;
     double deadline; /* when ranks that are still there are killed; 0: never */
     bool killed;     /* the launcher has killed what was left */
     ls_status died;  /* the first rank that died by itself or could not be started */
@@ -86,11 +86,12 @@ static void *thread_main(void *argument) {
     return NULL;
 }
 
-/* Only the parent answers to Ctrl-C; the child goes when its parent does, even if that is already past. */
+/* Only the parent answers to Ctrl-C and to a terminal that closes; the child goes when its parent does, even if that is already past. */
 _Noreturn static void process_main(launch *l, int rank, pid_t parent) {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &ignore, NULL);
     sigaction(SIGTERM, &ignore, NULL);
+    sigaction(SIGHUP, &ignore, NULL);
     sigaction(SIGCHLD, &l->old_child, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
@@ -202,6 +203,13 @@ static void reap(launch *l) {
     }
 }
 
+/* A terminal that closes; shells send it more than once, so that a second one means nothing. */
+static void on_hangup(launch *l) {
+    if (l->hangups++ > 0) return;
+    ls_world_request_stop(l->world);
+    ls_log("the terminal closed: stopping after this step");
+}
+
 static void on_interrupt(launch *l, int signal_number) {
     if (l->interrupts++ == 0) {
         ls_world_request_stop(l->world);
@@ -224,6 +232,7 @@ static void watch_over(launch *l) {
         if (!l->as_threads && !l->killed && l->deadline > 0.0 && ls_seconds() >= l->deadline) kill_rest(l);
         const int signal_number = sigtimedwait(&l->signals, NULL, &look);
         if (signal_number == SIGINT || signal_number == SIGTERM) on_interrupt(l, signal_number);
+        if (signal_number == SIGHUP) on_hangup(l);
     }
 }
 
@@ -251,9 +260,12 @@ static ls_status root_cause(const launch *l) {
 }
 
 static void take_signals(launch *l) {
+    struct sigaction hangup;
+    sigaction(SIGHUP, NULL, &hangup);
     sigemptyset(&l->signals);
     sigaddset(&l->signals, SIGINT);
     sigaddset(&l->signals, SIGTERM);
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&l->signals, SIGHUP); /* else started by nohup */
     sigaddset(&l->signals, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &l->signals, &l->old_mask);
     /* Where SIGCHLD was inherited as ignored, ends of children would be lost. */

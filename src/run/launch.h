@@ -12,15 +12,15 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
 /*
  * Runs rank_main once for each rank 0 .. ranks-1 of the world (`ranks` as the world was made) and returns
  * when all have ended. A world is launched once. Blocks; the calling thread must stay until the end and
- * should be the process's only one, or the others should have SIGINT and SIGTERM blocked.
+ * should be the process's only one, or the others should have SIGINT, SIGTERM and SIGHUP blocked.
  *
  * Processes (as_threads false) are forked here, so context and everything else that exists is copied into
- * each of them, and what they write outside the world's shared memory is lost with them. They ignore SIGINT
- * and SIGTERM and die with the caller. Threads share context.
+ * each of them, and what they write outside the world's shared memory is lost with them. They ignore SIGINT,
+ * SIGTERM and SIGHUP and die with the caller. Threads share context.
  *
  * SIGINT or SIGTERM to this process: the first calls ls_world_request_stop and says so on standard error, the
  * second ends all ranks at once (threads: and the process with them). This holds even where a shell had
- * SIGINT ignored.
+ * SIGINT ignored. SIGHUP (the terminal closed) requests a stop too, any number of times, unless it is ignored (nohup).
  *
  * When a rank dies or returns a failure (LS_INTERRUPTED is none), the world is aborted, so that waiting ranks
  * return LS_PEER; processes that are still there 3 s after a death (30 s after a failure that was no LS_PEER,
