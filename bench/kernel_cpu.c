@@ -86,7 +86,8 @@ static void measure(const work *w, ls_dtype T, ls_isa isa, ls_pool *pool) {
 static void measure_all(ls_dtype T, ls_isa isa, ls_pool *pool) {
     static const ls_norm_params norm = {.epsilon = 1e-5};
     static const ls_activation_params gelu = {LS_ACTIVATION_GELU, 0};
-    static const ls_adamw_params adamw = {0.9, 0.95, 1e-8, 0.1};
+    static const ls_adamw_params adamw = {0.9, 0.95, 1e-8, 0.1, 1};
+    static const ls_embedding_params every = {-1};
     static const ls_matmul_params forward = {false, true, false}, input = {0}, weight = {true, false, true};
     enum { n = 8192, E = 768, F = 2048, V = 257 };
     const operand x = {'T', n, E}, h = {'T', n, F}, w = {'T', 1, E}, g = {'G', n, E};
@@ -107,7 +108,7 @@ static void measure_all(ls_dtype T, ls_isa isa, ls_pool *pool) {
         {"cast", NULL, 1, 1, {x}, {g}, 0},
         {"column_sum", NULL, 1, 1, {x}, {dw}, 0},
         {"embedding", NULL, 2, 1, {ids, table}, {x}, 0},
-        {"embedding_grad", NULL, 2, 1, {ids, x}, {dtable}, 0},
+        {"embedding_grad", &every, 2, 1, {ids, x}, {dtable}, 0},
         {"cross_entropy", NULL, 2, 2, {logits, ids}, {rows, rows}, 0},
         {"cross_entropy_grad", NULL, 4, 1, {logits, ids, rows, rows}, {logits}, 0},
         {"sum_squares", NULL, 1, 1, {g}, {{'D', 1, 1}}, 0},

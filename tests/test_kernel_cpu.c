@@ -303,6 +303,7 @@ static void sums(void **unused) {
 static void many_tokens(void **unused) {
     (void)unused;
     const ls_norm_params params = {.epsilon = 1e-5, .offset = 0.75};
+    const ls_embedding_params every = {-1};
     const int64_t n = 16384, E = 33, V = 7;
     const operand x = {'T', POSITIVE, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0};
     const operand weight = {'T', NORMAL, 1, {E}, 0}, zero = {'G', NORMAL, 1, {E}, 0};
@@ -312,13 +313,14 @@ static void many_tokens(void **unused) {
         {"rmsnorm_grad", &params, 4, 2, {x, weight, rstd, x}, {y, zero}},
         {"layernorm_grad", &params, 5, 2, {x, weight, rstd, rstd, x}, {y, zero}},
         {"column_sum", NULL, 1, 1, {x}, {zero}},
-        {"embedding_grad", NULL, 2, 1, {ids, x}, {dtable}},
+        {"embedding_grad", &every, 2, 1, {ids, x}, {dtable}},
     };
     for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
 }
 
 static void embeddings(void **unused) {
     (void)unused;
+    const ls_embedding_params every = {-1}, padded = {3};
     for (size_t s = 0; s < LS_COUNT(sizes); s++) {
         const int64_t n = sizes[s][0], E = sizes[s][1], V = 11;
         const operand ids = {'I', IDS, 1, {n}, V}, table = {'T', NORMAL, 2, {V, E}, 0};
@@ -326,7 +328,8 @@ static void embeddings(void **unused) {
         const operand dtable = {'G', NORMAL, 2, {V, E}, 0};
         const example examples[] = {
             {"embedding", NULL, 2, 1, {ids, table}, {y}},
-            {"embedding_grad", NULL, 2, 1, {ids, x}, {dtable}},
+            {"embedding_grad", &every, 2, 1, {ids, x}, {dtable}},
+            {"embedding_grad", &padded, 2, 1, {ids, x}, {dtable}},
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
     }
@@ -375,7 +378,7 @@ static void cross_entropies(void **unused) {
 
 static void optimiser(void **unused) {
     (void)unused;
-    const ls_adamw_params params = {0.9, 0.99, 1e-8, 0.1};
+    const ls_adamw_params params = {0.9, 0.99, 1e-8, 0.1, 0.75};
     for (size_t s = 0; s < LS_COUNT(sizes); s++) {
         const int64_t n = sizes[s][0], E = sizes[s][1];
         const operand x = {'G', NORMAL, 2, {n, E}, 0}, positive = {'G', POSITIVE, 2, {n, E}, 0};

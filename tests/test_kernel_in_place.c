@@ -38,7 +38,7 @@ static const ls_activation_params activations[] = {{LS_ACTIVATION_GELU, 0},
 static const ls_norm_params norms[] = {{.epsilon = 1e-5, .offset = 0.75}};
 static const ls_rotate_params rotations[] = {{false}, {true}};
 static const ls_scale_params factors[] = {{0.37}};
-static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8, 0.1}};
+static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8, 0.1, 1}};
 #define PARAMS(list) (const char *)(list), sizeof(list)[0], LS_COUNT(list)
 #define NONE NULL, 0, 1
 

@@ -358,12 +358,15 @@ static void test_embedding(void **state) {
                          .in = {VIEW(ids, LS_I32, 1, 3), VIEW(table, LS_F32, 3, 2)},
                          .out = {VIEW(y, LS_F32, 1, 3, 2)}});
     assert_memory_equal(y, ((float[]){5, 6, 1, 2, 5, 6}), sizeof y);
-    ref("embedding_grad", LS_F32,
-        (ls_kernel_call){.n_in = 2,
-                         .n_out = 1,
-                         .in = {VIEW(ids, LS_I32, 1, 3), VIEW(y, LS_F32, 1, 3, 2)},
-                         .out = {VIEW(grad, LS_F32, 3, 2)}});
-    assert_memory_equal(grad, ((float[]){11, 12, 10, 10, 20, 22}), sizeof grad);
+    const ls_embedding_params paddings[] = {{-1}, {2}}; /* the second time row 2 stays as it is */
+    for (int i = 0; i < 2; i++)
+        ref("embedding_grad", LS_F32,
+            (ls_kernel_call){.n_in = 2,
+                             .n_out = 1,
+                             .in = {VIEW(ids, LS_I32, 1, 3), VIEW(y, LS_F32, 1, 3, 2)},
+                             .out = {VIEW(grad, LS_F32, 3, 2)},
+                             .params = &paddings[i]});
+    assert_memory_equal(grad, ((float[]){12, 14, 10, 10, 20, 22}), sizeof grad);
 }
 
 static void test_copy_and_accumulate(void **state) {
@@ -445,8 +448,9 @@ static void test_step_control(void **state) {
 static void test_adamw(void **state) {
     (void)state;
     double grad[1] = {4}, master[1] = {10}, m[1] = {0}, v[1] = {0},
-           control[LS_CONTROLS] = {1, 0.5, 0.1, 0.5, 0.25, 4};
-    const ls_adamw_params params = {.beta1 = 0.5, .beta2 = 0.75, .epsilon = 1, .weight_decay = 0.5};
+           control[LS_CONTROLS] = {1, 0.5, 0.2, 0.5, 0.25, 4};
+    const ls_adamw_params params = {
+        .beta1 = 0.5, .beta2 = 0.75, .epsilon = 1, .weight_decay = 0.5, .rate = 0.5};
     const ls_kernel_call call = {.n_in = 2,
                                  .n_out = 4,
                                  .in = {VIEW(grad, LS_F64, 1), VIEW(control, LS_F64, LS_CONTROLS)},

@@ -139,7 +139,9 @@ static void test_embedding(void **state) {
     fill_normal(c.table, V * E, 7);
     fill_normal(c.dy, ROWS * E, 8);
     start_adding(dtable, V * E);
-    ref("embedding_grad", (ls_kernel_call){.n_in = 2,
+    const ls_embedding_params every = {-1};
+    ref("embedding_grad", (ls_kernel_call){.params = &every,
+                                           .n_in = 2,
                                            .n_out = 1,
                                            .in = {VIEW(c.ids, LS_I32, ROWS), VIEW(c.dy, LS_F64, ROWS, E)},
                                            .out = {VIEW(dtable, LS_F64, V, E)}});

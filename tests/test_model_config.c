@@ -97,6 +97,8 @@ static const broken broken_configs[] = {
     {{{"head_dim", "0"}}, LS_INVALID, "head_dim is 0", "from 1"},
     {{{"max_position_embeddings", "0"}}, LS_INVALID, "max_position_embeddings is 0", "from 1"},
     {{{"rms_norm_eps", "-1e-6"}}, LS_INVALID, "rms_norm_eps is -", "from 0"},
+    {{{"pad_token_id", "32"}}, LS_INVALID, "pad_token_id is 32", "expected an integer from -32 to 31"},
+    {{{"pad_token_id", "-33"}}, LS_INVALID, "pad_token_id is -33", "expected an integer from -32 to 31"},
     {{{"rope_theta", "0"}}, LS_INVALID, "rope_theta is 0", "expected"},
     {{{"rope_theta", "\"1e4\""}}, LS_INVALID, "rope_theta is \"1e4\"", "a number"},
     {{{"rope_scaling", "3"}}, LS_INVALID, "rope_scaling is 3", "an object"},

@@ -66,6 +66,8 @@ ls_tensor ls_parameter_named(ls_graph *graph, int ndim, const int64_t *size, con
 /* --- ops ---------------------------------------------------------------------------------------------------------------- */
 
 ls_tensor ls_embedding(ls_graph *graph, ls_tensor ids, ls_tensor table); /* i32[..], T[V,E] -> T[..,E] */
+/* The same, but the row of id `padding` gets no gradient from being looked up; -1: every row does. */
+ls_tensor ls_embedding_padded(ls_graph *graph, ls_tensor ids, ls_tensor table, int64_t padding);
 
 /* y = x·Wᵀ + bias: T[..,K], T[N,K], T[N] or LS_NO_TENSOR -> T[..,N]. _wide gives G[..,N] (for logits). */
 ls_tensor ls_linear(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor bias);

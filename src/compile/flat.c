@@ -26,7 +26,8 @@ static void lay_parameters(ls_builder *b) {
         image->flats[image->n_flats++] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
                                                    .shape = info->shape,
                                                    .start = at,
-                                                   .count = ls_shape_elements(&info->shape)};
+                                                   .count = ls_shape_elements(&info->shape),
+                                                   .frozen = info->frozen};
         at = (int64_t)ls_round_up((size_t)(at + ls_shape_elements(&info->shape)), LS_FLAT_UNIT);
     }
     image->flat_elements = ls_max(at / LS_FLAT_UNIT, ls_mesh_ranks(&b->target->mesh)) * LS_FLAT_UNIT;

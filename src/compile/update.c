@@ -86,14 +86,24 @@ static void step_control(ls_builder *b) {
                                           .out = {bound(b, LS_BIND_CONTROL)}});
 }
 
-/* AdamW on the part of each parameter that lies in this piece of the shard; decay on matrices only. */
+static ls_adamw_params params_of(const ls_builder *b, int f) {
+    const ls_adamw *all = &b->job->adamw;
+    ls_adamw_params params = {all->beta1, all->beta2, all->epsilon, all->weight_decay, 1};
+    if (b->image->flats[f].shape.ndim < 2) params.weight_decay = 0;
+    if (b->job->own != NULL) {
+        params.weight_decay = b->job->own[f].weight_decay;
+        params.rate = b->job->own[f].rate;
+    }
+    return params;
+}
+
+/* AdamW on the part of each parameter that lies in this piece of the shard. One that is frozen stays as it is. */
 static void adamw(ls_builder *b, const ls_flat_piece *piece) {
     const ls_image *image = b->image;
     for (int f = 0; f < image->n_flats; f++) {
         const ls_flat_piece part = ls_piece_within(piece, image->flats[f].start, image->flats[f].count);
-        if (part.count == 0) continue;
-        ls_adamw_params params = b->job->adamw;
-        if (image->flats[f].shape.ndim < 2) params.weight_decay = 0;
+        if (part.count == 0 || image->flats[f].frozen) continue;
+        const ls_adamw_params params = params_of(b, f);
         ls_build_kernel(
             b, &(ls_kernel_build){.op = "adamw",
                                   .kernel = "adamw",

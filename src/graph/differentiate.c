@@ -33,8 +33,10 @@ static ls_tensor accumulator_of(ls_gradient *d, ls_tensor parameter) {
     return d->sum[parameter.id];
 }
 
+/* One that is trained. */
 static bool is_parameter(const ls_gradient *d, ls_tensor t) {
-    return ls_graph_tensor(d->graph, t)->role == LS_ROLE_PARAMETER;
+    const ls_tensor_info *info = ls_graph_tensor(d->graph, t);
+    return info->role == LS_ROLE_PARAMETER && !info->frozen;
 }
 
 /* Listings and messages call a gradient after what it is the gradient of. */

@@ -38,6 +38,7 @@ typedef struct ls_tensor_info {
     ls_dtype dtype;
     ls_shape shape; /* global */
     ls_role role;
+    bool frozen;  /* a parameter that is not trained: nothing of its gradient is computed */
     int producer; /* node, or -1 */
     int output;   /* which of its outputs */
     ls_tensor of; /* of an accumulator: the parameter whose gradient it sums, if any */

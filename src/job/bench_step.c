@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-static const ls_adamw_params adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+static const ls_adamw adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
 /* --- one rank -------------------------------------------------------------------------------------------------------------- */
 

@@ -136,7 +136,7 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
     e->job.graph = e->graph;
     e->job.update = update_for[o->purpose];
     e->job.accumulates = o->micro_batches > 1;
-    e->job.adamw = (ls_adamw_params){o->beta1, o->beta2, o->epsilon, o->weight_decay};
+    e->job.adamw = (ls_adamw){o->beta1, o->beta2, o->epsilon, o->weight_decay};
     e->job.fetch = o->read;
     e->job.n_fetch = o->n_read;
     return ls_session_open(&e->job, &o->spread, &e->session);

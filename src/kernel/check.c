@@ -33,7 +33,7 @@ static ls_status check_even_head(const ls_kernel_call *call);
 
 static const signature signatures[] = {
     {"embedding", "ids i32[n] table T[V,E]", "y T[n,E]", false, NULL},
-    {"embedding_grad", "ids i32[n] dy T[n,E]", "dtable G[V,E]", false, NULL},
+    {"embedding_grad", "ids i32[n] dy T[n,E]", "dtable G[V,E]", true, NULL},
     {"matmul", "A T[a,I] B T[b,J] ?bias T[N]", "C C[m,N]", true, check_matmul},
     {"column_sum", "x T[n,N]", "y G[N]", false, NULL},
     {"rmsnorm", "x T[n,E] weight T[E]", "y T[n,E] rstd G[n]", true, NULL},

@@ -12,6 +12,7 @@
  *   name             in                                                    out
  *   embedding        ids i32[..], table T[V,E]                             T[..,E]
  *   embedding_grad   ids i32[..], dy T[..,E]                               dtable G[V,E]   (adds)
+ *                    The row of the params' padding stays as it is.
  *   matmul           A T, B T [, bias T[N]]                                C T, f32 or G [M,N]; A and B as params say
  *   column_sum       x T[..,N]                                             G[N]            (adds)
  *   rmsnorm          x T[..,E], weight T[E]                                y T[..,E], rstd G[..]

@@ -13,6 +13,11 @@ ls_block ls_block_begin(const ls_model_config *config, ls_graph *g, const char *
                       .S = shape->ndim > 1 ? shape->dim[1].size : 1}; /* the empty tensor has none */
 }
 
+ls_tensor ls_block_embed(const ls_block *b, ls_tensor tokens, ls_tensor table) {
+    const ls_model_sizes *n = &b->config->sizes;
+    return ls_embedding_padded(b->g, tokens, table, n->pads ? n->pad : -1);
+}
+
 void ls_block_rotary(ls_block *b, ls_tensor positions) {
     ls_rope rope = b->config->rope;
     if (!(rope.length > 0)) rope.length = (double)b->S;

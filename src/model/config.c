@@ -6,8 +6,7 @@
 
 /* --- tables of fields -------------------------------------------------------------------------------------------------------- */
 
-/* Whether a field is there, were it null. */
-static bool is_written(ls_json_value root, const char *wanted) {
+bool ls_config_is_written(ls_json_value root, const char *wanted) {
     void *cursor = NULL;
     const char *key = NULL;
     ls_json_value value;
@@ -19,7 +18,7 @@ static bool is_written(ls_json_value root, const char *wanted) {
 static ls_status read_field(ls_json_value root, const ls_config_field *f, ls_model_config *out) {
     void *to = (char *)out + f->at;
     if (!f->required && !ls_json_has(root, f->key)) {
-        if (f->null_is_zero && is_written(root, f->key))
+        if (f->null_is_zero && ls_config_is_written(root, f->key))
             memset(to, 0, f->kind == LS_FIELD_REAL ? sizeof(double) : sizeof(int64_t));
         return ls_ok();
     }

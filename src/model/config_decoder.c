@@ -42,8 +42,23 @@ static ls_status complete_heads(ls_json_value root, ls_model_sizes *n) {
         (long long)n->D, (long long)LS_MOST_HEAD_SIZE);
 }
 
+/*
+ * The library makes pad_token_id the padding_idx of the embedding, which PyTorch leaves without a gradient and counts from the end
+ * when it is negative. null: none.
+ */
+static ls_status complete_padding(ls_json_value root, ls_model_sizes *n) {
+    static const char key[] = "pad_token_id";
+    if (ls_config_is_written(root, key)) {
+        n->pads = ls_json_has(root, key);
+        if (n->pads) LS_TRY(ls_json_int(root, key, -n->V, n->V - 1, &n->pad));
+    }
+    if (n->pad < 0) n->pad += n->V;
+    return ls_ok();
+}
+
 static ls_status complete(ls_json_value root, ls_model_config *out) {
     LS_TRY(complete_heads(root, &out->sizes));
+    LS_TRY(complete_padding(root, &out->sizes));
     const double scalar = out->query_scalar > 0 ? out->query_scalar : (double)out->sizes.D;
     out->attention_scale = 1.0 / sqrt(scalar);
     LS_TRY(ls_config_rope(root, out));

@@ -21,7 +21,7 @@ ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor
     ls_block b = ls_block_begin(config, g, "model.layers", tokens);
     ls_block_rotary(&b, positions);
     const ls_tensor table = ls_parameter(g, "model.embed_tokens.weight", 2, (int64_t[]){n->V, n->E});
-    ls_tensor x = ls_named(g, ls_embedding(g, tokens, table), "embedded");
+    ls_tensor x = ls_named(g, ls_block_embed(&b, tokens, table), "embedded");
     /* A mistake is sticky: after it nothing more is built, and the loop has nothing to do. */
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = build_layer(&b, x);
     const ls_tensor weight = ls_parameter(g, "model.norm.weight", 1, &n->E);

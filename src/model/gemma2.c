@@ -48,7 +48,7 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
     ls_block b = ls_block_begin(config, g, "model.layers", tokens);
     ls_block_rotary(&b, positions);
     const ls_tensor table = ls_parameter(g, "model.embed_tokens.weight", 2, (int64_t[]){n->V, n->E});
-    ls_tensor x = ls_scale(g, ls_embedding(g, tokens, table), embedding_scale(g, n->E));
+    ls_tensor x = ls_scale(g, ls_block_embed(&b, tokens, table), embedding_scale(g, n->E));
     x = ls_named(g, x, "embedded");
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = build_layer(&b, x);
     const ls_tensor weight = ls_parameter(g, "model.norm.weight", 1, &n->E);
@@ -64,8 +64,9 @@ const ls_architecture ls_architecture_gemma2 = {
     .model_type = "gemma2",
     .form = &ls_decoder_form,
     .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 8192, .sizes.Hkv = 4, .sizes.D = 256,
-                .sizes.tied = true, .norm_offset = 1, .activation = ls_gelu_tanh, .query_scalar = 256,
-                .attention_cap = 50, .final_cap = 30, .window = 4096, .windows = {.on = true, .every = 2}},
+                .sizes.tied = true, .sizes.pads = true, .norm_offset = 1, .activation = ls_gelu_tanh,
+                .query_scalar = 256, .attention_cap = 50, .final_cap = 30, .window = 4096,
+                .windows = {.on = true, .every = 2}},
     .activation_field = "hidden_activation",
     .fields = fields,
     .rules = rules,

@@ -17,6 +17,8 @@ typedef struct ls_model_sizes {
     int64_t longest; /* max_position_embeddings */
     bool learned;    /* positions are: there are no more than `longest` */
     bool tied;       /* the head is the embedding table */
+    bool pads; /* there is an id whose row of the embedding table gets no gradient from being looked up: */
+    int64_t pad;
     double initializer_range;
 } ls_model_sizes;
 

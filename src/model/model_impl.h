@@ -143,6 +143,8 @@ struct ls_config_rule {
     const char *expected;
 };
 
+/* Whether a field is there, were it null. */
+bool ls_config_is_written(ls_json_value root, const char *key);
 /* LS_UNSUPPORTED error naming the field that breaks its rule. rules NULL: none. */
 LS_MUST_USE ls_status ls_config_obey(ls_json_value root, const ls_config_rule *rules);
 
@@ -179,6 +181,8 @@ typedef struct ls_block {
 } ls_block;
 
 ls_block ls_block_begin(const ls_model_config *config, ls_graph *graph, const char *prefix, ls_tensor tokens);
+/* The table's rows by id; the row of a padding id is not trained by that. */
+ls_tensor ls_block_embed(const ls_block *b, ls_tensor tokens, ls_tensor table);
 /* The table of rotations for all layers. */
 void ls_block_rotary(ls_block *b, ls_tensor positions);
 /* Parameter PREFIX.N.WHAT. */

@@ -143,6 +143,7 @@ typedef struct ls_flat {
     const char *name;
     ls_shape shape;
     int64_t start, count;
+    bool frozen; /* it has no gradient and is not updated */
 } ls_flat;
 
 /* A run of the flat space that lies in a rank's shard. */

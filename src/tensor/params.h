@@ -11,6 +11,11 @@
 /* A label that is not to be learnt: its loss and its gradient are 0. As in PyTorch. */
 enum { LS_LABEL_IGNORED = -100 };
 
+/* embedding: the row of this id gets no gradient from being looked up; -1: there is none. */
+typedef struct ls_embedding_params {
+    int64_t padding;
+} ls_embedding_params;
+
 /* matmul: C = op(A)·op(B), or C += ... when accumulate. */
 typedef struct ls_matmul_params {
     bool transpose_a, transpose_b;
@@ -91,7 +96,8 @@ typedef struct ls_attention_params {
 
 typedef struct ls_adamw_params {
     double beta1, beta2, epsilon;
-    double weight_decay; /* 0 for vectors */
+    double weight_decay;
+    double rate; /* the step's learning rate is multiplied by it */
 } ls_adamw_params;
 
 #endif

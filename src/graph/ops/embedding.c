@@ -8,6 +8,11 @@ static ls_status embedding_shape(const ls_graph *g, const ls_node *node, ls_tens
         return ls_op_input_error(g, node, 0, "at most %d dimensions", LS_MAX_DIMS - 1);
     if (table->shape.ndim != 2 || table->dtype != g->dtype)
         return ls_op_input_error(g, node, 1, "a table [V,E]");
+    const ls_embedding_params *params = node->params;
+    const int64_t V = table->shape.dim[0].size;
+    if (params->padding < -1 || params->padding >= V)
+        return ls_error(LS_INVALID, "op embedding: the padding id %lld; expected -1 (none) or less than %lld",
+                        (long long)params->padding, (long long)V);
     out->dtype = table->dtype;
     out->shape = ids->shape;
     out->shape.dim[out->shape.ndim++] = table->shape.dim[1];
@@ -17,7 +22,9 @@ static ls_status embedding_shape(const ls_graph *g, const ls_node *node, ls_tens
 static void embedding_gradient(ls_gradient *d, const ls_node *node) {
     if (!ls_gradient_wanted(d, 1)) return;
     const ls_tensor in[] = {node->in[0], ls_gradient_out(d, 0), ls_gradient_sum(d, 1)};
-    ls_gradient_summed(d, 1, ls_graph_add(ls_gradient_graph(d), &ls_op_embedding_grad, NULL, 0, in, 3, -1));
+    ls_gradient_summed(d, 1,
+                       ls_graph_add(ls_gradient_graph(d), &ls_op_embedding_grad, node->params,
+                                    node->params_bytes, in, 3, -1));
 }
 
 const ls_op ls_op_embedding = {.name = "embedding",
@@ -41,7 +48,12 @@ const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
                                     .shape = ls_rule_sum_shape,
                                     .shard = ls_shard_into_sum};
 
-ls_tensor ls_embedding(ls_graph *g, ls_tensor ids, ls_tensor table) {
+ls_tensor ls_embedding_padded(ls_graph *g, ls_tensor ids, ls_tensor table, int64_t padding) {
     const ls_tensor in[] = {ids, table};
-    return ls_graph_add(g, &ls_op_embedding, NULL, 0, in, 2, -1);
+    const ls_embedding_params params = {padding};
+    return ls_graph_add(g, &ls_op_embedding, &params, sizeof params, in, 2, -1);
+}
+
+ls_tensor ls_embedding(ls_graph *g, ls_tensor ids, ls_tensor table) {
+    return ls_embedding_padded(g, ids, table, -1);
 }

@@ -32,7 +32,7 @@ static void update_part(const void *context, int part, int64_t first, int64_t la
     const ls_adamw_params *params = call->params;
     const int64_t all = ls_view_elements(&call->in[0]), start = first * UNIT, end = ls_min(all, last * UNIT);
     const double *control = call->in[1].data;
-    const float scale = (float)control[LS_CONTROL_SCALE], lr = (float)control[LS_CONTROL_LR];
+    const float scale = (float)control[LS_CONTROL_SCALE], lr = (float)(control[LS_CONTROL_LR] * params->rate);
     const float beta1 = (float)params->beta1, rest1 = (float)(1 - params->beta1);
     const float beta2 = (float)params->beta2, rest2 = (float)(1 - params->beta2);
     const float unbias1 = (float)(1 / control[LS_CONTROL_CORRECTION1]);

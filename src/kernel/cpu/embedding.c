@@ -29,11 +29,12 @@ static size_t gradient_workspace(const ls_kernel_call *call) {
 static void gradient_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const ls_kernel_call *call = context;
+    const ls_embedding_params *params = call->params;
     const int64_t E = last_size(&call->in[1]), V = call->out[0].size[0];
     const int32_t *order = call->workspace, *ends = order + ls_view_elements(&call->in[0]);
     for (int64_t id = 0; id < V; id++) {
         const int32_t first = id > 0 ? ends[id - 1] : 0;
-        if (first == ends[id]) continue;
+        if (first == ends[id] || id == params->padding) continue;
         for (int64_t block = start; block < end; block++) {
             const int64_t c = block * COLUMN_BLOCK;
             add_rows((float *)call->out[0].data + id * E + c, (const element *)call->in[1].data + c, E,

@@ -28,7 +28,7 @@ static void update(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const ls_adamw_params *p = call->params;
     const real *grad = call->in[0].data;
-    const double *control = call->in[1].data;
+    const double *control = call->in[1].data, lr = control[LS_CONTROL_LR] * p->rate;
     real *master = call->out[0].data, *m = call->out[1].data, *v = call->out[2].data,
          *param = call->out[3].data;
     for (int64_t i = first; i < last; i++) {
@@ -40,7 +40,7 @@ static void update(const void *context, int64_t first, int64_t last) {
         const double direction = m_hat / (sqrt(v_hat) + p->epsilon) + p->weight_decay * x;
         m[i] = (real)new_m;
         v[i] = (real)new_v;
-        master[i] = (real)(x - control[LS_CONTROL_LR] * direction);
+        master[i] = (real)(x - lr * direction);
         param[i] = master[i];
     }
 }

@@ -52,11 +52,12 @@ static void group_by_id(const groups *g) {
 
 static void add_groups(const void *context, int64_t first, int64_t last) {
     const groups *g = context;
+    const ls_embedding_params *params = g->call->params;
     const int64_t E = g->call->out[0].size[1];
     const real *dy = g->call->in[1].data;
     for (int64_t v = first; v < last; v++) {
         real *row = (real *)g->call->out[0].data + v * E;
-        if (g->start[v] == g->start[v + 1]) continue;
+        if (g->start[v] == g->start[v + 1] || v == params->padding) continue;
         for (int64_t e = 0; e < E; e++) {
             double sum = 0;
             for (int64_t i = g->start[v]; i < g->start[v + 1]; i++) sum += (double)dy[g->order[i] * E + e];
