@@ -110,15 +110,28 @@ static void bytes_round_trip(void **state) {
     ls_tokenizer_close(NULL);
 }
 
-static void a_vocabulary_is_not_ignored(void **state) {
+/* A folder without any file of a tokenizer means bytes to a model, and to --tokenizer where its model is one on bytes. */
+static void bytes_are_never_a_surprise(void **state) {
     ls_tokenizer *t = NULL, *bytes = open_bytes();
-    assert_ok(ls_tokenizer_open(*state, &t));
+    assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "no tokenizer in", "tokenizer.json");
+    scratch_text(state, "config.json", "{\"vocab_size\": 32000}");
+    assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "no tokenizer in", "256 to 512");
+    assert_ok(ls_tokenizer_open_model(*state, &t));
+    assert_null(ls_tokenizer_file(t));
     assert_true(ls_tokenizer_fingerprint(t) == ls_tokenizer_fingerprint(bytes));
     ls_tokenizer_close(t);
+    scratch_text(state, "config.json", "{\"vocab_size\": 257}");
+    assert_ok(ls_tokenizer_open(*state, &t));
+    assert_string_equal(ls_tokenizer_name(t), "bytes");
+    ls_tokenizer_close(t);
     ls_tokenizer_close(bytes);
-    t = NULL;
+}
+
+static void a_vocabulary_is_not_ignored(void **state) {
+    ls_tokenizer *t = NULL;
     const char *path = scratch_text(state, "tokenizer.model", "?");
     assert_error(ls_tokenizer_open(*state, &t), LS_UNSUPPORTED, path, "tokenizer.json");
+    assert_error(ls_tokenizer_open_model(*state, &t), LS_UNSUPPORTED, path, "tokenizer.json");
     path = scratch_text(state, "tokenizer.json", "{}");
     assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, path, "model is missing");
     assert_error(ls_tokenizer_open(path, &t), LS_IO, path, "not a folder");
@@ -127,9 +140,9 @@ static void a_vocabulary_is_not_ignored(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decodes_every_character),     cmocka_unit_test(refuses_what_is_not_utf8),
-        cmocka_unit_test(makes_text_printable),        cmocka_unit_test(bytes_round_trip),
-        cmocka_unit_test(a_vocabulary_is_not_ignored),
+        cmocka_unit_test(decodes_every_character),    cmocka_unit_test(refuses_what_is_not_utf8),
+        cmocka_unit_test(makes_text_printable),       cmocka_unit_test(bytes_round_trip),
+        cmocka_unit_test(bytes_are_never_a_surprise), cmocka_unit_test(a_vocabulary_is_not_ignored),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -21,12 +21,13 @@ static ls_status open_all(const char *model, const char *checkpoint, const ls_ro
     if (model == NULL && checkpoint == NULL)
         return ls_error(LS_USAGE, "neither --model nor --checkpoint is given");
     LS_TRY(ls_model_open_changed(model != NULL ? model : t->checkpoint, rope, &t->model));
-    LS_TRY(ls_tokenizer_open(ls_model_directory(t->model), &t->tokenizer));
+    LS_TRY(ls_tokenizer_open_model(ls_model_directory(t->model), &t->tokenizer));
     const int64_t V = ls_model_describe(t->model).V;
     const int32_t known = ls_tokenizer_vocabulary(t->tokenizer);
     if (V < known)
         return ls_error(LS_INVALID, "vocab_size is %lld, but the tokenizer \"%s\" has %d tokens",
                         (long long)V, ls_tokenizer_name(t->tokenizer), (int)known);
+    ls_tokenizer_tell(t->tokenizer, V);
     return ls_ok();
 }
 

@@ -31,6 +31,7 @@ static ls_status read_id(ls_json_value value, const ls_tokenizer *tokenizer, int
 
 static const place places[] = {
     {"tokenizer_config.json", "eos_token", read_token},
+    {"special_tokens_map.json", "eos_token", read_token},
     {"config.json", "eos_token_id", read_id},
     {"generation_config.json", "eos_token_id", read_id},
 };

@@ -94,22 +94,16 @@ static uint64_t fingerprint(ls_json_value document, int32_t end_of_document) {
     return hash;
 }
 
-static ls_status open(const char *directory, const char *path, ls_tokenizer *tokenizer) {
+static ls_status open(const char *directory, const ls_json *document, ls_tokenizer *tokenizer) {
     bpe_tokenizer *t = tokenizer->state = calloc(1, sizeof *t);
     if (!t) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
-    ls_json *document;
-    LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
-    ls_status status = read_document(ls_json_root(document), tokenizer);
-    if (status.code == LS_OK) {
-        tokenizer->vocabulary = t->model.vocabulary.size;
-        tokenizer->piece = SIZE_MAX;
-        tokenizer->frame = (ls_token_frame){t->before.id, t->after.id, t->before.count, t->after.count};
-        status = ls_end_of_document(directory, tokenizer, &tokenizer->end_of_document);
-    }
-    if (status.code == LS_OK)
-        tokenizer->fingerprint = fingerprint(ls_json_root(document), tokenizer->end_of_document);
-    ls_json_free(document);
-    return status;
+    LS_TRY(read_document(ls_json_root(document), tokenizer));
+    tokenizer->vocabulary = t->model.vocabulary.size;
+    tokenizer->piece = SIZE_MAX;
+    tokenizer->frame = (ls_token_frame){t->before.id, t->after.id, t->before.count, t->after.count};
+    LS_TRY(ls_end_of_document(directory, tokenizer, &tokenizer->end_of_document));
+    tokenizer->fingerprint = fingerprint(ls_json_root(document), tokenizer->end_of_document);
+    return ls_ok();
 }
 
 /* ---- encoding ---- */

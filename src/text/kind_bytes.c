@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-static ls_status open(const char *directory, const char *path, ls_tokenizer *tokenizer) {
+static ls_status open(const char *directory, const ls_json *document, ls_tokenizer *tokenizer) {
     (void)directory;
-    (void)path;
-    tokenizer->vocabulary = 256;
+    (void)document;
+    tokenizer->vocabulary = LS_BYTES_VOCABULARY;
     tokenizer->end_of_document = 0;
     tokenizer->piece = 64 << 10; /* any would do; this one stays in the second-level cache */
     tokenizer->fingerprint = ls_rng_stream("bytes"); /* without a vocabulary file, it is known by its name */

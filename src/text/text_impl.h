@@ -9,8 +9,8 @@
 /* A kind of tokenizer; each has a file, kind_*.c. Its functions may count on ids within the vocabulary. */
 typedef struct ls_tokenizer_kind {
     const char *name;
-    /* Fills *tokenizer but for kind; path is a file, NULL for the kind that needs none. */
-    ls_status (*open)(const char *directory, const char *path, ls_tokenizer *tokenizer);
+    /* Fills *tokenizer but for kind and file; document is a tokenizer.json, NULL for the kind that needs none. */
+    ls_status (*open)(const char *directory, const ls_json *document, ls_tokenizer *tokenizer);
     void (*close)(void *state);
     ls_status (*encoder)(const void *state, void **scratch); /* what one thread needs to encode */
     void (*encoder_close)(void *scratch);
@@ -31,6 +31,7 @@ struct ls_tokenizer {
     const ls_tokenizer_kind *kind;
     void *state; /* the kind's own */
     ls_idle *idle;
+    char *file; /* where it was read; NULL: nowhere */
     int32_t vocabulary, end_of_document;
     size_t piece;
     uint64_t fingerprint;
@@ -55,6 +56,9 @@ ls_status ls_no_memory(size_t bytes); /* "no memory for N bytes of text" */
 /* A copy with the wrong bytes replaced by U+FFFD, as Python does; *out is overwritten (repair.c). */
 LS_MUST_USE bool ls_utf8_repair(const char *text, size_t bytes, ls_text *out);
 size_t ls_utf8_valid_run(const char *text, size_t bytes); /* ls_utf8_valid_prefix, fast over ASCII */
+
+/* vocab.json, merges.txt and what is beside them, as a tokenizer.json (vocabulary_files.c). */
+LS_MUST_USE ls_status ls_vocabulary_files_read(const char *directory, ls_json **out);
 
 /* The end of document of a folder with a tokenizer.json (end_of_document.c). */
 LS_MUST_USE ls_status ls_end_of_document(const char *directory, const ls_tokenizer *tokenizer, int32_t *out);

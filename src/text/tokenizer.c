@@ -1,8 +1,11 @@
 #include "text/tokenizer.h"
+#include "base/base.h"
 #include "text/text_impl.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* One that encodes, with its memory. */
 typedef struct encoder {
@@ -15,44 +18,126 @@ struct ls_idle {
     encoder *first;
 };
 
-static ls_status find_kind(const char *directory, const ls_tokenizer_kind **kind, char path[LS_FILE_PATH]) {
-    *kind = &ls_tokenizer_bytes;
-    if (!directory) return ls_ok();
-    if (!ls_file_is_directory(directory))
-        return ls_error(LS_IO, "no tokenizer in %s: it is not a folder", directory);
-    LS_TRY(ls_file_join(directory, "tokenizer.json", path, LS_FILE_PATH));
-    if (ls_file_exists(path)) {
-        *kind = &ls_tokenizer_bpe;
-        return ls_ok();
-    }
-    LS_TRY(ls_file_join(directory, "tokenizer.model", path, LS_FILE_PATH));
-    if (ls_file_exists(path))
-        return ls_error(LS_UNSUPPORTED,
-                        "%s is not read, expected a tokenizer.json beside it (without both, text is taken as "
-                        "bytes)",
-                        path);
+/* ---- which tokenizer a folder has ---- */
+
+/* The files that are read, the first that is there. */
+typedef struct form {
+    const char *file, *with; /* with: another that it needs; NULL: none */
+    ls_status (*read)(const char *directory, ls_json **out);
+} form;
+
+static ls_status read_document(const char *directory, ls_json **out) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_file_join(directory, "tokenizer.json", path, sizeof path));
+    return ls_json_read(path, LS_JSON_MOST_BYTES, out);
+}
+
+static const form forms[] = {
+    {"tokenizer.json", NULL, read_document},
+    {"vocab.json", "merges.txt", ls_vocabulary_files_read},
+};
+
+/* Files of tokenizers that are not read: with one of them, and none of the above, text is not bytes. */
+static const char *const unread[] = {
+    "tokenizer.model", "tekken.json", "spiece.model", "sentencepiece.bpe.model",
+    "vocab.txt",       "vocab.json",  "merges.txt",   "tokenizer.tiktoken"};
+
+static ls_status is_there(const char *directory, const char *file, bool *out) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_file_join(directory, file, path, sizeof path));
+    *out = ls_file_exists(path);
     return ls_ok();
 }
 
-ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **out) {
-    const ls_tokenizer_kind *kind;
+/* *out: NULL where the folder has no file of a tokenizer. */
+static ls_status find_form(const char *directory, const form **out) {
+    bool found, with = true;
+    *out = NULL;
+    if (!ls_file_is_directory(directory))
+        return ls_error(LS_IO, "no tokenizer in %s: it is not a folder", directory);
+    for (size_t i = 0; i < LS_COUNT(forms) && !*out; i++) {
+        LS_TRY(is_there(directory, forms[i].file, &found));
+        if (forms[i].with) LS_TRY(is_there(directory, forms[i].with, &with));
+        if (found && with) *out = &forms[i];
+    }
+    for (size_t i = 0; i < LS_COUNT(unread) && !*out; i++) {
+        LS_TRY(is_there(directory, unread[i], &found));
+        if (found)
+            return ls_error(
+                LS_UNSUPPORTED,
+                "%s/%s is not read by itself, expected a tokenizer.json, or vocab.json and merges.txt",
+                directory, unread[i]);
+    }
+    return ls_ok();
+}
+
+/* A model on bytes: its config.json has a row for each of them, and few more. */
+static ls_status check_bytes(const char *directory) {
+    enum { MOST = 2 * LS_BYTES_VOCABULARY };
     char path[LS_FILE_PATH];
-    LS_TRY(find_kind(directory, &kind, path));
+    int64_t size = 0;
+    ls_json *document;
+    LS_TRY(ls_file_join(directory, "config.json", path, sizeof path));
+    if (ls_file_exists(path)) {
+        LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
+        const ls_status status = ls_json_int_or(ls_json_root(document), "vocab_size", 0, 0, INT32_MAX, &size);
+        ls_json_free(document);
+        LS_TRY(status);
+    }
+    if (size >= LS_BYTES_VOCABULARY && size <= MOST) return ls_ok();
+    return ls_error(
+        LS_INVALID,
+        "no tokenizer in %s: expected a tokenizer.json, or vocab.json and merges.txt, or the config.json of a "
+        "model on bytes (vocab_size %d to %d)",
+        directory, LS_BYTES_VOCABULARY, MOST);
+}
+
+static ls_tokenizer *new_tokenizer(const ls_tokenizer_kind *kind) {
     ls_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-    if (!tokenizer) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
+    if (!tokenizer) return NULL;
     tokenizer->kind = kind;
     tokenizer->idle = calloc(1, sizeof *tokenizer->idle);
     if (!tokenizer->idle) {
         free(tokenizer);
-        return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
+        return NULL;
     }
     pthread_mutex_init(&tokenizer->idle->lock, NULL);
-    ls_status status = kind->open(directory, path, tokenizer);
+    return tokenizer;
+}
+
+static ls_status open_form(const char *directory, const form *found, ls_tokenizer *tokenizer) {
+    if (!found) return tokenizer->kind->open(directory, NULL, tokenizer);
+    char path[LS_FILE_PATH];
+    ls_json *document;
+    LS_TRY(ls_file_join(directory, found->file, path, sizeof path));
+    tokenizer->file = strdup(path);
+    if (!tokenizer->file) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
+    LS_TRY(found->read(directory, &document));
+    const ls_status status = tokenizer->kind->open(directory, document, tokenizer);
+    ls_json_free(document);
+    return status;
+}
+
+static ls_status open_any(const char *directory, bool may_be_bytes, ls_tokenizer **out) {
+    const form *found = NULL;
+    if (directory) LS_TRY(find_form(directory, &found));
+    if (directory && !found && !may_be_bytes) LS_TRY(check_bytes(directory));
+    ls_tokenizer *tokenizer = new_tokenizer(found ? &ls_tokenizer_bpe : &ls_tokenizer_bytes);
+    if (!tokenizer) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
+    ls_status status = open_form(directory, found, tokenizer);
     if (status.code != LS_OK)
         ls_tokenizer_close(tokenizer);
     else
         *out = tokenizer;
     return status;
+}
+
+ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **out) {
+    return open_any(directory, false, out);
+}
+
+ls_status ls_tokenizer_open_model(const char *directory, ls_tokenizer **out) {
+    return open_any(directory, true, out);
 }
 
 void ls_tokenizer_close(ls_tokenizer *tokenizer) {
@@ -64,16 +149,30 @@ void ls_tokenizer_close(ls_tokenizer *tokenizer) {
     }
     pthread_mutex_destroy(&tokenizer->idle->lock);
     free(tokenizer->idle);
+    free(tokenizer->file);
     tokenizer->kind->close(tokenizer->state);
     free(tokenizer);
 }
 
 const char *ls_tokenizer_name(const ls_tokenizer *tokenizer) { return tokenizer->kind->name; }
+const char *ls_tokenizer_file(const ls_tokenizer *tokenizer) { return tokenizer->file; }
 int32_t ls_tokenizer_vocabulary(const ls_tokenizer *tokenizer) { return tokenizer->vocabulary; }
 int32_t ls_tokenizer_end_of_document(const ls_tokenizer *tokenizer) { return tokenizer->end_of_document; }
 uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer) { return tokenizer->fingerprint; }
 size_t ls_tokenizer_piece(const ls_tokenizer *tokenizer) { return tokenizer->piece; }
 ls_token_frame ls_tokenizer_frame(const ls_tokenizer *tokenizer) { return tokenizer->frame; }
+
+void ls_tokenizer_tell(const ls_tokenizer *tokenizer, int64_t vocab_size) {
+    char unused[64] = "";
+    if (vocab_size > 2 * (int64_t)tokenizer->vocabulary)
+        snprintf(unused, sizeof unused, "; vocab_size is %lld, so most of the model's rows stay unused",
+                 (long long)vocab_size);
+    if (tokenizer->file)
+        ls_log("tokenizer: %s, %d tokens%s", tokenizer->file, (int)tokenizer->vocabulary, unused);
+    else
+        ls_log("tokenizer: bytes (there is no tokenizer.json), %d tokens%s", (int)tokenizer->vocabulary,
+               unused);
+}
 
 int32_t ls_tokenizer_find(const ls_tokenizer *tokenizer, const char *token) {
     return tokenizer->kind->find(tokenizer->state, token);

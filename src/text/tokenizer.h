@@ -1,10 +1,11 @@
 /*
  * Tokenizers: text to ids and back.
  *
- *   "bytes"   a folder without a tokenizer.json: id = byte value, vocabulary 256. Its end of document is id 0:
- *             text files contain no NUL, so that byte is free, and a model learns it like any other.
+ *   "bytes"   id = byte value, vocabulary 256. Its end of document is id 0: text files contain no NUL, so that byte is
+ *             free, and a model learns it like any other.
  *   "bpe"     DIR/tokenizer.json with a model of type BPE: byte-level (GPT-2, Llama 3, Qwen) or with bytes as
- *             a last resort (Llama 2, Mistral, Gemma). The ids are those of the Python package `tokenizers`
+ *             a last resort (Llama 2, Mistral, Gemma); or DIR/vocab.json and DIR/merges.txt of a GPT2Tokenizer or
+ *             Qwen2Tokenizer. The ids are those of the Python package `tokenizers`
  *             (without what it adds around a text; see ls_tokenizer_frame), and so is the text made of ids.
  *             "truncation" and "padding" of the file are not applied.
  *
@@ -37,21 +38,30 @@ typedef struct ls_text {
     size_t count, capacity;
 } ls_text;
 
+/* How many tokens "bytes" has. */
+#define LS_BYTES_VOCABULARY 256
+
 /*
- * The tokenizer of a model's folder; the byte-level one when directory is NULL or has no tokenizer.json. What
- * the file asks for and has no rule here is LS_UNSUPPORTED by name; a folder with a tokenizer.model alone is.
+ * The tokenizer of a folder; bytes when directory is NULL, and of a folder with no file of a tokenizer and the config.json of
+ * a model on bytes (vocab_size 256 to 512). Another folder without one is LS_INVALID. What the files ask for and has no rule
+ * here is LS_UNSUPPORTED by name; so is a folder that has a tokenizer.model (or the like) alone.
  *
  * End of document of a tokenizer.json: "eos_token" of tokenizer_config.json, or "eos_token_id" (the first, of
  * several) of config.json or generation_config.json; without any, the first of </s>, <|endoftext|>,
  * <|end_of_text|>, <eos> that is a token. It is LS_INVALID when there is none.
  */
 LS_MUST_USE ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **out);
+/* The same of a model's folder, where no file of a tokenizer means bytes whatever vocab_size is. */
+LS_MUST_USE ls_status ls_tokenizer_open_model(const char *directory, ls_tokenizer **out);
 void ls_tokenizer_close(ls_tokenizer *tokenizer); /* NULL is allowed */
 
 const char *ls_tokenizer_name(const ls_tokenizer *tokenizer);        /* "bytes", "bpe" */
+const char *ls_tokenizer_file(const ls_tokenizer *tokenizer);        /* where it was read; NULL: "bytes" */
 int32_t ls_tokenizer_vocabulary(const ls_tokenizer *tokenizer);      /* ids are 0 .. vocabulary - 1 */
 int32_t ls_tokenizer_end_of_document(const ls_tokenizer *tokenizer); /* put after each document */
 uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer); /* equal for tokenizers that encode alike */
+/* Logs which tokenizer this is; vocab_size: of the model that it serves, or 0. */
+void ls_tokenizer_tell(const ls_tokenizer *tokenizer, int64_t vocab_size);
 /*
  * Bytes that may be encoded by themselves: cutting a document into pieces of this size gives the ids of the
  * whole. SIZE_MAX when that is not so of any size: see ls_tokenizer_cut.

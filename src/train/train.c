@@ -51,7 +51,7 @@ static ls_status drop_later_lines(const ls_training *t) {
 
 static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
-    LS_TRY(ls_tokenizer_open(ls_model_directory(t->model), &t->tokenizer));
+    LS_TRY(ls_tokenizer_open_model(ls_model_directory(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
     if (sizes.V < ls_tokenizer_vocabulary(t->tokenizer))
         return ls_error(LS_INVALID, "%s: vocab_size is %lld, but the tokenizer \"%s\" has %d tokens",
@@ -59,6 +59,7 @@ static ls_status open_model(ls_training *t) {
                         (int)ls_tokenizer_vocabulary(t->tokenizer));
     ls_log("model: %s, %.2f M parameters", ls_model_architecture(t->model),
            (double)ls_model_parameters(t->model) / 1e6);
+    ls_tokenizer_tell(t->tokenizer, sizes.V);
     return ls_ok();
 }
 

@@ -1,0 +1,2 @@
+def made():
+    return []
