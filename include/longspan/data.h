@@ -59,4 +59,21 @@ typedef struct ls_data_inspect_job {
 } ls_data_inspect_job;
 LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *out);
 
+/*
+ * Text to token ids, and back. Each line of the files, without its newline, is a text; its ids are printed as a JSON array on a line of its
+ * own. With decode each line is such an array (or an object with "ids"), and its text is printed, with a newline behind it.
+ */
+typedef struct ls_tokenize_job {
+    const char *tokenizer; /* directory of a tokenizer.json, or that file; NULL: bytes */
+    const char *text;      /* one text; NULL: the files */
+    const char *const *paths;
+    int n_paths;       /* 0: standard input; so is the file "-" */
+    bool whole;        /* a file is one text; decoded texts have no newlines between them */
+    bool special;      /* with the tokens that the tokenizer's files put around a text */
+    bool decode;       /* ids to text */
+    bool skip_special; /* of decode: without special tokens */
+    bool json;         /* a line is an object: {"ids": [...]}, or {"text": "..."} */
+} ls_tokenize_job;
+LS_MUST_USE ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out);
+
 #endif

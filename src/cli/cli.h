@@ -44,7 +44,7 @@ typedef struct cli_command {
     .options = table, .n_options = CLI_COUNT(table), .run = function, .flags_bytes = sizeof(flags)
 
 extern const cli_command cli_train, cli_data, cli_attention, cli_grad, cli_generate, cli_eval, cli_recall,
-    cli_explain, cli_plan, cli_bench, cli_checkpoint, cli_version, cli_help;
+    cli_tokenize, cli_explain, cli_plan, cli_bench, cli_checkpoint, cli_version, cli_help;
 
 /* The visible table, NULL past the end (main.c). */
 const cli_command *cli_command_at(int index);
