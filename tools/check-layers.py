@@ -19,6 +19,7 @@ LEVELS = [
     ["base"],
     ["tensor", "comm", "format"],
     ["kernel", "graph", "text"],
+    ["jinja"],
     ["program", "data"],
     ["compile"],
     ["run", "simulate"],

@@ -201,6 +201,20 @@ ls_status ls_json_as_object(ls_json_value value) {
 
 bool ls_json_is_array(ls_json_value value) { return json_is_array(value.json); }
 
+ls_json_plain ls_json_plain_of(ls_json_value value) {
+    const json_t *json = value.json;
+    if (json_is_object(json)) return (ls_json_plain){.kind = LS_JSON_OBJECT};
+    if (json_is_array(json)) return (ls_json_plain){.kind = LS_JSON_ARRAY};
+    if (json_is_boolean(json)) return (ls_json_plain){.kind = LS_JSON_BOOL, .truth = json_is_true(json)};
+    if (json_is_integer(json))
+        return (ls_json_plain){.kind = LS_JSON_INT, .integer = json_integer_value(json)};
+    if (json_is_real(json)) return (ls_json_plain){.kind = LS_JSON_REAL, .real = json_real_value(json)};
+    if (json_is_string(json))
+        return (ls_json_plain){
+            .kind = LS_JSON_TEXT, .text = json_string_value(json), .bytes = json_string_length(json)};
+    return (ls_json_plain){.kind = LS_JSON_NULL};
+}
+
 ls_status ls_json_as_array(ls_json_value value) {
     return ls_json_is_array(value) ? ls_ok() : expected(value, "an array");
 }

@@ -76,6 +76,26 @@ LS_MUST_USE ls_status ls_json_as_object(ls_json_value value); /* checks only */
 LS_MUST_USE ls_status ls_json_as_array(ls_json_value value);
 bool ls_json_is_array(ls_json_value value); /* where something else is as welcome: makes no error */
 
+/* Any value, where each kind is as welcome: what it is and, for all but arrays and objects, what it says. A missing one is null. */
+typedef enum ls_json_kind {
+    LS_JSON_NULL,
+    LS_JSON_BOOL,
+    LS_JSON_INT,
+    LS_JSON_REAL,
+    LS_JSON_TEXT,
+    LS_JSON_ARRAY,
+    LS_JSON_OBJECT
+} ls_json_kind;
+typedef struct ls_json_plain {
+    ls_json_kind kind;
+    bool truth;
+    int64_t integer;
+    double real;
+    const char *text; /* borrowed from the document */
+    size_t bytes;
+} ls_json_plain;
+ls_json_plain ls_json_plain_of(ls_json_value value);
+
 /*
  * Members of an object in the document's order; *cursor starts as NULL. Returns false at the end.
  *

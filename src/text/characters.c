@@ -28,6 +28,8 @@ void ls_lower_case(uint32_t code, uint32_t out[2]) {
     out[1] = code == 0x130 ? 0x307 : 0;
 }
 
+const char *ls_category(uint32_t code) { return utf8proc_category_string((utf8proc_int32_t)code); }
+
 int ls_utf8_encode(uint32_t code, char out[4]) {
     return (int)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)out);
 }

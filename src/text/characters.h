@@ -15,6 +15,13 @@ bool ls_is_later(uint32_t code);
 /* Lower case by itself, as the utf8proc that is linked knows it (Unicode 15 with 2.8); U+0130 alone becomes two characters, out[1] is 0 for the others. */
 void ls_lower_case(uint32_t code, uint32_t out[2]);
 
+/* Upper and title case: up to three characters, by letter_cases.c; their number. */
+int ls_upper_case(uint32_t code, uint32_t out[3]);
+int ls_title_case(uint32_t code, uint32_t out[3]);
+
+/* The general category: 'L', 'M', 'N', 'P', 'S', 'Z' or 'C', and its second letter ("Lu", "Nd", "Cn"). */
+const char *ls_category(uint32_t code);
+
 /* The UTF-8 of a character; its length. */
 int ls_utf8_encode(uint32_t code, char out[4]);
 

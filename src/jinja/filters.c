@@ -1,0 +1,289 @@
+/* Filters (`x | trim`): the table of all, and those of texts and numbers. Those of lists: filters_list.c. */
+#include "jinja/filters_impl.h"
+#include "jinja/methods_impl.h"
+#include "text/characters.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARGUMENTS jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all
+
+static bool given(jinja_value v) { return v.kind != JINJA_MISSING && v.kind != JINJA_NONE; }
+static int64_t int_or(jinja_run *r, jinja_value v, int64_t other, const char *what) {
+    return given(v) ? jinja_need_int(r, v, what) : other;
+}
+
+/* --- texts ------------------------------------------------------------------------------------------------------------------ */
+
+static jinja_value filter_trim(ARGUMENTS) {
+    const jinja_text text = jinja_show(r, of);
+    (void)all;
+    if (!given(arg[0])) return jinja_of_text(jinja_strip(text, NULL, JINJA_BOTH));
+    const jinja_text drop = jinja_need_text(r, arg[0], "what is trimmed");
+    jinja_step(r, drop.n / 16 * text.n / 16);
+    return r->failed ? of : jinja_of_text(jinja_strip(text, &drop, JINJA_BOTH));
+}
+
+static jinja_value filter_upper(ARGUMENTS) {
+    (void)arg, (void)all;
+    return jinja_text_in_case(r, jinja_show(r, of), JINJA_UPPER);
+}
+static jinja_value filter_lower(ARGUMENTS) {
+    (void)arg, (void)all;
+    return jinja_text_in_case(r, jinja_show(r, of), JINJA_LOWER);
+}
+static jinja_value filter_capitalize(ARGUMENTS) {
+    (void)arg, (void)all;
+    return jinja_capitalized(r, jinja_show(r, of));
+}
+static jinja_value filter_center(ARGUMENTS) {
+    (void)all;
+    return jinja_centered(r, jinja_show(r, of), given(arg[0]) ? arg[0] : jinja_int(80));
+}
+
+/* Jinja's own, not str.title: words begin behind white space and behind -, (, {, [, <. */
+static jinja_value filter_title(ARGUMENTS) {
+    const jinja_text text = jinja_show(r, of);
+    jinja_buffer b = {0};
+    bool begins = true;
+    (void)arg, (void)all;
+    for (size_t i = 0; i < text.n && !r->failed; i++) {
+        jinja_letter letters[3];
+        const uint32_t code = text.at[i] & JINJA_CODE;
+        const bool parts =
+            jinja_is_space(code) || (code < 128 && code > 0 && strchr("-({[<", (int)code) != NULL);
+        const int n = jinja_in_case(text, i, begins ? JINJA_UPPER : JINJA_LOWER, letters);
+        for (int k = 0; k < n; k++) jinja_put_letter(r, &b, letters[k]);
+        begins = parts;
+    }
+    return jinja_written(&b);
+}
+
+static jinja_value filter_string(ARGUMENTS) {
+    (void)arg, (void)all;
+    return jinja_of_text(jinja_show(r, of));
+}
+
+static jinja_value filter_replace(ARGUMENTS) {
+    (void)all;
+    const int64_t most = int_or(r, arg[2], -1, "how often");
+    const jinja_text text = jinja_show(r, of), old = jinja_show(r, arg[0]), new = jinja_show(r, arg[1]);
+    return r->failed ? of : jinja_replaced(r, text, old, new, most);
+}
+
+static jinja_value filter_indent(ARGUMENTS) {
+    const jinja_text text = jinja_need_text(r, of, "what is indented");
+    const bool first = jinja_true(arg[1]), blank = jinja_true(arg[2]);
+    jinja_buffer spaces = {0}, all_lines = {0}, b = {0};
+    (void)all;
+    if (arg[0].kind == JINJA_TEXT)
+        jinja_put(r, &spaces, arg[0].text);
+    else
+        for (int64_t i = int_or(r, arg[0], 4, "a width"); i > 0 && !r->failed; i--)
+            jinja_put_letter(r, &spaces, ' ');
+    jinja_put(r, &all_lines, text);
+    jinja_put_letter(r, &all_lines, '\n');
+    if (r->failed) return of;
+    const jinja_text indent = jinja_written(&spaces).text;
+    const jinja_list *lines = jinja_lines(r, jinja_written(&all_lines).text, false);
+    for (size_t i = 0; i < lines->n && !r->failed; i++) {
+        if (i > 0) jinja_put_letter(r, &b, '\n');
+        if (i == 0 ? first : blank || lines->item[i].text.n > 0) jinja_put(r, &b, indent);
+        jinja_put(r, &b, lines->item[i].text);
+    }
+    return jinja_written(&b);
+}
+
+static jinja_value filter_truncate(ARGUMENTS) {
+    if (of.kind == JINJA_UNDEFINED) return of;
+    const jinja_text text = jinja_need_text(r, of, "what is truncated");
+    const jinja_text end =
+        given(arg[2]) ? jinja_need_text(r, arg[2], "the end") : jinja_word(r->arena, "...");
+    const int64_t length = int_or(r, arg[0], 255, "a length"), leeway = int_or(r, arg[3], 5, "a leeway");
+    jinja_buffer b = {0};
+    (void)all;
+    if (length < (int64_t)end.n || leeway < 0)
+        return jinja_fail(r, LS_INVALID, "truncate to %lld characters, fewer than those of its end",
+                          (long long)length);
+    if ((int64_t)text.n - leeway <= length) return of;
+    jinja_text kept = jinja_part(text, 0, (size_t)length - end.n);
+    const jinja_letter space = ' ';
+    const size_t last = jinja_find_last(kept, (jinja_text){&space, 1}, 0, kept.n);
+    if (!jinja_true(arg[1]) && last != SIZE_MAX) kept.n = last;
+    jinja_put(r, &b, kept);
+    jinja_put(r, &b, end);
+    return jinja_written(&b);
+}
+
+static jinja_value filter_wordcount(ARGUMENTS) {
+    const jinja_text text = jinja_show(r, of);
+    int64_t words = 0;
+    bool inside = false;
+    (void)arg, (void)all;
+    for (size_t i = 0; i < text.n; i++) {
+        const bool word = jinja_is_word(text.at[i] & JINJA_CODE);
+        words += word && !inside;
+        inside = word;
+    }
+    return jinja_int(words);
+}
+
+static jinja_value filter_format(ARGUMENTS) {
+    (void)arg;
+    if (all->named.n > 0) return jinja_fail(r, LS_UNSUPPORTED, "filter format with names is not supported");
+    return jinja_format(r, jinja_show(r, of), all);
+}
+
+static jinja_value filter_same(ARGUMENTS) {
+    (void)arg, (void)all;
+    return jinja_of_text(jinja_show(r, of));
+}
+
+/* --- numbers ---------------------------------------------------------------------------------------------------------------- */
+
+/* A number as Python's int() and float() read it: ASCII, without white space around it, _ between digits. */
+static bool number_text(jinja_text text, char out[400]) {
+    const jinja_text stripped = jinja_strip(text, NULL, JINJA_BOTH);
+    size_t n = 0;
+    for (size_t i = 0; i < stripped.n; i++) {
+        const uint32_t c = stripped.at[i] & JINJA_CODE,
+                       next = i + 1 < stripped.n ? stripped.at[i + 1] & JINJA_CODE : 0;
+        if (c == '_' && n > 0 && out[n - 1] >= '0' && out[n - 1] <= '9' && next >= '0' && next <= '9')
+            continue;
+        if (c >= 127 || c == 'x' || c == 'X' || c == 'p' || c == 'P' || c == '(' || n + 1 == 400)
+            return false;
+        out[n++] = (char)c;
+    }
+    out[n] = 0;
+    return n > 0;
+}
+
+static bool read_real(jinja_text text, double *out) {
+    char digits[400], *end;
+    if (!number_text(text, digits)) return false;
+    *out = strtod(digits, &end);
+    return *end == 0;
+}
+
+static jinja_value whole(jinja_run *r, double real, jinja_value other) {
+    if (isnan(real) || isinf(real)) return other;
+    if (real >= 0x1p63 || real < -0x1p63)
+        return jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 64 bits");
+    return jinja_int((int64_t)real);
+}
+
+static bool is_whole_text(const char *digits) {
+    if (*digits == '-' || *digits == '+') digits++;
+    return *digits != 0 && strspn(digits, "0123456789") == strlen(digits);
+}
+
+static jinja_value filter_int(ARGUMENTS) {
+    const jinja_value other = arg[0].kind == JINJA_MISSING ? jinja_int(0) : arg[0];
+    char digits[400];
+    double real;
+    (void)all;
+    if (given(arg[1]) && jinja_need_int(r, arg[1], "a base") != 10)
+        return jinja_fail(r, LS_UNSUPPORTED, "filter int with another base than 10 is not supported");
+    if (of.kind == JINJA_INT || of.kind == JINJA_BOOL)
+        return jinja_int(of.kind == JINJA_INT ? of.integer : of.truth);
+    if (of.kind == JINJA_FLOAT) return whole(r, of.real, other);
+    if (of.kind == JINJA_UNDEFINED) return jinja_fail(r, LS_INVALID, "filter int of an undefined value");
+    if (of.kind != JINJA_TEXT) return other;
+    if (number_text(of.text, digits) && is_whole_text(digits)) {
+        if (strlen(digits) > 18 && strlen(digits + strspn(digits, "+-0")) > 18)
+            return jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 18 digits");
+        return jinja_int(strtoll(digits, NULL, 10));
+    }
+    return read_real(of.text, &real) ? whole(r, real, other) : other;
+}
+
+static jinja_value filter_float(ARGUMENTS) {
+    double real;
+    (void)all;
+    if (jinja_is_number(of)) return jinja_real(jinja_as_real(of));
+    if (of.kind == JINJA_UNDEFINED) return jinja_fail(r, LS_INVALID, "filter float of an undefined value");
+    if (of.kind == JINJA_TEXT && read_real(of.text, &real)) return jinja_real(real);
+    return arg[0].kind == JINJA_MISSING ? jinja_real(0) : arg[0];
+}
+
+static jinja_value filter_abs(ARGUMENTS) {
+    (void)arg, (void)all;
+    if (of.kind == JINJA_FLOAT) return jinja_real(fabs(of.real));
+    if (!jinja_is_number(of)) return jinja_fail(r, LS_INVALID, "abs of a %s", jinja_type_name(of));
+    const int64_t i = of.kind == JINJA_INT ? of.integer : of.truth;
+    return i == INT64_MIN ? jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 64 bits")
+                          : jinja_int(i < 0 ? -i : i);
+}
+
+static jinja_value round_down_or_up(jinja_run *r, jinja_value of, int64_t precision, bool up) {
+    const double scale = pow(10, (double)precision), scaled = jinja_as_real(of) * scale;
+    const double rounded = up ? ceil(scaled) : floor(scaled);
+    return fabs(scaled) < 0x1p53
+               ? jinja_real(rounded / scale)
+               : jinja_fail(r, LS_UNSUPPORTED, "round of a number so large is not supported");
+}
+
+static jinja_value filter_round(ARGUMENTS) {
+    const int64_t precision = int_or(r, arg[0], 0, "the digits of round");
+    char digits[500];
+    (void)all;
+    if (!jinja_is_number(of)) return jinja_fail(r, LS_INVALID, "round of a %s", jinja_type_name(of));
+    if (precision < 0 || precision > 100)
+        return jinja_fail(r, LS_UNSUPPORTED, "round to %lld digits is not supported", (long long)precision);
+    const jinja_text method =
+        given(arg[1]) ? jinja_need_text(r, arg[1], "the method of round") : jinja_word(r->arena, "common");
+    if (jinja_is(method, "ceil")) return round_down_or_up(r, of, precision, true);
+    if (jinja_is(method, "floor")) return round_down_or_up(r, of, precision, false);
+    if (!jinja_is(method, "common"))
+        return jinja_fail(r, LS_INVALID, "round by a method that is none of common, ceil, floor");
+    if (of.kind != JINJA_FLOAT) return jinja_int(of.kind == JINJA_INT ? of.integer : of.truth);
+    snprintf(digits, sizeof digits, "%.*f", (int)precision, of.real); /* exact, halves to even */
+    return jinja_real(strtod(digits, NULL));
+}
+
+static jinja_value filter_default(ARGUMENTS) {
+    (void)all;
+    const bool takes = of.kind == JINJA_UNDEFINED || (jinja_true(arg[1]) && !jinja_true(of));
+    if (!takes) return of;
+    return arg[0].kind == JINJA_MISSING ? jinja_of_text((jinja_text){0}) : arg[0];
+    (void)r;
+}
+
+static jinja_value filter_length(ARGUMENTS) {
+    (void)arg, (void)all;
+    return jinja_int(jinja_length(r, of));
+}
+
+/* --- the table -------------------------------------------------------------------------------------------------------------- */
+
+static const jinja_function filters[] = {
+    {"trim", filter_trim, 0, {"chars"}, false},
+    {"upper", filter_upper, 0, {NULL}, false},
+    {"lower", filter_lower, 0, {NULL}, false},
+    {"capitalize", filter_capitalize, 0, {NULL}, false},
+    {"title", filter_title, 0, {NULL}, false},
+    {"center", filter_center, 0, {"width"}, false},
+    {"string", filter_string, 0, {NULL}, false},
+    {"replace", filter_replace, 2, {"old", "new", "count"}, false},
+    {"indent", filter_indent, 0, {"width", "first", "blank"}, false},
+    {"truncate", filter_truncate, 0, {"length", "killwords", "end", "leeway"}, false},
+    {"wordcount", filter_wordcount, 0, {NULL}, false},
+    {"format", filter_format, 0, {NULL}, true},
+    {"safe", filter_same, 0, {NULL}, false}, /* nothing is escaped here */
+    {"tojson", jinja_to_json, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}, false},
+    {"int", filter_int, 0, {"default", "base"}, false},
+    {"float", filter_float, 0, {"default"}, false},
+    {"abs", filter_abs, 0, {NULL}, false},
+    {"round", filter_round, 0, {"precision", "method"}, false},
+    {"default", filter_default, 0, {"default_value", "boolean"}, false},
+    {"d", filter_default, 0, {"default_value", "boolean"}, false},
+    {"length", filter_length, 0, {NULL}, false},
+    {"count", filter_length, 0, {NULL}, false},
+};
+
+const jinja_function *jinja_find_filter(jinja_text name) {
+    for (size_t i = 0; i < LS_COUNT(filters); i++)
+        if (jinja_is(name, filters[i].name)) return &filters[i];
+    return jinja_find_list_filter(name);
+}

@@ -1,0 +1,326 @@
+/* Filters of lists and dicts. What is a generator in Python can be walked through once here too. */
+#include "jinja/filters_impl.h"
+#include "jinja/methods_impl.h"
+
+#include <string.h>
+
+#define ARGUMENTS jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all
+
+static bool given(jinja_value v) { return v.kind != JINJA_MISSING && v.kind != JINJA_NONE; }
+
+static jinja_value generator(jinja_list *list) { return jinja_of_list(JINJA_GENERATOR, list); }
+
+/* --- attributes and keys ---------------------------------------------------------------------------------------------------- */
+
+/* item.a.b of "a.b"; a part of digits is an index. */
+static jinja_value by_path(jinja_run *r, jinja_value item, jinja_value path) {
+    if (!given(path)) return item;
+    if (path.kind == JINJA_INT) return jinja_item(r, item, path);
+    const jinja_text text = jinja_need_text(r, path, "an attribute");
+    for (size_t from = 0, to; from <= text.n && !r->failed; from = to + 1) {
+        int64_t index = 0;
+        bool digits = true;
+        for (to = from; to < text.n && (text.at[to] & JINJA_CODE) != '.'; to++) {
+            const uint32_t code = text.at[to] & JINJA_CODE;
+            digits &= code >= '0' && code <= '9' && to - from < 18;
+            if (digits) index = index * 10 + (int64_t)code - '0';
+        }
+        const bool is_index = digits && to > from;
+        item = jinja_item(r, item, is_index ? jinja_int(index) : jinja_of_text(jinja_part(text, from, to)));
+    }
+    return item;
+}
+
+/* What items are compared by: texts in lower case, unless case counts. */
+static jinja_value key_of(jinja_run *r, jinja_value item, jinja_value path, jinja_value case_sensitive) {
+    const jinja_value key = by_path(r, item, path);
+    return key.kind == JINJA_TEXT && !jinja_true(case_sensitive)
+               ? jinja_text_in_case(r, key.text, JINJA_LOWER)
+               : key;
+}
+
+/* --- sorting ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct keyed {
+    jinja_value key, item;
+} keyed;
+
+/* Stable: runs of growing length are merged. */
+static void merge_sort(jinja_run *r, keyed *items, keyed *room, size_t n, int sign) {
+    for (size_t width = 1; width < n && !r->failed; width *= 2)
+        for (size_t from = 0; from + width < n && jinja_step(r, 1); from += 2 * width) {
+            const size_t middle = from + width, end = middle + width < n ? middle + width : n;
+            size_t a = from, b = middle, at = from;
+            memcpy(room + from, items + from, (end - from) * sizeof *items);
+            while (at < end && jinja_step(r, 1)) {
+                const bool left =
+                    b == end || (a < middle && sign * jinja_order(r, room[b].key, room[a].key) >= 0);
+                items[at++] = left ? room[a++] : room[b++];
+            }
+        }
+}
+
+static jinja_list *sorted(jinja_run *r, const jinja_list *list, const jinja_value *keys, bool reverse) {
+    jinja_list *out = jinja_new_list(r, list->n);
+    if (r->failed) return out;
+    keyed *items = LS_NEW_ARRAY(r->arena, keyed, list->n), *room = LS_NEW_ARRAY(r->arena, keyed, list->n);
+    for (size_t i = 0; i < list->n; i++) items[i] = (keyed){keys[i], list->item[i]};
+    merge_sort(r, items, room, list->n, reverse ? -1 : 1);
+    for (size_t i = 0; i < list->n; i++) jinja_add(r, out, items[i].item);
+    return out;
+}
+
+static jinja_value *keys_of(jinja_run *r, const jinja_list *list, jinja_value path,
+                            jinja_value case_sensitive) {
+    jinja_list *keys = jinja_new_list(r, list->n);
+    for (size_t i = 0; i < list->n && !r->failed; i++)
+        jinja_add(r, keys, key_of(r, list->item[i], path, case_sensitive));
+    return keys->item;
+}
+
+static jinja_value filter_sort(ARGUMENTS) {
+    const jinja_list *list = jinja_walk(r, of);
+    (void)all;
+    if (arg[2].kind == JINJA_TEXT) {
+        const jinja_letter comma = ',';
+        if (jinja_find(arg[2].text, (jinja_text){&comma, 1}, 0, arg[2].text.n) != SIZE_MAX)
+            return jinja_fail(r, LS_UNSUPPORTED, "sort by several attributes is not supported");
+    }
+    const jinja_value *keys = keys_of(r, list, arg[2], arg[1]);
+    return r->failed ? of : jinja_of_list(JINJA_LIST, sorted(r, list, keys, jinja_true(arg[0])));
+}
+
+static jinja_value filter_dictsort(ARGUMENTS) {
+    (void)all;
+    if (of.kind != JINJA_DICT) return jinja_fail(r, LS_INVALID, "dictsort of a %s", jinja_type_name(of));
+    const bool by_value = given(arg[1]) && jinja_is(jinja_need_text(r, arg[1], "by"), "value");
+    if (given(arg[1]) && !by_value && !jinja_is(arg[1].text, "key"))
+        return jinja_fail(r, LS_INVALID, "dictsort by what is neither key nor value");
+    jinja_list *pairs = jinja_new_list(r, of.dict->n), *keys = jinja_new_list(r, of.dict->n);
+    for (size_t i = 0; i < of.dict->n && !r->failed; i++) {
+        const struct jinja_pair *pair = &of.dict->pair[i];
+        jinja_add(r, pairs, jinja_pair_of(r, pair->key, pair->value));
+        jinja_add(r, keys, key_of(r, by_value ? pair->value : pair->key, jinja_none(), arg[0]));
+    }
+    return r->failed ? of : jinja_of_list(JINJA_LIST, sorted(r, pairs, keys->item, jinja_true(arg[2])));
+}
+
+static jinja_value least_or_most(jinja_run *r, jinja_value of, const jinja_value *arg, int sign) {
+    const jinja_list *list = jinja_walk(r, of);
+    size_t best = 0;
+    if (list->n == 0) return jinja_undefined((jinja_text){0});
+    const jinja_value *keys = keys_of(r, list, arg[1], arg[0]);
+    for (size_t i = 1; i < list->n && !r->failed; i++)
+        if (sign * jinja_order(r, keys[i], keys[best]) > 0) best = i;
+    return list->item[best];
+}
+
+static jinja_value filter_min(ARGUMENTS) {
+    (void)all;
+    return least_or_most(r, of, arg, -1);
+}
+static jinja_value filter_max(ARGUMENTS) {
+    (void)all;
+    return least_or_most(r, of, arg, 1);
+}
+
+static jinja_value filter_unique(ARGUMENTS) {
+    const jinja_list *list = jinja_walk(r, of);
+    jinja_list *out = jinja_new_list(r, 0);
+    jinja_dict *seen = jinja_dict_new(r->arena);
+    (void)all;
+    for (size_t i = 0; i < list->n && jinja_step(r, 1 + seen->n / 4); i++) {
+        const jinja_value key = key_of(r, list->item[i], arg[1], arg[0]);
+        if (jinja_dict_find(seen, key) != NULL) continue;
+        jinja_dict_set(r->arena, seen, key, jinja_none());
+        jinja_add(r, out, list->item[i]);
+    }
+    return generator(out);
+}
+
+/* --- parts ------------------------------------------------------------------------------------------------------------------ */
+
+static jinja_value filter_list(ARGUMENTS) {
+    const jinja_list *list = jinja_walk(r, of);
+    jinja_list *out = jinja_new_list(r, list->n);
+    (void)arg, (void)all;
+    for (size_t i = 0; i < list->n && !r->failed; i++) jinja_add(r, out, list->item[i]);
+    return jinja_of_list(JINJA_LIST, out);
+}
+
+static jinja_value filter_first(ARGUMENTS) {
+    (void)arg, (void)all;
+    if (of.kind == JINJA_GENERATOR)
+        return of.list->next < of.list->n ? of.list->item[of.list->next++] : jinja_undefined((jinja_text){0});
+    const jinja_list *list = jinja_walk(r, of);
+    return list->n > 0 ? list->item[0] : jinja_undefined((jinja_text){0});
+}
+
+static jinja_value filter_last(ARGUMENTS) {
+    (void)arg, (void)all;
+    if (of.kind == JINJA_GENERATOR)
+        return jinja_fail(r, LS_INVALID, "last of a generator; list comes before it");
+    const jinja_list *list = jinja_walk(r, of);
+    return list->n > 0 ? list->item[list->n - 1] : jinja_undefined((jinja_text){0});
+}
+
+static jinja_value filter_reverse(ARGUMENTS) {
+    (void)arg, (void)all;
+    if (of.kind == JINJA_TEXT)
+        return jinja_slice(r, of, (const jinja_value[]){jinja_none(), jinja_none(), jinja_int(-1)});
+    const jinja_list *list = jinja_walk(r, of);
+    jinja_list *out = jinja_new_list(r, list->n);
+    for (size_t i = list->n; i > 0 && !r->failed; i--) jinja_add(r, out, list->item[i - 1]);
+    return of.kind == JINJA_GENERATOR ? jinja_of_list(JINJA_LIST, out) : generator(out);
+}
+
+static jinja_value filter_items(ARGUMENTS) {
+    jinja_list *out = jinja_new_list(r, 0);
+    (void)arg, (void)all;
+    if (of.kind != JINJA_DICT && of.kind != JINJA_UNDEFINED)
+        return jinja_fail(r, LS_INVALID, "items of a %s, expected a dict", jinja_type_name(of));
+    for (size_t i = 0; of.kind == JINJA_DICT && i < of.dict->n && !r->failed; i++)
+        jinja_add(r, out, jinja_pair_of(r, of.dict->pair[i].key, of.dict->pair[i].value));
+    return generator(out);
+}
+
+static jinja_value filter_join(ARGUMENTS) {
+    const jinja_list *list = jinja_walk(r, of);
+    const jinja_text between = arg[0].kind == JINJA_MISSING ? (jinja_text){0} : jinja_show(r, arg[0]);
+    jinja_buffer b = {0};
+    (void)all;
+    for (size_t i = 0; i < list->n && !r->failed; i++) {
+        if (i > 0) jinja_put(r, &b, between);
+        const jinja_value item = by_path(r, list->item[i], arg[1]);
+        if (!r->failed) jinja_put(r, &b, jinja_show(r, item));
+    }
+    return jinja_written(&b);
+}
+
+static jinja_value filter_sum(ARGUMENTS) {
+    const jinja_list *list = jinja_walk(r, of);
+    const jinja_operator *plus = jinja_find_operator(jinja_word(r->arena, "+"));
+    jinja_value total = arg[1].kind == JINJA_MISSING ? jinja_int(0) : arg[1];
+    (void)all;
+    for (size_t i = 0; i < list->n && !r->failed; i++)
+        total = jinja_operate(r, plus, total, by_path(r, list->item[i], arg[0]));
+    return total;
+}
+
+static jinja_value filter_batch(ARGUMENTS) {
+    const jinja_list *list = jinja_walk(r, of);
+    const int64_t size = jinja_need_int(r, arg[0], "the size of a batch");
+    jinja_list *out = jinja_new_list(r, 0), *batch = NULL;
+    (void)all;
+    if (size < 1) return jinja_fail(r, LS_INVALID, "batches of %lld items", (long long)size);
+    for (size_t i = 0; i < list->n && !r->failed; i++) {
+        if (i % (size_t)size == 0) batch = jinja_new_list(r, 0);
+        jinja_add(r, batch, list->item[i]);
+        const bool last = i + 1 == list->n;
+        while (last && given(arg[1]) && (int64_t)batch->n < size && !r->failed) jinja_add(r, batch, arg[1]);
+        if (last || (int64_t)batch->n == size) jinja_add(r, out, jinja_of_list(JINJA_LIST, batch));
+    }
+    return generator(out);
+}
+
+/* --- each item -------------------------------------------------------------------------------------------------------------- */
+
+static jinja_arguments behind(const jinja_arguments *all, size_t n) {
+    return (jinja_arguments){all->value + n, all->n - n, all->named};
+}
+
+static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jinja_arguments *all) {
+    const jinja_value *path = jinja_dict_find_word(&all->named, "attribute");
+    const jinja_value *other = jinja_dict_find_word(&all->named, "default");
+    jinja_list *out = jinja_new_list(r, 0);
+    if (all->named.n > 1u + (other != NULL)) return jinja_fail(r, LS_INVALID, "map has an argument too many");
+    for (size_t i = 0; i < list->n && !r->failed; i++) {
+        const jinja_value value = by_path(r, list->item[i], *path);
+        jinja_add(r, out, value.kind == JINJA_UNDEFINED && other != NULL && given(*other) ? *other : value);
+    }
+    return generator(out);
+}
+
+static jinja_value filter_map(ARGUMENTS) {
+    const jinja_list *list = jinja_walk(r, of);
+    (void)arg;
+    if (all->n == 0 && jinja_dict_find_word(&all->named, "attribute") != NULL)
+        return map_attribute(r, list, all);
+    if (all->n == 0) return jinja_fail(r, LS_INVALID, "map lacks a filter");
+    const jinja_arguments rest = behind(all, 1);
+    jinja_list *out = jinja_new_list(r, 0);
+    for (size_t i = 0; i < list->n && !r->failed; i++)
+        jinja_add(r, out, jinja_call_filter(r, all->value[0], list->item[i], &rest));
+    return generator(out);
+}
+
+/* The items that a test takes, or does not; without a test, those that are true. */
+static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *all, bool attribute,
+                          bool wanted) {
+    const jinja_list *list = jinja_walk(r, of);
+    const size_t test = attribute ? 1 : 0;
+    jinja_list *out = jinja_new_list(r, 0);
+    if (attribute && all->n == 0) return jinja_fail(r, LS_INVALID, "an attribute is missing");
+    const jinja_arguments rest = all->n > test ? behind(all, test + 1) : (jinja_arguments){0};
+    for (size_t i = 0; i < list->n && !r->failed; i++) {
+        const jinja_value value = attribute ? by_path(r, list->item[i], all->value[0]) : list->item[i];
+        const bool is =
+            all->n > test ? jinja_call_test(r, all->value[test], value, &rest) : jinja_true(value);
+        if (is == wanted) jinja_add(r, out, list->item[i]);
+    }
+    return generator(out);
+}
+
+static jinja_value filter_select(ARGUMENTS) {
+    (void)arg;
+    return chosen(r, of, all, false, true);
+}
+static jinja_value filter_reject(ARGUMENTS) {
+    (void)arg;
+    return chosen(r, of, all, false, false);
+}
+static jinja_value filter_selectattr(ARGUMENTS) {
+    (void)arg;
+    return chosen(r, of, all, true, true);
+}
+static jinja_value filter_rejectattr(ARGUMENTS) {
+    (void)arg;
+    return chosen(r, of, all, true, false);
+}
+
+static jinja_value filter_attr(ARGUMENTS) {
+    (void)all;
+    const jinja_text name = jinja_need_text(r, arg[0], "an attribute");
+    if (of.kind == JINJA_DICT && jinja_find_method(of, name) == NULL) return jinja_undefined(name);
+    return r->failed ? of : jinja_attribute(r, of, name);
+}
+
+/* --- the table -------------------------------------------------------------------------------------------------------------- */
+
+static const jinja_function filters[] = {
+    {"list", filter_list, 0, {NULL}, false},
+    {"first", filter_first, 0, {NULL}, false},
+    {"last", filter_last, 0, {NULL}, false},
+    {"reverse", filter_reverse, 0, {NULL}, false},
+    {"items", filter_items, 0, {NULL}, false},
+    {"join", filter_join, 0, {"d", "attribute"}, false},
+    {"sum", filter_sum, 0, {"attribute", "start"}, false},
+    {"batch", filter_batch, 1, {"linecount", "fill_with"}, false},
+    {"sort", filter_sort, 0, {"reverse", "case_sensitive", "attribute"}, false},
+    {"dictsort", filter_dictsort, 0, {"case_sensitive", "by", "reverse"}, false},
+    {"min", filter_min, 0, {"case_sensitive", "attribute"}, false},
+    {"max", filter_max, 0, {"case_sensitive", "attribute"}, false},
+    {"unique", filter_unique, 0, {"case_sensitive", "attribute"}, false},
+    {"map", filter_map, 0, {NULL}, true},
+    {"select", filter_select, 0, {NULL}, true},
+    {"reject", filter_reject, 0, {NULL}, true},
+    {"selectattr", filter_selectattr, 0, {NULL}, true},
+    {"rejectattr", filter_rejectattr, 0, {NULL}, true},
+    {"attr", filter_attr, 1, {"name"}, false},
+};
+
+const jinja_function *jinja_find_list_filter(jinja_text name) {
+    for (size_t i = 0; i < LS_COUNT(filters); i++)
+        if (jinja_is(name, filters[i].name)) return &filters[i];
+    return NULL;
+}

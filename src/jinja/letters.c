@@ -1,0 +1,148 @@
+#include "jinja/letters.h"
+#include "text/characters.h"
+
+#include <string.h>
+
+/* --- classes ---------------------------------------------------------------------------------------------------------------- */
+
+bool jinja_is_space(uint32_t code) { return ls_is_space(code) || (code >= 0x1c && code <= 0x1f); }
+
+bool jinja_is_alphabetic(uint32_t code) { return ls_category(code)[0] == 'L'; }
+
+bool jinja_is_decimal(uint32_t code) { return strcmp(ls_category(code), "Nd") == 0; }
+
+bool jinja_is_digit(uint32_t code) {
+    return jinja_is_decimal(code) || code == 0xb2 || code == 0xb3 || code == 0xb9 || code == 0x2070 ||
+           (code >= 0x2074 && code <= 0x2079) || (code >= 0x2080 && code <= 0x2089);
+}
+
+bool jinja_is_word(uint32_t code) {
+    const char kind = ls_category(code)[0];
+    return kind == 'L' || kind == 'N' || code == '_';
+}
+
+bool jinja_is_printable(uint32_t code) {
+    const char kind = ls_category(code)[0];
+    return code == ' ' || (kind != 'C' && kind != 'Z');
+}
+
+bool jinja_is_line_end(uint32_t code) {
+    return (code >= 0x0a && code <= 0x0d) || (code >= 0x1c && code <= 0x1e) || code == 0x85 ||
+           code == 0x2028 || code == 0x2029;
+}
+
+/* --- parts ------------------------------------------------------------------------------------------------------------------ */
+
+jinja_text jinja_part(jinja_text text, size_t from, size_t to) {
+    return (jinja_text){text.at + from, to > from ? to - from : 0};
+}
+
+static bool stands_at(jinja_text text, jinja_text part, size_t at) {
+    return jinja_text_order(jinja_part(text, at, at + part.n), part) == 0;
+}
+
+enum { SHORT = 64 };
+
+static uint32_t code_of(jinja_text text, size_t i) { return text.at[i] & JINJA_CODE; }
+
+/* A long part is looked for by a rolling sum of its letters first, so that repetitive texts cost no more than others. */
+static uint64_t hash_of(jinja_text text, uint64_t *power) {
+    uint64_t hash = 0;
+    *power = 1;
+    for (size_t i = 0; i < text.n; i++) {
+        hash = hash * 0x9e3779b97f4a7c15ull + code_of(text, i) + 1;
+        if (i > 0) *power *= 0x9e3779b97f4a7c15ull;
+    }
+    return hash;
+}
+
+static size_t find_long(jinja_text text, jinja_text part, size_t from, size_t to, bool last) {
+    uint64_t power, found_power;
+    const uint64_t wanted = hash_of(part, &power);
+    uint64_t hash = hash_of(jinja_part(text, from, from + part.n), &found_power);
+    size_t found = SIZE_MAX;
+    for (size_t at = from;; at++) {
+        if (hash == wanted && stands_at(text, part, at)) {
+            found = at;
+            if (!last) return found;
+        }
+        if (at + part.n >= to) return found;
+        hash -= power * (code_of(text, at) + 1);
+        hash = hash * 0x9e3779b97f4a7c15ull + code_of(text, at + part.n) + 1;
+    }
+}
+
+size_t jinja_find(jinja_text text, jinja_text part, size_t from, size_t to) {
+    if (to > text.n) to = text.n;
+    if (from > to || part.n > to - from) return SIZE_MAX;
+    if (part.n > SHORT) return find_long(text, part, from, to, false);
+    for (size_t at = from; at + part.n <= to; at++)
+        if (stands_at(text, part, at)) return at;
+    return SIZE_MAX;
+}
+
+size_t jinja_find_last(jinja_text text, jinja_text part, size_t from, size_t to) {
+    if (to > text.n) to = text.n;
+    if (from > to || part.n > to - from) return SIZE_MAX;
+    if (part.n > SHORT) return find_long(text, part, from, to, true);
+    for (size_t at = to - part.n + 1; at-- > from;)
+        if (stands_at(text, part, at)) return at;
+    return SIZE_MAX;
+}
+
+static bool is_dropped(uint32_t code, const jinja_text *drop) {
+    if (drop == NULL) return jinja_is_space(code);
+    for (size_t i = 0; i < drop->n; i++)
+        if (code_of(*drop, i) == code) return true;
+    return false;
+}
+
+jinja_text jinja_strip(jinja_text text, const jinja_text *drop, jinja_side side) {
+    while ((side & JINJA_LEFT) && text.n > 0 && is_dropped(code_of(text, 0), drop))
+        text = jinja_part(text, 1, text.n);
+    while ((side & JINJA_RIGHT) && text.n > 0 && is_dropped(code_of(text, text.n - 1), drop)) text.n--;
+    return text;
+}
+
+/* --- cases ------------------------------------------------------------------------------------------------------------------ */
+
+bool jinja_is_case(uint32_t code, jinja_case which) {
+    const char *category = ls_category(code);
+    if (category[0] != 'L') return false;
+    if (which == JINJA_TITLE) return category[1] == 'l' || category[1] == 'u' || category[1] == 't';
+    return category[1] == (which == JINJA_LOWER ? 'l' : 'u');
+}
+
+/* What stands between letters without parting a word. */
+static bool is_ignorable(uint32_t code) {
+    const char *c = ls_category(code);
+    return strcmp(c, "Mn") == 0 || strcmp(c, "Me") == 0 || strcmp(c, "Cf") == 0 || strcmp(c, "Lm") == 0 ||
+           strcmp(c, "Sk") == 0 || code == '\'' || code == '.' || code == ':' || code == 0xb7 ||
+           code == 0x2019;
+}
+
+/* A sigma that ends a word has a form of its own. */
+static bool ends_word(jinja_text text, size_t at) {
+    size_t before = at, after = at + 1;
+    while (before > 0 && is_ignorable(code_of(text, before - 1))) before--;
+    while (after < text.n && is_ignorable(code_of(text, after))) after++;
+    return before > 0 && jinja_is_case(code_of(text, before - 1), JINJA_TITLE) &&
+           !(after < text.n && jinja_is_case(code_of(text, after), JINJA_TITLE));
+}
+
+int jinja_in_case(jinja_text text, size_t at, jinja_case to, jinja_letter out[3]) {
+    const uint32_t code = code_of(text, at), marks = text.at[at] & ~JINJA_CODE;
+    int n = 1;
+    if (to == JINJA_UPPER) {
+        n = ls_upper_case(code, out);
+    } else if (to == JINJA_TITLE) {
+        n = ls_title_case(code, out);
+    } else if (code == 0x3a3) {
+        out[0] = ends_word(text, at) ? 0x3c2 : 0x3c3;
+    } else {
+        ls_lower_case(code, out);
+        n = out[1] != 0 ? 2 : 1;
+    }
+    for (int i = 0; i < n; i++) out[i] |= marks;
+    return n;
+}

@@ -1,0 +1,333 @@
+/* The text of a template as tokens, with the white space around them as `trim_blocks` and `lstrip_blocks` leave it. */
+#include "jinja/letters.h"
+#include "jinja/tree_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BRACKETS = 200 };
+
+typedef struct lexer {
+    ls_arena *arena;
+    const char *file;
+    jinja_text source;
+    size_t at;
+    int line;
+    bool line_begins; /* what was read last ends with a newline */
+    jinja_tokens *out;
+} lexer;
+
+static uint32_t code_at(const lexer *l, size_t at) {
+    return at < l->source.n ? l->source.at[at] & JINJA_CODE : 0;
+}
+
+static bool looks_at(const lexer *l, size_t at, const char *ascii) {
+    for (; *ascii != 0; ascii++, at++)
+        if (at >= l->source.n || code_at(l, at) != (unsigned char)*ascii) return false;
+    return true;
+}
+
+static jinja_text part(const lexer *l, size_t from, size_t to) {
+    return (jinja_text){l->source.at + from, to - from};
+}
+
+static size_t skip_space(const lexer *l, size_t at) {
+    while (at < l->source.n && jinja_is_space(code_at(l, at))) at++;
+    return at;
+}
+
+static ls_status wrong(const lexer *l, const char *what) {
+    return ls_error(LS_INVALID, "%s:%d: %s", l->file, l->line, what);
+}
+
+static jinja_token *add(lexer *l, jinja_token_kind kind, jinja_text text) {
+    jinja_token *token = LS_PUSH(l->arena, l->out->token, l->out->n, l->out->capacity);
+    *token = (jinja_token){.kind = kind, .line = l->line, .text = text};
+    return token;
+}
+
+static void advance(lexer *l, size_t to) {
+    for (size_t i = l->at; i < to; i++) l->line += code_at(l, i) == '\n';
+    l->line_begins = to > l->at ? code_at(l, to - 1) == '\n' : l->line_begins;
+    l->at = to;
+}
+
+/* Newlines are \n, and the last one of the file is not there. */
+static jinja_text with_plain_newlines(ls_arena *arena, jinja_text source) {
+    jinja_letter *letters = LS_NEW_ARRAY(arena, jinja_letter, source.n);
+    size_t n = 0;
+    for (size_t i = 0; i < source.n; i++) {
+        if (source.at[i] == '\r' && i + 1 < source.n && source.at[i + 1] == '\n') continue;
+        letters[n++] = source.at[i] == '\r' ? '\n' : source.at[i];
+    }
+    if (n > 0 && letters[n - 1] == '\n') n--;
+    return (jinja_text){letters, n};
+}
+
+/* --- between tags ----------------------------------------------------------------------------------------------------------- */
+
+/* The text in front of a tag: '-' strips it; of a block or a comment, white space that begins its line goes. */
+static jinja_text stripped(const lexer *l, size_t from, size_t to, uint32_t sign, bool print) {
+    size_t end = to;
+    while (end > from && jinja_is_space(code_at(l, end - 1)) && (sign == '-' || code_at(l, end - 1) != '\n'))
+        end--;
+    if (sign == '-') return part(l, from, end);
+    if (sign == '+' || print) return part(l, from, to);
+    const bool begins = end > from ? code_at(l, end - 1) == '\n' : l->line_begins;
+    return part(l, from, begins ? end : to);
+}
+
+/* Whether a block is the word alone ("raw", "endraw"), as `{%- raw -%}`: *end is behind it. Raw text begins right behind %}. */
+static bool is_word_block(const lexer *l, size_t at, const char *word, bool trims, size_t *end) {
+    if (!looks_at(l, at, "{%")) return false;
+    at += 2;
+    if (code_at(l, at) == '-' || code_at(l, at) == '+') at++;
+    at = skip_space(l, at);
+    if (!looks_at(l, at, word)) return false;
+    at = skip_space(l, at + strlen(word));
+    if (looks_at(l, at, "-%}"))
+        *end = skip_space(l, at + 3);
+    else if (looks_at(l, at, "%}"))
+        *end = at + 2 + (trims && code_at(l, at + 2) == '\n');
+    else if (trims && looks_at(l, at, "+%}"))
+        *end = at + 3;
+    else
+        return false;
+    return true;
+}
+
+static uint32_t sign_at(const lexer *l, size_t at) {
+    const uint32_t code = code_at(l, at);
+    return code == '-' || code == '+' ? code : 0;
+}
+
+static ls_status lex_raw(lexer *l, size_t begin) {
+    advance(l, begin);
+    for (size_t at = begin, end; at < l->source.n; at++) {
+        if (!is_word_block(l, at, "endraw", true, &end)) continue;
+        add(l, JINJA_T_DATA, stripped(l, begin, at, sign_at(l, at + 2), false));
+        advance(l, end);
+        return ls_ok();
+    }
+    return wrong(l, "raw has no endraw");
+}
+
+static ls_status lex_comment(lexer *l) {
+    for (size_t at = l->at + 2; at < l->source.n; at++) {
+        size_t end = 0;
+        if (looks_at(l, at, "+#}")) end = at + 3;
+        if (looks_at(l, at, "-#}")) end = skip_space(l, at + 3);
+        if (looks_at(l, at, "#}")) end = at + 2 + (code_at(l, at + 2) == '\n');
+        if (end == 0) continue;
+        advance(l, end);
+        return ls_ok();
+    }
+    return wrong(l, "a comment has no end");
+}
+
+/* --- inside tags ------------------------------------------------------------------------------------------------------------ */
+
+static bool is_digit(uint32_t code) { return code >= '0' && code <= '9'; }
+
+static int digit_value(uint32_t c) {
+    return is_digit(c) ? (int)c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (int)(c | 32) - 'a' + 10 : 99;
+}
+
+/* Digits of a base behind `at`, with _ between them. */
+static size_t skip_digits(const lexer *l, size_t at, int base) {
+    while (digit_value(code_at(l, at)) < base ||
+           (code_at(l, at) == '_' && at > 0 && digit_value(code_at(l, at - 1)) < base &&
+            digit_value(code_at(l, at + 1)) < base))
+        at++;
+    return at;
+}
+
+/* Where a fraction or an exponent ends; `at`: there is none. */
+static size_t skip_fraction(const lexer *l, size_t at) {
+    if (code_at(l, at) == '.' && is_digit(code_at(l, at + 1))) at = skip_digits(l, at + 1, 10);
+    if ((code_at(l, at) | 32) != 'e') return at;
+    const size_t sign = at + 1 + (code_at(l, at + 1) == '-' || code_at(l, at + 1) == '+');
+    return is_digit(code_at(l, sign)) ? skip_digits(l, sign, 10) : at;
+}
+
+static ls_status lex_number(lexer *l) {
+    static const struct {
+        const char *begins;
+        int base;
+    } bases[] = {{"0x", 16}, {"0X", 16}, {"0o", 8}, {"0O", 8}, {"0b", 2}, {"0B", 2}};
+    char digits[100];
+    size_t n = 0, from = l->at, end = 0;
+    int base = 10;
+    for (size_t i = 0; i < LS_COUNT(bases) && base == 10; i++)
+        if (looks_at(l, l->at, bases[i].begins) && digit_value(code_at(l, l->at + 2)) < bases[i].base) {
+            base = bases[i].base;
+            from += 2;
+        }
+    end = skip_digits(l, from, base);
+    const size_t whole = end;
+    if (base == 10 && !(l->at > 0 && code_at(l, l->at - 1) == '.')) end = skip_fraction(l, end);
+    for (size_t i = from; i < end && n + 1 < sizeof digits; i++)
+        if (code_at(l, i) != '_') digits[n++] = (char)code_at(l, i);
+    digits[n] = 0;
+    if (n + 1 == sizeof digits) return wrong(l, "a number of more than 98 digits");
+    errno = 0;
+    const jinja_value value =
+        end > whole ? jinja_real(strtod(digits, NULL)) : jinja_int(strtoll(digits, NULL, base));
+    if (errno == ERANGE && end == whole) return wrong(l, "an integer of more than 64 bits");
+    if (end == whole && base == 10 && digits[0] == '0' && strspn(digits, "0") != n)
+        return wrong(l, "an integer that begins with 0");
+    add(l, JINJA_T_NUMBER, part(l, l->at, end))->value = value;
+    advance(l, end);
+    return ls_ok();
+}
+
+/* Of \x41, \u0041, \U00000041. */
+static bool read_hex(const lexer *l, size_t at, int digits, uint32_t *code) {
+    *code = 0;
+    for (int i = 0; i < digits; i++) {
+        const int value = digit_value(code_at(l, at + (size_t)i));
+        if (value > 15) return false;
+        *code = *code * 16 + (uint32_t)value;
+    }
+    return *code < 0x110000 && (*code < 0xd800 || *code > 0xdfff);
+}
+
+/* The letter of an escape whose backslash is before *at; none (*n unchanged) for a newline. False: there is no such. */
+static bool read_escape(const lexer *l, size_t *at, jinja_letter *letters, size_t *n) {
+    static const char plain[] = "\\'\"abfnrtv", says[] = "\\'\"\a\b\f\n\r\t\v";
+    const uint32_t code = code_at(l, *at);
+    uint32_t value = 0;
+    const char *found = code > 0 && code < 128 ? strchr(plain, (int)code) : NULL;
+    if (found != NULL) {
+        letters[(*n)++] = (unsigned char)says[found - plain];
+        *at += 1;
+    } else if (code == '\n') {
+        *at += 1;
+    } else if (code == 'x' || code == 'u' || code == 'U') {
+        const int digits = code == 'x' ? 2 : code == 'u' ? 4 : 8;
+        if (!read_hex(l, *at + 1, digits, &value)) return false;
+        letters[(*n)++] = value;
+        *at += 1 + (size_t)digits;
+    } else if (code >= '0' && code <= '7') {
+        for (int i = 0; i < 3 && code_at(l, *at) >= '0' && code_at(l, *at) <= '7'; i++)
+            value = value * 8 + code_at(l, (*at)++) - '0';
+        letters[(*n)++] = value;
+    } else if (code == 'N') {
+        return false; /* by a character's name */
+    } else {
+        letters[(*n)++] = '\\';
+    }
+    return true;
+}
+
+static ls_status lex_string(lexer *l) {
+    const uint32_t quote = code_at(l, l->at);
+    size_t end = l->at + 1, n = 0;
+    while (end < l->source.n && code_at(l, end) != quote) end += code_at(l, end) == '\\' ? 2 : 1;
+    if (end >= l->source.n) return wrong(l, "a string has no end");
+    jinja_letter *letters = LS_NEW_ARRAY(l->arena, jinja_letter, end - l->at);
+    for (size_t at = l->at + 1; at < end;) {
+        const uint32_t code = code_at(l, at++);
+        if (code != '\\')
+            letters[n++] = code;
+        else if (!read_escape(l, &at, letters, &n))
+            return wrong(l,
+                         "an escape in a string is none of Python's (names of characters are not supported)");
+    }
+    add(l, JINJA_T_STRING, (jinja_text){letters, n});
+    advance(l, end + 1);
+    return ls_ok();
+}
+
+static ls_status lex_operator(lexer *l, char *brackets, int *depth) {
+    static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
+                                            "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                            ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
+    static const char opening[] = "([{", closing[] = ")]}";
+    for (size_t i = 0; i < LS_COUNT(operators); i++) {
+        if (!looks_at(l, l->at, operators[i])) continue;
+        const char first = operators[i][0];
+        const char *opens = strchr(opening, first), *closes = strchr(closing, first);
+        if (opens != NULL && *depth == MOST_BRACKETS) return wrong(l, "brackets are nested too deep");
+        if (opens != NULL) brackets[(*depth)++] = closing[opens - opening];
+        if (closes != NULL && (*depth == 0 || brackets[--*depth] != first))
+            return ls_error(LS_INVALID, "%s:%d: unexpected '%c'", l->file, l->line, first);
+        add(l, JINJA_T_OPERATOR, part(l, l->at, l->at + strlen(operators[i])));
+        advance(l, l->at + strlen(operators[i]));
+        return ls_ok();
+    }
+    char shown[40];
+    return ls_error(LS_INVALID, "%s:%d: unexpected character '%s'", l->file, l->line,
+                    jinja_plain(part(l, l->at, l->at + 1), shown, sizeof shown));
+}
+
+static ls_status lex_word(lexer *l) {
+    size_t end = l->at;
+    while (end < l->source.n && jinja_is_word(code_at(l, end))) end++;
+    add(l, JINJA_T_NAME, part(l, l->at, end));
+    advance(l, end);
+    return ls_ok();
+}
+
+/* Behind the end of a tag, and what it trims; 0: the tag does not end here. */
+static size_t tag_end(const lexer *l, bool print) {
+    const char *end = print ? "}}" : "%}";
+    const uint32_t code = code_at(l, l->at);
+    if (code == '-' && looks_at(l, l->at + 1, end)) return skip_space(l, l->at + 3);
+    if (code == '+' && !print && looks_at(l, l->at + 1, end)) return l->at + 3;
+    if (!looks_at(l, l->at, end)) return 0;
+    return l->at + 2 + (!print && code_at(l, l->at + 2) == '\n');
+}
+
+static ls_status lex_tag(lexer *l, bool print) {
+    char brackets[MOST_BRACKETS];
+    int depth = 0;
+    add(l, print ? JINJA_T_PRINT_BEGIN : JINJA_T_BLOCK_BEGIN, part(l, l->at, l->at + 2));
+    advance(l, l->at + 2 + (sign_at(l, l->at + 2) != 0));
+    while (l->at < l->source.n) {
+        const size_t end = depth == 0 ? tag_end(l, print) : 0;
+        const uint32_t code = code_at(l, l->at);
+        if (end > 0) {
+            add(l, print ? JINJA_T_PRINT_END : JINJA_T_BLOCK_END, part(l, l->at, l->at));
+            advance(l, end);
+            return ls_ok();
+        }
+        if (jinja_is_space(code))
+            advance(l, skip_space(l, l->at));
+        else if (is_digit(code))
+            LS_TRY(lex_number(l));
+        else if (jinja_is_word(code))
+            LS_TRY(lex_word(l));
+        else if (code == '\'' || code == '"')
+            LS_TRY(lex_string(l));
+        else
+            LS_TRY(lex_operator(l, brackets, &depth));
+    }
+    return wrong(l, print ? "{{ has no }}" : "{% has no %}");
+}
+
+ls_status jinja_lex(ls_arena *arena, const char *file, jinja_text source, jinja_tokens *out) {
+    lexer l = {.arena = arena, .file = file, .line = 1, .line_begins = true, .out = out};
+    l.source = with_plain_newlines(arena, source);
+    for (size_t at = 0, end; at < l.source.n;) {
+        const bool print = looks_at(&l, at, "{{"), comment = looks_at(&l, at, "{#");
+        if (!print && !comment && !looks_at(&l, at, "{%")) {
+            at++;
+            continue;
+        }
+        const jinja_text data = stripped(&l, l.at, at, sign_at(&l, at + 2), print);
+        if (data.n > 0) add(&l, JINJA_T_DATA, data);
+        advance(&l, at);
+        if (is_word_block(&l, at, "raw", false, &end))
+            LS_TRY(lex_raw(&l, end));
+        else if (comment)
+            LS_TRY(lex_comment(&l));
+        else
+            LS_TRY(lex_tag(&l, print));
+        at = l.at;
+    }
+    if (l.at < l.source.n) add(&l, JINJA_T_DATA, part(&l, l.at, l.source.n));
+    add(&l, JINJA_T_END, (jinja_text){0});
+    return ls_ok();
+}

@@ -1,0 +1,136 @@
+/* Methods of dicts, lists, loops and namespaces: one row each, and which kind of values has which. */
+#include "jinja/methods_impl.h"
+
+#define ARGUMENTS jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all
+
+/* --- dicts ------------------------------------------------------------------------------------------------------------------ */
+
+static jinja_value dict_get(ARGUMENTS) {
+    (void)all;
+    jinja_step(r, of.dict->n / 8);
+    const jinja_value *found = jinja_dict_find(of.dict, arg[0]);
+    return found != NULL ? *found : arg[1].kind == JINJA_MISSING ? jinja_none() : arg[1];
+}
+
+static jinja_value view(jinja_run *r, const jinja_dict *dict, const char *shown, bool keys, bool values) {
+    jinja_list *list = jinja_new_list(r, dict->n);
+    list->shown = shown;
+    for (size_t i = 0; i < dict->n && !r->failed; i++) {
+        const struct jinja_pair *pair = &dict->pair[i];
+        jinja_add(r, list,
+                  keys && values ? jinja_pair_of(r, pair->key, pair->value)
+                  : keys         ? pair->key
+                                 : pair->value);
+    }
+    return jinja_of_list(JINJA_VIEW, list);
+}
+
+static jinja_value dict_items(ARGUMENTS) {
+    (void)arg, (void)all;
+    return view(r, of.dict, "dict_items", true, true);
+}
+static jinja_value dict_keys(ARGUMENTS) {
+    (void)arg, (void)all;
+    return view(r, of.dict, "dict_keys", true, false);
+}
+static jinja_value dict_values(ARGUMENTS) {
+    (void)arg, (void)all;
+    return view(r, of.dict, "dict_values", false, true);
+}
+
+/* Nothing can change the copy either. */
+static jinja_value copy(ARGUMENTS) {
+    (void)r, (void)arg, (void)all;
+    return of;
+}
+
+static jinja_value changes(ARGUMENTS) {
+    (void)arg, (void)all;
+    return jinja_fail(r, LS_UNSUPPORTED, "a method that changes a %s: templates may not",
+                      jinja_type_name(of));
+}
+
+static const jinja_function dict_methods[] = {
+    {"get", dict_get, 1, {"key", "default"}, false},
+    {"items", dict_items, 0, {NULL}, false},
+    {"keys", dict_keys, 0, {NULL}, false},
+    {"values", dict_values, 0, {NULL}, false},
+    {"copy", copy, 0, {NULL}, false},
+    {"clear", changes, 0, {NULL}, true},
+    {"pop", changes, 0, {NULL}, true},
+    {"popitem", changes, 0, {NULL}, true},
+    {"setdefault", changes, 0, {NULL}, true},
+    {"update", changes, 0, {NULL}, true},
+};
+
+/* --- lists ------------------------------------------------------------------------------------------------------------------ */
+
+static jinja_value list_count(ARGUMENTS) {
+    int64_t count = 0;
+    (void)all;
+    for (size_t i = 0; i < of.list->n && jinja_step(r, 1); i++)
+        count += jinja_equal(of.list->item[i], arg[0]);
+    return jinja_int(count);
+}
+
+static jinja_value list_index(ARGUMENTS) {
+    (void)all;
+    for (size_t i = 0; i < of.list->n && jinja_step(r, 1); i++)
+        if (jinja_equal(of.list->item[i], arg[0])) return jinja_int((int64_t)i);
+    return jinja_fail(r, LS_INVALID, "index of an item that is not there");
+}
+
+static const jinja_function list_methods[] = {
+    {"count", list_count, 1, {"value"}, false}, {"index", list_index, 1, {"value"}, false},
+    {"copy", copy, 0, {NULL}, false},           {"append", changes, 0, {NULL}, true},
+    {"clear", changes, 0, {NULL}, true},        {"extend", changes, 0, {NULL}, true},
+    {"insert", changes, 0, {NULL}, true},       {"pop", changes, 0, {NULL}, true},
+    {"remove", changes, 0, {NULL}, true},       {"reverse", changes, 0, {NULL}, true},
+    {"sort", changes, 0, {NULL}, true},
+};
+enum { N_TUPLE_METHODS = 2 }; /* the first of them */
+
+/* --- loops ------------------------------------------------------------------------------------------------------------------ */
+
+static jinja_value loop_cycle(ARGUMENTS) {
+    (void)arg;
+    if (all->n == 0) return jinja_fail(r, LS_INVALID, "loop.cycle of nothing");
+    return all->value[of.loop->at % all->n];
+}
+
+static jinja_value loop_changed(ARGUMENTS) {
+    (void)arg;
+    jinja_list *now = jinja_new_list(r, all->n);
+    for (size_t i = 0; i < all->n; i++) jinja_add(r, now, all->value[i]);
+    const jinja_list *before = of.loop->changed;
+    const bool same =
+        before != NULL && before->n == now->n &&
+        jinja_equal(jinja_of_list(JINJA_TUPLE, (jinja_list *)before), jinja_of_list(JINJA_TUPLE, now));
+    of.loop->changed = now;
+    return jinja_bool(!same);
+}
+
+static const jinja_function loop_methods[] = {
+    {"cycle", loop_cycle, 0, {NULL}, true},
+    {"changed", loop_changed, 0, {NULL}, true},
+};
+
+/* --- which kind has which --------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const jinja_function *row;
+    size_t n;
+} methods_of[JINJA_KINDS] = {
+    [JINJA_DICT] = {dict_methods, LS_COUNT(dict_methods)},
+    [JINJA_LIST] = {list_methods, LS_COUNT(list_methods)},
+    [JINJA_TUPLE] = {list_methods, N_TUPLE_METHODS},
+    [JINJA_RANGE] = {list_methods, N_TUPLE_METHODS},
+    [JINJA_LOOP] = {loop_methods, LS_COUNT(loop_methods)},
+};
+
+const jinja_function *jinja_find_method(jinja_value of, jinja_text name) {
+    if (of.kind == JINJA_TEXT) return jinja_text_method(name);
+    for (size_t i = 0; i < methods_of[of.kind].n; i++)
+        if (jinja_is(name, methods_of[of.kind].row[i].name)) return &methods_of[of.kind].row[i];
+    return NULL;
+}

@@ -1,0 +1,137 @@
+/* A rendering from its beginning to its end: bounds, errors, scopes. */
+#include "jinja/run_impl.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#define MOST_STEPS ((uint64_t)10000000)
+#define MOST_BYTES ((size_t)256 << 20)
+
+/* --- errors and bounds ------------------------------------------------------------------------------------------------------ */
+
+jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) {
+    char text[400];
+    va_list values;
+    if (!r->failed) {
+        va_start(values, format);
+        vsnprintf(text, sizeof text, format, values);
+        va_end(values);
+        r->error = ls_error(code, "%s:%d: %s", r->jinja->file, r->line, text);
+        r->failed = true;
+    }
+    return jinja_undefined((jinja_text){0});
+}
+
+bool jinja_step(jinja_run *r, size_t steps) {
+    r->steps += steps;
+    if (r->steps > r->most_steps)
+        jinja_fail(r, LS_INVALID, "rendering takes more than %llu steps, the most there may be",
+                   (unsigned long long)r->most_steps);
+    else if (ls_arena_bytes(r->arena) > r->most_bytes)
+        jinja_fail(r, LS_INVALID, "rendering takes more than %zu MiB of memory, the most there may be",
+                   r->most_bytes >> 20);
+    return !r->failed;
+}
+
+jinja_letter *jinja_room(jinja_run *r, size_t letters) {
+    if (letters > r->most_bytes / sizeof(jinja_letter)) {
+        jinja_fail(r, LS_INVALID, "a text of %zu characters, more than there may be", letters);
+        return NULL;
+    }
+    return jinja_step(r, letters / 16) ? LS_NEW_ARRAY(r->arena, jinja_letter, letters) : NULL;
+}
+
+/* --- buffers ---------------------------------------------------------------------------------------------------------------- */
+
+static bool grow(jinja_run *r, jinja_buffer *b, size_t letters) {
+    if (b->n + letters <= b->capacity) return true;
+    const size_t capacity = 2 * (b->n + letters) + 16;
+    jinja_letter *grown = jinja_room(r, capacity);
+    if (grown == NULL) return false;
+    if (b->n > 0) memcpy(grown, b->at, b->n * sizeof *grown);
+    b->at = grown;
+    b->capacity = capacity;
+    return true;
+}
+
+void jinja_put(jinja_run *r, jinja_buffer *b, jinja_text text) {
+    if (text.n == 0 || !jinja_step(r, text.n / 16) || !grow(r, b, text.n)) return;
+    memcpy(b->at + b->n, text.at, text.n * sizeof *b->at);
+    b->n += text.n;
+}
+
+void jinja_put_letter(jinja_run *r, jinja_buffer *b, jinja_letter letter) {
+    if (grow(r, b, 1)) b->at[b->n++] = letter;
+}
+
+void jinja_put_word(jinja_run *r, jinja_buffer *b, const char *ascii) {
+    for (; *ascii != 0; ascii++) jinja_put_letter(r, b, (unsigned char)*ascii);
+}
+
+/* --- lists ------------------------------------------------------------------------------------------------------------------ */
+
+jinja_list *jinja_new_list(jinja_run *r, size_t capacity) {
+    if (capacity > r->most_bytes / sizeof(jinja_value)) {
+        jinja_fail(r, LS_INVALID, "a list of %zu items, more than there may be", capacity);
+        capacity = 0;
+    }
+    return jinja_list_new(r->arena, jinja_step(r, 1 + capacity / 8) ? capacity : 0);
+}
+
+void jinja_add(jinja_run *r, jinja_list *list, jinja_value value) {
+    if (jinja_step(r, 1)) jinja_list_add(r->arena, list, value);
+}
+
+/* --- scopes ----------------------------------------------------------------------------------------------------------------- */
+
+void jinja_scope_enter(jinja_run *r, jinja_scope *outer) {
+    r->scope = LS_NEW(r->arena, jinja_scope);
+    r->scope->outer = outer;
+}
+
+jinja_value jinja_look_up(jinja_run *r, jinja_text name) {
+    const jinja_value key = jinja_of_text(name);
+    const jinja_value *found = NULL;
+    for (const jinja_scope *s = r->scope; s != NULL && found == NULL; s = s->outer) {
+        jinja_step(r, 1 + s->names.n / 8);
+        found = jinja_dict_find(&s->names, key);
+    }
+    if (found == NULL) found = jinja_dict_find(r->variables, key);
+    if (found != NULL) return *found;
+    const jinja_function *global = jinja_find_global(name);
+    if (global != NULL) return (jinja_value){.kind = JINJA_GLOBAL, .global = global};
+    return jinja_undefined(name);
+}
+
+jinja_value jinja_capture(jinja_run *r, const jinja_node *body, jinja_scope *outer) {
+    jinja_scope *const scope = r->scope;
+    jinja_buffer *const out = r->out, captured = {0};
+    jinja_buffer inside = captured;
+    jinja_scope_enter(r, outer);
+    r->out = &inside;
+    jinja_execute_all(r, body);
+    r->out = out;
+    r->scope = scope;
+    return jinja_written(&inside);
+}
+
+/* --- the whole -------------------------------------------------------------------------------------------------------------- */
+
+ls_status ls_jinja_render(const ls_jinja *jinja, ls_arena *arena, const jinja_dict *variables,
+                          const ls_jinja_options *options, jinja_text *out) {
+    jinja_buffer buffer = {0};
+    jinja_run r = {.jinja = jinja,
+                   .arena = arena,
+                   .variables = variables,
+                   .options = options,
+                   .out = &buffer,
+                   .most_steps = options->steps > 0 ? options->steps : MOST_STEPS,
+                   .most_bytes = (options->bytes > 0 ? options->bytes : MOST_BYTES) + ls_arena_bytes(arena),
+                   .line = 1};
+    jinja_scope_enter(&r, NULL);
+    jinja_execute_all(&r, jinja->body);
+    if (options->taken != NULL) *options->taken += r.steps;
+    if (r.failed) return r.error;
+    *out = (jinja_text){buffer.at, buffer.n};
+    return ls_ok();
+}

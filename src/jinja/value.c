@@ -1,0 +1,258 @@
+#include "jinja/value.h"
+#include "base/base.h"
+#include "text/characters.h"
+#include "text/utf8.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- texts ------------------------------------------------------------------------------------------------------------------ */
+
+jinja_text jinja_letters(ls_arena *arena, const char *utf8, size_t bytes, uint32_t marks) {
+    jinja_letter *letters = LS_NEW_ARRAY(arena, jinja_letter, bytes);
+    size_t n = 0;
+    for (size_t at = 0; at < bytes;) {
+        uint32_t code = 0xfffd;
+        const int length = ls_utf8_decode(utf8 + at, bytes - at, &code);
+        letters[n++] = code | marks;
+        at += length > 0 ? (size_t)length : 1;
+    }
+    return (jinja_text){letters, n};
+}
+
+jinja_text jinja_word(ls_arena *arena, const char *ascii) {
+    return jinja_letters(arena, ascii, strlen(ascii), 0);
+}
+
+const char *jinja_plain(jinja_text text, char *out, size_t room) {
+    char utf8[1200];
+    size_t used = 0;
+    for (size_t i = 0; i < text.n && used + 4 < sizeof utf8; i++)
+        used += (size_t)ls_utf8_encode(text.at[i] & JINJA_CODE, utf8 + used);
+    ls_utf8_printable(utf8, used, out, room);
+    for (char *c = out; *c != 0; c++)
+        if (*c == '\n' || *c == '\t') *c = ' ';
+    return out;
+}
+
+bool jinja_is(jinja_text text, const char *ascii) {
+    size_t i = 0;
+    for (; i < text.n && ascii[i] != 0; i++)
+        if ((text.at[i] & JINJA_CODE) != (unsigned char)ascii[i]) return false;
+    return i == text.n && ascii[i] == 0;
+}
+
+bool jinja_text_equal(jinja_text a, jinja_text b) { return a.n == b.n && jinja_text_order(a, b) == 0; }
+
+int jinja_text_order(jinja_text a, jinja_text b) {
+    for (size_t i = 0; i < a.n && i < b.n; i++) {
+        const uint32_t x = a.at[i] & JINJA_CODE, y = b.at[i] & JINJA_CODE;
+        if (x != y) return x < y ? -1 : 1;
+    }
+    return a.n < b.n ? -1 : a.n > b.n;
+}
+
+/* --- lists and dicts -------------------------------------------------------------------------------------------------------- */
+
+int jinja_depth(jinja_value value) {
+    if (jinja_is_sequence_kind(value)) return value.list->depth + 1;
+    return value.kind == JINJA_DICT ? value.dict->depth + 1 : 0;
+}
+
+jinja_list *jinja_list_new(ls_arena *arena, size_t capacity) {
+    jinja_list *list = LS_NEW(arena, jinja_list);
+    if (capacity > 0) list->item = LS_NEW_ARRAY(arena, jinja_value, capacity);
+    list->capacity = capacity;
+    return list;
+}
+
+void jinja_list_add(ls_arena *arena, jinja_list *list, jinja_value value) {
+    *LS_PUSH(arena, list->item, list->n, list->capacity) = value;
+    list->depth = (int)ls_max(list->depth, jinja_depth(value));
+}
+
+jinja_dict *jinja_dict_new(ls_arena *arena) { return LS_NEW(arena, jinja_dict); }
+
+jinja_value *jinja_dict_find(const jinja_dict *dict, jinja_value key) {
+    for (size_t i = 0; i < dict->n; i++)
+        if (jinja_equal(dict->pair[i].key, key)) return &dict->pair[i].value;
+    return NULL;
+}
+
+jinja_value *jinja_dict_find_word(const jinja_dict *dict, const char *key) {
+    for (size_t i = 0; i < dict->n; i++)
+        if (dict->pair[i].key.kind == JINJA_TEXT && jinja_is(dict->pair[i].key.text, key))
+            return &dict->pair[i].value;
+    return NULL;
+}
+
+static void add_pair(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value) {
+    *LS_PUSH(arena, dict->pair, dict->n, dict->capacity) = (struct jinja_pair){key, value};
+}
+
+void jinja_dict_set(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value) {
+    jinja_value *found = jinja_dict_find(dict, key);
+    dict->depth = (int)ls_max(dict->depth, ls_max(jinja_depth(key), jinja_depth(value)));
+    if (found != NULL)
+        *found = value;
+    else
+        add_pair(arena, dict, key, value);
+}
+
+void jinja_dict_set_word(ls_arena *arena, jinja_dict *dict, const char *key, jinja_value value) {
+    jinja_dict_set(arena, dict, jinja_of_text(jinja_word(arena, key)), value);
+}
+
+/* --- of JSON ---------------------------------------------------------------------------------------------------------------- */
+
+static jinja_value of_array(ls_arena *arena, ls_json_value json, uint32_t marks) {
+    const size_t n = ls_json_count(json);
+    jinja_list *list = jinja_list_new(arena, n);
+    for (size_t i = 0; i < n; i++)
+        jinja_list_add(arena, list, jinja_of_json(arena, ls_json_item(json, i), marks));
+    return jinja_of_list(JINJA_LIST, list);
+}
+
+static jinja_value of_object(ls_arena *arena, ls_json_value json, uint32_t marks) {
+    jinja_dict *dict = jinja_dict_new(arena);
+    void *cursor = NULL;
+    const char *key;
+    ls_json_value member;
+    while (ls_json_next(json, &cursor, &key, &member)) {
+        const jinja_value value = jinja_of_json(arena, member, marks);
+        add_pair(arena, dict, jinja_of_text(jinja_letters(arena, key, strlen(key), marks)), value);
+        dict->depth = (int)ls_max(dict->depth, jinja_depth(value));
+    }
+    return jinja_of_dict(dict);
+}
+
+jinja_value jinja_of_json(ls_arena *arena, ls_json_value json, uint32_t marks) {
+    const ls_json_plain s = ls_json_plain_of(json);
+    switch (s.kind) {
+    case LS_JSON_NULL:
+        return jinja_none();
+    case LS_JSON_BOOL:
+        return jinja_bool(s.truth);
+    case LS_JSON_INT:
+        return jinja_int(s.integer);
+    case LS_JSON_REAL:
+        return jinja_real(s.real);
+    case LS_JSON_TEXT:
+        return jinja_of_text(jinja_letters(arena, s.text, s.bytes, marks));
+    case LS_JSON_ARRAY:
+        return of_array(arena, json, marks);
+    case LS_JSON_OBJECT:
+        return of_object(arena, json, marks);
+    }
+    return jinja_none();
+}
+
+/* --- what Python says of them ----------------------------------------------------------------------------------------------- */
+
+static const struct kind_row {
+    const char *name;
+    bool number, list;
+} kinds[JINJA_KINDS] = {
+    [JINJA_MISSING] = {"nothing", false, false},
+    [JINJA_UNDEFINED] = {"undefined", false, false},
+    [JINJA_NONE] = {"None", false, false},
+    [JINJA_BOOL] = {"bool", true, false},
+    [JINJA_INT] = {"int", true, false},
+    [JINJA_FLOAT] = {"float", true, false},
+    [JINJA_TEXT] = {"str", false, false},
+    [JINJA_LIST] = {"list", false, true},
+    [JINJA_TUPLE] = {"tuple", false, true},
+    [JINJA_RANGE] = {"range", false, true},
+    [JINJA_VIEW] = {"view of a dict", false, true},
+    [JINJA_GENERATOR] = {"generator", false, true},
+    [JINJA_DICT] = {"dict", false, false},
+    [JINJA_NAMESPACE] = {"namespace", false, false},
+    [JINJA_MACRO] = {"macro", false, false},
+    [JINJA_LOOP] = {"loop", false, false},
+    [JINJA_METHOD] = {"method", false, false},
+    [JINJA_GLOBAL] = {"function", false, false},
+};
+
+const char *jinja_type_name(jinja_value value) { return kinds[value.kind].name; }
+bool jinja_is_number(jinja_value value) { return kinds[value.kind].number; }
+bool jinja_may_be_key(jinja_value v) {
+    const bool plain =
+        jinja_is_number(v) || v.kind == JINJA_TEXT || v.kind == JINJA_NONE || v.kind == JINJA_UNDEFINED;
+    if (v.kind != JINJA_TUPLE) return plain || v.kind > JINJA_NAMESPACE;
+    for (size_t i = 0; i < v.list->n; i++)
+        if (!jinja_may_be_key(v.list->item[i])) return false;
+    return true;
+}
+bool jinja_is_sequence_kind(jinja_value value) { return kinds[value.kind].list; }
+
+double jinja_as_real(jinja_value v) {
+    return v.kind == JINJA_FLOAT ? v.real : v.kind == JINJA_INT ? (double)v.integer : (double)v.truth;
+}
+
+bool jinja_true(jinja_value v) {
+    switch (v.kind) {
+    case JINJA_MISSING:
+    case JINJA_UNDEFINED:
+    case JINJA_NONE:
+        return false;
+    case JINJA_BOOL:
+        return v.truth;
+    case JINJA_INT:
+        return v.integer != 0;
+    case JINJA_FLOAT:
+        return v.real != 0;
+    case JINJA_TEXT:
+        return v.text.n > 0;
+    case JINJA_LIST:
+    case JINJA_TUPLE:
+    case JINJA_RANGE:
+    case JINJA_VIEW:
+        return v.list->n > 0;
+    case JINJA_DICT:
+        return v.dict->n > 0;
+    default:
+        return true;
+    }
+}
+
+static bool numbers_equal(jinja_value a, jinja_value b) {
+    if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT) return jinja_as_real(a) == jinja_as_real(b);
+    return (a.kind == JINJA_INT ? a.integer : a.truth) == (b.kind == JINJA_INT ? b.integer : b.truth);
+}
+
+static bool lists_equal(const jinja_list *a, const jinja_list *b) {
+    if (a->n != b->n) return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (!jinja_equal(a->item[i], b->item[i])) return false;
+    return true;
+}
+
+static bool dicts_equal(const jinja_dict *a, const jinja_dict *b) {
+    if (a->n != b->n) return false;
+    for (size_t i = 0; i < a->n; i++) {
+        const jinja_value *other = jinja_dict_find(b, a->pair[i].key);
+        if (other == NULL || !jinja_equal(a->pair[i].value, *other)) return false;
+    }
+    return true;
+}
+
+bool jinja_equal(jinja_value a, jinja_value b) {
+    if (jinja_is_number(a) && jinja_is_number(b)) return numbers_equal(a, b);
+    if (a.kind != b.kind) return false;
+    switch (a.kind) {
+    case JINJA_MISSING:
+    case JINJA_UNDEFINED:
+    case JINJA_NONE:
+        return true;
+    case JINJA_TEXT:
+        return jinja_text_equal(a.text, b.text);
+    case JINJA_LIST:
+    case JINJA_TUPLE:
+    case JINJA_RANGE:
+        return lists_equal(a.list, b.list);
+    case JINJA_DICT:
+        return dicts_equal(a.dict, b.dict);
+    default:
+        return a.list == b.list; /* the same one */
+    }
+}
