@@ -21,7 +21,7 @@ python3 - <<'CHECK' || fail "tables"
 import json, math, xml.dom.minidom
 of_train, of_eval, out = json.load(open("run/eval.json")), json.load(open("again/eval.json")), json.load(open("out.json"))
 assert of_train["sequences"] == of_eval["sequences"] == out["sequences"] == 4, of_train
-assert of_eval["by_position"] == out["by_position"] and len(out["by_position"]) == 6, out
+assert of_eval["by_position"] == out["by_position"], out
 for a, b in zip(of_train["by_position"], of_eval["by_position"]):
     assert (a["first"], a["last"], a["tokens"]) == (b["first"], b["last"], b["tokens"]), (a, b)
     assert abs(a["loss"] - b["loss"]) < 1e-5 and abs(a["error"] - b["error"]) < 1e-5, (a, b)

@@ -66,7 +66,7 @@ static void table_is_its_definition(void **state) {
     (void)state;
     int32_t tokens[SEQUENCES][S], labels[SEQUENCES][S];
     float losses[SEQUENCES][S];
-    ls_loss_sums sums = {.farthest = 0};
+    static ls_loss_sums sums;
     for (int s = 0; s < SEQUENCES; s++) {
         for (int i = 0; i < S; i++) {
             tokens[s][i] = s == 2 && (i == 0 || i == 5) ? END : 1;
@@ -78,7 +78,7 @@ static void table_is_its_definition(void **state) {
         const ls_sample sample = {.tokens = tokens[s], .labels = labels[s], .seen = seen};
         ls_loss_sums_add(&sums, S, &sample, losses[s]);
     }
-    const ls_loss_table table = ls_loss_sums_table(&sums);
+    const ls_loss_table table = ls_loss_sums_table(&sums, INFINITY);
     static const int64_t first[] = {0, 1, 2, 3, 5, 9}, last[] = {0, 1, 2, 4, 8, 12};
     assert_int_equal(table.n, 6);
     assert_int_equal(table.sequences, SEQUENCES);
@@ -91,14 +91,46 @@ static void table_is_its_definition(void **state) {
     assert_int_equal(table.bin[0].tokens, 2); /* behind the two ends */
 }
 
+/* Losses of 2 +- 1: 401 tokens say their mean within 0.05, 101 within 0.1. */
+static void bins_hold_enough_tokens(void **state) {
+    (void)state;
+    enum { LONG = 1100, TEXTS = 2 };
+    static const struct {
+        double error;
+        int n;
+        int64_t last[8];
+    } cases[] = {{0.1, 6, {64, 128, 256, 512, 1024, LONG}}, {0.05, 3, {256, 512, LONG}}, {0.01, 1, {LONG}}};
+    static ls_loss_sums sums;
+    static int32_t labels[LONG], seen[LONG];
+    static float losses[LONG];
+    for (int i = 0; i < LONG; i++) {
+        labels[i] = 1;
+        seen[i] = i + 1;
+        losses[i] = i % 2 ? 1 : 3;
+    }
+    const ls_sample sample = {.labels = labels, .seen = seen};
+    for (int s = 0; s < TEXTS; s++) ls_loss_sums_add(&sums, LONG, &sample, losses);
+    for (size_t c = 0; c < LS_COUNT(cases); c++) {
+        const ls_loss_table table = ls_loss_sums_table(&sums, cases[c].error);
+        assert_int_equal(table.n, cases[c].n);
+        for (int b = 0; b < table.n; b++) {
+            const int64_t first = b > 0 ? cases[c].last[b - 1] + 1 : 1;
+            assert_int_equal(table.bin[b].first, first);
+            assert_int_equal(table.bin[b].last, cases[c].last[b]);
+            assert_int_equal(table.bin[b].tokens, TEXTS * (cases[c].last[b] - first + 1));
+            assert_true(fabs(table.bin[b].loss - 2) < 0.02);
+        }
+    }
+}
+
 static void nothing_counts_without_labels(void **state) {
     (void)state;
     int32_t labels[4] = {-100, -100, -100, -100}, seen[4] = {1, 2, 3, 4};
     const ls_sample sample = {.labels = labels, .seen = seen};
     const float losses[4] = {1, 1, 1, 1};
-    ls_loss_sums sums = {.farthest = 0};
+    static ls_loss_sums sums;
     ls_loss_sums_add(&sums, 4, &sample, losses);
-    const ls_loss_table table = ls_loss_sums_table(&sums);
+    const ls_loss_table table = ls_loss_sums_table(&sums, INFINITY);
     assert_int_equal(table.n, 0);
     assert_false(isfinite(table.all.loss));
 }
@@ -146,7 +178,7 @@ static void same_over_ranks(void **state) {
 /* Documents of a folder, packed: the mean of what each has alone, by distance too. */
 static void packed_is_the_mean_of_documents(void **state) {
     enum { FILES = 5 };
-    static const size_t bytes[FILES] = {40, 17, 96, 60, 30};
+    static const size_t bytes[FILES] = {160, 68, 384, 240, 120};
     run_paths *p = make_paths(state, "unused");
     char name[40];
     double loss = 0, tokens = 0, farthest = 0;
@@ -154,10 +186,11 @@ static void packed_is_the_mean_of_documents(void **state) {
     ls_eval_result result, alone;
     options.sequences = 0;
     options.pack = "best";
+    options.seq = 384;
     options.batch = 1;
     assert_ok(ls_file_make_directories(scratch_path(state, "folder")));
     for (int i = 0; i < FILES; i++) {
-        char text[128];
+        char text[512];
         for (size_t k = 0; k < bytes[i]; k++) text[k] = (char)('a' + ls_rng_below(5, (uint64_t)i, k, 26));
         snprintf(name, sizeof name, "folder/%d.txt", i);
         const char *path = scratch_file(state, name, text, bytes[i]);
@@ -166,7 +199,7 @@ static void packed_is_the_mean_of_documents(void **state) {
         assert_int_equal(alone.table.all.tokens, bytes[i]); /* the end is a label, and no input */
         loss += alone.table.all.loss * (double)bytes[i];
         tokens += (double)bytes[i];
-        if (bytes[i] == 96) farthest = alone.table.bin[alone.table.n - 1].loss;
+        if (bytes[i] == 384) farthest = alone.table.bin[alone.table.n - 1].loss;
     }
     const char *folder = scratch_path(state, "folder");
     options.data = &folder;
@@ -176,8 +209,8 @@ static void packed_is_the_mean_of_documents(void **state) {
     assert_int_equal(result.text_sequences, 3);
     assert_int_equal(result.table.all.tokens, (int64_t)tokens);
     assert_true(fabs(result.table.all.loss - loss / tokens) <= RANKS_TOLERANCE);
-    const ls_loss_bin *last = &result.table.bin[result.table.n - 1]; /* of the longest alone: 65 to 96 */
-    assert_int_equal(last->first, 65);
+    const ls_loss_bin *last = &result.table.bin[result.table.n - 1]; /* of the longest alone: 257 to 384 */
+    assert_int_equal(last->first, 257);
     assert_true(fabs(last->loss - farthest) <= RANKS_TOLERANCE);
     free(p);
 }
@@ -241,8 +274,9 @@ static void wrong_options_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_its_definition), cmocka_unit_test(nothing_counts_without_labels),
-        cmocka_unit_test(same_over_ranks),         cmocka_unit_test(packed_is_the_mean_of_documents),
-        cmocka_unit_test(loss_is_that_of_grad),    cmocka_unit_test(wrong_options_are_refused)};
+        cmocka_unit_test(table_is_its_definition),         cmocka_unit_test(bins_hold_enough_tokens),
+        cmocka_unit_test(nothing_counts_without_labels),   cmocka_unit_test(same_over_ranks),
+        cmocka_unit_test(packed_is_the_mean_of_documents), cmocka_unit_test(loss_is_that_of_grad),
+        cmocka_unit_test(wrong_options_are_refused)};
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

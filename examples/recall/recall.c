@@ -3,6 +3,7 @@
  * accuracy on fresh sequences reaches the target. Built and run by run.sh; it uses Longspan's internal headers, since
  * the command `train` reads text and has no answers to score.
  */
+#include "outcome.h"
 #include "task.h"
 
 #include "graph/graph.h"
@@ -23,18 +24,12 @@ typedef struct recall {
     int64_t batch, steps;
     double lr, target;
     const char *model_path;
+    const char
+        *compare; /* a directory: the training on one rank comes first, and both are compared; NULL: no */
     ls_spread spread;
     ls_model *model;
     const char *logits; /* name */
 } recall;
-
-/* What rank 0 leaves in shared memory. */
-typedef struct outcome {
-    int64_t steps, queries; /* queries: answers of the final measurement */
-    double accuracy, seconds;
-    double
-        crossing; /* of all ways from an entry's place to a question's: the part that leads to another rank */
-} outcome;
 
 typedef struct rank_work {
     const recall *r;
@@ -135,9 +130,11 @@ static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer
     ls_progress progress = ls_progress_start("recall", r->steps);
     score s = {.asked = 0}, all = {.asked = 0};
     int64_t step = 0;
-    double loss;
+    double loss = 0;
     while (step < r->steps && part(&all) < r->target) {
-        LS_TRY(advance(r, rank, trainer, step++, &loss));
+        LS_TRY(advance(r, rank, trainer, step, &loss));
+        if (rank->rank == 0) out->loss[step] = loss;
+        step++;
         if (step % MEASURE_EVERY != 0 && step != r->steps) continue;
         LS_TRY(measure(r, rank, trainer, MEASURE_SEQUENCES, &s));
         if (part(&s) >= r->target || step == r->steps)
@@ -148,8 +145,12 @@ static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer
     }
     if (rank->rank != 0) return ls_ok();
     ls_progress_end(&progress);
-    *out = (outcome){.steps = step,
+    const size_t *planned = rank->image->bytes;
+    *out = (outcome){.ranks = rank->ranks,
+                     .steps = step,
                      .queries = all.asked,
+                     .planned = (int64_t)(planned[LS_PRIVATE] + planned[LS_SYMMETRIC]),
+                     .measured = ls_resident_bytes(rank).arenas,
                      .accuracy = part(&all),
                      .crossing = count_crossing(r->task.S, &rank->image->layout),
                      .seconds = ls_seconds() - began};
@@ -170,7 +171,7 @@ static ls_status work(ls_rank *rank, void *context) {
     return status;
 }
 
-static ls_status run(recall *r, ls_graph *graph, outcome *out) {
+static ls_status run_graph(recall *r, ls_graph *graph, outcome *out) {
     ls_language_model lm;
     LS_TRY(ls_model_build(r->model, graph, r->batch, r->task.S, true, &lm));
     r->logits = ls_graph_tensor(graph, lm.logits)->name;
@@ -189,11 +190,30 @@ static ls_status run(recall *r, ls_graph *graph, outcome *out) {
     return status;
 }
 
-static int report(const recall *r, const ls_status *status, const outcome *o) {
-    if (status->code != LS_OK) {
-        ls_log("%s", status->text);
-        return 1;
-    }
+static size_t outcome_bytes(const recall *r) { return sizeof(outcome) + (size_t)r->steps * sizeof(double); }
+
+/* One training, from its weights to its outcome; *out is of outcome_bytes. */
+static ls_status run(recall *r, outcome **out) {
+    void *shared;
+    LS_TRY(ls_shared_map(outcome_bytes(r), &shared));
+    *out = shared;
+    ls_graph *graph = ls_graph_create(LS_F32);
+    const ls_status status = run_graph(r, graph, *out);
+    ls_graph_destroy(graph);
+    return status;
+}
+
+/* The same task and the same weights on one rank, then on many. */
+static ls_status run_both(recall *r, outcome **one, outcome **many) {
+    const ls_spread spread = r->spread;
+    r->spread = (ls_spread){.ranks = 1, .as_threads = spread.as_threads};
+    LS_TRY(run(r, one));
+    r->spread = spread;
+    LS_TRY(run(r, many));
+    return outcome_compare(*one, *many, r->compare);
+}
+
+static int report(const recall *r, const outcome *o) {
     printf(
         "accuracy %.4f on %lld answers (target %.2f), %.1f %% of them copied from another rank, each from more than %lld "
         "tokens back\nS %lld, %lld ranks with at most %lld tokens each, %lld steps, %.1f s\n",
@@ -207,7 +227,8 @@ static ls_status parse(int argc, char **argv, recall *r) {
     static const struct option flags[] = {
         {"seq", 1, 0, 'S'},  {"ranks", 1, 0, 'r'},    {"batch", 1, 0, 'b'}, {"steps", 1, 0, 'n'},
         {"lr", 1, 0, 'l'},   {"target", 1, 0, 't'},   {"seed", 1, 0, 's'},  {"strategy", 1, 0, 'y'},
-        {"mesh", 1, 0, 'm'}, {"ranks-as", 1, 0, 'a'}, {"model", 1, 0, 'c'}, {0, 0, 0, 0}};
+        {"mesh", 1, 0, 'm'}, {"ranks-as", 1, 0, 'a'}, {"model", 1, 0, 'c'}, {"compare", 1, 0, 'o'},
+        {0, 0, 0, 0}};
     for (int c; (c = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
         if (c == 'S')
             r->task.S = atoll(optarg);
@@ -229,12 +250,14 @@ static ls_status parse(int argc, char **argv, recall *r) {
             r->spread.mesh = optarg;
         else if (c == 'c')
             r->model_path = optarg;
+        else if (c == 'o')
+            r->compare = optarg;
         else if (c == 'a')
             r->spread.as_threads = strcmp(optarg, "threads") == 0;
         else
             return ls_error(
                 LS_USAGE, "known flags: --seq --ranks --batch --steps --lr --target --seed --strategy --mesh "
-                          "--ranks-as --model");
+                          "--ranks-as --model --compare");
     }
     if (r->task.S % 4 != 0 || r->task.S < 4 * RECALL_KEYS)
         return ls_error(LS_USAGE, "--seq %lld; expected a multiple of 4, %d at least", (long long)r->task.S,
@@ -253,18 +276,17 @@ int main(int argc, char **argv) {
                 .model_path = "examples/recall/config.json",
                 .spread = {.ranks = 4}};
     ls_status status = parse(argc, argv, &r);
-    void *shared;
-    if (status.code == LS_OK) status = ls_shared_map(sizeof(outcome), &shared);
     if (status.code == LS_OK) status = ls_model_open(r.model_path, &r.model);
     if (status.code != LS_OK) {
         ls_log("%s", status.text);
         return 2;
     }
-    ls_graph *graph = ls_graph_create(LS_F32);
-    status = run(&r, graph, shared);
-    const int code = report(&r, &status, shared);
-    ls_graph_destroy(graph);
+    outcome *one = NULL, *out = NULL;
+    status = r.compare != NULL ? run_both(&r, &one, &out) : run(&r, &out);
+    if (status.code != LS_OK) ls_log("%s", status.text);
+    const int code = status.code == LS_OK ? report(&r, out) : 1;
+    ls_shared_unmap(one, outcome_bytes(&r));
+    ls_shared_unmap(out, outcome_bytes(&r));
     ls_model_close(r.model);
-    ls_shared_unmap(shared, sizeof(outcome));
     return code;
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Builds the recall example against a build folder and runs it:  run.sh [--build FOLDER] [flags of recall]
 # Flags: --seq 4096 --ranks 4 --batch 8 --steps 1500 --lr 0.003 --target 0.99 --seed 1 --strategy NAME --mesh ... --ranks-as threads
+#        --compare FOLDER: on one rank first, then on --ranks; a table, and FOLDER/curves.svg
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -16,6 +17,6 @@ sanitizer=$(sed -n 's/^LONGSPAN_SANITIZE:STRING=//p' "$build/CMakeCache.txt")
 # what the static library needs besides
 libraries=$(sed -n "s/^Libs.private://p" "$build/longspan.pc")
 cc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra ${sanitizer:+-g -fsanitize=$sanitizer} -I"$root/include" -I"$root/src" \
-    "$here/recall.c" "$here/task.c" "$build/liblongspan.a" $libraries -o "$program"
+    "$here"/{recall,compare,task}.c "$build/liblongspan.a" $libraries -o "$program"
 cd "$root"
 "$program" "$@"

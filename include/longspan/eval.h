@@ -16,7 +16,7 @@ typedef struct ls_loss_bin {
 
 #define LS_LOSS_BINS 34 /* 0, 1, 2, 3-4, 5-8, ...: enough for any sequence */
 
-/* Bins that hold tokens, ascending; and `all` of them together. */
+/* Bins, ascending, where some with too few tokens for a mean within 0.05 nats are joined to one; and `all` of them together. */
 typedef struct ls_loss_table {
     int n;
     ls_loss_bin bin[LS_LOSS_BINS];

@@ -58,8 +58,8 @@ const cli_command cli_eval = {
     .usage = "--model PATH [--checkpoint DIR] --data PATH... [--seq N] [options]",
     .about =
         "Forward passes over the text's sequences. Beside the mean loss and the perplexity a table tells the loss by the number of "
-        "tokens of the same document that stand before a token in its sequence, in bins that double: how much the model gains "
-        "from a longer context. The errors are standard errors of the means, with sequences as the sample. Labels that are "
+        "tokens of the same document that stand before a token in its sequence, in bins that double (joined where their tokens "
+        "are too few for a mean within 0.05 nats): how much the model gains from a longer context. The errors are standard errors of the means, with sequences as the sample. Labels that are "
         "masked (prompts, what users say) are left out. With --pack best or stream no document sees another, as when a "
         "training packs them so.",
     .opens = true,

@@ -77,6 +77,14 @@ static void turn_off_zeros(train_flags *flags) {
     }
 }
 
+static void print_positions(const ls_loss_table *t, const char *out) {
+    const ls_loss_bin *near = &t->bin[0], *far = &t->bin[t->n - 1];
+    printf("positions   %s/loss_by_position.svg: loss %.4f with %lld to %lld tokens of the document before",
+           out, near->loss, (long long)near->first, (long long)near->last);
+    if (t->n > 1) printf(", %.4f with %lld to %lld", far->loss, (long long)far->first, (long long)far->last);
+    printf("\n");
+}
+
 static void print_result(const ls_train_result *r, const char *out) {
     char predicted[LS_BYTES_TEXT], measured[LS_BYTES_TEXT], alone[LS_BYTES_TEXT];
     printf("%s\n", r->reason);
@@ -90,11 +98,7 @@ static void print_result(const ls_train_result *r, const char *out) {
            ls_bytes_text((double)r->measured_bytes, measured),
            ls_bytes_text((double)r->one_rank_bytes, alone));
     printf("curve       %s/loss.svg\n", out);
-    if (r->positions.n > 0)
-        printf(
-            "positions   %s/loss_by_position.svg: %.4f with up to %lld tokens before, %.4f with up to %lld\n",
-            out, r->positions.bin[0].loss, (long long)r->positions.bin[0].last,
-            r->positions.bin[r->positions.n - 1].loss, (long long)r->positions.bin[r->positions.n - 1].last);
+    if (r->positions.n > 0) print_positions(&r->positions, out);
     printf("checkpoint  %s\n", r->checkpoint);
     if (r->model[0] != 0) printf("model       %s\n", r->model);
 }

@@ -95,12 +95,12 @@ static ls_status evaluate(evaluation *e, ls_eval_result *result) {
     LS_TRY(ls_shared_map(sizeof *e->outcome, &shared));
     e->outcome = shared;
     LS_TRY(ls_session_run(e->session, on_rank, e));
-    if (e->outcome->sums.all.tokens == 0)
-        return ls_error(LS_INVALID, "no label of %lld sequences counts: all that they hold is masked",
-                        (long long)e->n);
-    ls_eval_result made = {.table = ls_loss_sums_table(&e->outcome->sums),
+    ls_eval_result made = {.table = ls_loss_sums_table(&e->outcome->sums, LS_LOSS_BIN_ERROR),
                            .text_sequences = ls_data_summarise(e->data)->windows,
                            .spread = ls_session_describe(e->session)};
+    if (made.table.all.tokens == 0)
+        return ls_error(LS_INVALID, "no label of %lld sequences counts: all that they hold is masked",
+                        (long long)e->n);
     made.perplexity = exp(made.table.all.loss);
     made.spread.seconds = e->outcome->seconds;
     LS_TRY(write_files(e, &made));

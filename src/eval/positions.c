@@ -14,56 +14,91 @@ static int bin_of(int64_t before) {
 
 static int64_t last_of(int bin) { return bin > 0 ? (int64_t)1 << (bin - 1) : 0; }
 
-/* Another sequence's tokens of a bin. */
-static void add_group(ls_loss_sum *sum, int64_t tokens, double loss) {
-    if (tokens == 0) return;
+/* A sequence's tokens of some bins. */
+typedef struct part {
+    int64_t tokens;
+    double loss, squares;
+} part;
+
+static void add_part(ls_loss_sum *sum, const part *p) {
+    const double n = (double)p->tokens;
+    if (p->tokens == 0) return;
     sum->sequences++;
-    sum->tokens += tokens;
-    sum->loss += loss;
-    sum->squares += loss * loss;
-    sum->cross += loss * (double)tokens;
-    sum->counts += (double)tokens * (double)tokens;
+    sum->tokens += p->tokens;
+    sum->loss += p->loss;
+    sum->token_squares += p->squares;
+    sum->squares += p->loss * p->loss;
+    sum->cross += p->loss * n;
+    sum->counts += n * n;
 }
 
+/* Sums for every run of bins, since which ones will be joined is known at the end, and L² of two bins is not the sum of theirs. */
 void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses) {
-    int64_t count[LS_LOSS_BINS] = {0}, counted = 0;
-    double loss[LS_LOSS_BINS] = {0}, total = 0;
+    part parts[LS_LOSS_BINS] = {{0}};
     for (int64_t i = 0; i < S; i++) {
         if (sample->labels[i] == LS_LABEL_IGNORED) continue;
-        const int64_t before = sample->seen[i];
-        sums->farthest = ls_max(sums->farthest, before);
-        const int bin = bin_of(before);
-        count[bin]++;
-        counted++;
-        loss[bin] += (double)losses[i];
-        total += (double)losses[i];
+        sums->farthest = ls_max(sums->farthest, sample->seen[i]);
+        part *p = &parts[bin_of(sample->seen[i])];
+        const double loss = (double)losses[i];
+        *p = (part){p->tokens + 1, p->loss + loss, p->squares + loss * loss};
     }
-    for (int b = 0; b < LS_LOSS_BINS; b++) add_group(&sums->bin[b], count[b], loss[b]);
-    add_group(&sums->all, counted, total);
+    for (int first = 0; first < LS_LOSS_BINS; first++) {
+        part run = {0};
+        for (int last = first; last < LS_LOSS_BINS; last++) {
+            const part *p = &parts[last];
+            run = (part){run.tokens + p->tokens, run.loss + p->loss, run.squares + p->squares};
+            add_part(&sums->bins[first][last], &run);
+        }
+    }
 }
 
 /*
  * Tokens of one sequence are not independent, so sequences are the sample: the mean is a ratio of two sums over them, and its
  * standard error follows from what each adds to loss - mean·tokens.
  */
-static ls_loss_bin finish(const ls_loss_sum *sum) {
+static ls_loss_bin bin_between(const ls_loss_sums *sums, int first, int last) {
+    const ls_loss_sum *sum = &sums->bins[first][last];
     const double n = (double)sum->tokens, sample = (double)sum->sequences;
-    ls_loss_bin bin = {.tokens = sum->tokens, .loss = n > 0 ? sum->loss / n : NAN, .error = NAN};
+    ls_loss_bin bin = {.first = first > 0 ? last_of(first - 1) + 1 : 0,
+                       .last = ls_min(last_of(last), sums->farthest),
+                       .tokens = sum->tokens,
+                       .loss = n > 0 ? sum->loss / n : NAN,
+                       .error = NAN};
     if (sum->sequences < 2) return bin;
     const double scatter = sum->squares - 2 * bin.loss * sum->cross + bin.loss * bin.loss * sum->counts;
     bin.error = sqrt(fmax(scatter, 0) * sample / (sample - 1)) / n;
     return bin;
 }
 
-ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums) {
-    ls_loss_table table = {.all = finish(&sums->all), .sequences = sums->all.sequences};
-    for (int b = 0; b < LS_LOSS_BINS; b++) {
-        if (sums->bin[b].tokens == 0) continue;
-        ls_loss_bin *bin = &table.bin[table.n++];
-        *bin = finish(&sums->bin[b]);
-        bin->first = b > 0 ? last_of(b - 1) + 1 : 0;
-        bin->last = ls_min(last_of(b), sums->farthest);
+enum { FEWEST = 32 }; /* tokens that say what their scatter is */
+
+/*
+ * Whether a bin holds enough tokens. As if tokens were independent: the scatter between a few sequences is too rough an estimate to
+ * decide by, and much of it is the difference between texts, which no joining takes away.
+ */
+static bool is_enough(const ls_loss_sum *sum, double error) {
+    const double n = (double)sum->tokens;
+    if (isinf(error)) return sum->tokens > 0;
+    if (sum->tokens < FEWEST) return false;
+    const double mean = sum->loss / n, scatter = fmax(sum->token_squares / n - mean * mean, 0);
+    return sqrt(scatter / (n - 1)) <= error;
+}
+
+ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums, double error) {
+    ls_loss_table table = {.all = bin_between(sums, 0, LS_LOSS_BINS - 1),
+                           .sequences = sums->bins[0][LS_LOSS_BINS - 1].sequences};
+    int first = 0, before = 0; /* of the bin that is growing, and of the one before it */
+    for (int last = 0; last < LS_LOSS_BINS; last++) {
+        const ls_loss_sum *sum = &sums->bins[first][last];
+        if (sum->tokens == 0) first = last + 1; /* nothing yet: it begins later */
+        if (!is_enough(sum, error)) continue;
+        table.bin[table.n++] = bin_between(sums, first, last);
+        before = first;
+        first = last + 1;
     }
-    table.all.last = sums->farthest;
+    if (first == LS_LOSS_BINS) return table;
+    /* What is left at the end is too little for a bin of its own. */
+    if (table.n == 0) table.n = 1, before = first;
+    table.bin[table.n - 1] = bin_between(sums, before, LS_LOSS_BINS - 1);
     return table;
 }

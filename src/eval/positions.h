@@ -6,16 +6,17 @@
 #include "format/format.h"
 #include "longspan/eval.h"
 
-/* Of one bin, over sequences that have tokens in it: sums of n, loss, loss², loss·n, n². */
+/* Sums over tokens of loss and loss²; and over sequences, each with n of the tokens and their loss L: of L², L·n and n². */
 typedef struct ls_loss_sum {
     int64_t sequences, tokens;
-    double loss, squares, cross, counts;
+    double loss, token_squares;
+    double squares, cross, counts;
 } ls_loss_sum;
 
 /* Starts as zeros. */
 typedef struct ls_loss_sums {
-    ls_loss_sum bin[LS_LOSS_BINS], all;
-    int64_t farthest; /* most tokens before a predicted one */
+    ls_loss_sum bins[LS_LOSS_BINS][LS_LOSS_BINS]; /* [first][last]: of all tokens in bins first to last */
+    int64_t farthest;                             /* most tokens before a predicted one */
 } ls_loss_sums;
 
 /*
@@ -23,7 +24,13 @@ typedef struct ls_loss_sums {
  * document, because the sequence begins inside it, does not count.
  */
 void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses);
-ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums);
+
+/*
+ * Neighbouring bins are joined until each holds so many tokens that their scatter leaves its mean a standard error of `error` nats at most:
+ * no line of the table is noise. INFINITY joins none.
+ */
+ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums, double error);
+#define LS_LOSS_BIN_ERROR 0.05
 
 /* "loss", "tokens", "sequences", "perplexity" and the array "by_position" of an open object. */
 void ls_loss_table_put(const ls_loss_table *table, ls_json_writer *writer);

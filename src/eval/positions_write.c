@@ -1,4 +1,5 @@
 /* The table of losses by position as text, JSON and a picture. */
+#include "base/base.h"
 #include "eval/positions.h"
 
 #include <math.h>
@@ -45,8 +46,8 @@ ls_status ls_loss_table_draw(const ls_loss_table *t, const char *directory) {
     int n = 0;
     for (int i = 0; i < t->n; i++) {
         const ls_loss_bin *b = &t->bin[i];
-        if (b->first == 0) continue; /* has no place on a scale of doublings */
-        x[n] = sqrt((double)b->first * (double)b->last);
+        if (b->last == 0) continue; /* has no place on a scale of doublings */
+        x[n] = sqrt((double)ls_max(b->first, 1) * (double)b->last);
         y[n] = b->loss;
         error[n++] = b->error;
     }
