@@ -21,9 +21,8 @@ setup:
 	@tools/setup.sh
 
 demo: setup
-	@echo "demo: building Longspan in $(BUILD)/ (a minute or two the first time)"
-	@$(MAKE) --no-print-directory all
-	@tools/demo.sh $(BUILD)
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@JOBS=$(JOBS) tools/demo.sh $(BUILD)
 
 # $(BUILD)/build.ninja is asked for only after the set-up has put cmake there.
 check check-long: setup
