@@ -135,13 +135,13 @@ sed -n '/^accuracy/q; p' "$work/recall.txt"
 cat <<SCREEN
 
 2. A language model learns to write like $about: $(of steps) steps on sequences of $seq tokens ($dtype).
-   Choices that are left for the next piece of a word: $guess by frequency alone, $left after training. It writes:
+   Choices left for the next piece of a word: $guess by frequency alone, $left after training. It writes:
 SCREEN
 tr '\n' ' ' <"$work/sample.txt" | tr -s ' ' | fold -s -w 92 | head -4 | sed 's/^/      /'
 echo
 cat <<SCREEN
 
-   Memory of a rank: $(mib "$(of predicted_bytes)") predicted before it ran, $(mib "$(of measured_bytes)") measured; alone it would need $(mib "$(of one_rank_bytes)").
+   Memory of a rank: $(mib "$(of predicted_bytes)") predicted, $(mib "$(of measured_bytes)") measured; one rank alone would need $(mib "$(of one_rank_bytes)").
 
 curves      $shown/recall/curves.svg · $shown/run/loss.svg · $shown/run/loss_by_position.svg
 model       $shown/run/model: Hugging Face tools load it as it is
