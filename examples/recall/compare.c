@@ -45,7 +45,7 @@ static void print_difference(const outcome *one, const outcome *many, int64_t st
         most = fmax(most, difference[i]);
     }
     printf(
-        "  One curve: in half of the steps they differ by %.1g nats or less, at most by %.1g. The loss began at %.1f.\n",
+        "  One curve: the losses differ by %.1g nats in the median step, by at most %.1g (at first: %.1f).\n",
         ls_median(difference, (int)steps), most, one->loss[0]);
     free(difference);
 }
