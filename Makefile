@@ -1,5 +1,6 @@
 # A thin wrapper: CMake and Ninja build, tools/ checks. Each target is described where its work is done.
 #   BUILD=folder   where to build        JOBS=n   how many compilers at once     PREFIX=folder   for install
+#   ISA=name       check with no more than that instruction set: base, avx2, avx512 ...
 BUILD ?= build
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -26,10 +27,11 @@ demo: setup
 
 # $(BUILD)/build.ninja is asked for only after the set-up has put cmake there.
 check check-long: setup
+	@tools/setup.sh --check
 	@$(MAKE) --no-print-directory all
 	@tools/check-layers.py
 	@ninja -C $(BUILD) -j $(JOBS) --quiet tests-short $(if $(filter check-long,$@),tests-long)
-	@tools/run-tests.sh $(BUILD) $(if $(filter check-long,$@),long,short)
+	@ISA='$(ISA)' tools/check.sh $(BUILD) $(if $(filter check-long,$@),long,short)
 
 check-asan:
 	@$(MAKE) --no-print-directory check BUILD=build-asan SANITIZE=address

@@ -133,6 +133,40 @@ static void test_cgroup_limits(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+/* LONGSPAN_ISA lowers what kernels may use, and what it cannot mean is refused. */
+static void test_isa_limit(void **state) {
+    (void)state;
+    ls_isa best = LS_ISA_COUNT, isa = LS_ISA_COUNT;
+    assert_int_equal(ls_isa_limit(&best).code, LS_OK);
+    for (int i = 0; i < LS_ISA_COUNT; i++) {
+        const ls_isa asked = (ls_isa)i;
+        assert_int_equal(setenv(LS_ISA_VARIABLE, ls_isa_name(asked), 1), 0);
+        const ls_status status = ls_isa_limit(&isa);
+        assert_int_equal(status.code, asked <= best ? LS_OK : LS_USAGE);
+        assert_int_equal(isa, asked <= best ? asked : best);
+        ls_machine m;
+        ls_machine_detect(&m);
+        assert_int_equal(m.isa, isa);
+        for (int j = 0; j < LS_ISA_COUNT && asked <= best; j++) {
+            const ls_status usable = ls_isa_check((ls_isa)j);
+            assert_int_equal(usable.code, j <= i ? LS_OK : LS_USAGE);
+            if (j > i) assert_non_null(strstr(usable.text, ls_isa_name(asked)));
+        }
+        if (asked <= best) continue;
+        assert_non_null(strstr(status.text, LS_ISA_VARIABLE));
+        assert_non_null(strstr(status.text, ls_isa_name(best)));
+    }
+    assert_int_equal(setenv(LS_ISA_VARIABLE, "sse9", 1), 0);
+    const ls_status status = ls_isa_limit(&isa);
+    assert_int_equal(status.code, LS_USAGE);
+    assert_non_null(strstr(status.text, LS_ISA_VARIABLE " is 'sse9'"));
+    assert_int_equal(ls_isa_check(LS_ISA_REF).code, LS_USAGE);
+    assert_int_equal(setenv(LS_ISA_VARIABLE, "", 1), 0); /* as if it were not there */
+    assert_int_equal(ls_isa_limit(&isa).code, LS_OK);
+    assert_int_equal(isa, best);
+    assert_int_equal(unsetenv(LS_ISA_VARIABLE), 0);
+}
+
 static void test_isa_names(void **state) {
     (void)state;
     for (int i = 0; i < LS_ISA_COUNT; i++) {
@@ -149,10 +183,11 @@ static void test_isa_names(void **state) {
 }
 
 int main(void) {
+    unsetenv(LS_ISA_VARIABLE); /* here it is the processor that is asked for */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_this_machine),    cmocka_unit_test(test_isa_is_what_the_kernel_lists),
         cmocka_unit_test(test_affinity_counts), cmocka_unit_test(test_cgroup_limits),
-        cmocka_unit_test(test_isa_names),
+        cmocka_unit_test(test_isa_limit),       cmocka_unit_test(test_isa_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static excesses time_excess(ls_layout_kind kind, int64_t S, const ls_mask *mask)
                         .strategy = "ring",
                         .layout = kind,
                         .threads = 1,
-                        .isa = LS_ISA_AVX512,
+                        .isa = LS_ISA_BASE,
                         .transfers = LS_TRANSFERS_PUT};
     ls_image *images[P];
     for (int p = 0; p < P; p++) {

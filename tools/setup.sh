@@ -17,6 +17,11 @@ header:pcre2.h   libpcre2-dev
 header:utf8proc.h libutf8proc-dev
 header:cmocka.h  libcmocka-dev
 '
+# `make check` needs these as well, on x86.
+check_needs=
+[ "$(uname -m)" = x86_64 ] && check_needs='
+cmd:qemu-x86_64  qemu-user
+'
 # `make lint` alone needs these.
 lint_needs='
 cmd:clang-tidy   clang-tidy
@@ -32,9 +37,10 @@ print_only=no
 for argument in "$@"; do
     case $argument in
     --print) print_only=yes ;;
+    --check) needs+=$check_needs ;;
     --lint) needs+=$lint_needs ;;
     --fuzz) needs+=$fuzz_needs ;;
-    *) echo "setup.sh: unknown argument '$argument'; expected --print, --lint or --fuzz" >&2; exit 2 ;;
+    *) echo "setup.sh: unknown argument '$argument'; expected --print, --check, --lint or --fuzz" >&2; exit 2 ;;
     esac
 done
 

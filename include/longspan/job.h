@@ -20,7 +20,7 @@ typedef struct ls_spread {
     const char *layout;   /* "auto", "contiguous", "zigzag", "striped" */
     const char *
         transfers; /* of attention: "auto", "put" (blocks are sent), "in-place" (they are read where they lie) */
-    const char *isa; /* "ref" ... "amx" */
+    const char *isa; /* "ref" ... "amx": of Longspan's own kernels; see ls_limit_isa */
     int64_t memory;  /* bytes that a rank may map; 0: any number */
     const char *
         recompute; /* what of the forward pass is made again in the backward pass: "auto": as memory demands; "none", "all", or
@@ -32,6 +32,13 @@ typedef struct ls_spread {
     bool as_threads;     /* ranks are threads of this process instead of processes */
     double wait_timeout; /* seconds that a rank may stand still before the others give up */
 } ls_spread;
+
+/*
+ * Limits the instructions of the whole process, the matrix products of oneDNN included, to those of `name` (as ls_spread.isa); to be called
+ * before anything else of this library. The environment's LONGSPAN_ISA does the same. LS_USAGE error for an
+ * unknown name and for one that this processor does not have.
+ */
+LS_MUST_USE ls_status ls_limit_isa(const char *name);
 
 /* What was chosen and what it cost. */
 typedef struct ls_spread_result {

@@ -17,6 +17,7 @@
 typedef struct ls_about {
     char version[32], commit[64];
     char isa[16];         /* the best that kernels are chosen for here */
+    char isas[96];        /* all that this process may use, the best one last */
     char processor[64];   /* its own name */
     int64_t cores;        /* that this process may use */
     int64_t memory_bytes; /* that this process may use */
@@ -25,7 +26,8 @@ typedef struct ls_about {
     char strategies[128];
     int64_t kernels; /* registered, all types and instruction sets */
 } ls_about;
-void ls_about_get(ls_about *out);
+/* LS_USAGE error where the environment's LONGSPAN_ISA cannot be followed. */
+LS_MUST_USE ls_status ls_about_get(ls_about *out);
 
 void ls_about_json(const ls_about *about, FILE *out);
 void ls_spread_result_json(const ls_spread_result *result, FILE *out);

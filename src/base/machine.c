@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,43 @@ static ls_isa detect_isa(void) {
 static ls_isa detect_isa(void) { return LS_ISA_BASE; }
 #endif
 
+static pthread_once_t processor_asked = PTHREAD_ONCE_INIT;
+static ls_isa processor; /* written once */
+
+static void ask_processor(void) { processor = detect_isa(); }
+
+static ls_isa processor_isa(void) {
+    pthread_once(&processor_asked, ask_processor);
+    return processor;
+}
+
+ls_status ls_isa_limit(ls_isa *out) {
+    const char *const cap = getenv(LS_ISA_VARIABLE);
+    ls_isa isa = processor_isa();
+    *out = isa;
+    if (cap == NULL || cap[0] == 0) return ls_ok();
+    if (ls_isa_parse(cap, &isa).code != LS_OK)
+        return ls_error(LS_USAGE,
+                        "the environment's " LS_ISA_VARIABLE
+                        " is '%.40s'; expected ref, base, avx2, avx512, avx512bf16 or amx",
+                        cap);
+    if (isa > processor_isa())
+        return ls_error(LS_USAGE,
+                        "the environment's " LS_ISA_VARIABLE " is %s; this processor has no more than %s",
+                        cap, ls_isa_name(processor_isa()));
+    *out = isa;
+    return ls_ok();
+}
+
+ls_status ls_isa_check(ls_isa isa) {
+    ls_isa limit = LS_ISA_REF;
+    LS_TRY(ls_isa_limit(&limit));
+    if (isa <= limit) return ls_ok();
+    return ls_error(LS_USAGE, "instruction set %s: %s has no more than %s", ls_isa_name(isa),
+                    limit < processor_isa() ? "as " LS_ISA_VARIABLE " says, this process" : "this processor",
+                    ls_isa_name(limit));
+}
+
 /* Processors in the affinity mask; the mask is made larger until the kernel's fits. */
 static int cores_of_affinity(void) {
     for (int cpus = 1024; cpus <= 1 << 18; cpus *= 2) {
@@ -129,7 +167,9 @@ static size_t cache_bytes(int level, int sysconf_name) {
 }
 
 void ls_machine_detect(ls_machine *out) {
-    ls_machine machine = {.isa = detect_isa(), .cores = cores_of_affinity()};
+    ls_machine machine = {.cores = cores_of_affinity()};
+    const ls_status limited = ls_isa_limit(&machine.isa);
+    (void)limited; /* a wrong limit is reported where kernels are chosen */
     machine.l1_bytes = cache_bytes(1, _SC_LEVEL1_DCACHE_SIZE);
     machine.l2_bytes = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE);
     machine.l3_bytes = cache_bytes(3, _SC_LEVEL3_CACHE_SIZE);

@@ -20,7 +20,7 @@ typedef enum ls_isa {
 } ls_isa;
 
 typedef struct ls_machine {
-    ls_isa isa; /* the best that the processor and the operating system support */
+    ls_isa isa; /* the best that kernels may use here: ls_isa_limit */
     int cores;  /* that this process may run on (affinity and cgroup quota counted in) */
     size_t l1_bytes, l2_bytes, l3_bytes; /* 0 when unknown */
     size_t memory_bytes;                 /* physical, or the cgroup's limit where that is lower */
@@ -31,6 +31,17 @@ void ls_machine_detect(ls_machine *out);
 
 /* Bytes of memory that can be had now, those included that the system would free for them; 0 when it does not tell. */
 size_t ls_machine_available(void);
+
+/* Names the best instruction set that this process may use; for tests of what other processors do. */
+#define LS_ISA_VARIABLE "LONGSPAN_ISA"
+
+/*
+ * The best instruction set that kernels may use: what the processor and the operating system support, or less where the environment's
+ * LONGSPAN_ISA says so. LS_USAGE error for a value of it that is no name, or more than the processor has; *out is then the processor's.
+ */
+LS_MUST_USE ls_status ls_isa_limit(ls_isa *out);
+/* LS_USAGE error where isa is beyond ls_isa_limit. */
+LS_MUST_USE ls_status ls_isa_check(ls_isa isa);
 
 const char *ls_isa_name(ls_isa isa); /* "ref", "base", "avx2", "avx512", "avx512bf16", "amx" */
 /* LS_USAGE error that lists the names when text is none of them. */

@@ -110,6 +110,7 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
     ls_status status = parse(c, options, n_options, argc - words, argv + words, flags);
     for (int i = 0; i < words && status.code == LS_OK; i++)
         *(const char **)(void *)((char *)flags + options[i].offset) = argv[i];
+    if (status.code == LS_OK && flags->spread.isa != NULL) status = ls_limit_isa(flags->spread.isa);
     if (status.code == LS_OK) status = c->run(flags);
     free(flags);
     return status;

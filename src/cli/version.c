@@ -8,7 +8,7 @@ typedef struct version_flags {
 static ls_status run(void *context) {
     const version_flags *flags = context;
     ls_about about;
-    ls_about_get(&about);
+    LS_TRY(ls_about_get(&about));
     if (flags->common.json) {
         ls_about_json(&about, stdout);
         return ls_ok();
@@ -17,7 +17,7 @@ static ls_status run(void *context) {
     printf("longspan %s (%s)\n", about.version, about.commit);
     printf("processor   %s, %lld cores, %s\n", about.processor, (long long)about.cores,
            ls_bytes_text((double)about.memory_bytes, memory));
-    printf("isa         %s\n", about.isa);
+    printf("isa         %s (of %s)\n", about.isa, about.isas);
     printf("strategies  %s\n", about.strategies);
     printf("transports  %s\n", about.transports);
     printf("libraries   %s\n", about.libraries);

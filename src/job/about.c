@@ -31,13 +31,25 @@ static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
-void ls_about_get(ls_about *out) {
+/* Instruction sets that some kernel of this build was compiled for, up to `best`; the oracle's plain C is none. */
+static void list_isas(ls_isa best, text_list *out) {
+    for (ls_isa isa = LS_ISA_BASE; isa <= best; isa++) {
+        const ls_kernel *kernel = ls_kernel_at(0);
+        for (int i = 0; kernel != NULL && kernel->isa != isa; i++) kernel = ls_kernel_at(i);
+        if (kernel != NULL) append(out, ls_isa_name(isa), strlen(ls_isa_name(isa)));
+    }
+}
+
+ls_status ls_about_get(ls_about *out) {
+    ls_isa best = LS_ISA_REF;
+    LS_TRY(ls_isa_limit(&best));
     ls_machine machine;
     ls_machine_detect(&machine);
     ls_about a = {.cores = machine.cores, .memory_bytes = (int64_t)machine.memory_bytes};
     snprintf(a.version, sizeof a.version, "%s", LS_VERSION);
     snprintf(a.commit, sizeof a.commit, "%s", LS_COMMIT);
-    snprintf(a.isa, sizeof a.isa, "%s", ls_isa_name(machine.isa));
+    snprintf(a.isa, sizeof a.isa, "%s", ls_isa_name(best));
+    list_isas(best, &(text_list){a.isas, sizeof a.isas});
     snprintf(a.processor, sizeof a.processor, "%s", machine.name);
     text_list transports = {a.transports, sizeof a.transports},
               strategies = {a.strategies, sizeof a.strategies};
@@ -49,4 +61,5 @@ void ls_about_get(ls_about *out) {
     dl_iterate_phdr(add_library, &libraries);
     while (ls_kernel_at((int)a.kernels) != NULL) a.kernels++;
     *out = a;
+    return ls_ok();
 }

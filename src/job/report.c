@@ -91,6 +91,7 @@ void ls_about_json(const ls_about *a, FILE *out) {
     ls_json_put_text(w, "version", a->version);
     ls_json_put_text(w, "commit", a->commit);
     ls_json_put_text(w, "isa", a->isa);
+    ls_json_put_text(w, "isas", a->isas);
     ls_json_put_text(w, "processor", a->processor);
     ls_json_put_int(w, "cores", a->cores);
     ls_json_put_int(w, "memory_bytes", a->memory_bytes);

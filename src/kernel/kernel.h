@@ -96,7 +96,7 @@ typedef struct ls_kernel {
 
 /*
  * The best registered kernel with isa <= the given one; among equals the one listed last.
- * LS_UNSUPPORTED error naming name, type and isa when there is none.
+ * LS_UNSUPPORTED error naming name, type and isa when there is none; LS_USAGE when this process may not use that isa.
  */
 LS_MUST_USE ls_status ls_kernel_find(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel **out);
 

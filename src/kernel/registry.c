@@ -44,6 +44,7 @@ static const ls_kernel *find_in(const ls_kernel *const *table, const char *name,
 }
 
 ls_status ls_kernel_find(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel **out) {
+    LS_TRY(ls_isa_check(isa)); /* also what a kernel says of its workspace is code for its instruction set */
     for (size_t t = LS_COUNT(tables); t-- > 0;) {
         if (tables[t][0] == NULL || tables[t][0]->isa > isa) continue;
         const ls_kernel *found = find_in(tables[t], name, dtype);

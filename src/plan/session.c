@@ -30,12 +30,22 @@ struct ls_session {
 
 /* --- wishes ---------------------------------------------------------------------------------------------------------------- */
 
-static ls_status resolve_isa(const char *name, ls_isa best, ls_isa *out) {
-    *out = best;
-    if (name == NULL) return ls_ok();
-    LS_TRY(ls_isa_parse(name, out));
-    if (*out > best)
-        return ls_error(LS_USAGE, "--isa %s: this processor has no more than %s", name, ls_isa_name(best));
+static ls_status resolve_isa(const char *name, ls_isa *out) {
+    ls_isa isa = LS_ISA_REF;
+    LS_TRY(ls_isa_limit(&isa));
+    if (name != NULL) {
+        LS_TRY(ls_isa_parse(name, &isa));
+        LS_TRY(ls_isa_check(isa));
+    }
+    *out = isa;
+    return ls_ok();
+}
+
+ls_status ls_limit_isa(const char *name) {
+    ls_isa isa = LS_ISA_REF;
+    LS_TRY(resolve_isa(name, &isa));
+    if (setenv(LS_ISA_VARIABLE, ls_isa_name(isa), 1) != 0)
+        return ls_error(LS_NO_MEMORY, "no memory to limit the instruction set to %s", ls_isa_name(isa));
     return ls_ok();
 }
 
@@ -58,7 +68,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     request.addressable = ls_transport_addresses_peers(ls_transport_for((int)ranks));
     request.ranks = (int)ranks;
     request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / ranks));
-    LS_TRY(resolve_isa(spread->isa, machine.isa, &request.isa));
+    LS_TRY(resolve_isa(spread->isa, &request.isa));
     request.measured = ls_host_load(request.isa, &request.host);
     *out = request;
     return ls_ok();

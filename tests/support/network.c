@@ -196,6 +196,23 @@ double network_error_of_kind(const network_result *a, const network_result *b, i
     return sqrt(squares / n);
 }
 
+ls_status network_own_errors(const network *n, ls_dtype dtype, const network_result *exact, double *errors) {
+    const int n_flats = exact->image->n_flats;
+    ls_isa best = LS_ISA_REF;
+    LS_TRY(ls_isa_limit(&best));
+    for (int i = 0; i <= n_flats; i++) errors[i] = 0;
+    for (ls_isa isa = dtype == LS_F32 ? LS_ISA_REF : LS_ISA_BASE; isa <= best; isa++) {
+        const ls_target alone = {
+            .mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
+        network_result one;
+        LS_TRY(network_solve(n, &alone, dtype, dtype, &one));
+        for (int i = 0; i <= n_flats; i++)
+            errors[i] = fmax(errors[i], network_error_of_kind(&one, exact, i - 1));
+        network_free(&one);
+    }
+    return ls_ok();
+}
+
 double network_difference(const network_result *a, const network_result *b, const char **what) {
     double worst = -1;
     for (int i = -1; i < b->image->n_flats; i++) {

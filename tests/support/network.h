@@ -43,6 +43,13 @@ void network_free(network_result *result);
 double network_error(const network_result *a, const network_result *b, int i);
 /* The root of the mean square over the parameters of its kind in all layers. */
 double network_error_of_kind(const network_result *a, const network_result *b, int i);
+/*
+ * What rounding does to each result on one rank in f32 or bf16, whichever order the sums are taken in: errors[1 + i] is the largest
+ * network_error_of_kind(-1: of the loss) over the instruction sets of this process. exact: of one rank in f64, parameters rounded to dtype.
+ * It follows the condition of what is summed, where one instruction set alone may be lucky.
+ */
+LS_MUST_USE ls_status network_own_errors(const network *n, ls_dtype dtype, const network_result *exact,
+                                         double *errors);
 /* The largest of these; what: the one that differs most. */
 double network_difference(const network_result *a, const network_result *b, const char **what);
 

@@ -1,6 +1,7 @@
 #include "kernel/cpu/onednn.h"
 
 #include <dnnl.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -46,6 +47,30 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *out, int64_t rows, int64_t colum
     return dnnl_memory_desc_init_by_strides(out, 2, size, dtype == LS_BF16 ? dnnl_bf16 : dnnl_f32, stride);
 }
 
+/* oneDNN's own limit, which must be set before its first use: what LONGSPAN_ISA allows binds it too. */
+static void limit_isa(void) {
+    static const dnnl_cpu_isa_t limits[LS_ISA_COUNT] = {
+        [LS_ISA_REF] = dnnl_cpu_isa_sse41,
+        [LS_ISA_BASE] = dnnl_cpu_isa_sse41,
+        [LS_ISA_AVX2] = dnnl_cpu_isa_avx2,
+        [LS_ISA_AVX512] = dnnl_cpu_isa_avx512_core,
+        [LS_ISA_AVX512BF16] = dnnl_cpu_isa_avx512_core_bf16,
+        [LS_ISA_AMX] = dnnl_cpu_isa_all,
+    };
+    if (getenv(LS_ISA_VARIABLE) == NULL) return;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    const dnnl_status_t status = dnnl_set_max_cpu_isa(limits[machine.isa]);
+    if (status != dnnl_success)
+        ls_log("oneDNN was built without a limit of its instruction set: " LS_ISA_VARIABLE
+               " does not bind its matrix products");
+}
+
+static void set_limit_once(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, limit_isa);
+}
+
 static dnnl_status_t make_attributes(bool accumulate, dnnl_primitive_attr_t *out) {
     dnnl_post_ops_t after = NULL;
     dnnl_status_t status = dnnl_primitive_attr_create(out);
@@ -60,6 +85,7 @@ static dnnl_status_t make_attributes(bool accumulate, dnnl_primitive_attr_t *out
 static dnnl_status_t describe(const ls_cpu_product *p, ls_onednn *o, dnnl_memory_desc_t md[ARGUMENTS]) {
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_matmul_desc_t desc;
+    set_limit_once();
     dnnl_status_t status = dnnl_engine_create(&o->engine, dnnl_cpu, 0);
     STEP(status, matrix(&md[A], p->M, p->K, p->a_row, p->a_column, p->in));
     STEP(status, matrix(&md[B], p->K, p->N, p->b_row, p->b_column, p->in));
