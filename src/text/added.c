@@ -156,6 +156,10 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
     if (status.code == LS_OK) {
         token->shown = strndup(piece.text, piece.bytes);
         if (!token->shown) status = no_memory(item);
+        if (token->shown && piece.bytes == 0)
+            status =
+                ls_error(LS_UNSUPPORTED, "%s: of %s (\"%.60s\") the normalizer leaves nothing to look for",
+                         item.file, item.path, token->byte);
     }
     free(buffer[0].byte);
     free(buffer[1].byte);

@@ -1,6 +1,20 @@
 #include "text/characters.h"
+#include "base/base.h"
+#include "text/character_tables.h"
 
 #include <utf8proc.h>
+
+static bool is_in(const ls_code_range *range, size_t n, uint32_t code) {
+    size_t low = 0, high = n;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (code > range[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && code >= range[low].first;
+}
 
 bool ls_is_space(uint32_t code) {
     return code == ' ' || (code >= 9 && code <= 13) || code == 0x85 || code == 0xa0 || code == 0x1680 ||
@@ -8,24 +22,24 @@ bool ls_is_space(uint32_t code) {
            code == 0x205f || code == 0x3000;
 }
 
-static bool within(uint32_t code, utf8proc_category_t first, utf8proc_category_t last) {
-    const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-    return category >= first && category <= last;
-}
-
-bool ls_is_number(uint32_t code) { return within(code, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO); }
-
-bool ls_is_word(uint32_t code) {
-    /* LU to NL in utf8proc's order: letters, marks, ND, NL; the last four are letters in circles and squares */
-    return within(code, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL) ||
-           within(code, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PC) || code == 0x200c || code == 0x200d ||
-           (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
-           (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
-}
+bool ls_is_number(uint32_t code) { return is_in(numbers, LS_COUNT(numbers), code); }
+bool ls_is_word(uint32_t code) { return is_in(words, LS_COUNT(words), code); }
+bool ls_is_punctuation(uint32_t code) { return is_in(punctuation, LS_COUNT(punctuation), code); }
 
 void ls_lower_case(uint32_t code, uint32_t out[2]) {
-    out[0] = code == 0x130 ? 'i' : (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
+    size_t low = 0, high = LS_COUNT(lower);
+    out[0] = code == 0x130 ? 'i' : code;
     out[1] = code == 0x130 ? 0x307 : 0;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (code > lower[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < LS_COUNT(lower) && code >= lower[low].first &&
+        (code - lower[low].first) % (uint32_t)lower[low].step == 0)
+        out[0] = code + (uint32_t)lower[low].distance;
 }
 
 const char *ls_category(uint32_t code) { return utf8proc_category_string((utf8proc_int32_t)code); }

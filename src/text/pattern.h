@@ -2,8 +2,7 @@
  * text: patterns of a tokenizer.json: a plain text, or a regular expression. The files' dialect is Oniguruma's;
  * it is rewritten for PCRE2 (pattern_dialect.c), and what the two do not share is refused by name.
  *
- * \p{...} knows the characters of the PCRE2 that is linked (Unicode 14 with Debian 12's 10.42), and those of Unicode
- * 16 as the reference library has them; but for \P{...} within a class, which does not know the later ones.
+ * Classes (\p{...}, \w, \d, \s) have the characters that they have in the reference library.
  */
 #ifndef LS_TEXT_PATTERN_H
 #define LS_TEXT_PATTERN_H
@@ -44,11 +43,18 @@ typedef struct ls_matches {
 /* False: *status says why. No status is returned, because one is half a kilobyte, and there is a match per word. */
 LS_MUST_USE bool ls_matches_next(ls_matches *matches, ls_status *status);
 
+/* A name in \p{...}: a category or a script; name NULL: it is not known. */
+typedef struct ls_pattern_class {
+    const char *name;
+    bool script;
+} ls_pattern_class;
+
+ls_pattern_class ls_pattern_class_find(const char *name, size_t bytes);
 /*
- * Appends ranges of the characters that \p{name} has in the reference library and not in Unicode 14, as members of a
- * class (pattern_later.c). False: no memory.
+ * Appends ranges, as members of a class: of the characters that a category or script, or "w" for \w, has in the reference library and not in
+ * PCRE2; or, with `gone`, the other way round (pattern_classes.c). False: no memory.
  */
-LS_MUST_USE bool ls_pattern_later(const char *name, size_t bytes, ls_text *out);
+LS_MUST_USE bool ls_pattern_differences(const char *name, bool gone, ls_text *out);
 
 /* The same expression in PCRE2's words; LS_UNSUPPORTED names what has none (pattern_dialect.c). */
 LS_MUST_USE ls_status ls_pattern_translate(ls_json_value where, const char *regex, ls_text *out);

@@ -5,24 +5,38 @@
  */
 #include "text/pattern.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char space[] =
     "\\t-\\r\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-static const char word[] =
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}"
-    "\\x{1f170}-\\x{1f189}";
+static const char word[] = "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}";
+
+/*
+ * The class in brackets that is being read: members for one pair of brackets, and alternatives to them, each with a | before it, for what PCRE2 cannot
+ * say inside them: characters of a class but for some of them.
+ */
+typedef struct bracket {
+    bool open, negated;
+    ls_text members, others;
+} bracket;
 
 typedef struct translation {
     ls_json_value where;
     const char *at;
     ls_text *out;
-    bool in_class;
+    bracket in;
 } translation;
 
+static ls_status append(ls_text *out, const char *text, size_t bytes) {
+    return ls_text_append(out, text, bytes) ? ls_ok() : ls_no_memory(bytes);
+}
+
+static ls_status append_text(ls_text *out, const char *text) { return append(out, text, strlen(text)); }
+
 static ls_status put(translation *t, const char *text, size_t bytes) {
-    return ls_text_append(t->out, text, bytes) ? ls_ok() : ls_no_memory(bytes);
+    return append(t->in.open ? &t->in.members : t->out, text, bytes);
 }
 
 static ls_status put_text(translation *t, const char *text) { return put(t, text, strlen(text)); }
@@ -41,40 +55,82 @@ static ls_status refuse(const translation *t, int n) {
                     t->where.file, t->where.path, shown);
 }
 
-/* Members of a class for what a property has gained since the Unicode of PCRE2. */
-static ls_status put_later(translation *t, const char *name, size_t bytes) {
-    return ls_pattern_later(name, bytes, t->out) ? ls_ok() : ls_no_memory(bytes);
+/* A class of the library: PCRE2's members, and those that it has more and fewer. */
+typedef struct members {
+    const char *base;
+    ls_text more, gone;
+} members;
+
+/* "[...]" of a class, or with ^ of all that is not in it. */
+static ls_status append_brackets(ls_text *out, const char *open, const members *m) {
+    LS_TRY(append_text(out, open));
+    LS_TRY(append_text(out, m->base));
+    LS_TRY(append(out, m->more.byte, m->more.count));
+    return append_text(out, "]");
 }
 
-/* \s and its like: the members, in brackets of their own where they are not in any. `later`: properties in them. */
-static ls_status put_members(translation *t, const char *members, const char *later, bool negated) {
-    if (t->in_class && negated) return refuse(t, 2);
-    t->at += 2;
-    if (!t->in_class) LS_TRY(put_text(t, negated ? "[^" : "["));
-    LS_TRY(put_text(t, members));
-    for (size_t n; *later; later += n + (later[n] != 0)) {
-        n = strcspn(later, " ");
-        LS_TRY(put_later(t, later, n));
+/* The class as one character: base and more, but not gone; or negated, all others. */
+static ls_status append_alternatives(ls_text *out, const members *m, bool negated) {
+    LS_TRY(append_text(out, negated ? "[" : "(?!["));
+    LS_TRY(append(out, m->gone.byte, m->gone.count));
+    LS_TRY(append_text(out, negated ? "]|" : "])"));
+    return append_brackets(out, negated ? "[^" : "[", m);
+}
+
+/* A class where no bracket is open. */
+static ls_status put_alone(translation *t, const members *m, bool negated) {
+    if (m->gone.count == 0) return append_brackets(t->out, negated ? "[^" : "[", m);
+    LS_TRY(put_text(t, "(?>"));
+    LS_TRY(append_alternatives(t->out, m, negated));
+    return put_text(t, ")");
+}
+
+/* A class in a bracket. */
+static ls_status put_inside(translation *t, const members *m, bool negated) {
+    if (!negated && m->gone.count == 0) {
+        LS_TRY(put_text(t, m->base));
+        return put(t, m->more.byte, m->more.count);
     }
-    return t->in_class ? ls_ok() : put_text(t, "]");
+    LS_TRY(append_text(&t->in.others, "|"));
+    if (m->gone.count == 0) return append_brackets(&t->in.others, "[^", m);
+    return append_alternatives(&t->in.others, m, negated);
 }
 
-/* \p{L}, \P{Han}: names of more than two letters are scripts. Out of a class it becomes one, for the later members. */
+/* name: whose differences count; NULL: there are none. */
+static ls_status put_class(translation *t, const char *base, const char *name, bool negated) {
+    members m = {.base = base};
+    ls_status status = ls_ok();
+    if (name &&
+        (!ls_pattern_differences(name, false, &m.more) || !ls_pattern_differences(name, true, &m.gone)))
+        status = ls_no_memory(0);
+    if (status.code == LS_OK) status = t->in.open ? put_inside(t, &m, negated) : put_alone(t, &m, negated);
+    free(m.more.byte);
+    free(m.gone.byte);
+    return status;
+}
+
+/* \p{L}, \P{Han}, \p{^L}. */
 static ls_status put_property(translation *t) {
+    enum { LONGEST = 64 };
     const char *name = t->at + 2;
+    char base[LONGEST];
     if (*name != '{') return refuse(t, 3);
     name++;
     const bool negated = (t->at[1] == 'P') != (*name == '^');
     if (*name == '^') name++;
     const size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
     if (length == 0 || name[length] != '}') return refuse(t, 12);
-    if (!t->in_class) LS_TRY(put_text(t, negated ? "[^" : "["));
-    LS_TRY(put_text(t, t->in_class && negated ? "\\P{" : "\\p{"));
-    if (length > 2) LS_TRY(put_text(t, "sc:"));
-    LS_TRY(put(t, name, length + 1));
-    if (!t->in_class || !negated) LS_TRY(put_later(t, name, length));
+    const ls_pattern_class class = ls_pattern_class_find(name, length);
+    if (!class.name) return refuse(t, 12);
+    snprintf(base, sizeof base, class.script ? "\\p{sc:%s}" : "\\p{%s}", class.name);
     t->at = name + length + 1;
-    return t->in_class ? ls_ok() : put_text(t, "]");
+    return put_class(t, base, class.name, negated);
+}
+
+/* \w and the like. */
+static ls_status put_short(translation *t, const char *base, const char *name, bool negated) {
+    t->at += 2;
+    return put_class(t, base, name, negated);
 }
 
 /* \x{2581}, \x41 (above 7f, Oniguruma takes it as a byte), \u2581. */
@@ -98,19 +154,14 @@ static ls_status put_escape(translation *t) {
     const char c = t->at[1];
     switch (c) {
     case 's':
-        return put_members(t, space, "", false);
     case 'S':
-        if (!t->in_class) return put_members(t, space, "", true);
-        return copy(t, 2);
+        return put_short(t, space, NULL, c == 'S');
     case 'w':
-        return put_members(t, word, "L M Nd Nl Pc", false);
     case 'W':
-        return put_members(t, word, "L M Nd Nl Pc", true);
+        return put_short(t, word, "w", c == 'W');
     case 'd':
-        return put_members(t, "\\p{Nd}", "Nd", false);
     case 'D':
-        if (!t->in_class) return put_members(t, "\\p{Nd}", "Nd", true);
-        return copy(t, 2);
+        return put_short(t, "\\p{Nd}", "Nd", c == 'D');
     case 'v':
         t->at += 2;
         return put_text(t, "\\x0b");
@@ -130,7 +181,7 @@ static ls_status put_escape(translation *t) {
     case 'A':
     case 'z':
     case 'Z':
-        return t->in_class ? refuse(t, 2) : copy(t, 2);
+        return t->in.open ? refuse(t, 2) : copy(t, 2);
     default:
         break;
     }
@@ -156,29 +207,58 @@ static ls_status put_repetition(translation *t) {
     return copy(t, (size_t)(end - t->at) + 1);
 }
 
+/* "[...]"; with alternatives, one of them: each is one character, so that there is nothing to go back to. */
+static ls_status close_class(translation *t) {
+    bracket *in = &t->in;
+    const bool plain = in->others.count == 0;
+    in->open = false;
+    t->at++;
+    if (!plain) LS_TRY(put_text(t, in->negated ? "(?>(?!" : "(?>"));
+    if (in->members.count > 0) {
+        LS_TRY(put_text(t, plain && in->negated ? "[^" : "["));
+        LS_TRY(put(t, in->members.byte, in->members.count));
+        LS_TRY(put_text(t, "]"));
+    }
+    if (plain) return ls_ok();
+    const size_t bar = in->members.count == 0;
+    LS_TRY(put(t, in->others.byte + bar, in->others.count - bar));
+    return put_text(t, in->negated ? ")(?s:.))" : ")");
+}
+
 static ls_status put_in_class(translation *t) {
     if (*t->at == '[' || strncmp(t->at, "&&", 2) == 0) return refuse(t, 2);
-    if (*t->at == ']') t->in_class = false;
-    return copy(t, 1);
+    return *t->at == ']' ? close_class(t) : copy(t, 1);
 }
 
 static ls_status open_class(translation *t) {
-    t->in_class = true;
-    LS_TRY(copy(t, t->at[1] == '^' ? 2 : 1));
+    t->in.open = true;
+    t->in.negated = t->at[1] == '^';
+    t->in.members.count = t->in.others.count = 0;
+    t->at += t->in.negated ? 2 : 1;
     return *t->at == ']' ? refuse(t, 1) : ls_ok();
 }
 
-ls_status ls_pattern_translate(ls_json_value where, const char *regex, ls_text *out) {
-    translation t = {.where = where, .at = regex, .out = out};
-    while (*t.at) {
-        const char c = *t.at;
+static ls_status translate(translation *t) {
+    while (*t->at) {
+        const char c = *t->at;
         ls_status (*const rule)(translation *) = c == '\\'    ? put_escape
-                                                 : t.in_class ? put_in_class
+                                                 : t->in.open ? put_in_class
                                                  : c == '['   ? open_class
                                                  : c == '('   ? put_group
                                                  : c == '{'   ? put_repetition
                                                               : NULL;
-        LS_TRY(rule ? rule(&t) : copy(&t, 1));
+        LS_TRY(rule ? rule(t) : copy(t, 1));
     }
-    return ls_ok();
+    if (!t->in.open) return ls_ok();
+    t->in.open = false; /* for PCRE2 to say what is missing */
+    LS_TRY(put_text(t, "["));
+    return put(t, t->in.members.byte, t->in.members.count);
+}
+
+ls_status ls_pattern_translate(ls_json_value where, const char *regex, ls_text *out) {
+    translation t = {.where = where, .at = regex, .out = out};
+    const ls_status status = translate(&t);
+    free(t.in.members.byte);
+    free(t.in.others.byte);
+    return status;
 }

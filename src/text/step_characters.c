@@ -1,4 +1,4 @@
-/* Pre-tokenizers that cut at a class of characters: Digits, WhitespaceSplit, Whitespace,
+/* Pre-tokenizers that cut at a class of characters: Digits, WhitespaceSplit, Whitespace, Punctuation,
  * CharDelimiterSplit. */
 #include "text/characters.h"
 #include "text/steps.h"
@@ -30,17 +30,46 @@ static bool split_space(const void *state, ls_walk *walk, ls_piece piece) {
     return ls_split_characters(walk, piece, is_space, NULL, ls_behaviour_removed);
 }
 
-static void free_pattern(void *state) { ls_pattern_free(state); }
+typedef enum sort { SPACE, WORD, OTHER } sort;
 
-static ls_status read_words(ls_json_value step, void **state) {
-    ls_pattern *pattern;
-    LS_TRY(ls_pattern_compile(step, "\\w+|[^\\w\\s]+", &pattern));
-    *state = pattern;
-    return ls_ok();
-}
+static sort sort_of(uint32_t code) { return ls_is_space(code) ? SPACE : ls_is_word(code) ? WORD : OTHER; }
 
 static bool split_words(const void *state, ls_walk *walk, ls_piece piece) {
-    return ls_split_pattern(walk, piece, state, ls_behaviour_removed, true);
+    sort run = SPACE;
+    size_t start = 0;
+    (void)state;
+    for (size_t at = 0; at <= piece.bytes;) {
+        uint32_t code = ' ';
+        const int length = ls_utf8_decode(piece.text + at, piece.bytes - at, &code);
+        const sort next = at < piece.bytes ? sort_of(code) : SPACE;
+        if (next != run) {
+            const ls_piece part = {piece.text + start, at - start, piece.first && start == 0,
+                                   piece.rest && start == 0};
+            if (run != SPACE && !ls_walk_on(walk, part)) return false;
+            run = next;
+            start = at;
+        }
+        at += at < piece.bytes ? (size_t)length : 1;
+    }
+    return true;
+}
+
+/* ---- Punctuation ---- */
+
+static bool is_punctuation(uint32_t code, const void *context) {
+    return (void)context, ls_is_punctuation(code);
+}
+
+static ls_status read_punctuation(ls_json_value step, void **state) {
+    const ls_behaviour **behaviour = *state = malloc(sizeof *behaviour);
+    if (!behaviour) return ls_no_memory(0);
+    *behaviour = ls_behaviour_isolated;
+    return ls_json_has(step, "behavior") ? ls_behaviour_read(step, "behavior", behaviour) : ls_ok();
+}
+
+static bool split_punctuation(const void *state, ls_walk *walk, ls_piece piece) {
+    const ls_behaviour *const *behaviour = state;
+    return ls_split_characters(walk, piece, is_punctuation, NULL, *behaviour);
 }
 
 /* ---- CharDelimiterSplit ---- */
@@ -62,7 +91,8 @@ static bool split_delimiter(const void *state, ls_walk *walk, ls_piece piece) {
 const ls_step_kind ls_step_digits = {
     .type = "Digits", .read = read_digits, .free = free, .split = split_digits};
 const ls_step_kind ls_step_whitespace_split = {.type = "WhitespaceSplit", .split = split_space};
-const ls_step_kind ls_step_whitespace = {
-    .type = "Whitespace", .read = read_words, .free = free_pattern, .split = split_words};
+const ls_step_kind ls_step_whitespace = {.type = "Whitespace", .split = split_words};
+const ls_step_kind ls_step_punctuation = {
+    .type = "Punctuation", .read = read_punctuation, .free = free, .split = split_punctuation};
 const ls_step_kind ls_step_delimiter = {
     .type = "CharDelimiterSplit", .read = read_delimiter, .free = free, .split = split_delimiter};

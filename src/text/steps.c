@@ -10,8 +10,15 @@ static const ls_step_kind *const normalizers[] = {
     &ls_step_replace, &ls_step_strip, &ls_step_lowercase, NULL,
 };
 static const ls_step_kind *const pre_tokenizers[] = {
-    &ls_step_byte_level,       &ls_step_split,      &ls_step_metaspace, &ls_step_digits,
-    &ls_step_whitespace_split, &ls_step_whitespace, &ls_step_delimiter, NULL,
+    &ls_step_byte_level,
+    &ls_step_split,
+    &ls_step_metaspace,
+    &ls_step_digits,
+    &ls_step_whitespace_split,
+    &ls_step_whitespace,
+    &ls_step_punctuation,
+    &ls_step_delimiter,
+    NULL,
 };
 static const ls_step_kind *const decoders[] = {
     &ls_step_byte_level_back,

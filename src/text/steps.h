@@ -120,7 +120,7 @@ extern const ls_step_kind ls_step_split;                         /* step_split.c
 extern const ls_step_kind ls_step_byte_level, ls_step_byte_level_back,
     ls_step_byte_level_frame;                                        /* step_byte_level.c */
 extern const ls_step_kind ls_step_metaspace, ls_step_metaspace_back; /* step_metaspace.c */
-extern const ls_step_kind ls_step_digits, ls_step_whitespace_split, ls_step_whitespace,
+extern const ls_step_kind ls_step_digits, ls_step_whitespace_split, ls_step_whitespace, ls_step_punctuation,
     ls_step_delimiter;                                         /* step_characters.c */
 extern const ls_step_kind ls_step_byte_fallback, ls_step_fuse; /* step_byte_fallback.c */
 extern const ls_step_kind ls_step_template;                    /* step_template.c */

@@ -4,8 +4,9 @@
 
     make_odd_tokenizers.py
 
-The first line has the texts. Each further line is a folder: its name, its files, and either words of the refusal, or for each text its ids,
-its ids with what the post-processor adds, and the text made of the former.
+The first line has the texts, and models that several files share. Each further line is a folder: its name, its files, and either words of the
+refusal, or what the post-processor puts before and behind ids, and for each text its ids and the text made of them (null where the library
+panics).
 """
 import json
 import os
@@ -47,32 +48,57 @@ def opened(folder):
     return made
 
 
-def expected(folder):
-    made, rows = opened(folder), []
-    for text in TEXTS:
+def row(made, text):
+    try:
         ids = made.encode(text, add_special_tokens=False).ids
-        rows.append([ids, made.encode(text).ids, made.decode(ids, skip_special_tokens=False)])
-    return rows
+        return [ids, made.decode(ids, skip_special_tokens=False)]
+    except BaseException as error:  # the library panics: nothing is asked of Longspan
+        assert "PanicException" in repr(error), error
+        return None
 
 
-def write(folder, files):
-    for name, content in files.items():
-        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False), encoding="utf-8", newline="")
+def around(made):
+    """What the post-processor puts before and behind the ids."""
+    inner, all_ids = made.encode("ab", add_special_tokens=False).ids, made.encode("ab").ids
+    at = next(i for i in range(len(all_ids) + 1) if all_ids[i:i + len(inner)] == inner)
+    return all_ids[:at], all_ids[at + len(inner):]
+
+
+def outcome(files):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        for name, content in files.items():
+            (folder / name).write_text(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False), encoding="utf-8", newline="")
+        made = opened(folder)
+        before, after = around(made)
+        return dict(before=before, after=after, expected=[row(made, text) for text in TEXTS])
+
+
+def compact(value):
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def text_of(content, models):
+    """A file's text; the model of a tokenizer.json is "@N", a line of the list of models."""
+    if isinstance(content, str):
+        return content
+    model = content.get("model")
+    if not isinstance(model, dict):
+        return compact(content)
+    if model not in models:
+        models.append(model)
+    return compact(dict(content, model=f"@{models.index(model)}"))
 
 
 def main():
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    lines = [dict(texts=TEXTS)]
+    lines, models = [], []
     for name, files, *refusal in [*odd_folders.folders(), *odd_tokenizers.made()]:
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = pathlib.Path(scratch)
-            write(folder, files)
-            outcome = dict(refused=refusal[0]) if refusal else dict(expected=expected(folder))
-        # JSON values stay what they are; texts (merges.txt) are texts
-        lines.append(dict(name=name, files={k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, separators=(",", ":"))
-                                            for k, v in files.items()}, **outcome))
+        found = dict(refused=refusal[0]) if refusal else outcome(files)
+        lines.append(dict(name=name, files={file: text_of(content, models) for file, content in files.items()}, **found))
+    lines.insert(0, dict(texts=TEXTS, models=[compact(model) for model in models]))
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text("".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines), encoding="utf-8")
+    OUT.write_text("".join(compact(line) + "\n" for line in lines), encoding="utf-8")
     print(f"{len(lines) - 1} folders, {OUT.stat().st_size} bytes")
 
 
