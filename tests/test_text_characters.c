@@ -15,10 +15,18 @@
 
 enum { BLOCK = 0x1000, LOW = 0x20000, BLOCKS = LOW / BLOCK + 1, STRINGS = 2000, CHARACTERS = 12 };
 
+/* CRC-32, four bits at a time; a sum of no bytes is 0. */
 static uint32_t add_bytes(uint32_t sum, const void *data, size_t bytes) {
+    static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+                                       0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+                                       0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
     const unsigned char *p = data;
-    for (size_t i = 0; i < bytes; i++) sum = (sum ^ p[i]) * 0x01000193u;
-    return sum;
+    sum = ~sum;
+    for (size_t i = 0; i < bytes; i++) {
+        sum = table[(sum ^ p[i]) & 15] ^ sum >> 4;
+        sum = table[(sum ^ p[i] >> 4) & 15] ^ sum >> 4;
+    }
+    return ~sum;
 }
 
 static uint32_t add_number(uint32_t sum, uint32_t number) {
@@ -26,8 +34,6 @@ static uint32_t add_number(uint32_t sum, uint32_t number) {
                                    (unsigned char)(number >> 16), (unsigned char)(number >> 24)};
     return add_bytes(sum, bytes, sizeof bytes);
 }
-
-#define NO_BYTES 0x811c9dc5u
 
 static void append(ls_text *text, uint32_t code) {
     assert_true(ls_text_reserve(text, 4));
@@ -103,7 +109,9 @@ static void check_class(checking *c, ls_json_value line) {
     for (int block = 0; block < BLOCKS; block++) {
         ls_status status;
         block_text(block, &c->text);
-        counting places = {.text = c->text.byte, .sum = NO_BYTES};
+        counting places = {
+            .text = c->text.byte,
+        };
         ls_matches m = {pattern, c->scratch, c->text.byte, c->text.count, .last_end = SIZE_MAX};
         while (ls_matches_next(&m, &status) && m.found) add_place(&places, m.start, m.end);
         expect_sum(c, block, places.sum);
@@ -130,12 +138,12 @@ static uint32_t add_words(checking *c, const ls_steps *steps, uint32_t sum) {
 
 static void check_pre_tokenizer(checking *c, ls_json_value line) {
     ls_steps steps = {0};
-    uint32_t sum = NO_BYTES;
+    uint32_t sum = 0;
     uint64_t state = 1;
     assert_ok(ls_pre_tokenizers_read(line, &steps));
     for (int block = 0; block < BLOCKS; block++) {
         block_text(block, &c->text);
-        expect_sum(c, block, add_words(c, &steps, NO_BYTES));
+        expect_sum(c, block, add_words(c, &steps, 0));
     }
     for (int i = 0; i < STRINGS; i++) {
         random_text(&state, &c->text);
@@ -152,7 +160,7 @@ static uint32_t add_normal(checking *c, const ls_steps *steps, ls_text buffer[2]
 }
 
 static uint32_t normal_block(checking *c, const ls_steps *steps, ls_text buffer[2], int block) {
-    uint32_t sum = NO_BYTES;
+    uint32_t sum = 0;
     for (uint32_t code = first_of(block); code < end_of(block); code++) {
         if (code >= 0xd800 && code < 0xe000) continue;
         c->text.count = 0;
@@ -170,7 +178,7 @@ static uint32_t normal_block(checking *c, const ls_steps *steps, ls_text buffer[
 static void check_normalizer(checking *c, ls_json_value line) {
     ls_steps steps = {0};
     ls_text buffer[2] = {{0}};
-    uint32_t sum = NO_BYTES;
+    uint32_t sum = 0;
     uint64_t state = 1;
     assert_ok(ls_normalizers_read(line, &steps));
     for (int block = 0; block < BLOCKS; block++) expect_sum(c, block, normal_block(c, &steps, buffer, block));

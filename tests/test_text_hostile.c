@@ -157,6 +157,44 @@ static int32_t only_id(const ls_tokenizer *t, const char *text) {
     return id;
 }
 
+/* Steps that each make a text twice as long, and texts that would be looked at from every place. */
+static void what_grows_without_end_is_refused(void **state) {
+    enum { STEPS = 40, LONG = 2000 };
+    static char text[STEPS * 100 + 1000], long_text[LONG + 1], spaces[100000];
+    char *at = text + sprintf(text, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+    for (int i = 0; i < STEPS; i++)
+        at += sprintf(at, "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}",
+                      i > 0 ? "," : "");
+    sprintf(at, "]}," MODEL "}");
+    ls_tokenizer *t = open_json(state, text);
+    ls_token_list ids = {0};
+    assert_error(ls_tokenizer_encode(t, "a", 1, &ids), LS_INVALID, "the normalizers",
+                 "make more than 1048640 bytes");
+    ls_tokenizer_close(t);
+    memset(long_text, 'a', LONG);
+    t = NULL;
+    sprintf(text, "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"%s\"}," MODEL "}", long_text);
+    scratch_text(state, "tokenizer.json", text);
+    assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "normalizer.prepend", "at most 1024 bytes");
+    static const char token[] =
+        "{\"added_tokens\":[{\"id\":4,\"content\":\"%s\",\"single_word\":false,\"lstrip\":%s,"
+        "\"rstrip\":true,\"normalized\":false,\"special\":true}]," MODEL "}";
+    sprintf(text, token, long_text, "false");
+    scratch_text(state, "tokenizer.json", text);
+    assert_error(ls_tokenizer_open(*state, &t), LS_INVALID, "added_tokens[0].content", "at most 1024 bytes");
+    memset(spaces, ' ', sizeof spaces);
+    for (int left = 0; left < 2;
+         left++) { /* a token that takes in the space about it, in nothing but space */
+        sprintf(text, token, " ", left ? "true" : "false");
+        t = open_json(state, text);
+        const double start = ls_seconds();
+        assert_ok(ls_tokenizer_encode(t, spaces, sizeof spaces, &ids));
+        assert_true(ls_seconds() - start < 10);
+        ls_tokenizer_close(t);
+    }
+    free(ids.id);
+}
+
 /* U+FDFA: one character of 3 bytes, 18 of 33 bytes in NFKC. */
 static void an_added_token_may_grow_when_normalized(void **state) {
     ls_tokenizer *t = open_json(
@@ -203,6 +241,7 @@ int main(void) {
         cmocka_unit_test(names_what_is_wrong),
         cmocka_unit_test(refuses_deep_nesting),
         cmocka_unit_test(a_pattern_without_end_is_given_up),
+        cmocka_unit_test(what_grows_without_end_is_refused),
         cmocka_unit_test(an_added_token_may_grow_when_normalized),
         cmocka_unit_test(takes_the_end_of_document_from_where_it_is_said),
     };

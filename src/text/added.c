@@ -79,10 +79,11 @@ static void widen(const ls_added_token *token, const char *text, size_t bytes, s
     uint32_t code;
     int length;
     if (token->left) {
-        while (m->start > 0 && (length = ls_utf8_last(text, m->start, &code)) > 0 && ls_is_space(code))
+        while (m->start > done && (length = ls_utf8_last(text, m->start, &code)) > 0 && ls_is_space(code))
             m->start -= (size_t)length;
         if (m->start < done) m->start = done;
     }
+    if (token->right && m->end < done) m->end = done; /* space that the token before has taken */
     while (token->right && (length = ls_utf8_decode(text + m->end, bytes - m->end, &code)) > 0 &&
            ls_is_space(code))
         m->end += (size_t)length;
@@ -156,10 +157,10 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
     if (status.code == LS_OK) {
         token->shown = strndup(piece.text, piece.bytes);
         if (!token->shown) status = no_memory(item);
-        if (token->shown && piece.bytes == 0)
-            status =
-                ls_error(LS_UNSUPPORTED, "%s: of %s (\"%.60s\") the normalizer leaves nothing to look for",
-                         item.file, item.path, token->byte);
+        if (token->shown && (piece.bytes == 0 || piece.bytes > LS_MOST_PATTERN))
+            status = ls_error(LS_UNSUPPORTED,
+                              "%s: of %s (\"%.60s\") the normalizer leaves %zu bytes, expected 1 to %d",
+                              item.file, item.path, token->byte, piece.bytes, LS_MOST_PATTERN);
     }
     free(buffer[0].byte);
     free(buffer[1].byte);
@@ -181,11 +182,12 @@ static ls_status read_token(ls_json_value item, const ls_steps *normalizers, int
     LS_TRY(ls_json_bool(item, "special", &special));
     if (content[0] == 0) return ls_ok();
     LS_TRY(place(item, content, next, bpe, &token.id));
-    for (size_t i = 0; i < out->count; i++)
-        if (out->token[i].id == token.id)
-            return ls_json_error(ls_json_field(item, "content"), "a text of its own");
     ls_token *entry = &bpe->vocabulary.token[token.id];
-    if (special) entry->flags |= LS_TOKEN_SPECIAL;
+    if (strlen(content) > LS_MOST_PATTERN)
+        return ls_json_error(ls_json_field(item, "content"), "at most %d bytes", LS_MOST_PATTERN);
+    if (entry->flags & LS_TOKEN_LISTED)
+        return ls_json_error(ls_json_field(item, "content"), "a text of its own");
+    entry->flags |= LS_TOKEN_LISTED | (special ? LS_TOKEN_SPECIAL : 0);
     if (token.normalized) LS_TRY(normalize(item, normalizers, entry));
     out->token[out->count++] = token;
     return ls_ok();

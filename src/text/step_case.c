@@ -2,9 +2,10 @@
 #include "text/characters.h"
 #include "text/steps.h"
 
-static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out) {
+static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+                           ls_text *out) {
     int length;
-    (void)state, (void)scratch;
+    (void)state, (void)scratch, (void)most;
     for (size_t at = 0; at < piece->bytes; at += (size_t)length) {
         uint32_t code = 0, lower[2];
         length = ls_utf8_decode(piece->text + at, piece->bytes - at, &code);

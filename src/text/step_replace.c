@@ -28,9 +28,12 @@ static ls_status read(ls_json_value step, void **state) {
     return r->content ? ls_ok() : ls_no_memory(r->bytes);
 }
 
-/* Appends the text with its matches replaced; *first_gone: its first characters matched and became nothing. */
+/*
+ * Appends the text with its matches replaced, and stops behind `most` bytes; *first_gone: its first characters matched and became
+ * nothing.
+ */
 static ls_status replace(const replacing *r, ls_match_scratch *scratch, const char *text, size_t bytes,
-                         ls_text *out, bool *first_gone) {
+                         size_t most, ls_text *out, bool *first_gone) {
     ls_matches m = {r->pattern, scratch, text, bytes, .last_end = SIZE_MAX};
     size_t at = 0;
     *first_gone = false;
@@ -39,15 +42,16 @@ static ls_status replace(const replacing *r, ls_match_scratch *scratch, const ch
         if (!ls_matches_next(&m, &status)) return status;
         const size_t until = m.found ? m.start : bytes;
         if (!ls_text_append(out, text + at, until - at)) return ls_no_memory(bytes);
-        if (!m.found) return ls_ok();
+        if (!m.found || out->count > most) return ls_ok();
         if (m.start == 0 && m.end > 0 && r->bytes == 0) *first_gone = true;
         if (!ls_text_append(out, r->content, r->bytes)) return ls_no_memory(bytes);
     }
 }
 
-static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out) {
+static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+                           ls_text *out) {
     bool first_gone;
-    LS_TRY(replace(state, scratch, piece->text, piece->bytes, out, &first_gone));
+    LS_TRY(replace(state, scratch, piece->text, piece->bytes, most, out, &first_gone));
     piece->text = out->byte;
     piece->bytes = out->count;
     piece->first = piece->first && !first_gone;
@@ -71,11 +75,16 @@ static ls_cut cut(const void *state, ls_seam *seam) {
 
 /* Decoding is rare enough to make its memory anew. */
 static ls_status decode(const void *state, const ls_strings *in, ls_strings *out) {
+    const size_t most = ls_most_bytes(in->all.count);
     ls_match_scratch *scratch = ls_match_scratch_create();
     ls_status status = scratch ? ls_ok() : ls_no_memory(in->all.count);
     for (size_t i = 0, start = 0; i < in->count && status.code == LS_OK; start = in->end[i++]) {
         bool first_gone;
-        status = replace(state, scratch, in->all.byte + start, in->end[i] - start, &out->all, &first_gone);
+        status =
+            replace(state, scratch, in->all.byte + start, in->end[i] - start, most, &out->all, &first_gone);
+        if (status.code == LS_OK && out->all.count > most)
+            status = ls_error(LS_INVALID, "the decoders of the tokenizer make more than %zu bytes of a text",
+                              most);
         if (status.code == LS_OK && !ls_strings_end(out)) status = ls_no_memory(in->all.count);
     }
     ls_match_scratch_destroy(scratch);

@@ -19,11 +19,12 @@ static ls_status read(ls_json_value step, void **state) {
     return ls_json_bool(step, "strip_right", &s->right);
 }
 
-static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out) {
+static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+                           ls_text *out) {
     const stripping *s = state;
     uint32_t code;
     int length;
-    (void)scratch, (void)out;
+    (void)scratch, (void)out, (void)most;
     while (s->left && (length = ls_utf8_decode(piece->text, piece->bytes, &code)) > 0 && ls_is_space(code)) {
         piece->text += length;
         piece->bytes -= (size_t)length;

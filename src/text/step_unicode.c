@@ -120,13 +120,14 @@ static size_t next_other(const form *f, const char *text, size_t bytes, size_t a
     return bytes;
 }
 
-static ls_status normalize(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out) {
+static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+                           ls_text *out) {
     const form *f = state;
     const char *text = piece->text;
     const size_t bytes = piece->bytes;
     ls_token_list codes = {0};
     bool room = true, changed = false;
-    (void)scratch;
+    (void)scratch, (void)most;
     for (size_t done = 0; room;) {
         size_t start = done, unused;
         const size_t at = next_other(f, text, bytes, done, false, &start);

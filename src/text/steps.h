@@ -16,6 +16,12 @@ typedef struct ls_piece {
     bool rest;  /* it goes on behind a cut: nothing is put before it */
 } ls_piece;
 
+/* What steps may make of a text: without a limit, some that each make it twice as long would fill any memory. */
+static inline size_t ls_most_bytes(size_t bytes) { return 64 * bytes + (1 << 20); }
+
+/* Bytes of a text that is put before every piece of a text, or looked for at every place of it. */
+#define LS_MOST_PATTERN 1024
+
 /* Two characters side by side, and whether a step does the same when the text is cut between them. */
 typedef struct ls_seam {
     uint32_t left, right;
@@ -44,8 +50,12 @@ typedef struct ls_step_kind {
     /* The step's own state from its object; *state is NULL before. On error too, free gets what is in *state. */
     ls_status (*read)(ls_json_value step, void **state);
     void (*free)(void *state);
-    /* One of these. Normalizers: *piece becomes what `out`, an empty buffer, got, when it changes. */
-    ls_status (*normalize)(const void *state, ls_match_scratch *scratch, ls_piece *piece, ls_text *out);
+    /*
+     * One of these. Normalizers: *piece becomes what `out`, an empty buffer, got, when it changes. Behind `most` bytes a step that makes
+     * much of little may stop: they are refused.
+     */
+    ls_status (*normalize)(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+                           ls_text *out);
     /* Pre-tokenizers: calls ls_walk_on for each part, in order. False: walk->status says why. */
     bool (*split)(const void *state, ls_walk *walk, ls_piece piece);
     /* Decoders: the texts of tokens to other texts; `out` is empty. */
@@ -73,7 +83,9 @@ LS_MUST_USE ls_status ls_decoders_read(ls_json_value document, ls_steps *out);
 LS_MUST_USE ls_status ls_post_processors_read(ls_json_value document, ls_steps *out);
 void ls_steps_free(ls_steps *steps);
 
-/* Runs all normalizers; *piece is text of one of the buffers, or as it was. */
+/*
+ * Runs all normalizers; *piece is text of one of the buffers, or as it was. LS_INVALID when it becomes longer than ls_most_bytes of it.
+ */
 LS_MUST_USE ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_text buffer[2],
                                    ls_piece *piece);
 /* Runs all decoders: *texts becomes their output. Without any, a space is put between tokens. */

@@ -11,7 +11,12 @@ typedef struct ls_token {
     char *shown;    /* owned: what decoders see, when that is another text; ended by a 0 */
 } ls_token;
 
-enum { LS_TOKEN_KNOWN = 1, LS_TOKEN_SPECIAL = 2, LS_TOKEN_ADDED = 4 /* the model does not have it */ };
+enum {
+    LS_TOKEN_KNOWN = 1,
+    LS_TOKEN_SPECIAL = 2,
+    LS_TOKEN_ADDED = 4 /* the model does not have it */,
+    LS_TOKEN_LISTED = 8 /* it is among the added tokens */
+};
 
 typedef struct ls_vocabulary {
     ls_token *token; /* by id */

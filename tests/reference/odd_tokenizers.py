@@ -158,7 +158,7 @@ def tokens():
     yield "normalized, white space", replace(r"\s+", " "), [added(" of  of", normalized=True, special=False), added("  ")]
     yield "normalized and not, the same place", dict(type="NFKC"), [added("ﬁ"), added("fi", normalized=True), added("Ⅷ", normalized=True)]
     yield "of one letter", None, [added("a"), added(" "), added("\n", special=False)]
-    yield "that normalizing empties", replace("<.*?>", ""), [added("<pad>", normalized=True), added("<mask>")], "leaves nothing to look for"
+    yield "that normalizing empties", replace("<.*?>", ""), [added("<pad>", normalized=True), added("<mask>")], "leaves 0 bytes"
     yield "with a prefix before them", dict(type="Prepend", prepend="▁"), [added("<mask>"), added("▁the", normalized=True)]
 
 
