@@ -3,11 +3,14 @@
  * them: \s is Unicode's White_Space, \w letters, marks, digits, connectors and what else is alphabetic, \d Nd.
  * A construct that is not known to mean the same in both is refused.
  */
+#include "base/base.h"
 #include "text/pattern.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <utf8proc.h>
 
 static const char space[] =
     "\\t-\\r\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
@@ -27,6 +30,8 @@ typedef struct translation {
     const char *at;
     ls_text *out;
     bracket in;
+    int depth,
+        caseless; /* groups that are open; at which of them letters began to be the same in any case, 0: they are not */
 } translation;
 
 static ls_status append(ls_text *out, const char *text, size_t bytes) {
@@ -121,7 +126,8 @@ static ls_status put_property(translation *t) {
     const size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
     if (length == 0 || name[length] != '}') return refuse(t, 12);
     const ls_pattern_class class = ls_pattern_class_find(name, length);
-    if (!class.name) return refuse(t, 12);
+    if (!class.name || (t->in.open && t->caseless > 0))
+        return refuse(t, 12); /* there, the library has other cases too */
     snprintf(base, sizeof base, class.script ? "\\p{sc:%s}" : "\\p{%s}", class.name);
     t->at = name + length + 1;
     return put_class(t, base, class.name, negated);
@@ -193,10 +199,38 @@ static ls_status put_escape(translation *t) {
 static ls_status put_group(translation *t) {
     static const char *const known[] = {"(?:", "(?i:", "(?-i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
     if (t->at[1] == '*') return refuse(t, 4);
+    t->depth++;
     if (t->at[1] != '?') return copy(t, 1);
+    if (t->caseless == 0 && t->at[2] == 'i') t->caseless = t->depth;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strncmp(t->at, known[i], strlen(known[i])) == 0) return copy(t, strlen(known[i]));
     return refuse(t, 4);
+}
+
+static ls_status end_group(translation *t) {
+    if (t->depth == t->caseless) t->caseless = 0;
+    t->depth--;
+    return copy(t, 1);
+}
+
+/*
+ * In any case, the library takes "ss" and the like for one character (and that for them); PCRE2 does not. Of letters that are not ASCII, those
+ * whose case is folded to several.
+ */
+static bool folds_to_several(const char *at) {
+    static const char *const pairs[] = {"ss", "ff", "fi", "fl", "st"};
+    utf8proc_int32_t parts[4];
+    uint32_t code;
+    int last = 0;
+    for (size_t i = 0; i < LS_COUNT(pairs); i++)
+        if (strncasecmp(at, pairs[i], 2) == 0) return true;
+    return ls_utf8_decode(at, strnlen(at, 4), &code) > 1 &&
+           utf8proc_decompose_char((utf8proc_int32_t)code, parts, LS_COUNT(parts), UTF8PROC_CASEFOLD,
+                                   &last) != 1;
+}
+
+static ls_status put_letter(translation *t) {
+    return t->caseless > 0 && folds_to_several(t->at) ? refuse(t, 2) : copy(t, 1);
 }
 
 /* "{1,3}"; after it, "+" is another repetition to Oniguruma. */
@@ -227,7 +261,7 @@ static ls_status close_class(translation *t) {
 
 static ls_status put_in_class(translation *t) {
     if (*t->at == '[' || strncmp(t->at, "&&", 2) == 0) return refuse(t, 2);
-    return *t->at == ']' ? close_class(t) : copy(t, 1);
+    return *t->at == ']' ? close_class(t) : put_letter(t);
 }
 
 static ls_status open_class(translation *t) {
@@ -245,9 +279,10 @@ static ls_status translate(translation *t) {
                                                  : t->in.open ? put_in_class
                                                  : c == '['   ? open_class
                                                  : c == '('   ? put_group
+                                                 : c == ')'   ? end_group
                                                  : c == '{'   ? put_repetition
-                                                              : NULL;
-        LS_TRY(rule ? rule(t) : copy(t, 1));
+                                                              : put_letter;
+        LS_TRY(rule(t));
     }
     if (!t->in.open) return ls_ok();
     t->in.open = false; /* for PCRE2 to say what is missing */

@@ -98,7 +98,10 @@ def pre_tokenizers():
     yield "not letters, or a", split(r"[\P{L}a]+")
     yield "neither numbers nor Han", split(r"[^\P{Han}\p{N}]|\p{^Latin}+")
     yield "what is not in the tables", split(r"\p{Cn}+|\p{Common}")
-    yield "any case", split(r"(?i:the|é|ß|k)")
+    yield "any case", split(r"(?i:the|é|k|[^s]t|(x|a))s|ss")
+    yield "any case, two letters for one", split(r"(?i:a|ss)"), NO_RULE
+    yield "any case, one letter for two", split(r"(?i:[aß])"), NO_RULE
+    yield "any case, capitals", split(r"(?i:[\p{Lu}])"), NO_RULE
     yield "looking about", split(r"(?<=[a-z])(?=[A-Z])|(?<!\w)\d|a(?!b)")
     yield "empty matches", split(r"x*")
     for behavior in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
