@@ -11,7 +11,7 @@ enum {
     MOST_BYTES = 1 << 16,      /* of an expression */
     MOST_STEPS = 10000000,     /* that one match may try: it ends within a second */
     MOST_HEAP = 64 << 10,      /* KiB */
-    JIT_STACK = 4 << 20,       /* bytes */
+    JIT_STACK = 64 << 20,      /* bytes at most; taken as they are needed */
     JIT_STACK_START = 32 << 10 /* bytes */
 };
 

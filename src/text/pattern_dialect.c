@@ -14,7 +14,10 @@
 
 static const char space[] =
     "\\t-\\r\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-static const char word[] = "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}";
+#define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
+static const char word[] = WORD;
+static const char word_alone[] =
+    WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe"; /* where no bracket is open, the library has ² ³ ¹ ¼ ½ ¾ too */
 
 /*
  * The class in brackets that is being read: members for one pair of brackets, and alternatives to them, each with a | before it, for what PCRE2 cannot
@@ -164,7 +167,7 @@ static ls_status put_escape(translation *t) {
         return put_short(t, space, NULL, c == 'S');
     case 'w':
     case 'W':
-        return put_short(t, word, "w", c == 'W');
+        return put_short(t, t->in.open ? word : word_alone, "w", c == 'W');
     case 'd':
     case 'D':
         return put_short(t, "\\p{Nd}", "Nd", c == 'D');

@@ -46,7 +46,7 @@ def differences(name, pattern, base, more):
 
 
 def write_patterns():
-    rows = differences("w", r"\w", library.WORD, True)
+    rows = differences("w", r"[\w]", library.WORD, True)
     for name in library.CATEGORIES:
         rows += differences(name, rf"\p{{{name}}}", rf"\p{{{name}}}", len(name) == 2)
     for name in library.SCRIPTS:
