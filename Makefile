@@ -8,7 +8,8 @@ CMAKE_FLAGS ?=
 SANITIZE ?=
 FUZZ_SECONDS ?= 60
 
-# WORD=text: only benchmarks with that in their name. bench-peers also has SIZE=small|full|long, ROUNDS=n and THREADS=n (bench/peers/run.py).
+# WORD=text: only benchmarks with that in their name. bench-peers also has SIZE=small|full|long, ROUNDS=n, THREADS=n, PEERS=text,
+# ISA=avx2|avx512 and PYTHON=path (bench/peers/run.py).
 .PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan fuzz install lint format setup clean
 
 all: $(BUILD)/build.ninja
@@ -56,7 +57,8 @@ bench: setup
 bench-peers: setup
 	@$(MAKE) --no-print-directory all
 	@ninja -C $(BUILD) -j $(JOBS) --quiet bench-peers-programs
-	@WORD='$(WORD)' SIZE='$(SIZE)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' bench/peers/run.py $(BUILD)
+	@WORD='$(WORD)' SIZE='$(SIZE)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' PEERS='$(PEERS)' ISA='$(ISA)' PYTHON='$(PYTHON)' \
+	    bench/peers/run.py $(BUILD)
 
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)

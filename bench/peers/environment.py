@@ -39,6 +39,11 @@ def last_line(process):
     return lines[-1] if lines else f"exit status {process.returncode}"
 
 
+def given(python):
+    """The same for an interpreter that somebody else keeps."""
+    return python, {module: f"{python} does not have it" for module in PACKAGES if not has(python, module)}
+
+
 def prepare(folder):
     """The interpreter to use, and {module: why not} of the peers that cannot be had."""
     python = os.path.join(folder, "bin", "python")

@@ -6,6 +6,8 @@ make bench-peers: the same work by Longspan and by its peers, side by side.
                                      SIZE=small|full|long  small: to see that it works; long: attention at S 32,768 too
                                      ROUNDS=n   of each case, 5 when left out;  THREADS=n   2 when left out
                                      PEERS=torch  only peers with that in their name
+                                     ISA=avx2|avx512  everybody keeps to these instructions (CAPS), and the table says so
+                                     PYTHON=path  an interpreter that has the peers; nothing is installed
 
 Of each case all that take part are started, warm up, and then answer in turn, one alone at work at a time, round after round: so all of
 them see the same machine. Of each: the median of its seconds, their spread ((largest - smallest) / median), the median over the rounds of its
@@ -28,6 +30,7 @@ THREADS = int(os.environ.get("THREADS") or 2)
 ROUNDS = int(os.environ.get("ROUNDS") or 5)
 LLAMA = {"L": 12, "E": 768, "Hq": 12, "Hkv": 4, "F": 2048, "V": 32000}
 GPT2 = {"L": 12, "E": 768, "Hq": 12, "Hkv": 12, "F": 3072, "V": 50257}
+ISA = os.environ.get("ISA") or ""
 OURS = "longspan"
 LIMIT = 1200  # seconds for one answer, or to be ready: torch.compile takes minutes
 
@@ -38,6 +41,16 @@ SETTINGS = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no further processes to load PyTorch again
     "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 60), "MALLOC_TOP_PAD_": str(64 << 20), "MALLOC_ARENA_MAX": "1",
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "THP_MEM_ALLOC_ENABLE": "1",
+}
+
+# What holds Longspan (LONGSPAN_ISA), its oneDNN and the peers' libraries to an instruction set. PyTorch's compiler and JAX's are asked too.
+CAPS = {
+    "": {},
+    "avx2": {"LONGSPAN_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+             "ATEN_CPU_CAPABILITY": "avx2", "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
+    "avx512": {"LONGSPAN_ISA": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "DNNL_MAX_CPU_ISA": "AVX512_CORE",
+               "MKL_ENABLE_INSTRUCTIONS": "AVX512", "ATEN_CPU_CAPABILITY": "avx512", "TORCHINDUCTOR_CPP_MARCH": "x86-64-v4",
+               "XLA_FLAGS": "--xla_cpu_max_isa=AVX512"},
 }
 
 
@@ -65,7 +78,7 @@ def all_cases(size):
             step_case("gpt2", {**GPT2, "L": 2, "V": 4000}, "f32", 4, 64)]
     lengths = (4096, 8192, 16384) + ((32768,) if size == "long" else ())
     cases = [attention_case("bf16", seq, D, back) for D in (128, 64) for seq in lengths for back in (False, True)]
-    cases += [attention_case("f32", 4096, 128, back) for back in (False, True)]
+    cases += [attention_case("f32", 4096, D, back) for D in (128, 64) for back in (False, True)]
     cases += [step_case("llama", LLAMA, "bf16", 1, seq, budget) for seq, budget in ((2048, 2300), (8192, 2700))]
     return cases + [step_case("gpt2", GPT2, "f32", 4, 64), step_case("gpt2", GPT2, "f32", 1, 1024)]
 
@@ -97,7 +110,8 @@ def contestants(build, python, case, left_out):
     def script(name, **more):
         return [python, os.path.join(HERE, name), json.dumps({**w, **more})]
 
-    rows = [(OURS, own(build, case), None)]
+    isa = [ISA] if ISA else []
+    rows = [(OURS, own(build, case, *isa), None)]
     if case["kind"] == "attention":
         rows += [(f"torch {v}", script("torch_attention.py", variant=v), left_out.get("torch")) for v in ("gqa", "expanded")]
         rows.append(("jax", script("jax_attention.py"), left_out.get("jax") or too_much_for_jax(w)))
@@ -105,7 +119,7 @@ def contestants(build, python, case, left_out):
             rows.append(("plain C (ref)", own(build, case, "ref"), None))
     else:
         if case["budget"]:
-            rows.append((f"{OURS}, {case['budget']} MiB", own(build, case, memory=case["budget"]), None))
+            rows.append((f"{OURS}, {case['budget']} MiB", own(build, case, *isa, memory=case["budget"]), None))
         rows += [(f"torch {v}", script("torch_step.py", variant=v), left_out.get("torch")) for v in ("eager", "compiled")]
         if w["dtype"] == "f32":
             rows.append(("plain C (ref)", own(build, case, "ref"), None))
@@ -130,7 +144,7 @@ class Contestant:
     def start(self, log, cache):
         if self.reason:
             return
-        environ = {**os.environ, **SETTINGS, "TORCHINDUCTOR_CACHE_DIR": cache}
+        environ = {**os.environ, **SETTINGS, **CAPS[ISA], "TORCHINDUCTOR_CACHE_DIR": cache}
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                                         env=environ, preexec_fn=child)
         self.ready = self.listen()
@@ -200,7 +214,7 @@ def run_case(rows, log, cache):
 
 
 def summary(case, c, base):
-    row = {"case": case["name"], "who": c.name, "threads": THREADS, **case["work"]}
+    row = {"case": case["name"], "who": c.name, "threads": THREADS, "isa": ISA or "machine", **case["work"]}
     if c.reason:
         return {**row, "left_out": c.reason}
     seconds = statistics.median(c.seconds)
@@ -218,7 +232,7 @@ TOLERANCE = {"attention": 0.01, "step": 0.05}
 
 
 def show(case, rows):
-    print(f"\n{case['name']}")
+    print(f"\n{case['name']}" + (f", everybody held to {ISA}" if ISA else ""))
     print(f"  {'':<18}{'seconds':>11}{'spread':>9}{'rate':>11} {'':<9}{'x time':>8}{'memory':>12}{'differs':>10}")
     wrong = 0
     for r in rows:
@@ -240,8 +254,10 @@ def main():
     cases = [c for c in every if word in c["name"]]
     if not cases:
         sys.exit(f"WORD={word}; expected part of one of " + " ".join(c["name"] for c in every))
+    if ISA not in CAPS:
+        sys.exit(f"ISA={ISA}; expected " + " or ".join(filter(None, CAPS)))
     venv = os.path.abspath(os.path.join(build, "peers-venv"))
-    python, left_out = environment.prepare(venv)
+    python, left_out = environment.given(os.environ["PYTHON"]) if os.environ.get("PYTHON") else environment.prepare(venv)
     for peer, reason in left_out.items():
         print(f"{peer}: left out: {reason}")
     print("cases: " + " ".join(c["name"] for c in cases))
@@ -249,7 +265,7 @@ def main():
     with open(os.path.join(folder, "peers.jsonl"), "w") as out, open(os.path.join(folder, "peers.log"), "w") as log:
         for case in cases:
             rows = [Contestant(*row) for row in contestants(build, python, case, left_out)]
-            run_case(rows, log, os.path.join(venv, "compiled"))
+            run_case(rows, log, os.path.join(folder, "compiled", ISA))
             results = [summary(case, c, rows[0] if i else None) for i, c in enumerate(rows)]
             out.writelines(json.dumps(r) + "\n" for r in results)
             out.flush()
