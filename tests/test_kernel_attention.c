@@ -462,6 +462,65 @@ static void test_head_sizes(void **state) {
     }
 }
 
+enum { ODD_KEYS = 600 };
+
+/* o and lse of queries that are all alike, beside a softmax in f64. n: few take another way than many. */
+static void check_scores(const ls_kernel *kernel, int64_t n, float query, const float *keys) {
+    const int64_t t = ODD_KEYS, spans_size[] = {1, n, 2}, kpos_size[] = {t};
+    int32_t spans_of[2 * ODD_KEYS], positions[ODD_KEYS];
+    ls_view q = dense(LS_F32, 1, n, 1, 8), k = dense(LS_F32, 1, t, 1, 8), v = dense(LS_F32, 1, t, 1, 8);
+    ls_view o = dense(LS_F32, 1, n, 1, 8), lse = dense(LS_F32, 1, 1, n, 0);
+    double most = -INFINITY, sum = 0, right = 0;
+    for (int64_t i = 0; i < n; i++) spans_of[2 * i] = 0, spans_of[2 * i + 1] = (int32_t)t;
+    for (int64_t x = 0; x < n * 8; x++) put(&q, x, query);
+    for (int64_t j = 0; j < t; j++) {
+        positions[j] = (int32_t)j;
+        for (int64_t d = 0; d < 8; d++) put(&k, j * 8 + d, keys[j]), put(&v, j * 8 + d, sinf((float)j));
+        most = fmax(most, 8.0 * query * keys[j]);
+    }
+    for (int64_t j = 0; j < t; j++) {
+        const double p = exp(8.0 * query * keys[j] - most);
+        sum += p, right += p * (double)sinf((float)j);
+    }
+    const ls_view spans = ls_view_dense(spans_of, LS_I32, 3, spans_size);
+    const ls_view kpos = ls_view_dense(positions, LS_I32, 1, kpos_size);
+    const ls_attention_params params = {.scale = 1, .group = 1};
+    ls_kernel_call call = {5, 2, {q, k, v, spans, kpos}, {o, lse}, &params, NULL, 1};
+    call_kernel(kernel, &call, NULL);
+    for (int64_t x = 0; x < n * 8; x++) {
+        const double error = fabs(((float *)o.data)[x] - right / sum);
+        if (!(error < 1e-4))
+            fail_msg("%s: o %g, expected %g", ls_isa_name(kernel->isa), ((float *)o.data)[x], right / sum);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double log_sum = most + log(sum), error = fabs(((float *)lse.data)[i] - log_sum);
+        assert_true(error <= 1e-5 + 1e-6 * fabs(log_sum));
+    }
+    free(q.data), free(k.data), free(v.data), free(o.data), free(lse.data);
+}
+
+/*
+ * In f32: scores that rise by a little from key to key, until they are far above what the first tile had; and scores near 1e11, where a
+ * difference of two that are rounded in different ways is thousands, or infinite once exponentiated.
+ */
+static void test_odd_scores(void **state) {
+    (void)state;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    float rising[ODD_KEYS], huge[ODD_KEYS];
+    for (int j = 0; j < ODD_KEYS; j++)
+        rising[j] = (float)j * 0.25f, huge[j] = j == 137 ? 170003.3f : 70003.3f;
+    for (size_t v = 0; v < LS_COUNT(variants); v++) {
+        const ls_kernel *kernel = variants[v].forward;
+        if (kernel->isa > machine.isa || kernel->dtype != LS_F32) continue;
+        for (int64_t n = 1; n <= 101; n += 100) {
+            check_scores(kernel, n, 0.125f, rising);
+            check_scores(kernel, n, -0.125f, rising);
+            check_scores(kernel, n, 70001.7f, huge);
+        }
+    }
+}
+
 /*
  * Sizes of nothing: no keys gives o 0 and lse -inf (or what was there, when merging); no queries gives dk
  * and dv 0.
@@ -502,9 +561,8 @@ static void test_empty(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_f64),
-        cmocka_unit_test(test_few_queries_against_f64),
-        cmocka_unit_test(test_head_sizes),
+        cmocka_unit_test(test_against_f64), cmocka_unit_test(test_few_queries_against_f64),
+        cmocka_unit_test(test_head_sizes),  cmocka_unit_test(test_odd_scores),
         cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, say_missing_isas, NULL);

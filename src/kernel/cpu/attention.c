@@ -29,7 +29,7 @@ static void scratch_carve(scratch *s, const forward *f, carving *c) {
             .q = carve(c, Q_TILE * f->q_units, sizeof(float)),
             .o = carve(c, Q_TILE * f->columns.width, sizeof(float)),
             .m = carve(c, Q_TILE, sizeof(float)),
-            .l = carve(c, Q_TILE * SUM_LANES, sizeof(float)),
+            .l = carve(c, Q_TILE * V_LANES, sizeof(float)),
             .whole = carve(c, w, sizeof(bounds)),
             .block = carve(c, Q_BLOCKS * w, sizeof(bounds)),
         };
@@ -41,7 +41,7 @@ static void scratch_carve(scratch *s, const forward *f, carving *c) {
     float *p = LS_ATTENTION_PAIRS
                    ? carve(c, (LS_ATTENTION_TILES ? MICRO_ROWS : Q_TILE) * K_TILE / 2, sizeof(float))
                    : scores;
-    float *sum = carve(c, LS_ATTENTION_TILES ? PANEL * SUM_LANES : 0, sizeof(float));
+    float *sum = carve(c, LS_ATTENTION_TILES ? PANEL * V_LANES : 0, sizeof(float));
     int32_t *kpos = carve(c, K_TILE, sizeof(int32_t));
     if (s) s->k = k, s->v = v, s->s = scores, s->p = p, s->sum = sum, s->kpos = kpos;
 }
@@ -135,11 +135,10 @@ static void row_tile_begin(const forward *f, row_tile *tile, const item *it, int
     tile->query = (it->first + index) / heads.count * Q_TILE;
     tile->queries = ls_min(Q_TILE, p->n - tile->query);
     tile->head = heads.first + (it->first + index) % heads.count;
-    const element *rows =
-        (const element *)q->data + head_offset(q, it->b, tile->head) + tile->query * q->stride[1];
-    pack_rows(tile->q, rows, q->stride[1], tile->queries, Q_TILE, p->D, f->q_units, p->params->scale < 0);
+    const element *rows = rows_of(q, it->b, tile->head, tile->query);
+    pack_rows(tile->q, rows, q->stride[1], tile->queries, Q_TILE, p->D, f->q_units, packed_factor(p->params));
     memset(tile->o, 0, sizeof(float) * (size_t)(Q_TILE * f->columns.width));
-    memset(tile->l, 0, sizeof(float) * Q_TILE * SUM_LANES);
+    memset(tile->l, 0, sizeof(float) * Q_TILE * V_LANES);
     for (int i = 0; i < Q_TILE; i++) tile->m[i] = -INFINITY;
     const int32_t *spans = spans_of(p, it->b, tile->query);
     bounds_find(tile->whole, p->spans_each, spans, tile->queries);
@@ -151,9 +150,9 @@ static void row_tile_begin(const forward *f, row_tile *tile, const item *it, int
 
 static void row_tile_end(const forward *f, const row_tile *tile, int64_t b) {
     for (int64_t i = 0; i < tile->queries; i++) {
-        const float *sum = tile->l + i * SUM_LANES;
+        const float *sum = tile->l + i * V_LANES;
         row_end(f->call, b, tile->head, tile->query + i, tile->o + i * f->columns.width, tile->m[i],
-                LS_ATTENTION_TILES ? v_sum_lanes(unit_load(sum)) : *sum);
+                v_sum_lanes(unit_load(sum)));
     }
 }
 
@@ -164,12 +163,46 @@ static void pack_keys(const forward *f, scratch *s, const item *it, int64_t firs
     const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
     const int64_t key = first_group * KEY_GROUP, keys = ls_min(K_TILE, p->t - key);
     const int64_t from = seen->start * KEY_GROUP, to = seen->end * KEY_GROUP;
-    const element *k_rows = (const element *)k->data + head_offset(k, it->b, it->kv) + key * k->stride[1];
-    const element *v_rows = (const element *)v->data + head_offset(v, it->b, it->kv) + key * v->stride[1];
+    const element *k_rows = rows_of(k, it->b, it->kv, key), *v_rows = rows_of(v, it->b, it->kv, key);
     pack_transposed(s->k + from * row_units(p->D), k_rows + from * k->stride[1], k->stride[1], keys - from,
                     to - from, p->D);
     pack_columns(s->v, v_rows, v->stride[1], keys, K_TILE, from, to, p->D, &f->columns);
     key_positions(s->kpos, p, key, K_TILE);
+}
+
+/* A tile of keys, by its first group; which row tiles of an item see it, and what of it any of them sees. */
+typedef struct key_tile {
+    int64_t group;
+    bool seen[ITEM_TILES];
+    key_range any;
+} key_tile;
+
+/* The first one from a group on of which an item sees something; its group is beyond the last when there is none. */
+static key_tile next_key_tile(const forward *f, const scratch *s, const item *it, int64_t group) {
+    key_tile tile = {.group = group};
+    for (; tile.group < f->groups; tile.group += TILE_GROUPS) {
+        const int64_t end = ls_min(tile.group + TILE_GROUPS, f->groups);
+        tile.any = (key_range){TILE_GROUPS, 0, false};
+        for (int i = 0; i < it->count; i++) {
+            const key_range range = key_range_find(s->tile[i].whole, &f->problem, f->group, tile.group, end);
+            tile.seen[i] = range.end != 0;
+            if (range.end == 0) continue;
+            tile.any.start = range.start < tile.any.start ? range.start : tile.any.start;
+            tile.any.end = range.end > tile.any.end ? range.end : tile.any.end;
+        }
+        if (tile.any.end != 0) break;
+    }
+    return tile;
+}
+
+/* What of the next tile of keys is fetched while the item works on this one. */
+static void rows_ahead(const forward *f, scratch *s, const item *it, const key_tile *next) {
+    s->next_k.rows = s->next_v.rows = 0;
+    if (next->group >= f->groups) return;
+    const int64_t start = (next->group + next->any.start) * KEY_GROUP;
+    const int64_t end = ls_min(f->problem.t, (next->group + next->any.end) * KEY_GROUP);
+    s->next_k = ahead_of(&f->call->in[IN_K], it->b, it->kv, start, end - start);
+    s->next_v = ahead_of(&f->call->in[IN_V], it->b, it->kv, start, end - start);
 }
 
 static void run_item(void *context, int index, int thread) {
@@ -181,18 +214,14 @@ static void run_item(void *context, int index, int thread) {
         return; /* it sees nothing: what is there stays */
     products_begin();
     for (int i = 0; i < it->count; i++) row_tile_begin(f, &s->tile[i], it, i);
-    for (int64_t g = 0; g < f->groups; g += TILE_GROUPS) {
-        key_range range[ITEM_TILES], any = {TILE_GROUPS, 0, false};
-        for (int i = 0; i < it->count; i++) {
-            range[i] = key_range_find(s->tile[i].whole, p, f->group, g, ls_min(g + TILE_GROUPS, f->groups));
-            if (range[i].end == 0) continue;
-            any.start = range[i].start < any.start ? range[i].start : any.start;
-            any.end = range[i].end > any.end ? range[i].end : any.end;
-        }
-        if (any.end == 0) continue;
-        pack_keys(f, s, it, g, &any);
+    key_tile now = next_key_tile(f, s, it, 0);
+    while (now.group < f->groups) {
+        const key_tile next = next_key_tile(f, s, it, now.group + TILE_GROUPS);
+        pack_keys(f, s, it, now.group, &now.any);
+        rows_ahead(f, s, it, &next);
         for (int i = 0; i < it->count; i++)
-            if (range[i].end != 0) attend(f, s, &s->tile[i], it->b, g);
+            if (now.seen[i]) attend(f, s, &s->tile[i], it->b, now.group);
+        now = next;
     }
     products_end();
     for (int i = 0; i < it->count; i++) row_tile_end(f, &s->tile[i], it->b);

@@ -164,13 +164,13 @@ V_INLINE void few_scores(int rows, const float *q, int64_t width, const few_keys
 /* --- softmax ------------------------------------------------------------------------------------------------------------------ */
 
 /* Scores of a row become P; returns what o so far is multiplied by. */
-V_INLINE float few_softmax(float *s, float scale, few_sums *sums) {
+V_INLINE float few_softmax(float *s, few_sums *sums) {
     v_f32 most = unit_load(s), sum = v_set(0.0f);
     for (int j = V_LANES; j < FEW_KEYS; j += V_LANES) most = v_max(most, unit_load(s + j));
-    const float before = sums->m, here = v_largest_lane(most) * scale;
+    const float before = sums->m, here = v_largest_lane(most);
     const float now = here < before ? before : here, shift = now == -INFINITY ? 0.0f : now;
     for (int j = 0; j < FEW_KEYS; j += V_LANES) {
-        const v_f32 p = v_exp2(unit_load(s + j) * scale - shift);
+        const v_f32 p = v_exp2(unit_load(s + j) - shift);
         unit_store(s + j, p);
         sum += p;
     }
@@ -258,7 +258,6 @@ static void few_block(const few *f, few_scratch *s, int64_t b, int64_t kv, int64
     const int rows = (int)(heads.count * p->n);
     const int64_t first = heads.first * p->n;
     const float *q = f->q + (b * f->rows + first) * f->width;
-    const float scale = (float)(fabs(p->params->scale) * LOG2_E);
     few_keys k = keys_of(f, IN_K, b, kv, key, more), v = keys_of(f, IN_V, b, kv, key, more);
     for (int r = 0, n; r < rows; r += n, k.ahead = 0) {
         n = rows_together(rows - r);
@@ -268,9 +267,9 @@ static void few_block(const few *f, few_scratch *s, int64_t b, int64_t kv, int64
     }
     for (int r = 0; r < rows; r++) {
         float *row = s->s + r * FEW_KEYS;
-        if (p->params->softcap > 0) cap_row(row, FEW_KEYS, p->params);
+        if (p->params->softcap > 0) cap_row(row, FEW_KEYS, 1, p->params);
         if (!whole) mask_row(row, s->kpos, FEW_KEYS, spans_of(p, b, r / heads.count), p->spans_each);
-        s->decay[r] = few_softmax(row, scale, &sums[first + r]);
+        s->decay[r] = few_softmax(row, &sums[first + r]);
     }
     o += first * f->width;
     for (int r = 0, n; r < rows; r += n, v.ahead = 0) {
@@ -327,13 +326,13 @@ static few_row row_of(const few *f, int64_t kv, int64_t r) {
 
 static void few_pack_row(const few *f, const element *from, float *to) {
     const int64_t D = f->problem.D, paired = D / PAIR * PAIR;
-    const float sign = f->problem.params->scale < 0 ? -1.0f : 1.0f;
+    const float factor = (float)(f->problem.params->scale * LOG2_E); /* scores come in units of log2 */
     for (int64_t d = 0; d < paired; d += PAIR) {
         v_f32 x[2];
         load_pair(from + d, x);
-        for (int i = 0; i < 2; i++) unit_store(to + d + i * V_LANES, x[i] * sign);
+        for (int i = 0; i < 2; i++) unit_store(to + d + i * V_LANES, x[i] * factor);
     }
-    for (int64_t d = paired; d < f->width; d += V_LANES) unit_store(to + d, v_load(from + d, D - d) * sign);
+    for (int64_t d = paired; d < f->width; d += V_LANES) unit_store(to + d, v_load(from + d, D - d) * factor);
 }
 
 /* The stretches of a row as one: sums of what they found, each measured from the largest m. Returns the row's. */

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "kernel/cpu/attention_ahead.h"
 #include "kernel/cpu/attention_merge.h"
 #include "kernel/cpu/attention_pack.h"
 #include "kernel/cpu/attention_problem.h"
@@ -17,8 +18,6 @@
 #define K_TILE (LS_ATTENTION_TILES ? 384 : 128 * UNIT_ELEMENTS)
 #define TILE_GROUPS (K_TILE / KEY_GROUP)
 #define ITEM_TILES 8
-/* With tiles a sum stays in lanes until the end. */
-#define SUM_LANES (LS_ATTENTION_TILES ? V_LANES : 1)
 #define S_ROW K_TILE
 
 enum { OUT_O, OUT_LSE };
@@ -39,7 +38,7 @@ typedef struct row_tile {
     float *q;      /* [Q_TILE][q_units] */
     float *o;      /* [Q_TILE][width] */
     float *m;      /* [Q_TILE] what scores are measured from: about the largest so far */
-    float *l;      /* [Q_TILE][SUM_LANES] sum of 2^(score - m) */
+    float *l;      /* [Q_TILE][V_LANES] sum of 2^(score - m), in lanes until the end */
     bounds *whole; /* [w] over all its queries */
     bounds *block; /* [Q_BLOCKS][w] */
 } row_tile;
@@ -50,8 +49,9 @@ typedef struct scratch {
     float *s;     /* scores: [Q_TILE][S_ROW], with tiles two blocks of [PANEL][PANEL] */
     float *
         p; /* the same in units; s itself when they are floats; with tiles [K_TILE / PANEL][PANEL][V_LANES] */
-    float *sum;    /* with tiles: [PANEL][V_LANES] of a strip alone */
-    int32_t *kpos; /* [K_TILE] */
+    float *sum;           /* with tiles: [PANEL][V_LANES] of a strip alone */
+    int32_t *kpos;        /* [K_TILE] */
+    ahead next_k, next_v; /* rows of the next tile of keys; attention_rows.h fetches them */
     key_range range[Q_BLOCKS];
     float decay[Q_TILE];
 } scratch;
@@ -71,6 +71,20 @@ typedef struct forward {
     bounds *bounds;   /* [w] for planning */
     scratch *scratch; /* one per thread */
 } forward;
+
+/*
+ * Scores in units of log2 are Q K^T times scale times log2 e. Q packed as floats takes the factor up, so that no product is rounded apart from
+ * the difference that is made of it; in bf16 it would lose bits, and takes the sign alone.
+ */
+static float packed_factor(const ls_attention_params *params) {
+    if (LS_ATTENTION_PAIRS) return params->scale < 0 ? -1.0f : 1.0f;
+    return (float)(params->scale * LOG2_E);
+}
+
+/* What is left of it for the scores. */
+static float score_scale(const ls_attention_params *params) {
+    return LS_ATTENTION_PAIRS ? (float)(fabs(params->scale) * LOG2_E) : 1.0f;
+}
 
 /* Scores of a row that are not visible become -inf. */
 static void mask_row(float *s, const int32_t *kpos, int64_t keys, const int32_t *spans, int spans_each) {
@@ -102,9 +116,9 @@ static void row_end(const ls_kernel_call *call, int64_t b, int64_t head, int64_t
     }
 }
 
-/* A soft cap c: raw scores become what scale turns into c·tanh(scale·score/c). */
-static void cap_row(float *s, int64_t keys, const ls_attention_params *params) {
-    const float scale = (float)fabs(params->scale), cap = (float)params->softcap;
+/* A soft cap c, of scores that are in units of log2 once multiplied by scale: they become what scale turns into c·tanh(score/c). */
+static void cap_row(float *s, int64_t keys, float scale, const ls_attention_params *params) {
+    const float cap = (float)(params->softcap * LOG2_E);
     for (int64_t j = 0; j < keys; j += V_LANES)
         unit_store(s + j, v_tanh(unit_load(s + j) * (scale / cap)) * (cap / scale));
 }

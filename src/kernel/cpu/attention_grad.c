@@ -70,7 +70,12 @@ static void work_key_tile(const backward *f, scratch *s, int64_t b, int64_t kv, 
         packed = true;
         find_ranges(f, &s->pair, b, i * Q_TILE, group,
                     range.all && range.start == 0 && range.end == tile_groups);
+        int64_t after = i + 1;
+        while (after < f->query_tiles && part_of(after, f->parts) != query_part) after++;
         for (int64_t h = 0; h < heads.count; h++) {
+            const bool last = h + 1 == heads.count;
+            s->pair.next_query = (last ? after : i) * Q_TILE;
+            s->pair.next_head = !last ? heads.first + h + 1 : after < f->query_tiles ? heads.first : -1;
             read_row_sums(f, &s->pair, heads.first + h);
             work_pair(f, s, heads.first + h);
         }

@@ -30,6 +30,7 @@ typedef struct tile_pair {
     int32_t *kpos;             /* [key_tile] */
     bounds *block;             /* [Q_BLOCKS][w] */
     key_range range[Q_BLOCKS]; /* key groups that a block of queries sees */
+    int64_t next_query, next_head; /* of the pair that comes next with these keys; next_head -1: none */
     /* query blocks that see a key group */
     int first[K_TILE_MOST / KEY_GROUP], end[K_TILE_MOST / KEY_GROUP];
 } tile_pair;
@@ -56,11 +57,6 @@ static void tile_pair_carve(tile_pair *pair, const backward *f, carving *c) {
         .kpos = carve(c, f->key_tile, sizeof(int32_t)),
         .block = carve(c, Q_BLOCKS * f->problem.spans_each, sizeof(bounds)),
     };
-}
-
-/* Row 0 of an element view for a head, from position `start` on. */
-static const element *rows_of(const ls_view *view, int64_t b, int64_t head, int64_t start) {
-    return (const element *)view->data + head_offset(view, b, head) + start * view->stride[1];
 }
 
 static void read_row_sums(const backward *f, tile_pair *pair, int64_t head) {

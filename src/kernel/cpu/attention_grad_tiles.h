@@ -100,7 +100,7 @@ static void pack_queries(const backward *f, const tile_pair *pair, const ls_view
     const int64_t row = (int64_t)first * BLOCK, rows_there = (int64_t)(end - first) * BLOCK;
     const int64_t rows = ls_min(pair->queries - row, rows_there);
     const element *from = rows_of(view, pair->b, head, pair->query + row);
-    pack_rows(rows_out + row * f->q_units, from, view->stride[1], rows, rows_there, D, f->q_units, false);
+    pack_rows(rows_out + row * f->q_units, from, view->stride[1], rows, rows_there, D, f->q_units, 1);
     pack_transposed_rows(summed_out + row / UNIT_ELEMENTS, Q_TILE / UNIT_ELEMENTS, from, view->stride[1],
                          rows, rows_there, D, summed_width(f));
 }

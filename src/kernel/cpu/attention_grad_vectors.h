@@ -5,6 +5,7 @@
 #ifndef LS_KERNEL_CPU_ATTENTION_GRAD_VECTORS_H
 #define LS_KERNEL_CPU_ATTENTION_GRAD_VECTORS_H
 
+#include "kernel/cpu/attention_ahead.h"
 #include "kernel/cpu/attention_grad.h"
 
 /* Not a power of two: columns of S are read too, and must not share their cache sets. */
@@ -20,6 +21,7 @@ struct scratch {
     float *ds_by_k; /* dS in units along keys: [Q_TILE][S_ROW / UNIT_ELEMENTS] */
     float *dk, *dv; /* [K_TILE][width] */
     float *dq;      /* [Q_TILE][width] */
+    ahead next[3];  /* rows of q, do and dq of the next pair */
 };
 
 static void scratch_carve(scratch *s, const backward *f, carving *c) {
@@ -67,7 +69,7 @@ static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64
                         float *rows_out, float *summed_out) {
     const int64_t rows = ls_min(Q_TILE, f->problem.n - start), D = f->problem.D;
     const element *from = rows_of(view, b, head, start);
-    pack_rows(rows_out, from, view->stride[1], rows, Q_TILE, D, f->q_units, false);
+    pack_rows(rows_out, from, view->stride[1], rows, Q_TILE, D, f->q_units, 1);
     if (UNIT_ELEMENTS == 1 && f->columns.panels == 1) return rows_out;
     pack_columns(summed_out, from, view->stride[1], rows, Q_TILE, 0, Q_TILE, D, &f->columns);
     return summed_out;
@@ -131,7 +133,7 @@ static void differentiate(const backward *f, scratch *s) {
 }
 
 /* S = Q K^T or dP = dO V^T where there is work. */
-static void product_by_keys(const backward *f, const scratch *s, const float *rows, const float *transposed,
+static void product_by_keys(const backward *f, scratch *s, const float *rows, const float *transposed,
                             float *out) {
     const int64_t units = row_units(f->problem.D);
     for (int panel = 0; panel < K_TILE / PANEL; panel++) {
@@ -140,6 +142,7 @@ static void product_by_keys(const backward *f, const scratch *s, const float *ro
             micro_product(MICRO_VECTORS, units, rows + i * MICRO_ROWS * f->q_units, f->q_units, 1,
                           transposed + panel * PANEL * units, out + i * MICRO_ROWS * S_ROW + panel * PANEL,
                           S_ROW, NULL);
+            for (int a = 0; a < 3; a++) fetch_lines(&s->next[a], 1);
         }
     }
 }
@@ -187,10 +190,23 @@ static void product_for_queries(const backward *f, scratch *s, int64_t queries) 
     }
 }
 
+/* Queries and their gradients of the next pair are fetched while this one is at work. */
+static void rows_ahead(const backward *f, scratch *s) {
+    const tile_pair *pair = &s->pair;
+    const ls_view *views[] = {&f->call->in[IN_Q], &f->call->in[IN_DO], &f->call->out[OUT_DQ]};
+    for (int i = 0; i < 3; i++) {
+        s->next[i].rows = 0;
+        if (pair->next_head < 0) continue;
+        s->next[i] = ahead_of(views[i], pair->b, pair->next_head, pair->next_query,
+                              ls_min(Q_TILE, f->problem.n - pair->next_query));
+    }
+}
+
 /* One query tile of one head against the packed key tile. */
 static void work_pair(const backward *f, scratch *s, int64_t head) {
     const ls_view *q = &f->call->in[IN_Q], *dout = &f->call->in[IN_DO];
     const int64_t b = s->pair.b, query = s->pair.query;
+    rows_ahead(f, s);
     const float *q_summed = pack_both(f, q, b, head, query, s->q_rows, s->q_summed);
     const float *do_summed = pack_both(f, dout, b, head, query, s->do_rows, s->do_summed);
     product_by_keys(f, s, s->q_rows, s->k_transposed, s->s);

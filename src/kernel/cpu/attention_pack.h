@@ -57,17 +57,22 @@ V_INLINE v_f32 load_paired_rows(const element *row, const element *next, int64_t
 #endif
 }
 
-/*
- * Rows as the broadcast operand: out[rows_out][units], units >= row_units(D) and a multiple of V_LANES.
- * negate turns the sign of every element.
- */
+/* Each element of a unit times factor; of a pair of bf16, which has no room for more, only the sign. */
+V_INLINE v_f32 unit_times(v_f32 unit, float factor) {
+#if LS_ATTENTION_PAIRS
+    return factor < 0 ? (v_f32)((v_u32)unit ^ 0x80008000u) : unit;
+#else
+    return unit * factor;
+#endif
+}
+
+/* Rows as the broadcast operand, times factor: out[rows_out][units], units >= row_units(D) and a multiple of V_LANES. */
 static void pack_rows(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
-                      int64_t D, int64_t units, bool negate) {
-    const v_u32 sign = (v_u32){0} + (negate ? (LS_ATTENTION_PAIRS ? 0x80008000u : 0x80000000u) : 0u);
+                      int64_t D, int64_t units, float factor) {
     for (int64_t i = 0; i < rows_out; i++) {
         for (int64_t d = 0; d < units; d += V_LANES) {
             const v_f32 v = i < rows ? load_row_units(in + i * stride, d, D) : v_set(0.0f);
-            unit_store(out + i * units + d, (v_f32)((v_u32)v ^ sign));
+            unit_store(out + i * units + d, unit_times(v, factor));
         }
     }
 }

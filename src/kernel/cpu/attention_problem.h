@@ -13,8 +13,8 @@
 #define LOG2_E 1.44269504088896341
 #define LN_2 0.69314718055994531
 
-/* Keys are looked at in groups of this many: a group that none of the queries at hand sees is skipped. In tiles a group is a panel. */
-#define KEY_GROUP (LS_ATTENTION_TILES ? PANEL : 64)
+/* Keys are looked at in groups of this many, whole panels: a group that none of the queries at hand sees is skipped. */
+#define KEY_GROUP (PANEL > 32 ? PANEL : 32)
 
 typedef struct problem {
     int64_t B, n, t, D;
@@ -64,6 +64,11 @@ static head_range heads_of(const problem *p, int64_t kv) {
 /* Position 0 of a head in a [B, positions, H, D] view; rows are stride[1] elements apart. */
 V_INLINE int64_t head_offset(const ls_view *view, int64_t b, int64_t head) {
     return b * view->stride[0] + head * view->stride[2];
+}
+
+/* Row 0 of an element view for a head, from position `start` on. */
+V_INLINE const element *rows_of(const ls_view *view, int64_t b, int64_t head, int64_t start) {
+    return (const element *)view->data + head_offset(view, b, head) + start * view->stride[1];
 }
 
 /* The extremes of the j-th spans of some queries. */

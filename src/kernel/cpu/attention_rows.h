@@ -4,8 +4,8 @@
 
 #include "kernel/cpu/attention_forward.h"
 
-/* P = 2^(scale s - shift) of a row, as the products read it; returns its sum. */
-V_INLINE float exponentials(const float *s, float *p, int64_t keys, float scale, float shift) {
+/* P = 2^(scale s - shift) of a row, as the products read it; returns its sum, in lanes. */
+V_INLINE v_f32 exponentials(const float *s, float *p, int64_t keys, float scale, float shift) {
     v_f32 sum = v_set(0.0f), sum2 = sum;
     for (int64_t j = 0; j < keys; j += 2 * V_LANES) {
         const v_f32 a = unit_exp2(unit_load(s + j) * scale - shift);
@@ -19,53 +19,61 @@ V_INLINE float exponentials(const float *s, float *p, int64_t keys, float scale,
         unit_store(p + j + V_LANES, b);
 #endif
     }
-    return v_sum_lanes(sum + sum2);
+    return sum + sum2;
 }
 
-/*
- * One row: takes its raw scores s[keys] into m and l, leaves P in p, and what O must be multiplied by in
- * decay. Scores somewhat above m do no harm, for f32 and bf16 reach to 2^127: where p is not s, a row goes by the m
- * that it has, and m is found anew only when that sum is too large (or no number).
- */
-V_INLINE void softmax_row(const float *s, float *p, int64_t keys, float scale, float *m, float *l,
-                          float *decay) {
-    const float before = *m, too_large = 0x1p40f;
-    if (LS_ATTENTION_PAIRS && before > -INFINITY) {
-        const float sum = exponentials(s, p, keys, scale, before);
-        if (sum < too_large) {
-            *l += sum;
-            *decay = 1;
-            return;
-        }
-    }
+/* The largest of a row, in lanes. */
+V_INLINE v_f32 largest(const float *s, int64_t keys) {
     v_f32 most = unit_load(s), most2 = most;
     for (int64_t j = 0; j < keys; j += 2 * V_LANES) {
         most = v_max(most, unit_load(s + j));
         most2 = v_max(most2, unit_load(s + j + V_LANES));
     }
-    const float here = v_largest_lane(v_max(most, most2)) * scale;
-    const float now = here < before ? before : here, shift = now == -INFINITY ? 0.0f : now;
-    const float sum = exponentials(s, p, keys, scale, shift);
-    /* Mostly nothing larger comes: no decay. */
-    *decay = before == now ? 1 : v_exp2(v_set(before - shift))[0];
-    *l = *l * *decay + sum;
-    *m = now;
+    return v_max(most, most2);
+}
+
+/*
+ * One row: takes its raw scores s[keys] into m and l[V_LANES], leaves P in p, and what O must be multiplied by in
+ * decay. Scores somewhat above m do no harm, for f32 and bf16 reach to 2^127, so a row mostly goes by the m that it has and no lane
+ * waits for another. m is found anew only when scores are too far above it; where p is not s, that is seen by the sum (too large, or
+ * no number), else by the scores before they are gone.
+ */
+V_INLINE void softmax_row(const float *s, float *p, int64_t keys, float scale, float *m, float *l,
+                          float *decay) {
+    const float before = *m, too_large = 0x1p40f, too_far = 40;
+    *decay = 1;
+    if (LS_ATTENTION_PAIRS && before > -INFINITY) {
+        const v_f32 sum = exponentials(s, p, keys, scale, before);
+        if (v_all_below(sum, too_large)) {
+            unit_store(l, unit_load(l) + sum);
+            return;
+        }
+    }
+    const v_f32 most = largest(s, keys) * scale;
+    if (LS_ATTENTION_PAIRS || before == -INFINITY || !v_all_below(most, before + too_far)) {
+        const float here = v_largest_lane(most);
+        *m = here < before ? before : here;
+    }
+    const float now = *m, shift = now == -INFINITY ? 0.0f : now;
+    const v_f32 sum = exponentials(s, p, keys, scale, shift);
+    if (now != before) *decay = v_exp2(v_set(before - shift))[0];
+    unit_store(l, unit_load(l) * *decay + sum);
 }
 
 static void softmax_rows(const forward *f, scratch *s, row_tile *tile, int64_t b) {
     const problem *p = &f->problem;
-    const float scale = (float)(fabs(p->params->scale) * LOG2_E);
+    const float scale = score_scale(p->params);
     for (int64_t i = 0; i < tile->queries; i++) {
         const key_range range = s->range[i / MICRO_ROWS];
         const int64_t start = range.start * KEY_GROUP, keys = (range.end - range.start) * KEY_GROUP;
         float *scores = s->s + i * S_ROW + start;
         if (keys == 0) continue;
-        if (p->params->softcap > 0) cap_row(scores, keys, p->params);
+        if (p->params->softcap > 0) cap_row(scores, keys, scale, p->params);
         if (!range.all) {
             mask_row(scores, s->kpos + start, keys, spans_of(p, b, tile->query + i), p->spans_each);
         }
         softmax_row(scores, s->p + (i * K_TILE + start) / UNIT_ELEMENTS, keys, scale, &tile->m[i],
-                    &tile->l[i], &s->decay[i]);
+                    tile->l + i * V_LANES, &s->decay[i]);
     }
 }
 
@@ -78,6 +86,8 @@ static void row_scores(const forward *f, scratch *s, const row_tile *tile, int b
             micro_product(MICRO_VECTORS, units, tile->q + i * MICRO_ROWS * f->q_units, f->q_units, 1,
                           s->k + panel * PANEL * units, s->s + i * MICRO_ROWS * S_ROW + panel * PANEL, S_ROW,
                           NULL);
+            fetch_lines(&s->next_k, 1);
+            fetch_lines(&s->next_v, 1);
         }
     }
 }

@@ -161,7 +161,7 @@ static void settle_block(strip *t, int j) {
     t->all_have = true;
     for (int i = 0; i < BLOCK; i++) {
         float *s = scores_of(t, j) + i * BLOCK;
-        if (p->params->softcap > 0) cap_row(s, BLOCK, p->params);
+        if (p->params->softcap > 0) cap_row(s, BLOCK, t->scale, p->params);
         if (!whole && t->row + i < t->tile->queries) {
             mask_row(s, t->s->kpos + group * KEY_GROUP, BLOCK, spans_of(p, t->b, t->tile->query + t->row + i),
                      p->spans_each);
@@ -197,7 +197,7 @@ static bool sums_are_small(const strip *t) {
 }
 
 static void add_sums(const strip *t) {
-    float *l = t->tile->l + t->row * SUM_LANES;
+    float *l = t->tile->l + t->row * V_LANES;
     for (int i = 0; i < BLOCK_UNITS; i += V_LANES) {
         unit_store(l + i, unit_load(l + i) + unit_load(t->s->sum + i));
     }
@@ -226,7 +226,7 @@ static void raise_rows(strip *t, square *held) {
         if (most[i] == m[i] || most[i] == -INFINITY) continue;
         const float decay = v_exp2(v_set(m[i] - most[i]))[0];
         scale_row(t->tile->o + (t->row + i) * width, width, decay);
-        scale_row(t->tile->l + (t->row + i) * SUM_LANES, SUM_LANES, decay);
+        scale_row(t->tile->l + (t->row + i) * V_LANES, V_LANES, decay);
         m[i] = t->shift[i] = most[i];
     }
 }
@@ -246,7 +246,7 @@ static void add_output(const strip *t, square *held) {
 static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int64_t first_group) {
     const problem *p = &f->problem;
     const int64_t last_group = ls_min(first_group + TILE_GROUPS, f->groups);
-    const float scale = (float)(fabs(p->params->scale) * LOG2_E);
+    const float scale = score_scale(p->params);
     square held = {NULL, 0};
     for (int row = 0; row < tile->queries; row += BLOCK) {
         const bounds *seen = tile->block + row / MICRO_ROWS * p->spans_each;

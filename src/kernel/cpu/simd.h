@@ -7,6 +7,7 @@
 #ifndef LS_KERNEL_CPU_SIMD_H
 #define LS_KERNEL_CPU_SIMD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -59,6 +60,19 @@ V_INLINE v_f32 v_max(v_f32 a, v_f32 b) {
     return (v_f32)_mm_max_ps((__m128)a, (__m128)b);
 #else
     return v_select(a > b, a, b);
+#endif
+}
+
+/* Is every lane below the limit? NaN is not. */
+V_INLINE bool v_all_below(v_f32 v, float limit) {
+#if defined __AVX512F__
+    return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(limit), _CMP_LT_OQ) == 0xffff;
+#elif defined __AVX2__
+    return _mm256_movemask_ps((__m256)(v < limit)) == 0xff;
+#else
+    bool below = true;
+    for (int i = 0; i < V_LANES; i++) below &= v[i] < limit;
+    return below;
 #endif
 }
 
