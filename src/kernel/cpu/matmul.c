@@ -1,9 +1,9 @@
-/* matmul: f32 on AVX-512 in vectors of our own, else one tile per thread by oneDNN (on AVX2 ours were as fast, no faster). */
+/* matmul: f32 on AVX-512, and on AVX2 where tokens are few, in vectors of our own, else one tile per thread by oneDNN. */
 #include "kernel/cpu/matmul_impl.h"
 
 #include "kernel/cpu/cpu_impl.h"
 
-#if !LS_CPU_ELEMENT_BF16 && V_LANES == 16
+#if !LS_CPU_ELEMENT_BF16 && V_LANES >= 8
 #include "kernel/cpu/matmul_vectors.h"
 
 const ls_kernel LS_CPU_NAME(matmul) = {"matmul", LS_CPU_DTYPE, LS_CPU_LEVEL, workspace,

@@ -20,11 +20,15 @@
 
 enum {
     PANEL = VECTOR_COLUMNS * V_LANES,
-    CHUNK = 96,            /* a panel of it takes half of the first cache */
-    KEPT_FLOATS = 3 << 17, /* of A */
-    FEWEST_ROWS = 128,     /* for oneDNN is faster at small products */
+    WIDE = V_LANES == 16,               /* AVX-512; else AVX2 */
+    CHUNK = WIDE ? 96 : 256,            /* a panel of it takes half of the first cache */
+    KEPT_FLOATS = (WIDE ? 3 : 1) << 17, /* of A */
+    FETCHED_TO = WIDE ? 2 : 3,          /* the second cache, the first */
+    FEWEST_ROWS = 128,                  /* for oneDNN is faster at small products */
     FEWEST_COLUMNS = 512,
     LEAST_DEPTH = 128,
+    FEW_TOKENS = 512,  /* on AVX2 oneDNN is faster where neither M nor K is as small, */
+    MOST_DEPTH = 8192, /* and where sums are taken up often */
     PARTS_PER_THREAD = 4,
     LINE_FLOATS = 16, /* of the caches */
     A_COST =
@@ -74,9 +78,15 @@ static void choose_parts(vectors_plan *p) {
     }
 }
 
+/* Whether oneDNN is faster, as measured (docs/performance.md). */
+static bool left_to_onednn(const ls_cpu_product *of) {
+    if (of->M < FEWEST_ROWS || of->N < FEWEST_COLUMNS || of->K < LEAST_DEPTH) return true;
+    return !WIDE && (ls_min(of->M, of->K) > FEW_TOKENS || of->K > MOST_DEPTH);
+}
+
 static vectors_plan make_plan(const ls_kernel_call *call) {
     vectors_plan p = {.of = ls_cpu_product_of(call), .threads = (int)ls_max(1, call->threads)};
-    if (p.of.M < FEWEST_ROWS || p.of.N < FEWEST_COLUMNS || p.of.K < LEAST_DEPTH) return p;
+    if (left_to_onednn(&p.of)) return p;
     choose_parts(&p);
     p.a_bytes = sizeof(float) * (size_t)(p.rows * p.depth);
     p.thread_bytes = p.a_bytes + sizeof(float) * PANEL * (CHUNK + VECTOR_ROWS);
@@ -171,11 +181,11 @@ typedef struct panel {
     ahead next;        /* of B */
 } panel;
 
-/* Part `i` of `n` of what is needed soon, into the second cache: the processor does not foresee rows so far apart. */
+/* Part `i` of `n` of what is needed soon, into a cache: the processor does not foresee rows so far apart. */
 V_INLINE void fetch(const ahead *next, int64_t i, int64_t n) {
     for (int64_t r = next->rows * i / n; r < next->rows * (i + 1) / n; r++)
         for (int64_t j = 0; j < next->floats; j += LINE_FLOATS)
-            __builtin_prefetch(next->at + r * next->row_step + j, 0, 2);
+            __builtin_prefetch(next->at + r * next->row_step + j, 0, FETCHED_TO);
 }
 
 /* The tile from row i on; `vectors` is a constant wherever this is inlined. */
