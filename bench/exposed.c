@@ -67,7 +67,7 @@ static void put_to_sleep(ls_image *image) {
             ls_instr *instr = &image->programs[p].instrs[i];
             if (instr->kind != LS_INSTR_KERNEL) continue;
             double *seconds = LS_NEW(image->arena, double);
-            carried += ls_kernel_seconds(instr, &rates);
+            carried += instr->kind == LS_INSTR_KERNEL ? ls_instr_seconds(instr, INFINITY, &rates) : 0;
             if (carried >= SHORTEST) {
                 *seconds = carried - SHORTEST / 2;
                 carried = 0;

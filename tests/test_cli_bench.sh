@@ -36,7 +36,8 @@ expect 2 "strategy local: 2 ranks share the sequence" bench attention --ranks 2 
 expect 2 "bench machine does not take --seq; expected no flag but --json" bench machine --seq 64
 expect 2 "bench comm does not take --mask; expected no flag but --rounds, --json" bench comm --mask causal
 expect 2 "--rounds 65; expected 1 to 64" bench comm --rounds 65
-expect 2 "expected one of machine, gemm, attention, comm, step" bench everything
+expect 2 "expected one of machine, gemm, attention, comm, step, predicted" bench everything
+expect 2 "bench predicted does not take --seq; expected no flag but --rounds, --json" bench predicted --seq 64
 expect 2 "--dtype f64; expected f32 or bf16" bench gemm --dtype f64
 expect 1 "nowhere" bench gemm --config nowhere
 expect 2 "bench step does not take --heads; expected no flag but --seq, --batch, --ranks, --threads, --rounds, --dtype, --strategy, --config, --json" bench step --heads 2
@@ -100,6 +101,8 @@ assert rows["linear 16x32"]["count"] == 2 * L * d["ranks"], rows["linear 16x32"]
 seconds = [r["seconds"] for r in d["rows"]]
 assert seconds == sorted(seconds, reverse=True) and abs(sum(seconds) / d["seconds"] - 1) < 1e-9, d["seconds"]
 assert abs(sum(r["share"] for r in d["rows"]) - 1) < 1e-9
+assert abs(sum(r["predicted"] for r in d["rows"]) / d["predicted_seconds"] - 1) < 1e-9 and not d["host_measured"], d
+assert all(r["predicted"] > 0 for n, r in rows.items() if n.split()[0] in {"linear", "linear_dx", "linear_dw", "attention", "adamw"})
 assert all(r["seconds"] > 0 for n, r in rows.items() if n.split()[0] in {"linear", "attention", "adamw", "between"})
 assert abs(d["figure"] * 1e9 * d["seconds"] / d["work"] - 1) < 1e-9 and abs(d["ratio"] * d["floor"] / d["figure"] - 1) < 1e-9
 assert abs(d["tokens_per_second"] * d["seconds"] / S - 1) < 1e-9 and abs(d["loss"] - math.log(V)) < 0.2, d

@@ -125,6 +125,7 @@ static void test_candidates(void **state) {
     assert_true(balanced->read_forward == balanced->bytes_read);
     assert_memory_equal(&made.target.mesh, &made.candidates[0].mesh, sizeof(ls_mesh));
     assert_non_null(strstr(made.reason, "predicted against"));
+    assert_true((strstr(made.reason, ", nominal rates") != NULL) == !made.measured);
     /* the same when they are sent */
     assert_ok(plan(p, &(ls_spread){.ranks = 4, .transfers = "put"}, &made));
     balanced = find(&made, "ring", 4, 1, LS_LAYOUT_ZIGZAG);

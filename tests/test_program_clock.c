@@ -12,8 +12,7 @@
 #include "support/images.h"
 
 static const ls_rates even = {.core = {.attention = {{.flop = 1e-9}, {.flop = 1e-9}}, .matmul = 1e9},
-                              .memory = 1e30,
-                              .bandwidth = 1e9,
+                              .put = {1e-9, 1e-9},
                               .latency = 1e-6,
                               .overhead = 0};
 

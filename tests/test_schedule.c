@@ -132,7 +132,8 @@ static double exposed_seconds(const ls_image *image, int program, double latency
         if (instr->kind == LS_INSTR_SIGNAL) *word = begin + rates.latency;
         if (instr->kind == LS_INSTR_PUT_SIGNAL) *word = begin + latency;
         if (instr->queue == LS_COMPUTE) exposed += begin - now[LS_COMPUTE];
-        now[instr->queue] = end[i] = begin + ls_kernel_seconds(instr, &rates);
+        now[instr->queue] = end[i] =
+            begin + (instr->kind == LS_INSTR_KERNEL ? ls_instr_seconds(instr, INFINITY, &rates) : 0);
     }
     return exposed + fmax(0, now[LS_COPY] - now[LS_COMPUTE]);
 }

@@ -9,7 +9,7 @@ typedef struct bench_flags {
 #define AT(field) offsetof(bench_flags, job.options.field)
 static const ls_option options[] = {
     CLI_TEXT("name", "NAME", offsetof(bench_flags, job.name),
-             "machine, gemm, attention, comm or step (required); the name may stand alone"),
+             "machine, gemm, attention, comm, step or predicted (required); the name may stand alone"),
     CLI_INT("seq", "S", NULL, 1, 0x1p31, AT(seq),
             "tokens; attention: 32768 when left out, gemm and step: 2048"),
     CLI_INT("batch", "B", NULL, 1, 0x1p31, AT(batch), "step: sequences; 1 when left out"),
@@ -25,7 +25,7 @@ static const ls_option options[] = {
     CLI_INT("head-size", "N", NULL, 1, 0x1p31, AT(head_size), "attention: 128 when left out"),
     CLI_INT(
         "rounds", "N", NULL, 1, 0x1p31, AT(rounds),
-        "in which everything is timed once, each beside its floor; attention: 3 when left out, gemm and step: 5, comm: 15"),
+        "in which everything is timed once, each beside its floor; attention: 3 when left out, gemm, step and predicted: 5, comm: 15"),
     CLI_TEXT("mask", "MASK", AT(mask), "attention: as of longspan attention; causal when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
                "element type; attention and step: bf16 when left out, gemm: f32 and bf16 both"),
@@ -48,8 +48,9 @@ const cli_command cli_bench = {
     .summary = "measures what this machine does",
     .usage = "NAME [options]",
     .about =
-        "machine: what one core does with attention, its gradient and matrix products of each type, with memory, and in puts between "
-        "two ranks. Takes some ten seconds of a machine that has nothing else to do. The rates are kept in the user's cache "
+        "machine: what one core does while all the others do the same: attention, its gradient and matrix products of each type, kernels "
+        "bound by their bytes, in a cache and from memory, and puts between ranks. Takes some fifteen seconds of a machine that has nothing "
+        "else to do. The rates are kept in the user's cache "
         "directory ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan); from then on all commands predict and choose by them "
         "instead of by nominal ones.\n"
         "attention: forward and backward of one attention over ranks of one thread, by every strategy that applies, with blocks put and "
@@ -61,7 +62,8 @@ const cli_command cli_bench = {
         "comm: a put with a signal between two processes over shared memory: its latency against a bare flag there, and its bandwidth against "
         "a plain copy, a flag and the peer's read; and reading in place beside it.\n"
         "step: training steps of a model on random weights and tokens (micro-batch and update) against the best rate of square products; "
-        "where the time of the median step went, by kind of kernel and by weight; start-up and memory.\n"
+        "where the time of the median step went, by kind of kernel and by weight, beside what was predicted; start-up and memory.\n"
+        "predicted: measures the machine as above, keeps nothing, and runs steps of eight configurations beside what it predicts of them.\n"
         "Each bench refuses the flags of the others.",
     CLI_OWN(options, run, bench_flags),
     .takes_word = 1,

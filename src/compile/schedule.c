@@ -190,8 +190,8 @@ static double earliest(const schedule *s, int i) {
 static double seconds_of(const schedule *s, int i) {
     const ls_instr *instr = instr_at(s, i);
     if (instr->kind == LS_INSTR_SIGNAL) return s->rates.latency;
-    if (instr->kind != LS_INSTR_PUT_SIGNAL) return ls_kernel_seconds(instr, &s->rates);
-    return LATENCY + ls_put_seconds(ls_operand_bytes(&instr->in[0]), &s->rates);
+    const double seconds = ls_instr_seconds(instr, INFINITY, &s->rates);
+    return instr->kind == LS_INSTR_PUT_SIGNAL ? LATENCY + s->rates.latency + seconds : seconds;
 }
 
 static void place(schedule *s, int i) {

@@ -11,8 +11,14 @@
 
 static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
 
+static void print_bytes(const char *what, const char *where, double measured, double nominal, FILE *out) {
+    char name[40];
+    snprintf(name, sizeof name, "%s%s%s", what, where[0] != 0 ? ", " : "", where);
+    fprintf(out, "%-24s %11.1f %11.1f  GB/s\n", name, measured / 1e9, nominal / 1e9);
+}
+
 static void print_page(const ls_host *host, const ls_host *nominal, const char *path, FILE *out) {
-    fprintf(out, "one core                    measured     nominal\n");
+    fprintf(out, "a core, all of them busy    measured     nominal\n");
     for (size_t i = 0; i < LS_COUNT(types); i++) {
         const ls_core_rates *a = &host->type[types[i]], *b = &nominal->type[types[i]];
         const char *name = ls_dtype_name(types[i]);
@@ -29,9 +35,17 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
         fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9,
                 b->matmul / 1e9);
     }
-    fprintf(out, "memory, in kernels       %11.1f %11.1f  GB/s\n", host->memory / 1e9, nominal->memory / 1e9);
-    fprintf(out, "puts of 4 MiB            %11.1f %11.1f  GB/s\n", host->bandwidth / 1e9,
-            nominal->bandwidth / 1e9);
+    static const char *const shown[] = {"rmsnorm_grad", "swiglu_grad", "cross_entropy", "adamw"};
+    for (size_t i = 0; i < LS_COUNT(shown); i++) {
+        const ls_byte_cost *a = &host->type[LS_F32].stream[ls_stream_of(shown[i])],
+                           *b = &nominal->type[LS_F32].stream[ls_stream_of(shown[i])];
+        print_bytes(shown[i], "in a cache", 1 / a->near, 1 / b->near, out);
+        print_bytes(shown[i], "from memory", 1 / a->far, 1 / b->far, out);
+    }
+    print_bytes("sums", "from memory", host->memory, nominal->memory, out);
+    print_bytes("sums, one core alone", "", host->memory_alone, nominal->memory_alone, out);
+    print_bytes("puts", "in a cache", 1 / host->put.near, 1 / nominal->put.near, out);
+    print_bytes("puts", "from memory", 1 / host->put.far, 1 / nominal->put.far, out);
     fprintf(out, "signal to end of wait    %11.0f %11.0f  ns\n", host->latency * 1e9, nominal->latency * 1e9);
     fprintf(out, "kernel with no work      %11.0f %11.0f  ns\n", host->overhead * 1e9,
             nominal->overhead * 1e9);
@@ -99,6 +113,7 @@ static const bench benches[] = {
     {"step",
      ls_run_bench_step,
      {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
+    {"predicted", ls_run_bench_predicted, {"rounds"}},
 };
 
 static bool is_given(const ls_bench_options *options, size_t flag) {

@@ -9,9 +9,10 @@
 LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out); /* bench_attention.c */
 /* With --ranks 1, defaults filled in: bench_attention_alone.c. */
 LS_MUST_USE ls_status ls_run_bench_attention_alone(const ls_bench_job *job, FILE *out);
-LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out); /* bench_comm.c */
-LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out); /* bench_gemm.c */
-LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out); /* bench_step.c */
+LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);      /* bench_comm.c */
+LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);      /* bench_gemm.c */
+LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out);      /* bench_step.c */
+LS_MUST_USE ls_status ls_run_bench_predicted(const ls_bench_job *job, FILE *out); /* bench_predicted.c */
 
 /* --- bench_shared.c -------------------------------------------------------------------------------------------------------- */
 
@@ -68,7 +69,7 @@ void ls_bench_peak_close(ls_bench_peak *peak);
 typedef struct ls_bench_row {
     char name[64];
     int count; /* of instructions, of all ranks together */
-    double seconds, flops, bytes;
+    double seconds, predicted, flops, bytes;
 } ls_bench_row;
 
 enum { LS_BENCH_ROWS = 160 };
@@ -77,11 +78,14 @@ typedef struct ls_bench_table {
     int n;
 } ls_bench_table;
 
-/* Adds what one of `ranks` did in a run of the program: seconds by instruction, of which those of waits do not count. */
+/*
+ * Adds what one of `ranks` did in a run of the program: seconds by instruction, of which those of waits do not count, and those that the
+ * clock predicts.
+ */
 void ls_bench_table_add(ls_bench_table *table, const ls_image *image, int program, const double *seconds,
-                        int ranks);
+                        const double *predicted, int ranks);
 /* A row for what is no instruction. */
-void ls_bench_table_add_row(ls_bench_table *table, const char *name, double seconds);
+void ls_bench_table_add_row(ls_bench_table *table, const char *name, double seconds, double predicted);
 void ls_bench_table_end(ls_bench_table *table);
 void ls_bench_table_print(const ls_bench_table *table, FILE *out);
 /* As the array "rows" of an open object. */

@@ -25,7 +25,7 @@ static void name_instr(const ls_instr *instr, char *out, size_t room) {
 }
 
 void ls_bench_table_add(ls_bench_table *t, const ls_image *image, int program, const double *seconds,
-                        int ranks) {
+                        const double *predicted, int ranks) {
     const ls_program *p = &image->programs[program];
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
@@ -35,13 +35,16 @@ void ls_bench_table_add(ls_bench_table *t, const ls_image *image, int program, c
         ls_bench_row *row = row_of(t, name);
         row->count++;
         row->seconds += seconds[i] / ranks;
+        row->predicted += predicted[i] / ranks;
         row->flops += instr->flops / ranks;
         row->bytes += ls_instr_bytes(image, instr) / ranks;
     }
 }
 
-void ls_bench_table_add_row(ls_bench_table *t, const char *name, double seconds) {
-    row_of(t, name)->seconds += seconds;
+void ls_bench_table_add_row(ls_bench_table *t, const char *name, double seconds, double predicted) {
+    ls_bench_row *row = row_of(t, name);
+    row->seconds += seconds;
+    row->predicted += predicted;
 }
 
 static int most_seconds_first(const void *x, const void *y) {
@@ -60,8 +63,8 @@ static double sum_of(const ls_bench_table *t) {
 }
 
 static void print_row(const ls_bench_row *row, double all, FILE *out) {
-    fprintf(out, "%-26s %6d %11.3f %7.2f %%", row->name, row->count, row->seconds * 1e3,
-            row->seconds / all * 100);
+    fprintf(out, "%-26s %6d %11.3f %7.2f %% %11.3f", row->name, row->count, row->seconds * 1e3,
+            row->seconds / all * 100, row->predicted * 1e3);
     if (row->flops > 0 && row->seconds > 0)
         fprintf(out, " %9.1f", row->flops / row->seconds * 1e-9);
     else
@@ -72,11 +75,13 @@ static void print_row(const ls_bench_row *row, double all, FILE *out) {
 
 void ls_bench_table_print(const ls_bench_table *t, FILE *out) {
     ls_bench_row all = {.name = "all"};
-    fprintf(out, "%-26s %6s %11s %9s %9s %9s\n", "of the step", "count", "ms", "", "GFLOP/s", "GB/s");
+    fprintf(out, "%-26s %6s %11s %9s %11s %9s %9s\n", "of the step", "count", "ms", "", "predicted",
+            "GFLOP/s", "GB/s");
     const double seconds = sum_of(t);
     for (int i = 0; i < t->n; i++) {
         print_row(&t->row[i], seconds, out);
         all.count += t->row[i].count;
+        all.predicted += t->row[i].predicted;
         all.flops += t->row[i].flops;
         all.bytes += t->row[i].bytes;
     }
@@ -93,6 +98,7 @@ void ls_bench_table_put(const ls_bench_table *t, ls_json_writer *w) {
         ls_json_put_text(w, "name", row->name);
         ls_json_put_int(w, "count", row->count);
         ls_json_put_double(w, "seconds", row->seconds);
+        ls_json_put_double(w, "predicted", row->predicted);
         ls_json_put_double(w, "share", row->seconds / seconds);
         ls_json_put_double(w, "flops", row->flops);
         ls_json_put_double(w, "bytes", row->bytes);

@@ -5,10 +5,12 @@
  * as many threads. The step of median length is told apart by what it was spent on.
  */
 #include "job/bench_step_impl.h"
+#include "plan/host_file.h"
 #include "plan/resident.h"
 #include "plan/trace.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static const ls_adamw adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
@@ -16,6 +18,10 @@ static const ls_adamw adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .we
 
 double *ls_bench_step_seconds(const ls_bench_step *b, int rank, int round) {
     return b->seconds + ((size_t)rank * (size_t)b->rounds + (size_t)round) * (size_t)b->instrs;
+}
+
+double *ls_bench_step_predicted(const ls_bench_step *b, int rank) {
+    return b->predicted + (size_t)rank * (size_t)b->instrs;
 }
 
 static void scatter(const ls_rank *rank, const char *name, const ls_array *array) {
@@ -127,23 +133,41 @@ static ls_status look_at_peak(ls_bench_step *b, double *sustained) {
     return status;
 }
 
+static void see(void *context, int rank, int instr, double begin, double end) {
+    if (instr >= 0) ls_bench_step_predicted(context, rank)[instr] = end - begin;
+}
+
+/* What the clock says of the step that is run. */
+static ls_status predict(ls_bench_step *b) {
+    const ls_image *images[LS_BENCH_MOST_RANKS];
+    for (int r = 0; r < b->ranks; r++) images[r] = ls_session_image(b->session, r);
+    b->predicted = calloc((size_t)b->ranks * (size_t)b->instrs, sizeof *b->predicted);
+    b->clock = calloc((size_t)b->ranks, sizeof *b->clock);
+    if (b->predicted == NULL || b->clock == NULL) return ls_error(LS_NO_MEMORY, "no memory for a prediction");
+    ls_host host;
+    b->host_measured = b->host != NULL || ls_host_load(images[0]->isa, &host);
+    const ls_rates rates = ls_plan_rates(images[0], b->host != NULL ? b->host : &host);
+    return ls_clock_play(images, b->ranks, LS_PROGRAM_STEP, &rates, &(ls_clock_watch){see, b}, b->clock);
+}
+
 static ls_status run_session(ls_bench_step *b) {
     const size_t of_ranks = ls_round_up(sizeof *b->times * (size_t)b->ranks, 64);
     for (int r = 0; r < b->ranks; r++) {
         const ls_image *image = ls_session_image(b->session, r);
-        if (image == NULL) /* more than are proved together */
+        if (image == NULL || r >= LS_BENCH_MOST_RANKS) /* more than are proved together */
             return ls_error(LS_USAGE, "--ranks %d are too many for this bench", b->ranks);
         b->instrs = (int)ls_max(b->instrs, image->programs[LS_PROGRAM_STEP].n_instrs);
     }
     b->shared_bytes =
         of_ranks + sizeof *b->seconds * (size_t)b->ranks * (size_t)b->rounds * (size_t)b->instrs;
-    LS_TRY(look_at_peak(b, &b->products[0]));
+    LS_TRY(predict(b));
+    if (!b->without_floor) LS_TRY(look_at_peak(b, &b->products[0]));
     LS_TRY(ls_shared_map(b->shared_bytes, &b->shared));
     b->times = b->shared;
     b->seconds = (double *)(void *)((char *)b->shared + of_ranks);
     b->launched = ls_seconds();
     LS_TRY(ls_session_run(b->session, on_rank, b));
-    return look_at_peak(b, &b->products[1]);
+    return b->without_floor ? ls_ok() : look_at_peak(b, &b->products[1]);
 }
 
 /* --- all of it ----------------------------------------------------------------------------------------------------------------- */
@@ -179,29 +203,35 @@ static ls_status open_session(ls_bench_step *b) {
     return ls_ok();
 }
 
-static ls_status run(ls_bench_step *b) {
+ls_status ls_bench_step_run(ls_bench_step *b) {
     ls_bench_options *o = &b->options;
     ls_bench_fill_in(&o->seq, 2048);
     ls_bench_fill_in(&o->batch, 1);
     ls_bench_fill_in(&o->ranks, 1);
     LS_TRY(ls_bench_rounds(o, 5, &b->rounds));
     LS_TRY(ls_job_dtype(o->dtype, LS_BF16, &b->dtype));
-    LS_TRY(ls_bench_model_open(o, &b->model));
     LS_TRY(open_session(b));
     LS_TRY(make_inputs(b));
     return run_session(b);
 }
 
+void ls_bench_step_close(ls_bench_step *b) {
+    ls_shared_unmap(b->shared, b->shared_bytes);
+    free(b->predicted);
+    free(b->clock);
+    ls_session_close(b->session);
+    ls_graph_destroy(b->graph);
+    ls_array_free(&b->tokens);
+    ls_array_free(&b->labels);
+    ls_array_free(&b->positions);
+    ls_model_close(b->model);
+}
+
 ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out) {
     ls_bench_step b = {.options = job->options};
-    ls_status status = run(&b);
+    ls_status status = ls_bench_model_open(&b.options, &b.model);
+    if (status.code == LS_OK) status = ls_bench_step_run(&b);
     if (status.code == LS_OK) status = ls_bench_step_print(&b, job->json, out);
-    ls_shared_unmap(b.shared, b.shared_bytes);
-    ls_session_close(b.session);
-    ls_graph_destroy(b.graph);
-    ls_array_free(&b.tokens);
-    ls_array_free(&b.labels);
-    ls_array_free(&b.positions);
-    ls_model_close(b.model);
+    ls_bench_step_close(&b);
     return status;
 }

@@ -11,6 +11,7 @@
 typedef struct figures {
     int round;            /* the step of median length */
     double seconds, mean; /* of it: the slowest rank's; the mean over the ranks */
+    double predicted;     /* by the clock */
     ls_bench_figure rate;
     double beside; /* the rate over that of products before and after */
     double tokens_per_second;
@@ -33,6 +34,8 @@ static int median_round(const ls_bench_step *b) {
     return ls_median_place(steps, b->rounds);
 }
 
+double ls_bench_step_median(const ls_bench_step *b) { return slowest(b, median_round(b)); }
+
 /* What a step must compute: a causal mask leaves each token those up to it. */
 static double work_of(const ls_bench_step *b) {
     const ls_model_sizes n = ls_model_describe(b->model);
@@ -43,18 +46,21 @@ static double work_of(const ls_bench_step *b) {
 }
 
 static void fill_table(const ls_bench_step *b, figures *f) {
-    double waiting = 0, known = 0;
+    double waiting = 0, known = 0, idle = 0, ended = 0;
+    f->predicted = ls_clock_makespan(b->clock, b->ranks);
     for (int r = 0; r < b->ranks; r++) {
         ls_bench_table_add(&f->table, ls_session_image(b->session, r), LS_PROGRAM_STEP,
-                           ls_bench_step_seconds(b, r, f->round), b->ranks);
+                           ls_bench_step_seconds(b, r, f->round), ls_bench_step_predicted(b, r), b->ranks);
+        idle += b->clock[r].waiting / b->ranks;
+        ended += (f->predicted - b->clock[r].end) / b->ranks;
         waiting += b->times[r].waiting[f->round] / b->ranks;
         f->mean += b->times[r].total[f->round] / b->ranks;
     }
     for (int i = 0; i < f->table.n; i++) known += f->table.row[i].seconds;
-    ls_bench_table_add_row(&f->table, "between instructions", f->mean - known - waiting);
+    ls_bench_table_add_row(&f->table, "between instructions", f->mean - known - waiting, 0);
     if (b->ranks > 1) {
-        ls_bench_table_add_row(&f->table, "waiting for other ranks", waiting);
-        ls_bench_table_add_row(&f->table, "ended before the slowest", f->seconds - f->mean);
+        ls_bench_table_add_row(&f->table, "waiting for other ranks", waiting, idle);
+        ls_bench_table_add_row(&f->table, "ended before the slowest", f->seconds - f->mean, ended);
     }
     ls_bench_table_end(&f->table);
 }
@@ -97,6 +103,9 @@ static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
         out,
         "%s a step, %.1f tokens/s, loss %.3f; %.3f of square products for half a second before and after\n",
         ls_seconds_text(f->seconds, text[0]), f->tokens_per_second, f->loss, f->beside);
+    fprintf(out, "%s predicted, %.3f of what was measured, by %s rates\n",
+            ls_seconds_text(f->predicted, text[0]), f->predicted / f->seconds,
+            b->host_measured ? "this machine's" : "nominal");
     fprintf(
         out,
         "start-up: plan, compile and prove %s; start, map and prepare %s; touch memory %s; set weights %s; first step longer by %s\n",
@@ -130,6 +139,8 @@ static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
     ls_json_put_double(w, "beside", f->beside);
     ls_json_put_double(w, "work", work_of(b));
     ls_json_put_double(w, "seconds", f->seconds);
+    ls_json_put_double(w, "predicted_seconds", f->predicted);
+    ls_json_put_bool(w, "host_measured", b->host_measured);
     ls_json_put_double(w, "tokens_per_second", f->tokens_per_second);
     ls_json_put_double(w, "loss", f->loss);
     ls_json_open_object(w, "start_up");

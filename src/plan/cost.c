@@ -2,19 +2,16 @@
 #include "plan/plan_impl.h"
 
 #include "program/clock.h"
+#include "program/far.h"
 
 #include <math.h>
 #include <stdio.h>
 
 ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
-    ls_rates rates = ls_rates_on(host, image->dtype, image->threads);
     ls_machine machine;
     ls_machine_detect(&machine);
-    const double wanted = (double)ls_mesh_ranks(&image->mesh) * image->threads;
-    const double share = fmin(1, machine.cores / wanted);
-    rates.core = ls_core_rates_of(&rates.core, share);
-    rates.memory *= share;
-    return rates;
+    return ls_rates_beside(host, image->dtype, image->threads, ls_mesh_ranks(&image->mesh) * image->threads,
+                           machine.cores);
 }
 
 /* The programs of the ranks that are looked at. */
@@ -27,9 +24,11 @@ typedef struct looked_at {
 /* If it never waits: kernels and bytes one after the other. */
 static double seconds_alone(const ls_image *image, int program, const ls_rates *rates) {
     const ls_program *p = &image->programs[program];
-    const ls_program_cost sum = ls_program_measure(image, program);
-    double seconds = (sum.bytes_sent + sum.bytes_read) / rates->bandwidth;
-    for (int i = 0; i < p->n_instrs; i++) seconds += ls_kernel_seconds(&p->instrs[i], rates);
+    ls_arena *arena = ls_arena_create();
+    const double *far = ls_program_far(image, program, rates->cache, arena);
+    double seconds = 0;
+    for (int i = 0; i < p->n_instrs; i++) seconds += ls_instr_seconds(&p->instrs[i], far[i], rates);
+    ls_arena_destroy(arena);
     return seconds;
 }
 

@@ -1,45 +1,64 @@
 /* The file of a machine's rates. */
 #include "plan/host_file.h"
 
+#include "ls_version.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Every rate and cost by its name in the file, and the least that it may be. */
 typedef struct rate_row {
-    const char *group; /* NULL: none */
     const char *name;
     size_t offset;
     double least;
 } rate_row;
 
-#define AT(field, least) offsetof(ls_host, field), least
-#define ATTENTION(group, type_, pass, name)                             \
-    {group, name "_flop", AT(type[type_].attention[pass].flop, 1e-18)}, \
-        {group, name "_pair", AT(type[type_].attention[pass].pair, 0)}, \
-        {group, name "_row", AT(type[type_].attention[pass].row, 0)}, { \
-        group, name "_byte", AT(type[type_].attention[pass].byte, 0)    \
-    }
-#define TYPE(group, type_)                                        \
-    ATTENTION(group, type_, LS_FORWARD, "attention"),             \
-        ATTENTION(group, type_, LS_BACKWARD, "attention_grad"), { \
-        group, "matmul", AT(type[type_].matmul, 1)                \
-    }
-static const rate_row rows[] = {
-    TYPE("f32", LS_F32),
-    TYPE("f64", LS_F64),
-    TYPE("bf16", LS_BF16),
-    {NULL, "memory", AT(memory, 1)},
-    {NULL, "bandwidth", AT(bandwidth, 1)},
-    {NULL, "latency", AT(latency, 1e-12)},
-    {NULL, "overhead", AT(overhead, 1e-12)},
+#define ATTENTION(pass, name, part, least) \
+    { name "_" #part, offsetof(ls_core_rates, attention[pass].part), least }
+static const rate_row of_type[] = {
+    ATTENTION(LS_FORWARD, "attention", flop, 1e-18),
+    ATTENTION(LS_FORWARD, "attention", pair, 0),
+    ATTENTION(LS_FORWARD, "attention", row, 0),
+    ATTENTION(LS_FORWARD, "attention", byte, 0),
+    ATTENTION(LS_BACKWARD, "attention_grad", flop, 1e-18),
+    ATTENTION(LS_BACKWARD, "attention_grad", pair, 0),
+    ATTENTION(LS_BACKWARD, "attention_grad", row, 0),
+    ATTENTION(LS_BACKWARD, "attention_grad", byte, 0),
+    {"matmul", offsetof(ls_core_rates, matmul), 1},
 };
-#undef TYPE
 #undef ATTENTION
-#undef AT
 
-static double *rate_of(ls_host *host, const rate_row *row) {
-    return (double *)(void *)((char *)host + row->offset);
+/* Of a kernel of stream.h. */
+static const rate_row of_bytes[] = {
+    {"near", offsetof(ls_byte_cost, near), 1e-18},
+    {"far", offsetof(ls_byte_cost, far), 1e-18},
+};
+
+static const rate_row of_host[] = {
+    {"memory", offsetof(ls_host, memory), 1},         {"memory_alone", offsetof(ls_host, memory_alone), 1},
+    {"cache", offsetof(ls_host, cache), 0},           {"put_near", offsetof(ls_host, put.near), 1e-18},
+    {"put_far", offsetof(ls_host, put.far), 1e-18},   {"latency", offsetof(ls_host, latency), 1e-12},
+    {"overhead", offsetof(ls_host, overhead), 1e-12},
+};
+
+static const struct {
+    const char *name;
+    ls_dtype type;
+} types[] = {{"f32", LS_F32}, {"f64", LS_F64}, {"bf16", LS_BF16}};
+
+/* Puts or reads the rows of one struct. */
+static void put_rows(const rate_row *rows, size_t n, const void *base, ls_json_writer *w) {
+    for (size_t i = 0; i < n; i++)
+        ls_json_put_double(w, rows[i].name,
+                           *(const double *)(const void *)((const char *)base + rows[i].offset));
+}
+
+static ls_status read_rows(const rate_row *rows, size_t n, ls_json_value from, void *base) {
+    for (size_t i = 0; i < n; i++)
+        LS_TRY(ls_json_double(from, rows[i].name, rows[i].least, 1e18,
+                              (double *)(void *)((char *)base + rows[i].offset)));
+    return ls_ok();
 }
 
 /* Letters and digits as they are, the rest as one '-'. */
@@ -70,14 +89,18 @@ ls_status ls_host_path(ls_isa isa, char out[LS_HOST_PATH]) {
 }
 
 void ls_host_put(const ls_host *host, ls_json_writer *w) {
-    ls_host copy = *host;
-    const char *group = NULL;
-    for (size_t i = 0; i < LS_COUNT(rows); i++) {
-        if (rows[i].group != group && group != NULL) ls_json_close(w);
-        if (rows[i].group != group && rows[i].group != NULL) ls_json_open_object(w, rows[i].group);
-        group = rows[i].group;
-        ls_json_put_double(w, rows[i].name, *rate_of(&copy, &rows[i]));
+    for (size_t t = 0; t < LS_COUNT(types); t++) {
+        const ls_core_rates *rates = &host->type[types[t].type];
+        ls_json_open_object(w, types[t].name);
+        put_rows(of_type, LS_COUNT(of_type), rates, w);
+        for (int k = 0; k < LS_STREAMS; k++) {
+            ls_json_open_object(w, ls_streams[k].name);
+            put_rows(of_bytes, LS_COUNT(of_bytes), &rates->stream[k], w);
+            ls_json_close(w);
+        }
+        ls_json_close(w);
     }
+    put_rows(of_host, LS_COUNT(of_host), host, w);
 }
 
 ls_status ls_host_save(ls_isa isa, const ls_host *host) {
@@ -87,17 +110,32 @@ ls_status ls_host_save(ls_isa isa, const ls_host *host) {
     *strrchr(folder, '/') = 0;
     LS_TRY(ls_file_make_directories(folder));
     ls_json_writer *w = ls_json_begin(2);
+    ls_json_put_text(w, "version", LS_VERSION);
     ls_host_put(host, w);
     return ls_json_end_file(w, path);
 }
 
 static ls_status read_rates(ls_json_value root, ls_host *out) {
-    for (size_t i = 0; i < LS_COUNT(rows); i++) {
-        ls_json_value group = root;
-        if (rows[i].group != NULL) LS_TRY(ls_json_object(root, rows[i].group, &group));
-        LS_TRY(ls_json_double(group, rows[i].name, rows[i].least, 1e18, rate_of(out, &rows[i])));
+    for (size_t t = 0; t < LS_COUNT(types); t++) {
+        ls_json_value group, stream;
+        ls_core_rates *rates = &out->type[types[t].type];
+        LS_TRY(ls_json_object(root, types[t].name, &group));
+        LS_TRY(read_rows(of_type, LS_COUNT(of_type), group, rates));
+        for (int k = 0; k < LS_STREAMS; k++) {
+            LS_TRY(ls_json_object(group, ls_streams[k].name, &stream));
+            LS_TRY(read_rows(of_bytes, LS_COUNT(of_bytes), stream, &rates->stream[k]));
+        }
     }
-    return ls_ok();
+    return read_rows(of_host, LS_COUNT(of_host), root, out);
+}
+
+/* Kernels change from one version to the next, and their rates with them. */
+static ls_status check_version(ls_json_value root, const char *path) {
+    const char *version;
+    LS_TRY(ls_json_text(root, "version", &version));
+    if (strcmp(version, LS_VERSION) == 0) return ls_ok();
+    return ls_error(LS_INVALID, "%s: field \"version\": the rates were measured by version %.40s, this is %s",
+                    path, version, LS_VERSION);
 }
 
 bool ls_host_load(ls_isa isa, ls_host *out) {
@@ -107,6 +145,7 @@ bool ls_host_load(ls_isa isa, ls_host *out) {
     ls_json *document = NULL;
     ls_host measured = {.memory = 0};
     ls_status status = ls_json_read(path, LS_JSON_MOST_BYTES, &document);
+    if (status.code == LS_OK) status = check_version(ls_json_root(document), path);
     if (status.code == LS_OK) status = read_rates(ls_json_root(document), &measured);
     ls_json_free(document);
     if (status.code != LS_OK) {

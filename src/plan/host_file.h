@@ -21,13 +21,13 @@ LS_MUST_USE ls_status ls_host_save(ls_isa isa, const ls_host *host);
 
 /*
  * The measured rates where there are some, else the nominal ones; returns whether they were measured. A file that is there and
- * wrong is passed over with one line that names the field.
+ * wrong, or was measured by another version, is passed over with one line that says why.
  */
 bool ls_host_load(ls_isa isa, ls_host *out);
 
 /*
- * Measures: attention, its gradient and a matrix product of each type on one core, kernels bound by memory, and puts between two
- * processes. Takes about ten seconds, of an otherwise idle machine. Prints nothing. LS_NO_MEMORY, LS_UNSUPPORTED.
+ * Measures, on all cores at once: attention, its gradient and a matrix product of each type, kernels bound by memory in a cache and past
+ * it, and puts between ranks. Takes some ten seconds of an otherwise idle machine. Prints nothing. LS_NO_MEMORY, LS_UNSUPPORTED.
  */
 LS_MUST_USE ls_status ls_host_measure(ls_isa isa, ls_host *out);
 

@@ -15,14 +15,14 @@ static const int64_t head_size[HEADS] = {64, 128};
 
 /* A call of one pass, and what it has of everything. */
 typedef struct probe {
-    ls_timed_call timed;
+    ls_timed_crowd timed;
     bool open;
-    double pairs, rows, bytes; /* pairs and rows of query heads */
-    double seconds;            /* the fastest run */
+    double pairs, rows, bytes;             /* pairs and rows of query heads */
+    double run[LS_MEASURED_RUNS], seconds; /* of each run; what counts */
 } probe;
 
-static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, int pass, int length, int64_t tokens,
-                            int64_t D, probe *out) {
+static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int pass, int length,
+                            int64_t tokens, int64_t D, probe *out) {
     enum { LONG_HEADS = 4, SHORT_HEADS = 16, SHORT_TOKENS = 128 };
     const bool is_long = length == LONG;
     const int64_t S = is_long ? tokens : ls_min(tokens, SHORT_TOKENS),
@@ -30,11 +30,11 @@ static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, int pass, i
     const ls_mask mask = is_long ? ls_mask_causal() : (ls_mask){.n = 0};
     const ls_attention_shape shape = {.S = S, .Hq = Hq, .Hkv = Hq / 2, .D = D};
     const ls_kernel_call call = ls_attention_call_make(arena, T, pass, &shape, &mask);
-    *out = (probe){.pairs = ls_attention_call_pairs(&call), .rows = (double)(S * Hq), .seconds = INFINITY};
+    *out = (probe){.pairs = ls_attention_call_pairs(&call), .rows = (double)(S * Hq)};
     for (int i = 0; i < call.n_in; i++) out->bytes += (double)ls_view_bytes(&call.in[i]);
     for (int i = 0; i < call.n_out; i++) out->bytes += (double)ls_view_bytes(&call.out[i]);
-    LS_TRY(ls_timed_call_open(pass == LS_FORWARD ? "attention" : "attention_grad", T, isa, NULL, &call,
-                              &out->timed));
+    LS_TRY(ls_timed_crowd_open(pass == LS_FORWARD ? "attention" : "attention_grad", T, isa, pool, &call,
+                               &out->timed));
     out->open = true;
     return ls_ok();
 }
@@ -73,30 +73,32 @@ static ls_attention_cost cost_of(const probe p[HEADS][LENGTHS], int pass) {
 
 typedef probe probes[LS_PASSES][HEADS][LENGTHS];
 
-static ls_status time_probes(ls_arena *arena, ls_dtype T, ls_isa isa, int64_t tokens, probes all) {
+static ls_status time_probes(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int64_t tokens,
+                             probes all) {
     enum { N = LS_PASSES * HEADS * LENGTHS };
     probe *each = &all[0][0][0];
     for (int i = 0; i < N; i++)
-        LS_TRY(probe_open(arena, T, isa, i / (HEADS * LENGTHS), i % LENGTHS, tokens,
+        LS_TRY(probe_open(arena, T, isa, pool, i / (HEADS * LENGTHS), i % LENGTHS, tokens,
                           head_size[i / LENGTHS % HEADS], &each[i]));
     for (int run = -1; run < LS_MEASURED_RUNS; run++) { /* the first is not counted */
         for (int i = 0; i < N; i++) {
-            const double seconds = ls_timed_call_run(&each[i].timed);
-            if (run >= 0) each[i].seconds = fmin(each[i].seconds, seconds);
+            const double seconds = ls_timed_crowd_run(&each[i].timed);
+            if (run >= 0) each[i].run[run] = seconds;
         }
     }
+    for (int i = 0; i < N; i++) each[i].seconds = ls_measured(each[i].run);
     return ls_ok();
 }
 
-ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, int64_t tokens,
+ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int64_t tokens,
                                ls_attention_cost out[LS_PASSES]) {
     probes all = {0};
-    const ls_status status = time_probes(arena, T, isa, tokens, all);
+    const ls_status status = time_probes(arena, T, isa, pool, tokens, all);
     for (int pass = 0; pass < LS_PASSES; pass++) {
         if (status.code == LS_OK) out[pass] = cost_of(all[pass], pass);
         for (int i = 0; i < HEADS * LENGTHS; i++) {
             probe *p = &all[pass][0][0] + i;
-            if (p->open) ls_timed_call_close(&p->timed);
+            if (p->open) ls_timed_crowd_close(&p->timed);
         }
     }
     return status;

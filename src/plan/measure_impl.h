@@ -5,10 +5,27 @@
 #include "plan/timed_call.h"
 #include "program/cost.h"
 
-enum { LS_MEASURED_RUNS = 7 }; /* of which the fastest counts */
+enum { LS_MEASURED_RUNS = 7 };
 
-/* What attention of a type costs on this thread, forward and backward, at heads of 64 to 128; `tokens`: of the longest call. LS_NO_MEMORY, LS_UNSUPPORTED. */
-LS_MUST_USE ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, int64_t tokens,
-                                           ls_attention_cost out[LS_PASSES]);
+/* What counts of them, the second fastest: neither a lucky run nor one that something else on the machine made slower. Sorts them. */
+double ls_measured(double runs[LS_MEASURED_RUNS]);
+
+/* Seconds of a call on every thread of the pool at once, NULL: on this one alone; the first run is not counted. LS_NO_MEMORY, LS_UNSUPPORTED. */
+LS_MUST_USE ls_status ls_measure_call(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+                                      const ls_kernel_call *call, double *seconds);
+
+/*
+ * What attention of a type costs a core while all threads of the pool are busy with it, forward and backward, at heads of 64 to 128;
+ * `tokens`: of the longest call. LS_NO_MEMORY, LS_UNSUPPORTED.
+ */
+LS_MUST_USE ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool,
+                                           int64_t tokens, ls_attention_cost out[LS_PASSES]);
+
+/* What the kernels of stream.h cost, as the last; cache: bytes, a core's share. */
+LS_MUST_USE ls_status ls_measure_streams(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, double cache,
+                                         ls_byte_cost out[LS_STREAMS]);
+
+/* Puts and signals between ranks, one on each core: fills put and latency. */
+LS_MUST_USE ls_status ls_measure_puts(double cache, ls_host *out);
 
 #endif

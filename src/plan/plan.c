@@ -278,21 +278,22 @@ static void explain_choice(ls_plan *plan) {
     char sent[LS_BYTES_TEXT], other_sent[LS_BYTES_TEXT];
     ls_candidate_name(first, name);
     const bool both = other != NULL && other->measured > 0; /* then first is, too */
-    const char *how = both ? "measured" : "predicted";
+    const char *how = both ? "measured" : "predicted",
+               *rates = both || plan->measured ? "" : ", nominal rates";
     (void)ls_seconds_text(both ? first->measured : first->seconds, time);
     (void)ls_bytes_text(first->bytes_sent + first->bytes_read, sent);
     if (other == NULL) {
         snprintf(plan->reason, sizeof plan->reason,
-                 "%s: nothing else to choose from; %s predicted, moves %s, imbalance %.1f %%", name, time,
-                 sent, first->imbalance * 100);
+                 "%s: nothing else to choose from; %s predicted, moves %s, imbalance %.1f %%%s", name, time,
+                 sent, first->imbalance * 100, rates);
         return;
     }
     ls_candidate_name(other, other_name);
     snprintf(plan->reason, sizeof plan->reason,
-             "%s: %s %s against %s for %s (moves %s against %s, imbalance %.1f %% against %.1f %%)", name,
+             "%s: %s %s against %s for %s (moves %s against %s, imbalance %.1f %% against %.1f %%%s)", name,
              time, how, ls_seconds_text(both ? other->measured : other->seconds, other_time), other_name,
              sent, ls_bytes_text(other->bytes_sent + other->bytes_read, other_sent), first->imbalance * 100,
-             other->imbalance * 100);
+             other->imbalance * 100, rates);
 }
 
 void ls_plan_choose(const ls_plan_request *request, ls_plan *plan) {

@@ -2,6 +2,8 @@
 
 #include "run/memory.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LINE = 64 };
@@ -54,4 +56,58 @@ double ls_timed_call_run(const ls_timed_call *t) {
 void ls_timed_call_close(ls_timed_call *t) {
     if (t->state != NULL && t->kernel->release != NULL) t->kernel->release(t->state);
     ls_memory_unmap(t->memory, t->bytes);
+}
+
+/* --- on several cores at once ------------------------------------------------------------------------------------------------ */
+
+ls_status ls_timed_crowd_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+                              const ls_kernel_call *call, ls_timed_crowd *out) {
+    int n = ls_pool_threads(pool);
+    ls_timed_crowd crowd = {.pool = pool};
+    crowd.member = calloc((size_t)n, sizeof *crowd.member);
+    crowd.seconds = calloc((size_t)n, sizeof *crowd.seconds);
+    ls_status status = ls_ok();
+    if (crowd.member == NULL || crowd.seconds == NULL)
+        status = ls_error(LS_NO_MEMORY, "no memory to time %d calls of %s", n, name);
+    while (status.code == LS_OK && crowd.n < n) {
+        status = ls_timed_call_open(name, dtype, isa, NULL, call, &crowd.member[crowd.n]);
+        if (status.code != LS_OK) break;
+        const size_t each = ls_max(1, (int64_t)crowd.member[0].bytes), some = ls_machine_available() / 4;
+        if (crowd.n++ == 0 && some > 0) n = (int)ls_max(1, ls_min(n, (int64_t)(some / each)));
+    }
+    if (status.code != LS_OK) {
+        ls_timed_crowd_close(&crowd);
+        return status;
+    }
+    *out = crowd;
+    return status;
+}
+
+typedef struct start {
+    const ls_timed_crowd *crowd;
+    atomic_int here;
+} start;
+
+/* Whoever waits for the others takes no second call, so each thread has one. */
+static void run_member(void *context, int i, int thread) {
+    (void)thread;
+    start *s = context;
+    atomic_fetch_add(&s->here, 1);
+    while (atomic_load(&s->here) < s->crowd->n) {
+    }
+    s->crowd->seconds[i] = ls_timed_call_run(&s->crowd->member[i]);
+}
+
+double ls_timed_crowd_run(const ls_timed_crowd *crowd) {
+    start s = {.crowd = crowd};
+    double sum = 0;
+    ls_pool_run(crowd->pool, crowd->n, run_member, &s);
+    for (int i = 0; i < crowd->n; i++) sum += crowd->seconds[i];
+    return sum / crowd->n;
+}
+
+void ls_timed_crowd_close(ls_timed_crowd *crowd) {
+    for (int i = 0; i < crowd->n; i++) ls_timed_call_close(&crowd->member[i]);
+    free(crowd->member);
+    free(crowd->seconds);
 }

@@ -9,6 +9,7 @@
 #ifndef LS_PLAN_TIMED_CALL_H
 #define LS_PLAN_TIMED_CALL_H
 
+#include "base/pool.h"
 #include "kernel/kernel.h"
 
 typedef struct ls_timed_call {
@@ -29,5 +30,23 @@ LS_MUST_USE ls_status ls_timed_call_open(const char *name, ls_dtype dtype, ls_is
                                          const ls_kernel_call *call, ls_timed_call *out);
 double ls_timed_call_run(const ls_timed_call *timed); /* seconds */
 void ls_timed_call_close(ls_timed_call *timed);
+
+/*
+ * The same call on several cores at once, each on data of its own, as ranks of one thread would do it: what a core does while the
+ * others want the same caches, memory and electricity.
+ */
+typedef struct ls_timed_crowd {
+    ls_timed_call *member;
+    double *seconds;
+    int n;
+    ls_pool *pool;
+} ls_timed_crowd;
+
+/* On all threads of the pool (NULL: this one alone), fewer where memory is short. */
+LS_MUST_USE ls_status ls_timed_crowd_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+                                          const ls_kernel_call *call, ls_timed_crowd *out);
+/* All begin together; seconds of one, the mean. */
+double ls_timed_crowd_run(const ls_timed_crowd *crowd);
+void ls_timed_crowd_close(ls_timed_crowd *crowd);
 
 #endif

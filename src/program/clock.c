@@ -1,6 +1,8 @@
 /* See clock.h. Events in the order of their time: of all ranks the one whose next event is earliest goes on. */
 #include "program/clock.h"
 
+#include "program/far.h"
+
 #include <math.h>
 
 /* One rank's way through its program. */
@@ -12,6 +14,7 @@ typedef struct walker {
     double held[LS_QUEUES]; /* since when the wait at its head holds it up; -1: it does not */
     double *posted;         /* by word of its own and generation: when it is set; INFINITY: not yet */
     size_t *first;          /* by word: its first entry there */
+    double *far;            /* by instruction: bytes that come from memory */
     double now;             /* it is through with all it has begun */
     double wake;            /* its next event; INFINITY: when another rank posts */
     ls_clock_rank *times;
@@ -58,26 +61,13 @@ static double *posted(const walker *owner, const ls_instr *instr) {
     return &owner->posted[owner->first[word] + instr->generation - 1];
 }
 
-static double read_elsewhere(const ls_instr *instr) {
-    double bytes = 0;
-    for (int i = 0; i < instr->n_in; i++)
-        bytes += instr->in[i].peer >= 0 ? ls_operand_bytes(&instr->in[i]) : 0;
-    return bytes;
-}
-
 /* Does it, from w->now on. */
-static void execute(play *p, walker *w, const ls_instr *instr) {
-    if (instr->kind == LS_INSTR_KERNEL) {
-        const double seconds =
-            ls_kernel_seconds(instr, p->rates) + read_elsewhere(instr) / p->rates->bandwidth;
-        w->now += seconds;
-        w->times->computing += seconds;
-        LS_ASSERT(seconds >= 0); /* a number */
-    } else if (instr->kind == LS_INSTR_PUT_SIGNAL) {
-        const double seconds = ls_operand_bytes(&instr->in[0]) / p->rates->bandwidth;
-        w->now += seconds;
-        w->times->sending += seconds;
-    }
+static void execute(play *p, walker *w, int i) {
+    const ls_instr *instr = &w->program->instrs[i];
+    const double seconds = ls_instr_seconds(instr, w->far[i], p->rates);
+    LS_ASSERT(seconds >= 0); /* a number */
+    w->now += seconds;
+    *(instr->kind == LS_INSTR_KERNEL ? &w->times->computing : &w->times->sending) += seconds;
     if (instr->kind != LS_INSTR_PUT_SIGNAL && instr->kind != LS_INSTR_SIGNAL) return;
     walker *peer = &p->rank[instr->peer];
     double *time = posted(peer, instr);
@@ -117,7 +107,7 @@ static void step(play *p, walker *w) {
         if (begin > w->now) continue;
         const int i = w->instrs[q][w->next[q]++];
         const double from = w->held[q] >= 0 ? w->held[q] : w->now;
-        execute(p, w, &w->program->instrs[i]);
+        execute(p, w, i);
         tell(p, w, i, from);
         w->held[q] = -1;
         w->done[q] = i;
@@ -167,6 +157,7 @@ ls_status ls_clock_play(const ls_image *const *images, int ranks, int program, c
         w->times = &out[r];
         split_queues(&p, w);
         make_words(&p, w);
+        w->far = ls_program_far(images[r], program, rates->cache, p.arena);
     }
     const ls_status status = run(&p);
     ls_arena_destroy(p.arena);

@@ -1,5 +1,7 @@
 #include "program/cost.h"
 
+#include "program/far.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -37,7 +39,10 @@ static ls_attention_cost attention_at(double flops) {
 
 static ls_core_rates everywhere(double flops) {
     const ls_attention_cost cost = attention_at(flops);
-    return (ls_core_rates){.attention = {cost, cost}, .matmul = flops};
+    ls_core_rates rates = {.attention = {cost, cost}, .matmul = flops};
+    for (int i = 0; i < LS_STREAMS; i++)
+        rates.stream[i] = (ls_byte_cost){1 / nominal.memory, 1 / nominal.memory};
+    return rates;
 }
 
 ls_host ls_host_nominal(ls_isa isa) {
@@ -45,8 +50,9 @@ ls_host ls_host_nominal(ls_isa isa) {
     ls_host host = {.type = {[LS_F32] = everywhere(flops),
                              [LS_F64] = everywhere(nominal.f64_flops),
                              [LS_BF16] = everywhere(flops)},
+                    .put = {1 / nominal.bandwidth, 1 / nominal.bandwidth},
                     .memory = nominal.memory,
-                    .bandwidth = nominal.bandwidth,
+                    .memory_alone = nominal.memory,
                     .latency = nominal.latency};
     if (isa >= LS_ISA_AVX512BF16) {
         host.type[LS_BF16] = everywhere(flops * nominal.bf16_gain);
@@ -61,10 +67,29 @@ ls_host ls_host_nominal(ls_isa isa) {
 
 ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads) {
     return (ls_rates){.core = ls_core_rates_of(&host->type[dtype], threads),
-                      .memory = host->memory * threads,
-                      .bandwidth = host->bandwidth,
+                      .put = host->put,
                       .latency = host->latency,
-                      .overhead = host->overhead};
+                      .overhead = host->overhead,
+                      .cache = host->cache * threads};
+}
+
+/* A byte takes no less from memory than from a cache. */
+static ls_byte_cost relieved(ls_byte_cost cost, double factor) {
+    return (ls_byte_cost){cost.near, fmin(cost.far, fmax(cost.near, cost.far * factor))};
+}
+
+ls_rates ls_rates_beside(const ls_host *host, ls_dtype dtype, int threads, int busy, int cores) {
+    const double share = fmin(1, (double)cores / busy);
+    const double each = fmin(host->memory_alone, host->memory * cores / fmin(busy, cores));
+    const double factor = fmin(1, host->memory / each);
+    ls_host relief = *host;
+    for (int i = 0; i < LS_STREAMS; i++)
+        relief.type[dtype].stream[i] = relieved(host->type[dtype].stream[i], factor);
+    relief.put = relieved(host->put, factor);
+    ls_rates rates = ls_rates_on(&relief, dtype, threads);
+    rates.core = ls_core_rates_of(&rates.core, share);
+    rates.cache = host->cache * cores * threads / busy;
+    return rates;
 }
 
 ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads) {
@@ -79,6 +104,8 @@ ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
         all.attention[pass] =
             (ls_attention_cost){one->flop / cores, one->pair / cores, one->row / cores, one->byte / cores};
     }
+    for (int i = 0; i < LS_STREAMS; i++)
+        all.stream[i] = (ls_byte_cost){rates->stream[i].near / cores, rates->stream[i].far / cores};
     return all;
 }
 
@@ -105,18 +132,38 @@ static double attention_seconds(const ls_instr *instr, int pass, double bytes, c
     return cost->flop * instr->flops + cost->pair * pairs + cost->row * instr->rows + cost->byte * touched;
 }
 
-double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates) {
-    if (instr->kind != LS_INSTR_KERNEL) return 0;
-    double bytes = 0;
-    for (int i = 0; i < instr->n_in; i++) bytes += ls_operand_bytes(&instr->in[i]);
-    for (int i = 0; i < instr->n_out; i++) bytes += ls_operand_bytes(&instr->out[i]);
-    const int pass = attention_pass(instr);
-    if (pass < LS_PASSES) return rates->overhead + attention_seconds(instr, pass, bytes, rates);
-    const bool product = strcmp(instr->kernel->name, "matmul") == 0;
-    const double flop = product ? 1 / rates->core.matmul : rates->core.attention[LS_FORWARD].flop;
-    return rates->overhead + fmax(instr->flops * flop, bytes / rates->memory);
+static double bytes_seconds(const ls_byte_cost *cost, double bytes, double far) {
+    far = fmin(far, bytes);
+    return cost->near * (bytes - far) + cost->far * far;
 }
 
-double ls_put_seconds(double bytes, const ls_rates *rates) {
-    return bytes / rates->bandwidth + rates->latency;
+/*
+ * The rate is that of operands in a cache: what comes from memory is packed before it is multiplied, and waited for. Where nobody knows
+ * what does, it is taken to be hidden.
+ */
+static double product_seconds(const ls_instr *instr, double moved, double far, const ls_rates *rates) {
+    const double seconds = instr->flops / rates->core.matmul;
+    if (isinf(far)) return fmax(seconds, moved);
+    return fmax(seconds + far * rates->core.stream[0].far, moved);
+}
+
+static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *rates) {
+    double bytes = 0, elsewhere = 0;
+    for (int i = 0; i < instr->n_in; i++) bytes += ls_instr_touched(instr, &instr->in[i]);
+    for (int i = 0; i < instr->n_out; i++) bytes += ls_instr_touched(instr, &instr->out[i]);
+    for (int i = 0; i < instr->n_in; i++)
+        elsewhere += instr->in[i].peer >= 0 ? ls_operand_bytes(&instr->in[i]) : 0;
+    const double before = rates->overhead + elsewhere * rates->put.near;
+    const int pass = attention_pass(instr);
+    if (pass < LS_PASSES) return before + attention_seconds(instr, pass, bytes, rates);
+    const ls_byte_cost *cost = &rates->core.stream[ls_stream_of(instr->kernel->name)];
+    const double moved = bytes_seconds(cost, bytes, far);
+    if (strcmp(instr->kernel->name, "matmul") == 0) return before + product_seconds(instr, moved, far, rates);
+    return before + fmax(instr->flops * rates->core.attention[LS_FORWARD].flop, moved);
+}
+
+double ls_instr_seconds(const ls_instr *instr, double far, const ls_rates *rates) {
+    if (instr->kind == LS_INSTR_KERNEL) return kernel_seconds(instr, far, rates);
+    if (instr->kind != LS_INSTR_PUT_SIGNAL) return 0;
+    return bytes_seconds(&rates->put, ls_operand_bytes(&instr->in[0]), far / 2);
 }

@@ -8,6 +8,7 @@
 #define LS_PROGRAM_COST_H
 
 #include "program/program.h"
+#include "program/stream.h"
 
 /*
  * Seconds of attention, or of its gradient, on one core: the sum over what a call has of each. A flop (4 for each element of a head and
@@ -24,10 +25,16 @@ enum { LS_FORWARD, LS_BACKWARD, LS_PASSES };
 /* Flops of a pair for each element of the head, in each pass. */
 double ls_attention_flops(int pass);
 
+/* Seconds of a byte of operands that lie in a cache, and of one that comes from memory. */
+typedef struct ls_byte_cost {
+    double near, far;
+} ls_byte_cost;
+
 /* What one core does, for one element type. */
 typedef struct ls_core_rates {
     ls_attention_cost attention[LS_PASSES];
-    double matmul; /* flops per second; a library does them */
+    double matmul;                   /* flops per second; a library does them */
+    ls_byte_cost stream[LS_STREAMS]; /* kernels of stream.h */
 } ls_core_rates;
 
 /* Of so many cores, or of a share of one. */
@@ -35,13 +42,15 @@ ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores);
 /* Flops per second of attention or its gradient on heads of that size, where sequences are long: rows and bytes left out. */
 double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size);
 
-/* What one core of a host does, with kernels of one instruction set. */
+/* What one core of a host does while all others do the same, with kernels of one instruction set. */
 typedef struct ls_host {
     ls_core_rates type[LS_DTYPES]; /* of f32, f64, bf16 */
+    ls_byte_cost put;              /* into another rank's memory, or read there in place */
     double memory;                 /* bytes per second that a kernel reads and writes */
-    double bandwidth; /* bytes per second put into another rank's memory, or read there in place */
-    double latency;   /* seconds from a put or signal of no bytes to the end of the wait for it */
-    double overhead;  /* seconds of a kernel that has nothing to do */
+    double memory_alone;           /* the same while no other core does anything */
+    double cache;                  /* bytes: a core's share of the largest cache */
+    double latency;  /* seconds from a put or signal of no bytes to the end of the wait for it */
+    double overhead; /* seconds of a kernel that has nothing to do */
 } ls_host;
 
 /* A host of this kind, docs/performance.md. */
@@ -50,17 +59,27 @@ ls_host ls_host_nominal(ls_isa isa);
 /* How fast a rank computes and sends. */
 typedef struct ls_rates {
     ls_core_rates core; /* of all its threads together */
-    double memory, bandwidth, latency, overhead;
+    ls_byte_cost put;
+    double latency, overhead;
+    double cache; /* bytes, its share */
 } ls_rates;
 
-/* A rank with kernels of that type on `threads` cores of its own. */
+/* A rank with kernels of that type on `threads` cores of its own, while all others are busy. */
 ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads);
 /* The same of the nominal host. */
 ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads);
 
-/* Seconds of a kernel: attention by its cost, any other its flops or its bytes, whichever take longer; 0 for other kinds. */
-double ls_kernel_seconds(const ls_instr *instr, const ls_rates *rates);
-/* Seconds until what was put has arrived. */
-double ls_put_seconds(double bytes, const ls_rates *rates);
+/*
+ * The same where only `busy` of the host's `cores` are: they share the memory's bandwidth, so the fewer they are, the more each
+ * gets, up to what it gets alone. Cores that have more than one thread to run give each a part of their time.
+ */
+ls_rates ls_rates_beside(const ls_host *host, ls_dtype dtype, int threads, int busy, int cores);
+
+/*
+ * Seconds of a kernel or of a put until its bytes are sent: attention by its cost, any other kernel its flops or its bytes, whichever take
+ * longer; bytes of other ranks' memory, read in place, on top; 0 for other kinds. far: bytes of its operands that come from memory
+ * (far.h; INFINITY: all).
+ */
+double ls_instr_seconds(const ls_instr *instr, double far, const ls_rates *rates);
 
 #endif

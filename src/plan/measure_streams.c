@@ -1,0 +1,133 @@
+/*
+ * What kernels cost by their bytes, on all cores at once: each of stream.h on operands that lie in a cache, and on operands that are
+ * larger than it by far.
+ */
+#include "base/rng.h"
+#include "plan/measure_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { E = 768, D = 64, H = E / D, WIDE = 16 }; /* of a token; a row of logits is as wide as so many tokens */
+
+/* A call on n tokens. */
+typedef struct maker {
+    ls_arena *arena;
+    ls_dtype T, G;
+    int64_t n;
+} maker;
+
+static ls_view matrix(ls_dtype type, int64_t n, int64_t width) {
+    const int64_t size[] = {n, width};
+    return ls_view_dense(NULL, type, 2, size);
+}
+
+static ls_view vector(ls_dtype type, int64_t n) { return ls_view_dense(NULL, type, 1, &n); }
+
+static ls_view cube(ls_dtype type, int64_t a, int64_t b, int64_t c) {
+    const int64_t size[] = {a, b, c};
+    return ls_view_dense(NULL, type, 3, size);
+}
+
+static ls_view heads(ls_dtype type, int64_t n) {
+    const int64_t size[] = {1, n, H, D};
+    return ls_view_dense(NULL, type, 4, size);
+}
+
+/* n numbers below `below`, in no order. */
+static ls_view numbers(const maker *m, int64_t n, int64_t below) {
+    ls_view view = vector(LS_I32, n);
+    int32_t *to = LS_NEW_ARRAY(m->arena, int32_t, n);
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (int32_t)ls_rng_below(0, ls_rng_stream("measure"), (uint64_t)i, (uint64_t)below);
+    view.data = to;
+    return view;
+}
+
+/* Of an update that is applied. */
+static ls_view control(const maker *m) {
+    ls_view view = vector(LS_F64, LS_CONTROLS);
+    double *to = LS_NEW_ARRAY(m->arena, double, LS_CONTROLS);
+    for (int i = 0; i < LS_CONTROLS; i++) to[i] = 0.5;
+    to[LS_CONTROL_APPLY] = 1;
+    view.data = to;
+    return view;
+}
+
+/* See stream.h. */
+static ls_view operand(const maker *m, char letter) {
+    switch (letter) {
+    case 'x':
+        return matrix(m->T, m->n, E);
+    case 'g':
+        return matrix(m->G, m->n, E);
+    case 'w':
+        return vector(m->T, E);
+    case 's':
+        return vector(m->G, E);
+    case 'r':
+        return vector(m->G, m->n);
+    case 'i':
+        return numbers(m, m->n, m->n);
+    case 'l':
+        return numbers(m, m->n / WIDE, WIDE * E);
+    case 'v':
+        return matrix(m->T, m->n / WIDE, WIDE * E);
+    case 'k':
+        return vector(m->G, m->n / WIDE);
+    case 'q':
+        return vector(LS_F64, 1);
+    case 'c':
+        return control(m);
+    case 't':
+        return cube(m->T, m->n, H, D);
+    case 'a':
+        return matrix(m->G, m->n, D);
+    case 'h':
+        return heads(m->T, m->n);
+    case 'p':
+        return cube(m->G, 1, H, m->n);
+    default:
+        LS_ASSERT(false);
+    }
+}
+
+static ls_kernel_call make_call(const maker *m, const ls_stream_row *stream, double *bytes) {
+    ls_kernel_call call = {.params = stream->params};
+    *bytes = 0;
+    for (const char *c = stream->in; *c != 0; c++) {
+        call.in[call.n_in] = operand(m, *c);
+        *bytes += (double)ls_view_bytes(&call.in[call.n_in++]);
+    }
+    for (const char *c = stream->out; *c != 0; c++) {
+        call.out[call.n_out] = operand(m, *c);
+        *bytes += (double)ls_view_bytes(&call.out[call.n_out++]);
+    }
+    return call;
+}
+
+/* Seconds of a byte in calls of about so many bytes. */
+static ls_status measure(const maker *any, const ls_stream_row *stream, ls_isa isa, ls_pool *pool,
+                         double wanted, double *out) {
+    maker m = *any;
+    double bytes, seconds;
+    m.n = WIDE;
+    (void)make_call(&m, stream, &bytes);
+    m.n = (int64_t)ceil(wanted / bytes) * m.n;
+    const ls_kernel_call call = make_call(&m, stream, &bytes);
+    LS_TRY(ls_measure_call(stream->name, stream->of_accumulator ? m.G : m.T, isa, pool, &call, &seconds));
+    *out = seconds / bytes;
+    return ls_ok();
+}
+
+ls_status ls_measure_streams(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, double cache,
+                             ls_byte_cost out[LS_STREAMS]) {
+    const maker m = {.arena = arena, .T = T, .G = ls_dtype_accumulator(T)};
+    const double near = fmin(cache / 4, 0x1p22), far = fmin(fmax(4 * cache, 0x1p16), 0x1p27);
+    for (int i = 0; i < LS_STREAMS; i++) {
+        LS_TRY(measure(&m, &ls_streams[i], isa, pool, near, &out[i].near));
+        LS_TRY(measure(&m, &ls_streams[i], isa, pool, far, &out[i].far));
+        out[i].far = fmax(out[i].far, out[i].near); /* noise */
+    }
+    return ls_ok();
+}

@@ -1,0 +1,75 @@
+#include "program/far.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Blocks of both arenas: how much had been brought into the cache when each was touched last. */
+typedef struct traffic {
+    const ls_image *image;
+    double *seen[LS_SPACES];
+    double brought, cache;
+} traffic;
+
+/* Whether an operand before it is the same bytes. */
+static bool is_repeated(const ls_instr *instr, const ls_operand *o) {
+    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+        const ls_operand *other = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
+        if (other == o) return false;
+        if (other->buffer == o->buffer && other->offset == o->offset && other->peer == o->peer) return true;
+    }
+    return false;
+}
+
+double ls_instr_touched(const ls_instr *instr, const ls_operand *o) {
+    const double bytes = ls_operand_bytes(o);
+    if (instr->kind != LS_INSTR_KERNEL) return bytes;
+    if (is_repeated(instr, o)) return 0;
+    if (o->view.ndim != 2) return bytes;
+    const bool reads_rows = strcmp(instr->kernel->name, "embedding") == 0 && o == &instr->in[1];
+    const bool adds_rows = strcmp(instr->kernel->name, "embedding_grad") == 0 && o == &instr->out[0];
+    if (!reads_rows && !adds_rows) return bytes;
+    const double ids = (double)ls_view_elements(&instr->in[0].view);
+    return fmin(bytes, bytes / (double)ls_max(1, o->view.size[0]) * ids);
+}
+
+/* Bytes of the operand that are far; they are near from now on. */
+static double touch(traffic *t, const ls_instr *instr, const ls_operand *o) {
+    const double bytes = ls_instr_touched(instr, o);
+    if (bytes == 0) return 0;
+    const ls_buffer *b = &t->image->buffers[o->buffer];
+    const ls_range range = ls_operand_range(t->image, o);
+    double *seen = t->seen[b->space];
+    const size_t first = range.offset / LS_FAR_BLOCK,
+                 last = ls_max(first, (range.offset + range.length - 1) / LS_FAR_BLOCK);
+    const double each = bytes / (double)(last - first + 1);
+    double far = 0;
+    for (size_t i = first; i <= last; i++) {
+        if (t->brought - seen[i] > t->cache) {
+            far += each;
+            t->brought += each;
+        }
+        seen[i] = t->brought;
+    }
+    return far;
+}
+
+double *ls_program_far(const ls_image *image, int program, double cache, ls_arena *arena) {
+    const ls_program *p = &image->programs[program];
+    traffic t = {.image = image, .cache = cache};
+    double *far = LS_NEW_ARRAY(arena, double, p->n_instrs + 1);
+    for (int s = 0; s < LS_SPACES; s++) {
+        const size_t blocks = image->bytes[s] / LS_FAR_BLOCK + 2;
+        t.seen[s] = LS_NEW_ARRAY(arena, double, blocks);
+        for (size_t i = 0; i < blocks; i++) t.seen[s][i] = -INFINITY;
+    }
+    for (int run = 0; run < 2; run++) { /* the first leaves the caches as the second finds them */
+        for (int i = 0; i < p->n_instrs; i++) {
+            const ls_instr *instr = &p->instrs[i];
+            far[i] = 0;
+            if (instr->kind != LS_INSTR_KERNEL && instr->kind != LS_INSTR_PUT_SIGNAL) continue;
+            for (int k = 0; k < instr->n_in; k++) far[i] += touch(&t, instr, &instr->in[k]);
+            for (int k = 0; k < instr->n_out; k++) far[i] += touch(&t, instr, &instr->out[k]);
+        }
+    }
+    return far;
+}
