@@ -37,5 +37,6 @@ function(ls_want header library package source what)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/${source} PROPERTIES COMPILE_DEFINITIONS LS_HAVE_${upper}=${have})
 endfunction()
 
-ls_want(zstd.h zstd libzstd-dev src/data/stream.c "text under zstd")
+ls_want(zstd.h zstd libzstd-dev src/data/codec_zstd.c "text under zstd")
+ls_want(zlib.h z zlib1g-dev src/data/codec_gzip.c "text under gzip")
 list(REMOVE_DUPLICATES LS_EXTERNAL_INCLUDES)

@@ -37,7 +37,8 @@ printf '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "
 grep -q 'template chatml, without a system: Be kind.' err || fail "template: $(cat err)"
 "$longspan" data inspect talks | grep -q 'tokens: <|im_start|>system Be kind.<|im_end|> <|im_start|>user Hi' || fail "talk: $("$longspan" data inspect talks)"
 expect 2 "holds other files" data build talk.jsonl --out texts
-cp talk.jsonl talk.jsonl.gz && expect 1 "talk.jsonl.gz: .gz is not read" data build talk.jsonl.gz --out y
+cp talk.jsonl talk.csv && expect 1 "talk.csv: is not read; write its text as JSONL" data build talk.csv --out y
+cp talk.jsonl false.jsonl.gz && expect 1 "false.jsonl.gz: not to be decompressed as gzip" data build false.jsonl.gz --out y
 
 # --- train from them: the same as from the text ---
 base=(--model config.json --seq 64 --steps 4 --batch 2 --seed 5 --threads 1)
@@ -46,6 +47,43 @@ losses() { python3 -c 'import json, sys; print([json.loads(l)["loss"] for l in o
 "$longspan" train "${base[@]}" --data texts --out from-text >out.txt 2>err || fail "train: $(cat err)"
 "$longspan" train "${base[@]}" --data shards --out from-shards >out.txt 2>err || fail "train: $(cat err)"
 [ "$(losses from-text)" = "$(losses from-shards)" ] || fail "losses: $(losses from-text) and $(losses from-shards)"
+
+# --- every format that is built is trained from, evaluated on and listed, with the same tokens ---
+gzip -k lines.jsonl
+python3 - <<'MAKE'
+import json
+records = [json.loads(line) for line in open("lines.jsonl")]
+json.dump(records, open("lines.json", "w"), indent=1)
+with open("many.json", "w") as f: f.write("\n".join(json.dumps(r, indent=1) for r in records))
+json.dump([r["text"] for r in records], open("texts.json", "w"))
+with open("talks.jsonl", "w") as f:
+    for i in range(40):
+        print(json.dumps({"messages": [{"role": "user", "content": f"What is {i}?"}, {"role": "assistant", "content": f"It is {i}."}]}), file=f)
+MAKE
+"$longspan" data build lines.jsonl --out line-shards >out.txt 2>err || fail "build: $(cat err)"
+"$longspan" data inspect line-shards --order --seq 64 --steps 5 --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["steps"])' >expected
+"$longspan" eval --model config.json --seq 64 --data line-shards --json 2>/dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["loss"])' >expected-loss
+for data in lines.jsonl lines.jsonl.gz lines.json many.json texts.json; do
+    "$longspan" data inspect "$data" --order --seq 64 --steps 5 --json 2>err | python3 -c 'import json, sys; print(json.load(sys.stdin)["steps"])' >order || fail "$data: $(cat err)"
+    cmp -s order expected || fail "$data is not read as its shards: $(cat order err)"
+    "$longspan" eval --model config.json --seq 64 --data "$data" --json 2>err | python3 -c 'import json, sys; print(json.load(sys.stdin)["loss"])' >loss || fail "$data: $(cat err)"
+    cmp -s loss expected-loss || fail "eval --data $data: $(cat loss err)"
+    "$longspan" data build "$data" --out "shards-of-$data" >out.txt 2>err && cmp -s "shards-of-$data/shard-000000.tokens" line-shards/shard-000000.tokens ||
+        fail "data build $data: $(cat err)"
+done
+# Conversations are learnt as from shards, what the user says is not; a resumed run reads them as it did.
+talk=(--records messages --template chatml)
+"$longspan" data build talks.jsonl "${talk[@]}" --out talk-shards >out.txt 2>err || fail "build: $(cat err)"
+"$longspan" train "${base[@]}" --data talk-shards --out talk-a >out.txt 2>err || fail "train: $(cat err)"
+"$longspan" train "${base[@]}" --data talks.jsonl --eval-data talks.jsonl "${talk[@]}" --out talk-b >out.txt 2>err || fail "train: $(cat err)"
+[ "$(losses talk-a)" = "$(losses talk-b)" ] || fail "losses of conversations: $(losses talk-a) and $(losses talk-b)"
+"$longspan" eval --model talk-b/model --seq 64 --data talks.jsonl "${talk[@]}" --json >out.json 2>err || fail "eval: $(cat err)"
+python3 -c 'import json; d = json.load(open("talk-b/run.json"))["settings"]; assert d["records"] == "messages" and d["template"] == "chatml", d' || fail "run.json"
+"$longspan" train "${base[@]}" --data talks.jsonl --records text --resume --out talk-b >out.txt 2>err && fail "--records was changed"
+grep -q -- "--records text contradicts" err || fail "resume: $(cat err)"
+"$longspan" train "${base[@]}" --data talks.jsonl --out talk-c >out.txt 2>err && fail "conversations were read as texts"
+grep -q "talks.jsonl:1: text is missing, expected a text; --records messages reads conversations" err || fail "hint: $(cat err)"
+expect 2 "data inspect reads no texts without --order" data inspect shards --records messages
 
 # --- the order: what each step reads, the same on 1, 2 and 4 ranks, and after resuming on another number ---
 hashes() { python3 -c 'import json, sys; print([json.loads(l)["data_hash"] for l in open(sys.argv[1] + "/metrics.jsonl")])' "$1"; }

@@ -122,7 +122,7 @@ static void reads_every_format(void **state) {
     snprintf(out, sizeof out, "%s", scratch_path(state, "from-lines"));
     const char *paths[] = {lines};
     ls_build_options options = build_options(tokenizer, paths, 1, out);
-    options.field = "body";
+    options.form.field = "body";
     assert_int_equal(build(&options).documents, N);
     assert_same_data(texts, out, "join", 100);
 #if HAVE_ZSTD
@@ -192,18 +192,18 @@ static void names_bad_lines(void **state) {
         size_t bytes;
     } bad[] = {
         {"[1, 2]", "expected an object", 0},
-        {"\"text\"", "expected an object", 0},
+        {"7", "the document is 7, expected an object", 0},
         {"{\"body\": \"x\"}", "text is missing", 0},
         {"{\"text\": 7}", "text is 7, expected", 0},
-        {"{\"text\": null}", "text is missing", 0},
-        {"{\"text\": \"a\\u0000b\"}", "", 0},
+        {"{\"text\": null}", "text is null, expected a text", 0},
+        {"{\"text\": NaN}", "text is NaN, expected a text", 0},
+        {"{\"messages\": []}", "--records messages reads conversations", 0},
         {"{\"text\": \"a\0b\"}", "", 15},
         {"{\"text\": \"a\xff\xfe\"}", "", 0},
         {"{\"text\": \"a\xc3\"}", "", 0},
         {"{\"text\": \"\\ud800\"}", "", 0},
         {"{\"text\": \"a\"", "", 0},
         {"{\"text\": \"a\"} {}", "", 0},
-        {"{\"text\": \"a\", \"text\": \"b\"}", "", 0},
         {"\xef\xbb\xbf", "", 0},
     };
     char path[600], at[640];
@@ -218,7 +218,7 @@ static void names_bad_lines(void **state) {
         const char *paths[] = {path};
         ls_build_options options = build_options(tokenizer, paths, 1, scratch_path(state, "from-bad"));
         assert_error(ls_shards_build(&options, &(ls_build_summary){0}), LS_INVALID, at, bad[i].word);
-        options.skip_bad = options.resume = true; /* the same build, told to go on */
+        options.form.skip_bad = options.resume = true; /* the same build, told to go on */
         const ls_build_summary s = build(&options);
         assert_int_equal(s.documents, 2);
         assert_int_equal(s.bad, 1);
@@ -236,10 +236,15 @@ static void names_bad_texts(void **state) {
     snprintf(path, sizeof path, "%s", scratch_file(state, "huge.jsonl", text, bytes + 20));
     const char *paths[] = {path};
     ls_build_options options = build_options(tokenizer, paths, 1, scratch_path(state, "from-huge"));
-    assert_error(ls_shards_build(&options, &(ls_build_summary){0}), LS_INVALID, "huge.jsonl:2",
-                 "longer than 64 MiB");
-    options.skip_bad = options.resume = true;
     ls_build_summary s = build(&options);
+    assert_int_equal(s.documents, 3);
+    assert_int_equal(s.longest, bytes - used + 1);
+    options.out = scratch_path(state, "from-shorter");
+    options.form.longest_record = (int64_t)64 << 20;
+    assert_error(ls_shards_build(&options, &(ls_build_summary){0}), LS_INVALID, "huge.jsonl:2",
+                 "longer than 64.0 MiB; --longest-record says how long it may be");
+    options.form.skip_bad = options.resume = true;
+    s = build(&options);
     assert_int_equal(s.documents, 2);
     assert_int_equal(s.bad, 1);
     /* A NUL far behind in a long text, and one in a short text. */
@@ -252,7 +257,7 @@ static void names_bad_texts(void **state) {
     snprintf(path, sizeof path, "%s", scratch_file(state, "short-nul.txt", "a\0b", 3));
     snprintf(good, sizeof good, "%s", scratch_text(state, "good.txt", "good"));
     options = build_options(tokenizer, both, 2, scratch_path(state, "from-short-nul"));
-    options.skip_bad = true;
+    options.form.skip_bad = true;
     s = build(&options);
     assert_int_equal(s.documents, 1);
     assert_int_equal(s.bad, 1);
@@ -301,7 +306,7 @@ static void goes_on_after_a_kill(void **state) {
     snprintf(whole, sizeof whole, "%s", scratch_path(state, "whole"));
     const char *paths[] = {texts, lines};
     ls_build_options options = build_options(tokenizer, paths, 2, whole);
-    options.skip_bad = true;
+    options.form.skip_bad = true;
     options.shard_tokens = 40000;
     const ls_build_summary expected = build(&options);
     assert_true(expected.shards > 18 && expected.bad == 8);

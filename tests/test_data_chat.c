@@ -30,8 +30,8 @@ static ls_status build_line(void **state, const char *records, const char *chat,
     const char *paths[] = {file};
     ls_build_options options = build_options(tokenizer, paths, 1, scratch_path(state, "one"));
     ls_build_summary summary;
-    options.records = records;
-    options.chat = chat;
+    options.form.records = records;
+    options.form.chat = chat;
     LS_TRY(ls_file_remove_tree(options.out));
     LS_TRY(ls_shards_build(&options, &summary));
     ls_shard_set set = {0};

@@ -94,8 +94,8 @@ static void follows_the_tokenizer_or_the_flag(void **state) {
         ls_tokenizer *t = open_family(cases[i].family);
         snprintf(name, sizeof name, "shards-%zu", i);
         ls_build_options options = build_options(t, paths, 1, scratch_path(state, name));
-        options.begin = cases[i].begin;
-        options.end = cases[i].end;
+        options.form.begin = cases[i].begin;
+        options.form.end = cases[i].end;
         ls_build_summary s;
         assert_ok(ls_shards_build(&options, &s));
         assert_string_equal(s.begin, cases[i].before != NULL ? cases[i].before : "none");
@@ -154,8 +154,8 @@ static void frames_documents_once(void **state) {
     free(text);
     const char *paths[] = {file};
     ls_build_options options = build_options(bytes, paths, 1, scratch_path(state, "long"));
-    options.begin = "<";
-    options.end = ">";
+    options.form.begin = "<";
+    options.form.end = ">";
     ls_build_summary s;
     assert_ok(ls_shards_build(&options, &s));
     assert_int_equal(s.tokens, long_one + 2);
@@ -168,7 +168,7 @@ static void frames_documents_once(void **state) {
     snprintf(file, sizeof file, "%s",
              scratch_text(state, "sums.jsonl", "{\"prompt\": \"2+2=\", \"completion\": \"4\"}\n"));
     options.out = scratch_path(state, "sums");
-    options.records = "completion";
+    options.form.records = "completion";
     assert_ok(ls_shards_build(&options, &s));
     set = (ls_shard_set){0};
     assert_ok(ls_shard_set_add(&set, options.out));
@@ -186,21 +186,21 @@ static void refuses_what_it_cannot_frame(void **state) {
     const char *paths[] = {folder};
     ls_build_options options = build_options(t, paths, 1, out);
     ls_build_summary s;
-    options.begin = "<bos>";
+    options.form.begin = "<bos>";
     assert_error(ls_shards_build(&options, &s), LS_USAGE, "--begin is '<bos>'", "none or a token");
-    options.begin = NULL;
-    options.end = "";
+    options.form.begin = NULL;
+    options.form.end = "";
     assert_error(ls_shards_build(&options, &s), LS_USAGE, "--end is ''", "none or a token");
     /* What was built one way is not gone on with in another. */
-    options.end = NULL;
+    options.form.end = NULL;
     assert_ok(ls_shards_build(&options, &s));
     options.resume = true;
     assert_ok(ls_shards_build(&options, &s));
     assert_string_equal(s.begin, "<|begin_of_text|>");
-    options.begin = "none";
+    options.form.begin = "none";
     assert_error(ls_shards_build(&options, &s), LS_USAGE, "other files, options or tokenizer", out);
-    options.begin = NULL;
-    options.end = "none";
+    options.form.begin = NULL;
+    options.form.end = "none";
     assert_error(ls_shards_build(&options, &s), LS_USAGE, "other files, options or tokenizer", out);
     ls_tokenizer_close(t);
 }

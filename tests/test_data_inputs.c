@@ -22,6 +22,13 @@
 #define HAVE_ZSTD 0
 #endif
 
+#if __has_include(<zlib.h>)
+#include <zlib.h>
+#define HAVE_ZLIB 1
+#else
+#define HAVE_ZLIB 0
+#endif
+
 static ls_tokenizer *tokenizer;
 
 static int make(void **state) {
@@ -41,7 +48,7 @@ static ls_status build_file(void **state, const char *path, const char *field, c
     const char *paths[] = {file};
     ls_build_options options = build_options(tokenizer, paths, 1, scratch_path(state, "out"));
     ls_build_summary summary;
-    options.field = field;
+    options.form.field = field;
     LS_TRY(ls_file_remove_tree(options.out));
     LS_TRY(ls_shards_build(&options, &summary));
     ls_shard_set set = {0};
@@ -71,7 +78,7 @@ static void finds_nested_fields(void **state) {
     } bad[] = {
         {"{\"meta\": {}}", "meta.text", "meta.text is missing"},
         {"{\"meta\": 7}", "meta.text", "meta is 7, expected an object"},
-        {"{\"meta\": null}", "meta.text", "meta is missing"},
+        {"{\"meta\": null}", "meta.text", "meta is null, expected an object"},
         {"{\"meta\": {\"text\": [\"x\"]}}", "meta.text", "meta.text is an array"},
         {"{\"x\": 1}", "", " is missing"},
         {"{\"x\": 1}", ".", " is missing"},
@@ -104,12 +111,22 @@ static void reads_what_other_systems_write(void **state) {
 }
 
 static void names_what_it_does_not_read(void **state) {
-    static const char *const names[] = {"a.txt.gz", "a.jsonl.xz", "b.parquet", "c.zip",
-                                        "shard-000000.tokens"};
+    static const struct {
+        const char *name, *word;
+    } others[] = {
+        {"a.txt.bz2", "decompress it, or use gzip (.gz) or zstd (.zst)"},
+        {"a.jsonl.xz", "decompress it"},
+        {"a.zip", "decompress it"},
+        {"a.csv", "write its text as JSONL"},
+        {"a.tsv.gz", "write its text as JSONL"},
+        {"a.parquet", "write its text as JSONL, such as with pandas"},
+        {"a.npy", "holds arrays, no text"},
+        {"shard-000000.tokens", "token shards"},
+    };
     char text[100], folder[600];
-    for (size_t i = 0; i < LS_COUNT(names); i++)
-        assert_error(build_file(state, scratch_text(state, names[i], "x"), "text", text), LS_UNSUPPORTED,
-                     names[i], "is not read, expected text or JSONL");
+    for (size_t i = 0; i < LS_COUNT(others); i++)
+        assert_error(build_file(state, scratch_text(state, others[i].name, "x"), "text", text),
+                     LS_UNSUPPORTED, others[i].name, others[i].word);
     assert_error(build_file(state, scratch_path(state, "none.txt"), "text", text), LS_IO, "none.txt",
                  "No such file");
     assert_error(build_file(state, "/dev/null", "text", text), LS_INVALID, "/dev/null", "no regular file");
@@ -173,7 +190,7 @@ static void sees_files_that_change(void **state) {
         assert_ok(ls_inputs_find(paths, 1, "auto", &inputs));
         inputs.input[0].bytes -= k == 1;
         inputs.input[0].changed -= k == 2;
-        assert_ok(ls_source_open(inputs.input, inputs.n, tokenizer, (ls_place){0, 0, 1}, &source));
+        assert_ok(ls_source_open(inputs.input, inputs.n, tokenizer, (ls_place){0, 0, 1}, 0, &source));
         const ls_status status = ls_source_next(source, &records, &n);
         if (k == 0)
             assert_ok(status);
@@ -182,6 +199,76 @@ static void sees_files_that_change(void **state) {
         ls_source_close(source);
         ls_inputs_free(&inputs);
     }
+}
+
+/* --- JSON ------------------------------------------------------------------------------------------------------------------- */
+
+static void reads_values_of_json(void **state) {
+    static const struct {
+        const char *text, *expected;
+    } good[] = {
+        {"[{\"text\": \"a\"}, {\"text\": \"b\"}]", "a.b."},
+        {"\xef\xbb\xbf [\n\t{\"text\":\n\"a\"}\r\n,\"b\" ]\n", "a.b."},
+        {"{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "a.b."},
+        {"{\n \"text\": \"a\"\n}\n{\n \"text\": \"b\"\n}", "a.b."},
+        {"{\"text\": \"a\"}", "a."},
+        {"\"a\" \"b\"", "a.b."},
+        {"[{\"text\": \"]},[{\\\"\", \"x\": [1, {\"y\": \"}\"}]}]", "]},[{\"."},
+        {"{\"text\": \"a\", \"text\": \"b\"}", "b."},
+        {"{\"x\": NaN, \"y\": -Infinity, \"z\": 99999999999999999999, \"text\": \"NaN\"}", "NaN."},
+    };
+    static const struct {
+        const char *text, *at, *word;
+    } bad[] = {
+        {"[{\"text\": \"a\"}", "bad.json: ", "ends inside of its array"},
+        {"[", "bad.json: ", "ends inside of its array"},
+        {"[{\"text\": \"a\"},]", "bad.json: ", "expected a value in its array"},
+        {"[,]", "bad.json: ", "expected a value in its array"},
+        {"[\"a\" \"b\"]", "bad.json: ", "expected a comma or the end of its array"},
+        {"[\"a\"] \"b\"", "bad.json: ", "something stands behind the end of its array"},
+        {"{\"text\": \"a", "bad.json: ", "ends inside of a value"},
+        {"\n\n{\"text\": 1}", "bad.json:3: ", "text is 1"},
+        {"[\"a\",\n7]", "bad.json:2: ", "the document is 7"},
+        {"[tru]", "bad.json:1: ", "not valid JSON"},
+        {"]", "bad.json:1: ", "not valid JSON"},
+        {"[}]", "bad.json:1: ", "not valid JSON"},
+        {"[]", "no text in ", "bad.json"},
+    };
+    char text[200];
+    for (size_t i = 0; i < LS_COUNT(good); i++) {
+        assert_ok(build_file(state, scratch_text(state, "good.json", good[i].text), "text", text));
+        assert_string_equal(text, good[i].expected);
+    }
+    for (size_t i = 0; i < LS_COUNT(bad); i++)
+        assert_error(build_file(state, scratch_text(state, "bad.json", bad[i].text), "text", text),
+                     LS_INVALID, bad[i].at, bad[i].word);
+}
+
+/* A NUL in a text is a character like any other, and does not end it. */
+static void reads_nul_in_records(void **state) {
+    const char *paths[] = {
+        scratch_text(state, "nul.jsonl", "{\"text\": \"a\\u0000b\"}\n{\"text\": \"\\u0000\"}\n")};
+    const ls_build_options options = build_options(tokenizer, paths, 1, scratch_path(state, "nuls"));
+    ls_build_summary s;
+    assert_ok(ls_shards_build(&options, &s));
+    assert_int_equal(s.documents, 2);
+    assert_int_equal(s.tokens, 3 + 1 + 1 + 1);
+}
+
+/* A record whose values would take gigabytes is refused. */
+static void refuses_records_of_many_values(void **state) {
+    enum { VALUES = 5 << 20 };
+    char *line = malloc(2 * (size_t)VALUES + 100), text[100];
+    assert_non_null(line);
+    size_t n = (size_t)sprintf(line, "{\"text\": \"a\", \"x\": [0");
+    for (int i = 0; i < VALUES; i++) {
+        line[n++] = ',';
+        line[n++] = '0';
+    }
+    n += (size_t)sprintf(line + n, "]}\n");
+    assert_error(build_file(state, scratch_file(state, "many.jsonl", line, n), "text", text), LS_INVALID,
+                 "many.jsonl:1: the record holds more than 4194304 values", "");
+    free(line);
 }
 
 /* --- a disk that is full ---------------------------------------------------------------------------------------------------- */
@@ -233,10 +320,91 @@ static void goes_on_after_a_full_disk(void **state) {
     assert_same_folders(whole, out);
 }
 
+/* --- gzip ------------------------------------------------------------------------------------------------------------------- */
+
+#if HAVE_ZLIB
+static size_t gzip(const char *text, size_t bytes, char *out, size_t room) {
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)text,
+                  .avail_in = (uInt)bytes,
+                  .next_out = (Bytef *)out,
+                  .avail_out = (uInt)room};
+    assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&z);
+    return room - z.avail_out;
+}
+
+static void reads_every_kind_of_gzip(void **state) {
+    char packed[1000], text[200];
+    size_t n = gzip("one, ", 5, packed, sizeof packed);
+    const size_t first = n;
+    n += gzip("", 0, packed + n, sizeof packed - n);
+    const size_t second = n;
+    n += gzip("two, three", 10, packed + n, sizeof packed - n);
+    assert_ok(build_file(state, scratch_file(state, "members.txt.gz", packed, n), "text", text));
+    assert_string_equal(text, "one, two, three.");
+    assert_ok(build_file(state, scratch_file(state, "no-suffix", packed, n), "text", text));
+    assert_string_equal(text, "one, two, three.");
+    /* Cut short at every byte: an error, or the members before the cut. */
+    for (size_t cut = 1; cut < n; cut++) {
+        const ls_status status =
+            build_file(state, scratch_file(state, "cut.txt.gz", packed, cut), "text", text);
+        const bool whole = cut == first || cut == second;
+        if (whole)
+            assert_true(status.code == LS_OK && strcmp(text, "one, .") == 0);
+        else
+            assert_error(status, LS_INVALID, "cut.txt.gz", "ends in the middle of a gzip member");
+    }
+    memset(packed + n, 0, 20);
+    assert_ok(build_file(state, scratch_file(state, "zeros.txt.gz", packed, n + 20), "text", text));
+    assert_string_equal(text, "one, two, three.");
+    memcpy(packed + n, "garbage!", 8);
+    assert_error(build_file(state, scratch_file(state, "more.txt.gz", packed, n + 8), "text", text),
+                 LS_INVALID, "more.txt.gz", "not to be decompressed as gzip");
+    packed[n - 6] ^= 1; /* the checksum */
+    assert_error(build_file(state, scratch_file(state, "sum.txt.gz", packed, n), "text", text), LS_INVALID,
+                 "sum.txt.gz", "incorrect data check");
+    assert_error(build_file(state, scratch_text(state, "false.jsonl.gz", "{\"text\": 1}"), "text", text),
+                 LS_INVALID, "false.jsonl.gz", "not to be decompressed as gzip");
+}
+
+/* With --skip-bad the lines before the break count, and the rest of the file is one record that is left out. */
+static void skips_broken_files(void **state) {
+    char packed[1000], first[600], second[600];
+    const char lines[] = "{\"text\": \"a\"}\n{\"text\": \"b\"}\n";
+    const size_t n = gzip(lines, sizeof lines - 1, packed, sizeof packed);
+    snprintf(first, sizeof first, "%s", scratch_file(state, "broken.jsonl.gz", packed, n - 4));
+    snprintf(second, sizeof second, "%s", scratch_text(state, "false.txt.zst", "no zstd"));
+    const char *paths[] = {first, second, scratch_text(state, "good.jsonl", lines)};
+    ls_build_options options = build_options(tokenizer, paths, 3, scratch_path(state, "from-broken"));
+    ls_build_summary s;
+    assert_error(ls_shards_build(&options, &s), LS_INVALID, first, "ends in the middle of a gzip member");
+    options.out = scratch_path(state, "from-rest");
+    options.form.skip_bad = true;
+    assert_ok(ls_shards_build(&options, &s));
+    assert_int_equal(s.documents, 4);
+    assert_int_equal(s.bad, 2);
+}
+
+static void refuses_bombs(void **state) {
+    const size_t bytes = (size_t)70 << 20, room = (size_t)1 << 20;
+    char *text = malloc(bytes), *packed = malloc(room), out[100];
+    assert_non_null(text);
+    assert_non_null(packed);
+    memset(text, 'a', bytes);
+    const size_t n = gzip(text, bytes, packed, room);
+    assert_true(bytes / n > 1024);
+    assert_error(build_file(state, scratch_file(state, "bomb.txt.gz", packed, n), "text", out), LS_INVALID,
+                 "bomb.txt.gz", "more than 1024 times its bytes");
+    free(text);
+    free(packed);
+}
+#endif
+
 /* --- zstd ------------------------------------------------------------------------------------------------------------------- */
 
 #if HAVE_ZSTD
-static size_t compress(const char *text, int window, bool size_known, char *out, size_t room) {
+static size_t zstd(const char *text, int window, bool size_known, char *out, size_t room) {
     ZSTD_CCtx *c = ZSTD_createCCtx();
     ZSTD_CCtx_setParameter(c, ZSTD_c_windowLog, window);
     ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, size_known);
@@ -257,11 +425,11 @@ static void reads_every_kind_of_frame(void **state) {
     size_t n = 0;
     memcpy(packed, skipped, sizeof skipped);
     n += sizeof skipped;
-    n += compress("one, ", 17, true, packed + n, sizeof packed - n);
+    n += zstd("one, ", 17, true, packed + n, sizeof packed - n);
     memcpy(packed + n, skipped, sizeof skipped);
     n += sizeof skipped;
-    n += compress("", 17, true, packed + n, sizeof packed - n);
-    n += compress("two, three", 20, false, packed + n, sizeof packed - n);
+    n += zstd("", 17, true, packed + n, sizeof packed - n);
+    n += zstd("two, three", 20, false, packed + n, sizeof packed - n);
     memcpy(packed + n, skipped, sizeof skipped);
     n += sizeof skipped;
     assert_ok(build_file(state, scratch_file(state, "frames.txt.zst", packed, n), "text", text));
@@ -287,7 +455,7 @@ static void reads_every_kind_of_frame(void **state) {
 /* A window of 2 GiB asked for by a header of a few bytes is not allocated. */
 static void refuses_huge_windows(void **state) {
     char packed[300], text[100];
-    const size_t n = compress("some text, of an unknown length", 27, false, packed, sizeof packed);
+    const size_t n = zstd("some text, of an unknown length", 27, false, packed, sizeof packed);
     assert_ok(build_file(state, scratch_file(state, "window.txt.zst", packed, n), "text", text));
     assert_int_equal((unsigned char)packed[5], (27 - 10) << 3); /* the frame's window descriptor */
     for (int log = 28; log <= 41; log++) {
@@ -307,6 +475,14 @@ int main(void) {
         cmocka_unit_test(leaves_folders_of_others_alone),
         cmocka_unit_test(sees_files_that_change),
         cmocka_unit_test(goes_on_after_a_full_disk),
+        cmocka_unit_test(reads_values_of_json),
+        cmocka_unit_test(reads_nul_in_records),
+        cmocka_unit_test(refuses_records_of_many_values),
+#if HAVE_ZLIB
+        cmocka_unit_test(reads_every_kind_of_gzip),
+        cmocka_unit_test(skips_broken_files),
+        cmocka_unit_test(refuses_bombs),
+#endif
 #if HAVE_ZSTD
         cmocka_unit_test(reads_every_kind_of_frame),
         cmocka_unit_test(refuses_huge_windows),

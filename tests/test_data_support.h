@@ -16,15 +16,8 @@ static inline ls_tokenizer *bytes_tokenizer(void) {
 
 static inline ls_build_options build_options(const ls_tokenizer *tokenizer, const char *const *paths, int n,
                                              const char *out) {
-    return (ls_build_options){.paths = paths,
-                              .n_paths = n,
-                              .out = out,
-                              .tokenizer = tokenizer,
-                              .format = "auto",
-                              .field = "text",
-                              .records = "text",
-                              .shard_tokens = 5000,
-                              .threads = 2};
+    return (ls_build_options){
+        .paths = paths, .n_paths = n, .out = out, .tokenizer = tokenizer, .shard_tokens = 5000, .threads = 2};
 }
 
 /* Text of words; its length and letters follow from the seed. */

@@ -137,7 +137,7 @@ static void config(void **state) {
         {"bad-rope", "longrope"},
         {"bad-activation", "relu6"},
         {"bad-heads", "num_attention_heads"},
-        {"bad-nan", "invalid token near 'NaN'"},
+        {"bad-nan", "vocab_size is NaN, expected an integer"},
         {"bad-duplicate", "duplicate object key near '\"vocab_size\"'"},
         {"bad-deep", "maximum parsing depth reached"},
     };
@@ -284,15 +284,13 @@ static ls_status read_records(const fuzz_folder *folder, const void *data, size_
     const uint8_t choice = fuzz_choice(&rest), flags = fuzz_choice(&rest);
     const char *const paths[] = {put(folder, flags & 2 ? "in.jsonl.zst" : "in.jsonl", rest.at, rest.n)};
     fuzz_folder_path(folder, "out", out);
-    ls_build_options options = {.paths = paths,
-                                .n_paths = 1,
-                                .out = out,
-                                .format = "auto",
-                                .field = "text",
-                                .records = kinds[choice % 3],
-                                .chat = choice < 3 ? "chatml" : "mistral",
-                                .shard_tokens = 8,
-                                .threads = 1};
+    ls_build_options options = {
+        .paths = paths,
+        .n_paths = 1,
+        .out = out,
+        .form = {.records = kinds[choice % 3], .chat = choice < 3 ? "chatml" : "mistral"},
+        .shard_tokens = 8,
+        .threads = 1};
     ls_build_summary summary;
     ls_tokenizer *opened;
     assert_ok(ls_tokenizer_open(NULL, &opened));
@@ -315,7 +313,6 @@ static void records(void **state) {
         {"bad-utf8", "in.jsonl:1: not valid JSON"},
         {"bad-empty", "no text in"},
         {"bad-zstd", "ends in the middle of a zstd frame"},
-        {"bad-duplicate", "in.jsonl:1: not valid JSON, line 1 column 20: duplicate object key"},
         {"bad-deep", "maximum parsing depth reached"},
     };
     REFUSES(records, read_records, false, cases);
@@ -327,7 +324,7 @@ static ls_status read_stream(const fuzz_folder *folder, const void *data, size_t
     fuzz_bytes rest = {data, bytes};
     size_t n;
     (void)fuzz_choice(&rest);
-    LS_TRY(ls_stream_open(put(folder, "a.zst", rest.at, rest.n), true, &stream));
+    LS_TRY(ls_stream_open(put(folder, "a.zst", rest.at, rest.n), &stream));
     const ls_status status = ls_stream_read(stream, out, sizeof out, &n);
     ls_stream_close(stream);
     return status;

@@ -38,6 +38,7 @@ EXTERNAL = {
     "pcre2": ["text"],
     "utf8proc": ["text"],
     "zstd": ["data", "checkpoint"],
+    "zlib": ["data"],
     "xxhash": ["data", "checkpoint"],
     "mpi": ["comm/mpi"],
 }

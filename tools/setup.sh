@@ -13,6 +13,7 @@ header:stdio.h   libc6-dev
 header:dnnl.h    libdnnl-dev
 header:jansson.h libjansson-dev
 header:zstd.h    libzstd-dev
+header:zlib.h    zlib1g-dev
 header:pcre2.h   libpcre2-dev
 header:utf8proc.h libutf8proc-dev
 header:cmocka.h  libcmocka-dev

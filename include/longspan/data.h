@@ -10,22 +10,31 @@
 
 #include "longspan/status.h"
 
+/*
+ * How texts become documents: the flags that every command which is given texts has. Zero and NULL mean the default that its help shows.
+ */
+typedef struct ls_text_form {
+    const char *format;  /* "auto", "text", "jsonl", "json" */
+    const char *field;   /* of JSON: where the text is */
+    const char *records; /* of JSON: what a record is: "text", "completion", "messages" */
+    const char *chat;    /* of messages: the template's name; NULL: the tokenizer's own */
+    const char *
+        system; /* of messages: where a conversation has no system, what it says; NULL: the template's own, "": nothing */
+    const char *begin; /* a token before each document, "none", or "auto": what the tokenizer's files say */
+    const char *end;   /* the same behind it; "auto": the tokenizer's end of document */
+    int64_t longest_record; /* bytes that a record may have */
+    bool skip_bad;          /* what cannot be read is left out and counted */
+} ls_text_form;
+
 /* Fields are the flags of `longspan data build`; zero and NULL mean the default that the command's help shows. */
 typedef struct ls_data_build_job {
     const char *tokenizer;    /* directory of a tokenizer.json; NULL: bytes */
     const char *const *paths; /* files, folders, patterns */
     int n_paths;
     const char *out;
-    const char *format;  /* "auto", "text", "jsonl" */
-    const char *field;   /* of JSONL: where the text is */
-    const char *records; /* of JSONL: what a line is: "text", "completion", "messages" */
-    const char *chat;    /* of messages: the template's name; NULL: the tokenizer's own */
-    const char *
-        system; /* of messages: where a conversation has no system, what it says; NULL: the template's own, "": nothing */
-    const char *begin; /* a token before each document, "none", or "auto": what the tokenizer's files say */
-    const char *end;   /* the same behind it; "auto": the tokenizer's end of document */
+    ls_text_form form;
     int64_t shard_tokens, threads;
-    bool resume, skip_bad;
+    bool resume;
 } ls_data_build_job;
 
 typedef struct ls_data_build_result {
@@ -49,6 +58,7 @@ typedef struct ls_data_inspect_job {
     const char *const *paths; /* folders of shards, or shards; with order also text */
     int n_paths;
     const char *tokenizer; /* to decode; NULL: bytes */
+    ls_text_form form;     /* with order, of text */
     bool verify;           /* checksums and every token */
     int64_t documents;     /* to show; < 0: none; 0: 3 */
     bool order;

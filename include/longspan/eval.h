@@ -4,6 +4,7 @@
 #ifndef LONGSPAN_EVAL_H
 #define LONGSPAN_EVAL_H
 
+#include "longspan/data.h"
 #include "longspan/job.h"
 
 /* Tokens that were predicted with `first` to `last` tokens of the same document before them in the sequence. */
@@ -34,6 +35,7 @@ typedef struct ls_eval_options {
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
     int n_data;
+    ls_text_form form; /* of text */
     const char *pack; /* how documents come into sequences: "join", "best", "stream" */
     int64_t seq, batch;
     int64_t sequences; /* evaluated, spread evenly over the text; 0: all */

@@ -5,6 +5,7 @@
 #ifndef LONGSPAN_RECALL_H
 #define LONGSPAN_RECALL_H
 
+#include "longspan/data.h"
 #include "longspan/job.h"
 
 #define LS_RECALL_LENGTHS 16
@@ -16,7 +17,8 @@ typedef struct ls_recall_options {
     ls_rope_change rope;
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
-    int n_data; /* what the key is hidden in; 0: a few sentences over and over */
+    int n_data;        /* what the key is hidden in; 0: a few sentences over and over */
+    ls_text_form form; /* of text */
     int64_t lengths[LS_RECALL_LENGTHS];
     int n_lengths; /* in tokens, all in all; 0: a quarter, a half and all of the model's positions, 8192 at most */
     int64_t depths, samples; /* evenly from the beginning to the end; texts of each cell */

@@ -4,6 +4,7 @@
 #ifndef LONGSPAN_TRAIN_H
 #define LONGSPAN_TRAIN_H
 
+#include "longspan/data.h"
 #include "longspan/eval.h"
 #include "longspan/job.h"
 
@@ -13,6 +14,7 @@ typedef struct ls_train_options {
     ls_rope_change rope;
     const char *const *data; /* text, or token shards */
     int n_data;
+    ls_text_form form; /* of text */
     const char *pack; /* how documents come into sequences: "join", "best", "stream" */
     const char *out;
     int64_t seq, steps, batch, accumulate;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define CLI_MOST_OPTIONS 64
+#define CLI_MOST_OPTIONS 96
 
 /* What commands take beside options of their own; the first member of every struct of flags. */
 typedef struct cli_common {
@@ -19,6 +19,7 @@ typedef struct cli_common {
         [CLI_MOST_OPTIONS]; /* by row of cli_options_of, which begins with the command's own: on the command line */
     ls_spread spread;       /* of commands that plan ranks */
     ls_rope_change rope;  /* of commands that open a model */
+    ls_text_form form;    /* of commands that read texts */
     const char *ranks_as; /* of commands that run them */
 } cli_common;
 
@@ -32,6 +33,7 @@ typedef struct cli_command {
     bool spreads; /* takes the options that say how a job is spread over ranks */
     bool runs;    /* and those of ranks that run */
     bool opens;   /* takes the options that change a model's rotary positions */
+    bool reads;   /* takes the options that say how texts become documents */
     ls_status (*run)(void *flags);
     size_t flags_bytes;
     int takes_word; /* how many words that are no flags may come before the flags: they go to the first options of the table */
@@ -91,6 +93,10 @@ void cli_print_manual(FILE *out);
 #define CLI_CHECKPOINT(at)            \
     CLI_TEXT("checkpoint", "DIR", at, \
              "a checkpoint, or the --out of a training run; the model's own weights when left out")
+/* What is read, where a command reads texts or shards. */
+#define CLI_DATA_HELP                                                                                      \
+    "files, folders or patterns: text (a document each), JSONL or JSON (a document per record), plain or " \
+    "compressed (.gz, .zst); or token shards (longspan data build)"
 /* How documents come into the sequences that a command reads. */
 #define CLI_PACK(at)                                                                                 \
     CLI_CHOICE(                                                                                      \

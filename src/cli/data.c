@@ -16,37 +16,17 @@ typedef struct data_flags {
 #define BUILD(field) offsetof(data_flags, build.field)
 #define INSPECT(field) offsetof(data_flags, inspect.field)
 /* The first N_SHARED rows are of both, the next N_BUILD of build alone, the rest of inspect alone. */
-enum { N_SHARED = 2, N_BUILD = 12 };
+enum { N_SHARED = 2, N_BUILD = 4 };
 static const ls_option options[] = {
     CLI_TEXT("what", "WHAT", offsetof(data_flags, what),
              "build or inspect (required); the word may stand alone"),
     CLI_TEXT("tokenizer", "DIR", offsetof(data_flags, tokenizer),
              "with a tokenizer.json, such as a model's folder; bytes when left out"),
     CLI_TEXT("out", "DIR", BUILD(out), "build: for the shards"),
-    CLI_CHOICE("format", "KIND", "auto|text|jsonl", NULL, BUILD(format),
-               "build: of the files; by their names when left out"),
-    CLI_TEXT("field", "NAME", BUILD(field),
-             "build: of a line of JSONL, where the text is (meta.text: inside of meta); text when left out"),
-    CLI_TEXT(
-        "records", "KIND", BUILD(records),
-        "build: what a line of JSONL is: text, completion (prompt and completion) or messages (role and content of each); text when left out"),
-    CLI_TEXT(
-        "template", "NAME", BUILD(chat),
-        "build: of messages: chatml, llama3, llama3.1, llama2, mistral, mistral-v3, gemma or gemma3; the tokenizer's own when left out"),
-    CLI_TEXT(
-        "system", "TEXT", BUILD(system),
-        "build: of messages: what the system says where a conversation has none; as the template has it when left out, '' for nothing"),
-    CLI_TEXT(
-        "begin", "TOKEN", BUILD(begin),
-        "build: put before each document: auto (what the tokenizer's files put before a text, if anything), none or a token"),
-    CLI_TEXT("end", "TOKEN", BUILD(end),
-             "build: put behind each document: auto (the tokenizer's end of document), none or a token"),
     CLI_INT("shard-tokens", "N", NULL, 1, CLI_ANY, BUILD(shard_tokens),
             "build: a shard ends with the document that makes it so long; 2^26 when left out"),
     CLI_INT("threads", "T", NULL, 1, 1024, BUILD(threads), "build: as many as cores when left out"),
     CLI_FLAG("resume", BUILD(resume), "build: go on with what was not finished in --out"),
-    CLI_FLAG("skip-bad", BUILD(skip_bad),
-             "build: leave out and count what cannot be read, instead of ending"),
     CLI_FLAG("verify", INSPECT(verify), "inspect: checksums and every token"),
     CLI_INT("documents", "N", NULL, 1, CLI_ANY, INSPECT(documents), "inspect: to show; 3 when left out"),
     CLI_FLAG("order", INSPECT(order),
@@ -76,6 +56,7 @@ static ls_status run_build(data_flags *flags) {
     job->paths = flags->paths.items;
     job->n_paths = flags->paths.count;
     job->tokenizer = flags->tokenizer;
+    job->form = flags->common.form;
     LS_TRY(ls_run_data_build(job, &r));
     if (flags->common.json) {
         ls_data_build_result_json(&r, stdout);
@@ -100,6 +81,10 @@ static ls_status run_inspect(data_flags *flags) {
     job->paths = flags->paths.items;
     job->n_paths = flags->paths.count;
     job->tokenizer = flags->tokenizer;
+    job->form = flags->common.form;
+    if (!job->order && memcmp(&job->form, &(ls_text_form){0}, sizeof job->form) != 0)
+        return ls_error(LS_USAGE,
+                        "data inspect reads no texts without --order; leave out what says how they are read");
     job->seed = (uint64_t)flags->seed;
     job->json = flags->common.json;
     return ls_run_data_inspect(job, stdout);
@@ -118,12 +103,14 @@ const cli_command cli_data = {
     .summary = "text to token shards, and what is in them",
     .usage = "build --out DIR [--tokenizer DIR] PATH... | inspect DIR... [options]",
     .about =
-        "build: text files (a document each) and JSONL (a document per line), plain or under zstd (.zst), become files of token ids that "
+        "build: text files (a document each), JSONL (a document per line) and JSON (a document per item of its array), plain or compressed "
+        "(.gz, .zst), become files of token ids that "
         "train maps into memory: DIR/shard-000000.tokens and so on, and DIR/shards.json. The corpus is never in memory as a whole. A "
         "build that was killed goes on with --resume; the bytes are the same however often, and for any number of threads.\n"
         "Of prompt and completion the completion is learnt, of messages what the assistant says; labels of all else are ignored. A template is "
         "the published form of that name, without tools, dates of today and thinking; in contents its marks are text like any other.\n"
         "inspect: counts, lengths and first documents of shards.",
+    .reads = true,
     CLI_OWN(options, run, data_flags),
     .takes_word = 1,
     .words_at = offsetof(data_flags, paths),

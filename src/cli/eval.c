@@ -11,8 +11,7 @@ typedef struct eval_flags {
 static const ls_option options[] = {
     CLI_MODEL(AT(model)),
     CLI_CHECKPOINT(AT(checkpoint)),
-    CLI_REQUIRED_LIST("data", "PATH", offsetof(eval_flags, data),
-                      "text files, directories of them, or token shards"),
+    CLI_REQUIRED_LIST("data", "PATH", offsetof(eval_flags, data), CLI_DATA_HELP),
     CLI_PACK(AT(pack)),
     CLI_INT("seq", "N", "1024", 1, 1 << 30, AT(seq), "tokens of a sequence (N + 1 are read)"),
     CLI_INT("batch", "N", "1", 1, 1 << 24, AT(batch), "sequences of a forward pass, over all dp ranks"),
@@ -43,6 +42,7 @@ static ls_status run(void *context) {
     o->n_data = flags->data.count;
     o->spread = cli_spread_of(&flags->common);
     o->rope = flags->common.rope;
+    o->form = flags->common.form;
     ls_eval_result result;
     LS_TRY(ls_evaluate(o, &result));
     if (flags->common.json)
@@ -63,6 +63,7 @@ const cli_command cli_eval = {
         "masked (prompts, what users say) are left out. With --pack best or stream no document sees another, as when a "
         "training packs them so.",
     .opens = true,
+    .reads = true,
     .spreads = true,
     .runs = true,
     CLI_OWN(options, run, eval_flags),

@@ -20,9 +20,8 @@ static const ls_option options[] = {
     CLI_INT("depths", "N", "5", 1, LS_RECALL_DEPTHS, AT(depths),
             "places of the key, evenly from begin to end"),
     CLI_INT("samples", "N", "5", 1, 1 << 20, AT(samples), "texts of each length and depth"),
-    CLI_LIST(
-        "data", "PATH", offsetof(recall_flags, data),
-        "text files, or directories of them, to hide the key in; a few sentences over and over when left out"),
+    CLI_LIST("data", "PATH", offsetof(recall_flags, data),
+             "to hide the key in, as of train; a few sentences over and over when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", "f32", AT(dtype), "element type"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed),
             "of the keys, and of random weights, when the model has none"),
@@ -52,6 +51,7 @@ static ls_status run(void *context) {
     o->n_data = flags->data.count;
     o->spread = cli_spread_of(&flags->common);
     o->rope = flags->common.rope;
+    o->form = flags->common.form;
     ls_recall_result result;
     LS_TRY(ls_recall(o, &result));
     if (flags->common.json) {
@@ -72,6 +72,7 @@ const cli_command cli_recall = {
         "answer is given token by token, and each is looked at before it is: a key is right when every token of it was the likeliest, "
         "which is when greedy generation would have written it. The loss of the answer's tokens tells more where few keys are right.",
     .opens = true,
+    .reads = true,
     .spreads = true,
     .runs = true,
     CLI_OWN(options, run, recall_flags),

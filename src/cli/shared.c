@@ -53,6 +53,33 @@ static const ls_option rope_rows[] = {
               "base of rotary positions instead of config.json's rope_theta"),
 };
 
+#define FORM(field) AT(form.field)
+static const ls_option form_rows[] = {
+    CLI_CHOICE(
+        "format", "KIND", "auto|text|jsonl|json", NULL, FORM(format),
+        "of the files; by their names when left out: .jsonl, .ndjson and .json hold records, all else is text"),
+    CLI_TEXT("field", "NAME", FORM(field),
+             "of a JSON record, where its text is (meta.text: inside of meta); text when left out"),
+    CLI_TEXT(
+        "records", "KIND", FORM(records),
+        "what a JSON record is: text, completion (prompt and completion) or messages (role and content of each); text when left out"),
+    CLI_TEXT(
+        "template", "NAME", FORM(chat),
+        "of messages: chatml, llama3, llama3.1, llama2, mistral, mistral-v3, gemma or gemma3; the tokenizer's own when left out"),
+    CLI_TEXT(
+        "system", "TEXT", FORM(system),
+        "of messages: what the system says where a conversation has none; as the template has it when left out, '' for nothing"),
+    CLI_TEXT(
+        "begin", "TOKEN", FORM(begin),
+        "put before each document: auto (what the tokenizer's files put before a text, if anything), none or a token"),
+    CLI_TEXT("end", "TOKEN", FORM(end),
+             "put behind each document: auto (the tokenizer's end of document), none or a token"),
+    CLI_BYTES("longest-record", "BYTES", NULL, 0x1p24, 0x1p40, FORM(longest_record),
+              "that a line, or a text that cannot be cut, may have; 1G when left out"),
+    CLI_FLAG("skip-bad", FORM(skip_bad), "leave out and count what cannot be read, instead of ending"),
+};
+#undef FORM
+
 static const ls_option common_rows[] = {
     CLI_FLAG("json", AT(json), "the result as JSON on standard output"),
     CLI_FLAG("help", AT(help), "this page"),
@@ -68,6 +95,7 @@ static int append(ls_option *out, int n, const ls_option *rows, int more) {
 
 int cli_options_of(const cli_command *c, ls_option out[CLI_MOST_OPTIONS]) {
     int n = append(out, 0, c->options, c->n_options);
+    if (c->reads) n = append(out, n, form_rows, CLI_COUNT(form_rows));
     if (c->opens) n = append(out, n, rope_rows, CLI_COUNT(rope_rows));
     if (c->spreads) n = append(out, n, spread_rows, CLI_COUNT(spread_rows));
     if (c->runs) n = append(out, n, run_rows, CLI_COUNT(run_rows));

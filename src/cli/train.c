@@ -14,8 +14,7 @@ typedef struct train_flags {
 static const ls_option options[] = {
     CLI_REQUIRED_TEXT("model", "PATH", AT(model),
                       "config.json, or a directory with one and, to go on from, *.safetensors"),
-    CLI_REQUIRED_LIST("data", "PATH", offsetof(train_flags, data),
-                      "text files, directories of them, or token shards (longspan data build)"),
+    CLI_REQUIRED_LIST("data", "PATH", offsetof(train_flags, data), CLI_DATA_HELP),
     CLI_REQUIRED_TEXT("out", "DIR", AT(out),
                       "for run.json, metrics.jsonl, loss.svg, loss_by_position.svg and checkpoints"),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence (N + 1 are read)"),
@@ -41,7 +40,7 @@ static const ls_option options[] = {
     CLI_FLAG("resume", AT(resume),
              "go on from the newest checkpoint in --out; flags may not contradict its run.json"),
     CLI_FLAG("replan", AT(replan), "with --resume: another mesh, strategy or instruction set is allowed"),
-    CLI_TEXT("eval-data", "PATH", AT(eval_data), "text to evaluate on, packed as the other"),
+    CLI_TEXT("eval-data", "PATH", AT(eval_data), "to evaluate on, read and packed as --data"),
     CLI_INT("eval-every", "N", NULL, 1, CLI_ANY, AT(eval_every),
             "steps between evaluations; a tenth of --steps when left out"),
     CLI_FLOAT("max-seconds", "S", NULL, 0.001, CLI_ANY, AT(max_seconds),
@@ -112,6 +111,7 @@ static ls_status run(void *context) {
     o->n_data = flags->data.count;
     o->spread = cli_spread_of(&flags->common);
     o->rope = flags->common.rope;
+    o->form = flags->common.form;
     ls_train_result result;
     const ls_status status = ls_train(o, &result);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
@@ -132,6 +132,7 @@ const cli_command cli_train = {
         "DIR/eval.json and DIR/loss_by_position.svg, the loss by the tokens of the document before, of a few sequences. "
         "Ctrl-C, SIGTERM and a terminal that closes (SIGHUP) end it after the step with a checkpoint; a second Ctrl-C ends it at once. What is left out is chosen well and said.",
     .opens = true,
+    .reads = true,
     .spreads = true,
     .runs = true,
     CLI_OWN(options, run, train_flags),

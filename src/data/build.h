@@ -11,6 +11,7 @@
 #ifndef LS_DATA_BUILD_H
 #define LS_DATA_BUILD_H
 
+#include "longspan/data.h"
 #include "text/text.h"
 
 #define LS_SHARDS_FILE "shards.json"
@@ -22,19 +23,11 @@ typedef struct ls_build_options {
     int n_paths;
     const char *out;
     const ls_tokenizer *tokenizer; /* borrowed */
-    const char *format;            /* "auto", "text", "jsonl" */
-    const char *field;             /* of JSONL: where the text is */
-    const char *records;           /* of JSONL: ls_record_kind */
-    const char *chat;              /* chat template: its name; NULL or "auto": that of `folder` */
-    const char *
-        system; /* what the system says in conversations without it; NULL: as the template has it, "": nothing */
-    const char *folder; /* the tokenizer's; NULL: it has none */
-    const char *begin,
-        *end; /* of each document, as ls_frame_find takes them; of messages, auto: what the template begins with */
-    int64_t shard_tokens; /* a shard is full with this many */
+    const char *folder;            /* its own; NULL: it has none */
+    ls_text_form form;             /* how texts become documents */
+    int64_t shard_tokens;          /* a shard is full with this many */
     int threads;
     bool resume;
-    bool skip_bad; /* what cannot be read is left out and counted */
 } ls_build_options;
 
 typedef struct ls_build_summary {
@@ -48,7 +41,7 @@ typedef struct ls_build_summary {
 } ls_build_summary;
 
 /*
- * Memory: some 100 MiB beside the tokenizer and, for records of up to 64 MiB, a few times as much.
+ * Memory: some 100 MiB beside the tokenizer, and some ten times the longest record.
  * Errors name the file and the line. A folder that holds shards already, or a build that was not finished (without resume) or was
  * asked for something else (with resume), is LS_USAGE.
  */

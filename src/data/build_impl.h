@@ -3,11 +3,8 @@
 #define LS_DATA_BUILD_IMPL_H
 
 #include "data/build.h"
-#include "data/chat.h"
-#include "data/encode.h"
-#include "data/frame.h"
+#include "data/documents.h"
 #include "data/shard.h"
-#include "data/source.h"
 
 typedef struct ls_built_shard {
     uint64_t checksum;
@@ -17,10 +14,9 @@ typedef struct ls_built_shard {
 /* A build as far as it is, and where it goes on. */
 typedef struct ls_build_state {
     uint64_t request; /* of what was asked for: options, tokenizer, inputs */
-    ls_frame frame;   /* around each document */
-    ls_chat chat;     /* of conversations */
+    ls_document_form form;
     ls_place place;
-    int64_t documents, tokens, longest, empty, bad;
+    ls_document_counts count;
     ls_built_shard *shards;
     int64_t n_shards, shard_capacity;
 } ls_build_state;

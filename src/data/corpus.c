@@ -40,13 +40,15 @@ ls_status ls_corpus_complete(ls_corpus *c, int32_t vocabulary) {
                               .vocabulary = vocabulary,
                               .count = c->store.count,
                               .documents = documents,
-                              .ends = c->ends});
+                              .ends = c->ends,
+                              .learnt = c->learnt});
     return ls_ok();
 }
 
 void ls_corpus_free(ls_corpus *c) {
     free(c->parts);
     free(c->ends);
+    free(c->learnt);
     ls_store_free(&c->store);
     ls_shard_set_close(&c->shards);
     *c = (ls_corpus){0};

@@ -26,6 +26,7 @@ typedef struct ls_corpus {
     ls_shard_set shards; /* what the parts lie in */
     ls_store store;
     uint64_t *ends;
+    uint64_t *learnt; /* bits; NULL: all of the store's tokens are */
 } ls_corpus;
 
 /* After the shards, or the store and its ends with `documents`, are set. */

@@ -32,8 +32,8 @@ static ls_status check_text(const ls_data_options *options, const ls_data *data,
     char names[300];
     name_paths(options, names, sizeof names);
     if (data->corpus.documents > 0) return ls_ok();
-    return ls_error(LS_INVALID, "no text in %s: %zu files, of which %lld are empty and %lld binary", names,
-                    texts->files, (long long)texts->empty, (long long)texts->binary);
+    return ls_error(LS_INVALID, "no text in %s: %lld files, of which %lld are empty and %lld binary", names,
+                    (long long)texts->files, (long long)texts->empty, (long long)texts->binary);
 }
 
 static ls_status check_sequences(const ls_data_options *options, const ls_data *data) {
@@ -67,6 +67,11 @@ static ls_status open_shards(const ls_data_options *options, ls_data *data) {
     return ls_corpus_complete(&data->corpus, data->vocabulary);
 }
 
+static void tell_left_out(const ls_texts *texts) {
+    if (texts->binary > 0) ls_log("%lld files are no text, and passed over", (long long)texts->binary);
+    if (texts->bad > 0) ls_log("%lld records could not be read, and are left out", (long long)texts->bad);
+}
+
 static ls_status open_texts(const ls_data_options *options, ls_data *data) {
     ls_texts texts = {0};
     for (int i = 0; i < options->n_paths; i++)
@@ -74,10 +79,17 @@ static ls_status open_texts(const ls_data_options *options, ls_data *data) {
             return ls_error(LS_INVALID, "%s holds text, and %s token shards; expected one or the other",
                             options->paths[0], options->paths[i]);
     data->corpus.store = ls_store_empty(data->vocabulary);
-    LS_TRY(ls_texts_read(options->paths, options->n_paths, options->tokenizer, &data->corpus, &texts));
+    const ls_texts_options reading = {.paths = options->paths,
+                                      .n_paths = options->n_paths,
+                                      .tokenizer = options->tokenizer,
+                                      .folder = options->folder,
+                                      .form = &options->form};
+    LS_TRY(ls_texts_read(&reading, &data->corpus, &texts));
     LS_TRY(check_text(options, data, &texts));
+    tell_left_out(&texts);
     data->summary.binary_files = texts.binary;
-    data->summary.empty_files = texts.empty;
+    data->summary.empty = texts.empty;
+    data->summary.bad = texts.bad;
     return ls_corpus_complete(&data->corpus, data->vocabulary);
 }
 

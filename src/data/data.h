@@ -1,7 +1,7 @@
 /*
  * data: text files or token shards to training sequences. The header for other folders.
  *
- * Each file of text is a document, and each document of a shard. Around a text's tokens stands what the tokenizer puts before a text,
+ * Each file of text is a document, each record of a file of JSON, and each document of a shard. Around a text's tokens stands what the tokenizer puts before a text,
  * which begins the document, and its end of document (shards: what their build was told). How documents come into sequences of S inputs, each with the token that follows as its label, is said by a packer:
  *
  *   join    Windows of S + 1 tokens; neighbouring windows share one token, so every token but the first of a stretch is a label
@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "data/permutation.h"
+#include "longspan/data.h"
 #include "longspan/status.h"
 #include "tensor/params.h"
 #include "text/text.h"
@@ -35,13 +36,16 @@ typedef struct ls_data ls_data;
 
 typedef struct ls_data_options {
     /*
-     * Files and folders: all of text, or all token shards (folders that `longspan data build` made, or *.tokens). Folders of text are
-     * read with all below them, in byte order of the paths; regular files only, symbolic links inside a folder are not followed. Files
-     * that hold a NUL byte are taken for binary and skipped, as are empty ones.
+     * Files, folders and patterns: all of text and JSON (source.h says which formats), or all token shards (folders that `longspan data build`
+     * made, or *.tokens). Folders of text are read with all below them, in byte order of the paths; regular files only, symbolic links
+     * inside a folder are not followed. Files that are no text are passed over, as are empty ones; one of a format that is not read is an
+     * error where it is named itself.
      */
     const char *const *paths;
     int n_paths;
     const ls_tokenizer *tokenizer; /* borrowed during ls_data_open; of the shards too */
+    const char *folder;            /* the tokenizer's, for its chat template; NULL: it has none */
+    ls_text_form form;             /* how texts become documents; shards are made already */
     int64_t sequence;              /* S >= 1 */
     uint64_t seed;                 /* of the order */
     bool shuffle; /* false: the packer's own order (evaluation); of join: whole windows, then joined ones */
@@ -50,14 +54,15 @@ typedef struct ls_data_options {
 
 typedef struct ls_data_summary {
     int64_t documents;
-    int64_t binary_files, empty_files; /* skipped */
-    int64_t tokens;                    /* with the ends of documents */
-    int64_t windows;                   /* sequences per epoch, >= 1 */
-    int64_t whole_windows;             /* those that lie inside one document */
-    int64_t longest_document;          /* tokens */
-    int64_t padding;                   /* places of an epoch's sequences that hold no document */
-    int64_t shards;                    /* 0: text */
-    double seconds;                    /* that ls_data_open took */
+    int64_t binary_files;     /* passed over */
+    int64_t empty, bad;       /* texts and records left out */
+    int64_t tokens;           /* with the ends of documents */
+    int64_t windows;          /* sequences per epoch, >= 1 */
+    int64_t whole_windows;    /* those that lie inside one document */
+    int64_t longest_document; /* tokens */
+    int64_t padding;          /* places of an epoch's sequences that hold no document */
+    int64_t shards;           /* 0: text */
+    double seconds;           /* that ls_data_open took */
 } ls_data_summary;
 
 /*

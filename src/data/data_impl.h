@@ -31,17 +31,25 @@ LS_MUST_USE ls_status ls_store_append(ls_store *store, const int32_t *ids, int64
 void ls_store_read(const ls_store *store, int64_t first, int64_t n, int32_t *out);
 void ls_store_free(ls_store *store);
 
-/* ---- texts.c: text files in memory ---- */
+/* ---- texts.c: texts in memory ---- */
 
 struct ls_corpus;
+struct ls_tokenizer;
+typedef struct ls_texts_options {
+    const char *const *paths;
+    int n_paths;
+    const struct ls_tokenizer *tokenizer;
+    const char *folder;              /* the tokenizer's; NULL: it has none */
+    const struct ls_text_form *form; /* how they become documents */
+} ls_texts_options;
+
 typedef struct ls_texts {
-    int64_t binary, empty; /* files that were skipped */
-    size_t files;
+    int64_t files;
+    int64_t binary;     /* of them that are no text, passed over */
+    int64_t empty, bad; /* records left out */
 } ls_texts;
 
-/* Reads the files below the paths into the corpus's store: a document each, ends[] and documents set. */
-struct ls_tokenizer;
-LS_MUST_USE ls_status ls_texts_read(const char *const *paths, int n, const struct ls_tokenizer *tokenizer,
-                                    struct ls_corpus *corpus, ls_texts *out);
+/* Into the corpus's store; ends, documents and learnt are set. */
+LS_MUST_USE ls_status ls_texts_read(const ls_texts_options *options, struct ls_corpus *corpus, ls_texts *out);
 
 #endif

@@ -6,6 +6,7 @@
 /* Records are dealt to threads in runs of about this many bytes. */
 #define RUN_BYTES ((size_t)256 << 10)
 enum { RUN_RECORDS = 4096 };
+enum { MOST_VALUES = 1 << 22 }; /* of a record: they are in memory while it is encoded */
 
 typedef struct run {
     size_t first, n; /* records */
@@ -59,20 +60,23 @@ static ls_status encode_line(const ls_record_encoder *e, const ls_record *record
     char name[600];
     snprintf(name, sizeof name, "%.500s:%lld", e->inputs[record->at.input].path, (long long)record->at.line);
     ls_json *document = NULL;
-    LS_TRY(ls_json_parse(name, record->text, record->bytes, &document));
-    ls_status status = ls_json_as_object(ls_json_root(document));
-    if (status.code == LS_OK) status = e->kind->encode(&e->options, ls_json_root(document), out);
+    if (ls_json_values(record->text, record->bytes) > MOST_VALUES)
+        return ls_error(LS_INVALID, "%s: the record holds more than %d values, expected a text or messages",
+                        name, MOST_VALUES);
+    LS_TRY(ls_json_parse_record(name, record->text, record->bytes, &document));
+    const ls_status status = e->kind->encode(&e->options, ls_json_root(document), out);
     ls_json_free(document);
     return status;
 }
 
 static ls_status encode(const ls_record_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
     const ls_input *input = &e->inputs[record->at.input];
+    const bool json = input->kind != LS_INPUT_TEXT;
     out->end_learnt = true;
-    if (record->bad != NULL && input->lines)
+    if (record->bad != NULL && json && !record->rest)
         return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
     if (record->bad != NULL) return ls_error(LS_INVALID, "%s: %s", input->path, record->bad);
-    if (input->lines) return encode_line(e, record, out);
+    if (json) return encode_line(e, record, out);
     const bool rest = record->at.offset > 0; /* of a text that was cut; all of a text is learnt */
     return ls_error_in((rest ? ls_tokenizer_encode_rest : ls_tokenizer_encode)(
                            e->options.tokenizer, record->text, record->bytes, &out->tokens),
@@ -150,10 +154,10 @@ ls_status ls_records_run(ls_record_encoder *e, const ls_record *records, size_t 
 ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
     const place *p = &e->places[i];
     const ls_learnt_tokens *out = &e->runs[p->run].out;
-    const bool lines = e->inputs[e->records[i].at.input].lines;
+    const bool json = e->inputs[e->records[i].at.input].kind != LS_INPUT_TEXT;
     const bool some = p->n > 0; /* a run without any token has no lists */
     return (ls_encoded){.ids = some ? out->tokens.id + p->start : NULL,
-                        .learnt = some && e->kind->learnt && lines ? out->learnt + p->start : NULL,
+                        .learnt = some && e->kind->learnt && json ? out->learnt + p->start : NULL,
                         .n = (int64_t)p->n,
                         .end_learnt = p->end_learnt,
                         .bad = p->bad};

@@ -17,18 +17,18 @@ typedef struct ls_learnt_tokens {
 
 typedef struct ls_encode_options {
     const ls_tokenizer *tokenizer;
-    const char *field;          /* of lines: where the text is */
-    const char *records;        /* what a line is: the name of a kind */
+    const char *field;          /* of JSON: where the text is */
+    const char *records;        /* what a record of JSON is: the name of a kind */
     const struct ls_chat *chat; /* of kinds that need one */
 } ls_encode_options;
 
-/* What the object of a line is: one row each (records.c). */
+/* What a record of JSON is: one row each (records.c). */
 typedef struct ls_record_kind {
     const char *name;
     bool learnt; /* gives a byte for each token */
     bool chat;   /* needs a template */
-    /* Appends; an object that is something else is LS_INVALID, named by its file and line. */
-    ls_status (*encode)(const ls_encode_options *options, ls_json_value object, ls_learnt_tokens *out);
+    /* Appends; a value that is something else is LS_INVALID, named by its file and line. */
+    ls_status (*encode)(const ls_encode_options *options, ls_json_value value, ls_learnt_tokens *out);
 } ls_record_kind;
 /* LS_USAGE for another name, listing those there are. */
 LS_MUST_USE ls_status ls_record_kind_find(const char *name, const ls_record_kind **out);

@@ -1,6 +1,8 @@
 /* Which files a corpus is read from, and what is in them. */
+#include "data/codec.h"
 #include "data/data_impl.h"
 #include "data/source.h"
+#include "format/format.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -28,37 +30,85 @@ static ls_status find_pattern(const char *pattern, ls_data_files *files) {
 
 static bool ends_with(const char *path, size_t length, const char *suffix) {
     const size_t n = strlen(suffix);
-    return length > n && memcmp(path + length - n, suffix, n) == 0;
+    return length > n && strncmp(path + length - n, suffix, n) == 0;
 }
 
-/* Formats that users have and this reads not, by the end of their names. */
-static ls_status refuse_other_formats(const char *path) {
-    static const char *const others[] = {".gz",   ".tgz", ".bz2",     ".xz",     ".lz4",
-                                         ".zip",  ".7z",  ".parquet", ".arrow",  ".feather",
-                                         ".avro", ".pdf", ".npy",     ".tokens", ".safetensors"};
+/* What is in a file, by the end of its name without that of a compression. */
+static const struct {
+    const char *suffix;
+    ls_input_kind kind;
+} kinds[] = {{".jsonl", LS_INPUT_LINES}, {".ndjson", LS_INPUT_LINES}, {".json", LS_INPUT_VALUES}};
+
+/* What --format says of all files. */
+static const struct {
+    const char *name;
+    ls_input_kind kind;
+} formats[] = {{"text", LS_INPUT_TEXT}, {"jsonl", LS_INPUT_LINES}, {"json", LS_INPUT_VALUES}};
+
+/* Formats that users have and this reads not, by the end of their names, and what can be done. Those of text are read if told so. */
+#define DECOMPRESS "is not read; decompress it, or use gzip (.gz) or zstd (.zst)"
+#define TABLE \
+    "is not read; write its text as JSONL, such as with pandas: df.to_json('x.jsonl', orient='records', lines=True)"
+#define ARRAYS "holds arrays, no text"
+static const struct {
+    const char *suffix, *why;
+    bool text;
+} others[] = {
+    {".tgz", DECOMPRESS, false},
+    {".tar", DECOMPRESS, false},
+    {".bz2", DECOMPRESS, false},
+    {".xz", DECOMPRESS, false},
+    {".lz4", DECOMPRESS, false},
+    {".zip", DECOMPRESS, false},
+    {".7z", DECOMPRESS, false},
+    {".parquet", TABLE, false},
+    {".arrow", TABLE, false},
+    {".feather", TABLE, false},
+    {".avro", TABLE, false},
+    {".csv", TABLE, true},
+    {".tsv", TABLE, true},
+    {".npy", ARRAYS, false},
+    {".npz", ARRAYS, false},
+    {".safetensors", ARRAYS, false},
+    {".pdf", "is not read; extract its text, such as with pdftotext", false},
+    {".tokens", "holds token shards, which stand by themselves, beside no text", false},
+};
+
+static const char *why_refused(const char *path, size_t length, bool as_text) {
     for (size_t i = 0; i < LS_COUNT(others); i++)
-        if (ends_with(path, strlen(path), others[i]))
-            return ls_error(LS_UNSUPPORTED,
-                            "%s: %s is not read, expected text or JSONL, plain or under zstd (.zst)", path,
-                            others[i]);
-    return ls_ok();
+        if (ends_with(path, length, others[i].suffix) && !(as_text && others[i].text)) return others[i].why;
+    return NULL;
 }
 
-static ls_status describe(const char *path, const char *format, ls_input *out) {
+static ls_input_kind kind_of(const char *path, size_t length) {
+    for (size_t i = 0; i < LS_COUNT(kinds); i++)
+        if (ends_with(path, length, kinds[i].suffix)) return kinds[i].kind;
+    return LS_INPUT_TEXT;
+}
+
+static bool format_kind(const char *format, ls_input_kind *out) {
+    for (size_t i = 0; i < LS_COUNT(formats); i++) {
+        if (strcmp(format, formats[i].name) != 0) continue;
+        *out = formats[i].kind;
+        return true;
+    }
+    return false;
+}
+
+static ls_status describe(const char *path, const char *format, bool named, ls_input *out) {
     struct stat info;
+    size_t stem;
     if (stat(path, &info) != 0) return ls_error(LS_IO, "cannot open %s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return ls_error(LS_INVALID, "%s is no regular file", path);
     if (access(path, R_OK) != 0) return ls_error(LS_IO, "cannot read %s: %s", path, strerror(errno));
-    LS_TRY(refuse_other_formats(path));
     *out = (ls_input){.path = path,
+                      .compressed = ls_codec_of_name(path, &stem) != NULL,
                       .bytes = info.st_size,
                       .changed = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec};
-    size_t length = strlen(path);
-    out->compressed = ends_with(path, length, ".zst");
-    if (out->compressed) length -= strlen(".zst");
-    out->lines = ends_with(path, length, ".jsonl") || ends_with(path, length, ".ndjson");
-    if (strcmp(format, "auto") != 0) out->lines = strcmp(format, "jsonl") == 0;
-    return ls_ok();
+    const bool told = format_kind(format, &out->kind);
+    if (!told) out->kind = kind_of(path, stem);
+    out->refused = why_refused(path, stem, told && out->kind == LS_INPUT_TEXT);
+    return out->refused == NULL || !named ? ls_ok() : ls_error(LS_UNSUPPORTED, "%s: %s", path, out->refused);
 }
 
 static int by_path(const void *a, const void *b) {
@@ -84,14 +134,24 @@ static ls_status tell_of_twins(const ls_input_list *list) {
     return ls_ok();
 }
 
+static ls_status add_described(const char *format, bool named, ls_input_list *list) {
+    ls_input *grown = realloc(list->input, (list->files->count + 1) * sizeof *grown);
+    if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu files", list->files->count);
+    list->input = grown;
+    for (; list->n < (int64_t)list->files->count; list->n++)
+        LS_TRY(describe(list->files->path[list->n], format, named, &list->input[list->n]));
+    return ls_ok();
+}
+
 static ls_status find_all(const char *const *paths, int n, const char *format, ls_input_list *list) {
-    for (int i = 0; i < n; i++)
+    ls_input_kind kind;
+    if (strcmp(format, "auto") != 0 && !format_kind(format, &kind))
+        return ls_error(LS_USAGE, "--format is '%s'; expected auto, text, jsonl or json", format);
+    for (int i = 0; i < n; i++) {
         LS_TRY(is_pattern(paths[i]) ? find_pattern(paths[i], list->files)
                                     : ls_data_find_files(&paths[i], 1, list->files));
-    list->input = calloc(list->files->count + 1, sizeof *list->input);
-    if (list->input == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu files", list->files->count);
-    for (; list->n < (int64_t)list->files->count; list->n++)
-        LS_TRY(describe(list->files->path[list->n], format, &list->input[list->n]));
+        LS_TRY(add_described(format, !ls_file_is_directory(paths[i]), list));
+    }
     LS_TRY(tell_of_twins(list));
     return list->n > 0 ? ls_ok()
                        : ls_error(LS_INVALID, "no files in %s", n > 0 ? paths[0] : "what was given");

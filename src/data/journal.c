@@ -11,8 +11,9 @@ static const char *const state_fields[] = {"input",  "offset",  "line",  "docume
 enum { STATE_FIELDS = LS_COUNT(state_fields) };
 
 static int64_t *state_field(ls_build_state *s, int i) {
-    int64_t *const fields[STATE_FIELDS] = {&s->place.input, &s->place.offset, &s->place.line, &s->documents,
-                                           &s->tokens,      &s->longest,      &s->empty,      &s->bad};
+    int64_t *const fields[STATE_FIELDS] = {&s->place.input,     &s->place.offset, &s->place.line,
+                                           &s->count.documents, &s->count.tokens, &s->count.longest,
+                                           &s->count.empty,     &s->count.bad};
     return fields[i];
 }
 
@@ -26,18 +27,18 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
 static uint64_t mix_text(uint64_t hash, const char *text) { return mix(hash, text, strlen(text)); }
 
 uint64_t ls_build_request(const ls_build_options *o, const ls_build_state *s, const ls_input_list *inputs) {
-    const ls_frame *frame = &s->frame;
+    const ls_frame *frame = &s->form.frame;
     const uint64_t numbers[] = {ls_tokenizer_fingerprint(o->tokenizer),
                                 (uint64_t)ls_tokenizer_vocabulary(o->tokenizer), (uint64_t)frame->end,
                                 (uint64_t)o->shard_tokens, (uint64_t)inputs->n};
     uint64_t hash = mix(0, numbers, sizeof numbers);
     hash = mix(hash, frame->begin, (size_t)frame->n_begin * sizeof *frame->begin);
-    hash = mix_text(mix_text(hash, o->field), o->records);
-    if (s->chat.form != NULL) hash = mix_text(hash, s->chat.form->name);
-    if (s->chat.system != NULL) hash = mix_text(hash, s->chat.system);
+    hash = mix_text(mix_text(hash, s->form.asked.field), s->form.asked.records);
+    if (s->form.chat.form != NULL) hash = mix_text(hash, s->form.chat.form->name);
+    if (s->form.chat.system != NULL) hash = mix_text(hash, s->form.chat.system);
     for (int64_t i = 0; i < inputs->n; i++) {
         const ls_input *in = &inputs->input[i];
-        const int64_t facts[] = {in->bytes, in->changed, in->lines, in->compressed};
+        const int64_t facts[] = {in->bytes, in->changed, in->kind, in->compressed};
         hash = mix(mix_text(hash, in->path), facts, sizeof facts);
     }
     return hash;
@@ -171,11 +172,11 @@ static ls_status read_totals(const ls_build_options *o, ls_json_value root, ls_b
     ls_json_value shards;
     LS_TRY(get_hex(root, "request", &request));
     if (request != s->request) return other_request(o, "token shards");
-    LS_TRY(ls_json_int(root, "documents", 0, INT64_MAX, &s->documents));
-    LS_TRY(ls_json_int(root, "tokens", 0, INT64_MAX, &s->tokens));
-    LS_TRY(ls_json_int(root, "longest_document", 0, INT64_MAX, &s->longest));
-    LS_TRY(ls_json_int(root, "empty", 0, INT64_MAX, &s->empty));
-    LS_TRY(ls_json_int(root, "bad", 0, INT64_MAX, &s->bad));
+    LS_TRY(ls_json_int(root, "documents", 0, INT64_MAX, &s->count.documents));
+    LS_TRY(ls_json_int(root, "tokens", 0, INT64_MAX, &s->count.tokens));
+    LS_TRY(ls_json_int(root, "longest_document", 0, INT64_MAX, &s->count.longest));
+    LS_TRY(ls_json_int(root, "empty", 0, INT64_MAX, &s->count.empty));
+    LS_TRY(ls_json_int(root, "bad", 0, INT64_MAX, &s->count.bad));
     LS_TRY(ls_json_array(root, "shards", &shards));
     s->n_shards = (int64_t)ls_json_count(shards);
     return ls_ok();
@@ -293,17 +294,17 @@ ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, con
     ls_json_put_int(w, "vocabulary", ls_tokenizer_vocabulary(o->tokenizer));
     ls_json_put_int(w, "end_of_document", ls_tokenizer_end_of_document(o->tokenizer));
     ls_json_close(w);
-    put_frame(&s->frame, w);
-    ls_json_put_text(w, "records", o->records);
-    if (s->chat.form != NULL) ls_json_put_text(w, "template", s->chat.form->name);
-    if (s->chat.system != NULL) ls_json_put_text(w, "system", s->chat.system);
+    put_frame(&s->form.frame, w);
+    ls_json_put_text(w, "records", s->form.asked.records);
+    if (s->form.chat.form != NULL) ls_json_put_text(w, "template", s->form.chat.form->name);
+    if (s->form.chat.system != NULL) ls_json_put_text(w, "system", s->form.chat.system);
     ls_json_put_int(w, "inputs", inputs->n);
     ls_json_put_int(w, "input_bytes", bytes);
-    ls_json_put_int(w, "documents", s->documents);
-    ls_json_put_int(w, "tokens", s->tokens);
-    ls_json_put_int(w, "longest_document", s->longest);
-    ls_json_put_int(w, "empty", s->empty);
-    ls_json_put_int(w, "bad", s->bad);
+    ls_json_put_int(w, "documents", s->count.documents);
+    ls_json_put_int(w, "tokens", s->count.tokens);
+    ls_json_put_int(w, "longest_document", s->count.longest);
+    ls_json_put_int(w, "empty", s->count.empty);
+    ls_json_put_int(w, "bad", s->count.bad);
     ls_json_put_hex(w, "request", s->request);
     put_shards(s, w);
     LS_TRY(ls_json_end_file(w, path));

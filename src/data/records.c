@@ -1,4 +1,4 @@
-/* What a line of JSONL is: kinds of records, one row each. */
+/* What a record of JSON is: kinds of records, one row each. */
 #include "data/chat.h"
 #include "data/encode.h"
 
@@ -45,8 +45,16 @@ static void drop_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_toke
     out->tokens.count--;
 }
 
+/* What to do about an object without the field. */
+static const char *hint_for(ls_json_value object) {
+    if (ls_json_has(object, "messages")) return "a text; --records messages reads conversations";
+    if (ls_json_has(object, "completion"))
+        return "a text; --records completion reads prompts and completions";
+    return "a text; --field says where it is, and --format text takes a file as it is";
+}
+
 /* "meta.text" is a field of that name, or "text" of the object "meta". */
-static ls_status find_text(ls_json_value object, const char *field, const char **out) {
+static ls_status find_text(ls_json_value object, const char *field, ls_json_value *out) {
     char name[200];
     for (const char *dot; !ls_json_has(object, field) && (dot = strchr(field, '.')) != NULL;
          field = dot + 1) {
@@ -55,22 +63,31 @@ static ls_status find_text(ls_json_value object, const char *field, const char *
         name[dot - field] = 0;
         LS_TRY(ls_json_object(object, name, &object));
     }
-    return ls_json_text(object, field, out);
+    LS_TRY(ls_json_as_object(object));
+    *out = ls_json_field(object, field);
+    return ls_json_has(object, field) ? ls_ok() : ls_json_error(*out, "%s", hint_for(object));
 }
 
-static ls_status encode_text(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
+static ls_status encode_text(const ls_encode_options *o, ls_json_value value, ls_learnt_tokens *out) {
     const char *text;
-    LS_TRY(find_text(object, o->field, &text));
-    return ls_learnt_append(o->tokenizer, text, strlen(text), NULL, true, out);
+    size_t bytes;
+    if (!ls_json_is_text(value)) LS_TRY(find_text(value, o->field, &value));
+    LS_TRY(ls_json_as_bytes(value, &text, &bytes));
+    return ls_learnt_append(o->tokenizer, text, bytes, NULL, true, out);
+}
+
+static ls_status append_field(ls_json_value object, const char *field, bool learnt, ls_marked_text *marked) {
+    const char *text;
+    size_t bytes;
+    LS_TRY(ls_json_as_bytes(ls_json_field(object, field), &text, &bytes));
+    return ls_marked_append(marked, text, bytes, learnt);
 }
 
 static ls_status encode_completion(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
-    const char *prompt, *completion;
     ls_marked_text marked = {0};
-    LS_TRY(ls_json_text(object, "prompt", &prompt));
-    LS_TRY(ls_json_text(object, "completion", &completion));
-    ls_status status = ls_marked_append(&marked, prompt, strlen(prompt), false);
-    if (status.code == LS_OK) status = ls_marked_append(&marked, completion, strlen(completion), true);
+    LS_TRY(ls_json_as_object(object));
+    ls_status status = append_field(object, "prompt", false, &marked);
+    if (status.code == LS_OK) status = append_field(object, "completion", true, &marked);
     if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, NULL, out);
     ls_marked_free(&marked);
     return status;

@@ -1,5 +1,6 @@
 #include "data/stream.h"
 #include "base/base.h"
+#include "data/codec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,29 +9,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#if LS_HAVE_ZSTD
-#include <zstd.h>
-#include <zstd_errors.h>
-#endif
-
-enum { INPUT = 1 << 17 }; /* bytes that are read at once where they are compressed */
+enum { INPUT = 1 << 17 };              /* bytes that are read at once where they are compressed */
+#define RATIO_FROM ((int64_t)64 << 20) /* bytes: less than this may be as regular as it likes */
 
 struct ls_stream {
     const char *path;
     int file;
-    bool compressed;
-#if LS_HAVE_ZSTD
-    ZSTD_DStream *zstd;
-    ZSTD_inBuffer in;
-    size_t wanted; /* 0: at the end of a frame */
-#endif
-    char *input; /* [INPUT] */
+    const ls_codec *codec; /* NULL: plain */
+    void *state;
+    ls_codec_step step;
+    unsigned char *input;        /* [INPUT] */
+    int64_t bytes_in, bytes_out; /* so far */
+    bool ended;                  /* nothing is left of the file */
+    char broken[200];            /* why it cannot be decompressed; empty: it can */
 };
 
-static ls_status read_file(const ls_stream *s, char *out, size_t room, size_t *bytes) {
+static ls_status read_file(const ls_stream *s, void *out, size_t room, size_t *bytes) {
     *bytes = 0;
     while (*bytes < room) {
-        const ssize_t n = read(s->file, out + *bytes, room - *bytes);
+        const ssize_t n = read(s->file, (char *)out + *bytes, room - *bytes);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return ls_error(LS_IO, "cannot read %s: %s", s->path, strerror(errno));
         if (n == 0) break;
@@ -39,63 +36,89 @@ static ls_status read_file(const ls_stream *s, char *out, size_t room, size_t *b
     return ls_ok();
 }
 
-#if LS_HAVE_ZSTD
-static ls_status begin_zstd(ls_stream *s) {
-    s->zstd = ZSTD_createDStream();
+/* --- compressed ------------------------------------------------------------------------------------------------------------- */
+
+static ls_status more_input(ls_stream *s) {
+    size_t n = 0;
+    if (s->step.in_bytes > 0 || s->ended) return ls_ok();
+    LS_TRY(read_file(s, s->input, INPUT, &n));
+    s->step.in = s->input;
+    s->step.in_bytes = n;
+    s->bytes_in += (int64_t)n;
+    s->ended = n < INPUT;
+    return ls_ok();
+}
+
+static void check_ratio(ls_stream *s) {
+    if (s->bytes_out > RATIO_FROM && s->bytes_out / LS_STREAM_MOST_RATIO > s->bytes_in)
+        snprintf(s->broken, sizeof s->broken, "its %s holds more than %d times its bytes: no text",
+                 s->codec->name, LS_STREAM_MOST_RATIO);
+}
+
+/* Once; sets `broken` where it cannot go on. */
+static void decode(ls_stream *s) {
+    const bool ended = s->step.in_bytes == 0;
+    const size_t room = s->step.room;
+    const char *wrong = s->codec->decode(s->state, &s->step);
+    s->bytes_out += (int64_t)(room - s->step.room);
+    if (wrong != NULL)
+        snprintf(s->broken, sizeof s->broken, "not to be decompressed as %s: %.120s", s->codec->name, wrong);
+    else if (ended && !s->step.between && s->step.room == room)
+        snprintf(s->broken, sizeof s->broken, "ends in the middle of a %s %s", s->codec->name,
+                 s->codec->part);
+    else
+        check_ratio(s);
+}
+
+static ls_status read_decoded(ls_stream *s, char *out, size_t room, size_t *bytes) {
+    ls_status status = ls_ok();
+    s->step.out = out;
+    s->step.room = room;
+    while (s->step.room > 0 && s->broken[0] == 0) {
+        status = more_input(s);
+        if (status.code != LS_OK || (s->step.in_bytes == 0 && s->step.between)) break;
+        decode(s);
+    }
+    *bytes = room - s->step.room;
+    LS_TRY(status);
+    return s->broken[0] == 0 ? ls_ok() : ls_error(LS_INVALID, "%s: %s", s->path, s->broken);
+}
+
+static ls_status begin_decoding(ls_stream *s) {
+    const ls_codec *c = s->codec;
+    if (c->create == NULL)
+        return ls_error(LS_UNSUPPORTED,
+                        "%s: this build reads no %s; build with %s installed, or decompress the file",
+                        s->path, c->name, c->package);
+    s->state = c->create();
     s->input = malloc(INPUT);
-    if (s->zstd == NULL || s->input == NULL)
+    s->step.between = true;
+    if (s->state == NULL || s->input == NULL)
         return ls_error(LS_NO_MEMORY, "no memory to decompress %s", s->path);
     return ls_ok();
 }
 
-static ls_status read_zstd(ls_stream *s, void *out, size_t room, size_t *bytes) {
-    ZSTD_outBuffer to = {out, room, 0};
-    while (to.pos < to.size) {
-        if (s->in.pos == s->in.size) {
-            size_t n;
-            LS_TRY(read_file(s, s->input, INPUT, &n));
-            s->in = (ZSTD_inBuffer){s->input, n, 0};
-        }
-        const bool ended = s->in.size == 0;
-        const size_t before = to.pos;
-        if (ended && s->wanted == 0) break;
-        const size_t left = ZSTD_decompressStream(s->zstd, &to, &s->in);
-        if (ZSTD_isError(left))
-            return ls_error(LS_INVALID, "%s: not to be decompressed: %s%s", s->path, ZSTD_getErrorName(left),
-                            ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge
-                                ? " (its window is more than 128 MiB; compress it without --long)"
-                                : "");
-        s->wanted = left;
-        if (ended && left > 0 && to.pos == before)
-            return ls_error(LS_INVALID, "%s: ends in the middle of a zstd frame", s->path);
-    }
-    *bytes = to.pos;
-    return ls_ok();
+/* --- both ------------------------------------------------------------------------------------------------------------------- */
+
+static ls_status begin(ls_stream *s) {
+    unsigned char first[sizeof s->codec->magic];
+    size_t stem, n = 0;
+    s->file = open(s->path, O_RDONLY | O_CLOEXEC);
+    if (s->file < 0) return ls_error(LS_IO, "cannot open %s: %s", s->path, strerror(errno));
+    LS_TRY(read_file(s, first, sizeof first, &n));
+    if (lseek(s->file, 0, SEEK_SET) < 0)
+        return ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
+    s->codec = ls_codec_of_bytes(first, n);
+    if (s->codec == NULL) s->codec = ls_codec_of_name(s->path, &stem);
+    return s->codec != NULL ? begin_decoding(s) : ls_ok();
 }
 
-static void end_zstd(ls_stream *s) { ZSTD_freeDStream(s->zstd); }
-#else
-static ls_status begin_zstd(ls_stream *s) {
-    return ls_error(LS_UNSUPPORTED,
-                    "%s: this build reads no zstd; build with libzstd-dev installed, or decompress the file",
-                    s->path);
-}
-
-static ls_status read_zstd(ls_stream *s, void *out, size_t room, size_t *bytes) {
-    return read_file(s, out, room, bytes);
-}
-
-static void end_zstd(ls_stream *s) { (void)s; }
-#endif
-
-ls_status ls_stream_open(const char *path, bool compressed, ls_stream **out) {
+ls_status ls_stream_open(const char *path, ls_stream **out) {
     ls_stream *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %s", path);
     s->path = path;
-    s->compressed = compressed;
-    s->file = open(path, O_RDONLY | O_CLOEXEC);
-    ls_status status = s->file < 0 ? ls_error(LS_IO, "cannot open %s: %s", path, strerror(errno)) : ls_ok();
-    if (status.code == LS_OK && compressed) status = begin_zstd(s);
+    s->file = -1;
+    const ls_status status = begin(s);
     if (status.code == LS_OK)
         *out = s;
     else
@@ -104,8 +127,10 @@ ls_status ls_stream_open(const char *path, bool compressed, ls_stream **out) {
 }
 
 ls_status ls_stream_read(ls_stream *s, char *out, size_t room, size_t *bytes) {
-    return s->compressed ? read_zstd(s, out, room, bytes) : read_file(s, out, room, bytes);
+    return s->codec != NULL ? read_decoded(s, out, room, bytes) : read_file(s, out, room, bytes);
 }
+
+const char *ls_stream_broken(const ls_stream *s) { return s->broken[0] != 0 ? s->broken : NULL; }
 
 static ls_status too_short(const ls_stream *s, int64_t bytes) {
     return ls_error(LS_INVALID, "%s: ends %lld bytes before the place to go on from", s->path,
@@ -124,7 +149,7 @@ static ls_status skip_plain(const ls_stream *s, int64_t bytes) {
 }
 
 ls_status ls_stream_skip(ls_stream *s, int64_t bytes) {
-    if (!s->compressed && bytes > 0) return skip_plain(s, bytes);
+    if (s->codec == NULL && bytes > 0) return skip_plain(s, bytes);
     char room[1 << 14];
     for (size_t n = 0; bytes > 0; bytes -= (int64_t)n) {
         LS_TRY(ls_stream_read(s, room, (size_t)ls_min(bytes, sizeof room), &n));
@@ -135,7 +160,7 @@ ls_status ls_stream_skip(ls_stream *s, int64_t bytes) {
 
 void ls_stream_close(ls_stream *s) {
     if (s == NULL) return;
-    if (s->compressed) end_zstd(s);
+    if (s->state != NULL) s->codec->destroy(s->state);
     if (s->file >= 0) (void)close(s->file);
     free(s->input);
     free(s);

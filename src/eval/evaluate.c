@@ -147,6 +147,8 @@ static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained
     const ls_data_options text = {.paths = o->data,
                                   .n_paths = o->n_data,
                                   .tokenizer = trained->tokenizer,
+                                  .folder = ls_model_directory(trained->model),
+                                  .form = o->form,
                                   .sequence = o->seq,
                                   .pack = o->pack};
     LS_TRY(ls_data_open(&text, data));

@@ -82,8 +82,12 @@ static ls_status ask_length(asking *a, ls_decoder *decoder, ls_data **data) {
     a->haystack = (ls_haystack){
         .tokenizer = a->trained->tokenizer, .length = length, .samples = o->samples, .seed = o->seed};
     if (o->n_data > 0) {
-        const ls_data_options text = {
-            .paths = o->data, .n_paths = o->n_data, .tokenizer = a->trained->tokenizer, .sequence = length};
+        const ls_data_options text = {.paths = o->data,
+                                      .n_paths = o->n_data,
+                                      .tokenizer = a->trained->tokenizer,
+                                      .folder = ls_model_directory(a->trained->model),
+                                      .form = o->form,
+                                      .sequence = length};
         LS_TRY(ls_data_open(&text, data));
         a->haystack.data = *data;
     }

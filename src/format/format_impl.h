@@ -22,9 +22,11 @@ static inline bool ls_multiply(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* The text of a JSON document with its integers of more than 64 bits as real numbers, to be freed (json_reals.c). */
-LS_MUST_USE ls_status ls_json_wide_as_real(const char *name, const char *text, size_t bytes, char **out,
-                                           size_t *out_bytes);
+/* A JSON document with its numbers as jansson takes them, to be freed (json_numbers.c). */
+LS_MUST_USE ls_status ls_json_rewrite_numbers(const char *name, const char *text, size_t bytes, char **out,
+                                              size_t *out_bytes);
+/* Whether a string stands for a number that is not finite; its name is behind the first byte. */
+bool ls_json_is_rewritten(const char *string, size_t bytes);
 
 /* "[2, 3]" for error messages; cut when it does not fit. */
 void ls_shape_text(int ndim, const int64_t *shape, char *out, size_t room);

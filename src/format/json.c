@@ -21,16 +21,20 @@ static void one_line(char *text) {
         if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = ' ';
 }
 
-/* NULL and *error when it is no document. */
-static json_t *load(const char *text, size_t bytes, json_error_t *error) {
-    return json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, error);
+enum { STRICT = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, RECORD = JSON_DECODE_ANY | JSON_ALLOW_NUL };
+
+/* The same for numbers that Python writes and jansson refuses. */
+static json_t *load_rewritten(const char *name, const char *text, size_t bytes, size_t flags,
+                              json_error_t *error) {
+    char *rewritten;
+    size_t length;
+    if (ls_json_rewrite_numbers(name, text, bytes, &rewritten, &length).code != LS_OK) return NULL;
+    json_t *root = length > bytes ? json_loadb(rewritten, length, flags | JSON_ALLOW_NUL, error) : NULL;
+    free(rewritten);
+    return root;
 }
 
-static bool is_too_wide(const json_t *root, const json_error_t *error) {
-    return root == NULL && json_error_code(error) == json_error_numeric_overflow;
-}
-
-ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_json **out) {
+static ls_status parse(const char *name, const char *text, size_t bytes, size_t flags, ls_json **out) {
     ls_json *document = malloc(sizeof *document);
     char *file = strdup(name);
     if (!document || !file) {
@@ -39,12 +43,8 @@ ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_jso
         return ls_error(LS_NO_MEMORY, "no memory to read %s", name);
     }
     json_error_t error;
-    json_t *root = load(text, bytes, &error);
-    char *reals = NULL;
-    size_t length;
-    if (is_too_wide(root, &error) && ls_json_wide_as_real(name, text, bytes, &reals, &length).code == LS_OK)
-        root = load(reals, length, &error);
-    free(reals);
+    json_t *root = json_loadb(text, bytes, flags, &error);
+    if (!root) root = load_rewritten(name, text, bytes, flags, &error);
     if (!root) {
         free(document);
         free(file);
@@ -56,6 +56,14 @@ ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_jso
     *document = (ls_json){root, file};
     *out = document;
     return ls_ok();
+}
+
+ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_json **out) {
+    return parse(name, text, bytes, STRICT, out);
+}
+
+ls_status ls_json_parse_record(const char *name, const char *text, size_t bytes, ls_json **out) {
+    return parse(name, text, bytes, RECORD, out);
 }
 
 ls_status ls_json_read(const char *file, size_t most_bytes, ls_json **out) {
@@ -78,10 +86,18 @@ ls_json_value ls_json_root(const ls_json *document) {
     return (ls_json_value){.file = document->file, .json = document->root, .path = ""};
 }
 
+static bool has_nul(const json_t *json) {
+    return memchr(json_string_value(json), 0, json_string_length(json));
+}
+
 /* The value as an error shows it. */
-static void show(const json_t *json, char *out, size_t room) {
+static void show(ls_json_value value, char *out, size_t room) {
+    const json_t *json = value.json;
     if (!json) {
-        snprintf(out, room, "missing");
+        snprintf(out, room, value.null ? "null" : "missing");
+    } else if (json_is_string(json) &&
+               ls_json_is_rewritten(json_string_value(json), json_string_length(json))) {
+        snprintf(out, room, "%s", json_string_value(json) + 1);
     } else if (json_is_object(json)) {
         snprintf(out, room, "an object");
     } else if (json_is_array(json)) {
@@ -96,7 +112,7 @@ static void show(const json_t *json, char *out, size_t room) {
 
 static ls_status expected(ls_json_value value, const char *what) {
     char shown[80];
-    show(value.json, shown, sizeof shown);
+    show(value, shown, sizeof shown);
     return ls_error(LS_INVALID, "%s: %s is %s, expected %s", value.file,
                     value.path[0] ? value.path : "the document", shown, what);
 }
@@ -124,7 +140,8 @@ ls_json_value ls_json_field(ls_json_value object, const char *key) {
     ls_json_value field = object;
     extend(&field, "%s%s", object.path[0] ? "." : "", key);
     field.json = json_object_get(object.json, key); /* NULL when object is none */
-    if (json_is_null(field.json)) field.json = NULL;
+    field.null = json_is_null(field.json);
+    if (field.null) field.json = NULL;
     return field;
 }
 
@@ -191,12 +208,25 @@ static ls_status as_bool(ls_json_value value, bool *out) {
 
 ls_status ls_json_as_text(ls_json_value value, const char **out) {
     if (!json_is_string(value.json)) return expected(value, "a text");
+    if (has_nul(value.json)) return expected(value, "a text without NUL characters");
     *out = json_string_value(value.json);
+    return ls_ok();
+}
+
+ls_status ls_json_as_bytes(ls_json_value value, const char **out, size_t *bytes) {
+    if (!ls_json_is_text(value)) return expected(value, "a text");
+    *out = json_string_value(value.json);
+    *bytes = json_string_length(value.json);
     return ls_ok();
 }
 
 ls_status ls_json_as_object(ls_json_value value) {
     return json_is_object(value.json) ? ls_ok() : expected(value, "an object");
+}
+
+bool ls_json_is_text(ls_json_value value) {
+    return json_is_string(value.json) &&
+           !ls_json_is_rewritten(json_string_value(value.json), json_string_length(value.json));
 }
 
 bool ls_json_is_array(ls_json_value value) { return json_is_array(value.json); }

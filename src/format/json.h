@@ -10,9 +10,9 @@
  *     ls_json_free(doc);
  *
  * A getter's error reads like "config.json: hidden_size is "big", expected an integer from 1 to 1048576".
- * A field that is null counts as missing, as in Hugging Face configurations. A name that occurs twice in an
- * object, text after the document, bytes that are not UTF-8, numbers out of range and nesting deeper than
- * 2048 are errors of reading, with line and column.
+ * A field that is null counts as missing, as in Hugging Face configurations. NaN and infinities may stand where numbers do, as Python's json
+ * writes them; whoever asks for such a number gets an error by name. A name that occurs twice in an object, NUL characters, text after
+ * the document, bytes that are not UTF-8, numbers out of range and nesting deeper than 2048 are errors of reading, with line and column.
  */
 #ifndef LS_FORMAT_JSON_H
 #define LS_FORMAT_JSON_H
@@ -32,21 +32,26 @@ struct json_t;
 
 /* A place in a document; a plain value, good until ls_json_free of the document. */
 typedef struct ls_json_value {
-    const char *file; /* named by errors */
-    struct json_t *json;
+    const char *file;        /* named by errors */
+    struct json_t *json;     /* NULL: it is not there, or null */
+    bool null;               /* it is there, and null */
     char path[LS_JSON_PATH]; /* "rope_scaling.factor", "layers[2]"; empty for the root; cut when long */
 } ls_json_value;
 
 LS_MUST_USE ls_status ls_json_read(const char *file, size_t most_bytes, ls_json **out);
 /* The same for text in memory; `name` is what errors call it. An integer of more than 64 bits is a real number. */
 LS_MUST_USE ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_json **out);
+/* How many values a text has, if it is JSON: they take some 50 to 150 bytes each when it is read. */
+int64_t ls_json_values(const char *text, size_t bytes);
+/* The same for records that others made, read as Python does: of a name that occurs twice the last value counts, and texts may hold NUL. */
+LS_MUST_USE ls_status ls_json_parse_record(const char *name, const char *text, size_t bytes, ls_json **out);
 void ls_json_free(ls_json *document); /* NULL is allowed */
 ls_json_value ls_json_root(const ls_json *document);
 
 /*
  * Fields of an object. Limits are inclusive. The ..._or forms set *out to `initial` when the field is
  * missing or null. Doubles must be finite; an integer is accepted for a double, not the other way round.
- * Texts are borrowed from the document, UTF-8, without embedded NUL.
+ * Texts are borrowed from the document, UTF-8, without embedded NUL: one that has it is an error.
  */
 LS_MUST_USE ls_status ls_json_int(ls_json_value object, const char *key, int64_t least, int64_t most,
                                   int64_t *out);
@@ -72,9 +77,12 @@ ls_json_value ls_json_item(ls_json_value array, size_t i);
 LS_MUST_USE ls_status ls_json_as_int(ls_json_value value, int64_t least, int64_t most, int64_t *out);
 LS_MUST_USE ls_status ls_json_as_double(ls_json_value value, double least, double most, double *out);
 LS_MUST_USE ls_status ls_json_as_text(ls_json_value value, const char **out);
+/* The same for a text that may have NUL characters inside; its length is *bytes. */
+LS_MUST_USE ls_status ls_json_as_bytes(ls_json_value value, const char **out, size_t *bytes);
 LS_MUST_USE ls_status ls_json_as_object(ls_json_value value); /* checks only */
 LS_MUST_USE ls_status ls_json_as_array(ls_json_value value);
 bool ls_json_is_array(ls_json_value value); /* where something else is as welcome: makes no error */
+bool ls_json_is_text(ls_json_value value);
 
 /* Any value, where each kind is as welcome: what it is and, for all but arrays and objects, what it says. A missing one is null. */
 typedef enum ls_json_kind {

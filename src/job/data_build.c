@@ -15,19 +15,12 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
                                       .n_paths = job->n_paths,
                                       .out = job->out,
                                       .tokenizer = tokenizer,
-                                      .format = job->format != NULL ? job->format : "auto",
-                                      .field = job->field != NULL ? job->field : "text",
-                                      .records = job->records != NULL ? job->records : "text",
-                                      .chat = job->chat,
-                                      .system = job->system,
                                       .folder = job->tokenizer,
-                                      .begin = job->begin,
-                                      .end = job->end,
+                                      .form = job->form,
                                       .shard_tokens =
                                           job->shard_tokens > 0 ? job->shard_tokens : SHARD_TOKENS,
                                       .threads = job->threads > 0 ? (int)job->threads : machine.cores,
-                                      .resume = job->resume,
-                                      .skip_bad = job->skip_bad};
+                                      .resume = job->resume};
     ls_build_summary s;
     LS_TRY(ls_shards_build(&options, &s));
     *result = (ls_data_build_result){.inputs = s.inputs,

@@ -90,6 +90,8 @@ static ls_status open_data(order *o) {
     ls_tokenizer *tokenizer = NULL;
     const ls_data_options options = {.paths = o->job->paths,
                                      .n_paths = o->job->n_paths,
+                                     .folder = o->job->tokenizer,
+                                     .form = o->job->form,
                                      .sequence = o->S,
                                      .seed = o->job->seed,
                                      .shuffle = true,

@@ -27,6 +27,13 @@ static const setting settings[] = {
     {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false},
     {"accumulate", INTEGER, AT(accumulate), 1, NULL, 1, 1 << 24, false, false},
     {"pack", TEXT, AT(pack), 0, "join", 0, 0, false, true},
+    {"format", TEXT, AT(form.format), 0, "auto", 0, 0, false, true},
+    {"field", TEXT, AT(form.field), 0, "text", 0, 0, false, true},
+    {"records", TEXT, AT(form.records), 0, "text", 0, 0, false, true},
+    {"template", TEXT, AT(form.chat), 0, "auto", 0, 0, false, true},
+    {"system", TEXT, AT(form.system), 0, NULL, 0, 0, false, true},
+    {"begin", TEXT, AT(form.begin), 0, "auto", 0, 0, false, true},
+    {"end", TEXT, AT(form.end), 0, "auto", 0, 0, false, true},
     {"rope_scaling", TEXT, AT(rope.scaling), 0, "", 0, 0, false, true},
     {"rope_theta", REAL, AT(rope.theta), 0, NULL, 0, 1e30, false, true},
     {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false, false},
@@ -99,7 +106,9 @@ static ls_status contradiction(const ls_training *t, const char *name, const cha
                     is, t->options.out, was);
 }
 
+/* was NULL: it was left out. */
 static ls_status agree_text(const ls_training *t, const char *name, const char *is, const char *was) {
+    if (was == NULL) return contradiction(t, name, is, "nothing");
     return strcmp(is, was) == 0 ? ls_ok() : contradiction(t, name, is, was);
 }
 

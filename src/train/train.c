@@ -68,6 +68,8 @@ static ls_status open_text(ls_training *t) {
     ls_data_options text = {.paths = o->data,
                             .n_paths = o->n_data,
                             .tokenizer = t->tokenizer,
+                            .folder = ls_model_directory(t->model),
+                            .form = o->form,
                             .sequence = o->seq,
                             .seed = o->seed,
                             .shuffle = true,

@@ -17,8 +17,8 @@ static void put_request(const ls_build_options *options, char *text) {
     ls_input_list inputs;
     char digits[20], wanted[20];
     ls_build_state state = {0};
-    LS_ASSERT(fuzz_done(ls_inputs_find(options->paths, 1, options->format, &inputs)));
-    LS_ASSERT(fuzz_done(ls_frame_find(options->tokenizer, NULL, NULL, &state.frame)));
+    LS_ASSERT(fuzz_done(ls_inputs_find(options->paths, 1, "auto", &inputs)));
+    LS_ASSERT(fuzz_done(ls_document_form_find(&options->form, options->tokenizer, NULL, &state.form)));
     snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)FUZZ_REQUEST);
     snprintf(wanted, sizeof wanted, "%016" PRIx64, ls_build_request(options, &state, &inputs));
     for (char *at = text; (at = strstr(at, digits)) != NULL; at++) memcpy(at, wanted, strlen(wanted));
@@ -42,7 +42,8 @@ static void go_on(const ls_build_options *options, const uint8_t *data, size_t b
 static void check_state(const ls_build_state *s) {
     LS_ASSERT(s->n_shards >= 0 && s->n_shards <= FUZZ_SHARDS);
     LS_ASSERT(s->place.input >= 0 && s->place.offset >= 0 && s->place.line >= 0);
-    LS_ASSERT(s->documents >= 0 && s->tokens >= 0 && s->longest >= 0 && s->empty >= 0 && s->bad >= 0);
+    LS_ASSERT(s->count.documents >= 0 && s->count.tokens >= 0 && s->count.longest >= 0 &&
+              s->count.empty >= 0 && s->count.bad >= 0);
 }
 
 static void run(const uint8_t *data, size_t bytes) {
@@ -62,9 +63,6 @@ static void run(const uint8_t *data, size_t bytes) {
                                       .n_paths = 1,
                                       .tokenizer = tokenizer,
                                       .out = out.path,
-                                      .format = "auto",
-                                      .field = "text",
-                                      .records = "text",
                                       .shard_tokens = 4,
                                       .threads = 1,
                                       .resume = true};

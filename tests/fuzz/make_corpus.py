@@ -242,7 +242,7 @@ RECORDS = {
     "bad-message": records(2, [{"messages": ["a", 1]}]),
     "bad-missing": records(1, [{"prompt": "a"}]),
     "bad-deep": records(0, [b'{"text":' + b"[" * 2100]),
-    "bad-duplicate": records(0, [b'{"text": "a", "text": "b"}']),
+    "good-duplicate": records(0, [b'{"text": "a", "text": "b"}']),
     "bad-number": records(0, [b'{"text": 18446744073709551616}']),
     "bad-control": records(0, [b'{"text": "a", "\\u001b[2J": }']),
     "bad-utf8": records(0, [b'{"text": "\xc3"}']),

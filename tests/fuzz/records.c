@@ -26,6 +26,10 @@ static int64_t check_text(const ls_corpus *c, const char *text, size_t n, int64_
     return at + (int64_t)n + 1;
 }
 
+static ls_json_value text_of(ls_json_value record) {
+    return ls_json_is_text(record) ? record : ls_json_field(record, "text");
+}
+
 /* Of records of one text: each line that has one is a document, in their order. */
 static void check_texts(const ls_corpus *c, fuzz_bytes file) {
     int64_t at = 0;
@@ -35,11 +39,11 @@ static void check_texts(const ls_corpus *c, fuzz_bytes file) {
         const uint8_t *newline = memchr(file.at, '\n', file.n);
         const size_t length = newline ? (size_t)(newline - file.at) : file.n;
         const char *text;
+        size_t n;
         ls_json *line = NULL;
-        if (fuzz_done(ls_json_parse("line", (const char *)file.at, length, &line)) &&
-            fuzz_done(ls_json_as_object(ls_json_root(line))) &&
-            fuzz_done(ls_json_text(ls_json_root(line), "text", &text)) && *text)
-            at = check_text(c, text, strlen(text), at);
+        if (fuzz_done(ls_json_parse_record("line", (const char *)file.at, length, &line)) &&
+            fuzz_done(ls_json_as_bytes(text_of(ls_json_root(line)), &text, &n)) && n > 0)
+            at = check_text(c, text, n, at);
         ls_json_free(line);
         file = (fuzz_bytes){file.at + length + (newline != NULL), file.n - length - (newline != NULL)};
     }
@@ -73,20 +77,19 @@ static void run(const uint8_t *data, size_t bytes) {
     const char *const paths[] = {in};
     ls_tokenizer *tokenizer;
     LS_ASSERT(fuzz_done(ls_tokenizer_open(NULL, &tokenizer)));
-    const ls_build_options options = {.paths = paths,
-                                      .n_paths = 1,
-                                      .out = out,
-                                      .tokenizer = tokenizer,
-                                      .format = "auto",
-                                      .field = "text",
-                                      .records = kind,
-                                      .chat = templates[choice / LS_COUNT(kinds) % LS_COUNT(templates)],
-                                      .shard_tokens = 40,
-                                      .threads = 1,
-                                      .skip_bad = flags & 1};
+    const ls_build_options options = {
+        .paths = paths,
+        .n_paths = 1,
+        .out = out,
+        .tokenizer = tokenizer,
+        .form = {.records = kind,
+                 .chat = templates[choice / LS_COUNT(kinds) % LS_COUNT(templates)],
+                 .skip_bad = flags & 1},
+        .shard_tokens = 40,
+        .threads = 1};
     ls_build_summary summary;
     if (fuzz_read(ls_shards_build(&options, &summary), folder.path)) {
-        LS_ASSERT(summary.bad == 0 || options.skip_bad);
+        LS_ASSERT(summary.bad == 0 || options.form.skip_bad);
         const bool texts = kind == kinds[0] && !compressed;
         check_shards(out, &summary, ls_tokenizer_vocabulary(tokenizer), texts ? &rest : NULL);
     }

@@ -32,7 +32,7 @@ static void resume(const char *path) {
     ls_build_state state = {.request = FUZZ_REQUEST};
     bool done = false;
     if (!fuzz_read(ls_journal_begin(&options, &state, &done), path)) return;
-    LS_ASSERT(done && state.documents >= 0 && state.tokens >= 0 && state.n_shards >= 0);
+    LS_ASSERT(done && state.count.documents >= 0 && state.count.tokens >= 0 && state.n_shards >= 0);
 }
 
 static void run(const uint8_t *data, size_t bytes) {

@@ -1,6 +1,6 @@
 /*
  * Whatever a file holds, its records lie in it one behind the other, and reading that goes on at any of them gives the others again.
- * The first byte says whether a record is a line or the file is one text.
+ * The first byte says what a record is: a line, a value of JSON, or the file, which is one text.
  */
 #include "data/source.h"
 #include "data/cut.h"
@@ -18,12 +18,13 @@ typedef struct listing {
     int64_t n; /* the first MOST are kept */
 } listing;
 
-static void check_record(const ls_record *r, fuzz_bytes file, bool lines) {
+static void check_record(const ls_record *r, fuzz_bytes file, ls_input_kind kind) {
     LS_ASSERT(r->at.input == 0 && r->at.offset >= 0 && r->at.line >= 1);
     LS_ASSERT((size_t)r->at.offset + r->bytes <= file.n);
     if (r->bad) return;
     LS_ASSERT(memcmp(r->text, file.at + r->at.offset, r->bytes) == 0);
-    LS_ASSERT(memchr(r->text, lines ? '\n' : 0, r->bytes) == NULL);
+    LS_ASSERT(kind == LS_INPUT_VALUES ||
+              memchr(r->text, kind == LS_INPUT_LINES ? '\n' : 0, r->bytes) == NULL);
 }
 
 static void list(const ls_input *input, const ls_tokenizer *tokenizer, ls_place from, fuzz_bytes file,
@@ -32,10 +33,10 @@ static void list(const ls_input *input, const ls_tokenizer *tokenizer, ls_place 
     const ls_record *records;
     size_t n;
     out->n = 0;
-    LS_ASSERT(fuzz_done(ls_source_open(input, 1, tokenizer, from, &source)));
+    LS_ASSERT(fuzz_done(ls_source_open(input, 1, tokenizer, from, 0, &source)));
     while (fuzz_done(ls_source_next(source, &records, &n)) && n > 0) {
         for (size_t i = 0; i < n; i++) {
-            check_record(&records[i], file, input->lines);
+            check_record(&records[i], file, input->kind);
             if (out->n < MOST) {
                 out->at[out->n] = records[i].at;
                 out->bytes[out->n] = (int64_t)records[i].bytes;
@@ -60,14 +61,18 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_file named = fuzz_file_make(file.at, file.n);
     const char *const paths[] = {named.path};
     ls_input_list inputs;
-    LS_ASSERT(fuzz_done(ls_inputs_find(paths, 1, choice & 1 ? "jsonl" : "text", &inputs)));
+    LS_ASSERT(fuzz_done(ls_inputs_find(paths, 1,
+                                       choice & 128 ? "json"
+                                       : choice & 1 ? "jsonl"
+                                                    : "text",
+                                       &inputs)));
     const ls_input input = inputs.input[0];
     listing *all = calloc(2, sizeof *all), *rest = all + 1;
     ls_tokenizer *tokenizer;
     LS_ASSERT(all && fuzz_done(ls_tokenizer_open(NULL, &tokenizer)));
     list(&input, tokenizer, (ls_place){0, 0, 1}, file, all);
     if (all->n > 0) {
-        const int64_t first = (choice >> 1) % ls_min(all->n, MOST);
+        const int64_t first = (choice >> 1 & 63) % ls_min(all->n, MOST);
         list(&input, tokenizer, all->at[first], file, rest);
         LS_ASSERT(rest->n == all->n - first);
         for (int64_t i = 0; i < ls_min(rest->n, MOST - first); i++)

@@ -1,0 +1,134 @@
+/* Files to documents: batches are read one after the other, encoded by all threads, and handed on in their order. */
+#include "data/documents.h"
+
+#include <string.h>
+
+enum { MOST_TOLD = 5 }; /* records that are left out are named, the first few */
+
+/* --- the form --------------------------------------------------------------------------------------------------------------- */
+
+static const char *or_else(const char *word, const char *initial) { return word != NULL ? word : initial; }
+
+ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *tokenizer, const char *folder,
+                                ls_document_form *out) {
+    ls_document_form made = {.asked = *form};
+    made.asked.format = or_else(form->format, "auto");
+    made.asked.field = or_else(form->field, "text");
+    made.asked.records = or_else(form->records, "text");
+    const char *begin = form->begin;
+    LS_TRY(ls_record_kind_find(made.asked.records, &made.kind));
+    if (made.kind->chat) {
+        LS_TRY(ls_chat_open(tokenizer, form->chat, folder, form->system, &made.chat));
+        made.chat.begins = ls_frame_is_auto(begin);
+        if (made.chat.begins && !made.chat.begin_of_folder)
+            begin = "none"; /* a conversation begins with what its template says */
+    }
+    const ls_status status = ls_frame_find(tokenizer, begin, form->end, &made.frame);
+    if (status.code == LS_OK)
+        *out = made;
+    else
+        ls_document_form_free(&made);
+    return status;
+}
+
+void ls_document_form_free(ls_document_form *form) { ls_chat_close(&form->chat); }
+
+/* --- documents -------------------------------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    const ls_document_reading *reading;
+    const ls_document_sink *sink;
+    ls_document_counts *counts;
+    ls_source *source;
+    ls_record_encoder *encoder;
+    ls_pool *pool;
+    bool in_document;
+    int64_t tokens; /* of the document, so far */
+    int64_t told;
+} reader;
+
+static ls_status begin_document(reader *r, bool learnt) {
+    const int n = r->reading->form->frame.n_begin;
+    r->in_document = true;
+    r->tokens = n;
+    r->counts->tokens += n;
+    return r->sink->begin(r->sink->context, learnt);
+}
+
+static ls_status end_document(reader *r, bool learnt, ls_place next) {
+    const bool end = r->reading->form->frame.end >= 0;
+    r->in_document = false;
+    r->counts->tokens += end;
+    r->counts->longest = ls_max(r->counts->longest, r->tokens + end);
+    r->counts->documents++;
+    return r->sink->end(r->sink->context, learnt, next);
+}
+
+static ls_status leave_out(reader *r, const ls_record *record) {
+    if (record->binary && r->reading->pass_binary) {
+        r->counts->binary++;
+        return ls_ok();
+    }
+    const ls_status why = ls_records_explain(r->encoder, record);
+    if (!r->reading->form->asked.skip_bad) return why;
+    if (r->told++ < MOST_TOLD) ls_log("left out: %s", why.text);
+    r->counts->bad++;
+    return ls_ok();
+}
+
+static ls_status add(reader *r, const ls_record *record, const ls_encoded *encoded, ls_place next) {
+    if (encoded->bad) {
+        LS_TRY(leave_out(r, record));
+        return r->in_document && record->last ? end_document(r, true, next)
+                                              : ls_ok(); /* without its last part */
+    }
+    if (encoded->n == 0 && record->last && !r->in_document) {
+        r->counts->empty++;
+        return ls_ok();
+    }
+    if (!r->in_document) LS_TRY(begin_document(r, encoded->learnt == NULL));
+    r->tokens += encoded->n;
+    r->counts->tokens += encoded->n;
+    LS_TRY(r->sink->append(r->sink->context, encoded->ids, encoded->learnt, encoded->n));
+    return record->last ? end_document(r, encoded->end_learnt, next) : ls_ok();
+}
+
+static ls_status read_all(reader *r) {
+    const ls_record *records;
+    size_t n;
+    for (;;) {
+        LS_TRY(ls_source_next(r->source, &records, &n));
+        if (n == 0) return ls_ok();
+        LS_TRY(ls_records_run(r->encoder, records, n));
+        for (size_t i = 0; i < n; i++) {
+            const ls_encoded encoded = ls_records_result(r->encoder, i);
+            const ls_place next = i + 1 < n ? records[i + 1].at : ls_source_place(r->source);
+            LS_TRY(add(r, &records[i], &encoded, next));
+        }
+        if (r->sink->batch != NULL) r->sink->batch(r->sink->context, ls_source_place(r->source));
+    }
+}
+
+static ls_status open_all(reader *r) {
+    const ls_document_reading *of = r->reading;
+    const ls_document_form *form = of->form;
+    const ls_encode_options encode = {.tokenizer = of->tokenizer,
+                                      .field = form->asked.field,
+                                      .records = form->asked.records,
+                                      .chat = &form->chat};
+    if (of->threads > 1) LS_TRY(ls_pool_create(of->threads, true, &r->pool));
+    LS_TRY(ls_records_create(&encode, of->inputs->input, r->pool, &r->encoder));
+    return ls_source_open(of->inputs->input, of->inputs->n, of->tokenizer, of->from,
+                          form->asked.longest_record, &r->source);
+}
+
+ls_status ls_documents_read(const ls_document_reading *reading, const ls_document_sink *sink,
+                            ls_document_counts *counts) {
+    reader r = {.reading = reading, .sink = sink, .counts = counts};
+    ls_status status = open_all(&r);
+    if (status.code == LS_OK) status = read_all(&r);
+    ls_source_close(r.source);
+    ls_records_destroy(r.encoder);
+    ls_pool_destroy(r.pool);
+    return status;
+}
