@@ -1,3 +1,5 @@
+#include "base/options_impl.h"
+
 #include "base/base.h"
 
 #include <errno.h>
@@ -11,11 +13,14 @@ enum { MAX_ROWS = 64 }; /* one bit each in a uint64_t */
 
 static bool has_limits(const ls_option *option) { return option->least != 0 || option->most != 0; }
 
+/* A number this large stands for none: whatever the type holds is allowed. */
+static bool has_most(const ls_option *option) { return option->most < 0x1p62; }
+
 /* " from 1 to 1024" or " of at least 1", for messages and help; empty without limits. */
 static void print_limits(const ls_option *option, char *out, size_t bytes) {
     out[0] = 0;
     if (!has_limits(option)) return;
-    if (option->most >= 0x1p62)
+    if (!has_most(option))
         snprintf(out, bytes, " of at least %.12g", option->least);
     else
         snprintf(out, bytes, " from %.12g to %.12g", option->least, option->most);
@@ -28,7 +33,7 @@ static ls_status wrong_value(const ls_option *option, const char *text, const ch
 }
 
 static bool within_limits(const ls_option *option, double value) {
-    return !has_limits(option) || (value >= option->least && value <= option->most);
+    return !has_limits(option) || (value >= option->least && (value <= option->most || !has_most(option)));
 }
 
 /* The integer at the start of text, and what follows it; false when there is none or it overflows. */
@@ -46,7 +51,10 @@ static bool read_integer(const char *text, int64_t *value, const char **rest) {
 static ls_status parse_integer(const ls_option *option, const char *text, void *target) {
     int64_t value = 0;
     const char *rest = "";
-    if (!read_integer(text, &value, &rest) || *rest || !within_limits(option, (double)value))
+    errno = 0;
+    const bool read = read_integer(text, &value, &rest);
+    if (!read && errno == ERANGE) return wrong_value(option, text, "an integer of 64 bits");
+    if (!read || *rest || !within_limits(option, (double)value))
         return wrong_value(option, text, "an integer");
     if (target) *(int64_t *)target = value;
     return ls_ok();
@@ -111,39 +119,6 @@ static ls_status parse_value(const ls_option *option, const char *text, void *ta
 
 /* ---- finding the row ---- */
 
-int ls_edit_distance(const char *a, size_t a_length, const char *b) {
-    enum { LONGEST = 40 };
-    const size_t b_length = strlen(b);
-    if (a_length > LONGEST || b_length > LONGEST) return LONGEST;
-    int row[LONGEST + 1];
-    for (size_t j = 0; j <= b_length; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= a_length; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= b_length; j++) {
-            const int replace = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = (int)ls_min(replace, ls_min(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[b_length];
-}
-
-static ls_status unknown_option(const ls_option *table, int rows, const char *name, size_t length) {
-    int best = -1, best_distance = (int)ls_max(2, (int64_t)length / 3) + 1;
-    for (int i = 0; i < rows; i++) {
-        const int distance = ls_edit_distance(name, length, table[i].name);
-        if (distance < best_distance) {
-            best = i;
-            best_distance = distance;
-        }
-    }
-    if (best < 0)
-        return ls_error(LS_USAGE, "unknown option --%.*s; --help lists the known ones", (int)length, name);
-    return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s?", (int)length, name,
-                    table[best].name);
-}
-
 static int find_row(const ls_option *table, int rows, const char *name, size_t length) {
     for (int i = 0; i < rows; i++)
         if (strlen(table[i].name) == length && strncmp(table[i].name, name, length) == 0) return i;
@@ -194,7 +169,7 @@ static ls_status walk(const ls_option *table, int rows, int argc, char *const *a
         const char *name = word + 2;
         const size_t length = strcspn(name, "=");
         const int row = find_row(table, rows, name, length);
-        if (row < 0) return unknown_option(table, rows, name, length);
+        if (row < 0) return ls_option_unknown(table, rows, name, length);
         if (*seen >> row & 1) return ls_error(LS_USAGE, "--%s is given twice", table[row].name);
         *seen |= (uint64_t)1 << row;
         LS_TRY(parse_option(&table[row], name[length] ? name + length + 1 : NULL, argc, argv, &at, base));
