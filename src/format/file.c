@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 ls_status ls_file_error(const char *action, const char *path, int error_number) {
@@ -148,4 +149,30 @@ ls_status ls_file_write_pieces(const char *path, const ls_file_piece *pieces, in
 
 ls_status ls_file_write(const char *path, const void *data, size_t bytes) {
     return ls_file_write_pieces(path, &(ls_file_piece){data, bytes}, 1);
+}
+
+ls_status ls_file_append(const char *path, const ls_file_piece *pieces, int n) {
+    struct iovec parts[2];
+    ssize_t wanted = 0;
+    LS_ASSERT(n <= (int)LS_COUNT(parts));
+    for (int i = 0; i < n; i++) {
+        parts[i] = (struct iovec){(void *)(uintptr_t)pieces[i].data, pieces[i].bytes};
+        wanted += (ssize_t)pieces[i].bytes;
+    }
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) return ls_file_error("open", path, errno);
+    struct stat before;
+    ls_status status = ls_ok();
+    if (fstat(fd, &before) != 0) {
+        status = ls_file_error("stat", path, errno);
+    } else {
+        const ssize_t written = writev(fd, parts, n);
+        if (written != wanted) {
+            status = ls_file_error("append to", path, written < 0 ? errno : ENOSPC);
+            if (written > 0 && ftruncate(fd, before.st_size) != 0)
+                status = ls_file_error("append to", path, errno);
+        }
+    }
+    if (close(fd) != 0 && status.code == LS_OK) status = ls_file_error("append to", path, errno);
+    return status;
 }

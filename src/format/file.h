@@ -43,6 +43,9 @@ typedef struct ls_file_piece {
 LS_MUST_USE ls_status ls_file_write_pieces(const char *path, const ls_file_piece *pieces, int n);
 LS_MUST_USE ls_status ls_file_write(const char *path, const void *data, size_t bytes);
 
+/* Appends one or two pieces to a file, which is made if need be: all of them or, on error, nothing. */
+LS_MUST_USE ls_status ls_file_append(const char *path, const ls_file_piece *pieces, int n);
+
 /* Makes the folder and those above it (mode 0777 less umask). That it is there already is no error. */
 LS_MUST_USE ls_status ls_file_make_directories(const char *path);
 

@@ -16,5 +16,6 @@
 #include "format/safetensors.h"
 #include "format/svg.h"
 #include "format/svg_shapes.h"
+#include "format/tfevents.h"
 
 #endif

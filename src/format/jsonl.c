@@ -9,36 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 /* More than a hundred million steps. */
 #define MOST_BYTES ((size_t)16 << 30)
 
-static ls_status append(const char *path, const char *text, size_t bytes) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) return ls_file_error("open", path, errno);
-    struct stat before;
-    ls_status status = ls_ok();
-    if (fstat(fd, &before) != 0) {
-        status = ls_file_error("stat", path, errno);
-    } else {
-        struct iovec line[] = {{(void *)(uintptr_t)text, bytes}, {(void *)(uintptr_t) "\n", 1}};
-        ssize_t n = writev(fd, line, 2);
-        if (n != (ssize_t)bytes + 1) {
-            status = ls_file_error("append to", path, n < 0 ? errno : ENOSPC);
-            if (n > 0 && ftruncate(fd, before.st_size) != 0) status = ls_file_error("append to", path, errno);
-        }
-    }
-    if (close(fd) != 0 && status.code == LS_OK) status = ls_file_error("append to", path, errno);
-    return status;
-}
-
 ls_status ls_jsonl_append(const char *path, ls_json_writer *writer) {
     size_t bytes;
     ls_json_close(writer);
     const char *text = ls_json_written(writer, &bytes);
-    const ls_status status = append(path, text, bytes);
+    const ls_file_piece line[] = {{text, bytes}, {"\n", 1}};
+    const ls_status status = ls_file_append(path, line, 2);
     ls_json_writer_destroy(writer);
     return status;
 }
