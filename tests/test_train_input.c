@@ -58,8 +58,8 @@ static void bad_settings(void **state) {
     bad.dtype = "f16";
     refuse(&bad, LS_USAGE, "f16", "bf16");
     bad = good;
-    bad.schedule = "linear";
-    refuse(&bad, LS_USAGE, "linear", "cosine");
+    bad.schedule = "polynomial";
+    refuse(&bad, LS_USAGE, "polynomial", "cosine, linear, constant or wsd");
     bad = good;
     bad.beta1 = 1.5;
     refuse(&bad, LS_USAGE, "--beta1", "1.5");
@@ -89,8 +89,10 @@ static void resume_checks_what_is_given(void **state) {
     bad.lr = 1e-2;
     refuse(&bad, LS_USAGE, "--lr 0.01", "0.003");
     bad = options;
-    bad.steps = 4;
-    refuse(&bad, LS_USAGE, "--steps 4", "2");
+    bad.steps = 1;
+    refuse(&bad, LS_USAGE, "--steps 1 is less than the 2 steps", "done");
+    bad.epochs = 1;
+    refuse(&bad, LS_USAGE, "--steps 1 and --epochs 1", "expected one of them");
     bad = options;
     bad.spread.ranks = 1;
     refuse(&bad, LS_USAGE, "--ranks 1", "2");
@@ -259,7 +261,7 @@ static void start_up_is_told(void **state) {
 
 static void learning_rates(void **state) {
     (void)state;
-    ls_train_options o = {.lr = 1.0, .warmup = 10, .steps = 110, .schedule = "cosine"};
+    ls_train_options o = {.lr = 1.0, .min_lr = 0.1, .warmup = 10, .steps = 110, .schedule = "cosine"};
     assert_true(fabs(ls_schedule_lr(&o, 1) - 0.1) < 1e-12);
     assert_true(fabs(ls_schedule_lr(&o, 10) - 1.0) < 1e-12);
     assert_true(fabs(ls_schedule_lr(&o, 60) - 0.55) < 1e-12);
@@ -268,6 +270,12 @@ static void learning_rates(void **state) {
     assert_true(fabs(ls_schedule_lr(&o, 89) - 1.0) < 1e-12);
     assert_true(fabs(ls_schedule_lr(&o, 100) - 0.55) < 1e-12);
     assert_true(fabs(ls_schedule_lr(&o, 110) - 0.1) < 1e-12);
+    o.schedule = "linear";
+    assert_true(fabs(ls_schedule_lr(&o, 35) - 0.775) < 1e-12);
+    assert_true(fabs(ls_schedule_lr(&o, 110) - 0.1) < 1e-12);
+    o.min_lr = -1; /* how zero is said */
+    assert_true(fabs(ls_schedule_lr(&o, 60) - 0.5) < 1e-12);
+    assert_true(fabs(ls_schedule_lr(&o, 110)) < 1e-12);
     o.schedule = "constant";
     assert_true(fabs(ls_schedule_lr(&o, 110) - 1.0) < 1e-12);
 }

@@ -17,17 +17,27 @@ typedef struct ls_train_options {
     ls_text_form form; /* of text */
     const char *pack; /* how documents come into sequences: "join", "best", "stream" */
     const char *out;
-    int64_t seq, steps, batch, accumulate;
+    int64_t seq, batch, accumulate;
+    int64_t
+        steps; /* in all, resumed ones included; with resume more than before: the schedule is that of the new number */
+    double epochs;     /* instead of steps: times that the data is read */
     const char *dtype; /* "f32" or "bf16" */
     double lr, beta1, beta2, eps, weight_decay, clip;
+    double min_lr; /* what the schedule ends at; below 0: 0 */
     int64_t warmup;
-    const char *schedule; /* "cosine", "constant", "wsd" */
+    const char *schedule; /* "cosine", "linear", "constant", "wsd" */
+    const char *const *
+        groups; /* "PATTERN:lr=0.1,decay=0" or "PATTERN:frozen": parameters by name; the last that matches counts */
+    int n_groups;
     uint64_t seed;
     int64_t save_every, keep;
+    bool
+        keep_best; /* after each evaluation that is better than all before: a checkpoint, which stays, and a link "best" to it */
     bool resume, replan;
     const char *eval_data;
     int64_t eval_every;
     double max_seconds; /* stop after this time, with a checkpoint; 0: never */
+    bool tensorboard;   /* an event file for TensorBoard beside metrics.jsonl */
     const char *trace;  /* file: what every queue did when in the last steps, for Perfetto; NULL: none */
     ls_spread spread;
 } ls_train_options;
@@ -42,6 +52,8 @@ typedef struct ls_train_result {
     char strategy[32], mesh[64], reason[400], checkpoint[512];
     char model[512]; /* the folder that other programs load; empty when interrupted */
     bool interrupted;
+    int64_t best_step; /* of the best evaluation that has a checkpoint; 0: none (keep_best) */
+    double best_loss;  /* NaN: none */
     ls_loss_table
         positions; /* at the end, of the evaluation text or else of the training text; n 0: not made */
 } ls_train_result;

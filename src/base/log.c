@@ -44,8 +44,9 @@ ls_progress ls_progress_start(const char *title, int64_t total) {
 /* "2:05 left" or "1:02:05 left"; empty before anything is done and at the end. */
 static void print_time_left(const ls_progress *progress, int64_t done, double now, char *out, size_t bytes) {
     out[0] = 0;
-    if (done <= 0 || done >= progress->total) return;
-    double left = (now - progress->started) * (double)(progress->total - done) / (double)done;
+    if (done <= progress->before || done >= progress->total) return;
+    double left =
+        (now - progress->started) * (double)(progress->total - done) / (double)(done - progress->before);
     if (progress->limit > 0) left = fmin(left, fmax(progress->limit - now, 0));
     if (left >= 100.0 * 3600) return;
     const int s = (int)(left + 0.5);

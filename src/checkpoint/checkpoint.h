@@ -28,6 +28,11 @@ LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, c
                                          const ls_train_state *state, const char *config, int keep,
                                          char *out_path, size_t room);
 
+/* The link "best" of a directory: its checkpoint of this step stays, whatever `keep` says. One rank calls it. */
+LS_MUST_USE ls_status ls_checkpoint_mark_best(const char *directory, int64_t step);
+/* The step that it leads to; -1: there is none. */
+int64_t ls_checkpoint_best(const char *directory);
+
 /* The newest checkpoint in a directory; LS_INVALID "no checkpoint in DIR" when there is none. Leftover .partial ones are ignored. */
 LS_MUST_USE ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char PREFIX[] = "checkpoint-", PARTIAL[] = ".partial";
 
@@ -110,6 +111,30 @@ static ls_status remove_checkpoint(const char *directory, int64_t step) {
     return ls_file_remove_tree(dying);
 }
 
+/* --- the best one: a link "best" beside them --------------------------------------------------------------------------------- */
+
+static const char BEST[] = "best";
+
+ls_status ls_checkpoint_mark_best(const char *directory, int64_t step) {
+    char to[LS_FILE_PATH], link[LS_FILE_PATH], made[LS_FILE_PATH];
+    LS_TRY(ls_checkpoint_path(directory, step, false, to));
+    LS_TRY(ls_file_join(directory, BEST, link, sizeof link));
+    LS_TRY(ls_file_join(directory, "best.partial", made, sizeof made));
+    LS_TRY(ls_file_remove_tree(made));
+    if (symlink(strrchr(to, '/') + 1, made) != 0)
+        return ls_error(LS_IO, "cannot make the link %s: %s", made, strerror(errno));
+    return ls_file_rename(made, link);
+}
+
+int64_t ls_checkpoint_best(const char *directory) {
+    char link[LS_FILE_PATH], name[64];
+    if (ls_file_join(directory, BEST, link, sizeof link).code != LS_OK) return -1;
+    const ssize_t length = readlink(link, name, sizeof name - 1);
+    if (length < 0) return -1;
+    name[length] = 0;
+    return step_of(name, "");
+}
+
 ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep) {
     int64_t *steps = NULL;
     size_t n = 0;
@@ -117,8 +142,10 @@ ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep) {
     LS_TRY(list_steps(directory, &steps, &n));
     ls_status status = ls_ok();
     int others = 0;
+    const int64_t best = ls_checkpoint_best(directory);
     for (size_t i = 0; i < n && status.code == LS_OK; i++)
-        if (steps[i] != step && ++others >= keep) status = remove_checkpoint(directory, steps[i]);
+        if (steps[i] != step && steps[i] != best && ++others >= keep)
+            status = remove_checkpoint(directory, steps[i]);
     free(steps);
     return status;
 }

@@ -5,7 +5,7 @@
 
 typedef struct train_flags {
     cli_common common;
-    ls_option_list data;
+    ls_option_list data, groups;
     ls_train_options options;
 } train_flags;
 
@@ -19,24 +19,42 @@ static const ls_option options[] = {
                       "for run.json, metrics.jsonl, loss.svg, loss_by_position.svg and checkpoints"),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence (N + 1 are read)"),
     CLI_PACK(AT(pack)),
-    CLI_INT("steps", "N", "100", 1, CLI_ANY, AT(steps), "optimiser steps in all, resumed ones included"),
+    CLI_INT(
+        "steps", "N", "100", 1, CLI_ANY, AT(steps),
+        "optimiser steps in all, resumed ones included; with --resume, more of them go on from a run that is done: the schedule is "
+        "that of the new number from there on"),
+    CLI_FLOAT("epochs", "X", NULL, 1e-9, 1e9, AT(epochs),
+              "instead of --steps: how many times the data is read"),
     CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch),
             "sequences of a step, over all dp ranks and micro-batches"),
     CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate), "micro-batches that a step is cut into"),
     CLI_FLOAT("lr", "X", "1e-3", 1e-30, CLI_ANY, AT(lr), "largest learning rate"),
+    CLI_FLOAT("min-lr", "X", NULL, 0, CLI_ANY, AT(min_lr),
+              "learning rate of the last step, but with constant; a tenth of --lr when left out"),
     CLI_INT("warmup", "N", "0", 0, CLI_ANY, AT(warmup), "steps of linear warm-up"),
-    CLI_CHOICE("schedule", "NAME", "cosine|constant|wsd", "cosine", AT(schedule),
-               "of the learning rate after the warm-up"),
+    CLI_CHOICE(
+        "schedule", "NAME", "cosine|linear|constant|wsd", "cosine", AT(schedule),
+        "of the learning rate after the warm-up: cosine and linear fall to --min-lr over all steps, wsd in the last fifth "
+        "of them, constant stays"),
     CLI_FLOAT("beta1", "X", "0.9", 1e-9, 0.999999999, AT(beta1), "of AdamW"),
     CLI_FLOAT("beta2", "X", "0.95", 1e-9, 0.999999999, AT(beta2), "of AdamW"),
     CLI_FLOAT("eps", "X", "1e-8", 1e-30, 1, AT(eps), "of AdamW"),
-    CLI_FLOAT("weight-decay", "X", "0.1", 0, CLI_ANY, AT(weight_decay), "of matrices; 0: none"),
+    CLI_FLOAT(
+        "weight-decay", "X", "0.1", 0, CLI_ANY, AT(weight_decay),
+        "of parameters with two or more dimensions: matrices and embeddings, not norms and biases; 0: none"),
+    CLI_LIST(
+        "group", "PATTERN:WHAT", offsetof(train_flags, groups),
+        "parameters of their own, by their names (* and ? in it): 'PATTERN:lr=0.1,decay=0' trains them with a tenth of --lr and no "
+        "decay, 'PATTERN:frozen' not at all. Of several that match a name the last one counts"),
     CLI_FLOAT("clip", "X", "1", 0, CLI_ANY, AT(clip), "largest norm of the gradient; 0: any"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of weights and of the order of the data"),
     CLI_INT("save-every", "N", "0", 0, CLI_ANY, AT(save_every),
             "steps between checkpoints; 0: at the end only"),
     CLI_INT("keep", "N", "0", 0, CLI_ANY, AT(keep), "newest checkpoints to keep; 0: all"),
+    CLI_FLAG(
+        "keep-best", AT(keep_best),
+        "a checkpoint after each evaluation that is the best so far; it stays, whatever --keep says, and DIR/best leads to it"),
     CLI_FLAG("resume", AT(resume),
              "go on from the newest checkpoint in --out; flags may not contradict its run.json"),
     CLI_FLAG("replan", AT(replan), "with --resume: another mesh, strategy or instruction set is allowed"),
@@ -45,6 +63,7 @@ static const ls_option options[] = {
             "steps between evaluations; a tenth of --steps when left out"),
     CLI_FLOAT("max-seconds", "S", NULL, 0.001, CLI_ANY, AT(max_seconds),
               "stop after this time, with a checkpoint; never when left out"),
+    CLI_FLAG("tensorboard", AT(tensorboard), "an event file for TensorBoard in --out, beside metrics.jsonl"),
     CLI_TEXT("trace", "FILE", AT(trace),
              "what each queue of each rank did when in about the last 4 steps, as JSON for ui.perfetto.dev"),
 };
@@ -52,7 +71,7 @@ static const ls_option options[] = {
 
 /*
  * The library tells "not given" (zero: its default, or what a resumed run had) from a value; so what the parser filled in from the
- * table is taken out again. Zero as a value of --clip and --weight-decay is written as -1 there.
+ * table is taken out again. Zero as a value of --clip, --weight-decay and --min-lr is written as -1 there.
  */
 static void forget_defaults(train_flags *flags) {
     for (size_t i = 0; i < CLI_COUNT(options); i++) {
@@ -66,7 +85,7 @@ static void forget_defaults(train_flags *flags) {
 
 static void turn_off_zeros(train_flags *flags) {
     ls_train_options *o = &flags->options;
-    double *const fields[] = {&o->clip, &o->weight_decay};
+    double *const fields[] = {&o->clip, &o->weight_decay, &o->min_lr};
     for (size_t i = 0; i < CLI_COUNT(options); i++) {
         for (size_t f = 0; f < CLI_COUNT(fields); f++) {
             if (flags->common.given[i] && (char *)flags + options[i].offset == (char *)fields[f] &&
@@ -99,6 +118,9 @@ static void print_result(const ls_train_result *r, const char *out) {
     printf("curve       %s/loss.svg\n", out);
     if (r->positions.n > 0) print_positions(&r->positions, out);
     printf("checkpoint  %s\n", r->checkpoint);
+    if (r->best_step > 0)
+        printf("best        %s/best: evaluation %.4f after step %lld\n", out, r->best_loss,
+               (long long)r->best_step);
     if (r->model[0] != 0) printf("model       %s\n", r->model);
 }
 
@@ -109,6 +131,8 @@ static ls_status run(void *context) {
     turn_off_zeros(flags);
     o->data = flags->data.items;
     o->n_data = flags->data.count;
+    o->groups = flags->groups.items;
+    o->n_groups = flags->groups.count;
     o->spread = cli_spread_of(&flags->common);
     o->rope = flags->common.rope;
     o->form = flags->common.form;

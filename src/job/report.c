@@ -58,6 +58,10 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
     ls_json_put_text(w, "mesh", r->mesh);
     ls_json_put_text(w, "reason", r->reason);
     ls_json_put_text(w, "checkpoint", r->checkpoint);
+    if (r->best_step > 0) {
+        ls_json_put_int(w, "best_step", r->best_step);
+        ls_json_put_double(w, "best_loss", r->best_loss);
+    }
     if (r->positions.n > 0) {
         ls_json_open_object(w, "positions");
         ls_loss_table_put(&r->positions, w);

@@ -75,6 +75,29 @@ static ls_status change_rope(const char *path, const ls_rope_change *change, ls_
     return longer ? reread(path, change, model) : ls_ok();
 }
 
+/* Scalings that are made from max_position_embeddings would become others. */
+static bool same_rope(const ls_rope *a, const ls_rope *b) {
+    return a->factor == b->factor && a->original_length == b->original_length;
+}
+
+ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer) {
+    const ls_model_config before = model->config;
+    *longer = false;
+    if (before.rope.theta == 0 || S <= before.sizes.longest) return ls_ok();
+    char *kept = strdup(model->text);
+    if (kept == NULL) return ls_error(LS_NO_MEMORY, "no memory for a config.json");
+    ls_status status = ls_config_set_longest(S, &model->text);
+    if (status.code == LS_OK) status = parse_config("config.json", strlen(model->text), model);
+    *longer = status.code == LS_OK && same_rope(&before.rope, &model->config.rope);
+    if (!*longer) {
+        free(model->text);
+        model->text = kept;
+        model->config = before;
+    } else
+        free(kept);
+    return status;
+}
+
 static ls_status open_model(const char *path, const ls_rope_change *change, ls_model *model) {
     char config[LS_FILE_PATH];
     if (ls_file_is_directory(path)) {

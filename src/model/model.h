@@ -35,6 +35,12 @@ LS_MUST_USE ls_status ls_model_open(const char *path, ls_model **out);
 LS_MUST_USE ls_status ls_model_open_changed(const char *path, const ls_rope_change *change, ls_model **out);
 /* The same for the text of a config.json, which errors call `name`; its directory is "". text NULL: name is the path. */
 LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_model **out);
+/*
+ * Makes max_position_embeddings S in the text of config.json where it is less and the positions are rotary: what is saved after training
+ * with such sequences says so. *longer: it was done. A scaling that is made from that number (dynamic; yarn without the original length)
+ * keeps it.
+ */
+LS_MUST_USE ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer);
 void ls_model_close(ls_model *model); /* NULL is allowed */
 ls_model_sizes ls_model_describe(const ls_model *model);
 const char *ls_model_architecture(const ls_model *model); /* "LlamaForCausalLM" */
@@ -49,6 +55,7 @@ typedef struct ls_language_model {
     ls_tensor tokens, labels, positions; /* inputs i32[B,S]; bound as "tokens", "labels", "positions" */
     ls_tensor logits;                    /* G[B,S,V] */
     ls_tensor token_loss;                /* G[B,S] */
+    ls_tensor loss;                      /* G[1]: their sum */
     ls_tensor seed;                      /* input G[1], bound as "seed": 1/N; only with gradients */
     int forward_nodes;                   /* for ls_job */
 } ls_language_model;
@@ -59,6 +66,8 @@ typedef struct ls_language_model {
  */
 LS_MUST_USE ls_status ls_model_build(const ls_model *model, ls_graph *graph, int64_t B, int64_t S,
                                      bool gradients, ls_language_model *out);
+/* The gradients of a graph that was built without, of the parameters that are not frozen by now. */
+LS_MUST_USE ls_status ls_model_differentiate(ls_graph *graph, ls_language_model *lm);
 
 /*
  * The same, forward alone, for one sequence of `known` tokens (at least 1) that others are added to one by one, up to S. What

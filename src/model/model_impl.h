@@ -166,6 +166,8 @@ LS_MUST_USE ls_status ls_config_windows(ls_json_value root, ls_model_config *out
 /* Replaces the text of a config.json, which `config` was read from, by one with these rotary positions. */
 LS_MUST_USE ls_status ls_rope_change_text(const ls_model_config *config, const ls_rope_change *change,
                                           char **text);
+/* Only max_position_embeddings. */
+LS_MUST_USE ls_status ls_config_set_longest(int64_t longest, char **text);
 /* And, of a config read from that, with the length that yarn and llama3 stretch to, where it says a smaller one. */
 LS_MUST_USE ls_status ls_rope_change_length(const ls_model_config *config, bool *longer, char **text);
 

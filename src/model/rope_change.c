@@ -187,6 +187,10 @@ ls_status ls_rope_change_text(const ls_model_config *config, const ls_rope_chang
     return status;
 }
 
+ls_status ls_config_set_longest(int64_t longest, char **text) {
+    return set_number(text, "max_position_embeddings", (double)longest);
+}
+
 ls_status ls_rope_change_length(const ls_model_config *config, bool *longer, char **text) {
     const ls_rope *rope = &config->rope;
     const bool stretched =

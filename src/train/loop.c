@@ -22,6 +22,7 @@ typedef struct loop {
     double charted, said; /* when last */
     double step_seconds;  /* of the last step; 0 before the first */
     ls_start_up start_up;
+    double best;   /* evaluation so far, with keep_best */
     int64_t saved; /* step of the last checkpoint; -1: none by this run */
     char checkpoint[512];
 } loop;
@@ -76,6 +77,21 @@ static ls_status evaluate(loop *l, int64_t step, double *loss) {
     return ls_trainer_evaluate(l->trainer, &l->eval, l->evaluated, NULL, NULL, loss);
 }
 
+/* All ranks have the same numbers, and decide alike. */
+static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss) {
+    const ls_train_options *o = &l->t->options;
+    if (!o->keep_best || !(eval_loss < l->best)) return ls_ok(); /* false for NaN too: not evaluated */
+    l->best = eval_loss;
+    LS_TRY(save(l, step, loss));
+    const bool first = l->rank->rank == 0;
+    LS_TRY(ls_comm_agree(l->rank->comm, first ? ls_checkpoint_mark_best(o->out, step) : ls_ok()));
+    if (first) {
+        l->t->outcome->best_step = step;
+        l->t->outcome->best_loss = eval_loss;
+    }
+    return ls_ok();
+}
+
 /* Rank 0's account of a step: metrics, chart, progress. step: done so far, this one included. */
 static ls_status tell(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
     LS_TRY(ls_record_step(l->t, step, lr, report, eval_loss,
@@ -96,7 +112,7 @@ static ls_status tell(loop *l, int64_t step, double lr, const ls_step_report *re
              (double)report->tokens / fmax(report->seconds, 1e-9) / 1e3);
     const size_t used = strlen(note);
     if (isfinite(eval_loss)) snprintf(note + used, sizeof note - used, " · eval %.4f", eval_loss);
-    ls_progress_show(&l->progress, step - l->t->start.step, note);
+    ls_progress_show(&l->progress, step, note);
     return ls_ok();
 }
 
@@ -130,6 +146,7 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
         LS_TRY(tell(l, step + 1, hyper.lr, &report, eval_loss));
         add_up(l, step + 1, &report, eval_loss);
     }
+    LS_TRY(keep_best(l, step + 1, report.loss, eval_loss));
     if (o->save_every > 0 && (step + 1) % o->save_every == 0) LS_TRY(save(l, step + 1, report.loss));
     l->step_seconds = report.seconds;
     *stop = report.stop;
@@ -172,7 +189,8 @@ static ls_status run_loop(loop *l) {
     LS_TRY(begin(l));
     l->start_up.weights = ls_seconds() - here;
     LS_TRY(start_trace(l));
-    l->progress = ls_progress_start("training", o->steps - l->t->start.step);
+    l->progress = ls_progress_start("training", o->steps);
+    l->progress.before = l->t->start.step;
     if (o->max_seconds > 0) l->progress.limit = l->t->began + o->max_seconds;
     ls_stop stop = LS_STOP_NOT;
     double loss = l->t->start.last_loss;
@@ -210,6 +228,7 @@ ls_status ls_train_rank(ls_rank *rank, void *context) {
               .train = ls_text_sequences_of(&train),
               .eval = ls_text_sequences_of(&eval),
               .evaluated = evaluated,
+              .best = t->best_loss,
               .charted = ls_seconds(),
               .saved = t->resumed_from[0] != 0 ? t->start.step : -1};
     snprintf(l.checkpoint, sizeof l.checkpoint, "%s", t->resumed_from);

@@ -1,4 +1,4 @@
-/* The files of a run: run.json, metrics.jsonl, loss.svg. */
+/* The files of a run: run.json, metrics.jsonl, an event file for TensorBoard, loss.svg. */
 #include "train/train_impl.h"
 
 #include "ls_version.h"
@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 ls_status ls_record_path(const ls_training *t, const char *name, char *out, size_t room) {
     return ls_file_join(t->options.out, name, out, room);
@@ -95,6 +97,7 @@ ls_status ls_record_run(const ls_training *t) {
     ls_json_open_object(w, "settings");
     ls_settings_write(t, w);
     ls_json_close(w);
+    ls_groups_write(&t->job, w);
     write_spread(t, w);
     snprintf(skeleton, sizeof skeleton, "%016llx",
              (unsigned long long)ls_image_skeleton(ls_session_image(t->session, 0)));
@@ -122,6 +125,36 @@ ls_status ls_record_check(const ls_training *t) {
                         t->options.out, (long long)d->tokens, (long long)tokens,
                         tokens == d->tokens ? " of other content" : "");
     return ls_ok();
+}
+
+/* --- events for TensorBoard --------------------------------------------------------------------------------------------- */
+
+static double wall_time(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+ls_status ls_record_begin_events(ls_training *t) {
+    char name[200], host[65] = "host";
+    if (!t->options.tensorboard) return ls_ok();
+    (void)gethostname(host, sizeof host - 1);
+    snprintf(name, sizeof name, "events.out.tfevents.%010.0f.%s.%d", floor(wall_time()), host, (int)getpid());
+    LS_TRY(ls_record_path(t, name, t->events, sizeof t->events));
+    return ls_tfevents_begin(t->events, wall_time(), t->record != NULL ? t->start.step + 1 : 0);
+}
+
+static ls_status put_event(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
+                           double eval_loss) {
+    if (t->events[0] == 0) return ls_ok();
+    const ls_tfevents_scalar scalars[] = {
+        {"train/loss", report->loss},
+        {"train/grad_norm", report->grad_norm},
+        {"train/lr", lr},
+        {"speed/tokens_per_second", (double)report->tokens / fmax(report->seconds, 1e-9)},
+        {"eval/loss", eval_loss}, /* left out where there is none */
+    };
+    return ls_tfevents_append(t->events, wall_time(), step, scalars, LS_COUNT(scalars));
 }
 
 /* --- metrics.jsonl --------------------------------------------------------------------------------------------------------- */
@@ -155,7 +188,8 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     ls_json_put_hex(w, "data_hash", report->data_hash);
     if (isfinite(eval_loss)) ls_json_put_double(w, "eval_loss", eval_loss);
     if (start_up != NULL) put_start_up(start_up, w);
-    return ls_jsonl_append(path, w);
+    LS_TRY(ls_jsonl_append(path, w));
+    return put_event(t, step, lr, report, eval_loss);
 }
 
 /* Columns of metrics.jsonl; *rows 0 and *out NULL when it is not there yet. */
@@ -166,6 +200,17 @@ static ls_status read_columns(const ls_training *t, const char *const *keys, int
     *rows = 0;
     *out = NULL;
     return ls_file_exists(path) ? ls_jsonl_columns(path, keys, n, out, rows) : ls_ok();
+}
+
+ls_status ls_record_evaluation(const ls_training *t, int64_t step, double *loss) {
+    double *column;
+    int64_t rows;
+    LS_TRY(read_columns(t, (const char *[]){"step", "eval_loss"}, 2, &column, &rows));
+    *loss = INFINITY;
+    for (int64_t i = 0; i < rows; i++)
+        if (column[i] == (double)step && isfinite(column[rows + i])) *loss = column[rows + i];
+    free(column);
+    return ls_ok();
 }
 
 ls_status ls_record_losses(const ls_training *t, double *first, double *last) {

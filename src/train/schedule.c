@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Where cosine and wsd end, as a part of the full rate. */
-#define LOWEST 0.1
 /* wsd ("warm-up, stable, decay"): the last part of the steps in which the rate falls. */
 #define DECAY_PART 0.2
 
@@ -14,20 +12,17 @@ static double constant(double progress) {
     return 1.0;
 }
 
-static double cosine(double progress) {
-    return LOWEST + (1.0 - LOWEST) * 0.5 * (1.0 + cos(3.14159265358979323846 * progress));
-}
+static double linear(double progress) { return 1.0 - progress; }
 
-static double wsd(double progress) {
-    const double falling = (progress - (1.0 - DECAY_PART)) / DECAY_PART;
-    return falling <= 0 ? 1.0 : 1.0 - (1.0 - LOWEST) * falling;
-}
+static double cosine(double progress) { return 0.5 * (1.0 + cos(3.14159265358979323846 * progress)); }
 
-/* progress: 0 after the warm-up, 1 at the last step. */
+static double wsd(double progress) { return fmin((1.0 - progress) / DECAY_PART, 1.0); }
+
+/* progress: 0 after the warm-up, 1 at the last step. height: 1 is the full rate, 0 the lowest one. */
 static const struct {
     const char *name;
-    double (*factor)(double progress);
-} schedules[] = {{"cosine", cosine}, {"constant", constant}, {"wsd", wsd}};
+    double (*height)(double progress);
+} schedules[] = {{"cosine", cosine}, {"linear", linear}, {"constant", constant}, {"wsd", wsd}};
 
 bool ls_schedule_known(const char *name) {
     for (size_t i = 0; i < LS_COUNT(schedules); i++)
@@ -39,8 +34,9 @@ double ls_schedule_lr(const ls_train_options *options, int64_t n) {
     if (n <= options->warmup) return options->lr * (double)n / (double)options->warmup;
     const int64_t after = ls_max(options->steps - options->warmup, 1);
     const double progress = fmin((double)(n - options->warmup) / (double)after, 1.0);
+    const double lowest = fmax(options->min_lr, 0.0);
     for (size_t i = 0; i < LS_COUNT(schedules); i++)
         if (strcmp(schedules[i].name, options->schedule) == 0)
-            return options->lr * schedules[i].factor(progress);
+            return lowest + (options->lr - lowest) * schedules[i].height(progress);
     return options->lr;
 }

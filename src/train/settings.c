@@ -5,6 +5,7 @@
 #include "train/train_impl.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef enum setting_kind { INTEGER, REAL, TEXT } setting_kind;
@@ -21,7 +22,7 @@ typedef struct setting {
 } setting;
 
 #define AT(field) offsetof(ls_train_options, field)
-/* A clip or a decay below zero turns it off: zero already means the default. */
+/* A clip or a decay below zero turns it off, and a min_lr below zero is zero: zero already means the default. */
 static const setting settings[] = {
     {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false, false},
     {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false},
@@ -38,8 +39,10 @@ static const setting settings[] = {
     {"rope_theta", REAL, AT(rope.theta), 0, NULL, 0, 1e30, false, true},
     {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false, false},
     {"seed", INTEGER, AT(seed), 0, NULL, 0, 9e18, false, false},
-    {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, false, false},
+    {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, true, false},
+    {"epochs", REAL, AT(epochs), 0, NULL, 0, 1e9, true, true},
     {"lr", REAL, AT(lr), 1e-3, NULL, 0, 1e300, false, false},
+    {"min_lr", REAL, AT(min_lr), 0, NULL, -1, 1e300, false, true},
     {"warmup", INTEGER, AT(warmup), 0, NULL, 0, 1e12, false, false},
     {"schedule", TEXT, AT(schedule), 0, "cosine", 0, 0, false, false},
     {"beta1", REAL, AT(beta1), 0.9, NULL, 0, 0.999999999, false, false},
@@ -136,15 +139,35 @@ static ls_status resume_setting(ls_training *t, ls_json_value object, const sett
     else
         LS_TRY(read_back(object, s, &recorded));
     if (given(&t->options, s)) {
-        /* Under a constant rate the number of steps changes nothing of what was done. */
-        const bool free_steps = strcmp(s->name, "steps") == 0;
-        const char *schedule = NULL;
-        LS_TRY(ls_json_text(object, "schedule", &schedule));
-        if (s->may_change || (free_steps && strcmp(schedule, "constant") == 0)) return ls_ok();
+        if (s->may_change) return ls_ok();
         return s->kind == TEXT ? agree_text(t, s->name, text(&t->options, s), text(&recorded, s))
                                : agree_number(t, s->name, number(&t->options, s), number(&recorded, s));
     }
     t->options = recorded;
+    return ls_ok();
+}
+
+/* All of them or none: their order counts. */
+static ls_status resume_groups(ls_training *t, ls_json_value object) {
+    ls_train_options *o = &t->options;
+    ls_json_value list = {0};
+    size_t n = 0;
+    if (ls_json_has(object, "groups")) {
+        LS_TRY(ls_json_array(object, "groups", &list));
+        n = ls_json_count(list);
+    }
+    if (o->n_groups > 0 && (size_t)o->n_groups != n)
+        return ls_error(LS_USAGE,
+                        "--group has %d groups, and %s/run.json %zu; leave it out, or use another --out",
+                        o->n_groups, o->out, n);
+    t->groups = calloc(n + 1, sizeof *t->groups);
+    if (t->groups == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu groups of parameters", n);
+    for (size_t i = 0; i < n; i++) {
+        LS_TRY(ls_json_as_text(ls_json_item(list, i), &t->groups[i]));
+        if (o->n_groups > 0) LS_TRY(agree_text(t, "group", o->groups[i], t->groups[i]));
+    }
+    o->groups = t->groups;
+    o->n_groups = (int)n;
     return ls_ok();
 }
 
@@ -205,12 +228,14 @@ static ls_status check_together(const ls_train_options *o) {
     if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
         return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", o->dtype);
     if (!ls_schedule_known(o->schedule))
-        return ls_error(LS_USAGE, "--schedule is %s; expected cosine, constant or wsd", o->schedule);
+        return ls_error(LS_USAGE, "--schedule is %s; expected cosine, linear, constant or wsd", o->schedule);
+    if (o->min_lr > o->lr) return ls_error(LS_USAGE, "--min-lr %g is more than --lr %g", o->min_lr, o->lr);
     if (o->batch % o->accumulate != 0)
         return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",
                         (long long)o->batch, (long long)o->accumulate);
     if (o->eval_every > 0 && o->eval_data == NULL)
         return ls_error(LS_USAGE, "--eval-every %lld needs --eval-data", (long long)o->eval_every);
+    if (o->keep_best && o->eval_data == NULL) return ls_error(LS_USAGE, "--keep-best needs --eval-data");
     return ls_ok();
 }
 
@@ -220,8 +245,12 @@ ls_status ls_settings_resolve(ls_training *t) {
     if (t->record != NULL) {
         const ls_json_value run = ls_json_root(t->record);
         LS_TRY(ls_json_object(run, "settings", &object));
+        LS_TRY(ls_json_int(object, "steps", 1, (int64_t)1e12, &t->steps_before));
         LS_TRY(resume_spread(t, run));
+        LS_TRY(resume_groups(t, object));
     }
+    const bool counted =
+        o->steps != 0; /* --steps was given: it overrules the --epochs of a run that is resumed */
     for (size_t i = 0; i < LS_COUNT(settings); i++) {
         const setting *s = &settings[i];
         if (given(o, s)) LS_TRY(check_limits(o, s));
@@ -230,11 +259,43 @@ ls_status ls_settings_resolve(ls_training *t) {
         else if (!given(o, s))
             set_default(o, s);
     }
-    if (o->eval_data != NULL && o->eval_every == 0) o->eval_every = ls_max(o->steps / 10, 1);
+    if (counted) o->epochs = 0;
+    if (o->min_lr == 0) o->min_lr = o->lr / 10;
     return check_together(o);
 }
 
+ls_status ls_settings_count_steps(ls_training *t) {
+    ls_train_options *o = &t->options;
+    const double sequences = (double)ls_data_summarise(t->data)->windows;
+    if (o->epochs > 0) {
+        const double steps = ceil(o->epochs * sequences / (double)o->batch);
+        if (steps > 1e12)
+            return ls_error(LS_USAGE, "--epochs %g are %.3g steps; expected at most 1e12", o->epochs, steps);
+        o->steps = ls_max((int64_t)steps, 1);
+        ls_log("epochs: %g of %.0f sequences are %lld steps", o->epochs, sequences, (long long)o->steps);
+    }
+    if (o->eval_data != NULL && o->eval_every == 0) o->eval_every = ls_max(o->steps / 10, 1);
+    if (o->steps < t->start.step)
+        return ls_error(LS_USAGE, "--steps %lld is less than the %lld steps of %s that are done",
+                        (long long)o->steps, (long long)t->start.step, o->out);
+    if (t->record != NULL && o->steps == t->start.step)
+        ls_log("all %lld steps are done; a larger --steps goes on", (long long)o->steps);
+    else if (t->record != NULL && o->steps != t->steps_before) {
+        ls_train_options before = *o;
+        before.steps = t->steps_before;
+        ls_log(
+            "%lld steps instead of %lld: the schedule (%s) is that of %lld steps from here on; the next learning rate is %.3g, "
+            "the last was %.3g",
+            (long long)o->steps, (long long)before.steps, o->schedule, (long long)o->steps,
+            ls_schedule_lr(o, t->start.step + 1), ls_schedule_lr(&before, t->start.step));
+    }
+    return ls_ok();
+}
+
 void ls_settings_write(const ls_training *t, ls_json_writer *w) {
+    ls_json_open_array(w, "groups");
+    for (int i = 0; i < t->options.n_groups; i++) ls_json_put_text(w, NULL, t->options.groups[i]);
+    ls_json_close(w);
     for (size_t i = 0; i < LS_COUNT(settings); i++) {
         const setting *s = &settings[i];
         if (s->kind == TEXT)

@@ -47,10 +47,34 @@ static ls_status drop_later_lines(const ls_training *t) {
     return ls_ok();
 }
 
+/* The best evaluation of the run that is resumed, if its checkpoint was kept. */
+static ls_status find_best(ls_training *t) {
+    t->best_loss = INFINITY;
+    const int64_t step = t->options.keep_best && t->record != NULL ? ls_checkpoint_best(t->options.out) : -1;
+    if (step < 1) return ls_ok();
+    LS_TRY(ls_record_evaluation(t, step, &t->best_loss));
+    t->best_step = isfinite(t->best_loss) ? step : 0;
+    return ls_ok();
+}
+
 /* --- model, text, program ----------------------------------------------------------------------------------------------------- */
+
+/* Sequences longer than the model was made for: nothing is wrong with the training, but the user may not have meant it. */
+static ls_status lengthen(const ls_training *t) {
+    const int64_t longest = ls_model_describe(t->model).longest, S = t->options.seq;
+    bool longer;
+    LS_TRY(ls_model_lengthen(t->model, S, &longer));
+    if (longer)
+        ls_log(
+            "warning: --seq %lld is more than max_position_embeddings %lld of %s: weights trained with that have not seen the "
+            "positions beyond it (--rope-scaling stretches positions); the config.json that is saved says %lld",
+            (long long)S, (long long)longest, t->options.model, (long long)S);
+    return ls_ok();
+}
 
 static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
+    LS_TRY(lengthen(t));
     LS_TRY(ls_tokenizer_open_model(ls_model_directory(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
     if (sizes.V < ls_tokenizer_vocabulary(t->tokenizer))
@@ -95,7 +119,10 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     const ls_train_options *o = &t->options;
     *graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
     ls_language_model lm;
-    LS_TRY(ls_model_build(t->model, *graph, o->batch / o->accumulate, seq, true, &lm));
+    LS_TRY(ls_model_build(t->model, *graph, o->batch / o->accumulate, seq, false, &lm));
+    const ls_adamw_own *own;
+    LS_TRY(ls_groups_apply(o, *graph, &own));
+    LS_TRY(ls_model_differentiate(*graph, &lm));
     const bool typical = seq == o->seq; /* documents are cut for that length */
     *job = (ls_job){.graph = *graph,
                     .forward_nodes = t->eval_data != NULL ? lm.forward_nodes : 0,
@@ -103,7 +130,8 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
                     .n_documents = typical ? t->typical.n : 0,
                     .update = LS_UPDATE_ADAMW,
                     .accumulates = o->accumulate > 1,
-                    .adamw = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)}};
+                    .adamw = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)},
+                    .own = own};
     return ls_ok();
 }
 
@@ -136,6 +164,8 @@ static void describe(const ls_training *t, ls_train_result *out) {
                              .wait_fraction = o->wait / fmax(o->seconds, 1e-9),
                              .measured_bytes = o->arenas,
                              .one_rank_bytes = t->one_rank_bytes,
+                             .best_step = o->best_step,
+                             .best_loss = o->best_step > 0 ? o->best_loss : NAN,
                              .interrupted = o->interrupted};
     for (int r = 0; r < ls_session_ranks(t->session); r++)
         out->predicted_bytes =
@@ -177,7 +207,8 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     void *shared;
     LS_TRY(ls_shared_map(sizeof *t->outcome, &shared));
     t->outcome = shared;
-    *t->outcome = (ls_outcome){.steps = t->start.step, .eval_loss = NAN};
+    *t->outcome = (ls_outcome){
+        .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
     const ls_status status = ls_session_run(t->session, ls_train_rank, t);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
     t->outcome->interrupted = status.code == LS_INTERRUPTED;
@@ -222,6 +253,9 @@ static ls_status check_wanted(const ls_train_options *o) {
     if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a directory");
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");
     if (o->replan && !o->resume) return ls_error(LS_USAGE, "--replan goes with --resume alone");
+    if (o->steps != 0 && o->epochs != 0)
+        return ls_error(LS_USAGE, "--steps %lld and --epochs %g say the same; expected one of them",
+                        (long long)o->steps, o->epochs);
     ls_plan_request request;
     return ls_spread_resolve(&o->spread, &request);
 }
@@ -234,11 +268,14 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(open_export(t));
     LS_TRY(open_text(t));
     if (t->record != NULL) LS_TRY(ls_record_check(t));
+    LS_TRY(ls_settings_count_steps(t));
     LS_TRY(ls_file_make_directories(t->options.out));
     t->start_up.read = ls_seconds() - t->began;
     LS_TRY(open_program(t));
     t->start_up.plan = ls_seconds() - t->began - t->start_up.read;
     LS_TRY(t->record != NULL ? drop_later_lines(t) : clear_directory(t));
+    LS_TRY(find_best(t));
+    LS_TRY(ls_record_begin_events(t));
     LS_TRY(ls_record_run(t));
     LS_TRY(run_ranks(t, result));
     ls_session_close(t->session); /* its memory, before more is asked for */
@@ -261,6 +298,7 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     ls_tokenizer_close(t.tokenizer);
     ls_model_close(t.model);
     ls_json_free(t.record);
+    free(t.groups);
     free(t.ranks);
     return status;
 }

@@ -38,7 +38,9 @@ typedef struct ls_outcome {
     int64_t tokens;       /* of this call's steps */
     double seconds, wait; /* of this call's steps */
     double eval_loss;     /* NaN: none */
-    int64_t arenas;       /* resident bytes of the arenas, the rank with most */
+    int64_t best_step;    /* with keep_best; 0: none */
+    double best_loss;
+    int64_t arenas; /* resident bytes of the arenas, the rank with most */
     bool interrupted;
     char checkpoint[512];
 } ls_outcome;
@@ -54,13 +56,18 @@ typedef struct ls_training {
     ls_session *session;
     char resumed_from[512]; /* a checkpoint; empty: a fresh start */
     ls_train_state start;   /* where to begin */
+    int64_t best_step;      /* with keep_best, of the run that is resumed; 0: none */
+    double best_loss;       /* infinite: none */
+    int64_t steps_before;   /* of the run that is resumed, as it was planned; 0: a fresh start */
     ls_rank_bytes *ranks;   /* [ranks] */
     int64_t one_rank_bytes;
     double unigram; /* nats per token */
     double began;   /* ls_seconds */
     ls_start_up start_up;
+    char events[LS_FILE_PATH]; /* file for TensorBoard; empty: none */
     ls_outcome *outcome;
-    ls_json *record; /* run.json of the run that is resumed; NULL otherwise */
+    ls_json *record;     /* run.json of the run that is resumed; NULL otherwise */
+    const char **groups; /* of that run, where none were given: the options' array */
 } ls_training;
 
 /* --- settings.c ---------------------------------------------------------------------------------------------------------- */
@@ -70,6 +77,8 @@ typedef struct ls_training {
  * with it: LS_USAGE names flag, both values and the file.
  */
 LS_MUST_USE ls_status ls_settings_resolve(ls_training *t);
+/* What depends on how much data there is: the number of steps of --epochs; and whether a resumed run may have so many. Says what it means. */
+LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
 /* All settings as fields of an open object, so that they can be read back. */
 void ls_settings_write(const ls_training *t, ls_json_writer *writer);
 
@@ -79,6 +88,18 @@ void ls_settings_write(const ls_training *t, ls_json_writer *writer);
 double ls_schedule_lr(const ls_train_options *options, int64_t n);
 bool ls_schedule_known(const char *name);
 
+/* --- groups.c: --group PATTERN:SETTINGS ---------------------------------------------------------------------------------- */
+
+/*
+ * Freezes parameters of a graph that is not differentiated yet, as the options' groups say, and gives the learning rate's factor and
+ * the decay of each, in the order of declaration; they live as long as the graph. LS_USAGE for a group that cannot be read or that
+ * matches no parameter, with the nearest name, and where nothing is left to train.
+ */
+LS_MUST_USE ls_status ls_groups_apply(const ls_train_options *options, ls_graph *graph,
+                                      const ls_adamw_own **own);
+/* Array "parameters" of run.json: the parameters of a job that are trained alike, by what distinguishes them. */
+void ls_groups_write(const ls_job *job, ls_json_writer *writer);
+
 /* --- record.c: the files of a run ---------------------------------------------------------------------------------------- */
 
 LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, char *out, size_t room);
@@ -86,12 +107,16 @@ LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, cha
 LS_MUST_USE ls_status ls_record_run(const ls_training *t);
 /* Compares model and data with those that run.json tells of. */
 LS_MUST_USE ls_status ls_record_check(const ls_training *t);
-/* One line of metrics.jsonl; eval_loss NaN: not evaluated after this step; start_up NULL: not the first step of this call. */
+/* Begins an event file for TensorBoard, whose name has the time, the host and the process, in t->events; not without --tensorboard. */
+LS_MUST_USE ls_status ls_record_begin_events(ls_training *t);
+/* One line of metrics.jsonl, and one event; eval_loss NaN: not evaluated after this step; start_up NULL: not the first step of this call. */
 LS_MUST_USE ls_status ls_record_step(const ls_training *t, int64_t step, double lr,
                                      const ls_step_report *report, double eval_loss,
                                      const ls_start_up *start_up);
 /* loss.svg from metrics.jsonl. */
 LS_MUST_USE ls_status ls_record_chart(const ls_training *t);
+/* What was evaluated after a step; infinite where nothing was. */
+LS_MUST_USE ls_status ls_record_evaluation(const ls_training *t, int64_t step, double *loss);
 /* Loss of the first and of the last line of metrics.jsonl; NaN when there is none. */
 LS_MUST_USE ls_status ls_record_losses(const ls_training *t, double *first, double *last);
 

@@ -1,0 +1,162 @@
+/* --group: parameters, by patterns of their names, that have a learning rate or a decay of their own, or are frozen. */
+#include "train/train_impl.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct parameter_group {
+    char pattern[256];
+    double rate, decay; /* decay NAN: as without the group */
+    bool frozen;
+    bool matched;
+} parameter_group;
+
+/* --- reading a group -------------------------------------------------------------------------------------------------------- */
+
+static ls_status misread(const char *text) {
+    return ls_error(
+        LS_USAGE,
+        "--group '%s'; expected PATTERN:lr=X, PATTERN:decay=X, both with a comma between, or PATTERN:frozen; X from 0 to "
+        "1e6, lr is a factor of --lr",
+        text);
+}
+
+static bool read_number(const char *text, size_t length, const char *key, double *out) {
+    const size_t name = strlen(key);
+    if (length <= name || strncmp(text, key, name) != 0) return false;
+    char *end;
+    errno = 0;
+    const double value = strtod(text + name, &end);
+    if (end != text + length || errno != 0 || !(value >= 0 && value <= 1e6)) return false;
+    *out = value;
+    return true;
+}
+
+static ls_status read_group(const char *text, parameter_group *out) {
+    parameter_group g = {.rate = 1, .decay = NAN};
+    const char *colon = strrchr(text, ':');
+    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof g.pattern) return misread(text);
+    memcpy(g.pattern, text, (size_t)(colon - text));
+    for (const char *at = colon + 1;;) {
+        const size_t length = strcspn(at, ",");
+        if (length == strlen("frozen") && strncmp(at, "frozen", length) == 0)
+            g.frozen = true;
+        else if (!read_number(at, length, "lr=", &g.rate) && !read_number(at, length, "decay=", &g.decay))
+            return misread(text);
+        if (at[length] == 0) break;
+        at += length + 1;
+    }
+    *out = g;
+    return ls_ok();
+}
+
+/* --- applying them to a graph ----------------------------------------------------------------------------------------------- */
+
+static ls_status matches_nothing(const ls_graph *g, const char *text, const char *pattern) {
+    const char *nearest = "";
+    int least = INT32_MAX;
+    for (int t = 1; t < g->n_tensors; t++) {
+        const char *name = g->tensors[t].name;
+        if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
+        const int distance = ls_edit_distance(pattern, strlen(pattern), name);
+        if (distance >= least) continue;
+        least = distance;
+        nearest = name;
+    }
+    return ls_error(LS_USAGE,
+                    "--group '%s' matches no parameter; a near name is %s (* stands for any characters)",
+                    text, nearest);
+}
+
+/* The last group that matches, or NULL; all that match are marked. */
+static const parameter_group *group_of(parameter_group *groups, int n, const char *name) {
+    const parameter_group *last = NULL;
+    for (int i = 0; i < n; i++) {
+        if (fnmatch(groups[i].pattern, name, 0) != 0) continue;
+        groups[i].matched = true;
+        last = &groups[i];
+    }
+    return last;
+}
+
+static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_graph *g, ls_adamw_own *own) {
+    bool trained = false;
+    for (int t = 1, p = 0; t < g->n_tensors; t++) {
+        ls_tensor_info *info = &g->tensors[t];
+        if (info->role != LS_ROLE_PARAMETER) continue;
+        const parameter_group *group = group_of(groups, o->n_groups, info->name);
+        own[p] = (ls_adamw_own){1, info->shape.ndim < 2 ? 0 : fmax(o->weight_decay, 0)};
+        if (group != NULL) {
+            own[p].rate = group->rate;
+            if (!isnan(group->decay)) own[p].weight_decay = group->decay;
+            info->frozen = group->frozen;
+        }
+        trained |= !info->frozen;
+        p++;
+    }
+    for (int i = 0; i < o->n_groups; i++)
+        if (!groups[i].matched) return matches_nothing(g, o->groups[i], groups[i].pattern);
+    return trained ? ls_ok()
+                   : ls_error(LS_USAGE, "--group freezes every parameter; nothing is left to train");
+}
+
+ls_status ls_groups_apply(const ls_train_options *o, ls_graph *g, const ls_adamw_own **own) {
+    LS_TRY(ls_graph_status(g));
+    ls_adamw_own *made = LS_NEW_ARRAY(g->arena, ls_adamw_own, g->n_tensors);
+    parameter_group *groups = calloc((size_t)o->n_groups + 1, sizeof *groups);
+    if (groups == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d groups of parameters", o->n_groups);
+    ls_status status = ls_ok();
+    for (int i = 0; i < o->n_groups && status.code == LS_OK; i++)
+        status = read_group(o->groups[i], &groups[i]);
+    if (status.code == LS_OK) status = apply(o, groups, g, made);
+    free(groups);
+    *own = made;
+    return status;
+}
+
+/* --- run.json --------------------------------------------------------------------------------------------------------------- */
+
+static bool alike(const ls_job *job, const ls_tensor_info *a, int p, const ls_tensor_info *b, int q) {
+    if (a->frozen || b->frozen) return a->frozen && b->frozen;
+    return job->own[p].rate == job->own[q].rate && job->own[p].weight_decay == job->own[q].weight_decay;
+}
+
+/* The parameters that are trained as number p is, which is the first of them. */
+static void write_like(const ls_job *job, const ls_tensor_info *const *info, int n, int p,
+                       ls_json_writer *w) {
+    ls_json_open_object(w, NULL);
+    ls_json_put_bool(w, "frozen", info[p]->frozen);
+    if (!info[p]->frozen) {
+        ls_json_put_double(w, "lr_factor", job->own[p].rate);
+        ls_json_put_double(w, "weight_decay", job->own[p].weight_decay);
+    }
+    int64_t elements = 0;
+    ls_json_open_array(w, "names");
+    for (int q = p; q < n; q++) {
+        if (!alike(job, info[p], p, info[q], q)) continue;
+        ls_json_put_text(w, NULL, info[q]->name);
+        elements += ls_shape_elements(&info[q]->shape);
+    }
+    ls_json_close(w);
+    ls_json_put_int(w, "elements", elements);
+    ls_json_close(w);
+}
+
+void ls_groups_write(const ls_job *job, ls_json_writer *w) {
+    const ls_graph *g = job->graph;
+    const ls_tensor_info **info = calloc((size_t)g->n_tensors, sizeof *info);
+    int n = 0;
+    for (int t = 1; info != NULL && t < g->n_tensors; t++)
+        if (g->tensors[t].role == LS_ROLE_PARAMETER) info[n++] = &g->tensors[t];
+    ls_json_open_array(w, "parameters");
+    for (int p = 0; p < n; p++) {
+        bool first = true;
+        for (int q = 0; q < p && first; q++) first = !alike(job, info[q], q, info[p], p);
+        if (first) write_like(job, info, n, p, w);
+    }
+    ls_json_close(w);
+    free(info);
+}
