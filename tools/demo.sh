@@ -60,11 +60,12 @@ dtype=f32 # bf16 pays where the processor multiplies it
 grep -qw avx512_bf16 /proc/cpuinfo && dtype=bf16
 
 # --- sizes. One row each: least tokens/s of the measurement · name · layers, hidden and inner size · tokens of a sequence · its own
-# tokens/s as a multiple of those of the measurement (which is the size "medium").
+# tokens/s as a multiple of those of the measurement ("medium", 4096 tokens).
+# The slower the machine, the shorter the sequence, so that there are some hundred steps.
 sizes='
 9000 large  4 256 688 4096 0.45
-2500 medium 3 192 512 4096 1.0
-0    small  2 128 344 2048 3.0
+2500 medium 3 192 512 2048 1.1
+0    small  2 128 344 1024 3.0
 '
 make_model() { # make_model NAME: the folder of that size, from examples/words
     local name layers hidden inner
