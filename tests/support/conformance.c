@@ -26,7 +26,7 @@ static const struct {
     } limit[CONFORM_LOGIT_SIZES];
 } limits[CONFORM_DTYPES] = {
     {LS_F64, {{0, 1e-12, 0}, {2, 1e-12, 0}}},
-    {LS_F32, {{0, 1e-5, 0}, {2, 0, 1}}},
+    {LS_F32, {{0, 1e-5, 0}, {2, 1e-5, 1}}},
     {LS_BF16, {{2, 0x1p-9, 0}, {2, 0x1p-9, 0}}},
 };
 
