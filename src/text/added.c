@@ -154,14 +154,11 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
     ls_text buffer[2] = {0};
     ls_piece piece = {token->byte, token->bytes, true, false};
     ls_status status = scratch ? ls_normalize(normalizers, scratch, buffer, &piece) : no_memory(item);
-    if (status.code == LS_OK) {
-        token->shown = strndup(piece.text, piece.bytes);
-        if (!token->shown) status = no_memory(item);
-        if (token->shown && (piece.bytes == 0 || piece.bytes > LS_MOST_PATTERN))
-            status = ls_error(LS_UNSUPPORTED,
-                              "%s: of %s (\"%.60s\") the normalizer leaves %zu bytes, expected 1 to %d",
-                              item.file, item.path, token->byte, piece.bytes, LS_MOST_PATTERN);
-    }
+    if (status.code == LS_OK && (piece.bytes == 0 || piece.bytes > LS_MOST_PATTERN))
+        status = ls_error(LS_UNSUPPORTED,
+                          "%s: of %s (\"%.60s\") the normalizer leaves %zu bytes, expected 1 to %d",
+                          item.file, item.path, token->byte, piece.bytes, LS_MOST_PATTERN);
+    if (status.code == LS_OK && !(token->shown = strndup(piece.text, piece.bytes))) status = no_memory(item);
     free(buffer[0].byte);
     free(buffer[1].byte);
     ls_match_scratch_destroy(scratch);
