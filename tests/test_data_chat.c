@@ -91,16 +91,17 @@ static void refuses_other_conversations(void **state) {
     static const struct {
         const char *chat, *line, *word;
     } cases[] = {
-        {"gemma", MESSAGES SYSTEM TALK, "messages[0].role is \"system\", expected user or assistant"},
-        {"mistral", MESSAGES USER ", " USER "]}", "messages[1].role is \"user\", expected assistant"},
+        {"gemma", MESSAGES SYSTEM TALK,
+         "gemma:1: the template refuses: role is system, expected one of user, assistant"},
+        {"mistral", MESSAGES USER ", " USER "]}", "role is user, expected assistant: they take turns"},
         {"llama2", MESSAGES "{\"role\": \"assistant\", \"content\": \"x\"}]}", "expected user"},
-        {"chatml", MESSAGES USER "]}", "message of the assistant"},
-        {"chatml", MESSAGES "]}", "message of the assistant"},
-        {"chatml", MESSAGES "{\"role\": \"tool\", \"content\": \"x\"}]}", "messages[0].role is \"tool\""},
-        {"chatml", MESSAGES "{\"role\": \"user\", \"content\": [1]}]}", "content"},
+        {"chatml", MESSAGES USER "]}", "there is nothing to learn"},
+        {"chatml", MESSAGES "]}", "there is nothing to learn"},
+        {"chatml", MESSAGES "{\"role\": \"tool\", \"content\": \"x\"}]}", "role is tool"},
+        {"chatml", MESSAGES "{\"role\": \"user\", \"content\": [1]}]}", "content of user is no text"},
         {"chatml", MESSAGES "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}]}",
          "calls of tools are not supported"},
-        {"chatml", "{\"tools\": [{}], \"messages\": []}", "tools are not supported"},
+        {"chatml", "{\"tools\": [{}], \"messages\": [" USER "]}", "tools are not supported"},
         {"llama3.1", MESSAGES USER ", {\"role\": \"system\", \"content\": \"x\"}]}",
          "the system comes first"},
         {"chatml", MESSAGES "7]}", "expected an object"},
@@ -121,56 +122,110 @@ static void refuses_other_conversations(void **state) {
                  "completion, messages");
 }
 
-static void recognises_a_folder(void **state) {
-    static const struct {
-        const char *config, *name, *system;
-        bool begins;
-    } cases[] = {
-        {"{\"chat_template\": \"{{ '<|im_start|>' + m.role }}\"}", "chatml", NULL, false},
-        {"{\"chat_template\": \"{{ bos_token }}{{ '<|im_start|>' + m.role }}\"}", "chatml", NULL, true},
-        {"{\"chat_template\": \"{{ '<|im_start|>system\\nBe good.<|im_end|>' }}\"}", "chatml", "Be good.",
-         false},
-        {"{\"chat_template\": \"{{ '<|im_start|>system\\n' + c }}{{ '<|im_start|>system\\\\nBe good.<|im_end|>' }}\"}",
-         "chatml", "Be good.", false},
-        {"{\"chat_template\": \"{{ '<|start_header_id|>' }}\"}", "llama3", NULL, false},
-        {"{\"chat_template\": \"{{ '<|start_header_id|>Cutting Knowledge Date' }}\"}", "llama3.1", "", false},
-        {"{\"chat_template\": \"{{ bos_token }}[INST] <<SYS>>\"}", "llama2", NULL, false},
-        {"{\"chat_template\": \"{{ bos_token }}[INST] x\"}", "mistral", NULL, false},
-        {"{\"chat_template\": \"{{ bos_token }}[INST] [AVAILABLE_TOOLS]\"}", "mistral-v3", NULL, false},
-        {"{\"chat_template\": \"{{ bos_token }}<start_of_turn> first_user_prefix\"}", "gemma3", NULL, false},
-        {"{\"chat_template\": [{\"name\": \"tools\", \"template\": \"x\"}, {\"name\": \"default\", \"template\": \"<start_of_turn>\"}]}",
-         "gemma", NULL, false},
-    };
-    ls_chat found;
-    for (size_t i = 0; i < LS_COUNT(cases); i++) {
-        scratch_text(state, "tokenizer_config.json", cases[i].config);
-        assert_ok(ls_chat_open(tokenizer, "auto", *state, NULL, &found));
-        assert_string_equal(found.form->name, cases[i].name);
-        if (cases[i].system == NULL) assert_null(found.system);
-        if (cases[i].system != NULL) assert_string_equal(found.system, cases[i].system);
-        assert_int_equal(found.begin_of_folder, cases[i].begins);
-        ls_chat_close(&found);
-    }
-    scratch_text(state, "tokenizer_config.json", "{\"chat_template\": \"### Human:\"}");
-    assert_error(ls_chat_open(tokenizer, NULL, *state, NULL, &found), LS_UNSUPPORTED, "tokenizer_config.json",
-                 "none of the known kinds");
+/* What a template of one's own makes of a conversation: learnt in braces. */
+static void assert_made(void **state, const char *jinja, const char *line, const char *expected) {
+    char text[4000];
+    assert_ok(build_line(state, "messages", scratch_text(state, "own.jinja", jinja), line, text));
+    assert_string_equal(text, expected);
+}
+
+static void learns_what_a_template_writes_for_an_answer(void **state) {
+    static const char plain[] =
+        "{% for m in messages %}{{ m.role | upper }}: {{ m.content | trim }}\n{% endfor %}"
+        "{% if add_generation_prompt %}ASSISTANT:{% endif %}";
+    assert_made(state, plain, MESSAGES SYSTEM TALK,
+                "SYSTEM: Be brief.\nUSER: Hi\nASSISTANT:{ Ho\n}USER: A\nASSISTANT:{ B\n}.");
+    /* Where the prompt says more than the answer has, it ends at the answer's own text. */
+    assert_made(state,
+                "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}{% endfor %}"
+                "{% if add_generation_prompt %}[a]Ho, think{% endif %}",
+                MESSAGES TALK, "[u] Hi[a]{Ho }[u]A[a]{B}.");
+    /* What it writes otherwise once the conversation goes on is not learnt there. */
+    assert_made(
+        state,
+        "{% for m in messages %}[{{ m.role[0] }}]{{ '!' ~ m.content if loop.last else m.content | upper }}"
+        "{% endfor %}{% if add_generation_prompt %}[a]{% endif %}",
+        MESSAGES TALK, "[u] HI[a]HO [u]A[a]{!B}.");
+    /* A prompt that has more in the last message of the user. */
+    assert_made(
+        state,
+        "{% for m in messages %}{% if m.role == 'user' %}[I]{{ 'more ' if loop.last }}{{ m.content }}[/I]"
+        "{% else %}{{ m.content }}.{% endif %}{% endfor %}",
+        MESSAGES TALK, "[I] Hi[/I]{Ho .}[I]A[/I]{B.}.");
+    char text[400];
+    assert_error(
+        build_line(
+            state, "messages",
+            scratch_text(state, "own.jinja",
+                         "{% for m in messages %}{{ m.content }}{{ ')' if loop.last else '(' }}{% endfor %}"),
+            MESSAGES TALK, text),
+        LS_UNSUPPORTED, "line.jsonl:1: messages[1]", "expected generation blocks");
+    assert_made(state,
+                "{% for m in messages %}[{% if m.role == 'assistant' %}{% generation %}{{ m.content }}]"
+                "{% endgeneration %}{% else %}{{ m.content }}]{% endif %}{% endfor %}",
+                MESSAGES TALK, "[ Hi][{Ho ]}[A][{B]}.");
+}
+
+static void gives_a_template_what_a_record_has(void **state) {
+    assert_made(
+        state,
+        "{{ tools | tojson }}{{ documents is none }}{{ more }}{% for m in messages %}"
+        "{% generation %}{{ m.tool_calls[0].function.name }}{{ m.content is defined }}{{ m.thinking }}"
+        "{{ m.reasoning_content }}{% endgeneration %}{% endfor %}",
+        "{\"tools\": [{\"a\": 1}], \"chat_template_kwargs\": {\"more\": \"m\"}, \"messages\": [{\"role\": "
+        "\"assistant\", \"content\": null, \"reasoning\": \"hm\", \"tool_calls\": [{\"function\": {\"name\": "
+        "\"f\"}}]}]}",
+        "[{\"a\": 1}]Truem{fFalsehmhm}.");
+}
+
+static ls_status open_chat(void **state, const char *name, const char *system, const char *today,
+                           ls_chat *out) {
+    const ls_chat_options options = {.name = name, .folder = *state, .system = system, .today = today};
+    return ls_chat_open(tokenizer, &options, out);
+}
+
+static void finds_the_template_of_a_folder(void **state) {
+    ls_chat chat;
     scratch_text(state, "tokenizer_config.json", "{}");
-    assert_error(ls_chat_open(tokenizer, NULL, *state, NULL, &found), LS_INVALID, "tokenizer_config.json",
+    assert_error(open_chat(state, NULL, NULL, NULL, &chat), LS_INVALID, "tokenizer_config.json",
                  "chat_template is missing");
-    scratch_text(state, "chat_template.jinja", "<|im_start|>");
-    assert_ok(ls_chat_open(tokenizer, NULL, *state, "Be kind.", &found));
-    assert_string_equal(found.form->name, "chatml");
-    assert_string_equal(found.system, "Be kind.");
-    ls_chat_close(&found);
-    assert_error(ls_chat_open(tokenizer, "gemma", NULL, "Be kind.", &found), LS_USAGE, "--system is given",
+    scratch_text(state, "tokenizer_config.json", "{\"chat_template\": \"{% include 'x' %}\"}");
+    assert_error(open_chat(state, NULL, NULL, NULL, &chat), LS_UNSUPPORTED, "tokenizer_config.json",
+                 "block 'include' is not supported");
+    scratch_text(
+        state, "tokenizer_config.json",
+        "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\"}, \"chat_template\": ["
+        "{\"name\": \"tool_use\", \"template\": \"t\"}, {\"name\": \"default\", \"template\": \"{{ eos_token }}\"}]}");
+    assert_ok(open_chat(state, NULL, NULL, NULL, &chat));
+    assert_non_null(chat.with_tools);
+    assert_string_equal(chat.token[0], "<s>");
+    assert_string_equal(chat.token[1], "</s>");
+    ls_chat_close(&chat);
+    assert_ok(open_chat(state, "tool_use", NULL, NULL, &chat));
+    assert_null(chat.with_tools);
+    ls_chat_close(&chat);
+    scratch_text(state, "chat_template.jinja", "{{ messages[0].content }}{{ strftime_now('%Y') }}");
+    assert_ok(open_chat(state, NULL, NULL, "2031-02-03", &chat));
+    assert_non_null(strstr(chat.name, "chat_template.jinja"));
+    assert_int_equal(chat.today.tm_year, 131);
+    assert_int_equal(chat.today.tm_wday, 1);
+    ls_chat_close(&chat);
+    assert_error(open_chat(state, NULL, NULL, "yesterday", &chat), LS_USAGE, "--today is 'yesterday'",
+                 "2025-07-09");
+    assert_error(open_chat(state, "gemma", "Be kind.", NULL, &chat), LS_USAGE, "--system is given",
                  "template gemma");
+    assert_ok(open_chat(state, "chatml", "Be kind.", NULL, &chat));
+    assert_string_equal(chat.system, "Be kind.");
+    ls_chat_close(&chat);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_each_template),
         cmocka_unit_test(refuses_other_conversations),
-        cmocka_unit_test(recognises_a_folder),
+        cmocka_unit_test(learns_what_a_template_writes_for_an_answer),
+        cmocka_unit_test(gives_a_template_what_a_record_has),
+        cmocka_unit_test(finds_the_template_of_a_folder),
     };
     return cmocka_run_group_tests(tests, make, unmake);
 }

@@ -303,8 +303,10 @@ static ls_status read_records(const fuzz_folder *folder, const void *data, size_
 static void records(void **state) {
     (void)state;
     static const hostile cases[] = {
-        {"bad-role", "in.jsonl:1: messages[0].role is \"tool\", expected system, user or assistant"},
-        {"bad-turns", "in.jsonl:1: messages[0].role is \"assistant\", expected user"},
+        {"bad-role",
+         "in.jsonl:1: messages: chatml:1: the template refuses: role is tool, expected one of system, user, assistant"},
+        {"bad-turns",
+         "in.jsonl:1: messages: mistral:1: the template refuses: role is assistant, expected user: they take turns"},
         {"bad-nothing", "there is nothing to learn"},
         {"bad-message", "in.jsonl:1: messages[0] is \"a\", expected an object"},
         {"bad-missing", "in.jsonl:1: completion is missing"},

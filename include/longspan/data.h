@@ -17,9 +17,11 @@ typedef struct ls_text_form {
     const char *format;  /* "auto", "text", "jsonl", "json" */
     const char *field;   /* of JSON: where the text is */
     const char *records; /* of JSON: what a record is: "text", "completion", "messages" */
-    const char *chat;    /* of messages: the template's name; NULL: the tokenizer's own */
     const char *
-        system; /* of messages: where a conversation has no system, what it says; NULL: the template's own, "": nothing */
+        chat; /* of messages: a form's name, a name among the tokenizer's templates, a file; NULL: the tokenizer's own */
+    const char *
+        system; /* of messages: what the system says where a conversation does not begin with it; NULL: nothing is put there */
+    const char *today; /* of messages: YYYY-MM-DD, the day that templates write; NULL: the day it is */
     const char *begin; /* a token before each document, "none", or "auto": what the tokenizer's files say */
     const char *end;   /* the same behind it; "auto": the tokenizer's end of document */
     int64_t longest_record; /* bytes that a record may have */

@@ -107,8 +107,11 @@ const cli_command cli_data = {
         "(.gz, .zst), become files of token ids that "
         "train maps into memory: DIR/shard-000000.tokens and so on, and DIR/shards.json. The corpus is never in memory as a whole. A "
         "build that was killed goes on with --resume; the bytes are the same however often, and for any number of threads.\n"
-        "Of prompt and completion the completion is learnt, of messages what the assistant says; labels of all else are ignored. A template is "
-        "the published form of that name, without tools, dates of today and thinking; in contents its marks are text like any other.\n"
+        "Of prompt and completion the completion is learnt, of messages what the assistant says; labels of all else are ignored. Messages are "
+        "written by the chat template, Jinja as the library transformers renders it, with the record's tools, documents and "
+        "chat_template_kwargs. Learnt is what stands in its generation blocks, else what it writes for an answer behind what it writes before "
+        "one; an answer that it writes otherwise once the conversation goes on (without its thinking) is not learnt there. Special tokens count "
+        "where the template writes them; in contents they are text like any other.\n"
         "inspect: counts, lengths and first documents of shards.",
     .reads = true,
     CLI_OWN(options, run, data_flags),

@@ -65,10 +65,15 @@ static const ls_option form_rows[] = {
         "what a JSON record is: text, completion (prompt and completion) or messages (role and content of each); text when left out"),
     CLI_TEXT(
         "template", "NAME", FORM(chat),
-        "of messages: chatml, llama3, llama3.1, llama2, mistral, mistral-v3, gemma or gemma3; the tokenizer's own when left out"),
+        "of messages: the chat template: a file, a name among the tokenizer's own, or one of chatml, llama3, llama3.1, llama2, "
+        "mistral, mistral-v3, gemma and gemma3; the tokenizer's own when left out"),
     CLI_TEXT(
         "system", "TEXT", FORM(system),
-        "of messages: what the system says where a conversation has none; as the template has it when left out, '' for nothing"),
+        "of messages: what the system says where a conversation does not begin with it, '' for an empty text; what the template "
+        "writes then when left out"),
+    CLI_TEXT(
+        "today", "DATE", FORM(today),
+        "of messages: the day (2025-07-09) that templates with a date write; the day it is when left out"),
     CLI_TEXT(
         "begin", "TOKEN", FORM(begin),
         "put before each document: auto (what the tokenizer's files put before a text, if anything), none or a token"),

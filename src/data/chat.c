@@ -1,250 +1,249 @@
+/* A record's conversation, rendered, and what of it is learnt. */
 #include "data/chat.h"
 #include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LLAMA3(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
-#define LLAMA3_TOKENS \
-    { "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" }
+/* A rendering may take so many steps, and more for each byte that the record says. */
+#define STEPS ((uint64_t)20000000)
+#define STEPS_PER_LETTER 1000
+#define BYTES ((size_t)256 << 20)
+#define BYTES_PER_LETTER 64
 
-/* Of several whose marks a text holds, the first one is meant. */
-static const ls_chat_template templates[] = {
-    {.name = "chatml",
-     .marks = {"<|im_start|>"},
-     .tokens = {"<|im_start|>", "<|im_end|>"},
-     .begin = "",
-     .bare = true,
-     .turn = {{"<|im_start|>system\n", "<|im_end|>", "\n", false},
-              {"<|im_start|>user\n", "<|im_end|>", "\n", false},
-              {"<|im_start|>assistant\n", "<|im_end|>", "\n", false}}},
-    {.name = "llama3.1",
-     .marks = {"<|start_header_id|>", "Cutting Knowledge Date"},
-     .tokens = LLAMA3_TOKENS,
-     .begin = "<|begin_of_text|>",
-     .system = "",
-     .turn = {{LLAMA3("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
-               "<|eot_id|>", "", true},
-              {LLAMA3("user"), "<|eot_id|>", "", true},
-              {LLAMA3("assistant"), "<|eot_id|>", "", true}},
-     .system_first = true},
-    {.name = "llama3",
-     .marks = {"<|start_header_id|>"},
-     .tokens = LLAMA3_TOKENS,
-     .begin = "<|begin_of_text|>",
-     .turn = {{LLAMA3("system"), "<|eot_id|>", "", true},
-              {LLAMA3("user"), "<|eot_id|>", "", true},
-              {LLAMA3("assistant"), "<|eot_id|>", "", true}}},
-    {.name = "gemma3",
-     .marks = {"<start_of_turn>", "first_user_prefix"},
-     .tokens = {"<bos>", "<start_of_turn>", "<end_of_turn>"},
-     .begin = "<bos>",
-     .turn = {{"", "\n\n", "", false},
-              {"<start_of_turn>user\n", "<end_of_turn>", "\n", true},
-              {"<start_of_turn>model\n", "<end_of_turn>", "\n", true}},
-     .takes_turns = true,
-     .system_opens = true},
-    {.name = "gemma",
-     .marks = {"<start_of_turn>"},
-     .tokens = {"<bos>", "<start_of_turn>", "<end_of_turn>"},
-     .begin = "<bos>",
-     .turn = {[LS_CHAT_USER] = {"<start_of_turn>user\n", "<end_of_turn>", "\n", true},
-              [LS_CHAT_ASSISTANT] = {"<start_of_turn>model\n", "<end_of_turn>", "\n", true}},
-     .takes_turns = true},
-    {.name = "llama2",
-     .marks = {"[INST]", "<<SYS>>"},
-     .tokens = {"<s>", "</s>"},
-     .words = {"[INST]", "[/INST]"},
-     .begin = "",
-     .turn = {{"<<SYS>>\n", "\n<</SYS>>\n\n", "", false},
-              {"<s>[INST] ", " [/INST]", "", true},
-              {" ", " </s>", "", true}},
-     .takes_turns = true,
-     .system_opens = true,
-     .trims_both = true},
-    {.name = "mistral-v3",
-     .marks = {"[INST]", "[AVAILABLE_TOOLS]"},
-     .tokens = {"<s>", "</s>"},
-     .words = {"[INST]", "[/INST]"},
-     .begin = "<s>",
-     .turn =
-         {[LS_CHAT_USER] = {"[INST] ", "[/INST]", "", false}, [LS_CHAT_ASSISTANT] = {" ", "</s>", "", true}},
-     .takes_turns = true},
-    {.name = "mistral",
-     .marks = {"[INST]"},
-     .tokens = {"<s>", "</s>"},
-     .words = {"[INST]", "[/INST]"},
-     .begin = "<s>",
-     .turn =
-         {[LS_CHAT_USER] = {"[INST] ", " [/INST]", "", false}, [LS_CHAT_ASSISTANT] = {"", "</s>", "", false}},
-     .takes_turns = true},
-};
-
-const ls_chat_template *ls_chat_template_at(size_t i) {
-    return i < LS_COUNT(templates) ? &templates[i] : NULL;
-}
-
-/* --- text of the template --------------------------------------------------------------------------------------------------- */
-
-/* The token that the text begins with, its number and length; -1: none. */
-static int token_at(const ls_chat_template *form, const char *text, size_t *length) {
-    for (int i = 0; i < (int)LS_COUNT(form->tokens) + (int)LS_COUNT(form->words); i++) {
-        const int word = i - (int)LS_COUNT(form->tokens);
-        const char *token = word < 0 ? form->tokens[i] : form->words[word];
-        if (token == NULL) continue;
-        *length = strlen(token);
-        if (strncmp(text, token, *length) == 0) return i;
-    }
-    return -1;
-}
-
-static ls_status put_literal(const ls_chat *chat, const char *text, bool learnt, ls_marked_text *out) {
-    const char *at = text;
-    for (size_t length = 0; *at != 0;) {
-        const int token = token_at(chat->form, at, &length);
-        if (token < 0 || (chat->ids[token] < 0 && !chat->parts)) {
-            at++;
-            continue;
-        }
-        LS_TRY(ls_marked_append(out, text, (size_t)(at - text), learnt));
-        LS_TRY(ls_marked_append_token(out, at, length, learnt, chat->ids[token]));
-        text = at += length;
-    }
-    return ls_marked_append(out, text, (size_t)(at - text), learnt);
-}
-
-/* --- contents --------------------------------------------------------------------------------------------------------------- */
-
-typedef struct content {
-    const char *text;
-    size_t bytes;
-} content;
-
-/* What Python's str.strip drops. */
-static bool is_space(uint32_t c) {
-    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-           c == 0x3000;
-}
-
-static content trim_end(content c) {
-    for (uint32_t code; c.bytes > 0;) {
-        size_t last = c.bytes - 1;
-        while (last > 0 && (c.text[last] & 0xc0) == 0x80) last--;
-        if (ls_utf8_decode(c.text + last, c.bytes - last, &code) <= 0 || !is_space(code)) break;
-        c.bytes = last;
-    }
-    return c;
-}
-
-static content trim_start(content c) {
-    for (uint32_t code; c.bytes > 0;) {
-        const int length = ls_utf8_decode(c.text, c.bytes, &code);
-        if (length <= 0 || !is_space(code)) break;
-        c.text += length;
-        c.bytes -= (size_t)length;
-    }
-    return c;
-}
-
-static ls_status content_of(const ls_chat_template *form, ls_json_value message, ls_chat_role role,
-                            content *out) {
-    const char *text;
-    const ls_json_value calls = ls_json_field(message, "tool_calls");
-    if (ls_json_has(message, "tool_calls") && ls_json_count(calls) > 0)
-        return ls_json_error(calls, "none: calls of tools are not supported");
-    LS_TRY(ls_json_text(message, "content", &text));
-    *out = (content){text, strlen(text)};
-    if (form->turn[role].trims) *out = trim_end(*out);
-    return ls_ok();
-}
-
-/* --- turns ------------------------------------------------------------------------------------------------------------------ */
-
-/* A conversation as far as it is rendered. */
-typedef struct rendering {
+typedef struct conversation {
     const ls_chat *chat;
-    ls_marked_text *out;
-    ls_chat_role before; /* whose the last message was; LS_CHAT_ROLES: there was none */
-    content system;      /* said, and waiting for its user's turn */
-    bool waits, answered;
-} rendering;
+    const ls_jinja *jinja;
+    ls_arena *arena;
+    jinja_dict *variables; /* all but the messages */
+    jinja_list *messages;
+    ls_json_value json; /* the messages, for errors */
+    size_t
+        first; /* of the messages, that which is messages[0] of the record: behind a system that was put before them */
+    size_t letters; /* of the whole: what bounds follow */
+    uint64_t steps; /* taken so far */
+} conversation;
 
-static ls_status role_of(const ls_chat_template *form, ls_json_value message, ls_chat_role *out) {
-    static const char *const names[LS_CHAT_ROLES] = {"system", "user", "assistant"};
-    const char *role;
-    LS_TRY(ls_json_as_object(message));
-    LS_TRY(ls_json_text(message, "role", &role));
-    for (int r = 0; r < LS_CHAT_ROLES; r++) {
-        if (strcmp(role, names[r]) != 0) continue;
-        if (form->turn[r].before == NULL)
-            return ls_json_error(ls_json_field(message, "role"),
-                                 "user or assistant: template %s has no other", form->name);
-        *out = (ls_chat_role)r;
-        return ls_ok();
+/* --- what a template is given ----------------------------------------------------------------------------------------------- */
+
+static bool is_word(jinja_text text) {
+    for (size_t i = 0; i < text.n; i++) {
+        const uint32_t c = text.at[i] & JINJA_CODE;
+        if (!(c == '_' || c == '-' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z')))
+            return false;
     }
-    return ls_json_error(ls_json_field(message, "role"), "system, user or assistant");
+    return true;
 }
 
-/* Whether it may be this one's turn. */
-static ls_status check_turn(const rendering *r, ls_json_value message, ls_chat_role role) {
-    const ls_chat_template *form = r->chat->form;
-    const ls_json_value field = ls_json_field(message, "role");
-    if (role == LS_CHAT_SYSTEM && (form->takes_turns || form->system_first) && r->before != LS_CHAT_ROLES)
-        return ls_json_error(field, "user or assistant: the system comes first");
-    if (!form->takes_turns || role == LS_CHAT_SYSTEM) return ls_ok();
-    const bool users = r->before != LS_CHAT_USER;
-    if ((role == LS_CHAT_USER) != users)
-        return ls_json_error(field, "%s: in template %s they take turns", users ? "user" : "assistant",
-                             form->name);
+/* A role that is a word counts as the template's: some make a special token of it, as '<|' + role + '|>'. */
+static jinja_value trusted(ls_arena *arena, jinja_value role) {
+    if (role.kind != JINJA_TEXT || !is_word(role.text)) return role;
+    jinja_letter *letters = LS_NEW_ARRAY(arena, jinja_letter, role.text.n);
+    for (size_t i = 0; i < role.text.n; i++) letters[i] = role.text.at[i] & JINJA_CODE;
+    return jinja_of_text((jinja_text){letters, role.text.n});
+}
+
+/* What a message thinks goes by several names; as transformers does, it is there under those that templates read. */
+static void put_reasoning(ls_arena *arena, jinja_dict *message, const jinja_value *reasoning, bool first) {
+    if (reasoning == NULL) return;
+    if (first && jinja_dict_find_word(message, "thinking") == NULL)
+        jinja_dict_set_word(arena, message, "thinking", *reasoning);
+    if (!first) jinja_dict_set_word(arena, message, "reasoning_content", *reasoning);
+}
+
+/* Members that are null are not there, as transformers has it. */
+static jinja_value message_of(ls_arena *arena, ls_json_value json, uint32_t marks) {
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    const jinja_value all = jinja_of_json(arena, json, marks);
+    const jinja_value *reasoning = NULL;
+    jinja_dict *message = jinja_dict_new(arena);
+    for (size_t i = 0; i < LS_COUNT(names) && reasoning == NULL; i++) {
+        reasoning = jinja_dict_find_word(all.dict, names[i]);
+        if (reasoning != NULL && reasoning->kind == JINJA_NONE) reasoning = NULL;
+    }
+    put_reasoning(arena, message, reasoning, true);
+    for (size_t i = 0; i < all.dict->n; i++) {
+        const struct jinja_pair *pair = &all.dict->pair[i];
+        const bool role = jinja_is(pair->key.text, "role");
+        if (pair->value.kind != JINJA_NONE)
+            jinja_dict_set(arena, message, pair->key, role ? trusted(arena, pair->value) : pair->value);
+    }
+    put_reasoning(arena, message, reasoning, false);
+    return jinja_of_dict(message);
+}
+
+static bool has_role(jinja_value message, const char *role) {
+    const jinja_value *found = jinja_dict_find_word(message.dict, "role");
+    return found != NULL && found->kind == JINJA_TEXT && jinja_is(found->text, role);
+}
+
+static void put_system(conversation *c) {
+    const jinja_list *all = c->messages;
+    const bool there =
+        all->n > 0 && (has_role(all->item[0], "system") || has_role(all->item[0], "developer"));
+    if (c->chat->system == NULL || there) return;
+    jinja_dict *message = jinja_dict_new(c->arena);
+    const jinja_text text = jinja_letters(c->arena, c->chat->system, strlen(c->chat->system), JINJA_SAID);
+    jinja_dict_set_word(c->arena, message, "role", jinja_of_text(jinja_word(c->arena, "system")));
+    jinja_dict_set_word(c->arena, message, "content", jinja_of_text(text));
+    jinja_list *more = jinja_list_new(c->arena, all->n + 1);
+    jinja_list_add(c->arena, more, jinja_of_dict(message));
+    for (size_t i = 0; i < all->n; i++) jinja_list_add(c->arena, more, all->item[i]);
+    c->messages = more;
+    c->first = 1;
+}
+
+static ls_status find_messages(conversation *c, ls_json_value record) {
+    LS_TRY(ls_json_array(record, "messages", &c->json));
+    const size_t n = ls_json_count(c->json);
+    c->messages = jinja_list_new(c->arena, n);
+    for (size_t i = 0; i < n; i++) {
+        const ls_json_value json = ls_json_item(c->json, i);
+        LS_TRY(ls_json_as_object(json));
+        const jinja_value message = message_of(c->arena, json, JINJA_SAID);
+        const bool answers = has_role(message, "assistant");
+        const bool own = i + 1 == n && answers;
+        jinja_list_add(c->arena, c->messages,
+                       own ? message_of(c->arena, json, JINJA_SAID | JINJA_OWN) : message);
+    }
+    put_system(c);
     return ls_ok();
 }
 
-/* What the system said, before the content of the first user. */
-static ls_status put_system(rendering *r, content user) {
-    const ls_chat_template *form = r->chat->form;
-    content after = {form->turn[LS_CHAT_SYSTEM].after, strlen(form->turn[LS_CHAT_SYSTEM].after)};
-    if (form->trims_both && user.bytes == 0) after = trim_end(after);
-    LS_TRY(put_literal(r->chat, form->turn[LS_CHAT_SYSTEM].before, false, r->out));
-    LS_TRY(ls_marked_append(r->out, r->system.text, r->system.bytes, false));
-    r->waits = false;
-    return ls_marked_append(r->out, after.text, after.bytes, false);
+static void find_variables(conversation *c, ls_json_value record) {
+    ls_arena *arena = c->arena;
+    c->variables = jinja_dict_new(arena);
+    for (size_t i = 0; i < LS_CHAT_TOKENS; i++)
+        if (c->chat->token[i] != NULL)
+            jinja_dict_set_word(
+                arena, c->variables, ls_chat_token_names[i],
+                jinja_of_text(jinja_letters(arena, c->chat->token[i], strlen(c->chat->token[i]), 0)));
+    const jinja_value more = jinja_of_json(arena, ls_json_field(record, "chat_template_kwargs"), JINJA_SAID);
+    for (size_t i = 0; more.kind == JINJA_DICT && i < more.dict->n; i++)
+        jinja_dict_set(arena, c->variables, more.dict->pair[i].key, more.dict->pair[i].value);
+    static const char *const given[] = {"tools", "documents"};
+    for (size_t i = 0; i < LS_COUNT(given); i++)
+        jinja_dict_set_word(arena, c->variables, given[i],
+                            jinja_of_json(arena, ls_json_field(record, given[i]), JINJA_SAID));
 }
 
-static ls_status put_turn(rendering *r, ls_chat_role role, content c) {
-    const ls_chat_template *form = r->chat->form;
-    const bool learnt = role == LS_CHAT_ASSISTANT;
-    r->before = role;
-    r->answered |= learnt;
-    if (role == LS_CHAT_SYSTEM && form->system_opens) {
-        r->system = c;
-        r->waits = true;
-        return ls_ok();
+/* --- rendering -------------------------------------------------------------------------------------------------------------- */
+
+/* The first n messages, the last of them instead `own` where that is given, then, with `prompt`, what stands before an answer. */
+static ls_status render(conversation *c, size_t n, const jinja_value *own, bool prompt, ls_arena *arena,
+                        jinja_text *out) {
+    const uint64_t most = STEPS + STEPS_PER_LETTER * (uint64_t)c->letters;
+    const ls_jinja_options options = {.today = c->chat->today,
+                                      .steps = c->steps < most ? most - c->steps : 1,
+                                      .bytes = BYTES + BYTES_PER_LETTER * c->letters,
+                                      .taken = &c->steps};
+    jinja_list *messages = jinja_list_new(arena, n);
+    for (size_t i = 0; i < n; i++)
+        jinja_list_add(arena, messages, i + 1 == n && own != NULL ? *own : c->messages->item[i]);
+    jinja_dict_set_word(c->arena, c->variables, "messages", jinja_of_list(JINJA_LIST, messages));
+    jinja_dict_set_word(c->arena, c->variables, "add_generation_prompt", jinja_bool(prompt));
+    const ls_status status = ls_jinja_render(c->jinja, arena, c->variables, &options, out);
+    if (n == c->messages->n && !prompt) return ls_error_in(status, "%s: messages", c->json.file);
+    return ls_error_in(status, "%s: messages up to messages[%zu], to find what is learnt", c->json.file,
+                       n - c->first);
+}
+
+/* --- what is learnt --------------------------------------------------------------------------------------------------------- */
+
+static size_t common(jinja_text a, jinja_text b) {
+    size_t n = 0;
+    while (n < a.n && n < b.n && ((a.at[n] ^ b.at[n]) & JINJA_CODE) == 0) n++;
+    return n;
+}
+
+/* [*first, *end): from the first to the last letter that the message itself brought; false: there is none. */
+static bool own_letters(jinja_text text, size_t *first, size_t *end) {
+    size_t from = 0, to = text.n;
+    while (from < to && !(text.at[from] & JINJA_OWN)) from++;
+    while (to > from && !(text.at[to - 1] & JINJA_OWN)) to--;
+    *first = from;
+    *end = to;
+    return from < to;
+}
+
+/* Behind the last letter before `end` that an earlier message brought. */
+static size_t behind_others(jinja_text text, size_t end) {
+    while (end > 0 && (text.at[end - 1] & (JINJA_SAID | JINJA_OWN)) != JINJA_SAID) end--;
+    return end;
+}
+
+/*
+ * Where an answer begins whose own letters begin at `own`: behind its prompt. Where the prompt is not how the answered text begins (some templates write
+ * more into the last message of a user, or <think> behind the prompt), behind as much of the prompt's end as stands before the answer; SIZE_MAX: nothing does.
+ */
+static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own) {
+    const size_t same = common(prompt, answered);
+    if (same == prompt.n) return same < own ? same : own;
+    const size_t from = behind_others(prompt, prompt.n), at = behind_others(answered, own);
+    const jinja_text end = {prompt.at + from, prompt.n - from}, before = {answered.at + at, own - at};
+    const size_t found = common(end, before);
+    return found > 0 || end.n == 0 ? at + found : SIZE_MAX;
+}
+
+/*
+ * Message i, an answer: learnt is what stands behind the prompt of an answer, as far as the whole says the same. A template that changes
+ * the answer's own text once the conversation goes on (most drop what was thought) has nothing learnt here: nobody says that at this place.
+ */
+static ls_status mark_answer(conversation *c, size_t i, jinja_letter *whole, size_t n, ls_arena *arena) {
+    jinja_text prompt = {0}, answered = {whole, n};
+    size_t first, end;
+    LS_TRY(render(c, i, NULL, true, arena, &prompt));
+    if (i + 1 < c->messages->n) {
+        const jinja_value own =
+            message_of(arena, ls_json_item(c->json, i - c->first), JINJA_SAID | JINJA_OWN);
+        LS_TRY(render(c, i + 1, &own, false, arena, &answered));
     }
-    if (form->turn[role].trims && !(r->waits && form->trims_both)) c = trim_start(c);
-    LS_TRY(put_literal(r->chat, form->turn[role].before, false, r->out));
-    if (r->waits) LS_TRY(put_system(r, c));
-    LS_TRY(ls_marked_append(r->out, c.text, c.bytes, learnt));
-    LS_TRY(put_literal(r->chat, form->turn[role].after, learnt, r->out));
-    return put_literal(r->chat, form->turn[role].tail, false, r->out);
+    const bool speaks = own_letters(answered, &first, &end);
+    const size_t from = begin_of_answer(prompt, answered, speaks ? first : answered.n);
+    const size_t to = common(answered, (jinja_text){whole, n});
+    if (from == SIZE_MAX)
+        return ls_error(
+            LS_UNSUPPORTED,
+            "%s: messages[%zu]: %s writes this answer behind another text than it asks for it with "
+            "(add_generation_prompt), expected generation blocks in such a template",
+            c->json.file, i - c->first, c->chat->name);
+    if (speaks && to < end) return ls_ok();
+    for (size_t k = from; k < to; k++) whole[k] |= JINJA_GENERATED;
+    return ls_ok();
 }
 
-static ls_status put_message(rendering *r, ls_json_value message) {
-    ls_chat_role role = LS_CHAT_ROLES;
-    content c = {0};
-    LS_TRY(role_of(r->chat->form, message, &role));
-    LS_TRY(content_of(r->chat->form, message, role, &c));
-    if (r->before == LS_CHAT_ROLES && role != LS_CHAT_SYSTEM && r->chat->system != NULL)
-        LS_TRY(put_turn(r, LS_CHAT_SYSTEM, (content){r->chat->system, strlen(r->chat->system)}));
-    LS_TRY(check_turn(r, message, role));
-    return put_turn(r, role, c);
+static ls_status mark_answers(conversation *c, jinja_letter *whole, size_t n) {
+    for (size_t i = c->first; i < c->messages->n; i++) {
+        if (!has_role(c->messages->item[i], "assistant")) continue;
+        ls_arena *arena = ls_arena_create();
+        const ls_status status = mark_answer(c, i, whole, n, arena);
+        ls_arena_destroy(arena);
+        LS_TRY(status);
+    }
+    return ls_ok();
 }
 
-ls_status ls_chat_render(const ls_chat *chat, ls_json_value messages, ls_marked_text *out) {
-    rendering r = {.chat = chat, .out = out, .before = LS_CHAT_ROLES};
-    if (chat->begins) LS_TRY(put_literal(chat, chat->form->begin, false, out));
-    for (size_t i = 0; i < ls_json_count(messages); i++) LS_TRY(put_message(&r, ls_json_item(messages, i)));
-    return r.answered
-               ? ls_ok()
-               : ls_json_error(messages, "a message of the assistant among them: there is nothing to learn");
+static ls_status render_all(conversation *c, ls_json_value record, ls_marked_text *out) {
+    jinja_text text = {0};
+    bool learnt = false;
+    LS_TRY(find_messages(c, record));
+    find_variables(c, record);
+    c->letters = ls_arena_bytes(c->arena) / sizeof(jinja_letter);
+    LS_TRY(render(c, c->messages->n, NULL, false, c->arena, &text));
+    jinja_letter *letters = ls_arena_copy(c->arena, text.at, text.n * sizeof *letters);
+    if (!ls_jinja_generates(c->jinja)) LS_TRY(mark_answers(c, letters, text.n));
+    for (size_t i = 0; i < text.n && !learnt; i++) learnt = letters[i] & JINJA_GENERATED;
+    if (!learnt)
+        return ls_json_error(c->json, "a message of the assistant that is learnt: there is nothing to learn");
+    return ls_chat_letters(c->chat, (jinja_text){letters, text.n}, ls_jinja_generates(c->jinja), out);
+}
+
+ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out) {
+    const bool tools = ls_json_has(record, "tools");
+    conversation c = {.chat = chat,
+                      .jinja = tools && chat->with_tools != NULL ? chat->with_tools : chat->jinja,
+                      .arena = ls_arena_create()};
+    const ls_status status = render_all(&c, record, out);
+    ls_arena_destroy(c.arena);
+    return status;
 }

@@ -1,59 +1,59 @@
 /*
- * Conversations as text: the published forms of chat templates, one row each (chat.c), and which of them a tokenizer's folder has
- * (chat_find.c). Contents are text: what looks like a template's mark inside them is spelled out.
+ * Conversations as text: the chat template of a tokenizer's folder (chat_find.c), or one of a few published forms (chat_forms.c), rendered
+ * as transformers renders it (chat.c). Contents are text: a special token counts only where the template writes it (chat_letters.c).
  */
 #ifndef LS_DATA_CHAT_H
 #define LS_DATA_CHAT_H
 
 #include "data/marked.h"
 #include "format/format.h"
+#include "jinja/jinja.h"
 
-typedef enum ls_chat_role { LS_CHAT_SYSTEM, LS_CHAT_USER, LS_CHAT_ASSISTANT, LS_CHAT_ROLES } ls_chat_role;
-enum { LS_CHAT_TOKENS = 5 };
+typedef struct ls_chat_options {
+    const char *name;   /* a form, a template of the folder's, a file; NULL or "auto": that of the folder */
+    const char *folder; /* the tokenizer's; NULL: it has none */
+    const char *
+        system; /* what the system says where a conversation does not begin with it; NULL: nothing is put there */
+    const char *today; /* YYYY-MM-DD, what strftime_now says; NULL: the day it is */
+} ls_chat_options;
 
-typedef struct ls_chat_template {
-    const char *name;
-    const char *marks[2]; /* what the Jinja text of such a template holds, all of it; NULL: none */
-    const char *tokens[LS_CHAT_TOKENS]; /* special tokens it is written with; NULL: no more */
-    const char *words[2];               /* the same, of some tokenizers; of others text */
-    const char *begin;                  /* once, at the very start */
-    bool
-        bare; /* the form has no token that begins a text, but some folders' templates put theirs before it */
-    const char *system; /* where a conversation has no system: its content; NULL: none */
-    struct {
-        const char *before, *after; /* around the content; before NULL: the template has no such role */
-        const char *tail;           /* behind `after`, and never learnt */
-        bool trims;                 /* white space around the content is dropped, as Python's strip does */
-    } turn[LS_CHAT_ROLES];
-    bool system_first; /* none but the first message is the system's */
-    bool takes_turns;  /* the same, and user and assistant follow one another, from the user on */
-    bool system_opens; /* the system's turn stands inside that of the user behind it, before his content */
-    bool trims_both;   /* the two of them are trimmed as one */
-} ls_chat_template;
-
-/* NULL past the last. */
-const ls_chat_template *ls_chat_template_at(size_t i);
+enum { LS_CHAT_TOKENS = 7 };
 
 /* A template as a build uses it. */
 typedef struct ls_chat {
-    const ls_chat_template *form;
-    char *system; /* what the system says in conversations without it; NULL: nothing */
-    bool begins;  /* with form->begin */
-    bool
-        begin_of_folder; /* the folder's template begins with the tokenizer's begin of text, which is no part of the form */
-    bool parts;                      /* tokens that the tokenizer lacks part the text all the same */
-    int32_t ids[LS_CHAT_TOKENS + 2]; /* of the form's tokens and words; -1: none */
+    const ls_tokenizer *tokenizer;
+    ls_jinja *jinja,
+        *with_tools; /* with_tools: that of records with tools where the folder has one; else NULL */
+    char name[LS_FILE_PATH];
+    char *system;
+    char *token[LS_CHAT_TOKENS]; /* by ls_chat_token_names; NULL: the tokenizer's files name none */
+    struct tm today;
+    uint64_t hash;    /* of all that is rendered with, but for `system` */
+    bool drops_begin; /* what the template begins a text with is left out: something else was asked for */
 } ls_chat;
 
-/*
- * By name; "auto" and NULL: that of the tokenizer's folder, by the marks of its chat_template, with the system that it has where a conversation has none.
- * system NULL: the form's or the folder's; "": none. Unknown ones are refused by name. What was chosen is logged, with tokens that the tokenizer lacks.
- */
-LS_MUST_USE ls_status ls_chat_open(const ls_tokenizer *tokenizer, const char *name, const char *folder,
-                                   const char *system, ls_chat *out);
+extern const char *const ls_chat_token_names[LS_CHAT_TOKENS]; /* "bos_token", ... */
+
+/* The Jinja text of a form; NULL past the last. */
+const char *ls_chat_form(size_t i, const char **name);
+
+/* Unknown names are refused with those there are. What was chosen is logged. */
+LS_MUST_USE ls_status ls_chat_open(const ls_tokenizer *tokenizer, const ls_chat_options *options,
+                                   ls_chat *out);
 void ls_chat_close(ls_chat *chat); /* a zeroed one is allowed */
 
-/* Renders an array of {"role", "content"}; the assistant's contents, with what ends them, are to be learnt. */
-LS_MUST_USE ls_status ls_chat_render(const ls_chat *chat, ls_json_value messages, ls_marked_text *out);
+/*
+ * Renders the conversation of a record: "messages", and "tools", "documents", "chat_template_kwargs" where it has them. Learnt is what
+ * stands in the template's generation blocks. Of a template without any, what it writes for a message of the assistant beyond what it writes before
+ * an answer to the messages until then, as long as it writes the same when the conversation goes on. A record of which nothing is learnt is LS_INVALID.
+ */
+LS_MUST_USE ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out);
+
+/*
+ * Letters as text, learnt where they have the mark JINJA_GENERATED; special tokens are found outside of what the conversation says.
+ * generates: the marks are the template's own blocks, and stay exactly as they are.
+ */
+LS_MUST_USE ls_status ls_chat_letters(const ls_chat *chat, jinja_text letters, bool generates,
+                                      ls_marked_text *out);
 
 #endif

@@ -1,158 +1,245 @@
-/* Which chat template: by its name, or by what the template of a tokenizer's folder holds. */
+/* Which chat template: a form by its name, that of a tokenizer's folder, a file. And the tokens that templates know by name. */
 #include "base/base.h"
+#include "base/hash.h"
 #include "data/chat.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void list_names(char *out, size_t room) {
-    const ls_chat_template *t;
+#define FILE_NAME "chat_template.jinja"
+#define MORE_FOLDER "additional_chat_templates"
+#define CONFIG_NAME "tokenizer_config.json"
+
+const char *const ls_chat_token_names[LS_CHAT_TOKENS] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                                         "pad_token", "cls_token", "mask_token"};
+
+static void list_forms(char *out, size_t room) {
+    const char *name;
     out[0] = 0;
-    for (size_t i = 0, used = 0; (t = ls_chat_template_at(i)) != NULL; i++)
-        used += (size_t)snprintf(out + used, room - used, "%s%s", i > 0 ? ", " : "", t->name);
+    for (size_t i = 0, used = 0; ls_chat_form(i, &name) != NULL && used < room; i++)
+        used += (size_t)snprintf(out + used, room - used, "%s%s", i > 0 ? ", " : "", name);
 }
 
-/* --- of a folder ------------------------------------------------------------------------------------------------------------ */
+/* --- texts of templates ----------------------------------------------------------------------------------------------------- */
 
-static bool holds_marks(const ls_chat_template *t, const char *jinja) {
-    for (size_t i = 0; i < LS_COUNT(t->marks) && t->marks[i] != NULL; i++)
-        if (strstr(jinja, t->marks[i]) == NULL) return false;
-    return true;
+/* file: what errors call it. */
+static ls_status take(const char *file, const char *text, size_t bytes, ls_chat *chat, ls_jinja **out) {
+    const uint64_t both[] = {chat->hash, ls_hash_bytes(text, bytes)};
+    LS_TRY(ls_jinja_read(file, text, bytes, out));
+    chat->hash = ls_hash_bytes(both, sizeof both);
+    if (chat->jinja == *out) snprintf(chat->name, sizeof chat->name, "%s", file);
+    return ls_ok();
 }
 
-/* '<|im_start|>system\nYou are ...<|im_end|>' as a literal: what stands where a conversation has no system. */
-static ls_status find_system(const char *jinja, ls_chat *chat) {
-    static const char before[] = "<|im_start|>system", after[] = "<|im_end|>";
-    for (const char *at = jinja; (at = strstr(at, before)) != NULL;) {
-        at += strlen(before);
-        if (*at == '\n')
-            at++;
-        else if (strncmp(at, "\\n", 2) == 0)
-            at += 2;
-        else
-            continue;
-        const size_t length = strcspn(at, "'\"\\{");
-        const char *end = strstr(at, after);
-        if (end == NULL || end == at || (size_t)(end - at) > length) continue;
-        chat->system = strndup(at, (size_t)(end - at));
-        return chat->system != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for a chat template");
+static ls_status take_file(const char *path, ls_chat *chat) {
+    char *text = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
+    const ls_status status = take(path, text, bytes, chat, &chat->jinja);
+    free(text);
+    return status;
+}
+
+/* --- of a tokenizer_config.json --------------------------------------------------------------------------------------------- */
+
+/* The template of several that has this name; NULL: none. */
+static ls_status named(ls_json_value templates, const char *name, const char **out) {
+    *out = NULL;
+    for (size_t i = 0; i < ls_json_count(templates) && *out == NULL; i++) {
+        const ls_json_value row = ls_json_item(templates, i);
+        const char *its_name;
+        LS_TRY(ls_json_as_object(row));
+        LS_TRY(ls_json_text(row, "name", &its_name));
+        if (strcmp(name, its_name) == 0) LS_TRY(ls_json_text(row, "template", out));
     }
     return ls_ok();
 }
 
-static ls_status recognise(const char *file, const char *jinja, ls_chat *chat) {
-    char names[120];
-    const ls_chat_template *t = NULL;
-    LS_ASSERT(jinja != NULL);
-    for (size_t i = 0; (t = ls_chat_template_at(i)) != NULL && !holds_marks(t, jinja);) i++;
-    list_names(names, sizeof names);
-    if (t == NULL)
-        return ls_error(LS_UNSUPPORTED,
-                        "%s: the chat template is of none of the known kinds (%s); name one with --template",
-                        file, names);
-    chat->form = t;
-    chat->begin_of_folder = t->bare && strstr(jinja, "bos_token") != NULL;
-    if (strstr(jinja, "<think>") != NULL)
-        ls_log("%s: what its template does about <think> is not done", file);
-    return find_system(jinja, chat);
+static ls_status take_text(const char *file, const char *text, ls_chat *chat, ls_jinja **out) {
+    return text != NULL ? take(file, text, strlen(text), chat, out) : ls_ok();
 }
 
-/* The text of tokenizer_config.json's chat_template: by itself, or the one named "default" of several. */
-static ls_status template_of(ls_json_value config, const char **out) {
+/* name NULL: the template by itself, or the default one of several, with that for tools. Without such a name chat->jinja stays NULL. */
+static ls_status take_config(const char *path, ls_json_value config, const char *name, ls_chat *chat) {
     const ls_json_value field = ls_json_field(config, "chat_template");
-    if (!ls_json_is_array(field)) return ls_json_text(config, "chat_template", out);
-    for (size_t i = 0; i < ls_json_count(field); i++) {
-        const ls_json_value row = ls_json_item(field, i);
-        const char *name;
-        LS_TRY(ls_json_as_object(row));
-        LS_TRY(ls_json_text(row, "name", &name));
-        if (strcmp(name, "default") == 0) return ls_json_text(row, "template", out);
+    const char *text = NULL, *tools = NULL;
+    char file[LS_FILE_PATH + 40];
+    if (!ls_json_is_array(field)) {
+        if (name != NULL) return ls_ok();
+        LS_TRY(ls_json_text(config, "chat_template", &text));
+        snprintf(file, sizeof file, "%s chat_template", path);
+        return take_text(file, text, chat, &chat->jinja);
     }
-    return ls_json_error(field, "a template named \"default\" among them");
+    LS_TRY(named(field, name != NULL ? name : "default", &text));
+    if (name == NULL) LS_TRY(named(field, "tool_use", &tools));
+    if (text == NULL && name == NULL) return ls_json_error(field, "a template named \"default\" among them");
+    snprintf(file, sizeof file, "%s chat_template %.30s", path, name != NULL ? name : "default");
+    LS_TRY(take_text(file, text, chat, &chat->jinja));
+    snprintf(file, sizeof file, "%s chat_template tool_use", path);
+    return take_text(file, tools, chat, &chat->with_tools);
 }
 
-static ls_status recognise_folder(const char *folder, ls_chat *chat) {
+static ls_status from_config(const char *folder, const char *name, ls_chat *chat) {
     char path[LS_FILE_PATH];
-    char *text = NULL;
-    size_t bytes = 0;
-    LS_TRY(ls_file_join(folder, "chat_template.jinja", path, sizeof path));
-    if (ls_file_exists(path)) {
-        LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
-        const ls_status status = recognise(path, text, chat);
-        free(text);
-        return status;
-    }
     ls_json *document = NULL;
-    const char *jinja = NULL;
-    LS_TRY(ls_file_join(folder, "tokenizer_config.json", path, sizeof path));
+    LS_TRY(ls_file_join(folder, CONFIG_NAME, path, sizeof path));
+    if (name != NULL && !ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
-    ls_status status = template_of(ls_json_root(document), &jinja);
-    if (status.code == LS_OK) status = recognise(path, jinja, chat);
+    ls_status status = ls_json_as_object(ls_json_root(document));
+    if (status.code == LS_OK) status = take_config(path, ls_json_root(document), name, chat);
     ls_json_free(document);
     return status;
 }
 
+/* --- of a folder ------------------------------------------------------------------------------------------------------------ */
+
+static ls_status from_folder(const char *folder, ls_chat *chat) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_file_join(folder, FILE_NAME, path, sizeof path));
+    return ls_file_exists(path) ? take_file(path, chat) : from_config(folder, NULL, chat);
+}
+
+/* Among the folder's further templates; without such a name chat->jinja stays NULL. */
+static ls_status from_folder_by_name(const char *folder, const char *name, ls_chat *chat) {
+    char inside[LS_FILE_PATH], path[LS_FILE_PATH];
+    if (strchr(name, '/') != NULL || strlen(name) > 100) return ls_ok();
+    snprintf(inside, sizeof inside, MORE_FOLDER "/%s.jinja", name);
+    LS_TRY(ls_file_join(folder, inside, path, sizeof path));
+    return ls_file_exists(path) ? take_file(path, chat) : from_config(folder, name, chat);
+}
+
+static ls_status find(const ls_chat_options *o, ls_chat *chat) {
+    char forms[120];
+    const char *text, *name;
+    list_forms(forms, sizeof forms);
+    if (o->name == NULL || strcmp(o->name, "auto") == 0) {
+        if (o->folder != NULL) return from_folder(o->folder, chat);
+        return ls_error(LS_USAGE,
+                        "--template is missing; expected one of %s, a file, or a --tokenizer that has one",
+                        forms);
+    }
+    if (o->folder != NULL) LS_TRY(from_folder_by_name(o->folder, o->name, chat));
+    for (size_t i = 0; chat->jinja == NULL && (text = ls_chat_form(i, &name)) != NULL; i++)
+        if (strcmp(o->name, name) == 0) LS_TRY(take(name, text, strlen(text), chat, &chat->jinja));
+    if (chat->jinja == NULL && ls_file_exists(o->name)) LS_TRY(take_file(o->name, chat));
+    return chat->jinja != NULL
+               ? ls_ok()
+               : ls_error(LS_USAGE, "--template is '%s'; known are auto, %s%s and files", o->name, forms,
+                          o->folder != NULL ? ", those of the tokenizer's folder" : "");
+}
+
+/* --- tokens ----------------------------------------------------------------------------------------------------------------- */
+
+/* "bos_token": a text, or an object whose "content" it is. Those that are known already stay. */
+static ls_status read_tokens(const char *folder, const char *file, ls_chat *chat) {
+    char path[LS_FILE_PATH];
+    ls_json *document = NULL;
+    LS_TRY(ls_file_join(folder, file, path, sizeof path));
+    if (!ls_file_exists(path)) return ls_ok();
+    LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
+    ls_status status = ls_ok();
+    for (size_t i = 0; i < LS_CHAT_TOKENS && status.code == LS_OK; i++) {
+        const char *text = NULL;
+        ls_json_value value = ls_json_field(ls_json_root(document), ls_chat_token_names[i]);
+        if (chat->token[i] != NULL || !ls_json_has(ls_json_root(document), ls_chat_token_names[i])) continue;
+        if (ls_json_has(value, "content")) value = ls_json_field(value, "content");
+        status = ls_json_as_text(value, &text);
+        if (status.code == LS_OK && (chat->token[i] = strdup(text)) == NULL)
+            status = ls_error(LS_NO_MEMORY, "no memory for a chat template");
+    }
+    ls_json_free(document);
+    return status;
+}
+
+static ls_status find_tokens(const ls_chat_options *o, ls_chat *chat) {
+    if (o->folder == NULL) return ls_ok();
+    LS_TRY(read_tokens(o->folder, CONFIG_NAME, chat));
+    LS_TRY(read_tokens(o->folder, "special_tokens_map.json", chat));
+    for (size_t i = 0; i < LS_CHAT_TOKENS; i++) {
+        const uint64_t both[] = {
+            chat->hash, chat->token[i] != NULL ? ls_hash_bytes(chat->token[i], strlen(chat->token[i])) : i};
+        chat->hash = ls_hash_bytes(both, sizeof both);
+        if (chat->token[i] == NULL && ls_jinja_names(chat->jinja, ls_chat_token_names[i]))
+            ls_log(
+                "%s reads %s, which the tokenizer's files do not name: it is undefined, as in transformers",
+                chat->name, ls_chat_token_names[i]);
+    }
+    return ls_ok();
+}
+
+/* --- the day ---------------------------------------------------------------------------------------------------------------- */
+
+static ls_status find_day(const char *today, ls_chat *chat) {
+    int year, month, day, end = 0;
+    const time_t now = time(NULL);
+    if (today == NULL) {
+        localtime_r(&now, &chat->today);
+    } else {
+        if (sscanf(today, "%4d-%2d-%2d%n", &year, &month, &day, &end) != 3 || today[end] != 0 || month < 1 ||
+            month > 12 || day < 1 || day > 31 || year < 1900)
+            return ls_error(LS_USAGE, "--today is '%s', expected a day such as 2025-07-09", today);
+        chat->today = (struct tm){
+            .tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day, .tm_hour = 12, .tm_isdst = -1};
+        mktime(&chat->today); /* the day of the week */
+    }
+    if (!ls_jinja_names(chat->jinja, "strftime_now")) return ls_ok();
+    char text[40];
+    strftime(text, sizeof text, "%Y-%m-%d", &chat->today);
+    ls_log("%s writes the day: %s (--today says another)", chat->name, text);
+    const uint64_t both[] = {chat->hash, ls_hash_bytes(text, strlen(text))};
+    chat->hash = ls_hash_bytes(both, sizeof both);
+    return ls_ok();
+}
+
+/* --- the system ------------------------------------------------------------------------------------------------------------- */
+
+/* A conversation with this system must be one that the template renders. */
+static ls_status set_system(const char *system, ls_chat *chat) {
+    static const char probe[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, "
+                                "{\"role\": \"assistant\", \"content\": \"y\"}]}";
+    ls_json *document = NULL;
+    ls_marked_text text = {0};
+    if (system == NULL) return ls_ok();
+    chat->system = strdup(system);
+    if (chat->system == NULL) return ls_error(LS_NO_MEMORY, "no memory for what the system says");
+    LS_TRY(ls_json_parse("a conversation", probe, sizeof probe - 1, &document));
+    const ls_status status = ls_chat_render(chat, ls_json_root(document), &text);
+    ls_marked_free(&text);
+    ls_json_free(document);
+    if (status.code == LS_OK) return status;
+    return ls_error(LS_USAGE, "--system is given, but template %s does not take it: %s", chat->name,
+                    status.text);
+}
+
 /* --- the whole -------------------------------------------------------------------------------------------------------------- */
 
-static ls_status find(const char *name, const char *folder, ls_chat *chat) {
-    char names[120];
-    const ls_chat_template *t;
-    list_names(names, sizeof names);
-    if (name == NULL || strcmp(name, "auto") == 0) {
-        if (folder != NULL) return recognise_folder(folder, chat);
-        return ls_error(LS_USAGE, "--template is missing; expected one of %s, or a --tokenizer that has one",
-                        names);
-    }
-    for (size_t i = 0; (t = ls_chat_template_at(i)) != NULL; i++) {
-        if (strcmp(name, t->name) != 0) continue;
-        chat->form = t;
-        return ls_ok();
-    }
-    return ls_error(LS_USAGE, "--template is '%s'; known are auto, %s", name, names);
+static ls_status open(const ls_chat_options *o, ls_chat *chat) {
+    LS_TRY(find(o, chat));
+    LS_TRY(find_tokens(o, chat));
+    LS_TRY(find_day(o->today, chat));
+    LS_TRY(set_system(o->system, chat));
+    ls_log("conversations by template %s%s%.80s%s", chat->name,
+           chat->system != NULL ? ", without a system: " : "", chat->system != NULL ? chat->system : "",
+           ls_jinja_generates(chat->jinja)
+               ? ""
+               : "; it has no generation blocks: learnt is what it writes for an answer");
+    return ls_ok();
 }
 
-static ls_status set_system(const char *system, ls_chat *chat) {
-    if (system == NULL && chat->system == NULL) system = chat->form->system;
-    if (system == NULL) return ls_ok();
-    free(chat->system);
-    chat->system = NULL;
-    if (system[0] == 0 && chat->form->system == NULL) return ls_ok();
-    if (chat->form->turn[LS_CHAT_SYSTEM].before == NULL)
-        return ls_error(LS_USAGE, "--system is given, but template %s has no such role", chat->form->name);
-    chat->system = strdup(system);
-    return chat->system != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for what the system says");
-}
-
-static void find_tokens(const ls_tokenizer *tokenizer, ls_chat *chat) {
-    const ls_chat_template *form = chat->form;
-    chat->parts = ls_tokenizer_piece(tokenizer) < SIZE_MAX;
-    for (size_t i = 0; i < LS_COUNT(chat->ids); i++) {
-        const bool word = i >= LS_COUNT(form->tokens);
-        const char *token = word ? form->words[i - LS_COUNT(form->tokens)] : form->tokens[i];
-        chat->ids[i] = token != NULL ? ls_tokenizer_find(tokenizer, token) : -1;
-        if (token != NULL && chat->ids[i] < 0 && !word)
-            ls_log("template %s: %s is no token of the tokenizer, it is spelled out", form->name, token);
-    }
-}
-
-ls_status ls_chat_open(const ls_tokenizer *tokenizer, const char *name, const char *folder,
-                       const char *system, ls_chat *out) {
-    ls_chat chat = {.begins = true};
-    ls_status status = find(name, folder, &chat);
-    if (status.code == LS_OK) status = set_system(system, &chat);
-    if (status.code != LS_OK) {
+ls_status ls_chat_open(const ls_tokenizer *tokenizer, const ls_chat_options *options, ls_chat *out) {
+    ls_chat chat = {.tokenizer = tokenizer};
+    const ls_status status = open(options, &chat);
+    if (status.code != LS_OK)
         ls_chat_close(&chat);
-        return status;
-    }
-    find_tokens(tokenizer, &chat);
-    ls_log("conversations by template %s%s%.80s", chat.form->name,
-           chat.system != NULL && chat.system[0] != 0 ? ", without a system: " : "",
-           chat.system != NULL ? chat.system : "");
-    *out = chat;
+    else
+        *out = chat;
     return status;
 }
 
 void ls_chat_close(ls_chat *chat) {
+    ls_jinja_free(chat->jinja);
+    ls_jinja_free(chat->with_tools);
     free(chat->system);
+    for (size_t i = 0; i < LS_CHAT_TOKENS; i++) free(chat->token[i]);
     *chat = (ls_chat){0};
 }

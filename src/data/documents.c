@@ -18,10 +18,11 @@ ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *to
     const char *begin = form->begin;
     LS_TRY(ls_record_kind_find(made.asked.records, &made.kind));
     if (made.kind->chat) {
-        LS_TRY(ls_chat_open(tokenizer, form->chat, folder, form->system, &made.chat));
-        made.chat.begins = ls_frame_is_auto(begin);
-        if (made.chat.begins && !made.chat.begin_of_folder)
-            begin = "none"; /* a conversation begins with what its template says */
+        const ls_chat_options chat = {
+            .name = form->chat, .folder = folder, .system = form->system, .today = form->today};
+        LS_TRY(ls_chat_open(tokenizer, &chat, &made.chat));
+        made.chat.drops_begin = !ls_frame_is_auto(begin);
+        if (!made.chat.drops_begin) begin = "none"; /* a conversation begins with what its template says */
     }
     const ls_status status = ls_frame_find(tokenizer, begin, form->end, &made.frame);
     if (status.code == LS_OK)

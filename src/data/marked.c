@@ -70,8 +70,8 @@ typedef struct encoding {
     ls_learnt_tokens *out;
 } encoding;
 
-/* How many of the n tokens of text[from, ...) are those of its bytes before `to`: a token that reaches over the place is not. */
-static ls_status tokens_before(encoding *e, size_t from, size_t to, const int32_t *ids, size_t n,
+/* How many of the n tokens of text[from, ...) are those of its bytes before `to`; `over`: with one that reaches over the place. */
+static ls_status tokens_before(encoding *e, size_t from, size_t to, bool over, const int32_t *ids, size_t n,
                                size_t *out) {
     size_t same = 0;
     if (to - from > e->again)
@@ -83,7 +83,7 @@ static ls_status tokens_before(encoding *e, size_t from, size_t to, const int32_
     LS_TRY(ls_tokenizer_encode_plain(e->tokenizer, e->marked->text + from, to - from,
                                      e->plainly ? &e->plain : NULL, &e->room));
     while (same < n && same < e->room.count && e->room.id[same] == ids[same]) same++;
-    *out = same;
+    *out = same + (over && same < n && same < e->room.count);
     return ls_ok();
 }
 
@@ -99,8 +99,8 @@ static ls_status encode_stretch(encoding *e, size_t from, size_t to) {
         const struct ls_marked_stretch learnt = m->learnt[e->next];
         const int32_t *ids = e->out->tokens.id + start;
         size_t first = 0, end = n;
-        if (learnt.start > from) LS_TRY(tokens_before(e, from, learnt.start, ids, n, &first));
-        if (learnt.end < to) LS_TRY(tokens_before(e, from, learnt.end, ids, n, &end));
+        if (learnt.start > from) LS_TRY(tokens_before(e, from, learnt.start, false, ids, n, &first));
+        if (learnt.end < to) LS_TRY(tokens_before(e, from, learnt.end, true, ids, n, &end));
         if (end > first) memset(e->out->learnt + start + first, true, end - first);
         if (learnt.end > to) break; /* it goes on behind the mark */
     }

@@ -30,7 +30,7 @@ LS_MUST_USE ls_status ls_marked_append_token(ls_marked_text *marked, const char 
 void ls_marked_free(ls_marked_text *marked);
 
 /*
- * Appends its tokens. A token that reaches over the beginning of a learnt stretch is learnt, one that reaches over its end is not. plain: what else is text between
+ * Appends its tokens. A token that touches a learnt stretch is learnt, as in transformers. plain: what else is text between
  * the marks; NULL: nothing, special tokens are looked for. LS_INVALID when so much would have to be encoded again to find what is learnt that
  * it would take no end of time.
  */

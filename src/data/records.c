@@ -93,19 +93,33 @@ static ls_status encode_completion(const ls_encode_options *o, ls_json_value obj
     return status;
 }
 
+/* What the template begins with, where something else was asked for. */
+static void drop_begin(const ls_chat *chat, size_t start, ls_learnt_tokens *out) {
+    static const char *const names[] = {"<|begin_of_text|>", "<bos>", "<s>"};
+    ls_token_list *list = &out->tokens;
+    const ls_token_frame frame = ls_tokenizer_frame(chat->tokenizer);
+    if (!chat->drops_begin || list->count == start) return;
+    bool begins = frame.n_before > 0 && frame.before[0] == list->id[start];
+    begins |= chat->token[0] != NULL && ls_tokenizer_find(chat->tokenizer, chat->token[0]) == list->id[start];
+    for (size_t i = 0; i < LS_COUNT(names); i++)
+        begins |= ls_tokenizer_find(chat->tokenizer, names[i]) == list->id[start];
+    if (!begins) return;
+    list->count--;
+    memmove(list->id + start, list->id + start + 1, (list->count - start) * sizeof *list->id);
+    memmove(out->learnt + start, out->learnt + start + 1, list->count - start);
+}
+
 static ls_status encode_messages(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
     const size_t start = out->tokens.count;
-    ls_json_value messages;
     ls_marked_text marked = {0};
-    const ls_plain_text plain = {.marks = o->chat->ids, .n_marks = LS_COUNT(o->chat->ids)};
-    if (ls_json_has(object, "tools") && ls_json_count(ls_json_field(object, "tools")) > 0)
-        return ls_json_error(ls_json_field(object, "tools"), "none: tools are not supported");
-    LS_TRY(ls_json_array(object, "messages", &messages));
-    ls_status status = ls_chat_render(o->chat, messages, &marked);
+    const ls_plain_text plain = {0};
+    ls_status status = ls_chat_render(o->chat, object, &marked);
     if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, &plain, out);
     ls_marked_free(&marked);
     out->end_learnt = false;
-    if (status.code == LS_OK) drop_end(o->tokenizer, start, out);
+    if (status.code != LS_OK) return status;
+    drop_begin(o->chat, start, out);
+    drop_end(o->tokenizer, start, out);
     return status;
 }
 

@@ -160,21 +160,24 @@ static jinja_value evaluate_call(jinja_run *r, const jinja_node *node) {
     return r->failed ? callee : jinja_call(r, callee, &given);
 }
 
-static jinja_value evaluate_filter(jinja_run *r, const jinja_node *node) {
+static jinja_value call_named(jinja_run *r, const jinja_node *node, const char *kind) {
     jinja_arguments given;
+    char shown[80];
+    r->line = node->line;
+    if (node->function == NULL)
+        return jinja_fail(r, LS_UNSUPPORTED, "%s '%s' is not supported", kind,
+                          jinja_plain(node->name, shown, sizeof shown));
     const jinja_value of = jinja_evaluate(r, node->a);
     jinja_arguments_of(r, node->first, &given);
     r->line = node->line;
-    return r->failed ? of : jinja_call_function(r, node->function, "filter", of, &given);
+    return r->failed ? of : jinja_call_function(r, node->function, kind, of, &given);
 }
 
-static jinja_value evaluate_test(jinja_run *r, const jinja_node *node) {
-    jinja_arguments given;
-    const jinja_value of = jinja_evaluate(r, node->a);
-    jinja_arguments_of(r, node->first, &given);
-    r->line = node->line;
-    return r->failed ? of : jinja_call_function(r, node->function, "test", of, &given);
+static jinja_value evaluate_filter(jinja_run *r, const jinja_node *node) {
+    return call_named(r, node, "filter");
 }
+
+static jinja_value evaluate_test(jinja_run *r, const jinja_node *node) { return call_named(r, node, "test"); }
 
 /* --- the table -------------------------------------------------------------------------------------------------------------- */
 

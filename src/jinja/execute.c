@@ -128,7 +128,11 @@ static jinja_value filter_body(jinja_run *r, const jinja_node *filters, jinja_va
     if (filters == NULL) return said;
     const jinja_value of = filter_body(r, filters->a, said);
     jinja_arguments given;
+    char shown[80];
     r->line = filters->line;
+    if (filters->function == NULL)
+        return jinja_fail(r, LS_UNSUPPORTED, "filter '%s' is not supported",
+                          jinja_plain(filters->name, shown, sizeof shown));
     jinja_arguments_of(r, filters->first, &given);
     return jinja_call_function(r, filters->function, "filter", of, &given);
 }

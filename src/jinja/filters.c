@@ -135,9 +135,11 @@ static jinja_value filter_format(ARGUMENTS) {
     return jinja_format(r, jinja_show(r, of), all);
 }
 
-static jinja_value filter_same(ARGUMENTS) {
+static jinja_value filter_safe(ARGUMENTS) {
     (void)arg, (void)all;
-    return jinja_of_text(jinja_show(r, of));
+    jinja_value text = jinja_of_text(jinja_show(r, of));
+    text.safe = true;
+    return text;
 }
 
 /* --- numbers ---------------------------------------------------------------------------------------------------------------- */
@@ -270,7 +272,7 @@ static const jinja_function filters[] = {
     {"truncate", filter_truncate, 0, {"length", "killwords", "end", "leeway"}, false},
     {"wordcount", filter_wordcount, 0, {NULL}, false},
     {"format", filter_format, 0, {NULL}, true},
-    {"safe", filter_same, 0, {NULL}, false}, /* nothing is escaped here */
+    {"safe", filter_safe, 0, {NULL}, false},
     {"tojson", jinja_to_json, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}, false},
     {"int", filter_int, 0, {"default", "base"}, false},
     {"float", filter_float, 0, {"default"}, false},

@@ -242,6 +242,7 @@ static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jin
 }
 
 static jinja_value filter_map(ARGUMENTS) {
+    if (!jinja_true(of)) return generator(jinja_new_list(r, 0));
     const jinja_list *list = jinja_walk(r, of);
     (void)arg;
     if (all->n == 0 && jinja_dict_find_word(&all->named, "attribute") != NULL)
@@ -257,6 +258,7 @@ static jinja_value filter_map(ARGUMENTS) {
 /* The items that a test takes, or does not; without a test, those that are true. */
 static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *all, bool attribute,
                           bool wanted) {
+    if (!jinja_true(of)) return generator(jinja_new_list(r, 0));
     const jinja_list *list = jinja_walk(r, of);
     const size_t test = attribute ? 1 : 0;
     jinja_list *out = jinja_new_list(r, 0);

@@ -114,6 +114,52 @@ jinja_value jinja_format(jinja_run *r, jinja_text text, const jinja_arguments *v
     return jinja_written(&b);
 }
 
+/* --- text.format(values) ---------------------------------------------------------------------------------------------------- */
+
+/* The value of {}, {1} or {name}; a place that says more (an attribute, a form of numbers) has no rule. */
+static jinja_value value_at(jinja_run *r, jinja_text place, const jinja_arguments *values, size_t *next) {
+    size_t at = 0;
+    bool digits = true;
+    for (size_t i = 0; i < place.n; i++) {
+        const uint32_t code = place.at[i] & JINJA_CODE;
+        if (!jinja_is_word(code))
+            return jinja_fail(r, LS_UNSUPPORTED,
+                              "format with other places than {}, {1}, {name} is not supported");
+        digits &= code >= '0' && code <= '9' && i < 6;
+        if (digits) at = at * 10 + code - '0';
+    }
+    if (place.n > 0 && !digits) {
+        const jinja_value *named = jinja_dict_find(&values->named, jinja_of_text(place));
+        return named != NULL ? *named : jinja_fail(r, LS_INVALID, "format lacks a value");
+    }
+    if (place.n == 0) at = (*next)++;
+    return at < values->n ? values->value[at] : jinja_fail(r, LS_INVALID, "format lacks a value");
+}
+
+jinja_value jinja_format_braces(jinja_run *r, jinja_text text, const jinja_arguments *values) {
+    jinja_buffer b = {0};
+    size_t next = 0;
+    for (size_t i = 0; i < text.n && !r->failed; i++) {
+        const uint32_t code = text.at[i] & JINJA_CODE,
+                       behind = i + 1 < text.n ? text.at[i + 1] & JINJA_CODE : 0;
+        if ((code == '{' || code == '}') && behind == code) {
+            jinja_put_letter(r, &b, text.at[i++]);
+        } else if (code == '{') {
+            size_t end = i + 1;
+            while (end < text.n && (text.at[end] & JINJA_CODE) != '}') end++;
+            if (end == text.n) return jinja_fail(r, LS_INVALID, "format has a { without a }");
+            const jinja_value value = value_at(r, jinja_part(text, i + 1, end), values, &next);
+            if (!r->failed) jinja_put(r, &b, jinja_show(r, value));
+            i = end;
+        } else if (code == '}') {
+            return jinja_fail(r, LS_INVALID, "format has a } without a {");
+        } else {
+            jinja_put_letter(r, &b, text.at[i]);
+        }
+    }
+    return jinja_written(&b);
+}
+
 /* --- dates ------------------------------------------------------------------------------------------------------------------ */
 
 /* English names whatever the locale is. */

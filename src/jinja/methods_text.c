@@ -335,6 +335,11 @@ static jinja_value text_join(ARGUMENTS) {
     return jinja_written(&b);
 }
 
+static jinja_value text_format(ARGUMENTS) {
+    (void)arg;
+    return jinja_format_braces(r, of.text, all);
+}
+
 /* --- room ------------------------------------------------------------------------------------------------------------------- */
 
 static jinja_value padded(jinja_run *r, jinja_text text, jinja_value to, jinja_value with,
@@ -459,6 +464,7 @@ static const jinja_function methods[] = {
     {"rpartition", text_rpartition, 1, {"sep"}, false},
     {"splitlines", text_splitlines, 0, {"keepends"}, false},
     {"join", text_join, 1, {"iterable"}, false},
+    {"format", text_format, 0, {NULL}, true},
     {"center", text_center, 1, {"width", "fillchar"}, false},
     {"ljust", text_ljust, 1, {"width", "fillchar"}, false},
     {"rjust", text_rjust, 1, {"width", "fillchar"}, false},

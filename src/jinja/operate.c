@@ -115,12 +115,29 @@ static jinja_value joined(jinja_run *r, jinja_value a, jinja_value b) {
     return jinja_of_list(a.kind, list);
 }
 
+/* What is added to a text that the filter safe made is escaped for HTML, as the reference's Markup has it. */
+static void put_safe(jinja_run *r, jinja_buffer *b, jinja_text text, bool escapes) {
+    static const char *const escaped[128] = {
+        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&#34;", ['\''] = "&#39;"};
+    if (!escapes) jinja_put(r, b, text);
+    for (size_t i = 0; escapes && i < text.n && !r->failed; i++) {
+        const uint32_t code = text.at[i] & JINJA_CODE;
+        if (code < 128 && escaped[code] != NULL)
+            jinja_put_word(r, b, escaped[code]);
+        else
+            jinja_put_letter(r, b, text.at[i]);
+    }
+}
+
 static jinja_value sum(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
     if (a.kind == JINJA_TEXT && b.kind == JINJA_TEXT) {
         jinja_buffer both = {0};
-        jinja_put(r, &both, a.text);
-        jinja_put(r, &both, b.text);
-        return jinja_written(&both);
+        const bool safe = a.safe || b.safe;
+        put_safe(r, &both, a.text, safe && !a.safe);
+        put_safe(r, &both, b.text, safe && !b.safe);
+        jinja_value result = jinja_written(&both);
+        result.safe = safe;
+        return result;
     }
     if (a.kind == b.kind && (a.kind == JINJA_LIST || a.kind == JINJA_TUPLE)) return joined(r, a, b);
     return arithmetic(r, op, a, b);
@@ -152,6 +169,7 @@ static jinja_value product(jinja_run *r, const jinja_operator *op, jinja_value a
 
 static jinja_value remainder_or_format(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
     if (a.kind != JINJA_TEXT) return division(r, op, a, b);
+    if (a.safe) return jinja_fail(r, LS_UNSUPPORTED, "%% of what the filter safe made is not supported");
     jinja_arguments values = {.value = &b, .n = 1};
     if (b.kind == JINJA_TUPLE) values = (jinja_arguments){.value = b.list->item, .n = b.list->n};
     return jinja_format(r, a.text, &values);

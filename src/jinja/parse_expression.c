@@ -370,17 +370,14 @@ static jinja_node *parse_postfix(jinja_parser *p, jinja_node *node) {
     }
 }
 
+/* One that has no row is refused when it is to be run: in a branch that is never taken it does no harm, in Jinja neither. */
 jinja_node *jinja_parse_filters(jinja_parser *p, jinja_node *of, bool begun) {
-    char shown[80];
     while (begun || jinja_skip_operator(p, "|")) {
         jinja_node *node = node_here(p, JINJA_N_FILTER);
         begun = false;
         node->a = of;
         node->name = jinja_expect_name(p);
         node->function = jinja_find_filter(node->name);
-        if (node->function == NULL)
-            jinja_refuse(p, LS_UNSUPPORTED, node->line, "filter '%s' is not supported",
-                         jinja_plain(node->name, shown, sizeof shown));
         if (jinja_at_operator(p, "(")) node->first = parse_arguments(p);
         of = node;
     }
@@ -397,7 +394,6 @@ static bool at_argument(const jinja_parser *p) {
 }
 
 static jinja_node *parse_test(jinja_parser *p, jinja_node *of) {
-    char shown[80];
     jinja_node *node = jinja_node_new(p, JINJA_N_TEST, jinja_take(p)->line), *denied = NULL;
     if (jinja_skip_name(p, "not")) {
         denied = jinja_node_new(p, JINJA_N_NOT, node->line);
@@ -406,9 +402,6 @@ static jinja_node *parse_test(jinja_parser *p, jinja_node *of) {
     node->a = of;
     node->name = jinja_expect_name(p);
     node->function = jinja_find_test(node->name);
-    if (node->function == NULL)
-        jinja_refuse(p, LS_UNSUPPORTED, node->line, "test '%s' is not supported",
-                     jinja_plain(node->name, shown, sizeof shown));
     if (jinja_at_operator(p, "(")) {
         node->first = parse_arguments(p);
     } else if (at_argument(p)) {

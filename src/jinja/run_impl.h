@@ -102,6 +102,8 @@ jinja_text jinja_need_text(jinja_run *r, jinja_value value, const char *what);
 int64_t jinja_need_int(jinja_run *r, jinja_value value, const char *what);
 /* text % values, as far as %s, %r, %d, %i, %x, %f, %g, %e and %% go. */
 jinja_value jinja_format(jinja_run *r, jinja_text text, const jinja_arguments *values);
+/* text.format(values) with places {}, {1}, {name}. */
+jinja_value jinja_format_braces(jinja_run *r, jinja_text text, const jinja_arguments *values);
 jinja_value jinja_strftime(jinja_run *r, jinja_text format);
 
 /* --- values ----------------------------------------------------------------------------------------------------------------- */

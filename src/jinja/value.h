@@ -50,6 +50,7 @@ typedef enum jinja_kind {
 
 typedef struct jinja_value {
     jinja_kind kind;
+    bool safe; /* a text that the filter safe made: what is added to it is escaped */
     union {
         bool truth;
         int64_t integer;

@@ -122,6 +122,7 @@ bool ls_added_may_cut(const ls_finder *finder, ls_seam seam) {
 void ls_added_free(ls_added *added) {
     finder_free(&added->before);
     finder_free(&added->after);
+    finder_free(&added->special);
     free(added->token);
     *added = (ls_added){0};
 }
@@ -190,20 +191,33 @@ static ls_status read_token(ls_json_value item, const ls_steps *normalizers, int
     return ls_ok();
 }
 
-/* What to look for in text: normalized, it may be longer than the content. */
-static const char *wanted_text(const ls_bpe *bpe, const ls_added_token *token) {
-    const ls_token *entry = &bpe->vocabulary.token[token->id];
-    return token->normalized ? entry->shown : entry->byte;
+/* What to look for in text, NULL where a token is not looked for; normalized, it may be longer than the content. */
+static const char *text_before(const ls_bpe *bpe, const ls_added_token *token) {
+    return token->normalized ? NULL : bpe->vocabulary.token[token->id].byte;
 }
 
-static bool make_finder(const ls_bpe *bpe, const ls_added *added, bool normalized, ls_finder *out) {
+static const char *text_after(const ls_bpe *bpe, const ls_added_token *token) {
+    return token->normalized ? bpe->vocabulary.token[token->id].shown : NULL;
+}
+
+static const char *text_of_special(const ls_bpe *bpe, const ls_added_token *token) {
+    const ls_token *entry = &bpe->vocabulary.token[token->id];
+    return entry->flags & LS_TOKEN_SPECIAL ? entry->byte : NULL;
+}
+
+/* The tokens that `wanted` gives a text. */
+static bool make_finder(const ls_bpe *bpe, const ls_added *added,
+                        const char *(*wanted)(const ls_bpe *bpe, const ls_added_token *token),
+                        ls_finder *out) {
     size_t bytes = 0;
-    for (size_t i = 0; i < added->count; i++)
-        if (added->token[i].normalized == normalized) bytes += strlen(wanted_text(bpe, &added->token[i]));
+    for (size_t i = 0; i < added->count; i++) {
+        const char *text = wanted(bpe, &added->token[i]);
+        if (text) bytes += strlen(text);
+    }
     if (!finder_create(out, bytes)) return false;
     for (size_t i = 0; i < added->count; i++) {
-        const char *text = wanted_text(bpe, &added->token[i]);
-        if (added->token[i].normalized != normalized) continue;
+        const char *text = wanted(bpe, &added->token[i]);
+        if (!text) continue;
         finder_add(out, text, strlen(text), (int32_t)i);
         out->widens |= added->token[i].left || added->token[i].right;
     }
@@ -221,7 +235,9 @@ ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_
     if (!out->token) return no_memory(tokens);
     for (size_t i = 0; i < count; i++)
         LS_TRY(read_token(ls_json_item(tokens, i), normalizers, &next, bpe, out));
-    if (!make_finder(bpe, out, false, &out->before) || !make_finder(bpe, out, true, &out->after))
+    if (!make_finder(bpe, out, text_before, &out->before) ||
+        !make_finder(bpe, out, text_after, &out->after) ||
+        !make_finder(bpe, out, text_of_special, &out->special))
         return no_memory(tokens);
     return ls_ok();
 }

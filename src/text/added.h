@@ -28,6 +28,7 @@ typedef struct ls_added {
     ls_added_token *token;
     size_t count;
     ls_finder before, after; /* the normalizers */
+    ls_finder special;       /* the special ones by their own texts, whether normalized or not */
 } ls_added;
 
 /*

@@ -265,6 +265,16 @@ static bool is_special(const void *state, int32_t id) {
     return id >= 0 && id < t->model.vocabulary.size && t->model.vocabulary.token[id].flags & LS_TOKEN_SPECIAL;
 }
 
+static bool next_special(const void *state, const char *text, size_t bytes, size_t from, size_t done,
+                         ls_special_place *out) {
+    const bpe_tokenizer *t = state;
+    ls_added_match m;
+    if (!ls_added_next(&t->added, &t->added.special, text, bytes, from, done, &m)) return false;
+    const size_t length = t->model.vocabulary.token[m.id].bytes;
+    *out = (ls_special_place){m.next - length, m.next, m.start, m.end, m.id};
+    return true;
+}
+
 const ls_tokenizer_kind ls_tokenizer_bpe = {
     .name = "bpe",
     .open = open,
@@ -276,4 +286,5 @@ const ls_tokenizer_kind ls_tokenizer_bpe = {
     .decode = decode,
     .find = find,
     .is_special = is_special,
+    .next_special = next_special,
 };

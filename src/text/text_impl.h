@@ -22,6 +22,9 @@ typedef struct ls_tokenizer_kind {
     ls_status (*decode)(const void *state, const int32_t *ids, size_t n, ls_text *out);
     int32_t (*find)(const void *state, const char *token);
     bool (*is_special)(const void *state, int32_t id);
+    /* ls_tokenizer_next_special; NULL: there are none that a text could hold. */
+    bool (*next_special)(const void *state, const char *text, size_t bytes, size_t from, size_t done,
+                         ls_special_place *out);
 } ls_tokenizer_kind;
 
 /* Threads' memory that no thread is using; changes behind a tokenizer that is const. */

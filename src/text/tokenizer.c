@@ -182,6 +182,12 @@ bool ls_tokenizer_is_special(const ls_tokenizer *tokenizer, int32_t id) {
     return tokenizer->kind->is_special(tokenizer->state, id);
 }
 
+bool ls_tokenizer_next_special(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t from,
+                               size_t done, ls_special_place *out) {
+    return tokenizer->kind->next_special != NULL &&
+           tokenizer->kind->next_special(tokenizer->state, text, bytes, from, done, out);
+}
+
 /* An idle encoder, or a new one; NULL on error. */
 static encoder *take(const ls_tokenizer *tokenizer, ls_status *status) {
     pthread_mutex_lock(&tokenizer->idle->lock);

@@ -83,6 +83,17 @@ int32_t ls_tokenizer_find(const ls_tokenizer *tokenizer, const char *token);
 bool ls_tokenizer_is_special(const ls_tokenizer *tokenizer, int32_t id);
 
 /*
+ * The next special token in a text from `from` on, as its own text: [from, to), and with the white space that it takes in, not before `done`,
+ * [start, end). Of several at one place the longest. False: there is none.
+ */
+typedef struct ls_special_place {
+    size_t from, to, start, end;
+    int32_t id;
+} ls_special_place;
+bool ls_tokenizer_next_special(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t from,
+                               size_t done, ls_special_place *out);
+
+/*
  * What the file's post-processor puts around a text (a begin of text, as a rule). Encoding never adds it:
  * whoever wants add_special_tokens=True appends before, text, after. Borrowed from the tokenizer.
  */

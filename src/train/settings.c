@@ -33,6 +33,7 @@ static const setting settings[] = {
     {"records", TEXT, AT(form.records), 0, "text", 0, 0, false, true},
     {"template", TEXT, AT(form.chat), 0, "auto", 0, 0, false, true},
     {"system", TEXT, AT(form.system), 0, NULL, 0, 0, false, true},
+    {"today", TEXT, AT(form.today), 0, NULL, 0, 0, false, true},
     {"begin", TEXT, AT(form.begin), 0, "auto", 0, 0, false, true},
     {"end", TEXT, AT(form.end), 0, "auto", 0, 0, false, true},
     {"rope_scaling", TEXT, AT(rope.scaling), 0, "", 0, 0, false, true},

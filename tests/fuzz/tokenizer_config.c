@@ -1,6 +1,6 @@
 /*
- * Whatever is said beside a tokenizer.json, a folder is refused, or has an end of document among its tokens; a chat template is one
- * of the known kinds, and renders a conversation. The files are divided by the byte 0x1e: tokenizer_config.json, config.json,
+ * Whatever is said beside a tokenizer.json, a folder is refused, or has an end of document among its tokens; a chat template is refused
+ * too, or renders a conversation or refuses it. The files are divided by the byte 0x1e: tokenizer_config.json, config.json,
  * generation_config.json, chat_template.jinja; a file without a byte is not there.
  */
 #include "data/chat.h"
@@ -16,15 +16,14 @@ static const char conversation[] =
     "{\"messages\": [{\"role\": \"user\", \"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \"b\"}]}";
 
 static void check_template(const ls_tokenizer *tokenizer, const char *folder) {
+    const ls_chat_options options = {.folder = folder, .today = "2025-07-09"};
     ls_chat chat;
     ls_json *document;
-    ls_json_value messages;
     ls_marked_text marked = {0};
-    if (!fuzz_read(ls_chat_open(tokenizer, NULL, folder, NULL, &chat), folder)) return;
+    if (!fuzz_read(ls_chat_open(tokenizer, &options, &chat), folder)) return;
     LS_ASSERT(fuzz_done(ls_json_parse("fuzz", conversation, sizeof conversation - 1, &document)));
-    LS_ASSERT(fuzz_done(ls_json_array(ls_json_root(document), "messages", &messages)));
-    LS_ASSERT(fuzz_done(ls_chat_render(&chat, messages, &marked)));
-    LS_ASSERT(marked.n_learnt > 0 && marked.learnt[0].end <= marked.bytes);
+    if (fuzz_done(ls_chat_render(&chat, ls_json_root(document), &marked)))
+        for (size_t i = 0; i < marked.n_learnt; i++) LS_ASSERT(marked.learnt[i].end <= marked.bytes);
     ls_marked_free(&marked);
     ls_chat_close(&chat);
     ls_json_free(document);

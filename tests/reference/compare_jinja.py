@@ -121,7 +121,8 @@ line
 {% macro a() %}{{ v }}{% endmacro %}{% set v = 3 %}{{ a() }}{% for i in l %}{% set v = i %}{{ a() }}{% endfor %}
 {% macro p(x) -%} {{ x }} {%- endmacro %}{{ p('q') }}{{ p }}
 {%- set x2 %}{% for i in l %}{{ i }},{% endfor %}{% endset %}{{ x2[:-1] }}
-{{ w | sort | join(',') }}{{ w | list | reverse | list }} {{ l | tojson | safe }} {{ '<a>' | safe }} {{ s | trim | length }} {{ s | float(1.5) }}
+{{ '{0}-{1}-{a}{{x}}'.format(1, 'b', a=l) }}{{ '{}{}'.format(s, none) }}{{ none | map('x') | list }}{{ none | selectattr('a') | list }}{{ 'a' if true else s | nofilter }}
+{{ w | sort | join(',') }}{{ w | list | reverse | list }} {{ l | tojson | safe }} {{ '<a>' | safe }}{{ '<a>' | safe + '<b>' }}{{ '\'&"' + ('<a>' | safe) }}{{ '<a>' | safe ~ '<b>' }} {{ s | trim | length }} {{ s | float(1.5) }}
 """.strip("\n").split("\n")
 WHOLE = ["a\r\nb{{ s }}\r\n  {% if b %}\r\n c\r\n{% endif %}\r\n", "x\n", "x\n\n", "\n{% if b %}\n\n y{% endif %}\n\n", "{{ s }}\n\n\n{{- s }}", "  {# c #}  \n z",
          "   {%- if b %}\n  q\n  {%- endif %}\n", "{% if b -%}\n  q\n{%- endif +%}\n z", "{% raw %}\n a {{ }}\n{% endraw %}\n b", "a {%- raw -%}  b  {%- endraw -%}  c",
