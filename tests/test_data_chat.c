@@ -166,6 +166,23 @@ static void learns_what_a_template_writes_for_an_answer(void **state) {
                 MESSAGES TALK, "[ Hi][{Ho ]}[A][{B]}.");
 }
 
+/* Without generation blocks each answer is rendered for itself: so many that it would take minutes are refused. */
+static void refuses_what_takes_no_end_of_time(void **state) {
+    enum { TURNS = 4000 };
+    static const char jinja[] = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}";
+    char *line = malloc((size_t)TURNS * 60), *at = line, *text = malloc((size_t)TURNS * 60);
+    at += sprintf(at, MESSAGES);
+    for (int i = 0; i < TURNS; i++)
+        at += sprintf(at, "%s{\"role\": \"%s\", \"content\": \"x\"}", i > 0 ? "," : "",
+                      i % 2 ? "assistant" : "user");
+    sprintf(at, "]}");
+    const ls_status status =
+        build_line(state, "messages", scratch_text(state, "own.jinja", jinja), line, text);
+    assert_error(status, LS_INVALID, "to find what is learnt", "steps");
+    free(text);
+    free(line);
+}
+
 static void gives_a_template_what_a_record_has(void **state) {
     assert_made(
         state,
@@ -224,6 +241,7 @@ int main(void) {
         cmocka_unit_test(renders_each_template),
         cmocka_unit_test(refuses_other_conversations),
         cmocka_unit_test(learns_what_a_template_writes_for_an_answer),
+        cmocka_unit_test(refuses_what_takes_no_end_of_time),
         cmocka_unit_test(gives_a_template_what_a_record_has),
         cmocka_unit_test(finds_the_template_of_a_folder),
     };

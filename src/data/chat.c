@@ -1,15 +1,16 @@
 /* A record's conversation, rendered, and what of it is learnt. */
 #include "data/chat.h"
 #include "base/base.h"
+#include "jinja/letters.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A rendering may take so many steps, and more for each byte that the record says. */
+/* All renderings of a record together may take so many steps, and more by the size of what they are given. */
 #define STEPS ((uint64_t)20000000)
-#define STEPS_PER_LETTER 1000
+#define BYTES_PER_STEP 2
 #define BYTES ((size_t)256 << 20)
-#define BYTES_PER_LETTER 64
+#define BYTES_PER_BYTE 16
 
 typedef struct conversation {
     const ls_chat *chat;
@@ -20,7 +21,7 @@ typedef struct conversation {
     ls_json_value json; /* the messages, for errors */
     size_t
         first; /* of the messages, that which is messages[0] of the record: behind a system that was put before them */
-    size_t letters; /* of the whole: what bounds follow */
+    size_t bytes;   /* of what the templates are given */
     uint64_t steps; /* taken so far */
 } conversation;
 
@@ -132,10 +133,10 @@ static void find_variables(conversation *c, ls_json_value record) {
 /* The first n messages, the last of them instead `own` where that is given, then, with `prompt`, what stands before an answer. */
 static ls_status render(conversation *c, size_t n, const jinja_value *own, bool prompt, ls_arena *arena,
                         jinja_text *out) {
-    const uint64_t most = STEPS + STEPS_PER_LETTER * (uint64_t)c->letters;
+    const uint64_t most = STEPS + c->bytes / BYTES_PER_STEP;
     const ls_jinja_options options = {.today = c->chat->today,
                                       .steps = c->steps < most ? most - c->steps : 1,
-                                      .bytes = BYTES + BYTES_PER_LETTER * c->letters,
+                                      .bytes = BYTES + BYTES_PER_BYTE * c->bytes,
                                       .taken = &c->steps};
     jinja_list *messages = jinja_list_new(arena, n);
     for (size_t i = 0; i < n; i++)
@@ -180,7 +181,7 @@ static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own
     const size_t same = common(prompt, answered);
     if (same == prompt.n) return same < own ? same : own;
     const size_t from = behind_others(prompt, prompt.n), at = behind_others(answered, own);
-    const jinja_text end = {prompt.at + from, prompt.n - from}, before = {answered.at + at, own - at};
+    const jinja_text end = jinja_part(prompt, from, prompt.n), before = jinja_part(answered, at, own);
     const size_t found = common(end, before);
     return found > 0 || end.n == 0 ? at + found : SIZE_MAX;
 }
@@ -228,7 +229,7 @@ static ls_status render_all(conversation *c, ls_json_value record, ls_marked_tex
     bool learnt = false;
     LS_TRY(find_messages(c, record));
     find_variables(c, record);
-    c->letters = ls_arena_bytes(c->arena) / sizeof(jinja_letter);
+    c->bytes = ls_arena_bytes(c->arena);
     LS_TRY(render(c, c->messages->n, NULL, false, c->arena, &text));
     jinja_letter *letters = ls_arena_copy(c->arena, text.at, text.n * sizeof *letters);
     if (!ls_jinja_generates(c->jinja)) LS_TRY(mark_answers(c, letters, text.n));

@@ -19,7 +19,7 @@ static jinja_list *keys(jinja_run *r, const jinja_dict *dict) {
 
 static jinja_list *rest_of(jinja_run *r, jinja_list *generator) {
     jinja_list *list = jinja_new_list(r, 0);
-    list->item = generator->item + generator->next;
+    if (generator->n > 0) list->item = generator->item + generator->next;
     list->n = list->capacity = generator->n - generator->next;
     list->depth = generator->depth;
     generator->next = generator->n;
@@ -188,7 +188,8 @@ jinja_value jinja_slice(jinja_run *r, jinja_value of, const jinja_value bounds[3
                                                                     : step < 0 ? -step
                                                                                : step;
     const size_t count = span > 0 ? (size_t)((span - 1) / stride + 1) : 0;
-    if (of.kind == JINJA_TEXT && step == 1) return jinja_of_text((jinja_text){of.text.at + from, count});
+    if (of.kind == JINJA_TEXT && step == 1)
+        return jinja_of_text(jinja_part(of.text, (size_t)from, (size_t)from + count));
     if (of.kind == JINJA_TEXT) {
         jinja_letter *letters = jinja_room(r, count);
         for (size_t i = 0; letters != NULL && i < count; i++)
