@@ -48,6 +48,32 @@ losses() { python3 -c 'import json, sys; print([json.loads(l)["loss"] for l in o
 "$longspan" train "${base[@]}" --data shards --out from-shards >out.txt 2>err || fail "train: $(cat err)"
 [ "$(losses from-text)" = "$(losses from-shards)" ] || fail "losses: $(losses from-text) and $(losses from-shards)"
 
+# --- a build that is interrupted says how to go on, and what one left is not overwritten ---
+awk 'BEGIN { for (i = 0; i < 1000000; i++) print "{\"text\": \"line " i " of a long file, which takes a while to be read and written\"}" }' >long.jsonl
+begin_build() { # WAITED FLAGS...: a build in the background, once a file is there
+    local waited=$1
+    shift
+    "$longspan" data build long.jsonl --threads 1 "$@" >out.txt 2>err &
+    pid=$!
+    for _ in $(seq 1000); do [ -e "$waited" ] && return; sleep 0.01; done
+    fail "no $waited: $(cat err)"
+}
+begin_build cut/shard-000000.tokens --out cut --shard-tokens 100000
+kill -INT $pid
+wait $pid && fail "an interrupted build was done"
+grep -q 'interrupted: [0-9]* shards are complete; the same command with --resume goes on behind them' err || fail "Ctrl-C: $(cat err)"
+expect 2 "cut holds an unfinished build; go on with --resume, or remove it: rm -r cut" data build long.jsonl --out cut --shard-tokens 100000
+"$longspan" data build long.jsonl --out cut --shard-tokens 100000 --resume >out.txt 2>err || fail "resume: $(cat err)"
+grep -q '^1000000 documents' out.txt || fail "resume: $(cat out.txt)"
+begin_build killed/build.jsonl --out killed
+kill -KILL $pid
+wait $pid && fail "a killed build was done"
+expect 2 "killed holds an unfinished build; go on with --resume, or remove it" data build lines.jsonl --out killed
+rm -r cut killed long.jsonl
+# One that failed before there was a shard leaves nothing to go on from.
+expect 1 "lines.jsonl:1: words is missing" data build lines.jsonl --out failed --field words
+"$longspan" data build lines.jsonl --out failed >out.txt 2>err || fail "after a failed build: $(cat err)"
+
 # --- every format that is built is trained from, evaluated on and listed, with the same tokens ---
 gzip -k lines.jsonl
 python3 - <<'MAKE'

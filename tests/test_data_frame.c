@@ -178,6 +178,34 @@ static void frames_documents_once(void **state) {
     ls_tokenizer_close(bytes);
 }
 
+/* A tokenizer that names no end of document is asked for one only where one is wanted. */
+static void does_without_an_end(void **state) {
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s", scratch_path(state, "no-end"));
+    assert_ok(ls_file_make_directories(folder));
+    scratch_text(state, "no-end/tokenizer.json", "{\"model\":{\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}");
+    const char *paths[] = {scratch_text(state, "abba.txt", "abba")};
+    ls_tokenizer *t = NULL;
+    assert_ok(ls_tokenizer_open(folder, &t));
+    assert_int_equal(ls_tokenizer_end_of_document(t), -1);
+    ls_build_options options = build_options(t, paths, 1, scratch_path(state, "without-end"));
+    ls_build_summary s;
+    assert_error(ls_shards_build(&options, &s), LS_INVALID, "says of no token that it ends a document",
+                 "--end");
+    options.form.end = "none";
+    assert_ok(ls_shards_build(&options, &s));
+    assert_int_equal(s.tokens, 4);
+    ls_data *data = NULL;
+    const ls_data_options how = {
+        .paths = paths, .n_paths = 1, .tokenizer = t, .sequence = 8, .form = options.form, .pack = "best"};
+    int32_t tokens[8], labels[8];
+    assert_ok(ls_data_open(&how, &data));
+    assert_ok(ls_data_read(data, 0, &(ls_sample){.tokens = tokens, .labels = labels}));
+    assert_memory_equal(tokens, ((int32_t[]){0, 1, 1, 0, 0, 0, 0, 0}), sizeof tokens);
+    ls_data_close(data);
+    ls_tokenizer_close(t);
+}
+
 static void refuses_what_it_cannot_frame(void **state) {
     char folder[600], out[600];
     snprintf(folder, sizeof folder, "%s", write_texts(state));
@@ -210,6 +238,7 @@ int main(void) {
         cmocka_unit_test(follows_the_tokenizer_or_the_flag),
         cmocka_unit_test(text_alone_has_the_same),
         cmocka_unit_test(frames_documents_once),
+        cmocka_unit_test(does_without_an_end),
         cmocka_unit_test(refuses_what_it_cannot_frame),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

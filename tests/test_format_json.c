@@ -92,6 +92,51 @@ static void reads_wide_integers(void **state) {
                  "real number overflow");
 }
 
+/* Python's json writes NaN and infinities as words; a config may hold them where nobody looks. */
+static void reads_numbers_that_are_not_finite(void **state) {
+    (void)state;
+    const char *text =
+        "{\"a\": Infinity, \"b\": [-Infinity, NaN], \"c\": \"Infinity\", \"d\": 4, \"e\": 99999999999999999999}";
+    ls_json *doc = parse(text);
+    const ls_json_value root = ls_json_root(doc);
+    int64_t i = 0;
+    double d = 0;
+    const char *word = NULL;
+    ls_json_value array;
+    assert_ok(ls_json_int(root, "d", 0, 9, &i));
+    assert_ok(ls_json_double(root, "e", 0, INFINITY, &d));
+    assert_ok(ls_json_text(root, "c", &word));
+    assert_string_equal(word, "Infinity");
+    assert_error(ls_json_double(root, "a", 0, INFINITY, &d), LS_INVALID, "a is Infinity, expected a number",
+                 "");
+    assert_error(ls_json_text(root, "a", &word), LS_INVALID, "a is Infinity, expected a text", "");
+    assert_ok(ls_json_array(root, "b", &array));
+    assert_error(ls_json_as_int(ls_json_item(array, 0), 0, 1, &i), LS_INVALID, "b[0] is -Infinity", "");
+    assert_error(ls_json_as_double(ls_json_item(array, 1), 0, 1, &d), LS_INVALID, "b[1] is NaN", "");
+    ls_json_free(doc);
+    char *edited = NULL;
+    assert_ok(ls_json_set_member(text, "a", "1", &edited));
+    assert_non_null(strstr(edited, "{\"a\": 1, \"b\": [-Infinity, NaN]"));
+    free(edited);
+}
+
+static void reads_records_as_python_does(void **state) {
+    (void)state;
+    static const char text[] = "{\"a\": 1, \"a\": \"x\\u0000y\", \"b\": null}";
+    ls_json *doc = NULL;
+    const char *at = NULL;
+    size_t bytes = 0;
+    assert_error(ls_json_parse("x", text, sizeof text - 1, &doc), LS_INVALID, "duplicate object key", "");
+    assert_ok(ls_json_parse_record("x", text, sizeof text - 1, &doc));
+    assert_ok(ls_json_as_bytes(ls_json_field(ls_json_root(doc), "a"), &at, &bytes));
+    assert_int_equal(bytes, 3);
+    assert_memory_equal(at, "x\0y", 3);
+    assert_error(ls_json_text(ls_json_root(doc), "a", &at), LS_INVALID,
+                 "expected a text without NUL characters", "");
+    assert_error(ls_json_text(ls_json_root(doc), "b", &at), LS_INVALID, "b is null, expected a text", "");
+    ls_json_free(doc);
+}
+
 static void falls_back(void **state) {
     (void)state;
     ls_json *doc = parse("{\"none\": null, \"i\": 3, \"wrong\": []}");
@@ -396,6 +441,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gets_fields),
         cmocka_unit_test(reads_wide_integers),
+        cmocka_unit_test(reads_numbers_that_are_not_finite),
+        cmocka_unit_test(reads_records_as_python_does),
         cmocka_unit_test(falls_back),
         cmocka_unit_test(names_what_is_wrong),
         cmocka_unit_test(refuses_broken_text),

@@ -15,6 +15,7 @@ typedef struct build {
     ls_shard_writer *writer; /* NULL: the next document begins a shard */
     int64_t resumed;
     ls_place place; /* reached */
+    bool begun;     /* its journal is there */
     ls_progress progress;
     double began, said;
     int64_t began_tokens;
@@ -80,10 +81,17 @@ static void tell(build *b, bool last) {
     ls_progress_show(&b->progress, bytes_before(b, b->place) >> 20, note);
 }
 
-static void tell_batch(void *context, ls_place place) {
+static ls_status after_batch(void *context, ls_place place) {
     build *b = context;
     b->place = place;
     tell(b, false);
+    if (b->options->stop == NULL || *b->options->stop == 0) return ls_ok();
+    if (b->state.n_shards == 0)
+        return ls_error(LS_INTERRUPTED, "interrupted before the first shard was complete: nothing is kept");
+    return ls_error(
+        LS_INTERRUPTED,
+        "interrupted: %lld shards are complete; the same command with --resume goes on behind them",
+        (long long)b->state.n_shards);
 }
 
 /* --- the whole -------------------------------------------------------------------------------------------------------------- */
@@ -91,7 +99,7 @@ static void tell_batch(void *context, ls_place place) {
 static ls_status run(build *b) {
     const ls_build_options *o = b->options;
     const ls_document_form *form = &b->state.form;
-    const ls_document_sink sink = {b, begin_document, append, end_document, tell_batch};
+    const ls_document_sink sink = {b, begin_document, append, end_document, after_batch};
     const ls_document_reading reading = {.form = form,
                                          .tokenizer = o->tokenizer,
                                          .inputs = &b->inputs,
@@ -117,6 +125,7 @@ static ls_status make(build *b) {
     b->state.request = ls_build_request(o, &b->state, &b->inputs);
     LS_TRY(ls_file_make_directories(o->out));
     LS_TRY(ls_journal_begin(o, &b->state, &done));
+    b->begun = true;
     if (done) {
         b->resumed = b->state.n_shards;
         ls_log("%s is complete: nothing is left to do", o->out);
@@ -156,6 +165,10 @@ ls_status ls_shards_build(const ls_build_options *options, ls_build_summary *out
     const ls_status status = make(&b);
     if (status.code == LS_OK) describe(&b, out);
     ls_shard_abandon(b.writer);
+    if (status.code != LS_OK && b.begun && b.state.n_shards == 0) {
+        const ls_status dropped = ls_journal_drop(options);
+        if (dropped.code != LS_OK) ls_log("%s", dropped.text); /* why the build failed matters more */
+    }
     ls_inputs_free(&b.inputs);
     ls_document_form_free(&b.state.form);
     free(b.state.shards);

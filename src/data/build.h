@@ -11,6 +11,8 @@
 #ifndef LS_DATA_BUILD_H
 #define LS_DATA_BUILD_H
 
+#include <signal.h>
+
 #include "longspan/data.h"
 #include "text/text.h"
 
@@ -28,6 +30,7 @@ typedef struct ls_build_options {
     int64_t shard_tokens;          /* a shard is full with this many */
     int threads;
     bool resume;
+    const volatile sig_atomic_t *stop; /* not 0: end soon, to be gone on with; NULL: never */
 } ls_build_options;
 
 typedef struct ls_build_summary {
@@ -42,7 +45,7 @@ typedef struct ls_build_summary {
 
 /*
  * Memory: some 100 MiB beside the tokenizer, and some ten times the longest record.
- * Errors name the file and the line. A folder that holds shards already, or a build that was not finished (without resume) or was
+ * LS_INTERRUPTED says what is complete. Errors name the file and the line. A folder that holds shards already, or a build that was not finished (without resume) or was
  * asked for something else (with resume), is LS_USAGE.
  */
 LS_MUST_USE ls_status ls_shards_build(const ls_build_options *options, ls_build_summary *out);

@@ -32,6 +32,8 @@ LS_MUST_USE ls_status ls_build_shard_path(const ls_build_options *options, int64
 LS_MUST_USE ls_status ls_journal_begin(const ls_build_options *options, ls_build_state *state, bool *done);
 LS_MUST_USE ls_status ls_journal_add(const ls_build_options *options, ls_build_state *state,
                                      const ls_shard_header *shard);
+/* Of a build that failed before a shard was complete: there is nothing to go on from. */
+LS_MUST_USE ls_status ls_journal_drop(const ls_build_options *options);
 /* shards.json; then the journal goes. */
 LS_MUST_USE ls_status ls_journal_end(const ls_build_options *options, const ls_build_state *state,
                                      const ls_input_list *inputs);

@@ -12,7 +12,8 @@ struct ls_data {
     ls_packed packed;
     ls_data_summary summary;
     int64_t S;
-    int32_t vocabulary, end_of_document;
+    int32_t vocabulary;
+    int32_t filler; /* where no document is: the end of document, if there is one */
     uint64_t seed;
     bool shuffle;
 };
@@ -114,7 +115,7 @@ ls_status ls_data_open(const ls_data_options *options, ls_data **out) {
     ls_data *data = calloc(1, sizeof *data);
     if (!data) return ls_error(LS_NO_MEMORY, "no memory for the training data");
     data->vocabulary = ls_tokenizer_vocabulary(options->tokenizer);
-    data->end_of_document = ls_tokenizer_end_of_document(options->tokenizer);
+    data->filler = ls_max(0, ls_tokenizer_end_of_document(options->tokenizer));
     data->seed = options->seed;
     data->shuffle = options->shuffle;
     data->S = options->sequence;
@@ -239,7 +240,7 @@ static ls_status read_apart(const ls_data *data, const assembly *a, ls_sample *o
     if (filled < data->S) mark_end(out, filled, data->S);
     mark_seen(out, filled, data->S, 1);
     for (; filled < data->S; filled++) {
-        out->tokens[filled] = data->end_of_document;
+        out->tokens[filled] = data->filler;
         out->labels[filled] = LS_LABEL_IGNORED;
     }
     return ls_ok();
@@ -263,7 +264,7 @@ void ls_data_sequence(const ls_data *data, int64_t index, int32_t *out) {
         const ls_passage *p = &a.passages[k];
         if (ls_corpus_read(&data->corpus, p->start, p->length, out + filled, NULL).code == LS_OK) continue;
         for (int64_t i = filled; i < filled + p->length; i++)
-            if (out[i] < 0 || out[i] >= data->vocabulary) out[i] = data->end_of_document;
+            if (out[i] < 0 || out[i] >= data->vocabulary) out[i] = data->filler;
     }
     assembly_free(&a);
 }

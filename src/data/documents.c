@@ -106,7 +106,7 @@ static ls_status read_all(reader *r) {
             const ls_place next = i + 1 < n ? records[i + 1].at : ls_source_place(r->source);
             LS_TRY(add(r, &records[i], &encoded, next));
         }
-        if (r->sink->batch != NULL) r->sink->batch(r->sink->context, ls_source_place(r->source));
+        if (r->sink->batch != NULL) LS_TRY(r->sink->batch(r->sink->context, ls_source_place(r->source)));
     }
 }
 

@@ -37,7 +37,7 @@ typedef struct ls_document_sink {
     ls_status (*begin)(void *context, bool learnt); /* learnt: what stands before its text is, as a label */
     ls_status (*append)(void *context, const int32_t *ids, const uint8_t *learnt, int64_t n);
     ls_status (*end)(void *context, bool learnt, ls_place next); /* next: where the record behind it begins */
-    void (*batch)(void *context, ls_place place);                /* between batches; NULL: nothing to do */
+    ls_status (*batch)(void *context, ls_place place);           /* between batches; NULL: nothing to do */
 } ls_document_sink;
 
 typedef struct ls_document_reading {

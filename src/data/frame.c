@@ -34,7 +34,14 @@ static ls_status find_begin(const ls_tokenizer *tokenizer, const char *word, ls_
 ls_status ls_frame_find(const ls_tokenizer *tokenizer, const char *begin, const char *end, ls_frame *out) {
     ls_frame frame = {.end = ls_tokenizer_end_of_document(tokenizer)};
     LS_TRY(find_begin(tokenizer, begin, &frame));
-    if (!ls_frame_is_auto(end)) LS_TRY(find_token(tokenizer, "end", end, &frame.end));
+    if (!ls_frame_is_auto(end))
+        LS_TRY(find_token(tokenizer, "end", end, &frame.end));
+    else if (frame.end < 0)
+        return ls_error(
+            LS_INVALID,
+            "the tokenizer \"%s\" says of no token that it ends a document, expected eos_token in "
+            "tokenizer_config.json, or --end with a token or none",
+            ls_tokenizer_name(tokenizer));
     *out = frame;
     return ls_ok();
 }

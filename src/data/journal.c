@@ -240,18 +240,25 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
     if (*done) return read_finished(o, path, s);
     LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
     bool begun = false;
-    if (!ls_file_exists(path)) LS_TRY(check_empty(o));
+    if (!ls_file_exists(path))
+        LS_TRY(check_empty(o));
+    else if (!o->resume)
+        return ls_error(LS_USAGE, "%s holds an unfinished build; go on with --resume, or remove it: rm -r %s",
+                        o->out, o->out);
     LS_TRY(has_shards(path, &begun));
     if (begun) {
-        if (!o->resume)
-            return ls_error(
-                LS_USAGE, "%s holds an unfinished build; go on with --resume, or use another --out", o->out);
         LS_TRY(remove_leftovers(o));
         return read_journal(o, path, s);
     }
     LS_TRY(ls_file_remove_tree(path)); /* it came to nothing: a new build may be of something else */
     s->place = (ls_place){0, 0, 1};
     return append_line(o, s);
+}
+
+ls_status ls_journal_drop(const ls_build_options *o) {
+    char path[LS_FILE_PATH];
+    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
+    return ls_file_remove_tree(path);
 }
 
 /* --- the end ---------------------------------------------------------------------------------------------------------------- */
@@ -308,6 +315,5 @@ ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, con
     ls_json_put_hex(w, "request", s->request);
     put_shards(s, w);
     LS_TRY(ls_json_end_file(w, path));
-    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
-    return ls_file_remove_tree(path);
+    return ls_journal_drop(o);
 }

@@ -3,9 +3,28 @@
 #include "job/job_impl.h"
 #include "longspan/data.h"
 
+#include <signal.h>
 #include <string.h>
 
 #define SHARD_TOKENS ((int64_t)1 << 26)
+
+/* The first Ctrl-C ends after the batch, and says how to go on; a second one ends at once. */
+static volatile sig_atomic_t stopped;
+static void stop(int number) {
+    (void)number;
+    stopped = 1;
+}
+
+static const int signals[] = {SIGINT, SIGTERM};
+static void take_signals(struct sigaction before[LS_COUNT(signals)]) {
+    const struct sigaction ours = {.sa_handler = stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    stopped = 0;
+    for (size_t i = 0; i < LS_COUNT(signals); i++) (void)sigaction(signals[i], &ours, &before[i]);
+}
+
+static void return_signals(const struct sigaction before[LS_COUNT(signals)]) {
+    for (size_t i = 0; i < LS_COUNT(signals); i++) (void)sigaction(signals[i], &before[i], NULL);
+}
 
 static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokenizer,
                        ls_data_build_result *result) {
@@ -20,9 +39,14 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
                                       .shard_tokens =
                                           job->shard_tokens > 0 ? job->shard_tokens : SHARD_TOKENS,
                                       .threads = job->threads > 0 ? (int)job->threads : machine.cores,
-                                      .resume = job->resume};
+                                      .resume = job->resume,
+                                      .stop = &stopped};
     ls_build_summary s;
-    LS_TRY(ls_shards_build(&options, &s));
+    struct sigaction before[LS_COUNT(signals)];
+    take_signals(before);
+    const ls_status status = ls_shards_build(&options, &s);
+    return_signals(before);
+    LS_TRY(status);
     *result = (ls_data_build_result){.inputs = s.inputs,
                                      .input_bytes = s.input_bytes,
                                      .documents = s.documents,

@@ -12,6 +12,12 @@ static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t 
     ls_token_list list = {NULL, 0, 0};
     LS_TRY(ls_tokenizer_encode(tokenizer, text, bytes, &list));
     const size_t before = frame.n_before + list.count > 0 ? frame.n_before : 1;
+    if (frame.n_before == 0 && before > 0 && end < 0) {
+        free(list.id);
+        return ls_error(LS_INVALID,
+                        "the prompt is empty, and the tokenizer \"%s\" has no token to begin with",
+                        ls_tokenizer_name(tokenizer));
+    }
     int32_t *ids = malloc(sizeof *ids * (before + list.count));
     if (ids == NULL) {
         free(list.id);

@@ -54,11 +54,6 @@ ls_status ls_end_of_document(const char *directory, const ls_tokenizer *tokenize
     for (size_t i = 0; i < LS_COUNT(places) && id < 0; i++)
         LS_TRY(look(&places[i], directory, tokenizer, &id));
     for (size_t i = 0; i < LS_COUNT(names) && id < 0; i++) id = ls_tokenizer_find(tokenizer, names[i]);
-    if (id < 0)
-        return ls_error(
-            LS_INVALID,
-            "%s says of no token that it ends a document, expected eos_token in tokenizer_config.json",
-            directory);
     *out = id;
     return ls_ok();
 }

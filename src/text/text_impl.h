@@ -63,7 +63,7 @@ size_t ls_utf8_valid_run(const char *text, size_t bytes); /* ls_utf8_valid_prefi
 /* vocab.json, merges.txt and what is beside them, as a tokenizer.json (vocabulary_files.c). */
 LS_MUST_USE ls_status ls_vocabulary_files_read(const char *directory, ls_json **out);
 
-/* The end of document of a folder with a tokenizer.json (end_of_document.c). */
+/* The end of document of a folder with a tokenizer.json (end_of_document.c); *out -1: it says of no token that it is one. */
 LS_MUST_USE ls_status ls_end_of_document(const char *directory, const ls_tokenizer *tokenizer, int32_t *out);
 
 #endif

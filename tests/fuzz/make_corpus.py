@@ -3,6 +3,7 @@
 
 make_corpus.py    needs Python's standard library alone; gives the same bytes every time.
 """
+import gzip
 import json
 import pathlib
 import struct
@@ -445,6 +446,11 @@ def main():
     put("records", "bad-zstd", bytes([0, 2]) + ZSTD["bad-cut"])
     for choice, name in ((3, "lines"), (0, "text"), (5, "behind")):
         put("source", name, bytes([choice]) + LINES + b" \r\n\n" + LINES[:-1])
+    put("records", "good-gzip", bytes([0, 4]) + gzip.compress(b'{"text": "a"}\n', mtime=0))
+    put("records", "good-array", bytes([0, 6]) + b'[{"text": "a"},\n "b"]')
+    put("stream", "good-gzip", b"\x06" + 2 * gzip.compress(b"some text, ", mtime=0) + bytes(3))
+    put("source", "array", bytes([132]) + b' [{"a": [1]} ,\n"b", 3,]')
+    put("source", "values", bytes([128]) + b'{"a": "}"}\n{"b":\n1} 3 ]')
     put("source", "nul", b"\0a\0b")
     for target, texts in MIXED.items():
         for name, data in texts.items():

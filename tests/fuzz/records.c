@@ -1,6 +1,6 @@
 /*
  * Whatever a file of records says, it is refused by file and line, or its texts are the documents of shards. The first byte is the
- * kind of records and the template, the second whether what is bad is left out, and the file is under zstd.
+ * kind of records and the template, the second whether what is bad is left out, and what the file is: lines or values, plain or compressed.
  */
 #include "data/build.h"
 #include "data/chat.h"
@@ -68,12 +68,13 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_bytes rest = {data, bytes};
     const uint8_t choice = fuzz_choice(&rest), flags = fuzz_choice(&rest);
     const char *const kind = kinds[choice % LS_COUNT(kinds)];
-    const bool compressed = flags & 2;
+    static const char *const names[] = {"in.jsonl", "in.jsonl.zst", "in.jsonl.gz", "in.json", "in.json.gz"};
+    const char *const name = names[flags / 2 % LS_COUNT(names)];
     fuzz_folder folder = fuzz_folder_make();
     char out[LS_FILE_PATH], in[LS_FILE_PATH];
     fuzz_folder_path(&folder, "out", out);
-    fuzz_folder_path(&folder, compressed ? "in.jsonl.zst" : "in.jsonl", in);
-    fuzz_folder_put(&folder, compressed ? "in.jsonl.zst" : "in.jsonl", rest.at, rest.n);
+    fuzz_folder_path(&folder, name, in);
+    fuzz_folder_put(&folder, name, rest.at, rest.n);
     const char *const paths[] = {in};
     ls_tokenizer *tokenizer;
     LS_ASSERT(fuzz_done(ls_tokenizer_open(NULL, &tokenizer)));
@@ -90,7 +91,7 @@ static void run(const uint8_t *data, size_t bytes) {
     ls_build_summary summary;
     if (fuzz_read(ls_shards_build(&options, &summary), folder.path)) {
         LS_ASSERT(summary.bad == 0 || options.form.skip_bad);
-        const bool texts = kind == kinds[0] && !compressed;
+        const bool texts = kind == kinds[0] && name == names[0];
         check_shards(out, &summary, ls_tokenizer_vocabulary(tokenizer), texts ? &rest : NULL);
     }
     ls_tokenizer_close(tokenizer);
