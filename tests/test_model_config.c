@@ -76,7 +76,7 @@ static const broken broken_configs[] = {
     {{{"hidden_size", "-24"}}, LS_INVALID, "hidden_size is -24", "from 1"},
     {{{"hidden_size", "24.5"}}, LS_INVALID, "hidden_size is 24.5", "an integer"},
     {{{"hidden_size", "1e300"}}, LS_INVALID, "hidden_size is", "an integer"},
-    {{{"intermediate_size", "null"}}, LS_INVALID, "intermediate_size is missing", "an integer"},
+    {{{"intermediate_size", "null"}}, LS_INVALID, "intermediate_size is null, expected an integer", "an integer"},
     {{{"num_hidden_layers", "9223372036854775807"}},
      LS_INVALID,
      "num_hidden_layers is 9223372036854775807",
