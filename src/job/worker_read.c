@@ -32,15 +32,18 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
 
 /* --- put together ---------------------------------------------------------------------------------------------------------------- */
 
-/* After everyone has written: out from the exchange, which is zeros and without pages when all have returned. */
+/* After everyone has written: out from the exchange, which is zeros when all have returned. */
 static ls_status take(ls_worker *w, ls_dtype dtype, int64_t n, double *out) {
     const ls_engine *e = w->state->engine;
     ls_comm *comm = w->state->rank->comm;
     LS_TRY(ls_comm_barrier(comm));
     if (out != NULL) widen(dtype, e->exchange, 0, n, out);
     LS_TRY(ls_comm_barrier(comm));
-    if (w->rank == 0 && madvise(e->exchange, e->exchange_bytes, MADV_REMOVE) != 0)
-        memset(e->exchange, 0, e->exchange_bytes);
+    if (w->rank == 0) {
+        memset(e->exchange, 0, ls_dtype_bytes(dtype) * (size_t)n);
+        /* a wish: some systems say yes and do nothing */
+        (void)madvise(e->exchange, e->exchange_bytes, MADV_REMOVE);
+    }
     return ls_comm_barrier(comm);
 }
 
