@@ -20,7 +20,9 @@ typedef struct asking {
 
 double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *likeliest) {
     double most = -INFINITY, sum = 0;
-    for (int64_t v = 0; v < V; v++) most = fmax(most, (double)logits[v]);
+    for (int64_t v = 0; v < V; v++)
+        if ((double)logits[v] > most)
+            most = (double)logits[v]; /* gcc 12 breaks down at fmax here, on aarch64 */
     for (int64_t v = 0; v < V; v++) sum += exp((double)logits[v] - most);
     *likeliest = (double)logits[id] == most;
     for (int64_t v = 0; v < id; v++) *likeliest &= (double)logits[v] < most; /* of equal ones the first */

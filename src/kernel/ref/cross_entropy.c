@@ -16,7 +16,8 @@ static ls_status prepare_loss(const ls_kernel_call *call, void **state) {
 
 static double log_sum_exp(const real *x, int64_t n) {
     double most = -INFINITY, sum = 0;
-    for (int64_t i = 0; i < n; i++) most = fmax(most, (double)x[i]);
+    for (int64_t i = 0; i < n; i++)
+        if ((double)x[i] > most) most = (double)x[i]; /* gcc 12 breaks down at fmax here, on aarch64 */
     if (most == -INFINITY) return -INFINITY;
     for (int64_t i = 0; i < n; i++) sum += exp((double)x[i] - most);
     return most + log(sum);
