@@ -85,6 +85,9 @@ static void set_c(array *c, bool accumulate) {
 
 /* Products of our own: the same bits from any number of threads, too. Small ones are the library's. */
 static bool is_ours(const product *p, ls_isa isa) {
+#ifdef __aarch64__
+    return isa >= LS_ISA_BASE && p->K > 0;
+#endif
     if (p->in == LS_BF16) return isa >= LS_ISA_AMX && p->M >= 32;
     if (isa < LS_ISA_AVX2 || p->M < 128 || p->N < 512 || p->K < 128) return false;
     return isa >= LS_ISA_AVX512 || (p->K <= 8192 && (p->M <= 512 || p->K <= 512));
@@ -181,11 +184,16 @@ static void products_in_vectors(void **unused) {
     static const product large = {130, 515, 5000, true, {false, true, true}, LS_F32, LS_F32};
     ls_machine machine;
     ls_machine_detect(&machine);
-    if (machine.isa < LS_ISA_AVX2) {
+#ifdef __aarch64__
+    const ls_isa first = LS_ISA_BASE;
+#else
+    const ls_isa first = LS_ISA_AVX2;
+#endif
+    if (machine.isa < first) {
         print_message("no AVX2 here: not run\n");
         skip();
     }
-    for (ls_isa isa = LS_ISA_AVX2; isa <= LS_ISA_AVX512 && isa <= machine.isa; isa++) {
+    for (ls_isa isa = first; isa <= LS_ISA_AVX512 && isa <= machine.isa; isa++) {
         for (size_t s = 0; s < LS_COUNT(shapes); s++) {
             for (int bits = 0; bits < 16; bits++) {
                 const product p = {

@@ -11,7 +11,7 @@
 /* Instruction sets, in the order of preference; each includes those below it. */
 typedef enum ls_isa {
     LS_ISA_REF,        /* plain C, the oracle */
-    LS_ISA_BASE,       /* the compiler's baseline for this architecture */
+    LS_ISA_BASE,       /* the compiler's baseline: SSE2 on x86-64, NEON and FMA on aarch64 */
     LS_ISA_AVX2,       /* x86-64-v3: AVX2, FMA */
     LS_ISA_AVX512,     /* x86-64-v4 */
     LS_ISA_AVX512BF16, /* and vdpbf16ps */

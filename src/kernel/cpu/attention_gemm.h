@@ -88,7 +88,7 @@ static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_
     case 2:
         micro_tile(2, depth, a, a_row, a_step, b, c, c_row, decay);
         break;
-#if V_LANES == 16
+#if MICRO_VECTORS > 2
     case 3:
         micro_tile(3, depth, a, a_row, a_step, b, c, c_row, decay);
         break;

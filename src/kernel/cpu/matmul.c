@@ -1,9 +1,9 @@
-/* matmul: f32 on AVX-512, and on AVX2 where tokens are few, in vectors of our own, else one tile per thread by oneDNN. */
+/* matmul: all on aarch64, f32 on AVX-512, and on AVX2 where tokens are few, in vectors of our own, else one tile per thread by oneDNN. */
 #include "kernel/cpu/matmul_impl.h"
 
 #include "kernel/cpu/cpu_impl.h"
 
-#if !LS_CPU_ELEMENT_BF16 && V_LANES >= 8
+#if defined __aarch64__ || (!LS_CPU_ELEMENT_BF16 && V_LANES >= 8)
 #include "kernel/cpu/matmul_vectors.h"
 
 const ls_kernel LS_CPU_NAME(matmul) = {"matmul", LS_CPU_DTYPE, LS_CPU_LEVEL, workspace,

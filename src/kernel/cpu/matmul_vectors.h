@@ -1,12 +1,12 @@
 /*
- * matmul in f32 in vectors of the isa's width. Panels of B, PANEL columns by CHUNK of K, stay in the first cache while all rows of
+ * matmul in vectors of the isa's width. Panels of B, PANEL columns by CHUNK of K, stay in the first cache while all rows of
  * a part of A, which stay in the second, pass by (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008). Both are
- * copied first, whichever way they lie. C takes a sum after each CHUNK of K, counted from the first: neither the plan nor who computes what changes
- * a bit.
+ * copied first, whichever way they lie, as f32. C takes a sum after each CHUNK of K, counted from the first: neither the plan nor who computes what
+ * changes a bit. A C of bf16 is summed up in f32 in the workspace, and rounded once.
  *
  * K is done in passes, so that the rows kept are many. In each, threads take parts of C as they get free, columns by columns.
  *
- * Workspace: for each thread the kept part of A | a panel of B | sums of a ragged edge.
+ * Workspace: for each thread the kept part of A | a panel of B | sums of a ragged edge; then the sums of a C of bf16.
  */
 #ifndef LS_KERNEL_CPU_MATMUL_VECTORS_H
 #define LS_KERNEL_CPU_MATMUL_VECTORS_H
@@ -20,7 +20,7 @@
 
 enum {
     PANEL = VECTOR_COLUMNS * V_LANES,
-    WIDE = V_LANES == 16,               /* AVX-512; else AVX2 */
+    WIDE = V_LANES == 16,               /* AVX-512; else AVX2 or NEON */
     CHUNK = WIDE ? 96 : 256,            /* a panel of it takes half of the first cache */
     KEPT_FLOATS = (WIDE ? 3 : 1) << 17, /* of A */
     FETCHED_TO = WIDE ? 2 : 3,          /* the second cache, the first */
@@ -30,7 +30,7 @@ enum {
     FEW_TOKENS = 512,  /* on AVX2 oneDNN is faster where neither M nor K is as small, */
     MOST_DEPTH = 8192, /* and where sums are taken up often */
     PARTS_PER_THREAD = 4,
-    LINE_FLOATS = 16, /* of the caches */
+    LINE_ELEMENTS = 64 / sizeof(element), /* of the caches */
     A_COST =
         3, /* to bring an element of A, or of B, into its place, and to add to C once more; in quarters of a cycle about */
     B_COST = 3,
@@ -42,7 +42,7 @@ typedef struct vectors_plan {
     int threads;
     int64_t depth;         /* of a pass; the last may have less, so may the last part */
     int64_t rows, columns; /* of a part of C */
-    size_t a_bytes, thread_bytes;
+    size_t a_bytes, thread_bytes, sums_bytes;
 } vectors_plan;
 
 typedef struct vectors_state {
@@ -78,10 +78,14 @@ static void choose_parts(vectors_plan *p) {
     }
 }
 
-/* Whether oneDNN is faster, as measured (docs/performance.md). */
+/* Whether oneDNN is faster, as measured (docs/performance.md); for aarch64 without SVE, Debian's has plain C alone. */
 static bool left_to_onednn(const ls_cpu_product *of) {
+#ifdef __aarch64__
+    return of->M == 0 || of->N == 0 || of->K == 0;
+#else
     if (of->M < FEWEST_ROWS || of->N < FEWEST_COLUMNS || of->K < LEAST_DEPTH) return true;
     return !WIDE && (ls_min(of->M, of->K) > FEW_TOKENS || of->K > MOST_DEPTH);
+#endif
 }
 
 static vectors_plan make_plan(const ls_kernel_call *call) {
@@ -90,6 +94,7 @@ static vectors_plan make_plan(const ls_kernel_call *call) {
     choose_parts(&p);
     p.a_bytes = sizeof(float) * (size_t)(p.rows * p.depth);
     p.thread_bytes = p.a_bytes + sizeof(float) * PANEL * (CHUNK + VECTOR_ROWS);
+    p.sums_bytes = p.of.out == LS_BF16 ? sizeof(float) * (size_t)(p.of.M * p.of.N) : 0;
     return p;
 }
 
@@ -97,50 +102,54 @@ static bool planned(const vectors_plan *p) { return p->depth > 0; }
 
 static size_t workspace(const ls_kernel_call *call) {
     const vectors_plan p = make_plan(call);
-    return planned(&p) ? p.thread_bytes * (size_t)p.threads : ls_cpu_matmul_workspace(call);
+    return planned(&p) ? p.thread_bytes * (size_t)p.threads + p.sums_bytes : ls_cpu_matmul_workspace(call);
 }
 
 /* --- operands in the order in which tiles read them ------------------------------------------------------------------------------- */
 
+V_INLINE void copy_as_f32(float *to, const element *from, int64_t n) {
+    for (int64_t i = 0; i < n; i += V_LANES) v_store_f32(to + i, v_load(from + i, n - i), n - i);
+}
+
 /* Rows of A as they lie, CHUNK of K at a time; rows that are missing in the last tile are 0. */
-static void pack_a_rows(float *to, const float *from, int64_t stride, int64_t rows, int64_t depth) {
+static void pack_a_rows(float *to, const element *from, int64_t stride, int64_t rows, int64_t depth) {
     const int64_t padded = (int64_t)ls_round_up((size_t)rows, VECTOR_ROWS);
     for (int64_t i = 0; i < padded; i++) {
         for (int64_t k = 0; k < depth; k += CHUNK) {
             float *row = to + k * padded + i * CHUNK;
-            const size_t bytes = sizeof(float) * (size_t)ls_min(CHUNK, depth - k);
+            const int64_t n = ls_min(CHUNK, depth - k);
             if (i < rows)
-                memcpy(row, from + i * stride + k, bytes);
+                copy_as_f32(row, from + i * stride + k, n);
             else
-                memset(row, 0, bytes);
+                memset(row, 0, sizeof(float) * (size_t)n);
         }
     }
 }
 
 /* Columns of A: VECTOR_ROWS elements of each of K, CHUNK of K at a time. */
-static void pack_a_columns(float *to, const float *from, int64_t stride, int64_t rows, int64_t depth) {
+static void pack_a_columns(float *to, const element *from, int64_t stride, int64_t rows, int64_t depth) {
     const int64_t padded = (int64_t)ls_round_up((size_t)rows, VECTOR_ROWS);
     for (int64_t k = 0; k < depth; k++, from += stride) {
         float *column = to + k / CHUNK * CHUNK * padded + k % CHUNK * VECTOR_ROWS;
         int64_t i = 0;
         for (; i + VECTOR_ROWS <= rows; i += VECTOR_ROWS)
-            memcpy(column + i * CHUNK, from + i, sizeof(float) * VECTOR_ROWS);
+            copy_as_f32(column + i * CHUNK, from + i, VECTOR_ROWS);
         if (i == rows) continue;
         memset(column + i * CHUNK, 0, sizeof(float) * VECTOR_ROWS);
-        memcpy(column + i * CHUNK, from + i, sizeof(float) * (size_t)(rows - i));
+        copy_as_f32(column + i * CHUNK, from + i, rows - i);
     }
 }
 
 /* A panel of B: rows of `columns`, a multiple of V_LANES of which `there` are there. */
-static void pack_b_rows(float *to, const float *from, int64_t stride, int64_t columns, int64_t there,
+static void pack_b_rows(float *to, const element *from, int64_t stride, int64_t columns, int64_t there,
                         int64_t depth) {
     for (int64_t k = 0; k < depth; k++, from += stride)
         for (int64_t j = 0; j < columns; j += V_LANES, to += V_LANES)
-            v_store_f32(to, v_load_f32(from + j, there - j), V_LANES);
+            v_store_f32(to, v_load(from + j, there - j), V_LANES);
 }
 
 /* The same from columns: squares are transposed. */
-static void pack_b_columns(float *to, const float *from, int64_t stride, int64_t columns, int64_t there,
+static void pack_b_columns(float *to, const element *from, int64_t stride, int64_t columns, int64_t there,
                            int64_t depth) {
     for (int64_t j = 0; j < columns; j += V_LANES) {
         for (int64_t k = 0; k < depth; k += V_LANES) {
@@ -148,11 +157,11 @@ static void pack_b_columns(float *to, const float *from, int64_t stride, int64_t
             v_f32 m[V_LANES];
 #pragma GCC unroll 16
             for (int i = 0; i < V_LANES; i++) {
-                const float *at = from + (j + i) * stride + k;
+                const element *at = from + (j + i) * stride + k;
                 if (whole)
-                    m[i] = v_load_f32(at, V_LANES);
+                    m[i] = v_load(at, V_LANES);
                 else
-                    m[i] = j + i < there ? v_load_f32(at, depth - k) : v_set(0.0f);
+                    m[i] = j + i < there ? v_load(at, depth - k) : v_set(0.0f);
             }
             transpose_square(m);
             const int64_t lines = ls_min(V_LANES, depth - k);
@@ -163,10 +172,10 @@ static void pack_b_columns(float *to, const float *from, int64_t stride, int64_t
 
 /* --- a panel of C ------------------------------------------------------------------------------------------------------------- */
 
-/* Lines of memory that are needed soon: rows of so many floats, row_step apart. */
+/* Lines of memory that are needed soon: rows of so many elements, row_step apart. */
 typedef struct ahead {
-    const float *at;
-    int64_t row_step, rows, floats;
+    const element *at;
+    int64_t row_step, rows, elements;
 } ahead;
 
 /* A part of A, CHUNK of K deep, against a panel of B; C takes the sums. */
@@ -176,15 +185,15 @@ typedef struct panel {
     int64_t rows, depth;
     float *c;
     int64_t c_row;
-    bool add;          /* to what is there */
-    const float *bias; /* of each column, or NULL */
-    ahead next;        /* of B */
+    bool add;            /* to what is there */
+    const element *bias; /* of each column, or NULL */
+    ahead next;          /* of B */
 } panel;
 
 /* Part `i` of `n` of what is needed soon, into a cache: the processor does not foresee rows so far apart. */
 V_INLINE void fetch(const ahead *next, int64_t i, int64_t n) {
     for (int64_t r = next->rows * i / n; r < next->rows * (i + 1) / n; r++)
-        for (int64_t j = 0; j < next->floats; j += LINE_FLOATS)
+        for (int64_t j = 0; j < next->elements; j += LINE_ELEMENTS)
             __builtin_prefetch(next->at + r * next->row_step + j, 0, FETCHED_TO);
 }
 
@@ -203,7 +212,7 @@ V_INLINE void tile_of_panel(int vectors, const panel *p, int64_t i) {
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) {
             float *at = c + r * p->c_row + j * V_LANES;
-            if (p->bias) sum[r][j] += v_load_f32(p->bias + j * V_LANES, V_LANES);
+            if (p->bias) sum[r][j] += v_load(p->bias + j * V_LANES, V_LANES);
             if (p->add) sum[r][j] += v_load_f32(at, V_LANES);
             v_store_f32(at, sum[r][j], V_LANES);
         }
@@ -252,7 +261,7 @@ static void ragged_product(const panel *whole, int64_t columns, float *block) {
             float *c = whole->c + (i + r) * whole->c_row;
             for (int64_t j = 0; j < columns; j++) {
                 float v = block[r * PANEL + j];
-                if (whole->bias) v += whole->bias[j];
+                if (whole->bias) v += element_to_f32(whole->bias[j]);
                 c[j] = whole->add ? v + c[j] : v;
             }
         }
@@ -264,6 +273,7 @@ static void ragged_product(const panel *whole, int64_t columns, float *block) {
 typedef struct vectors_job {
     const ls_kernel_call *call;
     const vectors_plan *plan;
+    float *c;         /* the call's C, or the workspace's sums of it */
     int64_t k, depth; /* of the pass */
     int64_t *kept;
 } vectors_job;
@@ -275,16 +285,17 @@ typedef struct part {
 
 static void keep_rows(const vectors_job *job, const part *t) {
     const vectors_plan *p = job->plan;
-    const float *a = (const float *)job->call->in[0].data + t->row * p->of.a_row + job->k * p->of.a_column;
+    const element *a =
+        (const element *)job->call->in[0].data + t->row * p->of.a_row + job->k * p->of.a_column;
     if (p->of.a_column == 1)
         pack_a_rows(t->a, a, p->of.a_row, t->rows, job->depth);
     else
         pack_a_columns(t->a, a, p->of.a_column, t->rows, job->depth);
 }
 
-static const float *b_at(const vectors_job *job, int64_t column, int64_t k) {
+static const element *b_at(const vectors_job *job, int64_t column, int64_t k) {
     const vectors_plan *p = job->plan;
-    return (const float *)job->call->in[1].data + column * p->of.b_column + (job->k + k) * p->of.b_row;
+    return (const element *)job->call->in[1].data + column * p->of.b_column + (job->k + k) * p->of.b_row;
 }
 
 /* What of B is packed after CHUNK from k on, in this panel or else in the one beside it. */
@@ -294,7 +305,7 @@ static ahead next_of_b(const vectors_job *job, int64_t column, int64_t k) {
     if (k >= job->depth) k = 0, column += PANEL;
     if (column >= p->of.N) return (ahead){.rows = 0};
     const int64_t columns = ls_min(PANEL, p->of.N - column), depth = ls_min(CHUNK, job->depth - k);
-    const float *at = b_at(job, column, k);
+    const element *at = b_at(job, column, k);
     return p->of.b_column == 1 ? (ahead){at, p->of.b_row, depth, columns}
                                : (ahead){at, p->of.b_column, columns, depth};
 }
@@ -315,10 +326,10 @@ static void panel_of_part(const vectors_job *job, const part *t, int64_t j) {
             .a_step = by_rows ? 1 : VECTOR_ROWS,
             .rows = t->rows,
             .depth = ls_min(CHUNK, job->depth - k),
-            .c = (float *)job->call->out[0].data + t->row * p->of.N + column,
+            .c = job->c + t->row * p->of.N + column,
             .c_row = p->of.N,
             .add = p->of.accumulate || !first,
-            .bias = first && p->of.bias ? (const float *)job->call->in[2].data + column : NULL,
+            .bias = first && p->of.bias ? (const element *)job->call->in[2].data + column : NULL,
             .next = next_of_b(job, column, k),
         };
         if (p->of.b_column == 1)
@@ -347,6 +358,25 @@ static void run_part(void *context, int i, int thread) {
     for (int64_t j = 0; j < t.columns; j += PANEL) panel_of_part(job, &t, j);
 }
 
+static void widen_part(const void *context, int i, int64_t start, int64_t end) {
+    (void)i;
+    const vectors_job *job = context;
+    copy_as_f32(job->c + start, (const element *)job->call->out[0].data + start, end - start);
+}
+
+static void round_part(const void *context, int i, int64_t start, int64_t end) {
+    (void)i;
+    const vectors_job *job = context;
+    element *to = job->call->out[0].data;
+    for (int64_t j = start; j < end; j += V_LANES) v_store(to + j, v_load_f32(job->c + j, end - j), end - j);
+}
+
+/* Where C is summed up apart: before the product, and after it. */
+static void pass_over_c(const vectors_job *job, ls_pool *pool, ls_cpu_body body) {
+    const int64_t n = job->plan->of.M * job->plan->of.N;
+    ls_cpu_split(pool, n, ls_cpu_parts(n, 16384, job->plan->threads), body, job);
+}
+
 static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     vectors_state *s = state;
     const vectors_plan *p = &s->plan;
@@ -354,24 +384,29 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
         ls_cpu_matmul_run(call, s->other, pool);
         return;
     }
-    vectors_job job = {.call = call, .plan = p, .kept = s->kept};
+    vectors_job job = {.call = call, .plan = p, .kept = s->kept, .c = call->out[0].data};
+    const bool apart = p->sums_bytes > 0;
+    if (apart) job.c = (void *)((char *)call->workspace + p->thread_bytes * (size_t)p->threads);
+    if (apart && p->of.accumulate) pass_over_c(&job, pool, widen_part);
     for (job.k = 0; job.k < p->of.K; job.k += p->depth) {
         job.depth = ls_min(p->depth, p->of.K - job.k);
         for (int i = 0; i < p->threads; i++) job.kept[i] = -1;
         const int64_t parts = ls_ceil_div(p->of.M, p->rows) * ls_ceil_div(p->of.N, p->columns);
         ls_pool_run(pool, (int)parts, run_part, &job);
     }
+    if (apart) pass_over_c(&job, pool, round_part);
 }
 
 /* --- before and after --------------------------------------------------------------------------------------------------------- */
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
-    LS_TRY(ls_kernel_check("matmul", LS_F32, call));
+    LS_TRY(ls_kernel_check("matmul", LS_CPU_DTYPE, call));
     const vectors_plan plan = make_plan(call);
     vectors_state *s = calloc(1, sizeof *s + sizeof *s->kept * (size_t)plan.threads);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "matmul: no memory for the description of a product");
     s->plan = plan;
-    const ls_status status = planned(&s->plan) ? ls_ok() : ls_cpu_matmul_prepare(LS_F32, call, &s->other);
+    const ls_status status =
+        planned(&s->plan) ? ls_ok() : ls_cpu_matmul_prepare(LS_CPU_DTYPE, call, &s->other);
     if (status.code == LS_OK)
         *state = s;
     else

@@ -1,6 +1,6 @@
 /*
  * Vectors as wide as the isa that this file is compiled for, written once with the compiler's vector extensions:
- * 16 floats for AVX-512, 8 for AVX2, 4 elsewhere. Loads and stores need no alignment; `count` below V_LANES touches only
+ * 16 floats for AVX-512, 8 for AVX2, 4 elsewhere (SSE2; NEON, which is aarch64's base). Loads and stores need no alignment; `count` below V_LANES touches only
  * that many elements (missing lanes load as zero). bf16 is rounded to nearest even, NaN stays NaN, as in base/bf16.h
  * (the avx512bf16 instruction also takes numbers below 1.2e-38 for zero).
  */
@@ -15,6 +15,8 @@
 
 #if defined __SSE2__
 #include <immintrin.h>
+#elif defined __ARM_NEON
+#include <arm_neon.h>
 #endif
 
 #if defined __AVX512F__
@@ -23,6 +25,11 @@
 #define V_LANES 8
 #else
 #define V_LANES 4
+#endif
+#if defined __AVX512F__ || defined __aarch64__
+#define V_REGISTERS 32
+#else
+#define V_REGISTERS 16
 #endif
 
 #define V_INLINE static inline __attribute__((always_inline, unused))
@@ -170,6 +177,8 @@ V_INLINE v_f32 v_sqrt(v_f32 v) {
     return (v_f32)_mm256_sqrt_ps((__m256)v);
 #elif defined __SSE2__
     return (v_f32)_mm_sqrt_ps((__m128)v);
+#elif defined __ARM_NEON
+    return (v_f32)vsqrtq_f32((float32x4_t)v);
 #else
     for (int i = 0; i < V_LANES; i++) v[i] = __builtin_sqrtf(v[i]);
     return v;

@@ -1,5 +1,5 @@
 /*
- * The tile of sums that every product in vectors is made of. 6 x 4 sums, 4 vectors of B and a broadcast fill the 32 registers of AVX-512; 6 x 2 the 16 of
+ * The tile of sums that every product in vectors is made of. 6 x 4 sums, 4 vectors of B and a broadcast fill 32 registers (AVX-512, NEON); 6 x 2 the 16 of
  * the others.
  */
 #ifndef LS_KERNEL_CPU_VECTOR_TILE_H
@@ -8,7 +8,7 @@
 #include "kernel/cpu/simd.h"
 
 #define VECTOR_ROWS 6
-#define VECTOR_COLUMNS (V_LANES == 16 ? 4 : 2)
+#define VECTOR_COLUMNS (V_REGISTERS == 32 ? 4 : 2)
 
 /* Of floats, or (LS_ATTENTION_PAIRS) of pairs of bf16, which are added to the sum both. */
 V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
