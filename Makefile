@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 
 # WORD=text: only benchmarks with that in their name. bench-peers also has SIZE=small|full|long, ROUNDS=n, THREADS=n, PEERS=text,
 # ISA=avx2|avx512 and PYTHON=path (bench/peers/run.py).
-.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan fuzz install lint format setup clean
+.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan check-aarch64 fuzz install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -40,6 +40,16 @@ check-ubsan:
 	@$(MAKE) --no-print-directory check BUILD=build-ubsan SANITIZE=undefined
 check-tsan:
 	@$(MAKE) --no-print-directory check BUILD=build-tsan SANITIZE=thread
+
+# The short tests as on an aarch64 machine without SVE (AWS Graviton 2), by a cross compiler and qemu: WORD=text, those with that in their name.
+aarch64 = $(CURDIR)/build-aarch64
+check-aarch64: setup
+	@tools/setup.sh --aarch64
+	@tools/sysroot.sh arm64 $(aarch64)/sysroot
+	@$(MAKE) --no-print-directory $(aarch64)/build.ninja BUILD=$(aarch64) \
+	    CMAKE_FLAGS='$(CMAKE_FLAGS) -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DCMAKE_SYSROOT=$(aarch64)/sysroot'
+	@ninja -C $(aarch64) -j $(JOBS) --quiet all tests-short
+	@TEST_EMULATOR='qemu-aarch64 -cpu neoverse-n1 -L $(aarch64)/sysroot' tools/run-tests.sh $(aarch64) short $(WORD)
 
 # Every reader of files, for FUZZ_SECONDS each (TARGET=name: that one), under ASan and UBSan: tests/fuzz/README.md.
 fuzz: setup
@@ -72,4 +82,4 @@ lint: setup
 	@tools/lint.sh $(BUILD) $(JOBS)
 
 clean:
-	@rm -rf build build-asan build-ubsan build-tsan build-fuzz
+	@rm -rf build build-asan build-ubsan build-tsan build-fuzz build-aarch64

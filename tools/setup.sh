@@ -33,6 +33,11 @@ fuzz_needs='
 cmd:clang        clang
 fuzzer:          libclang-rt-dev
 '
+# `make check-aarch64` alone needs these.
+aarch64_needs='
+cmd:aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+cmd:qemu-aarch64          qemu-user
+'
 
 print_only=no
 for argument in "$@"; do
@@ -41,7 +46,8 @@ for argument in "$@"; do
     --check) needs+=$check_needs ;;
     --lint) needs+=$lint_needs ;;
     --fuzz) needs+=$fuzz_needs ;;
-    *) echo "setup.sh: unknown argument '$argument'; expected --print, --check, --lint or --fuzz" >&2; exit 2 ;;
+    --aarch64) needs+=$aarch64_needs ;;
+    *) echo "setup.sh: unknown argument '$argument'; expected --print, --check, --lint, --fuzz or --aarch64" >&2; exit 2 ;;
     esac
 done
 
