@@ -6,7 +6,7 @@ set -eu
 [ $# -eq 2 ] || { echo "usage: sysroot.sh ARCHITECTURE FOLDER" >&2; exit 2; }
 architecture=$1
 folder=$2
-packages='libc6-dev libdnnl-dev libjansson-dev libzstd-dev libpcre2-dev libutf8proc-dev libcmocka-dev'
+packages='libc6-dev libdnnl-dev libjansson-dev libzstd-dev zlib1g-dev libpcre2-dev libutf8proc-dev libcmocka-dev'
 [ ! -d "$folder" ] || exit 0
 
 work=$(mktemp -d)
