@@ -38,9 +38,9 @@ static void a_buffer_is_near_while_the_cache_holds_it(void **state) {
     static const struct {
         double cache, far[ADDS]; /* MiB */
     } cases[] = {
-        {8, {0, 0, 0, 0}},   /* it holds all of them */
+        {8, {0, 0, 0, 0}},    /* it holds all of them */
         {1.97, {0, 1, 1, 2}}, /* what was written last is read next; a and b are gone after c and d */
-        {0.25, {2, 2, 2, 2}} /* the beginning of a buffer is gone when its end is written */
+        {0.25, {2, 2, 2, 2}}  /* the beginning of a buffer is gone when its end is written */
     };
     ls_arena *arena = ls_arena_create();
     for (size_t c = 0; c < LS_COUNT(cases); c++) {

@@ -15,7 +15,7 @@ typedef struct ls_train_options {
     const char *const *data; /* text, or token shards */
     int n_data;
     ls_text_form form; /* of text */
-    const char *pack; /* how documents come into sequences: "join", "best", "stream" */
+    const char *pack;  /* how documents come into sequences: "join", "best", "stream" */
     const char *out;
     int64_t seq, batch, accumulate;
     int64_t

@@ -17,7 +17,7 @@ typedef struct ls_progress {
     const char *title; /* what is going on, e.g. "training" */
     int64_t total;
     int64_t before; /* units that were done when it began, of those; 0 unless a caller sets it afterwards */
-    bool terminal; /* stderr is a terminal */
+    bool terminal;  /* stderr is a terminal */
     double started;
     double limit; /* ls_seconds() when the work stops even if it is not done; 0: never */
     double last_drawn;

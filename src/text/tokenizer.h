@@ -55,10 +55,11 @@ LS_MUST_USE ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **ou
 LS_MUST_USE ls_status ls_tokenizer_open_model(const char *directory, ls_tokenizer **out);
 void ls_tokenizer_close(ls_tokenizer *tokenizer); /* NULL is allowed */
 
-const char *ls_tokenizer_name(const ls_tokenizer *tokenizer);        /* "bytes", "bpe" */
-const char *ls_tokenizer_file(const ls_tokenizer *tokenizer);        /* where it was read; NULL: "bytes" */
-int32_t ls_tokenizer_vocabulary(const ls_tokenizer *tokenizer);      /* ids are 0 .. vocabulary - 1 */
-int32_t ls_tokenizer_end_of_document(const ls_tokenizer *tokenizer); /* put after each document; -1: there is none */
+const char *ls_tokenizer_name(const ls_tokenizer *tokenizer);   /* "bytes", "bpe" */
+const char *ls_tokenizer_file(const ls_tokenizer *tokenizer);   /* where it was read; NULL: "bytes" */
+int32_t ls_tokenizer_vocabulary(const ls_tokenizer *tokenizer); /* ids are 0 .. vocabulary - 1 */
+int32_t ls_tokenizer_end_of_document(
+    const ls_tokenizer *tokenizer); /* put after each document; -1: there is none */
 uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer); /* equal for tokenizers that encode alike */
 /* Logs which tokenizer this is; vocab_size: of the model that it serves, or 0. */
 void ls_tokenizer_tell(const ls_tokenizer *tokenizer, int64_t vocab_size);
