@@ -15,6 +15,7 @@
 #endif
 
 static const char *const isa_names[LS_ISA_COUNT] = {"ref", "base", "avx2", "avx512", "avx512bf16", "amx"};
+#define EXPECTED_ISAS "expected ref, base, avx2, avx512, avx512bf16 or amx"
 
 const char *ls_isa_name(ls_isa isa) {
     LS_ASSERT(isa < LS_ISA_COUNT);
@@ -27,9 +28,7 @@ ls_status ls_isa_parse(const char *text, ls_isa *out) {
         *out = (ls_isa)i;
         return ls_ok();
     }
-    return ls_error(LS_USAGE,
-                    "instruction set '%s' is unknown; expected ref, base, avx2, avx512, avx512bf16 or amx",
-                    text);
+    return ls_error(LS_USAGE, "instruction set '%s' is unknown; " EXPECTED_ISAS, text);
 }
 
 #if defined(__x86_64__)
@@ -88,10 +87,7 @@ ls_status ls_isa_limit(ls_isa *out) {
     *out = isa;
     if (cap == NULL || cap[0] == 0) return ls_ok();
     if (ls_isa_parse(cap, &isa).code != LS_OK)
-        return ls_error(LS_USAGE,
-                        "the environment's " LS_ISA_VARIABLE
-                        " is '%.40s'; expected ref, base, avx2, avx512, avx512bf16 or amx",
-                        cap);
+        return ls_error(LS_USAGE, "the environment's " LS_ISA_VARIABLE " is '%.40s'; " EXPECTED_ISAS, cap);
     if (isa > processor_isa())
         return ls_error(LS_USAGE,
                         "the environment's " LS_ISA_VARIABLE " is %s; this processor has no more than %s",

@@ -57,10 +57,10 @@ static void limit_isa(void) {
         [LS_ISA_AVX512BF16] = dnnl_cpu_isa_avx512_core_bf16,
         [LS_ISA_AMX] = dnnl_cpu_isa_all,
     };
+    ls_isa isa = LS_ISA_REF;
     if (getenv(LS_ISA_VARIABLE) == NULL) return;
-    ls_machine machine;
-    ls_machine_detect(&machine);
-    const dnnl_status_t status = dnnl_set_max_cpu_isa(limits[machine.isa]);
+    if (ls_isa_limit(&isa).code != LS_OK) return; /* reported where kernels are chosen */
+    const dnnl_status_t status = dnnl_set_max_cpu_isa(limits[isa]);
     if (status != dnnl_success)
         ls_log("oneDNN was built without a limit of its instruction set: " LS_ISA_VARIABLE
                " does not bind its matrix products");
