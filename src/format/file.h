@@ -76,6 +76,19 @@ typedef struct ls_file_names {
 LS_MUST_USE ls_status ls_file_list(const char *directory, ls_file_names *out);
 void ls_file_names_free(ls_file_names *names);
 
+/*
+ * A path of any length, on the heap, freed where its scope ends. It begins as NULL, and what fills it frees what was there.
+ *
+ *     LS_PATH path = NULL;
+ *     LS_TRY(ls_path_join(folder, "run.json", &path));
+ */
+#define LS_PATH __attribute__((cleanup(ls_path_free))) char *
+void ls_path_free(char **path); /* leaves NULL there */
+/* directory + "/" + name. LS_NO_MEMORY. */
+LS_MUST_USE ls_status ls_path_join(const char *directory, const char *name, char **out);
+/* As printf prints it. LS_NO_MEMORY. */
+LS_MUST_USE ls_status ls_path_print(char **out, const char *format, ...) LS_PRINTF(2, 3);
+
 /* directory + "/" + name into out. A path that does not fit is LS_INVALID. */
 LS_MUST_USE ls_status ls_file_join(const char *directory, const char *name, char *out, size_t room);
 

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,29 @@ ls_status ls_file_join(const char *directory, const char *name, char *out, size_
                         name);
     snprintf(out, room, "%s%s%s", directory, slash, name);
     return ls_ok();
+}
+
+void ls_path_free(char **path) {
+    free(*path);
+    *path = NULL;
+}
+
+ls_status ls_path_print(char **out, const char *format, ...) {
+    char *made = NULL;
+    va_list args;
+    va_start(args, format);
+    const int length = vasprintf(&made, format, args);
+    va_end(args);
+    if (length < 0) return ls_error(LS_NO_MEMORY, "no memory for a path");
+    free(*out); /* last: it may be one of the arguments */
+    *out = made;
+    return ls_ok();
+}
+
+ls_status ls_path_join(const char *directory, const char *name, char **out) {
+    const size_t length = strlen(directory);
+    const bool ends = length > 0 && directory[length - 1] == '/';
+    return ls_path_print(out, "%s%s%s", directory, ends ? "" : "/", name);
 }
 
 ls_status ls_file_make_directories(const char *path) {

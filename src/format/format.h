@@ -12,6 +12,7 @@
 #include "format/file.h"
 #include "format/json.h"
 #include "format/jsonl.h"
+#include "format/lock.h"
 #include "format/npy.h"
 #include "format/safetensors.h"
 #include "format/svg.h"

@@ -12,6 +12,12 @@
 
 /* --- where to begin --------------------------------------------------------------------------------------------------------- */
 
+/* From here on no other run may change the folder. It is taken as soon as there is a folder, before anything in it is read. */
+static ls_status claim(ls_training *t) {
+    if (t->lock != NULL || !ls_file_is_directory(t->options.out)) return ls_ok();
+    return ls_lock_take(t->options.out, &t->lock);
+}
+
 /* A run is never overwritten. */
 static ls_status refuse_existing(const ls_training *t) {
     char found[512];
@@ -26,6 +32,14 @@ static ls_status clear_directory(const ls_training *t) {
     LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
     if (ls_file_exists(path)) ls_log("%s has no checkpoint: starting over", t->options.out);
     return ls_file_remove_tree(path);
+}
+
+/* A new folder is made after all checks; another run may have been faster. */
+static ls_status make_folder(ls_training *t) {
+    if (t->lock != NULL) return ls_ok();
+    LS_TRY(ls_file_make_directories(t->options.out));
+    LS_TRY(claim(t));
+    return refuse_existing(t);
 }
 
 static ls_status begin_resumed(ls_training *t) {
@@ -262,6 +276,7 @@ static ls_status check_wanted(const ls_train_options *o) {
 
 static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(check_wanted(&t->options));
+    LS_TRY(claim(t));
     LS_TRY(t->options.resume ? begin_resumed(t) : refuse_existing(t));
     LS_TRY(ls_settings_resolve(t));
     LS_TRY(open_model(t));
@@ -269,7 +284,7 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(open_text(t));
     if (t->record != NULL) LS_TRY(ls_record_check(t));
     LS_TRY(ls_settings_count_steps(t));
-    LS_TRY(ls_file_make_directories(t->options.out));
+    LS_TRY(make_folder(t));
     t->start_up.read = ls_seconds() - t->began;
     LS_TRY(open_program(t));
     t->start_up.plan = ls_seconds() - t->began - t->start_up.read;
@@ -298,6 +313,7 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     ls_tokenizer_close(t.tokenizer);
     ls_model_close(t.model);
     ls_json_free(t.record);
+    ls_lock_release(t.lock);
     free(t.groups);
     free(t.ranks);
     return status;

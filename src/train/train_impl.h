@@ -47,6 +47,7 @@ typedef struct ls_outcome {
 
 typedef struct ls_training {
     ls_train_options options; /* completed: every default filled in */
+    ls_lock *lock;            /* of the folder `out`, from before anything in it is read until the end */
     ls_model *model;
     ls_tokenizer *tokenizer;
     ls_data *data, *eval_data;

@@ -1,0 +1,220 @@
+#include "format/lock.h"
+#include "format/file.h"
+#include "format/format_impl.h"
+#include "format/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME "longspan.lock"
+/* How long ranks may outlive a launcher that was killed. */
+#define LEAVE_SECONDS 10.0
+#define LOOK_MICROSECONDS 20000
+
+enum { MOST_RECORD = 1024, BOOT_ROOM = 40, HOST_ROOM = 65, TIME_ROOM = 32 };
+
+struct ls_lock {
+    int fd;
+    char *path;
+};
+
+/* ---- who holds it ---- */
+
+typedef struct holder {
+    int64_t process, started; /* its number and, in ticks since the boot, when it began; process 0: nobody */
+    char host[HOST_ROOM], boot[BOOT_ROOM], since[TIME_ROOM];
+} holder;
+
+/* The first line of a small file of /proc; empty where there is none. */
+static void read_line(const char *path, char *out, size_t room) {
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fgets(out, (int)room, file) == NULL) out[0] = 0;
+    out[strcspn(out, "\n")] = 0;
+    if (file != NULL) fclose(file);
+}
+
+/* When a process began, in ticks since the boot; -1: there is none, or it is dead and nobody has asked for its exit code yet. */
+static int64_t start_of(int64_t process) {
+    char file[64], line[1024];
+    snprintf(file, sizeof file, "/proc/%lld/stat", (long long)process);
+    read_line(file, line, sizeof line);
+    const char *at = strrchr(line, ')'); /* the program's name before it may hold anything */
+    if (at != NULL && strncmp(at, ") Z", 3) == 0) return -1;
+    for (int field = 2; at != NULL && field < 22; field++) at = strchr(at + 1, ' ');
+    return at == NULL ? -1 : strtoll(at + 1, NULL, 10);
+}
+
+static holder this_process(void) {
+    holder h = {.process = getpid(), .started = start_of(getpid())};
+    (void)gethostname(h.host, sizeof h.host - 1);
+    read_line("/proc/sys/kernel/random/boot_id", h.boot, sizeof h.boot);
+    const time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc) != NULL) strftime(h.since, sizeof h.since, "%Y-%m-%d %H:%M:%S UTC", &utc);
+    return h;
+}
+
+static void take_text(ls_json_value root, const char *key, char *out, size_t room) {
+    const char *text = "";
+    if (ls_json_text(root, key, &text).code == LS_OK) snprintf(out, room, "%s", text);
+}
+
+/* Nobody where the file says nothing that can be understood: it is being written, or it was when the power went. */
+static holder read_holder(int fd) {
+    char text[MOST_RECORD];
+    holder h = {0};
+    ls_json *document;
+    const ssize_t bytes = pread(fd, text, sizeof text, 0);
+    if (bytes <= 0 || ls_json_parse(NAME, text, (size_t)bytes, &document).code != LS_OK) return h;
+    const ls_json_value root = ls_json_root(document);
+    if (ls_json_int(root, "process", 1, INT32_MAX, &h.process).code == LS_OK) {
+        if (ls_json_int(root, "started", -1, INT64_MAX, &h.started).code != LS_OK) h.started = -1;
+        take_text(root, "host", h.host, sizeof h.host);
+        take_text(root, "boot", h.boot, sizeof h.boot);
+        take_text(root, "since", h.since, sizeof h.since);
+    }
+    ls_json_free(document);
+    return h;
+}
+
+static ls_status write_holder(const ls_lock *lock) {
+    const holder h = this_process();
+    size_t bytes;
+    ls_json_writer *w = ls_json_begin(0);
+    ls_json_put_int(w, "process", h.process);
+    ls_json_put_text(w, "host", h.host);
+    ls_json_put_text(w, "since", h.since);
+    ls_json_put_int(w, "started", h.started);
+    ls_json_put_text(w, "boot", h.boot);
+    ls_json_close(w);
+    const char *text = ls_json_written(w, &bytes);
+    ls_status status = ftruncate(lock->fd, 0) == 0 ? ls_ok() : ls_file_error("write", lock->path, errno);
+    if (status.code == LS_OK) status = ls_file_write_at(lock->fd, lock->path, text, bytes, 0);
+    ls_json_writer_destroy(w);
+    return status;
+}
+
+typedef enum holder_state { GONE, ALIVE, ELSEWHERE } holder_state;
+
+/* What this host can know of a holder. */
+static holder_state ask_for(const holder *h) {
+    const holder me = this_process();
+    if (h->process == 0) return GONE;
+    if (strcmp(h->boot, me.boot) != 0) return strcmp(h->host, me.host) == 0 ? GONE : ELSEWHERE;
+    return start_of(h->process) == h->started ? ALIVE : GONE;
+}
+
+/* The path comes last: where it is long, the message is cut. */
+static ls_status held_by(const ls_lock *lock, const holder *h, const char *advice) {
+    if (h->process == 0)
+        return ls_error(LS_USAGE, "another process uses this folder%s: %s", advice, lock->path);
+    return ls_error(LS_USAGE, "process %lld on %s uses this folder since %s%s: %s", (long long)h->process,
+                    h->host, h->since, advice, lock->path);
+}
+
+/* ---- the kernel's lock ---- */
+
+typedef enum kernel_lock { GRANTED, HELD, UNKNOWN } kernel_lock;
+
+/* A lock of the open file, not of the process: forked ranks have it too, and it lasts until all of them are gone. */
+static kernel_lock ask_kernel(int fd, short type) {
+    struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_OFD_SETLK, &whole) == 0) return GRANTED;
+    return errno == EAGAIN || errno == EACCES ? HELD : UNKNOWN;
+}
+
+/* Whether a lock that the kernel grants holds against other hosts, too, where there are any. */
+static bool reaches_all_hosts(int fd) {
+    static const long own[] = {0x65735546 /* FUSE */, 0x01021997 /* 9P */};
+    struct statfs info;
+    if (fstatfs(fd, &info) != 0) return false;
+    for (size_t i = 0; i < LS_COUNT(own); i++)
+        if ((long)info.f_type == own[i]) return false;
+    return true;
+}
+
+bool ls_lock_stands(const ls_lock *lock) {
+    struct stat mine, there;
+    return fstat(lock->fd, &mine) == 0 && stat(lock->path, &there) == 0 && mine.st_dev == there.st_dev &&
+           mine.st_ino == there.st_ino;
+}
+
+/* ---- taking and releasing ---- */
+
+static ls_status open_file(ls_lock *lock) {
+    lock->fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return lock->fd >= 0 ? ls_ok() : ls_file_error("open", lock->path, errno);
+}
+
+static void close_file(ls_lock *lock) {
+    if (lock->fd >= 0) close(lock->fd);
+    lock->fd = -1;
+}
+
+/* The kernel's lock is ours, or it has none to give: whether what the file says stands against that. */
+static ls_status take_over(const ls_lock *lock, kernel_lock kernel) {
+    const holder before = read_holder(lock->fd);
+    const holder_state state = ask_for(&before);
+    const bool decided = kernel == GRANTED && (state != ELSEWHERE || reaches_all_hosts(lock->fd));
+    if (!decided && state == ALIVE) return held_by(lock, &before, "");
+    if (!decided && state == ELSEWHERE)
+        return held_by(
+            lock, &before,
+            "; locks of this file system reach no other host: remove the file if that run has ended");
+    if (before.process != 0)
+        ls_log("%s: process %lld on %s (since %s) ended without giving its lock back; it is taken over",
+               lock->path, (long long)before.process, before.host, before.since);
+    return write_holder(lock);
+}
+
+/* *again: it was given back, or its holder has died and his other processes have not yet. */
+static ls_status try_once(ls_lock *lock, bool *again) {
+    *again = false;
+    LS_TRY(open_file(lock));
+    const kernel_lock kernel = ask_kernel(lock->fd, F_WRLCK);
+    if (kernel == HELD) {
+        const holder h = read_holder(lock->fd);
+        *again = ask_for(&h) == GONE;
+        return held_by(lock, &h, "");
+    }
+    *again = !ls_lock_stands(lock); /* its holder removed it between our two calls */
+    return *again ? held_by(lock, &(holder){0}, "") : take_over(lock, kernel);
+}
+
+ls_status ls_lock_take(const char *folder, ls_lock **out) {
+    ls_lock *lock = calloc(1, sizeof *lock);
+    if (lock == NULL) return ls_error(LS_NO_MEMORY, "no memory for the lock of %s", folder);
+    lock->fd = -1;
+    ls_status status = ls_path_join(folder, NAME, &lock->path);
+    const double deadline = ls_seconds() + LEAVE_SECONDS;
+    for (bool again = status.code == LS_OK; again;) {
+        status = try_once(lock, &again);
+        if (status.code == LS_OK) {
+            *out = lock;
+            return status;
+        }
+        close_file(lock);
+        again = again && ls_seconds() < deadline;
+        if (again) usleep(LOOK_MICROSECONDS);
+    }
+    free(lock->path);
+    free(lock);
+    return status;
+}
+
+void ls_lock_release(ls_lock *lock) {
+    if (lock == NULL) return;
+    if (ls_lock_stands(lock)) (void)unlink(lock->path);
+    (void)ask_kernel(lock->fd, F_UNLCK); /* or a process that was forked would keep it */
+    close_file(lock);
+    free(lock->path);
+    free(lock);
+}
