@@ -27,6 +27,12 @@ static void test_attention_rate(void **state) {
     const ls_core_rates two = ls_core_rates_of(&core, 2);
     for (int pass = 0; pass < LS_PASSES; pass++)
         assert_float_equal(ls_attention_rate(&two, pass, 64) / ls_attention_rate(&core, pass, 64), 2, 1e-6);
+    ls_core_rates slower = core; /* each doubling of the cores that a call is split over costs as the first */
+    slower.split = 0.1;
+    assert_float_equal(ls_core_rates_of(&slower, 1).matmul / core.matmul, 1, 1e-9);
+    assert_float_equal(ls_core_rates_of(&slower, 0.5).matmul / core.matmul, 0.5, 1e-9);
+    assert_float_equal(ls_core_rates_of(&slower, 2).matmul / core.matmul, 2 / 1.1, 1e-9);
+    assert_float_equal(ls_core_rates_of(&slower, 8).matmul / core.matmul, 8 / 1.331, 1e-9);
     const ls_host nominal = ls_host_nominal(LS_ISA_AVX512);
     for (int pass = 0; pass < LS_PASSES; pass++)
         assert_float_equal(ls_attention_rate(&nominal.type[LS_F32], pass, 16), 1.4e11, 1);
@@ -60,6 +66,7 @@ static void test_attention_seconds(void **state) {
     in[0] = ls_operand_dense(0, 0, LS_BF16, 4, q);
     ls_instr copy = instr;
     copy.kernel = &other;
+    copy.out = in;
     copy.flops = 0;
     assert_float_equal(ls_instr_seconds(&copy, INFINITY, &rates) / (1e-6 + bytes * 1e-10), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&copy, 0, &rates) / (1e-6 + bytes * 1e-11), 1, 1e-9);
@@ -71,11 +78,32 @@ static void test_attention_seconds(void **state) {
     rates.core.stream[0].far = 1e-9; /* what comes from memory is waited for, what lies in a cache is not */
     assert_float_equal(ls_instr_seconds(&product, 0, &rates) / (1e-6 + flops / 9e11), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&product, 1000, &rates) / (1e-6 + flops / 9e11 + 1e-6), 1, 1e-9);
-    ls_instr put = {.kind = LS_INSTR_PUT_SIGNAL, .n_in = 1, .in = in};
+    ls_instr put = {.kind = LS_INSTR_PUT_SIGNAL, .n_in = 1, .in = in, .n_out = 1, .out = in};
     rates.put = (ls_byte_cost){1e-10, 3e-10};
     const double sent = ls_operand_bytes(&in[0]);
     assert_float_equal(ls_instr_seconds(&put, INFINITY, &rates) / (sent * 3e-10), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&put, 0, &rates) / (sent * 1e-10), 1, 1e-9);
+}
+
+/* A copy or a put of several pieces takes longer by a piece's cost for each; of one piece, or by any other kernel, it does not. */
+static void test_pieces(void **state) {
+    (void)state;
+    enum { ROWS = 30, WIDE = 16 };
+    static const ls_kernel copy = {.name = "copy"}, add = {.name = "add"};
+    const int64_t size[] = {ROWS, WIDE};
+    ls_operand from = ls_operand_dense(0, 0, LS_F32, 2, size), to = ls_operand_dense(1, 0, LS_F32, 2, size);
+    ls_instr instr = {
+        .kind = LS_INSTR_KERNEL, .kernel = &copy, .n_in = 1, .in = &from, .n_out = 1, .out = &to};
+    const ls_rates rates = {.core = core, .piece = 1e-8};
+    assert_float_equal(ls_operand_pieces(&from), 1, 0);
+    assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 0, 1e-9);
+    from.view.stride[0] = 3 * WIDE;
+    assert_float_equal(ls_operand_pieces(&from), ROWS, 0);
+    assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 10.0 * ROWS, 1e-6);
+    instr.kernel = &add;
+    assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 0, 1e-9);
+    instr.kind = LS_INSTR_PUT_SIGNAL;
+    assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 10.0 * ROWS, 1e-6);
 }
 
 /* Two ranks of 4 threads on 8 cores share the memory; one alone has what its own cores can draw; 16 threads share the cores, too. */
@@ -149,7 +177,9 @@ static void test_file(void **state) {
         to->matmul = core.matmul;
     }
     host.overhead = 1e-7;
+    host.piece = 1e-9;
     host.cache = 1e6;
+    host.type[LS_F32].split = 0.25;
     host.put.far = 1e-8;
     host.type[LS_BF16].stream[LS_STREAMS - 1].near = 1e-12;
     assert_ok(ls_host_save(LS_ISA_REF, &host));
@@ -195,10 +225,15 @@ static void test_wrong_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention_rate),   cmocka_unit_test(test_attention_seconds),
-        cmocka_unit_test(test_measured),         cmocka_unit_test(test_file),
-        cmocka_unit_test(test_wrong_file),       cmocka_unit_test(test_shared_memory),
-        cmocka_unit_test(test_measured_streams), cmocka_unit_test(test_file_of_another_version),
+        cmocka_unit_test(test_attention_rate),
+        cmocka_unit_test(test_attention_seconds),
+        cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_wrong_file),
+        cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_measured_streams),
+        cmocka_unit_test(test_file_of_another_version),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

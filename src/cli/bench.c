@@ -25,7 +25,7 @@ static const ls_option options[] = {
     CLI_INT("head-size", "N", NULL, 1, 0x1p31, AT(head_size), "attention: 128 when left out"),
     CLI_INT(
         "rounds", "N", NULL, 1, 0x1p31, AT(rounds),
-        "in which everything is timed once, each beside its floor; attention: 3 when left out, gemm, step and predicted: 5, comm: 15"),
+        "in which everything is timed once, each beside its floor; attention and predicted: 3 when left out, gemm and step: 5, comm: 15"),
     CLI_TEXT("mask", "MASK", AT(mask), "attention: as of longspan attention; causal when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
                "element type; attention and step: bf16 when left out, gemm: f32 and bf16 both"),
@@ -49,7 +49,7 @@ const cli_command cli_bench = {
     .usage = "NAME [options]",
     .about =
         "machine: what one core does while all the others do the same: attention, its gradient and matrix products of each type, kernels "
-        "bound by their bytes, in a cache and from memory, and puts between ranks. Takes some fifteen seconds of a machine that has nothing "
+        "bound by their bytes, in a cache and from memory, and puts between ranks. Takes half a minute of a machine that has nothing "
         "else to do. The rates are kept in the user's cache "
         "directory ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan); from then on all commands predict and choose by them "
         "instead of by nominal ones.\n"
@@ -63,7 +63,7 @@ const cli_command cli_bench = {
         "a plain copy, a flag and the peer's read; and reading in place beside it.\n"
         "step: training steps of a model on random weights and tokens (micro-batch and update) against the best rate of square products; "
         "where the time of the median step went, by kind of kernel and by weight, beside what was predicted; start-up and memory.\n"
-        "predicted: measures the machine as above, keeps nothing, and runs steps of eight configurations beside what it predicts of them.\n"
+        "predicted: in each round measures the machine as above, keeps nothing, and runs steps of eight configurations beside what it predicts of them; medians of the rounds.\n"
         "Each bench refuses the flags of the others.",
     CLI_OWN(options, run, bench_flags),
     .takes_word = 1,

@@ -34,6 +34,8 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
                 b->attention[LS_FORWARD].row * 1e9);
         fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9,
                 b->matmul / 1e9);
+        fprintf(out, "  split over two    %-4s %11.1f %11.1f  %% longer than its halves\n", name,
+                100 * a->split, 100 * b->split);
     }
     static const char *const shown[] = {"rmsnorm_grad", "swiglu_grad", "cross_entropy", "adamw"};
     for (size_t i = 0; i < LS_COUNT(shown); i++) {
@@ -49,6 +51,7 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
     fprintf(out, "signal to end of wait    %11.0f %11.0f  ns\n", host->latency * 1e9, nominal->latency * 1e9);
     fprintf(out, "kernel with no work      %11.0f %11.0f  ns\n", host->overhead * 1e9,
             nominal->overhead * 1e9);
+    fprintf(out, "a piece of a copy        %11.1f %11.1f  ns\n", host->piece * 1e9, nominal->piece * 1e9);
     fprintf(out, "kept in %s\n", path);
 }
 

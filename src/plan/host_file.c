@@ -26,6 +26,7 @@ static const rate_row of_type[] = {
     ATTENTION(LS_BACKWARD, "attention_grad", row, 0),
     ATTENTION(LS_BACKWARD, "attention_grad", byte, 0),
     {"matmul", offsetof(ls_core_rates, matmul), 1},
+    {"split", offsetof(ls_core_rates, split), 0},
 };
 #undef ATTENTION
 
@@ -39,7 +40,7 @@ static const rate_row of_host[] = {
     {"memory", offsetof(ls_host, memory), 1},         {"memory_alone", offsetof(ls_host, memory_alone), 1},
     {"cache", offsetof(ls_host, cache), 0},           {"put_near", offsetof(ls_host, put.near), 1e-18},
     {"put_far", offsetof(ls_host, put.far), 1e-18},   {"latency", offsetof(ls_host, latency), 1e-12},
-    {"overhead", offsetof(ls_host, overhead), 1e-12},
+    {"overhead", offsetof(ls_host, overhead), 1e-12}, {"piece", offsetof(ls_host, piece), 0},
 };
 
 static const struct {

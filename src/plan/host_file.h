@@ -27,7 +27,7 @@ bool ls_host_load(ls_isa isa, ls_host *out);
 
 /*
  * Measures, on all cores at once: attention, its gradient and a matrix product of each type, kernels bound by memory in a cache and past
- * it, and puts between ranks. Takes some ten seconds of an otherwise idle machine. Prints nothing. LS_NO_MEMORY, LS_UNSUPPORTED.
+ * it, and puts between ranks. Takes half a minute of an otherwise idle machine. Prints nothing. LS_NO_MEMORY, LS_UNSUPPORTED.
  */
 LS_MUST_USE ls_status ls_host_measure(ls_isa isa, ls_host *out);
 

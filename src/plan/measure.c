@@ -7,11 +7,7 @@
 #include "plan/measure_impl.h"
 
 #include <math.h>
-
-double ls_measured(double runs[LS_MEASURED_RUNS]) {
-    (void)ls_median(runs, LS_MEASURED_RUNS);
-    return runs[1];
-}
+#include <string.h>
 
 ls_status ls_measure_call(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                           const ls_kernel_call *call, double *seconds) {
@@ -21,21 +17,69 @@ ls_status ls_measure_call(const char *name, ls_dtype dtype, ls_isa isa, ls_pool 
     (void)ls_timed_crowd_run(&timed);
     for (int i = 0; i < LS_MEASURED_RUNS; i++) times[i] = ls_timed_crowd_run(&timed);
     ls_timed_crowd_close(&timed);
-    *seconds = ls_measured(times);
+    *seconds = ls_median(times, LS_MEASURED_RUNS);
     return ls_ok();
 }
 
+/* x [m, n] by w [n, n], transposed. */
+static ls_kernel_call product(ls_dtype T, int64_t m, int64_t n) {
+    static const ls_matmul_params params = {.transpose_b = true};
+    const int64_t x[] = {m, n}, w[] = {n, n};
+    return (ls_kernel_call){.n_in = 2,
+                            .in = {ls_view_dense(NULL, T, 2, x), ls_view_dense(NULL, T, 2, w)},
+                            .n_out = 1,
+                            .out = {ls_view_dense(NULL, T, 2, x)},
+                            .params = &params};
+}
+
 static ls_status measure_matmul(ls_dtype T, ls_isa isa, ls_pool *pool, int64_t n, ls_core_rates *rates) {
-    const int64_t size[] = {n, n};
-    const ls_matmul_params params = {.transpose_b = true};
-    ls_kernel_call call = {.n_in = 2,
-                           .in = {ls_view_dense(NULL, T, 2, size), ls_view_dense(NULL, T, 2, size)},
-                           .n_out = 1,
-                           .out = {ls_view_dense(NULL, T, 2, size)},
-                           .params = &params};
+    const int64_t m = 4 * n; /* tokens: more than outputs, as in a step */
+    const ls_kernel_call call = product(T, m, n);
     double seconds;
     LS_TRY(ls_measure_call("matmul", T, isa, pool, &call, &seconds));
-    rates->matmul = 2 * (double)n * (double)n * (double)n / seconds;
+    rates->matmul = 2 * (double)m * (double)n * (double)n / seconds;
+    return ls_ok();
+}
+
+/* Two cores with a product each, and one twice as large that is split over them, by turns: it waits for the later of them. */
+static ls_status measure_split(ls_dtype T, ls_isa isa, int64_t n, double *split) {
+    enum { RUNS = 5 * LS_MEASURED_RUNS };
+    const ls_kernel_call each = product(T, n, n), both = product(T, 2 * n, n);
+    double apart[RUNS], together[RUNS];
+    ls_timed_crowd crowd;
+    ls_timed_call shared;
+    ls_pool *two;
+    LS_TRY(ls_pool_create(2, true, &two));
+    ls_status status = ls_timed_crowd_open("matmul", T, isa, two, &each, &crowd);
+    if (status.code == LS_OK) {
+        status = ls_timed_call_open("matmul", T, isa, two, &both, &shared);
+        for (int i = -1; i < RUNS && status.code == LS_OK; i++) { /* the first is not counted */
+            apart[ls_max(i, 0)] = ls_timed_crowd_run(&crowd);
+            together[ls_max(i, 0)] = ls_timed_call_run(&shared);
+        }
+        if (status.code == LS_OK) ls_timed_call_close(&shared);
+        ls_timed_crowd_close(&crowd);
+    }
+    ls_pool_destroy(two);
+    LS_TRY(status);
+    *split = fmax(0, ls_median(together, RUNS) / ls_median(apart, RUNS) - 1);
+    return ls_ok();
+}
+
+/* A copy of numbers that lie in pieces of 64 bytes, and of as many that lie together, in a cache. */
+static ls_status measure_pieces(ls_arena *arena, ls_isa isa, double *piece) {
+    enum { PIECES = 2048, LONG = 16 };
+    const int64_t size[] = {PIECES, LONG};
+    const ls_view dense = ls_view_dense(NULL, LS_F32, 2, size);
+    ls_view apart = dense;
+    double of_pieces, of_one;
+    apart.stride[0] = 2 * LONG;
+    apart.data = LS_NEW_ARRAY(arena, float, 2 * LONG * PIECES);
+    const ls_kernel_call strided = {.n_in = 1, .in = {apart}, .n_out = 1, .out = {dense}},
+                         flat = {.n_in = 1, .in = {dense}, .n_out = 1, .out = {dense}};
+    LS_TRY(ls_measure_call("copy", LS_F32, isa, NULL, &strided, &of_pieces));
+    LS_TRY(ls_measure_call("copy", LS_F32, isa, NULL, &flat, &of_one));
+    *piece = fmax(0, of_pieces - of_one) / PIECES;
     return ls_ok();
 }
 
@@ -65,28 +109,53 @@ static ls_status measure_type(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *
     const bool reference = T == LS_F64; /* kernels that are slow */
     LS_TRY(ls_measure_attention(arena, T, isa, pool, reference ? 192 : 2048, rates->attention));
     LS_TRY(measure_matmul(T, isa, pool, reference ? 128 : 768, rates));
+    if (ls_pool_threads(pool) > 1) LS_TRY(measure_split(T, isa, reference ? 128 : 768, &rates->split));
     return ls_measure_streams(arena, T, isa, pool, reference ? 0x1p18 : cache, rates->stream);
 }
 
-static ls_status measure(ls_arena *arena, ls_isa isa, ls_pool *pool, ls_host *out) {
+/* One pass. f64, in which results are checked and no model is trained, is measured in the first alone. */
+static ls_status measure(ls_arena *arena, ls_isa isa, ls_pool *pool, bool first, ls_host *out) {
     static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
-    for (size_t i = 0; i < LS_COUNT(types); i++)
+    for (size_t i = 0; i < (first ? LS_COUNT(types) : LS_COUNT(types) - 1); i++)
         LS_TRY(measure_type(arena, types[i], isa, pool, out->cache, &out->type[types[i]]));
     LS_TRY(measure_memory(isa, pool, out));
+    LS_TRY(measure_pieces(arena, isa, &out->piece));
     return ls_measure_puts(out->cache, out);
+}
+
+enum { PASSES = 3 };
+
+/* Of every number in it the median of the passes: a disturbance of seconds falls into one. */
+static ls_host median_of(const ls_host pass[PASSES]) {
+    enum { NUMBERS = sizeof(ls_host) / sizeof(double) };
+    _Static_assert(sizeof(ls_host) == NUMBERS * sizeof(double), "a host is numbers, and nothing else");
+    double number[PASSES][NUMBERS], median[NUMBERS];
+    ls_host host;
+    memcpy(number, pass, sizeof number);
+    for (int i = 0; i < NUMBERS; i++) {
+        double of_passes[PASSES];
+        for (int p = 0; p < PASSES; p++) of_passes[p] = number[p][i];
+        median[i] = ls_median(of_passes, PASSES);
+    }
+    memcpy(&host, median, sizeof host);
+    return host;
 }
 
 ls_status ls_host_measure(ls_isa isa, ls_host *out) {
     ls_machine machine;
     ls_machine_detect(&machine);
-    ls_host host = ls_host_nominal(isa);
-    host.cache = fmax((double)machine.l3_bytes / machine.cores, (double)machine.l2_bytes);
+    ls_host pass[PASSES];
     ls_pool *pool;
-    LS_TRY(ls_pool_create(machine.cores, true, &pool));
-    ls_arena *arena = ls_arena_create();
-    const ls_status status = measure(arena, isa, pool, &host);
-    ls_arena_destroy(arena);
+    ls_status status = ls_pool_create(machine.cores, true, &pool);
+    LS_TRY(status);
+    for (int p = 0; p < PASSES && status.code == LS_OK; p++) {
+        ls_arena *arena = ls_arena_create();
+        pass[p] = p > 0 ? pass[0] : ls_host_nominal(isa);
+        pass[p].cache = fmax((double)machine.l3_bytes / machine.cores, (double)machine.l2_bytes);
+        status = measure(arena, isa, pool, p == 0, &pass[p]);
+        ls_arena_destroy(arena);
+    }
     ls_pool_destroy(pool);
-    if (status.code == LS_OK) *out = host;
+    if (status.code == LS_OK) *out = median_of(pass);
     return status;
 }

@@ -1,8 +1,9 @@
 /*
- * What attention costs on this machine, from four calls of each pass: heads of 64 and of 128, a long call that is causal and a short one
+ * What attention costs on this machine, from four calls of each pass: heads of 32 and of 128, a long call that is causal and a short one
  * that sees all. The long ones tell what pairs cost, the short ones what rows and bytes cost beside them; heads of two sizes tell flops
  * from pairs, and bytes from rows. Calls take turns, so that all see the machine in the same hours.
  */
+#include "base/median.h"
 #include "plan/attention_call.h"
 #include "plan/measure_impl.h"
 
@@ -11,7 +12,7 @@
 enum { SMALL_HEAD, LARGE_HEAD, HEADS };
 enum { LONG, SHORT, LENGTHS };
 
-static const int64_t head_size[HEADS] = {64, 128};
+static const int64_t head_size[HEADS] = {32, 128};
 
 /* A call of one pass, and what it has of everything. */
 typedef struct probe {
@@ -86,7 +87,7 @@ static ls_status time_probes(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *p
             if (run >= 0) each[i].run[run] = seconds;
         }
     }
-    for (int i = 0; i < N; i++) each[i].seconds = ls_measured(each[i].run);
+    for (int i = 0; i < N; i++) each[i].seconds = ls_median(each[i].run, LS_MEASURED_RUNS);
     return ls_ok();
 }
 

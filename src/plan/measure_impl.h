@@ -5,17 +5,15 @@
 #include "plan/timed_call.h"
 #include "program/cost.h"
 
-enum { LS_MEASURED_RUNS = 7 };
-
-/* What counts of them, the second fastest: neither a lucky run nor one that something else on the machine made slower. Sorts them. */
-double ls_measured(double runs[LS_MEASURED_RUNS]);
+/* Of everything in one pass; the median counts. */
+enum { LS_MEASURED_RUNS = 3 };
 
 /* Seconds of a call on every thread of the pool at once, NULL: on this one alone; the first run is not counted. LS_NO_MEMORY, LS_UNSUPPORTED. */
 LS_MUST_USE ls_status ls_measure_call(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                                       const ls_kernel_call *call, double *seconds);
 
 /*
- * What attention of a type costs a core while all threads of the pool are busy with it, forward and backward, at heads of 64 to 128;
+ * What attention of a type costs a core while all threads of the pool are busy with it, forward and backward, at heads of 32 to 128;
  * `tokens`: of the longest call. LS_NO_MEMORY, LS_UNSUPPORTED.
  */
 LS_MUST_USE ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool,

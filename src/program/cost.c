@@ -68,6 +68,7 @@ ls_host ls_host_nominal(ls_isa isa) {
 ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads) {
     return (ls_rates){.core = ls_core_rates_of(&host->type[dtype], threads),
                       .put = host->put,
+                      .piece = host->piece,
                       .latency = host->latency,
                       .overhead = host->overhead,
                       .cache = host->cache * threads};
@@ -97,8 +98,10 @@ ls_rates ls_rates_of(ls_isa isa, ls_dtype dtype, int threads) {
     return ls_rates_on(&host, dtype, threads);
 }
 
+/* Every doubling of the cores that share a call costs as the first. */
 ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
-    ls_core_rates all = {.matmul = rates->matmul * cores};
+    if (cores > 1) cores /= pow(1 + rates->split, log2(cores));
+    ls_core_rates all = {.matmul = rates->matmul * cores, .split = rates->split};
     for (int pass = 0; pass < LS_PASSES; pass++) {
         const ls_attention_cost *one = &rates->attention[pass];
         all.attention[pass] =
@@ -147,6 +150,12 @@ static double product_seconds(const ls_instr *instr, double moved, double far, c
     return fmax(seconds + far * rates->core.stream[0].far, moved);
 }
 
+/* Of a copy or a put: where a side is in several pieces, each is a copy of its own. */
+static double pieces_seconds(const ls_operand *from, const ls_operand *to, const ls_rates *rates) {
+    const double most = fmax(ls_operand_pieces(from), ls_operand_pieces(to));
+    return most > 1 ? rates->piece * most : 0;
+}
+
 static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *rates) {
     double bytes = 0, elsewhere = 0;
     for (int i = 0; i < instr->n_in; i++) bytes += ls_instr_touched(instr, &instr->in[i]);
@@ -159,11 +168,14 @@ static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *
     const ls_byte_cost *cost = &rates->core.stream[ls_stream_of(instr->kernel->name)];
     const double moved = bytes_seconds(cost, bytes, far);
     if (strcmp(instr->kernel->name, "matmul") == 0) return before + product_seconds(instr, moved, far, rates);
+    if (strcmp(instr->kernel->name, "copy") == 0)
+        return before + moved + pieces_seconds(&instr->in[0], &instr->out[0], rates);
     return before + fmax(instr->flops * rates->core.attention[LS_FORWARD].flop, moved);
 }
 
 double ls_instr_seconds(const ls_instr *instr, double far, const ls_rates *rates) {
     if (instr->kind == LS_INSTR_KERNEL) return kernel_seconds(instr, far, rates);
     if (instr->kind != LS_INSTR_PUT_SIGNAL) return 0;
-    return bytes_seconds(&rates->put, ls_operand_bytes(&instr->in[0]), far / 2);
+    return bytes_seconds(&rates->put, ls_operand_bytes(&instr->in[0]), far / 2) +
+           pieces_seconds(&instr->in[0], &instr->out[0], rates);
 }

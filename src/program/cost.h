@@ -33,11 +33,12 @@ typedef struct ls_byte_cost {
 /* What one core does, for one element type. */
 typedef struct ls_core_rates {
     ls_attention_cost attention[LS_PASSES];
-    double matmul;                   /* flops per second; a library does them */
+    double matmul; /* flops per second; a library does them */
+    double split; /* how much longer a call takes that is split over two cores than its halves: 0.05 is 5 % */
     ls_byte_cost stream[LS_STREAMS]; /* kernels of stream.h */
 } ls_core_rates;
 
-/* Of so many cores, or of a share of one. */
+/* Of so many cores that share each call, or of a share of one. */
 ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores);
 /* Flops per second of attention or its gradient on heads of that size, where sequences are long: rows and bytes left out. */
 double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size);
@@ -46,11 +47,12 @@ double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size)
 typedef struct ls_host {
     ls_core_rates type[LS_DTYPES]; /* of f32, f64, bf16 */
     ls_byte_cost put;              /* into another rank's memory, or read there in place */
-    double memory;                 /* bytes per second that a kernel reads and writes */
-    double memory_alone;           /* the same while no other core does anything */
-    double cache;                  /* bytes: a core's share of the largest cache */
-    double latency;  /* seconds from a put or signal of no bytes to the end of the wait for it */
-    double overhead; /* seconds of a kernel that has nothing to do */
+    double piece;        /* seconds of each piece of a copy or a put on top, where there are several */
+    double memory;       /* bytes per second that a kernel reads and writes */
+    double memory_alone; /* the same while no other core does anything */
+    double cache;        /* bytes: a core's share of the largest cache */
+    double latency;      /* seconds from a put or signal of no bytes to the end of the wait for it */
+    double overhead;     /* seconds of a kernel that has nothing to do */
 } ls_host;
 
 /* A host of this kind, docs/performance.md. */
@@ -60,7 +62,7 @@ ls_host ls_host_nominal(ls_isa isa);
 typedef struct ls_rates {
     ls_core_rates core; /* of all its threads together */
     ls_byte_cost put;
-    double latency, overhead;
+    double piece, latency, overhead;
     double cache; /* bytes, its share */
 } ls_rates;
 

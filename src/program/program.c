@@ -67,6 +67,11 @@ ls_range ls_operand_range(const ls_image *image, const ls_operand *operand) {
     return ls_view_range(&operand->view, image->buffers[operand->buffer].offset + operand->offset);
 }
 
+double ls_operand_pieces(const ls_operand *operand) {
+    const ls_range range = ls_view_range(&operand->view, 0);
+    return (double)range.count[0] * (double)range.count[1] * (double)range.count[2];
+}
+
 ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t count) {
     operand.offset += (size_t)(start * operand.view.stride[dim]) * ls_dtype_bytes(operand.view.dtype);
     operand.view.size[dim] = count;

@@ -232,6 +232,8 @@ int ls_image_work(const ls_image *image, int out[LS_WORK]);
 static inline double ls_operand_bytes(const ls_operand *operand) {
     return operand->buffer < 0 ? 0 : (double)ls_view_bytes(&operand->view);
 }
+/* In how many places its bytes lie: 1 where they are next to each other. */
+double ls_operand_pieces(const ls_operand *operand);
 /* Bytes of an operand as one range of its arena. */
 ls_range ls_operand_range(const ls_image *image, const ls_operand *operand);
 /* The same bytes in the heap of another rank. */

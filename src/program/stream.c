@@ -8,6 +8,7 @@ static const ls_embedding_params embedding = {.padding = -1};
 static const ls_norm_params norm = {.epsilon = 1e-5};
 static const ls_activation_params gelu = {.kind = LS_ACTIVATION_GELU_TANH};
 static const ls_rotate_params rotate = {.inverse = false};
+static const ls_rope_params rope = {.theta = 10000};
 static const ls_adamw_params adamw = {
     .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .rate = 1};
 
@@ -24,6 +25,7 @@ const ls_stream_row ls_streams[LS_STREAMS] = {
     {"rmsnorm_grad", "xwrx", "xs", false, &norm},
     {"layernorm", "xw", "xrr", false, &norm},
     {"layernorm_grad", "xwrrx", "xs", false, &norm},
+    {"rope_table", "i", "a", false, &rope},
     {"rotate", "ta", "t", false, &rotate},
     {"swiglu", "xx", "x", false, NULL},
     {"swiglu_grad", "xxx", "xx", false, NULL},

@@ -20,7 +20,7 @@ typedef struct ls_stream_row {
     const void *params;
 } ls_stream_row;
 
-enum { LS_STREAMS = 22 };
+enum { LS_STREAMS = 23 };
 extern const ls_stream_row ls_streams[LS_STREAMS];
 
 /* The row of a kernel; one that has none is taken for the first, which adds. */
