@@ -23,7 +23,8 @@ assert result["first_loss"] > 5 and result["eval_loss"] is None and result["chec
 text = re.sub(r"\n {20,}", " ", open("help.txt").read())
 shown = dict(re.findall(r"--([a-z0-9-]+) [A-Z]+ .*default ([^)]+)\)", text))
 settings = run["settings"]
-checked = [n for n in settings if n.replace("_", "-") in shown and n not in ("seq", "steps")]
+assert shown["save-every"] == "15m" and settings["save_seconds"] == 15 * 60 and settings["save_every"] == 0, settings
+checked = [n for n in settings if n.replace("_", "-") in shown and n not in ("seq", "steps", "save_every")]
 assert len(checked) >= 12, shown
 for name in checked:
     text, value = shown[name.replace("_", "-")], settings[name]
@@ -49,6 +50,19 @@ assert all(s[k] == v for k, v in want.items()), s
 assert s["clip"] <= 0 and s["weight_decay"] <= 0, s
 assert (spread["ranks"], spread["strategy"], spread["layout"]) == (2, "ring", "contiguous"), spread
 CHECK
+
+# --save-every is a number of steps or a time; on resume either overrules what the run had, and its mistakes are said.
+for case in "7 7 -1" "2h 0 7200" "90s 0 90" "0 0 -1" "5 5 -1"; do
+    read -r flag steps seconds <<<"$case"
+    resume=; [ -d every ] && resume=--resume
+    "$longspan" train "${base[@]}" --out every --steps 2 --save-every "$flag" $resume >out.txt 2>err || fail "train: $(cat err)"
+    json "(d['settings']['save_every'], d['settings']['save_seconds']) == ($steps, $seconds)" every/run.json
+done
+"$longspan" train "${base[@]}" --out every --steps 2 --resume >out.txt 2>err || fail "train: $(cat err)"
+json "(d['settings']['save_every'], d['settings']['save_seconds']) == (5, -1)" every/run.json
+for bad in m 5d 1.5m 15mm -3 "" 1000000000000000; do
+    expect 2 "--save-every" train "${base[@]}" --out x "--save-every=$bad"
+done
 
 # Going on needs no repetition, and takes no contradiction.
 "$longspan" train "${base[@]}" --out given --steps 4 --eval-data text.txt --resume --json >out.json 2>err || fail "resume: $(cat err)"

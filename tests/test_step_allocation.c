@@ -135,7 +135,7 @@ static ls_status train(const ls_rank *rank, ls_trainer *trainer) {
     LS_TRY(set_counting(rank, true));
     for (int64_t step = 0; step < STEPS; step++) {
         ls_step_report report;
-        LS_TRY(ls_trainer_step(trainer, &from, step, &hyper, LS_STOP_NOT, &report));
+        LS_TRY(ls_trainer_step(trainer, &from, step, &hyper, (ls_wish){LS_STOP_NOT}, &report));
         if (!report.applied) return ls_error(LS_INVALID, "step %lld was not applied", (long long)step);
     }
     return set_counting(rank, false);

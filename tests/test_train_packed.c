@@ -117,7 +117,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     if (status.code == LS_OK) status = ls_trainer_create(rank, w->B, w->micro, S, &trainer);
     if (status.code == LS_OK && w->evaluates) status = evaluate(trainer, &mine);
     if (status.code == LS_OK && !w->evaluates)
-        status = ls_trainer_step(trainer, w->packs ? &together : &each, 0, &hyper, LS_STOP_NOT, &mine.step);
+        status = ls_trainer_step(trainer, w->packs ? &together : &each, 0, &hyper, (ls_wish){LS_STOP_NOT},
+                                 &mine.step);
     ls_trainer_destroy(trainer);
     if (status.code == LS_OK && rank->rank == 0) *w->out = mine;
     return status;

@@ -30,7 +30,11 @@ typedef struct ls_train_options {
         groups; /* "PATTERN:lr=0.1,decay=0" or "PATTERN:frozen": parameters by name; the last that matches counts */
     int n_groups;
     uint64_t seed;
-    int64_t save_every, keep;
+    int64_t save_every; /* steps between checkpoints; 0: as save_seconds says */
+    double
+        save_seconds; /* seconds between checkpoints, of which the two newest are kept beside others; 0: 900 where save_every is 0,
+                            else as below 0: the clock makes none */
+    int64_t keep; /* newest checkpoints to keep; 0: all */
     bool
         keep_best; /* after each evaluation that is better than all before: a checkpoint, which stays, and a link "best" to it */
     bool resume, replan;

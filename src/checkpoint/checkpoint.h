@@ -28,6 +28,12 @@ LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, c
                                          const ls_train_state *state, const char *config, int keep,
                                          char *out_path, size_t room);
 
+/* The bytes of its tensors and of config (text or NULL), which is nearly all that a checkpoint of such an image takes. */
+LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const char *config, int64_t *out);
+
+/* Removes the checkpoint of a step, unless it is the best one. Missing: no error. One rank calls it. */
+LS_MUST_USE ls_status ls_checkpoint_remove(const char *directory, int64_t step);
+
 /* The link "best" of a directory: its checkpoint of this step stays, whatever `keep` says. One rank calls it. */
 LS_MUST_USE ls_status ls_checkpoint_mark_best(const char *directory, int64_t step);
 /* The step that it leads to; -1: there is none. */

@@ -106,6 +106,7 @@ ls_status ls_checkpoint_publish(const char *partial, const char *final) {
 static ls_status remove_checkpoint(const char *directory, int64_t step) {
     char path[LS_FILE_PATH], dying[LS_FILE_PATH];
     LS_TRY(ls_checkpoint_path(directory, step, false, path));
+    if (!ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_checkpoint_path(directory, step, true, dying));
     LS_TRY(ls_file_rename(path, dying));
     return ls_file_remove_tree(dying);
@@ -133,6 +134,10 @@ int64_t ls_checkpoint_best(const char *directory) {
     if (length < 0) return -1;
     name[length] = 0;
     return step_of(name, "");
+}
+
+ls_status ls_checkpoint_remove(const char *directory, int64_t step) {
+    return step == ls_checkpoint_best(directory) ? ls_ok() : remove_checkpoint(directory, step);
 }
 
 ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep) {

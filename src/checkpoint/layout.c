@@ -1,6 +1,8 @@
 /* What lies where: the files of a checkpoint as a pure function of the parameters, the same for every mesh. */
 #include "checkpoint/checkpoint_impl.h"
 
+#include <string.h>
+
 const char *ls_checkpoint_file_name(int file) {
     static const char *const names[LS_CHECKPOINT_FILES] = {"model.safetensors", "optimizer.safetensors",
                                                            "config.json"};
@@ -35,6 +37,19 @@ ls_status ls_checkpoint_plan(const ls_image *image, ls_arena *arena, ls_checkpoi
         *out = layout;
     else
         ls_checkpoint_plan_free(&layout);
+    return status;
+}
+
+ls_status ls_checkpoint_bytes(const ls_image *image, const char *config, int64_t *out) {
+    ls_arena *arena = ls_arena_create();
+    ls_checkpoint_layout layout = {.n = {0}};
+    const ls_status status = ls_checkpoint_plan(image, arena, &layout);
+    if (status.code == LS_OK) {
+        *out = config != NULL ? (int64_t)strlen(config) : 0;
+        for (int f = 0; f < 2; f++) *out += ls_st_plan_file_bytes(layout.plan[f]);
+    }
+    ls_checkpoint_plan_free(&layout);
+    ls_arena_destroy(arena);
     return status;
 }
 

@@ -58,10 +58,10 @@ static ls_status note_header(saving *s, int file) {
 }
 
 static ls_status create_files(saving *s) {
-    int64_t bytes = 0;
+    int64_t bytes;
     LS_TRY(ls_file_make_directories(s->directory));
     LS_TRY(ls_checkpoint_remove_partial(s->directory));
-    for (int f = 0; f < 2; f++) bytes += ls_st_plan_file_bytes(s->layout.plan[f]);
+    LS_TRY(ls_checkpoint_bytes(s->image, s->config, &bytes));
     LS_TRY(ls_file_need_space(s->directory, bytes));
     LS_TRY(ls_file_make_directories(s->partial));
     for (int f = 0; f < 2; f++) {

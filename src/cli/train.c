@@ -1,11 +1,13 @@
 /* longspan train */
 #include "cli/cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct train_flags {
     cli_common common;
     ls_option_list data, groups;
+    const char *save_every;
     ls_train_options options;
 } train_flags;
 
@@ -49,8 +51,13 @@ static const ls_option options[] = {
     CLI_FLOAT("clip", "X", "1", 0, CLI_ANY, AT(clip), "largest norm of the gradient; 0: any"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of weights and of the order of the data"),
-    CLI_INT("save-every", "N", "0", 0, CLI_ANY, AT(save_every),
-            "steps between checkpoints; 0: at the end only"),
+    {.name = "save-every",
+     .metavar = "N",
+     .type = LS_OPTION_TEXT,
+     .initial = "15m",
+     .offset = offsetof(train_flags, save_every),
+     .help =
+         "steps between checkpoints, or a time (90s, 15m, 2h): of those the two newest are kept; 0: at the end only"},
     CLI_INT("keep", "N", "0", 0, CLI_ANY, AT(keep), "newest checkpoints to keep; 0: all"),
     CLI_FLAG(
         "keep-best", AT(keep_best),
@@ -95,6 +102,23 @@ static void turn_off_zeros(train_flags *flags) {
     }
 }
 
+/* "100" steps, or a time: "90s", "15m", "2h". 0 of either: none before the end. */
+static ls_status read_save_every(const char *text, ls_train_options *o) {
+    static const char units[] = "smh";
+    static const double seconds[] = {1, 60, 3600};
+    const size_t digits = strspn(text, "0123456789");
+    const bool timed = text[digits] != 0;
+    const char *unit = timed && text[digits + 1] == 0 ? strchr(units, text[digits]) : NULL;
+    if (digits == 0 || digits > 12 || (timed && unit == NULL))
+        return ls_error(LS_USAGE,
+                        "--save-every is '%s'; expected a number of steps, or a time such as 90s, 15m or 2h",
+                        text);
+    const int64_t number = strtoll(text, NULL, 10);
+    o->save_every = timed ? 0 : number;
+    o->save_seconds = timed && number > 0 ? (double)number * seconds[unit - units] : -1;
+    return ls_ok();
+}
+
 static void print_positions(const ls_loss_table *t, const char *out) {
     const ls_loss_bin *near = &t->bin[0], *far = &t->bin[t->n - 1];
     printf("positions   %s/loss_by_position.svg: loss %.4f with %lld to %lld tokens of the document before",
@@ -129,6 +153,7 @@ static ls_status run(void *context) {
     ls_train_options *o = &flags->options;
     forget_defaults(flags);
     turn_off_zeros(flags);
+    if (flags->save_every != NULL) LS_TRY(read_save_every(flags->save_every, o));
     o->data = flags->data.items;
     o->n_data = flags->data.count;
     o->groups = flags->groups.items;

@@ -22,9 +22,9 @@ typedef struct loop {
     double charted, said; /* when last */
     double step_seconds;  /* of the last step; 0 before the first */
     ls_start_up start_up;
-    double best;   /* evaluation so far, with keep_best */
-    int64_t saved; /* step of the last checkpoint; -1: none by this run */
-    char checkpoint[512];
+    double best;   /* evaluation so far that has a checkpoint, with keep_best */
+    unsigned told; /* ls_record_spare */
+    ls_saves saves;
 } loop;
 
 /* --- the beginning ---------------------------------------------------------------------------------------------------------- */
@@ -49,18 +49,6 @@ static ls_status begin(const loop *l) {
 
 /* --- around a step ---------------------------------------------------------------------------------------------------------- */
 
-static ls_status save(loop *l, int64_t step, double loss) {
-    const ls_train_options *o = &l->t->options;
-    if (l->saved == step) return ls_ok();
-    const ls_train_state state = {
-        .step = step, .seed = o->seed, .sequences = step * o->batch, .last_loss = loss};
-    LS_TRY(ls_checkpoint_save(l->rank->executor, l->rank->comm, o->out, &state,
-                              ls_model_config_text(l->t->model), (int)o->keep, l->checkpoint,
-                              sizeof l->checkpoint));
-    l->saved = step;
-    return ls_ok();
-}
-
 static ls_status not_finite(loop *l, int64_t step, const ls_step_report *report) {
     char what[400], last[512];
     LS_TRY(ls_trainer_explain(l->trainer, &l->train, step, report, what, sizeof what));
@@ -81,10 +69,15 @@ static ls_status evaluate(loop *l, int64_t step, double *loss) {
 static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss) {
     const ls_train_options *o = &l->t->options;
     if (!o->keep_best || !(eval_loss < l->best)) return ls_ok(); /* false for NaN too: not evaluated */
-    l->best = eval_loss;
-    LS_TRY(save(l, step, loss));
+    LS_TRY(ls_saves_try(&l->saves, step, loss));
+    if (l->saves.saved != step) return ls_ok();
     const bool first = l->rank->rank == 0;
-    LS_TRY(ls_comm_agree(l->rank->comm, first ? ls_checkpoint_mark_best(o->out, step) : ls_ok()));
+    const ls_status marked =
+        ls_comm_agree(l->rank->comm, first ? ls_checkpoint_mark_best(o->out, step) : ls_ok());
+    if (marked.code != LS_OK && marked.code != LS_IO) return marked;
+    if (first) ls_record_spare(LS_SPARE_BEST, &l->told, marked);
+    if (marked.code != LS_OK) return ls_ok();
+    l->best = eval_loss;
     if (first) {
         l->t->outcome->best_step = step;
         l->t->outcome->best_loss = eval_loss;
@@ -93,19 +86,21 @@ static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss)
 }
 
 /* Rank 0's account of a step: metrics, chart, progress. step: done so far, this one included. */
-static ls_status tell(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
-    LS_TRY(ls_record_step(l->t, step, lr, report, eval_loss,
-                          step == l->t->start.step + 1 ? &l->start_up : NULL));
+static void tell(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
+    ls_record_spare(LS_SPARE_METRICS, &l->told,
+                    ls_record_step(l->t, step, lr, report, eval_loss,
+                                   step == l->t->start.step + 1 ? &l->start_up : NULL));
+    ls_record_spare(LS_SPARE_EVENTS, &l->told, ls_record_event(l->t, step, lr, report, eval_loss));
     const int64_t steps = l->t->options.steps;
     const double now = ls_seconds();
-    const bool last = step == steps || report->stop != LS_STOP_NOT;
+    const bool last = step == steps || report->wish.stop != LS_STOP_NOT;
     if (now - l->charted > CHART_SECONDS && !last) { /* the last one is drawn at the end */
-        LS_TRY(ls_record_chart(l->t));
+        ls_record_spare(LS_SPARE_CHART, &l->told, ls_record_chart(l->t));
         l->charted = now;
     }
     if (report->tokens == 0)
         ls_log("step %lld: all labels are ignored (N = 0); the update was skipped", (long long)step);
-    if (!l->progress.terminal && !last && now - l->said < LINE_SECONDS) return ls_ok();
+    if (!l->progress.terminal && !last && now - l->said < LINE_SECONDS) return;
     l->said = now;
     char note[160];
     snprintf(note, sizeof note, "loss %.4f · %.1fk tokens/s", report->loss,
@@ -113,7 +108,6 @@ static ls_status tell(loop *l, int64_t step, double lr, const ls_step_report *re
     const size_t used = strlen(note);
     if (isfinite(eval_loss)) snprintf(note + used, sizeof note - used, " · eval %.4f", eval_loss);
     ls_progress_show(&l->progress, step, note);
-    return ls_ok();
 }
 
 static void add_up(const loop *l, int64_t step, const ls_step_report *report, double eval_loss) {
@@ -125,7 +119,7 @@ static void add_up(const loop *l, int64_t step, const ls_step_report *report, do
     if (isfinite(eval_loss)) o->eval_loss = eval_loss;
 }
 
-static ls_stop wish_of(const loop *l) {
+static ls_stop stop_wish(const loop *l) {
     if (ls_comm_stop_requested(l->rank->comm)) return LS_STOP_SIGNAL;
     const double most = l->t->options.max_seconds;
     if (most <= 0 || l->rank->rank != 0) return LS_STOP_NOT;
@@ -138,18 +132,19 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     const ls_train_options *o = &l->t->options;
     const ls_step_hyper hyper = {ls_schedule_lr(o, step + 1), fmax(o->clip, 0.0), o->beta1, o->beta2};
     ls_step_report report;
-    LS_TRY(ls_trainer_step(l->trainer, &l->train, step, &hyper, wish_of(l), &report));
+    const ls_wish wish = {stop_wish(l), ls_saves_wish(&l->saves)};
+    LS_TRY(ls_trainer_step(l->trainer, &l->train, step, &hyper, wish, &report));
     if (!report.applied && report.tokens > 0) return not_finite(l, step, &report);
     double eval_loss;
     LS_TRY(evaluate(l, step + 1, &eval_loss));
     if (l->rank->rank == 0) {
-        LS_TRY(tell(l, step + 1, hyper.lr, &report, eval_loss));
+        tell(l, step + 1, hyper.lr, &report, eval_loss);
         add_up(l, step + 1, &report, eval_loss);
     }
     LS_TRY(keep_best(l, step + 1, report.loss, eval_loss));
-    if (o->save_every > 0 && (step + 1) % o->save_every == 0) LS_TRY(save(l, step + 1, report.loss));
+    LS_TRY(ls_saves_after(&l->saves, step + 1, report.loss, report.wish.save));
     l->step_seconds = report.seconds;
-    *stop = report.stop;
+    *stop = report.wish.stop;
     *loss = report.loss;
     return ls_ok();
 }
@@ -168,8 +163,9 @@ static ls_status finish(loop *l) {
     if (l->rank->rank != 0) return ls_ok();
     ls_outcome *o = l->t->outcome;
     o->arenas = most;
-    snprintf(o->checkpoint, sizeof o->checkpoint, "%s", l->checkpoint);
-    return ls_record_chart(l->t);
+    snprintf(o->checkpoint, sizeof o->checkpoint, "%s", l->saves.path);
+    ls_record_spare(LS_SPARE_CHART, &l->told, ls_record_chart(l->t));
+    return ls_ok();
 }
 
 static ls_status start_trace(const loop *l) {
@@ -189,6 +185,7 @@ static ls_status run_loop(loop *l) {
     LS_TRY(begin(l));
     l->start_up.weights = ls_seconds() - here;
     LS_TRY(start_trace(l));
+    LS_TRY(ls_saves_begin(&l->saves));
     l->progress = ls_progress_start("training", o->steps);
     l->progress.before = l->t->start.step;
     if (o->max_seconds > 0) l->progress.limit = l->t->began + o->max_seconds;
@@ -197,7 +194,7 @@ static ls_status run_loop(loop *l) {
     int64_t step = l->t->start.step;
     while (step < o->steps && stop == LS_STOP_NOT) LS_TRY(advance(l, step++, &stop, &loss));
     if (l->rank->rank == 0) ls_progress_end(&l->progress);
-    LS_TRY(save(l, step, loss));
+    LS_TRY(ls_saves_last(&l->saves, step, loss));
     if (o->trace != NULL) LS_TRY(ls_trace_write(l->rank, o->trace));
     LS_TRY(finish(l));
     if (stop == LS_STOP_NOT || step == o->steps) return ls_ok();
@@ -208,7 +205,7 @@ static ls_status run_loop(loop *l) {
         return ls_ok();
     }
     return ls_error(LS_INTERRUPTED, "stopped after step %lld of %lld; continue with --resume; checkpoint: %s",
-                    (long long)step, (long long)o->steps, l->checkpoint);
+                    (long long)step, (long long)o->steps, l->saves.path);
 }
 
 /* Spread over the text: packers put the longest documents first. */
@@ -230,8 +227,8 @@ ls_status ls_train_rank(ls_rank *rank, void *context) {
               .evaluated = evaluated,
               .best = t->best_loss,
               .charted = ls_seconds(),
-              .saved = t->resumed_from[0] != 0 ? t->start.step : -1};
-    snprintf(l.checkpoint, sizeof l.checkpoint, "%s", t->resumed_from);
+              .saves = {.t = t, .rank = rank, .saved = t->resumed_from[0] != 0 ? t->start.step : -1}};
+    snprintf(l.saves.path, sizeof l.saves.path, "%s", t->resumed_from);
     ls_status status = ls_trainer_create(rank, t->options.batch / t->options.accumulate,
                                          t->options.accumulate, S, &l.trainer);
     status = ls_comm_agree(rank->comm, status);

@@ -13,6 +13,13 @@ ls_status ls_record_path(const ls_training *t, const char *name, char *out, size
     return ls_file_join(t->options.out, name, out, room);
 }
 
+void ls_record_spare(ls_spare what, unsigned *told, ls_status status) {
+    const unsigned bit = 1u << what;
+    if (status.code == LS_OK || (*told & bit) != 0) return;
+    *told |= bit;
+    ls_log("warning: %s; the training goes on (this is said once)", status.text);
+}
+
 /* --- run.json -------------------------------------------------------------------------------------------------------------- */
 
 static void write_model(const ls_training *t, ls_json_writer *w) {
@@ -141,11 +148,14 @@ ls_status ls_record_begin_events(ls_training *t) {
     (void)gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "events.out.tfevents.%010.0f.%s.%d", floor(wall_time()), host, (int)getpid());
     LS_TRY(ls_record_path(t, name, t->events, sizeof t->events));
-    return ls_tfevents_begin(t->events, wall_time(), t->record != NULL ? t->start.step + 1 : 0);
+    const ls_status status =
+        ls_tfevents_begin(t->events, wall_time(), t->record != NULL ? t->start.step + 1 : 0);
+    if (status.code != LS_OK) t->events[0] = 0;
+    return status;
 }
 
-static ls_status put_event(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
-                           double eval_loss) {
+ls_status ls_record_event(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
+                          double eval_loss) {
     if (t->events[0] == 0) return ls_ok();
     const ls_tfevents_scalar scalars[] = {
         {"train/loss", report->loss},
@@ -188,8 +198,7 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     ls_json_put_hex(w, "data_hash", report->data_hash);
     if (isfinite(eval_loss)) ls_json_put_double(w, "eval_loss", eval_loss);
     if (start_up != NULL) put_start_up(start_up, w);
-    LS_TRY(ls_jsonl_append(path, w));
-    return put_event(t, step, lr, report, eval_loss);
+    return ls_jsonl_append(path, w);
 }
 
 /* Columns of metrics.jsonl; *rows 0 and *out NULL when it is not there yet. */

@@ -52,6 +52,7 @@ static const setting settings[] = {
     {"weight_decay", REAL, AT(weight_decay), 0.1, NULL, -1, 1e6, false, false},
     {"clip", REAL, AT(clip), 1.0, NULL, -1, 1e300, false, false},
     {"save_every", INTEGER, AT(save_every), 0, NULL, 0, 1e12, true, false},
+    {"save_seconds", REAL, AT(save_seconds), 900, NULL, -1, 1e16, true, true},
     {"keep", INTEGER, AT(keep), 0, NULL, 0, 1e9, true, false},
     {"eval_every", INTEGER, AT(eval_every), 0, NULL, 0, 1e12, true, false},
     {"max_seconds", REAL, AT(max_seconds), 0, NULL, 0, 1e300, true, false},
@@ -250,6 +251,8 @@ ls_status ls_settings_resolve(ls_training *t) {
         LS_TRY(resume_spread(t, run));
         LS_TRY(resume_groups(t, object));
     }
+    const bool by_steps = o->save_every != 0, by_clock = o->save_seconds != 0;
+    if (by_steps && !by_clock) o->save_seconds = -1;
     const bool counted =
         o->steps != 0; /* --steps was given: it overrules the --epochs of a run that is resumed */
     for (size_t i = 0; i < LS_COUNT(settings); i++) {
@@ -260,6 +263,7 @@ ls_status ls_settings_resolve(ls_training *t) {
         else if (!given(o, s))
             set_default(o, s);
     }
+    if (by_clock && !by_steps) o->save_every = 0; /* one of them overrules both of a run that is resumed */
     if (counted) o->epochs = 0;
     if (o->min_lr == 0) o->min_lr = o->lr / 10;
     return check_together(o);

@@ -228,7 +228,9 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     t->outcome->interrupted = status.code == LS_INTERRUPTED;
     ls_train_result made;
     describe(t, &made);
-    LS_TRY(ls_record_losses(t, &made.first_loss, &made.last_loss));
+    unsigned told = 0;
+    made.first_loss = made.last_loss = NAN;
+    ls_record_spare(LS_SPARE_METRICS, &told, ls_record_losses(t, &made.first_loss, &made.last_loss));
     *result = made;
     return status;
 }
@@ -290,8 +292,11 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     t->start_up.plan = ls_seconds() - t->began - t->start_up.read;
     LS_TRY(t->record != NULL ? drop_later_lines(t) : clear_directory(t));
     LS_TRY(find_best(t));
-    LS_TRY(ls_record_begin_events(t));
-    LS_TRY(ls_record_run(t));
+    unsigned told = 0;
+    ls_record_spare(LS_SPARE_EVENTS, &told, ls_record_begin_events(t));
+    const ls_status recorded = ls_record_run(t);
+    if (t->record == NULL) LS_TRY(recorded); /* nothing is lost yet, and nobody could resume without it */
+    ls_record_spare(LS_SPARE_RUN, &told, recorded);
     LS_TRY(run_ranks(t, result));
     ls_session_close(t->session); /* its memory, before more is asked for */
     t->session = NULL;

@@ -110,16 +110,60 @@ LS_MUST_USE ls_status ls_record_run(const ls_training *t);
 LS_MUST_USE ls_status ls_record_check(const ls_training *t);
 /* Begins an event file for TensorBoard, whose name has the time, the host and the process, in t->events; not without --tensorboard. */
 LS_MUST_USE ls_status ls_record_begin_events(ls_training *t);
-/* One line of metrics.jsonl, and one event; eval_loss NaN: not evaluated after this step; start_up NULL: not the first step of this call. */
+/* One line of metrics.jsonl; eval_loss NaN: not evaluated after this step; start_up NULL: not the first step of this call. */
 LS_MUST_USE ls_status ls_record_step(const ls_training *t, int64_t step, double lr,
                                      const ls_step_report *report, double eval_loss,
                                      const ls_start_up *start_up);
+/* One event, where there is a file for them. */
+LS_MUST_USE ls_status ls_record_event(const ls_training *t, int64_t step, double lr,
+                                      const ls_step_report *report, double eval_loss);
 /* loss.svg from metrics.jsonl. */
 LS_MUST_USE ls_status ls_record_chart(const ls_training *t);
 /* What was evaluated after a step; infinite where nothing was. */
 LS_MUST_USE ls_status ls_record_evaluation(const ls_training *t, int64_t step, double *loss);
 /* Loss of the first and of the last line of metrics.jsonl; NaN when there is none. */
 LS_MUST_USE ls_status ls_record_losses(const ls_training *t, double *first, double *last);
+
+/*
+ * What a run can do without: a failure to write it is told, once for each (*told has a bit of each that was), and the training goes on.
+ */
+typedef enum ls_spare {
+    LS_SPARE_RUN,
+    LS_SPARE_METRICS,
+    LS_SPARE_EVENTS,
+    LS_SPARE_CHART,
+    LS_SPARE_BEST
+} ls_spare;
+void ls_record_spare(ls_spare what, unsigned *told, ls_status status);
+
+/* --- saves.c: checkpoints ------------------------------------------------------------------------------------------------ */
+
+/* One rank's. The caller sets t, rank and saved. */
+typedef struct ls_saves {
+    const ls_training *t;
+    const ls_rank *rank;
+    int64_t saved;             /* step of the newest checkpoint; -1: there is none */
+    char path[512];            /* of it */
+    int64_t bytes;             /* that one takes */
+    bool failed;               /* the last try did */
+    bool is_short;             /* rank 0: of space, when it was asked last */
+    double tried, asked, said; /* when last (ls_seconds); tried: or when the steps began */
+    int64_t timed[2];          /* steps of the newest that the clock made; -1: none */
+} ls_saves;
+
+/* Before the first step: says where the space will not do. */
+LS_MUST_USE ls_status ls_saves_begin(ls_saves *saves);
+/* Before each step: whether this rank wishes a checkpoint after it, by the clock (save_seconds, or because one failed). */
+bool ls_saves_wish(ls_saves *saves);
+/*
+ * After each step, on all ranks; wished: what the ranks wish together. Writes a checkpoint where one is due. One that cannot be written
+ * (LS_IO on any rank) is told and tried again later; other failures are returned.
+ */
+LS_MUST_USE ls_status ls_saves_after(ls_saves *saves, int64_t step, double loss, bool wished);
+/* Writes one in any case, with the same patience; saves->saved is `step` when it stands. */
+LS_MUST_USE ls_status ls_saves_try(ls_saves *saves, int64_t step, double loss);
+/* The same at the end: a failure is returned, and names what was kept. */
+LS_MUST_USE ls_status ls_saves_last(ls_saves *saves, int64_t step, double loss);
 
 /* --- memory.c ------------------------------------------------------------------------------------------------------------ */
 

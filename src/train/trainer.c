@@ -8,7 +8,7 @@
 
 /* What ranks tell each other after a step. */
 typedef struct after_step {
-    double wait, copy, stop;
+    double wait, copy, stop, save;
     int64_t peak;
 } after_step;
 
@@ -118,11 +118,14 @@ static int program_of(const ls_trainer *t, int64_t m) {
     return m + 1 < t->accumulate ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
 }
 
-static ls_status exchange_after(ls_trainer *t, const ls_run_times *before, double stop, ls_step_report *out) {
+/* stop: the number of a wish that no sum over ranks has; the report's wish to stop is set by it. */
+static ls_status exchange_after(ls_trainer *t, const ls_run_times *before, double stop, bool save,
+                                ls_step_report *out) {
     const int ranks = t->rank->ranks;
     const ls_run_times now = ls_executor_times(t->rank->executor);
     t->peak = ls_max(t->peak, ls_resident_bytes(t->rank).bytes);
-    const after_step mine = {now.waiting - before->waiting, now.copying - before->copying, stop, t->peak};
+    const after_step mine = {now.waiting - before->waiting, now.copying - before->copying, stop,
+                             save ? 1.0 : 0.0, t->peak};
     LS_TRY(ls_comm_exchange(t->rank->comm, &mine, sizeof mine, t->told));
     double wishes = 0;
     for (int r = 0; r < ranks; r++) {
@@ -130,13 +133,14 @@ static ls_status exchange_after(ls_trainer *t, const ls_run_times *before, doubl
         out->copy_seconds = fmax(out->copy_seconds, t->told[r].copy);
         out->peak_bytes = ls_max(out->peak_bytes, t->told[r].peak);
         wishes += t->told[r].stop;
+        out->wish.save |= t->told[r].save > 0;
     }
-    out->stop = stop_of(wishes);
+    out->wish.stop = stop_of(wishes);
     return ls_ok();
 }
 
 ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step, const ls_step_hyper *hyper,
-                          ls_stop wish, ls_step_report *out) {
+                          ls_wish wish, ls_step_report *out) {
     const double start = ls_seconds();
     const ls_run_times before = ls_executor_times(t->rank->executor);
     const int64_t first = step * t->B * t->accumulate;
@@ -144,7 +148,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     LS_TRY(count_valid(t, from, first, &out->tokens));
     t->data_hash = 0;
     if (out->tokens == 0) {
-        LS_TRY(exchange_after(t, &before, stop_number(wish), out));
+        LS_TRY(exchange_after(t, &before, stop_number(wish.stop), wish.save, out));
         out->seconds = ls_seconds() - start;
         return ls_ok();
     }
@@ -154,7 +158,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     t->hyper[LS_HYPER_STEP] = (double)(step + 1);
     t->hyper[LS_HYPER_BETA1] = hyper->beta1;
     t->hyper[LS_HYPER_BETA2] = hyper->beta2;
-    t->totals[LS_TOTAL_STOP] = stop_number(wish);
+    t->totals[LS_TOTAL_STOP] = stop_number(wish.stop);
     for (int64_t m = 0; m < t->accumulate; m++) {
         if (m > 0) LS_TRY(read_batch(t, from, first + m * t->B));
         LS_TRY(put_batch(t));
@@ -165,8 +169,8 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     out->grad_norm = t->control[LS_CONTROL_NORM];
     out->applied = t->control[LS_CONTROL_APPLY] != 0.0;
     out->data_hash = t->data_hash;
-    LS_TRY(exchange_after(t, &before, 0.0, out));
-    out->stop = stop_of(summed_wishes);
+    LS_TRY(exchange_after(t, &before, 0.0, wish.save, out));
+    out->wish.stop = stop_of(summed_wishes);
     out->seconds = ls_seconds() - start;
     return ls_ok();
 }

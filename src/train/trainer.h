@@ -22,15 +22,21 @@ typedef struct ls_step_hyper {
     double lr, clip, beta1, beta2; /* clip 0: none; the betas as in the job */
 } ls_step_hyper;
 
-/* Why training may end after a step. Each rank asks for itself, all get the sum of the wishes. */
+/* Why training may end after a step. */
 typedef enum ls_stop { LS_STOP_NOT, LS_STOP_TIME, LS_STOP_SIGNAL } ls_stop;
+
+/* What is to be done after a step. Each rank asks for itself, all get what any of them wishes. */
+typedef struct ls_wish {
+    ls_stop stop;
+    bool save; /* a checkpoint */
+} ls_wish;
 
 typedef struct ls_step_report {
     double loss;        /* mean over the valid tokens of the step; NaN without any */
     double grad_norm;   /* before clipping */
     int64_t tokens;     /* valid ones: N */
     bool applied;       /* false: N = 0, or loss or norm are not finite; parameters are as they were */
-    ls_stop stop;       /* the strongest wish of any rank: the same on all ranks */
+    ls_wish wish;       /* the strongest of any rank: the same on all ranks */
     double seconds;     /* of this rank */
     uint64_t data_hash; /* ls_data_hash of the step's sequences in their order; 0 without valid tokens */
     double wait_seconds, copy_seconds; /* the maximum over ranks */
@@ -42,7 +48,7 @@ typedef struct ls_step_report {
  * ignored nothing is computed and nothing changes.
  */
 LS_MUST_USE ls_status ls_trainer_step(ls_trainer *trainer, const ls_sequences *from, int64_t step,
-                                      const ls_step_hyper *hyper, ls_stop wish, ls_step_report *out);
+                                      const ls_step_hyper *hyper, ls_wish wish, ls_step_report *out);
 
 /*
  * After a step with tokens that was not applied: repeats its micro-batches and writes one clause about the first result that
