@@ -44,6 +44,8 @@
  *                    kernels skip what is not seen best where it ascends. A query that sees nothing: o 0, lse -inf.
  *                    All but spans and kpos may be strided outside the last dimension, in attention_grad too.
  *                    logit: x = scale*q·k, or softcap*tanh(x/softcap) where the params give a softcap.
+ *                    A number of q, k or v that is not finite makes o and lse of no query that sees it finite, but for a logit of -inf, whose
+ *                    weight is 0.
  *   cache_write      x T[B,m,H,D], positions i32[B,m], kpos i32[t], ascending; in-out: cache T[B,t,H,D]     -: row j: the x of position kpos[j], if any
  *   attention_sink   sink T[Hq]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]      -: merged with a key of logit sink[h] and value 0 that
  *                    every query sees. o may be strided outside D; sink -inf changes nothing.
@@ -52,7 +54,8 @@
  *   attention_delta  o T[B,n,Hq,D], do T[B,n,Hq,D]                         delta G[B,Hq,n]: sum over D of o*do
  *   attention_grad   q, k, v, spans, kpos, do T[B,n,Hq,D], lse G[B,Hq,n], delta G[B,Hq,n]
  *                                                                          dq G[B,n,Hq,D], dk G[B,t,Hkv,D], dv G[B,t,Hkv,D]
- *                    lse is that of the whole row, so P = exp(logit - lse) needs no merge; lse -inf gives 0.
+ *                    lse is that of the whole row, so P = exp(logit - lse) needs no merge; lse -inf gives 0. In f32 P is known to
+ *                    |lse|*1e-7 of itself; beyond 1e8 the kernels of cpu take 1 for logits that are lse to 1e-6, 0 for lower ones.
  *   accumulate       x T or G [..]                                         G[..]           (adds; both may be strided)
  *   copy             x [..]                                                same type [..]  (both may be strided)
  *   fill             -                                                     any type [..]: zero bits

@@ -9,13 +9,13 @@
 #endif
 
 /*
- * 2^x for x below 127, to 1.5 ulp above -126; exactly 0 from -127 down (-inf included), exactly 1 at 0, NaN
+ * 2^x for x below 127, to 1.5 ulp above -126; exactly 0 from -127 down (-inf included), exactly 1 at 0, NaN, whatever its bits,
  * gives NaN. x = n + f with |f| <= 1/2; the polynomial interpolates (2^f - 1)/f at Chebyshev's points (error
- * 9e-9), and n is added to its exponent: at -127, where f is 0, that leaves no bit set.
+ * 9e-9). It is multiplied by 2^n, which n + 127 as an exponent is: at -127 that is 0.
  */
 V_INLINE v_f32 v_exp2(v_f32 x) {
     const float magic =
-        12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to an integer in its low bits */
+        12583039.0f; /* 1.5 * 2^23 + 127: what is added to it is rounded to an integer in its low bits */
     x = v_max(v_set(-127.0f), x);
     const v_f32 shifted = x + magic;
     const v_f32 f = x - (shifted - magic);
@@ -25,7 +25,7 @@ V_INLINE v_f32 v_exp2(v_f32 x) {
     p = p * f + 0.24022650718f;
     p = p * f + 0.69314718246f;
     p = p * f + 1.0f;
-    return (v_f32)((v_u32)p + ((v_u32)shifted << 23));
+    return p * (v_f32)((v_u32)shifted << 23);
 }
 
 #if defined __AVX512F__

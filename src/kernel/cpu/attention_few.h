@@ -346,7 +346,7 @@ static few_sums few_join(const few *f, int64_t row, float *to) {
     memset(to, 0, sizeof *to * (size_t)f->width);
     for (int i = 0; i < f->stretches; i++) {
         const few_sums *part = &f->sums[i * all + row];
-        if (part->m == -INFINITY) continue;
+        if (part->l == 0) continue;
         const float share = exp2f(part->m - total.m), *o = f->o + (i * all + row) * f->width;
         total.l += part->l * share;
         for (int64_t d = 0; d < f->width; d += V_LANES)

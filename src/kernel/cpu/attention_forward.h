@@ -86,6 +86,10 @@ static float score_scale(const ls_attention_params *params) {
     return LS_ATTENTION_PAIRS ? (float)(fabs(params->scale) * LOG2_E) : 1.0f;
 }
 
+static void scale_row(float *row, int64_t width, float factor) {
+    for (int64_t d = 0; d < width; d += V_LANES) unit_store(row + d, unit_load(row + d) * factor);
+}
+
 /* Scores of a row that are not visible become -inf. */
 static void mask_row(float *s, const int32_t *kpos, int64_t keys, const int32_t *spans, int spans_each) {
     for (int64_t j = 0; j < keys; j += V_LANES) {

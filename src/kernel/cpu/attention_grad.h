@@ -25,11 +25,14 @@ enum { OUT_DQ, OUT_DK, OUT_DV };
 typedef struct tile_pair {
     int64_t b, query, queries; /* batch; first query, how many */
     int64_t first_group;       /* first group of keys */
-    float *lse;                /* [Q_TILE], times log2 e; +inf for a row that sees nothing or is not there */
-    float *delta;              /* [Q_TILE] */
-    int32_t *kpos;             /* [key_tile] */
-    bounds *block;             /* [Q_BLOCKS][w] */
-    key_range range[Q_BLOCKS]; /* key groups that a block of queries sees */
+    float
+        *lse; /* [Q_TILE], times log2 e; +inf for a row that sees nothing or is not there, 0 for a far one */
+    float *far_lse; /* [Q_TILE] of rows whose lse is beyond FAR_SCORE; 0 for others */
+    bool any_far;
+    float *delta;                  /* [Q_TILE] */
+    int32_t *kpos;                 /* [key_tile] */
+    bounds *block;                 /* [Q_BLOCKS][w] */
+    key_range range[Q_BLOCKS];     /* key groups that a block of queries sees */
     int64_t next_query, next_head; /* of the pair that comes next with these keys; next_head -1: none */
     /* query blocks that see a key group */
     int first[K_TILE_MOST / KEY_GROUP], end[K_TILE_MOST / KEY_GROUP];
@@ -53,6 +56,7 @@ typedef struct backward {
 static void tile_pair_carve(tile_pair *pair, const backward *f, carving *c) {
     *pair = (tile_pair){
         .lse = carve(c, Q_TILE, sizeof(float)),
+        .far_lse = carve(c, Q_TILE, sizeof(float)),
         .delta = carve(c, Q_TILE, sizeof(float)),
         .kpos = carve(c, f->key_tile, sizeof(int32_t)),
         .block = carve(c, Q_BLOCKS * f->problem.spans_each, sizeof(bounds)),
@@ -64,10 +68,15 @@ static void read_row_sums(const backward *f, tile_pair *pair, int64_t head) {
     const float *from = (const float *)lse->data + pair->b * lse->stride[0] + head * lse->stride[1];
     const float *delta_from =
         (const float *)delta->data + pair->b * delta->stride[0] + head * delta->stride[1];
+    pair->any_far = false;
     for (int64_t i = 0; i < Q_TILE; i++) {
         const int64_t at = pair->query + i;
         const float log_sum = i < pair->queries ? from[at * lse->stride[2]] : -INFINITY;
-        pair->lse[i] = log_sum == -INFINITY ? INFINITY : (float)(log_sum * LOG2_E);
+        const float sum = log_sum == -INFINITY ? INFINITY : (float)(log_sum * LOG2_E);
+        const bool far = fabsf(sum) >= FAR_SCORE && sum != INFINITY;
+        pair->lse[i] = far ? 0 : sum;
+        pair->far_lse[i] = far ? sum : 0;
+        pair->any_far |= far;
         pair->delta[i] = log_sum == -INFINITY ? 0 : delta_from[at * delta->stride[2]];
     }
 }
@@ -119,6 +128,21 @@ static void cap_row(const ls_attention_params *params, float *scores, float *dp,
         const v_f32 t = v_tanh(unit_load(scores + j) * in);
         unit_store(scores + j, t * out);
         unit_store(dp + j, delta + (unit_load(dp + j) - delta) * (1.0f - t * t));
+    }
+}
+
+/*
+ * Scores of a row whose lse is far: it is the score of the key that the query sees, within what rounding does to either, and P is 1 there and 0
+ * elsewhere. A score above it by more has no lse of its own row: NaN.
+ */
+static void far_row(float *scores, int64_t keys, float scale, float lse) {
+    const float slack = fabsf(lse) * 0x1p-20f;
+    for (int64_t j = 0; j < keys; j += V_LANES) {
+        const v_f32 above = unit_load(scores + j) * scale - lse;
+        const v_f32 below_all = v_set(scale > 0 ? -INFINITY : INFINITY);
+        v_f32 score = v_select(above < -slack, below_all, v_set(NAN));
+        score = v_select((above >= -slack) & (above <= slack), v_set(0.0f), score);
+        unit_store(scores + j, score);
     }
 }
 

@@ -208,6 +208,10 @@ static void panel_blocks(const backward *f, scratch *s, int panel) {
         for (int r = 0; p->params->softcap > 0 && r < BLOCK; r++) {
             cap_row(p->params, s->s[buffer] + r * PANEL, s->dp[buffer] + r * PANEL, PANEL, before.delta[r]);
         }
+        for (int r = 0; pair->any_far && r < BLOCK; r++) {
+            const float lse = pair->far_lse[row + r];
+            if (lse != 0) far_row(s->s[buffer] + r * PANEL, PANEL, scale, lse);
+        }
     }
     differentiate_some(f, &before, BLOCK_UNITS, scale);
 }

@@ -119,6 +119,10 @@ static void differentiate(const backward *f, scratch *s) {
             cap_row(p->params, s->s + r * S_ROW + from, s->dp + r * S_ROW + from, to - from,
                     s->pair.delta[r]);
         }
+        for (int64_t r = i; s->pair.any_far && r < i + UNIT_ELEMENTS; r++) {
+            const float lse = s->pair.far_lse[r];
+            if (lse != 0) far_row(s->s + r * S_ROW + from, to - from, scale, lse);
+        }
         memset(s->p_by_q + row, 0, sizeof(float) * (size_t)from);
         memset(s->ds_by_q + row, 0, sizeof(float) * (size_t)from);
         memset(s->p_by_q + row + to, 0, sizeof(float) * (size_t)(K_TILE - to));

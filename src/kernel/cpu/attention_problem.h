@@ -13,6 +13,12 @@
 #define LOG2_E 1.44269504088896341
 #define LN_2 0.69314718055994531
 
+/*
+ * Scores in units of log2 that are as far from 0 as this have neighbours in f32 that are 16 away: a difference of two of them that were not
+ * rounded in the same way says nothing, and overflows as an exponent.
+ */
+#define FAR_SCORE 0x1p27f
+
 /* Keys are looked at in groups of this many, whole panels: a group that none of the queries at hand sees is skipped. */
 #define KEY_GROUP (PANEL > 32 ? PANEL : 32)
 

@@ -32,18 +32,26 @@ V_INLINE v_f32 largest(const float *s, int64_t keys) {
     return v_max(most, most2);
 }
 
+/* The same. Scores far from 0 take up the scale first, so that they are rounded as the shift was that is one of them. */
+V_INLINE v_f32 exponentials_from(float *s, float *p, int64_t keys, float *scale, float shift) {
+    if (LS_ATTENTION_PAIRS && fabsf(shift) >= FAR_SCORE) {
+        scale_row(s, keys, *scale);
+        *scale = 1;
+    }
+    return exponentials(s, p, keys, *scale, shift);
+}
+
 /*
  * One row: takes its raw scores s[keys] into m and l[V_LANES], leaves P in p, and what O must be multiplied by in
  * decay. Scores somewhat above m do no harm, for f32 and bf16 reach to 2^127, so a row mostly goes by the m that it has and no lane
  * waits for another. m is found anew only when scores are too far above it; where p is not s, that is seen by the sum (too large, or
  * no number), else by the scores before they are gone.
  */
-V_INLINE void softmax_row(const float *s, float *p, int64_t keys, float scale, float *m, float *l,
-                          float *decay) {
+V_INLINE void softmax_row(float *s, float *p, int64_t keys, float scale, float *m, float *l, float *decay) {
     const float before = *m, too_large = 0x1p40f, too_far = 40;
     *decay = 1;
     if (LS_ATTENTION_PAIRS && before > -INFINITY) {
-        const v_f32 sum = exponentials(s, p, keys, scale, before);
+        const v_f32 sum = exponentials_from(s, p, keys, &scale, before);
         if (v_all_below(sum, too_large)) {
             unit_store(l, unit_load(l) + sum);
             return;
@@ -55,7 +63,7 @@ V_INLINE void softmax_row(const float *s, float *p, int64_t keys, float scale, f
         *m = here < before ? before : here;
     }
     const float now = *m, shift = now == -INFINITY ? 0.0f : now;
-    const v_f32 sum = exponentials(s, p, keys, scale, shift);
+    const v_f32 sum = exponentials_from(s, p, keys, &scale, shift);
     if (now != before) *decay = v_exp2(v_set(before - shift))[0];
     unit_store(l, unit_load(l) * *decay + sum);
 }

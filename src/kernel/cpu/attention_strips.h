@@ -43,8 +43,10 @@ typedef struct strip {
     int64_t key_group; /* the first of the tile of keys */
     int start;         /* the first in that tile that the strip sees */
     int blocks;        /* of keys, from there on */
-    float scale;       /* to units of log2 */
+    float factor;      /* of the products, to units of log2 */
+    float scale;       /* what is left of it once a block is settled: 1 where rows are far */
     bool all_have;     /* each row has an m */
+    bool far;          /* some row's m is beyond FAR_SCORE: blocks take up the factor when they are settled */
     float shift[BLOCK];
 } strip;
 
@@ -147,6 +149,16 @@ static float row_largest(const float *s) {
     return v_largest_lane(v_max(unit_load(s), unit_load(s + V_LANES)));
 }
 
+/* Returns whether the strip has just become far. */
+static bool becomes_far(strip *t) {
+    bool far = false;
+    for (int i = 0; i < BLOCK; i++) far |= fabsf(t->shift[i]) >= FAR_SCORE;
+    if (t->far || !far) return false;
+    t->far = true;
+    t->scale = 1;
+    return true;
+}
+
 /* The scores of block j as they shall be, and something to go by for rows that have seen nothing before. */
 static void settle_block(strip *t, int j) {
     const problem *p = &t->f->problem;
@@ -156,6 +168,7 @@ static void settle_block(strip *t, int j) {
     const bool whole =
         bounds_see(seen, p->spans_each, t->f->group[first].first, t->f->group[first].last) == SEES_ALL &&
         (first + 1) * KEY_GROUP <= p->t;
+    if (t->far) scale_row(scores_of(t, j), BLOCK * BLOCK, t->factor);
     if (whole && t->all_have && p->params->softcap <= 0) return;
     float *m = t->tile->m + t->row;
     t->all_have = true;
@@ -170,6 +183,7 @@ static void settle_block(strip *t, int j) {
         t->shift[i] = m[i] == -INFINITY ? 0 : m[i];
         t->all_have &= m[i] != -INFINITY;
     }
+    if (becomes_far(t)) scale_row(scores_of(t, j), BLOCK * BLOCK, t->factor);
 }
 
 /* P of all blocks, and the strip's sums. */
@@ -203,10 +217,6 @@ static void add_sums(const strip *t) {
     }
 }
 
-static void scale_row(float *row, int64_t width, float factor) {
-    for (int64_t d = 0; d < width; d += V_LANES) unit_store(row + d, unit_load(row + d) * factor);
-}
-
 /* Finds the largest score of each row, and makes what came before smaller by as much as m grows. */
 static void raise_rows(strip *t, square *held) {
     float *m = t->tile->m + t->row, most[BLOCK];
@@ -229,6 +239,7 @@ static void raise_rows(strip *t, square *held) {
         scale_row(t->tile->l + (t->row + i) * V_LANES, V_LANES, decay);
         m[i] = t->shift[i] = most[i];
     }
+    becomes_far(t);
 }
 
 /* O += P V. */
@@ -260,12 +271,14 @@ static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int6
                    .key_group = first_group,
                    .start = range.start,
                    .blocks = range.end - range.start,
+                   .factor = scale,
                    .scale = scale,
                    .all_have = true};
         for (int i = 0; i < BLOCK; i++) {
             t.shift[i] = tile->m[row + i] == -INFINITY ? 0 : tile->m[row + i];
             t.all_have &= tile->m[row + i] != -INFINITY;
         }
+        becomes_far(&t);
         make_probabilities(&t, &held);
         if (!sums_are_small(&t)) {
             raise_rows(&t, &held);

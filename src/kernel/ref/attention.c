@@ -56,7 +56,8 @@ static void find_most(const problem *p, tile *t, const scratch *s) {
         if (!logits_of(p, t, s, k0, k_count)) continue;
         for (int64_t i = 0; i < t->count; i++)
             for (int64_t j = 0; j < k_count; j++)
-                if (t->seen[i][j] && !(t->logits[i][j] <= t->most[i])) t->most[i] = t->logits[i][j];
+                if (t->seen[i][j] && !isnan(t->most[i]) && !(t->logits[i][j] <= t->most[i]))
+                    t->most[i] = t->logits[i][j];
     }
 }
 

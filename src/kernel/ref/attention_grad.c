@@ -149,7 +149,7 @@ static void grad_of_keys(void *context, int i, int thread) {
             weights_of(p, &t, &s);
             for (int64_t q = 0; q < t.q_count; q++) {
                 for (int64_t j = 0; j < t.k_count; j++) {
-                    if (t.P[q][j] == 0) continue;
+                    if (t.P[q][j] == 0 && t.dS[q][j] == 0) continue;
                     REF(add_weighted)(t.P[q][j], s.dO + q * p->D, p->D, s.sum_v + j * p->D);
                     REF(add_weighted)(t.dS[q][j], s.q + q * p->D, p->D, s.sum_k + j * p->D);
                 }
