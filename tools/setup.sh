@@ -18,9 +18,12 @@ header:pcre2.h   libpcre2-dev
 header:utf8proc.h libutf8proc-dev
 header:cmocka.h  libcmocka-dev
 '
-# `make check` needs these as well, on x86.
-check_needs=
-[ "$(uname -m)" = x86_64 ] && check_needs='
+# `make check` needs these as well: a compiler of C++ and pkg-config for the tests of what is installed, an emulator on x86.
+check_needs='
+cmd:c++          g++
+cmd:pkg-config   pkg-config
+'
+[ "$(uname -m)" = x86_64 ] && check_needs+='
 cmd:qemu-x86_64  qemu-user
 '
 # `make lint` alone needs these.

@@ -56,7 +56,10 @@
 
 #include "longspan/engine.h"
 #include "longspan/job.h"
+#include "longspan/linkage.h"
 #include "longspan/tensor.h"
+
+LS_PUBLIC_BEGIN
 
 /* --- all ranks: the caller's end ------------------------------------------------------------------------------------------- */
 
@@ -137,5 +140,7 @@ LS_MUST_USE ls_status ls_attention_backward(ls_attention_rank *rank);
  * ranks at once); stop may be NULL.
  */
 LS_MUST_USE ls_status ls_attention_barrier(ls_attention_rank *rank, bool *stop);
+
+LS_PUBLIC_END
 
 #endif

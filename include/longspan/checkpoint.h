@@ -8,7 +8,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "longspan/linkage.h"
 #include "longspan/status.h"
+
+LS_PUBLIC_BEGIN
 
 /* Prints step, model, spread, files and tensors. path: a checkpoint, or the --out of a training run (its newest). */
 LS_MUST_USE ls_status ls_checkpoint_print(const char *path, bool json, FILE *out);
@@ -28,5 +31,7 @@ typedef struct ls_export_job {
 
 /* Writes the folder and prints what was written. */
 LS_MUST_USE ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out);
+
+LS_PUBLIC_END
 
 #endif

@@ -8,7 +8,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "longspan/linkage.h"
 #include "longspan/status.h"
+
+LS_PUBLIC_BEGIN
 
 /*
  * How texts become documents: the flags that every command which is given texts has. Zero and NULL mean the default that its help shows.
@@ -87,5 +90,7 @@ typedef struct ls_tokenize_job {
     bool json;         /* a line is an object: {"ids": [...]}, or {"text": "..."} */
 } ls_tokenize_job;
 LS_MUST_USE ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out);
+
+LS_PUBLIC_END
 
 #endif

@@ -52,6 +52,9 @@
 
 #include "longspan/graph.h"
 #include "longspan/job.h"
+#include "longspan/linkage.h"
+
+LS_PUBLIC_BEGIN
 
 /* --- all ranks: the caller's end ------------------------------------------------------------------------------------------- */
 
@@ -165,5 +168,7 @@ LS_MUST_USE ls_status ls_worker_evaluate(ls_worker *worker, const ls_step *step,
 LS_MUST_USE ls_status ls_worker_get_parameter(ls_worker *worker, const char *name, double *out);
 LS_MUST_USE ls_status ls_worker_get_gradient(ls_worker *worker, const char *name, double *out);
 LS_MUST_USE ls_status ls_worker_get_tensor(ls_worker *worker, const char *name, double *out);
+
+LS_PUBLIC_END
 
 #endif

@@ -6,6 +6,9 @@
 
 #include "longspan/data.h"
 #include "longspan/job.h"
+#include "longspan/linkage.h"
+
+LS_PUBLIC_BEGIN
 
 /* Tokens that were predicted with `first` to `last` tokens of the same document before them in the sequence. */
 typedef struct ls_loss_bin {
@@ -54,5 +57,7 @@ typedef struct ls_eval_result {
 
 /* Blocks until done; LS_INTERRUPTED when stopped by a signal, with nothing written. */
 LS_MUST_USE ls_status ls_evaluate(const ls_eval_options *options, ls_eval_result *result);
+
+LS_PUBLIC_END
 
 #endif

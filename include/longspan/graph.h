@@ -6,8 +6,8 @@
  * these factors through the ops' own shape rules. Nothing in a graph mentions ranks: which tensors are cut, and what must be
  * sent, is the compiler's work.
  *
- * Errors are sticky. The first mistake (shapes that do not fit, a missing tensor) is kept in the graph with the names and
- * shapes involved, every later call returns the empty tensor, and ls_graph_status tells. So a model reads as its formula:
+ * Errors are sticky. The first mistake (shapes that do not fit, a missing tensor, one of another graph, NULL) is kept in the graph with
+ * the names and shapes involved, every later call returns the empty tensor, and ls_graph_status tells. So a model reads as its formula:
  *
  *     ls_graph *g = ls_graph_create(LS_F32);
  *     ls_tensor tokens = ls_tokens(g, "tokens", B, S);
@@ -28,17 +28,25 @@
 #ifndef LONGSPAN_GRAPH_H
 #define LONGSPAN_GRAPH_H
 
+#include "longspan/linkage.h"
 #include "longspan/tensor.h"
+
+LS_PUBLIC_BEGIN
 
 typedef struct ls_graph ls_graph;
 
 typedef struct ls_tensor {
-    int32_t id; /* 0: no tensor */
+    int32_t id;     /* 0: no tensor */
+    uint32_t graph; /* the number of the graph that it belongs to */
 } ls_tensor;
 
-#define LS_NO_TENSOR ((ls_tensor){0})
+#ifdef __cplusplus
+#define LS_NO_TENSOR (ls_tensor{0, 0})
+#else
+#define LS_NO_TENSOR ((ls_tensor){0, 0})
+#endif
 
-/* dtype: LS_F32, LS_F64 or LS_BF16. */
+/* dtype: LS_F32, LS_F64 or LS_BF16; another is the graph's first mistake. Never NULL. */
 ls_graph *ls_graph_create(ls_dtype dtype);
 void ls_graph_destroy(ls_graph *graph); /* NULL is allowed */
 
@@ -153,5 +161,7 @@ ls_tensor ls_join(ls_graph *graph, const ls_tensor part[3]);
 /* -log softmax(logits)[label] per token: T or G[..,V], i32[..] -> G[..]; label -100 gives 0 and no gradient. */
 ls_tensor ls_cross_entropy(ls_graph *graph, ls_tensor logits, ls_tensor labels);
 ls_tensor ls_sum(ls_graph *graph, ls_tensor x); /* of all elements: G[..] -> G[1] */
+
+LS_PUBLIC_END
 
 #endif

@@ -9,7 +9,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "longspan/linkage.h"
 #include "longspan/status.h"
+
+LS_PUBLIC_BEGIN
 
 /* How a job is spread; NULL, 0 and false mean: chosen by Longspan. */
 typedef struct ls_spread {
@@ -194,5 +197,7 @@ typedef struct ls_plan_job {
     ls_spread spread;
 } ls_plan_job;
 LS_MUST_USE ls_status ls_run_plan(const ls_plan_job *job, FILE *out);
+
+LS_PUBLIC_END
 
 #endif

@@ -9,7 +9,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "longspan/linkage.h"
 #include "longspan/status.h"
+
+LS_PUBLIC_BEGIN
 
 typedef enum ls_option_type {
     LS_OPTION_FLAG,   /* bool; takes no value */
@@ -55,5 +58,7 @@ void ls_options_help(const ls_option *table, int rows, FILE *out);
  * 40 characters count as far.
  */
 int ls_edit_distance(const char *a, size_t a_length, const char *b);
+
+LS_PUBLIC_END
 
 #endif

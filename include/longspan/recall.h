@@ -7,6 +7,9 @@
 
 #include "longspan/data.h"
 #include "longspan/job.h"
+#include "longspan/linkage.h"
+
+LS_PUBLIC_BEGIN
 
 #define LS_RECALL_LENGTHS 16
 #define LS_RECALL_DEPTHS 32
@@ -47,5 +50,7 @@ LS_MUST_USE ls_status ls_recall(const ls_recall_options *options, ls_recall_resu
 /* A line for each depth, a column for each length. */
 void ls_recall_print(const ls_recall_result *result, FILE *out);
 void ls_recall_result_json(const ls_recall_result *result, FILE *out);
+
+LS_PUBLIC_END
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Reports: results as JSON (one object on one line, with a newline) and as words. For programs that show what a job did.
+ * Reports: results as JSON (one object on one line, with a newline) and as words. For programs that show what a job did. NULL in the
+ * place of a result or of the file: nothing is written.
  */
 #ifndef LONGSPAN_REPORT_H
 #define LONGSPAN_REPORT_H
@@ -10,8 +11,11 @@
 
 #include "longspan/eval.h"
 #include "longspan/job.h"
+#include "longspan/linkage.h"
 #include "longspan/train.h"
 #include "longspan/units.h"
+
+LS_PUBLIC_BEGIN
 
 /* This build on this machine. Texts of lists are separated by ", ". */
 typedef struct ls_about {
@@ -42,5 +46,7 @@ typedef struct ls_named_text {
     const char *name, *summary;
 } ls_named_text;
 void ls_named_texts_json(const ls_named_text *list, int n, FILE *out);
+
+LS_PUBLIC_END
 
 #endif

@@ -11,6 +11,10 @@
 
 #include <stdbool.h>
 
+#include "longspan/linkage.h"
+
+LS_PUBLIC_BEGIN
+
 typedef enum ls_code {
     LS_OK = 0,
     LS_USAGE,       /* the command line is wrong: exit code 2 */
@@ -54,5 +58,7 @@ const char *ls_code_name(ls_code code);
         ls_status ls_try_status_ = (call);                       \
         if (ls_try_status_.code != LS_OK) return ls_try_status_; \
     } while (0)
+
+LS_PUBLIC_END
 
 #endif

@@ -6,7 +6,10 @@
 
 #include <stdint.h>
 
+#include "longspan/linkage.h"
 #include "longspan/status.h"
+
+LS_PUBLIC_BEGIN
 
 typedef enum ls_dtype { LS_F32, LS_F64, LS_BF16, LS_I32, LS_DTYPES } ls_dtype;
 
@@ -55,5 +58,7 @@ typedef struct ls_mask {
 
 /* Causal attention: what a language model uses. */
 ls_mask ls_mask_causal(void);
+
+LS_PUBLIC_END
 
 #endif

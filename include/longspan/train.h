@@ -7,6 +7,9 @@
 #include "longspan/data.h"
 #include "longspan/eval.h"
 #include "longspan/job.h"
+#include "longspan/linkage.h"
+
+LS_PUBLIC_BEGIN
 
 /* Fields are the flags of `longspan train`; zero and NULL mean the default that the command's help shows. */
 typedef struct ls_train_options {
@@ -67,5 +70,7 @@ typedef struct ls_train_result {
  * not finite; the update was not applied, the last checkpoint is good).
  */
 LS_MUST_USE ls_status ls_train(const ls_train_options *options, ls_train_result *result);
+
+LS_PUBLIC_END
 
 #endif

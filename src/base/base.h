@@ -26,6 +26,12 @@ _Noreturn void ls_panic(const char *file, int line, const char *format, ...) LS_
 #define LS_ASSERT(condition) \
     ((condition) ? (void)0 : ls_panic(__FILE__, __LINE__, "broken invariant: %s", #condition))
 
+/* First lines of a public function: a caller's NULL is an error that names the function and the argument. */
+#define LS_NEED(argument, name)                                                                \
+    do {                                                                                       \
+        if ((argument) == NULL) return ls_error(LS_INVALID, "%s: %s is NULL", __func__, name); \
+    } while (0)
+
 #define LS_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static inline int64_t ls_min(int64_t a, int64_t b) { return a < b ? a : b; }

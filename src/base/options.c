@@ -113,8 +113,35 @@ static ls_status parse_value(const ls_option *option, const char *text, void *ta
         [LS_OPTION_INT] = parse_integer, [LS_OPTION_BYTES] = parse_bytes,   [LS_OPTION_FLOAT] = parse_float,
         [LS_OPTION_TEXT] = parse_text,   [LS_OPTION_CHOICE] = parse_choice,
     };
-    LS_ASSERT((size_t)option->type < LS_COUNT(parsers) && parsers[option->type]);
     return parsers[option->type](option, text, target);
+}
+
+/* ---- the table ---- */
+
+static bool takes_value(ls_option_type type) { return type != LS_OPTION_FLAG && type != LS_OPTION_LIST; }
+
+/* What its author may have wrong. */
+static ls_status check_row(const ls_option *row, int i) {
+    if (row->name == NULL) return ls_error(LS_INVALID, "row %d of the options has no name", i);
+    if ((int)row->type < 0 || row->type > LS_OPTION_LIST)
+        return ls_error(LS_INVALID, "option \"%s\" is of type %d; expected one of ls_option_type", row->name,
+                        (int)row->type);
+    if (row->type == LS_OPTION_CHOICE && row->choices == NULL)
+        return ls_error(LS_INVALID, "option \"%s\" has no choices", row->name);
+    if (row->type != LS_OPTION_FLAG && row->metavar == NULL)
+        return ls_error(LS_INVALID, "option \"%s\" has no metavar", row->name);
+    if (row->initial == NULL) return ls_ok();
+    if (!takes_value(row->type))
+        return ls_error(LS_INVALID, "option \"%s\" takes no single value, but has a default", row->name);
+    return ls_error_in(parse_value(row, row->initial, NULL), "the default of an option");
+}
+
+static ls_status check_table(const ls_option *table, int rows) {
+    if (rows < 0 || rows > MAX_ROWS)
+        return ls_error(LS_INVALID, "a table of %d options; expected 0 to %d", rows, MAX_ROWS);
+    if (rows > 0) LS_NEED(table, "table");
+    for (int i = 0; i < rows; i++) LS_TRY(check_row(&table[i], i));
+    return ls_ok();
 }
 
 /* ---- finding the row ---- */
@@ -179,19 +206,20 @@ static ls_status walk(const ls_option *table, int rows, int argc, char *const *a
 
 ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv, void *target,
                            bool *given) {
-    LS_ASSERT(rows >= 0 && rows <= MAX_ROWS);
+    LS_TRY(check_table(table, rows));
+    LS_NEED(target, "target");
+    if (argc < 0) return ls_error(LS_INVALID, "%d words on the command line", argc);
+    for (int i = 0; i < argc; i++) LS_NEED(argv != NULL ? argv[i] : NULL, "a word of argv");
     uint64_t seen;
     LS_TRY(walk(table, rows, argc, argv, NULL, &seen));
     for (int i = 0; i < rows; i++)
         if (table[i].required && !(seen >> i & 1))
             return ls_error(LS_USAGE, "--%s %s is required", table[i].name, table[i].metavar);
 
-    /* Nothing can fail from here on but a default that the table itself has wrong. */
-    for (int i = 0; i < rows; i++) {
-        if (!table[i].initial) continue;
-        const ls_status status = parse_value(&table[i], table[i].initial, (char *)target + table[i].offset);
-        if (status.code != LS_OK) ls_panic(__FILE__, __LINE__, "default of an option: %s", status.text);
-    }
+    /* Nothing can fail from here on. */
+    for (int i = 0; i < rows; i++)
+        if (table[i].initial)
+            LS_TRY(parse_value(&table[i], table[i].initial, (char *)target + table[i].offset));
     LS_TRY(walk(table, rows, argc, argv, target, &seen));
     for (int i = 0; given && i < rows; i++) given[i] = seen >> i & 1;
     return ls_ok();

@@ -43,7 +43,8 @@ static void describe(const ls_option *option, char *out, size_t bytes) {
     size_t used = 0;
     out[0] = 0;
     if (option->type == LS_OPTION_CHOICE) {
-        used += (size_t)snprintf(out + used, bytes - used, "%s%s", separator, option->choices);
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", separator,
+                                 option->choices ? option->choices : "");
         separator = "; ";
     }
     if (option->least != 0 || option->most != 0) {
@@ -62,14 +63,15 @@ static void describe(const ls_option *option, char *out, size_t bytes) {
 }
 
 void ls_options_help(const ls_option *table, int rows, FILE *out) {
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; table != NULL && out != NULL && i < rows; i++) {
         const ls_option *option = &table[i];
+        if (option->name == NULL) continue;
         const char *more = option->type == LS_OPTION_LIST ? "…" : "";
         char left[120], facts[200], text[600];
         snprintf(left, sizeof left, "  --%s%s%s%s", option->name, option->metavar ? " " : "",
                  option->metavar ? option->metavar : "", more);
         describe(option, facts, sizeof facts);
-        snprintf(text, sizeof text, "%s%s", option->help, facts);
+        snprintf(text, sizeof text, "%s%s", option->help ? option->help : "", facts);
         fputs(left, out);
         int column = width_of(left, strlen(left));
         if (column + 2 > TEXT_COLUMN) {

@@ -7,6 +7,7 @@
 
 int ls_edit_distance(const char *a, size_t a_length, const char *b) {
     enum { LONGEST = 40 };
+    if (a == NULL || b == NULL) return LONGEST;
     const size_t b_length = strlen(b);
     if (a_length > LONGEST || b_length > LONGEST) return LONGEST;
     int row[LONGEST + 1];

@@ -39,7 +39,7 @@ ls_status ls_error(ls_code code, const char *format, ...) {
     status.code = code;
     va_list args;
     va_start(args, format);
-    vsnprintf(status.text, sizeof status.text, format, args);
+    vsnprintf(status.text, sizeof status.text, format != NULL ? format : "", args);
     va_end(args);
     keep_one_line(status.text);
     return status;
@@ -51,7 +51,7 @@ ls_status ls_error_in(ls_status inner, const char *format, ...) {
     status.code = inner.code;
     va_list args;
     va_start(args, format);
-    const int written = vsnprintf(status.text, sizeof status.text, format, args);
+    const int written = vsnprintf(status.text, sizeof status.text, format != NULL ? format : "", args);
     va_end(args);
     const size_t used = written < 0 ? 0 : (size_t)written;
     if (used < sizeof status.text)

@@ -144,8 +144,8 @@ void ls_lower_persistent(ls_builder *b) {
         const ls_tensor_info *info = &g->tensors[t];
         const bool loss = info->role == LS_ROLE_ACCUMULATOR && info->of.id == 0;
         if (info->role != LS_ROLE_INPUT && !loss) continue;
-        b->tensor[t] = ls_lower_place(b, loss ? LS_BUFFER_OUTPUT : LS_BUFFER_INPUT, (ls_tensor){t});
-        bind_tensor(b, (ls_tensor){t});
+        b->tensor[t] = ls_lower_place(b, loss ? LS_BUFFER_OUTPUT : LS_BUFFER_INPUT, ls_graph_at(g, t));
+        bind_tensor(b, ls_graph_at(g, t));
     }
     place_tables(b);
     place_parameters(b);

@@ -180,7 +180,7 @@ static void push_node(rewrite *r, const ls_node *node) {
 
 static ls_tensor push_tensor(rewrite *r, const ls_tensor_info *info) {
     *LS_PUSH(r->to->arena, r->to->tensors, r->to->n_tensors, r->to->tensor_capacity) = *info;
-    return (ls_tensor){r->to->n_tensors - 1};
+    return ls_graph_at(r->to, r->to->n_tensors - 1);
 }
 
 static ls_tensor again(rewrite *r, ls_tensor t);

@@ -5,6 +5,7 @@
 #include <math.h>
 
 void ls_loss_table_print(const ls_loss_table *t, FILE *out) {
+    if (t == NULL || out == NULL || t->n > LS_LOSS_BINS) return;
     fprintf(out, "%-20s %9s %9s %12s %10s\n", "tokens seen before", "loss", "+-", "perplexity", "tokens");
     for (int i = 0; i < t->n; i++) {
         const ls_loss_bin *b = &t->bin[i];
@@ -30,7 +31,7 @@ void ls_loss_table_put(const ls_loss_table *t, ls_json_writer *w) {
     ls_json_put_double(w, "perplexity", exp(t->all.loss));
     ls_json_put_int(w, "sequences", t->sequences);
     ls_json_open_array(w, "by_position");
-    for (int i = 0; i < t->n; i++) {
+    for (int i = 0; i < t->n && i < LS_LOSS_BINS; i++) {
         ls_json_open_object(w, NULL);
         ls_json_put_int(w, "first", t->bin[i].first);
         ls_json_put_int(w, "last", t->bin[i].last);

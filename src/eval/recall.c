@@ -119,8 +119,6 @@ static ls_status ask_lengths(asking *a) {
 
 static ls_status check_lengths(const ls_recall_options *o, const ls_trained *trained) {
     const int64_t longest = ls_model_describe(trained->model).longest;
-    if (o->n_lengths > LS_RECALL_LENGTHS)
-        return ls_error(LS_USAGE, "%d --lengths; expected 1 to %d", o->n_lengths, LS_RECALL_LENGTHS);
     for (int i = 0; i < o->n_lengths; i++) {
         if (o->lengths[i] < 1 || o->lengths[i] > 1 << 30)
             return ls_error(LS_USAGE, "--lengths %lld; expected 1 to %d", (long long)o->lengths[i], 1 << 30);
@@ -144,6 +142,8 @@ static ls_status complete(ls_recall_options *o) {
     if (o->depths < 1 || o->depths > LS_RECALL_DEPTHS || o->samples < 1 || o->samples > 1 << 20)
         return ls_error(LS_USAGE, "--depths %lld and --samples %lld; expected 1 to %d and 1 to %d",
                         (long long)o->depths, (long long)o->samples, LS_RECALL_DEPTHS, 1 << 20);
+    if (o->n_lengths < 0 || o->n_lengths > LS_RECALL_LENGTHS)
+        return ls_error(LS_USAGE, "%d --lengths; expected 1 to %d", o->n_lengths, LS_RECALL_LENGTHS);
     ls_plan_request request;
     return ls_spread_resolve(&o->spread, &request);
 }
@@ -170,6 +170,9 @@ static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_res
 }
 
 ls_status ls_recall(const ls_recall_options *options, ls_recall_result *result) {
+    LS_NEED(options, "options");
+    LS_NEED(result, "result");
+    LS_TRY(ls_file_check_paths(options->data, options->n_data));
     ls_recall_options completed = *options;
     ls_trained trained = {.model = NULL};
     void *shared;

@@ -22,7 +22,13 @@ static ls_recall_cell total(const ls_recall_result *r) {
     return all;
 }
 
+/* A result as ls_recall makes it, and somewhere to write it. */
+static bool can_write(const ls_recall_result *r, FILE *out) {
+    return r != NULL && out != NULL && r->n_lengths <= LS_RECALL_LENGTHS && r->n_depths <= LS_RECALL_DEPTHS;
+}
+
 void ls_recall_print(const ls_recall_result *r, FILE *out) {
+    if (!can_write(r, out)) return;
     fprintf(out, "%-8s", "depth");
     for (int l = 0; l < r->n_lengths; l++) fprintf(out, " %9lld", (long long)r->length[l]);
     fputs("   tokens\n", out);
@@ -60,6 +66,7 @@ static void put(const ls_recall_result *r, ls_json_writer *w) {
 }
 
 void ls_recall_result_json(const ls_recall_result *result, FILE *out) {
+    if (!can_write(result, out)) return;
     ls_json_writer *w = ls_json_begin(0);
     put(result, w);
     ls_json_end(w, out);

@@ -67,6 +67,9 @@ LS_MUST_USE ls_status ls_file_need_space(const char *path, int64_t bytes);
 bool ls_file_exists(const char *path);       /* follows symbolic links */
 bool ls_file_is_directory(const char *path); /* follows symbolic links */
 
+/* LS_INVALID when a caller's list of n paths is NULL, or one of them. */
+LS_MUST_USE ls_status ls_file_check_paths(const char *const *paths, int n);
+
 /* The names in a folder, without "." and "..", in byte order. Free with ls_file_names_free. */
 typedef struct ls_file_names {
     char **name;

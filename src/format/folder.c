@@ -66,6 +66,14 @@ ls_status ls_path_join(const char *directory, const char *name, char **out) {
     return ls_path_print(out, "%s%s%s", directory, ends ? "" : "/", name);
 }
 
+ls_status ls_file_check_paths(const char *const *paths, int n) {
+    for (int i = 0; i < n; i++)
+        if (paths == NULL || paths[i] == NULL)
+            return ls_error(LS_INVALID, "a list of %d paths: %s NULL", n,
+                            paths == NULL ? "it is" : "one of them is");
+    return ls_ok();
+}
+
 ls_status ls_file_make_directories(const char *path) {
     char part[LS_FILE_PATH] = "";
     LS_TRY(copy_path(path, part));

@@ -76,7 +76,7 @@ void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum) {
 
 /* A tensor is active when it is wanted or depends on something wanted. */
 static void mark_active(ls_gradient *d, const ls_derivative *what, int n_nodes) {
-    for (int t = 1; t < d->n_tensors; t++) d->active[t] = is_parameter(d, (ls_tensor){t});
+    for (int t = 1; t < d->n_tensors; t++) d->active[t] = is_parameter(d, ls_graph_at(d->graph, t));
     for (int i = 0; i < what->n_wanted; i++) d->active[what->wanted[i].id] = true;
     for (int n = 0; n < n_nodes; n++) {
         const ls_node *node = &d->graph->nodes[n];

@@ -4,19 +4,30 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+/* Of where and when the graph was made: as good as certainly that of no other one. */
+static uint32_t make_number(const ls_graph *g) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const uint64_t made = (uint64_t)(uintptr_t)g + 1000000000 * (uint64_t)now.tv_sec + (uint64_t)now.tv_nsec;
+    return (uint32_t)(made * 0x9e3779b97f4a7c15 >> 32) | 1;
+}
 
 ls_graph *ls_graph_create(ls_dtype dtype) {
+    const bool trainable = dtype == LS_F32 || dtype == LS_F64 || dtype == LS_BF16;
     ls_arena *arena = ls_arena_create();
     ls_graph *g = LS_NEW(arena, ls_graph);
     g->arena = arena;
-    g->dtype = dtype;
-    g->accumulator = ls_dtype_accumulator(dtype);
+    g->number = make_number(g);
+    g->dtype = trainable ? dtype : LS_F32;
+    g->accumulator = ls_dtype_accumulator(g->dtype);
     g->status = ls_ok();
     (void)LS_PUSH(arena, g->tensors, g->n_tensors, g->tensor_capacity); /* id 0 is no tensor */
-    if (dtype != LS_F32 && dtype != LS_F64 && dtype != LS_BF16)
+    if (!trainable)
         ls_graph_fail(g, ls_error(LS_INVALID,
-                                  "graph: element type %s cannot be trained; expected f32, f64 or bf16",
-                                  ls_dtype_name(dtype)));
+                                  "graph: element type %s (%d) cannot be trained; expected f32, f64 or bf16",
+                                  dtype == LS_I32 ? "i32" : "unknown", (int)dtype));
     return g;
 }
 
@@ -24,10 +35,51 @@ void ls_graph_destroy(ls_graph *g) {
     if (g != NULL) ls_arena_destroy(g->arena);
 }
 
-ls_status ls_graph_status(const ls_graph *g) { return g->status; }
+ls_status ls_graph_status(const ls_graph *g) {
+    LS_NEED(g, "graph");
+    return g->status;
+}
 
-void ls_graph_fail(ls_graph *g, ls_status status) {
-    if (g->status.code == LS_OK) g->status = status;
+/* --- mistakes ---------------------------------------------------------------------------------------------------------------- */
+
+ls_tensor ls_graph_fail(ls_graph *g, ls_status status) {
+    if (g != NULL && g->status.code == LS_OK) g->status = status;
+    return LS_NO_TENSOR;
+}
+
+bool ls_graph_has(const ls_graph *g, ls_tensor t) {
+    return t.graph == g->number && t.id > 0 && t.id < g->n_tensors;
+}
+
+bool ls_graph_usable(ls_graph *g, ls_tensor t, const char *user) {
+    if (g == NULL || g->status.code != LS_OK) return false;
+    if (ls_graph_has(g, t)) return true;
+    ls_graph_fail(
+        g, ls_error(LS_INVALID, "%s: the tensor is %s", user, t.id == 0 ? "missing" : "none of this graph"));
+    return false;
+}
+
+/* What a caller of `user` gave besides tensors, and a graph to put it into. */
+static bool is_given(ls_graph *g, const void *argument, const char *user, const char *name) {
+    if (g != NULL && argument == NULL) ls_graph_fail(g, ls_error(LS_INVALID, "%s: %s is NULL", user, name));
+    return g != NULL && argument != NULL;
+}
+
+static ls_tensor declared_twice(ls_graph *g, const char *name) {
+    return ls_graph_fail(g, ls_error(LS_INVALID, "tensor \"%s\" is declared twice", name));
+}
+
+/* At least one along each dimension, and no more than can be counted with the bytes of each. */
+static ls_status check_sizes(const char *name, const ls_shape *shape) {
+    double elements = 1;
+    for (int i = 0; i < shape->ndim; i++) {
+        if (shape->dim[i].size < 1)
+            return ls_error(LS_INVALID, "tensor \"%s\": dimension %d is %lld, expected at least 1", name, i,
+                            (long long)shape->dim[i].size);
+        elements *= (double)shape->dim[i].size;
+    }
+    if (elements <= 0x1p58) return ls_ok();
+    return ls_error(LS_INVALID, "tensor \"%s\" has %g elements, expected at most 2^58", name, elements);
 }
 
 /* --- leaves by name: an open table, at most half full ---------------------------------------------------------------------- */
@@ -61,38 +113,34 @@ static bool has_leaf(const ls_graph *g, ls_role role, const char *name) {
 }
 
 ls_tensor ls_named(ls_graph *g, ls_tensor t, const char *format, ...) {
-    if (t.id == 0) return t;
+    if (t.id == 0 || !is_given(g, format, "ls_named", "the name") || !ls_graph_usable(g, t, "ls_named"))
+        return LS_NO_TENSOR;
     char name[256];
     va_list args;
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
+    const ls_role role = g->tensors[t.id].role;
+    if (strcmp(g->tensors[t.id].name, name) == 0) return t;
+    if (role != LS_ROLE_VALUE && has_leaf(g, role, name)) return declared_twice(g, name);
     g->tensors[t.id].name = ls_arena_strdup(g->arena, name);
-    if (g->tensors[t.id].role != LS_ROLE_VALUE) add_leaf(g, t.id); /* under its new name too */
+    if (role != LS_ROLE_VALUE) add_leaf(g, t.id); /* under its new name too */
     return t;
 }
 
 static ls_tensor new_tensor(ls_graph *g, const ls_tensor_info *info) {
     ls_tensor_info *slot = LS_PUSH(g->arena, g->tensors, g->n_tensors, g->tensor_capacity);
     *slot = *info;
-    const ls_tensor t = {g->n_tensors - 1};
+    const ls_tensor t = ls_graph_at(g, g->n_tensors - 1);
     if (slot->storage.id == 0) slot->storage = t;
     return t;
 }
 
 ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dtype, const ls_shape *shape) {
     if (g->status.code != LS_OK) return LS_NO_TENSOR;
-    for (int i = 0; i < shape->ndim; i++) {
-        if (shape->dim[i].size < 1) {
-            ls_graph_fail(g, ls_error(LS_INVALID, "tensor \"%s\": dimension %d is %lld, expected at least 1",
-                                      name, i, (long long)shape->dim[i].size));
-            return LS_NO_TENSOR;
-        }
-    }
-    if (role != LS_ROLE_VALUE && has_leaf(g, role, name)) {
-        ls_graph_fail(g, ls_error(LS_INVALID, "tensor \"%s\" is declared twice", name));
-        return LS_NO_TENSOR;
-    }
+    const ls_status sizes = check_sizes(name, shape);
+    if (sizes.code != LS_OK) return ls_graph_fail(g, sizes);
+    if (role != LS_ROLE_VALUE && has_leaf(g, role, name)) return declared_twice(g, name);
     const ls_tensor_info info = {.name = ls_arena_strdup(g->arena, name),
                                  .dtype = dtype,
                                  .shape = *shape,
@@ -105,30 +153,31 @@ ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dt
 
 ls_tensor ls_tokens(ls_graph *g, const char *name, int64_t B, int64_t S) {
     const ls_shape shape = {2, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}}};
+    if (!is_given(g, name, "ls_tokens", "the name")) return LS_NO_TENSOR;
     return ls_graph_leaf(g, LS_ROLE_INPUT, name, LS_I32, &shape);
 }
 
 ls_tensor ls_input_like(ls_graph *g, const char *name, ls_tensor like) {
-    if (like.id == 0) {
-        ls_graph_fail(g, ls_error(LS_INVALID, "input \"%s\": the tensor to be like is missing", name));
+    if (!is_given(g, name, "ls_input_like", "the name") || !ls_graph_usable(g, like, "ls_input_like"))
         return LS_NO_TENSOR;
-    }
     const ls_shape shape = ls_graph_tensor(g, like)->shape; /* a copy: the array may move */
     return ls_graph_leaf(g, LS_ROLE_INPUT, name, LS_I32, &shape);
 }
 
 ls_tensor ls_parameter(ls_graph *g, const char *name, int ndim, const int64_t *size) {
-    if (ndim < 1 || ndim > LS_MAX_DIMS) {
-        ls_graph_fail(g, ls_error(LS_INVALID, "parameter \"%s\" has %d dimensions, expected 1 to %d", name,
-                                  ndim, LS_MAX_DIMS));
+    if (!is_given(g, name, "ls_parameter", "the name") ||
+        !is_given(g, size, "ls_parameter", "the list of sizes"))
         return LS_NO_TENSOR;
-    }
+    if (ndim < 1 || ndim > LS_MAX_DIMS)
+        return ls_graph_fail(g, ls_error(LS_INVALID, "parameter \"%s\" has %d dimensions, expected 1 to %d",
+                                         name, ndim, LS_MAX_DIMS));
     ls_shape shape = {.ndim = ndim};
     for (int i = 0; i < ndim; i++) shape.dim[i].size = size[i];
     return ls_graph_leaf(g, LS_ROLE_PARAMETER, name, g->dtype, &shape);
 }
 
 ls_tensor ls_parameter_named(ls_graph *g, int ndim, const int64_t *size, const char *format, ...) {
+    if (!is_given(g, format, "ls_parameter_named", "the name")) return LS_NO_TENSOR;
     char name[256];
     va_list args;
     va_start(args, format);
@@ -138,28 +187,31 @@ ls_tensor ls_parameter_named(ls_graph *g, int ndim, const int64_t *size, const c
 }
 
 const char *ls_graph_parameter(const ls_graph *g, int index, ls_shape *shape) {
+    if (g == NULL || index < 0) return NULL;
     for (int t = 1; t < g->n_tensors; t++) {
         if (g->tensors[t].role != LS_ROLE_PARAMETER || index-- > 0) continue;
-        *shape = g->tensors[t].shape;
+        if (shape != NULL) *shape = g->tensors[t].shape;
         return g->tensors[t].name;
     }
     return NULL;
 }
 
-static ls_status check_inputs(const ls_op *op, const ls_tensor *in, int n_in) {
+static ls_status check_inputs(const ls_graph *g, const ls_op *op, const ls_tensor *in, int n_in) {
     if (n_in < op->least_in || n_in > op->most_in)
         return ls_error(LS_INVALID, "op %s: %d inputs, expected %d to %d", op->name, n_in, op->least_in,
                         op->most_in);
     for (int i = 0; i < n_in; i++) {
         if (in[i].id == 0) return ls_error(LS_INVALID, "op %s: input %d is missing", op->name, i);
+        if (!ls_graph_has(g, in[i]))
+            return ls_error(LS_INVALID, "op %s: input %d is no tensor of this graph", op->name, i);
     }
     return ls_ok();
 }
 
 ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t bytes, const ls_tensor *in,
                        int n_in, int forward) {
-    if (g->status.code != LS_OK) return LS_NO_TENSOR;
-    ls_status status = check_inputs(op, in, n_in);
+    if (g == NULL || g->status.code != LS_OK) return LS_NO_TENSOR;
+    ls_status status = check_inputs(g, op, in, n_in);
     ls_node node = {.op = op, .n_in = n_in, .n_out = op->n_out, .forward = forward, .params_bytes = bytes};
     ls_tensor_info out[LS_NODE_OUTPUTS] = {{0}};
     if (status.code == LS_OK) {
@@ -167,12 +219,12 @@ ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t 
         node.params = bytes > 0 ? ls_arena_copy(g->arena, params, bytes) : NULL;
         status = op->shape(g, &node, out);
     }
-    if (status.code != LS_OK) {
-        ls_graph_fail(g, status);
-        return LS_NO_TENSOR;
-    }
-    for (int i = 0; i < op->n_out; i++) {
+    for (int i = 0; i < op->n_out && status.code == LS_OK; i++) {
         out[i].name = ls_arena_printf(g->arena, i == 0 ? "%s.%d" : "%s.%d.%d", op->name, g->n_nodes, i);
+        status = check_sizes(out[i].name, &out[i].shape);
+    }
+    if (status.code != LS_OK) return ls_graph_fail(g, status);
+    for (int i = 0; i < op->n_out; i++) {
         out[i].role = LS_ROLE_VALUE;
         out[i].producer = g->n_nodes;
         out[i].output = i;

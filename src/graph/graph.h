@@ -48,6 +48,7 @@ typedef struct ls_tensor_info {
 
 struct ls_graph {
     ls_arena *arena;
+    uint32_t number; /* that its tensors carry, so that those of another graph are known; never 0 */
     ls_dtype dtype, accumulator; /* T and G */
     ls_node *nodes;
     int n_nodes;
@@ -190,8 +191,17 @@ ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t 
 ls_tensor ls_graph_output(const ls_graph *g, ls_tensor first, int i);
 /* A leaf of the given role. */
 ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dtype, const ls_shape *shape);
-/* Keeps the first error. */
-void ls_graph_fail(ls_graph *g, ls_status status);
+/* Keeps the first error; g may be NULL. Returns the empty tensor. */
+ls_tensor ls_graph_fail(ls_graph *g, ls_status status);
+/* Whether it is a tensor, and one of this graph. */
+bool ls_graph_has(const ls_graph *g, ls_tensor t);
+/* Tensor `id` of this graph. */
+static inline ls_tensor ls_graph_at(const ls_graph *g, int id) { return (ls_tensor){id, g->number}; }
+/*
+ * Whether a public function can look at the tensor: there is a graph, without a mistake so far, and the tensor is one of it. Else the
+ * graph has its mistake, which names `user`.
+ */
+bool ls_graph_usable(ls_graph *g, ls_tensor t, const char *user);
 /* G zeros of a shape, as the start of a sum. */
 ls_tensor ls_zeros(ls_graph *g, const ls_shape *shape);
 /* sum + x: x T or G, sum G; in place. */
@@ -204,6 +214,7 @@ ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node,
                              ls_tensor_info *out); /* out like input 0; all inputs equal */
 ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node,
                             ls_tensor_info *out); /* out 0 like the last input */
+ls_status ls_norm_check(const ls_node *node);     /* the numbers of a norm */
 ls_status ls_shard_together(const ls_shard_query *q,
                             ls_shard_answer *answer); /* all inputs alike -> outputs alike */
 /* Input 0 decides; the others are cut with it where they have the factor, else whole (weights). */

@@ -1,6 +1,7 @@
 /* Shape and sharding rules that several ops share. */
 #include "graph/graph.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -50,6 +51,13 @@ ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
     out->dtype = sum->dtype;
     out->shape = sum->shape;
     return ls_ok();
+}
+
+ls_status ls_norm_check(const ls_node *node) {
+    const ls_norm_params *p = node->params;
+    if (p->epsilon >= 0 && isfinite(p->epsilon) && isfinite(p->offset)) return ls_ok();
+    return ls_error(LS_INVALID, "op %s: epsilon %g, offset %g; expected finite numbers, epsilon not negative",
+                    node->op->name, p->epsilon, p->offset);
 }
 
 static const char *state_name(ls_state s) {

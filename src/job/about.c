@@ -41,6 +41,7 @@ static void list_isas(ls_isa best, text_list *out) {
 }
 
 ls_status ls_about_get(ls_about *out) {
+    LS_NEED(out, "out");
     ls_isa best = LS_ISA_REF;
     LS_TRY(ls_isa_limit(&best));
     ls_machine machine;

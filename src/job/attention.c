@@ -157,6 +157,13 @@ static ls_status compute(attention_run *r, ls_spread_result *result) {
 }
 
 ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result) {
+    LS_NEED(job, "job");
+    LS_NEED(result, "result");
+    LS_NEED(job->q, "job->q");
+    LS_NEED(job->k, "job->k");
+    LS_NEED(job->v, "job->v");
+    LS_NEED(job->mask, "job->mask");
+    LS_NEED(job->out, "job->out");
     attention_run r = {.job = job};
     ls_spread_result done = {.seconds = 0};
     const ls_status status = compute(&r, &done);

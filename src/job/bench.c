@@ -145,6 +145,8 @@ static ls_status refuse_others(const bench *b, const ls_bench_options *options) 
 }
 
 ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
+    LS_NEED(job, "job");
+    LS_NEED(out, "out");
     char known[128] = "";
     for (size_t i = 0; i < LS_COUNT(benches); i++) {
         if (job->name != NULL && strcmp(benches[i].name, job->name) == 0) {

@@ -203,6 +203,8 @@ static void print_words(const opened *c, FILE *out) {
 }
 
 ls_status ls_checkpoint_print(const char *path, bool json, FILE *out) {
+    LS_NEED(path, "path");
+    LS_NEED(out, "out");
     opened c = {.model = NULL};
     const ls_status status = open_checkpoint(path, &c);
     if (status.code == LS_OK) (json ? print_json : print_words)(&c, out);
@@ -247,6 +249,8 @@ static void print_verdict(const char *path, const ls_checkpoint_info *info, FILE
 }
 
 ls_status ls_checkpoint_print_verdict(const char *path, bool json, FILE *out) {
+    LS_NEED(path, "path");
+    LS_NEED(out, "out");
     char folder[512];
     ls_checkpoint_info info;
     LS_TRY(ls_checkpoint_resolve(path, folder, sizeof folder));

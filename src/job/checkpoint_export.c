@@ -76,6 +76,9 @@ static void print_export_json(const ls_export_job *job, const char *checkpoint, 
 }
 
 ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
+    LS_NEED(job, "job");
+    LS_NEED(out, "out");
+    LS_NEED(job->checkpoint, "job->checkpoint");
     const double began = ls_seconds();
     char checkpoint_path[512], source[LS_FILE_PATH];
     ls_export_options options = {.out = job->out, .shard_bytes = job->shard_bytes};

@@ -63,6 +63,9 @@ static ls_status build(const ls_data_build_job *job, const ls_tokenizer *tokeniz
 }
 
 ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *result) {
+    LS_NEED(job, "job");
+    LS_NEED(result, "result");
+    LS_TRY(ls_file_check_paths(job->paths, job->n_paths));
     if (job->n_paths < 1)
         return ls_error(LS_USAGE, "no files given; expected files or folders of text or JSONL");
     if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a directory");
@@ -75,6 +78,7 @@ ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *
 }
 
 void ls_data_build_result_json(const ls_data_build_result *r, FILE *out) {
+    if (r == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "inputs", r->inputs);
     ls_json_put_int(w, "input_bytes", r->input_bytes);

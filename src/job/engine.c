@@ -40,7 +40,7 @@ static ls_status check_leaves(const ls_engine *e) {
 static ls_status check_read(const ls_engine *e) {
     const ls_engine_options *o = &e->options;
     for (int i = 0; i < o->n_read; i++) {
-        if (o->read[i].id <= 0 || o->read[i].id >= e->graph->n_tensors)
+        if (!ls_graph_has(e->graph, o->read[i]))
             return ls_error(LS_INVALID, "tensor %d of those to be read is none of this graph", i);
         const ls_tensor_info *info = ls_graph_tensor(e->graph, o->read[i]);
         LS_TRY(refuse_taken_name(info->name));
@@ -57,8 +57,7 @@ static ls_status check_read(const ls_engine *e) {
 static ls_status check_loss(const ls_engine *e, ls_tensor loss) {
     const ls_graph *g = e->graph;
     if (loss.id == 0 && e->options.purpose == LS_TO_EVALUATE) return ls_ok();
-    if (loss.id <= 0 || loss.id >= g->n_tensors)
-        return ls_error(LS_INVALID, "the loss is no tensor of this graph");
+    if (!ls_graph_has(g, loss)) return ls_error(LS_INVALID, "the loss is no tensor of this graph");
     const ls_tensor_info *info = ls_graph_tensor(g, loss);
     if (ls_shape_elements(&info->shape) != 1 || info->shape.ndim != 1 || info->dtype != g->accumulator ||
         info->role != LS_ROLE_VALUE)
@@ -118,7 +117,9 @@ static ls_status copy_read(ls_engine *e) {
     const int n = e->options.n_read;
     const ls_tensor *given = e->options.read;
     e->options.read = NULL;
-    if (n <= 0) return ls_ok();
+    if (n < 0 || (n > 0 && given == NULL))
+        return ls_error(LS_INVALID, "a list of %d tensors to be read%s", n, n > 0 ? ", which is NULL" : "");
+    if (n == 0) return ls_ok();
     ls_tensor *own = malloc(sizeof *own * (size_t)n);
     if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for a list of %d tensors", n);
     memcpy(own, given, sizeof *own * (size_t)n);
@@ -143,6 +144,8 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
 }
 
 ls_status ls_engine_open(ls_graph *graph, ls_tensor loss, const ls_engine_options *options, ls_engine **out) {
+    LS_NEED(graph, "graph");
+    LS_NEED(out, "out");
     ls_engine *e = calloc(1, sizeof *e);
     if (e == NULL) return ls_error(LS_NO_MEMORY, "no memory for an engine");
     e->graph = graph;
@@ -165,10 +168,12 @@ void ls_engine_close(ls_engine *e) {
 
 /* --- looking ----------------------------------------------------------------------------------------------------------------- */
 
-ls_spread_result ls_engine_describe(const ls_engine *e) { return ls_session_describe(e->session); }
+ls_spread_result ls_engine_describe(const ls_engine *e) {
+    return e != NULL ? ls_session_describe(e->session) : (ls_spread_result){.seconds = 0};
+}
 
 void ls_engine_print(const ls_engine *e, ls_detail detail, FILE *out) {
-    ls_session_print(e->session, detail, out);
+    if (e != NULL && out != NULL) ls_session_print(e->session, detail, out);
 }
 
 /* --- running ----------------------------------------------------------------------------------------------------------------- */
@@ -203,6 +208,9 @@ static size_t most_read(const ls_engine *e) {
 }
 
 ls_status ls_engine_run(ls_engine *e, ls_work work, void *context, size_t bytes) {
+    LS_NEED(e, "engine");
+    LS_NEED(work, "work");
+    if (bytes > 0) LS_NEED(context, "context");
     if (e->ran) return ls_error(LS_USAGE, "this engine has run; open another");
     void *shared = NULL;
     e->exchange_bytes = most_read(e);

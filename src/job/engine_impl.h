@@ -28,6 +28,8 @@ struct ls_worker_state {
     bool *parameter_set; /* [n_flats] */
 };
 
+/* LS_INVALID: not the worker that ls_engine_run gives to `work`. */
+ls_status ls_worker_check(const ls_worker *worker);
 /* LS_USAGE: nothing of that kind has that name; lists those that do. */
 ls_status ls_worker_unknown(const ls_worker *worker, const char *kind, const char *name, ls_role role);
 /* The parameter of that name, or NULL. */

@@ -189,6 +189,8 @@ static ls_status draw(const explanation *e) {
 }
 
 ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
+    LS_NEED(job, "job");
+    LS_NEED(out, "out");
     explanation e = {.job = job};
     ls_status status = build(&e);
     if (status.code == LS_OK) status = draw(&e);

@@ -187,6 +187,9 @@ static ls_status run(generation *g) {
 }
 
 ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result) {
+    LS_NEED(job, "job");
+    LS_NEED(result, "result");
+    LS_NEED(job->text, "job->text");
     generation g = {.job = job};
     const ls_status status = run(&g);
     ls_decoder_close(&g.decoder);

@@ -199,6 +199,10 @@ static ls_status compute(grad_run *r, ls_grad_result *result) {
 }
 
 ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result) {
+    LS_NEED(job, "job");
+    LS_NEED(result, "result");
+    LS_NEED(job->tokens, "job->tokens");
+    LS_NEED(job->out, "job->out");
     grad_run r = {.job = job};
     ls_grad_result done = {.loss = 0};
     const ls_status status = compute(&r, &done);

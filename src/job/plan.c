@@ -166,6 +166,8 @@ static ls_status build(planning *g) {
 }
 
 ls_status ls_run_plan(const ls_plan_job *job, FILE *out) {
+    LS_NEED(job, "job");
+    LS_NEED(out, "out");
     ls_plan_job filled = *job;
     filled.seq = job->seq > 0 ? job->seq : 1024;
     filled.batch = ls_max(job->batch, 1);

@@ -20,12 +20,14 @@ static void put_spread(ls_json_writer *w, const ls_spread_result *r) {
 }
 
 void ls_spread_result_json(const ls_spread_result *r, FILE *out) {
+    if (r == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     put_spread(w, r);
     ls_json_end(w, out);
 }
 
 void ls_grad_result_json(const ls_grad_result *r, FILE *out) {
+    if (r == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_double(w, "loss", r->loss);
     ls_json_put_int(w, "tokens", r->tokens);
@@ -34,6 +36,7 @@ void ls_grad_result_json(const ls_grad_result *r, FILE *out) {
 }
 
 void ls_eval_result_json(const ls_eval_result *r, FILE *out) {
+    if (r == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     ls_loss_table_put(&r->table, w);
     ls_json_put_int(w, "text_sequences", r->text_sequences);
@@ -42,6 +45,7 @@ void ls_eval_result_json(const ls_eval_result *r, FILE *out) {
 }
 
 void ls_train_result_json(const ls_train_result *r, FILE *out) {
+    if (r == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "steps", r->steps);
     ls_json_put_bool(w, "interrupted", r->interrupted);
@@ -73,11 +77,12 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
 
 void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids,
                              const ls_generate_result *r, FILE *out) {
+    if (r == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     if (prompt != NULL) ls_json_put_text(w, "prompt", prompt);
     ls_json_put_text(w, "text", text);
     ls_json_open_array(w, "ids");
-    for (int64_t i = 0; i < r->tokens; i++) ls_json_put_int(w, NULL, ids[i]);
+    for (int64_t i = 0; ids != NULL && i < r->tokens; i++) ls_json_put_int(w, NULL, ids[i]);
     ls_json_close(w);
     ls_json_put_text(w, "finish", r->at_end ? "end" : "tokens");
     ls_json_put_int(w, "prompt_tokens", r->prompt_tokens);
@@ -91,6 +96,7 @@ void ls_generate_result_json(const char *prompt, const char *text, const int32_t
 }
 
 void ls_about_json(const ls_about *a, FILE *out) {
+    if (a == NULL || out == NULL) return;
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "version", a->version);
     ls_json_put_text(w, "commit", a->commit);
@@ -107,6 +113,7 @@ void ls_about_json(const ls_about *a, FILE *out) {
 }
 
 void ls_named_texts_json(const ls_named_text *list, int n, FILE *out) {
+    if ((n > 0 && list == NULL) || out == NULL) return;
     ls_json_writer *w = ls_json_writer_create(0);
     ls_json_open_array(w, NULL);
     for (int i = 0; i < n; i++) {

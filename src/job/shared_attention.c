@@ -47,25 +47,6 @@ static ls_status check_sizes(const ls_attention_options *o) {
     return ls_ok();
 }
 
-static ls_status check_mask(const ls_mask *mask) {
-    if (mask->n < 0 || mask->n > LS_MASK_TERMS)
-        return ls_error(LS_INVALID, "attention: a mask of %d terms; expected 0 to %d", mask->n,
-                        LS_MASK_TERMS);
-    for (int i = 0; i < mask->n; i++) {
-        const ls_mask_term *t = &mask->term[i];
-        if ((int)t->kind < 0 || t->kind > LS_MASK_DOCUMENTS)
-            return ls_error(LS_INVALID, "attention: mask term %d is of kind %d; expected one of ls_mask_kind",
-                            i, (int)t->kind);
-        if (t->kind == LS_MASK_DOCUMENTS && (t->ends == NULL || t->n_ends < 1))
-            return ls_error(LS_INVALID, "attention: mask term %d has no ends of documents", i);
-        if ((t->kind == LS_MASK_WINDOW && t->window < 1) || (t->kind != LS_MASK_DOCUMENTS && t->first < 0))
-            return ls_error(LS_INVALID,
-                            "attention: mask term %d has window %lld, first %lld; expected at least 1, 0", i,
-                            (long long)t->window, (long long)t->first);
-    }
-    return ls_ok();
-}
-
 /* --- opening ----------------------------------------------------------------------------------------------------------------- */
 
 static ls_status open_all(ls_shared_attention *a) {
@@ -73,7 +54,7 @@ static ls_status open_all(ls_shared_attention *a) {
     if ((int)o->dtype < 0 || o->dtype >= LS_DTYPES)
         return ls_error(LS_INVALID, "attention: element type %d; expected one of ls_dtype", (int)o->dtype);
     LS_TRY(check_sizes(o));
-    if (o->mask != NULL) LS_TRY(check_mask(o->mask));
+    if (o->mask != NULL) LS_TRY(ls_error_in(ls_mask_check(o->mask, o->seq), "attention"));
     LS_TRY(ls_attention_graph_build(o, &a->graph));
     a->job = ls_attention_graph_job(&a->graph);
     a->job.apart = LS_PROGRAM_BACKWARD;
@@ -81,6 +62,8 @@ static ls_status open_all(ls_shared_attention *a) {
 }
 
 ls_status ls_shared_attention_open(const ls_attention_options *options, ls_shared_attention **out) {
+    LS_NEED(options, "options");
+    LS_NEED(out, "out");
     ls_shared_attention *a = calloc(1, sizeof *a);
     if (a == NULL) return ls_error(LS_NO_MEMORY, "no memory for an attention");
     a->options = *options;
@@ -102,11 +85,12 @@ void ls_shared_attention_close(ls_shared_attention *a) {
 }
 
 ls_spread_result ls_shared_attention_describe(const ls_shared_attention *a) {
+    if (a == NULL) return (ls_spread_result){.seconds = 0};
     return ls_session_describe(a->session);
 }
 
 void ls_shared_attention_print(const ls_shared_attention *a, ls_detail detail, FILE *out) {
-    ls_session_print(a->session, detail, out);
+    if (a != NULL && out != NULL) ls_session_print(a->session, detail, out);
 }
 
 /* --- on a rank --------------------------------------------------------------------------------------------------------------- */
@@ -153,6 +137,9 @@ static ls_status on_rank(ls_rank *rank, void *context) {
 
 ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work, void *context,
                                   size_t bytes) {
+    LS_NEED(a, "attention");
+    LS_NEED(work, "work");
+    if (bytes > 0) LS_NEED(context, "context");
     if (a->ran) return ls_error(LS_USAGE, "this attention has run; open another");
     void *shared = NULL;
     if (bytes > 0) {
@@ -168,13 +155,21 @@ ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work
     return status;
 }
 
+/* A call on something else than the rank that `work` was given. */
+static ls_status check_rank(const ls_attention_rank *r) {
+    if (r != NULL && r->state != NULL) return ls_ok();
+    return ls_error(LS_INVALID, "no rank; expected the one that ls_shared_attention_run gives to `work`");
+}
+
 ls_status ls_attention_forward(ls_attention_rank *r) {
+    LS_TRY(check_rank(r));
     LS_TRY(ls_executor_run(r->state->rank->executor, LS_PROGRAM_EVALUATE));
     r->state->forward = true;
     return ls_ok();
 }
 
 ls_status ls_attention_backward(ls_attention_rank *r) {
+    LS_TRY(check_rank(r));
     if (!r->state->attention->options.gradients)
         return ls_error(LS_USAGE, "backward on an attention that was opened without gradients");
     if (!r->state->forward) return ls_error(LS_USAGE, "backward before any forward: there is no o, no lse");
@@ -182,6 +177,7 @@ ls_status ls_attention_backward(ls_attention_rank *r) {
 }
 
 ls_status ls_attention_barrier(ls_attention_rank *r, bool *stop) {
+    LS_TRY(check_rank(r));
     const ls_rank *rank = r->state->rank;
     if (stop == NULL) return ls_comm_barrier(rank->comm);
     const bool mine = ls_comm_stop_requested(rank->comm);

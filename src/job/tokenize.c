@@ -164,6 +164,9 @@ static ls_status open_tokenizer(const char *path, ls_tokenizer **out) {
 }
 
 ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out) {
+    LS_NEED(job, "job");
+    LS_NEED(out, "out");
+    LS_TRY(ls_file_check_paths(job->paths, job->n_paths));
     if (job->text != NULL && job->n_paths > 0)
         return ls_error(LS_USAGE, "--text and files are given; expected one of them");
     if (job->decode && job->special)

@@ -8,6 +8,11 @@
 
 /* --- names ------------------------------------------------------------------------------------------------------------------- */
 
+ls_status ls_worker_check(const ls_worker *w) {
+    if (w != NULL && w->state != NULL) return ls_ok();
+    return ls_error(LS_INVALID, "no worker; expected the one that ls_engine_run gives to `work`");
+}
+
 static bool is_own(const char *name) { return strcmp(name, LS_BIND_SCALE) == 0; }
 
 ls_status ls_worker_unknown(const ls_worker *w, const char *kind, const char *name, ls_role role) {
@@ -35,7 +40,7 @@ const ls_flat *ls_worker_flat(const ls_worker *w, const char *name) {
 static ls_tensor find_input(const ls_graph *g, const char *name) {
     for (int t = 1; t < g->n_tensors; t++) {
         if (g->tensors[t].role == LS_ROLE_INPUT && strcmp(g->tensors[t].name, name) == 0 && !is_own(name))
-            return (ls_tensor){t};
+            return ls_graph_at(g, t);
     }
     return LS_NO_TENSOR;
 }
@@ -52,6 +57,9 @@ static ls_status check_ids(const ls_tensor_info *input, const ls_id_range *range
 }
 
 ls_status ls_worker_set_input(ls_worker *w, const char *name, const int32_t *values) {
+    LS_TRY(ls_worker_check(w));
+    LS_NEED(name, "name");
+    LS_NEED(values, "values");
     const ls_graph *g = w->state->engine->graph;
     const ls_image *image = w->state->rank->image;
     const ls_tensor input = find_input(g, name);
@@ -65,6 +73,9 @@ ls_status ls_worker_set_input(ls_worker *w, const char *name, const int32_t *val
 }
 
 ls_status ls_worker_set_parameter(ls_worker *w, const char *name, const double *values) {
+    LS_TRY(ls_worker_check(w));
+    LS_NEED(name, "name");
+    LS_NEED(values, "values");
     const ls_flat *flat = ls_worker_flat(w, name);
     if (flat == NULL) return ls_worker_unknown(w, "parameter", name, LS_ROLE_PARAMETER);
     ls_weights_store(w->state->rank->executor, flat, 0, flat->count, values);
@@ -73,6 +84,9 @@ ls_status ls_worker_set_parameter(ls_worker *w, const char *name, const double *
 }
 
 ls_status ls_worker_set_random(ls_worker *w, double deviation, uint64_t seed) {
+    LS_TRY(ls_worker_check(w));
+    if (!(deviation >= 0) || !isfinite(deviation))
+        return ls_error(LS_INVALID, "a deviation of %g; expected a finite number, not negative", deviation);
     const ls_image *image = w->state->rank->image;
     ls_weight_source source;
     LS_TRY(ls_weights_open_random(seed, deviation, &source));
@@ -214,6 +228,8 @@ static ls_status do_step(ls_worker *w, const ls_step *step, ls_step_result *out)
 typedef ls_status (*doing)(ls_worker *w, const ls_step *step, ls_step_result *out);
 
 static ls_status timed(ls_worker *w, const ls_step *step, doing what, ls_step_result *result) {
+    LS_NEED(step, "step");
+    LS_NEED(result, "result");
     ls_rank *rank = w->state->rank;
     const double start = ls_seconds(), waited = ls_executor_times(rank->executor).waiting;
     if (step->tokens < 0)
@@ -230,11 +246,13 @@ static ls_status timed(ls_worker *w, const ls_step *step, doing what, ls_step_re
 }
 
 ls_status ls_worker_step(ls_worker *w, const ls_step *step, ls_step_result *result) {
+    LS_TRY(ls_worker_check(w));
     if (w->state->engine->options.purpose == LS_TO_EVALUATE)
         return ls_error(LS_USAGE, "a step on an engine that was opened to evaluate");
     return timed(w, step, do_step, result);
 }
 
 ls_status ls_worker_evaluate(ls_worker *w, const ls_step *step, ls_step_result *result) {
+    LS_TRY(ls_worker_check(w));
     return timed(w, step, do_evaluate, result);
 }

@@ -21,6 +21,8 @@ static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, do
 }
 
 ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
+    LS_TRY(ls_worker_check(w));
+    LS_NEED(name, "name");
     const ls_rank *rank = w->state->rank;
     const ls_flat *flat = ls_worker_flat(w, name);
     if (flat == NULL) return ls_worker_unknown(w, "parameter", name, LS_ROLE_PARAMETER);
@@ -48,6 +50,8 @@ static ls_status take(ls_worker *w, ls_dtype dtype, int64_t n, double *out) {
 }
 
 ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
+    LS_TRY(ls_worker_check(w));
+    LS_NEED(name, "name");
     const ls_rank *rank = w->state->rank;
     const ls_image *image = rank->image;
     const ls_flat *flat = ls_worker_flat(w, name);
@@ -123,6 +127,8 @@ static bool may_be_read(const ls_engine *e, const char *name) {
 }
 
 ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
+    LS_TRY(ls_worker_check(w));
+    LS_NEED(name, "name");
     const ls_engine *e = w->state->engine;
     const ls_rank *rank = w->state->rank;
     if (!may_be_read(e, name))

@@ -121,6 +121,8 @@ static ls_status take_text(const char *name, const char *text, ls_model *model) 
 
 /* text NULL: path names it. */
 static ls_status make(const char *path, const char *text, const ls_rope_change *change, ls_model **out) {
+    if (path == NULL)
+        return ls_error(LS_USAGE, "--model is missing; expected a config.json or its directory");
     ls_model *model = calloc(1, sizeof *model);
     if (model == NULL) return ls_error(LS_NO_MEMORY, "no memory to open the model %s", path);
     const ls_status status = text != NULL ? take_text(path, text, model) : open_model(path, change, model);

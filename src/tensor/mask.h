@@ -49,7 +49,7 @@ void ls_mask_print(const ls_mask *mask, char *out, size_t bytes);
  */
 LS_MUST_USE ls_status ls_mask_add_term(ls_mask *mask, const char *term);
 
-/* Checks the ends of every documents term against S. LS_INVALID error naming the entry. */
+/* Checks a mask that comes from outside: kinds, numbers, and the ends of documents against S. LS_INVALID error naming the term or the entry. */
 LS_MUST_USE ls_status ls_mask_check(const ls_mask *mask, int64_t S);
 
 #endif

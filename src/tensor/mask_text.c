@@ -96,6 +96,7 @@ ls_status ls_mask_add_term(ls_mask *mask, const char *text) {
 }
 
 static ls_status check_documents(const ls_mask_term *term, int64_t S) {
+    if (term->ends == NULL) return ls_error(LS_INVALID, "documents: there are no ends (NULL)");
     if (term->n_ends < 2)
         return ls_error(LS_INVALID, "documents: %d cumulative lengths, expected at least 2 (from 0 to %lld)",
                         term->n_ends, (long long)S);
@@ -113,8 +114,28 @@ static ls_status check_documents(const ls_mask_term *term, int64_t S) {
     return ls_ok();
 }
 
+static ls_status check_term(const ls_mask_term *term, int i, int64_t S) {
+    switch (term->kind) {
+    case LS_MASK_CAUSAL:
+        return ls_ok();
+    case LS_MASK_WINDOW:
+        if (term->window >= 1 && term->first >= 0) return ls_ok();
+        return ls_error(LS_INVALID, "mask term %d has window %lld, first %lld; expected at least 1, 0", i,
+                        (long long)term->window, (long long)term->first);
+    case LS_MASK_PREFIX:
+        if (term->first >= 0) return ls_ok();
+        return ls_error(LS_INVALID, "mask term %d has first %lld; expected at least 0", i,
+                        (long long)term->first);
+    case LS_MASK_DOCUMENTS:
+        return check_documents(term, S);
+    }
+    return ls_error(LS_INVALID, "mask term %d is of kind %d; expected one of ls_mask_kind", i,
+                    (int)term->kind);
+}
+
 ls_status ls_mask_check(const ls_mask *mask, int64_t S) {
-    for (int t = 0; t < mask->n; t++)
-        if (mask->term[t].kind == LS_MASK_DOCUMENTS) LS_TRY(check_documents(&mask->term[t], S));
+    if (mask->n < 0 || mask->n > LS_MASK_TERMS)
+        return ls_error(LS_INVALID, "a mask of %d terms; expected 0 to %d", mask->n, LS_MASK_TERMS);
+    for (int t = 0; t < mask->n; t++) LS_TRY(check_term(&mask->term[t], t, S));
     return ls_ok();
 }

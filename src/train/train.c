@@ -307,6 +307,10 @@ static ls_status train(ls_training *t, ls_train_result *result) {
 }
 
 ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
+    LS_NEED(options, "options");
+    LS_NEED(result, "result");
+    LS_TRY(ls_file_check_paths(options->data, options->n_data));
+    LS_TRY(ls_file_check_paths(options->groups, options->n_groups));
     ls_training t = {.options = *options, .began = ls_seconds()};
     const ls_status status = train(&t, result);
     ls_shared_unmap(t.outcome, sizeof *t.outcome);

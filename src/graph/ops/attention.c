@@ -135,12 +135,19 @@ ls_tensor ls_attention_capped(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v
 
 ls_tensor ls_attention_with_sink(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, ls_tensor sink,
                                  const ls_mask *mask, double scale, double softcap) {
+    if (mask == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op attention: its mask is NULL"));
     const ls_attention_node params = {.mask = *mask, .scale = scale, .softcap = softcap};
     const ls_tensor in[] = {q, k, v, sink};
     return ls_graph_add(g, &ls_op_attention, &params, sizeof params, in, sink.id != 0 ? 4 : 3, -1);
 }
 
-ls_tensor ls_attention_lse(ls_graph *g, ls_tensor attention) { return ls_graph_output(g, attention, 1); }
+ls_tensor ls_attention_lse(ls_graph *g, ls_tensor attention) {
+    if (!ls_graph_usable(g, attention, "ls_attention_lse")) return LS_NO_TENSOR;
+    const ls_node *node = ls_graph_producer(g, attention);
+    if (node != NULL && node->op == &ls_op_attention && node->out[0].id == attention.id) return node->out[1];
+    return ls_graph_fail(g, ls_error(LS_INVALID, "ls_attention_lse: \"%s\" is no result of ls_attention",
+                                     ls_graph_tensor(g, attention)->name));
+}
 
 const ls_mask *ls_node_mask(const ls_node *node) {
     return node->op == &ls_op_attention ? &((const ls_attention_node *)node->params)->mask : NULL;

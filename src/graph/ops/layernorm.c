@@ -16,6 +16,7 @@ static ls_status layernorm_shape(const ls_graph *g, const ls_node *node, ls_tens
     }
     out[0].dtype = x->dtype;
     out[0].shape = x->shape;
+    LS_TRY(ls_norm_check(node));
     for (int i = 1; i < 3; i++) { /* the mean and 1 / sqrt(...), kept for the gradient */
         out[i].dtype = g->accumulator;
         out[i].shape = x->shape;

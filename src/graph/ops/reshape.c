@@ -13,14 +13,16 @@ static ls_status reshape_shape(const ls_graph *g, const ls_node *node, ls_tensor
     const reshape_params *params = node->params;
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
     ls_shape to = {.ndim = params->ndim};
-    int64_t elements = 1;
+    const int64_t present = ls_shape_elements(&x->shape);
+    int64_t elements = 1; /* never beyond those present, so that no product overflows */
     for (int i = 0; i < to.ndim; i++) {
         to.dim[i].size = params->size[i];
         if (params->size[i] < 1) return ls_op_input_error(g, node, 0, "new dimensions of at least 1");
+        if (params->size[i] > present / elements)
+            return ls_op_input_error(g, node, 0, "more elements, as the new dimensions have");
         elements *= params->size[i];
     }
-    if (elements != ls_shape_elements(&x->shape))
-        return ls_op_input_error(g, node, 0, "%lld elements", (long long)elements);
+    if (elements != present) return ls_op_input_error(g, node, 0, "%lld elements", (long long)elements);
     /* A factor's dimension must find itself: the same size with the same number of elements before it. */
     int64_t before = 1;
     for (int i = 0; i < x->shape.ndim; i++) {
@@ -65,17 +67,16 @@ const ls_op ls_op_reshape = {.name = "reshape",
 
 ls_tensor ls_reshape(ls_graph *g, ls_tensor x, int ndim, const int64_t *size) {
     reshape_params params = {.ndim = ndim};
-    if (ndim < 1 || ndim > LS_MAX_DIMS) {
-        ls_graph_fail(g,
-                      ls_error(LS_INVALID, "op reshape: %d dimensions, expected 1 to %d", ndim, LS_MAX_DIMS));
-        return LS_NO_TENSOR;
-    }
+    if (ndim < 1 || ndim > LS_MAX_DIMS)
+        return ls_graph_fail(
+            g, ls_error(LS_INVALID, "op reshape: %d dimensions, expected 1 to %d", ndim, LS_MAX_DIMS));
+    if (size == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op reshape: the list of sizes is NULL"));
     for (int i = 0; i < ndim; i++) params.size[i] = size[i];
     return ls_graph_add(g, &ls_op_reshape, &params, sizeof params, &x, 1, -1);
 }
 
 ls_tensor ls_split_last(ls_graph *g, ls_tensor x, int64_t H, int64_t D) {
-    if (x.id == 0) return x;
+    if (!ls_graph_usable(g, x, "ls_split_last")) return LS_NO_TENSOR;
     const ls_shape *from = &ls_graph_tensor(g, x)->shape;
     int64_t size[LS_MAX_DIMS + 1];
     for (int i = 0; i + 1 < from->ndim; i++) size[i] = from->dim[i].size;
@@ -85,7 +86,7 @@ ls_tensor ls_split_last(ls_graph *g, ls_tensor x, int64_t H, int64_t D) {
 }
 
 ls_tensor ls_merge_last(ls_graph *g, ls_tensor x) {
-    if (x.id == 0) return x;
+    if (!ls_graph_usable(g, x, "ls_merge_last")) return LS_NO_TENSOR;
     const ls_shape *from = &ls_graph_tensor(g, x)->shape;
     int64_t size[LS_MAX_DIMS] = {0};
     for (int i = 0; i < from->ndim; i++) size[i] = from->dim[i].size;

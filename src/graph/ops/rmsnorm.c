@@ -10,6 +10,7 @@ static ls_status rmsnorm_shape(const ls_graph *g, const ls_node *node, ls_tensor
         return ls_op_input_error(g, node, 0, "a last dimension that is not the sequence");
     if (w->dtype != g->dtype || w->shape.ndim != 1 || w->shape.dim[0].size != E.size)
         return ls_op_input_error(g, node, 1, "a weight [%lld]", (long long)E.size);
+    LS_TRY(ls_norm_check(node));
     out[0].dtype = x->dtype;
     out[0].shape = x->shape;
     out[1].dtype = g->accumulator; /* 1 / sqrt(...), kept for the gradient */

@@ -103,8 +103,9 @@ static ls_status rope_params(const ls_rope *rope, ls_rope_params *out) {
 
 ls_tensor ls_rope_table(ls_graph *g, ls_tensor positions, int64_t D, const ls_rope *rope) {
     table_params params = {.D = D};
+    if (rope == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op rope_table: the rope is NULL"));
     const ls_status status = rope_params(rope, &params.rope);
-    if (status.code != LS_OK) ls_graph_fail(g, status);
+    if (status.code != LS_OK) return ls_graph_fail(g, status);
     return ls_graph_add(g, &ls_op_rope_table, &params, sizeof params, &positions, 1, -1);
 }
 

@@ -1,6 +1,15 @@
 /* scale: x times a constant. */
 #include "graph/ops/ops.h"
 
+#include <math.h>
+
+static ls_status scale_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_scale_params *params = node->params;
+    if (!isfinite(params->factor))
+        return ls_error(LS_INVALID, "op scale: the factor is %g, expected a finite number", params->factor);
+    return ls_rule_same_shape(g, node, out);
+}
+
 static void scale_gradient(ls_gradient *d, const ls_node *node) {
     const ls_scale_params *params = node->params;
     if (ls_gradient_wanted(d, 0))
@@ -15,7 +24,7 @@ const ls_op ls_op_scale = {.name = "scale",
                            .least_in = 1,
                            .most_in = 1,
                            .n_out = 1,
-                           .shape = ls_rule_same_shape,
+                           .shape = scale_shape,
                            .gradient = scale_gradient,
                            .shard = ls_shard_together};
 

@@ -107,11 +107,18 @@ const ls_op ls_op_join = {.name = "join",
                           .shard = ls_shard_together};
 
 void ls_split(ls_graph *g, ls_tensor x, const int64_t size[3], ls_tensor part[3]) {
+    if (part == NULL || size == NULL) {
+        ls_graph_fail(
+            g, ls_error(LS_INVALID, "op split: its %s NULL", part == NULL ? "parts are" : "sizes are"));
+        for (int o = 0; part != NULL && o < PARTS; o++) part[o] = LS_NO_TENSOR;
+        return;
+    }
     const split_params params = {{size[0], size[1], size[2]}};
     part[0] = ls_graph_add(g, &ls_op_split, &params, sizeof params, &x, 1, -1);
     for (int o = 1; o < PARTS; o++) part[o] = part[0].id != 0 ? ls_graph_output(g, part[0], o) : LS_NO_TENSOR;
 }
 
 ls_tensor ls_join(ls_graph *g, const ls_tensor part[3]) {
+    if (part == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op join: its parts are NULL"));
     return ls_graph_add(g, &ls_op_join, NULL, 0, part, PARTS, -1);
 }
