@@ -96,27 +96,22 @@ static jinja_node *parse_not(jinja_parser *p) {
     return node;
 }
 
-static jinja_node *parse_and(jinja_parser *p) {
-    jinja_node *node = parse_not(p);
-    while (jinja_skip_name(p, "and")) {
-        jinja_node *both = jinja_node_new(p, JINJA_N_AND, node->line);
+/* Operands of one word between them, from the left. */
+static jinja_node *parse_chain(jinja_parser *p, const char *word, jinja_node_kind kind,
+                               jinja_node *(*parse_operand)(jinja_parser *p)) {
+    jinja_node *node = parse_operand(p);
+    while (jinja_skip_name(p, word)) {
+        jinja_node *both = jinja_node_new(p, kind, node->line);
         both->a = node;
-        both->b = parse_not(p);
+        both->b = parse_operand(p);
         node = both;
     }
     return node;
 }
 
-static jinja_node *parse_or(jinja_parser *p) {
-    jinja_node *node = parse_and(p);
-    while (jinja_skip_name(p, "or")) {
-        jinja_node *either = jinja_node_new(p, JINJA_N_OR, node->line);
-        either->a = node;
-        either->b = parse_and(p);
-        node = either;
-    }
-    return node;
-}
+static jinja_node *parse_and(jinja_parser *p) { return parse_chain(p, "and", JINJA_N_AND, parse_not); }
+
+static jinja_node *parse_or(jinja_parser *p) { return parse_chain(p, "or", JINJA_N_OR, parse_and); }
 
 jinja_node *jinja_parse_expression(jinja_parser *p, bool with_choice) {
     if (!jinja_deeper(p)) return node_here(p, JINJA_N_CONSTANT);
