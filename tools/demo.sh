@@ -112,15 +112,15 @@ echo
 echo "demo: part 2 of 2: learning to write from real text, $steps steps of $seq tokens on $ranks ranks ($seconds s)"
 "$build/longspan" train --model "$work/model-$size" --data "$work/shards" --seq "$seq" --ranks "$ranks" --strategy ring --steps "$steps" \
     --max-seconds $((seconds * 5 / 4)) --lr 0.003 --warmup 10 --schedule cosine --dtype $dtype --out "$out" --json >"$work/train.json"
-"$build/longspan" generate --model "$out/model" --prompt "The following example shows" --tokens 90 --temperature 0.5 --top-k 40 \
+about="Python's documentation" prompt="Return the"
+[ -z "${DEMO_TEXT:-}" ] || about="your text" prompt="The"
+"$build/longspan" generate --model "$out/model" --prompt "$prompt" --tokens 110 --temperature 0.6 --top-k 40 --top-p 0.9 \
     >"$work/sample.txt" 2>"$work/generate.log" || { cat "$work/generate.log" >&2; exit 1; }
 
 # --- the last screen: 30 lines of 100 columns
 mib() { awk -v bytes="$1" 'BEGIN { printf "%.1f MiB", bytes / 1048576 }'; }
 of() { value "$work/train.json" "$1"; }
 last_loss=$(sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$out/metrics.jsonl" | tail -n $((steps / 20 + 1)) | awk '{ sum += $1 } END { print sum / NR }')
-about="Python's documentation"
-[ -z "${DEMO_TEXT:-}" ] || about="your text"
 guess=$(awk -v v="$(of unigram_loss)" 'BEGIN { printf "%.0f", exp(v) }')
 left=$(awk -v v="$last_loss" 'BEGIN { printf "%.0f", exp(v) }')
 line() { printf -- '─%.0s' {1..98}; echo; }
@@ -137,12 +137,11 @@ sed -n '/^accuracy/q; p' "$work/recall.txt"
 cat <<SCREEN
 
 2. A language model learns to write like $about: $(of steps) steps on sequences of $seq tokens ($dtype).
-   Choices left for the next piece of a word: $guess by frequency alone, $left after training. It writes:
+   Choices left for the next piece of a word: $guess by frequency alone, $left after training.
+   It goes on from "$prompt":
 SCREEN
-tr '\n' ' ' <"$work/sample.txt" | tr -s ' ' | fold -s -w 92 | head -4 | sed 's/^/      /'
-echo
+grep -v '^ *$' "$work/sample.txt" | cut -c 1-88 | head -5 | sed 's/^/      | /'
 cat <<SCREEN
-
    Memory of a rank: $(mib "$(of predicted_bytes)") predicted, $(mib "$(of measured_bytes)") measured; one rank alone would need $(mib "$(of one_rank_bytes)").
 
 curves      $shown/recall/curves.svg · $shown/run/loss.svg · $shown/run/loss_by_position.svg
