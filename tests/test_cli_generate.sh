@@ -49,6 +49,37 @@ echo '{"architectures": ["GPT2LMHeadModel"], "vocab_size": 256, "n_embd": 16, "n
 expect 2 "--tokens 16 behind a prompt of 10: the model has 24 positions, which are learned; expected at most 15" \
     generate --model learned.json --threads 1 --prompt "line 12 of" --tokens 16
 
+# A model that holds a number that is not finite, and one whose numbers grow too large: neither has a text.
+python3 - <<'MODELS'
+import json, math, os, struct
+config = json.load(open("config.json"))
+E, F, V, D = 16, 24, 256, 8
+layer = {"self_attn.q_proj": (2 * D, E), "self_attn.k_proj": (D, E), "self_attn.v_proj": (D, E), "self_attn.o_proj": (E, 2 * D),
+         "mlp.gate_proj": (F, E), "mlp.up_proj": (F, E), "mlp.down_proj": (E, F), "input_layernorm": (E,), "post_attention_layernorm": (E,)}
+shapes = {"model.embed_tokens.weight": (V, E), "lm_head.weight": (V, E), "model.norm.weight": (E,)}
+shapes.update({f"model.layers.0.{name}.weight": shape for name, shape in layer.items()})
+for folder, value in (("nan", math.nan), ("huge", 3e38)):
+    os.mkdir(folder)
+    json.dump(config, open(f"{folder}/config.json", "w"))
+    header, data = {}, b""
+    for name, shape in shapes.items():
+        numbers = [0.01 * (i % 7 + 1) for i in range(math.prod(shape))]
+        if name == "model.layers.0.mlp.up_proj.weight" and folder == "nan": numbers[37] = value
+        if name in ("lm_head.weight", "model.norm.weight") and folder == "huge": numbers = [value] * len(numbers)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * len(numbers)]}
+        data += struct.pack(f"<{len(numbers)}f", *numbers)
+    text = json.dumps(header).encode()
+    open(f"{folder}/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+MODELS
+for n in 1 2; do
+    expect 1 "not finite: element 37 of tensor model.layers.0.mlp.up_proj.weight is nan" \
+        generate --model nan --threads 1 --ranks $n --prompt ab --tokens 5
+    expect 1 "the loss is not finite: element 37 of tensor model.layers.0.mlp.up_proj.weight is nan" \
+        eval --model nan --threads 1 --ranks $n --data text.txt --seq 32 ${ranks[@]+"${ranks[@]}"}
+done
+expect 1 "element 37 of tensor model.layers.0.mlp.up_proj.weight is nan" recall --model nan --threads 1 --lengths 400
+expect 1 "every weight is" generate --model huge --threads 1 --prompt ab --tokens 5
+
 # Ctrl-C: what was made stands, and one line says how it ended.
 "$longspan" generate "${base[@]}" --tokens 1000000 --prompt a --seed 3 --top-k 5 >out 2>err & pid=$!
 for _ in $(seq 600); do [ -s out ] && break; sleep 0.1; done

@@ -1,6 +1,8 @@
 #include "eval/decoder.h"
 #include "tensor/tensor.h"
+#include "weights/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +87,17 @@ static void put_spans(const ls_decoder *d, const ls_rank *rank, int64_t place) {
     }
 }
 
+/* Logits that are not finite say nothing of a token. Every rank has the same. */
+static ls_status check_logits(const ls_decoder *d, const ls_rank *rank, const float *logits, int64_t place) {
+    const int64_t V = ls_view_elements(&ls_image_find(rank->image, d->logits)->operand.view);
+    bool finite = true;
+    for (int64_t v = 0; v < V; v++) finite &= isfinite(logits[v]) != 0;
+    if (finite) return ls_ok();
+    char what[64];
+    snprintf(what, sizeof what, "the logits behind token %lld are", (long long)place + 1);
+    return ls_weights_not_finite(rank->executor, what);
+}
+
 ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place,
                           const float **logits) {
     LS_ASSERT(place < d->most);
@@ -94,5 +107,5 @@ ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, 
     put_spans(d, rank, place);
     LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_DECODE));
     *logits = ls_executor_tensor(rank->executor, d->logits);
-    return ls_ok();
+    return check_logits(d, rank, *logits, place);
 }

@@ -34,7 +34,7 @@ LS_MUST_USE ls_status ls_decoder_prefill(const ls_decoder *decoder, const ls_ran
                                          int64_t n);
 /*
  * The token `id` at `place`, the number of tokens before it: *logits [V] are those of the token that follows, the same bits on every rank;
- * valid until the next call.
+ * valid until the next call. Where one is not finite: LS_INVALID that names the weight to blame, on every rank.
  */
 LS_MUST_USE ls_status ls_decoder_next(const ls_decoder *decoder, const ls_rank *rank, int32_t id,
                                       int64_t place, const float **logits);

@@ -4,6 +4,7 @@
 #include "eval/text.h"
 #include "eval/trained.h"
 #include "graph/graph.h"
+#include "weights/weights.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -62,8 +63,15 @@ static ls_status score_text(evaluation *e, const ls_rank *rank) {
     const ls_status status =
         ls_score(rank, LS_PROGRAM_MICRO, &e->room, &from, e->n, add, e, shown ? &progress : NULL);
     if (shown) ls_progress_end(&progress);
-    if (rank->rank == 0) e->outcome->seconds = ls_seconds() - began;
-    return status;
+    LS_TRY(status);
+    ls_status finite = ls_ok();
+    if (rank->rank == 0) {
+        e->outcome->seconds = ls_seconds() - began;
+        const ls_loss_table table = ls_loss_sums_table(&e->outcome->sums, INFINITY);
+        if (table.all.tokens > 0 && !isfinite(table.all.loss))
+            finite = ls_weights_not_finite(rank->executor, "the loss is");
+    }
+    return ls_comm_agree(rank->comm, finite);
 }
 
 static ls_status on_rank(ls_rank *rank, void *context) {

@@ -25,6 +25,12 @@ LS_MUST_USE ls_status ls_weights_fill(ls_executor *executor, const ls_weight_sou
 void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start, int64_t count,
                       const double *values);
 
+/*
+ * Why `what` (a line's beginning) is not finite: LS_INVALID that names the first parameter with a number that is not, the number and its
+ * place, or says that all parameters are finite. Reads all parameters; of a rank that holds them.
+ */
+ls_status ls_weights_not_finite(ls_executor *executor, const char *what);
+
 /* What files may hold beside the parameters, and how they may call them; a field may be NULL. */
 typedef struct ls_weight_rules {
     const char *const *derived;  /* endings of the names of tensors that are not trained; ended by NULL */
