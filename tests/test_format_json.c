@@ -353,7 +353,7 @@ static void append_step(const char *path, int step, double loss) {
 static void lines_are_appended_and_dropped(void **state) {
     const char *path = scratch_path(state, "metrics.jsonl");
     int64_t dropped = -1;
-    assert_ok(ls_jsonl_truncate(path, "step", 5, &dropped)); /* no file yet */
+    assert_ok(ls_jsonl_truncate(path, "step", 5, &dropped, NULL)); /* no file yet */
     assert_int_equal(dropped, 0);
     assert_false(ls_file_exists(path));
     append_step(path, 1, 5.5);
@@ -372,13 +372,13 @@ static void lines_are_appended_and_dropped(void **state) {
     assert_true(isnan(columns[6]) && isnan(columns[8]));
     free(columns);
 
-    assert_ok(ls_jsonl_truncate(path, "step", 2, &dropped));
+    assert_ok(ls_jsonl_truncate(path, "step", 2, &dropped, NULL));
     assert_int_equal(dropped, 1);
     assert_content(path, "{\"step\": 1, \"loss\": 5.5}\n{\"step\": 2, \"loss\": null}\n");
     append_step(path, 3, 4.25);
     assert_content(
         path, "{\"step\": 1, \"loss\": 5.5}\n{\"step\": 2, \"loss\": null}\n{\"step\": 3, \"loss\": 4.25}\n");
-    assert_ok(ls_jsonl_truncate(path, "step", 0, NULL));
+    assert_ok(ls_jsonl_truncate(path, "step", 0, NULL, NULL));
     assert_content(path, "");
 }
 
@@ -386,15 +386,32 @@ static void broken_lines_are_named(void **state) {
     const char *path = scratch_text(state, "broken.jsonl", "{\"step\": 1}\nnonsense\n{\"step\": 2}\n");
     double *columns = NULL;
     int64_t rows = -1;
-    assert_error(ls_jsonl_truncate(path, "step", 1, &rows), LS_INVALID, "broken.jsonl line 2",
+    assert_error(ls_jsonl_truncate(path, "step", 1, &rows, NULL), LS_INVALID, "broken.jsonl line 2",
                  "not valid JSON");
-    assert_error(ls_jsonl_columns(path, (const char *[]){"step"}, 1, &columns, &rows), LS_INVALID,
-                 "broken.jsonl line 2", "not valid JSON");
+    assert_ok(ls_jsonl_columns(path, (const char *[]){"step"}, 1, &columns, &rows));
+    assert_int_equal(rows, 2);
+    assert_true(columns[0] == 1 && columns[1] == 2);
+    free(columns);
     path = scratch_text(state, "stepless.jsonl", "{\"steps\": 1}\n");
-    assert_error(ls_jsonl_truncate(path, "step", 1, &rows), LS_INVALID, "stepless.jsonl line 1",
+    assert_error(ls_jsonl_truncate(path, "step", 1, &rows, NULL), LS_INVALID, "stepless.jsonl line 1",
                  "step is missing");
     assert_content(path, "{\"steps\": 1}\n");
-    assert_int_equal(rows, -1);
+    assert_int_equal(rows, 2);
+}
+
+static void strange_lines_are_kept(void **state) {
+    const char *path =
+        scratch_text(state, "strange.jsonl", "{\"step\": 1}\nnonsense\n{\"step\": 3}\n[]\n{\"step\": 2}\n{");
+    int64_t dropped = 0, strange = 0, rows = 0;
+    double *columns = NULL;
+    assert_ok(ls_jsonl_truncate(path, "step", 2, &dropped, &strange));
+    assert_true(dropped == 1 && strange == 2);
+    assert_content(path, "{\"step\": 1}\nnonsense\n[]\n{\"step\": 2}\n");
+    assert_ok(ls_jsonl_columns(path, (const char *[]){"step", "step"}, 2, &columns, &rows));
+    assert_true(columns[rows - 1] == 2 && columns[2 * rows - 1] == 2 && columns[rows] == 1);
+    free(columns);
+    assert_ok(ls_jsonl_truncate(path, "step", 2, &dropped, &strange));
+    assert_true(dropped == 0 && strange == 2);
 }
 
 /* All other bytes stay: spaces, order, numbers as they were written. */
@@ -454,6 +471,7 @@ int main(void) {
         cmocka_unit_test(doubles_read_back),
         cmocka_unit_test(lines_are_appended_and_dropped),
         cmocka_unit_test(broken_lines_are_named),
+        cmocka_unit_test(strange_lines_are_kept),
         cmocka_unit_test(edits_one_member),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

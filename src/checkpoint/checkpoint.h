@@ -42,6 +42,12 @@ int64_t ls_checkpoint_best(const char *directory);
 /* The newest checkpoint in a directory; LS_INVALID "no checkpoint in DIR" when there is none. Leftover .partial ones are ignored. */
 LS_MUST_USE ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room);
 
+/*
+ * The newest checkpoint in a directory of which every byte is as it was written, for a run that goes on from it. Each newer one that is not is
+ * told by a line, with the reason; where none is, that of the newest is the error.
+ */
+LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *directory, char *out_path, size_t room);
+
 /* The folder that a user means: a checkpoint itself, or the newest one in a directory. */
 LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char *out_path, size_t room);
 

@@ -1,5 +1,6 @@
 /* Checkpoints as folders of a folder: names, the newest, publishing, pruning. */
 #include "checkpoint/checkpoint_impl.h"
+#include "checkpoint/inspect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +49,17 @@ static ls_status list_steps(const char *directory, int64_t **steps, size_t *n) {
     return ls_ok();
 }
 
+static ls_status none_in(const char *directory) {
+    return ls_error(LS_INVALID, "no checkpoint in %s", directory);
+}
+
+static ls_status copy_path(const char *path, char *out_path, size_t room) {
+    if (strlen(path) >= room)
+        return ls_error(LS_INVALID, "path too long, expected fewer than %zu bytes: %s", room, path);
+    memcpy(out_path, path, strlen(path) + 1);
+    return ls_ok();
+}
+
 ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room) {
     int64_t *steps = NULL;
     size_t n = 0;
@@ -55,22 +67,40 @@ ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room)
     if (ls_file_is_directory(directory)) LS_TRY(list_steps(directory, &steps, &n));
     const int64_t newest = n > 0 ? steps[0] : -1;
     free(steps);
-    if (newest < 0) return ls_error(LS_INVALID, "no checkpoint in %s", directory);
+    if (newest < 0) return none_in(directory);
     LS_TRY(ls_checkpoint_path(directory, newest, false, path));
-    if (strlen(path) >= room)
-        return ls_error(LS_INVALID, "path too long, expected fewer than %zu bytes: %s", room, path);
-    memcpy(out_path, path, strlen(path) + 1);
+    return copy_path(path, out_path, room);
+}
+
+/* Whether every byte is as it was written. */
+static ls_status check_whole(const char *path) {
+    ls_checkpoint_info info;
+    LS_TRY(ls_checkpoint_verify(path, &info));
+    for (int i = 0; i < info.n_files; i++) LS_TRY(info.file[i].status);
     return ls_ok();
+}
+
+ls_status ls_checkpoint_find_whole(const char *directory, char *out_path, size_t room) {
+    int64_t *steps = NULL;
+    size_t n = 0;
+    char path[LS_FILE_PATH];
+    if (ls_file_is_directory(directory)) LS_TRY(list_steps(directory, &steps, &n));
+    ls_status status = none_in(directory), newest = status;
+    for (size_t i = 0; i < n && status.code != LS_OK; i++) {
+        status = ls_checkpoint_path(directory, steps[i], false, path);
+        if (status.code == LS_OK) status = check_whole(path);
+        if (i == 0) newest = status;
+        if (status.code != LS_OK && i + 1 < n)
+            ls_log("warning: %s; looking for an older checkpoint", status.text);
+    }
+    free(steps);
+    return status.code == LS_OK ? copy_path(path, out_path, room) : newest;
 }
 
 ls_status ls_checkpoint_resolve(const char *path, char *out_path, size_t room) {
     char state[LS_FILE_PATH];
     LS_TRY(ls_file_join(path, ls_record_name(), state, sizeof state));
-    if (!ls_file_exists(state)) return ls_checkpoint_find(path, out_path, room);
-    if (strlen(path) >= room)
-        return ls_error(LS_INVALID, "path too long, expected fewer than %zu bytes: %s", room, path);
-    memcpy(out_path, path, strlen(path) + 1);
-    return ls_ok();
+    return ls_file_exists(state) ? copy_path(path, out_path, room) : ls_checkpoint_find(path, out_path, room);
 }
 
 ls_status ls_checkpoint_remove_partial(const char *directory) {

@@ -291,6 +291,24 @@ uint64_t ls_data_hash(uint64_t so_far, const int32_t *tokens, const int32_t *lab
     return ls_hash_bytes(parts, sizeof parts);
 }
 
+uint64_t ls_data_content(const ls_data *data) {
+    const ls_corpus *c = &data->corpus;
+    uint64_t content = 0;
+    for (int64_t i = 0; i < c->shards.n; i++) {
+        const uint64_t parts[] = {content, c->shards.shard[i].header->checksum};
+        content = ls_hash_bytes(parts, sizeof parts);
+    }
+    for (int64_t i = 0; i < c->n_parts && c->shards.n == 0; i++) {
+        const ls_part *p = &c->parts[i];
+        const size_t marks = p->learnt != NULL ? (size_t)ls_ceil_div(p->count, 64) * sizeof *p->learnt : 0;
+        const uint64_t parts[] = {content, ls_hash_bytes(p->tokens, (size_t)p->count * (size_t)p->width),
+                                  ls_hash_bytes(p->ends, (size_t)p->documents * sizeof *p->ends),
+                                  ls_hash_bytes(p->learnt, marks)};
+        content = ls_hash_bytes(parts, sizeof parts);
+    }
+    return content;
+}
+
 double ls_data_unigram_nats(const ls_data *data) {
     int64_t *counts = calloc((size_t)data->vocabulary, sizeof *counts);
     if (!counts) ls_panic(__FILE__, __LINE__, "no memory for the counts of %d tokens", data->vocabulary);

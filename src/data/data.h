@@ -106,6 +106,9 @@ LS_MUST_USE ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data
 /* A number for what steps are trained on: folded over the sequences of a step in their order, from 0. */
 uint64_t ls_data_hash(uint64_t so_far, const int32_t *tokens, const int32_t *labels, int64_t S);
 
+/* A number for all documents in their order, and for what of them is learnt; of shards it is made of their checksums. */
+uint64_t ls_data_content(const ls_data *data);
+
 /* Entropy of the distribution of single tokens, in nats: the loss of a model that knows only how often each
  * one occurs. */
 double ls_data_unigram_nats(const ls_data *data);

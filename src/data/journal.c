@@ -150,7 +150,7 @@ static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_bui
 static ls_status read_journal(const ls_build_options *o, const char *path, ls_build_state *s) {
     char *text = NULL;
     size_t bytes = 0;
-    LS_TRY(ls_jsonl_truncate(path, "shard", INT64_MAX, NULL)); /* a line cut short goes */
+    LS_TRY(ls_jsonl_truncate(path, "shard", INT64_MAX, NULL, NULL)); /* a line cut short goes */
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
     ls_status status = ls_ok();
     int64_t number = 1;

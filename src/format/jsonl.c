@@ -62,15 +62,17 @@ static ls_status judge(const line_walk *walk, const char *line, size_t bytes, co
 
 /* Moves the lines that stay to the front of the text. */
 static ls_status keep_lines(const char *path, char *text, size_t bytes, const char *key, int64_t most,
-                            size_t *kept_bytes, int64_t *dropped) {
+                            size_t *kept_bytes, int64_t *dropped, int64_t *strange) {
     line_walk walk = {path, text, text + bytes, 0};
     const char *line;
     size_t length;
     *kept_bytes = 0;
     *dropped = 0;
     while (next_line(&walk, &line, &length)) {
-        bool keep;
-        LS_TRY(judge(&walk, line, length, key, most, &keep));
+        bool keep = true;
+        const ls_status status = judge(&walk, line, length, key, most, &keep);
+        if (status.code != LS_OK && (strange == NULL || status.code != LS_INVALID)) return status;
+        if (status.code != LS_OK && *strange == 0) *strange = walk.number;
         if (keep) {
             memmove(text + *kept_bytes, line, length + 1);
             *kept_bytes += length + 1;
@@ -81,18 +83,20 @@ static ls_status keep_lines(const char *path, char *text, size_t bytes, const ch
     return ls_ok();
 }
 
-ls_status ls_jsonl_truncate(const char *path, const char *key, int64_t most, int64_t *dropped) {
+ls_status ls_jsonl_truncate(const char *path, const char *key, int64_t most, int64_t *dropped,
+                            int64_t *strange) {
     char *text;
     size_t bytes, kept;
-    int64_t gone = 0;
+    int64_t gone = 0, first = 0;
     ls_status status = ls_ok();
     if (ls_file_exists(path)) {
         LS_TRY(ls_file_read(path, MOST_BYTES, &text, &bytes));
-        status = keep_lines(path, text, bytes, key, most, &kept, &gone);
+        status = keep_lines(path, text, bytes, key, most, &kept, &gone, strange != NULL ? &first : NULL);
         if (status.code == LS_OK && kept < bytes) status = ls_file_write(path, text, kept);
         free(text);
     }
     if (status.code == LS_OK && dropped) *dropped = gone;
+    if (status.code == LS_OK && strange) *strange = first;
     return status;
 }
 
@@ -102,17 +106,23 @@ static double number_or_nan(ls_json_value object, const char *key) {
     return status.code == LS_OK ? value : (double)NAN;
 }
 
-static ls_status fill_columns(line_walk walk, const char *const *keys, int n_keys, double *out,
-                              int64_t rows) {
+/* Columns of `room` rows each; *rows are filled. */
+static ls_status fill_columns(line_walk walk, const char *const *keys, int n_keys, double *out, int64_t room,
+                              int64_t *rows) {
     const char *line;
     size_t length;
+    *rows = 0;
     while (next_line(&walk, &line, &length)) {
         ls_json *document;
-        LS_TRY(parse_line(&walk, line, length, &document));
+        const ls_status status = parse_line(&walk, line, length, &document);
+        if (status.code == LS_INVALID) continue;
+        LS_TRY(status);
         for (int c = 0; c < n_keys; c++)
-            out[c * rows + walk.number - 1] = number_or_nan(ls_json_root(document), keys[c]);
+            out[c * room + *rows] = number_or_nan(ls_json_root(document), keys[c]);
+        ++*rows;
         ls_json_free(document);
     }
+    for (int c = 1; c < n_keys; c++) memmove(out + c * *rows, out + c * room, (size_t)*rows * sizeof *out);
     return ls_ok();
 }
 
@@ -121,6 +131,7 @@ ls_status ls_jsonl_columns(const char *path, const char *const *keys, int n_keys
     char *text;
     size_t bytes, length;
     const char *line;
+    int64_t filled = 0;
     LS_TRY(ls_file_read(path, MOST_BYTES, &text, &bytes));
     const line_walk start = {path, text, text + bytes, 0};
     line_walk count = start;
@@ -128,7 +139,7 @@ ls_status ls_jsonl_columns(const char *path, const char *const *keys, int n_keys
     }
     double *columns = malloc((size_t)count.number * (size_t)n_keys * sizeof *columns + 1);
     ls_status status =
-        columns ? fill_columns(start, keys, n_keys, columns, count.number)
+        columns ? fill_columns(start, keys, n_keys, columns, count.number, &filled)
                 : ls_error(LS_NO_MEMORY, "no memory for %lld lines of %s", (long long)count.number, path);
     free(text);
     if (status.code != LS_OK) {
@@ -136,6 +147,6 @@ ls_status ls_jsonl_columns(const char *path, const char *const *keys, int n_keys
         return status;
     }
     *out = columns;
-    *rows = count.number;
+    *rows = filled;
     return status;
 }

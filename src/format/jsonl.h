@@ -17,13 +17,14 @@ LS_MUST_USE ls_status ls_jsonl_append(const char *path, ls_json_writer *writer);
 /*
  * Keeps the lines whose integer field `key` is <= most, and drops the rest, atomically. *dropped may be
  * NULL. A missing file has nothing to drop. A complete line that is no object with an integer `key` is
- * LS_INVALID with its number.
+ * LS_INVALID with its number; unless strange is not NULL: then it is kept, and *strange is the number of the first (0: none is).
  */
-LS_MUST_USE ls_status ls_jsonl_truncate(const char *path, const char *key, int64_t most, int64_t *dropped);
+LS_MUST_USE ls_status ls_jsonl_truncate(const char *path, const char *key, int64_t most, int64_t *dropped,
+                                        int64_t *strange);
 
 /*
  * Reads numeric fields as columns: (*out)[c * *rows + r] is field keys[c] of line r; NaN where it is
- * missing, null or not a number. *out is for the caller to free().
+ * missing, null or not a number. Lines that are no JSON are passed over. *out is for the caller to free().
  */
 LS_MUST_USE ls_status ls_jsonl_columns(const char *path, const char *const *keys, int n_keys, double **out,
                                        int64_t *rows);

@@ -52,6 +52,7 @@ static void write_data(const ls_training *t, ls_json_writer *w) {
     ls_json_put_int(w, "sequences", d->windows);
     ls_json_put_int(w, "longest_document", d->longest_document);
     ls_json_put_double(w, "unigram_nats", t->unigram);
+    ls_json_put_hex(w, "content", t->content);
     ls_json_close(w);
 }
 
@@ -113,7 +114,29 @@ ls_status ls_record_run(const ls_training *t) {
     return ls_json_end_file(w, path);
 }
 
+/* Of two texts with the same counts of all tokens the numbers differ. Earlier versions wrote none. */
+static ls_status check_content(const ls_training *t, ls_json_value data) {
+    const char *recorded;
+    char here[20];
+    LS_TRY(ls_json_text_or(data, "content", NULL, &recorded));
+    snprintf(here, sizeof here, "%016llx", (unsigned long long)t->content);
+    if (recorded == NULL || strcmp(recorded, here) == 0) return ls_ok();
+    return ls_error(
+        LS_USAGE,
+        "--data is not the text of %s/run.json: as many tokens, but of other content (%s, expected %.20s)",
+        t->options.out, here, recorded);
+}
+
+/* run.json may have been edited; the state of a checkpoint cannot be without its hash. */
+static ls_status check_seed(const ls_training *t) {
+    if (t->options.seed == t->start.seed) return ls_ok();
+    return ls_error(LS_USAGE, "%s/run.json: seed is %llu, but %s was trained with %llu; expected the same",
+                    t->options.out, (unsigned long long)t->options.seed, t->resumed_from,
+                    (unsigned long long)t->start.seed);
+}
+
 ls_status ls_record_check(const ls_training *t) {
+    LS_TRY(check_seed(t));
     ls_json_value run = ls_json_root(t->record), model, data;
     LS_TRY(ls_json_object(run, "model", &model));
     LS_TRY(ls_json_object(run, "data", &data));
@@ -131,7 +154,7 @@ ls_status ls_record_check(const ls_training *t) {
         return ls_error(LS_USAGE, "--data is not the text of %s/run.json: %lld tokens, expected %lld%s",
                         t->options.out, (long long)d->tokens, (long long)tokens,
                         tokens == d->tokens ? " of other content" : "");
-    return ls_ok();
+    return check_content(t, data);
 }
 
 /* --- events for TensorBoard --------------------------------------------------------------------------------------------- */

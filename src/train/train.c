@@ -44,7 +44,7 @@ static ls_status make_folder(ls_training *t) {
 
 static ls_status begin_resumed(ls_training *t) {
     char path[LS_FILE_PATH];
-    LS_TRY(ls_checkpoint_find(t->options.out, t->resumed_from, sizeof t->resumed_from));
+    LS_TRY(ls_checkpoint_find_whole(t->options.out, t->resumed_from, sizeof t->resumed_from));
     LS_TRY(ls_checkpoint_state(t->resumed_from, &t->start));
     LS_TRY(ls_record_path(t, "run.json", path, sizeof path));
     return ls_json_read(path, LS_JSON_MOST_BYTES, &t->record);
@@ -53,9 +53,12 @@ static ls_status begin_resumed(ls_training *t) {
 /* After all checks: lines of steps that will be done again go. */
 static ls_status drop_later_lines(const ls_training *t) {
     char path[LS_FILE_PATH];
-    int64_t dropped = 0;
+    int64_t dropped = 0, strange = 0;
     LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
-    LS_TRY(ls_jsonl_truncate(path, "step", t->start.step, &dropped));
+    LS_TRY(ls_jsonl_truncate(path, "step", t->start.step, &dropped, &strange));
+    if (strange > 0)
+        ls_log("warning: %s line %lld is no record of a step: such lines are kept, and passed over", path,
+               (long long)strange);
     ls_log("resuming after step %lld from %s%s", (long long)t->start.step, t->resumed_from,
            dropped > 0 ? "; later metrics are dropped" : "");
     return ls_ok();
@@ -114,6 +117,7 @@ static ls_status open_text(ls_training *t) {
                             .pack = o->pack};
     LS_TRY(ls_data_open(&text, &t->data));
     t->unigram = ls_data_unigram_nats(t->data);
+    t->content = ls_data_content(t->data);
     const ls_data_summary *d = ls_data_summarise(t->data);
     ls_log(
         "text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",

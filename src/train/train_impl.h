@@ -62,8 +62,9 @@ typedef struct ls_training {
     int64_t steps_before;   /* of the run that is resumed, as it was planned; 0: a fresh start */
     ls_rank_bytes *ranks;   /* [ranks] */
     int64_t one_rank_bytes;
-    double unigram; /* nats per token */
-    double began;   /* ls_seconds */
+    double unigram;   /* nats per token */
+    uint64_t content; /* of the training data (ls_data_content) */
+    double began;     /* ls_seconds */
     ls_start_up start_up;
     char events[LS_FILE_PATH]; /* file for TensorBoard; empty: none */
     ls_outcome *outcome;
@@ -106,7 +107,7 @@ void ls_groups_write(const ls_job *job, ls_json_writer *writer);
 LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, char *out, size_t room);
 /* run.json. */
 LS_MUST_USE ls_status ls_record_run(const ls_training *t);
-/* Compares model and data with those that run.json tells of. */
+/* Compares model and data with those that run.json tells of, and its seed with the checkpoint's. */
 LS_MUST_USE ls_status ls_record_check(const ls_training *t);
 /* Begins an event file for TensorBoard, whose name has the time, the host and the process, in t->events; not without --tensorboard. */
 LS_MUST_USE ls_status ls_record_begin_events(ls_training *t);

@@ -15,7 +15,7 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_folder_put(&folder, "metrics.jsonl", data, bytes);
     fuzz_folder_path(&folder, "metrics.jsonl", path);
     const bool read = fuzz_read(ls_jsonl_columns(path, keys, LS_COUNT(keys), &before, &lines), path);
-    if (fuzz_read(ls_jsonl_truncate(path, "step", MOST, &dropped), path)) {
+    if (fuzz_read(ls_jsonl_truncate(path, "step", MOST, &dropped, NULL), path)) {
         LS_ASSERT(read && fuzz_done(ls_jsonl_columns(path, keys, LS_COUNT(keys), &after, &left)));
         LS_ASSERT(left + dropped == lines);
         for (int64_t i = 0; i < left; i++) LS_ASSERT(after[i] <= MOST);
