@@ -23,14 +23,15 @@
 enum { ROUNDS = 3, E = 1024, F = 2816, V = 8192 };
 
 static ls_status write_config(const char *folder, int64_t parameters) {
-    char path[LS_FILE_PATH], text[512];
+    LS_PATH path = NULL;
+    char text[512];
     const int64_t layer = 4 * (int64_t)E * E + 3 * (int64_t)E * F;
     snprintf(
         text, sizeof text,
         "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": %d, \"hidden_size\": %d, \"intermediate_size\": %d,"
         " \"num_hidden_layers\": %lld, \"num_attention_heads\": 16, \"tie_word_embeddings\": true}",
         V, E, F, (long long)ls_max(1, (parameters - (int64_t)V * E) / layer));
-    LS_TRY(ls_file_join(folder, "config.json", path, sizeof path));
+    LS_TRY(ls_path_join(folder, "config.json", &path));
     return ls_file_write(path, text, strlen(text));
 }
 
@@ -144,10 +145,10 @@ static void print(const char *file_type, const char *graph_type, const char *way
 /* One rank, a thread of this process: its memory is what is measured. */
 static ls_status measure_on(const ls_model *model, ls_session *session, const char *folder,
                             ls_st_dtype file_type, ls_dtype dtype) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_file_map map;
     measuring m = {.model = model, .path = path};
-    LS_TRY(ls_file_join(folder, "model.safetensors", path, sizeof path));
+    LS_TRY(ls_path_join(folder, "model.safetensors", &path));
     LS_TRY(write_file(ls_session_image(session, 0), file_type, path));
     LS_TRY(ls_file_map_open(path, &map));
     const int64_t bytes = (int64_t)map.bytes;
@@ -189,7 +190,7 @@ static ls_status run(const char *folder, int64_t parameters, int threads) {
 }
 
 int main(int argc, char **argv) {
-    char folder[LS_FILE_PATH];
+    LS_PATH folder = NULL;
     snprintf(folder, sizeof folder, "%s/longspan-weights-XXXXXX", argc > 1 ? argv[1] : "/tmp");
     ls_status status = mkdtemp(folder) != NULL ? ls_ok() : ls_error(LS_IO, "cannot make %s", folder);
     if (status.code == LS_OK) {

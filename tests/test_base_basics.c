@@ -86,6 +86,11 @@ static void test_status(void **state) {
     big[sizeof big - 1] = 0;
     status = ls_error_in(ls_error(LS_IO, "%s", big), "%s", big);
     assert_int_equal(strlen(status.text), sizeof status.text - 1);
+    status =
+        ls_error(LS_IO, "cannot open %s: %s", big, "No such file"); /* the middle goes, the reason stays */
+    assert_int_equal(strncmp(status.text, "cannot open yyy", 15), 0);
+    assert_non_null(strstr(status.text, "yyy...yyy"));
+    assert_string_equal(strchr(status.text, ':'), ": No such file");
     status = ls_error_in(ls_error(LS_IO, "%s", big), "short");
     assert_int_equal(strlen(status.text), sizeof status.text - 1);
     assert_memory_equal(status.text, "short: yyy", 10);

@@ -127,7 +127,10 @@ static ls_status save_and_load(const work *w, ls_executor *ex, ls_comm *comm, ch
     if (w->directory != NULL) {
         const ls_train_state state = {w->step, UINT64_MAX - 3, 77, 1.0 / 3};
         fill_state(w, ex);
-        LS_TRY(ls_checkpoint_save(ex, comm, w->directory, &state, small_config, w->keep, saved, 512));
+        LS_TRY(ls_checkpoint_save(ex, comm, w->directory, &state, small_config, w->keep));
+        LS_PATH made = NULL;
+        LS_TRY(ls_checkpoint_path(w->directory, w->step, &made));
+        snprintf(saved, 512, "%s", made);
     }
     if (w->path == NULL) return ls_ok();
     ls_train_state state;
@@ -259,9 +262,9 @@ static void test_any_mesh(void **state) {
         }
     }
     /* The same masters whatever the type of the parameters: f32 goes on in bf16, f64 does not. */
-    char path[512];
+    LS_PATH path = NULL;
     assert_ok(load(state, TWO, LS_BF16, scratch_path(state, "checkpoint-00000001"), 1));
-    assert_ok(ls_checkpoint_find(*state, path, sizeof path));
+    assert_ok(ls_checkpoint_find(*state, &path));
     assert_string_equal(path, scratch_path(state, "checkpoint-00000023"));
     assert_error(load(state, TWO, LS_F32, path, 23), LS_INVALID, "it holds F64", "needs F32");
 }
@@ -269,15 +272,15 @@ static void test_any_mesh(void **state) {
 /* Files do not depend on the mesh that wrote them. */
 static void test_same_files(void **state) {
     static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "config.json"};
-    char paths[2][LS_FILE_PATH];
     save_ok(state, ONE, LS_BF16, 1, 0);
     save_ok(state, THREE, LS_BF16, 2, 0);
     for (size_t f = 0; f < LS_COUNT(names); f++) {
         ls_file_map map[2];
         for (int i = 0; i < 2; i++) {
-            assert_ok(ls_file_join(scratch_path(state, i ? "checkpoint-00000002" : "checkpoint-00000001"),
-                                   names[f], paths[i], sizeof paths[i]));
-            assert_ok(ls_file_map_open(paths[i], &map[i]));
+            LS_PATH path = NULL;
+            assert_ok(ls_path_join(scratch_path(state, i ? "checkpoint-00000002" : "checkpoint-00000001"),
+                                   names[f], &path));
+            assert_ok(ls_file_map_open(path, &map[i]));
         }
         assert_int_equal(map[0].bytes, map[1].bytes);
         assert_memory_equal(map[0].data, map[1].data, map[0].bytes);
@@ -300,11 +303,12 @@ static void test_corruption(void **state) {
     static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "config.json",
                                         "state.json"};
     save_ok(state, TWO, LS_BF16, 10, 0);
-    char directory[512], path[LS_FILE_PATH];
-    assert_ok(ls_checkpoint_find(*state, directory, sizeof directory));
+    LS_PATH path = NULL;
+    LS_PATH directory = NULL;
+    assert_ok(ls_checkpoint_find(*state, &directory));
     for (size_t f = 0; f < LS_COUNT(names); f++) {
         struct stat info;
-        assert_ok(ls_file_join(directory, names[f], path, sizeof path));
+        assert_ok(ls_path_join(directory, names[f], &path));
         assert_int_equal(stat(path, &info), 0);
         for (int64_t at = 0; at < info.st_size;
              at += at + 1 == info.st_size ? 1 : ls_min(info.st_size / 23 + 1, info.st_size - 1 - at)) {
@@ -316,7 +320,7 @@ static void test_corruption(void **state) {
     }
     assert_ok(load(state, THREE, LS_BF16, directory, 10));
     /* The piece is named. */
-    assert_ok(ls_file_join(directory, "optimizer.safetensors", path, sizeof path));
+    assert_ok(ls_path_join(directory, "optimizer.safetensors", &path));
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
     flip(path, info.st_size - 1);
@@ -331,9 +335,10 @@ static void test_state_of_record(void **state) {
     const char *directory = scratch_path(state, "checkpoint-00000010");
     assert_ok(ls_checkpoint_state(directory, &s));
     assert_true(s.step == 10 && s.seed == UINT64_MAX - 3 && s.sequences == 77 && s.last_loss == 1.0 / 3);
-    char path[LS_FILE_PATH], *text, *step;
+    LS_PATH path = NULL;
+    char *text, *step;
     size_t bytes;
-    assert_ok(ls_file_join(directory, "state.json", path, sizeof path));
+    assert_ok(ls_path_join(directory, "state.json", &path));
     assert_ok(ls_file_read(path, 1 << 20, &text, &bytes));
     step = strstr(text, "\"step\": 10");
     assert_non_null(step);
@@ -349,11 +354,12 @@ static void test_state_of_record(void **state) {
 
 static void test_truncated(void **state) {
     static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
-    char directory[512], path[LS_FILE_PATH];
+    LS_PATH path = NULL;
+    LS_PATH directory = NULL;
     for (int f = 0; f < 2; f++) {
         save_ok(state, TWO, LS_F32, f, 0);
-        assert_ok(ls_checkpoint_find(*state, directory, sizeof directory));
-        assert_ok(ls_file_join(directory, names[f], path, sizeof path));
+        assert_ok(ls_checkpoint_find(*state, &directory));
+        assert_ok(ls_path_join(directory, names[f], &path));
         for (int cut = 0; cut < 3; cut++) {
             struct stat info;
             assert_int_equal(stat(path, &info), 0);
@@ -398,22 +404,21 @@ static void test_cannot_write(void **state) {
 }
 
 static void test_keep_and_find(void **state) {
-    char path[512];
-    assert_error(ls_checkpoint_find(*state, path, sizeof path), LS_INVALID, "no checkpoint in", *state);
-    assert_error(ls_checkpoint_find(scratch_path(state, "nowhere"), path, sizeof path), LS_INVALID,
-                 "no checkpoint in", "nowhere");
+    LS_PATH path = NULL;
+    assert_error(ls_checkpoint_find(*state, &path), LS_INVALID, "no checkpoint in", *state);
+    assert_error(ls_checkpoint_find(scratch_path(state, "nowhere"), &path), LS_INVALID, "no checkpoint in",
+                 "nowhere");
     for (int step = 1; step <= 3; step++) save_ok(state, ONE, LS_F32, step, 0);
     assert_int_equal(count_entries(*state, "checkpoint-"), 3);
     save_ok(state, TWO, LS_F32, 100000007, 2);
     assert_int_equal(count_entries(*state, "checkpoint-"), 2);
     assert_true(ls_file_exists(scratch_path(state, "checkpoint-00000003")));
-    assert_ok(ls_checkpoint_find(*state, path, sizeof path));
+    assert_ok(ls_checkpoint_find(*state, &path));
     assert_string_equal(path, scratch_path(state, "checkpoint-100000007"));
-    assert_error(ls_checkpoint_find(*state, path, 10), LS_INVALID, "path too long", "10");
     /* What a crash leaves is no checkpoint, and is cleaned by the next save; other things are not touched. */
     assert_ok(ls_file_make_directories(scratch_path(state, "checkpoint-200000000.partial/deep")));
     assert_ok(ls_file_make_directories(scratch_path(state, "checkpoint-best")));
-    assert_ok(ls_checkpoint_find(*state, path, sizeof path));
+    assert_ok(ls_checkpoint_find(*state, &path));
     assert_string_equal(path, scratch_path(state, "checkpoint-100000007"));
     save_ok(state, TWO, LS_F32, 5,
             1); /* goes back: the one just written stays, the newest of the others goes */
@@ -466,8 +471,8 @@ static void test_weights(void **state) {
     assert_ok(source.read(source.context, flat, 4, 3, x));
     for (int i = 0; i < 3; i++) assert_true(x[i] == (float)value_of(&saved, 0, flat->start + 4 + i));
     ls_weights_close(&source);
-    char file[LS_FILE_PATH];
-    assert_ok(ls_file_join(path, "model.safetensors", file, sizeof file));
+    LS_PATH file = NULL;
+    assert_ok(ls_path_join(path, "model.safetensors", &file));
     flip(file, 3000);
     assert_error(ls_checkpoint_weights(path, image, &source), LS_INVALID, "model.safetensors", "corrupted");
     ls_image_destroy(image);

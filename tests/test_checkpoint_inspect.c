@@ -98,7 +98,7 @@ static void test_verify(void **state) {
 /* The public call: from a run, whose run.json says where the tokenizer is. */
 static void test_job(void **state) {
     const scene s = make_scene(state, saved_config);
-    char run[LS_FILE_PATH + 64], *text = NULL;
+    char run[4200], *text = NULL;
     size_t bytes = 0;
     (void)scratch_text(state, "model/tokenizer.json", "{}");
     snprintf(run, sizeof run, "{\"model\": {\"path\": \"%s/config.json\"}}", s.model.text);

@@ -13,9 +13,7 @@
 #include "test_format_scratch.h"
 
 /* FUZZ_CORPUS: the folder in the sources. */
-static void corpus_path(const char *target, char out[LS_FILE_PATH]) {
-    assert_ok(ls_file_join(FUZZ_CORPUS, target, out, LS_FILE_PATH));
-}
+static void corpus_path(const char *target, char **out) { assert_ok(ls_path_join(FUZZ_CORPUS, target, out)); }
 
 static void replay_file(const fuzz_target *target, const char *path) {
     enum { SPARE = 64 };
@@ -35,13 +33,14 @@ static void replay_file(const fuzz_target *target, const char *path) {
 
 static void replay(void **state) {
     const fuzz_target *target = *state;
-    char folder[LS_FILE_PATH], path[LS_FILE_PATH];
+    LS_PATH folder = NULL;
+    LS_PATH path = NULL;
     ls_file_names names;
-    corpus_path(target->name, folder);
+    corpus_path(target->name, &folder);
     assert_ok(ls_file_list(folder, &names));
     assert_true(names.count > 0);
     for (size_t i = 0; i < names.count; i++) {
-        assert_ok(ls_file_join(folder, names.name[i], path, sizeof path));
+        assert_ok(ls_path_join(folder, names.name[i], &path));
         const double began = ls_seconds();
         replay_file(target, path);
         if (ls_seconds() - began > 20) fail_msg("%s takes %.1f s", path, ls_seconds() - began);
@@ -52,9 +51,9 @@ static void replay(void **state) {
 /* Each folder belongs to a target. */
 static void has_no_other(void **state) {
     (void)state;
-    char folder[LS_FILE_PATH];
+    LS_PATH folder = NULL;
     ls_file_names names;
-    corpus_path("", folder);
+    corpus_path("", &folder);
     assert_ok(ls_file_list(folder, &names));
     assert_int_equal(names.count, fuzz_target_count);
     for (int i = 0; i < fuzz_target_count; i++) assert_string_equal(fuzz_targets[i]->name, names.name[i]);

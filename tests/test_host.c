@@ -190,12 +190,13 @@ static void test_file(void **state) {
 /* Kernels of another version have other rates. */
 static void test_file_of_another_version(void **state) {
     setenv("XDG_CACHE_HOME", *state, 1);
-    char path[LS_HOST_PATH], text[1 << 15];
+    LS_PATH path = NULL;
+    char text[1 << 15];
     ls_host host = ls_host_nominal(LS_ISA_REF), found;
     host.overhead = 1e-7;
     assert_ok(ls_host_save(LS_ISA_REF, &host));
     assert_true(ls_host_load(LS_ISA_REF, &found));
-    assert_ok(ls_host_path(LS_ISA_REF, path));
+    assert_ok(ls_host_path(LS_ISA_REF, &path));
     FILE *file = fopen(path, "r+");
     assert_non_null(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
@@ -211,8 +212,8 @@ static void test_file_of_another_version(void **state) {
 /* One of an older kind, or one that somebody wrote: nominal rates instead. */
 static void test_wrong_file(void **state) {
     setenv("XDG_CACHE_HOME", *state, 1);
-    char path[LS_HOST_PATH];
-    assert_ok(ls_host_path(LS_ISA_REF, path));
+    LS_PATH path = NULL;
+    assert_ok(ls_host_path(LS_ISA_REF, &path));
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs("{\"f32\": {\"attention\": 1e9, \"attention_grad\": 1e9, \"matmul\": 1e9}}", file);

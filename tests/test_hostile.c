@@ -31,9 +31,10 @@ typedef ls_status reading(const fuzz_folder *folder, const void *data, size_t by
 /* FUZZ_CORPUS: the folder in the sources. The target's own repair is applied: checksums do not hide what is behind them. */
 static void refuses(const fuzz_target *target, reading *read, bool repaired, const hostile *cases, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        char path[LS_FILE_PATH], *data;
+        LS_PATH path = NULL;
+        char *data;
         size_t bytes;
-        snprintf(path, sizeof path, "%s/%s/%s", FUZZ_CORPUS, target->name, cases[i].name);
+        assert_ok(ls_path_print(&path, "%s/%s/%s", FUZZ_CORPUS, target->name, cases[i].name));
         assert_ok(ls_file_read(path, 1 << 20, &data, &bytes));
         if (repaired) bytes = target->repair((uint8_t *)data, bytes, bytes);
         fuzz_folder folder = fuzz_folder_make();
@@ -50,9 +51,11 @@ static void refuses(const fuzz_target *target, reading *read, bool repaired, con
 #define REFUSES(target, read, repaired, cases) refuses(&fuzz_##target, read, repaired, cases, LS_COUNT(cases))
 
 static const char *put(const fuzz_folder *folder, const char *name, const void *data, size_t bytes) {
-    static char path[LS_FILE_PATH];
+    static char path[1024];
+    LS_PATH made = NULL;
     fuzz_folder_put(folder, name, data, bytes);
-    fuzz_folder_path(folder, name, path);
+    fuzz_folder_path(folder, name, &made);
+    assert_true(snprintf(path, sizeof path, "%s", made) < (int)sizeof path);
     return path;
 }
 
@@ -279,11 +282,11 @@ static void journal(void **state) {
 
 static ls_status read_records(const fuzz_folder *folder, const void *data, size_t bytes) {
     static const char *const kinds[] = {"text", "completion", "messages"};
-    char out[LS_FILE_PATH];
+    LS_PATH out = NULL;
     fuzz_bytes rest = {data, bytes};
     const uint8_t choice = fuzz_choice(&rest), flags = fuzz_choice(&rest);
     const char *const paths[] = {put(folder, flags & 2 ? "in.jsonl.zst" : "in.jsonl", rest.at, rest.n)};
-    fuzz_folder_path(folder, "out", out);
+    fuzz_folder_path(folder, "out", &out);
     ls_build_options options = {
         .paths = paths,
         .n_paths = 1,

@@ -57,8 +57,8 @@ static void remove_files(void **state, ls_json_value files) {
     const char *name;
     ls_json_value value;
     while (ls_json_next(files, &cursor, &name, &value)) {
-        char path[LS_FILE_PATH];
-        assert_ok(ls_file_join(*state, name, path, sizeof path));
+        LS_PATH path = NULL;
+        assert_ok(ls_path_join(*state, name, &path));
         assert_int_equal(remove(path), 0);
     }
 }

@@ -116,8 +116,8 @@ static void dead_rank_ends_all(void **state) {
     assert_true(ls_seconds() - began < 5.0);
     assert_error(status, LS_PEER, "rank 1", "signal 9");
     for (int r = 0; r < 3; r++) assert_int_not_equal(kill(ranks[r], 0), 0); /* none is left */
-    char found[512];
-    assert_ok(ls_checkpoint_find(p->out, found, sizeof found)); /* that of step 5 or later */
+    LS_PATH found = NULL;
+    assert_ok(ls_checkpoint_find(p->out, &found)); /* that of step 5 or later */
     free(p);
 }
 
@@ -135,8 +135,8 @@ static void a_closed_log_does_not_end_it(void **state) {
     child_run run = start_run(&options, close_the_log);
     assert_int_equal(end_run(&run, NULL), 0);
     assert_int_equal(steps_written(p->out), 20);
-    char found[512];
-    assert_ok(ls_checkpoint_find(p->out, found, sizeof found));
+    LS_PATH found = NULL;
+    assert_ok(ls_checkpoint_find(p->out, &found));
     free(p);
 }
 
@@ -153,9 +153,9 @@ static void signals_save_and_resume_goes_on(void **state) {
         ls_status status;
         (void)end_run(&run, &status);
         assert_error(status, LS_INTERRUPTED, "stopped after step", "--resume");
-        char found[512];
+        LS_PATH found = NULL;
         ls_train_state saved;
-        assert_ok(ls_checkpoint_find(p->out, found, sizeof found));
+        assert_ok(ls_checkpoint_find(p->out, &found));
         assert_ok(ls_checkpoint_state(found, &saved));
         assert_int_equal(saved.step, steps_written(p->out));
         free(p);
@@ -176,9 +176,9 @@ static void interrupt_saves_and_resume_goes_on(void **state) {
     assert_error(status, LS_INTERRUPTED, "stopped after step", "--resume");
     const int64_t stopped = steps_written(cut->out);
     assert_in_range(stopped, 3, 19);
-    char found[512];
+    LS_PATH found = NULL;
     ls_train_state saved;
-    assert_ok(ls_checkpoint_find(cut->out, found, sizeof found));
+    assert_ok(ls_checkpoint_find(cut->out, &found));
     assert_ok(ls_checkpoint_state(found, &saved));
     assert_int_equal(saved.step, stopped);
     options.resume = true;
@@ -212,8 +212,8 @@ static void full_disk_keeps_the_last_checkpoint(void **state) {
     (void)end_run(&run, &status);
     assert_error(status, LS_IO, "step 20, the last one, is not saved (kept: the checkpoint of step 8)", "");
     assert_int_equal(steps_written(cut->out), 20); /* the tries of steps 12 and 16 ended nothing */
-    char found[512];
-    assert_ok(ls_checkpoint_find(cut->out, found, sizeof found));
+    LS_PATH found = NULL;
+    assert_ok(ls_checkpoint_find(cut->out, &found));
     assert_non_null(strstr(found, "checkpoint-00000008"));
     ls_train_result done;
     assert_ok(ls_train(&options, &done));
@@ -228,8 +228,9 @@ static void corrupted_checkpoint_is_refused(void **state) {
     options.schedule = "constant";
     options.steps = 4;
     train_alone(options, NULL, 2, NULL);
-    char found[512], path[600];
-    assert_ok(ls_checkpoint_find(p->out, found, sizeof found));
+    LS_PATH found = NULL;
+    char path[600];
+    assert_ok(ls_checkpoint_find(p->out, &found));
     snprintf(path, sizeof path, "%s/model.safetensors", found);
     const int fd = open(path, O_RDWR);
     assert_true(fd >= 0);
@@ -259,8 +260,8 @@ static void not_finite_is_named_and_not_applied(void **state) {
     int64_t step = 0;
     assert_int_equal(sscanf(status.text, "step %ld:", &step), 1);
     assert_int_equal(steps_written(p->out), step - 1);
-    char found[512];
-    assert_ok(ls_checkpoint_find(p->out, found, sizeof found));
+    LS_PATH found = NULL;
+    assert_ok(ls_checkpoint_find(p->out, &found));
     assert_non_null(strstr(status.text, found));
     ls_train_state saved;
     assert_ok(ls_checkpoint_state(found, &saved));

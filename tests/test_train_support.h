@@ -105,14 +105,16 @@ static inline double *losses_written(const char *out, int64_t n) {
 
 /* The newest checkpoints of both runs hold the same bytes. */
 static inline void assert_same_weights(const char *a, const char *b) {
-    char where[2][512], path[2][600], *text[2];
+    LS_PATH first = NULL;
+    LS_PATH second = NULL;
+    char path[2][600], *text[2];
     size_t bytes[2];
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
-    assert_ok(ls_checkpoint_find(a, where[0], sizeof where[0]));
-    assert_ok(ls_checkpoint_find(b, where[1], sizeof where[1]));
+    assert_ok(ls_checkpoint_find(a, &first));
+    assert_ok(ls_checkpoint_find(b, &second));
     for (size_t f = 0; f < LS_COUNT(files); f++) {
         for (int i = 0; i < 2; i++) {
-            snprintf(path[i], sizeof path[i], "%s/%s", where[i], files[f]);
+            snprintf(path[i], sizeof path[i], "%s/%s", i == 0 ? first : second, files[f]);
             assert_ok(ls_file_read(path[i], SIZE_MAX - 1, &text[i], &bytes[i]));
         }
         assert_int_equal(bytes[0], bytes[1]);

@@ -70,8 +70,9 @@ static void dash(const double *y, int64_t n, double *out) {
 
 static ls_status draw(const outcome *one, const outcome *many, const char *directory) {
     const int64_t most = ls_max(one->steps, many->steps);
-    char path[LS_FILE_PATH], name[40];
-    LS_TRY(ls_file_join(directory, "curves.svg", path, sizeof path));
+    LS_PATH path = NULL;
+    char name[40];
+    LS_TRY(ls_path_join(directory, "curves.svg", &path));
     double *x = calloc((size_t)(2 * most) + 1, sizeof *x), *dashes = x + most;
     if (x == NULL) return ls_error(LS_NO_MEMORY, "no memory for a chart of %lld steps", (long long)most);
     for (int64_t i = 0; i < most; i++) x[i] = (double)i + 1;

@@ -43,7 +43,7 @@ static inline ls_status ls_ok(void) {
     return s;
 }
 
-/* A status with a printf-style message; a message that is too long is cut, never overrun. */
+/* A status with a printf-style message; a message that is too long loses its middle, so that it still ends with the reason. */
 ls_status ls_error(ls_code code, const char *format, ...) LS_PRINTF(2, 3);
 
 /* The same status with "format: " put before its text; LS_OK stays LS_OK. */

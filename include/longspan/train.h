@@ -49,6 +49,9 @@ typedef struct ls_train_options {
     ls_spread spread;
 } ls_train_options;
 
+/* Room for any path that the system takes; an --out that leaves none for what lies in it is refused before the run. */
+#define LS_TRAIN_PATH 4096
+
 typedef struct ls_train_result {
     int64_t steps; /* done, resumed ones included */
     double first_loss, last_loss, eval_loss,
@@ -56,8 +59,9 @@ typedef struct ls_train_result {
     double tokens_per_second, wait_fraction;
     int64_t predicted_bytes, measured_bytes; /* of the rank that maps most */
     int64_t one_rank_bytes;                  /* what one rank alone would map */
-    char strategy[32], mesh[64], reason[400], checkpoint[512];
-    char model[512]; /* the folder that other programs load; empty when interrupted */
+    char strategy[32], mesh[64], reason[400];
+    char checkpoint[LS_TRAIN_PATH];
+    char model[LS_TRAIN_PATH]; /* the folder that other programs load; empty when interrupted */
     bool interrupted;
     int64_t best_step; /* of the best evaluation that has a checkpoint; 0: none (keep_best) */
     double best_loss;  /* NaN: none */

@@ -2,27 +2,30 @@
 #include "base/machine_impl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* The path of our group under the root, "" for the root itself: the line "0::/path". */
-static void read_membership(const char *file_name, char *path, size_t bytes) {
-    path[0] = 0;
+/* The path of our group under the root, "" for the root itself, and where there is none: the line "0::/path". For free(). */
+static char *read_membership(const char *file_name) {
+    char *line = NULL, *path = NULL;
+    size_t room = 0;
     FILE *file = fopen(file_name, "r");
-    if (!file) return;
-    char line[1024];
-    while (fgets(line, sizeof line, file)) {
+    while (file != NULL && path == NULL && getline(&line, &room, file) > 0) {
         if (strncmp(line, "0::", 3) != 0) continue;
         line[strcspn(line, "\n")] = 0;
-        if (strcmp(line + 3, "/") != 0) snprintf(path, bytes, "%s", line + 3);
+        path = strdup(strcmp(line + 3, "/") == 0 ? "" : line + 3);
     }
-    fclose(file);
+    free(line);
+    if (file != NULL) fclose(file);
+    return path != NULL ? path : strdup("");
 }
 
 /* The first line of root/path/name; false when there is none. */
 static bool read_line(const char *root, const char *path, const char *name, char *line, size_t bytes) {
-    char file_name[2048];
-    snprintf(file_name, sizeof file_name, "%s%s/%s", root, path, name);
+    char *file_name = NULL;
+    if (asprintf(&file_name, "%s%s/%s", root, path, name) < 0) return false;
     FILE *file = fopen(file_name, "r");
+    free(file_name);
     if (!file) return false;
     const bool found = fgets(line, (int)bytes, file) != NULL;
     fclose(file);
@@ -30,9 +33,8 @@ static bool read_line(const char *root, const char *path, const char *name, char
 }
 
 void ls_cgroup_limits(const char *membership, const char *root, int *cores, size_t *memory_bytes) {
-    char path[1024];
-    read_membership(membership, path, sizeof path);
-    for (;;) {
+    char *path = read_membership(membership);
+    while (path != NULL) {
         char line[128];
         double quota, period;
         /* "150000 100000" microseconds, or "max 100000". One and a half cores count as two. */
@@ -44,7 +46,8 @@ void ls_cgroup_limits(const char *membership, const char *root, int *cores, size
             limit < *memory_bytes)
             *memory_bytes = (size_t)limit;
         char *parent = strrchr(path, '/');
-        if (!parent) return;
+        if (!parent) break;
         *parent = 0;
     }
+    free(path);
 }

@@ -34,30 +34,45 @@ static void keep_one_line(char *text) {
     }
 }
 
-ls_status ls_error(ls_code code, const char *format, ...) {
-    ls_status status;
-    status.code = code;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(status.text, sizeof status.text, format != NULL ? format : "", args);
-    va_end(args);
+/* Longer than a path and what is said of it. */
+enum { WHOLE = 6000 };
+
+/* What has no room is left out of the middle: a message begins with what was done and ends with the reason. */
+static ls_status status_of(ls_code code, const char *whole) {
+    static const char gap[] = "...";
+    ls_status status = {.code = code};
+    const size_t length = strlen(whole), room = sizeof status.text, begin = room / 3;
+    if (length < room) {
+        memcpy(status.text, whole, length + 1);
+    } else {
+        const size_t end = room - begin - sizeof gap;
+        memcpy(status.text, whole, begin);
+        memcpy(status.text + begin, gap, sizeof gap - 1);
+        memcpy(status.text + begin + sizeof gap - 1, whole + length - end, end + 1);
+    }
     keep_one_line(status.text);
     return status;
 }
 
-ls_status ls_error_in(ls_status inner, const char *format, ...) {
-    if (inner.code == LS_OK) return inner;
-    ls_status status;
-    status.code = inner.code;
+ls_status ls_error(ls_code code, const char *format, ...) {
+    char whole[WHOLE];
     va_list args;
     va_start(args, format);
-    const int written = vsnprintf(status.text, sizeof status.text, format != NULL ? format : "", args);
+    vsnprintf(whole, sizeof whole, format != NULL ? format : "", args);
     va_end(args);
-    const size_t used = written < 0 ? 0 : (size_t)written;
-    if (used < sizeof status.text)
-        snprintf(status.text + used, sizeof status.text - used, ": %s", inner.text);
-    keep_one_line(status.text);
-    return status;
+    return status_of(code, whole);
+}
+
+ls_status ls_error_in(ls_status inner, const char *format, ...) {
+    if (inner.code == LS_OK) return inner;
+    char whole[WHOLE];
+    va_list args;
+    va_start(args, format);
+    const int written = vsnprintf(whole, sizeof whole, format != NULL ? format : "", args);
+    va_end(args);
+    const size_t used = written < 0 ? 0 : written < WHOLE ? (size_t)written : WHOLE - 1;
+    snprintf(whole + used, sizeof whole - used, ": %s", inner.text);
+    return status_of(inner.code, whole);
 }
 
 const char *ls_code_name(ls_code code) {

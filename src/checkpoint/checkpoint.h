@@ -22,11 +22,10 @@ typedef struct ls_train_state {
 /*
  * All ranks call it; each writes its shard. On failure on any rank (a full disk, say) every rank returns the same error, the
  * partial directory is removed, and earlier checkpoints are as they were. Keeps the newest `keep` checkpoints (0: all).
- * config: text of config.json to lay beside, or NULL. out_path (room bytes): the directory written.
+ * config: text of config.json to lay beside, or NULL.
  */
 LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *directory,
-                                         const ls_train_state *state, const char *config, int keep,
-                                         char *out_path, size_t room);
+                                         const ls_train_state *state, const char *config, int keep);
 
 /* The bytes of its tensors and of config (text or NULL), which is nearly all that a checkpoint of such an image takes. */
 LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const char *config, int64_t *out);
@@ -39,17 +38,25 @@ LS_MUST_USE ls_status ls_checkpoint_mark_best(const char *directory, int64_t ste
 /* The step that it leads to; -1: there is none. */
 int64_t ls_checkpoint_best(const char *directory);
 
+/* Paths are heap memory: *out begins as NULL or as another path, and is the caller's to free (LS_PATH). */
+
+/* Where the checkpoint of a step is, or would be. */
+LS_MUST_USE ls_status ls_checkpoint_path(const char *directory, int64_t step, char **out);
+
+/* The step of the newest checkpoint in a directory; -1: it has none, or is not there. LS_IO where that cannot be known. */
+LS_MUST_USE ls_status ls_checkpoint_newest(const char *directory, int64_t *step);
+
 /* The newest checkpoint in a directory; LS_INVALID "no checkpoint in DIR" when there is none. Leftover .partial ones are ignored. */
-LS_MUST_USE ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room);
+LS_MUST_USE ls_status ls_checkpoint_find(const char *directory, char **out);
 
 /*
  * The newest checkpoint in a directory of which every byte is as it was written, for a run that goes on from it. Each newer one that is not is
  * told by a line, with the reason; where none is, that of the newest is the error.
  */
-LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *directory, char *out_path, size_t room);
+LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *directory, char **out);
 
 /* The folder that a user means: a checkpoint itself, or the newest one in a directory. */
-LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char *out_path, size_t room);
+LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char **out);
 
 /* The state alone, for resolving options before ranks start. */
 LS_MUST_USE ls_status ls_checkpoint_state(const char *path, ls_train_state *out);

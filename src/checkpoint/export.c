@@ -13,14 +13,14 @@ static const char PARTIAL[] = ".partial-";
 /* ---- where ---- */
 
 /* The path without symbolic links; of what is not there yet, without slashes at its end. */
-static ls_status resolve(const char *path, char out[LS_FILE_PATH]) {
-    size_t length = strlen(path);
-    if (length == 0 || length >= LS_FILE_PATH)
-        return ls_error(LS_USAGE, "--out is a path of %zu bytes, expected a folder", length);
+static ls_status resolve(const char *path, char **out) {
+    if (path[0] == 0) return ls_error(LS_USAGE, "--out is empty; expected a folder");
     char *real = ls_file_exists(path) ? realpath(path, NULL) : NULL;
-    snprintf(out, LS_FILE_PATH, "%s", real != NULL ? real : path);
+    const ls_status status = ls_path_print(out, "%s", real != NULL ? real : path);
     free(real);
-    for (length = strlen(out); length > 1 && out[length - 1] == '/'; length--) out[length - 1] = 0;
+    LS_TRY(status);
+    for (size_t length = strlen(*out); length > 1 && (*out)[length - 1] == '/'; length--)
+        (*out)[length - 1] = 0;
     return ls_ok();
 }
 
@@ -40,12 +40,13 @@ static ls_status refuse_strangers(const char *folder) {
 }
 
 ls_status ls_export_check(const char *out, const char *carry) {
-    char path[LS_FILE_PATH], source[LS_FILE_PATH];
-    LS_TRY(resolve(out, path));
+    LS_PATH path = NULL;
+    LS_PATH source = NULL;
+    LS_TRY(resolve(out, &path));
     if (!ls_file_exists(path)) return ls_ok();
     if (!ls_file_is_directory(path)) return ls_error(LS_USAGE, "%s is a file, expected a folder", path);
     if (carry != NULL && carry[0] != 0) {
-        LS_TRY(resolve(carry, source));
+        LS_TRY(resolve(carry, &source));
         if (strcmp(path, source) == 0)
             return ls_error(LS_USAGE,
                             "%s is the model's own folder; expected another, so that its weights stay", path);
@@ -57,14 +58,12 @@ ls_status ls_export_check(const char *out, const char *carry) {
 
 /* Removes what exports to the same folder left that were ended from outside; one that runs is left alone. */
 static ls_status remove_leftovers(const char *final) {
-    char folder[LS_FILE_PATH], path[LS_FILE_PATH], wanted[LS_FILE_PATH];
+    LS_PATH folder = NULL;
+    LS_PATH path = NULL;
+    LS_PATH wanted = NULL;
     const char *slash = strrchr(final, '/');
-    snprintf(folder, sizeof folder, "%.*s",
-             slash == NULL    ? 1
-             : slash == final ? 1
-                              : (int)(slash - final),
-             slash == NULL ? "." : final);
-    snprintf(wanted, sizeof wanted, "%s%s", slash == NULL ? final : slash + 1, PARTIAL);
+    LS_TRY(ls_path_parent(final, &folder));
+    LS_TRY(ls_path_print(&wanted, "%s%s", slash == NULL ? final : slash + 1, PARTIAL));
     ls_file_names names;
     LS_TRY(ls_file_list(folder, &names));
     ls_status status = ls_ok();
@@ -74,7 +73,7 @@ static ls_status remove_leftovers(const char *final) {
         const long process = strtol(digits, NULL, 10);
         if (process <= 0 || (process != getpid() && (kill((pid_t)process, 0) == 0 || errno != ESRCH)))
             continue;
-        status = ls_file_join(folder, names.name[i], path, sizeof path);
+        status = ls_path_join(folder, names.name[i], &path);
         if (status.code == LS_OK) status = ls_file_remove_tree(path);
     }
     ls_file_names_free(&names);
@@ -82,9 +81,7 @@ static ls_status remove_leftovers(const char *final) {
 }
 
 static ls_status make_partial(ls_exporting *e) {
-    const int length = snprintf(e->partial, sizeof e->partial, "%s%s%ld", e->final, PARTIAL, (long)getpid());
-    if (length >= (int)sizeof e->partial)
-        return ls_error(LS_INVALID, "--out: a path of %zu bytes is too long", strlen(e->final));
+    LS_TRY(ls_path_print(&e->partial, "%s%s%ld", e->final, PARTIAL, (long)getpid()));
     LS_TRY(ls_file_make_directories(e->partial)); /* and the folders above it */
     LS_TRY(remove_leftovers(e->final));
     return ls_file_make_directories(e->partial);
@@ -105,9 +102,9 @@ static ls_status export_to(ls_exporting *e) {
     LS_TRY(ls_record_read(e->options->checkpoint, e->arena, &e->record));
     LS_TRY(ls_export_config_read(e));
     LS_TRY(ls_export_check(e->options->out, e->options->carry));
-    LS_TRY(resolve(e->options->out, e->final));
+    LS_TRY(resolve(e->options->out, &e->final));
     const ls_status status = write_folder(e);
-    if (status.code != LS_OK && e->partial[0] != 0) {
+    if (status.code != LS_OK && e->partial != NULL) {
         const ls_status removed = ls_file_remove_tree(e->partial);
         if (removed.code != LS_OK) ls_log("a part of an export stays behind: %s", removed.text);
     }
@@ -119,6 +116,8 @@ ls_status ls_checkpoint_export(const ls_export_options *options, ls_export_resul
     const ls_status status = export_to(&e);
     if (status.code == LS_OK) *result = e.result;
     free(e.config);
+    free(e.final);
+    free(e.partial);
     ls_arena_destroy(e.arena);
     return status;
 }

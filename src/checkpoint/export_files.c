@@ -62,10 +62,9 @@ static ls_st_dtype type_in(ls_json_value root) {
 
 ls_status ls_export_config_read(ls_exporting *e) {
     const ls_recorded_file *file = &e->record.file[LS_CHECKPOINT_CONFIG];
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     size_t bytes = 0;
-    LS_TRY(ls_file_join(e->options->checkpoint, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), path,
-                        sizeof path));
+    LS_TRY(ls_path_join(e->options->checkpoint, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), &path));
     if (file->bytes == 0)
         return ls_error(LS_INVALID, "%s has no config.json: what saved it knew of no model",
                         e->options->checkpoint);
@@ -85,7 +84,8 @@ ls_status ls_export_config_read(ls_exporting *e) {
 
 /* Every byte of the text stays but those of the type. */
 ls_status ls_export_config_write(ls_exporting *e) {
-    char value[32], path[LS_FILE_PATH];
+    LS_PATH path = NULL;
+    char value[32];
     size_t from, to;
     LS_ASSERT(config_name(e->result.dtype) != NULL);
     snprintf(value, sizeof value, "\"%s\"", config_name(e->result.dtype));
@@ -100,7 +100,7 @@ ls_status ls_export_config_write(ls_exporting *e) {
         free(e->config);
         e->config = edited;
     }
-    LS_TRY(ls_file_join(e->partial, "config.json", path, sizeof path));
+    LS_TRY(ls_path_join(e->partial, "config.json", &path));
     return ls_file_write(path, e->config, strlen(e->config));
 }
 
@@ -109,7 +109,8 @@ ls_status ls_export_config_write(ls_exporting *e) {
 /* With the special ids of the config, as other programs make it where a folder has none. */
 static ls_status make_generation(const ls_exporting *e) {
     static const char *const ids[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-    char path[LS_FILE_PATH], *text = strdup("{\n  \"_from_model_config\": true\n}\n");
+    LS_PATH path = NULL;
+    char *text = strdup("{\n  \"_from_model_config\": true\n}\n");
     if (text == NULL) return ls_error(LS_NO_MEMORY, "no memory for a generation config");
     ls_status status = ls_ok();
     for (size_t i = LS_COUNT(ids); i-- > 0 && status.code == LS_OK;) {
@@ -124,7 +125,7 @@ static ls_status make_generation(const ls_exporting *e) {
         free(text);
         text = edited;
     }
-    if (status.code == LS_OK) status = ls_file_join(e->partial, GENERATION, path, sizeof path);
+    if (status.code == LS_OK) status = ls_path_join(e->partial, GENERATION, &path);
     if (status.code == LS_OK) status = ls_file_write(path, text, strlen(text));
     free(text);
     return status;
@@ -133,9 +134,9 @@ static ls_status make_generation(const ls_exporting *e) {
 /* ---- files that are carried over ---- */
 
 static ls_status carry_file(ls_exporting *e, const char *name, const char *from) {
-    char to[LS_FILE_PATH];
+    LS_PATH to = NULL;
     ls_file_map map;
-    LS_TRY(ls_file_join(e->partial, name, to, sizeof to));
+    LS_TRY(ls_path_join(e->partial, name, &to));
     LS_TRY(ls_file_map_open(from, &map));
     const ls_status status = ls_file_write(to, map.data, map.bytes);
     ls_file_map_close(&map);
@@ -149,8 +150,8 @@ ls_status ls_export_carry(ls_exporting *e) {
     const char *folder = e->options->carry;
     bool generation = false;
     for (size_t i = 0; i < LS_COUNT(carried) && folder != NULL && folder[0] != 0; i++) {
-        char from[LS_FILE_PATH];
-        LS_TRY(ls_file_join(folder, carried[i], from, sizeof from));
+        LS_PATH from = NULL;
+        LS_TRY(ls_path_join(folder, carried[i], &from));
         if (!ls_file_exists(from)) continue;
         LS_TRY(carry_file(e, carried[i], from));
         generation = generation || carried[i] == GENERATION;

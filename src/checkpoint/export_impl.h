@@ -8,8 +8,8 @@
 /* An export under way. */
 typedef struct ls_exporting {
     const ls_export_options *options;
-    char final[LS_FILE_PATH];   /* without symbolic links and slashes at its end */
-    char partial[LS_FILE_PATH]; /* where files are written */
+    char *final;   /* without symbolic links and slashes at its end */
+    char *partial; /* where files are written */
     ls_arena *arena;
     ls_record record;
     char *config; /* text of the checkpoint's config.json, checked */

@@ -19,7 +19,7 @@ typedef struct shard {
 
 typedef struct stream {
     ls_exporting *e;
-    char path[LS_FILE_PATH]; /* of the checkpoint's file */
+    char *path; /* of the checkpoint's file */
     ls_st_file *model;
     ls_file_map map; /* the same file, for the hashes */
     int64_t data;    /* where the first tensor begins */
@@ -67,9 +67,9 @@ static void cut_shards(stream *s) {
 }
 
 static ls_status write_index(const stream *s) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     if (s->n_shards == 1) return ls_ok();
-    LS_TRY(ls_file_join(s->e->partial, "model.safetensors.index.json", path, sizeof path));
+    LS_TRY(ls_path_join(s->e->partial, "model.safetensors.index.json", &path));
     ls_json_writer *w = ls_json_begin(2);
     ls_json_open_object(w, "metadata");
     ls_json_put_int(w, "total_parameters", s->e->result.parameters);
@@ -155,7 +155,7 @@ static ls_status fill_shard(stream *s, const shard *k, const char *path, ls_st_w
 static ls_status write_shard(stream *s, const shard *k) {
     const ls_st_pair metadata = {"format", "pt"};
     ls_st_entry *entries = LS_NEW_ARRAY(s->e->arena, ls_st_entry, k->n);
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     for (int64_t i = 0; i < k->n; i++) {
         const ls_st_tensor *t = ls_st_at(s->model, k->first + i);
         entries[i] = (ls_st_entry){.name = t->name, .dtype = s->e->result.dtype, .ndim = t->ndim};
@@ -163,7 +163,7 @@ static ls_status write_shard(stream *s, const shard *k) {
     }
     ls_st_plan *plan = NULL;
     ls_st_writer *writer = NULL;
-    LS_TRY(ls_file_join(s->e->partial, k->name, path, sizeof path));
+    LS_TRY(ls_path_join(s->e->partial, k->name, &path));
     LS_TRY(ls_st_plan_create(entries, k->n, &metadata, 1, &plan));
     ls_status status = ls_st_create(path, plan, &writer);
     if (status.code == LS_OK) {
@@ -181,8 +181,7 @@ static ls_status write_shard(stream *s, const shard *k) {
 
 static ls_status open_model(stream *s) {
     const ls_recorded_file *file = &s->e->record.file[LS_CHECKPOINT_MODEL];
-    LS_TRY(ls_file_join(s->e->options->checkpoint, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), s->path,
-                        sizeof s->path));
+    LS_TRY(ls_path_join(s->e->options->checkpoint, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), &s->path));
     LS_TRY(ls_file_map_open(s->path, &s->map));
     LS_TRY(ls_piece_check_length(s->path, &s->map, file));
     LS_TRY(check_up_to(s, 1)); /* the header */
@@ -213,6 +212,7 @@ ls_status ls_export_weights(ls_exporting *e) {
     stream s = {.e = e};
     const ls_status status = write_all(&s);
     free(s.room);
+    free(s.path);
     ls_st_close(s.model);
     ls_file_map_close(&s.map);
     return status;

@@ -11,10 +11,18 @@
 
 static const char PREFIX[] = "checkpoint-", PARTIAL[] = ".partial";
 
-ls_status ls_checkpoint_path(const char *directory, int64_t step, bool partial, char out[LS_FILE_PATH]) {
+static ls_status path_of(const char *directory, int64_t step, const char *end, char **out) {
     char name[64];
-    snprintf(name, sizeof name, "%s%08lld%s", PREFIX, (long long)step, partial ? PARTIAL : "");
-    return ls_file_join(directory, name, out, LS_FILE_PATH);
+    snprintf(name, sizeof name, "%s%08lld%s", PREFIX, (long long)step, end);
+    return ls_path_join(directory, name, out);
+}
+
+ls_status ls_checkpoint_path(const char *directory, int64_t step, char **out) {
+    return path_of(directory, step, "", out);
+}
+
+ls_status ls_checkpoint_partial_path(const char *directory, int64_t step, char **out) {
+    return path_of(directory, step, PARTIAL, out);
 }
 
 /* The step in "checkpoint-00000010" followed by `end`; -1 for any other name. */
@@ -53,23 +61,19 @@ static ls_status none_in(const char *directory) {
     return ls_error(LS_INVALID, "no checkpoint in %s", directory);
 }
 
-static ls_status copy_path(const char *path, char *out_path, size_t room) {
-    if (strlen(path) >= room)
-        return ls_error(LS_INVALID, "path too long, expected fewer than %zu bytes: %s", room, path);
-    memcpy(out_path, path, strlen(path) + 1);
+ls_status ls_checkpoint_newest(const char *directory, int64_t *step) {
+    int64_t *steps = NULL;
+    size_t n = 0;
+    if (ls_file_is_directory(directory)) LS_TRY(list_steps(directory, &steps, &n));
+    *step = n > 0 ? steps[0] : -1;
+    free(steps);
     return ls_ok();
 }
 
-ls_status ls_checkpoint_find(const char *directory, char *out_path, size_t room) {
-    int64_t *steps = NULL;
-    size_t n = 0;
-    char path[LS_FILE_PATH];
-    if (ls_file_is_directory(directory)) LS_TRY(list_steps(directory, &steps, &n));
-    const int64_t newest = n > 0 ? steps[0] : -1;
-    free(steps);
-    if (newest < 0) return none_in(directory);
-    LS_TRY(ls_checkpoint_path(directory, newest, false, path));
-    return copy_path(path, out_path, room);
+ls_status ls_checkpoint_find(const char *directory, char **out) {
+    int64_t newest;
+    LS_TRY(ls_checkpoint_newest(directory, &newest));
+    return newest < 0 ? none_in(directory) : ls_checkpoint_path(directory, newest, out);
 }
 
 /* Whether every byte is as it was written. */
@@ -80,37 +84,37 @@ static ls_status check_whole(const char *path) {
     return ls_ok();
 }
 
-ls_status ls_checkpoint_find_whole(const char *directory, char *out_path, size_t room) {
+ls_status ls_checkpoint_find_whole(const char *directory, char **out) {
     int64_t *steps = NULL;
     size_t n = 0;
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     if (ls_file_is_directory(directory)) LS_TRY(list_steps(directory, &steps, &n));
     ls_status status = none_in(directory), newest = status;
     for (size_t i = 0; i < n && status.code != LS_OK; i++) {
-        status = ls_checkpoint_path(directory, steps[i], false, path);
+        status = ls_checkpoint_path(directory, steps[i], &path);
         if (status.code == LS_OK) status = check_whole(path);
         if (i == 0) newest = status;
         if (status.code != LS_OK && i + 1 < n)
             ls_log("warning: %s; looking for an older checkpoint", status.text);
     }
     free(steps);
-    return status.code == LS_OK ? copy_path(path, out_path, room) : newest;
+    return status.code == LS_OK ? ls_path_print(out, "%s", path) : newest;
 }
 
-ls_status ls_checkpoint_resolve(const char *path, char *out_path, size_t room) {
-    char state[LS_FILE_PATH];
-    LS_TRY(ls_file_join(path, ls_record_name(), state, sizeof state));
-    return ls_file_exists(state) ? copy_path(path, out_path, room) : ls_checkpoint_find(path, out_path, room);
+ls_status ls_checkpoint_resolve(const char *path, char **out) {
+    LS_PATH state = NULL;
+    LS_TRY(ls_path_join(path, ls_record_name(), &state));
+    return ls_file_exists(state) ? ls_path_print(out, "%s", path) : ls_checkpoint_find(path, out);
 }
 
 ls_status ls_checkpoint_remove_partial(const char *directory) {
     ls_file_names names;
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     LS_TRY(ls_file_list(directory, &names));
     ls_status status = ls_ok();
     for (size_t i = 0; i < names.count && status.code == LS_OK; i++) {
         if (step_of(names.name[i], PARTIAL) < 0) continue;
-        status = ls_file_join(directory, names.name[i], path, sizeof path);
+        status = ls_path_join(directory, names.name[i], &path);
         if (status.code == LS_OK) status = ls_file_remove_tree(path);
     }
     ls_file_names_free(&names);
@@ -121,8 +125,8 @@ ls_status ls_checkpoint_publish(const char *partial, const char *final) {
     if (!ls_file_exists(final)) return ls_file_rename(partial, final);
     /* The same step once more: they change places, so that one of them is there at every moment. */
     if (renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
-        char folder[LS_FILE_PATH];
-        LS_TRY(ls_file_join(final, "..", folder, sizeof folder));
+        LS_PATH folder = NULL;
+        LS_TRY(ls_path_parent(final, &folder));
         LS_TRY(ls_file_sync(folder));
         return ls_file_remove_tree(partial);
     }
@@ -134,10 +138,11 @@ ls_status ls_checkpoint_publish(const char *partial, const char *final) {
 
 /* First it ceases to be called a checkpoint: what a crash leaves of it is cleaned by the next save. */
 static ls_status remove_checkpoint(const char *directory, int64_t step) {
-    char path[LS_FILE_PATH], dying[LS_FILE_PATH];
-    LS_TRY(ls_checkpoint_path(directory, step, false, path));
+    LS_PATH path = NULL;
+    LS_PATH dying = NULL;
+    LS_TRY(ls_checkpoint_path(directory, step, &path));
     if (!ls_file_exists(path)) return ls_ok();
-    LS_TRY(ls_checkpoint_path(directory, step, true, dying));
+    LS_TRY(ls_checkpoint_partial_path(directory, step, &dying));
     LS_TRY(ls_file_rename(path, dying));
     return ls_file_remove_tree(dying);
 }
@@ -147,10 +152,12 @@ static ls_status remove_checkpoint(const char *directory, int64_t step) {
 static const char BEST[] = "best";
 
 ls_status ls_checkpoint_mark_best(const char *directory, int64_t step) {
-    char to[LS_FILE_PATH], link[LS_FILE_PATH], made[LS_FILE_PATH];
-    LS_TRY(ls_checkpoint_path(directory, step, false, to));
-    LS_TRY(ls_file_join(directory, BEST, link, sizeof link));
-    LS_TRY(ls_file_join(directory, "best.partial", made, sizeof made));
+    LS_PATH to = NULL;
+    LS_PATH link = NULL;
+    LS_PATH made = NULL;
+    LS_TRY(ls_checkpoint_path(directory, step, &to));
+    LS_TRY(ls_path_join(directory, BEST, &link));
+    LS_TRY(ls_path_join(directory, "best.partial", &made));
     LS_TRY(ls_file_remove_tree(made));
     if (symlink(strrchr(to, '/') + 1, made) != 0)
         return ls_error(LS_IO, "cannot make the link %s: %s", made, strerror(errno));
@@ -158,8 +165,9 @@ ls_status ls_checkpoint_mark_best(const char *directory, int64_t step) {
 }
 
 int64_t ls_checkpoint_best(const char *directory) {
-    char link[LS_FILE_PATH], name[64];
-    if (ls_file_join(directory, BEST, link, sizeof link).code != LS_OK) return -1;
+    LS_PATH link = NULL;
+    char name[64];
+    if (ls_path_join(directory, BEST, &link).code != LS_OK) return -1;
     const ssize_t length = readlink(link, name, sizeof name - 1);
     if (length < 0) return -1;
     name[length] = 0;

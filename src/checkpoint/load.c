@@ -39,15 +39,15 @@ static ls_status check_pieces(const char *path, const ls_recorded_file *file, co
 static const extent everything = {0, INT64_MAX};
 
 static ls_status check_file(const char *directory, const ls_record *record, int file, ls_comm *comm) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     if (record->file[file].bytes == 0) return ls_ok();
-    LS_TRY(ls_file_join(directory, ls_checkpoint_file_name(file), path, sizeof path));
+    LS_TRY(ls_path_join(directory, ls_checkpoint_file_name(file), &path));
     return check_pieces(path, &record->file[file], &everything, 1, comm);
 }
 
 static ls_status open_weights(const char *directory, const ls_image *image, ls_weight_source *out) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_file_join(directory, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_path_join(directory, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), &path));
     return ls_weights_open_file(path, image, out);
 }
 
@@ -93,9 +93,9 @@ static ls_status check_optimizer(loading *l) {
     const ls_recorded_file *file = &l->record.file[LS_CHECKPOINT_OPTIMIZER];
     const int64_t size = (int64_t)ls_dtype_bytes(l->image->accumulator);
     const extent header = {0, 1};
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     int n = 0;
-    LS_TRY(ls_file_join(l->directory, ls_checkpoint_file_name(LS_CHECKPOINT_OPTIMIZER), path, sizeof path));
+    LS_TRY(ls_path_join(l->directory, ls_checkpoint_file_name(LS_CHECKPOINT_OPTIMIZER), &path));
     LS_TRY(check_pieces(path, file, &header, 1, l->comm));
     LS_TRY(ls_st_open(path, &l->optimizer));
     if (ls_st_count(l->optimizer) == 0)

@@ -18,7 +18,7 @@ typedef struct saving {
     const ls_image *image;
     ls_comm *comm;
     const char *directory, *config;
-    char partial[LS_FILE_PATH], final[LS_FILE_PATH], path[2][LS_FILE_PATH];
+    char *partial, *final, *path[2];
     ls_arena *arena;
     ls_checkpoint_layout layout;
     ls_st_writer *writer[2]; /* NULL: not open */
@@ -39,10 +39,10 @@ static void note_piece(saving *s, int file, int tensor, int64_t start, const voi
 /* ---- stage 1: the folder and its files ---- */
 
 static ls_status lay_config(saving *s) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     if (s->config == NULL || s->config[0] == 0) return ls_ok();
     const size_t bytes = strlen(s->config);
-    LS_TRY(ls_file_join(s->partial, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), path, sizeof path));
+    LS_TRY(ls_path_join(s->partial, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), &path));
     LS_TRY(ls_file_write(path, s->config, bytes));
     note_piece(s, LS_CHECKPOINT_CONFIG, -1, 0, s->config, (int64_t)bytes);
     return ls_ok();
@@ -75,10 +75,9 @@ static ls_status prepare(saving *s, int64_t step) {
     if (s->image->n_flats == 0 || ls_executor_tensor(s->executor, LS_BIND_M) == NULL)
         return ls_error(LS_INVALID,
                         "a checkpoint of a job without an optimiser's state; expected one that trains");
-    LS_TRY(ls_checkpoint_path(s->directory, step, true, s->partial));
-    LS_TRY(ls_checkpoint_path(s->directory, step, false, s->final));
-    for (int f = 0; f < 2; f++)
-        LS_TRY(ls_file_join(s->partial, ls_checkpoint_file_name(f), s->path[f], sizeof s->path[f]));
+    LS_TRY(ls_checkpoint_partial_path(s->directory, step, &s->partial));
+    LS_TRY(ls_checkpoint_path(s->directory, step, &s->final));
+    for (int f = 0; f < 2; f++) LS_TRY(ls_path_join(s->partial, ls_checkpoint_file_name(f), &s->path[f]));
     LS_TRY(ls_checkpoint_plan(s->image, s->arena, &s->layout));
     return is_first(s) ? create_files(s) : ls_ok();
 }
@@ -211,8 +210,7 @@ static ls_status save(saving *s, const ls_train_state *state) {
 }
 
 ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *directory,
-                             const ls_train_state *state, const char *config, int keep, char *out_path,
-                             size_t room) {
+                             const ls_train_state *state, const char *config, int keep) {
     saving s = {.executor = executor,
                 .image = ls_executor_image(executor),
                 .comm = comm,
@@ -221,7 +219,7 @@ ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *d
                 .arena = ls_arena_create()};
     ls_status status = save(&s, state);
     (void)close_files(&s, status);
-    if (is_first(&s) && status.code != LS_OK && ls_file_exists(s.partial)) {
+    if (is_first(&s) && status.code != LS_OK && s.partial != NULL && ls_file_exists(s.partial)) {
         const ls_status removed = ls_file_remove_tree(s.partial);
         if (removed.code != LS_OK) ls_log("a part of a checkpoint stays behind: %s", removed.text);
     }
@@ -230,8 +228,10 @@ ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *d
         const ls_status pruned = ls_checkpoint_prune(directory, state->step, keep);
         if (pruned.code != LS_OK) ls_log("an old checkpoint stays: %s", pruned.text);
     }
-    if (status.code == LS_OK) snprintf(out_path, room, "%s", s.final);
     ls_checkpoint_plan_free(&s.layout);
+    for (int f = 0; f < 2; f++) free(s.path[f]);
+    free(s.final);
+    free(s.partial);
     ls_arena_destroy(s.arena);
     return status;
 }

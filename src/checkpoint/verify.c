@@ -37,9 +37,9 @@ static void describe(const ls_record *record, ls_checkpoint_info *out) {
 }
 
 static ls_status size_of_record(const char *path, int64_t *bytes) {
-    char name[LS_FILE_PATH];
+    LS_PATH name = NULL;
     ls_file_map map;
-    LS_TRY(ls_file_join(path, ls_record_name(), name, sizeof name));
+    LS_TRY(ls_path_join(path, ls_record_name(), &name));
     LS_TRY(ls_file_map_open(name, &map));
     *bytes = (int64_t)map.bytes;
     ls_file_map_close(&map);
@@ -84,10 +84,10 @@ static void note(ls_checkpoint_file *out, ls_status status) {
 }
 
 static void verify_file(verification *v, const ls_recorded_file *file, ls_checkpoint_file *out) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_file_map map = {0};
     out->status = ls_ok();
-    ls_status status = ls_file_join(v->path, out->name, path, sizeof path);
+    ls_status status = ls_path_join(v->path, out->name, &path);
     if (status.code == LS_OK) status = ls_file_map_open(path, &map);
     if (status.code == LS_OK) status = ls_piece_check_length(path, &map, file);
     note(out, status);

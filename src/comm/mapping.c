@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/memfd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,10 +29,10 @@ static ls_status no_memory(size_t bytes, const char *kind) {
 
 /* Of a line "always within_size advise [never] deny force": what is chosen. Anything else chooses nothing. */
 static void read_choice(const char *folder, const char *name, char *choice, size_t room) {
-    char path[512], line[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    char *path = NULL, line[256];
     choice[0] = 0;
-    FILE *file = fopen(path, "re");
+    FILE *file = asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : fopen(path, "re");
+    free(path);
     if (file == NULL) return;
     const char *start = fgets(line, sizeof line, file) != NULL ? strchr(line, '[') : NULL;
     const char *end = start != NULL ? strchr(start, ']') : NULL;

@@ -36,9 +36,9 @@ static ls_status begin_document(void *context, bool learnt) {
     build *b = context;
     const ls_frame *frame = &b->state.form.frame;
     uint8_t marks[LS_FRAME_MOST];
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     if (b->writer == NULL) {
-        LS_TRY(ls_build_shard_path(b->options, b->state.n_shards, path));
+        LS_TRY(ls_build_shard_path(b->options, b->state.n_shards, &path));
         LS_TRY(ls_shard_create(path, &b->kind, &b->writer));
     }
     memset(marks, learnt, sizeof marks);

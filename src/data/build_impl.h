@@ -23,10 +23,8 @@ typedef struct ls_build_state {
 
 uint64_t ls_build_request(const ls_build_options *options, const ls_build_state *state,
                           const ls_input_list *inputs);
-LS_MUST_USE ls_status ls_build_path(const ls_build_options *options, const char *name,
-                                    char out[LS_FILE_PATH]);
-LS_MUST_USE ls_status ls_build_shard_path(const ls_build_options *options, int64_t shard,
-                                          char out[LS_FILE_PATH]);
+LS_MUST_USE ls_status ls_build_path(const ls_build_options *options, const char *name, char **out);
+LS_MUST_USE ls_status ls_build_shard_path(const ls_build_options *options, int64_t shard, char **out);
 
 /* The journal as found: *state goes on from it. done: shards.json is there, of the same request. */
 LS_MUST_USE ls_status ls_journal_begin(const ls_build_options *options, ls_build_state *state, bool *done);

@@ -24,7 +24,7 @@ typedef struct ls_chat {
     const ls_tokenizer *tokenizer;
     ls_jinja *jinja,
         *with_tools; /* with_tools: that of records with tools where the folder has one; else NULL */
-    char name[LS_FILE_PATH];
+    char *name;
     char *system;
     char *token[LS_CHAT_TOKENS]; /* by ls_chat_token_names; NULL: the tokenizer's files name none */
     struct tm today;

@@ -27,8 +27,7 @@ static ls_status take(const char *file, const char *text, size_t bytes, ls_chat 
     const uint64_t both[] = {chat->hash, ls_hash_bytes(text, bytes)};
     LS_TRY(ls_jinja_read(file, text, bytes, out));
     chat->hash = ls_hash_bytes(both, sizeof both);
-    if (chat->jinja == *out) snprintf(chat->name, sizeof chat->name, "%s", file);
-    return ls_ok();
+    return chat->jinja == *out ? ls_path_print(&chat->name, "%s", file) : ls_ok();
 }
 
 static ls_status take_file(const char *path, ls_chat *chat) {
@@ -63,26 +62,26 @@ static ls_status take_text(const char *file, const char *text, ls_chat *chat, ls
 static ls_status take_config(const char *path, ls_json_value config, const char *name, ls_chat *chat) {
     const ls_json_value field = ls_json_field(config, "chat_template");
     const char *text = NULL, *tools = NULL;
-    char file[LS_FILE_PATH + 40];
+    LS_PATH file = NULL;
     if (!ls_json_is_array(field)) {
         if (name != NULL) return ls_ok();
         LS_TRY(ls_json_text(config, "chat_template", &text));
-        snprintf(file, sizeof file, "%s chat_template", path);
+        LS_TRY(ls_path_print(&file, "%s chat_template", path));
         return take_text(file, text, chat, &chat->jinja);
     }
     LS_TRY(named(field, name != NULL ? name : "default", &text));
     if (name == NULL) LS_TRY(named(field, "tool_use", &tools));
     if (text == NULL && name == NULL) return ls_json_error(field, "a template named \"default\" among them");
-    snprintf(file, sizeof file, "%s chat_template %.30s", path, name != NULL ? name : "default");
+    LS_TRY(ls_path_print(&file, "%s chat_template %.30s", path, name != NULL ? name : "default"));
     LS_TRY(take_text(file, text, chat, &chat->jinja));
-    snprintf(file, sizeof file, "%s chat_template tool_use", path);
+    LS_TRY(ls_path_print(&file, "%s chat_template tool_use", path));
     return take_text(file, tools, chat, &chat->with_tools);
 }
 
 static ls_status from_config(const char *folder, const char *name, ls_chat *chat) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_json *document = NULL;
-    LS_TRY(ls_file_join(folder, CONFIG_NAME, path, sizeof path));
+    LS_TRY(ls_path_join(folder, CONFIG_NAME, &path));
     if (name != NULL && !ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
     ls_status status = ls_json_as_object(ls_json_root(document));
@@ -94,17 +93,18 @@ static ls_status from_config(const char *folder, const char *name, ls_chat *chat
 /* --- of a folder ------------------------------------------------------------------------------------------------------------ */
 
 static ls_status from_folder(const char *folder, ls_chat *chat) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_file_join(folder, FILE_NAME, path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_path_join(folder, FILE_NAME, &path));
     return ls_file_exists(path) ? take_file(path, chat) : from_config(folder, NULL, chat);
 }
 
 /* Among the folder's further templates; without such a name chat->jinja stays NULL. */
 static ls_status from_folder_by_name(const char *folder, const char *name, ls_chat *chat) {
-    char inside[LS_FILE_PATH], path[LS_FILE_PATH];
+    LS_PATH inside = NULL;
+    LS_PATH path = NULL;
     if (strchr(name, '/') != NULL || strlen(name) > 100) return ls_ok();
-    snprintf(inside, sizeof inside, MORE_FOLDER "/%s.jinja", name);
-    LS_TRY(ls_file_join(folder, inside, path, sizeof path));
+    LS_TRY(ls_path_print(&inside, MORE_FOLDER "/%s.jinja", name));
+    LS_TRY(ls_path_join(folder, inside, &path));
     return ls_file_exists(path) ? take_file(path, chat) : from_config(folder, name, chat);
 }
 
@@ -132,9 +132,9 @@ static ls_status find(const ls_chat_options *o, ls_chat *chat) {
 
 /* "bos_token": a text, or an object whose "content" it is. Those that are known already stay. */
 static ls_status read_tokens(const char *folder, const char *file, ls_chat *chat) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_json *document = NULL;
-    LS_TRY(ls_file_join(folder, file, path, sizeof path));
+    LS_TRY(ls_path_join(folder, file, &path));
     if (!ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
     ls_status status = ls_ok();
@@ -240,6 +240,7 @@ void ls_chat_close(ls_chat *chat) {
     ls_jinja_free(chat->jinja);
     ls_jinja_free(chat->with_tools);
     free(chat->system);
+    free(chat->name);
     for (size_t i = 0; i < LS_CHAT_TOKENS; i++) free(chat->token[i]);
     *chat = (ls_chat){0};
 }

@@ -21,25 +21,23 @@ struct ls_data {
 /* --- opening ---------------------------------------------------------------------------------------------------------------- */
 
 /* "a.txt" or "a.txt and 3 more": what errors about all paths call them. */
-static void name_paths(const ls_data_options *options, char *out, size_t room) {
-    int more = options->n_paths - 1;
-    if (more > 0)
-        snprintf(out, room, "%.250s and %d more", options->paths[0], more);
-    else
-        snprintf(out, room, "%.250s", options->paths[0]);
+static ls_status name_paths(const ls_data_options *options, char **out) {
+    const int more = options->n_paths - 1;
+    return more > 0 ? ls_path_print(out, "%s and %d more", options->paths[0], more)
+                    : ls_path_print(out, "%s", options->paths[0]);
 }
 
 static ls_status check_text(const ls_data_options *options, const ls_data *data, const ls_texts *texts) {
-    char names[300];
-    name_paths(options, names, sizeof names);
+    LS_PATH names = NULL;
+    LS_TRY(name_paths(options, &names));
     if (data->corpus.documents > 0) return ls_ok();
     return ls_error(LS_INVALID, "no text in %s: %lld files, of which %lld are empty and %lld binary", names,
                     (long long)texts->files, (long long)texts->empty, (long long)texts->binary);
 }
 
 static ls_status check_sequences(const ls_data_options *options, const ls_data *data) {
-    char names[300];
-    name_paths(options, names, sizeof names);
+    LS_PATH names = NULL;
+    LS_TRY(name_paths(options, &names));
     if (data->packed.sequences > 0) return ls_ok();
     return ls_error(
         LS_INVALID, "%s: %lld tokens in %lld documents, but a sequence of %lld needs at least %lld tokens",

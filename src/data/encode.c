@@ -57,9 +57,9 @@ void ls_records_destroy(ls_record_encoder *e) {
 /* --- one record ------------------------------------------------------------------------------------------------------------- */
 
 static ls_status encode_line(const ls_record_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
-    char name[600];
-    snprintf(name, sizeof name, "%.500s:%lld", e->inputs[record->at.input].path, (long long)record->at.line);
+    LS_PATH name = NULL;
     ls_json *document = NULL;
+    LS_TRY(ls_path_print(&name, "%s:%lld", e->inputs[record->at.input].path, (long long)record->at.line));
     if (ls_json_values(record->text, record->bytes) > MOST_VALUES)
         return ls_error(LS_INVALID, "%s: the record holds more than %d values, expected a text or messages",
                         name, MOST_VALUES);

@@ -24,9 +24,9 @@ static ls_status walk_folder(const char *folder, ls_data_files *files);
 
 /* An entry of a folder: links, devices and the like are passed over. */
 static ls_status walk_entry(const char *folder, const char *name, ls_data_files *files) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     struct stat info;
-    LS_TRY(ls_file_join(folder, name, path, sizeof path));
+    LS_TRY(ls_path_join(folder, name, &path));
     if (lstat(path, &info) != 0) return ls_error(LS_IO, "cannot stat %s: %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode)) return walk_folder(path, files);
     return S_ISREG(info.st_mode) ? append(files, path) : ls_ok();

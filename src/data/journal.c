@@ -44,11 +44,11 @@ uint64_t ls_build_request(const ls_build_options *o, const ls_build_state *s, co
     return hash;
 }
 
-ls_status ls_build_path(const ls_build_options *o, const char *name, char out[LS_FILE_PATH]) {
-    return ls_file_join(o->out, name, out, LS_FILE_PATH);
+ls_status ls_build_path(const ls_build_options *o, const char *name, char **out) {
+    return ls_path_join(o->out, name, out);
 }
 
-ls_status ls_build_shard_path(const ls_build_options *o, int64_t shard, char out[LS_FILE_PATH]) {
+ls_status ls_build_shard_path(const ls_build_options *o, int64_t shard, char **out) {
     char name[64];
     snprintf(name, sizeof name, "shard-%06lld" LS_SHARD_SUFFIX, (long long)shard);
     return ls_build_path(o, name, out);
@@ -79,8 +79,8 @@ static ls_status keep_shard(ls_build_state *s, ls_built_shard shard) {
 }
 
 static ls_status append_line(const ls_build_options *o, ls_build_state *s) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, &path));
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "shard", s->n_shards - 1);
     ls_json_put_hex(w, "request", s->request);
@@ -98,9 +98,9 @@ ls_status ls_journal_add(const ls_build_options *o, ls_build_state *s, const ls_
 
 /* The shard is there as the line says. */
 static ls_status check_shard(const ls_build_options *o, int64_t i, uint64_t checksum, ls_built_shard *out) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_shard shard;
-    LS_TRY(ls_build_shard_path(o, i, path));
+    LS_TRY(ls_build_shard_path(o, i, &path));
     LS_TRY(ls_shard_open(path, &shard));
     const ls_shard_header h = *shard.header;
     ls_shard_close(&shard);
@@ -156,10 +156,10 @@ static ls_status read_journal(const ls_build_options *o, const char *path, ls_bu
     int64_t number = 1;
     for (char *at = text, *end; status.code == LS_OK && (end = strchr(at, '\n')) != NULL;
          at = end + 1, number++) {
-        char name[LS_FILE_PATH + 32];
+        LS_PATH name = NULL;
         ls_json *line = NULL;
-        snprintf(name, sizeof name, "%s:%lld", path, (long long)number);
-        status = ls_json_parse(name, at, (size_t)(end - at), &line);
+        status = ls_path_print(&name, "%s:%lld", path, (long long)number);
+        if (status.code == LS_OK) status = ls_json_parse(name, at, (size_t)(end - at), &line);
         if (status.code == LS_OK) status = read_line(o, ls_json_root(line), s);
         ls_json_free(line);
     }
@@ -221,12 +221,12 @@ static ls_status check_empty(const ls_build_options *o) {
 static ls_status remove_leftovers(const ls_build_options *o) {
     static const char begin[] = LS_SHARDS_FILE ".tmp-";
     ls_file_names names;
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     LS_TRY(ls_file_list(o->out, &names));
     ls_status status = ls_ok();
     for (size_t i = 0; i < names.count && status.code == LS_OK; i++) {
         if (strncmp(names.name[i], begin, strlen(begin)) != 0) continue;
-        status = ls_build_path(o, names.name[i], path);
+        status = ls_build_path(o, names.name[i], &path);
         if (status.code == LS_OK) status = ls_file_remove_tree(path);
     }
     ls_file_names_free(&names);
@@ -234,11 +234,11 @@ static ls_status remove_leftovers(const ls_build_options *o) {
 }
 
 ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *done) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_build_path(o, LS_SHARDS_FILE, path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_build_path(o, LS_SHARDS_FILE, &path));
     *done = ls_file_exists(path);
     if (*done) return read_finished(o, path, s);
-    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
+    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, &path));
     bool begun = false;
     if (!ls_file_exists(path))
         LS_TRY(check_empty(o));
@@ -256,8 +256,8 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
 }
 
 ls_status ls_journal_drop(const ls_build_options *o) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, &path));
     return ls_file_remove_tree(path);
 }
 
@@ -289,10 +289,10 @@ static void put_frame(const ls_frame *frame, ls_json_writer *w) {
 }
 
 ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, const ls_input_list *inputs) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     int64_t bytes = 0;
     for (int64_t i = 0; i < inputs->n; i++) bytes += inputs->input[i].bytes;
-    LS_TRY(ls_build_path(o, LS_SHARDS_FILE, path));
+    LS_TRY(ls_build_path(o, LS_SHARDS_FILE, &path));
     ls_json_writer *w = ls_json_begin(2);
     ls_json_put_text(w, "format", LS_SHARDS_FORMAT);
     ls_json_open_object(w, "tokenizer");

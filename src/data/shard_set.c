@@ -11,8 +11,8 @@ static bool has_suffix(const char *path) {
 }
 
 static bool holds(const char *folder, const char *name) {
-    char path[LS_FILE_PATH];
-    return ls_file_join(folder, name, path, sizeof path).code == LS_OK && ls_file_exists(path);
+    LS_PATH path = NULL;
+    return ls_path_join(folder, name, &path).code == LS_OK && ls_file_exists(path);
 }
 
 bool ls_is_shards(const char *path) {
@@ -34,7 +34,8 @@ static ls_status add_file(ls_shard_set *set, const char *path) {
 }
 
 static ls_status add_named(ls_shard_set *set, const char *folder, ls_json_value row) {
-    char path[LS_FILE_PATH], expected[20];
+    LS_PATH path = NULL;
+    char expected[20];
     const char *name, *checksum;
     int64_t tokens, documents;
     LS_TRY(ls_json_text(row, "file", &name));
@@ -44,7 +45,7 @@ static ls_status add_named(ls_shard_set *set, const char *folder, ls_json_value 
     LS_TRY(ls_json_int(row, "tokens", 0, INT64_MAX, &tokens));
     LS_TRY(ls_json_int(row, "documents", 0, INT64_MAX, &documents));
     LS_TRY(ls_json_text(row, "checksum", &checksum));
-    LS_TRY(ls_file_join(folder, name, path, sizeof path));
+    LS_TRY(ls_path_join(folder, name, &path));
     LS_TRY(add_file(set, path));
     const ls_shard_header *h = set->shard[set->n - 1].header;
     snprintf(expected, sizeof expected, "%016" PRIx64, h->checksum);
@@ -74,7 +75,7 @@ static ls_status add_rows(ls_shard_set *set, const char *folder, ls_json_value r
 }
 
 ls_status ls_shard_set_add(ls_shard_set *set, const char *path) {
-    char list[LS_FILE_PATH];
+    LS_PATH list = NULL;
     ls_json *document = NULL;
     if (!ls_file_is_directory(path)) return add_file(set, path);
     if (!holds(path, LS_SHARDS_FILE))
@@ -84,7 +85,7 @@ ls_status ls_shard_set_add(ls_shard_set *set, const char *path) {
                 ? "%s: these token shards are not finished; go on with longspan data build --resume"
                 : "%s: no " LS_SHARDS_FILE " in it, expected a folder of token shards",
             path);
-    LS_TRY(ls_file_join(path, LS_SHARDS_FILE, list, sizeof list));
+    LS_TRY(ls_path_join(path, LS_SHARDS_FILE, &list));
     LS_TRY(ls_json_read(list, LS_JSON_MOST_BYTES, &document));
     const ls_status status = add_rows(set, path, ls_json_root(document));
     ls_json_free(document);

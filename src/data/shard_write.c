@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 struct ls_shard_writer {
-    char path[LS_FILE_PATH], part[LS_FILE_PATH];
+    char *path;
+    char *part;
     int file;
     ls_shard_header header;
     uint8_t *block; /* [LS_SHARD_BLOCK] */
@@ -85,11 +86,6 @@ ls_status ls_shard_create(const char *path, const ls_shard_kind *kind, ls_shard_
     ls_shard_writer *w = calloc(1, sizeof *w);
     if (w == NULL) return ls_error(LS_NO_MEMORY, "no memory to write a shard");
     w->file = -1;
-    if (snprintf(w->path, sizeof w->path, "%s", path) >= (int)sizeof w->path ||
-        snprintf(w->part, sizeof w->part, "%s.part", path) >= (int)sizeof w->part) {
-        free(w);
-        return ls_error(LS_INVALID, "the path %.100s... is too long", path);
-    }
     w->header = (ls_shard_header){
         .width = (uint32_t)ls_token_width(kind->vocabulary),
         .flags = kind->learnt ? LS_SHARD_LEARNT : 0,
@@ -97,7 +93,9 @@ ls_status ls_shard_create(const char *path, const ls_shard_kind *kind, ls_shard_
         .vocabulary = (uint64_t)kind->vocabulary,
         .end_of_document = kind->end_of_document < 0 ? LS_SHARD_NO_END : (uint64_t)kind->end_of_document};
     memcpy(w->header.magic, LS_SHARD_MAGIC, sizeof w->header.magic);
-    const ls_status status = begin(w);
+    ls_status status = ls_path_print(&w->path, "%s", path);
+    if (status.code == LS_OK) status = ls_path_print(&w->part, "%s.part", path);
+    if (status.code == LS_OK) status = begin(w);
     if (status.code == LS_OK)
         *out = w;
     else
@@ -180,6 +178,8 @@ static void release(ls_shard_writer *w) {
     free(w->ends);
     free(w->counts);
     free(w->learnt);
+    free(w->path);
+    free(w->part);
     free(w);
 }
 

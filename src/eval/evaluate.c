@@ -82,12 +82,12 @@ static ls_status on_rank(ls_rank *rank, void *context) {
 
 static ls_status write_files(const evaluation *e, const ls_eval_result *result) {
     const char *out = e->options->out;
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     if (out == NULL) return ls_ok();
-    LS_TRY(ls_file_join(out, "eval.json", path, sizeof path));
+    LS_TRY(ls_path_join(out, "eval.json", &path));
     ls_json_writer *w = ls_json_begin(2);
     ls_json_put_text(w, "model", ls_model_directory(e->trained->model));
-    ls_json_put_text(w, "checkpoint", e->trained->checkpoint[0] != 0 ? e->trained->checkpoint : NULL);
+    ls_json_put_text(w, "checkpoint", e->trained->checkpoint);
     ls_json_put_int(w, "seq", e->options->seq);
     ls_json_put_text(w, "pack", e->options->pack);
     ls_json_put_int(w, "text_sequences", result->text_sequences);

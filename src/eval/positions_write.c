@@ -42,7 +42,7 @@ void ls_loss_table_put(const ls_loss_table *t, ls_json_writer *w) {
 }
 
 ls_status ls_loss_table_draw(const ls_loss_table *t, const char *directory) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     double x[LS_LOSS_BINS], y[LS_LOSS_BINS], error[LS_LOSS_BINS];
     int n = 0;
     for (int i = 0; i < t->n; i++) {
@@ -61,6 +61,6 @@ ls_status ls_loss_table_draw(const ls_loss_table *t, const char *directory) {
                             .doubling = true,
                             .series = &series,
                             .n_series = 1};
-    LS_TRY(ls_file_join(directory, "loss_by_position.svg", path, sizeof path));
+    LS_TRY(ls_path_join(directory, "loss_by_position.svg", &path));
     return ls_svg_write_chart(path, &chart);
 }

@@ -139,12 +139,12 @@ static void draw(FILE *out, const void *context) {
 }
 
 ls_status ls_recall_write(const ls_recall_result *r, const char *directory) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_file_join(directory, "recall.json", path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_path_join(directory, "recall.json", &path));
     ls_json_writer *w = ls_json_begin(2);
     put(r, w);
     LS_TRY(ls_json_end_file(w, path));
-    LS_TRY(ls_file_join(directory, "recall.svg", path, sizeof path));
+    LS_TRY(ls_path_join(directory, "recall.svg", &path));
     const ls_svg_palette palettes[] = {{"s", "fill", light_shades, dark_shades, SHADES},
                                        {"i", "fill", light_ink, dark_ink, SHADES}};
     const int columns = r->n_lengths > LEAST_COLUMNS ? r->n_lengths : LEAST_COLUMNS;

@@ -2,22 +2,20 @@
 #include "checkpoint/checkpoint.h"
 #include "format/format.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 /* The checkpoint itself, or the newest one of a run. */
-static ls_status find_checkpoint(const char *given, char *out, size_t room) {
+static ls_status find_checkpoint(const char *given, char **out) {
     if (given == NULL) return ls_ok();
-    char weights[LS_FILE_PATH];
-    LS_TRY(ls_file_join(given, "model.safetensors", weights, sizeof weights));
-    if (!ls_file_exists(weights)) return ls_checkpoint_find(given, out, room);
-    if (snprintf(out, room, "%s", given) >= (int)room)
-        return ls_error(LS_INVALID, "--checkpoint: a path of more than %zu bytes: %.200s", room - 1, given);
-    return ls_ok();
+    LS_PATH weights = NULL;
+    LS_TRY(ls_path_join(given, "model.safetensors", &weights));
+    if (!ls_file_exists(weights)) return ls_checkpoint_find(given, out);
+    return ls_path_print(out, "%s", given);
 }
 
 static ls_status open_all(const char *model, const char *checkpoint, const ls_rope_change *rope,
                           ls_trained *t) {
-    LS_TRY(find_checkpoint(checkpoint, t->checkpoint, sizeof t->checkpoint));
+    LS_TRY(find_checkpoint(checkpoint, &t->checkpoint));
     if (model == NULL && checkpoint == NULL)
         return ls_error(LS_USAGE, "neither --model nor --checkpoint is given");
     LS_TRY(ls_model_open_changed(model != NULL ? model : t->checkpoint, rope, &t->model));
@@ -50,14 +48,15 @@ ls_status ls_trained_open_changed(const char *model, const char *checkpoint, con
 void ls_trained_close(ls_trained *t) {
     ls_tokenizer_close(t->tokenizer);
     ls_model_close(t->model);
+    free(t->checkpoint);
     *t = (ls_trained){.model = NULL};
 }
 
 ls_status ls_trained_fill(const ls_trained *t, const ls_rank *rank, uint64_t seed) {
     ls_weight_source source;
-    LS_TRY(t->checkpoint[0] != 0 ? ls_checkpoint_weights(t->checkpoint, rank->image, &source)
+    LS_TRY(t->checkpoint != NULL ? ls_checkpoint_weights(t->checkpoint, rank->image, &source)
                                  : ls_model_weights(t->model, rank->image, seed, &source));
-    if (rank->rank == 0 && t->checkpoint[0] == 0 && !ls_weights_from_file(&source))
+    if (rank->rank == 0 && t->checkpoint == NULL && !ls_weights_from_file(&source))
         ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_directory(t->model),
                (unsigned long long)seed);
     const ls_status status = ls_weights_fill(rank->executor, &source);

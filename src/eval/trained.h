@@ -9,7 +9,7 @@
 typedef struct ls_trained {
     ls_model *model;
     ls_tokenizer *tokenizer;
-    char checkpoint[512]; /* empty: the model's own weights */
+    char *checkpoint; /* NULL: the model's own weights */
 } ls_trained;
 
 /*

@@ -134,9 +134,8 @@ static ls_status fill(int fd, const char *path, const ls_file_piece *pieces, int
 }
 
 ls_status ls_file_write_pieces(const char *path, const ls_file_piece *pieces, int n) {
-    char temporary[LS_FILE_PATH];
-    if (snprintf(temporary, sizeof temporary, "%s.tmp-%d", path, (int)getpid()) >= (int)sizeof temporary)
-        return ls_error(LS_INVALID, "path of %zu bytes is too long: %s", strlen(path), path);
+    LS_PATH temporary = NULL;
+    LS_TRY(ls_path_print(&temporary, "%s.tmp-%d", path, (int)getpid()));
     LS_TRY(check_target(path));
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return ls_file_error("create", path, errno);

@@ -89,13 +89,9 @@ void ls_file_names_free(ls_file_names *names);
 void ls_path_free(char **path); /* leaves NULL there */
 /* directory + "/" + name. LS_NO_MEMORY. */
 LS_MUST_USE ls_status ls_path_join(const char *directory, const char *name, char **out);
+/* The folder that a path lies in: "." where it names none, "/" of what lies there. Slashes at its end do not count. */
+LS_MUST_USE ls_status ls_path_parent(const char *path, char **out);
 /* As printf prints it. LS_NO_MEMORY. */
 LS_MUST_USE ls_status ls_path_print(char **out, const char *format, ...) LS_PRINTF(2, 3);
-
-/* directory + "/" + name into out. A path that does not fit is LS_INVALID. */
-LS_MUST_USE ls_status ls_file_join(const char *directory, const char *name, char *out, size_t room);
-
-/* Room for any path that the operating system takes. */
-#define LS_FILE_PATH 4096
 
 #endif

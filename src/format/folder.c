@@ -23,26 +23,6 @@ bool ls_file_is_directory(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static ls_status copy_path(const char *path, char out[LS_FILE_PATH]) {
-    size_t length = strlen(path);
-    if (length == 0) return ls_error(LS_INVALID, "an empty path was given, expected a file or folder");
-    if (length >= LS_FILE_PATH)
-        return ls_error(LS_INVALID, "path of %zu bytes is too long, expected fewer than %d: %s", length,
-                        LS_FILE_PATH, path);
-    memcpy(out, path, length + 1);
-    return ls_ok();
-}
-
-ls_status ls_file_join(const char *directory, const char *name, char *out, size_t room) {
-    size_t length = strlen(directory);
-    const char *slash = length > 0 && directory[length - 1] == '/' ? "" : "/";
-    if (length + strlen(slash) + strlen(name) >= room)
-        return ls_error(LS_INVALID, "path too long, expected fewer than %zu bytes: %s/%s", room, directory,
-                        name);
-    snprintf(out, room, "%s%s%s", directory, slash, name);
-    return ls_ok();
-}
-
 void ls_path_free(char **path) {
     free(*path);
     *path = NULL;
@@ -74,9 +54,18 @@ ls_status ls_file_check_paths(const char *const *paths, int n) {
     return ls_ok();
 }
 
+ls_status ls_path_parent(const char *path, char **out) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--; /* "out/" lies in "." */
+    while (length > 0 && path[length - 1] != '/') length--;
+    while (length > 1 && path[length - 1] == '/') length--;
+    return length == 0 ? ls_path_print(out, ".") : ls_path_print(out, "%.*s", (int)length, path);
+}
+
 ls_status ls_file_make_directories(const char *path) {
-    char part[LS_FILE_PATH] = "";
-    LS_TRY(copy_path(path, part));
+    LS_PATH part = NULL;
+    if (path[0] == 0) return ls_error(LS_INVALID, "an empty path was given, expected a folder");
+    LS_TRY(ls_path_print(&part, "%s", path));
     for (char *p = part + 1;; p++) {
         if (*p != '/' && *p != 0) continue;
         char end = *p;
@@ -103,15 +92,10 @@ ls_status ls_file_sync(const char *path) {
 }
 
 ls_status ls_file_rename(const char *from, const char *to) {
-    char folder[LS_FILE_PATH];
-    LS_TRY(copy_path(to, folder));
+    LS_PATH folder = NULL;
+    LS_TRY(ls_path_parent(to, &folder));
     if (rename(from, to) != 0)
         return ls_error(LS_IO, "cannot rename %s to %s: %s", from, to, strerror(errno));
-    size_t length = strlen(folder);
-    while (length > 1 && folder[length - 1] == '/') folder[--length] = 0; /* "out/" lies in "." */
-    char *slash = strrchr(folder, '/');
-    if (!slash) return ls_file_sync(".");
-    slash[slash == folder] = 0; /* "/name" lies in "/" */
     return ls_file_sync(folder);
 }
 

@@ -43,8 +43,8 @@ static bool next_line(line_walk *walk, const char **line, size_t *bytes) {
 }
 
 static ls_status parse_line(const line_walk *walk, const char *line, size_t bytes, ls_json **out) {
-    char name[600];
-    snprintf(name, sizeof name, "%.500s line %lld", walk->path, (long long)walk->number);
+    LS_PATH name = NULL;
+    LS_TRY(ls_path_print(&name, "%s line %lld", walk->path, (long long)walk->number));
     return ls_json_parse(name, line, bytes, out);
 }
 

@@ -366,7 +366,7 @@ ls_status ls_jinja_read(const char *file, const char *text, size_t bytes, ls_jin
     ls_jinja *jinja = calloc(1, sizeof *jinja);
     if (jinja == NULL) return ls_error(LS_NO_MEMORY, "no memory for a template");
     jinja->arena = ls_arena_create();
-    snprintf(jinja->file, sizeof jinja->file, "%s", file);
+    jinja->file = ls_arena_strdup(jinja->arena, file);
     jinja_parser p = {.jinja = jinja, .error = ls_ok()};
     p.error =
         jinja_lex(jinja->arena, jinja->file, jinja_letters(jinja->arena, text, bytes, 0), &jinja->tokens);

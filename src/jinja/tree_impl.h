@@ -93,7 +93,7 @@ typedef struct jinja_node {
 
 struct ls_jinja {
     ls_arena *arena;
-    char file[200];
+    const char *file; /* in the arena */
     jinja_node *body;
     jinja_tokens tokens;
     bool generates;

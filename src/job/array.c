@@ -108,9 +108,10 @@ ls_status ls_array_read_integers(const char *path, ls_array *out) {
 }
 
 ls_status ls_array_write(const ls_array *a, const char *directory, const char *name) {
-    char file[64], path[LS_FILE_PATH];
+    LS_PATH path = NULL;
+    char file[64];
     snprintf(file, sizeof file, "%s.npy", name);
-    LS_TRY(ls_file_join(directory, file, path, sizeof path));
+    LS_TRY(ls_path_join(directory, file, &path));
     if (a->dtype == LS_F64) return ls_npy_write(path, LS_NPY_F8, a->ndim, a->size, a->data);
     if (a->dtype == LS_F32) return ls_npy_write(path, LS_NPY_F4, a->ndim, a->size, a->data);
     ls_array wide;

@@ -65,8 +65,8 @@ static void print_json(const ls_host *host, const char *path, FILE *out) {
 static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
     ls_machine machine;
     ls_machine_detect(&machine);
-    char path[LS_HOST_PATH];
-    LS_TRY(ls_host_path(machine.isa, path)); /* before the work, so that it is not done in vain */
+    LS_PATH path = NULL;
+    LS_TRY(ls_host_path(machine.isa, &path)); /* before the work, so that it is not done in vain */
     ls_host host;
     LS_TRY(ls_host_measure(machine.isa, &host));
     LS_TRY(ls_host_save(machine.isa, &host));

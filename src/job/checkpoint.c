@@ -5,12 +5,13 @@
 #include "longspan/units.h"
 #include "model/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what belongs to a checkpoint ---- */
 
 typedef struct opened {
-    char path[512];
+    char *path;
     ls_checkpoint_info info;
     ls_model *model; /* NULL: it has no config.json */
     ls_json *run;    /* run.json of its run; NULL: there is none */
@@ -18,23 +19,24 @@ typedef struct opened {
 } opened;
 
 ls_status ls_job_read_run(const char *path, ls_json **out) {
-    char name[LS_FILE_PATH];
-    LS_TRY(ls_file_join(path, "../run.json", name, sizeof name));
+    LS_PATH name = NULL;
+    LS_TRY(ls_path_join(path, "../run.json", &name));
     return ls_file_exists(name) ? ls_json_read(name, LS_JSON_MOST_BYTES, out) : ls_ok();
 }
 
 static ls_status open_checkpoint(const char *path, opened *c) {
-    char name[LS_FILE_PATH];
-    LS_TRY(ls_checkpoint_resolve(path, c->path, sizeof c->path));
+    LS_PATH name = NULL;
+    LS_TRY(ls_checkpoint_resolve(path, &c->path));
     LS_TRY(ls_checkpoint_describe(c->path, &c->info));
-    LS_TRY(ls_file_join(c->path, "config.json", name, sizeof name));
+    LS_TRY(ls_path_join(c->path, "config.json", &name));
     if (ls_file_exists(name)) LS_TRY(ls_model_open(c->path, &c->model));
     LS_TRY(ls_job_read_run(c->path, &c->run));
-    LS_TRY(ls_file_join(c->path, "model.safetensors", name, sizeof name));
+    LS_TRY(ls_path_join(c->path, "model.safetensors", &name));
     return ls_st_open(name, &c->weights);
 }
 
 static void close_checkpoint(opened *c) {
+    free(c->path);
     ls_model_close(c->model);
     ls_json_free(c->run);
     ls_st_close(c->weights);
@@ -251,9 +253,9 @@ static void print_verdict(const char *path, const ls_checkpoint_info *info, FILE
 ls_status ls_checkpoint_print_verdict(const char *path, bool json, FILE *out) {
     LS_NEED(path, "path");
     LS_NEED(out, "out");
-    char folder[512];
+    LS_PATH folder = NULL;
     ls_checkpoint_info info;
-    LS_TRY(ls_checkpoint_resolve(path, folder, sizeof folder));
+    LS_TRY(ls_checkpoint_resolve(path, &folder));
     LS_TRY(ls_checkpoint_verify(folder, &info));
     int bad = 0;
     const ls_checkpoint_file *first = NULL;

@@ -8,14 +8,8 @@
 #include <string.h>
 
 /* The folder that a path means: itself, or the one that the file lies in. */
-static void folder_of(const char *path, char out[LS_FILE_PATH]) {
-    const char *slash = strrchr(path, '/');
-    if (ls_file_is_directory(path))
-        snprintf(out, LS_FILE_PATH, "%s", path);
-    else if (slash == NULL)
-        snprintf(out, LS_FILE_PATH, ".");
-    else
-        snprintf(out, LS_FILE_PATH, "%.*s", (int)ls_max(1, slash - path), path);
+static ls_status folder_of(const char *path, char **out) {
+    return ls_file_is_directory(path) ? ls_path_print(out, "%s", path) : ls_path_parent(path, out);
 }
 
 /* What run.json says of the model; NULL: nothing. The text is the document's. */
@@ -28,21 +22,20 @@ static ls_status recorded_model(const char *checkpoint, ls_json **run, const cha
 
 /*
  * The folder of the tokenizer's files: of the model that was named, of the one that the run was started from, or what the run exported
- * at its end. Empty: none is known, which is said.
+ * at its end. NULL: none is known, which is said.
  */
-static ls_status find_source(const ls_export_job *job, const char *checkpoint, char out[LS_FILE_PATH]) {
-    char exported[LS_FILE_PATH];
+static ls_status find_source(const ls_export_job *job, const char *checkpoint, char **out) {
+    LS_PATH exported = NULL;
     ls_json *run = NULL;
     const char *model = job->model;
-    out[0] = 0;
     if (model != NULL && !ls_file_exists(model))
         return ls_error(LS_USAGE, "--model %s is not there; expected the folder of a model", model);
-    LS_TRY(ls_file_join(checkpoint, "../model", exported, sizeof exported));
-    const ls_status status = model != NULL ? ls_ok() : recorded_model(checkpoint, &run, &model);
+    LS_TRY(ls_path_join(checkpoint, "../model", &exported));
+    ls_status status = model != NULL ? ls_ok() : recorded_model(checkpoint, &run, &model);
     if (status.code == LS_OK && model != NULL && ls_file_exists(model))
-        folder_of(model, out);
+        status = folder_of(model, out);
     else if (status.code == LS_OK && ls_file_is_directory(exported))
-        snprintf(out, LS_FILE_PATH, "%s", exported);
+        status = ls_path_print(out, "%s", exported);
     else if (status.code == LS_OK)
         ls_log("no tokenizer is carried over: %s; --model FOLDER names one",
                model == NULL ? "there is no run.json that says where the model came from"
@@ -80,13 +73,14 @@ ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
     LS_NEED(out, "out");
     LS_NEED(job->checkpoint, "job->checkpoint");
     const double began = ls_seconds();
-    char checkpoint_path[512], source[LS_FILE_PATH];
+    LS_PATH source = NULL;
+    LS_PATH checkpoint_path = NULL;
     ls_export_options options = {.out = job->out, .shard_bytes = job->shard_bytes};
     ls_export_result result;
     if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder to export to");
     LS_TRY(ls_export_dtype(job->dtype, &options.dtype));
-    LS_TRY(ls_checkpoint_resolve(job->checkpoint, checkpoint_path, sizeof checkpoint_path));
-    LS_TRY(find_source(job, checkpoint_path, source));
+    LS_TRY(ls_checkpoint_resolve(job->checkpoint, &checkpoint_path));
+    LS_TRY(find_source(job, checkpoint_path, &source));
     options.checkpoint = checkpoint_path;
     options.carry = source;
     LS_TRY(ls_checkpoint_export(&options, &result));

@@ -19,11 +19,11 @@ typedef struct grad_run {
     int64_t valid; /* labels that count: N */
     ls_graph *graph;
     ls_language_model lm;
-    ls_array logits;            /* shared; of nobody who did not ask for them */
-    char partial[LS_FILE_PATH]; /* the file until it is whole */
-    ls_st_plan *plan;           /* one entry per parameter, in the image's order */
-    double *seconds;            /* shared, by rank */
-    double *loss;               /* shared: summed over ranks */
+    ls_array logits;  /* shared; of nobody who did not ask for them */
+    char *partial;    /* the file until it is whole */
+    ls_st_plan *plan; /* one entry per parameter, in the image's order */
+    double *seconds;  /* shared, by rank */
+    double *loss;     /* shared: summed over ranks */
 } grad_run;
 
 /* --- before the ranks -------------------------------------------------------------------------------------------------------- */
@@ -167,9 +167,7 @@ static ls_status write_logits(const grad_run *r) {
 /* Creates the file beside its final name, lets the ranks fill it, and renames it when all have. */
 static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
     LS_TRY(plan_file(r, ls_session_image(session, 0)));
-    const int length = snprintf(r->partial, sizeof r->partial, "%s.partial-%ld", r->job->out, (long)getpid());
-    if (length >= (int)sizeof r->partial)
-        return ls_error(LS_INVALID, "--out: a path of %zu bytes is too long", strlen(r->job->out));
+    LS_TRY(ls_path_print(&r->partial, "%s.partial-%ld", r->job->out, (long)getpid()));
     ls_st_writer *writer;
     LS_TRY(ls_st_create(r->partial, r->plan, &writer));
     ls_status status = run_ranks(r, session, result);
@@ -206,6 +204,7 @@ ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result) {
     grad_run r = {.job = job};
     ls_grad_result done = {.loss = 0};
     const ls_status status = compute(&r, &done);
+    free(r.partial);
     ls_array_free(&r.tokens);
     ls_array_free(&r.labels);
     ls_array_free(&r.positions);

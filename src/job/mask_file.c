@@ -34,12 +34,8 @@ ls_status ls_mask_text_read(const char *text, int64_t S, ls_mask_text *out) {
     *out = (ls_mask_text){.mask = {.n = 0}};
     for (const char *at = text;;) {
         const size_t length = strcspn(at, "+");
-        char term[LS_FILE_PATH];
-        if (length >= sizeof term)
-            return ls_error(LS_USAGE, "a mask term of %zu characters; expected at most %zu", length,
-                            sizeof term - 1);
-        memcpy(term, at, length);
-        term[length] = 0;
+        LS_PATH term = NULL;
+        LS_TRY(ls_path_print(&term, "%.*s", (int)length, at));
         LS_TRY(add_term(term, S, out));
         if (at[length] == 0) return ls_ok();
         at += length + 1;

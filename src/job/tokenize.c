@@ -116,8 +116,9 @@ static ls_status run_file(tokenizing *t, FILE *file, const char *name) {
     const bool whole = t->job->whole && !t->job->decode;
     bool found = true;
     for (int64_t line = 1; !ferror(t->out); line++) {
-        char where[LS_FILE_PATH];
-        snprintf(where, sizeof where, whole ? "%s" : "%s, line %lld", name, (long long)line);
+        LS_PATH where = NULL;
+        LS_TRY(whole ? ls_path_print(&where, "%s", name)
+                     : ls_path_print(&where, "%s, line %lld", name, (long long)line));
         LS_TRY(ls_error_in(next_text(t, file, whole, &found), "%s", where));
         if (!found && !(whole && line == 1)) return ls_ok();
         LS_TRY(ls_error_in(t->job->decode ? decode(t) : encode(t), "%s", where));
@@ -154,12 +155,12 @@ static ls_status run_all(tokenizing *t) {
 /* A folder, or the tokenizer.json in it. */
 static ls_status open_tokenizer(const char *path, ls_tokenizer **out) {
     static const char name[] = "tokenizer.json";
-    char folder[LS_FILE_PATH];
+    LS_PATH folder = NULL;
     const size_t length = path != NULL ? strlen(path) : 0, rest = sizeof name - 1;
-    if (length < rest || length >= sizeof folder || strcmp(path + length - rest, name) != 0 ||
+    if (length < rest || strcmp(path + length - rest, name) != 0 ||
         (length > rest && path[length - rest - 1] != '/') || ls_file_is_directory(path))
         return ls_tokenizer_open(path, out);
-    snprintf(folder, sizeof folder, "%.*s.", (int)(length - rest), path);
+    LS_TRY(ls_path_print(&folder, "%.*s.", (int)(length - rest), path));
     return ls_tokenizer_open(folder, out);
 }
 

@@ -35,29 +35,13 @@ static ls_status count_parameters(ls_model *model) {
     return status;
 }
 
-/* The folder that a path lies in: "." when it names none. */
-static ls_status folder_of(const char *path, char out[LS_FILE_PATH]) {
-    const char *slash = strrchr(path, '/');
-    const size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
-    if (length >= LS_FILE_PATH)
-        return ls_error(LS_INVALID, "path of %zu bytes is too long: %s", length, path);
-    memcpy(out, slash == NULL ? "." : path, length);
-    out[length] = 0;
-    return ls_ok();
-}
-
-/* A file's name may be as long as a path. */
-typedef struct changed_name {
-    char text[LS_FILE_PATH + 256];
-} changed_name;
-
 /* Reads the changed text anew, under a name that says what was changed. */
 static ls_status reread(const char *path, const ls_rope_change *change, ls_model *model) {
-    changed_name name;
+    LS_PATH name = NULL;
     const bool scaled = change->scaling != NULL;
-    snprintf(name.text, sizeof name.text, "%s with %s %.200s", path,
-             scaled ? "--rope-scaling" : "--rope-theta", scaled ? change->scaling : "");
-    return parse_config(name.text, strlen(model->text), model);
+    LS_TRY(ls_path_print(&name, "%s with %s %s", path, scaled ? "--rope-scaling" : "--rope-theta",
+                         scaled ? change->scaling : ""));
+    return parse_config(name, strlen(model->text), model);
 }
 
 static ls_status change_rope(const char *path, const ls_rope_change *change, ls_model *model) {
@@ -99,13 +83,13 @@ ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer) {
 }
 
 static ls_status open_model(const char *path, const ls_rope_change *change, ls_model *model) {
-    char config[LS_FILE_PATH];
+    LS_PATH config = NULL;
     if (ls_file_is_directory(path)) {
-        LS_TRY(ls_file_join(path, "config.json", config, sizeof config));
-        LS_TRY(folder_of(config, model->directory));
+        LS_TRY(ls_path_join(path, "config.json", &config));
+        LS_TRY(ls_path_parent(config, &model->directory));
         LS_TRY(read_config(config, model));
     } else {
-        LS_TRY(folder_of(path, model->directory));
+        LS_TRY(ls_path_parent(path, &model->directory));
         LS_TRY(read_config(path, model));
     }
     LS_TRY(change_rope(path, change, model));
@@ -146,13 +130,16 @@ ls_status ls_model_open_text(const char *name, const char *text, ls_model **out)
 
 void ls_model_close(ls_model *model) {
     if (model == NULL) return;
+    free(model->directory);
     free(model->text);
     free(model);
 }
 
 ls_model_sizes ls_model_describe(const ls_model *model) { return model->config.sizes; }
 const char *ls_model_architecture(const ls_model *model) { return model->architecture->name; }
-const char *ls_model_directory(const ls_model *model) { return model->directory; }
+const char *ls_model_directory(const ls_model *model) {
+    return model->directory != NULL ? model->directory : "";
+}
 const char *ls_model_config_text(const ls_model *model) { return model->text; }
 int64_t ls_model_parameters(const ls_model *model) { return model->parameters; }
 
@@ -165,7 +152,7 @@ ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_
                                    .original = tied ? form->table : NULL,
                                    .prefix = form->prefix};
     ls_weight_source source;
-    LS_TRY(ls_weights_open_directory(model->directory, image, &rules, &source));
+    LS_TRY(ls_weights_open_directory(ls_model_directory(model), image, &rules, &source));
     if (source.context == NULL)
         LS_TRY(ls_weights_open_random_norms(seed, model->config.sizes.initializer_range,
                                             1 - model->config.norm_offset, &source));

@@ -80,8 +80,8 @@ struct ls_model {
     const ls_architecture *architecture;
     ls_model_config config;
     int64_t parameters;
-    char directory[LS_FILE_PATH];
-    char *text; /* of config.json */
+    char *directory; /* NULL: it was made from a text */
+    char *text;      /* of config.json */
 };
 
 /* --- reading a config (config.c, config_decoder.c, config_rope.c, config_windows.c) --------------------------------------- */

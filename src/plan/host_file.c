@@ -73,7 +73,7 @@ static void add_plain(char *out, size_t room, const char *text) {
     out[n] = 0;
 }
 
-ls_status ls_host_path(ls_isa isa, char out[LS_HOST_PATH]) {
+ls_status ls_host_path(ls_isa isa, char **out) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const bool has_cache = cache != NULL && cache[0] == '/';
     if (!has_cache && (home == NULL || home[0] == 0))
@@ -82,11 +82,8 @@ ls_status ls_host_path(ls_isa isa, char out[LS_HOST_PATH]) {
     ls_machine_detect(&machine);
     char name[160] = "";
     add_plain(name, sizeof name, machine.name);
-    const int n = snprintf(out, LS_HOST_PATH, "%s%s/longspan/%s-%d-%s.json", has_cache ? cache : home,
-                           has_cache ? "" : "/.cache", name, machine.cores, ls_isa_name(isa));
-    if (n < 0 || n >= LS_HOST_PATH)
-        return ls_error(LS_IO, "the path of the cache directory is longer than %d bytes", LS_HOST_PATH);
-    return ls_ok();
+    return ls_path_print(out, "%s%s/longspan/%s-%d-%s.json", has_cache ? cache : home,
+                         has_cache ? "" : "/.cache", name, machine.cores, ls_isa_name(isa));
 }
 
 void ls_host_put(const ls_host *host, ls_json_writer *w) {
@@ -105,10 +102,10 @@ void ls_host_put(const ls_host *host, ls_json_writer *w) {
 }
 
 ls_status ls_host_save(ls_isa isa, const ls_host *host) {
-    char path[LS_HOST_PATH], folder[LS_HOST_PATH];
-    LS_TRY(ls_host_path(isa, path));
-    snprintf(folder, sizeof folder, "%s", path);
-    *strrchr(folder, '/') = 0;
+    LS_PATH path = NULL;
+    LS_PATH folder = NULL;
+    LS_TRY(ls_host_path(isa, &path));
+    LS_TRY(ls_path_parent(path, &folder));
     LS_TRY(ls_file_make_directories(folder));
     ls_json_writer *w = ls_json_begin(2);
     ls_json_put_text(w, "version", LS_VERSION);
@@ -140,9 +137,9 @@ static ls_status check_version(ls_json_value root, const char *path) {
 }
 
 bool ls_host_load(ls_isa isa, ls_host *out) {
-    char path[LS_HOST_PATH];
+    LS_PATH path = NULL;
     *out = ls_host_nominal(isa);
-    if (ls_host_path(isa, path).code != LS_OK || !ls_file_exists(path)) return false;
+    if (ls_host_path(isa, &path).code != LS_OK || !ls_file_exists(path)) return false;
     ls_json *document = NULL;
     ls_host measured = {.memory = 0};
     ls_status status = ls_json_read(path, LS_JSON_MOST_BYTES, &document);

@@ -8,10 +8,8 @@
 #include "format/format.h"
 #include "program/cost.h"
 
-#define LS_HOST_PATH 1024
-
 /* Where the file is or would be. LS_IO when the user has no home. */
-LS_MUST_USE ls_status ls_host_path(ls_isa isa, char out[LS_HOST_PATH]);
+LS_MUST_USE ls_status ls_host_path(ls_isa isa, char **out);
 
 /* As fields of an open object. */
 void ls_host_put(const ls_host *host, ls_json_writer *writer);

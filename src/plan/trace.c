@@ -151,16 +151,14 @@ static void put_span(const tracing *t, const ls_span_time *span) {
 
 /* --- files ------------------------------------------------------------------------------------------------------------------- */
 
-static ls_status part_path(const char *path, int rank, char *out, size_t room) {
-    if (snprintf(out, room, "%s.rank-%d", path, rank) >= (int)room)
-        return ls_error(LS_INVALID, "a path of %zu bytes is too long", strlen(path));
-    return ls_ok();
+static ls_status part_path(const char *path, int rank, char **out) {
+    return ls_path_print(out, "%s.rank-%d", path, rank);
 }
 
 /* The items of this rank, without the brackets of their array. */
 static ls_status write_part(const ls_rank *rank, const char *path, double base) {
-    char part[LS_FILE_PATH];
-    LS_TRY(part_path(path, rank->rank, part, sizeof part));
+    LS_PATH part = NULL;
+    LS_TRY(part_path(path, rank->rank, &part));
     const tracing t = {rank, base, ls_json_writer_create(0)};
     ls_json_open_array(t.writer, NULL);
     put_labels(&t);
@@ -177,9 +175,9 @@ static ls_status write_part(const ls_rank *rank, const char *path, double base) 
 static ls_status join_pieces(const char *path, int ranks, ls_file_map *maps, ls_file_piece *pieces) {
     static const char begin[] = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n", between[] = ",\n",
                       end[] = "\n]}\n";
-    char part[LS_FILE_PATH];
+    LS_PATH part = NULL;
     for (int r = 0; r < ranks; r++) {
-        LS_TRY(part_path(path, r, part, sizeof part));
+        LS_TRY(part_path(path, r, &part));
         LS_TRY(ls_file_map_open(part, &maps[r]));
         pieces[2 * r] =
             r == 0 ? (ls_file_piece){begin, sizeof begin - 1} : (ls_file_piece){between, sizeof between - 1};
@@ -215,11 +213,11 @@ static ls_status find_base(const ls_rank *rank, double *out) {
 
 ls_status ls_trace_write(const ls_rank *rank, const char *path) {
     double base = 0;
-    char part[LS_FILE_PATH];
+    LS_PATH part = NULL;
     LS_TRY(find_base(rank, &base));
     LS_TRY(ls_comm_agree(rank->comm, write_part(rank, path, base)));
     ls_status status = rank->rank == 0 ? join_parts(path, rank->ranks) : ls_ok();
     status = ls_comm_agree(rank->comm, status); /* parts stay until they are joined */
-    if (part_path(path, rank->rank, part, sizeof part).code == LS_OK) (void)unlink(part);
+    if (part_path(path, rank->rank, &part).code == LS_OK) (void)unlink(part);
     return status;
 }

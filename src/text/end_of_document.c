@@ -38,9 +38,9 @@ static const place places[] = {
 static const char *const names[] = {"</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>"};
 
 static ls_status look(const place *at, const char *directory, const ls_tokenizer *tokenizer, int32_t *out) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_json *document;
-    LS_TRY(ls_file_join(directory, at->file, path, sizeof path));
+    LS_TRY(ls_path_join(directory, at->file, &path));
     if (!ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
     const ls_json_value value = ls_json_field(ls_json_root(document), at->field);

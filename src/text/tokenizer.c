@@ -27,8 +27,8 @@ typedef struct form {
 } form;
 
 static ls_status read_document(const char *directory, ls_json **out) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_file_join(directory, "tokenizer.json", path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_path_join(directory, "tokenizer.json", &path));
     return ls_json_read(path, LS_JSON_MOST_BYTES, out);
 }
 
@@ -43,8 +43,8 @@ static const char *const unread[] = {
     "vocab.txt",       "vocab.json",  "merges.txt",   "tokenizer.tiktoken"};
 
 static ls_status is_there(const char *directory, const char *file, bool *out) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_file_join(directory, file, path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_path_join(directory, file, &path));
     *out = ls_file_exists(path);
     return ls_ok();
 }
@@ -74,10 +74,10 @@ static ls_status find_form(const char *directory, const form **out) {
 /* A model on bytes: its config.json has a row for each of them, and few more. */
 static ls_status check_bytes(const char *directory) {
     enum { MOST = 2 * LS_BYTES_VOCABULARY };
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     int64_t size = 0;
     ls_json *document;
-    LS_TRY(ls_file_join(directory, "config.json", path, sizeof path));
+    LS_TRY(ls_path_join(directory, "config.json", &path));
     if (ls_file_exists(path)) {
         LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
         const ls_status status = ls_json_int_or(ls_json_root(document), "vocab_size", 0, 0, INT32_MAX, &size);
@@ -107,9 +107,9 @@ static ls_tokenizer *new_tokenizer(const ls_tokenizer_kind *kind) {
 
 static ls_status open_form(const char *directory, const form *found, ls_tokenizer *tokenizer) {
     if (!found) return tokenizer->kind->open(directory, NULL, tokenizer);
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_json *document;
-    LS_TRY(ls_file_join(directory, found->file, path, sizeof path));
+    LS_TRY(ls_path_join(directory, found->file, &path));
     tokenizer->file = strdup(path);
     if (!tokenizer->file) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
     LS_TRY(found->read(directory, &document));

@@ -44,9 +44,9 @@ typedef struct files {
 } files;
 
 static ls_status read_file(files *f, const char *name, size_t at, ls_json_value *root) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     *root = (ls_json_value){.file = name};
-    LS_TRY(ls_file_join(f->directory, name, path, sizeof path));
+    LS_TRY(ls_path_join(f->directory, name, &path));
     if (!ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &f->document[at]));
     *root = ls_json_root(f->document[at]);
@@ -86,13 +86,13 @@ static ls_status find_class(files *f) {
 }
 
 static ls_status read_files(files *f) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     LS_TRY(read_file(f, "vocab.json", 0, &f->vocab));
     LS_TRY(read_file(f, "tokenizer_config.json", 1, &f->config));
     LS_TRY(read_file(f, "special_tokens_map.json", 2, &f->special));
     LS_TRY(read_file(f, "added_tokens.json", 3, &f->added));
     LS_TRY(read_file(f, "config.json", 4, &f->model));
-    LS_TRY(ls_file_join(f->directory, "merges.txt", path, sizeof path));
+    LS_TRY(ls_path_join(f->directory, "merges.txt", &path));
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &f->merges, &f->merges_bytes));
     const size_t good = ls_utf8_valid_prefix(f->merges, f->merges_bytes);
     if (good < f->merges_bytes || memchr(f->merges, 0, f->merges_bytes))
@@ -435,10 +435,10 @@ static ls_status put_document(const files *f, ls_json_writer *out) {
 }
 
 static ls_status build(files *f, ls_json **out) {
-    char name[LS_FILE_PATH];
+    LS_PATH name = NULL;
     size_t bytes;
     LS_TRY(read_files(f));
-    LS_TRY(ls_file_join(f->directory, "vocab.json and merges.txt", name, sizeof name));
+    LS_TRY(ls_path_join(f->directory, "vocab.json and merges.txt", &name));
     ls_json_writer *writer = ls_json_begin(0);
     ls_status status = put_document(f, writer);
     if (status.code == LS_OK) {

@@ -42,7 +42,7 @@ static ls_status fresh_weights(const loop *l) {
 }
 
 static ls_status begin(const loop *l) {
-    if (l->t->resumed_from[0] == 0) return ls_comm_agree(l->rank->comm, fresh_weights(l));
+    if (l->t->resumed_from == NULL) return ls_comm_agree(l->rank->comm, fresh_weights(l));
     ls_train_state state;
     return ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &state);
 }
@@ -50,10 +50,10 @@ static ls_status begin(const loop *l) {
 /* --- around a step ---------------------------------------------------------------------------------------------------------- */
 
 static ls_status not_finite(loop *l, int64_t step, const ls_step_report *report) {
-    char what[400], last[512];
+    char what[400];
+    LS_PATH last = NULL;
     LS_TRY(ls_trainer_explain(l->trainer, &l->train, step, report, what, sizeof what));
-    const ls_status found = ls_checkpoint_find(l->t->options.out, last, sizeof last);
-    if (found.code != LS_OK) snprintf(last, sizeof last, "none yet");
+    if (ls_checkpoint_find(l->t->options.out, &last).code != LS_OK) LS_TRY(ls_path_print(&last, "none yet"));
     return ls_error(LS_DIVERGED, "step %lld: %s; the update was not applied; last good checkpoint: %s",
                     (long long)step + 1, what, last);
 }
@@ -163,7 +163,7 @@ static ls_status finish(loop *l) {
     if (l->rank->rank != 0) return ls_ok();
     ls_outcome *o = l->t->outcome;
     o->arenas = most;
-    snprintf(o->checkpoint, sizeof o->checkpoint, "%s", l->saves.path);
+    o->saved = l->saves.saved;
     ls_record_spare(LS_SPARE_CHART, &l->told, ls_record_chart(l->t));
     return ls_ok();
 }
@@ -204,8 +204,10 @@ static ls_status run_loop(loop *l) {
                    (long long)step, (long long)o->steps);
         return ls_ok();
     }
+    LS_PATH checkpoint = NULL;
+    LS_TRY(ls_checkpoint_path(o->out, step, &checkpoint));
     return ls_error(LS_INTERRUPTED, "stopped after step %lld of %lld; continue with --resume; checkpoint: %s",
-                    (long long)step, (long long)o->steps, l->saves.path);
+                    (long long)step, (long long)o->steps, checkpoint);
 }
 
 /* Spread over the text: packers put the longest documents first. */
@@ -227,8 +229,7 @@ ls_status ls_train_rank(ls_rank *rank, void *context) {
               .evaluated = evaluated,
               .best = t->best_loss,
               .charted = ls_seconds(),
-              .saves = {.t = t, .rank = rank, .saved = t->resumed_from[0] != 0 ? t->start.step : -1}};
-    snprintf(l.saves.path, sizeof l.saves.path, "%s", t->resumed_from);
+              .saves = {.t = t, .rank = rank, .saved = t->resumed_from != NULL ? t->start.step : -1}};
     ls_status status = ls_trainer_create(rank, t->options.batch / t->options.accumulate,
                                          t->options.accumulate, S, &l.trainer);
     status = ls_comm_agree(rank->comm, status);

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-ls_status ls_record_path(const ls_training *t, const char *name, char *out, size_t room) {
-    return ls_file_join(t->options.out, name, out, room);
+ls_status ls_record_path(const ls_training *t, const char *name, char **out) {
+    return ls_path_join(t->options.out, name, out);
 }
 
 void ls_record_spare(ls_spare what, unsigned *told, ls_status status) {
@@ -95,8 +95,9 @@ static void write_memory(const ls_training *t, ls_json_writer *w) {
 }
 
 ls_status ls_record_run(const ls_training *t) {
-    char path[LS_FILE_PATH], skeleton[32];
-    LS_TRY(ls_record_path(t, "run.json", path, sizeof path));
+    LS_PATH path = NULL;
+    char skeleton[32];
+    LS_TRY(ls_record_path(t, "run.json", &path));
     ls_json_writer *w = ls_json_begin(2);
     ls_json_put_text(w, "version", LS_VERSION);
     ls_json_put_text(w, "commit", LS_COMMIT);
@@ -170,16 +171,16 @@ ls_status ls_record_begin_events(ls_training *t) {
     if (!t->options.tensorboard) return ls_ok();
     (void)gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "events.out.tfevents.%010.0f.%s.%d", floor(wall_time()), host, (int)getpid());
-    LS_TRY(ls_record_path(t, name, t->events, sizeof t->events));
+    LS_TRY(ls_record_path(t, name, &t->events));
     const ls_status status =
         ls_tfevents_begin(t->events, wall_time(), t->record != NULL ? t->start.step + 1 : 0);
-    if (status.code != LS_OK) t->events[0] = 0;
+    if (status.code != LS_OK) ls_path_free(&t->events);
     return status;
 }
 
 ls_status ls_record_event(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
                           double eval_loss) {
-    if (t->events[0] == 0) return ls_ok();
+    if (t->events == NULL) return ls_ok();
     const ls_tfevents_scalar scalars[] = {
         {"train/loss", report->loss},
         {"train/grad_norm", report->grad_norm},
@@ -205,8 +206,8 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
 
 ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
                          double eval_loss, const ls_start_up *start_up) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_int(w, "step", step);
     ls_json_put_double(w, "loss", report->loss);
@@ -227,8 +228,8 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
 /* Columns of metrics.jsonl; *rows 0 and *out NULL when it is not there yet. */
 static ls_status read_columns(const ls_training *t, const char *const *keys, int n, double **out,
                               int64_t *rows) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     *rows = 0;
     *out = NULL;
     return ls_file_exists(path) ? ls_jsonl_columns(path, keys, n, out, rows) : ls_ok();
@@ -281,8 +282,8 @@ static int64_t pack(double *x, double *y, int64_t n) {
 ls_status ls_record_chart(const ls_training *t) {
     enum { STEP, LOSS, EVAL, COLUMNS };
     static const char *const keys[COLUMNS] = {"step", "loss", "eval_loss"};
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_record_path(t, "loss.svg", path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_record_path(t, "loss.svg", &path));
     double *column;
     int64_t n;
     LS_TRY(read_columns(t, keys, COLUMNS, &column, &n));

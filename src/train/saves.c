@@ -83,9 +83,8 @@ static ls_status save(ls_saves *s, int64_t step, double loss) {
     if (s->saved == step) return ls_ok();
     const ls_train_state state = {
         .step = step, .seed = o->seed, .sequences = step * o->batch, .last_loss = loss};
-    const ls_status status =
-        ls_checkpoint_save(s->rank->executor, s->rank->comm, o->out, &state,
-                           ls_model_config_text(s->t->model), (int)o->keep, s->path, sizeof s->path);
+    const ls_status status = ls_checkpoint_save(s->rank->executor, s->rank->comm, o->out, &state,
+                                                ls_model_config_text(s->t->model), (int)o->keep);
     s->tried = ls_seconds();
     s->failed = status.code != LS_OK;
     if (!s->failed) s->saved = step;

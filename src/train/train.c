@@ -20,16 +20,20 @@ static ls_status claim(ls_training *t) {
 
 /* A run is never overwritten. */
 static ls_status refuse_existing(const ls_training *t) {
-    char found[512];
-    if (ls_checkpoint_find(t->options.out, found, sizeof found).code != LS_OK) return ls_ok();
+    LS_PATH found = NULL;
+    int64_t newest;
+    LS_TRY(
+        ls_checkpoint_newest(t->options.out, &newest)); /* a folder that cannot be listed may well hold one */
+    if (newest < 0) return ls_ok();
+    LS_TRY(ls_checkpoint_path(t->options.out, newest, &found));
     return ls_error(LS_USAGE, "%s already holds a run (%s); continue it with --resume, or use another --out",
                     t->options.out, found);
 }
 
 /* Of a run that ended before its first checkpoint only its metrics are left, and they go. */
 static ls_status clear_directory(const ls_training *t) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     if (ls_file_exists(path)) ls_log("%s has no checkpoint: starting over", t->options.out);
     return ls_file_remove_tree(path);
 }
@@ -43,18 +47,18 @@ static ls_status make_folder(ls_training *t) {
 }
 
 static ls_status begin_resumed(ls_training *t) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_checkpoint_find_whole(t->options.out, t->resumed_from, sizeof t->resumed_from));
+    LS_PATH path = NULL;
+    LS_TRY(ls_checkpoint_find_whole(t->options.out, &t->resumed_from));
     LS_TRY(ls_checkpoint_state(t->resumed_from, &t->start));
-    LS_TRY(ls_record_path(t, "run.json", path, sizeof path));
+    LS_TRY(ls_record_path(t, "run.json", &path));
     return ls_json_read(path, LS_JSON_MOST_BYTES, &t->record);
 }
 
 /* After all checks: lines of steps that will be done again go. */
 static ls_status drop_later_lines(const ls_training *t) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     int64_t dropped = 0, strange = 0;
-    LS_TRY(ls_record_path(t, "metrics.jsonl", path, sizeof path));
+    LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     LS_TRY(ls_jsonl_truncate(path, "step", t->start.step, &dropped, &strange));
     if (strange > 0)
         ls_log("warning: %s line %lld is no record of a step: such lines are kept, and passed over", path,
@@ -172,7 +176,7 @@ static ls_status open_program(ls_training *t) {
 
 /* --- the result --------------------------------------------------------------------------------------------------------------- */
 
-static void describe(const ls_training *t, ls_train_result *out) {
+static ls_status describe(const ls_training *t, ls_train_result *out) {
     const ls_outcome *o = t->outcome;
     const ls_spread_result spread = ls_session_describe(t->session);
     *out = (ls_train_result){.steps = o->steps,
@@ -191,24 +195,27 @@ static void describe(const ls_training *t, ls_train_result *out) {
     snprintf(out->strategy, sizeof out->strategy, "%s", spread.strategy);
     snprintf(out->mesh, sizeof out->mesh, "%s", spread.mesh);
     snprintf(out->reason, sizeof out->reason, "%s", ls_session_plan(t->session)->reason);
-    snprintf(out->checkpoint, sizeof out->checkpoint, "%s", o->checkpoint);
+    LS_PATH checkpoint = NULL;
+    LS_TRY(ls_checkpoint_path(t->options.out, o->saved, &checkpoint));
+    snprintf(out->checkpoint, sizeof out->checkpoint, "%s", checkpoint); /* check_wanted saw that it fits */
+    return ls_ok();
 }
 
 /* --- the model's folder ------------------------------------------------------------------------------------------------------- */
 
 /* Where the trained model goes, for other programs; that it may go there is checked before any work. */
 static ls_status open_export(const ls_training *t) {
-    char out[LS_FILE_PATH];
-    LS_TRY(ls_record_path(t, "model", out, sizeof out));
+    LS_PATH out = NULL;
+    LS_TRY(ls_record_path(t, "model", &out));
     return ls_export_check(out, ls_model_directory(t->model));
 }
 
 /* The checkpoint stands whatever becomes of this. */
 static ls_status export_model(const ls_training *t, ls_train_result *result) {
-    char out[LS_FILE_PATH];
+    LS_PATH out = NULL;
     ls_export_result exported;
-    LS_TRY(ls_record_path(t, "model", out, sizeof out));
-    const ls_export_options options = {.checkpoint = t->outcome->checkpoint,
+    LS_TRY(ls_record_path(t, "model", &out));
+    const ls_export_options options = {.checkpoint = result->checkpoint,
                                        .out = out,
                                        .carry = ls_model_directory(t->model),
                                        .dtype = LS_ST_DTYPES};
@@ -231,7 +238,7 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
     t->outcome->interrupted = status.code == LS_INTERRUPTED;
     ls_train_result made;
-    describe(t, &made);
+    LS_TRY(describe(t, &made));
     unsigned told = 0;
     made.first_loss = made.last_loss = NAN;
     ls_record_spare(LS_SPARE_METRICS, &told, ls_record_losses(t, &made.first_loss, &made.last_loss));
@@ -257,8 +264,8 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
                                .spread = o->spread};
     options.spread.recompute = NULL; /* of a backward pass */
     options.spread.measure = false;
-    ls_trained trained = {.model = t->model, .tokenizer = t->tokenizer};
-    snprintf(trained.checkpoint, sizeof trained.checkpoint, "%s", result->checkpoint);
+    const ls_trained trained = {
+        .model = t->model, .tokenizer = t->tokenizer, .checkpoint = result->checkpoint};
     ls_eval_result evaluated;
     const ls_status status = ls_evaluate_text(&options, &trained, data, &evaluated);
     if (status.code == LS_OK)
@@ -267,10 +274,16 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
         ls_log("no loss by position: %s", status.text);
 }
 
+/* The most that the names of checkpoints and of the model take behind --out, with a zero byte. */
+enum { NAMES_IN_OUT = 64 };
+
 static ls_status check_wanted(const ls_train_options *o) {
     if (o->model == NULL)
         return ls_error(LS_USAGE, "--model is missing; expected a config.json or its directory");
     if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a directory");
+    if (strlen(o->out) + NAMES_IN_OUT > sizeof((ls_train_result *)NULL)->checkpoint)
+        return ls_error(LS_USAGE, "--out is a path of %zu bytes; expected at most %zu", strlen(o->out),
+                        sizeof((ls_train_result *)NULL)->checkpoint - NAMES_IN_OUT);
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");
     if (o->replan && !o->resume) return ls_error(LS_USAGE, "--replan goes with --resume alone");
     if (o->steps != 0 && o->epochs != 0)
@@ -327,6 +340,8 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     ls_model_close(t.model);
     ls_json_free(t.record);
     ls_lock_release(t.lock);
+    free(t.resumed_from);
+    free(t.events);
     free(t.groups);
     free(t.ranks);
     return status;

@@ -42,7 +42,7 @@ typedef struct ls_outcome {
     double best_loss;
     int64_t arenas; /* resident bytes of the arenas, the rank with most */
     bool interrupted;
-    char checkpoint[512];
+    int64_t saved; /* step of the last checkpoint */
 } ls_outcome;
 
 typedef struct ls_training {
@@ -55,18 +55,18 @@ typedef struct ls_training {
     ls_graph *graph;
     ls_job job;
     ls_session *session;
-    char resumed_from[512]; /* a checkpoint; empty: a fresh start */
-    ls_train_state start;   /* where to begin */
-    int64_t best_step;      /* with keep_best, of the run that is resumed; 0: none */
-    double best_loss;       /* infinite: none */
-    int64_t steps_before;   /* of the run that is resumed, as it was planned; 0: a fresh start */
-    ls_rank_bytes *ranks;   /* [ranks] */
+    char *resumed_from;   /* a checkpoint; NULL: a fresh start */
+    ls_train_state start; /* where to begin */
+    int64_t best_step;    /* with keep_best, of the run that is resumed; 0: none */
+    double best_loss;     /* infinite: none */
+    int64_t steps_before; /* of the run that is resumed, as it was planned; 0: a fresh start */
+    ls_rank_bytes *ranks; /* [ranks] */
     int64_t one_rank_bytes;
     double unigram;   /* nats per token */
     uint64_t content; /* of the training data (ls_data_content) */
     double began;     /* ls_seconds */
     ls_start_up start_up;
-    char events[LS_FILE_PATH]; /* file for TensorBoard; empty: none */
+    char *events; /* file for TensorBoard; NULL: none */
     ls_outcome *outcome;
     ls_json *record;     /* run.json of the run that is resumed; NULL otherwise */
     const char **groups; /* of that run, where none were given: the options' array */
@@ -104,7 +104,7 @@ void ls_groups_write(const ls_job *job, ls_json_writer *writer);
 
 /* --- record.c: the files of a run ---------------------------------------------------------------------------------------- */
 
-LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, char *out, size_t room);
+LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, char **out);
 /* run.json. */
 LS_MUST_USE ls_status ls_record_run(const ls_training *t);
 /* Compares model and data with those that run.json tells of, and its seed with the checkpoint's. */
@@ -144,7 +144,6 @@ typedef struct ls_saves {
     const ls_training *t;
     const ls_rank *rank;
     int64_t saved;             /* step of the newest checkpoint; -1: there is none */
-    char path[512];            /* of it */
     int64_t bytes;             /* that one takes */
     bool failed;               /* the last try did */
     bool is_short;             /* rank 0: of space, when it was asked last */

@@ -8,8 +8,8 @@
 enum { MOST_FILES = 10000 };
 
 static ls_status add_path(ls_file_names *names, const char *directory, const char *name) {
-    char path[LS_FILE_PATH];
-    LS_TRY(ls_file_join(directory, name, path, sizeof path));
+    LS_PATH path = NULL;
+    LS_TRY(ls_path_join(directory, name, &path));
     char **grown = realloc(names->name, (names->count + 1) * sizeof *grown);
     if (grown != NULL) names->name = grown;
     char *copy = grown == NULL ? NULL : strdup(path);
@@ -112,10 +112,11 @@ static ls_status list_all(const char *directory, ls_weight_listing *out) {
 }
 
 ls_status ls_weight_listing_make(const char *directory, ls_weight_listing *out) {
-    char whole[LS_FILE_PATH], index[LS_FILE_PATH];
+    LS_PATH whole = NULL;
+    LS_PATH index = NULL;
     ls_weight_listing listing = {.n_indexed = 0};
-    LS_TRY(ls_file_join(directory, "model.safetensors", whole, sizeof whole));
-    LS_TRY(ls_file_join(directory, "model.safetensors.index.json", index, sizeof index));
+    LS_TRY(ls_path_join(directory, "model.safetensors", &whole));
+    LS_TRY(ls_path_join(directory, "model.safetensors.index.json", &index));
     const ls_status status = ls_file_exists(whole) ? add_path(&listing.files, directory, "model.safetensors")
                              : ls_file_exists(index) ? read_index(index, directory, &listing)
                                                      : list_all(directory, &listing);

@@ -30,13 +30,13 @@ static void put_checkpoint(const fuzz_folder *folder, fuzz_bytes config, fuzz_by
 
 /* Of all members of a config but the type. */
 static uint64_t hash_config(const char *folder) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_json *document;
     uint64_t hash = 0;
     void *cursor = NULL;
     const char *key;
     ls_json_value value;
-    LS_ASSERT(fuzz_done(ls_file_join(folder, "config.json", path, sizeof path)));
+    LS_ASSERT(fuzz_done(ls_path_join(folder, "config.json", &path)));
     LS_ASSERT(fuzz_done(ls_json_read(path, LS_JSON_MOST_BYTES, &document)));
     while (ls_json_next(ls_json_root(document), &cursor, &key, &value))
         if (strcmp(key, "dtype") != 0 && strcmp(key, "torch_dtype") != 0)
@@ -46,9 +46,9 @@ static uint64_t hash_config(const char *folder) {
 }
 
 static ls_st_file *open_model(const char *folder) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_st_file *file;
-    LS_ASSERT(fuzz_done(ls_file_join(folder, "model.safetensors", path, sizeof path)));
+    LS_ASSERT(fuzz_done(ls_path_join(folder, "model.safetensors", &path)));
     LS_ASSERT(fuzz_done(ls_st_open(path, &file)));
     return file;
 }
@@ -71,9 +71,9 @@ static void run(const uint8_t *data, size_t bytes) {
     const ls_st_dtype type = types[fuzz_choice(&rest) % LS_COUNT(types)];
     const fuzz_bytes config = fuzz_part(&rest);
     fuzz_folder folder = fuzz_folder_make();
-    char out[LS_FILE_PATH];
+    LS_PATH out = NULL;
     put_checkpoint(&folder, config, rest);
-    fuzz_folder_path(&folder, "out", out);
+    fuzz_folder_path(&folder, "out", &out);
     const ls_export_options options = {.checkpoint = folder.path, .out = out, .dtype = type};
     ls_export_result result;
     if (fuzz_read(ls_checkpoint_export(&options, &result), folder.path)) {

@@ -73,13 +73,13 @@ fuzz_folder fuzz_folder_make(void) {
     return folder;
 }
 
-void fuzz_folder_path(const fuzz_folder *folder, const char *name, char out[LS_FILE_PATH]) {
-    LS_ASSERT(fuzz_done(ls_file_join(folder->path, name, out, LS_FILE_PATH)));
+void fuzz_folder_path(const fuzz_folder *folder, const char *name, char **out) {
+    LS_ASSERT(fuzz_done(ls_path_join(folder->path, name, out)));
 }
 
 void fuzz_folder_put(const fuzz_folder *folder, const char *name, const void *data, size_t bytes) {
-    char path[LS_FILE_PATH];
-    fuzz_folder_path(folder, name, path);
+    LS_PATH path = NULL;
+    fuzz_folder_path(folder, name, &path);
     FILE *file = fopen(path, "wb");
     LS_ASSERT(file && fwrite(data, 1, bytes, file) == bytes && fclose(file) == 0);
 }

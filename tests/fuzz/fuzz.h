@@ -62,7 +62,7 @@ typedef struct fuzz_folder {
 } fuzz_folder;
 
 fuzz_folder fuzz_folder_make(void);
-void fuzz_folder_path(const fuzz_folder *folder, const char *name, char out[LS_FILE_PATH]);
+void fuzz_folder_path(const fuzz_folder *folder, const char *name, char **out);
 void fuzz_folder_put(const fuzz_folder *folder, const char *name, const void *data, size_t bytes);
 void fuzz_folder_remove(const fuzz_folder *folder);
 

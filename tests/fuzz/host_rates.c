@@ -8,9 +8,9 @@
 
 static void run(const uint8_t *data, size_t bytes) {
     fuzz_folder folder = fuzz_folder_make();
-    char path[LS_HOST_PATH];
+    LS_PATH path = NULL;
     setenv("XDG_CACHE_HOME", folder.path, 1);
-    LS_ASSERT(fuzz_done(ls_host_path(LS_ISA_REF, path)));
+    LS_ASSERT(fuzz_done(ls_host_path(LS_ISA_REF, &path)));
     char *name = strrchr(path, '/');
     *name = 0;
     LS_ASSERT(fuzz_done(ls_file_make_directories(path)));

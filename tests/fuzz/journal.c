@@ -26,10 +26,11 @@ static void put_request(const ls_build_options *options, char *text) {
 }
 
 static void go_on(const ls_build_options *options, const uint8_t *data, size_t bytes) {
-    char *text = fuzz_text(data, bytes), path[LS_FILE_PATH];
+    char *text = fuzz_text(data, bytes);
+    LS_PATH path = NULL;
     ls_build_summary summary;
     put_request(options, text);
-    LS_ASSERT(fuzz_done(ls_build_path(options, LS_SHARDS_JOURNAL, path)));
+    LS_ASSERT(fuzz_done(ls_build_path(options, LS_SHARDS_JOURNAL, &path)));
     LS_ASSERT(fuzz_done(ls_file_write(path, text, bytes)));
     if (fuzz_done(ls_shards_build(options, &summary))) {
         LS_ASSERT(!ls_file_exists(path));
@@ -48,14 +49,15 @@ static void check_state(const ls_build_state *s) {
 
 static void run(const uint8_t *data, size_t bytes) {
     fuzz_folder folder = fuzz_folder_make(), out;
-    char input[LS_FILE_PATH], journal[LS_FILE_PATH];
-    fuzz_folder_path(&folder, "in.jsonl", input);
+    LS_PATH input = NULL;
+    LS_PATH journal = NULL;
+    fuzz_folder_path(&folder, "in.jsonl", &input);
     snprintf(out.path, sizeof out.path, "%.200s/out", folder.path);
     LS_ASSERT(fuzz_done(ls_file_make_directories(out.path)));
     fuzz_folder_put(&folder, "in.jsonl", lines, sizeof lines - 1);
     fuzz_put_shards(&out);
     fuzz_folder_put(&out, LS_SHARDS_JOURNAL, data, bytes);
-    fuzz_folder_path(&out, LS_SHARDS_JOURNAL, journal);
+    fuzz_folder_path(&out, LS_SHARDS_JOURNAL, &journal);
     const char *const paths[] = {input};
     ls_tokenizer *tokenizer;
     LS_ASSERT(fuzz_done(ls_tokenizer_open(NULL, &tokenizer)));

@@ -9,11 +9,11 @@ enum { MOST = 5 };
 
 static void run(const uint8_t *data, size_t bytes) {
     fuzz_folder folder = fuzz_folder_make();
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     double *before = NULL, *after = NULL;
     int64_t lines = 0, left = 0, dropped = 0;
     fuzz_folder_put(&folder, "metrics.jsonl", data, bytes);
-    fuzz_folder_path(&folder, "metrics.jsonl", path);
+    fuzz_folder_path(&folder, "metrics.jsonl", &path);
     const bool read = fuzz_read(ls_jsonl_columns(path, keys, LS_COUNT(keys), &before, &lines), path);
     if (fuzz_read(ls_jsonl_truncate(path, "step", MOST, &dropped, NULL), path)) {
         LS_ASSERT(read && fuzz_done(ls_jsonl_columns(path, keys, LS_COUNT(keys), &after, &left)));

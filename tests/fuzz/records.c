@@ -71,9 +71,10 @@ static void run(const uint8_t *data, size_t bytes) {
     static const char *const names[] = {"in.jsonl", "in.jsonl.zst", "in.jsonl.gz", "in.json", "in.json.gz"};
     const char *const name = names[flags / 2 % LS_COUNT(names)];
     fuzz_folder folder = fuzz_folder_make();
-    char out[LS_FILE_PATH], in[LS_FILE_PATH];
-    fuzz_folder_path(&folder, "out", out);
-    fuzz_folder_path(&folder, name, in);
+    LS_PATH out = NULL;
+    LS_PATH in = NULL;
+    fuzz_folder_path(&folder, "out", &out);
+    fuzz_folder_path(&folder, name, &in);
     fuzz_folder_put(&folder, name, rest.at, rest.n);
     const char *const paths[] = {in};
     ls_tokenizer *tokenizer;

@@ -31,9 +31,10 @@ void fuzz_put_shards(const fuzz_folder *folder) {
     for (int s = 0; s < FUZZ_SHARDS; s++) {
         ls_shard_writer *writer;
         ls_shard_header header;
-        char name[40], path[LS_FILE_PATH];
+        LS_PATH path = NULL;
+        char name[40];
         snprintf(name, sizeof name, "shard-%06d.tokens", s);
-        fuzz_folder_path(folder, name, path);
+        fuzz_folder_path(folder, name, &path);
         LS_ASSERT(fuzz_done(ls_shard_create(path, &kind, &writer)));
         for (size_t d = 0; d < LS_COUNT(texts[s]) && texts[s][d]; d++) put_document(writer, texts[s][d]);
         LS_ASSERT(fuzz_done(ls_shard_finish(writer, &header)));

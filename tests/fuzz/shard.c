@@ -20,10 +20,10 @@ static void check_shard(const ls_shard *shard) {
 
 static void run(const uint8_t *data, size_t bytes) {
     fuzz_folder folder = fuzz_folder_make();
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_shard shard;
     fuzz_folder_put(&folder, "a.tokens", data, bytes);
-    fuzz_folder_path(&folder, "a.tokens", path);
+    fuzz_folder_path(&folder, "a.tokens", &path);
     const bool good = fuzz_read(ls_shard_open(path, &shard), path);
     if (good) {
         check_shard(&shard);

@@ -40,7 +40,6 @@ static ls_status save_rank(ls_comm *comm, void *context) {
     ls_image *image = NULL;
     ls_executor *ex = NULL;
     ls_weight_source source;
-    char path[512];
     const ls_train_state state = {.step = 12, .seed = 3, .sequences = 48, .last_loss = 2.5};
     ls_graph *g = ls_graph_create(s->dtype);
     LS_TRY(ls_model_open(s->model, &model));
@@ -49,7 +48,7 @@ static ls_status save_rank(ls_comm *comm, void *context) {
     LS_TRY(ls_model_weights(model, image, 5, &source));
     LS_TRY(ls_weights_fill(ex, &source));
     ls_weights_close(&source);
-    LS_TRY(ls_checkpoint_save(ex, comm, s->run, &state, ls_model_config_text(model), 0, path, sizeof path));
+    LS_TRY(ls_checkpoint_save(ex, comm, s->run, &state, ls_model_config_text(model), 0));
     ls_executor_destroy(ex);
     ls_image_destroy(image);
     ls_graph_destroy(g);
@@ -76,14 +75,16 @@ void save_model(const saving *s) {
 
 kept_path path_in(void **state, const char *path) {
     kept_path made;
-    assert_ok(ls_file_join(*state, path, made.text, sizeof made.text));
+    const int length = snprintf(made.text, sizeof made.text, "%s/%s", (const char *)*state, path);
+    assert_true(length < (int)sizeof made.text);
     return made;
 }
 
 char *read_whole(const char *folder, const char *file) {
-    char path[LS_FILE_PATH], *text = NULL;
+    LS_PATH path = NULL;
+    char *text = NULL;
     size_t bytes = 0;
-    assert_ok(ls_file_join(folder, file, path, sizeof path));
+    assert_ok(ls_path_join(folder, file, &path));
     assert_ok(ls_file_read(path, 1 << 26, &text, &bytes));
     return text;
 }
@@ -130,14 +131,14 @@ static void write_element(void *to, ls_st_dtype dtype, uint64_t bits) {
 }
 
 void make_model(const char *folder, const char *config, ls_st_dtype dtype) {
-    char path[LS_FILE_PATH];
+    LS_PATH path = NULL;
     ls_model *model = NULL;
     ls_image *image = NULL;
     ls_st_entry entries[64];
     ls_st_plan *plan = NULL;
     ls_st_writer *writer = NULL;
     assert_ok(ls_file_make_directories(folder));
-    assert_ok(ls_file_join(folder, "config.json", path, sizeof path));
+    assert_ok(ls_path_join(folder, "config.json", &path));
     assert_ok(ls_file_write(path, config, strlen(config)));
     const saving one = {.dtype = LS_F32, .ranks = 1};
     ls_graph *g = ls_graph_create(LS_F32);
@@ -151,7 +152,7 @@ void make_model(const char *folder, const char *config, ls_st_dtype dtype) {
         for (int d = 0; d < flat->shape.ndim; d++) entries[i].shape[d] = flat->shape.dim[d].size;
     }
     assert_ok(ls_st_plan_create(entries, n, NULL, 0, &plan));
-    assert_ok(ls_file_join(folder, "model.safetensors", path, sizeof path));
+    assert_ok(ls_path_join(folder, "model.safetensors", &path));
     assert_ok(ls_st_create(path, plan, &writer));
     uint64_t seed = 0;
     for (int i = 0; i < n; i++) {

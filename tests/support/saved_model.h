@@ -17,7 +17,7 @@ typedef struct saving {
 
 /* A path in the scratch folder (state of test_format_scratch.h), kept for the whole test. */
 typedef struct kept_path {
-    char text[LS_FILE_PATH];
+    char text[4096];
 } kept_path;
 kept_path path_in(void **state, const char *path);
 
