@@ -59,14 +59,14 @@ for call in mkdir open allocate write sync rename; do
     same "one-$call"
     faulty 0 "LS_FAULT_PATH=checkpoint-00000010 LS_FAULT_CALLS=$call LS_FAULT_AT=1 LS_FAULT_TIMES=0" --out "all-$call" --save-every 5
     says 1 "step 10 is not saved"
-    says 1 "kept: the checkpoint of step 5"
+    says 1 "kept: all-$call/checkpoint-00000005;"
     [ ! -e "all-$call/checkpoint-00000010.partial" ] && [ ! -e "all-$call/checkpoint-00000010" ] || fail "left behind: $(ls "all-$call")"
     same "all-$call"
 done
 
 # The last one is an error that names what was kept; going on from that gives the same bits.
 faulty 1 "LS_FAULT_PATH=checkpoint-00000020 LS_FAULT_AT=3 LS_FAULT_TIMES=0" --out last --save-every 5
-says 1 "step 20, the last one, is not saved (kept: the checkpoint of step 15)"
+says 1 "step 20, the last one, is not saved (kept: last/checkpoint-00000015)"
 faulty 0 "" --out last --resume
 same last
 faulty 1 "LS_FAULT_PATH=checkpoint- LS_FAULT_AT=1 LS_FAULT_TIMES=0" --out none --save-every 5

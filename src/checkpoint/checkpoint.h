@@ -33,6 +33,11 @@ LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const char *con
 /* Removes the checkpoint of a step, unless it is the best one. Missing: no error. One rank calls it. */
 LS_MUST_USE ls_status ls_checkpoint_remove(const char *directory, int64_t step);
 
+/* Removes all but the newest `keep` (0: none is removed); the one of `step` and the best one stay in any case. One rank calls it. */
+LS_MUST_USE ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep);
+/* Removes what is left of checkpoints that were being written, or removed, when a process was killed. One rank calls it. */
+LS_MUST_USE ls_status ls_checkpoint_remove_partial(const char *directory);
+
 /* The link "best" of a directory: its checkpoint of this step stays, whatever `keep` says. One rank calls it. */
 LS_MUST_USE ls_status ls_checkpoint_mark_best(const char *directory, int64_t step);
 /* The step that it leads to; -1: there is none. */

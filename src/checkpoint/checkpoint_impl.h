@@ -66,10 +66,7 @@ const char *ls_checkpoint_moment(ls_arena *arena, char moment, const char *param
 
 /* The same path with ".partial" behind it: a checkpoint that is not whole yet, or no longer. */
 LS_MUST_USE ls_status ls_checkpoint_partial_path(const char *directory, int64_t step, char **out);
-LS_MUST_USE ls_status ls_checkpoint_remove_partial(const char *directory);
 /* Makes the finished folder `partial` the checkpoint `final`, durably, in place of an older one of the same name. */
 LS_MUST_USE ls_status ls_checkpoint_publish(const char *partial, const char *final);
-/* Removes all but the newest `keep` (0: none is removed); the one of `step` and the best one stay in any case. */
-LS_MUST_USE ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep);
 
 #endif

@@ -56,8 +56,7 @@ ls_status ls_export_check(const char *out, const char *carry) {
 
 /* ---- the temporary folder ---- */
 
-/* Removes what exports to the same folder left that were ended from outside; one that runs is left alone. */
-static ls_status remove_leftovers(const char *final) {
+ls_status ls_export_remove_leftovers(const char *final) {
     LS_PATH folder = NULL;
     LS_PATH path = NULL;
     LS_PATH wanted = NULL;
@@ -83,7 +82,7 @@ static ls_status remove_leftovers(const char *final) {
 static ls_status make_partial(ls_exporting *e) {
     LS_TRY(ls_path_print(&e->partial, "%s%s%ld", e->final, PARTIAL, (long)getpid()));
     LS_TRY(ls_file_make_directories(e->partial)); /* and the folders above it */
-    LS_TRY(remove_leftovers(e->final));
+    LS_TRY(ls_export_remove_leftovers(e->final));
     return ls_file_make_directories(e->partial);
 }
 

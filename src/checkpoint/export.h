@@ -43,4 +43,7 @@ LS_MUST_USE ls_status ls_export_check(const char *out, const char *carry);
 /* "f32", "f16", "bf16" or NULL (LS_ST_DTYPES). LS_USAGE for another. */
 LS_MUST_USE ls_status ls_export_dtype(const char *name, ls_st_dtype *out);
 
+/* Removes what exports to this folder left that were ended from outside; one that runs is left alone. */
+LS_MUST_USE ls_status ls_export_remove_leftovers(const char *out);
+
 #endif

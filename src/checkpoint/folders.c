@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char PREFIX[] = "checkpoint-", PARTIAL[] = ".partial";
+static const char PREFIX[] = "checkpoint-", PARTIAL[] = ".partial", BEST[] = "best",
+                  BEST_PARTIAL[] = "best.partial";
 
 static ls_status path_of(const char *directory, int64_t step, const char *end, char **out) {
     char name[64];
@@ -113,7 +114,7 @@ ls_status ls_checkpoint_remove_partial(const char *directory) {
     LS_TRY(ls_file_list(directory, &names));
     ls_status status = ls_ok();
     for (size_t i = 0; i < names.count && status.code == LS_OK; i++) {
-        if (step_of(names.name[i], PARTIAL) < 0) continue;
+        if (step_of(names.name[i], PARTIAL) < 0 && strcmp(names.name[i], BEST_PARTIAL) != 0) continue;
         status = ls_path_join(directory, names.name[i], &path);
         if (status.code == LS_OK) status = ls_file_remove_tree(path);
     }
@@ -149,15 +150,13 @@ static ls_status remove_checkpoint(const char *directory, int64_t step) {
 
 /* --- the best one: a link "best" beside them --------------------------------------------------------------------------------- */
 
-static const char BEST[] = "best";
-
 ls_status ls_checkpoint_mark_best(const char *directory, int64_t step) {
     LS_PATH to = NULL;
     LS_PATH link = NULL;
     LS_PATH made = NULL;
     LS_TRY(ls_checkpoint_path(directory, step, &to));
     LS_TRY(ls_path_join(directory, BEST, &link));
-    LS_TRY(ls_path_join(directory, "best.partial", &made));
+    LS_TRY(ls_path_join(directory, BEST_PARTIAL, &made));
     LS_TRY(ls_file_remove_tree(made));
     if (symlink(strrchr(to, '/') + 1, made) != 0)
         return ls_error(LS_IO, "cannot make the link %s: %s", made, strerror(errno));

@@ -147,6 +147,19 @@ bool ls_lock_stands(const ls_lock *lock) {
            mine.st_ino == there.st_ino;
 }
 
+ls_status ls_lock_whereabouts(const ls_lock *lock, char **out) {
+    char link[64];
+    struct stat info;
+    ls_path_free(out);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", lock->fd);
+    if (fstat(lock->fd, &info) != 0 || info.st_nlink == 0) return ls_ok();
+    char *now = realpath(link, NULL);
+    if (now == NULL) return ls_ok();
+    const ls_status status = ls_path_parent(now, out);
+    free(now);
+    return status;
+}
+
 /* ---- taking and releasing ---- */
 
 static ls_status open_file(ls_lock *lock) {

@@ -25,5 +25,7 @@ LS_MUST_USE ls_status ls_lock_take(const char *folder, ls_lock **out);
 void ls_lock_release(ls_lock *lock);
 /* Whether the folder still has this lock's file: false when the folder was removed, or another one stands in its place. */
 bool ls_lock_stands(const ls_lock *lock);
+/* Where the folder is by now; *out becomes NULL when it was removed. */
+LS_MUST_USE ls_status ls_lock_whereabouts(const ls_lock *lock, char **out);
 
 #endif

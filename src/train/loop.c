@@ -9,8 +9,9 @@
 #include <string.h>
 
 #define CHART_SECONDS 10.0
-#define TRACED_STEPS 4   /* the last ones */
-#define LINE_SECONDS 2.0 /* between plain lines, where there is no terminal */
+#define TRACED_STEPS 4    /* the last ones */
+#define WATCH_SECONDS 1.0 /* between looks at the folder */
+#define LINE_SECONDS 2.0  /* between plain lines, where there is no terminal */
 
 typedef struct loop {
     const ls_training *t;
@@ -24,6 +25,9 @@ typedef struct loop {
     ls_start_up start_up;
     double best;   /* evaluation so far that has a checkpoint, with keep_best */
     unsigned told; /* ls_record_spare */
+    ls_lock *lock; /* rank 0: the folder's, the training's own unless the folder was made again */
+    double watched;
+    bool made_again; /* the folder: a checkpoint is wished */
     ls_saves saves;
 } loop;
 
@@ -127,12 +131,26 @@ static ls_stop stop_wish(const loop *l) {
     return ls_seconds() - l->t->began + l->step_seconds >= most ? LS_STOP_TIME : LS_STOP_NOT;
 }
 
+/* Rank 0 looks at its folder now and then. */
+static ls_status watch_folder(loop *l) {
+    const double now = ls_seconds();
+    bool again = false;
+    if (l->rank->rank != 0 || now - l->watched < WATCH_SECONDS) return ls_ok();
+    l->watched = now;
+    ls_lock *before = l->lock;
+    LS_TRY(ls_folder_watch(l->t, &l->lock, &again));
+    if (again && before != l->t->lock) ls_lock_release(before);
+    l->made_again |= again;
+    return ls_ok();
+}
+
 /* One step and what follows it; *stop tells whether it was the last. */
 static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     const ls_train_options *o = &l->t->options;
     const ls_step_hyper hyper = {ls_schedule_lr(o, step + 1), fmax(o->clip, 0.0), o->beta1, o->beta2};
     ls_step_report report;
-    const ls_wish wish = {stop_wish(l), ls_saves_wish(&l->saves)};
+    LS_TRY(watch_folder(l));
+    const ls_wish wish = {stop_wish(l), l->made_again | ls_saves_wish(&l->saves)};
     LS_TRY(ls_trainer_step(l->trainer, &l->train, step, &hyper, wish, &report));
     if (!report.applied && report.tokens > 0) return not_finite(l, step, &report);
     double eval_loss;
@@ -143,6 +161,7 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     }
     LS_TRY(keep_best(l, step + 1, report.loss, eval_loss));
     LS_TRY(ls_saves_after(&l->saves, step + 1, report.loss, report.wish.save));
+    l->made_again = false;
     l->step_seconds = report.seconds;
     *stop = report.wish.stop;
     *loss = report.loss;
@@ -229,11 +248,13 @@ ls_status ls_train_rank(ls_rank *rank, void *context) {
               .evaluated = evaluated,
               .best = t->best_loss,
               .charted = ls_seconds(),
+              .lock = t->lock,
               .saves = {.t = t, .rank = rank, .saved = t->resumed_from != NULL ? t->start.step : -1}};
     ls_status status = ls_trainer_create(rank, t->options.batch / t->options.accumulate,
                                          t->options.accumulate, S, &l.trainer);
     status = ls_comm_agree(rank->comm, status);
     if (status.code == LS_OK) status = run_loop(&l);
     ls_trainer_destroy(l.trainer);
+    if (l.lock != t->lock) ls_lock_release(l.lock);
     return status;
 }

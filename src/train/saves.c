@@ -92,22 +92,22 @@ static ls_status save(ls_saves *s, int64_t step, double loss) {
 }
 
 /* What the run can be resumed from. */
-static void print_kept(const ls_saves *s, char *out, size_t room) {
-    if (s->saved >= 0)
-        snprintf(out, room, "kept: the checkpoint of step %lld", (long long)s->saved);
-    else
-        snprintf(out, room, "there is no checkpoint of this run");
+static ls_status name_kept(const ls_saves *s, char **out) {
+    LS_PATH newest = NULL;
+    if (ls_checkpoint_find(s->t->options.out, &newest).code != LS_OK)
+        return ls_path_print(out, "there is no checkpoint of this run");
+    return ls_path_print(out, "kept: %s", newest);
 }
 
 ls_status ls_saves_try(ls_saves *s, int64_t step, double loss) {
-    char kept[80];
+    LS_PATH kept = NULL;
     const bool again = s->failed;
     const ls_status status = save(s, step, loss);
     if (status.code == LS_OK && again && is_first(s))
         ls_log("step %lld is saved; there is room again", (long long)step);
     if (status.code != LS_IO) return status;
     if (is_first(s) && s->tried - s->said >= REPEAT_SECONDS) {
-        print_kept(s, kept, sizeof kept);
+        LS_TRY(name_kept(s, &kept));
         ls_log("warning: step %lld is not saved: %s; %s; the training goes on and tries again",
                (long long)step, status.text, kept);
         s->said = s->tried;
@@ -127,8 +127,8 @@ ls_status ls_saves_after(ls_saves *s, int64_t step, double loss, bool wished) {
 }
 
 ls_status ls_saves_last(ls_saves *s, int64_t step, double loss) {
-    char kept[80];
+    LS_PATH kept = NULL;
     const ls_status status = save(s, step, loss);
-    print_kept(s, kept, sizeof kept);
+    if (status.code != LS_OK) LS_TRY(name_kept(s, &kept));
     return ls_error_in(status, "step %lld, the last one, is not saved (%s)", (long long)step, kept);
 }

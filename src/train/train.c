@@ -12,38 +12,12 @@
 
 /* --- where to begin --------------------------------------------------------------------------------------------------------- */
 
-/* From here on no other run may change the folder. It is taken as soon as there is a folder, before anything in it is read. */
-static ls_status claim(ls_training *t) {
-    if (t->lock != NULL || !ls_file_is_directory(t->options.out)) return ls_ok();
-    return ls_lock_take(t->options.out, &t->lock);
-}
-
-/* A run is never overwritten. */
-static ls_status refuse_existing(const ls_training *t) {
-    LS_PATH found = NULL;
-    int64_t newest;
-    LS_TRY(
-        ls_checkpoint_newest(t->options.out, &newest)); /* a folder that cannot be listed may well hold one */
-    if (newest < 0) return ls_ok();
-    LS_TRY(ls_checkpoint_path(t->options.out, newest, &found));
-    return ls_error(LS_USAGE, "%s already holds a run (%s); continue it with --resume, or use another --out",
-                    t->options.out, found);
-}
-
 /* Of a run that ended before its first checkpoint only its metrics are left, and they go. */
 static ls_status clear_directory(const ls_training *t) {
     LS_PATH path = NULL;
     LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     if (ls_file_exists(path)) ls_log("%s has no checkpoint: starting over", t->options.out);
     return ls_file_remove_tree(path);
-}
-
-/* A new folder is made after all checks; another run may have been faster. */
-static ls_status make_folder(ls_training *t) {
-    if (t->lock != NULL) return ls_ok();
-    LS_TRY(ls_file_make_directories(t->options.out));
-    LS_TRY(claim(t));
-    return refuse_existing(t);
 }
 
 static ls_status begin_resumed(ls_training *t) {
@@ -295,19 +269,20 @@ static ls_status check_wanted(const ls_train_options *o) {
 
 static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(check_wanted(&t->options));
-    LS_TRY(claim(t));
-    LS_TRY(t->options.resume ? begin_resumed(t) : refuse_existing(t));
+    LS_TRY(ls_folder_claim(t));
+    LS_TRY(t->options.resume ? begin_resumed(t) : ls_folder_refuse_existing(t));
     LS_TRY(ls_settings_resolve(t));
     LS_TRY(open_model(t));
     LS_TRY(open_export(t));
     LS_TRY(open_text(t));
     if (t->record != NULL) LS_TRY(ls_record_check(t));
     LS_TRY(ls_settings_count_steps(t));
-    LS_TRY(make_folder(t));
+    LS_TRY(ls_folder_make(t));
     t->start_up.read = ls_seconds() - t->began;
     LS_TRY(open_program(t));
     t->start_up.plan = ls_seconds() - t->began - t->start_up.read;
     LS_TRY(t->record != NULL ? drop_later_lines(t) : clear_directory(t));
+    ls_folder_clean(t);
     LS_TRY(find_best(t));
     unsigned told = 0;
     ls_record_spare(LS_SPARE_EVENTS, &told, ls_record_begin_events(t));
@@ -315,6 +290,7 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     if (t->record == NULL) LS_TRY(recorded); /* nothing is lost yet, and nobody could resume without it */
     ls_record_spare(LS_SPARE_RUN, &told, recorded);
     LS_TRY(run_ranks(t, result));
+    LS_TRY(ls_folder_reclaim(t));
     ls_session_close(t->session); /* its memory, before more is asked for */
     t->session = NULL;
     LS_TRY(

@@ -84,6 +84,25 @@ LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
 /* All settings as fields of an open object, so that they can be read back. */
 void ls_settings_write(const ls_training *t, ls_json_writer *writer);
 
+/* --- folder.c: --out ------------------------------------------------------------------------------------------------------ */
+
+/* Takes the lock of the folder, if that is there and the lock is not ours: from then on no other run may change it. */
+LS_MUST_USE ls_status ls_folder_claim(ls_training *t);
+/* A run is never overwritten: LS_USAGE where there is one. */
+LS_MUST_USE ls_status ls_folder_refuse_existing(const ls_training *t);
+/* Makes a folder that is not there yet, after all checks, and claims it. */
+LS_MUST_USE ls_status ls_folder_make(ls_training *t);
+/* Removes what runs that were killed left: unfinished files and checkpoints, those beyond `keep`. A failure is told. */
+void ls_folder_clean(const ls_training *t);
+/*
+ * For rank 0, while steps are done. Where the folder was removed, or another stands in its place: says so, makes it again, takes a lock
+ * there (*lock, which the caller releases) and writes run.json; *again: all that had been saved is elsewhere. LS_USAGE when another
+ * run has the new folder: this one has no place any more.
+ */
+LS_MUST_USE ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *again);
+/* After the ranks, one of which may have found the folder gone. */
+LS_MUST_USE ls_status ls_folder_reclaim(ls_training *t);
+
 /* --- schedule.c ---------------------------------------------------------------------------------------------------------- */
 
 /* Learning rate of step number n (from 1). */
