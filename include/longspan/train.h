@@ -41,6 +41,7 @@ typedef struct ls_train_options {
     bool
         keep_best; /* after each evaluation that is better than all before: a checkpoint, which stays, and a link "best" to it */
     bool resume, replan;
+    bool trust_data; /* token shards are not compared with their checksums before they are used */
     const char *eval_data;
     int64_t eval_every;
     double max_seconds; /* stop after this time, with a checkpoint; 0: never */

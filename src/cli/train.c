@@ -65,6 +65,9 @@ static const ls_option options[] = {
     CLI_FLAG("resume", AT(resume),
              "go on from the newest checkpoint in --out; flags may not contradict its run.json"),
     CLI_FLAG("replan", AT(replan), "with --resume: another mesh, strategy or instruction set is allowed"),
+    CLI_FLAG(
+        "trust-data", AT(trust_data),
+        "token shards are not compared with their checksums first, which takes the time to read them once"),
     CLI_TEXT("eval-data", "PATH", AT(eval_data), "to evaluate on, read and packed as --data"),
     CLI_INT("eval-every", "N", NULL, 1, CLI_ANY, AT(eval_every),
             "steps between evaluations; a tenth of --steps when left out"),

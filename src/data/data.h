@@ -50,6 +50,7 @@ typedef struct ls_data_options {
     uint64_t seed;                 /* of the order */
     bool shuffle; /* false: the packer's own order (evaluation); of join: whole windows, then joined ones */
     const char *pack; /* "join", "best", "stream"; NULL: join */
+    bool verify;      /* shards are compared with their checksums, which reads all of them */
 } ls_data_options;
 
 typedef struct ls_data_summary {

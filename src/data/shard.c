@@ -122,11 +122,29 @@ typedef struct verifying {
 
 static size_t body_bytes(const ls_shard *s) { return s->map.bytes - sizeof *s->header; }
 
+static int block_count(const ls_shard *s) {
+    return (int)ls_ceil_div((int64_t)body_bytes(s), (int64_t)LS_SHARD_BLOCK);
+}
+
+static size_t block_bytes(const ls_shard *s, int i) {
+    const size_t at = (size_t)i * LS_SHARD_BLOCK;
+    return (size_t)ls_min((int64_t)LS_SHARD_BLOCK, (int64_t)(body_bytes(s) - at));
+}
+
+static void hash_block(void *context, int i, int thread) {
+    (void)thread;
+    const verifying *v = context;
+    const uint8_t *block = v->shard->map.data + sizeof *v->shard->header + (size_t)i * LS_SHARD_BLOCK;
+    const size_t bytes = block_bytes(v->shard, i);
+    ls_file_bring(block, bytes);
+    v->hashes[i] = ls_hash_bytes(block, bytes);
+    ls_file_forget(block, bytes);
+}
+
 static void verify_block(void *context, int i, int thread) {
     const verifying *v = context;
     const ls_shard_header *h = v->shard->header;
-    const size_t at = (size_t)i * LS_SHARD_BLOCK;
-    const size_t bytes = (size_t)ls_min((int64_t)LS_SHARD_BLOCK, (int64_t)(body_bytes(v->shard) - at));
+    const size_t at = (size_t)i * LS_SHARD_BLOCK, bytes = block_bytes(v->shard, i);
     v->hashes[i] = ls_hash_bytes(v->shard->map.data + sizeof *h + at, bytes);
     v->wrong[i] = -1;
     const int64_t first = (int64_t)(at / h->width);
@@ -144,12 +162,17 @@ static void verify_block(void *context, int i, int thread) {
     }
 }
 
-static ls_status judge(const verifying *v, int blocks, int threads) {
+static ls_status judge_checksum(const verifying *v, int blocks) {
     const ls_shard *s = v->shard;
     const uint64_t found = ls_hash_bytes(v->hashes, (size_t)blocks * sizeof *v->hashes);
-    if (found != s->header->checksum)
-        return ls_error(LS_INVALID, "%s: checksum is %016llx, expected %016llx; the file was damaged",
-                        s->path, (unsigned long long)found, (unsigned long long)s->header->checksum);
+    if (found == s->header->checksum) return ls_ok();
+    return ls_error(LS_INVALID, "%s: checksum is %016llx, expected %016llx; the file was damaged", s->path,
+                    (unsigned long long)found, (unsigned long long)s->header->checksum);
+}
+
+static ls_status judge(const verifying *v, int blocks, int threads) {
+    const ls_shard *s = v->shard;
+    LS_TRY(judge_checksum(v, blocks));
     for (int i = 0; i < blocks; i++) {
         int32_t id = 0;
         if (v->wrong[i] < 0) continue;
@@ -168,9 +191,23 @@ static ls_status judge(const verifying *v, int blocks, int threads) {
     return ls_ok();
 }
 
+static ls_status no_memory(const ls_shard *shard) {
+    return ls_error(LS_NO_MEMORY, "no memory to verify %s", shard->path);
+}
+
+ls_status ls_shard_check(const ls_shard *shard, ls_pool *pool) {
+    const int blocks = block_count(shard);
+    const verifying v = {.shard = shard, .hashes = calloc((size_t)blocks + 1, sizeof *v.hashes)};
+    if (v.hashes == NULL) return no_memory(shard);
+    ls_pool_run(pool, blocks, hash_block, (void *)(uintptr_t)&v);
+    const ls_status status = judge_checksum(&v, blocks);
+    free(v.hashes);
+    return status;
+}
+
 ls_status ls_shard_verify(const ls_shard *shard, ls_pool *pool) {
     const int threads = ls_pool_threads(pool);
-    const int blocks = (int)ls_ceil_div((int64_t)body_bytes(shard), (int64_t)LS_SHARD_BLOCK);
+    const int blocks = block_count(shard);
     verifying v = {.shard = shard,
                    .hashes = calloc((size_t)blocks + 1, sizeof *v.hashes),
                    .wrong = calloc((size_t)blocks + 1, sizeof *v.wrong),
@@ -183,7 +220,7 @@ ls_status ls_shard_verify(const ls_shard *shard, ls_pool *pool) {
         ls_pool_run(pool, blocks, verify_block, &v);
         status = judge(&v, blocks, threads);
     } else {
-        status = ls_error(LS_NO_MEMORY, "no memory to verify %s", shard->path);
+        status = no_memory(shard);
     }
     for (int t = 0; v.counts != NULL && t < threads; t++) free(v.counts[t]);
     free(v.counts);

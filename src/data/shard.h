@@ -55,6 +55,8 @@ typedef struct ls_shard {
  */
 LS_MUST_USE ls_status ls_shard_open(const char *path, ls_shard *out);
 void ls_shard_close(ls_shard *shard); /* a zeroed one is allowed */
+/* The checksum alone, at the speed of memory or of the disk. pool may be NULL. */
+LS_MUST_USE ls_status ls_shard_check(const ls_shard *shard, ls_pool *pool);
 /* Checksum, ids, counts. pool may be NULL. */
 LS_MUST_USE ls_status ls_shard_verify(const ls_shard *shard, ls_pool *pool);
 

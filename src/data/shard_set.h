@@ -19,6 +19,8 @@ LS_MUST_USE ls_status ls_shard_set_add(ls_shard_set *set, const char *path);
 /* LS_INVALID names the first shard that another tokenizer made. */
 LS_MUST_USE ls_status ls_shard_set_check(const ls_shard_set *set, uint64_t tokenizer, const char *name,
                                          int64_t vocabulary);
+/* That the bytes of all are those that were written, by all cores (ls_shard_check); tells what it cost. LS_INVALID names the first that is not. */
+LS_MUST_USE ls_status ls_shard_set_verify(const ls_shard_set *set);
 void ls_shard_set_close(ls_shard_set *set);
 
 #endif

@@ -95,6 +95,14 @@ void ls_file_map_close(ls_file_map *map) {
     *map = (ls_file_map){0};
 }
 
+void ls_file_bring(const void *data, size_t bytes) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data,
+                    begin = from / page * page;
+#ifdef MADV_POPULATE_READ
+    (void)madvise((void *)begin, from + bytes - begin, MADV_POPULATE_READ);
+#endif
+}
+
 void ls_file_forget(const void *data, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data;
     const uintptr_t begin = (from + page - 1) / page * page, end = (from + bytes) / page * page;

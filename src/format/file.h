@@ -25,6 +25,11 @@ typedef struct ls_file_map {
 LS_MUST_USE ls_status ls_file_map_open(const char *path, ls_file_map *out);
 void ls_file_map_close(ls_file_map *map); /* NULL and a zeroed map are allowed */
 /*
+ * Brings these bytes of a mapped file into memory at once, instead of by a fault for every few pages. Where the system does not know how, they come as
+ * they are touched.
+ */
+void ls_file_bring(const void *data, size_t bytes);
+/*
  * Lets the memory go that holds these bytes of a mapped file and nothing else; touched again, they are read again. So that a file
  * that is read from end to end is never in this process's memory as a whole.
  */

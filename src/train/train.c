@@ -92,7 +92,8 @@ static ls_status open_text(ls_training *t) {
                             .sequence = o->seq,
                             .seed = o->seed,
                             .shuffle = true,
-                            .pack = o->pack};
+                            .pack = o->pack,
+                            .verify = !o->trust_data};
     LS_TRY(ls_data_open(&text, &t->data));
     t->unigram = ls_data_unigram_nats(t->data);
     t->content = ls_data_content(t->data);
