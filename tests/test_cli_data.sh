@@ -179,6 +179,16 @@ for data in "--data whole-shards" "--data texts --eval-data whole-shards"; do
 done
 "$longspan" "${verified[@]}" --data whole-shards --trust-data --out trusted >out.txt 2>err || fail "--trust-data: $(cat err)"
 
+# A shard that is cut while it is trained on ends the run with its name.
+"$longspan" data build texts --out cut-shards >out.txt 2>err || fail "build: $(cat err)"
+"$longspan" train --model config.json --seq 16 --threads 1 --ranks 2 --steps 1000000 --data cut-shards --out cut-run >out.txt 2>err & pid=$!
+for _ in $(seq 600); do [ -s cut-run/metrics.jsonl ] && break; sleep 0.02; done
+truncate -s 100 cut-shards/*.tokens
+status=0
+wait $pid || status=$?
+[ $status -eq 1 ] && tail -1 err | grep -q '^longspan: cut-shards/.*tokens: it was cut from [0-9]* to 100 bytes while it was read' ||
+    fail "a shard that was cut: exit $status: $(tail -3 err)"
+
 expect 2 "--verify is no flag of data build" data build texts --out x --verify
 expect 2 "--resume is no flag of data inspect" data inspect shards --resume
 expect 2 "holds token shards already" data build texts --out shards

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static void reads_with_a_limit(void **state) {
     const char *path = scratch_text(state, "read", "hello\n");
@@ -28,6 +29,11 @@ static void reads_with_a_limit(void **state) {
                  "not a regular file"); /* and does not wait */
 }
 
+static void leave_with_7(int number) {
+    (void)number;
+    _exit(7);
+}
+
 static void maps(void **state) {
     ls_file_map map;
     assert_ok(ls_file_map_open(scratch_text(state, "map", "abc"), &map));
@@ -40,6 +46,55 @@ static void maps(void **state) {
     ls_file_map_close(&map);
     ls_file_map_close(NULL);
     assert_error(ls_file_map_open(scratch_path(state, "none"), &map), LS_IO, "none", "No such file");
+}
+
+/* What a child process that touches a byte of a file that has been cut says, and how it ends. */
+static int touch_cut_file(const char *path, off_t left, size_t at, bool own_handler, char *said,
+                          size_t room) {
+    int ends[2], status = 0;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        ls_file_map map, closed;
+        const struct sigaction standard = {.sa_handler = own_handler ? leave_with_7 : SIG_DFL};
+        sigaction(SIGBUS, &standard, NULL); /* a sanitizer has its own */
+        dup2(ends[1], STDERR_FILENO);
+        if (ls_file_map_open(path, &closed).code != LS_OK || ls_file_map_open(path, &map).code != LS_OK)
+            _exit(8);
+        ls_file_map_close(&closed);
+        ls_mapped_watch(NULL, NULL);
+        if (truncate(path, left) != 0) _exit(9);
+        if (own_handler) raise(SIGBUS);
+        _exit(map.data[at] == 'x' ? 0 : 2);
+    }
+    close(ends[1]);
+    ssize_t n = read(ends[0], said, room - 1), more = n;
+    while (more > 0 && (more = read(ends[0], said + n, room - 1 - (size_t)n)) > 0) n += more;
+    said[n] = 0;
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static void cut_files_are_named(void **state) {
+    enum { BYTES = 3 << 16 };
+    char said[1200], expected[600], *text = malloc(BYTES + 1);
+    memset(text, 'x', BYTES);
+    text[BYTES] = 0;
+    const char *path = scratch_text(state, "cut", text);
+    assert_int_equal(touch_cut_file(path, BYTES - 1, 0, false, said, sizeof said), 0);
+    assert_string_equal(said, "");
+    path = scratch_text(state, "cut", text);
+    assert_int_equal(touch_cut_file(path, 100, BYTES - 1, false, said, sizeof said), 1);
+    snprintf(expected, sizeof expected, "longspan: %s: it was cut from %d to 100 bytes while it was read\n",
+             path, BYTES);
+    assert_string_equal(said, expected);
+    path = scratch_text(state, "cut", text);
+    assert_int_equal(touch_cut_file(path, 100, 0, true, said, sizeof said),
+                     7); /* a SIGBUS of others is theirs */
+    assert_string_equal(said, "");
+    free(text);
 }
 
 /* Names in the folder. */
@@ -164,15 +219,11 @@ static void joins(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_with_a_limit),
-        cmocka_unit_test(maps),
-        cmocka_unit_test(writes_whole_or_not),
-        cmocka_unit_test(refuses_bad_targets),
-        cmocka_unit_test(makes_folders),
-        cmocka_unit_test(lists_in_order),
-        cmocka_unit_test(renames_and_removes),
-        cmocka_unit_test(knows_the_space),
-        cmocka_unit_test(joins),
+        cmocka_unit_test(reads_with_a_limit),  cmocka_unit_test(maps),
+        cmocka_unit_test(cut_files_are_named), cmocka_unit_test(writes_whole_or_not),
+        cmocka_unit_test(refuses_bad_targets), cmocka_unit_test(makes_folders),
+        cmocka_unit_test(lists_in_order),      cmocka_unit_test(renames_and_removes),
+        cmocka_unit_test(knows_the_space),     cmocka_unit_test(joins),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

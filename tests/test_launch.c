@@ -1,6 +1,8 @@
 /* The launcher: ranks that fail, die, hang or are interrupted all end soon, and the right one is named. */
 #include "test_comm_world.h"
 
+#include "format/format.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -60,6 +62,32 @@ static void test_silent_exit(void **state) {
     const ls_world_options options = small_world(2);
     assert_fails(run_world(&options, false, exit_silently, NULL), LS_PEER,
                  "rank 1 ended with exit code 7 before its work was done");
+}
+
+/* Rank 1 reads a file that is cut under its hands. */
+static ls_status read_cut_file(ls_comm *comm, void *context) {
+    const char *path = context;
+    LS_TRY(ls_comm_barrier(comm));
+    if (ls_comm_rank(comm) == 1) {
+        ls_file_map map;
+        LS_TRY(ls_file_map_open(path, &map));
+        if (truncate(path, 1) != 0) return ls_error(LS_IO, "cannot cut %s", path);
+        if (map.data[map.bytes - 1] == 1) return ls_error(LS_IO, "the byte is there");
+    }
+    return ls_comm_wait(comm, 0, 1, 1, "what never comes");
+}
+
+static void test_cut_file_is_named(void **state) {
+    (void)state;
+    char path[] = "/tmp/longspan-test-XXXXXX", expected[100];
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0 && ftruncate(fd, 1 << 20) == 0);
+    ls_world_options options = small_world(3);
+    options.wait_timeout = 0.0;
+    snprintf(expected, sizeof expected, "%s: it was cut from 1048576 to 1 bytes while it was read", path);
+    assert_fails(run_world(&options, false, read_cut_file, path), LS_IO, expected);
+    close(fd);
+    unlink(path);
 }
 
 static ls_status fail_while_others_wait(ls_comm *comm, void *context) {
@@ -307,6 +335,7 @@ int main(void) {
         cmocka_unit_test(test_killed_rank),
         cmocka_unit_test(test_hanging_ranks_are_killed),
         cmocka_unit_test(test_silent_exit),
+        cmocka_unit_test(test_cut_file_is_named),
         cmocka_unit_test(test_failure_is_the_cause),
         cmocka_unit_test(test_interrupt_stops_all),
         cmocka_unit_test(test_hangup_stops_all),

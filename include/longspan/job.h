@@ -43,6 +43,13 @@ typedef struct ls_spread {
  */
 LS_MUST_USE ls_status ls_limit_isa(const char *name);
 
+/*
+ * For programs that are nothing but a command: a mapped file that becomes shorter while it is read (by another program) ends the process with exit code 1 and a
+ * line on standard error that names it. Takes the process's SIGBUS; those of other addresses go on to the handler that was there
+ * before. Without this call they end the process as they do by default; ranks that are processes name the file in any case.
+ */
+void ls_name_cut_files(void);
+
 /* What was chosen and what it cost. */
 typedef struct ls_spread_result {
     char strategy[32], mesh[64], layout[32], isa[32];

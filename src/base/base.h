@@ -12,6 +12,7 @@
 #include "base/intervals.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/mapped.h"
 #include "base/mesh.h"
 #include "base/options.h"
 #include "base/pool.h"

@@ -129,6 +129,7 @@ static const char *alias_of(const char *word) {
 
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of writing it, with its name */
+    ls_name_cut_files();
     if (argc < 2) {
         cli_print_commands(stderr);
         return 2;

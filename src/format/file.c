@@ -85,13 +85,20 @@ ls_status ls_file_map_open(const char *path, ls_file_map *out) {
     int error_number = errno;
     close(fd);
     if (data == MAP_FAILED) return ls_file_error("map", path, error_number);
+    if (bytes > 0 && !ls_mapped_add(data, bytes, path)) {
+        munmap((void *)(uintptr_t)data, bytes);
+        return ls_error(LS_NO_MEMORY, "no memory to map %s", path);
+    }
     *out = (ls_file_map){data, bytes};
     return ls_ok();
 }
 
 void ls_file_map_close(ls_file_map *map) {
     if (!map) return;
-    if (map->bytes > 0) munmap((void *)(uintptr_t)map->data, map->bytes);
+    if (map->bytes > 0) {
+        ls_mapped_remove(map->data); /* before the addresses are another mapping's */
+        munmap((void *)(uintptr_t)map->data, map->bytes);
+    }
     *map = (ls_file_map){0};
 }
 

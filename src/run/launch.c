@@ -87,6 +87,17 @@ static void *thread_main(void *argument) {
 }
 
 /* Only the parent answers to Ctrl-C and to a terminal that closes; the child goes when its parent does, even if that is already past. */
+/* In a signal handler: the report of a rank whose file was cut. */
+static void report_fault(void *context, const char *text) {
+    const rank_slot *slot = context;
+    report *mine = &slot->launch->reports->of[slot->rank];
+    mine->status.code = LS_IO;
+    size_t n = strnlen(text, sizeof mine->status.text - 1);
+    memcpy(mine->status.text, text, n);
+    mine->status.text[n] = 0;
+    atomic_store(&mine->order, 1 + atomic_fetch_add(&slot->launch->reports->count, 1));
+}
+
 _Noreturn static void process_main(launch *l, int rank, pid_t parent) {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &ignore, NULL);
@@ -96,6 +107,7 @@ _Noreturn static void process_main(launch *l, int rank, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
     pthread_sigmask(SIG_SETMASK, &l->old_mask, NULL);
+    ls_mapped_watch(report_fault, &l->slots[rank]);
     run_rank(l, rank);
     fflush(NULL);
     _exit(0);
