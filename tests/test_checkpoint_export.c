@@ -258,6 +258,43 @@ static void test_where(void **state) {
     assert_true(ls_file_exists(path_in(state, alive).text));
 }
 
+/* A link in the model's folder does not bring in a file from elsewhere; those of a hub's cache lead to its own blobs. */
+static void test_links(void **state) {
+    const scene s = make_scene(state, saved_config);
+    const kept_path folder = path_in(state, "linked"), link = path_in(state, "linked/tokenizer_config.json"),
+                    pipe = path_in(state, "linked/vocab.txt"), cache = path_in(state, "cache/snapshots/main"),
+                    cached = path_in(state, "cache/snapshots/main/tokenizer_config.json");
+    assert_ok(ls_file_make_directories(folder.text));
+    assert_ok(ls_file_make_directories(path_in(state, "linked2").text));
+    assert_ok(ls_file_make_directories(path_in(state, "cache/blobs").text));
+    assert_ok(ls_file_make_directories(cache.text));
+    (void)scratch_text(state, "secret", "mine");
+    (void)scratch_text(state, "linked2/secret", "mine");
+    (void)scratch_text(state, "linked/inside", "{}");
+    (void)scratch_text(state, "cache/blobs/0123", "{}");
+    static const char *const outside[] = {"../secret", "../linked2/secret", "../cache/blobs/0123"};
+    for (size_t i = 0; i < LS_COUNT(outside); i++) {
+        assert_int_equal(symlink(outside[i], link.text), 0);
+        assert_error(ls_export_check(s.out.text, folder.text), LS_INVALID, link.text, "is a link to");
+        assert_error(export(s.checkpoint.text, folder.text, s.out.text, LS_ST_F32, 0, NULL), LS_INVALID,
+                     link.text, "expected a file of the folder itself");
+        assert_false(ls_file_exists(s.out.text));
+        assert_int_equal(unlink(link.text), 0);
+    }
+    assert_int_equal(mkfifo(pipe.text, 0600), 0);
+    assert_error(export(s.checkpoint.text, folder.text, s.out.text, LS_ST_F32, 0, NULL), LS_IO, pipe.text,
+                 "");
+    assert_int_equal(unlink(pipe.text), 0);
+    assert_int_equal(symlink("inside", link.text), 0);
+    assert_ok(export(s.checkpoint.text, folder.text, s.out.text, LS_ST_F32, 0, NULL));
+    assert_int_equal(symlink("../../blobs/0123", cached.text), 0);
+    assert_ok(export(s.checkpoint.text, cache.text, s.out.text, LS_ST_F32, 0, NULL));
+    assert_int_equal(count_names(s.out.text, "tokenizer_config"), 1);
+    assert_int_equal(unlink(cached.text), 0);
+    assert_int_equal(symlink("../../../secret", cached.text), 0);
+    assert_error(ls_export_check(s.out.text, cache.text), LS_INVALID, "secret", "is a link to");
+}
+
 /* A checkpoint that is not whole is not exported; what was there stays as it was. */
 static void test_corrupted(void **state) {
     static const struct {
@@ -373,7 +410,7 @@ int main(void) {
         TEST(test_config),     TEST(test_beside_the_weights),
         TEST(test_where),      TEST(test_corrupted),
         TEST(test_beyond_f16), TEST(test_full_disk),
-        TEST(test_killed),
+        TEST(test_killed),     TEST(test_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,20 @@ static void test_inspect(void **state) {
     free(text);
 }
 
+/* What a file says cannot steer the terminal that it is shown on. */
+static void test_printable(void **state) {
+    const scene s = make_scene(state, saved_config);
+    char *text = NULL;
+    (void)scratch_text(
+        state, "run/run.json",
+        "{\"spread\": {\"ranks\": 4, \"strategy\": \"ri\\u001b[2Jng\", \"mesh\": \"a\\nb\\u202e\", "
+        "\"layout\": \"\\u009b31m\"}}");
+    assert_ok(print(ls_checkpoint_print, s.run.text, false, &text));
+    assert_non_null(strstr(text, "4 ranks · ri?[2Jng · a?b??? · ??31m\n"));
+    for (const char *c = text; *c != 0; c++) assert_true(*c == '\n' || (unsigned char)*c >= 0x20);
+    free(text);
+}
+
 static void test_verify(void **state) {
     const scene s = make_scene(state, saved_config);
     ls_checkpoint_info info;
@@ -125,6 +139,7 @@ static void test_job(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_make, scratch_remove)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(test_inspect), TEST(test_verify), TEST(test_job)};
+    const struct CMUnitTest tests[] = {TEST(test_inspect), TEST(test_printable), TEST(test_verify),
+                                       TEST(test_job)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,6 +34,10 @@ plain=$("$longspan" tokenize --tokenizer "$rare" --text x 2>/dev/null) framed=$(
 "$longspan" tokenize --tokenizer "$rare" --decode --text "$framed" 2>/dev/null | grep -q '</s> x</s>' || fail "special tokens are left out"
 
 # --- refusals ---
+# On a terminal, text cannot steer it; in a file it is what it is.
+python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' sh -c "'$longspan' tokenize --decode --text '[27, 91, 50, 74]' 2>/dev/null" >shown </dev/null
+if grep -q $'\x1b' shown || ! grep -q '\[2J' shown; then fail "a terminal gets $(od -c shown)"; fi
+"$longspan" tokenize --decode --text '[27, 91, 50, 74]' 2>/dev/null | grep -q $'^\x1b\[2J$' || fail "a file does not get the text"
 expect 1 "noise, line 1: ids: not valid JSON" tokenize --decode noise
 expect 1 "standard input, line 1: ids: [1] is 256, expected an integer from 0 to 255" tokenize --decode - < <(echo '[1, 256]')
 expect 1 "ids is missing" tokenize --decode --text '{}'

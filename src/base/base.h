@@ -16,6 +16,7 @@
 #include "base/mesh.h"
 #include "base/options.h"
 #include "base/pool.h"
+#include "base/printable.h"
 #include "base/range.h"
 #include "base/rng.h"
 

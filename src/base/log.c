@@ -32,6 +32,7 @@ void ls_log(const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    ls_printable_line(text);
     snprintf(line, sizeof line, "%slongspan: %s\n", isatty(STDERR_FILENO) ? ERASE_LINE : "", text);
     put(line);
 }

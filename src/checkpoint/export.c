@@ -42,6 +42,7 @@ static ls_status refuse_strangers(const char *folder) {
 ls_status ls_export_check(const char *out, const char *carry) {
     LS_PATH path = NULL;
     LS_PATH source = NULL;
+    LS_TRY(ls_export_check_carried(carry));
     LS_TRY(resolve(out, &path));
     if (!ls_file_exists(path)) return ls_ok();
     if (!ls_file_is_directory(path)) return ls_error(LS_USAGE, "%s is a file, expected a folder", path);

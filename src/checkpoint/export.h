@@ -37,7 +37,10 @@ typedef struct ls_export_result {
  */
 LS_MUST_USE ls_status ls_checkpoint_export(const ls_export_options *options, ls_export_result *result);
 
-/* What is wrong with `out`, before any work: LS_USAGE when it holds something else than an exported model, or is `carry`. */
+/*
+ * What is wrong, before any work: LS_USAGE when `out` holds something else than an exported model, or is `carry`; LS_INVALID when a file
+ * that would be carried over is a link out of `carry` (to the blobs of a hub's cache it may be).
+ */
 LS_MUST_USE ls_status ls_export_check(const char *out, const char *carry);
 
 /* "f32", "f16", "bf16" or NULL (LS_ST_DTYPES). LS_USAGE for another. */

@@ -2,6 +2,7 @@
 #include "checkpoint/export_impl.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,44 @@ static ls_status make_generation(const ls_exporting *e) {
 }
 
 /* ---- files that are carried over ---- */
+
+/* Whether a path without links lies in the folder `home`, one without links too. */
+static bool lies_in(const char *path, const char *home) {
+    const size_t n = strlen(home);
+    return strncmp(path, home, n) == 0 && path[n] == '/';
+}
+
+/* Where the Hugging Face hub's cache keeps the files of a snapshot, CACHE/snapshots/REVISION: CACHE/blobs. */
+static ls_status find_blobs(const char *home, char **out) {
+    static const char snapshots[] = "/snapshots";
+    const char *revision = strrchr(home, '/');
+    const size_t n = revision != NULL ? (size_t)(revision - home) : 0, tail = sizeof snapshots - 1;
+    if (n <= tail || strncmp(revision - tail, snapshots, tail) != 0) return ls_ok();
+    return ls_path_print(out, "%.*s/blobs", (int)(n - tail), home);
+}
+
+/*
+ * What is exported may be published: a link in a folder that came from somewhere must not bring in a file of this machine that it was not made
+ * of. A snapshot of the hub's cache is made of links to its own blobs.
+ */
+static ls_status check_inside(const char *folder, const char *path) {
+    LS_PATH home = realpath(folder, NULL);
+    LS_PATH real = realpath(path, NULL);
+    LS_PATH blobs = NULL;
+    if (real == NULL || home == NULL) return ls_error(LS_IO, "%s: %s", path, strerror(errno));
+    LS_TRY(find_blobs(home, &blobs));
+    if (lies_in(real, home) || (blobs != NULL && lies_in(real, blobs))) return ls_ok();
+    return ls_error(LS_INVALID, "%s is a link to %s; expected a file of the folder itself", path, real);
+}
+
+ls_status ls_export_check_carried(const char *folder) {
+    for (size_t i = 0; i < LS_COUNT(carried) && folder != NULL && folder[0] != 0; i++) {
+        LS_PATH from = NULL;
+        LS_TRY(ls_path_join(folder, carried[i], &from));
+        if (ls_file_exists(from)) LS_TRY(check_inside(folder, from));
+    }
+    return ls_ok();
+}
 
 static ls_status carry_file(ls_exporting *e, const char *name, const char *from) {
     LS_PATH to = NULL;

@@ -27,6 +27,8 @@ LS_MUST_USE ls_status ls_export_config_read(ls_exporting *e);
 LS_MUST_USE ls_status ls_export_config_write(ls_exporting *e);
 /* The tokenizer's files, and the generation config, which is made where there is none. */
 LS_MUST_USE ls_status ls_export_carry(ls_exporting *e);
+/* LS_INVALID where one of these files is a link out of the folder. NULL or "": there is no folder. */
+LS_MUST_USE ls_status ls_export_check_carried(const char *folder);
 /* Whether an exported model may hold a file of this name. */
 bool ls_export_knows(const char *name);
 

@@ -142,37 +142,30 @@ static void print_json(const opened *c, FILE *out) {
 
 static void print_model(const ls_model *model, FILE *out) {
     if (model == NULL) {
-        fprintf(out, "model       unknown: there is no config.json\n");
+        ls_print_line(out, "model       unknown: there is no config.json");
         return;
     }
     const ls_model_sizes m = ls_model_describe(model);
-    fprintf(
+    ls_print_line(
         out,
-        "model       %s · %.2f M parameters · L %lld · E %lld · F %lld · V %lld%s · heads %lld, %lld of keys, of %lld\n",
+        "model       %s · %.2f M parameters · L %lld · E %lld · F %lld · V %lld%s · heads %lld, %lld of keys, of %lld",
         ls_model_architecture(model), (double)ls_model_parameters(model) / 1e6, (long long)m.L,
         (long long)m.E, (long long)m.F, (long long)m.V, m.tied ? " (tied)" : "", (long long)m.Hq,
         (long long)m.Hkv, (long long)m.D);
 }
 
 static void print_run(const ls_json *run, FILE *out) {
-    fprintf(out, "run         ");
     if (run == NULL) {
-        fprintf(out, "unknown: there is no run.json beside it\n");
+        ls_print_line(out, "run         unknown: there is no run.json beside it");
         return;
     }
-    fprintf(out, "%lld ranks", (long long)run_ranks(run));
+    char texts[256] = "";
     for (size_t i = 0; i < LS_COUNT(run_texts); i++) {
         const char *text = run_text(run, run_texts[i]);
-        if (text != NULL) fprintf(out, " · %s", text);
+        const size_t used = strlen(texts);
+        if (text != NULL) snprintf(texts + used, sizeof texts - used, " · %s", text);
     }
-    fputc('\n', out);
-}
-
-/* Names come from a file: control characters in them are not for a terminal. */
-static void print_name(const char *name, int width, FILE *out) {
-    int n = 0;
-    for (; *name != 0; name++, n++) fputc((unsigned char)*name < 32 || *name == 127 ? '?' : *name, out);
-    for (; n < width; n++) fputc(' ', out);
+    ls_print_line(out, "run         %lld ranks%s", (long long)run_ranks(run), texts);
 }
 
 static void print_tensor(const ls_st_tensor *t, int width, FILE *out) {
@@ -181,23 +174,22 @@ static void print_tensor(const ls_st_tensor *t, int width, FILE *out) {
         const size_t used = strlen(shape);
         snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "," : "", (long long)t->shape[d]);
     }
-    fprintf(out, "  ");
-    print_name(t->name, width, out);
-    fprintf(out, "  %s  [%s]  %s\n", ls_st_dtype_name(t->dtype), shape,
-            ls_bytes_text((double)t->bytes, bytes));
+    ls_print_line(out, "  %-*s  %s  [%s]  %s", width, t->name, ls_st_dtype_name(t->dtype), shape,
+                  ls_bytes_text((double)t->bytes, bytes));
 }
 
 static void print_words(const opened *c, FILE *out) {
     char bytes[LS_BYTES_TEXT];
-    fprintf(out, "checkpoint  %s\nstep        %lld · %lld sequences · loss %.4f · seed %llu · %s\n", c->path,
-            (long long)c->info.state.step, (long long)c->info.state.sequences, c->info.state.last_loss,
-            (unsigned long long)c->info.state.seed, c->info.type);
+    ls_print_line(out, "checkpoint  %s", c->path);
+    ls_print_line(out, "step        %lld · %lld sequences · loss %.4f · seed %llu · %s",
+                  (long long)c->info.state.step, (long long)c->info.state.sequences, c->info.state.last_loss,
+                  (unsigned long long)c->info.state.seed, c->info.type);
     print_model(c->model, out);
     print_run(c->run, out);
     for (int i = 0; i < c->info.n_files; i++)
-        fprintf(out, "%s%-22s  %s\n", i == 0 ? "files       " : "            ", c->info.file[i].name,
-                ls_bytes_text((double)c->info.file[i].bytes, bytes));
-    fprintf(out, "tensors     %lld\n", (long long)ls_st_count(c->weights));
+        ls_print_line(out, "%s%-22s  %s", i == 0 ? "files       " : "            ", c->info.file[i].name,
+                      ls_bytes_text((double)c->info.file[i].bytes, bytes));
+    ls_print_line(out, "tensors     %lld", (long long)ls_st_count(c->weights));
     int width = 0;
     for (int64_t i = 0; i < ls_st_count(c->weights); i++)
         width = (int)ls_max(width, ls_min(60, (int64_t)strlen(ls_st_at(c->weights, i)->name)));
@@ -237,16 +229,17 @@ static void print_verdict_json(const char *path, const ls_checkpoint_info *info,
 }
 
 static void print_verdict(const char *path, const ls_checkpoint_info *info, FILE *out) {
-    char bytes[LS_BYTES_TEXT];
-    fprintf(out, "checkpoint  %s\n", path);
+    ls_print_line(out, "checkpoint  %s", path);
     for (int i = 0; i < info->n_files; i++) {
         const ls_checkpoint_file *file = &info->file[i];
-        fprintf(out, "%-22s  %s", file->name, file->bad == 0 ? "good" : "BAD ");
-        if (file->bytes > 0) fprintf(out, "  %10s", ls_bytes_text((double)file->bytes, bytes));
+        char bytes[LS_BYTES_TEXT] = "", pieces[48] = "";
+        if (file->bytes > 0) (void)ls_bytes_text((double)file->bytes, bytes);
         if (file->bad > 0)
-            fprintf(out, "  %lld of %lld pieces: %s", (long long)file->bad, (long long)file->pieces,
-                    file->status.text);
-        fputc('\n', out);
+            snprintf(pieces, sizeof pieces, "  %lld of %lld pieces: ", (long long)file->bad,
+                     (long long)file->pieces);
+        ls_print_line(out, "%-22s  %s%s%*s%s%s", file->name, file->bad == 0 ? "good" : "BAD ",
+                      file->bytes > 0 ? "  " : "", file->bytes > 0 ? 10 : 0, bytes, pieces,
+                      file->bad > 0 ? file->status.text : "");
     }
 }
 

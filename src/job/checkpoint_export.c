@@ -46,11 +46,11 @@ static ls_status find_source(const ls_export_job *job, const char *checkpoint, c
 
 static void print_export(const ls_export_job *job, const ls_export_result *r, double seconds, FILE *out) {
     char bytes[LS_BYTES_TEXT], time[LS_SECONDS_TEXT];
-    fprintf(out, "%s: %lld tensors, %.2f M parameters in %s, %s in %d file%s, %s\n", job->out,
-            (long long)r->tensors, (double)r->parameters / 1e6, ls_st_dtype_name(r->dtype),
-            ls_bytes_text((double)r->bytes, bytes), r->files, r->files == 1 ? "" : "s",
-            ls_seconds_text(seconds, time));
-    fprintf(out, "carried over: %s\n", r->carried[0] != 0 ? r->carried : "nothing");
+    ls_print_line(out, "%s: %lld tensors, %.2f M parameters in %s, %s in %d file%s, %s", job->out,
+                  (long long)r->tensors, (double)r->parameters / 1e6, ls_st_dtype_name(r->dtype),
+                  ls_bytes_text((double)r->bytes, bytes), r->files, r->files == 1 ? "" : "s",
+                  ls_seconds_text(seconds, time));
+    ls_print_line(out, "carried over: %s", r->carried[0] != 0 ? r->carried : "nothing");
 }
 
 static void print_export_json(const ls_export_job *job, const char *checkpoint, const ls_export_result *r,

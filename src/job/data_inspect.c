@@ -81,9 +81,9 @@ static void print_totals(const inspection *n, FILE *out) {
     char end[24] = "none";
     if (h->end_of_document != LS_SHARD_NO_END)
         snprintf(end, sizeof end, "%llu", (unsigned long long)h->end_of_document);
-    fprintf(out, "tokenizer %016" PRIx64 "%s%s · vocabulary %llu · end of document %s\n", h->tokenizer,
-            n->decodes ? " " : "", n->decodes ? ls_tokenizer_name(n->tokenizer) : "",
-            (unsigned long long)h->vocabulary, end);
+    ls_print_line(out, "tokenizer %016" PRIx64 "%s%s · vocabulary %llu · end of document %s", h->tokenizer,
+                  n->decodes ? " " : "", n->decodes ? ls_tokenizer_name(n->tokenizer) : "",
+                  (unsigned long long)h->vocabulary, end);
     if (n->lengths.learnt < c->tokens)
         fprintf(out, "learnt as labels: %lld tokens, %.1f %%\n", (long long)n->lengths.learnt,
                 100.0 * (double)n->lengths.learnt / (double)c->tokens);
@@ -125,7 +125,7 @@ static ls_status print_documents(const inspection *n, FILE *out) {
     for (int64_t d = 0; d < shown(n) && document_at(&n->corpus, d, &start, &length); d++) {
         char *text = NULL;
         LS_TRY(beginning(n, start, length, &text));
-        fprintf(out, "document %lld, %lld tokens: %s\n", (long long)d, (long long)length, text);
+        ls_print_line(out, "document %lld, %lld tokens: %s", (long long)d, (long long)length, text);
         free(text);
     }
     return ls_ok();

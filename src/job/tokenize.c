@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_BYTES = 64 << 20 }; /* of a text, and of a line of ids */
 
@@ -96,6 +97,20 @@ static ls_status print_object(tokenizing *t) {
     return ls_ok();
 }
 
+/* Byte for byte into a file or a pipe; a terminal gets what is printable of it. */
+static ls_status write_text(const tokenizing *t) {
+    if (!isatty(fileno(t->out))) {
+        fwrite(t->text.byte, 1, t->text.count, t->out);
+        return ls_ok();
+    }
+    const size_t room = 3 * t->text.count + 1;
+    char *shown = malloc(room);
+    if (shown == NULL) return ls_error(LS_NO_MEMORY, "no memory to show %zu bytes of text", t->text.count);
+    fwrite(shown, 1, ls_utf8_printable(t->text.byte, t->text.count, shown, room), t->out);
+    free(shown);
+    return ls_ok();
+}
+
 static ls_status decode(tokenizing *t) {
     ls_json *document;
     LS_TRY(ls_json_parse("ids", t->in.byte, t->in.count, &document));
@@ -105,7 +120,7 @@ static ls_status decode(tokenizing *t) {
     t->text.count = 0;
     LS_TRY(ls_tokenizer_decode(t->tokenizer, t->ids.id, t->ids.count, &t->text));
     if (t->job->json) return print_object(t);
-    fwrite(t->text.byte, 1, t->text.count, t->out);
+    LS_TRY(write_text(t));
     if (!t->job->whole) fputc('\n', t->out);
     return ls_ok();
 }

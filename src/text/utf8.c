@@ -1,5 +1,7 @@
 #include "text/utf8.h"
 
+#include "base/base.h"
+
 #include <string.h>
 
 int ls_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
@@ -44,21 +46,13 @@ size_t ls_utf8_valid_prefix(const char *text, size_t bytes) {
     return at;
 }
 
-/* C0 but for newline and tab, DEL, C1, and the marks that reorder a line. */
-static int prints(uint32_t code) {
-    if (code == '\n' || code == '\t') return 1;
-    return !(code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
-             (code >= 0x2066 && code <= 0x2069));
-}
-
 size_t ls_utf8_printable(const char *text, size_t bytes, char *out, size_t room) {
     static const char replacement[] = "\xef\xbf\xbd";
     size_t used = 0;
     for (size_t at = 0; at < bytes;) {
-        uint32_t code = 0;
-        int length = ls_utf8_decode(text + at, bytes - at, &code);
-        int good = length > 0 && prints(code);
-        size_t size = good ? (size_t)length : 3;
+        const int length = ls_utf8_decode(text + at, bytes - at, NULL);
+        const bool good = text[at] == '\n' || text[at] == '\t' || ls_printable_at(text + at, bytes - at) > 0;
+        const size_t size = good ? (size_t)length : 3;
         if (used + size >= room) break;
         memcpy(out + used, good ? text + at : replacement, size);
         used += size;
