@@ -126,7 +126,10 @@ static void reads_records_as_python_does(void **state) {
     ls_json *doc = NULL;
     const char *at = NULL;
     size_t bytes = 0;
-    assert_error(ls_json_parse("x", text, sizeof text - 1, &doc), LS_INVALID, "duplicate object key", "");
+    static const char twice[] = "{\"a\": 1, \"b\": {\"a\": 2},\n \"\\u0061\" : 3}";
+    assert_error(ls_json_parse("x", twice, sizeof twice - 1, &doc), LS_INVALID,
+                 "line 2 column 2: duplicate object key", "near '\"\\u0061\"'");
+    assert_error(ls_json_parse("x", text, sizeof text - 1, &doc), LS_INVALID, "\\u0000 is not allowed", "");
     assert_ok(ls_json_parse_record("x", text, sizeof text - 1, &doc));
     assert_ok(ls_json_as_bytes(ls_json_field(ls_json_root(doc), "a"), &at, &bytes));
     assert_int_equal(bytes, 3);

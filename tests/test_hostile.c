@@ -94,7 +94,7 @@ static void safetensors(void **state) {
         {"bad-deep-arrays", "maximum parsing depth reached"},
         {"bad-deep-objects", "maximum parsing depth reached"},
         {"bad-name-lines", "tensor 'a?b?[2J' has data offsets [0, 4], but [2] of F32 takes 8 bytes"},
-        {"bad-name-nul", "NUL byte in object key not supported"},
+        {"bad-name-nul", "\\u0000 is not allowed"},
         {"bad-name-utf8", "not valid JSON (not UTF-8)"},
         {"bad-metadata", "__metadata__.format is 1, expected a text"},
         {"bad-array", "the safetensors header does not begin with {"},

@@ -155,6 +155,35 @@ static int32_t only_id(const ls_tokenizer *t, const char *text) {
     return id;
 }
 
+/* A long text put before each of many short pieces: what is made of the whole text counts, and how long is looked for tokens in it. */
+static void what_grows_by_pieces_is_refused(void **state) {
+    static const char json[] =
+        "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"%.*s\"},\"added_tokens\":[" TOKEN(
+            "4",
+            "x") ","
+                 "{\"id\":5,\"content\":\"%.*sb\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+                 "\"normalized\":%s,\"special\":true}]," MODEL "}";
+    static char text[4000], letters[1000], pieces[20000];
+    memset(letters, 'a', sizeof letters);
+    for (size_t i = 0; i < sizeof pieces; i++) pieces[i] = i % 2 ? 'a' : 'x';
+    static const struct {
+        int prepended, token;
+        const char *normalized, *words;
+    } cases[] = {{1000, 2, "false", "make more than 2328576 bytes"},
+                 {500, 500, "true", "not found within 42008576 steps"}};
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        ls_token_list ids = {0};
+        snprintf(text, sizeof text, json, cases[i].prepended, letters, cases[i].token, letters,
+                 cases[i].normalized);
+        ls_tokenizer *t = open_json(state, text);
+        assert_error(ls_tokenizer_encode(t, pieces, sizeof pieces, &ids), LS_INVALID, "the normalizers",
+                     cases[i].words);
+        assert_ok(ls_tokenizer_encode(t, pieces, 10, &ids));
+        free(ids.id);
+        ls_tokenizer_close(t);
+    }
+}
+
 /* Steps that each make a text twice as long, and texts that would be looked at from every place. */
 static void what_grows_without_end_is_refused(void **state) {
     enum { STEPS = 40, LONG = 2000 };
@@ -240,6 +269,7 @@ int main(void) {
         cmocka_unit_test(refuses_deep_nesting),
         cmocka_unit_test(a_pattern_without_end_is_given_up),
         cmocka_unit_test(what_grows_without_end_is_refused),
+        cmocka_unit_test(what_grows_by_pieces_is_refused),
         cmocka_unit_test(an_added_token_may_grow_when_normalized),
         cmocka_unit_test(takes_the_end_of_document_from_where_it_is_said),
     };

@@ -1,4 +1,4 @@
-/* XXH64, as its specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) says; input of one go. */
+/* XXH64, as its specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) says; input of one go. SipHash at the end. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -45,4 +45,38 @@ uint64_t ls_hash_bytes(const void *data, size_t bytes) {
     hash = (hash ^ hash >> 33) * P2;
     hash = (hash ^ hash >> 29) * P3;
     return hash ^ hash >> 32;
+}
+
+/* --- SipHash-1-3 ------------------------------------------------------------------------------------------------------------- */
+
+static void sip_round(uint64_t v[4]) {
+    v[0] += v[1];
+    v[2] += v[3];
+    v[1] = rotate(v[1], 13) ^ v[0];
+    v[3] = rotate(v[3], 16) ^ v[2];
+    v[0] = rotate(v[0], 32) + v[3];
+    v[2] += v[1];
+    v[1] = rotate(v[1], 17) ^ v[2];
+    v[3] = rotate(v[3], 21) ^ v[0];
+    v[2] = rotate(v[2], 32);
+}
+
+static void sip_word(uint64_t v[4], uint64_t word) {
+    v[3] ^= word;
+    sip_round(v);
+    v[0] ^= word;
+}
+
+uint64_t ls_hash_keyed(const void *data, size_t bytes, uint64_t key) {
+    const unsigned char *p = data;
+    const uint64_t second = key * P1; /* of the key's halves */
+    uint64_t v[4] = {0x736f6d6570736575u ^ key, 0x646f72616e646f6du ^ second, 0x6c7967656e657261u ^ key,
+                     0x7465646279746573u ^ second},
+             last = (uint64_t)bytes << 56;
+    for (; bytes >= 8; p += 8, bytes -= 8) sip_word(v, read64(p));
+    for (size_t i = 0; i < bytes; i++) last |= (uint64_t)p[i] << (8 * i);
+    sip_word(v, last);
+    v[2] ^= 0xff;
+    for (int i = 0; i < 3; i++) sip_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
 }

@@ -22,11 +22,42 @@ static inline bool ls_multiply(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* A JSON document with its numbers as jansson takes them, to be freed (json_numbers.c). */
-LS_MUST_USE ls_status ls_json_rewrite_numbers(const char *name, const char *text, size_t bytes, char **out,
-                                              size_t *out_bytes);
-/* Whether a string stands for a number that is not finite; its name is behind the first byte. */
-bool ls_json_is_rewritten(const char *string, size_t bytes);
+/* --- JSON in memory (json_parse.c) ----------------------------------------------------------------------------------------- */
+
+/* The first eight go into hashes that are kept in files: their order stays. */
+typedef enum ls_json_node_kind {
+    LS_NODE_OBJECT,
+    LS_NODE_ARRAY,
+    LS_NODE_TEXT,
+    LS_NODE_INTEGER,
+    LS_NODE_REAL,
+    LS_NODE_TRUE,
+    LS_NODE_FALSE,
+    LS_NODE_NULL,
+    LS_NODE_NOT_FINITE, /* a number that Python wrote as NaN, Infinity or -Infinity: a NUL and that name */
+} ls_json_node_kind;
+
+struct ls_json_node {
+    uint32_t kind : 4;
+    uint32_t link : 28; /* of members: see json_parse.c */
+    uint32_t count;     /* bytes of a text; items of an array; members of an object */
+    union {
+        int64_t integer;
+        double real;
+        const char *text;           /* with a 0 behind it */
+        struct ls_json_node *child; /* [count] items, or [2 * count]: a name, its value, ... */
+    };
+};
+_Static_assert(sizeof(struct ls_json_node) == 16, "a node is 16 bytes");
+
+/*
+ * Reads a document: (*nodes)[0] is its root; texts lie in *pool. Both are to be freed, on error too. `record` reads as Python does. The
+ * error names line and column.
+ */
+LS_MUST_USE ls_status ls_json_parse_nodes(const char *name, const char *text, size_t bytes, bool record,
+                                          struct ls_json_node **nodes, char **pool);
+/* The value of a member; NULL when there is none, or what is given is no object. */
+struct ls_json_node *ls_json_member(const struct ls_json_node *object, const char *key, size_t bytes);
 
 /* "[2, 3]" for error messages; cut when it does not fit. */
 void ls_shape_text(int ndim, const int64_t *shape, char *out, size_t room);

@@ -11,59 +11,31 @@
 #include <string.h>
 
 struct ls_json {
-    json_t *root;
-    char *file;
+    struct ls_json_node *nodes; /* the root first */
+    char *pool, *file;
 };
 
-/* jansson quotes the input in its messages; ours are one line. */
-static void one_line(char *text) {
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = ' ';
-}
-
-enum { STRICT = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, RECORD = JSON_DECODE_ANY | JSON_ALLOW_NUL };
-
-/* The same for numbers that Python writes and jansson refuses. */
-static json_t *load_rewritten(const char *name, const char *text, size_t bytes, size_t flags,
-                              json_error_t *error) {
-    char *rewritten;
-    size_t length;
-    if (ls_json_rewrite_numbers(name, text, bytes, &rewritten, &length).code != LS_OK) return NULL;
-    json_t *root = length > bytes ? json_loadb(rewritten, length, flags | JSON_ALLOW_NUL, error) : NULL;
-    free(rewritten);
-    return root;
-}
-
-static ls_status parse(const char *name, const char *text, size_t bytes, size_t flags, ls_json **out) {
-    ls_json *document = malloc(sizeof *document);
-    char *file = strdup(name);
-    if (!document || !file) {
+static ls_status parse(const char *name, const char *text, size_t bytes, bool record, ls_json **out) {
+    ls_json *document = calloc(1, sizeof *document);
+    if (document == NULL || (document->file = strdup(name)) == NULL) {
         free(document);
-        free(file);
         return ls_error(LS_NO_MEMORY, "no memory to read %s", name);
     }
-    json_error_t error;
-    json_t *root = json_loadb(text, bytes, flags, &error);
-    if (!root) root = load_rewritten(name, text, bytes, flags, &error);
-    if (!root) {
-        free(document);
-        free(file);
-        one_line(error.text);
-        bool utf8 = json_error_code(&error) == json_error_invalid_utf8;
-        return ls_error(LS_INVALID, "%s: not valid JSON%s, line %d column %d: %s", name,
-                        utf8 ? " (not UTF-8)" : "", error.line, error.column, error.text);
-    }
-    *document = (ls_json){root, file};
-    *out = document;
-    return ls_ok();
+    const ls_status status =
+        ls_json_parse_nodes(name, text, bytes, record, &document->nodes, &document->pool);
+    if (status.code == LS_OK)
+        *out = document;
+    else
+        ls_json_free(document);
+    return status;
 }
 
 ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_json **out) {
-    return parse(name, text, bytes, STRICT, out);
+    return parse(name, text, bytes, false, out);
 }
 
 ls_status ls_json_parse_record(const char *name, const char *text, size_t bytes, ls_json **out) {
-    return parse(name, text, bytes, RECORD, out);
+    return parse(name, text, bytes, true, out);
 }
 
 ls_status ls_json_read(const char *file, size_t most_bytes, ls_json **out) {
@@ -77,36 +49,57 @@ ls_status ls_json_read(const char *file, size_t most_bytes, ls_json **out) {
 
 void ls_json_free(ls_json *document) {
     if (!document) return;
-    json_decref(document->root);
+    free(document->nodes);
+    free(document->pool);
     free(document->file);
     free(document);
 }
 
 ls_json_value ls_json_root(const ls_json *document) {
-    return (ls_json_value){.file = document->file, .json = document->root, .path = ""};
+    return (ls_json_value){.file = document->file, .json = document->nodes, .path = ""};
 }
 
-static bool has_nul(const json_t *json) {
-    return memchr(json_string_value(json), 0, json_string_length(json));
+static bool is(ls_json_value value, ls_json_node_kind kind) {
+    return value.json != NULL && value.json->kind == kind;
+}
+
+/* The beginning of a value as jansson writes it. */
+static json_t *beginning(const struct ls_json_node *node) {
+    enum { SHOWN = 240 };
+    size_t n = node->count;
+    switch ((ls_json_node_kind)node->kind) {
+    case LS_NODE_TEXT:
+        for (n = n > SHOWN ? SHOWN : n; n < node->count && (node->text[n] & 0xc0) == 0x80; n--) {
+        }
+        return json_stringn(node->text, n);
+    case LS_NODE_INTEGER:
+        return json_integer(node->integer);
+    case LS_NODE_REAL:
+        return json_real(node->real);
+    case LS_NODE_NULL:
+        return json_null();
+    default:
+        return json_boolean(node->kind == LS_NODE_TRUE);
+    }
 }
 
 /* The value as an error shows it. */
 static void show(ls_json_value value, char *out, size_t room) {
-    const json_t *json = value.json;
-    if (!json) {
+    if (value.json == NULL) {
         snprintf(out, room, value.null ? "null" : "missing");
-    } else if (json_is_string(json) &&
-               ls_json_is_rewritten(json_string_value(json), json_string_length(json))) {
-        snprintf(out, room, "%s", json_string_value(json) + 1);
-    } else if (json_is_object(json)) {
+    } else if (is(value, LS_NODE_NOT_FINITE)) {
+        snprintf(out, room, "%s", value.json->text + 1);
+    } else if (is(value, LS_NODE_OBJECT)) {
         snprintf(out, room, "an object");
-    } else if (json_is_array(json)) {
-        snprintf(out, room, "an array of %zu", json_array_size(json));
+    } else if (is(value, LS_NODE_ARRAY)) {
+        snprintf(out, room, "an array of %u", (unsigned)value.json->count);
     } else {
+        json_t *json = beginning(value.json);
         char *text = json_dumps(json, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-        bool cut = text && strlen(text) > 60;
+        const bool cut = text && strlen(text) > 60;
         snprintf(out, room, "%.60s%s", text ? text : "?", cut ? "..." : "");
         free(text);
+        json_decref(json);
     }
 }
 
@@ -139,8 +132,8 @@ static void extend(ls_json_value *value, const char *format, ...) {
 ls_json_value ls_json_field(ls_json_value object, const char *key) {
     ls_json_value field = object;
     extend(&field, "%s%s", object.path[0] ? "." : "", key);
-    field.json = json_object_get(object.json, key); /* NULL when object is none */
-    field.null = json_is_null(field.json);
+    field.json = ls_json_member(object.json, key, strlen(key)); /* NULL when object is none */
+    field.null = is(field, LS_NODE_NULL);
     if (field.null) field.json = NULL;
     return field;
 }
@@ -148,24 +141,25 @@ ls_json_value ls_json_field(ls_json_value object, const char *key) {
 bool ls_json_has(ls_json_value object, const char *key) { return ls_json_field(object, key).json != NULL; }
 
 size_t ls_json_count(ls_json_value value) {
-    return json_is_array(value.json) ? json_array_size(value.json) : json_object_size(value.json);
+    return is(value, LS_NODE_ARRAY) || is(value, LS_NODE_OBJECT) ? value.json->count : 0;
 }
 
 ls_json_value ls_json_item(ls_json_value array, size_t i) {
     ls_json_value item = array;
     extend(&item, "[%zu]", i);
-    item.json = json_array_get(array.json, i);
+    item.json = is(array, LS_NODE_ARRAY) && i < array.json->count ? &array.json->child[i] : NULL;
     return item;
 }
 
 bool ls_json_next(ls_json_value object, void **cursor, const char **key, ls_json_value *value) {
-    void *next = *cursor ? json_object_iter_next(object.json, *cursor) : json_object_iter(object.json);
-    if (!next) return false;
-    *cursor = next;
-    *key = json_object_iter_key(next);
+    if (!is(object, LS_NODE_OBJECT)) return false;
+    struct ls_json_node *member = *cursor != NULL ? (struct ls_json_node *)*cursor + 2 : object.json->child;
+    if (member == object.json->child + 2 * (size_t)object.json->count) return false;
+    *cursor = member;
+    *key = member->text;
     *value = object;
     extend(value, "%s%s", object.path[0] ? "." : "", *key);
-    value->json = json_object_iter_value(next);
+    value->json = &member[1];
     return true;
 }
 
@@ -185,64 +179,68 @@ static ls_status double_expected(ls_json_value value, double least, double most)
 }
 
 ls_status ls_json_as_int(ls_json_value value, int64_t least, int64_t most, int64_t *out) {
-    if (!json_is_integer(value.json)) return int_expected(value, least, most);
-    int64_t number = json_integer_value(value.json);
+    if (!is(value, LS_NODE_INTEGER)) return int_expected(value, least, most);
+    const int64_t number = value.json->integer;
     if (number < least || number > most) return int_expected(value, least, most);
     *out = number;
     return ls_ok();
 }
 
 ls_status ls_json_as_double(ls_json_value value, double least, double most, double *out) {
-    if (!json_is_number(value.json)) return double_expected(value, least, most);
-    double number = json_number_value(value.json); /* jansson has refused what is not finite */
+    if (!is(value, LS_NODE_INTEGER) && !is(value, LS_NODE_REAL)) return double_expected(value, least, most);
+    const double number =
+        is(value, LS_NODE_INTEGER) ? (double)value.json->integer : value.json->real; /* finite */
     if (!(number >= least && number <= most)) return double_expected(value, least, most);
     *out = number;
     return ls_ok();
 }
 
 static ls_status as_bool(ls_json_value value, bool *out) {
-    if (!json_is_boolean(value.json)) return expected(value, "true or false");
-    *out = json_is_true(value.json);
+    if (!is(value, LS_NODE_TRUE) && !is(value, LS_NODE_FALSE)) return expected(value, "true or false");
+    *out = is(value, LS_NODE_TRUE);
     return ls_ok();
 }
 
 ls_status ls_json_as_text(ls_json_value value, const char **out) {
-    if (!json_is_string(value.json)) return expected(value, "a text");
-    if (has_nul(value.json)) return expected(value, "a text without NUL characters");
-    *out = json_string_value(value.json);
+    if (!ls_json_is_text(value)) return expected(value, "a text");
+    if (memchr(value.json->text, 0, value.json->count) != NULL)
+        return expected(value, "a text without NUL characters");
+    *out = value.json->text;
     return ls_ok();
 }
 
 ls_status ls_json_as_bytes(ls_json_value value, const char **out, size_t *bytes) {
     if (!ls_json_is_text(value)) return expected(value, "a text");
-    *out = json_string_value(value.json);
-    *bytes = json_string_length(value.json);
+    *out = value.json->text;
+    *bytes = value.json->count;
     return ls_ok();
 }
 
 ls_status ls_json_as_object(ls_json_value value) {
-    return json_is_object(value.json) ? ls_ok() : expected(value, "an object");
+    return is(value, LS_NODE_OBJECT) ? ls_ok() : expected(value, "an object");
 }
 
-bool ls_json_is_text(ls_json_value value) {
-    return json_is_string(value.json) &&
-           !ls_json_is_rewritten(json_string_value(value.json), json_string_length(value.json));
-}
+bool ls_json_is_text(ls_json_value value) { return is(value, LS_NODE_TEXT); }
 
-bool ls_json_is_array(ls_json_value value) { return json_is_array(value.json); }
+bool ls_json_is_array(ls_json_value value) { return is(value, LS_NODE_ARRAY); }
 
 ls_json_plain ls_json_plain_of(ls_json_value value) {
-    const json_t *json = value.json;
-    if (json_is_object(json)) return (ls_json_plain){.kind = LS_JSON_OBJECT};
-    if (json_is_array(json)) return (ls_json_plain){.kind = LS_JSON_ARRAY};
-    if (json_is_boolean(json)) return (ls_json_plain){.kind = LS_JSON_BOOL, .truth = json_is_true(json)};
-    if (json_is_integer(json))
-        return (ls_json_plain){.kind = LS_JSON_INT, .integer = json_integer_value(json)};
-    if (json_is_real(json)) return (ls_json_plain){.kind = LS_JSON_REAL, .real = json_real_value(json)};
-    if (json_is_string(json))
-        return (ls_json_plain){
-            .kind = LS_JSON_TEXT, .text = json_string_value(json), .bytes = json_string_length(json)};
-    return (ls_json_plain){.kind = LS_JSON_NULL};
+    static const ls_json_kind kinds[] = {
+        [LS_NODE_OBJECT] = LS_JSON_OBJECT, [LS_NODE_ARRAY] = LS_JSON_ARRAY,
+        [LS_NODE_TEXT] = LS_JSON_TEXT,     [LS_NODE_INTEGER] = LS_JSON_INT,
+        [LS_NODE_REAL] = LS_JSON_REAL,     [LS_NODE_TRUE] = LS_JSON_BOOL,
+        [LS_NODE_FALSE] = LS_JSON_BOOL,    [LS_NODE_NOT_FINITE] = LS_JSON_TEXT,
+        [LS_NODE_NULL] = LS_JSON_NULL};
+    const struct ls_json_node *node = value.json;
+    if (node == NULL) return (ls_json_plain){.kind = LS_JSON_NULL};
+    ls_json_plain plain = {.kind = kinds[node->kind], .truth = node->kind == LS_NODE_TRUE};
+    if (plain.kind == LS_JSON_INT) plain.integer = node->integer;
+    if (plain.kind == LS_JSON_REAL) plain.real = node->real;
+    if (plain.kind == LS_JSON_TEXT) {
+        plain.text = node->text;
+        plain.bytes = node->count;
+    }
+    return plain;
 }
 
 ls_status ls_json_as_array(ls_json_value value) {
@@ -339,26 +337,26 @@ static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) {
     return hash;
 }
 
-static uint64_t hash_json(const json_t *json) {
-    if (!json) return 0;
-    const int type = json_typeof(json);
+static uint64_t hash_node(const struct ls_json_node *node) {
+    if (node == NULL) return 0;
+    const bool text = node->kind == LS_NODE_TEXT || node->kind == LS_NODE_NOT_FINITE;
+    const int type = text ? LS_NODE_TEXT : (int)node->kind;
     uint64_t hash = hash_bytes(0xcbf29ce484222325u, &type, sizeof type);
-    const int64_t number = json_integer_value(json); /* 0 for what is none */
-    const double real = json_real_value(json);
+    const int64_t number = node->kind == LS_NODE_INTEGER ? node->integer : 0;
+    const double real = node->kind == LS_NODE_REAL ? node->real : 0;
     hash = hash_bytes(hash_bytes(hash, &number, sizeof number), &real, sizeof real);
-    if (json_is_string(json)) hash = hash_bytes(hash, json_string_value(json), json_string_length(json));
-    for (size_t i = 0; i < json_array_size(json); i++) {
-        const uint64_t item = hash_json(json_array_get(json, i));
+    if (text) hash = hash_bytes(hash, node->text, node->count);
+    for (uint32_t i = 0; node->kind == LS_NODE_ARRAY && i < node->count; i++) {
+        const uint64_t item = hash_node(&node->child[i]);
         hash = hash_bytes(hash, &item, sizeof item);
     }
     uint64_t members = 0; /* a sum, so that their order does not matter */
-    for (void *at = json_object_iter((json_t *)(uintptr_t)json); at;
-         at = json_object_iter_next((json_t *)(uintptr_t)json, at)) {
-        const uint64_t value = hash_json(json_object_iter_value(at));
-        const char *key = json_object_iter_key(at);
-        members += hash_bytes(hash_bytes(0xcbf29ce484222325u, key, strlen(key)), &value, sizeof value);
+    for (uint32_t i = 0; node->kind == LS_NODE_OBJECT && i < node->count; i++) {
+        const struct ls_json_node *key = &node->child[2 * (size_t)i];
+        const uint64_t value = hash_node(&key[1]);
+        members += hash_bytes(hash_bytes(0xcbf29ce484222325u, key->text, key->count), &value, sizeof value);
     }
     return hash_bytes(hash, &members, sizeof members);
 }
 
-uint64_t ls_json_hash(ls_json_value value) { return hash_json(value.json); }
+uint64_t ls_json_hash(ls_json_value value) { return hash_node(value.json); }

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Published ones have some KiB; the largest lists of labels some MiB. */
+#define MOST_CONFIG ((size_t)16 << 20)
+
 /* Errors call the text `name`. */
 static ls_status parse_config(const char *name, size_t bytes, ls_model *model) {
     ls_json *document = NULL;
@@ -19,7 +22,7 @@ static ls_status parse_config(const char *name, size_t bytes, ls_model *model) {
 
 static ls_status read_config(const char *path, ls_model *model) {
     size_t bytes = 0;
-    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &model->text, &bytes));
+    LS_TRY(ls_file_read(path, MOST_CONFIG, &model->text, &bytes));
     return parse_config(path, bytes, model);
 }
 

@@ -52,11 +52,12 @@ static void finder_add(ls_finder *finder, const char *text, size_t bytes, int32_
     finder->found[node] = index;
 }
 
-/* The longest token at the start of text: its index and length; -1 for none. */
-static int32_t longest_at(const ls_finder *finder, const char *text, size_t bytes, size_t *length) {
+/* The longest token at the start of text: its index and length; -1 for none. *looked grows by the bytes that it took. */
+static int32_t longest_at(const ls_finder *finder, const char *text, size_t bytes, size_t *length,
+                          size_t *looked) {
     int32_t best = -1;
     uint32_t node = 0;
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++, ++*looked) {
         const struct ls_branch *branch = branch_of(finder, node, (unsigned char)text[i]);
         if (branch->key == 0) break;
         node = branch->to;
@@ -90,11 +91,11 @@ static void widen(const ls_added_token *token, const char *text, size_t bytes, s
 }
 
 bool ls_added_next(const ls_added *added, const ls_finder *finder, const char *text, size_t bytes,
-                   size_t from, size_t done, ls_added_match *out) {
+                   size_t from, size_t done, size_t *looked, ls_added_match *out) {
     if (!finder->branch) return false;
     for (size_t at = from, length = 0; at < bytes; at++) {
         if (!finder->begins[(unsigned char)text[at]]) continue;
-        const int32_t index = longest_at(finder, text + at, bytes - at, &length);
+        const int32_t index = longest_at(finder, text + at, bytes - at, &length, looked);
         if (index < 0) continue;
         const ls_added_token *token = &added->token[index];
         if (token->single_word && inside_word(text, bytes, at, at + length)) {
@@ -154,7 +155,9 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
     ls_match_scratch *scratch = ls_match_scratch_create();
     ls_text buffer[2] = {0};
     ls_piece piece = {token->byte, token->bytes, true, false};
-    ls_status status = scratch ? ls_normalize(normalizers, scratch, buffer, &piece) : no_memory(item);
+    ls_allowance allowance = {.most = ls_most_bytes(token->bytes)};
+    ls_status status =
+        scratch ? ls_normalize(normalizers, scratch, &allowance, buffer, &piece) : no_memory(item);
     if (status.code == LS_OK && (piece.bytes == 0 || piece.bytes > LS_MOST_PATTERN))
         status = ls_error(LS_UNSUPPORTED,
                           "%s: of %s (\"%.60s\") the normalizer leaves %zu bytes, expected 1 to %d",

@@ -49,7 +49,8 @@ typedef struct ls_added_match {
 /* Whether what is found is the same when the text is cut between these characters; said of some places only. */
 bool ls_added_may_cut(const ls_finder *finder, ls_seam seam);
 
+/* *looked grows by the bytes that were compared with tokens: up to LS_MOST_PATTERN for each of the text. */
 bool ls_added_next(const ls_added *added, const ls_finder *finder, const char *text, size_t bytes,
-                   size_t from, size_t done, ls_added_match *out);
+                   size_t from, size_t done, size_t *looked, ls_added_match *out);
 
 #endif

@@ -22,6 +22,9 @@ typedef struct bpe_encoder {
     ls_text *buffer; /* by pre-tokenizer */
     const ls_plain_text *plain;
     ls_token_list *out;
+    ls_allowance allowance; /* of the text at work */
+    size_t looked,
+        most_looked; /* comparisons with added tokens, which normalizers may make too many: a long text put before each short piece */
 } bpe_encoder;
 
 /* ---- opening ---- */
@@ -171,20 +174,25 @@ static ls_status cut_added(bpe_encoder *e, const ls_finder *finder, ls_piece pie
                            ls_status (*then)(bpe_encoder *e, ls_piece piece)) {
     size_t done = 0, from = 0;
     for (ls_added_match m;
-         ls_added_next(&e->tokenizer->added, finder, piece.text, piece.bytes, from, done, &m);) {
+         ls_added_next(&e->tokenizer->added, finder, piece.text, piece.bytes, from, done, &e->looked, &m);) {
         from = m.next;
+        if (e->looked > e->most_looked) break;
         if (is_text(e, m.id)) continue;
         if (done < m.start) LS_TRY(then(e, part_of(piece, done, m.start)));
         if (!ls_token_list_reserve(e->out, 1)) return ls_no_memory(piece.bytes);
         e->out->id[e->out->count++] = m.id;
         done = m.end;
     }
+    if (e->looked > e->most_looked)
+        return ls_error(LS_INVALID,
+                        "added tokens are not found within %zu steps in what the normalizers make of a text",
+                        e->most_looked);
     if (done == piece.bytes) return ls_ok();
     return then(e, part_of(piece, done, piece.bytes));
 }
 
 static ls_status encode_normalized(bpe_encoder *e, ls_piece piece) {
-    LS_TRY(ls_normalize(&e->tokenizer->normalizers, e->match, e->normal, &piece));
+    LS_TRY(ls_normalize(&e->tokenizer->normalizers, e->match, &e->allowance, e->normal, &piece));
     return cut_added(e, &e->tokenizer->added.after, piece, encode_plain);
 }
 
@@ -199,6 +207,10 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
         text = e->repaired.byte;
         bytes = e->repaired.count;
     }
+    e->allowance = (ls_allowance){.most = ls_most_bytes(bytes)};
+    e->looked = 0;
+    e->most_looked =
+        2 * LS_MOST_PATTERN * bytes + (1 << 20); /* all that two searches of the text itself may take */
     return cut_added(e, &t->added.before,
                      (ls_piece){text, bytes, !rest && !(plain != NULL && plain->inside), rest},
                      encode_normalized);
@@ -269,7 +281,8 @@ static bool next_special(const void *state, const char *text, size_t bytes, size
                          ls_special_place *out) {
     const bpe_tokenizer *t = state;
     ls_added_match m;
-    if (!ls_added_next(&t->added, &t->added.special, text, bytes, from, done, &m)) return false;
+    size_t looked = 0;
+    if (!ls_added_next(&t->added, &t->added.special, text, bytes, from, done, &looked, &m)) return false;
     const size_t length = t->model.vocabulary.token[m.id].bytes;
     *out = (ls_special_place){m.next - length, m.next, m.start, m.end, m.id};
     return true;

@@ -100,18 +100,20 @@ void ls_steps_free(ls_steps *steps) {
 
 /* ---- running them ---- */
 
-ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_text buffer[2], ls_piece *piece) {
-    const size_t most = ls_most_bytes(piece->bytes);
+ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allowance *allowance,
+                       ls_text buffer[2], ls_piece *piece) {
+    const size_t most = allowance->most - allowance->made;
     for (size_t i = 0, to = 0; i < steps->count; i++) {
         const char *before = piece->text;
         buffer[to].count = 0;
         LS_TRY(steps->step[i].kind->normalize(steps->step[i].state, scratch, most, piece, &buffer[to]));
         if (piece->bytes > most)
             return ls_error(LS_INVALID, "the normalizers of the tokenizer make more than %zu bytes of a text",
-                            most);
+                            allowance->most);
         if (piece->text != before && piece->text == buffer[to].byte)
             to = !to; /* the next writes to the other */
     }
+    allowance->made += piece->bytes;
     return ls_ok();
 }
 

@@ -19,6 +19,11 @@ typedef struct ls_piece {
 /* What steps may make of a text: without a limit, some that each make it twice as long would fill any memory. */
 static inline size_t ls_most_bytes(size_t bytes) { return 64 * bytes + (1 << 20); }
 
+/* That of a text whose pieces are normalized one by one: what is put before each adds up. */
+typedef struct ls_allowance {
+    size_t most, made;
+} ls_allowance;
+
 /* Bytes of a text that is put before every piece of a text, or looked for at every place of it. */
 #define LS_MOST_PATTERN 1024
 
@@ -84,10 +89,10 @@ LS_MUST_USE ls_status ls_post_processors_read(ls_json_value document, ls_steps *
 void ls_steps_free(ls_steps *steps);
 
 /*
- * Runs all normalizers; *piece is text of one of the buffers, or as it was. LS_INVALID when it becomes longer than ls_most_bytes of it.
+ * Runs all normalizers; *piece is text of one of the buffers, or as it was. LS_INVALID when more is made of the text than is allowed.
  */
-LS_MUST_USE ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_text buffer[2],
-                                   ls_piece *piece);
+LS_MUST_USE ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allowance *allowance,
+                                   ls_text buffer[2], ls_piece *piece);
 /* Runs all decoders: *texts becomes their output. Without any, a space is put between tokens. */
 LS_MUST_USE ls_status ls_decode(const ls_steps *steps, ls_strings *texts);
 
