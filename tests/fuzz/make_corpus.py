@@ -434,7 +434,47 @@ TOKENIZERS = {
 }
 
 
+# ---- calls of graphs, tokens that are added ----
+
+
+def call(op, x=0, y=0, z=0, name=0, i=0, j=0, u=0, v=0, dtype=0, more=()):
+    return bytes([0, op, x, y, z, name, i, j, u, v, dtype, *more])
+
+
+def graphs():
+    leaves = (
+        call(0, i=0, j=5)  # tokens [1, 8]
+        + call(1, x=1, name=1)  # labels
+        + call(2, name=2, i=1, more=(5, 3, 0, 0, 0))  # w [8, 4]
+        + call(5, x=1, y=3, i=9)  # x [1, 8, 4]
+    )
+    causal = (2, *(1, 0, 0) * 4)
+    attention = call(28, x=4, i=1, j=1) + call(13, x=5, y=5, z=5, v=1, more=(0xFE, *causal)) + call(29, x=6)
+    loss = call(7, x=7, y=3) + call(32, x=8, y=2) + call(33, x=9)
+    for name, choice in (("train", 0x10), ("evaluate", 0x22), ("differentiate", 0x05)):
+        put("graph", name, bytes([1, choice]) + leaves + attention + loss)
+    along = call(25, x=4, i=1) + call(9, x=5, y=3) + call(21, x=4, y=5) + call(24, x=6, dtype=1)
+    put("graph", "along", bytes([0, 0x11]) + leaves + along)
+    put("graph", "bad-foreign", bytes([0, 0]) + leaves + call(21, x=4, y=0))
+    put("graph", "bad-type", bytes([4, 0]) + leaves)
+    put("graph", "bad-product", bytes([0, 0]) + leaves + call(27, x=4, i=3, more=(10, 10, 10, 10, 0)))
+
+
+def added():
+    def case(normalizer, text, *tokens):
+        return bytes([normalizer]) + b"".join(bytes([flags]) + t + b"\x1e" for flags, t in tokens) + text
+
+    put("added", "plain", case(0, b"a<s>b ab", (0, b"<s>")))
+    put("added", "spaces", case(0, b"a <s>  b", (6, b"<s>"), (16, b"  ")))
+    put("added", "words", case(1, b"AB abab ab", (1, b"ab"), (9, b"AB")))
+    put("added", "prepended", case(2, b"a<s>b<s><s>", (16, b"<s>"), (8, b"b")))
+    put("added", "growing", case(6, b"aabaab<s>aaa", (8, b"aaab"), (24, b"<s>"), (8, b"aa")))
+    put("added", "overlapping", case(0, b"abcabcdabce", (0, b"abc"), (0, b"abcd"), (1, b"bc"), (0, b"e")))
+
+
 def main():
+    graphs()
+    added()
     for name, data in (GOOD_SAFETENSORS | BAD_SAFETENSORS).items():
         put("safetensors", name, data)
     for name, data in NPY.items():

@@ -2,10 +2,12 @@
 #include "fuzz/targets.h"
 
 const fuzz_target *const fuzz_targets[] = {
+    &fuzz_added,
     &fuzz_checkpoint,
     &fuzz_config,
     &fuzz_data_text,
     &fuzz_export,
+    &fuzz_graph,
     &fuzz_host_rates,
     &fuzz_jinja,
     &fuzz_journal,

@@ -61,7 +61,7 @@ static void check_cut(const ls_tokenizer *tokenizer, const char *text, size_t by
     free(parts.id);
 }
 
-static void check_text(const ls_tokenizer *tokenizer, const char *text, size_t bytes) {
+void fuzz_check_text(const ls_tokenizer *tokenizer, const char *text, size_t bytes) {
     ls_token_list ids = {0};
     ls_text whole = {0};
     if (fuzz_done(ls_tokenizer_encode(tokenizer, text, bytes, &ids))) {
@@ -88,8 +88,8 @@ static void run(const uint8_t *data, size_t bytes) {
         const int32_t end = ls_tokenizer_end_of_document(tokenizer);
         LS_ASSERT(end >= 0 && end < ls_tokenizer_vocabulary(tokenizer));
         check_tokens(tokenizer);
-        check_text(tokenizer, sample, sizeof sample - 1);
-        check_text(tokenizer, (const char *)rest.at, (size_t)ls_min(MOST_TEXT, (int64_t)rest.n));
+        fuzz_check_text(tokenizer, sample, sizeof sample - 1);
+        fuzz_check_text(tokenizer, (const char *)rest.at, (size_t)ls_min(MOST_TEXT, (int64_t)rest.n));
         ls_tokenizer_close(tokenizer);
     }
     fuzz_folder_remove(&folder);
