@@ -147,21 +147,35 @@ static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_bui
     return check_totals(line, s);
 }
 
-static ls_status read_journal(const ls_build_options *o, const char *path, ls_build_state *s) {
-    char *text = NULL;
-    size_t bytes = 0;
-    LS_TRY(ls_jsonl_truncate(path, "shard", INT64_MAX, NULL, NULL)); /* a line cut short goes */
-    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
-    ls_status status = ls_ok();
+/* Lines are not synced: a loss of power may leave some out, or a part of one. *whole: bytes before the first such line. */
+static ls_status read_lines(const ls_build_options *o, const char *path, const char *text, size_t bytes,
+                            ls_build_state *s, size_t *whole) {
+    const char *end, *last = text + bytes;
     int64_t number = 1;
-    for (char *at = text, *end; status.code == LS_OK && (end = strchr(at, '\n')) != NULL;
-         at = end + 1, number++) {
+    for (const char *at = text; at < last; at = end + 1, number++) {
         LS_PATH name = NULL;
         ls_json *line = NULL;
-        status = ls_path_print(&name, "%s:%lld", path, (long long)number);
-        if (status.code == LS_OK) status = ls_json_parse(name, at, (size_t)(end - at), &line);
-        if (status.code == LS_OK) status = read_line(o, ls_json_root(line), s);
+        *whole = (size_t)(at - text);
+        end = memchr(at, '\n', (size_t)(last - at));
+        if (end == NULL) return ls_ok();
+        LS_TRY(ls_path_print(&name, "%s:%lld", path, (long long)number));
+        if (ls_json_parse(name, at, (size_t)(end - at), &line).code != LS_OK) return ls_ok();
+        const ls_status status = read_line(o, ls_json_root(line), s);
         ls_json_free(line);
+        LS_TRY(status);
+    }
+    *whole = bytes;
+    return ls_ok();
+}
+
+static ls_status read_journal(const ls_build_options *o, const char *path, ls_build_state *s) {
+    char *text = NULL;
+    size_t bytes = 0, whole = 0;
+    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
+    ls_status status = read_lines(o, path, text, bytes, s, &whole);
+    if (status.code == LS_OK && whole < bytes) {
+        ls_log("%s is damaged from byte %zu on; shards that it told of there are made again", path, whole);
+        status = ls_file_write(path, text, whole);
     }
     free(text);
     return status;
@@ -191,15 +205,18 @@ static ls_status read_finished(const ls_build_options *o, const char *path, ls_b
     return status;
 }
 
-/* Whether a journal tells of a shard: it has a line behind its first. */
+/* Whether a journal tells of a shard: it has a line behind its first, which is whole. */
 static ls_status has_shards(const char *path, bool *out) {
     char *text = NULL;
     size_t bytes = 0;
     *out = false;
     if (!ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
-    const char *first = strchr(text, '\n');
-    *out = first != NULL && strchr(first + 1, '\n') != NULL;
+    const char *first = memchr(text, '\n', bytes), *last = text + bytes;
+    ls_json *line = NULL;
+    if (first != NULL && memchr(first + 1, '\n', (size_t)(last - first - 1)) != NULL)
+        *out = ls_json_parse(path, text, (size_t)(first - text), &line).code == LS_OK;
+    ls_json_free(line);
     free(text);
     return ls_ok();
 }
@@ -237,7 +254,10 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
     LS_PATH path = NULL;
     LS_TRY(ls_build_path(o, LS_SHARDS_FILE, &path));
     *done = ls_file_exists(path);
-    if (*done) return read_finished(o, path, s);
+    if (*done) {
+        LS_TRY(read_finished(o, path, s));
+        return ls_journal_drop(o); /* what finished it may have ended before it could */
+    }
     LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, &path));
     bool begun = false;
     if (!ls_file_exists(path))
@@ -245,14 +265,13 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
     else if (!o->resume)
         return ls_error(LS_USAGE, "%s holds an unfinished build; go on with --resume, or remove it: rm -r %s",
                         o->out, o->out);
+    LS_TRY(remove_leftovers(o));
     LS_TRY(has_shards(path, &begun));
-    if (begun) {
-        LS_TRY(remove_leftovers(o));
-        return read_journal(o, path, s);
-    }
+    if (begun) return read_journal(o, path, s);
     LS_TRY(ls_file_remove_tree(path)); /* it came to nothing: a new build may be of something else */
     s->place = (ls_place){0, 0, 1};
-    return append_line(o, s);
+    LS_TRY(append_line(o, s));
+    return ls_file_sync(o->out); /* shards without a journal would be taken for somebody's files */
 }
 
 ls_status ls_journal_drop(const ls_build_options *o) {

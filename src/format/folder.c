@@ -62,6 +62,13 @@ ls_status ls_path_parent(const char *path, char **out) {
     return length == 0 ? ls_path_print(out, ".") : ls_path_print(out, "%.*s", (int)length, path);
 }
 
+/* That the path is there is safe from a loss of power, unless its folder may not be opened: then nobody can promise it. */
+static ls_status sync_parent(const char *path) {
+    LS_PATH folder = NULL;
+    LS_TRY(ls_path_parent(path, &folder));
+    return access(folder, R_OK) == 0 ? ls_file_sync(folder) : ls_ok();
+}
+
 ls_status ls_file_make_directories(const char *path) {
     LS_PATH part = NULL;
     if (path[0] == 0) return ls_error(LS_INVALID, "an empty path was given, expected a folder");
@@ -70,7 +77,9 @@ ls_status ls_file_make_directories(const char *path) {
         if (*p != '/' && *p != 0) continue;
         char end = *p;
         *p = 0;
-        if (mkdir(part, 0777) != 0 && !(errno == EEXIST && ls_file_is_directory(part))) {
+        if (mkdir(part, 0777) == 0) {
+            LS_TRY(sync_parent(part));
+        } else if (!(errno == EEXIST && ls_file_is_directory(part))) {
             int error_number = errno == EEXIST ? ENOTDIR : errno;
             /* A folder above that we may not write to, but that is there, is fine (EROFS, EACCES on /). */
             if (!ls_file_is_directory(part)) return ls_file_error("make the folder", part, error_number);

@@ -1,6 +1,5 @@
 /*
- * A library to preload (build/tests/libfaults.so): counts the calls of a program that change files, over all of its processes, and lets
- * chosen ones fail, or ends the process there.
+ * Which calls fail: counts those that change files, over all processes of a program, and lets chosen ones fail, or ends the process there.
  *
  *     LS_FAULT_PATH=TEXT    only calls whose path holds TEXT count (of a rename, either path); all without it
  *     LS_FAULT_CALLS=NAMES  only these calls count: names of the table below, with commas between
@@ -11,11 +10,12 @@
  *     LS_FAULT_LOG=FILE     a line "N CALL PATH" for each call that counts; its last N is how many there are
  *     LS_FAULT_FREE=FILE    statvfs says that so many bytes are free as this file holds as text, while it is there
  */
+#include "support/preload/preload.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,7 +25,6 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 enum { ROOM = 8192 };
@@ -82,8 +81,7 @@ static bool is_chosen(const char *call) {
     return false;
 }
 
-/* Whether this call is to fail now. errno is the error then. */
-static bool fails(const char *call, const char *path) {
+bool fault_fails(const char *call, const char *path) {
     if (settings.count == NULL || strstr(path, settings.path) == NULL || !is_chosen(call)) return false;
     const long n = atomic_fetch_add(settings.count, 1) + 1;
     if (settings.log >= 0) {
@@ -101,115 +99,18 @@ static bool fails(const char *call, const char *path) {
     return true;
 }
 
-/* The same for an open file; what is no file of a file system (a pipe, a socket) never counts. */
-static bool fails_open(const char *call, int fd) {
+bool fault_fails_open(const char *call, int fd) {
     char link[64], path[ROOM];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     const ssize_t length = readlink(link, path, sizeof path - 1);
     if (length <= 0 || path[0] != '/') return false;
     path[length] = 0;
-    return fails(call, path);
+    return fault_fails(call, path);
 }
 
-/* Of a call with two paths: it counts once, by the first that holds the text. */
-static bool fails_pair(const char *call, const char *from, const char *to) {
-    return fails(call, strstr(from, settings.path != NULL ? settings.path : "") != NULL ? from : to);
+bool fault_fails_pair(const char *call, const char *from, const char *to) {
+    return fault_fails(call, strstr(from, settings.path != NULL ? settings.path : "") != NULL ? from : to);
 }
-
-#define NEXT(type, name, ...)         \
-    static type (*next)(__VA_ARGS__); \
-    if (next == NULL) *(void **)(&next) = dlsym(RTLD_NEXT, name)
-
-/* ---- opening: counts where it may make or change the file ---- */
-
-static bool changes(int flags) {
-    return (flags & (O_CREAT | O_TRUNC)) != 0 || (flags & O_ACCMODE) != O_RDONLY;
-}
-
-static mode_t mode_of(int flags, va_list list) {
-    return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(list, mode_t) : 0;
-}
-
-#define OPEN(name)                                            \
-    int name(const char *path, int flags, ...) {              \
-        NEXT(int, #name, const char *, int, ...);             \
-        va_list list;                                         \
-        va_start(list, flags);                                \
-        const mode_t mode = mode_of(flags, list);             \
-        va_end(list);                                         \
-        if (changes(flags) && fails("open", path)) return -1; \
-        return next(path, flags, mode);                       \
-    }
-OPEN(open)
-OPEN(open64)
-
-#define OPENAT(name)                                          \
-    int name(int folder, const char *path, int flags, ...) {  \
-        NEXT(int, #name, int, const char *, int, ...);        \
-        va_list list;                                         \
-        va_start(list, flags);                                \
-        const mode_t mode = mode_of(flags, list);             \
-        va_end(list);                                         \
-        if (changes(flags) && fails("open", path)) return -1; \
-        return next(folder, path, flags, mode);               \
-    }
-OPENAT(openat)
-OPENAT(openat64)
-
-#define FOPEN(name)                                                           \
-    FILE *name(const char *path, const char *mode) {                          \
-        NEXT(FILE *, #name, const char *, const char *);                      \
-        if (strpbrk(mode, "wa+") != NULL && fails("open", path)) return NULL; \
-        return next(path, mode);                                              \
-    }
-FOPEN(fopen)
-FOPEN(fopen64)
-
-/* ---- calls on an open file and on paths: NAME(type, what it is called in LS_FAULT_CALLS, parameters, arguments, whether it fails, result) ---- */
-
-#define CALL(type, name, called, parameters, arguments, failing, failed) \
-    type name parameters {                                               \
-        static type(*next) parameters;                                   \
-        if (next == NULL) *(void **)(&next) = dlsym(RTLD_NEXT, #name);   \
-        if (failing) return failed;                                      \
-        return next arguments;                                           \
-    }
-
-CALL(ssize_t, write, "write", (int fd, const void *data, size_t n), (fd, data, n), fails_open("write", fd),
-     -1)
-CALL(ssize_t, pwrite, "write", (int fd, const void *data, size_t n, off_t at), (fd, data, n, at),
-     fails_open("write", fd), -1)
-CALL(ssize_t, pwrite64, "write", (int fd, const void *data, size_t n, off64_t at), (fd, data, n, at),
-     fails_open("write", fd), -1)
-CALL(ssize_t, writev, "write", (int fd, const struct iovec *parts, int n), (fd, parts, n),
-     fails_open("write", fd), -1)
-CALL(int, ftruncate, "truncate", (int fd, off_t n), (fd, n), fails_open("truncate", fd), -1)
-CALL(int, ftruncate64, "truncate", (int fd, off64_t n), (fd, n), fails_open("truncate", fd), -1)
-CALL(int, fallocate, "allocate", (int fd, int mode, off_t at, off_t n), (fd, mode, at, n),
-     fails_open("allocate", fd), -1)
-CALL(int, posix_fallocate, "allocate", (int fd, off_t at, off_t n), (fd, at, n), fails_open("allocate", fd),
-     errno)
-CALL(int, posix_fallocate64, "allocate", (int fd, off64_t at, off64_t n), (fd, at, n),
-     fails_open("allocate", fd), errno)
-CALL(int, fsync, "sync", (int fd), (fd), fails_open("sync", fd), -1)
-CALL(int, fdatasync, "sync", (int fd), (fd), fails_open("sync", fd), -1)
-CALL(int, mkdir, "mkdir", (const char *path, mode_t mode), (path, mode), fails("mkdir", path), -1)
-CALL(int, mkdirat, "mkdir", (int folder, const char *path, mode_t mode), (folder, path, mode),
-     fails("mkdir", path), -1)
-CALL(int, unlink, "unlink", (const char *path), (path), fails("unlink", path), -1)
-CALL(int, rmdir, "unlink", (const char *path), (path), fails("unlink", path), -1)
-CALL(int, unlinkat, "unlink", (int folder, const char *path, int flags), (folder, path, flags),
-     fails("unlink", path), -1)
-CALL(int, rename, "rename", (const char *from, const char *to), (from, to), fails_pair("rename", from, to),
-     -1)
-CALL(int, renameat, "rename", (int a, const char *from, int b, const char *to), (a, from, b, to),
-     fails_pair("rename", from, to), -1)
-CALL(int, renameat2, "rename", (int a, const char *from, int b, const char *to, unsigned flags),
-     (a, from, b, to, flags), fails_pair("rename", from, to), -1)
-CALL(int, link, "link", (const char *from, const char *to), (from, to), fails_pair("link", from, to), -1)
-CALL(int, linkat, "link", (int a, const char *from, int b, const char *to, int flags),
-     (a, from, b, to, flags), fails_pair("link", from, to), -1)
-CALL(int, symlink, "link", (const char *from, const char *to), (from, to), fails("link", to), -1)
 
 /* ---- free space ---- */
 
@@ -226,7 +127,8 @@ static void say_free(struct statvfs *info) {
 }
 
 int statvfs(const char *path, struct statvfs *info) {
-    NEXT(int, "statvfs", const char *, struct statvfs *);
+    static int (*next)(const char *, struct statvfs *);
+    if (next == NULL) *(void **)(&next) = dlsym(RTLD_NEXT, "statvfs");
     const int result = next(path, info);
     if (result == 0) say_free(info);
     return result;
