@@ -121,6 +121,27 @@ static void dead_rank_ends_all(void **state) {
     free(p);
 }
 
+/* With restarts it goes on from the newest checkpoint, to the same bits: the other rank had not died, and is gone too. */
+static void dead_rank_is_started_again(void **state) {
+    if (sanitized_by("thread")) skip();
+    run_paths *whole = make_paths(state, "again-whole"), *cut = make_paths(state, "again-cut");
+    ls_train_options options = slower(tiny_options(whole->model, whole->data, whole->out));
+    train_alone(options, NULL, 2, NULL);
+    options.out = cut->out;
+    options.restarts = 2;
+    child_run run = start_run(&options, NULL);
+    wait_for_step(&run, cut->out, 6);
+    const pid_t first = rank_process(run.pid, 1);
+    assert_int_equal(kill(first, SIGKILL), 0);
+    ls_status status;
+    (void)end_run(&run, &status);
+    assert_ok(status);
+    assert_same_weights(whole->out, cut->out);
+    assert_int_equal(steps_written(cut->out), 20);
+    free(whole);
+    free(cut);
+}
+
 /* `train 2>&1 | tee log` when tee has died: nobody reads what is said, and the training goes on. */
 static void close_the_log(void) {
     int ends[2];
@@ -275,6 +296,7 @@ int main(void) {
         cmocka_unit_test(same_command_same_bits),
         cmocka_unit_test(killed_and_resumed_same_bits),
         cmocka_unit_test(dead_rank_ends_all),
+        cmocka_unit_test(dead_rank_is_started_again),
         cmocka_unit_test(a_closed_log_does_not_end_it),
         cmocka_unit_test(signals_save_and_resume_goes_on),
         cmocka_unit_test(interrupt_saves_and_resume_goes_on),

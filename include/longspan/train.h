@@ -41,7 +41,8 @@ typedef struct ls_train_options {
     bool
         keep_best; /* after each evaluation that is better than all before: a checkpoint, which stays, and a link "best" to it */
     bool resume, replan;
-    bool trust_data; /* token shards are not compared with their checksums before they are used */
+    bool trust_data;  /* token shards are not compared with their checksums before they are used */
+    int64_t restarts; /* times that the ranks are started again after one died unasked; 0: none */
     const char *eval_data;
     int64_t eval_every;
     double max_seconds; /* stop after this time, with a checkpoint; 0: never */

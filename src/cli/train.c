@@ -68,6 +68,10 @@ static const ls_option options[] = {
     CLI_FLAG(
         "trust-data", AT(trust_data),
         "token shards are not compared with their checksums first, which takes the time to read them once"),
+    CLI_INT(
+        "restart", "N", "0", 0, 1000000, AT(restarts),
+        "start the ranks again from the newest good checkpoint when one dies (killed, out of memory, crashed), N times at most, and "
+        "not where the last such start made no progress"),
     CLI_TEXT("eval-data", "PATH", AT(eval_data), "to evaluate on, read and packed as --data"),
     CLI_INT("eval-every", "N", NULL, 1, CLI_ANY, AT(eval_every),
             "steps between evaluations; a tenth of --steps when left out"),

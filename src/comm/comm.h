@@ -52,6 +52,7 @@ void ls_world_abort(ls_world *world, const char *why);
 /* A flag that the launcher raises (SIGINT) and ranks read; async-signal-safe. */
 void ls_world_request_stop(ls_world *world);
 bool ls_comm_stop_requested(const ls_comm *comm);
+bool ls_world_stop_requested(const ls_world *world);
 
 int ls_comm_rank(const ls_comm *comm);
 int ls_comm_size(const ls_comm *comm);

@@ -132,4 +132,6 @@ ls_status ls_world_aborted(const ls_world *world) {
 
 void ls_world_request_stop(ls_world *world) { atomic_store(&world->board->stop, true); }
 
-bool ls_comm_stop_requested(const ls_comm *comm) { return atomic_load(&comm->world->board->stop); }
+bool ls_world_stop_requested(const ls_world *world) { return atomic_load(&world->board->stop); }
+
+bool ls_comm_stop_requested(const ls_comm *comm) { return ls_world_stop_requested(comm->world); }

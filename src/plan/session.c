@@ -23,6 +23,7 @@ struct ls_session {
     ls_image *
         *images; /* by rank: rank 0's, and all that were proved together; NULL: that rank compiles its own */
     ls_world *world;
+    double wait_timeout;
     bool as_threads;
     ls_rank_work work; /* while it runs */
     void *context;
@@ -113,9 +114,14 @@ static ls_status verify(ls_session *s) {
     return ls_verify((const ls_image *const *)s->images, ranks);
 }
 
-static ls_status set_up(ls_session *s, const ls_spread *spread) {
+static ls_status make_world(ls_session *s) {
     ls_machine machine;
     ls_machine_detect(&machine);
+    const bool may_spin = ls_session_ranks(s) * s->plan.target.threads <= machine.cores;
+    return ls_world_for(s->images[0], NULL, may_spin, s->wait_timeout, &s->world);
+}
+
+static ls_status set_up(ls_session *s, const ls_spread *spread) {
     const int ranks = ls_session_ranks(s);
     s->images = calloc((size_t)ranks, sizeof *s->images);
     if (s->images == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers to programs", ranks);
@@ -124,10 +130,9 @@ static ls_status set_up(ls_session *s, const ls_spread *spread) {
     s->plan.target.made = &s->layout;
     LS_TRY(compile(s, 0, &s->images[0]));
     LS_TRY(verify(s));
-    const bool may_spin = ranks * s->plan.target.threads <= machine.cores;
-    const double timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
+    s->wait_timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
     s->as_threads = spread->as_threads;
-    return ls_world_for(s->images[0], NULL, may_spin, timeout, &s->world);
+    return make_world(s);
 }
 
 ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out) {
@@ -234,6 +239,14 @@ ls_status ls_session_run(ls_session *s, ls_rank_work work, void *context) {
     s->context = context;
     return ls_launch(s->world, ls_session_ranks(s), s->as_threads, rank_main, s);
 }
+
+ls_status ls_session_renew(ls_session *s) {
+    ls_world_destroy(s->world);
+    s->world = NULL;
+    return make_world(s);
+}
+
+bool ls_session_stop_requested(const ls_session *s) { return ls_world_stop_requested(s->world); }
 
 ls_status ls_shared_map(size_t bytes, void **out) {
     void *memory =

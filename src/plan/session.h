@@ -58,9 +58,13 @@ typedef ls_status (*ls_rank_work)(ls_rank *rank, void *context);
 
 /*
  * Starts the ranks and returns when all have ended (see ls_launch for signals and failures). Images that are not the same program
- * are an LS_INVALID error that names the ranks. A session runs once.
+ * are an LS_INVALID error that names the ranks. A session runs once, and once more after each ls_session_renew.
  */
 LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, void *context);
+/* After a run: new memory for the ranks, so that the same programs run again. */
+LS_MUST_USE ls_status ls_session_renew(ls_session *session);
+/* Whether somebody asked the ranks to stop (Ctrl-C and the like), whatever they ended with. */
+bool ls_session_stop_requested(const ls_session *session);
 
 /* Zeroed memory that forked ranks share with the caller: map before ls_session_run. bytes >= 1. LS_NO_MEMORY names them. */
 LS_MUST_USE ls_status ls_shared_map(size_t bytes, void **out);

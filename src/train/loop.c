@@ -199,7 +199,7 @@ static ls_status run_loop(loop *l) {
     const double here = ls_seconds();
     l->start_up = l->t->start_up;
     l->start_up.touch = ls_executor_touched(l->rank->executor).seconds;
-    l->start_up.ranks = here - l->t->began - l->start_up.read - l->start_up.plan - l->start_up.touch;
+    l->start_up.ranks = here - l->t->launched - l->start_up.touch;
     l->start_up.huge = ls_resident_huge(l->rank);
     LS_TRY(begin(l));
     l->start_up.weights = ls_seconds() - here;

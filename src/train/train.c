@@ -45,7 +45,8 @@ static ls_status drop_later_lines(const ls_training *t) {
 /* The best evaluation of the run that is resumed, if its checkpoint was kept. */
 static ls_status find_best(ls_training *t) {
     t->best_loss = INFINITY;
-    const int64_t step = t->options.keep_best && t->record != NULL ? ls_checkpoint_best(t->options.out) : -1;
+    const int64_t step =
+        t->options.keep_best && t->resumed_from != NULL ? ls_checkpoint_best(t->options.out) : -1;
     if (step < 1) return ls_ok();
     LS_TRY(ls_record_evaluation(t, step, &t->best_loss));
     t->best_step = isfinite(t->best_loss) ? step : 0;
@@ -205,8 +206,11 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
 /* The result is set when a checkpoint stands at its end: done, or stopped on request. */
 static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     void *shared;
-    LS_TRY(ls_shared_map(sizeof *t->outcome, &shared));
-    t->outcome = shared;
+    if (t->outcome == NULL) {
+        LS_TRY(ls_shared_map(sizeof *t->outcome, &shared));
+        t->outcome = shared;
+    }
+    t->launched = ls_seconds();
     *t->outcome = (ls_outcome){
         .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
     const ls_status status = ls_session_run(t->session, ls_train_rank, t);
@@ -218,6 +222,48 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     made.first_loss = made.last_loss = NAN;
     ls_record_spare(LS_SPARE_METRICS, &told, ls_record_losses(t, &made.first_loss, &made.last_loss));
     *result = made;
+    return status;
+}
+
+/* --- after a death ------------------------------------------------------------------------------------------------------------ */
+
+/* Where the newest good checkpoint is; a run that has none yet begins anew. */
+static ls_status go_back(ls_training *t) {
+    int64_t newest;
+    LS_TRY(ls_folder_reclaim(t));
+    LS_TRY(ls_checkpoint_newest(t->options.out, &newest));
+    if (newest < 0 && t->resumed_from == NULL) return ls_ok();
+    LS_TRY(ls_checkpoint_find_whole(t->options.out, &t->resumed_from));
+    return ls_checkpoint_state(t->resumed_from, &t->start);
+}
+
+static ls_status start_again(ls_training *t, ls_status died, int64_t restart) {
+    const int64_t began = t->start.step, most = t->options.restarts;
+    if (restart > most)
+        return ls_error_in(died, "not started again, as %lld restarts were made", (long long)most);
+    LS_TRY(go_back(t));
+    if (restart > 1 && t->start.step <= began)
+        return ls_error_in(
+            died, "not started again: the last restart came no further than step %lld, where it began",
+            (long long)began);
+    ls_log("%s; the ranks are started again from step %lld (restart %lld of %lld)", died.text,
+           (long long)t->start.step, (long long)restart, (long long)most);
+    LS_TRY(t->resumed_from != NULL ? drop_later_lines(t) : clear_directory(t));
+    ls_folder_clean(t);
+    LS_TRY(find_best(t));
+    unsigned told = 0;
+    ls_record_spare(LS_SPARE_EVENTS, &told, ls_record_begin_events(t));
+    return ls_session_renew(t->session);
+}
+
+/* As often as the options say; a death is LS_PEER, and after a request to stop it is the end. */
+static ls_status run_to_the_end(ls_training *t, ls_train_result *result) {
+    ls_status status = run_ranks(t, result);
+    for (int64_t restart = 1; status.code == LS_PEER && t->options.restarts > 0; restart++) {
+        if (ls_session_stop_requested(t->session)) return status;
+        LS_TRY(start_again(t, status, restart));
+        status = run_ranks(t, result);
+    }
     return status;
 }
 
@@ -290,7 +336,7 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     const ls_status recorded = ls_record_run(t);
     if (t->record == NULL) LS_TRY(recorded); /* nothing is lost yet, and nobody could resume without it */
     ls_record_spare(LS_SPARE_RUN, &told, recorded);
-    LS_TRY(run_ranks(t, result));
+    LS_TRY(run_to_the_end(t, result));
     LS_TRY(ls_folder_reclaim(t));
     ls_session_close(t->session); /* its memory, before more is asked for */
     t->session = NULL;

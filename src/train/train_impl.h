@@ -65,6 +65,7 @@ typedef struct ls_training {
     double unigram;   /* nats per token */
     uint64_t content; /* of the training data (ls_data_content) */
     double began;     /* ls_seconds */
+    double launched;  /* the ranks, when last */
     ls_start_up start_up;
     char *events; /* file for TensorBoard; NULL: none */
     ls_outcome *outcome;

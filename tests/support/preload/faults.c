@@ -5,6 +5,7 @@
  *     LS_FAULT_CALLS=NAMES  only these calls count: names of the table below, with commas between
  *     LS_FAULT_AT=N         the Nth of them (from 1) fails
  *     LS_FAULT_TIMES=M      and the M - 1 after it (1; 0: all after it)
+ *     LS_FAULT_EVERY=K      instead of those, every Kth after it
  *     LS_FAULT_WITH=NAME    by which error (ENOSPC); KILL: the process gets SIGKILL in its place
  *     LS_FAULT_WHILE=FILE   only while this file is there; without LS_FAULT_AT all calls fail then
  *     LS_FAULT_LOG=FILE     a line "N CALL PATH" for each call that counts; its last N is how many there are
@@ -32,7 +33,7 @@ enum { ROOM = 8192 };
 /* Set once, before the program begins; the counter is shared by all processes that it forks. */
 static struct settings {
     const char *path, *calls, *present, *free;
-    long at, times;
+    long at, times, every;
     int error; /* 0: kill */
     int log;   /* -1: none */
     _Atomic long *count;
@@ -63,6 +64,7 @@ __attribute__((constructor)) static void begin(void) {
     settings.free = text_of("LS_FAULT_FREE", NULL);
     settings.at = atol(text_of("LS_FAULT_AT", settings.present != NULL ? "1" : "0"));
     settings.times = atol(text_of("LS_FAULT_TIMES", getenv("LS_FAULT_AT") == NULL ? "0" : "1"));
+    settings.every = atol(text_of("LS_FAULT_EVERY", "0"));
     settings.error = error_of(text_of("LS_FAULT_WITH", "ENOSPC"));
     const char *log = text_of("LS_FAULT_LOG", NULL);
     if (log != NULL)
@@ -90,8 +92,10 @@ bool fault_fails(const char *call, const char *path) {
         (void)syscall(SYS_write, settings.log, line,
                       (size_t)length < sizeof line ? (size_t)length : sizeof line);
     }
-    if (settings.at == 0 || n < settings.at || (settings.times > 0 && n >= settings.at + settings.times))
-        return false;
+    const long behind = n - settings.at;
+    const bool is_one =
+        settings.every > 0 ? behind % settings.every == 0 : settings.times == 0 || behind < settings.times;
+    if (settings.at == 0 || behind < 0 || !is_one) return false;
     if (settings.present != NULL && syscall(SYS_faccessat, AT_FDCWD, settings.present, F_OK) != 0)
         return false;
     if (settings.error == 0) (void)syscall(SYS_kill, getpid(), SIGKILL);
