@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 
 # WORD=text: only benchmarks with that in their name. bench-peers also has SIZE=small|full|long, ROUNDS=n, THREADS=n, PEERS=text,
 # ISA=avx2|avx512 and PYTHON=path (bench/peers/run.py).
-.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan check-aarch64 fuzz install lint format setup clean
+.PHONY: all demo bench bench-peers check check-long check-asan check-ubsan check-tsan check-aarch64 check-faults fuzz install lint format setup clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -50,6 +50,13 @@ check-aarch64: setup
 	    CMAKE_FLAGS='$(CMAKE_FLAGS) -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DCMAKE_SYSROOT=$(aarch64)/sysroot'
 	@ninja -C $(aarch64) -j $(JOBS) --quiet all tests-short
 	@TEST_EMULATOR='qemu-aarch64 -cpu neoverse-n1 -L $(aarch64)/sysroot' tools/run-tests.sh $(aarch64) short $(WORD)
+
+# Every call of a training that changes a file fails once by each error, and is where a process is killed: some 1,750 cases, half a second each on
+# two idle cores; interrupted, it goes on where it was.
+check-faults: setup
+	@$(MAKE) --no-print-directory all
+	@ninja -C $(BUILD) -j $(JOBS) --quiet ls_faults
+	@tools/check-faults.sh $(BUILD)
 
 # Every reader of files, for FUZZ_SECONDS each (TARGET=name: that one), under ASan and UBSan: tests/fuzz/README.md.
 fuzz: setup
