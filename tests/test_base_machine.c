@@ -129,6 +129,16 @@ static void test_cgroup_limits(void **state) {
     limits_of(root, "0::/a/b\n", &cores, &memory);
     assert_int_equal(cores, 4);
 
+    char self[100], vmstat[100];
+    snprintf(self, sizeof self, "%s/self", root);
+    snprintf(vmstat, sizeof vmstat, "%s/vmstat", root);
+    write_file(root, "self", "0::/a/b\n");
+    assert_int_equal(ls_cgroup_memory_kills(self, root, vmstat), -1);
+    write_file(root, "vmstat", "oom_kill_more 7\noom_kill 3\n");
+    assert_int_equal(ls_cgroup_memory_kills(self, root, vmstat), 3);
+    write_file(leaf, "memory.events", "low 0\noom 9\noom_kill 2\noom_group_kill 0\n");
+    assert_int_equal(ls_cgroup_memory_kills(self, root, vmstat), 2);
+
     char command[80];
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);

@@ -51,6 +51,65 @@ static void test_hanging_ranks_are_killed(void **state) {
     assert_true(ls_seconds() - before < 5.0);
 }
 
+/* Rank 0 stops itself while the others wait for it: until they give up, or until somebody lets it go on. */
+typedef struct stopping {
+    bool goes_on;
+    _Atomic int *process; /* of rank 0, shared */
+} stopping;
+
+static ls_status stop_while_others_wait(ls_comm *comm, void *context) {
+    const stopping *s = context;
+    const int rank = ls_comm_rank(comm);
+    LS_TRY(ls_comm_barrier(comm));
+    if (rank == 0) {
+        atomic_store(s->process, getpid());
+        raise(SIGSTOP);
+        sleep_seconds(0.3); /* whoever goes on and ends at once has only ended */
+        for (int peer = 1; peer < ls_comm_size(comm); peer++) ls_comm_signal(comm, peer, 0, 1);
+        return ls_ok();
+    }
+    if (rank == 1 && s->goes_on) {
+        sleep_seconds(1.5);
+        kill(atomic_load(s->process), SIGCONT);
+    }
+    const ls_status status = ls_comm_wait(comm, 0, 1, 0, "what comes late");
+    if (rank == 1) kill(atomic_load(s->process), SIGCONT);
+    return status;
+}
+
+/* The world's result; what was said on standard error meanwhile goes to said. */
+static ls_status run_and_hear(const ls_world_options *options, ls_rank_main rank_main, void *context,
+                              char *said, size_t room) {
+    FILE *file = tmpfile();
+    const int kept = dup(STDERR_FILENO);
+    assert_true(file != NULL && kept >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    const ls_status status = run_world(options, false, rank_main, context);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    rewind(file);
+    said[fread(said, 1, room - 1, file)] = 0;
+    fclose(file);
+    return status;
+}
+
+static void test_stopped_rank_is_named(void **state) {
+    (void)state;
+    ls_world_options options = small_world(3);
+    options.wait_timeout = 1.0;
+    stopping s = {.process =
+                      mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    char said[1000];
+    assert_fails(run_and_hear(&options, stop_while_others_wait, &s, said, sizeof said), LS_PEER,
+                 "s for rank 0, which is stopped (SIGSTOP)");
+    assert_non_null(strstr(said, "warning: rank 0 (process "));
+    assert_non_null(strstr(said, ") is stopped, and the others wait for it; kill -CONT "));
+    s.goes_on = true;
+    options.wait_timeout = 2.2; /* told of after 1.1 s */
+    assert_ok(run_and_hear(&options, stop_while_others_wait, &s, said, sizeof said));
+    assert_non_null(strstr(said, "rank 0 goes on"));
+    munmap((void *)s.process, sizeof(int));
+}
+
 static ls_status exit_silently(ls_comm *comm, void *context) {
     (void)context;
     if (ls_comm_rank(comm) == 1) _exit(7);
@@ -335,6 +394,7 @@ int main(void) {
         cmocka_unit_test(test_killed_rank),
         cmocka_unit_test(test_hanging_ranks_are_killed),
         cmocka_unit_test(test_silent_exit),
+        cmocka_unit_test(test_stopped_rank_is_named),
         cmocka_unit_test(test_cut_file_is_named),
         cmocka_unit_test(test_failure_is_the_cause),
         cmocka_unit_test(test_interrupt_stops_all),

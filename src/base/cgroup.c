@@ -51,3 +51,30 @@ void ls_cgroup_limits(const char *membership, const char *root, int *cores, size
     }
     free(path);
 }
+
+/* The number behind a name at the beginning of a line; -1: there is none. */
+static int64_t read_field(const char *file_name, const char *name) {
+    char line[256];
+    const size_t n = strlen(name);
+    int64_t found = -1;
+    FILE *file = fopen(file_name, "r");
+    if (!file) return -1;
+    while (found < 0 && fgets(line, sizeof line, file)) {
+        long long value;
+        if (strncmp(line, name, n) == 0 && line[n] == ' ' && sscanf(line + n, "%lld", &value) == 1)
+            found = value;
+    }
+    fclose(file);
+    return found;
+}
+
+int64_t ls_cgroup_memory_kills(const char *membership, const char *root, const char *vmstat) {
+    char *path = read_membership(membership), *events = NULL;
+    int64_t kills = -1;
+    if (path != NULL && asprintf(&events, "%s%s/memory.events", root, path) >= 0) {
+        kills = read_field(events, "oom_kill");
+        free(events);
+    }
+    free(path);
+    return kills >= 0 ? kills : read_field(vmstat, "oom_kill");
+}

@@ -189,3 +189,7 @@ size_t ls_machine_available(void) {
     ls_cgroup_limits("/proc/self/cgroup", "/sys/fs/cgroup", &cores, &bytes);
     return bytes;
 }
+
+int64_t ls_machine_memory_kills(void) {
+    return ls_cgroup_memory_kills("/proc/self/cgroup", "/sys/fs/cgroup", "/proc/vmstat");
+}

@@ -5,6 +5,7 @@
 #define LS_BASE_MACHINE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "longspan/status.h"
 
@@ -31,6 +32,12 @@ void ls_machine_detect(ls_machine *out);
 
 /* Bytes of memory that can be had now, those included that the system would free for them; 0 when it does not tell. */
 size_t ls_machine_available(void);
+
+/*
+ * How many processes the system has killed because memory ran out: of this process's control group, or on the machine where there is none;
+ * -1 when it does not tell. A death by SIGKILL between two looks with different numbers was one of them.
+ */
+int64_t ls_machine_memory_kills(void);
 
 /* Names the best instruction set that this process may use; for tests of what other processors do. */
 #define LS_ISA_VARIABLE "LONGSPAN_ISA"

@@ -49,6 +49,9 @@ void ls_comm_leave(ls_comm *comm);
 
 /* For the launcher: makes every wait in the world fail soon with LS_PEER and this text (first caller wins). */
 void ls_world_abort(ls_world *world, const char *why);
+/* For the launcher: a rank was stopped (SIGSTOP), or goes on; who gives up waiting for it says so. */
+void ls_world_set_stopped(ls_world *world, int rank, bool stopped);
+double ls_world_wait_timeout(const ls_world *world); /* of its options */
 /* A flag that the launcher raises (SIGINT) and ranks read; async-signal-safe. */
 void ls_world_request_stop(ls_world *world);
 bool ls_comm_stop_requested(const ls_comm *comm);

@@ -26,6 +26,7 @@ typedef struct ls_rank_line {
     _Alignas(128) _Atomic uint64_t ticks; /* from here on written by the rank itself */
     _Atomic int32_t waits_for;            /* the peer that it sleeps for, -1 none */
     _Atomic bool joined, left;
+    _Atomic bool stopped; /* by SIGSTOP: written by the launcher */
 } ls_rank_line;
 
 #define LS_BELL_SLEEPS 1u

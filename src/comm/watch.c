@@ -11,7 +11,11 @@
  * does not take its own absence for its peers'. */
 #define COUNTED_SECONDS (2 * LS_LOOK_SECONDS)
 
-/* Sums the ticks of the chain that begins at peer and returns its last rank: one that waits for nobody, or
+static bool is_stopped(const ls_comm *comm, int rank) {
+    return atomic_load_explicit(&comm->world->board->lines[rank].stopped, memory_order_relaxed);
+}
+
+/* Sums the ticks of the chain that begins at peer and returns its last rank: one that waits for nobody or is stopped, or
  * the one whose wait closes a circle. */
 static int follow(const ls_comm *comm, int peer, uint64_t *ticks) {
     const ls_board *board = comm->world->board;
@@ -20,7 +24,7 @@ static int follow(const ls_comm *comm, int peer, uint64_t *ticks) {
     for (int hops = 0; hops < comm->world->options.ranks; hops++) {
         *ticks += atomic_load_explicit(&board->lines[end].ticks, memory_order_relaxed);
         const int next = atomic_load_explicit(&board->lines[end].waits_for, memory_order_relaxed);
-        if (next < 0 || next == end || next == comm->rank) break;
+        if (next < 0 || next == end || next == comm->rank || is_stopped(comm, end)) break;
         end = next;
     }
     return end;
@@ -31,7 +35,11 @@ static ls_status stands_still(const ls_comm *comm, const char *what) {
     const int next =
         atomic_load_explicit(&comm->world->board->lines[watch->end].waits_for, memory_order_relaxed);
     char why[128] = "which stands still";
-    if (next >= 0 && watch->end == watch->peer)
+    if (is_stopped(comm, watch->end) && watch->end == watch->peer)
+        snprintf(why, sizeof why, "which is stopped (SIGSTOP)");
+    else if (is_stopped(comm, watch->end))
+        snprintf(why, sizeof why, "which waits for rank %d, which is stopped (SIGSTOP)", watch->end);
+    else if (next >= 0 && watch->end == watch->peer)
         snprintf(why, sizeof why, "which waits for rank %d", next);
     else if (next >= 0)
         snprintf(why, sizeof why, "which waits in a chain for rank %d, which waits for rank %d", watch->end,

@@ -130,6 +130,12 @@ ls_status ls_world_aborted(const ls_world *world) {
     return ls_error(LS_PEER, "%s", board->abort_text);
 }
 
+double ls_world_wait_timeout(const ls_world *world) { return world->options.wait_timeout; }
+
+void ls_world_set_stopped(ls_world *world, int rank, bool stopped) {
+    atomic_store(&world->board->lines[rank].stopped, stopped);
+}
+
 void ls_world_request_stop(ls_world *world) { atomic_store(&world->board->stop, true); }
 
 bool ls_world_stop_requested(const ls_world *world) { return atomic_load(&world->board->stop); }

@@ -19,6 +19,8 @@
 
 #define LEAVE_SECONDS_AFTER_DEATH 3.0
 #define LEAVE_SECONDS_AFTER_FAILURE 30.0
+/* A rank that has been stopped for so long is told of; or for half the time that the others wait, where that is less. */
+#define TOLD_SECONDS_AFTER_STOP 10.0
 #define STACK_BYTES ((size_t)8 << 20)
 /* A SIGCHLD may be taken by another thread of the process, so the ranks are looked at now and then anyway. */
 #define LOOK_NANOSECONDS 50000000L
@@ -42,6 +44,8 @@ typedef struct rank_slot {
     bool running;
     pid_t process;
     pthread_t thread;
+    double stopped; /* since when (ls_seconds), 0: it is not */
+    bool told;      /* that it is */
 } rank_slot;
 
 struct launch {
@@ -59,6 +63,7 @@ struct launch {
     double deadline; /* when ranks that are still there are killed; 0: never */
     bool killed;     /* the launcher has killed what was left */
     ls_status died;  /* the first rank that died by itself or could not be started */
+    int64_t kills;   /* of the system for want of memory, before the ranks began */
     pthread_t caller;
     sigset_t signals; /* that the loop takes */
     sigset_t old_mask;
@@ -165,11 +170,31 @@ static void kill_rest(launch *l) {
         if (l->slots[rank].running) kill(l->slots[rank].process, SIGKILL);
 }
 
+/* The system takes back memory with SIGKILL. */
+static bool memory_ran_out(const launch *l, int wait_status) {
+    return WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL && l->kills >= 0 &&
+           ls_machine_memory_kills() > l->kills;
+}
+
+static ls_status killed_for_memory(int rank) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    const double physical = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const bool limited = (double)machine.memory_bytes < physical;
+    return ls_error(
+        LS_PEER,
+        "rank %d was killed by the system because memory ran out: %s %.2f GiB in all; --memory plans for less",
+        rank, limited ? "the control group (memory.max) allows" : "the machine has",
+        (double)machine.memory_bytes / (double)(1 << 30));
+}
+
 /* A rank has ended without a report; wait_status as waitpid gives it. */
 static void note_death(launch *l, int rank, int wait_status) {
     if (l->killed) return; /* our own doing */
     ls_status status;
-    if (WIFSIGNALED(wait_status))
+    if (memory_ran_out(l, wait_status))
+        status = killed_for_memory(rank);
+    else if (WIFSIGNALED(wait_status))
         status = ls_error(LS_PEER, "rank %d was killed by signal %d (%s)", rank, WTERMSIG(wait_status),
                           strsignal(WTERMSIG(wait_status)));
     else
@@ -193,6 +218,35 @@ static void note_report(launch *l, int rank) {
         leave_within(l, status->code == LS_PEER ? LEAVE_SECONDS_AFTER_DEATH : LEAVE_SECONDS_AFTER_FAILURE);
 }
 
+/* A rank was stopped, or goes on. */
+static void note_stop(launch *l, rank_slot *slot, bool stopped) {
+    ls_world_set_stopped(l->world, slot->rank, stopped);
+    if (!stopped && slot->told) ls_log("rank %d goes on", slot->rank);
+    slot->stopped = stopped ? ls_seconds() : 0;
+    slot->told = false;
+}
+
+static void tell_stopped(const launch *l, rank_slot *slot) {
+    const double limit = ls_world_wait_timeout(l->world);
+    const double most =
+        limit > 0 && limit / 2 < TOLD_SECONDS_AFTER_STOP ? limit / 2 : TOLD_SECONDS_AFTER_STOP;
+    if (slot->stopped <= 0 || slot->told || ls_seconds() - slot->stopped < most) return;
+    slot->told = true;
+    ls_log(
+        "warning: rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it go on",
+        slot->rank, (int)slot->process, (int)slot->process);
+}
+
+/* Has the rank's process ended? Takes note of its stops. */
+static bool has_ended(launch *l, rank_slot *slot, int *wait_status) {
+    while (waitpid(slot->process, wait_status, WNOHANG | WUNTRACED | WCONTINUED) == slot->process) {
+        if (!WIFSTOPPED(*wait_status) && !WIFCONTINUED(*wait_status)) return true;
+        note_stop(l, slot, WIFSTOPPED(*wait_status));
+    }
+    tell_stopped(l, slot);
+    return false;
+}
+
 /* Takes note of ranks that have ended. */
 static void reap(launch *l) {
     for (int rank = 0; rank < l->ranks; rank++) {
@@ -203,7 +257,7 @@ static void reap(launch *l) {
         if (l->as_threads) {
             if (!reported) continue;
             pthread_join(slot->thread, NULL);
-        } else if (waitpid(slot->process, &wait_status, WNOHANG) != slot->process) {
+        } else if (!has_ended(l, slot, &wait_status)) {
             continue;
         }
         slot->running = false;
@@ -299,6 +353,7 @@ ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main ra
     launch l = {
         .world = world, .ranks = ranks, .as_threads = as_threads, .rank_main = rank_main, .context = context};
     l.died = ls_ok();
+    l.kills = ls_machine_memory_kills();
     l.caller = pthread_self();
     l.reports_bytes = sizeof(reports) + (size_t)ranks * sizeof(report);
     l.slots = calloc((size_t)ranks, sizeof *l.slots);

@@ -26,8 +26,10 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
  * return LS_PEER; processes that are still there 3 s after a death (30 s after a failure that was no LS_PEER,
  * since a rank may be writing a checkpoint) are killed. Threads cannot be killed and are waited for.
  *
+ * A rank that is stopped (SIGSTOP) for 10 s, or half the world's wait_timeout where that is less, is told of with its process, and so is its going on.
+ *
  * Returns LS_OK when every rank did, else the root cause: a rank that died (LS_PEER, "rank 2 was killed by
- * signal 9 (Killed)"), else the earliest failure that is neither LS_PEER nor LS_INTERRUPTED, else the
+ * signal 9 (Killed)", or by the system because memory ran out, with the limit), else the earliest failure that is neither LS_PEER nor LS_INTERRUPTED, else the
  * earliest LS_PEER, else LS_INTERRUPTED. LS_NO_MEMORY when a rank could not be started.
  */
 LS_MUST_USE ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main rank_main,
