@@ -35,6 +35,10 @@ assert most == plan["predicted_bytes"] and run["one_rank_bytes"] == plan["one_ra
 assert run["spread"]["strategy"] == plan["candidates"][0]["strategy"] and run["spread"]["reason"] == plan["reason"]
 CHECK
 
+# The longest sequence takes no longer than a short one.
+timeout 20 "$longspan" plan --model "$model" --threads 1 --ranks 1 --seq $((1 << 30)) >long.txt 2>err || fail "plan of 2^30 tokens: $(cat err)"
+grep -q 'TiB' long.txt || fail "plan of 2^30 tokens: $(cat long.txt)"
+
 bytes=$(python3 -c 'import json; print(json.load(open("plan.json"))["predicted_bytes"])')
 # A little less than it would take: some results are made again, and it fits.
 plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory $((bytes * 97 / 100)) --json >less.json || fail "no recompute"

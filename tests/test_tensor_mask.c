@@ -167,6 +167,10 @@ static void test_known_areas(void **state) {
     /* 64 keys each, less what the first 63 lack, plus min(4, q-63) first tokens behind the window */
     assert_int_equal(ls_mask_area(&window, 1000), 64 * 1000 - 64 * 63 / 2 + (1 + 2 + 3 + 4 * (936 - 3)));
     assert_int_equal(ls_mask_area(&causal, 0), 0);
+    /* Long ones are asked here and there. */
+    const double S = 1 << 30;
+    assert_float_equal((double)ls_mask_area(&causal, 1 << 30) / (S * (S + 1) / 2), 1, 1e-6);
+    assert_float_equal((double)ls_mask_area(&window, 1 << 30) / (68 * S), 1, 1e-6);
 }
 
 static void test_text(void **state) {

@@ -155,12 +155,23 @@ static ls_status cost_within(const ls_job *job, const ls_plan_request *request, 
     return status;
 }
 
+/* Of a plan that takes long: how far it is. */
+static void tell(ls_plan *plan, const ls_plan_candidate *c) {
+    const double now = ls_seconds(), often = 5;
+    char name[LS_CANDIDATE_NAME];
+    if (now - plan->told < often) return;
+    plan->told = now;
+    ls_candidate_name(c, name);
+    ls_log("planning: candidate %d, %s", c->listed, name);
+}
+
 static void add_candidate(const ls_job *job, const ls_plan_request *request, const ls_plan_candidate *bare,
                           ls_plan *plan, ls_status *refusal) {
     if (plan->n_candidates == (int)LS_COUNT(plan->candidates)) return;
     ls_plan_candidate *c = &plan->candidates[plan->n_candidates++];
     *c = *bare;
     c->listed = plan->n_candidates;
+    tell(plan, c);
     const ls_status status = cost_within(job, request, false, c);
     if (status.code != LS_OK && refusal->code == LS_OK) *refusal = status;
 }
@@ -241,6 +252,7 @@ static ls_status play_best(const ls_job *job, const ls_plan_request *request, ls
         if (c->refused[0] != 0 || c->played) break;
         *c = (ls_plan_candidate){
             .mesh = c->mesh, .strategy = c->strategy, .layout = c->layout, .listed = c->listed};
+        tell(plan, c);
         LS_TRY(cost_within(job, request, true, c));
         sort_candidates(plan);
     }
@@ -335,6 +347,7 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
 ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out) {
     LS_TRY(ls_graph_status(job->graph));
     ls_status refusal = ls_ok();
+    out->told = ls_seconds();
     LS_TRY(find_candidates(job, request, out, &refusal));
     sort_candidates(out);
     if (out->candidates[0].refused[0] != 0) return refusal;

@@ -52,6 +52,7 @@ typedef struct ls_plan {
     ls_target target; /* rank 0's; the same for the others but for `rank` */
     char reason[400]; /* one line: what was chosen and why */
     bool measured;    /* predictions are by rates measured on this machine; else by nominal ones */
+    double told;      /* when it was last said how far the making of the plan is (ls_seconds) */
     int n_candidates;
     ls_plan_candidate candidates[256]; /* best first, refused ones last */
 } ls_plan;

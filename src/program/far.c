@@ -7,6 +7,7 @@
 typedef struct traffic {
     const ls_image *image;
     double *seen[LS_SPACES];
+    size_t block[LS_SPACES]; /* bytes */
     double brought, cache;
 } traffic;
 
@@ -39,8 +40,8 @@ static double touch(traffic *t, const ls_instr *instr, const ls_operand *o) {
     const ls_buffer *b = &t->image->buffers[o->buffer];
     const ls_range range = ls_operand_range(t->image, o);
     double *seen = t->seen[b->space];
-    const size_t first = range.offset / LS_FAR_BLOCK,
-                 last = ls_max(first, (range.offset + range.length - 1) / LS_FAR_BLOCK);
+    const size_t block = t->block[b->space], first = range.offset / block,
+                 last = ls_max(first, (range.offset + range.length - 1) / block);
     const double each = bytes / (double)(last - first + 1);
     double far = 0;
     for (size_t i = first; i <= last; i++) {
@@ -58,7 +59,8 @@ double *ls_program_far(const ls_image *image, int program, double cache, ls_aren
     traffic t = {.image = image, .cache = cache};
     double *far = LS_NEW_ARRAY(arena, double, p->n_instrs + 1);
     for (int s = 0; s < LS_SPACES; s++) {
-        const size_t blocks = image->bytes[s] / LS_FAR_BLOCK + 2;
+        t.block[s] = ls_round_up(image->bytes[s] / LS_FAR_MOST_BLOCKS + 1, LS_FAR_BLOCK);
+        const size_t blocks = image->bytes[s] / t.block[s] + 2;
         t.seen[s] = LS_NEW_ARRAY(arena, double, blocks);
         for (size_t i = 0; i < blocks; i++) t.seen[s][i] = -INFINITY;
     }

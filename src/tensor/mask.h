@@ -29,7 +29,11 @@ int ls_mask_width(const ls_mask *mask);
  */
 void ls_mask_table(const ls_mask *mask, int64_t S, const int32_t *positions, int64_t n, ls_span *out);
 
-/* Number of (query, key) pairs that the mask leaves among S queries and S keys. */
+/*
+ * Number of (query, key) pairs that the mask leaves among S queries and S keys. Of more than LS_MASK_MOST_ASKED queries so many are asked, evenly
+ * spread: the number is then right to about one in that many, and takes no time that grows with S.
+ */
+enum { LS_MASK_MOST_ASKED = 1 << 22 };
 int64_t ls_mask_area(const ls_mask *mask, int64_t S);
 
 /*
