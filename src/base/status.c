@@ -30,7 +30,8 @@ ls_status ls_error(ls_code code, const char *format, ...) {
     char whole[WHOLE];
     va_list args;
     va_start(args, format);
-    vsnprintf(whole, sizeof whole, format != NULL ? format : "", args);
+    whole[0] = 0;
+    if (format != NULL) vsnprintf(whole, sizeof whole, format, args);
     va_end(args);
     return status_of(code, whole);
 }
@@ -40,7 +41,8 @@ ls_status ls_error_in(ls_status inner, const char *format, ...) {
     char whole[WHOLE];
     va_list args;
     va_start(args, format);
-    const int written = vsnprintf(whole, sizeof whole, format != NULL ? format : "", args);
+    whole[0] = 0;
+    const int written = format != NULL ? vsnprintf(whole, sizeof whole, format, args) : 0;
     va_end(args);
     const size_t used = written < 0 ? 0 : written < WHOLE ? (size_t)written : WHOLE - 1;
     snprintf(whole + used, sizeof whole - used, ": %s", inner.text);

@@ -16,8 +16,8 @@ static const char *const normalizers[] = {
     "{\"type\": \"NFKC\"}",
     "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xe2\x96\x81\"}",
     "{\"type\": \"Strip\", \"strip_left\": true, \"strip_right\": true}",
-    "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"aab\"}, {\"type\": \"Replace\", "
-    "\"pattern\": {\"String\": \"a\"}, \"content\": \"aa\"}]}",
+    ("{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"aab\"}, {\"type\": \"Replace\", "
+     "\"pattern\": {\"String\": \"a\"}, \"content\": \"aa\"}]}"),
 };
 
 static void put_token(ls_json_writer *w, int id, uint8_t flags, const char *content) {
