@@ -458,6 +458,28 @@ static void test_jobs(void **state) {
     free(recalled);
 }
 
+/* Numbers beyond what can be counted with. */
+static void test_job_sizes(void **state) {
+    (void)state;
+    static const char *const here[] = {"."};
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    must_fail(ls_run_bench(&(ls_bench_job){.name = "attention", .options = {.head_size = -1}}, out), LS_USAGE,
+              "--head-size -1");
+    must_fail(ls_run_bench(&(ls_bench_job){.name = "attention", .options = {.head_size = INT64_MAX}}, out),
+              LS_USAGE, "--head-size 9223372036854775807");
+    must_fail(ls_run_bench(&(ls_bench_job){.name = "gemm", .options = {.seq = (int64_t)1 << 40}}, out),
+              LS_USAGE, "--seq 1099511627776; expected 1 to 16777216");
+    must_fail(ls_run_plan(&(ls_plan_job){.model = "m", .seq = (int64_t)1 << 40}, out), LS_USAGE,
+              "--seq 1099511627776 and --batch 1");
+    must_fail(ls_run_explain(&(ls_explain_job){.model = "m", .seq = 8, .batch = (int64_t)1 << 40}, out),
+              LS_USAGE, "--batch 1099511627776");
+    must_fail(ls_run_data_inspect(
+                  &(ls_data_inspect_job){.paths = here, .n_paths = 1, .order = true, .from = -1}, out),
+              LS_USAGE, "--from -1");
+    fclose(out);
+}
+
 /* --- reports, options, words -------------------------------------------------------------------------------------------------- */
 
 static void test_reports(void **state) {
@@ -557,9 +579,11 @@ static void test_words(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_element_types), cmocka_unit_test(test_graph), cmocka_unit_test(test_engine),
-        cmocka_unit_test(test_attention),     cmocka_unit_test(test_jobs),  cmocka_unit_test(test_reports),
-        cmocka_unit_test(test_options),       cmocka_unit_test(test_words),
+        cmocka_unit_test(test_element_types), cmocka_unit_test(test_graph),
+        cmocka_unit_test(test_engine),        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_jobs),          cmocka_unit_test(test_job_sizes),
+        cmocka_unit_test(test_reports),       cmocka_unit_test(test_options),
+        cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

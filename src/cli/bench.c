@@ -10,21 +10,21 @@ typedef struct bench_flags {
 static const ls_option options[] = {
     CLI_TEXT("name", "NAME", offsetof(bench_flags, job.name),
              "machine, gemm, attention, comm, step or predicted (required); the name may stand alone"),
-    CLI_INT("seq", "S", NULL, 1, 0x1p31, AT(seq),
+    CLI_INT("seq", "S", NULL, 1, 0x1p24, AT(seq),
             "tokens; attention: 32768 when left out, gemm and step: 2048"),
-    CLI_INT("batch", "B", NULL, 1, 0x1p31, AT(batch), "step: sequences; 1 when left out"),
+    CLI_INT("batch", "B", NULL, 1, 0x1p20, AT(batch), "step: sequences; 1 when left out"),
     CLI_INT(
-        "ranks", "R", NULL, 1, 0x1p31, AT(ranks),
+        "ranks", "R", NULL, 1, 1024, AT(ranks),
         "attention: of one thread each, or 1 for the kernels alone; as many as cores when left out. step: 1 when left out"),
     CLI_INT(
         "threads", "T", NULL, 1, 1024, AT(threads),
         "gemm: beside one alone; attention: with --ranks 1; as many as cores when left out. step: of each rank; cores divided by ranks when left out"),
-    CLI_INT("heads", "N", NULL, 1, 0x1p31, AT(heads), "attention: query heads; 8 when left out"),
-    CLI_INT("kv-heads", "N", NULL, 1, 0x1p31, AT(kv_heads),
+    CLI_INT("heads", "N", NULL, 1, 0x1p16, AT(heads), "attention: query heads; 8 when left out"),
+    CLI_INT("kv-heads", "N", NULL, 1, 0x1p16, AT(kv_heads),
             "attention: that the query heads share; 2 when left out"),
-    CLI_INT("head-size", "N", NULL, 1, 0x1p31, AT(head_size), "attention: 128 when left out"),
+    CLI_INT("head-size", "N", NULL, 1, 0x1p16, AT(head_size), "attention: 128 when left out"),
     CLI_INT(
-        "rounds", "N", NULL, 1, 0x1p31, AT(rounds),
+        "rounds", "N", NULL, 1, 0x1p16, AT(rounds),
         "in which everything is timed once, each beside its floor; attention and predicted: 3 when left out, gemm and step: 5, comm: 15"),
     CLI_TEXT("mask", "MASK", AT(mask), "attention: as of longspan attention; causal when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),

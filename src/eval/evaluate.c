@@ -136,9 +136,7 @@ static ls_status complete(ls_eval_options *o) {
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");
     if (o->seq == 0) o->seq = 1024;
     if (o->batch == 0) o->batch = 1;
-    if (o->seq < 1 || o->seq > 1 << 30 || o->batch < 1 || o->batch > 1 << 24)
-        return ls_error(LS_USAGE, "--seq %lld and --batch %lld; expected 1 to %d and 1 to %d",
-                        (long long)o->seq, (long long)o->batch, 1 << 30, 1 << 24);
+    LS_TRY(ls_step_size_check(o->seq, o->batch));
     if (o->sequences < 0)
         return ls_error(LS_USAGE, "--sequences %lld; expected 1 or more", (long long)o->sequences);
     if (o->pack == NULL) o->pack = "join";

@@ -85,19 +85,20 @@ static const struct {
     const char *name;
     size_t offset;
     bool text;
+    int64_t most; /* of a number, from 1 on */
 } flags[] = {
-    {"seq", offsetof(ls_bench_options, seq), false},
-    {"batch", offsetof(ls_bench_options, batch), false},
-    {"ranks", offsetof(ls_bench_options, ranks), false},
-    {"threads", offsetof(ls_bench_options, threads), false},
-    {"rounds", offsetof(ls_bench_options, rounds), false},
-    {"heads", offsetof(ls_bench_options, heads), false},
-    {"kv-heads", offsetof(ls_bench_options, kv_heads), false},
-    {"head-size", offsetof(ls_bench_options, head_size), false},
-    {"mask", offsetof(ls_bench_options, mask), true},
-    {"dtype", offsetof(ls_bench_options, dtype), true},
-    {"strategy", offsetof(ls_bench_options, strategy), true},
-    {"config", offsetof(ls_bench_options, config), true},
+    {"seq", offsetof(ls_bench_options, seq), false, 1 << 24},
+    {"batch", offsetof(ls_bench_options, batch), false, 1 << 20},
+    {"ranks", offsetof(ls_bench_options, ranks), false, LS_MAX_RANKS},
+    {"threads", offsetof(ls_bench_options, threads), false, 1024},
+    {"rounds", offsetof(ls_bench_options, rounds), false, 1 << 16},
+    {"heads", offsetof(ls_bench_options, heads), false, 1 << 16},
+    {"kv-heads", offsetof(ls_bench_options, kv_heads), false, 1 << 16},
+    {"head-size", offsetof(ls_bench_options, head_size), false, 1 << 16},
+    {"mask", offsetof(ls_bench_options, mask), true, 0},
+    {"dtype", offsetof(ls_bench_options, dtype), true, 0},
+    {"strategy", offsetof(ls_bench_options, strategy), true, 0},
+    {"config", offsetof(ls_bench_options, config), true, 0},
 };
 
 typedef struct bench {
@@ -130,6 +131,17 @@ static bool takes(const bench *b, const char *flag) {
     return false;
 }
 
+static ls_status check_numbers(const ls_bench_options *options) {
+    for (size_t i = 0; i < LS_COUNT(flags); i++) {
+        if (flags[i].text || !is_given(options, i)) continue;
+        const int64_t value = *(const int64_t *)(const void *)((const char *)options + flags[i].offset);
+        if (value < 1 || value > flags[i].most)
+            return ls_error(LS_USAGE, "--%s %lld; expected 1 to %lld", flags[i].name, (long long)value,
+                            (long long)flags[i].most);
+    }
+    return ls_ok();
+}
+
 static ls_status refuse_others(const bench *b, const ls_bench_options *options) {
     for (size_t i = 0; i < LS_COUNT(flags); i++) {
         if (!is_given(options, i) || takes(b, flags[i].name)) continue;
@@ -151,6 +163,7 @@ ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
     for (size_t i = 0; i < LS_COUNT(benches); i++) {
         if (job->name != NULL && strcmp(benches[i].name, job->name) == 0) {
             LS_TRY(refuse_others(&benches[i], &job->options));
+            LS_TRY(check_numbers(&job->options));
             return benches[i].run(job, out);
         }
         const size_t used = strlen(known);

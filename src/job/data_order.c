@@ -1,6 +1,7 @@
 /* longspan data inspect --order: the documents and offsets of each sequence of each step, as training reads them. */
 #include "data/data.h"
 #include "job/data_impl.h"
+#include "plan/session.h"
 
 #include <stdlib.h>
 
@@ -107,6 +108,11 @@ static ls_status open_data(order *o) {
 
 static ls_status make(order *o) {
     const size_t room = (size_t)o->S + 1;
+    const int64_t from = o->job->from, most = INT64_C(1) << 37; /* times a batch, sequences can be counted */
+    LS_TRY(ls_step_size_check(o->S, o->B));
+    if (from < 0 || from > most || o->steps > most)
+        return ls_error(LS_USAGE, "--from %lld and --steps %lld; expected 0 to %lld and 1 to %lld",
+                        (long long)from, (long long)o->steps, (long long)most, (long long)most);
     LS_TRY(open_data(o));
     o->pieces = malloc(room * sizeof *o->pieces);
     o->sample.tokens = malloc(room * sizeof(int32_t));

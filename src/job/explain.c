@@ -131,6 +131,7 @@ static ls_status build(explanation *e) {
     const ls_explain_job *job = e->job;
     ls_dtype dtype;
     LS_TRY(check_program(job->program));
+    LS_TRY(ls_step_size_check(job->seq, job->batch > 0 ? job->batch : 1));
     if (job->run && job->schedule == NULL)
         return ls_error(LS_USAGE, "--run measures what --schedule FILE draws; expected that flag too");
     if (job->program != NULL && job->accumulate <= 1 &&

@@ -151,6 +151,7 @@ static void print_json(const planning *g, FILE *out) {
 
 static ls_status build(planning *g) {
     const ls_plan_job *job = g->job;
+    LS_TRY(ls_step_size_check(job->seq, job->batch));
     if (job->batch % job->accumulate != 0)
         return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",
                         (long long)job->batch, (long long)job->accumulate);

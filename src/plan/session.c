@@ -79,6 +79,13 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     return ls_ok();
 }
 
+ls_status ls_step_size_check(int64_t seq, int64_t batch) {
+    enum { MOST_SEQ = 1 << 30, MOST_BATCH = 1 << 24 };
+    if (seq >= 1 && seq <= MOST_SEQ && batch >= 1 && batch <= MOST_BATCH) return ls_ok();
+    return ls_error(LS_USAGE, "--seq %lld and --batch %lld; expected 1 to %d and 1 to %d", (long long)seq,
+                    (long long)batch, MOST_SEQ, MOST_BATCH);
+}
+
 ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
     ls_plan_request request = {0};
     LS_TRY(ls_spread_resolve(spread, &request));

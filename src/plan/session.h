@@ -25,7 +25,10 @@ typedef struct ls_session ls_session;
  */
 LS_MUST_USE ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out);
 
-/* The same for ranks that are to run here: without a word about memory each has its share of this machine's. */
+/* LS_USAGE for a step of a sequence length or a number of sequences that cannot be: 1 to 2^30 and 1 to 2^24. */
+LS_MUST_USE ls_status ls_step_size_check(int64_t seq, int64_t batch);
+
+/* The same as ls_spread_resolve for ranks that are to run here: without a word about memory each has its share of this machine's. */
 LS_MUST_USE ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out);
 
 /*
