@@ -2,20 +2,21 @@
 # Every call of a training that changes a file fails once, by each error, and the process that makes it is killed there once:
 #     check-faults.sh BUILD [CASES]
 # CASES: no more than about so many of them, evenly over all. After each case the training is gone on with, and must come to the weights of the
-# undisturbed one, bit for bit, with no file left over. What went well is kept in BUILD/faults-done, for this binary, so that a check that was
-# interrupted goes on. From the environment: FAULT_ERRORS ("ENOSPC EIO EACCES EDQUOT KILL"), FAULT_JOBS (2) at once. The last line is "N passed, N failed".
+# undisturbed one, bit for bit, with no file left over. What went well is kept in BUILD/faults-done, for this binary and setting, so that a check that was
+# interrupted goes on. From the environment: FAULT_ERRORS ("ENOSPC EIO EACCES EDQUOT KILL"), FAULT_JOBS (2) at once,
+# FAULT_RANKS (2), FAULT_DTYPE (f32). The last line is "N passed, N failed".
 set -u
 [ $# -ge 1 ] && [ -x "$1/longspan" ] || { echo "usage: check-faults.sh BUILD [CASES]" >&2; exit 2; }
 build=$(cd "$1" && pwd)
 most=${2:-1000000}
 errors=${FAULT_ERRORS:-ENOSPC EIO EACCES EDQUOT KILL}
-jobs=${FAULT_JOBS:-2}
+jobs=${FAULT_JOBS:-2} ranks=${FAULT_RANKS:-2} dtype=${FAULT_DTYPE:-f32}
 longspan=$build/longspan
 done_file=$build/faults-done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-version=$(sha256sum "$longspan" | cut -c1-16)
+version="$(sha256sum "$longspan" | cut -c1-16) $ranks $dtype"
 [ "$(head -1 "$done_file" 2>/dev/null)" = "$version" ] || echo "$version" >"$done_file"
 
 cat >config.json <<'CONFIG'
@@ -29,13 +30,13 @@ train() {
     local out=$1
     shift
     timeout -k 5 60 "$longspan" train --model config.json --data text.txt --eval-data text.txt --eval-every 4 --keep-best --tensorboard \
-        --seq 32 --threads 1 --ranks 2 --steps 12 --save-every 4 --keep 2 --out "$out" "$@"
+        --seq 32 --threads 1 --ranks "$ranks" --dtype "$dtype" --steps 12 --save-every 4 --keep 2 --out "$out" "$@"
 }
 # with_faults FOLDER SETTING...: the same, with faults in what it writes there.
 with_faults() {
     local out=$1
     shift
-    env LD_PRELOAD="$build/tests/libfaults.so" LS_FAULT_PATH="$out" "$@" bash -c "$(declare -f train); longspan=$longspan; train $out"
+    env LD_PRELOAD="$build/tests/libfaults.so" LS_FAULT_PATH="$out" "$@" bash -c "$(declare -f train); longspan=$longspan ranks=$ranks dtype=$dtype; train $out"
 }
 
 train whole >log 2>&1 || { cat log; exit 1; }
