@@ -272,8 +272,6 @@ static void journal(void **state) {
         {"bad-documents", "documents is 3, expected 2"},
         {"bad-request", "of other files, options or tokenizer"},
         {"bad-hex", "16 hexadecimal digits"},
-        {"bad-duplicate", "duplicate object key near '\"line\"'"},
-        {"bad-deep", "maximum parsing depth reached"},
     };
     REFUSES(journal, read_journal, false, cases);
 }

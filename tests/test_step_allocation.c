@@ -56,6 +56,7 @@ static void count(size_t bytes, const void *caller) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 enum { REPLACED = true };
 
+#pragma GCC visibility push(default) /* the C library's own calls come here, too */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);
@@ -80,6 +81,7 @@ void *aligned_alloc(size_t alignment, size_t bytes) {
     count(bytes, __builtin_return_address(0));
     return __libc_memalign(alignment, bytes);
 }
+#pragma GCC visibility pop
 
 int posix_memalign(void **out, size_t alignment, size_t bytes) {
     count(bytes, __builtin_return_address(0));

@@ -210,8 +210,8 @@ JOURNALS = {
     "bad-documents": line(-1) + line(0, documents=3),
     "bad-request": line(-1) + line(0, request="1" * 16),
     "bad-hex": line(-1) + line(0, request="0x0000000000f022"),
-    "bad-duplicate": line(-1) + line(0)[:-2] + ', "line": 2}\n',
-    "bad-deep": line(-1) + '{"a":' + "[" * 2100 + "\n",
+    "good-duplicate": line(-1) + line(0)[:-2] + ', "line": 2}\n',
+    "good-deep": line(-1) + '{"a":' + "[" * 2100 + "\n",
 }
 
 # ---- records: kind + 3 * template, flags (1: what is bad is left out; 2: under zstd), lines ----
