@@ -43,7 +43,7 @@ typedef enum ls_mask_kind { LS_MASK_CAUSAL, LS_MASK_WINDOW, LS_MASK_PREFIX, LS_M
 
 typedef struct ls_mask_term {
     ls_mask_kind kind;
-    int64_t window;      /* W >= 0; 0: none but the first N */
+    int64_t window;      /* W >= 0; 0: none but the first N, and then N >= 1 */
     int64_t first;       /* N >= 0: of window or prefix */
     const int32_t *ends; /* of documents: borrowed, n_ends entries, ascending from 0 to S */
     int n_ends;

@@ -119,9 +119,10 @@ static ls_status check_term(const ls_mask_term *term, int i, int64_t S) {
     case LS_MASK_CAUSAL:
         return ls_ok();
     case LS_MASK_WINDOW:
-        if (term->window >= 0 && term->first >= 0) return ls_ok();
-        return ls_error(LS_INVALID, "mask term %d has window %lld, first %lld; expected at least 0", i,
-                        (long long)term->window, (long long)term->first);
+        if (term->window >= 0 && term->first >= 0 && (term->window > 0 || term->first > 0)) return ls_ok();
+        return ls_error(LS_INVALID,
+                        "mask term %d has window %lld, first %lld; expected at least 0, and one of them more",
+                        i, (long long)term->window, (long long)term->first);
     case LS_MASK_PREFIX:
         if (term->first >= 0) return ls_ok();
         return ls_error(LS_INVALID, "mask term %d has first %lld; expected at least 0", i,
