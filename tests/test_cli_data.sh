@@ -2,11 +2,7 @@
 # longspan data as a command: shards that train reads as it reads the text, the same order on any number of ranks, refusals.
 . "$(dirname "$0")/support/cli.sh"
 
-cat >config.json <<'CONFIG'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false}
-CONFIG
+make_tiny_model
 mkdir texts
 for i in $(seq 60); do
     for k in $(seq $((i * 7 % 23 + 1))); do echo "line $k of text $i"; done >texts/$i.txt

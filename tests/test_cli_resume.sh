@@ -2,12 +2,8 @@
 # longspan train --resume: what it compares with the run, what it falls back to, and what it passes over. test_cli_resume.sh BUILD
 . "$(dirname "$0")/support/cli.sh"
 
-cat >config.json <<'CONFIG'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false}
-CONFIG
-for i in $(seq 200); do echo "line $i of a text that is long enough"; done >text.txt
+make_tiny_model
+make_lines 200 >text.txt
 base=(train --model config.json --seq 32 --threads 1 --lr 0.01)
 [ "${LS_TEST_SANITIZER:-}" = thread ] && base+=(--ranks-as threads)
 run() { "$longspan" "${base[@]}" --data text.txt "$@" >out.txt 2>err || fail "train $*: $(cat err)"; }

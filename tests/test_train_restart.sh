@@ -5,12 +5,8 @@
 faults=$1/tests/libfaults.so
 . "$(dirname "$0")/support/cli.sh"
 
-cat >config.json <<'CONFIG'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false}
-CONFIG
-for i in $(seq 400); do echo "line $i of a text that is long enough"; done >text.txt
+make_tiny_model
+make_lines 400 >text.txt
 base=(train --model config.json --data text.txt --seq 32 --threads 1 --ranks 2 --steps 20 --save-every 5 --eval-data text.txt --eval-every 5 --keep-best)
 
 # killed CODE "SETTINGS" ARGUMENTS...: a training whose ranks are killed; its standard error is in err.

@@ -8,6 +8,7 @@
 set -u
 [ $# -ge 1 ] && [ -x "$1/longspan" ] || { echo "usage: check-faults.sh BUILD [CASES]" >&2; exit 2; }
 build=$(cd "$1" && pwd)
+here=$(cd "$(dirname "$0")/../tests" && pwd)
 most=${2:-1000000}
 errors=${FAULT_ERRORS:-ENOSPC EIO EACCES EDQUOT KILL}
 jobs=${FAULT_JOBS:-2} ranks=${FAULT_RANKS:-2} dtype=${FAULT_DTYPE:-f32}
@@ -19,12 +20,9 @@ cd "$work" || exit 1
 version="$(sha256sum "$longspan" | cut -c1-16) $ranks $dtype"
 [ "$(head -1 "$done_file" 2>/dev/null)" = "$version" ] || echo "$version" >"$done_file"
 
-cat >config.json <<'CONFIG'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false}
-CONFIG
-for i in $(seq 400); do echo "line $i of a text that is long enough"; done >text.txt
+. "$here/support/tiny_model.sh"
+make_tiny_model
+make_lines 400 >text.txt
 # train FOLDER ARGUMENTS...: 12 steps with three checkpoints, of which two stay, and the best one.
 train() {
     local out=$1

@@ -7,6 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
+. "$here/support/tiny_model.sh"
 fail() { echo "FAILED: $*"; exit 1; }
 # expect CODE WORDS COMMAND...: exit code, one line on standard error that holds the words (besides that of the tokenizer, where one was
 # opened), nothing on standard output.

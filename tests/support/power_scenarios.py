@@ -13,15 +13,13 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
 import power
 
 LONGSPAN, FAULTS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 DRAWS, STATES, RESUMED = map(int, sys.argv[3:6])
 CHECKPOINT = re.compile(r"checkpoint-(\d{8})$")
-CONFIG = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 8,
- "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false}"""
 
 
 def call(*arguments, **environment):
@@ -71,8 +69,7 @@ class Train(Scenario):
              "--schedule", "constant", "--eval-every", "2", "--keep-best"]
 
     def begin(self):
-        with open(f"{self.work}/config.json", "w") as file:
-            file.write(CONFIG)
+        shutil.copy(f"{HERE}/tiny_config.json", f"{self.work}/config.json")
         for name, lines in (("text.txt", 100), ("other.txt", 20)):
             with open(f"{self.work}/{name}", "w") as file:
                 file.writelines(f"line {i} of a text that is long enough\n" for i in range(lines))
@@ -113,8 +110,7 @@ class Export(Scenario):
     """A folder for other programs, over an earlier one."""
 
     def begin(self):
-        with open(f"{self.work}/config.json", "w") as file:
-            file.write(CONFIG)
+        shutil.copy(f"{HERE}/tiny_config.json", f"{self.work}/config.json")
         with open(f"{self.work}/text.txt", "w") as file:
             file.writelines(f"line {i} of a text that is long enough\n" for i in range(100))
         for steps in ("1", "2"):
