@@ -33,8 +33,8 @@ static pid_t holder_in(const char *folder, int after) {
     if (child == 0) {
         ls_lock *lock;
         if (ls_lock_take(folder, &lock).code != LS_OK) _exit(1);
+        const pid_t parent = getpid(); /* asked for by the other, it might be dead */
         if (after > 0 && fork() == 0) {
-            const pid_t parent = getppid();
             close(ends[1]);
             while (getppid() == parent) usleep(1000);
             usleep((useconds_t)after * 1000);
@@ -120,26 +120,30 @@ static void stale_files(void **state) {
     assert_error(ls_lock_take(folder, &lock), LS_IO, path, "");
 }
 
+/* All ask at once, and whoever has it keeps it until all have been answered. */
 static void of_many_one(void **state) {
     enum { MANY = 12 };
     const char *folder = new_folder(state, "many");
     pid_t process[MANY];
-    int start[2], got = 0;
-    assert_int_equal(pipe(start), 0);
+    int start[2], answered[2], end[2], got = 0;
+    char byte = 0;
+    assert_int_equal(pipe(start) | pipe(answered) | pipe(end), 0);
     for (int i = 0; i < MANY; i++) {
         process[i] = fork();
         assert_true(process[i] >= 0);
         if (process[i] > 0) continue;
         ls_lock *lock;
-        char byte;
         close(start[1]);
+        close(end[1]);
         if (read(start[0], &byte, 1) != 0) _exit(9);
         const ls_code code = ls_lock_take(folder, &lock).code;
-        usleep(300000);
+        if (write(answered[1], &byte, 1) != 1 || read(end[0], &byte, 1) != 0) _exit(9);
         _exit(code == LS_OK ? 0 : code == LS_USAGE ? 1 : 2);
     }
     close(start[0]);
     close(start[1]);
+    for (int i = 0; i < MANY; i++) assert_int_equal(read(answered[0], &byte, 1), 1);
+    close(end[1]);
     for (int i = 0; i < MANY; i++) {
         int result;
         assert_int_equal(waitpid(process[i], &result, 0), process[i]);
@@ -147,6 +151,9 @@ static void of_many_one(void **state) {
         got += WEXITSTATUS(result) == 0;
     }
     assert_int_equal(got, 1);
+    close(answered[0]);
+    close(answered[1]);
+    close(end[0]);
 }
 
 static void a_folder_in_its_place(void **state) {
