@@ -58,7 +58,7 @@ check-faults: setup
 	@ninja -C $(BUILD) -j $(JOBS) --quiet ls_faults
 	@tools/check-faults.sh $(BUILD)
 
-# Every reader of files, for FUZZ_SECONDS each (TARGET=name: that one), under ASan and UBSan: tests/fuzz/README.md.
+# Every reader of files, for FUZZ_SECONDS of the processor each (TARGET=name: that one), under ASan and UBSan: tests/fuzz/README.md.
 fuzz: setup
 	@tools/setup.sh --fuzz
 	@$(MAKE) --no-print-directory build-fuzz/build.ninja BUILD=build-fuzz SANITIZE=address,undefined \

@@ -25,13 +25,15 @@ grep -q 'memory of a rank: .* predicted, .* keys and values; .* resident' err ||
 cat prompt.txt | "$longspan" "${greedy[@]}" --prompt-file - 2>err | cmp one.txt - && cmp one.txt three.txt || fail "standard input: $(cat err)"
 "$longspan" "${greedy[@]}" --prompt "line 12 of" --ranks 2 --json >out.json 2>err || fail "generate: $(cat err)"
 python3 - <<'CHECK' || fail "generate --json"
-import json
+import json, os
 d, text = json.load(open("out.json")), open("one.txt", encoding="utf-8").read()
 assert d["prompt"] == "line 12 of" and d["prompt_tokens"] == 10 and d["tokens"] == 40, d
 assert len(d["ids"]) == 40 and d["finish"] == "tokens", d
 # Keys and values: 1 layer, 2 of them, 1 head of 8, f32; half of 49 tokens, rounded up.
 assert d["cache_bytes"] == 2 * 8 * 4 * 25 and d["cache_bytes"] < d["predicted_bytes"], d
-assert d["predicted_bytes"] <= d["resident_bytes"] < d["predicted_bytes"] + 2 * 4096, d
+assert d["resident_bytes"] < d["predicted_bytes"] + 2 * 4096, d
+# qemu says yes to MADV_POPULATE_WRITE and does nothing.
+assert d["predicted_bytes"] <= d["resident_bytes"] or os.environ.get("TEST_EMULATOR"), d
 assert text == d["text"] + "\n" and d["decode_seconds"] > 0 and d["mesh"] in ("dp=1,ring=2,ulysses=1", "dp=1,ring=1,ulysses=2"), d
 CHECK
 

@@ -18,14 +18,8 @@ faulty() {
     env LD_PRELOAD="$faults" $settings timeout 60 "$longspan" "${base[@]}" --steps "$steps" "$@" >out 2>err || status=$?
     [ $status -eq "$code" ] || fail "$settings: exit $status, expected $code: $(cat err)"
 }
-# says N WORDS: so many lines of standard error hold the words.
-says() { [ "$(grep -cF -- "$2" err)" -eq "$1" ] || fail "expected $1 lines with '$2' in: $(cat err)"; }
 # same FOLDER: its last checkpoint is that of the training that nothing disturbed.
-same() {
-    for file in model.safetensors optimizer.safetensors; do
-        cmp "whole/checkpoint-00000020/$file" "$1/checkpoint-00000020/$file" || fail "$1: other bits"
-    done
-}
+same() { same_checkpoint whole/checkpoint-00000020 "$1/checkpoint-00000020"; }
 faulty 0 "" --out whole --save-every 5
 [ "$(ls -d whole/checkpoint-* | wc -l)" -eq 4 ] || fail "checkpoints: $(ls whole)"
 
@@ -33,8 +27,8 @@ faulty 0 "" --out whole --save-every 5
 n=0
 for file in loss.svg metrics.jsonl events.out loss_by_position.svg; do
     faulty 0 "LS_FAULT_PATH=$file LS_FAULT_AT=1 LS_FAULT_TIMES=0" --out "without-$((++n))" --save-every 5
-    says 1 "$file"
-    says 1 "No space left on device"
+    err_lines 1 "$file"
+    err_lines 1 "No space left on device"
     same "without-$n"
 done
 faulty 0 "LS_FAULT_PATH=metrics.jsonl LS_FAULT_AT=7 LS_FAULT_WITH=EIO" --out once --save-every 5
@@ -43,7 +37,7 @@ cp -r whole again
 steps=22
 faulty 0 "LS_FAULT_PATH=run.json LS_FAULT_AT=1 LS_FAULT_TIMES=0" --out again --resume
 steps=20
-says 1 "run.json"
+err_lines 1 "run.json"
 json "d['settings']['steps'] == 20" again/run.json
 [ -d again/checkpoint-00000022 ] || fail "no checkpoint of step 22"
 
@@ -51,35 +45,35 @@ json "d['settings']['steps'] == 20" again/run.json
 for call in mkdir open allocate write sync rename; do
     faulty 0 "LS_FAULT_PATH=checkpoint-00000010 LS_FAULT_CALLS=$call LS_FAULT_AT=2" --out "one-$call" --save-every 5
     # Not every kind occurs twice; what failed is told, with what is kept, and what did not is there.
-    if [ -d "one-$call/checkpoint-00000010" ]; then says 0 "is not saved"; else says 1 "step 10 is not saved"; fi
+    if [ -d "one-$call/checkpoint-00000010" ]; then err_lines 0 "is not saved"; else err_lines 1 "step 10 is not saved"; fi
     same "one-$call"
     faulty 0 "LS_FAULT_PATH=checkpoint-00000010 LS_FAULT_CALLS=$call LS_FAULT_AT=1 LS_FAULT_TIMES=0" --out "all-$call" --save-every 5
-    says 1 "step 10 is not saved"
-    says 1 "kept: all-$call/checkpoint-00000005;"
+    err_lines 1 "step 10 is not saved"
+    err_lines 1 "kept: all-$call/checkpoint-00000005;"
     [ ! -e "all-$call/checkpoint-00000010.partial" ] && [ ! -e "all-$call/checkpoint-00000010" ] || fail "left behind: $(ls "all-$call")"
     same "all-$call"
 done
 
 # The last one is an error that names what was kept; going on from that gives the same bits.
 faulty 1 "LS_FAULT_PATH=checkpoint-00000020 LS_FAULT_AT=3 LS_FAULT_TIMES=0" --out last --save-every 5
-says 1 "step 20, the last one, is not saved (kept: last/checkpoint-00000015)"
+err_lines 1 "step 20, the last one, is not saved (kept: last/checkpoint-00000015)"
 faulty 0 "" --out last --resume
 same last
 faulty 1 "LS_FAULT_PATH=checkpoint- LS_FAULT_AT=1 LS_FAULT_TIMES=0" --out none --save-every 5
-says 1 "there is no checkpoint of this run): "
+err_lines 1 "there is no checkpoint of this run): "
 
 # Space: told before the first step, with what is missing, for one checkpoint and for all that will come.
 bytes=$(cat whole/checkpoint-00000020/{model.safetensors,optimizer.safetensors,config.json} | wc -c)
 echo 1000 >free
 faulty 1 LS_FAULT_FREE=free --out short --save-every 20
-says 1 "warning: short has 1000 B free, and up to 1 checkpoints to come take"
+err_lines 1 "warning: short has 1000 B free, and up to 1 checkpoints to come take"
 [ "$(grep -n 'are missing' err | cut -d: -f1)" -lt "$(grep -n 'training 1/20' err | cut -d: -f1)" ] || fail "too late: $(cat err)"
-says 1 "not enough space in short: 1000 bytes are free, $bytes are needed"
+err_lines 1 "not enough space in short: 1000 bytes are free, $bytes are needed"
 echo $((2 * bytes)) >free
 faulty 0 LS_FAULT_FREE=free --out many --save-every 5
-says 1 "and up to 4 checkpoints to come take"
+err_lines 1 "and up to 4 checkpoints to come take"
 faulty 0 LS_FAULT_FREE=free --out few --save-every 5 --keep 1
-says 0 "warning"
+err_lines 0 "warning"
 
 # By the clock: the two newest stay, beside the last one.
 base=(train --model config.json --data text.txt --seq 32 --threads 1 --ranks 2 --schedule constant --max-seconds 3.4)

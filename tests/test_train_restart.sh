@@ -17,12 +17,9 @@ killed() {
     env LD_PRELOAD="$faults" LS_FAULT_WITH=KILL $settings timeout 60 "$longspan" "${base[@]}" "$@" >out 2>err || status=$?
     [ $status -eq "$code" ] || fail "$settings: exit $status, expected $code: $(cat err)"
 }
-says() { [ "$(grep -cF -- "$2" err)" -eq "$1" ] || fail "expected $1 lines with '$2' in: $(cat err)"; }
 # same FOLDER: its weights, its losses and its best checkpoint are those of the training that nothing disturbed.
 same() {
-    for file in model.safetensors optimizer.safetensors; do
-        cmp "whole/checkpoint-00000020/$file" "$1/checkpoint-00000020/$file" || fail "$1: other bits"
-    done
+    same_checkpoint whole/checkpoint-00000020 "$1/checkpoint-00000020"
     python3 - "$1" <<'CHECK' || fail "$1: other losses"
 import json, sys
 steps = [[(d["step"], d["loss"], d.get("eval_loss")) for d in map(json.loads, open(f"{run}/metrics.jsonl"))] for run in ("whole", sys.argv[1])]
@@ -35,28 +32,28 @@ killed 0 "" --out whole
 
 # Before any checkpoint, within one, between two; and three times, from further on each time.
 killed 0 "LS_FAULT_PATH=metrics.jsonl LS_FAULT_AT=6" --out early --restart 1
-says 1 "rank 0 was killed by signal 9 (Killed); the ranks are started again from step 0 (restart 1 of 1)"
+err_lines 1 "rank 0 was killed by signal 9 (Killed); the ranks are started again from step 0 (restart 1 of 1)"
 same early
 killed 0 "LS_FAULT_PATH=checkpoint-00000010 LS_FAULT_AT=9" --out within --restart 1
-says 1 "the ranks are started again from step 5 (restart 1 of 1)"
+err_lines 1 "the ranks are started again from step 5 (restart 1 of 1)"
 same within
 killed 0 "LS_FAULT_PATH=metrics.jsonl LS_FAULT_AT=26" --out between --restart 7
-says 1 "the ranks are started again from step 10 (restart 1 of 7)"
+err_lines 1 "the ranks are started again from step 10 (restart 1 of 7)"
 same between
 killed 0 "LS_FAULT_PATH=/state.json LS_FAULT_CALLS=rename LS_FAULT_AT=2 LS_FAULT_EVERY=2" --out often --restart 3
-says 1 "the ranks are started again from step 5 (restart 1 of 3)"
-says 1 "the ranks are started again from step 10 (restart 2 of 3)"
-says 1 "the ranks are started again from step 15 (restart 3 of 3)"
+err_lines 1 "the ranks are started again from step 5 (restart 1 of 3)"
+err_lines 1 "the ranks are started again from step 10 (restart 2 of 3)"
+err_lines 1 "the ranks are started again from step 15 (restart 3 of 3)"
 same often
 
 # Not more often than asked, not without progress, not unasked; what is there is gone on from by hand.
 killed 1 "LS_FAULT_PATH=/state.json LS_FAULT_CALLS=rename LS_FAULT_AT=2 LS_FAULT_EVERY=2" --out most --restart 2
-says 1 "not started again, as 2 restarts were made: rank 0 was killed by signal 9"
+err_lines 1 "not started again, as 2 restarts were made: rank 0 was killed by signal 9"
 killed 1 "LS_FAULT_PATH=checkpoint-00000010 LS_FAULT_CALLS=write LS_FAULT_AT=2 LS_FAULT_TIMES=0" --out stuck --restart 9
-says 1 "(restart 1 of 9)"
-says 1 "not started again: the last restart came no further than step 5, where it began: rank 0 was killed"
+err_lines 1 "(restart 1 of 9)"
+err_lines 1 "not started again: the last restart came no further than step 5, where it began: rank 0 was killed"
 killed 1 "LS_FAULT_PATH=metrics.jsonl LS_FAULT_AT=26" --out unasked
-says 0 "started again"
+err_lines 0 "started again"
 for run in most stuck unasked; do
     killed 0 "" --out $run --resume
     same $run

@@ -2,32 +2,34 @@
 # Every call of a training that changes a file fails once, by each error, and the process that makes it is killed there once:
 #     check-faults.sh BUILD [CASES]
 # CASES: no more than about so many of them, evenly over all. After each case the training is gone on with, and must come to the weights of the
-# undisturbed one, bit for bit, with no file left over. What went well is kept in BUILD/faults-done, for this binary and setting, so that a check that was
-# interrupted goes on. From the environment: FAULT_ERRORS ("ENOSPC EIO EACCES EDQUOT KILL"), FAULT_JOBS (2) at once,
-# FAULT_RANKS (2), FAULT_DTYPE (f32). The last line is "N passed, N failed".
+# undisturbed one, bit for bit, with no file left over. What went well is kept in BUILD/faults-done/, one file for each setting, for this binary, so that
+# a check that was interrupted goes on. From the environment: FAULT_ERRORS ("ENOSPC EIO EACCES EDQUOT KILL"), FAULT_JOBS (2) at once,
+# FAULT_RANKS (2), FAULT_DTYPE (f32), FAULT_HIDDEN (16) the model's width, a multiple of 16: checkpoints of 1 MB at 80, of 500 MB at 2320.
+# The last line is "N passed, N failed".
 set -u
 [ $# -ge 1 ] && [ -x "$1/longspan" ] || { echo "usage: check-faults.sh BUILD [CASES]" >&2; exit 2; }
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")/../tests" && pwd)
 most=${2:-1000000}
 errors=${FAULT_ERRORS:-ENOSPC EIO EACCES EDQUOT KILL}
-jobs=${FAULT_JOBS:-2} ranks=${FAULT_RANKS:-2} dtype=${FAULT_DTYPE:-f32}
+jobs=${FAULT_JOBS:-2} ranks=${FAULT_RANKS:-2} dtype=${FAULT_DTYPE:-f32} hidden=${FAULT_HIDDEN:-16}
 longspan=$build/longspan
-done_file=$build/faults-done
+done_file=$build/faults-done/ranks-$ranks-$dtype-hidden-$hidden
+mkdir -p "$build/faults-done"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-version="$(sha256sum "$longspan" | cut -c1-16) $ranks $dtype"
+version=$(sha256sum "$longspan" | cut -c1-16)
 [ "$(head -1 "$done_file" 2>/dev/null)" = "$version" ] || echo "$version" >"$done_file"
 
 . "$here/support/tiny_model.sh"
-make_tiny_model
+make_wide_model "$hidden"
 make_lines 400 >text.txt
 # train FOLDER ARGUMENTS...: 12 steps with three checkpoints, of which two stay, and the best one.
 train() {
     local out=$1
     shift
-    timeout -k 5 60 "$longspan" train --model config.json --data text.txt --eval-data text.txt --eval-every 4 --keep-best --tensorboard \
+    timeout -k 5 120 "$longspan" train --model config.json --data text.txt --eval-data text.txt --eval-every 4 --keep-best --tensorboard \
         --seq 32 --threads 1 --ranks "$ranks" --dtype "$dtype" --steps 12 --save-every 4 --keep 2 --out "$out" "$@"
 }
 # with_faults FOLDER SETTING...: the same, with faults in what it writes there.

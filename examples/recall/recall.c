@@ -112,7 +112,7 @@ static ls_status advance(const recall *r, const ls_rank *rank, ls_trainer *train
                          double *loss) {
     const ls_sequences from = {.read = read_training, .context = &r->task};
     const ls_step_hyper hyper = {.lr = rate(r, step), .clip = 1.0, .beta1 = 0.9, .beta2 = 0.95};
-    const ls_wish wish = {ls_comm_stop_requested(rank->comm) ? LS_STOP_SIGNAL : LS_STOP_NOT};
+    const ls_wish wish = {.stop = ls_comm_stop_requested(rank->comm) ? LS_STOP_SIGNAL : LS_STOP_NOT};
     ls_step_report report;
     LS_TRY(ls_trainer_step(trainer, &from, step, &hyper, wish, &report));
     if (!report.applied) return ls_error(LS_DIVERGED, "step %lld: loss is not finite", (long long)step + 1);

@@ -23,3 +23,10 @@ expect() {
 }
 # json WORDS FILE: the expression is true of the document `d`.
 json() { python3 -c "import json, sys; d = json.load(open('$2')); assert $1, d" || fail "$1 in $(cat "$2")"; }
+# err_lines N WORDS: so many lines of the last command's standard error, in err, hold the words.
+err_lines() { [ "$(grep -cF -- "$2" err)" -eq "$1" ] || fail "expected $1 lines with '$2' in: $(cat err)"; }
+# same_checkpoint FOLDER OTHER: their weights and the optimizer's state have the same bits.
+same_checkpoint() {
+    local file
+    for file in model.safetensors optimizer.safetensors; do cmp "$1/$file" "$2/$file" || fail "$2: other bits than in $1"; done
+}
