@@ -61,11 +61,13 @@ run_one() {
         passed=$(grep -ac '\[       OK \] ' "$out")
         # A group that fails lists its cases once more at its end; lines there look the same, so count names once.
         failed=$(grep -aoE '\[  FAILED  \] [A-Za-z_][A-Za-z_0-9]*' "$out" | grep -v ' tests$' | sort -u | wc -l)
+    fi
+    skipped=$(grep -aoE '\[  SKIPPED \] [A-Za-z_][A-Za-z_0-9]*' "$out" | sort -u | wc -l)
+    if [[ $source == *.c ]] && ((failed == 0)); then
         # A crash or a sanitizer's report ends a test without such a line; a test without cases proves nothing.
-        if ((failed == 0)) && ((status != 0 || passed == 0)); then failed=1; fi
+        if ((status != 0 || passed + skipped == 0)); then failed=1; fi
     fi
     verdict=ok
-    skipped=$(grep -aoE '\[  SKIPPED \] [A-Za-z_][A-Za-z_0-9]*' "$out" | sort -u | wc -l)
     ((skipped > 0)) && verdict="ok ($skipped skipped, not counted)"
     [[ $source == *.sh ]] && ((skipped > 0)) && passed=0
     ((failed > 0)) && verdict=FAILED

@@ -150,6 +150,15 @@ static ls_status place(ls_json_value item, const char *content, int32_t *next, l
     return ls_ok();
 }
 
+/* strndup for bytes that no 0 need follow. NULL: no memory. */
+static char *copy_text(const char *bytes, size_t n) {
+    char *copy = malloc(n + 1);
+    if (copy == NULL) return NULL;
+    memcpy(copy, bytes, n);
+    copy[n] = 0;
+    return copy;
+}
+
 /* The text that decoding and finding take a normalized token for. */
 static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_token *token) {
     ls_match_scratch *scratch = ls_match_scratch_create();
@@ -162,7 +171,7 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
         status = ls_error(LS_UNSUPPORTED,
                           "%s: of %s (\"%.60s\") the normalizer leaves %zu bytes, expected 1 to %d",
                           item.file, item.path, token->byte, piece.bytes, LS_MOST_PATTERN);
-    if (status.code == LS_OK && !(token->shown = strndup(piece.text, piece.bytes))) status = no_memory(item);
+    if (status.code == LS_OK && !(token->shown = copy_text(piece.text, piece.bytes))) status = no_memory(item);
     free(buffer[0].byte);
     free(buffer[1].byte);
     ls_match_scratch_destroy(scratch);
