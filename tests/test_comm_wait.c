@@ -71,7 +71,7 @@ static ls_status sleep_over_many_words(ls_comm *comm, void *context) {
             for (int peer = 0; peer < size; peer++)
                 if (!ls_comm_test(comm, peer, round)) missing = peer;
             if (missing < 0) break;
-            const ls_arrival awaited = {missing, round};
+            const ls_awaited awaited = {missing, round};
             if (ls_comm_spin(comm, &awaited, 1)) continue;
             LS_TRY(ls_comm_sleep(comm, bell, missing, "round"));
         }
@@ -93,7 +93,7 @@ static void test_sleep_over_many_words(void **state) {
 /* Any of the awaited words ends the spinning; nothing but the clock ends it when none comes. */
 static ls_status spin_over_words(ls_comm *comm, void *context) {
     (void)context;
-    const ls_arrival awaited[] = {{0, 1}, {1, 3}};
+    const ls_awaited awaited[] = {{0, 1}, {1, 3}};
     const double start = ls_seconds();
     if (ls_comm_spin(comm, awaited, 2)) return ls_error(LS_INVALID, "came before it was sent");
     if (ls_seconds() - start > 0.5) return ls_error(LS_INVALID, "span for %g s", ls_seconds() - start);

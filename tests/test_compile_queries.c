@@ -198,11 +198,11 @@ static void prove(const problem *p) {
                  status.text);
     ls_interpreter *first = ls_interpreter_create(images, made.ranks);
     ls_interpreter *others = ls_interpreter_create(images, made.ranks);
-    const ls_outcome reference = ls_interpreter_run(first, 0);
+    const ls_interpreter_result reference = ls_interpreter_run(first, 0);
     assert_false(reference.hung || reference.poison || reference.outside);
     for (uint64_t seed = 1; seed < 5; seed++) {
-        const ls_outcome other = ls_interpreter_run(others, seed);
-        if (!ls_outcome_same(&reference, &other))
+        const ls_interpreter_result other = ls_interpreter_run(others, seed);
+        if (!ls_interpreter_same(&reference, &other))
             fail_msg("%s %s on %d, seed %d: hung %d, poison %d", p->strategy, mask, made.ranks, (int)seed,
                      other.hung, other.poison);
     }

@@ -185,7 +185,7 @@ static void sees_files_that_change(void **state) {
         const char *paths[] = {file};
         ls_input_list inputs;
         ls_source *source = NULL;
-        const ls_record *records;
+        const ls_text_record *records;
         size_t n = 0;
         assert_ok(ls_inputs_find(paths, 1, "auto", &inputs));
         inputs.input[0].bytes -= k == 1;

@@ -71,10 +71,10 @@ static void assert_each_input_once(const ls_packer *packer, const ls_packed *pac
     }
     assert_int_equal(places, packed->padding);
     for (int64_t p = 0; p < corpus->n_parts; p++) {
-        const ls_part *part = &corpus->parts[p];
+        const ls_corpus_part *part = &corpus->parts[p];
         for (int64_t d = 0; d < part->documents; d++)
-            for (int64_t t = ls_part_document(part, d); t < ls_part_document(part, d + 1); t++)
-                assert_int_equal(seen[t], t + 1 < ls_part_document(part, d + 1));
+            for (int64_t t = ls_corpus_part_document(part, d); t < ls_corpus_part_document(part, d + 1); t++)
+                assert_int_equal(seen[t], t + 1 < ls_corpus_part_document(part, d + 1));
     }
     free(seen);
     free(passages);

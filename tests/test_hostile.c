@@ -323,7 +323,7 @@ static void records(void **state) {
 
 static ls_status read_stream(const fuzz_folder *folder, const void *data, size_t bytes) {
     static char out[1 << 16];
-    ls_stream *stream;
+    ls_byte_stream *stream;
     fuzz_bytes rest = {data, bytes};
     size_t n;
     (void)fuzz_choice(&rest);

@@ -26,10 +26,10 @@ static void test_every_seed_agrees(void **state) {
         const ls_image *const *images = (const ls_image *const *)set.image;
         ls_interpreter *first = ls_interpreter_create(images, set.ranks);
         ls_interpreter *others = ls_interpreter_create(images, set.ranks);
-        const ls_outcome reference = ls_interpreter_run(first, 0);
+        const ls_interpreter_result reference = ls_interpreter_run(first, 0);
         for (uint64_t seed = 0; seed < 16; seed++) {
-            const ls_outcome other = ls_interpreter_run(others, seed);
-            if (!ls_outcome_same(&reference, &other))
+            const ls_interpreter_result other = ls_interpreter_run(others, seed);
+            if (!ls_interpreter_same(&reference, &other))
                 fail_msg("%s %dx%dx%d, seed %d: hung %d, poison %d, outside %d, left %s", meshes[m].strategy,
                          meshes[m].dp, meshes[m].ring, meshes[m].ulysses, (int)seed, other.hung, other.poison,
                          other.outside, reference.left == other.left ? "the same" : "something else");
@@ -71,16 +71,16 @@ static findings look(void (*edit)(image_set *set)) {
     image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1);
     const ls_image *const *images = (const ls_image *const *)set.image;
     ls_interpreter *right = ls_interpreter_create(images, set.ranks);
-    const ls_outcome reference = ls_interpreter_run(right, 0);
+    const ls_interpreter_result reference = ls_interpreter_run(right, 0);
     edit(&set);
     ls_interpreter *edited = ls_interpreter_create(images, set.ranks);
     findings found = {0};
     for (uint64_t seed = 0; seed < 16; seed++) {
-        const ls_outcome outcome = ls_interpreter_run(edited, seed);
+        const ls_interpreter_result outcome = ls_interpreter_run(edited, seed);
         found.hung += outcome.hung;
         found.poison += outcome.poison;
         found.outside += outcome.outside;
-        found.other += !outcome.hung && !outcome.poison && !ls_outcome_same(&reference, &outcome);
+        found.other += !outcome.hung && !outcome.poison && !ls_interpreter_same(&reference, &outcome);
     }
     ls_interpreter_destroy(right);
     ls_interpreter_destroy(edited);

@@ -150,12 +150,12 @@ static void never_reclaim(image_set *set) { word_in_place(set, LS_INSTR_WAIT, fa
 /* The owner writes where others still read: a kernel whose result is laid on the block. */
 static void overwrite_lent(image_set *set) {
     ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
-    const ls_instr *lends = word_in_place(set, LS_INSTR_SIGNAL, false);
-    for (ls_instr *instr = &p->instrs[lends - p->instrs]; instr < p->instrs + p->n_instrs; instr++) {
+    const ls_instr *leases = word_in_place(set, LS_INSTR_SIGNAL, false);
+    for (ls_instr *instr = &p->instrs[leases - p->instrs]; instr < p->instrs + p->n_instrs; instr++) {
         if (instr->kind != LS_INSTR_KERNEL) continue;
-        instr->out[0].buffer = lends->in[0].buffer;
+        instr->out[0].buffer = leases->in[0].buffer;
         instr->out[0].offset = 0;
-        instr->out[0].view = lends->in[0].view;
+        instr->out[0].view = leases->in[0].view;
         return;
     }
 }
@@ -181,8 +181,8 @@ static const broken edits[] = {
     {"a block 16 bytes on", images_in_place, read_further_on, "rejected"},
     {"private memory of another rank", images_in_place, read_private, "private memory of another rank"},
     {"a read without waiting", images_in_place, read_at_once, "rejected"},
-    {"other bytes lent", images_in_place, lend_other_bytes, "rejected"},
-    {"nothing lent", images_in_place, lend_nothing, "rejected"},
+    {"other bytes leased", images_in_place, lend_other_bytes, "rejected"},
+    {"nothing leased", images_in_place, lend_nothing, "rejected"},
     {"a block given back before it is read", images_in_place, give_back_too_early, "rejected"},
     {"an owner that never asks", images_in_place, never_reclaim, "never waits"},
     {"an owner that overwrites", images_in_place, overwrite_lent, "rejected"},

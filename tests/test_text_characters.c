@@ -132,7 +132,7 @@ static uint32_t add_words(checking *c, const ls_steps *steps, uint32_t sum) {
     ls_text unused[1] = {{0}};
     ls_walk walk = {
         .steps = steps, .buffer = unused, .scratch = c->scratch, .word = add_word, .context = &places};
-    assert_true(ls_walk_on(&walk, (ls_piece){c->text.byte, c->text.count, true, false}));
+    assert_true(ls_walk_on(&walk, (ls_text_piece){c->text.byte, c->text.count, true, false}));
     return places.sum;
 }
 
@@ -154,7 +154,7 @@ static void check_pre_tokenizer(checking *c, ls_json_value line) {
 }
 
 static uint32_t add_normal(checking *c, const ls_steps *steps, ls_text buffer[2], uint32_t sum) {
-    ls_piece piece = {c->text.byte, c->text.count, true, false};
+    ls_text_piece piece = {c->text.byte, c->text.count, true, false};
     ls_allowance allowance = {.most = ls_most_bytes(piece.bytes)};
     assert_ok(ls_normalize(steps, c->scratch, &allowance, buffer, &piece));
     return add_bytes(add_bytes(sum, piece.text, piece.bytes), "\xff", 1);

@@ -11,12 +11,12 @@ enum { LS_CHECKPOINT_MODEL, LS_CHECKPOINT_OPTIMIZER, LS_CHECKPOINT_CONFIG, LS_CH
 const char *ls_checkpoint_file_name(int file);
 
 /* Bytes [start, start + bytes) of a file and their hash. Plain bytes: ranks send them to each other. */
-typedef struct ls_piece {
+typedef struct ls_tensor_piece {
     int32_t file;
     int32_t tensor; /* in the order of the file; -1: its header, or a file without tensors */
     int64_t start, bytes;
     uint64_t hash;
-} ls_piece;
+} ls_tensor_piece;
 
 /* A piece as state.json has it. */
 typedef struct ls_named_piece {
@@ -32,17 +32,17 @@ typedef struct ls_recorded_file {
 } ls_recorded_file;
 
 /* What state.json says. */
-typedef struct ls_record {
+typedef struct ls_checkpoint_record {
     ls_train_state state;
     const char *type; /* of masters and moments: "F32", "F64" */
     ls_recorded_file file[LS_CHECKPOINT_FILES];
-} ls_record;
+} ls_checkpoint_record;
 
 /* Both carry a hash of the whole text, so that a change of any byte of state.json is seen. */
-LS_MUST_USE ls_status ls_record_write(const ls_record *record, const char *directory);
+LS_MUST_USE ls_status ls_record_write(const ls_checkpoint_record *record, const char *directory);
 const char *ls_record_name(void); /* "state.json" */
 /* Texts and pieces live in the arena. */
-LS_MUST_USE ls_status ls_record_read(const char *directory, ls_arena *arena, ls_record *out);
+LS_MUST_USE ls_status ls_record_read(const char *directory, ls_arena *arena, ls_checkpoint_record *out);
 
 /* ---- checking (verify.c) ---- */
 

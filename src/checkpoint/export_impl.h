@@ -11,7 +11,7 @@ typedef struct ls_exporting {
     char *final;   /* without symbolic links and slashes at its end */
     char *partial; /* where files are written */
     ls_arena *arena;
-    ls_record record;
+    ls_checkpoint_record record;
     char *config; /* text of the checkpoint's config.json, checked */
     ls_export_result result;
 } ls_exporting;

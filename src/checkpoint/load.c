@@ -38,7 +38,7 @@ static ls_status check_pieces(const char *path, const ls_recorded_file *file, co
 
 static const extent everything = {0, INT64_MAX};
 
-static ls_status check_file(const char *directory, const ls_record *record, int file, ls_comm *comm) {
+static ls_status check_file(const char *directory, const ls_checkpoint_record *record, int file, ls_comm *comm) {
     LS_PATH path = NULL;
     if (record->file[file].bytes == 0) return ls_ok();
     LS_TRY(ls_path_join(directory, ls_checkpoint_file_name(file), &path));
@@ -53,7 +53,7 @@ static ls_status open_weights(const char *directory, const ls_image *image, ls_w
 
 ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_weight_source *out) {
     ls_arena *arena = ls_arena_create();
-    ls_record record;
+    ls_checkpoint_record record;
     ls_status status = ls_record_read(path, arena, &record);
     if (status.code == LS_OK) status = check_file(path, &record, LS_CHECKPOINT_MODEL, NULL);
     if (status.code == LS_OK) status = open_weights(path, image, out);
@@ -69,7 +69,7 @@ typedef struct loading {
     ls_comm *comm;
     const char *directory;
     ls_arena *arena;
-    ls_record record;
+    ls_checkpoint_record record;
     ls_weight_source weights; /* context NULL: not open */
     ls_st_file *optimizer;    /* NULL: this job has no such state, or it is not open */
     pthread_t self;           /* the rank's own thread */

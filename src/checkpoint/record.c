@@ -41,7 +41,7 @@ static void write_file(ls_json_writer *w, const char *name, const ls_recorded_fi
     ls_json_close(w);
 }
 
-ls_status ls_record_write(const ls_record *record, const char *directory) {
+ls_status ls_record_write(const ls_checkpoint_record *record, const char *directory) {
     LS_PATH path = NULL;
     char digits[DIGITS + 1];
     size_t bytes = 0;
@@ -117,7 +117,7 @@ static ls_status read_pieces(ls_json_value list, ls_arena *arena, ls_recorded_fi
     return ls_ok();
 }
 
-static ls_status read_file(ls_json_value item, ls_arena *arena, ls_record *out) {
+static ls_status read_file(ls_json_value item, ls_arena *arena, ls_checkpoint_record *out) {
     const char *name = NULL;
     ls_json_value pieces;
     LS_TRY(ls_json_text(item, "name", &name));
@@ -130,7 +130,7 @@ static ls_status read_file(ls_json_value item, ls_arena *arena, ls_record *out) 
     return ls_json_error(ls_json_field(item, "name"), "a file of a checkpoint");
 }
 
-static ls_status read_fields(ls_json_value root, ls_arena *arena, ls_record *out) {
+static ls_status read_fields(ls_json_value root, ls_arena *arena, ls_checkpoint_record *out) {
     const char *format = NULL, *type = NULL;
     int64_t seed = 0;
     ls_json_value files;
@@ -150,12 +150,12 @@ static ls_status read_fields(ls_json_value root, ls_arena *arena, ls_record *out
     return ls_ok();
 }
 
-ls_status ls_record_read(const char *directory, ls_arena *arena, ls_record *out) {
+ls_status ls_record_read(const char *directory, ls_arena *arena, ls_checkpoint_record *out) {
     LS_PATH path = NULL;
     char *text = NULL;
     size_t bytes = 0;
     ls_json *document = NULL;
-    ls_record record = {0};
+    ls_checkpoint_record record = {0};
     LS_TRY(ls_path_join(directory, STATE, &path));
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
     ls_status status = check_text(path, text, bytes);
@@ -170,7 +170,7 @@ ls_status ls_record_read(const char *directory, ls_arena *arena, ls_record *out)
 
 ls_status ls_checkpoint_state(const char *path, ls_train_state *out) {
     ls_arena *arena = ls_arena_create();
-    ls_record record;
+    ls_checkpoint_record record;
     const ls_status status = ls_record_read(path, arena, &record);
     if (status.code == LS_OK) *out = record.state;
     ls_arena_destroy(arena);

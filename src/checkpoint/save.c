@@ -10,7 +10,7 @@
 enum {
     PIECE_BYTES = 8 << 20, /* hashed and written at a time */
     SYNC_BYTES = 64 << 20, /* after so many the disk is waited for, so that no single wait is long */
-    BATCH = LS_COMM_EXCHANGE / sizeof(ls_piece)
+    BATCH = LS_COMM_EXCHANGE / sizeof(ls_tensor_piece)
 };
 
 typedef struct saving {
@@ -23,7 +23,7 @@ typedef struct saving {
     ls_checkpoint_layout layout;
     ls_st_writer *writer[2]; /* NULL: not open */
     int64_t unsynced;
-    ls_piece *pieces; /* written by this rank; at rank 0 in the end all */
+    ls_tensor_piece *pieces; /* written by this rank; at rank 0 in the end all */
     int n_pieces;
     size_t capacity;
 } saving;
@@ -32,7 +32,7 @@ static bool is_first(const saving *s) { return ls_comm_rank(s->comm) == 0; }
 
 static void note_piece(saving *s, int file, int tensor, int64_t start, const void *data, int64_t bytes) {
     *LS_PUSH(s->arena, s->pieces, s->n_pieces, s->capacity) =
-        (ls_piece){file, tensor, start, bytes, ls_hash_bytes(data, (size_t)bytes)};
+        (ls_tensor_piece){file, tensor, start, bytes, ls_hash_bytes(data, (size_t)bytes)};
     ls_comm_tick(s->comm);
 }
 
@@ -158,12 +158,12 @@ static ls_status gather_pieces(saving *s) {
     LS_TRY(ls_comm_exchange(s->comm, &mine, sizeof mine, counts));
     for (int r = 0; r < ranks; r++) most = (int)ls_max(most, counts[r]);
     for (int first = 0; first < most; first += (int)BATCH) {
-        ls_piece batch[BATCH] = {{0}};
+        ls_tensor_piece batch[BATCH] = {{0}};
         if (first < mine)
             memcpy(batch, s->pieces + first, sizeof *batch * (size_t)ls_min(BATCH, mine - first));
         LS_TRY(ls_comm_exchange(s->comm, batch, sizeof batch, all));
         for (int r = 1; r < ranks && is_first(s); r++) {
-            const ls_piece *theirs = (const ls_piece *)(const void *)(all + (size_t)r * sizeof batch);
+            const ls_tensor_piece *theirs = (const ls_tensor_piece *)(const void *)(all + (size_t)r * sizeof batch);
             for (int i = 0; i < ls_min(BATCH, counts[r] - first); i++)
                 *LS_PUSH(s->arena, s->pieces, s->n_pieces, s->capacity) = theirs[i];
         }
@@ -172,19 +172,19 @@ static ls_status gather_pieces(saving *s) {
 }
 
 static int by_place(const void *a, const void *b) {
-    const ls_piece *x = a, *y = b;
+    const ls_tensor_piece *x = a, *y = b;
     if (x->file != y->file) return x->file < y->file ? -1 : 1;
     return (x->start > y->start) - (x->start < y->start);
 }
 
 static ls_status write_record(saving *s, const ls_train_state *state) {
-    ls_record record = {.state = *state, .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
+    ls_checkpoint_record record = {.state = *state, .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
     LS_ASSERT(s->pieces != NULL); /* the headers, at least */
     qsort(s->pieces, (size_t)s->n_pieces, sizeof *s->pieces, by_place);
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
         record.file[f].pieces = LS_NEW_ARRAY(s->arena, ls_named_piece, s->n_pieces);
     for (int i = 0; i < s->n_pieces; i++) {
-        const ls_piece *piece = &s->pieces[i];
+        const ls_tensor_piece *piece = &s->pieces[i];
         ls_recorded_file *file = &record.file[piece->file];
         const char *name = piece->tensor < 0 ? "header" : s->layout.entries[piece->file][piece->tensor].name;
         /* The ranks' shards cover all parameters, once. */

@@ -24,7 +24,7 @@ ls_status ls_piece_check(const char *path, const ls_file_map *map, const ls_name
 
 /* ---- all files ---- */
 
-static void describe(const ls_record *record, ls_checkpoint_info *out) {
+static void describe(const ls_checkpoint_record *record, ls_checkpoint_info *out) {
     out->state = record->state;
     snprintf(out->type, sizeof out->type, "%s", record->type);
     out->file[out->n_files++] = (ls_checkpoint_file){.name = ls_record_name(), .pieces = 1};
@@ -46,7 +46,7 @@ static ls_status size_of_record(const char *path, int64_t *bytes) {
     return ls_ok();
 }
 
-static ls_status read_record(const char *path, ls_arena *arena, ls_record *record, ls_checkpoint_info *out) {
+static ls_status read_record(const char *path, ls_arena *arena, ls_checkpoint_record *record, ls_checkpoint_info *out) {
     ls_checkpoint_info info = {.n_files = 0};
     LS_TRY(ls_record_read(path, arena, record));
     describe(record, &info);
@@ -57,7 +57,7 @@ static ls_status read_record(const char *path, ls_arena *arena, ls_record *recor
 
 ls_status ls_checkpoint_describe(const char *path, ls_checkpoint_info *out) {
     ls_arena *arena = ls_arena_create();
-    ls_record record;
+    ls_checkpoint_record record;
     const ls_status status = read_record(path, arena, &record, out);
     ls_arena_destroy(arena);
     return status;
@@ -100,7 +100,7 @@ static void verify_file(verification *v, const ls_recorded_file *file, ls_checkp
     ls_file_map_close(&map);
 }
 
-static void verify_files(const char *path, const ls_record *record, ls_checkpoint_info *info) {
+static void verify_files(const char *path, const ls_checkpoint_record *record, ls_checkpoint_info *info) {
     int64_t total = 0;
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++) total += record->file[f].bytes;
     verification v = {
@@ -112,7 +112,7 @@ static void verify_files(const char *path, const ls_record *record, ls_checkpoin
 
 ls_status ls_checkpoint_verify(const char *path, ls_checkpoint_info *out) {
     ls_arena *arena = ls_arena_create();
-    ls_record record;
+    ls_checkpoint_record record;
     ls_checkpoint_info info = {.n_files = 1, .file = {{.name = ls_record_name(), .pieces = 1}}};
     const ls_status status = read_record(path, arena, &record, &info);
     if (status.code == LS_OK)

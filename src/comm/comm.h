@@ -82,12 +82,12 @@ uint32_t ls_comm_bell(const ls_comm *comm);
 LS_MUST_USE ls_status ls_comm_sleep(ls_comm *comm, uint32_t bell, int peer, const char *what);
 
 /* What is waited for: this rank's word at the generation or above. */
-typedef struct ls_arrival {
+typedef struct ls_awaited {
     int word;
     uint64_t generation;
-} ls_arrival;
+} ls_awaited;
 /* Before sleeping: looks at n awaited words for a moment, where ranks may spin; whether one of them has come. */
-bool ls_comm_spin(ls_comm *comm, const ls_arrival *awaited, int n);
+bool ls_comm_spin(ls_comm *comm, const ls_awaited *awaited, int n);
 
 /* Spins, then loops test and sleep. */
 LS_MUST_USE ls_status ls_comm_wait(ls_comm *comm, int word, uint64_t generation, int peer, const char *what);

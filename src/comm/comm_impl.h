@@ -55,8 +55,8 @@ typedef struct ls_chaos_settings {
     uint64_t seed;
     double delay; /* seconds */
 } ls_chaos_settings;
-typedef struct ls_chaos_parcel ls_chaos_parcel;
-typedef struct ls_chaos_courier ls_chaos_courier;
+typedef struct ls_chaos_message ls_chaos_message;
+typedef struct ls_chaos_delivery ls_chaos_delivery;
 
 struct ls_world {
     const ls_transport *transport;
@@ -89,9 +89,9 @@ struct ls_comm {
     uint64_t collectives; /* of the host, so far */
     ls_watch watch;
     struct {
-        ls_chaos_parcel *parcels;  /* under way, oldest first */
+        ls_chaos_message *messages;  /* under way, oldest first */
         uint64_t draws;            /* of random numbers so far */
-        ls_chaos_courier *courier; /* NULL: none */
+        ls_chaos_delivery *delivery; /* NULL: none */
     } chaos;
 };
 

@@ -9,14 +9,14 @@
 #define SPIN_SECONDS 500e-6
 #define PAUSES_PER_LOOK_AT_CLOCK 32
 
-static bool has_come(const ls_comm *comm, const ls_arrival *awaited, int n) {
+static bool has_come(const ls_comm *comm, const ls_awaited *awaited, int n) {
     for (int i = 0; i < n; i++)
         if (comm->world->transport->word(comm, awaited[i].word) >= awaited[i].generation) return true;
     return false;
 }
 
 /* Looks at the words themselves and not at the bell, which rings only after them, from another cache line. */
-static bool spin_for(ls_comm *comm, const ls_arrival *awaited, int n) {
+static bool spin_for(ls_comm *comm, const ls_awaited *awaited, int n) {
     if (has_come(comm, awaited, n)) return true;
     if (!comm->world->options.may_spin) return false;
     const double end = ls_seconds() + SPIN_SECONDS;
@@ -55,14 +55,14 @@ ls_status ls_comm_sleep(ls_comm *comm, uint32_t bell, int peer, const char *what
     return sleep_on(comm, bell, peer, what);
 }
 
-bool ls_comm_spin(ls_comm *comm, const ls_arrival *awaited, int n) {
+bool ls_comm_spin(ls_comm *comm, const ls_awaited *awaited, int n) {
     for (int i = 0; i < n; i++)
         LS_ASSERT(awaited[i].word >= 0 && awaited[i].word < comm->world->options.words);
     return spin_for(comm, awaited, n);
 }
 
 ls_status ls_wait_word(ls_comm *comm, int word, uint64_t generation, int peer, const char *what) {
-    const ls_arrival awaited = {word, generation};
+    const ls_awaited awaited = {word, generation};
     if (spin_for(comm, &awaited, 1)) return ls_ok();
     for (;;) {
         const uint32_t bell = ls_comm_bell(comm);

@@ -187,7 +187,7 @@ void ls_build_receive(ls_builder *b, int channel, int sender, ls_operand slot) {
     tell_out(b, instr, slot);
 }
 
-void ls_build_lend(ls_builder *b, int channel, int reader, ls_operand block) {
+void ls_build_lease(ls_builder *b, int channel, int reader, ls_operand block) {
     ls_instr *instr = push_word(b, LS_INSTR_SIGNAL, LS_COMPUTE, "signal", channel, reader, false,
                                 ++b->counts[channel].sent);
     tell_in(b, instr, block);

@@ -133,10 +133,10 @@ void ls_build_ready(ls_builder *b, int channel, int sender, ls_operand slot);
 void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls_operand to);
 void ls_build_receive(ls_builder *b, int channel, int sender, ls_operand slot);
 /*
- * Reading in place over the same channels: the owner of a block in the heap lends it to a reader, who borrows it (`block` is then
+ * Reading in place over the same channels: the owner of a block in the heap leases it to a reader, who borrows it (`block` is then
  * the owner's, ls_operand_of_peer), reads it, and gives it back; the owner reclaims it before it writes there again.
  */
-void ls_build_lend(ls_builder *b, int channel, int reader, ls_operand block);
+void ls_build_lease(ls_builder *b, int channel, int reader, ls_operand block);
 void ls_build_borrow(ls_builder *b, int channel, ls_operand block);
 void ls_build_give_back(ls_builder *b, int channel, ls_operand block);
 void ls_build_reclaim(ls_builder *b, int channel, int reader, ls_operand block);
@@ -217,10 +217,10 @@ ls_operand ls_lower_input(ls_builder *b, int node, int i);
 /* Ops that no single kernel call can do (`special` in their rows): most need other ranks' tokens. */
 void ls_lower_attention(ls_builder *b, int node);
 void ls_lower_attention_cached(ls_builder *b, int node); /* attention/cached.c */
-/* Whether blocks are read in place (attention/arrival.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
+/* Whether blocks are read in place (attention/transfer.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
 LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool *in_place);
 /* Whether that strategy brings other blocks' queries here, so that their spans are needed. */
-bool ls_queries_travel(const char *strategy);
+bool ls_strategy_moves_queries(const char *strategy);
 /* Marks what attention lets other ranks read in place. Before any node is lowered. */
 void ls_share_attention(ls_builder *b, int n_nodes);
 void ls_lower_shift(ls_builder *b, int node); /* halo.c */

@@ -14,17 +14,17 @@ typedef struct write {
 } write;
 
 /* A block of another rank that may be read: between the wait for it and the signal that gives it back. */
-typedef struct loan {
-    struct loan *next;
+typedef struct lease {
+    struct lease *next;
     int channel;
     const ls_operand *block;
     uint64_t transfer;
-} loan;
+} lease;
 
 typedef struct naming {
     ls_image *image;
     ls_arena *scratch;
-    loan *loans;
+    lease *leases;
     write **last; /* by buffer */
     write *free_writes;
 } naming;
@@ -40,14 +40,14 @@ static uint64_t name_of(const naming *n, int buffer, const ls_range *range, uint
     return name;
 }
 
-/* What its owner has lent: his own name for it is not known here, so the loan's transfer stands for it. */
+/* What its owner has leased: his own name for it is not known here, so the lease's transfer stands for it. */
 static uint64_t name_in_place(const naming *n, const ls_operand *o, const ls_range *range) {
-    for (const loan *l = n->loans; l != NULL; l = l->next) {
-        const ls_range lent = ls_view_range(&l->block->view, l->block->offset);
-        if (l->block->peer == o->peer && l->block->buffer == o->buffer && ls_range_covers(&lent, range))
-            return ls_name_in_place(&o->view, l->transfer, range->offset - lent.offset);
+    for (const lease *l = n->leases; l != NULL; l = l->next) {
+        const ls_range leased = ls_view_range(&l->block->view, l->block->offset);
+        if (l->block->peer == o->peer && l->block->buffer == o->buffer && ls_range_covers(&leased, range))
+            return ls_name_in_place(&o->view, l->transfer, range->offset - leased.offset);
     }
-    LS_ASSERT(false); /* lowering reads what nobody has lent */
+    LS_ASSERT(false); /* lowering reads what nobody has leased */
     return 0;
 }
 
@@ -90,14 +90,14 @@ static uint64_t transfer_of(const ls_program *p, const ls_instr *instr) {
     return ls_name_transfer(p->channels[instr->channel].name, instr->generation, bytes);
 }
 
-static void begin_loan(naming *n, const ls_instr *instr) {
-    loan *l = LS_NEW(n->scratch, loan);
-    *l = (loan){n->loans, instr->channel, &instr->out[0], instr->transfer};
-    n->loans = l;
+static void begin_lease(naming *n, const ls_instr *instr) {
+    lease *l = LS_NEW(n->scratch, lease);
+    *l = (lease){n->leases, instr->channel, &instr->out[0], instr->transfer};
+    n->leases = l;
 }
 
-static void end_loan(naming *n, const ls_instr *instr) {
-    loan **link = &n->loans;
+static void end_lease(naming *n, const ls_instr *instr) {
+    lease **link = &n->leases;
     while (*link != NULL && (*link)->channel != instr->channel) link = &(*link)->next;
     if (*link != NULL) *link = (*link)->next;
 }
@@ -109,8 +109,8 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
     for (int i = 0; i < instr->n_out && instr->kind == LS_INSTR_KERNEL; i++) {
         if (ls_kernel_reads_output(instr->kernel->name, instr->params, i)) name_read(n, &instr->out[i]);
     }
-    if (instr->kind == LS_INSTR_WAIT && instr->n_out > 0 && instr->out[0].peer >= 0) begin_loan(n, instr);
-    if (instr->kind == LS_INSTR_SIGNAL && instr->n_out > 0 && instr->out[0].peer >= 0) end_loan(n, instr);
+    if (instr->kind == LS_INSTR_WAIT && instr->n_out > 0 && instr->out[0].peer >= 0) begin_lease(n, instr);
+    if (instr->kind == LS_INSTR_SIGNAL && instr->n_out > 0 && instr->out[0].peer >= 0) end_lease(n, instr);
     if (instr->kind == LS_INSTR_PUT_SIGNAL) return; /* it writes the peer's bytes */
     for (int i = 0; i < instr->n_out; i++) record(n, &instr->out[i], ls_write_key(number, i));
 }

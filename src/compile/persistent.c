@@ -118,7 +118,7 @@ static void place_tables(ls_builder *b) {
     ls_image *image = b->image;
     const int R = b->target->mesh.size[LS_AXIS_RING];
     const int ring = ls_mesh_coordinate(&b->target->mesh, b->target->rank, LS_AXIS_RING);
-    const int blocks = ls_queries_travel(b->target->strategy) ? R : 1;
+    const int blocks = ls_strategy_moves_queries(b->target->strategy) ? R : 1;
     image->positions.buffer = -1;
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_node *node = &g->nodes[n];

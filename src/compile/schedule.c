@@ -167,7 +167,7 @@ static bool may_go(const schedule *s, int i) {
     return true;
 }
 
-static double arrival(const schedule *s, int wait) {
+static double transfer(const schedule *s, int wait) {
     const int from = s->counterpart[wait];
     return from >= 0 && s->placed[from] ? s->done[from] : s->now;
 }
@@ -175,7 +175,7 @@ static double arrival(const schedule *s, int wait) {
 /* When what needs i may begin: a put's source is free once it has been sent (quiet), not only when it has arrived. */
 static double over(const schedule *s, int i) {
     const ls_instr *instr = instr_at(s, i);
-    if (is_data_wait(instr)) return arrival(s, i);
+    if (is_data_wait(instr)) return transfer(s, i);
     return instr->kind == LS_INSTR_PUT_SIGNAL || instr->kind == LS_INSTR_SIGNAL ? s->begin[i] : s->done[i];
 }
 
@@ -207,7 +207,7 @@ static void place(schedule *s, int i) {
     if (instr->kind == LS_INSTR_PUT_SIGNAL) /* once its slot is free, which the element before it says */
         s->begin[i] = fmax(s->begin[i], s->before[i] >= 0 ? s->done[s->before[i]] : 0);
     s->done[i] = s->begin[i] + seconds_of(s, i);
-    if (instr->kind == LS_INSTR_WAIT) s->done[i] = fmax(s->now, arrival(s, i));
+    if (instr->kind == LS_INSTR_WAIT) s->done[i] = fmax(s->now, transfer(s, i));
     if (instr->kind == LS_INSTR_KERNEL) s->now = s->done[i];
     if (instr->kind == LS_INSTR_SIGNAL) s->now = s->begin[i];
     while (s->next_chain < s->n_chain && s->placed[s->chain[s->next_chain]]) s->next_chain++;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-static void add_part(ls_corpus *c, ls_part part) {
+static void add_part(ls_corpus *c, ls_corpus_part part) {
     if (part.documents == 0) return;
     part.first = c->tokens;
     part.first_document = c->documents;
@@ -11,8 +11,8 @@ static void add_part(ls_corpus *c, ls_part part) {
     c->parts[c->n_parts++] = part;
 }
 
-static ls_part part_of_shard(const ls_shard *s) {
-    return (ls_part){.name = s->path,
+static ls_corpus_part part_of_shard(const ls_shard *s) {
+    return (ls_corpus_part){.name = s->path,
                      .tokens = s->tokens,
                      .width = (int)s->header->width,
                      .vocabulary = (int64_t)s->header->vocabulary,
@@ -34,7 +34,7 @@ ls_status ls_corpus_complete(ls_corpus *c, int32_t vocabulary) {
     for (int64_t d = 0; d < documents; d++)
         c->longest = ls_max(c->longest, (int64_t)(c->ends[d] - (d > 0 ? c->ends[d - 1] : 0)));
     if (documents > 0)
-        add_part(c, (ls_part){.name = "text",
+        add_part(c, (ls_corpus_part){.name = "text",
                               .tokens = c->store.data,
                               .width = c->store.width,
                               .vocabulary = vocabulary,
@@ -54,7 +54,7 @@ void ls_corpus_free(ls_corpus *c) {
     *c = (ls_corpus){0};
 }
 
-static const ls_part *part_of(const ls_corpus *c, int64_t token) {
+static const ls_corpus_part *part_of(const ls_corpus *c, int64_t token) {
     int64_t low = 0, high = c->n_parts;
     LS_ASSERT(token >= 0 && token < c->tokens);
     while (high - low > 1) {
@@ -69,7 +69,7 @@ static const ls_part *part_of(const ls_corpus *c, int64_t token) {
 
 ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *ids, uint8_t *learnt) {
     if (n == 0) return ls_ok();
-    const ls_part *part = part_of(c, first);
+    const ls_corpus_part *part = part_of(c, first);
     const int64_t at = first - part->first;
     LS_ASSERT(n > 0 && at + n <= part->count);
     ls_tokens_widen(part->tokens, part->width, at, n, ids);
@@ -85,7 +85,7 @@ ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *
 }
 
 int64_t ls_corpus_document(const ls_corpus *c, int64_t token, int64_t *start) {
-    const ls_part *part = part_of(c, token);
+    const ls_corpus_part *part = part_of(c, token);
     const uint64_t at = (uint64_t)(token - part->first);
     int64_t low = 0, high = part->documents - 1; /* the first document that ends behind the token */
     while (low < high) {
@@ -95,13 +95,13 @@ int64_t ls_corpus_document(const ls_corpus *c, int64_t token, int64_t *start) {
         else
             low = middle + 1;
     }
-    *start = ls_part_document(part, low);
+    *start = ls_corpus_part_document(part, low);
     return part->first_document + low;
 }
 
 static void look_up(ls_document *document) {
-    document->start = ls_part_document(document->part, document->d);
-    document->length = ls_part_document(document->part, document->d + 1) - document->start;
+    document->start = ls_corpus_part_document(document->part, document->d);
+    document->length = ls_corpus_part_document(document->part, document->d + 1) - document->start;
 }
 
 ls_document ls_corpus_nth(const ls_corpus *c, int64_t d) {

@@ -8,7 +8,7 @@
 #include "data/data_impl.h"
 #include "data/shard_set.h"
 
-typedef struct ls_part {
+typedef struct ls_corpus_part {
     const char *name; /* named by errors */
     const void *tokens;
     int width;
@@ -17,10 +17,10 @@ typedef struct ls_part {
     int64_t first_document, documents;
     const uint64_t *ends;   /* of documents, in tokens of the part */
     const uint64_t *learnt; /* bits; NULL: all are */
-} ls_part;
+} ls_corpus_part;
 
 typedef struct ls_corpus {
-    ls_part *parts;
+    ls_corpus_part *parts;
     int64_t n_parts;
     int64_t tokens, documents, longest;
     ls_shard_set shards; /* what the parts lie in */
@@ -39,13 +39,13 @@ LS_MUST_USE ls_status ls_corpus_read(const ls_corpus *corpus, int64_t first, int
 /* The document of a token, and where it begins. */
 int64_t ls_corpus_document(const ls_corpus *corpus, int64_t token, int64_t *start);
 /* The start of document d of a part (d may be their number: the end of the last). */
-static inline int64_t ls_part_document(const ls_part *part, int64_t d) {
+static inline int64_t ls_corpus_part_document(const ls_corpus_part *part, int64_t d) {
     return part->first + (d > 0 ? (int64_t)part->ends[d - 1] : 0);
 }
 /* Document d of a corpus, and on from there; behind the last one there is nothing, and its length is 0. */
 typedef struct ls_document {
     int64_t start, length; /* tokens of the corpus */
-    const ls_part *part;
+    const ls_corpus_part *part;
     int64_t d;     /* of the part */
     int64_t parts; /* that follow */
 } ls_document;

@@ -298,7 +298,7 @@ uint64_t ls_data_content(const ls_data *data) {
         content = ls_hash_bytes(parts, sizeof parts);
     }
     for (int64_t i = 0; i < c->n_parts && c->shards.n == 0; i++) {
-        const ls_part *p = &c->parts[i];
+        const ls_corpus_part *p = &c->parts[i];
         const size_t marks = p->learnt != NULL ? (size_t)ls_ceil_div(p->count, 64) * sizeof *p->learnt : 0;
         const uint64_t parts[] = {content, ls_hash_bytes(p->tokens, (size_t)p->count * (size_t)p->width),
                                   ls_hash_bytes(p->ends, (size_t)p->documents * sizeof *p->ends),

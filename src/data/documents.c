@@ -65,7 +65,7 @@ static ls_status end_document(reader *r, bool learnt, ls_place next) {
     return r->sink->end(r->sink->context, learnt, next);
 }
 
-static ls_status leave_out(reader *r, const ls_record *record) {
+static ls_status leave_out(reader *r, const ls_text_record *record) {
     if (record->binary && r->reading->pass_binary) {
         r->counts->binary++;
         return ls_ok();
@@ -77,7 +77,7 @@ static ls_status leave_out(reader *r, const ls_record *record) {
     return ls_ok();
 }
 
-static ls_status add(reader *r, const ls_record *record, const ls_encoded *encoded, ls_place next) {
+static ls_status add(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
     if (encoded->bad) {
         LS_TRY(leave_out(r, record));
         return r->in_document && record->last ? end_document(r, true, next)
@@ -95,7 +95,7 @@ static ls_status add(reader *r, const ls_record *record, const ls_encoded *encod
 }
 
 static ls_status read_all(reader *r) {
-    const ls_record *records;
+    const ls_text_record *records;
     size_t n;
     for (;;) {
         LS_TRY(ls_source_next(r->source, &records, &n));

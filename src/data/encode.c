@@ -25,7 +25,7 @@ struct ls_record_encoder {
     const ls_record_kind *kind;
     const ls_input *inputs;
     ls_pool *pool;
-    const ls_record *records;
+    const ls_text_record *records;
     run *runs;
     place *places; /* by record */
     int n_runs;
@@ -56,7 +56,7 @@ void ls_records_destroy(ls_record_encoder *e) {
 
 /* --- one record ------------------------------------------------------------------------------------------------------------- */
 
-static ls_status encode_line(const ls_record_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
+static ls_status encode_line(const ls_record_encoder *e, const ls_text_record *record, ls_learnt_tokens *out) {
     LS_PATH name = NULL;
     ls_json *document = NULL;
     LS_TRY(ls_path_print(&name, "%s:%lld", e->inputs[record->at.input].path, (long long)record->at.line));
@@ -69,7 +69,7 @@ static ls_status encode_line(const ls_record_encoder *e, const ls_record *record
     return status;
 }
 
-static ls_status encode(const ls_record_encoder *e, const ls_record *record, ls_learnt_tokens *out) {
+static ls_status encode(const ls_record_encoder *e, const ls_text_record *record, ls_learnt_tokens *out) {
     const ls_input *input = &e->inputs[record->at.input];
     const bool json = input->kind != LS_INPUT_TEXT;
     out->end_learnt = true;
@@ -83,7 +83,7 @@ static ls_status encode(const ls_record_encoder *e, const ls_record *record, ls_
                        "%s", input->path);
 }
 
-ls_status ls_records_explain(const ls_record_encoder *e, const ls_record *record) {
+ls_status ls_records_explain(const ls_record_encoder *e, const ls_text_record *record) {
     ls_learnt_tokens out = {0};
     const ls_status status = encode(e, record, &out);
     free(out.tokens.id);
@@ -124,7 +124,7 @@ static ls_status add_run(ls_record_encoder *e, size_t first, size_t n) {
     return ls_ok();
 }
 
-static ls_status cut(ls_record_encoder *e, const ls_record *records, size_t n) {
+static ls_status cut(ls_record_encoder *e, const ls_text_record *records, size_t n) {
     size_t first = 0, bytes = 0;
     e->n_runs = 0;
     for (size_t i = 0; i < n; i++) {
@@ -137,7 +137,7 @@ static ls_status cut(ls_record_encoder *e, const ls_record *records, size_t n) {
     return ls_ok();
 }
 
-ls_status ls_records_run(ls_record_encoder *e, const ls_record *records, size_t n) {
+ls_status ls_records_run(ls_record_encoder *e, const ls_text_record *records, size_t n) {
     if (n > e->place_capacity) {
         place *grown = realloc(e->places, n * sizeof *grown);
         if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu records", n);

@@ -53,9 +53,9 @@ typedef struct ls_encoded {
 } ls_encoded;
 
 /* Encodes the records; the results are good until the next call. LS_NO_MEMORY alone. */
-LS_MUST_USE ls_status ls_records_run(ls_record_encoder *encoder, const ls_record *records, size_t n);
+LS_MUST_USE ls_status ls_records_run(ls_record_encoder *encoder, const ls_text_record *records, size_t n);
 ls_encoded ls_records_result(const ls_record_encoder *encoder, size_t i);
 /* The error of a record that is bad. */
-ls_status ls_records_explain(const ls_record_encoder *encoder, const ls_record *record);
+ls_status ls_records_explain(const ls_record_encoder *encoder, const ls_text_record *record);
 
 #endif

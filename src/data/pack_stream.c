@@ -5,8 +5,8 @@
  */
 #include "data/pack.h"
 
-static int64_t inputs_before(const ls_part *part, int64_t d) {
-    return ls_part_document(part, d) - (part->first_document + d);
+static int64_t inputs_before(const ls_corpus_part *part, int64_t d) {
+    return ls_corpus_part_document(part, d) - (part->first_document + d);
 }
 
 static ls_status create(const ls_corpus *corpus, int64_t S, ls_packed *out) {
@@ -17,7 +17,7 @@ static ls_status create(const ls_corpus *corpus, int64_t S, ls_packed *out) {
 }
 
 /* The last part, and its last document, that begin at or before the place. */
-static const ls_part *find(const ls_corpus *c, int64_t place, int64_t *document) {
+static const ls_corpus_part *find(const ls_corpus *c, int64_t place, int64_t *document) {
     int64_t low = 0, high = c->n_parts;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
@@ -26,7 +26,7 @@ static const ls_part *find(const ls_corpus *c, int64_t place, int64_t *document)
         else
             high = middle;
     }
-    const ls_part *part = &c->parts[low];
+    const ls_corpus_part *part = &c->parts[low];
     for (low = 0, high = part->documents; high - low > 1;) {
         const int64_t middle = low + (high - low) / 2;
         if (inputs_before(part, middle) <= place)
@@ -43,11 +43,11 @@ static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_
     (void)packed;
     int64_t place = i * S, n = 0, d;
     const int64_t end = ls_min(place + S, corpus->tokens - corpus->documents);
-    const ls_part *part = find(corpus, place, &d);
+    const ls_corpus_part *part = find(corpus, place, &d);
     while (place < end) {
         const int64_t from = inputs_before(part, d), to = inputs_before(part, d + 1);
         const int64_t some = ls_min(end, to) - place;
-        if (some > 0) out[n++] = (ls_passage){ls_part_document(part, d) + place - from, some};
+        if (some > 0) out[n++] = (ls_passage){ls_corpus_part_document(part, d) + place - from, some};
         place += ls_max(some, 0);
         if (++d >= part->documents) {
             part++;

@@ -53,14 +53,14 @@ void ls_source_pass(ls_source *s, size_t bytes) {
 }
 
 void ls_source_take(ls_source *s, size_t bytes, size_t skip, bool last) {
-    s->records[s->n++] = (ls_record){s->buffer + s->begin, bytes, s->place, last, NULL, false, false};
+    s->records[s->n++] = (ls_text_record){s->buffer + s->begin, bytes, s->place, last, NULL, false, false};
     ls_source_pass(s, bytes + skip);
 }
 
 void ls_source_drop(ls_source *s, ls_place at, const char *why, bool binary) {
     s->begin = s->filled;
     s->ended = s->dropped = true;
-    s->records[s->n++] = (ls_record){"", 0, at, true, why, true, binary};
+    s->records[s->n++] = (ls_text_record){"", 0, at, true, why, true, binary};
 }
 
 void ls_source_pass_mark(ls_source *s) {
@@ -131,7 +131,7 @@ static ls_status leave_file(ls_source *s) {
 
 static void pass_refused(ls_source *s) {
     const ls_input *in = ls_source_input(s);
-    s->records[s->n++] = (ls_record){"", 0, s->place, true, in->refused, true, true};
+    s->records[s->n++] = (ls_text_record){"", 0, s->place, true, in->refused, true, true};
     s->place = (ls_place){s->place.input + 1, 0, 1};
 }
 
@@ -147,7 +147,7 @@ static ls_status take_some(ls_source *s) {
     return ls_ok();
 }
 
-ls_status ls_source_next(ls_source *s, const ls_record **records, size_t *n) {
+ls_status ls_source_next(ls_source *s, const ls_text_record **records, size_t *n) {
     move_up(s);
     s->n = 0;
     while (s->n < LS_SOURCE_RECORDS && (s->stream != NULL || s->place.input < s->n_inputs)) {

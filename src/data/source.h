@@ -36,7 +36,7 @@ typedef struct ls_place {
     int64_t line;   /* from 1: where it begins; of texts: 1 */
 } ls_place;
 
-typedef struct ls_record {
+typedef struct ls_text_record {
     const char *text;
     size_t bytes;
     ls_place at;
@@ -44,7 +44,7 @@ typedef struct ls_record {
     const char *bad; /* why it cannot be read; NULL: it can */
     bool rest;       /* bad: the rest of the file is passed over with it */
     bool binary;     /* bad: the file is of a format that is no text at all */
-} ls_record;
+} ls_text_record;
 
 typedef struct ls_source ls_source;
 
@@ -61,7 +61,7 @@ void ls_source_close(ls_source *source); /* NULL is allowed */
  * The next records, some 16 MiB of them or one that is longer, good until the next call; *n 0: there are no more. Blank lines are
  * passed over. Memory: 32 MiB, or twice the longest record.
  */
-LS_MUST_USE ls_status ls_source_next(ls_source *source, const ls_record **records, size_t *n);
+LS_MUST_USE ls_status ls_source_next(ls_source *source, const ls_text_record **records, size_t *n);
 /* Where the record behind those of the last batch begins. */
 ls_place ls_source_place(const ls_source *source);
 

@@ -15,7 +15,7 @@ struct ls_source {
     const ls_tokenizer *tokenizer;
     size_t most;    /* bytes of a record */
     ls_place place; /* of buffer[begin]: where the next record begins */
-    ls_stream *stream;
+    ls_byte_stream *stream;
     bool ended;       /* nothing is left of the stream */
     char broken[200]; /* why it ended too early; empty: it did not */
     bool dropped;     /* the rest of the file */
@@ -24,7 +24,7 @@ struct ls_source {
     enum { LS_OPENING, LS_VALUE_OR_END, LS_VALUE, LS_COMMA_OR_END, LS_CLOSED } next;
     char *buffer;
     size_t room, begin, filled;
-    ls_record *records; /* [LS_SOURCE_RECORDS] */
+    ls_text_record *records; /* [LS_SOURCE_RECORDS] */
     size_t n;
     char why[160]; /* of a record that is too long */
 };

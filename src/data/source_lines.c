@@ -38,7 +38,7 @@ static ls_status too_long(ls_source *s) {
         LS_TRY(ls_source_fill(s));
     }
     s->place.line++;
-    s->records[s->n++] = (ls_record){"", 0, at, true, s->why, false, false};
+    s->records[s->n++] = (ls_text_record){"", 0, at, true, s->why, false, false};
     return ls_ok();
 }
 

@@ -34,7 +34,7 @@ static ls_status take_parts(ls_source *s, bool ends) {
 /* Whether a text that is longer than the buffer is one: read to its end by itself. */
 static ls_status look_for_nul(const ls_source *s, bool *found) {
     static const size_t room = (size_t)1 << 20;
-    ls_stream *stream = NULL;
+    ls_byte_stream *stream = NULL;
     char *block = malloc(room);
     if (block == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %s", ls_source_input(s)->path);
     ls_status status = ls_stream_open(ls_source_input(s)->path, &stream);

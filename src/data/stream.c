@@ -12,7 +12,7 @@
 enum { INPUT = 1 << 17 };              /* bytes that are read at once where they are compressed */
 #define RATIO_FROM ((int64_t)64 << 20) /* bytes: less than this may be as regular as it likes */
 
-struct ls_stream {
+struct ls_byte_stream {
     const char *path;
     int file;
     const ls_codec *codec; /* NULL: plain */
@@ -24,7 +24,7 @@ struct ls_stream {
     char broken[200];            /* why it cannot be decompressed; empty: it can */
 };
 
-static ls_status read_file(const ls_stream *s, void *out, size_t room, size_t *bytes) {
+static ls_status read_file(const ls_byte_stream *s, void *out, size_t room, size_t *bytes) {
     *bytes = 0;
     while (*bytes < room) {
         const ssize_t n = read(s->file, (char *)out + *bytes, room - *bytes);
@@ -38,7 +38,7 @@ static ls_status read_file(const ls_stream *s, void *out, size_t room, size_t *b
 
 /* --- compressed ------------------------------------------------------------------------------------------------------------- */
 
-static ls_status more_input(ls_stream *s) {
+static ls_status more_input(ls_byte_stream *s) {
     size_t n = 0;
     if (s->step.in_bytes > 0 || s->ended) return ls_ok();
     LS_TRY(read_file(s, s->input, INPUT, &n));
@@ -49,14 +49,14 @@ static ls_status more_input(ls_stream *s) {
     return ls_ok();
 }
 
-static void check_ratio(ls_stream *s) {
+static void check_ratio(ls_byte_stream *s) {
     if (s->bytes_out > RATIO_FROM && s->bytes_out / LS_STREAM_MOST_RATIO > s->bytes_in)
         snprintf(s->broken, sizeof s->broken, "its %s holds more than %d times its bytes: no text",
                  s->codec->name, LS_STREAM_MOST_RATIO);
 }
 
 /* Once; sets `broken` where it cannot go on. */
-static void decode(ls_stream *s) {
+static void decode(ls_byte_stream *s) {
     const bool ended = s->step.in_bytes == 0;
     const size_t room = s->step.room;
     const char *wrong = s->codec->decode(s->state, &s->step);
@@ -70,7 +70,7 @@ static void decode(ls_stream *s) {
         check_ratio(s);
 }
 
-static ls_status read_decoded(ls_stream *s, char *out, size_t room, size_t *bytes) {
+static ls_status read_decoded(ls_byte_stream *s, char *out, size_t room, size_t *bytes) {
     ls_status status = ls_ok();
     s->step.out = out;
     s->step.room = room;
@@ -84,7 +84,7 @@ static ls_status read_decoded(ls_stream *s, char *out, size_t room, size_t *byte
     return s->broken[0] == 0 ? ls_ok() : ls_error(LS_INVALID, "%s: %s", s->path, s->broken);
 }
 
-static ls_status begin_decoding(ls_stream *s) {
+static ls_status begin_decoding(ls_byte_stream *s) {
     const ls_codec *c = s->codec;
     if (c->create == NULL)
         return ls_error(LS_UNSUPPORTED,
@@ -100,7 +100,7 @@ static ls_status begin_decoding(ls_stream *s) {
 
 /* --- both ------------------------------------------------------------------------------------------------------------------- */
 
-static ls_status begin(ls_stream *s) {
+static ls_status begin(ls_byte_stream *s) {
     unsigned char first[sizeof s->codec->magic];
     size_t stem, n = 0;
     s->file = open(s->path, O_RDONLY | O_CLOEXEC);
@@ -113,8 +113,8 @@ static ls_status begin(ls_stream *s) {
     return s->codec != NULL ? begin_decoding(s) : ls_ok();
 }
 
-ls_status ls_stream_open(const char *path, ls_stream **out) {
-    ls_stream *s = calloc(1, sizeof *s);
+ls_status ls_stream_open(const char *path, ls_byte_stream **out) {
+    ls_byte_stream *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %s", path);
     s->path = path;
     s->file = -1;
@@ -126,18 +126,18 @@ ls_status ls_stream_open(const char *path, ls_stream **out) {
     return status;
 }
 
-ls_status ls_stream_read(ls_stream *s, char *out, size_t room, size_t *bytes) {
+ls_status ls_stream_read(ls_byte_stream *s, char *out, size_t room, size_t *bytes) {
     return s->codec != NULL ? read_decoded(s, out, room, bytes) : read_file(s, out, room, bytes);
 }
 
-const char *ls_stream_broken(const ls_stream *s) { return s->broken[0] != 0 ? s->broken : NULL; }
+const char *ls_stream_broken(const ls_byte_stream *s) { return s->broken[0] != 0 ? s->broken : NULL; }
 
-static ls_status too_short(const ls_stream *s, int64_t bytes) {
+static ls_status too_short(const ls_byte_stream *s, int64_t bytes) {
     return ls_error(LS_INVALID, "%s: ends %lld bytes before the place to go on from", s->path,
                     (long long)bytes);
 }
 
-static ls_status skip_plain(const ls_stream *s, int64_t bytes) {
+static ls_status skip_plain(const ls_byte_stream *s, int64_t bytes) {
     struct stat info;
     const off_t at = lseek(s->file, 0, SEEK_CUR);
     if (at < 0 || fstat(s->file, &info) != 0)
@@ -148,7 +148,7 @@ static ls_status skip_plain(const ls_stream *s, int64_t bytes) {
                : ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
 }
 
-ls_status ls_stream_skip(ls_stream *s, int64_t bytes) {
+ls_status ls_stream_skip(ls_byte_stream *s, int64_t bytes) {
     if (s->codec == NULL && bytes > 0) return skip_plain(s, bytes);
     char room[1 << 14];
     for (size_t n = 0; bytes > 0; bytes -= (int64_t)n) {
@@ -158,7 +158,7 @@ ls_status ls_stream_skip(ls_stream *s, int64_t bytes) {
     return ls_ok();
 }
 
-void ls_stream_close(ls_stream *s) {
+void ls_stream_close(ls_byte_stream *s) {
     if (s == NULL) return;
     if (s->state != NULL) s->codec->destroy(s->state);
     if (s->file >= 0) (void)close(s->file);

@@ -104,7 +104,7 @@ static ls_status bare_trip(side *s) {
 
 /* As the executor waits. */
 static ls_status await_word(const side *s, int word, uint64_t generation, int peer, const char *what) {
-    const ls_arrival awaited = {word, generation};
+    const ls_awaited awaited = {word, generation};
     for (;;) {
         const uint32_t bell = ls_comm_bell(s->comm);
         if (ls_comm_test(s->comm, word, generation)) return ls_ok();

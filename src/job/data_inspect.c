@@ -24,9 +24,9 @@ typedef struct inspection {
     histogram lengths;
 } inspection;
 
-static void count_part(histogram *h, const ls_part *part) {
+static void count_part(histogram *h, const ls_corpus_part *part) {
     for (int64_t d = 0; d < part->documents; d++) {
-        const int64_t length = ls_part_document(part, d + 1) - ls_part_document(part, d);
+        const int64_t length = ls_corpus_part_document(part, d + 1) - ls_corpus_part_document(part, d);
         const int class = (int)ls_min(CLASSES - 1, 63 - __builtin_clzll((uint64_t)length));
         h->documents[class]++;
         h->tokens[class] += length;
@@ -103,11 +103,11 @@ static void print_lengths(const inspection *n, FILE *out) {
 /* start, length of document d; false past the last. */
 static bool document_at(const ls_corpus *c, int64_t d, int64_t *start, int64_t *length) {
     for (int64_t p = 0; p < c->n_parts; p++) {
-        const ls_part *part = &c->parts[p];
+        const ls_corpus_part *part = &c->parts[p];
         const int64_t at = d - part->first_document;
         if (at >= part->documents) continue;
-        *start = ls_part_document(part, at);
-        *length = ls_part_document(part, at + 1) - *start;
+        *start = ls_corpus_part_document(part, at);
+        *length = ls_corpus_part_document(part, at + 1) - *start;
         return true;
     }
     return false;

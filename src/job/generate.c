@@ -22,7 +22,7 @@ typedef struct generation {
     ls_decoder decoder;
     ls_stops stops; /* none when they are ignored */
     ls_sampler *sampler;
-    ls_stream stream;
+    ls_token_stream stream;
     ls_generate_result result; /* rank 0's */
 } generation;
 
@@ -177,7 +177,7 @@ static ls_status run(generation *g) {
     LS_TRY(read_prompt(g));
     LS_TRY(open_decoder(g));
     g->stream =
-        (ls_stream){.tokenizer = g->trained.tokenizer, .out = g->job->text, .context = g->job->context};
+        (ls_token_stream){.tokenizer = g->trained.tokenizer, .out = g->job->text, .context = g->job->context};
     LS_TRY(ls_stream_begin(&g->stream, g->ids, (size_t)g->n_prompt));
     const ls_status status = ls_session_run(g->decoder.session, on_rank, g);
     g->result.prompt_tokens = g->n_prompt;

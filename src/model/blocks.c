@@ -5,41 +5,41 @@
 
 #include "graph/graph.h"
 
-ls_block ls_block_begin(const ls_model_config *config, ls_graph *g, const char *prefix, ls_tensor tokens) {
+ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *g, const char *prefix, ls_tensor tokens) {
     const ls_shape *shape = &ls_graph_tensor(g, tokens)->shape;
-    return (ls_block){.config = config,
+    return (ls_layer){.config = config,
                       .g = g,
                       .prefix = prefix,
                       .S = shape->ndim > 1 ? shape->dim[1].size : 1}; /* the empty tensor has none */
 }
 
-ls_tensor ls_block_embed(const ls_block *b, ls_tensor tokens, ls_tensor table) {
+ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table) {
     const ls_model_sizes *n = &b->config->sizes;
     return ls_embedding_padded(b->g, tokens, table, n->pads ? n->pad : -1);
 }
 
-void ls_block_rotary(ls_block *b, ls_tensor positions) {
+void ls_layer_rotary(ls_layer *b, ls_tensor positions) {
     ls_rope rope = b->config->rope;
     if (!(rope.length > 0)) rope.length = (double)b->S;
     b->rope = ls_named(b->g, ls_rope_table(b->g, positions, b->config->sizes.D, &rope), "rope");
 }
 
-ls_tensor ls_block_parameter(const ls_block *b, const char *what, int ndim, const int64_t *size) {
+ls_tensor ls_layer_parameter(const ls_layer *b, const char *what, int ndim, const int64_t *size) {
     return ls_parameter_named(b->g, ndim, size, "%s.%lld.%s", b->prefix, (long long)b->layer, what);
 }
 
-ls_tensor ls_block_rmsnorm(const ls_block *b, ls_tensor x, const char *what) {
-    const ls_tensor weight = ls_block_parameter(b, what, 1, &b->config->sizes.E);
+ls_tensor ls_layer_rmsnorm(const ls_layer *b, ls_tensor x, const char *what) {
+    const ls_tensor weight = ls_layer_parameter(b, what, 1, &b->config->sizes.E);
     return ls_rmsnorm_offset(b->g, x, weight, b->config->epsilon, b->config->norm_offset);
 }
 
-ls_tensor ls_block_project(const ls_block *b, ls_tensor x, const char *block, const char *name, int64_t to,
+ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, const char *name, int64_t to,
                            int64_t from, bool biased) {
     char what[64];
     snprintf(what, sizeof what, "%s.%s.weight", block, name);
-    const ls_tensor weight = ls_block_parameter(b, what, 2, (int64_t[]){to, from});
+    const ls_tensor weight = ls_layer_parameter(b, what, 2, (int64_t[]){to, from});
     snprintf(what, sizeof what, "%s.%s.bias", block, name);
-    const ls_tensor bias = biased ? ls_block_parameter(b, what, 1, &to) : LS_NO_TENSOR;
+    const ls_tensor bias = biased ? ls_layer_parameter(b, what, 1, &to) : LS_NO_TENSOR;
     return ls_named(b->g, ls_linear(b->g, x, weight, bias), "layers.%lld.%s", (long long)b->layer, name);
 }
 
@@ -48,13 +48,13 @@ static bool is_windowed(const ls_model_config *config, int64_t layer) {
 }
 
 /* A window that no sequence leaves is none. */
-static ls_mask mask_of(const ls_block *b) {
+static ls_mask mask_of(const ls_layer *b) {
     const int64_t window = b->config->window;
     if (window == 0 || window >= b->S || !is_windowed(b->config, b->layer)) return ls_mask_causal();
     return (ls_mask){.n = 1, .term = {{.kind = LS_MASK_WINDOW, .window = window}}};
 }
 
-ls_tensor ls_block_attention(const ls_block *b, ls_tensor q, ls_tensor k, ls_tensor v) {
+ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_tensor v) {
     const long long layer = (long long)b->layer;
     const ls_mask mask = mask_of(b);
     const double scale = b->config->attention_scale / (b->config->scale_by_layer ? (double)(layer + 1) : 1.0);
@@ -65,37 +65,37 @@ ls_tensor ls_block_attention(const ls_block *b, ls_tensor q, ls_tensor k, ls_ten
 }
 
 /* Heads of queries or keys: normalised where the architecture has that, and rotated. */
-static ls_tensor turn(const ls_block *b, ls_tensor x, int64_t H, const char *norm) {
+static ls_tensor turn(const ls_layer *b, ls_tensor x, int64_t H, const char *norm) {
     const int64_t D = b->config->sizes.D;
     ls_tensor heads = ls_split_last(b->g, x, H, D);
     if (b->config->head_norms)
-        heads = ls_rmsnorm(b->g, heads, ls_block_parameter(b, norm, 1, &D), b->config->epsilon);
+        heads = ls_rmsnorm(b->g, heads, ls_layer_parameter(b, norm, 1, &D), b->config->epsilon);
     return ls_rotate(b->g, heads, b->rope);
 }
 
-ls_tensor ls_block_self_attention(const ls_block *b, ls_tensor x) {
+ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x) {
     const ls_model_sizes *n = &b->config->sizes;
     const bool biased = b->config->qkv_bias;
     const char *const block = "self_attn";
-    const ls_tensor q = ls_block_project(b, x, block, "q_proj", n->Hq * n->D, n->E, biased);
-    const ls_tensor k = ls_block_project(b, x, block, "k_proj", n->Hkv * n->D, n->E, biased);
-    const ls_tensor v = ls_block_project(b, x, block, "v_proj", n->Hkv * n->D, n->E, biased);
+    const ls_tensor q = ls_layer_project(b, x, block, "q_proj", n->Hq * n->D, n->E, biased);
+    const ls_tensor k = ls_layer_project(b, x, block, "k_proj", n->Hkv * n->D, n->E, biased);
+    const ls_tensor v = ls_layer_project(b, x, block, "v_proj", n->Hkv * n->D, n->E, biased);
     const ls_tensor turned_q = turn(b, q, n->Hq, "self_attn.q_norm.weight");
     const ls_tensor turned_k = turn(b, k, n->Hkv, "self_attn.k_norm.weight");
-    const ls_tensor o = ls_block_attention(b, turned_q, turned_k, ls_split_last(b->g, v, n->Hkv, n->D));
-    return ls_block_project(b, o, block, "o_proj", n->E, n->Hq * n->D, b->config->output_bias);
+    const ls_tensor o = ls_layer_attention(b, turned_q, turned_k, ls_split_last(b->g, v, n->Hkv, n->D));
+    return ls_layer_project(b, o, block, "o_proj", n->E, n->Hq * n->D, b->config->output_bias);
 }
 
 /* silu has a kernel together with the product. */
-static ls_tensor open_gate(const ls_block *b, ls_tensor gate, ls_tensor up) {
+static ls_tensor open_gate(const ls_layer *b, ls_tensor gate, ls_tensor up) {
     if (b->config->activation == ls_silu) return ls_swiglu(b->g, gate, up);
     return ls_mul(b->g, b->config->activation(b->g, gate), up);
 }
 
-ls_tensor ls_block_gated(const ls_block *b, ls_tensor x) {
+ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x) {
     const ls_model_sizes *n = &b->config->sizes;
     const bool biased = b->config->mlp_bias;
-    const ls_tensor gate = ls_block_project(b, x, "mlp", "gate_proj", n->F, n->E, biased);
-    const ls_tensor up = ls_block_project(b, x, "mlp", "up_proj", n->F, n->E, biased);
-    return ls_block_project(b, open_gate(b, gate, up), "mlp", "down_proj", n->E, n->F, biased);
+    const ls_tensor gate = ls_layer_project(b, x, "mlp", "gate_proj", n->F, n->E, biased);
+    const ls_tensor up = ls_layer_project(b, x, "mlp", "up_proj", n->F, n->E, biased);
+    return ls_layer_project(b, open_gate(b, gate, up), "mlp", "down_proj", n->E, n->F, biased);
 }

@@ -63,41 +63,41 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
 
 /* --- the graph --------------------------------------------------------------------------------------------------------------- */
 
-static ls_tensor norm(const ls_block *b, ls_tensor x, const char *name) {
+static ls_tensor norm(const ls_layer *b, ls_tensor x, const char *name) {
     char weight[64], bias[64];
     const int64_t E = b->config->sizes.E;
     snprintf(weight, sizeof weight, "%s.weight", name);
     snprintf(bias, sizeof bias, "%s.bias", name);
-    return ls_layernorm(b->g, x, ls_block_parameter(b, weight, 1, &E), ls_block_parameter(b, bias, 1, &E),
+    return ls_layernorm(b->g, x, ls_layer_parameter(b, weight, 1, &E), ls_layer_parameter(b, bias, 1, &E),
                         b->config->epsilon);
 }
 
-static ls_tensor project(const ls_block *b, ls_tensor x, const char *name, int64_t from, int64_t to) {
+static ls_tensor project(const ls_layer *b, ls_tensor x, const char *name, int64_t from, int64_t to) {
     char what[64];
     snprintf(what, sizeof what, "%s.weight", name);
-    const ls_tensor weight = ls_block_parameter(b, what, 2, (int64_t[]){from, to});
+    const ls_tensor weight = ls_layer_parameter(b, what, 2, (int64_t[]){from, to});
     snprintf(what, sizeof what, "%s.bias", name);
-    const ls_tensor bias = ls_block_parameter(b, what, 1, &to);
+    const ls_tensor bias = ls_layer_parameter(b, what, 1, &to);
     return ls_named(b->g, ls_linear_transposed(b->g, x, weight, bias), "layers.%lld.%s", (long long)b->layer,
                     name);
 }
 
-static ls_tensor attend(const ls_block *b, ls_tensor x) {
+static ls_tensor attend(const ls_layer *b, ls_tensor x) {
     const ls_model_sizes *n = &b->config->sizes;
     ls_tensor part[3];
     ls_split(b->g, project(b, x, "attn.c_attn", n->E, 3 * n->E), (int64_t[]){n->E, n->E, n->E}, part);
     for (int i = 0; i < 3; i++) part[i] = ls_split_last(b->g, part[i], n->Hq, n->D);
-    const ls_tensor o = ls_block_attention(b, part[0], part[1], part[2]);
+    const ls_tensor o = ls_layer_attention(b, part[0], part[1], part[2]);
     return project(b, o, "attn.c_proj", n->E, n->E);
 }
 
-static ls_tensor feed_forward(const ls_block *b, ls_tensor x) {
+static ls_tensor feed_forward(const ls_layer *b, ls_tensor x) {
     const ls_model_sizes *n = &b->config->sizes;
     const ls_tensor h = b->config->activation(b->g, project(b, x, "mlp.c_fc", n->E, n->F));
     return project(b, h, "mlp.c_proj", n->F, n->E);
 }
 
-static ls_tensor build_layer(const ls_block *b, ls_tensor x) {
+static ls_tensor build_layer(const ls_layer *b, ls_tensor x) {
     ls_graph *g = b->g;
     const long long layer = (long long)b->layer;
     const ls_tensor n1 = ls_named(g, norm(b, x, "ln_1"), "layers.%lld.norm1", layer);
@@ -108,7 +108,7 @@ static ls_tensor build_layer(const ls_block *b, ls_tensor x) {
 
 static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tokens, ls_tensor positions) {
     const ls_model_sizes *n = &config->sizes;
-    ls_block b = ls_block_begin(config, g, "transformer.h", tokens);
+    ls_layer b = ls_layer_begin(config, g, "transformer.h", tokens);
     if (b.S > n->longest)
         ls_graph_fail(
             g, ls_error(LS_USAGE,

@@ -174,31 +174,31 @@ LS_MUST_USE ls_status ls_rope_change_length(const ls_model_config *config, bool 
 /* --- building (blocks.c, decoder.c) ------------------------------------------------------------------------------------------ */
 
 /* A builder at work on a layer. */
-typedef struct ls_block {
+typedef struct ls_layer {
     const ls_model_config *config;
     ls_graph *g;
     const char *prefix; /* of the names of layers: "model.layers" */
     ls_tensor rope;     /* made once, shared by all layers; none where positions are learned */
     int64_t layer, S;
-} ls_block;
+} ls_layer;
 
-ls_block ls_block_begin(const ls_model_config *config, ls_graph *graph, const char *prefix, ls_tensor tokens);
+ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *graph, const char *prefix, ls_tensor tokens);
 /* The table's rows by id; the row of a padding id is not trained by that. */
-ls_tensor ls_block_embed(const ls_block *b, ls_tensor tokens, ls_tensor table);
+ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table);
 /* The table of rotations for all layers. */
-void ls_block_rotary(ls_block *b, ls_tensor positions);
+void ls_layer_rotary(ls_layer *b, ls_tensor positions);
 /* Parameter PREFIX.N.WHAT. */
-ls_tensor ls_block_parameter(const ls_block *b, const char *what, int ndim, const int64_t *size);
-ls_tensor ls_block_rmsnorm(const ls_block *b, ls_tensor x, const char *what); /* weight WHAT */
+ls_tensor ls_layer_parameter(const ls_layer *b, const char *what, int ndim, const int64_t *size);
+ls_tensor ls_layer_rmsnorm(const ls_layer *b, ls_tensor x, const char *what); /* weight WHAT */
 /* x·Wᵀ (+ bias) with the weight BLOCK.NAME.weight [to, from]. */
-ls_tensor ls_block_project(const ls_block *b, ls_tensor x, const char *block, const char *name, int64_t to,
+ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, const char *name, int64_t to,
                            int64_t from, bool biased);
 /* Heads [..,Hq,D] and [..,Hkv,D], rotated already, under the layer's mask -> [..,Hq*D]. */
-ls_tensor ls_block_attention(const ls_block *b, ls_tensor q, ls_tensor k, ls_tensor v);
+ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_tensor v);
 /* self_attn: projections, norms of heads, rotation, attention, and the projection of its result. */
-ls_tensor ls_block_self_attention(const ls_block *b, ls_tensor x);
+ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x);
 /* mlp: down(activation(gate(x))·up(x)). */
-ls_tensor ls_block_gated(const ls_block *b, ls_tensor x);
+ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x);
 
 /* Llama and its like: norm before each block, rotary positions, a gated feed-forward block. As a row's `build`. */
 ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens,

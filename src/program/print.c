@@ -77,7 +77,7 @@ static void print_put(const ls_image *image, const ls_program *p, const ls_instr
 
 static void print_signal(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
     const ls_operand *block = instr->n_in > 0 ? &instr->in[0] : instr->n_out > 0 ? &instr->out[0] : NULL;
-    if (block != NULL && (instr->n_in > 0 || block->peer >= 0)) { /* lent, or given back */
+    if (block != NULL && (instr->n_in > 0 || block->peer >= 0)) { /* leased, or given back */
         print_operand(image, block, out);
         fputc(' ', out);
     }

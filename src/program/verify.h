@@ -7,8 +7,8 @@
  *   - every wait is satisfied by exactly one put or signal, and every one of these is awaited;
  *   - the generations of a word rise by one;
  *   - a put lands inside the slot that its receiver handed over, and in exactly the bytes that the receiver waits for;
- *   - another rank's bytes are read in place only of a block that their owner has lent, between the wait for it and the signal that
- *     gives it back, and while the owner leaves it alone; what comes back is what was lent;
+ *   - another rank's bytes are read in place only of a block that their owner has leased, between the wait for it and the signal that
+ *     gives it back, and while the owner leaves it alone; what comes back is what was leased;
  *   - no queue gets stuck;
  *   - every read finds the value that it names (name.h): what the same instructions wrote, in the order of emission, and nobody
  *     overwrote; and each program leaves in persistent buffers what it is to leave;

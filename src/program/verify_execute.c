@@ -45,7 +45,7 @@ static ls_status read_in_place(ls_play *p, int rank, int queue, const ls_operand
     const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
     LS_TRY(touch(p, o->peer, &there, false, at, clock, false, NULL));
     if (p->value.code != LS_OK) return ls_ok();
-    const ls_status found = ls_loan_expect(&p->rank[rank].loans, &p->bytes[o->peer], &there, at);
+    const ls_status found = ls_lease_expect(&p->rank[rank].leases, &p->bytes[o->peer], &there, at);
     if (found.code != LS_OK) p->value = found;
     return ls_ok();
 }

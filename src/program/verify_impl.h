@@ -39,18 +39,18 @@ typedef struct ls_access {
 } ls_access;
 
 /* A block of another rank that this one has waited for: it may read it until the next one comes over the channel. */
-typedef struct ls_loan {
+typedef struct ls_lease {
     int channel, owner;
     ls_range range; /* in the owner's heap */
     uint64_t transfer;
-    uint64_t order; /* of the owner's accesses when he lent it */
-} ls_loan;
+    uint64_t order; /* of the owner's accesses when he leased it */
+} ls_lease;
 
-typedef struct ls_loans {
-    ls_loan *list;
+typedef struct ls_leases {
+    ls_lease *list;
     int n;
     size_t room;
-} ls_loans;
+} ls_leases;
 
 typedef struct ls_bytes {
     const ls_image *image;
@@ -93,12 +93,12 @@ LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, uint64_t name
                                       ls_point at);
 
 /*
- * Reading in place (verify_loans.c). expect: whether the operand (of the owner's heap; its bytes are asked about) lies in a loan of
- * that owner, has the name that the loan gives it, and was not written since it was lent. That the wait for it comes first, and the
+ * Reading in place (verify_leases.c). expect: whether the operand (of the owner's heap; its bytes are asked about) lies in a lease of
+ * that owner, has the name that the lease gives it, and was not written since it was leased. That the wait for it comes first, and the
  * signal that gives it back after it, needs no rule of its own: otherwise the read would race with the owner's writes.
  */
-void ls_loan_begin(ls_loans *loans, ls_arena *arena, ls_loan loan);
-LS_MUST_USE ls_status ls_loan_expect(const ls_loans *loans, const ls_bytes *owner, const ls_operand *operand,
+void ls_lease_begin(ls_leases *leases, ls_arena *arena, ls_lease lease);
+LS_MUST_USE ls_status ls_lease_expect(const ls_leases *leases, const ls_bytes *owner, const ls_operand *operand,
                                      ls_point at);
 
 /* The access is over for all who have seen `at`. */
@@ -133,7 +133,7 @@ typedef struct ls_play_rank {
     ls_play_queue queue[LS_QUEUES];
     ls_word *words;
     ls_range *granted; /* by channel: what the receiver has handed over to this sender */
-    ls_loans loans;    /* blocks of other ranks that may be read now */
+    ls_leases leases;    /* blocks of other ranks that may be read now */
 } ls_play_rank;
 
 typedef struct ls_play {

@@ -11,7 +11,7 @@ struct ls_message {
     uint64_t generation;
     ls_access *put; /* the bytes that it announces, or NULL */
     ls_access *source;
-    ls_range slot;  /* of a plain signal: the bytes handed over, lent or given back */
+    ls_range slot;  /* of a plain signal: the bytes handed over, leased or given back */
     uint64_t order; /* of the sender's accesses to its bytes */
     int sender;
     uint64_t transfer; /* name of what a put carries */
@@ -37,7 +37,7 @@ static ls_message *new_message(ls_play *p) {
 }
 
 /* The operand as bytes of the rank in whose memory it lies. */
-static ls_range range_at_home(const ls_play *p, int rank, const ls_operand *o) {
+static ls_range own_range(const ls_play *p, int rank, const ls_operand *o) {
     if (o->peer < 0) return ls_operand_range(p->rank[rank].image, o);
     const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
     return ls_operand_range(p->rank[o->peer].image, &there);
@@ -47,7 +47,7 @@ static ls_range range_at_home(const ls_play *p, int rank, const ls_operand *o) {
 static ls_range announced(const ls_play *p, int rank, const ls_instr *instr) {
     const ls_range nothing = {0};
     if (instr->kind != LS_INSTR_SIGNAL || instr->n_in + instr->n_out == 0) return nothing;
-    return range_at_home(p, rank, instr->n_out > 0 ? &instr->out[0] : &instr->in[0]);
+    return own_range(p, rank, instr->n_out > 0 ? &instr->out[0] : &instr->in[0]);
 }
 
 /* Sets the peer's word: it must be the next generation. */
@@ -78,8 +78,8 @@ static bool same_bytes(const ls_range *a, const ls_range *b) { return memcmp(a, 
 
 /* The owner says that a block may be read: from this wait on. */
 static void borrow(ls_play *p, int rank, const ls_instr *instr, const ls_message *m) {
-    ls_loan_begin(&p->rank[rank].loans, p->arena,
-                  (ls_loan){.channel = instr->channel,
+    ls_lease_begin(&p->rank[rank].leases, p->arena,
+                  (ls_lease){.channel = instr->channel,
                             .owner = m->sender,
                             .range = m->slot,
                             .transfer = m->transfer,
@@ -100,7 +100,7 @@ static ls_status receive(ls_play *p, int rank, int queue, const ls_message *m) {
         return ls_ok();
     }
     const ls_operand *block = instr->ready ? &instr->in[0] : &instr->out[0];
-    const ls_range awaited = range_at_home(p, rank, block);
+    const ls_range awaited = own_range(p, rank, block);
     const bool plain = instr->ready || block->peer >= 0;
     const ls_range *came = plain ? &m->slot : m->put != NULL ? &m->put->range : &awaited;
     if (!same_bytes(came, &awaited))

@@ -244,7 +244,7 @@ static bool step(run *r, ls_queue q) {
 static ls_status sleep_until_bell(run *r, uint32_t bell) {
     const ls_instr *instr = NULL;
     int number = -1, waits = 0;
-    ls_arrival awaited[LS_QUEUES];
+    ls_awaited awaited[LS_QUEUES];
     for (int q = 0; q < LS_QUEUES; q++) {
         if (r->next[q] == r->prepared->length[q]) continue;
         const int i = r->prepared->queue[q][r->next[q]];
@@ -252,7 +252,7 @@ static ls_status sleep_until_bell(run *r, uint32_t bell) {
         if (head->kind != LS_INSTR_WAIT || head->after > r->done[1 - q]) continue;
         instr = head;
         number = i;
-        awaited[waits++] = (ls_arrival){word_of(r, instr), generation_of(r, instr)};
+        awaited[waits++] = (ls_awaited){word_of(r, instr), generation_of(r, instr)};
     }
     LS_ASSERT(instr != NULL); /* only a wait can hold both queues up */
     if (ls_comm_spin(r->ex->comm, awaited, waits)) return ls_ok();

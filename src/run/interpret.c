@@ -240,7 +240,7 @@ static void choose_classes(ls_interpreter *in) {
 static void reset(ls_interpreter *in, uint64_t seed) {
     in->seed = seed;
     in->draws = 0;
-    in->outcome = (ls_outcome){.n_reads = in->n_reads, .span = in->span, .reads = in->reads};
+    in->outcome = (ls_interpreter_result){.n_reads = in->n_reads, .span = in->span, .reads = in->reads};
     memset(in->reads, 0, in->n_reads * sizeof *in->reads);
     choose_classes(in);
     for (int rank = 0; rank < in->ranks; rank++) {
@@ -254,7 +254,7 @@ static void reset(ls_interpreter *in, uint64_t seed) {
     }
 }
 
-ls_outcome ls_interpreter_run(ls_interpreter *in, uint64_t seed) {
+ls_interpreter_result ls_interpreter_run(ls_interpreter *in, uint64_t seed) {
     reset(in, seed);
     while (move_any(in)) {
     }
@@ -265,7 +265,7 @@ ls_outcome ls_interpreter_run(ls_interpreter *in, uint64_t seed) {
     return in->outcome;
 }
 
-bool ls_outcome_same(const ls_outcome *a, const ls_outcome *b) {
+bool ls_interpreter_same(const ls_interpreter_result *a, const ls_interpreter_result *b) {
     if (b->hung || b->poison || b->outside || a->left != b->left) return false;
     const size_t rows = ls_min((int64_t)(a->n_reads / a->span), (int64_t)(b->n_reads / b->span));
     for (size_t row = 0; row < rows; row++) {

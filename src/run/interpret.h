@@ -21,7 +21,7 @@
 typedef struct ls_interpreter ls_interpreter;
 
 /* What came out of one run. */
-typedef struct ls_outcome {
+typedef struct ls_interpreter_result {
     bool hung;     /* nothing could move and something was left to do */
     bool poison;   /* something read what nobody had written, or what was on its way */
     bool outside;  /* an operand lay outside of its arena */
@@ -30,16 +30,16 @@ typedef struct ls_outcome {
         n_reads; /* reads[(rank * LS_SEQUENCE + index in the sequence) * span + number]: what that instruction read; 0: nothing */
     size_t span;
     const uint64_t *reads; /* the interpreter's, until its next run */
-} ls_outcome;
+} ls_interpreter_result;
 
 /* images[r] is rank r's; they stay the caller's and must not change while the interpreter lives. */
 ls_interpreter *ls_interpreter_create(const ls_image *const *images, int ranks);
 void ls_interpreter_destroy(ls_interpreter *interpreter);
 
 /* One run; the same seed gives the same run. Time grows with the bytes that the programs touch, a few nanoseconds each. */
-ls_outcome ls_interpreter_run(ls_interpreter *interpreter, uint64_t seed);
+ls_interpreter_result ls_interpreter_run(ls_interpreter *interpreter, uint64_t seed);
 
 /* Whether `b` is as good as `a`: no hang, no poison, the same values left, and by instructions that both executed, read. */
-bool ls_outcome_same(const ls_outcome *a, const ls_outcome *b);
+bool ls_interpreter_same(const ls_interpreter_result *a, const ls_interpreter_result *b);
 
 #endif

@@ -53,8 +53,8 @@ enum { LS_MOST_PIECES = 4, LS_CLASSES = 3 };
 enum { LS_NETWORK = LS_QUEUES, LS_ACTORS };
 
 /* A put or signal under way. */
-typedef struct ls_parcel {
-    struct ls_parcel *next; /* later ones of this rank */
+typedef struct ls_put_under_way {
+    struct ls_put_under_way *next; /* later ones of this rank */
     int peer, queue;
     const ls_units *from, *to;    /* NULL: a signal alone */
     int piece[LS_MOST_PIECES][2]; /* from, to: units; in the order in which they will arrive */
@@ -63,7 +63,7 @@ typedef struct ls_parcel {
     size_t read;  /* where it is noted */
     int word;
     uint64_t generation;
-} ls_parcel;
+} ls_put_under_way;
 
 typedef struct ls_interpreted_queue {
     int *instrs; /* of the present program, in order */
@@ -81,7 +81,7 @@ typedef struct ls_interpreted_rank {
     uint64_t runs[LS_PROGRAMS];
     ls_interpreted_queue queue[LS_QUEUES];
     uint64_t *words;
-    ls_parcel *parcels;
+    ls_put_under_way *puts;
     int class[LS_ACTORS]; /* of a lower class moves only when nothing of a higher one can */
 } ls_interpreted_rank;
 
@@ -91,10 +91,10 @@ struct ls_interpreter {
     ls_interpreted_rank *rank;
     size_t span, n_reads;
     uint64_t *reads;
-    ls_parcel *free_parcels;
+    ls_put_under_way *free_puts;
     uint64_t seed, draws;
     bool strict;        /* classes are kept without exception */
-    ls_outcome outcome; /* so far */
+    ls_interpreter_result outcome; /* so far */
 };
 
 /* interpret.c: a random number below; and what an instruction of the rank's present program means. */

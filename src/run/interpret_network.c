@@ -3,20 +3,20 @@
 
 #include <string.h>
 
-static ls_parcel *new_parcel(ls_interpreter *in, int rank) {
-    ls_parcel *p = in->free_parcels;
+static ls_put_under_way *new_put(ls_interpreter *in, int rank) {
+    ls_put_under_way *p = in->free_puts;
     if (p != NULL)
-        in->free_parcels = p->next;
+        in->free_puts = p->next;
     else
-        p = LS_NEW(in->arena, ls_parcel);
-    *p = (ls_parcel){0};
-    ls_parcel **last = &in->rank[rank].parcels;
+        p = LS_NEW(in->arena, ls_put_under_way);
+    *p = (ls_put_under_way){0};
+    ls_put_under_way **last = &in->rank[rank].puts;
     while (*last != NULL) last = &(*last)->next;
     *last = p;
     return p;
 }
 
-static void cut_up(ls_interpreter *in, ls_parcel *p) {
+static void cut_up(ls_interpreter *in, ls_put_under_way *p) {
     const int units = (int)ls_min(p->from->n, p->to->n),
               most = 1 + (int)ls_interpreter_draw(in, LS_MOST_PIECES);
     for (int at = 0; at < units; p->n++) {
@@ -33,7 +33,7 @@ static void cut_up(ls_interpreter *in, ls_parcel *p) {
 void ls_network_send(ls_interpreter *in, int rank, int queue, const ls_instr *instr,
                      const ls_interpreted *units) {
     ls_interpreted_rank *r = &in->rank[rank];
-    ls_parcel *p = new_parcel(in, rank);
+    ls_put_under_way *p = new_put(in, rank);
     p->peer = instr->peer;
     p->queue = queue;
     p->word = ls_interpreted_word(ls_interpreted_program(r), instr);
@@ -46,7 +46,7 @@ void ls_network_send(ls_interpreter *in, int rank, int queue, const ls_instr *in
     ls_hashes_poison(&in->rank[p->peer].store, p->to);
 }
 
-static void deliver_piece(ls_interpreter *in, int rank, ls_parcel *p) {
+static void deliver_piece(ls_interpreter *in, int rank, ls_put_under_way *p) {
     const int *piece = p->piece[p->delivered++];
     const uint64_t *source = in->rank[rank].store.value[p->from->space];
     uint64_t *target = in->rank[p->peer].store.value[p->to->space];
@@ -59,51 +59,51 @@ static void deliver_piece(ls_interpreter *in, int rank, ls_parcel *p) {
     if (p->delivered == p->n) in->reads[p->read] = p->sum | 1;
 }
 
-static bool is_behind(const ls_interpreted_rank *r, const ls_parcel *p) {
-    for (const ls_parcel *e = r->parcels; e != p; e = e->next) {
+static bool is_behind(const ls_interpreted_rank *r, const ls_put_under_way *p) {
+    for (const ls_put_under_way *e = r->puts; e != p; e = e->next) {
         if (e->word == p->word && e->peer == p->peer) return true;
     }
     return false;
 }
 
-/* A piece of some parcel arrives, or its signal. */
+/* A piece of some put arrives, or its signal. */
 bool ls_network_move(ls_interpreter *in, int rank) {
     ls_interpreted_rank *r = &in->rank[rank];
-    ls_parcel **link = &r->parcels;
+    ls_put_under_way **link = &r->puts;
     if (*link == NULL) return false;
     for (uint64_t steps = ls_interpreter_draw(in, 32); steps > 0; steps--)
-        link = (*link)->next != NULL ? &(*link)->next : &r->parcels;
-    ls_parcel *p = *link;
+        link = (*link)->next != NULL ? &(*link)->next : &r->puts;
+    ls_put_under_way *p = *link;
     if (p->delivered < p->n) {
         deliver_piece(in, rank, p);
         return true;
     }
     if (is_behind(r, p)) { /* the first of its word may go */
-        link = &r->parcels;
+        link = &r->puts;
         while ((*link)->word != p->word || (*link)->peer != p->peer) link = &(*link)->next;
         p = *link;
         while (p->delivered < p->n) deliver_piece(in, rank, p);
     }
     in->rank[p->peer].words[p->word] = p->generation;
     *link = p->next;
-    p->next = in->free_parcels;
-    in->free_parcels = p;
+    p->next = in->free_puts;
+    in->free_puts = p;
     return true;
 }
 
 /* The payloads of this queue's puts arrive. */
 void ls_network_quiet(ls_interpreter *in, int rank, int queue) {
-    for (ls_parcel *p = in->rank[rank].parcels; p != NULL; p = p->next) {
+    for (ls_put_under_way *p = in->rank[rank].puts; p != NULL; p = p->next) {
         while (p->queue == queue && p->delivered < p->n) deliver_piece(in, rank, p);
     }
 }
 
 void ls_network_clear(ls_interpreter *in, int rank) {
     ls_interpreted_rank *r = &in->rank[rank];
-    while (r->parcels != NULL) {
-        ls_parcel *p = r->parcels;
-        r->parcels = p->next;
-        p->next = in->free_parcels;
-        in->free_parcels = p;
+    while (r->puts != NULL) {
+        ls_put_under_way *p = r->puts;
+        r->puts = p->next;
+        p->next = in->free_puts;
+        in->free_puts = p;
     }
 }

@@ -163,7 +163,7 @@ static char *copy_text(const char *bytes, size_t n) {
 static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_token *token) {
     ls_match_scratch *scratch = ls_match_scratch_create();
     ls_text buffer[2] = {0};
-    ls_piece piece = {token->byte, token->bytes, true, false};
+    ls_text_piece piece = {token->byte, token->bytes, true, false};
     ls_allowance allowance = {.most = ls_most_bytes(token->bytes)};
     ls_status status =
         scratch ? ls_normalize(normalizers, scratch, &allowance, buffer, &piece) : no_memory(item);

@@ -148,7 +148,7 @@ static bool add_word(void *context, const char *text, size_t bytes) {
 }
 
 /* Text without added tokens: through the pre-tokenizers and the model. */
-static ls_status encode_plain(bpe_encoder *e, ls_piece piece) {
+static ls_status encode_plain(bpe_encoder *e, ls_text_piece piece) {
     ls_walk walk = {.steps = &e->tokenizer->pre_tokenizers,
                     .buffer = e->buffer,
                     .scratch = e->match,
@@ -157,8 +157,8 @@ static ls_status encode_plain(bpe_encoder *e, ls_piece piece) {
     return ls_walk_on(&walk, piece) ? ls_ok() : walk.status;
 }
 
-static ls_piece part_of(ls_piece piece, size_t from, size_t to) {
-    return (ls_piece){piece.text + from, to - from, piece.first && from == 0, piece.rest && from == 0};
+static ls_text_piece part_of(ls_text_piece piece, size_t from, size_t to) {
+    return (ls_text_piece){piece.text + from, to - from, piece.first && from == 0, piece.rest && from == 0};
 }
 
 /* Whether an added token is text where it was found. */
@@ -170,8 +170,8 @@ static bool is_text(const bpe_encoder *e, int32_t id) {
 }
 
 /* Cuts a piece at the added tokens of one finder; the rest goes to `then`. */
-static ls_status cut_added(bpe_encoder *e, const ls_finder *finder, ls_piece piece,
-                           ls_status (*then)(bpe_encoder *e, ls_piece piece)) {
+static ls_status cut_added(bpe_encoder *e, const ls_finder *finder, ls_text_piece piece,
+                           ls_status (*then)(bpe_encoder *e, ls_text_piece piece)) {
     size_t done = 0, from = 0;
     for (ls_added_match m;
          ls_added_next(&e->tokenizer->added, finder, piece.text, piece.bytes, from, done, &e->looked, &m);) {
@@ -191,7 +191,7 @@ static ls_status cut_added(bpe_encoder *e, const ls_finder *finder, ls_piece pie
     return then(e, part_of(piece, done, piece.bytes));
 }
 
-static ls_status encode_normalized(bpe_encoder *e, ls_piece piece) {
+static ls_status encode_normalized(bpe_encoder *e, ls_text_piece piece) {
     LS_TRY(ls_normalize(&e->tokenizer->normalizers, e->match, &e->allowance, e->normal, &piece));
     return cut_added(e, &e->tokenizer->added.after, piece, encode_plain);
 }
@@ -212,7 +212,7 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
     e->most_looked =
         2 * LS_MOST_PATTERN * bytes + (1 << 20); /* all that two searches of the text itself may take */
     return cut_added(e, &t->added.before,
-                     (ls_piece){text, bytes, !rest && !(plain != NULL && plain->inside), rest},
+                     (ls_text_piece){text, bytes, !rest && !(plain != NULL && plain->inside), rest},
                      encode_normalized);
 }
 

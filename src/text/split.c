@@ -44,7 +44,7 @@ ls_status ls_behaviour_read(ls_json_value object, const char *key, const ls_beha
 /* The part that is being made of segments as they come. */
 typedef struct cutting {
     ls_walk *walk;
-    ls_piece piece;
+    ls_text_piece piece;
     const ls_behaviour *behaviour;
     size_t start, end;
     bool any, match; /* there is a part; whether its last segment is a delimiter */
@@ -52,7 +52,7 @@ typedef struct cutting {
 
 static bool finish_part(cutting *c) {
     if (!c->any || (c->match && c->behaviour->drops)) return true;
-    const ls_piece part = {c->piece.text + c->start, c->end - c->start, c->piece.first && c->start == 0,
+    const ls_text_piece part = {c->piece.text + c->start, c->end - c->start, c->piece.first && c->start == 0,
                            c->piece.rest && c->start == 0};
     return ls_walk_on(c->walk, part);
 }
@@ -71,7 +71,7 @@ static bool segment(cutting *c, size_t start, size_t end, bool match) {
     return true;
 }
 
-bool ls_split_pattern(ls_walk *walk, ls_piece piece, const ls_pattern *pattern, const ls_behaviour *behaviour,
+bool ls_split_pattern(ls_walk *walk, ls_text_piece piece, const ls_pattern *pattern, const ls_behaviour *behaviour,
                       bool invert) {
     cutting c = {.walk = walk, .piece = piece, .behaviour = behaviour};
     ls_matches m = {pattern, walk->scratch, piece.text, piece.bytes, .last_end = SIZE_MAX};
@@ -87,7 +87,7 @@ bool ls_split_pattern(ls_walk *walk, ls_piece piece, const ls_pattern *pattern, 
     return finish_part(&c);
 }
 
-bool ls_split_characters(ls_walk *walk, ls_piece piece, bool (*is)(uint32_t code, const void *context),
+bool ls_split_characters(ls_walk *walk, ls_text_piece piece, bool (*is)(uint32_t code, const void *context),
                          const void *context, const ls_behaviour *behaviour) {
     cutting c = {.walk = walk, .piece = piece, .behaviour = behaviour};
     size_t done = 0;

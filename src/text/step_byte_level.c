@@ -29,7 +29,7 @@ static ls_status read(ls_json_value step, void **state) {
 }
 
 /* The bytes stay bytes: the vocabulary is read as bytes instead (bpe.h). */
-static bool split(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split(const void *state, ls_walk *walk, ls_text_piece piece) {
     const byte_level *b = state;
     if (b->prefix && !piece.rest && piece.text[0] != ' ') {
         ls_text *buffer = &walk->buffer[walk->at - 1];

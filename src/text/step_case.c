@@ -2,7 +2,7 @@
 #include "text/characters.h"
 #include "text/steps.h"
 
-static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out) {
     int length;
     (void)state, (void)scratch, (void)most;

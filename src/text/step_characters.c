@@ -17,7 +17,7 @@ static ls_status read_digits(ls_json_value step, void **state) {
     return individual ? ls_json_bool(step, "individual_digits", individual) : ls_no_memory(0);
 }
 
-static bool split_digits(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split_digits(const void *state, ls_walk *walk, ls_text_piece piece) {
     const bool *individual = state;
     return ls_split_characters(walk, piece, is_number, NULL,
                                *individual ? ls_behaviour_isolated : ls_behaviour_contiguous);
@@ -25,7 +25,7 @@ static bool split_digits(const void *state, ls_walk *walk, ls_piece piece) {
 
 /* ---- WhitespaceSplit: what is between white space; Whitespace: words, and runs of what is neither ---- */
 
-static bool split_space(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split_space(const void *state, ls_walk *walk, ls_text_piece piece) {
     (void)state;
     return ls_split_characters(walk, piece, is_space, NULL, ls_behaviour_removed);
 }
@@ -34,7 +34,7 @@ typedef enum sort { SPACE, WORD, OTHER } sort;
 
 static sort sort_of(uint32_t code) { return ls_is_space(code) ? SPACE : ls_is_word(code) ? WORD : OTHER; }
 
-static bool split_words(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split_words(const void *state, ls_walk *walk, ls_text_piece piece) {
     sort run = SPACE;
     size_t start = 0;
     (void)state;
@@ -43,7 +43,7 @@ static bool split_words(const void *state, ls_walk *walk, ls_piece piece) {
         const int length = ls_utf8_decode(piece.text + at, piece.bytes - at, &code);
         const sort next = at < piece.bytes ? sort_of(code) : SPACE;
         if (next != run) {
-            const ls_piece part = {piece.text + start, at - start, piece.first && start == 0,
+            const ls_text_piece part = {piece.text + start, at - start, piece.first && start == 0,
                                    piece.rest && start == 0};
             if (run != SPACE && !ls_walk_on(walk, part)) return false;
             run = next;
@@ -67,7 +67,7 @@ static ls_status read_punctuation(ls_json_value step, void **state) {
     return ls_json_has(step, "behavior") ? ls_behaviour_read(step, "behavior", behaviour) : ls_ok();
 }
 
-static bool split_punctuation(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split_punctuation(const void *state, ls_walk *walk, ls_text_piece piece) {
     const ls_behaviour *const *behaviour = state;
     return ls_split_characters(walk, piece, is_punctuation, NULL, *behaviour);
 }
@@ -84,7 +84,7 @@ static ls_status read_delimiter(ls_json_value step, void **state) {
                                            : ls_json_error(ls_json_field(step, "delimiter"), "one character");
 }
 
-static bool split_delimiter(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split_delimiter(const void *state, ls_walk *walk, ls_text_piece piece) {
     return ls_split_characters(walk, piece, is_same, state, ls_behaviour_removed);
 }
 

@@ -45,13 +45,13 @@ static ls_status read(ls_json_value step, void **state) {
     return ls_json_bool_or(step, "split", true, &m->split);
 }
 
-static bool starts_with_letter(const metaspace *m, ls_piece piece) {
+static bool starts_with_letter(const metaspace *m, ls_text_piece piece) {
     return piece.text[0] == ' ' || (piece.bytes >= m->bytes && memcmp(piece.text, m->letter, m->bytes) == 0);
 }
 
 static bool is_letter(uint32_t code, const void *context) { return code == *(const uint32_t *)context; }
 
-static bool split(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split(const void *state, ls_walk *walk, ls_text_piece piece) {
     const metaspace *m = state;
     ls_text *out = &walk->buffer[walk->at - 1];
     const bool prepends = !piece.rest && (m->prepend == ALWAYS || (m->prepend == FIRST && piece.first));
@@ -65,7 +65,7 @@ static bool split(const void *state, ls_walk *walk, ls_piece piece) {
         at = until + (space != NULL);
     }
     if (!room) return ls_walk_no_memory(walk, piece.bytes);
-    const ls_piece changed = {out->byte, out->count, piece.first, piece.rest};
+    const ls_text_piece changed = {out->byte, out->count, piece.first, piece.rest};
     if (!m->split) return ls_walk_on(walk, changed);
     return ls_split_characters(walk, changed, is_letter, &m->code, ls_behaviour_merged_with_next);
 }

@@ -13,7 +13,7 @@ static ls_status read(ls_json_value step, void **state) {
     return *state ? ls_ok() : ls_no_memory(strlen(text));
 }
 
-static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out) {
     (void)scratch, (void)most;
     if (piece->bytes == 0 || piece->rest) return ls_ok();

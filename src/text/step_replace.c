@@ -48,7 +48,7 @@ static ls_status replace(const replacing *r, ls_match_scratch *scratch, const ch
     }
 }
 
-static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out) {
     bool first_gone;
     LS_TRY(replace(state, scratch, piece->text, piece->bytes, most, out, &first_gone));

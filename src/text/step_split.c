@@ -23,7 +23,7 @@ static ls_status read(ls_json_value step, void **state) {
     return ls_json_bool(step, "invert", &s->invert);
 }
 
-static bool split(const void *state, ls_walk *walk, ls_piece piece) {
+static bool split(const void *state, ls_walk *walk, ls_text_piece piece) {
     const split_step *s = state;
     return ls_split_pattern(walk, piece, s->pattern, s->behaviour, s->invert);
 }

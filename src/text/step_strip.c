@@ -19,7 +19,7 @@ static ls_status read(ls_json_value step, void **state) {
     return ls_json_bool(step, "strip_right", &s->right);
 }
 
-static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out) {
     const stripping *s = state;
     uint32_t code;

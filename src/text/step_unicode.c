@@ -120,7 +120,7 @@ static size_t next_other(const form *f, const char *text, size_t bytes, size_t a
     return bytes;
 }
 
-static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out) {
     const form *f = state;
     const char *text = piece->text;

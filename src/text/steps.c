@@ -65,8 +65,8 @@ static ls_status add_step(const stage *of, ls_json_value value, int depth, ls_st
     const bool room = ls_reserve(&items, out->count, &out->capacity, 1, sizeof *out->step);
     out->step = items;
     if (!room) return ls_error(LS_NO_MEMORY, "no memory for the steps of %s", value.file);
-    ls_step *step = &out->step[out->count++];
-    *step = (ls_step){*kind, NULL};
+    ls_text_step *step = &out->step[out->count++];
+    *step = (ls_text_step){*kind, NULL};
     return step->kind->read ? step->kind->read(value, &step->state) : ls_ok();
 }
 
@@ -101,7 +101,7 @@ void ls_steps_free(ls_steps *steps) {
 /* ---- running them ---- */
 
 ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allowance *allowance,
-                       ls_text buffer[2], ls_piece *piece) {
+                       ls_text buffer[2], ls_text_piece *piece) {
     const size_t most = allowance->most - allowance->made;
     for (size_t i = 0, to = 0; i < steps->count; i++) {
         const char *before = piece->text;
@@ -138,7 +138,7 @@ bool ls_walk_no_memory(ls_walk *walk, size_t bytes) {
     return false;
 }
 
-static bool end_walk(ls_walk *walk, ls_piece piece) {
+static bool end_walk(ls_walk *walk, ls_text_piece piece) {
     if (piece.bytes <= INT32_MAX)
         return walk->word(walk->context, piece.text, piece.bytes) || ls_walk_no_memory(walk, piece.bytes);
     walk->status =
@@ -146,10 +146,10 @@ static bool end_walk(ls_walk *walk, ls_piece piece) {
     return false;
 }
 
-bool ls_walk_on(ls_walk *walk, ls_piece piece) {
+bool ls_walk_on(ls_walk *walk, ls_text_piece piece) {
     if (piece.bytes == 0) return true;
     if (walk->at == walk->steps->count) return end_walk(walk, piece);
-    const ls_step *step = &walk->steps->step[walk->at++];
+    const ls_text_step *step = &walk->steps->step[walk->at++];
     const bool done = step->kind->split(step->state, walk, piece);
     walk->at--;
     return done;

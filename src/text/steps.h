@@ -9,12 +9,12 @@
 #include "text/pattern.h"
 
 /* A stretch of text on its way through the steps. */
-typedef struct ls_piece {
+typedef struct ls_text_piece {
     const char *text; /* UTF-8 */
     size_t bytes;
     bool first; /* it begins where the whole text begins */
     bool rest;  /* it goes on behind a cut: nothing is put before it */
-} ls_piece;
+} ls_text_piece;
 
 /* What steps may make of a text: without a limit, some that each make it twice as long would fill any memory. */
 static inline size_t ls_most_bytes(size_t bytes) { return 64 * bytes + (1 << 20); }
@@ -59,10 +59,10 @@ typedef struct ls_step_kind {
      * One of these. Normalizers: *piece becomes what `out`, an empty buffer, got, when it changes. Behind `most` bytes a step that makes
      * much of little may stop: they are refused.
      */
-    ls_status (*normalize)(const void *state, ls_match_scratch *scratch, size_t most, ls_piece *piece,
+    ls_status (*normalize)(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out);
     /* Pre-tokenizers: calls ls_walk_on for each part, in order. False: walk->status says why. */
-    bool (*split)(const void *state, ls_walk *walk, ls_piece piece);
+    bool (*split)(const void *state, ls_walk *walk, ls_text_piece piece);
     /* Decoders: the texts of tokens to other texts; `out` is empty. */
     ls_status (*decode)(const void *state, const ls_strings *in, ls_strings *out);
     /* Post-processors: put ids before and after those that are there. */
@@ -71,13 +71,13 @@ typedef struct ls_step_kind {
     ls_cut (*cut)(const void *state, ls_seam *seam);
 } ls_step_kind;
 
-typedef struct ls_step {
+typedef struct ls_text_step {
     const ls_step_kind *kind;
     void *state;
-} ls_step;
+} ls_text_step;
 
 typedef struct ls_steps {
-    ls_step *step;
+    ls_text_step *step;
     size_t count, capacity;
 } ls_steps;
 
@@ -92,7 +92,7 @@ void ls_steps_free(ls_steps *steps);
  * Runs all normalizers; *piece is text of one of the buffers, or as it was. LS_INVALID when more is made of the text than is allowed.
  */
 LS_MUST_USE ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allowance *allowance,
-                                   ls_text buffer[2], ls_piece *piece);
+                                   ls_text buffer[2], ls_text_piece *piece);
 /* Runs all decoders: *texts becomes their output. Without any, a space is put between tokens. */
 LS_MUST_USE ls_status ls_decode(const ls_steps *steps, ls_strings *texts);
 
@@ -110,7 +110,7 @@ struct ls_walk {
     ls_status status; /* set where false is returned */
 };
 
-LS_MUST_USE bool ls_walk_on(ls_walk *walk, ls_piece piece); /* an empty piece goes no further */
+LS_MUST_USE bool ls_walk_on(ls_walk *walk, ls_text_piece piece); /* an empty piece goes no further */
 bool ls_walk_no_memory(ls_walk *walk, size_t bytes);        /* sets the status; false */
 
 /* ---- what pre-tokenizers share (split.c) ---- */
@@ -122,10 +122,10 @@ extern const ls_behaviour *const ls_behaviour_isolated,
 LS_MUST_USE ls_status ls_behaviour_read(ls_json_value object, const char *key, const ls_behaviour **out);
 
 /* Cuts a piece at the matches of a pattern, or with `invert` at what is between them. */
-LS_MUST_USE bool ls_split_pattern(ls_walk *walk, ls_piece piece, const ls_pattern *pattern,
+LS_MUST_USE bool ls_split_pattern(ls_walk *walk, ls_text_piece piece, const ls_pattern *pattern,
                                   const ls_behaviour *behaviour, bool invert);
 /* Cuts a piece at each character that `is` says is a delimiter. */
-LS_MUST_USE bool ls_split_characters(ls_walk *walk, ls_piece piece,
+LS_MUST_USE bool ls_split_characters(ls_walk *walk, ls_text_piece piece,
                                      bool (*is)(uint32_t code, const void *context), const void *context,
                                      const ls_behaviour *behaviour);
 

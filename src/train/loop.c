@@ -115,7 +115,7 @@ static void tell(loop *l, int64_t step, double lr, const ls_step_report *report,
 }
 
 static void add_up(const loop *l, int64_t step, const ls_step_report *report, double eval_loss) {
-    ls_outcome *o = l->t->outcome;
+    ls_train_outcome *o = l->t->outcome;
     o->steps = step;
     o->tokens += report->tokens;
     o->seconds += report->seconds;
@@ -180,7 +180,7 @@ static ls_status finish(loop *l) {
     free(all);
     LS_TRY(status);
     if (l->rank->rank != 0) return ls_ok();
-    ls_outcome *o = l->t->outcome;
+    ls_train_outcome *o = l->t->outcome;
     o->arenas = most;
     o->saved = l->saves.saved;
     ls_record_spare(LS_SPARE_CHART, &l->told, ls_record_chart(l->t));

@@ -153,7 +153,7 @@ static ls_status open_program(ls_training *t) {
 /* --- the result --------------------------------------------------------------------------------------------------------------- */
 
 static ls_status describe(const ls_training *t, ls_train_result *out) {
-    const ls_outcome *o = t->outcome;
+    const ls_train_outcome *o = t->outcome;
     const ls_spread_result spread = ls_session_describe(t->session);
     *out = (ls_train_result){.steps = o->steps,
                              .eval_loss = o->eval_loss,
@@ -211,7 +211,7 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
         t->outcome = shared;
     }
     t->launched = ls_seconds();
-    *t->outcome = (ls_outcome){
+    *t->outcome = (ls_train_outcome){
         .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
     const ls_status status = ls_session_run(t->session, ls_train_rank, t);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;

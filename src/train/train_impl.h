@@ -33,7 +33,7 @@ typedef struct ls_start_up {
 } ls_start_up;
 
 /* What rank 0 leaves for the caller, in memory that both see. */
-typedef struct ls_outcome {
+typedef struct ls_train_outcome {
     int64_t steps;        /* done, resumed ones included */
     int64_t tokens;       /* of this call's steps */
     double seconds, wait; /* of this call's steps */
@@ -43,7 +43,7 @@ typedef struct ls_outcome {
     int64_t arenas; /* resident bytes of the arenas, the rank with most */
     bool interrupted;
     int64_t saved; /* step of the last checkpoint */
-} ls_outcome;
+} ls_train_outcome;
 
 typedef struct ls_training {
     ls_train_options options; /* completed: every default filled in */
@@ -68,7 +68,7 @@ typedef struct ls_training {
     double launched;  /* the ranks, when last */
     ls_start_up start_up;
     char *events; /* file for TensorBoard; NULL: none */
-    ls_outcome *outcome;
+    ls_train_outcome *outcome;
     ls_json *record;     /* run.json of the run that is resumed; NULL otherwise */
     const char **groups; /* of that run, where none were given: the options' array */
 } ls_training;

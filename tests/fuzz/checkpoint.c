@@ -33,7 +33,7 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_folder_put(&folder, "state.json", data, bytes);
     fuzz_folder_put(&folder, "model.safetensors", model, sizeof model);
     ls_arena *arena = ls_arena_create();
-    ls_record record;
+    ls_checkpoint_record record;
     ls_train_state state;
     const bool read = fuzz_read(ls_record_read(folder.path, arena, &record), folder.path);
     if (read) {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static void put_file(const fuzz_folder *folder, ls_record *record, int file, ls_named_piece *piece,
+static void put_file(const fuzz_folder *folder, ls_checkpoint_record *record, int file, ls_named_piece *piece,
                      fuzz_bytes data) {
     if (data.n == 0) return;
     fuzz_folder_put(folder, ls_checkpoint_file_name(file), data.at, data.n);
@@ -19,7 +19,7 @@ static void put_file(const fuzz_folder *folder, ls_record *record, int file, ls_
 
 /* A checkpoint whose state.json has all hashes right. */
 static void put_checkpoint(const fuzz_folder *folder, fuzz_bytes config, fuzz_bytes model) {
-    ls_record record = {.type = "F32"};
+    ls_checkpoint_record record = {.type = "F32"};
     ls_named_piece pieces[LS_CHECKPOINT_FILES];
     put_file(folder, &record, LS_CHECKPOINT_CONFIG, &pieces[LS_CHECKPOINT_CONFIG], config);
     put_file(folder, &record, LS_CHECKPOINT_MODEL, &pieces[LS_CHECKPOINT_MODEL], model);

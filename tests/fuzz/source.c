@@ -18,7 +18,7 @@ typedef struct listing {
     int64_t n; /* the first MOST are kept */
 } listing;
 
-static void check_record(const ls_record *r, fuzz_bytes file, ls_input_kind kind) {
+static void check_record(const ls_text_record *r, fuzz_bytes file, ls_input_kind kind) {
     LS_ASSERT(r->at.input == 0 && r->at.offset >= 0 && r->at.line >= 1);
     LS_ASSERT((size_t)r->at.offset + r->bytes <= file.n);
     if (r->bad) return;
@@ -30,7 +30,7 @@ static void check_record(const ls_record *r, fuzz_bytes file, ls_input_kind kind
 static void list(const ls_input *input, const ls_tokenizer *tokenizer, ls_place from, fuzz_bytes file,
                  listing *out) {
     ls_source *source;
-    const ls_record *records;
+    const ls_text_record *records;
     size_t n;
     out->n = 0;
     LS_ASSERT(fuzz_done(ls_source_open(input, 1, tokenizer, from, 0, &source)));

@@ -13,7 +13,7 @@ enum { ROOM = 1 << 18 };
 /* At most `room` bytes from offset on, so many at a time. */
 static ls_status read_parts(const char *path, int64_t offset, size_t part, char *out, size_t room,
                             size_t *n) {
-    ls_stream *stream;
+    ls_byte_stream *stream;
     *n = 0;
     LS_TRY(ls_stream_open(path, &stream));
     ls_status status = ls_stream_skip(stream, offset);

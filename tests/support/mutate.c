@@ -268,7 +268,7 @@ typedef struct subject {
     ls_operand *operands[8][LS_PROGRAMS]; /* theirs, one after the other */
     ls_buffer *buffers[8];
     ls_interpreter *interpreter;
-    ls_outcome right;
+    ls_interpreter_result right;
 } subject;
 
 static void *copy_of(const void *data, size_t bytes) {
@@ -314,7 +314,7 @@ static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int lay
     if (status.code != LS_OK) fail_msg("%s, unedited: %s", strategy, status.text);
     s->interpreter = ls_interpreter_create(images_of(s), s->set.ranks);
     s->right = ls_interpreter_run(s->interpreter, 0);
-    assert_true(ls_outcome_same(&s->right, &s->right));
+    assert_true(ls_interpreter_same(&s->right, &s->right));
 }
 
 static void restore(subject *s) {
@@ -345,13 +345,13 @@ static void free_subject(subject *s) {
 /* --- judging ------------------------------------------------------------------------------------------------------------- */
 
 /* Whether some seed gives something else than the unedited programs; *how: the outcome. */
-static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_outcome *how, uint64_t *seed) {
+static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_interpreter_result *how, uint64_t *seed) {
     ls_interpreter *in = ls_interpreter_create(images_of(s), s->set.ranks);
     bool same = true;
     for (int i = 0; i < seeds && same; i++) {
         *seed = first + (uint64_t)i;
         *how = ls_interpreter_run(in, *seed);
-        same = ls_outcome_same(&s->right, how);
+        same = ls_interpreter_same(&s->right, how);
     }
     how->reads = NULL;
     ls_interpreter_destroy(in);
@@ -359,7 +359,7 @@ static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_outcome *ho
 }
 
 static void judge(const subject *s, const edit *e, int kind, int seeds, mutation_counts *counts) {
-    ls_outcome how = {0};
+    ls_interpreter_result how = {0};
     uint64_t seed = 0;
     const ls_status status = ls_verify(images_of(s), s->set.ranks);
     const bool wrong = is_wrong(s, e->seed * 64, seeds, &how, &seed), rejected = status.code != LS_OK;

@@ -228,11 +228,11 @@ double network_difference(const network_result *a, const network_result *b, cons
 static ls_status interpret(const network *n, const ls_image *const *images, int ranks) {
     ls_interpreter *first = ls_interpreter_create(images, ranks),
                    *other = ls_interpreter_create(images, ranks);
-    const ls_outcome reference = ls_interpreter_run(first, 0);
+    const ls_interpreter_result reference = ls_interpreter_run(first, 0);
     ls_status status = ls_ok();
     for (uint64_t seed = 1; seed < 3 && status.code == LS_OK; seed++) {
-        const ls_outcome outcome = ls_interpreter_run(other, seed);
-        if (!ls_outcome_same(&reference, &outcome))
+        const ls_interpreter_result outcome = ls_interpreter_run(other, seed);
+        if (!ls_interpreter_same(&reference, &outcome))
             status = ls_error(LS_INVALID, "%s: seed %d: hung %d, poison %d, outside %d", n->name, (int)seed,
                               outcome.hung, outcome.poison, outcome.outside);
     }

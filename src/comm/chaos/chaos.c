@@ -11,7 +11,7 @@
  * above 0 nothing takes longer than that: for measuring what a slow network costs.
  *
  * Deliveries are made by the sender, whenever it ticks, tests, sleeps, quiets or leaves; with SECONDS above 0 also
- * by a thread of its own, the courier, since a network waits for no kernel to end.
+ * by a thread of its own, the delivery thread, since a network waits for no kernel to end.
  */
 #include "comm/comm_impl.h"
 
@@ -27,8 +27,8 @@ typedef struct piece {
 } piece;
 
 /* Under way: pieces, in the order in which they will arrive, and then perhaps a signal. */
-struct ls_chaos_parcel {
-    ls_chaos_parcel *next; /* later ones */
+struct ls_chaos_message {
+    ls_chaos_message *next; /* later ones */
     int peer;
     const char *source;
     piece *pieces;
@@ -41,21 +41,21 @@ struct ls_chaos_parcel {
 #define NAP_SECONDS 50e-6 /* between two tries while asleep */
 
 /* Delivers what is due while the rank computes. Everything else of the rank's end of chaos is under its lock, too. */
-struct ls_chaos_courier {
+struct ls_chaos_delivery {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t news; /* a parcel, or the end */
+    pthread_cond_t news; /* a message, or the end */
     bool leaving;
 };
 
 static void lock(const ls_comm *comm) {
-    if (comm->chaos.courier != NULL) pthread_mutex_lock(&comm->chaos.courier->lock);
+    if (comm->chaos.delivery != NULL) pthread_mutex_lock(&comm->chaos.delivery->lock);
 }
 
 static void unlock(const ls_comm *comm) {
-    if (comm->chaos.courier == NULL) return;
-    pthread_cond_signal(&comm->chaos.courier->news);
-    pthread_mutex_unlock(&comm->chaos.courier->lock);
+    if (comm->chaos.delivery == NULL) return;
+    pthread_cond_signal(&comm->chaos.delivery->news);
+    pthread_mutex_unlock(&comm->chaos.delivery->lock);
 }
 
 static uint64_t draw(ls_comm *comm, uint64_t below) {
@@ -118,7 +118,7 @@ static size_t cut(ls_comm *comm, size_t left) {
 }
 
 /* Cuts the payload where either range is cut, and at random; then shuffles. */
-static void cut_up(ls_comm *comm, ls_chaos_parcel *p, const ls_range *to, const ls_range *from) {
+static void cut_up(ls_comm *comm, ls_chaos_message *p, const ls_range *to, const ls_range *from) {
     const size_t bytes = ls_range_bytes(to);
     LS_ASSERT(bytes == ls_range_bytes(from));
     size_t room = 0;
@@ -143,7 +143,7 @@ static void cut_up(ls_comm *comm, ls_chaos_parcel *p, const ls_range *to, const 
     }
 }
 
-static void poison(ls_comm *comm, const ls_chaos_parcel *p) {
+static void poison(ls_comm *comm, const ls_chaos_message *p) {
     char bytes[256];
     memset(bytes, 0xFF, sizeof bytes);
     for (size_t i = 0; i < p->n; i++) {
@@ -156,13 +156,13 @@ static void poison(ls_comm *comm, const ls_chaos_parcel *p) {
     inner_of(comm)->quiet(comm);
 }
 
-static ls_chaos_parcel *add(ls_comm *comm, int peer, int word, uint64_t generation) {
-    ls_chaos_parcel *p = calloc(1, sizeof *p);
+static ls_chaos_message *add(ls_comm *comm, int peer, int word, uint64_t generation) {
+    ls_chaos_message *p = calloc(1, sizeof *p);
     LS_ASSERT(p != NULL);
     p->peer = peer;
     p->word = word;
     p->generation = generation;
-    ls_chaos_parcel **last = &comm->chaos.parcels;
+    ls_chaos_message **last = &comm->chaos.messages;
     while (*last != NULL) last = &(*last)->next;
     *last = p;
     return p;
@@ -170,30 +170,30 @@ static ls_chaos_parcel *add(ls_comm *comm, int peer, int word, uint64_t generati
 
 static void send(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
                  int word, uint64_t generation) {
-    ls_chaos_parcel *p = add(comm, peer, word, generation);
+    ls_chaos_message *p = add(comm, peer, word, generation);
     p->source = source;
     p->due = ls_seconds() + comm->world->chaos.delay;
     cut_up(comm, p, to, from);
     poison(comm, p);
 }
 
-static void deliver_piece(ls_comm *comm, ls_chaos_parcel *p) {
+static void deliver_piece(ls_comm *comm, ls_chaos_message *p) {
     const piece *part = &p->pieces[p->delivered++];
     const ls_range to = ls_range_flat(part->to, part->bytes), from = ls_range_flat(part->from, part->bytes);
     inner_of(comm)->put(comm, p->peer, &to, p->source, &from);
 }
 
-/* Whether an earlier parcel will set the same word. */
-static bool is_behind(const ls_comm *comm, const ls_chaos_parcel *p) {
-    for (const ls_chaos_parcel *e = comm->chaos.parcels; e != p; e = e->next) {
+/* Whether an earlier message will set the same word. */
+static bool is_behind(const ls_comm *comm, const ls_chaos_message *p) {
+    for (const ls_chaos_message *e = comm->chaos.messages; e != p; e = e->next) {
         if (e->word == p->word && e->peer == p->peer) return true;
     }
     return false;
 }
 
-/* Takes the parcel at *link off the list, once its payload is there, with its signal. */
-static void finish(ls_comm *comm, ls_chaos_parcel **link) {
-    ls_chaos_parcel *p = *link;
+/* Takes the message at *link off the list, once its payload is there, with its signal. */
+static void finish(ls_comm *comm, ls_chaos_message **link) {
+    ls_chaos_message *p = *link;
     inner_of(comm)->quiet(comm);
     if (p->word >= 0) inner_of(comm)->signal(comm, p->peer, p->word, p->generation);
     *link = p->next;
@@ -202,8 +202,8 @@ static void finish(ls_comm *comm, ls_chaos_parcel **link) {
 }
 
 /* One more piece, or the signal if it may go; whether anything was done. */
-static bool advance(ls_comm *comm, ls_chaos_parcel **link) {
-    ls_chaos_parcel *p = *link;
+static bool advance(ls_comm *comm, ls_chaos_message **link) {
+    ls_chaos_message *p = *link;
     if (p->delivered < p->n) {
         deliver_piece(comm, p);
         return true;
@@ -213,30 +213,30 @@ static bool advance(ls_comm *comm, ls_chaos_parcel **link) {
     return true;
 }
 
-/* Where some parcel hangs; NULL when none is under way. */
-static ls_chaos_parcel **any_parcel(ls_comm *comm) {
-    ls_chaos_parcel **link = &comm->chaos.parcels;
+/* Where some message hangs; NULL when none is under way. */
+static ls_chaos_message **any_message(ls_comm *comm) {
+    ls_chaos_message **link = &comm->chaos.messages;
     if (*link == NULL) return NULL;
     for (uint64_t steps = draw(comm, 32); steps > 0; steps--)
-        link = (*link)->next != NULL ? &(*link)->next : &comm->chaos.parcels;
+        link = (*link)->next != NULL ? &(*link)->next : &comm->chaos.messages;
     return link;
 }
 
 /* Delivers what SECONDS hold back no longer. */
 static void deliver_due(ls_comm *comm) {
     const double now = ls_seconds();
-    for (ls_chaos_parcel **link = &comm->chaos.parcels; *link != NULL;) {
-        ls_chaos_parcel *p = *link;
+    for (ls_chaos_message **link = &comm->chaos.messages; *link != NULL;) {
+        ls_chaos_message *p = *link;
         while (p->due <= now && p->delivered < p->n) deliver_piece(comm, p);
         if (p->due > now || !advance(comm, link)) link = &p->next;
     }
 }
 
-/* When the next parcel is due that is not so yet; INFINITY: none. */
+/* When the next message is due that is not so yet; INFINITY: none. */
 static double next_due(const ls_comm *comm) {
     const double now = ls_seconds();
     double due = INFINITY;
-    for (const ls_chaos_parcel *p = comm->chaos.parcels; p != NULL; p = p->next) {
+    for (const ls_chaos_message *p = comm->chaos.messages; p != NULL; p = p->next) {
         if (p->due > now) due = fmin(due, p->due);
     }
     return due;
@@ -244,7 +244,7 @@ static double next_due(const ls_comm *comm) {
 
 static void *deliver_all(void *argument) {
     ls_comm *comm = argument;
-    ls_chaos_courier *c = comm->chaos.courier;
+    ls_chaos_delivery *c = comm->chaos.delivery;
     pthread_mutex_lock(&c->lock);
     while (!c->leaving) {
         deliver_due(comm);
@@ -259,10 +259,10 @@ static void *deliver_all(void *argument) {
     return NULL;
 }
 
-/* From the first parcel on, where there is a delay. Without a thread the sender delivers alone. */
-static void employ_courier(ls_comm *comm) {
-    if (comm->world->chaos.delay <= 0 || comm->chaos.courier != NULL) return;
-    ls_chaos_courier *c = calloc(1, sizeof *c);
+/* From the first message on, where there is a delay. Without a thread the sender delivers alone. */
+static void start_delivery(ls_comm *comm) {
+    if (comm->world->chaos.delay <= 0 || comm->chaos.delivery != NULL) return;
+    ls_chaos_delivery *c = calloc(1, sizeof *c);
     LS_ASSERT(c != NULL);
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
@@ -270,14 +270,14 @@ static void employ_courier(ls_comm *comm) {
     pthread_cond_init(&c->news, &clock);
     pthread_condattr_destroy(&clock);
     pthread_mutex_init(&c->lock, NULL);
-    comm->chaos.courier = c;
+    comm->chaos.delivery = c;
     if (pthread_create(&c->thread, NULL, deliver_all, comm) == 0) return;
-    comm->chaos.courier = NULL;
+    comm->chaos.delivery = NULL;
     free(c);
 }
 
 static void leave(ls_comm *comm) {
-    ls_chaos_courier *c = comm->chaos.courier;
+    ls_chaos_delivery *c = comm->chaos.delivery;
     if (c == NULL) return;
     lock(comm);
     c->leaving = true;
@@ -285,13 +285,13 @@ static void leave(ls_comm *comm) {
     pthread_join(c->thread, NULL);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->news);
-    comm->chaos.courier = NULL;
+    comm->chaos.delivery = NULL;
     free(c);
 }
 
 static void put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
                        int word, uint64_t generation) {
-    employ_courier(comm);
+    start_delivery(comm);
     lock(comm);
     send(comm, peer, to, source, from, word, generation);
     unlock(comm);
@@ -302,7 +302,7 @@ static void put(ls_comm *comm, int peer, const ls_range *to, const void *source,
 }
 
 static void signal(ls_comm *comm, int peer, int word, uint64_t generation) {
-    employ_courier(comm);
+    start_delivery(comm);
     lock(comm);
     (void)add(comm, peer, word, generation);
     unlock(comm);
@@ -313,14 +313,14 @@ static double progress(ls_comm *comm) {
     lock(comm);
     if (comm->world->chaos.delay > 0) deliver_due(comm);
     for (uint64_t tries = draw(comm, 4); tries > 0; tries--) {
-        ls_chaos_parcel **link = any_parcel(comm);
+        ls_chaos_message **link = any_message(comm);
         if (link == NULL) break;
-        const ls_chaos_parcel *p = *link;
+        const ls_chaos_message *p = *link;
         for (uint64_t n = 1 + draw(comm, 8); n > 0 && *link == p; n--) {
             if (!advance(comm, link)) break;
         }
     }
-    const bool idle = comm->chaos.parcels == NULL;
+    const bool idle = comm->chaos.messages == NULL;
     unlock(comm);
     return idle ? INFINITY : NAP_SECONDS;
 }
@@ -328,8 +328,8 @@ static double progress(ls_comm *comm) {
 /* All payloads arrive; signals go when they may. */
 static void quiet(ls_comm *comm) {
     lock(comm);
-    for (ls_chaos_parcel **link = &comm->chaos.parcels; *link != NULL;) {
-        ls_chaos_parcel *p = *link;
+    for (ls_chaos_message **link = &comm->chaos.messages; *link != NULL;) {
+        ls_chaos_message *p = *link;
         while (p->delivered < p->n) deliver_piece(comm, p);
         if (!advance(comm, link)) link = &p->next;
     }

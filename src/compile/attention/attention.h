@@ -22,7 +22,7 @@ typedef struct ls_strategy ls_strategy;
 typedef struct ls_queries ls_queries;
 
 /* In which order queries go out and results come home: what strategies by which queries travel differ in. */
-typedef void (*ls_travel)(ls_builder *b, const ls_queries *q);
+typedef void (*ls_query_schedule)(ls_builder *b, const ls_queries *q);
 
 struct ls_site {
     const ls_strategy *strategy;
@@ -52,7 +52,7 @@ struct ls_strategy {
     /* dq G[B,n,heads,D] is written; dk and dv come out where they were made: G[B,n,kv heads,D], an ls_exchange_room or a slot. */
     void (*across_backward)(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                             ls_operand *dk, ls_operand *dv);
-    ls_travel travel; /* of those whose queries travel (queries.c); else NULL */
+    ls_query_schedule travel; /* of those whose queries travel (queries.c); else NULL */
 };
 
 extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp,
@@ -127,36 +127,36 @@ ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_t
  */
 ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_range wanted);
 
-/* --- how other ranks' blocks arrive (arrival.c) ----------------------------------------------------------------------------- */
+/* --- how other ranks' blocks arrive (transfer.c) ----------------------------------------------------------------------------- */
 
 enum { LS_KEYS, LS_VALUES, LS_KV };
 
 /* One part of an exchange: what leaves for ulysses rank u, where it lands there, and from him: where it lies there, where it lands here. */
-typedef struct ls_part {
+typedef struct ls_exchange_part {
     ls_operand from, to, there, land;
-} ls_part;
+} ls_exchange_part;
 
 typedef struct ls_exchange {
     const char *label;
     ls_operand result;
-    const ls_part *parts; /* by ulysses rank */
+    const ls_exchange_part *parts; /* by ulysses rank */
 } ls_exchange;
 
 /* What is here of a block. */
-typedef struct ls_block {
+typedef struct ls_kv_block {
     const ls_token_set *tokens;
     ls_operand kv[LS_KV]; /* they, as ls_tokens_at finds them */
-} ls_block;
+} ls_kv_block;
 
 /*
  * Two ways, the same bits: put.c (blocks are put into slots of their readers) and in_place.c (they are read where they lie).
  * Ring: begin; then for each hop arrive, in the backward pass part and pass_on where the hop is used (ls_hops, and hop 0), and leave;
  * home, which also a ring of one rank calls; end. Everything in twos is keys, values.
  */
-typedef struct ls_arrival {
+typedef struct ls_kv_transfer {
     void *(*begin)(ls_builder *b, ls_site *site, bool backward);
     /* What I see, at least, of the block of this hop (0: my own, whole), which may be read until leave. */
-    void (*arrive)(ls_builder *b, void *travel, int hop, ls_block *out);
+    void (*arrive)(ls_builder *b, void *travel, int hop, ls_kv_block *out);
     void (*leave)(ls_builder *b, void *travel, int hop);
     /* Where my part of the gradient of this hop's block is made, of the tokens that I see; then it leaves for the block's rank. */
     void (*part)(ls_builder *b, void *travel, int hop, ls_operand part[LS_KV]);
@@ -165,21 +165,21 @@ typedef struct ls_arrival {
     void (*home)(ls_builder *b, void *travel, ls_operand sum[LS_KV]);
     void (*end)(ls_builder *b, void *travel);
 
-    /* All-to-all. A result whose bytes may be lent on by a ring when `ring`; capacity: elements on the rank with most. */
+    /* All-to-all. A result whose bytes may be leased on by a ring when `ring`; capacity: elements on the rank with most. */
     ls_operand (*result)(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool ring);
     void (*send)(ls_builder *b, const ls_exchange *x);
     void (*receive)(ls_builder *b, const ls_exchange *x);
     void (*settle)(ls_builder *b, const ls_exchange *x); /* what was sent may be overwritten */
-} ls_arrival;
+} ls_kv_transfer;
 
-extern const ls_arrival ls_arrival_put, ls_arrival_in_place;
-const ls_arrival *ls_arrival_of(const ls_builder *b);
+extern const ls_kv_transfer ls_kv_transfer_put, ls_kv_transfer_in_place;
+const ls_kv_transfer *ls_kv_transfer_of(const ls_builder *b);
 
 /* A buffer for what an exchange is to send: where blocks are read in place it lies in the heap. */
 ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
                             int64_t capacity);
 /* The operand, or, where it must lie in the heap and does not, a copy of it. */
-ls_operand ls_lendable(ls_builder *b, ls_operand operand, int64_t capacity);
+ls_operand ls_leasable(ls_builder *b, ls_operand operand, int64_t capacity);
 
 /* --- the two halves of USP -------------------------------------------------------------------------------------------------- */
 
@@ -233,22 +233,22 @@ void ls_build_attention_grad(ls_builder *b, const ls_attention_call *call, const
 
 /* --- queries that travel (queries.c): tokenring, decode ---------------------------------------------------------------------- */
 
-enum { LS_TRAVELLERS = 4 };
+enum { LS_QUERY_TENSORS = 4 };
 
 /*
- * A pass over all pairs of blocks with resting keys, leg after leg: over hops[leg - 1] to the ranks so much before, leg 0 at home. `own`
+ * A pass over all pairs of blocks with resting keys, round after round: over hops[round - 1] to the ranks so much before, round 0 at home. `own`
  * goes to the ranks whose keys it meets; what they find is laid out like `found`, where the owner joins all parts. attend: the queries that
- * are here on a leg (my own come first) against my keys, into part.
+ * are here on a round (my own come first) against my keys, into part.
  */
 struct ls_queries {
     ls_site *site;
     const int *hops; /* ls_hops */
-    int legs;        /* beside leg 0 */
+    int rounds;        /* beside round 0 */
     int n_own, n_found;
-    ls_operand own[LS_TRAVELLERS], found[LS_TRAVELLERS];
+    ls_operand own[LS_QUERY_TENSORS], found[LS_QUERY_TENSORS];
     const char *const *own_name, *const *found_name;
     ls_operand dkv[LS_KV]; /* of the backward pass */
-    void (*attend)(ls_builder *b, const ls_queries *q, int leg, const ls_operand in[],
+    void (*attend)(ls_builder *b, const ls_queries *q, int round, const ls_operand in[],
                    const ls_operand part[]);
     void (*join)(ls_builder *b, const ls_queries *q, const ls_operand part[]); /* to found */
 };
@@ -258,30 +258,30 @@ void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o);
 void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                          ls_operand *dk, ls_operand *dv);
 
-/* The block of queries that comes here on a leg, and the one where mine go. */
-int ls_guests_at(const ls_builder *b, const ls_queries *q, int leg);
-int ls_host_at(const ls_builder *b, const ls_queries *q, int leg);
-/* Whether the mask leaves anything to the queries that come here on a leg; and to mine where they go. */
-bool ls_guests_see(ls_builder *b, const ls_queries *q, int leg);
-bool ls_hosts_seen(ls_builder *b, const ls_queries *q, int leg);
+/* The block of queries that comes here on a round, and the one where mine go. */
+int ls_queries_from(const ls_builder *b, const ls_queries *q, int round);
+int ls_queries_to(const ls_builder *b, const ls_queries *q, int round);
+/* Whether the mask leaves anything to the queries that come here on a round; and to mine where they go. */
+bool ls_queries_see_mine(ls_builder *b, const ls_queries *q, int round);
+bool ls_mine_see_there(ls_builder *b, const ls_queries *q, int round);
 
-/* One direction: own outwards, or what was found home. Each leg leads to a slot, `slots` of them in turn. */
-typedef struct ls_voyage {
+/* One direction: own outwards, or what was found home. Each round leads to a slot, `slots` of them in turn. */
+typedef struct ls_query_transfer {
     const ls_queries *q;
     bool home;
     int n, slots;
-    const char *const *name; /* of the n travellers */
-    ls_operand *slot;        /* by traveller * slots + slot, with sizes of the largest block */
-} ls_voyage;
-ls_voyage ls_voyage_out(ls_builder *b, const ls_queries *q, int slots);
-ls_voyage ls_voyage_home(ls_builder *b, const ls_queries *q, int slots);
-/* Each rank calls all three for every leg; release may be left out of the last `slots`. take: what came, until release. */
-void ls_voyage_send(ls_builder *b, const ls_voyage *v, int leg, const ls_operand from[]);
-void ls_voyage_take(ls_builder *b, const ls_voyage *v, int leg, ls_operand out[]);
-void ls_voyage_release(ls_builder *b, const ls_voyage *v, int leg);
-/* A buffer for what is found for the queries of a leg; and found made a copy of such a part. */
-void ls_guest_room(ls_builder *b, const ls_queries *q, int leg, ls_operand part[]);
-void ls_guest_copy(ls_builder *b, const ls_queries *q, const ls_operand part[]);
+    const char *const *name; /* of the n tensors */
+    ls_operand *slot;        /* by tensor * slots + slot, with sizes of the largest block */
+} ls_query_transfer;
+ls_query_transfer ls_query_transfer_out(ls_builder *b, const ls_queries *q, int slots);
+ls_query_transfer ls_query_transfer_back(ls_builder *b, const ls_queries *q, int slots);
+/* Each rank calls all three for every round; release may be left out of the last `slots`. take: what came, until release. */
+void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const ls_operand from[]);
+void ls_query_receive(ls_builder *b, const ls_query_transfer *v, int round, ls_operand out[]);
+void ls_query_release(ls_builder *b, const ls_query_transfer *v, int round);
+/* A buffer for what is found for the queries of a round; and found made a copy of such a part. */
+void ls_round_results(ls_builder *b, const ls_queries *q, int round, ls_operand part[]);
+void ls_copy_results(ls_builder *b, const ls_queries *q, const ls_operand part[]);
 
 /* The composition that all of them are: gather heads, across blocks, scatter tokens. node: the gradient's. */
 void ls_usp_forward(ls_builder *b, ls_site *site);

@@ -8,35 +8,35 @@
  */
 #include "compile/attention/attention.h"
 
-/* The leg that leads to the rank of that ring index; -1: none does. */
-static int leg_to(const ls_builder *b, const ls_queries *q, int ring) {
-    int leg = q->legs;
-    while (leg >= 0 && ls_host_at(b, q, leg) != ring) leg--;
-    return leg;
+/* The round that leads to the rank of that ring index; -1: none does. */
+static int round_to(const ls_builder *b, const ls_queries *q, int ring) {
+    int round = q->rounds;
+    while (round >= 0 && ls_queries_to(b, q, round) != ring) round--;
+    return round;
 }
 
 static void travel(ls_builder *b, const ls_queries *q) {
-    const ls_voyage out = ls_voyage_out(b, q, q->legs), home = ls_voyage_home(b, q, q->legs);
-    for (int leg = 1; leg <= q->legs; leg++) ls_voyage_send(b, &out, leg, q->own);
-    ls_operand own[LS_TRAVELLERS];
-    ls_guest_room(b, q, 0, own);
+    const ls_query_transfer out = ls_query_transfer_out(b, q, q->rounds), home = ls_query_transfer_back(b, q, q->rounds);
+    for (int round = 1; round <= q->rounds; round++) ls_query_send(b, &out, round, q->own);
+    ls_operand own[LS_QUERY_TENSORS];
+    ls_round_results(b, q, 0, own);
     q->attend(b, q, 0, q->own, own);
-    for (int leg = 1; leg <= q->legs; leg++) {
-        ls_operand guests[LS_TRAVELLERS], part[LS_TRAVELLERS];
-        ls_voyage_take(b, &out, leg, guests);
-        ls_guest_room(b, q, leg, part);
-        if (ls_guests_see(b, q, leg)) q->attend(b, q, leg, guests, part);
-        ls_voyage_send(b, &home, leg, part);
+    for (int round = 1; round <= q->rounds; round++) {
+        ls_operand queries[LS_QUERY_TENSORS], part[LS_QUERY_TENSORS];
+        ls_query_receive(b, &out, round, queries);
+        ls_round_results(b, q, round, part);
+        if (ls_queries_see_mine(b, q, round)) q->attend(b, q, round, queries, part);
+        ls_query_send(b, &home, round, part);
     }
     bool first = true;
     for (int r = 0; r < b->target->mesh.size[LS_AXIS_RING]; r++) {
-        const int leg = leg_to(b, q, r);
-        ls_operand part[LS_TRAVELLERS];
-        if (leg > 0) ls_voyage_take(b, &home, leg, part);
-        if (leg < 0 || (leg > 0 && !ls_hosts_seen(b, q, leg))) continue;
-        const ls_operand *found = leg > 0 ? part : own;
+        const int round = round_to(b, q, r);
+        ls_operand part[LS_QUERY_TENSORS];
+        if (round > 0) ls_query_receive(b, &home, round, part);
+        if (round < 0 || (round > 0 && !ls_mine_see_there(b, q, round))) continue;
+        const ls_operand *found = round > 0 ? part : own;
         if (first)
-            ls_guest_copy(b, q, found);
+            ls_copy_results(b, q, found);
         else
             q->join(b, q, found);
         first = false;

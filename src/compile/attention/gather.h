@@ -1,4 +1,4 @@
-/* gather, for itself: keys and values of one KV head after the other, and parts of their gradients, on their way (gather_travel.c). */
+/* gather, for itself: keys and values of one KV head after the other, and parts of their gradients, on their way (gather_transfer.c). */
 #ifndef LS_ATTENTION_GATHER_H
 #define LS_ATTENTION_GATHER_H
 

@@ -1,38 +1,38 @@
 /*
  * Blocks are read where they lie, where ranks can address each other's heaps: nothing is sent, and there are no slots.
  *
- * Ring: every rank lends its keys and values to all that see some of them, and reclaims them at the end; to a rank that sees nothing,
- * while others that are as far from their block's owner do, nothing is lent but the word is given, because the list of signals is one
+ * Ring: every rank leases its keys and values to all that see some of them, and reclaims them at the end; to a rank that sees nothing,
+ * while others that are as far from their block's owner do, nothing is leased but the word is given, because the list of signals is one
  * for all ranks. Parts of gradients are read by the block's rank, which adds them in the order of the hops, the same two numbers in
  * every addition as when they are sent. They lie in the heap, two of them: while one is read, the other is made.
  * Exchange: each rank copies its part of the heads out of the others' tensors.
  */
 #include "compile/attention/attention.h"
 
-static const char *const traveller_name[LS_KV] = {"k", "v"};
+static const char *const kv_name[LS_KV] = {"k", "v"};
 
 enum { PARTS = 2 };
 
 typedef struct travel {
     int mask;
     const int *hops; /* that are used */
-    int n, lent, added;
+    int n, leased, added;
     ls_operand own[LS_KV];
     ls_operand part[LS_KV][PARTS]; /* for the most tokens that are seen */
     ls_operand sum[LS_KV];
 } travel;
 
-/* Over which a rank lends its block to the one that is `hop` further. */
+/* Over which a rank leases its block to the one that is `hop` further. */
 static int block_channel(ls_builder *b, int w, int hop) {
-    return ls_build_channel(b, "ring.%s.%d", traveller_name[w], hop);
+    return ls_build_channel(b, "ring.%s.%d", kv_name[w], hop);
 }
 
-/* Over which it lends its part of a block's gradient to the block's rank, which is as much further back. */
+/* Over which it leases its part of a block's gradient to the block's rank, which is as much further back. */
 static int part_channel_of(ls_builder *b, int w, int hop) {
-    return ls_build_channel(b, "ring.d%s.%d", traveller_name[w], hop);
+    return ls_build_channel(b, "ring.d%s.%d", kv_name[w], hop);
 }
 
-/* What the rank that is `hop` further sees of a block, where I hold such a one: all of it is lent, or nothing. */
+/* What the rank that is `hop` further sees of a block, where I hold such a one: all of it is leased, or nothing. */
 static ls_operand lent_to(ls_builder *b, const travel *t, ls_operand block, int reader, int owner) {
     return ls_seen(b, t->mask, reader, owner)->n > 0 ? block : ls_operand_slice(block, 1, 0, 0);
 }
@@ -57,14 +57,14 @@ static void *begin(ls_builder *b, ls_site *site, bool backward) {
     *t = (travel){.mask = site->mask};
     t->n = ls_hops(b, site->mask, &t->hops);
     if (t->n > 0) {
-        site->k = ls_lendable(b, site->k, capacity);
-        site->v = ls_lendable(b, site->v, capacity);
+        site->k = ls_leasable(b, site->k, capacity);
+        site->v = ls_leasable(b, site->v, capacity);
     }
     t->own[LS_KEYS] = site->k;
     t->own[LS_VALUES] = site->v;
     for (int i = 0; i < t->n; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_lend(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
+            ls_build_lease(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
                           lent_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), me));
     }
     if (backward) make_parts(b, site, t, capacity);
@@ -78,7 +78,7 @@ static bool is_used(const travel *t, int hop) {
     return false;
 }
 
-/* The block of this hop where it lies, as it was lent. */
+/* The block of this hop where it lies, as it was leased. */
 static ls_operand block_of(ls_builder *b, const travel *t, int w, int hop) {
     const int owner = ls_block_at(b, hop);
     const ls_operand block =
@@ -86,7 +86,7 @@ static ls_operand block_of(ls_builder *b, const travel *t, int w, int hop) {
     return ls_operand_of_peer(block, ls_rank_at(b, hop));
 }
 
-static void arrive(ls_builder *b, void *travelling, int hop, ls_block *out) {
+static void arrive(ls_builder *b, void *travelling, int hop, ls_kv_block *out) {
     const travel *t = travelling;
     const int owner = ls_block_at(b, hop);
     out->tokens = ls_seen(b, t->mask, owner, owner); /* all of them */
@@ -116,9 +116,9 @@ static void reclaim_part(ls_builder *b, const travel *t, int index) {
 
 static void part(ls_builder *b, void *travelling, int hop, ls_operand out[LS_KV]) {
     const travel *t = travelling;
-    if (hop > 0 && t->lent >= PARTS) reclaim_part(b, t, t->lent - PARTS);
+    if (hop > 0 && t->leased >= PARTS) reclaim_part(b, t, t->leased - PARTS);
     for (int w = 0; w < LS_KV; w++)
-        out[w] = hop == 0 ? t->sum[w] : part_of(b, t, w, t->lent, ls_ring_index(b), ls_block_at(b, hop));
+        out[w] = hop == 0 ? t->sum[w] : part_of(b, t, w, t->leased, ls_ring_index(b), ls_block_at(b, hop));
 }
 
 /* Adds the next part to the sum for my own block. */
@@ -137,12 +137,12 @@ static void add(ls_builder *b, travel *t) {
     t->added++;
 }
 
-/* My part is lent; that of the hop before, which its rank made meanwhile, is added. */
+/* My part is leased; that of the hop before, which its rank made meanwhile, is added. */
 static void pass_on(ls_builder *b, void *travelling, int hop, const ls_operand mine[LS_KV]) {
     travel *t = travelling;
     if (hop == 0) return;
-    for (int w = 0; w < LS_KV; w++) ls_build_lend(b, part_channel_of(b, w, hop), ls_rank_at(b, hop), mine[w]);
-    if (t->lent++ > 0) add(b, t);
+    for (int w = 0; w < LS_KV; w++) ls_build_lease(b, part_channel_of(b, w, hop), ls_rank_at(b, hop), mine[w]);
+    if (t->leased++ > 0) add(b, t);
 }
 
 static void home(ls_builder *b, void *travelling, ls_operand sum[LS_KV]) {
@@ -158,7 +158,7 @@ static void end(ls_builder *b, void *travelling) {
             ls_build_reclaim(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
                              lent_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), ls_ring_index(b)));
     }
-    for (int i = (int)ls_max(0, t->lent - PARTS); i < t->lent; i++) reclaim_part(b, t, i);
+    for (int i = (int)ls_max(0, t->leased - PARTS); i < t->leased; i++) reclaim_part(b, t, i);
 }
 
 static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool ring) {
@@ -175,14 +175,14 @@ static void send(ls_builder *b, const ls_exchange *x) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
     for (int j = 1; j < U; j++) {
         const int to = (me + j) % U;
-        ls_build_lend(b, part_channel(b, x, j), ls_rank_in_block(b, to), x->parts[to].from);
+        ls_build_lease(b, part_channel(b, x, j), ls_rank_in_block(b, to), x->parts[to].from);
     }
 }
 
 static void receive(ls_builder *b, const ls_exchange *x) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
     for (int j = 1; j < U; j++) {
-        const ls_part *from = &x->parts[(me - j + U) % U];
+        const ls_exchange_part *from = &x->parts[(me - j + U) % U];
         ls_build_borrow(b, part_channel(b, x, j), from->there);
         ls_build_copy(b, from->there, from->land);
         ls_build_give_back(b, part_channel(b, x, j), from->there);
@@ -197,7 +197,7 @@ static void settle(ls_builder *b, const ls_exchange *x) {
     }
 }
 
-const ls_arrival ls_arrival_in_place = {
+const ls_kv_transfer ls_kv_transfer_in_place = {
     .begin = begin,
     .arrive = arrive,
     .leave = leave,

@@ -9,21 +9,21 @@
  */
 #include "compile/attention/attention.h"
 
-static const char *const traveller_name[LS_KV] = {"k", "v"};
+static const char *const kv_name[LS_KV] = {"k", "v"};
 
 enum { SLOTS = 2 };
 
 /* Blocks going round: a pair of slots for keys and one for values. */
-typedef struct carousel {
+typedef struct block_slots {
     int slots;
     int hops; /* that blocks go, and so arrivals here */
     int next, previous;
     int channel[LS_KV][SLOTS];
     ls_operand slot[LS_KV][SLOTS]; /* for the most tokens that travel */
-} carousel;
+} block_slots;
 
 /* Parts of gradients on their way home, one for each hop that is used. */
-typedef struct homeward {
+typedef struct gradient_slots {
     const int *hops;
     int n, sent, added;
     ls_operand
@@ -31,13 +31,13 @@ typedef struct homeward {
             [SLOTS]; /* mine, of another's block; for the most tokens that are seen, as are the slots */
     ls_operand slot[LS_KV][SLOTS]; /* another's, of mine */
     ls_operand sum[LS_KV];
-} homeward;
+} gradient_slots;
 
 typedef struct travel {
     int mask, last; /* hop */
-    ls_block here;
-    carousel blocks;
-    homeward home;
+    ls_kv_block here;
+    block_slots blocks;
+    gradient_slots home;
 } travel;
 
 /* --- blocks ---------------------------------------------------------------------------------------------------------------- */
@@ -45,19 +45,19 @@ typedef struct travel {
 /* Room in the heap for so many tokens of keys or values on any rank. */
 static ls_operand make_slot(ls_builder *b, const ls_site *site, const char *label, int w, int i,
                             ls_dtype dtype, int64_t tokens) {
-    const char *name = ls_arena_printf(b->image->arena, "%s%s slot %d", label, traveller_name[w], i);
+    const char *name = ls_arena_printf(b->image->arena, "%s%s slot %d", label, kv_name[w], i);
     return ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * tokens * site->kv_heads.most * site->D,
                               dtype, 4, (int64_t[]){site->B, tokens, site->k.view.size[2], site->D});
 }
 
-static carousel make_carousel(ls_builder *b, const ls_site *site, int hops) {
-    carousel c = {.slots = hops < SLOTS ? hops : SLOTS,
+static block_slots make_block_slots(ls_builder *b, const ls_site *site, int hops) {
+    block_slots c = {.slots = hops < SLOTS ? hops : SLOTS,
                   .hops = hops,
                   .next = ls_rank_at(b, -1),
                   .previous = ls_rank_at(b, 1)};
     for (int w = 0; w < LS_KV; w++) {
         for (int i = 0; i < c.slots; i++) {
-            c.channel[w][i] = ls_build_channel(b, "ring.%s.%d", traveller_name[w], i);
+            c.channel[w][i] = ls_build_channel(b, "ring.%s.%d", kv_name[w], i);
             c.slot[w][i] = make_slot(b, site, "", w, i, b->image->dtype, ls_most_wanted(b, site->mask));
         }
     }
@@ -69,7 +69,7 @@ static carousel make_carousel(ls_builder *b, const ls_site *site, int hops) {
 
 /* Arrival `hop` (1, 2, ...), in its slot. */
 static void take(ls_builder *b, travel *t, int hop) {
-    const carousel *c = &t->blocks;
+    const block_slots *c = &t->blocks;
     const int i = (hop - 1) % c->slots;
     t->here.tokens = ls_wanted(b, t->mask, ls_block_at(b, hop), hop);
     for (int w = 0; w < LS_KV; w++) {
@@ -93,9 +93,9 @@ static ls_operand packed(ls_builder *b, ls_operand held, const ls_token_set *her
     return copy;
 }
 
-/* Sends of what is here what is wanted further on, to become arrival `hop` at the next rank. */
+/* Sends of what is here what is wanted further on, to become transfer `hop` at the next rank. */
 static void give(ls_builder *b, const travel *t, int hop) {
-    const carousel *c = &t->blocks;
+    const block_slots *c = &t->blocks;
     const int i = (hop - 1) % c->slots;
     const ls_token_set *wanted = ls_wanted(b, t->mask, ls_block_at(b, hop - 1), hop);
     for (int w = 0; w < LS_KV; w++) {
@@ -105,16 +105,16 @@ static void give(ls_builder *b, const travel *t, int hop) {
     ls_build_quiet(b);
 }
 
-static void arrive(ls_builder *b, void *travelling, int hop, ls_block *out) {
+static void arrive(ls_builder *b, void *travelling, int hop, ls_kv_block *out) {
     travel *t = travelling;
     if (hop > 0) take(b, t, hop);
     if (hop < t->last) give(b, t, hop + 1);
     *out = t->here;
 }
 
-/* Arrival `hop` has been used: its slot may take arrival hop + slots, if there will be one. */
+/* Arrival `hop` has been used: its slot may take transfer hop + slots, if there will be one. */
 static void leave(ls_builder *b, void *travelling, int hop) {
-    const carousel *c = &((travel *)travelling)->blocks;
+    const block_slots *c = &((travel *)travelling)->blocks;
     if (hop < 1 || hop + c->slots > c->hops) return;
     const int i = (hop - 1) % c->slots;
     for (int w = 0; w < LS_KV; w++) ls_build_ready(b, c->channel[w][i], c->previous, c->slot[w][i]);
@@ -123,18 +123,18 @@ static void leave(ls_builder *b, void *travelling, int hop) {
 /* --- gradients ------------------------------------------------------------------------------------------------------------- */
 
 /* Over which parts come home from the rank that is `hop` further. */
-static int home_channel(ls_builder *b, int w, int hop) {
-    return ls_build_channel(b, "ring.d%s.%d", traveller_name[w], hop);
+static int gradient_channel(ls_builder *b, int w, int hop) {
+    return ls_build_channel(b, "ring.d%s.%d", kv_name[w], hop);
 }
 
 /* Says that the slot is free for the part of that used hop, if there is one. */
-static void expect(ls_builder *b, const homeward *h, int index) {
+static void expect(ls_builder *b, const gradient_slots *h, int index) {
     for (int w = 0; w < LS_KV && index < h->n; w++)
-        ls_build_ready(b, home_channel(b, w, h->hops[index]), ls_rank_at(b, -h->hops[index]),
+        ls_build_ready(b, gradient_channel(b, w, h->hops[index]), ls_rank_at(b, -h->hops[index]),
                        h->slot[w][index % SLOTS]);
 }
 
-static void make_homeward(ls_builder *b, const ls_site *site, homeward *h) {
+static void make_gradient_slots(ls_builder *b, const ls_site *site, gradient_slots *h) {
     const ls_dtype G = b->image->accumulator;
     const int64_t heads = site->k.view.size[2], most = ls_most_seen(b, site->mask);
     int64_t mine = 0;
@@ -159,27 +159,27 @@ static void *begin(ls_builder *b, ls_site *site, bool backward) {
     *t = (travel){.mask = site->mask,
                   .last = n > 0 ? hops[n - 1] : 0,
                   .here = {ls_seen(b, site->mask, me, me), {site->k, site->v}}};
-    if (t->last > 0) t->blocks = make_carousel(b, site, t->last);
-    if (backward) make_homeward(b, site, &t->home);
+    if (t->last > 0) t->blocks = make_block_slots(b, site, t->last);
+    if (backward) make_gradient_slots(b, site, &t->home);
     return t;
 }
 
 static void part(ls_builder *b, void *travelling, int hop, ls_operand out[LS_KV]) {
     const travel *t = travelling;
-    const homeward *h = &t->home;
+    const gradient_slots *h = &t->home;
     const ls_token_set *seen = ls_seen(b, t->mask, ls_ring_index(b), ls_block_at(b, hop));
     for (int w = 0; w < LS_KV; w++)
         out[w] = hop == 0 ? h->sum[w] : ls_with_tokens(h->part[w][h->sent % SLOTS], seen->count);
 }
 
 /* Adds the next part to the sum for my own block. */
-static void add(ls_builder *b, const travel *t, homeward *h) {
+static void add(ls_builder *b, const travel *t, gradient_slots *h) {
     const int hop = h->hops[h->added], me = ls_ring_index(b);
     const ls_token_set *seen = ls_seen(b, t->mask, ls_block_at(b, -hop), me),
                        *own = ls_seen(b, t->mask, me, me);
     for (int w = 0; w < LS_KV; w++) {
         const ls_operand came = ls_with_tokens(h->slot[w][h->added % SLOTS], seen->count);
-        ls_build_receive(b, home_channel(b, w, hop), ls_rank_at(b, -hop), came);
+        ls_build_receive(b, gradient_channel(b, w, hop), ls_rank_at(b, -hop), came);
         for (int i = 0; i < seen->n; i++)
             ls_build_accumulate(b, ls_tokens_at(came, seen, seen->range[i]),
                                 ls_tokens_at(h->sum[w], own, seen->range[i]));
@@ -190,17 +190,17 @@ static void add(ls_builder *b, const travel *t, homeward *h) {
 
 /* My part leaves; that of the hop before, which has had a kernel's time to come here, is added. */
 static void pass_on(ls_builder *b, void *travelling, int hop, const ls_operand mine[LS_KV]) {
-    homeward *h = &((travel *)travelling)->home;
+    gradient_slots *h = &((travel *)travelling)->home;
     if (hop == 0) return;
     for (int w = 0; w < LS_KV; w++)
-        ls_build_send(b, home_channel(b, w, hop), ls_rank_at(b, hop), mine[w],
+        ls_build_send(b, gradient_channel(b, w, hop), ls_rank_at(b, hop), mine[w],
                       ls_with_tokens(h->slot[w][h->sent % SLOTS], mine[w].view.size[1]));
     ls_build_quiet(b);
     if (h->sent++ > 0) add(b, travelling, h);
 }
 
 static void home(ls_builder *b, void *travelling, ls_operand sum[LS_KV]) {
-    homeward *h = &((travel *)travelling)->home;
+    gradient_slots *h = &((travel *)travelling)->home;
     if (h->added < h->n) add(b, travelling, h);
     for (int w = 0; w < LS_KV; w++) sum[w] = h->sum[w];
 }
@@ -241,7 +241,7 @@ static void receive(ls_builder *b, const ls_exchange *x) {
 
 static void settle(ls_builder *b, const ls_exchange *x) { (void)b, (void)x; } /* receive has been quiet */
 
-const ls_arrival ls_arrival_put = {
+const ls_kv_transfer ls_kv_transfer_put = {
     .begin = begin,
     .arrive = arrive,
     .leave = leave,

@@ -1,30 +1,30 @@
 /*
  * Queries that travel to resting keys and values: what tokenring and decode have in common. A block of queries goes from its owner
  * straight to each rank whose keys it sees, and what that rank finds (a partial result) goes straight home. As in the ring, hop h joins
- * each block of queries with the keys of the block h before it; legs are the hops over which anybody sees anything, leg 0 is at home.
+ * each block of queries with the keys of the block h before it; rounds are the hops over which anybody sees anything, round 0 is at home.
  *
- * Where the mask leaves nothing of a pair of blocks the transfers of that leg have no bytes, and no kernel runs: both ends find
+ * Where the mask leaves nothing of a pair of blocks the transfers of that round have no bytes, and no kernel runs: both ends find
  * that from the same mask. Their signals stay, as channels and chains must be the same on all ranks.
  */
 #include "compile/attention/attention.h"
 
-static int hop_of(const ls_queries *q, int leg) { return leg > 0 ? q->hops[leg - 1] : 0; }
+static int hop_of(const ls_queries *q, int round) { return round > 0 ? q->hops[round - 1] : 0; }
 
-int ls_guests_at(const ls_builder *b, const ls_queries *q, int leg) {
-    return ls_block_at(b, -hop_of(q, leg));
+int ls_queries_from(const ls_builder *b, const ls_queries *q, int round) {
+    return ls_block_at(b, -hop_of(q, round));
 }
 
-int ls_host_at(const ls_builder *b, const ls_queries *q, int leg) { return ls_block_at(b, hop_of(q, leg)); }
+int ls_queries_to(const ls_builder *b, const ls_queries *q, int round) { return ls_block_at(b, hop_of(q, round)); }
 
-bool ls_guests_see(ls_builder *b, const ls_queries *q, int leg) {
-    return ls_seen(b, q->site->mask, ls_guests_at(b, q, leg), ls_ring_index(b))->count > 0;
+bool ls_queries_see_mine(ls_builder *b, const ls_queries *q, int round) {
+    return ls_seen(b, q->site->mask, ls_queries_from(b, q, round), ls_ring_index(b))->count > 0;
 }
 
-bool ls_hosts_seen(ls_builder *b, const ls_queries *q, int leg) {
-    return ls_seen(b, q->site->mask, ls_ring_index(b), ls_host_at(b, q, leg))->count > 0;
+bool ls_mine_see_there(ls_builder *b, const ls_queries *q, int round) {
+    return ls_seen(b, q->site->mask, ls_ring_index(b), ls_queries_to(b, q, round))->count > 0;
 }
 
-/* --- voyages --------------------------------------------------------------------------------------------------------------- */
+/* --- transfers ------------------------------------------------------------------------------------------------------------- */
 
 /* Tokens are the second dimension of values and the last of row sums. */
 static int token_dim(ls_operand o) { return o.view.ndim == 4 ? 1 : 2; }
@@ -39,35 +39,35 @@ static ls_operand for_tokens(ls_operand o, int64_t tokens) {
 static ls_operand nothing_of(ls_operand o) { return ls_operand_slice(o, token_dim(o), 0, 0); }
 
 /* Its two ends are the same at every use: whoever sends outwards at that hop never sends home there. */
-static int channel(ls_builder *b, const ls_voyage *v, int i, int leg) {
+static int channel(ls_builder *b, const ls_query_transfer *v, int i, int round) {
     return ls_build_channel(b, "%s.%s.%s.%d", v->q->site->strategy->name, v->home ? "home" : "out",
-                            v->name[i], hop_of(v->q, leg));
+                            v->name[i], hop_of(v->q, round));
 }
 
-static int sender(const ls_builder *b, const ls_voyage *v, int leg) {
-    return ls_rank_in_ring(b, v->home ? ls_host_at(b, v->q, leg) : ls_guests_at(b, v->q, leg));
+static int sender(const ls_builder *b, const ls_query_transfer *v, int round) {
+    return ls_rank_in_ring(b, v->home ? ls_queries_to(b, v->q, round) : ls_queries_from(b, v->q, round));
 }
 
-static int receiver(const ls_builder *b, const ls_voyage *v, int leg) {
-    return ls_rank_in_ring(b, v->home ? ls_guests_at(b, v->q, leg) : ls_host_at(b, v->q, leg));
+static int receiver(const ls_builder *b, const ls_query_transfer *v, int round) {
+    return ls_rank_in_ring(b, v->home ? ls_queries_from(b, v->q, round) : ls_queries_to(b, v->q, round));
 }
 
-static const ls_operand *slot_of(const ls_voyage *v, int i, int leg) {
-    return &v->slot[i * v->slots + (leg - 1) % v->slots];
+static const ls_operand *slot_of(const ls_query_transfer *v, int i, int round) {
+    return &v->slot[i * v->slots + (round - 1) % v->slots];
 }
 
-static void ready(ls_builder *b, const ls_voyage *v, int leg) {
+static void ready(ls_builder *b, const ls_query_transfer *v, int round) {
     for (int i = 0; i < v->n; i++)
-        ls_build_ready(b, channel(b, v, i, leg), sender(b, v, leg), *slot_of(v, i, leg));
+        ls_build_ready(b, channel(b, v, i, round), sender(b, v, round), *slot_of(v, i, round));
 }
 
-static ls_voyage begin(ls_builder *b, const ls_queries *q, bool home, int slots) {
+static ls_query_transfer begin(ls_builder *b, const ls_queries *q, bool home, int slots) {
     const int64_t most = ls_block_most(b);
-    ls_voyage v = {.q = q,
+    ls_query_transfer v = {.q = q,
                    .home = home,
                    .n = home ? q->n_found : q->n_own,
                    .name = home ? q->found_name : q->own_name,
-                   .slots = (int)ls_min(slots, q->legs)};
+                   .slots = (int)ls_min(slots, q->rounds)};
     v.slot = LS_NEW_ARRAY(b->image->arena, ls_operand, v.n * v.slots + 1);
     for (int k = 0; k < v.n * v.slots; k++) {
         const int i = k / v.slots;
@@ -78,46 +78,46 @@ static ls_voyage begin(ls_builder *b, const ls_queries *q, bool home, int slots)
                                        ls_view_elements(&like.view) / heads * q->site->q_heads.most,
                                        like.view.dtype, like.view.ndim, like.view.size);
     }
-    for (int leg = 1; leg <= v.slots; leg++) ready(b, &v, leg);
+    for (int round = 1; round <= v.slots; round++) ready(b, &v, round);
     return v;
 }
 
-ls_voyage ls_voyage_out(ls_builder *b, const ls_queries *q, int slots) { return begin(b, q, false, slots); }
-ls_voyage ls_voyage_home(ls_builder *b, const ls_queries *q, int slots) { return begin(b, q, true, slots); }
+ls_query_transfer ls_query_transfer_out(ls_builder *b, const ls_queries *q, int slots) { return begin(b, q, false, slots); }
+ls_query_transfer ls_query_transfer_back(ls_builder *b, const ls_queries *q, int slots) { return begin(b, q, true, slots); }
 
 /* Whether the pair that a transfer is for has any work; `sends`: at the sender's end. */
-static bool carries(ls_builder *b, const ls_voyage *v, int leg, bool sends) {
-    return v->home == sends ? ls_guests_see(b, v->q, leg) : ls_hosts_seen(b, v->q, leg);
+static bool carries(ls_builder *b, const ls_query_transfer *v, int round, bool sends) {
+    return v->home == sends ? ls_queries_see_mine(b, v->q, round) : ls_mine_see_there(b, v->q, round);
 }
 
-void ls_voyage_send(ls_builder *b, const ls_voyage *v, int leg, const ls_operand from[]) {
-    const bool full = carries(b, v, leg, true);
+void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const ls_operand from[]) {
+    const bool full = carries(b, v, round, true);
     for (int i = 0; i < v->n; i++) {
-        const ls_operand to = for_tokens(*slot_of(v, i, leg), from[i].view.size[token_dim(from[i])]);
-        ls_build_send(b, channel(b, v, i, leg), receiver(b, v, leg), full ? from[i] : nothing_of(from[i]),
+        const ls_operand to = for_tokens(*slot_of(v, i, round), from[i].view.size[token_dim(from[i])]);
+        ls_build_send(b, channel(b, v, i, round), receiver(b, v, round), full ? from[i] : nothing_of(from[i]),
                       full ? to : nothing_of(to));
     }
     ls_build_quiet(b);
 }
 
-void ls_voyage_take(ls_builder *b, const ls_voyage *v, int leg, ls_operand out[]) {
-    const bool full = carries(b, v, leg, false);
-    const int64_t tokens = ls_block_tokens(b, v->home ? ls_ring_index(b) : ls_guests_at(b, v->q, leg));
+void ls_query_receive(ls_builder *b, const ls_query_transfer *v, int round, ls_operand out[]) {
+    const bool full = carries(b, v, round, false);
+    const int64_t tokens = ls_block_tokens(b, v->home ? ls_ring_index(b) : ls_queries_from(b, v->q, round));
     for (int i = 0; i < v->n; i++) {
-        out[i] = for_tokens(*slot_of(v, i, leg), tokens);
+        out[i] = for_tokens(*slot_of(v, i, round), tokens);
         if (!full) out[i] = nothing_of(out[i]);
-        ls_build_receive(b, channel(b, v, i, leg), sender(b, v, leg), out[i]);
+        ls_build_receive(b, channel(b, v, i, round), sender(b, v, round), out[i]);
     }
 }
 
-void ls_voyage_release(ls_builder *b, const ls_voyage *v, int leg) {
-    if (leg + v->slots <= v->q->legs) ready(b, v, leg + v->slots);
+void ls_query_release(ls_builder *b, const ls_query_transfer *v, int round) {
+    if (round + v->slots <= v->q->rounds) ready(b, v, round + v->slots);
 }
 
 /* --- what is done ---------------------------------------------------------------------------------------------------------- */
 
-void ls_guest_room(ls_builder *b, const ls_queries *q, int leg, ls_operand part[]) {
-    const int64_t tokens = ls_block_tokens(b, ls_guests_at(b, q, leg));
+void ls_round_results(ls_builder *b, const ls_queries *q, int round, ls_operand part[]) {
+    const int64_t tokens = ls_block_tokens(b, ls_queries_from(b, q, round));
     for (int i = 0; i < q->n_found; i++) {
         const ls_view *v = &q->found[i].view;
         const char *name = ls_arena_printf(b->image->arena, "%s part", q->found_name[i]);
@@ -126,12 +126,12 @@ void ls_guest_room(ls_builder *b, const ls_queries *q, int leg, ls_operand part[
     }
 }
 
-void ls_guest_copy(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
+void ls_copy_results(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
     for (int i = 0; i < q->n_found; i++) ls_build_copy(b, part[i], q->found[i]);
 }
 
-/* The queries that are here on a leg against my keys. */
-static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int leg, ls_operand queries) {
+/* The queries that are here on a round against my keys. */
+static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int round, ls_operand queries) {
     const ls_site *site = q->site;
     const int me = ls_ring_index(b);
     return (ls_attention_call){
@@ -139,14 +139,14 @@ static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int leg, ls
         .q = queries,
         .k = site->k,
         .v = site->v,
-        .spans = b->image->masks[site->mask + hop_of(q, leg)].spans,
+        .spans = b->image->masks[site->mask + hop_of(q, round)].spans,
         .positions = ls_operand_slice(b->image->positions, 0, ls_block_start(b, me), ls_block_tokens(b, me)),
-        .area = ls_seen_areas(b, site->mask, ls_guests_at(b, q, leg), me)};
+        .area = ls_seen_areas(b, site->mask, ls_queries_from(b, q, round), me)};
 }
 
-static void attend(ls_builder *b, const ls_queries *q, int leg, const ls_operand in[],
+static void attend(ls_builder *b, const ls_queries *q, int round, const ls_operand in[],
                    const ls_operand part[]) {
-    const ls_attention_call call = call_of(b, q, leg, in[0]);
+    const ls_attention_call call = call_of(b, q, round, in[0]);
     ls_build_attention(b, &call, part[0], part[1]);
 }
 
@@ -161,10 +161,10 @@ static void merge(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
 }
 
 /* My own queries come first: the others' parts of dk and dv are added to theirs. */
-static void attend_back(ls_builder *b, const ls_queries *q, int leg, const ls_operand in[],
+static void attend_back(ls_builder *b, const ls_queries *q, int round, const ls_operand in[],
                         const ls_operand part[]) {
-    ls_attention_call call = call_of(b, q, leg, in[0]);
-    call.params.accumulate_dkv = leg > 0;
+    ls_attention_call call = call_of(b, q, round, in[0]);
+    call.params.accumulate_dkv = round > 0;
     const ls_attention_given given = {.grad_o = in[1], .lse = in[2], .delta = in[3]};
     ls_build_attention_grad(b, &call, &given, part[0], q->dkv[LS_KEYS], q->dkv[LS_VALUES]);
 }
@@ -184,7 +184,7 @@ void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o) {
                     .found_name = found,
                     .attend = attend,
                     .join = merge};
-    q.legs = ls_hops(b, site->mask, &q.hops);
+    q.rounds = ls_hops(b, site->mask, &q.hops);
     site->strategy->travel(b, &q);
 }
 
@@ -204,6 +204,6 @@ void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_ope
                     .dkv = {*dk, *dv},
                     .attend = attend_back,
                     .join = add};
-    q.legs = ls_hops(b, site->mask, &q.hops);
+    q.rounds = ls_hops(b, site->mask, &q.hops);
     site->strategy->travel(b, &q);
 }

@@ -4,7 +4,7 @@
  * rank's part of a block's gradient goes straight to the block's rank, in type G, which adds them up.
  *
  * Of a block only those tokens come that somebody further on sees, and each rank attends to those that it sees itself
- * (visible.c). How they come is the arrival's business (put.c, in_place.c).
+ * (visible.c). How they come is the transfer's business (put.c, in_place.c).
  */
 #include "compile/attention/attention.h"
 
@@ -18,7 +18,7 @@ static ls_token_range range_of(ls_builder *b, const ls_site *site, int block, in
 }
 
 /* My queries against one range of a block. */
-static ls_attention_call visit(ls_builder *b, const ls_site *site, int block, const ls_block *here,
+static ls_attention_call visit(ls_builder *b, const ls_site *site, int block, const ls_kv_block *here,
                                int index) {
     const ls_token_range range = range_of(b, site, block, index);
     return (ls_attention_call){
@@ -55,36 +55,36 @@ static bool go_on(journey *j) {
 }
 
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
-    const ls_arrival *arrival = ls_arrival_of(b);
-    void *travel = arrival->begin(b, site, false);
+    const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
+    void *travel = transfer->begin(b, site, false);
     journey j = set_out(b, site);
     do {
         const int block = ls_block_at(b, j.hop);
-        ls_block here;
-        arrival->arrive(b, travel, j.hop, &here);
+        ls_kv_block here;
+        transfer->arrive(b, travel, j.hop, &here);
         for (int i = 0; j.used && i < visits(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
             ls_attention_call call = visit(b, site, block, &here, i);
             call.params.merge = j.hop > 0 || i > 0;
             ls_build_attention(b, &call, o, site->lse);
         }
-        arrival->leave(b, travel, j.hop);
+        transfer->leave(b, travel, j.hop);
     } while (go_on(&j));
-    arrival->end(b, travel);
+    transfer->end(b, travel);
 }
 
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                       ls_operand *dk, ls_operand *dv) {
-    const ls_arrival *arrival = ls_arrival_of(b);
+    const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
     const ls_attention_given given = {grad_o, site->lse, delta};
-    void *travel = arrival->begin(b, site, true);
+    void *travel = transfer->begin(b, site, true);
     journey j = set_out(b, site);
     do {
         const int block = ls_block_at(b, j.hop);
         const ls_token_set *seen = ls_seen(b, site->mask, ls_ring_index(b), block);
-        ls_block here;
+        ls_kv_block here;
         ls_operand part[LS_KV];
-        arrival->arrive(b, travel, j.hop, &here);
-        if (j.used) arrival->part(b, travel, j.hop, part);
+        transfer->arrive(b, travel, j.hop, &here);
+        if (j.used) transfer->part(b, travel, j.hop, part);
         for (int i = 0; j.used && i < visits(seen); i++) {
             const ls_token_range range = range_of(b, site, block, i);
             ls_attention_call call = visit(b, site, block, &here, i);
@@ -92,12 +92,12 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
             ls_build_attention_grad(b, &call, &given, dq, ls_tokens_at(part[LS_KEYS], seen, range),
                                     ls_tokens_at(part[LS_VALUES], seen, range));
         }
-        arrival->leave(b, travel, j.hop);
-        if (j.used) arrival->pass_on(b, travel, j.hop, part);
+        transfer->leave(b, travel, j.hop);
+        if (j.used) transfer->pass_on(b, travel, j.hop, part);
     } while (go_on(&j));
     ls_operand sum[LS_KV];
-    arrival->home(b, travel, sum);
-    arrival->end(b, travel);
+    transfer->home(b, travel, sum);
+    transfer->end(b, travel);
     *dk = sum[LS_KEYS];
     *dv = sum[LS_VALUES];
 }

@@ -65,7 +65,7 @@ ls_status ls_strategy_reads_in_place(const char *name, bool *out) {
     return ls_ok();
 }
 
-bool ls_queries_travel(const char *name) {
+bool ls_strategy_moves_queries(const char *name) {
     const ls_strategy *strategy = row_of(name);
     return strategy != NULL && strategy->travel != NULL;
 }

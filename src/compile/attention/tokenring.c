@@ -13,20 +13,20 @@
 enum { SLOTS = 2 };
 
 static void travel(ls_builder *b, const ls_queries *q) {
-    const ls_voyage out = ls_voyage_out(b, q, SLOTS), home = ls_voyage_home(b, q, SLOTS);
-    if (q->legs > 0) ls_voyage_send(b, &out, 1, q->own);
+    const ls_query_transfer out = ls_query_transfer_out(b, q, SLOTS), home = ls_query_transfer_back(b, q, SLOTS);
+    if (q->rounds > 0) ls_query_send(b, &out, 1, q->own);
     q->attend(b, q, 0, q->own, q->found);
-    for (int leg = 1; leg <= q->legs; leg++) {
-        ls_operand guests[LS_TRAVELLERS], part[LS_TRAVELLERS];
-        ls_voyage_take(b, &out, leg, guests);
-        if (leg < q->legs) ls_voyage_send(b, &out, leg + 1, q->own);
-        ls_guest_room(b, q, leg, part);
-        if (ls_guests_see(b, q, leg)) q->attend(b, q, leg, guests, part);
-        ls_voyage_send(b, &home, leg, part);
-        ls_voyage_release(b, &out, leg);
-        ls_voyage_take(b, &home, leg, part);
-        if (ls_hosts_seen(b, q, leg)) q->join(b, q, part);
-        ls_voyage_release(b, &home, leg);
+    for (int round = 1; round <= q->rounds; round++) {
+        ls_operand queries[LS_QUERY_TENSORS], part[LS_QUERY_TENSORS];
+        ls_query_receive(b, &out, round, queries);
+        if (round < q->rounds) ls_query_send(b, &out, round + 1, q->own);
+        ls_round_results(b, q, round, part);
+        if (ls_queries_see_mine(b, q, round)) q->attend(b, q, round, queries, part);
+        ls_query_send(b, &home, round, part);
+        ls_query_release(b, &out, round);
+        ls_query_receive(b, &home, round, part);
+        if (ls_mine_see_there(b, q, round)) q->join(b, q, part);
+        ls_query_release(b, &home, round);
     }
 }
 

@@ -62,7 +62,7 @@ static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_heads *head
 }
 
 /* Complete head-wise values (o, dq) in the working type, in which they travel back to their tokens' ranks. */
-static ls_operand to_travel(ls_builder *b, const ls_site *site, ls_operand wide, const char *label) {
+static ls_operand for_exchange(ls_builder *b, const ls_site *site, ls_operand wide, const char *label) {
     if (wide.view.dtype == b->image->dtype) return wide;
     const ls_operand narrow = room_of_heads(b, site, label, b->image->dtype);
     ls_build_cast(b, wide, narrow);
@@ -88,7 +88,7 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
         const ls_operand o = wide_room_of_heads(b, site, "o");
         site->strategy->across_forward(b, site, o);
         ls_sink_forward(b, site, o);
-        const ls_operand narrow = to_travel(b, site, o, "o");
+        const ls_operand narrow = for_exchange(b, site, o, "o");
         ls_lower_bind(b, site->node->out[0], scattered(b, narrow, &site->q_heads, "o", 1, 2));
     }
     if (!is_fetched(b, site->node->out[1])) return; /* the gradient uses site->lse */
@@ -117,7 +117,7 @@ static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand 
 /* The gradients of my heads to their tokens' ranks, all three under way together. */
 static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_node *node, ls_operand dq,
                               ls_operand dk, ls_operand dv) {
-    dq = to_travel(b, site, dq, "dq");
+    dq = for_exchange(b, site, dq, "dq");
     if (U_of(b) > 1) {
         const ls_exchange xq = ls_scatter_begin(b, "dq", dq, &site->q_heads, 1, 2);
         const ls_exchange xk = ls_scatter_begin(b, "dk", dk, &site->kv_parts, 1, 2);

@@ -6,10 +6,10 @@
 /* The visible table. auto leaves it to the mesh. */
 static const struct way {
     const char *name;
-    const ls_arrival *arrival;
+    const ls_kv_transfer *transfer;
 } ways[] = {[LS_TRANSFERS_AUTO] = {"auto", NULL},
-            [LS_TRANSFERS_PUT] = {"put", &ls_arrival_put},
-            [LS_TRANSFERS_IN_PLACE] = {"in-place", &ls_arrival_in_place}};
+            [LS_TRANSFERS_PUT] = {"put", &ls_kv_transfer_put},
+            [LS_TRANSFERS_IN_PLACE] = {"in-place", &ls_kv_transfer_in_place}};
 
 const char *ls_transfers_name(ls_transfers transfers) { return ways[transfers].name; }
 
@@ -41,8 +41,8 @@ ls_status ls_choose_transfers(const ls_target *target, bool *in_place) {
     return ls_ok();
 }
 
-const ls_arrival *ls_arrival_of(const ls_builder *b) {
-    return ways[b->image->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT].arrival;
+const ls_kv_transfer *ls_kv_transfer_of(const ls_builder *b) {
+    return ways[b->image->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT].transfer;
 }
 
 ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
@@ -52,7 +52,7 @@ ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, dtype, ndim, size);
 }
 
-ls_operand ls_lendable(ls_builder *b, ls_operand operand, int64_t capacity) {
+ls_operand ls_leasable(ls_builder *b, ls_operand operand, int64_t capacity) {
     const ls_buffer *buffer = &b->image->buffers[operand.buffer];
     if (!b->image->in_place || buffer->space == LS_SYMMETRIC) return operand;
     const ls_view *v = &operand.view;

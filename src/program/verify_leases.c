@@ -1,16 +1,16 @@
-/* Blocks of other ranks that are read where they lie: lent and read. */
+/* Blocks of other ranks that are read where they lie: leased and read. */
 #include "program/name.h"
 #include "program/verify_impl.h"
 
-/* Another block may be lent over the same channel while the last one is still read: the copy queue runs ahead. */
-void ls_loan_begin(ls_loans *loans, ls_arena *arena, ls_loan loan) {
-    for (int i = 0; i < loans->n; i++) {
-        const ls_loan *l = &loans->list[i];
-        if (l->channel != loan.channel || memcmp(&l->range, &loan.range, sizeof l->range) != 0) continue;
-        loans->list[i] = loan;
+/* Another block may be leased over the same channel while the last one is still read: the copy queue runs ahead. */
+void ls_lease_begin(ls_leases *leases, ls_arena *arena, ls_lease lease) {
+    for (int i = 0; i < leases->n; i++) {
+        const ls_lease *l = &leases->list[i];
+        if (l->channel != lease.channel || memcmp(&l->range, &lease.range, sizeof l->range) != 0) continue;
+        leases->list[i] = lease;
         return;
     }
-    *LS_PUSH(arena, loans->list, loans->n, loans->room) = loan;
+    *LS_PUSH(arena, leases->list, leases->n, leases->room) = lease;
 }
 
 static ls_status refused(ls_point at, const char *why) {
@@ -18,7 +18,7 @@ static ls_status refused(ls_point at, const char *why) {
                     ls_program_name(at.program), at.instr, at.op, why);
 }
 
-/* Whether someone has written to the bytes after they were lent. */
+/* Whether someone has written to the bytes after they were leased. */
 static bool written_since(const ls_bytes *owner, uint64_t order) {
     for (int i = 0; i < owner->near.n; i++) {
         const ls_access *a = (const ls_access *)owner->near.item[i];
@@ -27,18 +27,18 @@ static bool written_since(const ls_bytes *owner, uint64_t order) {
     return false;
 }
 
-ls_status ls_loan_expect(const ls_loans *loans, const ls_bytes *owner, const ls_operand *operand,
+ls_status ls_lease_expect(const ls_leases *leases, const ls_bytes *owner, const ls_operand *operand,
                          ls_point at) {
     const ls_range *range = &owner->asked;
-    const char *why = "it reads a block of another rank that it has not been lent";
-    for (int i = 0; i < loans->n; i++) {
-        const ls_loan *l = &loans->list[i];
+    const char *why = "it reads a block of another rank that it has not been leased";
+    for (int i = 0; i < leases->n; i++) {
+        const ls_lease *l = &leases->list[i];
         if (l->owner != owner->image->rank || !ls_range_covers(&l->range, range)) continue;
         why = "the block that it reads in place is not the value that it names";
         const size_t behind = range->offset - l->range.offset;
         if (ls_name_in_place(&operand->view, l->transfer, behind) != operand->value) continue;
         if (!written_since(owner, l->order)) return ls_ok();
-        why = "the block that it reads in place was overwritten after it was lent";
+        why = "the block that it reads in place was overwritten after it was leased";
     }
     return refused(at, why);
 }
