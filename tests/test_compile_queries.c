@@ -177,9 +177,9 @@ static void test_slots(void **state) {
                                .strategy = strategies[s],
                                .backward = true};
             programs made = must_compile(&p);
-            const int travellers = 1 + 2 + 4 + 1; /* q, (o, lse); q, do, lse, delta, dq */
+            const int tensors = 1 + 2 + 4 + 1; /* q, (o, lse); q, do, lse, delta, dq */
             for (int r = 0; r < R; r++)
-                assert_int_equal(slots_of(made.image[r]), travellers * (s == 0 ? 2 : R - 1));
+                assert_int_equal(slots_of(made.image[r]), tensors * (s == 0 ? 2 : R - 1));
             free_programs(&made);
         }
     }

@@ -139,11 +139,11 @@ static void hear(void *context, const char *bytes, size_t n) {
 /* Behind ids of a prompt, token by token. */
 static void stream_ids(const ls_tokenizer *tokenizer, const int32_t *ids, size_t prompt_ids, size_t n,
                        heard *out) {
-    ls_token_stream stream = {.tokenizer = tokenizer, .out = hear, .context = out};
-    assert_ok(ls_stream_begin(&stream, ids, prompt_ids));
-    for (size_t i = prompt_ids; i < n; i++) assert_ok(ls_stream_put(&stream, ids[i]));
-    assert_ok(ls_stream_end(&stream));
-    ls_stream_free(&stream);
+    ls_generated_text stream = {.tokenizer = tokenizer, .out = hear, .context = out};
+    assert_ok(ls_generated_begin(&stream, ids, prompt_ids));
+    for (size_t i = prompt_ids; i < n; i++) assert_ok(ls_generated_put(&stream, ids[i]));
+    assert_ok(ls_generated_end(&stream));
+    ls_generated_free(&stream);
 }
 
 /* Byte by byte behind a prompt of one byte, as the byte-level tokenizer makes them. */

@@ -126,10 +126,10 @@ static ls_instr *word_in_place(image_set *set, ls_instr_kind kind, bool of_reade
     fail_msg("there is none");
     return NULL;
 }
-static void lend_other_bytes(image_set *set) {
+static void lease_other_bytes(image_set *set) {
     word_in_place(set, LS_INSTR_SIGNAL, false)->in[0].offset += 16;
 }
-static void lend_nothing(image_set *set) {
+static void lease_nothing(image_set *set) {
     word_in_place(set, LS_INSTR_SIGNAL, false)->kind = LS_INSTR_QUIET;
 }
 /* Part of a gradient, whose owner makes the next but one in its place; he waits for keys and values, so only the later one shows. */
@@ -148,7 +148,7 @@ static void give_back_too_early(image_set *set) {
 }
 static void never_reclaim(image_set *set) { word_in_place(set, LS_INSTR_WAIT, false)->kind = LS_INSTR_QUIET; }
 /* The owner writes where others still read: a kernel whose result is laid on the block. */
-static void overwrite_lent(image_set *set) {
+static void overwrite_leased(image_set *set) {
     ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
     const ls_instr *leases = word_in_place(set, LS_INSTR_SIGNAL, false);
     for (ls_instr *instr = &p->instrs[leases - p->instrs]; instr < p->instrs + p->n_instrs; instr++) {
@@ -181,11 +181,11 @@ static const broken edits[] = {
     {"a block 16 bytes on", images_in_place, read_further_on, "rejected"},
     {"private memory of another rank", images_in_place, read_private, "private memory of another rank"},
     {"a read without waiting", images_in_place, read_at_once, "rejected"},
-    {"other bytes leased", images_in_place, lend_other_bytes, "rejected"},
-    {"nothing leased", images_in_place, lend_nothing, "rejected"},
+    {"other bytes leased", images_in_place, lease_other_bytes, "rejected"},
+    {"nothing leased", images_in_place, lease_nothing, "rejected"},
     {"a block given back before it is read", images_in_place, give_back_too_early, "rejected"},
     {"an owner that never asks", images_in_place, never_reclaim, "never waits"},
-    {"an owner that overwrites", images_in_place, overwrite_lent, "rejected"},
+    {"an owner that overwrites", images_in_place, overwrite_leased, "rejected"},
 };
 
 static void test_rejects(void **state) {

@@ -38,7 +38,8 @@ static ls_status check_pieces(const char *path, const ls_recorded_file *file, co
 
 static const extent everything = {0, INT64_MAX};
 
-static ls_status check_file(const char *directory, const ls_checkpoint_record *record, int file, ls_comm *comm) {
+static ls_status check_file(const char *directory, const ls_checkpoint_record *record, int file,
+                            ls_comm *comm) {
     LS_PATH path = NULL;
     if (record->file[file].bytes == 0) return ls_ok();
     LS_TRY(ls_path_join(directory, ls_checkpoint_file_name(file), &path));

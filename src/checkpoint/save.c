@@ -163,7 +163,8 @@ static ls_status gather_pieces(saving *s) {
             memcpy(batch, s->pieces + first, sizeof *batch * (size_t)ls_min(BATCH, mine - first));
         LS_TRY(ls_comm_exchange(s->comm, batch, sizeof batch, all));
         for (int r = 1; r < ranks && is_first(s); r++) {
-            const ls_tensor_piece *theirs = (const ls_tensor_piece *)(const void *)(all + (size_t)r * sizeof batch);
+            const ls_tensor_piece *theirs =
+                (const ls_tensor_piece *)(const void *)(all + (size_t)r * sizeof batch);
             for (int i = 0; i < ls_min(BATCH, counts[r] - first); i++)
                 *LS_PUSH(s->arena, s->pieces, s->n_pieces, s->capacity) = theirs[i];
         }
@@ -178,7 +179,8 @@ static int by_place(const void *a, const void *b) {
 }
 
 static ls_status write_record(saving *s, const ls_train_state *state) {
-    ls_checkpoint_record record = {.state = *state, .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
+    ls_checkpoint_record record = {.state = *state,
+                                   .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
     LS_ASSERT(s->pieces != NULL); /* the headers, at least */
     qsort(s->pieces, (size_t)s->n_pieces, sizeof *s->pieces, by_place);
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)

@@ -46,7 +46,8 @@ static ls_status size_of_record(const char *path, int64_t *bytes) {
     return ls_ok();
 }
 
-static ls_status read_record(const char *path, ls_arena *arena, ls_checkpoint_record *record, ls_checkpoint_info *out) {
+static ls_status read_record(const char *path, ls_arena *arena, ls_checkpoint_record *record,
+                             ls_checkpoint_info *out) {
     ls_checkpoint_info info = {.n_files = 0};
     LS_TRY(ls_record_read(path, arena, record));
     describe(record, &info);

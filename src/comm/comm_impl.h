@@ -90,7 +90,7 @@ struct ls_comm {
     ls_watch watch;
     struct {
         ls_chaos_message *messages;  /* under way, oldest first */
-        uint64_t draws;            /* of random numbers so far */
+        uint64_t draws;              /* of random numbers so far */
         ls_chaos_delivery *delivery; /* NULL: none */
     } chaos;
 };

@@ -13,13 +13,13 @@ static void add_part(ls_corpus *c, ls_corpus_part part) {
 
 static ls_corpus_part part_of_shard(const ls_shard *s) {
     return (ls_corpus_part){.name = s->path,
-                     .tokens = s->tokens,
-                     .width = (int)s->header->width,
-                     .vocabulary = (int64_t)s->header->vocabulary,
-                     .count = (int64_t)s->header->tokens,
-                     .documents = (int64_t)s->header->documents,
-                     .ends = s->ends,
-                     .learnt = s->learnt};
+                            .tokens = s->tokens,
+                            .width = (int)s->header->width,
+                            .vocabulary = (int64_t)s->header->vocabulary,
+                            .count = (int64_t)s->header->tokens,
+                            .documents = (int64_t)s->header->documents,
+                            .ends = s->ends,
+                            .learnt = s->learnt};
 }
 
 ls_status ls_corpus_complete(ls_corpus *c, int32_t vocabulary) {
@@ -35,13 +35,13 @@ ls_status ls_corpus_complete(ls_corpus *c, int32_t vocabulary) {
         c->longest = ls_max(c->longest, (int64_t)(c->ends[d] - (d > 0 ? c->ends[d - 1] : 0)));
     if (documents > 0)
         add_part(c, (ls_corpus_part){.name = "text",
-                              .tokens = c->store.data,
-                              .width = c->store.width,
-                              .vocabulary = vocabulary,
-                              .count = c->store.count,
-                              .documents = documents,
-                              .ends = c->ends,
-                              .learnt = c->learnt});
+                                     .tokens = c->store.data,
+                                     .width = c->store.width,
+                                     .vocabulary = vocabulary,
+                                     .count = c->store.count,
+                                     .documents = documents,
+                                     .ends = c->ends,
+                                     .learnt = c->learnt});
     return ls_ok();
 }
 

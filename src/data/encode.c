@@ -56,7 +56,8 @@ void ls_records_destroy(ls_record_encoder *e) {
 
 /* --- one record ------------------------------------------------------------------------------------------------------------- */
 
-static ls_status encode_line(const ls_record_encoder *e, const ls_text_record *record, ls_learnt_tokens *out) {
+static ls_status encode_line(const ls_record_encoder *e, const ls_text_record *record,
+                             ls_learnt_tokens *out) {
     LS_PATH name = NULL;
     ls_json *document = NULL;
     LS_TRY(ls_path_print(&name, "%s:%lld", e->inputs[record->at.input].path, (long long)record->at.line));

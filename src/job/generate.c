@@ -22,7 +22,7 @@ typedef struct generation {
     ls_decoder decoder;
     ls_stops stops; /* none when they are ignored */
     ls_sampler *sampler;
-    ls_token_stream stream;
+    ls_generated_text stream;
     ls_generate_result result; /* rank 0's */
 } generation;
 
@@ -47,7 +47,7 @@ static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const 
     g->ids[g->n_prompt + made] = id;
     g->result.tokens = made + 1;
     if (g->job->token != NULL) g->job->token(g->job->context, id);
-    const ls_status status = ls_stream_put(&g->stream, id);
+    const ls_status status = ls_generated_put(&g->stream, id);
     if (status.code != LS_OK) out->what = FAILED;
     return status;
 }
@@ -106,7 +106,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     if (rank->rank != 0) return status;
     g->result.prefill_seconds = filled - began;
     g->result.decode_seconds = ls_seconds() - filled;
-    LS_TRY(ls_stream_end(&g->stream));
+    LS_TRY(ls_generated_end(&g->stream));
     return status;
 }
 
@@ -176,9 +176,9 @@ static ls_status run(generation *g) {
     if (!g->job->ignore_end) LS_TRY(ls_stops_read(&g->trained, &g->stops));
     LS_TRY(read_prompt(g));
     LS_TRY(open_decoder(g));
-    g->stream =
-        (ls_token_stream){.tokenizer = g->trained.tokenizer, .out = g->job->text, .context = g->job->context};
-    LS_TRY(ls_stream_begin(&g->stream, g->ids, (size_t)g->n_prompt));
+    g->stream = (ls_generated_text){
+        .tokenizer = g->trained.tokenizer, .out = g->job->text, .context = g->job->context};
+    LS_TRY(ls_generated_begin(&g->stream, g->ids, (size_t)g->n_prompt));
     const ls_status status = ls_session_run(g->decoder.session, on_rank, g);
     g->result.prompt_tokens = g->n_prompt;
     g->result.spread = ls_session_describe(g->decoder.session);
@@ -194,7 +194,7 @@ ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result
     const ls_status status = run(&g);
     ls_decoder_close(&g.decoder);
     ls_sampler_destroy(g.sampler);
-    ls_stream_free(&g.stream);
+    ls_generated_free(&g.stream);
     ls_trained_close(&g.trained);
     free(g.ids);
     if (status.code == LS_OK || status.code == LS_INTERRUPTED) *result = g.result;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static void emit(ls_token_stream *s) {
+static void emit(ls_generated_text *s) {
     char piece[64];
     for (size_t at = 0, part; at < s->text.count; at += part) {
         const char *bytes = s->text.byte + at;
@@ -14,27 +14,27 @@ static void emit(ls_token_stream *s) {
     s->text.count = 0;
 }
 
-ls_status ls_stream_begin(ls_token_stream *s, const int32_t *ids, size_t n) {
+ls_status ls_generated_begin(ls_generated_text *s, const int32_t *ids, size_t n) {
     LS_TRY(ls_token_stream_create(s->tokenizer, &s->tokens));
     for (size_t i = 0; i < n; i++) LS_TRY(ls_token_stream_push(s->tokens, ids[i], &s->text));
     s->text.count = 0;
     return ls_ok();
 }
 
-ls_status ls_stream_put(ls_token_stream *s, int32_t id) {
+ls_status ls_generated_put(ls_generated_text *s, int32_t id) {
     if (ls_tokenizer_is_special(s->tokenizer, id)) return ls_ok();
     LS_TRY(ls_token_stream_push(s->tokens, id, &s->text));
     emit(s);
     return ls_ok();
 }
 
-ls_status ls_stream_end(ls_token_stream *s) {
+ls_status ls_generated_end(ls_generated_text *s) {
     LS_TRY(ls_token_stream_finish(s->tokens, &s->text));
     emit(s);
     return ls_ok();
 }
 
-void ls_stream_free(ls_token_stream *s) {
+void ls_generated_free(ls_generated_text *s) {
     ls_token_stream_destroy(s->tokens);
     free(s->text.byte);
 }

@@ -98,8 +98,8 @@ LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, uint64_t name
  * signal that gives it back after it, needs no rule of its own: otherwise the read would race with the owner's writes.
  */
 void ls_lease_begin(ls_leases *leases, ls_arena *arena, ls_lease lease);
-LS_MUST_USE ls_status ls_lease_expect(const ls_leases *leases, const ls_bytes *owner, const ls_operand *operand,
-                                     ls_point at);
+LS_MUST_USE ls_status ls_lease_expect(const ls_leases *leases, const ls_bytes *owner,
+                                      const ls_operand *operand, ls_point at);
 
 /* The access is over for all who have seen `at`. */
 void ls_access_seen(ls_access *access, ls_point at);
@@ -133,7 +133,7 @@ typedef struct ls_play_rank {
     ls_play_queue queue[LS_QUEUES];
     ls_word *words;
     ls_range *granted; /* by channel: what the receiver has handed over to this sender */
-    ls_leases leases;    /* blocks of other ranks that may be read now */
+    ls_leases leases;  /* blocks of other ranks that may be read now */
 } ls_play_rank;
 
 typedef struct ls_play {

@@ -28,7 +28,7 @@ static bool written_since(const ls_bytes *owner, uint64_t order) {
 }
 
 ls_status ls_lease_expect(const ls_leases *leases, const ls_bytes *owner, const ls_operand *operand,
-                         ls_point at) {
+                          ls_point at) {
     const ls_range *range = &owner->asked;
     const char *why = "it reads a block of another rank that it has not been leased";
     for (int i = 0; i < leases->n; i++) {

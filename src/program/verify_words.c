@@ -79,11 +79,11 @@ static bool same_bytes(const ls_range *a, const ls_range *b) { return memcmp(a, 
 /* The owner says that a block may be read: from this wait on. */
 static void borrow(ls_play *p, int rank, const ls_instr *instr, const ls_message *m) {
     ls_lease_begin(&p->rank[rank].leases, p->arena,
-                  (ls_lease){.channel = instr->channel,
-                            .owner = m->sender,
-                            .range = m->slot,
-                            .transfer = m->transfer,
-                            .order = m->order});
+                   (ls_lease){.channel = instr->channel,
+                              .owner = m->sender,
+                              .range = m->slot,
+                              .transfer = m->transfer,
+                              .order = m->order});
 }
 
 /* What arrives must be the bytes that are awaited; a slot handed over is remembered for the put. */

@@ -93,7 +93,7 @@ struct ls_interpreter {
     uint64_t *reads;
     ls_put_under_way *free_puts;
     uint64_t seed, draws;
-    bool strict;        /* classes are kept without exception */
+    bool strict;                   /* classes are kept without exception */
     ls_interpreter_result outcome; /* so far */
 };
 

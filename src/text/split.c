@@ -53,7 +53,7 @@ typedef struct cutting {
 static bool finish_part(cutting *c) {
     if (!c->any || (c->match && c->behaviour->drops)) return true;
     const ls_text_piece part = {c->piece.text + c->start, c->end - c->start, c->piece.first && c->start == 0,
-                           c->piece.rest && c->start == 0};
+                                c->piece.rest && c->start == 0};
     return ls_walk_on(c->walk, part);
 }
 
@@ -71,8 +71,8 @@ static bool segment(cutting *c, size_t start, size_t end, bool match) {
     return true;
 }
 
-bool ls_split_pattern(ls_walk *walk, ls_text_piece piece, const ls_pattern *pattern, const ls_behaviour *behaviour,
-                      bool invert) {
+bool ls_split_pattern(ls_walk *walk, ls_text_piece piece, const ls_pattern *pattern,
+                      const ls_behaviour *behaviour, bool invert) {
     cutting c = {.walk = walk, .piece = piece, .behaviour = behaviour};
     ls_matches m = {pattern, walk->scratch, piece.text, piece.bytes, .last_end = SIZE_MAX};
     size_t at = 0;

@@ -44,7 +44,7 @@ static bool split_words(const void *state, ls_walk *walk, ls_text_piece piece) {
         const sort next = at < piece.bytes ? sort_of(code) : SPACE;
         if (next != run) {
             const ls_text_piece part = {piece.text + start, at - start, piece.first && start == 0,
-                                   piece.rest && start == 0};
+                                        piece.rest && start == 0};
             if (run != SPACE && !ls_walk_on(walk, part)) return false;
             run = next;
             start = at;

@@ -111,7 +111,7 @@ struct ls_walk {
 };
 
 LS_MUST_USE bool ls_walk_on(ls_walk *walk, ls_text_piece piece); /* an empty piece goes no further */
-bool ls_walk_no_memory(ls_walk *walk, size_t bytes);        /* sets the status; false */
+bool ls_walk_no_memory(ls_walk *walk, size_t bytes);             /* sets the status; false */
 
 /* ---- what pre-tokenizers share (split.c) ---- */
 

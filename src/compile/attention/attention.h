@@ -52,7 +52,7 @@ struct ls_strategy {
     /* dq G[B,n,heads,D] is written; dk and dv come out where they were made: G[B,n,kv heads,D], an ls_exchange_room or a slot. */
     void (*across_backward)(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                             ls_operand *dk, ls_operand *dv);
-    ls_query_schedule travel; /* of those whose queries travel (queries.c); else NULL */
+    ls_query_schedule query_schedule; /* of those whose queries travel (queries.c); else NULL */
 };
 
 extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp,
@@ -156,14 +156,14 @@ typedef struct ls_kv_block {
 typedef struct ls_kv_transfer {
     void *(*begin)(ls_builder *b, ls_site *site, bool backward);
     /* What I see, at least, of the block of this hop (0: my own, whole), which may be read until leave. */
-    void (*arrive)(ls_builder *b, void *travel, int hop, ls_kv_block *out);
-    void (*leave)(ls_builder *b, void *travel, int hop);
+    void (*receive_block)(ls_builder *b, void *state, int hop, ls_kv_block *out);
+    void (*release_block)(ls_builder *b, void *state, int hop);
     /* Where my part of the gradient of this hop's block is made, of the tokens that I see; then it leaves for the block's rank. */
-    void (*part)(ls_builder *b, void *travel, int hop, ls_operand part[LS_KV]);
-    void (*pass_on)(ls_builder *b, void *travel, int hop, const ls_operand part[LS_KV]);
+    void (*gradient_room)(ls_builder *b, void *state, int hop, ls_operand part[LS_KV]);
+    void (*send_gradient)(ls_builder *b, void *state, int hop, const ls_operand part[LS_KV]);
     /* The sum for my own block, when all ranks' parts have been added to it, in the order of the hops. */
-    void (*home)(ls_builder *b, void *travel, ls_operand sum[LS_KV]);
-    void (*end)(ls_builder *b, void *travel);
+    void (*sum_gradients)(ls_builder *b, void *state, ls_operand sum[LS_KV]);
+    void (*end)(ls_builder *b, void *state);
 
     /* All-to-all. A result whose bytes may be leased on by a ring when `ring`; capacity: elements on the rank with most. */
     ls_operand (*result)(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool ring);
@@ -243,7 +243,7 @@ enum { LS_QUERY_TENSORS = 4 };
 struct ls_queries {
     ls_site *site;
     const int *hops; /* ls_hops */
-    int rounds;        /* beside round 0 */
+    int rounds;      /* beside round 0 */
     int n_own, n_found;
     ls_operand own[LS_QUERY_TENSORS], found[LS_QUERY_TENSORS];
     const char *const *own_name, *const *found_name;
@@ -253,7 +253,7 @@ struct ls_queries {
     void (*join)(ls_builder *b, const ls_queries *q, const ls_operand part[]); /* to found */
 };
 
-/* across_forward and across_backward of strategies with a `travel`. */
+/* across_forward and across_backward of strategies with a `query_schedule`. */
 void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o);
 void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                          ls_operand *dk, ls_operand *dv);
@@ -268,7 +268,7 @@ bool ls_mine_see_there(ls_builder *b, const ls_queries *q, int round);
 /* One direction: own outwards, or what was found home. Each round leads to a slot, `slots` of them in turn. */
 typedef struct ls_query_transfer {
     const ls_queries *q;
-    bool home;
+    bool back;
     int n, slots;
     const char *const *name; /* of the n tensors */
     ls_operand *slot;        /* by tensor * slots + slot, with sizes of the largest block */

@@ -15,8 +15,9 @@ static int round_to(const ls_builder *b, const ls_queries *q, int ring) {
     return round;
 }
 
-static void travel(ls_builder *b, const ls_queries *q) {
-    const ls_query_transfer out = ls_query_transfer_out(b, q, q->rounds), home = ls_query_transfer_back(b, q, q->rounds);
+static void schedule(ls_builder *b, const ls_queries *q) {
+    const ls_query_transfer out = ls_query_transfer_out(b, q, q->rounds),
+                            back = ls_query_transfer_back(b, q, q->rounds);
     for (int round = 1; round <= q->rounds; round++) ls_query_send(b, &out, round, q->own);
     ls_operand own[LS_QUERY_TENSORS];
     ls_round_results(b, q, 0, own);
@@ -26,13 +27,13 @@ static void travel(ls_builder *b, const ls_queries *q) {
         ls_query_receive(b, &out, round, queries);
         ls_round_results(b, q, round, part);
         if (ls_queries_see_mine(b, q, round)) q->attend(b, q, round, queries, part);
-        ls_query_send(b, &home, round, part);
+        ls_query_send(b, &back, round, part);
     }
     bool first = true;
     for (int r = 0; r < b->target->mesh.size[LS_AXIS_RING]; r++) {
         const int round = round_to(b, q, r);
         ls_operand part[LS_QUERY_TENSORS];
-        if (round > 0) ls_query_receive(b, &home, round, part);
+        if (round > 0) ls_query_receive(b, &back, round, part);
         if (round < 0 || (round > 0 && !ls_mine_see_there(b, q, round))) continue;
         const ls_operand *found = round > 0 ? part : own;
         if (first)
@@ -49,5 +50,5 @@ const ls_strategy ls_strategy_decode = {
     .applicable = ls_strategy_heads,
     .across_forward = ls_queries_forward,
     .across_backward = ls_queries_backward,
-    .travel = travel,
+    .query_schedule = schedule,
 };

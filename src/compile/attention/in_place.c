@@ -13,14 +13,14 @@ static const char *const kv_name[LS_KV] = {"k", "v"};
 
 enum { PARTS = 2 };
 
-typedef struct travel {
+typedef struct kv_state {
     int mask;
     const int *hops; /* that are used */
     int n, leased, added;
     ls_operand own[LS_KV];
     ls_operand part[LS_KV][PARTS]; /* for the most tokens that are seen */
     ls_operand sum[LS_KV];
-} travel;
+} kv_state;
 
 /* Over which a rank leases its block to the one that is `hop` further. */
 static int block_channel(ls_builder *b, int w, int hop) {
@@ -33,11 +33,11 @@ static int part_channel_of(ls_builder *b, int w, int hop) {
 }
 
 /* What the rank that is `hop` further sees of a block, where I hold such a one: all of it is leased, or nothing. */
-static ls_operand lent_to(ls_builder *b, const travel *t, ls_operand block, int reader, int owner) {
+static ls_operand leased_to(ls_builder *b, const kv_state *t, ls_operand block, int reader, int owner) {
     return ls_seen(b, t->mask, reader, owner)->n > 0 ? block : ls_operand_slice(block, 1, 0, 0);
 }
 
-static void make_parts(ls_builder *b, const ls_site *site, travel *t, int64_t capacity) {
+static void make_parts(ls_builder *b, const ls_site *site, kv_state *t, int64_t capacity) {
     static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
     const ls_dtype G = b->image->accumulator;
     const int64_t most = ls_most_seen(b, site->mask);
@@ -53,8 +53,8 @@ static void make_parts(ls_builder *b, const ls_site *site, travel *t, int64_t ca
 static void *begin(ls_builder *b, ls_site *site, bool backward) {
     const int64_t capacity = site->B * ls_block_most(b) * site->kv_heads.most * site->D;
     const int me = ls_ring_index(b);
-    travel *t = LS_NEW(b->image->arena, travel);
-    *t = (travel){.mask = site->mask};
+    kv_state *t = LS_NEW(b->image->arena, kv_state);
+    *t = (kv_state){.mask = site->mask};
     t->n = ls_hops(b, site->mask, &t->hops);
     if (t->n > 0) {
         site->k = ls_leasable(b, site->k, capacity);
@@ -65,13 +65,13 @@ static void *begin(ls_builder *b, ls_site *site, bool backward) {
     for (int i = 0; i < t->n; i++) {
         for (int w = 0; w < LS_KV; w++)
             ls_build_lease(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
-                          lent_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), me));
+                           leased_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), me));
     }
     if (backward) make_parts(b, site, t, capacity);
     return t;
 }
 
-static bool is_used(const travel *t, int hop) {
+static bool is_used(const kv_state *t, int hop) {
     for (int i = 0; i < t->n; i++) {
         if (t->hops[i] == hop) return true;
     }
@@ -79,15 +79,15 @@ static bool is_used(const travel *t, int hop) {
 }
 
 /* The block of this hop where it lies, as it was leased. */
-static ls_operand block_of(ls_builder *b, const travel *t, int w, int hop) {
+static ls_operand block_of(ls_builder *b, const kv_state *t, int w, int hop) {
     const int owner = ls_block_at(b, hop);
     const ls_operand block =
-        lent_to(b, t, ls_with_tokens(t->own[w], ls_block_tokens(b, owner)), ls_ring_index(b), owner);
+        leased_to(b, t, ls_with_tokens(t->own[w], ls_block_tokens(b, owner)), ls_ring_index(b), owner);
     return ls_operand_of_peer(block, ls_rank_at(b, hop));
 }
 
-static void arrive(ls_builder *b, void *travelling, int hop, ls_kv_block *out) {
-    const travel *t = travelling;
+static void receive_block(ls_builder *b, void *context, int hop, ls_kv_block *out) {
+    const kv_state *t = context;
     const int owner = ls_block_at(b, hop);
     out->tokens = ls_seen(b, t->mask, owner, owner); /* all of them */
     for (int w = 0; w < LS_KV; w++) {
@@ -96,33 +96,33 @@ static void arrive(ls_builder *b, void *travelling, int hop, ls_kv_block *out) {
     }
 }
 
-static void leave(ls_builder *b, void *travelling, int hop) {
-    for (int w = 0; w < LS_KV && hop > 0 && is_used(travelling, hop); w++)
-        ls_build_give_back(b, block_channel(b, w, hop), block_of(b, travelling, w, hop));
+static void release_block(ls_builder *b, void *context, int hop) {
+    for (int w = 0; w < LS_KV && hop > 0 && is_used(context, hop); w++)
+        ls_build_give_back(b, block_channel(b, w, hop), block_of(b, context, w, hop));
 }
 
 /* Of the part that a rank made at a used hop: mine, or, before it is said whose, that of the rank which has my block there. */
-static ls_operand part_of(ls_builder *b, const travel *t, int w, int index, int queries, int keys) {
+static ls_operand part_of(ls_builder *b, const kv_state *t, int w, int index, int queries, int keys) {
     return ls_with_tokens(t->part[w][index % PARTS], ls_seen(b, t->mask, queries, keys)->count);
 }
 
 /* The block's rank has read my part of that used hop. */
-static void reclaim_part(ls_builder *b, const travel *t, int index) {
+static void reclaim_part(ls_builder *b, const kv_state *t, int index) {
     const int hop = t->hops[index];
     for (int w = 0; w < LS_KV; w++)
         ls_build_reclaim(b, part_channel_of(b, w, hop), ls_rank_at(b, hop),
                          part_of(b, t, w, index, ls_ring_index(b), ls_block_at(b, hop)));
 }
 
-static void part(ls_builder *b, void *travelling, int hop, ls_operand out[LS_KV]) {
-    const travel *t = travelling;
+static void gradient_room(ls_builder *b, void *context, int hop, ls_operand out[LS_KV]) {
+    const kv_state *t = context;
     if (hop > 0 && t->leased >= PARTS) reclaim_part(b, t, t->leased - PARTS);
     for (int w = 0; w < LS_KV; w++)
         out[w] = hop == 0 ? t->sum[w] : part_of(b, t, w, t->leased, ls_ring_index(b), ls_block_at(b, hop));
 }
 
 /* Adds the next part to the sum for my own block. */
-static void add(ls_builder *b, travel *t) {
+static void add(ls_builder *b, kv_state *t) {
     const int hop = t->hops[t->added], me = ls_ring_index(b), other = ls_block_at(b, -hop);
     const ls_token_set *seen = ls_seen(b, t->mask, other, me), *own = ls_seen(b, t->mask, me, me);
     for (int w = 0; w < LS_KV; w++) {
@@ -138,25 +138,26 @@ static void add(ls_builder *b, travel *t) {
 }
 
 /* My part is leased; that of the hop before, which its rank made meanwhile, is added. */
-static void pass_on(ls_builder *b, void *travelling, int hop, const ls_operand mine[LS_KV]) {
-    travel *t = travelling;
+static void send_gradient(ls_builder *b, void *context, int hop, const ls_operand mine[LS_KV]) {
+    kv_state *t = context;
     if (hop == 0) return;
-    for (int w = 0; w < LS_KV; w++) ls_build_lease(b, part_channel_of(b, w, hop), ls_rank_at(b, hop), mine[w]);
+    for (int w = 0; w < LS_KV; w++)
+        ls_build_lease(b, part_channel_of(b, w, hop), ls_rank_at(b, hop), mine[w]);
     if (t->leased++ > 0) add(b, t);
 }
 
-static void home(ls_builder *b, void *travelling, ls_operand sum[LS_KV]) {
-    travel *t = travelling;
+static void sum_gradients(ls_builder *b, void *context, ls_operand sum[LS_KV]) {
+    kv_state *t = context;
     if (t->added < t->n) add(b, t);
     for (int w = 0; w < LS_KV; w++) sum[w] = t->sum[w];
 }
 
-static void end(ls_builder *b, void *travelling) {
-    const travel *t = travelling;
+static void end(ls_builder *b, void *context) {
+    const kv_state *t = context;
     for (int i = 0; i < t->n; i++) {
         for (int w = 0; w < LS_KV; w++)
             ls_build_reclaim(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
-                             lent_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), ls_ring_index(b)));
+                             leased_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), ls_ring_index(b)));
     }
     for (int i = (int)ls_max(0, t->leased - PARTS); i < t->leased; i++) reclaim_part(b, t, i);
 }
@@ -199,11 +200,11 @@ static void settle(ls_builder *b, const ls_exchange *x) {
 
 const ls_kv_transfer ls_kv_transfer_in_place = {
     .begin = begin,
-    .arrive = arrive,
-    .leave = leave,
-    .part = part,
-    .pass_on = pass_on,
-    .home = home,
+    .receive_block = receive_block,
+    .release_block = release_block,
+    .gradient_room = gradient_room,
+    .send_gradient = send_gradient,
+    .sum_gradients = sum_gradients,
     .end = end,
     .result = result,
     .send = send,

@@ -33,12 +33,12 @@ typedef struct gradient_slots {
     ls_operand sum[LS_KV];
 } gradient_slots;
 
-typedef struct travel {
+typedef struct kv_state {
     int mask, last; /* hop */
     ls_kv_block here;
     block_slots blocks;
-    gradient_slots home;
-} travel;
+    gradient_slots gradients;
+} kv_state;
 
 /* --- blocks ---------------------------------------------------------------------------------------------------------------- */
 
@@ -52,9 +52,9 @@ static ls_operand make_slot(ls_builder *b, const ls_site *site, const char *labe
 
 static block_slots make_block_slots(ls_builder *b, const ls_site *site, int hops) {
     block_slots c = {.slots = hops < SLOTS ? hops : SLOTS,
-                  .hops = hops,
-                  .next = ls_rank_at(b, -1),
-                  .previous = ls_rank_at(b, 1)};
+                     .hops = hops,
+                     .next = ls_rank_at(b, -1),
+                     .previous = ls_rank_at(b, 1)};
     for (int w = 0; w < LS_KV; w++) {
         for (int i = 0; i < c.slots; i++) {
             c.channel[w][i] = ls_build_channel(b, "ring.%s.%d", kv_name[w], i);
@@ -68,7 +68,7 @@ static block_slots make_block_slots(ls_builder *b, const ls_site *site, int hops
 }
 
 /* Arrival `hop` (1, 2, ...), in its slot. */
-static void take(ls_builder *b, travel *t, int hop) {
+static void take(ls_builder *b, kv_state *t, int hop) {
     const block_slots *c = &t->blocks;
     const int i = (hop - 1) % c->slots;
     t->here.tokens = ls_wanted(b, t->mask, ls_block_at(b, hop), hop);
@@ -94,7 +94,7 @@ static ls_operand packed(ls_builder *b, ls_operand held, const ls_token_set *her
 }
 
 /* Sends of what is here what is wanted further on, to become transfer `hop` at the next rank. */
-static void give(ls_builder *b, const travel *t, int hop) {
+static void give(ls_builder *b, const kv_state *t, int hop) {
     const block_slots *c = &t->blocks;
     const int i = (hop - 1) % c->slots;
     const ls_token_set *wanted = ls_wanted(b, t->mask, ls_block_at(b, hop - 1), hop);
@@ -105,16 +105,16 @@ static void give(ls_builder *b, const travel *t, int hop) {
     ls_build_quiet(b);
 }
 
-static void arrive(ls_builder *b, void *travelling, int hop, ls_kv_block *out) {
-    travel *t = travelling;
+static void receive_block(ls_builder *b, void *context, int hop, ls_kv_block *out) {
+    kv_state *t = context;
     if (hop > 0) take(b, t, hop);
     if (hop < t->last) give(b, t, hop + 1);
     *out = t->here;
 }
 
 /* Arrival `hop` has been used: its slot may take transfer hop + slots, if there will be one. */
-static void leave(ls_builder *b, void *travelling, int hop) {
-    const block_slots *c = &((travel *)travelling)->blocks;
+static void release_block(ls_builder *b, void *context, int hop) {
+    const block_slots *c = &((kv_state *)context)->blocks;
     if (hop < 1 || hop + c->slots > c->hops) return;
     const int i = (hop - 1) % c->slots;
     for (int w = 0; w < LS_KV; w++) ls_build_ready(b, c->channel[w][i], c->previous, c->slot[w][i]);
@@ -154,26 +154,26 @@ static void make_gradient_slots(ls_builder *b, const ls_site *site, gradient_slo
 }
 
 static void *begin(ls_builder *b, ls_site *site, bool backward) {
-    travel *t = LS_NEW(b->image->arena, travel);
+    kv_state *t = LS_NEW(b->image->arena, kv_state);
     const int *hops, n = ls_hops(b, site->mask, &hops), me = ls_ring_index(b);
-    *t = (travel){.mask = site->mask,
-                  .last = n > 0 ? hops[n - 1] : 0,
-                  .here = {ls_seen(b, site->mask, me, me), {site->k, site->v}}};
+    *t = (kv_state){.mask = site->mask,
+                    .last = n > 0 ? hops[n - 1] : 0,
+                    .here = {ls_seen(b, site->mask, me, me), {site->k, site->v}}};
     if (t->last > 0) t->blocks = make_block_slots(b, site, t->last);
-    if (backward) make_gradient_slots(b, site, &t->home);
+    if (backward) make_gradient_slots(b, site, &t->gradients);
     return t;
 }
 
-static void part(ls_builder *b, void *travelling, int hop, ls_operand out[LS_KV]) {
-    const travel *t = travelling;
-    const gradient_slots *h = &t->home;
+static void gradient_room(ls_builder *b, void *context, int hop, ls_operand out[LS_KV]) {
+    const kv_state *t = context;
+    const gradient_slots *h = &t->gradients;
     const ls_token_set *seen = ls_seen(b, t->mask, ls_ring_index(b), ls_block_at(b, hop));
     for (int w = 0; w < LS_KV; w++)
         out[w] = hop == 0 ? h->sum[w] : ls_with_tokens(h->part[w][h->sent % SLOTS], seen->count);
 }
 
 /* Adds the next part to the sum for my own block. */
-static void add(ls_builder *b, const travel *t, gradient_slots *h) {
+static void add(ls_builder *b, const kv_state *t, gradient_slots *h) {
     const int hop = h->hops[h->added], me = ls_ring_index(b);
     const ls_token_set *seen = ls_seen(b, t->mask, ls_block_at(b, -hop), me),
                        *own = ls_seen(b, t->mask, me, me);
@@ -189,23 +189,23 @@ static void add(ls_builder *b, const travel *t, gradient_slots *h) {
 }
 
 /* My part leaves; that of the hop before, which has had a kernel's time to come here, is added. */
-static void pass_on(ls_builder *b, void *travelling, int hop, const ls_operand mine[LS_KV]) {
-    gradient_slots *h = &((travel *)travelling)->home;
+static void send_gradient(ls_builder *b, void *context, int hop, const ls_operand mine[LS_KV]) {
+    gradient_slots *h = &((kv_state *)context)->gradients;
     if (hop == 0) return;
     for (int w = 0; w < LS_KV; w++)
         ls_build_send(b, gradient_channel(b, w, hop), ls_rank_at(b, hop), mine[w],
                       ls_with_tokens(h->slot[w][h->sent % SLOTS], mine[w].view.size[1]));
     ls_build_quiet(b);
-    if (h->sent++ > 0) add(b, travelling, h);
+    if (h->sent++ > 0) add(b, context, h);
 }
 
-static void home(ls_builder *b, void *travelling, ls_operand sum[LS_KV]) {
-    gradient_slots *h = &((travel *)travelling)->home;
-    if (h->added < h->n) add(b, travelling, h);
+static void sum_gradients(ls_builder *b, void *context, ls_operand sum[LS_KV]) {
+    gradient_slots *h = &((kv_state *)context)->gradients;
+    if (h->added < h->n) add(b, context, h);
     for (int w = 0; w < LS_KV; w++) sum[w] = h->sum[w];
 }
 
-static void end(ls_builder *b, void *travelling) { (void)b, (void)travelling; }
+static void end(ls_builder *b, void *context) { (void)b, (void)context; }
 
 /* --- exchange -------------------------------------------------------------------------------------------------------------- */
 
@@ -243,11 +243,11 @@ static void settle(ls_builder *b, const ls_exchange *x) { (void)b, (void)x; } /*
 
 const ls_kv_transfer ls_kv_transfer_put = {
     .begin = begin,
-    .arrive = arrive,
-    .leave = leave,
-    .part = part,
-    .pass_on = pass_on,
-    .home = home,
+    .receive_block = receive_block,
+    .release_block = release_block,
+    .gradient_room = gradient_room,
+    .send_gradient = send_gradient,
+    .sum_gradients = sum_gradients,
     .end = end,
     .result = result,
     .send = send,

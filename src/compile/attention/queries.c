@@ -14,7 +14,9 @@ int ls_queries_from(const ls_builder *b, const ls_queries *q, int round) {
     return ls_block_at(b, -hop_of(q, round));
 }
 
-int ls_queries_to(const ls_builder *b, const ls_queries *q, int round) { return ls_block_at(b, hop_of(q, round)); }
+int ls_queries_to(const ls_builder *b, const ls_queries *q, int round) {
+    return ls_block_at(b, hop_of(q, round));
+}
 
 bool ls_queries_see_mine(ls_builder *b, const ls_queries *q, int round) {
     return ls_seen(b, q->site->mask, ls_queries_from(b, q, round), ls_ring_index(b))->count > 0;
@@ -40,16 +42,16 @@ static ls_operand nothing_of(ls_operand o) { return ls_operand_slice(o, token_di
 
 /* Its two ends are the same at every use: whoever sends outwards at that hop never sends home there. */
 static int channel(ls_builder *b, const ls_query_transfer *v, int i, int round) {
-    return ls_build_channel(b, "%s.%s.%s.%d", v->q->site->strategy->name, v->home ? "home" : "out",
+    return ls_build_channel(b, "%s.%s.%s.%d", v->q->site->strategy->name, v->back ? "back" : "out",
                             v->name[i], hop_of(v->q, round));
 }
 
 static int sender(const ls_builder *b, const ls_query_transfer *v, int round) {
-    return ls_rank_in_ring(b, v->home ? ls_queries_to(b, v->q, round) : ls_queries_from(b, v->q, round));
+    return ls_rank_in_ring(b, v->back ? ls_queries_to(b, v->q, round) : ls_queries_from(b, v->q, round));
 }
 
 static int receiver(const ls_builder *b, const ls_query_transfer *v, int round) {
-    return ls_rank_in_ring(b, v->home ? ls_queries_from(b, v->q, round) : ls_queries_to(b, v->q, round));
+    return ls_rank_in_ring(b, v->back ? ls_queries_from(b, v->q, round) : ls_queries_to(b, v->q, round));
 }
 
 static const ls_operand *slot_of(const ls_query_transfer *v, int i, int round) {
@@ -61,17 +63,17 @@ static void ready(ls_builder *b, const ls_query_transfer *v, int round) {
         ls_build_ready(b, channel(b, v, i, round), sender(b, v, round), *slot_of(v, i, round));
 }
 
-static ls_query_transfer begin(ls_builder *b, const ls_queries *q, bool home, int slots) {
+static ls_query_transfer begin(ls_builder *b, const ls_queries *q, bool back, int slots) {
     const int64_t most = ls_block_most(b);
     ls_query_transfer v = {.q = q,
-                   .home = home,
-                   .n = home ? q->n_found : q->n_own,
-                   .name = home ? q->found_name : q->own_name,
-                   .slots = (int)ls_min(slots, q->rounds)};
+                           .back = back,
+                           .n = back ? q->n_found : q->n_own,
+                           .name = back ? q->found_name : q->own_name,
+                           .slots = (int)ls_min(slots, q->rounds)};
     v.slot = LS_NEW_ARRAY(b->image->arena, ls_operand, v.n * v.slots + 1);
     for (int k = 0; k < v.n * v.slots; k++) {
         const int i = k / v.slots;
-        const ls_operand like = for_tokens(home ? q->found[i] : q->own[i], most);
+        const ls_operand like = for_tokens(back ? q->found[i] : q->own[i], most);
         const int64_t heads = like.view.size[like.view.ndim == 4 ? 2 : 1];
         const char *name = ls_arena_printf(b->image->arena, "%s slot %d", v.name[i], k % v.slots);
         v.slot[k] = ls_build_symmetric(b, LS_BUFFER_SLOT, name,
@@ -82,12 +84,16 @@ static ls_query_transfer begin(ls_builder *b, const ls_queries *q, bool home, in
     return v;
 }
 
-ls_query_transfer ls_query_transfer_out(ls_builder *b, const ls_queries *q, int slots) { return begin(b, q, false, slots); }
-ls_query_transfer ls_query_transfer_back(ls_builder *b, const ls_queries *q, int slots) { return begin(b, q, true, slots); }
+ls_query_transfer ls_query_transfer_out(ls_builder *b, const ls_queries *q, int slots) {
+    return begin(b, q, false, slots);
+}
+ls_query_transfer ls_query_transfer_back(ls_builder *b, const ls_queries *q, int slots) {
+    return begin(b, q, true, slots);
+}
 
 /* Whether the pair that a transfer is for has any work; `sends`: at the sender's end. */
 static bool carries(ls_builder *b, const ls_query_transfer *v, int round, bool sends) {
-    return v->home == sends ? ls_queries_see_mine(b, v->q, round) : ls_mine_see_there(b, v->q, round);
+    return v->back == sends ? ls_queries_see_mine(b, v->q, round) : ls_mine_see_there(b, v->q, round);
 }
 
 void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const ls_operand from[]) {
@@ -102,7 +108,7 @@ void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const l
 
 void ls_query_receive(ls_builder *b, const ls_query_transfer *v, int round, ls_operand out[]) {
     const bool full = carries(b, v, round, false);
-    const int64_t tokens = ls_block_tokens(b, v->home ? ls_ring_index(b) : ls_queries_from(b, v->q, round));
+    const int64_t tokens = ls_block_tokens(b, v->back ? ls_ring_index(b) : ls_queries_from(b, v->q, round));
     for (int i = 0; i < v->n; i++) {
         out[i] = for_tokens(*slot_of(v, i, round), tokens);
         if (!full) out[i] = nothing_of(out[i]);
@@ -185,7 +191,7 @@ void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o) {
                     .attend = attend,
                     .join = merge};
     q.rounds = ls_hops(b, site->mask, &q.hops);
-    site->strategy->travel(b, &q);
+    site->strategy->query_schedule(b, &q);
 }
 
 void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
@@ -205,5 +211,5 @@ void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_ope
                     .attend = attend_back,
                     .join = add};
     q.rounds = ls_hops(b, site->mask, &q.hops);
-    site->strategy->travel(b, &q);
+    site->strategy->query_schedule(b, &q);
 }

@@ -56,35 +56,35 @@ static bool go_on(journey *j) {
 
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
     const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
-    void *travel = transfer->begin(b, site, false);
+    void *state = transfer->begin(b, site, false);
     journey j = set_out(b, site);
     do {
         const int block = ls_block_at(b, j.hop);
         ls_kv_block here;
-        transfer->arrive(b, travel, j.hop, &here);
+        transfer->receive_block(b, state, j.hop, &here);
         for (int i = 0; j.used && i < visits(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
             ls_attention_call call = visit(b, site, block, &here, i);
             call.params.merge = j.hop > 0 || i > 0;
             ls_build_attention(b, &call, o, site->lse);
         }
-        transfer->leave(b, travel, j.hop);
+        transfer->release_block(b, state, j.hop);
     } while (go_on(&j));
-    transfer->end(b, travel);
+    transfer->end(b, state);
 }
 
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                       ls_operand *dk, ls_operand *dv) {
     const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
     const ls_attention_given given = {grad_o, site->lse, delta};
-    void *travel = transfer->begin(b, site, true);
+    void *state = transfer->begin(b, site, true);
     journey j = set_out(b, site);
     do {
         const int block = ls_block_at(b, j.hop);
         const ls_token_set *seen = ls_seen(b, site->mask, ls_ring_index(b), block);
         ls_kv_block here;
         ls_operand part[LS_KV];
-        transfer->arrive(b, travel, j.hop, &here);
-        if (j.used) transfer->part(b, travel, j.hop, part);
+        transfer->receive_block(b, state, j.hop, &here);
+        if (j.used) transfer->gradient_room(b, state, j.hop, part);
         for (int i = 0; j.used && i < visits(seen); i++) {
             const ls_token_range range = range_of(b, site, block, i);
             ls_attention_call call = visit(b, site, block, &here, i);
@@ -92,12 +92,12 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
             ls_build_attention_grad(b, &call, &given, dq, ls_tokens_at(part[LS_KEYS], seen, range),
                                     ls_tokens_at(part[LS_VALUES], seen, range));
         }
-        transfer->leave(b, travel, j.hop);
-        if (j.used) transfer->pass_on(b, travel, j.hop, part);
+        transfer->release_block(b, state, j.hop);
+        if (j.used) transfer->send_gradient(b, state, j.hop, part);
     } while (go_on(&j));
     ls_operand sum[LS_KV];
-    transfer->home(b, travel, sum);
-    transfer->end(b, travel);
+    transfer->sum_gradients(b, state, sum);
+    transfer->end(b, state);
     *dk = sum[LS_KEYS];
     *dv = sum[LS_VALUES];
 }

@@ -40,7 +40,7 @@ ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *p
 }
 
 static bool is_same_way(const ls_strategy *a, const ls_strategy *b) {
-    return a->across_forward == b->across_forward && a->travel == b->travel;
+    return a->across_forward == b->across_forward && a->query_schedule == b->query_schedule;
 }
 
 int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]) {
@@ -67,7 +67,7 @@ ls_status ls_strategy_reads_in_place(const char *name, bool *out) {
 
 bool ls_strategy_moves_queries(const char *name) {
     const ls_strategy *strategy = row_of(name);
-    return strategy != NULL && strategy->travel != NULL;
+    return strategy != NULL && strategy->query_schedule != NULL;
 }
 
 ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *p) {

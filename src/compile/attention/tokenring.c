@@ -12,8 +12,9 @@
 
 enum { SLOTS = 2 };
 
-static void travel(ls_builder *b, const ls_queries *q) {
-    const ls_query_transfer out = ls_query_transfer_out(b, q, SLOTS), home = ls_query_transfer_back(b, q, SLOTS);
+static void schedule(ls_builder *b, const ls_queries *q) {
+    const ls_query_transfer out = ls_query_transfer_out(b, q, SLOTS),
+                            back = ls_query_transfer_back(b, q, SLOTS);
     if (q->rounds > 0) ls_query_send(b, &out, 1, q->own);
     q->attend(b, q, 0, q->own, q->found);
     for (int round = 1; round <= q->rounds; round++) {
@@ -22,11 +23,11 @@ static void travel(ls_builder *b, const ls_queries *q) {
         if (round < q->rounds) ls_query_send(b, &out, round + 1, q->own);
         ls_round_results(b, q, round, part);
         if (ls_queries_see_mine(b, q, round)) q->attend(b, q, round, queries, part);
-        ls_query_send(b, &home, round, part);
+        ls_query_send(b, &back, round, part);
         ls_query_release(b, &out, round);
-        ls_query_receive(b, &home, round, part);
+        ls_query_receive(b, &back, round, part);
         if (ls_mine_see_there(b, q, round)) q->join(b, q, part);
-        ls_query_release(b, &home, round);
+        ls_query_release(b, &back, round);
     }
 }
 
@@ -36,5 +37,5 @@ const ls_strategy ls_strategy_tokenring = {
     .applicable = ls_strategy_heads,
     .across_forward = ls_queries_forward,
     .across_backward = ls_queries_backward,
-    .travel = travel,
+    .query_schedule = schedule,
 };

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Checks the names and words of the sources against docs/glossary.md, and prints each violation as file:line: what is wrong.
+
+- a type name (typedef, struct, enum or union NAME) is defined once in src/ and include/
+- words that the glossary retires (its last section) stand nowhere in src/, include/, tests/, examples/, bench/ and docs/, neither
+  alone nor as a part of a name
+
+check-words.py [ROOT]: the tree that this script lies in, unless told otherwise.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
+GLOSSARY = ROOT / "docs/glossary.md"
+FOLDERS = ["src", "include", "tests", "examples", "bench", "docs"]
+KINDS = {".c", ".h", ".md", ".py", ".sh"}
+# A definition has a body, or gives another type this name. `typedef struct x x;` only declares.
+BODY = re.compile(r"^\s*(?:typedef\s+)?(?:struct|union|enum)\s+(\w+)\s*\{")
+END = re.compile(r"^\}\s*(\w+);")
+ALIAS = re.compile(r"^typedef\s+(?!struct\b|union\b|enum\b)[^;{(]*?\b(\w+)(?:\[[^\]]*\])?;")
+FUNCTION = re.compile(r"^typedef\s+.*\(\*(\w+)\)\(")
+problems = []
+
+
+def retired_words():
+    """The words of the section "Not used", up to its colon."""
+    section = GLOSSARY.read_text().split("## Not used", 1)[1]
+    return [word.strip() for word in section.split(":", 1)[0].split(",")]
+
+
+def check_types():
+    """Names that begin with ls_; what a file keeps to itself may be called as it likes."""
+    defined = {}
+    for folder in ("include", "src"):
+        for path in sorted((ROOT / folder).rglob("*.[ch]")):
+            inside = None
+            for number, line in enumerate(path.read_text().split("\n"), 1):
+                body, end = BODY.match(line), END.match(line)
+                if body and not line[0].isspace():
+                    inside = body.group(1)
+                found = body or ALIAS.match(line) or FUNCTION.match(line)
+                if end and end.group(1) != inside:
+                    found = end
+                if end:
+                    inside = None
+                if not found or not found.group(1).startswith("ls_"):
+                    continue
+                name, here = found.group(1), f"{path.relative_to(ROOT)}:{number}"
+                if name in defined:
+                    problems.append(f"{here}: {name} is defined in {defined[name]} already; one name is one type")
+                defined.setdefault(name, here)
+
+
+def check_words():
+    """Parts of names count: free_parcels, ls_parcel."""
+    words = "|".join(retired_words())
+    retired = re.compile(rf"(?<![A-Za-z])({words})(?:s|ed|ing)?(?![A-Za-z])", re.IGNORECASE)
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix not in KINDS or path == GLOSSARY or "lab" in path.parts or not path.is_file():
+                continue
+            for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+                found = retired.search(line)
+                if found:
+                    problems.append(f"{path.relative_to(ROOT)}:{number}: \"{found.group(1)}\" is retired (docs/glossary.md)")
+
+
+check_types()
+check_words()
+for problem in problems:
+    print(problem)
+sys.exit(1 if problems else 0)
