@@ -3,7 +3,7 @@
  * {"template": TEXT, "variables": OBJECT} gives {"text": TEXT} or {"error": TEXT}.
  */
 #include "jinja/jinja.h"
-#include "text/characters.h"
+#include "text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static ls_status render(ls_json_value line, char **out) {
     LS_TRY(ls_json_text(line, "template", &source));
     LS_TRY(ls_jinja_read("template", source, strlen(source), &jinja));
     ls_arena *arena = ls_arena_create();
-    const jinja_value variables = jinja_of_json(arena, ls_json_field(line, "variables"), JINJA_SAID);
+    const jinja_value variables = jinja_of_json(arena, ls_json_field(line, "variables"), JINJA_FROM_DATA);
     const ls_status status = variables.kind == JINJA_DICT
                                  ? ls_jinja_render(jinja, arena, variables.dict, &options, &text)
                                  : ls_error(LS_INVALID, "variables is no object");

@@ -9,7 +9,7 @@
 #include "test_format_scratch.h"
 
 #include "jinja/jinja.h"
-#include "text/characters.h"
+#include "text/text.h"
 
 static char *to_utf8(jinja_text text) {
     char *utf8 = malloc(4 * text.n + 1);
@@ -25,7 +25,7 @@ static ls_status render(const char *source, size_t bytes, ls_json_value variable
     const ls_jinja_options options = {.today = {.tm_year = 125, .tm_mon = 6, .tm_mday = 9, .tm_wday = 3}};
     LS_TRY(ls_jinja_read("t.jinja", source, bytes, &jinja));
     ls_arena *arena = ls_arena_create();
-    const jinja_value values = jinja_of_json(arena, variables, JINJA_SAID);
+    const jinja_value values = jinja_of_json(arena, variables, JINJA_FROM_DATA);
     const ls_status status = ls_jinja_render(
         jinja, arena, values.kind == JINJA_DICT ? values.dict : jinja_dict_new(arena), &options, &text);
     if (status.code == LS_OK) *out = to_utf8(text);
@@ -129,7 +129,7 @@ static void knows_where_letters_come_from(void **state) {
     assert_ok(ls_json_parse("line", line, strlen(line), &document));
     assert_ok(ls_jinja_read("t", source, strlen(source), &jinja));
     assert_true(ls_jinja_generates(jinja) && ls_jinja_names(jinja, "m") && !ls_jinja_names(jinja, "n"));
-    const jinja_value values = jinja_of_json(arena, ls_json_root(document), JINJA_SAID);
+    const jinja_value values = jinja_of_json(arena, ls_json_root(document), JINJA_FROM_DATA);
     assert_ok(ls_jinja_render(jinja, arena, values.dict, &options, &text));
     /* < a b c x A c C ! >: the c that replaced the b is the template's */
     static const char said[] = "0111010100", generated[] = "0000011110";
@@ -137,7 +137,7 @@ static void knows_where_letters_come_from(void **state) {
     assert_int_equal(text.n, strlen(said));
     for (size_t i = 0; i < text.n; i++) {
         assert_int_equal(text.at[i] & JINJA_CODE, letters[i]);
-        assert_int_equal((text.at[i] & JINJA_SAID) != 0, said[i] - '0');
+        assert_int_equal((text.at[i] & JINJA_FROM_DATA) != 0, said[i] - '0');
         assert_int_equal((text.at[i] & JINJA_GENERATED) != 0, generated[i] - '0');
     }
     ls_arena_destroy(arena);

@@ -1,7 +1,6 @@
 /* A record's conversation, rendered, and what of it is learnt. */
 #include "data/chat.h"
 #include "base/base.h"
-#include "jinja/letters.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +38,7 @@ static bool is_word(jinja_text text) {
 /* A role that is a word counts as the template's: some make a special token of it, as '<|' + role + '|>'. */
 static jinja_value trusted(ls_arena *arena, jinja_value role) {
     if (role.kind != JINJA_TEXT || !is_word(role.text)) return role;
-    jinja_letter *letters = LS_NEW_ARRAY(arena, jinja_letter, role.text.n);
+    jinja_char *letters = LS_NEW_ARRAY(arena, jinja_char, role.text.n);
     for (size_t i = 0; i < role.text.n; i++) letters[i] = role.text.at[i] & JINJA_CODE;
     return jinja_of_text((jinja_text){letters, role.text.n});
 }
@@ -47,9 +46,9 @@ static jinja_value trusted(ls_arena *arena, jinja_value role) {
 /* What a message thinks goes by several names; as transformers does, it is there under those that templates read. */
 static void put_reasoning(ls_arena *arena, jinja_dict *message, const jinja_value *reasoning, bool first) {
     if (reasoning == NULL) return;
-    if (first && jinja_dict_find_word(message, "thinking") == NULL)
-        jinja_dict_set_word(arena, message, "thinking", *reasoning);
-    if (!first) jinja_dict_set_word(arena, message, "reasoning_content", *reasoning);
+    if (first && jinja_dict_find_ascii(message, "thinking") == NULL)
+        jinja_dict_set_ascii(arena, message, "thinking", *reasoning);
+    if (!first) jinja_dict_set_ascii(arena, message, "reasoning_content", *reasoning);
 }
 
 /* Members that are null are not there, as transformers has it. */
@@ -59,7 +58,7 @@ static jinja_value message_of(ls_arena *arena, ls_json_value json, uint32_t mark
     const jinja_value *reasoning = NULL;
     jinja_dict *message = jinja_dict_new(arena);
     for (size_t i = 0; i < LS_COUNT(names) && reasoning == NULL; i++) {
-        reasoning = jinja_dict_find_word(all.dict, names[i]);
+        reasoning = jinja_dict_find_ascii(all.dict, names[i]);
         if (reasoning != NULL && reasoning->kind == JINJA_NONE) reasoning = NULL;
     }
     put_reasoning(arena, message, reasoning, true);
@@ -74,7 +73,7 @@ static jinja_value message_of(ls_arena *arena, ls_json_value json, uint32_t mark
 }
 
 static bool has_role(jinja_value message, const char *role) {
-    const jinja_value *found = jinja_dict_find_word(message.dict, "role");
+    const jinja_value *found = jinja_dict_find_ascii(message.dict, "role");
     return found != NULL && found->kind == JINJA_TEXT && jinja_is(found->text, role);
 }
 
@@ -84,9 +83,10 @@ static void put_system(conversation *c) {
         all->n > 0 && (has_role(all->item[0], "system") || has_role(all->item[0], "developer"));
     if (c->chat->system == NULL || there) return;
     jinja_dict *message = jinja_dict_new(c->arena);
-    const jinja_text text = jinja_letters(c->arena, c->chat->system, strlen(c->chat->system), JINJA_SAID);
-    jinja_dict_set_word(c->arena, message, "role", jinja_of_text(jinja_word(c->arena, "system")));
-    jinja_dict_set_word(c->arena, message, "content", jinja_of_text(text));
+    const jinja_text text =
+        jinja_text_of_utf8(c->arena, c->chat->system, strlen(c->chat->system), JINJA_FROM_DATA);
+    jinja_dict_set_ascii(c->arena, message, "role", jinja_of_text(jinja_text_of_ascii(c->arena, "system")));
+    jinja_dict_set_ascii(c->arena, message, "content", jinja_of_text(text));
     jinja_list *more = jinja_list_new(c->arena, all->n + 1);
     jinja_list_add(c->arena, more, jinja_of_dict(message));
     for (size_t i = 0; i < all->n; i++) jinja_list_add(c->arena, more, all->item[i]);
@@ -101,11 +101,11 @@ static ls_status find_messages(conversation *c, ls_json_value record) {
     for (size_t i = 0; i < n; i++) {
         const ls_json_value json = ls_json_item(c->json, i);
         LS_TRY(ls_json_as_object(json));
-        const jinja_value message = message_of(c->arena, json, JINJA_SAID);
+        const jinja_value message = message_of(c->arena, json, JINJA_FROM_DATA);
         const bool answers = has_role(message, "assistant");
         const bool own = i + 1 == n && answers;
         jinja_list_add(c->arena, c->messages,
-                       own ? message_of(c->arena, json, JINJA_SAID | JINJA_OWN) : message);
+                       own ? message_of(c->arena, json, JINJA_FROM_DATA | JINJA_FROM_MESSAGE) : message);
     }
     put_system(c);
     return ls_ok();
@@ -116,16 +116,17 @@ static void find_variables(conversation *c, ls_json_value record) {
     c->variables = jinja_dict_new(arena);
     for (size_t i = 0; i < LS_CHAT_TOKENS; i++)
         if (c->chat->token[i] != NULL)
-            jinja_dict_set_word(
+            jinja_dict_set_ascii(
                 arena, c->variables, ls_chat_token_names[i],
-                jinja_of_text(jinja_letters(arena, c->chat->token[i], strlen(c->chat->token[i]), 0)));
-    const jinja_value more = jinja_of_json(arena, ls_json_field(record, "chat_template_kwargs"), JINJA_SAID);
+                jinja_of_text(jinja_text_of_utf8(arena, c->chat->token[i], strlen(c->chat->token[i]), 0)));
+    const jinja_value more =
+        jinja_of_json(arena, ls_json_field(record, "chat_template_kwargs"), JINJA_FROM_DATA);
     for (size_t i = 0; more.kind == JINJA_DICT && i < more.dict->n; i++)
         jinja_dict_set(arena, c->variables, more.dict->pair[i].key, more.dict->pair[i].value);
     static const char *const given[] = {"tools", "documents"};
     for (size_t i = 0; i < LS_COUNT(given); i++)
-        jinja_dict_set_word(arena, c->variables, given[i],
-                            jinja_of_json(arena, ls_json_field(record, given[i]), JINJA_SAID));
+        jinja_dict_set_ascii(arena, c->variables, given[i],
+                             jinja_of_json(arena, ls_json_field(record, given[i]), JINJA_FROM_DATA));
 }
 
 /* --- rendering -------------------------------------------------------------------------------------------------------------- */
@@ -141,8 +142,8 @@ static ls_status render(conversation *c, size_t n, const jinja_value *own, bool 
     jinja_list *messages = jinja_list_new(arena, n);
     for (size_t i = 0; i < n; i++)
         jinja_list_add(arena, messages, i + 1 == n && own != NULL ? *own : c->messages->item[i]);
-    jinja_dict_set_word(c->arena, c->variables, "messages", jinja_of_list(JINJA_LIST, messages));
-    jinja_dict_set_word(c->arena, c->variables, "add_generation_prompt", jinja_bool(prompt));
+    jinja_dict_set_ascii(c->arena, c->variables, "messages", jinja_of_list(JINJA_LIST, messages));
+    jinja_dict_set_ascii(c->arena, c->variables, "add_generation_prompt", jinja_bool(prompt));
     const ls_status status = ls_jinja_render(c->jinja, arena, c->variables, &options, out);
     if (n == c->messages->n && !prompt) return ls_error_in(status, "%s: messages", c->json.file);
     return ls_error_in(status, "%s: messages up to messages[%zu], to find what is learnt", c->json.file,
@@ -160,8 +161,8 @@ static size_t common(jinja_text a, jinja_text b) {
 /* [*first, *end): from the first to the last letter that the message itself brought; false: there is none. */
 static bool own_letters(jinja_text text, size_t *first, size_t *end) {
     size_t from = 0, to = text.n;
-    while (from < to && !(text.at[from] & JINJA_OWN)) from++;
-    while (to > from && !(text.at[to - 1] & JINJA_OWN)) to--;
+    while (from < to && !(text.at[from] & JINJA_FROM_MESSAGE)) from++;
+    while (to > from && !(text.at[to - 1] & JINJA_FROM_MESSAGE)) to--;
     *first = from;
     *end = to;
     return from < to;
@@ -169,7 +170,7 @@ static bool own_letters(jinja_text text, size_t *first, size_t *end) {
 
 /* Behind the last letter before `end` that an earlier message brought. */
 static size_t behind_others(jinja_text text, size_t end) {
-    while (end > 0 && (text.at[end - 1] & (JINJA_SAID | JINJA_OWN)) != JINJA_SAID) end--;
+    while (end > 0 && (text.at[end - 1] & (JINJA_FROM_DATA | JINJA_FROM_MESSAGE)) != JINJA_FROM_DATA) end--;
     return end;
 }
 
@@ -190,13 +191,13 @@ static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own
  * Message i, an answer: learnt is what stands behind the prompt of an answer, as far as the whole says the same. A template that changes
  * the answer's own text once the conversation goes on (most drop what was thought) has nothing learnt here: nobody says that at this place.
  */
-static ls_status mark_answer(conversation *c, size_t i, jinja_letter *whole, size_t n, ls_arena *arena) {
+static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_t n, ls_arena *arena) {
     jinja_text prompt = {0}, answered = {whole, n};
     size_t first, end;
     LS_TRY(render(c, i, NULL, true, arena, &prompt));
     if (i + 1 < c->messages->n) {
         const jinja_value own =
-            message_of(arena, ls_json_item(c->json, i - c->first), JINJA_SAID | JINJA_OWN);
+            message_of(arena, ls_json_item(c->json, i - c->first), JINJA_FROM_DATA | JINJA_FROM_MESSAGE);
         LS_TRY(render(c, i + 1, &own, false, arena, &answered));
     }
     const bool speaks = own_letters(answered, &first, &end);
@@ -213,7 +214,7 @@ static ls_status mark_answer(conversation *c, size_t i, jinja_letter *whole, siz
     return ls_ok();
 }
 
-static ls_status mark_answers(conversation *c, jinja_letter *whole, size_t n) {
+static ls_status mark_answers(conversation *c, jinja_char *whole, size_t n) {
     for (size_t i = c->first; i < c->messages->n; i++) {
         if (!has_role(c->messages->item[i], "assistant")) continue;
         ls_arena *arena = ls_arena_create();
@@ -231,7 +232,7 @@ static ls_status render_all(conversation *c, ls_json_value record, ls_marked_tex
     find_variables(c, record);
     c->bytes = ls_arena_bytes(c->arena);
     LS_TRY(render(c, c->messages->n, NULL, false, c->arena, &text));
-    jinja_letter *letters = ls_arena_copy(c->arena, text.at, text.n * sizeof *letters);
+    jinja_char *letters = ls_arena_copy(c->arena, text.at, text.n * sizeof *letters);
     if (!ls_jinja_generates(c->jinja)) LS_TRY(mark_answers(c, letters, text.n));
     for (size_t i = 0; i < text.n && !learnt; i++) learnt = letters[i] & JINJA_GENERATED;
     if (!learnt)

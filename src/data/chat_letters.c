@@ -1,7 +1,7 @@
 /* Rendered letters to text with its special tokens and what is learnt. */
 #include "base/base.h"
 #include "data/chat.h"
-#include "text/characters.h"
+#include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static ls_status spell(jinja_text letters, spelled *out) {
     if (out->text == NULL || out->marks == NULL)
         return ls_error(LS_NO_MEMORY, "no memory for a conversation of %zu letters", letters.n);
     for (size_t i = 0; i < letters.n; i++) {
-        const jinja_letter letter = letters.at[i];
-        const uint8_t marks = (letter & JINJA_SAID ? SAID : 0) | (letter & JINJA_GENERATED ? LEARNT : 0);
+        const jinja_char letter = letters.at[i];
+        const uint8_t marks = (letter & JINJA_FROM_DATA ? SAID : 0) | (letter & JINJA_GENERATED ? LEARNT : 0);
         for (int k = ls_utf8_encode(letter & JINJA_CODE, out->text + out->n); k > 0; k--)
             out->marks[out->n++] = marks;
     }

@@ -26,9 +26,9 @@ static jinja_list *rest_of(jinja_run *r, jinja_list *generator) {
     return list;
 }
 
-jinja_list *jinja_walk(jinja_run *r, jinja_value value) {
+jinja_list *jinja_iterate(jinja_run *r, jinja_value value) {
     if (value.kind == JINJA_GENERATOR) return rest_of(r, value.list);
-    if (jinja_is_sequence_kind(value)) return value.list;
+    if (jinja_has_list(value)) return value.list;
     if (value.kind == JINJA_TEXT) return characters(r, value.text);
     if (value.kind == JINJA_DICT) return keys(r, value.dict);
     if (value.kind != JINJA_UNDEFINED) jinja_fail(r, LS_INVALID, "a %s has no items", jinja_type_name(value));
@@ -47,7 +47,7 @@ int64_t jinja_length(jinja_run *r, jinja_value value) {
     if (value.kind == JINJA_DICT) return (int64_t)value.dict->n;
     if (value.kind == JINJA_UNDEFINED) return 0;
     if (value.kind == JINJA_LOOP) return (int64_t)value.loop->n;
-    if (jinja_is_sequence_kind(value) && value.kind != JINJA_GENERATOR) return (int64_t)value.list->n;
+    if (jinja_has_list(value) && value.kind != JINJA_GENERATOR) return (int64_t)value.list->n;
     jinja_fail(r, LS_INVALID, "a %s has no length", jinja_type_name(value));
     return 0;
 }
@@ -104,7 +104,8 @@ static const struct {
 static jinja_value refuse_undefined(jinja_run *r, jinja_value of, jinja_text name) {
     char shown[80], part[80];
     return jinja_fail(r, LS_INVALID, "'%s' is undefined, and its '%s' is asked for",
-                      jinja_plain(of.text, shown, sizeof shown), jinja_plain(name, part, sizeof part));
+                      jinja_printable(of.text, shown, sizeof shown),
+                      jinja_printable(name, part, sizeof part));
 }
 
 /* What of.name is apart from items: a method, what a loop or a namespace has. *found tells. */
@@ -191,10 +192,9 @@ jinja_value jinja_slice(jinja_run *r, jinja_value of, const jinja_value bounds[3
     if (of.kind == JINJA_TEXT && step == 1)
         return jinja_of_text(jinja_part(of.text, (size_t)from, (size_t)from + count));
     if (of.kind == JINJA_TEXT) {
-        jinja_letter *letters = jinja_room(r, count);
-        for (size_t i = 0; letters != NULL && i < count; i++)
-            letters[i] = of.text.at[from + (int64_t)i * step];
-        return jinja_of_text((jinja_text){letters, letters != NULL ? count : 0});
+        jinja_char *chars = jinja_new_chars(r, count);
+        for (size_t i = 0; chars != NULL && i < count; i++) chars[i] = of.text.at[from + (int64_t)i * step];
+        return jinja_of_text((jinja_text){chars, chars != NULL ? count : 0});
     }
     jinja_list *list = jinja_new_list(r, count);
     for (size_t i = 0; i < count && !r->failed; i++)

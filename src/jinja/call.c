@@ -26,7 +26,7 @@ static bool bind(jinja_run *r, const jinja_function *f, const char *kind, const 
         const int at = parameter_of(f, name);
         if (at < 0 || out[at].kind != JINJA_MISSING)
             jinja_fail(r, LS_UNSUPPORTED, "%s %s has no argument '%s' of this name, or has it twice", kind,
-                       f->name, jinja_plain(name, shown, sizeof shown));
+                       f->name, jinja_printable(name, shown, sizeof shown));
         else
             out[at] = given->named.pair[i].value;
     }
@@ -51,7 +51,7 @@ jinja_value jinja_call_filter(jinja_run *r, jinja_value name, jinja_value of, co
     const jinja_function *f = jinja_find_filter(text);
     if (f == NULL)
         return jinja_fail(r, LS_UNSUPPORTED, "filter '%s' is not supported",
-                          jinja_plain(text, shown, sizeof shown));
+                          jinja_printable(text, shown, sizeof shown));
     return jinja_call_function(r, f, "filter", of, given);
 }
 
@@ -60,7 +60,8 @@ bool jinja_call_test(jinja_run *r, jinja_value name, jinja_value of, const jinja
     const jinja_text text = name_of(r, name);
     const jinja_function *f = jinja_find_test(text);
     if (f == NULL)
-        jinja_fail(r, LS_UNSUPPORTED, "test '%s' is not supported", jinja_plain(text, shown, sizeof shown));
+        jinja_fail(r, LS_UNSUPPORTED, "test '%s' is not supported",
+                   jinja_printable(text, shown, sizeof shown));
     return f != NULL && jinja_true(jinja_call_function(r, f, "test", of, given));
 }
 
@@ -86,14 +87,14 @@ static bool bind_macro(jinja_run *r, const jinja_macro *m, const jinja_arguments
         used += by_name != NULL;
         jinja_assign(r, p, value);
     }
-    const jinja_value *caller = jinja_dict_find_word(&given->named, "caller");
+    const jinja_value *caller = jinja_dict_find_ascii(&given->named, "caller");
     if (m->takes_caller && caller != NULL) {
-        jinja_dict_set_word(r->arena, &r->scope->names, "caller", *caller);
+        jinja_dict_set_ascii(r->arena, &r->scope->names, "caller", *caller);
         used++;
     }
     if (given->n > i || used < given->named.n)
         jinja_fail(r, LS_INVALID, "macro %s has an argument too many (varargs and kwargs are not supported)",
-                   jinja_plain(m->node->name, shown, sizeof shown));
+                   jinja_printable(m->node->name, shown, sizeof shown));
     return !r->failed;
 }
 
@@ -102,7 +103,7 @@ jinja_value jinja_call_macro(jinja_run *r, jinja_macro *macro, const jinja_argum
     const jinja_jump jump = r->jump;
     jinja_scope_enter(r, macro->scope);
     jinja_scope *const inner = r->scope;
-    r->jump = JINJA_GO_ON;
+    r->jump = JINJA_NO_JUMP;
     jinja_value said = jinja_undefined((jinja_text){0});
     if (bind_macro(r, macro, given)) said = jinja_capture(r, macro->node->body, inner);
     r->jump = jump;
@@ -123,7 +124,7 @@ jinja_value jinja_call(jinja_run *r, jinja_value callee, const jinja_arguments *
         return jinja_call_function(r, callee.method->function, "method", callee.method->of, given);
     case JINJA_UNDEFINED:
         return jinja_fail(r, LS_INVALID, "'%s' is undefined, and is called",
-                          jinja_plain(callee.text, shown, sizeof shown));
+                          jinja_printable(callee.text, shown, sizeof shown));
     default:
         return jinja_fail(r, LS_INVALID, "a %s is called", jinja_type_name(callee));
     }

@@ -83,9 +83,9 @@ static jinja_value evaluate_concat(jinja_run *r, const jinja_node *node) {
     jinja_buffer b = {0};
     for (const jinja_node *n = node->first; n != NULL && !r->failed; n = n->next) {
         const jinja_value part = jinja_evaluate(r, n);
-        if (!r->failed) jinja_put(r, &b, jinja_show(r, part));
+        if (!r->failed) jinja_put(r, &b, jinja_to_text(r, part));
     }
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static jinja_value with_sign(jinja_run *r, jinja_value v, bool negative) {
@@ -138,7 +138,7 @@ void jinja_arguments_of(jinja_run *r, const jinja_node *first, jinja_arguments *
     *out = (jinja_arguments){0};
     for (const jinja_node *n = first; n != NULL && !r->failed; n = n->next) {
         const jinja_value value = jinja_evaluate(r, n->a);
-        const jinja_list *several = n->stars == 1 ? jinja_walk(r, value) : NULL;
+        const jinja_list *several = n->stars == 1 ? jinja_iterate(r, value) : NULL;
         if (n->stars == 2)
             spread(r, value, out);
         else if (several != NULL)
@@ -166,7 +166,7 @@ static jinja_value call_named(jinja_run *r, const jinja_node *node, const char *
     r->line = node->line;
     if (node->function == NULL)
         return jinja_fail(r, LS_UNSUPPORTED, "%s '%s' is not supported", kind,
-                          jinja_plain(node->name, shown, sizeof shown));
+                          jinja_printable(node->name, shown, sizeof shown));
     const jinja_value of = jinja_evaluate(r, node->a);
     jinja_arguments_of(r, node->first, &given);
     r->line = node->line;

@@ -10,7 +10,7 @@ static void set_attribute(jinja_run *r, const jinja_node *target, jinja_value va
     const jinja_value space = jinja_look_up(r, target->a->name);
     if (space.kind != JINJA_NAMESPACE)
         jinja_fail(r, LS_INVALID, "'%s' is of type %s, expected a namespace",
-                   jinja_plain(target->a->name, shown, sizeof shown), jinja_type_name(space));
+                   jinja_printable(target->a->name, shown, sizeof shown), jinja_type_name(space));
     else if (target->name.at[0] == '_')
         jinja_fail(r, LS_INVALID, "a namespace has no attributes that begin with _");
     else
@@ -18,7 +18,7 @@ static void set_attribute(jinja_run *r, const jinja_node *target, jinja_value va
 }
 
 static void unpack(jinja_run *r, const jinja_node *target, jinja_value value) {
-    const jinja_list *list = jinja_walk(r, value);
+    const jinja_list *list = jinja_iterate(r, value);
     size_t i = 0, wanted = 0;
     for (const jinja_node *n = target->first; n != NULL; n = n->next) wanted++;
     if (list->n != wanted && !r->failed) {
@@ -51,7 +51,7 @@ static void execute_data(jinja_run *r, const jinja_node *node) { put_out(r, node
 
 static void execute_print(jinja_run *r, const jinja_node *node) {
     const jinja_value value = jinja_evaluate(r, node->a);
-    if (!r->failed) put_out(r, jinja_show(r, value));
+    if (!r->failed) put_out(r, jinja_to_text(r, value));
 }
 
 /* --- choices and loops ------------------------------------------------------------------------------------------------------ */
@@ -82,24 +82,24 @@ static jinja_list *filtered(jinja_run *r, const jinja_node *node, jinja_list *al
 }
 
 static int depth_of_loops(jinja_run *r) {
-    const jinja_value outer = jinja_look_up(r, jinja_word(r->arena, "loop"));
+    const jinja_value outer = jinja_look_up(r, jinja_text_of_ascii(r->arena, "loop"));
     return outer.kind == JINJA_LOOP ? outer.loop->depth + 1 : 1;
 }
 
 static void execute_for(jinja_run *r, const jinja_node *node) {
     jinja_scope *const outer = r->scope;
-    const jinja_list *items = filtered(r, node, jinja_walk(r, jinja_evaluate(r, node->b)), outer);
+    const jinja_list *items = filtered(r, node, jinja_iterate(r, jinja_evaluate(r, node->b)), outer);
     jinja_loop *loop = LS_NEW(r->arena, jinja_loop);
-    const jinja_value name = jinja_of_text(jinja_word(r->arena, "loop"));
+    const jinja_value name = jinja_of_text(jinja_text_of_ascii(r->arena, "loop"));
     *loop = (jinja_loop){.item = items->item, .n = items->n, .depth = depth_of_loops(r)};
     for (; loop->at < loop->n && !r->failed && r->jump != JINJA_BREAK; loop->at++) {
-        r->jump = JINJA_GO_ON;
+        r->jump = JINJA_NO_JUMP;
         jinja_scope_enter(r, outer);
         jinja_dict_set(r->arena, &r->scope->names, name, (jinja_value){.kind = JINJA_LOOP, .loop = loop});
         jinja_assign(r, node->a, loop->item[loop->at]);
         jinja_execute_all(r, node->body);
     }
-    r->jump = JINJA_GO_ON;
+    r->jump = JINJA_NO_JUMP;
     if (loop->n == 0 && node->other != NULL && !r->failed) {
         jinja_scope_enter(r, outer);
         jinja_execute_all(r, node->other);
@@ -132,7 +132,7 @@ static jinja_value filter_body(jinja_run *r, const jinja_node *filters, jinja_va
     r->line = filters->line;
     if (filters->function == NULL)
         return jinja_fail(r, LS_UNSUPPORTED, "filter '%s' is not supported",
-                          jinja_plain(filters->name, shown, sizeof shown));
+                          jinja_printable(filters->name, shown, sizeof shown));
     jinja_arguments_of(r, filters->first, &given);
     return jinja_call_function(r, filters->function, "filter", of, &given);
 }
@@ -145,7 +145,7 @@ static void execute_set_block(jinja_run *r, const jinja_node *node) {
 static void execute_filter_block(jinja_run *r, const jinja_node *node) {
     const jinja_value said = jinja_capture(r, node->body, r->scope);
     const jinja_value value = filter_body(r, node->b, said);
-    if (!r->failed) put_out(r, jinja_show(r, value));
+    if (!r->failed) put_out(r, jinja_to_text(r, value));
 }
 
 static void execute_with(jinja_run *r, const jinja_node *node) {
@@ -181,9 +181,9 @@ static void execute_call_block(jinja_run *r, const jinja_node *node) {
     jinja_arguments given;
     const jinja_value callee = jinja_evaluate(r, node->a->a);
     jinja_arguments_of(r, node->a->first, &given);
-    jinja_dict_set_word(r->arena, &given.named, "caller", macro_of(r, node));
+    jinja_dict_set_ascii(r->arena, &given.named, "caller", macro_of(r, node));
     const jinja_value said = jinja_call(r, callee, &given);
-    if (!r->failed) put_out(r, jinja_show(r, said));
+    if (!r->failed) put_out(r, jinja_to_text(r, said));
 }
 
 static void execute_generation(jinja_run *r, const jinja_node *node) {
@@ -215,7 +215,7 @@ static void (*const statements[JINJA_N_KINDS])(jinja_run *r, const jinja_node *n
 };
 
 void jinja_execute_all(jinja_run *r, const jinja_node *first) {
-    for (const jinja_node *node = first; node != NULL && !r->failed && r->jump == JINJA_GO_ON;
+    for (const jinja_node *node = first; node != NULL && !r->failed && r->jump == JINJA_NO_JUMP;
          node = node->next) {
         r->line = node->line;
         if (jinja_step(r, 1)) statements[node->kind](r, node);

@@ -1,7 +1,7 @@
 /* Filters (`x | trim`): the table of all, and those of texts and numbers. Those of lists: filters_list.c. */
 #include "jinja/filters_impl.h"
 #include "jinja/methods_impl.h"
-#include "text/characters.h"
+#include "text/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static int64_t int_or(jinja_run *r, jinja_value v, int64_t other, const char *wh
 /* --- texts ------------------------------------------------------------------------------------------------------------------ */
 
 static jinja_value filter_trim(ARGUMENTS) {
-    const jinja_text text = jinja_show(r, of);
+    const jinja_text text = jinja_to_text(r, of);
     (void)all;
     if (!given(arg[0])) return jinja_of_text(jinja_strip(text, NULL, JINJA_BOTH));
     const jinja_text drop = jinja_need_text(r, arg[0], "what is trimmed");
@@ -27,48 +27,49 @@ static jinja_value filter_trim(ARGUMENTS) {
 
 static jinja_value filter_upper(ARGUMENTS) {
     (void)arg, (void)all;
-    return jinja_text_in_case(r, jinja_show(r, of), JINJA_UPPER);
+    return jinja_text_in_case(r, jinja_to_text(r, of), JINJA_UPPER);
 }
 static jinja_value filter_lower(ARGUMENTS) {
     (void)arg, (void)all;
-    return jinja_text_in_case(r, jinja_show(r, of), JINJA_LOWER);
+    return jinja_text_in_case(r, jinja_to_text(r, of), JINJA_LOWER);
 }
 static jinja_value filter_capitalize(ARGUMENTS) {
     (void)arg, (void)all;
-    return jinja_capitalized(r, jinja_show(r, of));
+    return jinja_capitalized(r, jinja_to_text(r, of));
 }
 static jinja_value filter_center(ARGUMENTS) {
     (void)all;
-    return jinja_centered(r, jinja_show(r, of), given(arg[0]) ? arg[0] : jinja_int(80));
+    return jinja_centered(r, jinja_to_text(r, of), given(arg[0]) ? arg[0] : jinja_int(80));
 }
 
 /* Jinja's own, not str.title: words begin behind white space and behind -, (, {, [, <. */
 static jinja_value filter_title(ARGUMENTS) {
-    const jinja_text text = jinja_show(r, of);
+    const jinja_text text = jinja_to_text(r, of);
     jinja_buffer b = {0};
     bool begins = true;
     (void)arg, (void)all;
     for (size_t i = 0; i < text.n && !r->failed; i++) {
-        jinja_letter letters[3];
+        jinja_char chars[3];
         const uint32_t code = text.at[i] & JINJA_CODE;
         const bool parts =
             jinja_is_space(code) || (code < 128 && code > 0 && strchr("-({[<", (int)code) != NULL);
-        const int n = jinja_in_case(text, i, begins ? JINJA_UPPER : JINJA_LOWER, letters);
-        for (int k = 0; k < n; k++) jinja_put_letter(r, &b, letters[k]);
+        const int n = jinja_in_case(text, i, begins ? JINJA_UPPER : JINJA_LOWER, chars);
+        for (int k = 0; k < n; k++) jinja_put_char(r, &b, chars[k]);
         begins = parts;
     }
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static jinja_value filter_string(ARGUMENTS) {
     (void)arg, (void)all;
-    return jinja_of_text(jinja_show(r, of));
+    return jinja_of_text(jinja_to_text(r, of));
 }
 
 static jinja_value filter_replace(ARGUMENTS) {
     (void)all;
     const int64_t most = int_or(r, arg[2], -1, "how often");
-    const jinja_text text = jinja_show(r, of), old = jinja_show(r, arg[0]), new = jinja_show(r, arg[1]);
+    const jinja_text text = jinja_to_text(r, of), old = jinja_to_text(r, arg[0]),
+                     new = jinja_to_text(r, arg[1]);
     return r->failed ? of : jinja_replaced(r, text, old, new, most);
 }
 
@@ -81,25 +82,25 @@ static jinja_value filter_indent(ARGUMENTS) {
         jinja_put(r, &spaces, arg[0].text);
     else
         for (int64_t i = int_or(r, arg[0], 4, "a width"); i > 0 && !r->failed; i--)
-            jinja_put_letter(r, &spaces, ' ');
+            jinja_put_char(r, &spaces, ' ');
     jinja_put(r, &all_lines, text);
-    jinja_put_letter(r, &all_lines, '\n');
+    jinja_put_char(r, &all_lines, '\n');
     if (r->failed) return of;
-    const jinja_text indent = jinja_written(&spaces).text;
-    const jinja_list *lines = jinja_lines(r, jinja_written(&all_lines).text, false);
+    const jinja_text indent = jinja_buffer_value(&spaces).text;
+    const jinja_list *lines = jinja_lines(r, jinja_buffer_value(&all_lines).text, false);
     for (size_t i = 0; i < lines->n && !r->failed; i++) {
-        if (i > 0) jinja_put_letter(r, &b, '\n');
+        if (i > 0) jinja_put_char(r, &b, '\n');
         if (i == 0 ? first : blank || lines->item[i].text.n > 0) jinja_put(r, &b, indent);
         jinja_put(r, &b, lines->item[i].text);
     }
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static jinja_value filter_truncate(ARGUMENTS) {
     if (of.kind == JINJA_UNDEFINED) return of;
     const jinja_text text = jinja_need_text(r, of, "what is truncated");
     const jinja_text end =
-        given(arg[2]) ? jinja_need_text(r, arg[2], "the end") : jinja_word(r->arena, "...");
+        given(arg[2]) ? jinja_need_text(r, arg[2], "the end") : jinja_text_of_ascii(r->arena, "...");
     const int64_t length = int_or(r, arg[0], 255, "a length"), leeway = int_or(r, arg[3], 5, "a leeway");
     jinja_buffer b = {0};
     (void)all;
@@ -108,16 +109,16 @@ static jinja_value filter_truncate(ARGUMENTS) {
                           (long long)length);
     if ((int64_t)text.n - leeway <= length) return of;
     jinja_text kept = jinja_part(text, 0, (size_t)length - end.n);
-    const jinja_letter space = ' ';
+    const jinja_char space = ' ';
     const size_t last = jinja_find_last(kept, (jinja_text){&space, 1}, 0, kept.n);
     if (!jinja_true(arg[1]) && last != SIZE_MAX) kept.n = last;
     jinja_put(r, &b, kept);
     jinja_put(r, &b, end);
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static jinja_value filter_wordcount(ARGUMENTS) {
-    const jinja_text text = jinja_show(r, of);
+    const jinja_text text = jinja_to_text(r, of);
     int64_t words = 0;
     bool inside = false;
     (void)arg, (void)all;
@@ -132,12 +133,12 @@ static jinja_value filter_wordcount(ARGUMENTS) {
 static jinja_value filter_format(ARGUMENTS) {
     (void)arg;
     if (all->named.n > 0) return jinja_fail(r, LS_UNSUPPORTED, "filter format with names is not supported");
-    return jinja_format(r, jinja_show(r, of), all);
+    return jinja_format(r, jinja_to_text(r, of), all);
 }
 
 static jinja_value filter_safe(ARGUMENTS) {
     (void)arg, (void)all;
-    jinja_value text = jinja_of_text(jinja_show(r, of));
+    jinja_value text = jinja_of_text(jinja_to_text(r, of));
     text.safe = true;
     return text;
 }
@@ -233,8 +234,8 @@ static jinja_value filter_round(ARGUMENTS) {
     if (!jinja_is_number(of)) return jinja_fail(r, LS_INVALID, "round of a %s", jinja_type_name(of));
     if (precision < 0 || precision > 100)
         return jinja_fail(r, LS_UNSUPPORTED, "round to %lld digits is not supported", (long long)precision);
-    const jinja_text method =
-        given(arg[1]) ? jinja_need_text(r, arg[1], "the method of round") : jinja_word(r->arena, "common");
+    const jinja_text method = given(arg[1]) ? jinja_need_text(r, arg[1], "the method of round")
+                                            : jinja_text_of_ascii(r->arena, "common");
     if (jinja_is(method, "ceil")) return round_down_or_up(r, of, precision, true);
     if (jinja_is(method, "floor")) return round_down_or_up(r, of, precision, false);
     if (!jinja_is(method, "common"))

@@ -79,10 +79,10 @@ static jinja_value *keys_of(jinja_run *r, const jinja_list *list, jinja_value pa
 }
 
 static jinja_value filter_sort(ARGUMENTS) {
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     (void)all;
     if (arg[2].kind == JINJA_TEXT) {
-        const jinja_letter comma = ',';
+        const jinja_char comma = ',';
         if (jinja_find(arg[2].text, (jinja_text){&comma, 1}, 0, arg[2].text.n) != SIZE_MAX)
             return jinja_fail(r, LS_UNSUPPORTED, "sort by several attributes is not supported");
     }
@@ -106,7 +106,7 @@ static jinja_value filter_dictsort(ARGUMENTS) {
 }
 
 static jinja_value least_or_most(jinja_run *r, jinja_value of, const jinja_value *arg, int sign) {
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     size_t best = 0;
     if (list->n == 0) return jinja_undefined((jinja_text){0});
     const jinja_value *keys = keys_of(r, list, arg[1], arg[0]);
@@ -125,7 +125,7 @@ static jinja_value filter_max(ARGUMENTS) {
 }
 
 static jinja_value filter_unique(ARGUMENTS) {
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     jinja_list *out = jinja_new_list(r, 0);
     jinja_dict *seen = jinja_dict_new(r->arena);
     (void)all;
@@ -141,7 +141,7 @@ static jinja_value filter_unique(ARGUMENTS) {
 /* --- parts ------------------------------------------------------------------------------------------------------------------ */
 
 static jinja_value filter_list(ARGUMENTS) {
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     jinja_list *out = jinja_new_list(r, list->n);
     (void)arg, (void)all;
     for (size_t i = 0; i < list->n && !r->failed; i++) jinja_add(r, out, list->item[i]);
@@ -152,7 +152,7 @@ static jinja_value filter_first(ARGUMENTS) {
     (void)arg, (void)all;
     if (of.kind == JINJA_GENERATOR)
         return of.list->next < of.list->n ? of.list->item[of.list->next++] : jinja_undefined((jinja_text){0});
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     return list->n > 0 ? list->item[0] : jinja_undefined((jinja_text){0});
 }
 
@@ -160,7 +160,7 @@ static jinja_value filter_last(ARGUMENTS) {
     (void)arg, (void)all;
     if (of.kind == JINJA_GENERATOR)
         return jinja_fail(r, LS_INVALID, "last of a generator; list comes before it");
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     return list->n > 0 ? list->item[list->n - 1] : jinja_undefined((jinja_text){0});
 }
 
@@ -168,7 +168,7 @@ static jinja_value filter_reverse(ARGUMENTS) {
     (void)arg, (void)all;
     if (of.kind == JINJA_TEXT)
         return jinja_slice(r, of, (const jinja_value[]){jinja_none(), jinja_none(), jinja_int(-1)});
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     jinja_list *out = jinja_new_list(r, list->n);
     for (size_t i = list->n; i > 0 && !r->failed; i--) jinja_add(r, out, list->item[i - 1]);
     return of.kind == JINJA_GENERATOR ? jinja_of_list(JINJA_LIST, out) : generator(out);
@@ -185,21 +185,21 @@ static jinja_value filter_items(ARGUMENTS) {
 }
 
 static jinja_value filter_join(ARGUMENTS) {
-    const jinja_list *list = jinja_walk(r, of);
-    const jinja_text between = arg[0].kind == JINJA_MISSING ? (jinja_text){0} : jinja_show(r, arg[0]);
+    const jinja_list *list = jinja_iterate(r, of);
+    const jinja_text between = arg[0].kind == JINJA_MISSING ? (jinja_text){0} : jinja_to_text(r, arg[0]);
     jinja_buffer b = {0};
     (void)all;
     for (size_t i = 0; i < list->n && !r->failed; i++) {
         if (i > 0) jinja_put(r, &b, between);
         const jinja_value item = by_path(r, list->item[i], arg[1]);
-        if (!r->failed) jinja_put(r, &b, jinja_show(r, item));
+        if (!r->failed) jinja_put(r, &b, jinja_to_text(r, item));
     }
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static jinja_value filter_sum(ARGUMENTS) {
-    const jinja_list *list = jinja_walk(r, of);
-    const jinja_operator *plus = jinja_find_operator(jinja_word(r->arena, "+"));
+    const jinja_list *list = jinja_iterate(r, of);
+    const jinja_operator *plus = jinja_find_operator(jinja_text_of_ascii(r->arena, "+"));
     jinja_value total = arg[1].kind == JINJA_MISSING ? jinja_int(0) : arg[1];
     (void)all;
     for (size_t i = 0; i < list->n && !r->failed; i++)
@@ -208,7 +208,7 @@ static jinja_value filter_sum(ARGUMENTS) {
 }
 
 static jinja_value filter_batch(ARGUMENTS) {
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     const int64_t size = jinja_need_int(r, arg[0], "the size of a batch");
     jinja_list *out = jinja_new_list(r, 0), *batch = NULL;
     (void)all;
@@ -230,8 +230,8 @@ static jinja_arguments behind(const jinja_arguments *all, size_t n) {
 }
 
 static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jinja_arguments *all) {
-    const jinja_value *path = jinja_dict_find_word(&all->named, "attribute");
-    const jinja_value *other = jinja_dict_find_word(&all->named, "default");
+    const jinja_value *path = jinja_dict_find_ascii(&all->named, "attribute");
+    const jinja_value *other = jinja_dict_find_ascii(&all->named, "default");
     jinja_list *out = jinja_new_list(r, 0);
     if (all->named.n > 1u + (other != NULL)) return jinja_fail(r, LS_INVALID, "map has an argument too many");
     for (size_t i = 0; i < list->n && !r->failed; i++) {
@@ -243,9 +243,9 @@ static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jin
 
 static jinja_value filter_map(ARGUMENTS) {
     if (!jinja_true(of)) return generator(jinja_new_list(r, 0));
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     (void)arg;
-    if (all->n == 0 && jinja_dict_find_word(&all->named, "attribute") != NULL)
+    if (all->n == 0 && jinja_dict_find_ascii(&all->named, "attribute") != NULL)
         return map_attribute(r, list, all);
     if (all->n == 0) return jinja_fail(r, LS_INVALID, "map lacks a filter");
     const jinja_arguments rest = behind(all, 1);
@@ -259,7 +259,7 @@ static jinja_value filter_map(ARGUMENTS) {
 static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *all, bool attribute,
                           bool wanted) {
     if (!jinja_true(of)) return generator(jinja_new_list(r, 0));
-    const jinja_list *list = jinja_walk(r, of);
+    const jinja_list *list = jinja_iterate(r, of);
     const size_t test = attribute ? 1 : 0;
     jinja_list *out = jinja_new_list(r, 0);
     if (attribute && all->n == 0) return jinja_fail(r, LS_INVALID, "an attribute is missing");

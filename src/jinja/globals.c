@@ -32,9 +32,9 @@ static void fill(jinja_run *r, jinja_dict *dict, const jinja_arguments *all) {
             jinja_dict_set(r->arena, dict, all->value[0].dict->pair[i].key,
                            all->value[0].dict->pair[i].value);
     else if (all->n == 1)
-        pairs = jinja_walk(r, all->value[0]);
+        pairs = jinja_iterate(r, all->value[0]);
     for (size_t i = 0; pairs != NULL && i < pairs->n && jinja_step(r, 1 + dict->n / 8); i++) {
-        const jinja_list *pair = jinja_walk(r, pairs->item[i]);
+        const jinja_list *pair = jinja_iterate(r, pairs->item[i]);
         if (pair->n != 2)
             jinja_fail(r, LS_INVALID, "dict of items that are no pairs");
         else
@@ -65,8 +65,8 @@ static jinja_value call_namespace(ARGUMENTS) {
 static jinja_value call_raise(ARGUMENTS) {
     char shown[300];
     (void)of, (void)all;
-    const jinja_text text = jinja_show(r, arg[0]);
-    return jinja_fail(r, LS_INVALID, "the template refuses: %s", jinja_plain(text, shown, sizeof shown));
+    const jinja_text text = jinja_to_text(r, arg[0]);
+    return jinja_fail(r, LS_INVALID, "the template refuses: %s", jinja_printable(text, shown, sizeof shown));
 }
 
 static jinja_value call_strftime(ARGUMENTS) {

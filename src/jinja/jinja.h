@@ -6,12 +6,13 @@
  *     ls_jinja *template;
  *     LS_TRY(ls_jinja_read("chat_template.jinja", text, bytes, &template));
  *     jinja_dict *variables = jinja_dict_new(arena);
- *     jinja_dict_set_word(arena, variables, "messages", jinja_of_json(arena, json, JINJA_SAID));
+ *     jinja_dict_set_ascii(arena, variables, "messages", jinja_of_json(arena, json, JINJA_FROM_DATA));
  *     LS_TRY(ls_jinja_render(template, arena, variables, &options, &text));
  */
 #ifndef LS_JINJA_H
 #define LS_JINJA_H
 
+#include "jinja/characters.h"
 #include "jinja/value.h"
 
 #include <time.h>

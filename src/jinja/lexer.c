@@ -1,5 +1,5 @@
 /* The text of a template as tokens, with the white space around them as `trim_blocks` and `lstrip_blocks` leave it. */
-#include "jinja/letters.h"
+#include "jinja/characters.h"
 #include "jinja/tree_impl.h"
 
 #include <errno.h>
@@ -55,14 +55,14 @@ static void advance(lexer *l, size_t to) {
 
 /* Newlines are \n, and the last one of the file is not there. */
 static jinja_text with_plain_newlines(ls_arena *arena, jinja_text source) {
-    jinja_letter *letters = LS_NEW_ARRAY(arena, jinja_letter, source.n);
+    jinja_char *chars = LS_NEW_ARRAY(arena, jinja_char, source.n);
     size_t n = 0;
     for (size_t i = 0; i < source.n; i++) {
         if (source.at[i] == '\r' && i + 1 < source.n && source.at[i + 1] == '\n') continue;
-        letters[n++] = source.at[i] == '\r' ? '\n' : source.at[i];
+        chars[n++] = source.at[i] == '\r' ? '\n' : source.at[i];
     }
-    if (n > 0 && letters[n - 1] == '\n') n--;
-    return (jinja_text){letters, n};
+    if (n > 0 && chars[n - 1] == '\n') n--;
+    return (jinja_text){chars, n};
 }
 
 /* --- between tags ----------------------------------------------------------------------------------------------------------- */
@@ -194,29 +194,29 @@ static bool read_hex(const lexer *l, size_t at, int digits, uint32_t *code) {
 }
 
 /* The letter of an escape whose backslash is before *at; none (*n unchanged) for a newline. False: there is no such. */
-static bool read_escape(const lexer *l, size_t *at, jinja_letter *letters, size_t *n) {
+static bool read_escape(const lexer *l, size_t *at, jinja_char *chars, size_t *n) {
     static const char plain[] = "\\'\"abfnrtv", says[] = "\\'\"\a\b\f\n\r\t\v";
     const uint32_t code = code_at(l, *at);
     uint32_t value = 0;
     const char *found = code > 0 && code < 128 ? strchr(plain, (int)code) : NULL;
     if (found != NULL) {
-        letters[(*n)++] = (unsigned char)says[found - plain];
+        chars[(*n)++] = (unsigned char)says[found - plain];
         *at += 1;
     } else if (code == '\n') {
         *at += 1;
     } else if (code == 'x' || code == 'u' || code == 'U') {
         const int digits = code == 'x' ? 2 : code == 'u' ? 4 : 8;
         if (!read_hex(l, *at + 1, digits, &value)) return false;
-        letters[(*n)++] = value;
+        chars[(*n)++] = value;
         *at += 1 + (size_t)digits;
     } else if (code >= '0' && code <= '7') {
         for (int i = 0; i < 3 && code_at(l, *at) >= '0' && code_at(l, *at) <= '7'; i++)
             value = value * 8 + code_at(l, (*at)++) - '0';
-        letters[(*n)++] = value;
+        chars[(*n)++] = value;
     } else if (code == 'N') {
         return false; /* by a character's name */
     } else {
-        letters[(*n)++] = '\\';
+        chars[(*n)++] = '\\';
     }
     return true;
 }
@@ -226,16 +226,16 @@ static ls_status lex_string(lexer *l) {
     size_t end = l->at + 1, n = 0;
     while (end < l->source.n && code_at(l, end) != quote) end += code_at(l, end) == '\\' ? 2 : 1;
     if (end >= l->source.n) return wrong(l, "a string has no end");
-    jinja_letter *letters = LS_NEW_ARRAY(l->arena, jinja_letter, end - l->at);
+    jinja_char *chars = LS_NEW_ARRAY(l->arena, jinja_char, end - l->at);
     for (size_t at = l->at + 1; at < end;) {
         const uint32_t code = code_at(l, at++);
         if (code != '\\')
-            letters[n++] = code;
-        else if (!read_escape(l, &at, letters, &n))
+            chars[n++] = code;
+        else if (!read_escape(l, &at, chars, &n))
             return wrong(l,
                          "an escape in a string is none of Python's (names of characters are not supported)");
     }
-    add(l, JINJA_T_STRING, (jinja_text){letters, n});
+    add(l, JINJA_T_STRING, (jinja_text){chars, n});
     advance(l, end + 1);
     return ls_ok();
 }
@@ -259,7 +259,7 @@ static ls_status lex_operator(lexer *l, char *brackets, int *depth) {
     }
     char shown[40];
     return ls_error(LS_INVALID, "%s:%d: unexpected character '%s'", l->file, l->line,
-                    jinja_plain(part(l, l->at, l->at + 1), shown, sizeof shown));
+                    jinja_printable(part(l, l->at, l->at + 1), shown, sizeof shown));
 }
 
 static ls_status lex_word(lexer *l) {

@@ -10,15 +10,15 @@ static bool given(jinja_value v) { return v.kind != JINJA_MISSING && v.kind != J
 /* --- cases ------------------------------------------------------------------------------------------------------------------ */
 
 static void put_case(jinja_run *r, jinja_buffer *b, jinja_text text, size_t at, jinja_case to) {
-    jinja_letter letters[3];
-    const int n = jinja_in_case(text, at, to, letters);
-    for (int i = 0; i < n; i++) jinja_put_letter(r, b, letters[i]);
+    jinja_char chars[3];
+    const int n = jinja_in_case(text, at, to, chars);
+    for (int i = 0; i < n; i++) jinja_put_char(r, b, chars[i]);
 }
 
 jinja_value jinja_text_in_case(jinja_run *r, jinja_text text, jinja_case to) {
     jinja_buffer b = {0};
     for (size_t i = 0; i < text.n && !r->failed; i++) put_case(r, &b, text, i, to);
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static jinja_value text_lower(ARGUMENTS) {
@@ -35,7 +35,7 @@ jinja_value jinja_capitalized(jinja_run *r, jinja_text text) {
     jinja_buffer b = {0};
     for (size_t i = 0; i < text.n && !r->failed; i++)
         put_case(r, &b, text, i, i == 0 ? JINJA_TITLE : JINJA_LOWER);
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static jinja_value text_capitalize(ARGUMENTS) {
@@ -51,16 +51,16 @@ static jinja_value text_title(ARGUMENTS) {
         put_case(r, &b, of.text, i, inside ? JINJA_LOWER : JINJA_TITLE);
         inside = jinja_is_case(of.text.at[i] & JINJA_CODE, JINJA_TITLE);
     }
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 /* --- ends ------------------------------------------------------------------------------------------------------------------- */
 
 static jinja_value strip(jinja_run *r, jinja_value of, jinja_value drop, jinja_side side) {
     if (!given(drop)) return jinja_of_text(jinja_strip(of.text, NULL, side));
-    const jinja_text letters = jinja_need_text(r, drop, "what is stripped");
-    jinja_step(r, letters.n / 16 * of.text.n / 16);
-    return r->failed ? of : jinja_of_text(jinja_strip(of.text, &letters, side));
+    const jinja_text drop_chars = jinja_need_text(r, drop, "what is stripped");
+    jinja_step(r, drop_chars.n / 16 * of.text.n / 16);
+    return r->failed ? of : jinja_of_text(jinja_strip(of.text, &drop_chars, side));
 }
 
 static jinja_value text_strip(ARGUMENTS) {
@@ -181,7 +181,7 @@ jinja_value jinja_replaced(jinja_run *r, jinja_text text, jinja_text old, jinja_
         at = old.n > 0 ? done : found + 1; /* of nothing: between all letters */
     }
     jinja_put(r, &b, jinja_part(text, done, text.n));
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static jinja_value text_replace(ARGUMENTS) {
@@ -326,13 +326,13 @@ static jinja_value text_splitlines(ARGUMENTS) {
 
 static jinja_value text_join(ARGUMENTS) {
     jinja_buffer b = {0};
-    const jinja_list *list = jinja_walk(r, arg[0]);
+    const jinja_list *list = jinja_iterate(r, arg[0]);
     (void)all;
     for (size_t i = 0; i < list->n && !r->failed; i++) {
         if (i > 0) jinja_put(r, &b, of.text);
         jinja_put(r, &b, jinja_need_text(r, list->item[i], "an item that is joined"));
     }
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static jinja_value text_format(ARGUMENTS) {
@@ -345,7 +345,8 @@ static jinja_value text_format(ARGUMENTS) {
 static jinja_value padded(jinja_run *r, jinja_text text, jinja_value to, jinja_value with,
                           int64_t (*left)(int64_t, int64_t)) {
     const int64_t width = jinja_need_int(r, to, "a width"), n = (int64_t)text.n;
-    const jinja_text fill = given(with) ? jinja_need_text(r, with, "what fills") : jinja_word(r->arena, " ");
+    const jinja_text fill =
+        given(with) ? jinja_need_text(r, with, "what fills") : jinja_text_of_ascii(r->arena, " ");
     jinja_buffer b = {0};
     if (r->failed || width <= n) return jinja_of_text(text);
     if (fill.n != 1) return jinja_fail(r, LS_INVALID, "what fills has %zu characters, expected 1", fill.n);
@@ -353,7 +354,7 @@ static jinja_value padded(jinja_run *r, jinja_text text, jinja_value to, jinja_v
     for (int64_t i = 0; i < before && !r->failed; i++) jinja_put(r, &b, fill);
     jinja_put(r, &b, text);
     for (int64_t i = before; i < width - n && !r->failed; i++) jinja_put(r, &b, fill);
-    return jinja_written(&b);
+    return jinja_buffer_value(&b);
 }
 
 static int64_t left_of_center(int64_t room, int64_t width) { return room / 2 + (room & width & 1); }

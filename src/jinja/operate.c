@@ -16,7 +16,7 @@ static jinja_value no_rule(jinja_run *r, const jinja_operator *op, jinja_value a
     const jinja_value *u = a.kind == JINJA_UNDEFINED ? &a : b.kind == JINJA_UNDEFINED ? &b : NULL;
     if (u != NULL)
         return jinja_fail(r, LS_INVALID, "'%s' is undefined, and is part of %s",
-                          jinja_plain(u->text, shown, sizeof shown), op->text);
+                          jinja_printable(u->text, shown, sizeof shown), op->text);
     return jinja_fail(r, LS_INVALID, "%s between a %s and a %s", op->text, jinja_type_name(a),
                       jinja_type_name(b));
 }
@@ -123,9 +123,9 @@ static void put_safe(jinja_run *r, jinja_buffer *b, jinja_text text, bool escape
     for (size_t i = 0; escapes && i < text.n && !r->failed; i++) {
         const uint32_t code = text.at[i] & JINJA_CODE;
         if (code < 128 && escaped[code] != NULL)
-            jinja_put_word(r, b, escaped[code]);
+            jinja_put_ascii(r, b, escaped[code]);
         else
-            jinja_put_letter(r, b, text.at[i]);
+            jinja_put_char(r, b, text.at[i]);
     }
 }
 
@@ -135,7 +135,7 @@ static jinja_value sum(jinja_run *r, const jinja_operator *op, jinja_value a, ji
         const bool safe = a.safe || b.safe;
         put_safe(r, &both, a.text, safe && !a.safe);
         put_safe(r, &both, b.text, safe && !b.safe);
-        jinja_value result = jinja_written(&both);
+        jinja_value result = jinja_buffer_value(&both);
         result.safe = safe;
         return result;
     }
@@ -147,7 +147,7 @@ static jinja_value repeated(jinja_run *r, jinja_value of, int64_t times) {
     if (of.kind == JINJA_TEXT) {
         jinja_buffer b = {0};
         for (int64_t i = 0; i < times && of.text.n > 0 && !r->failed; i++) jinja_put(r, &b, of.text);
-        return jinja_written(&b);
+        return jinja_buffer_value(&b);
     }
     jinja_list *list = jinja_new_list(r, 0);
     for (int64_t i = 0; i < times && of.list->n > 0 && !r->failed; i++)
@@ -207,7 +207,7 @@ bool jinja_contains(jinja_run *r, jinja_value in, jinja_value value) {
         }
         jinja_fail(r, LS_INVALID, "'in' a text stands a %s%s%s, expected a text", jinja_type_name(value),
                    value.kind == JINJA_UNDEFINED ? " value " : "",
-                   value.kind == JINJA_UNDEFINED ? jinja_plain(value.text, shown, sizeof shown) : "");
+                   value.kind == JINJA_UNDEFINED ? jinja_printable(value.text, shown, sizeof shown) : "");
         return false;
     }
     if (in.kind == JINJA_DICT) {
@@ -216,7 +216,7 @@ bool jinja_contains(jinja_run *r, jinja_value in, jinja_value value) {
         found = jinja_dict_find(in.dict, value);
         return found != NULL;
     }
-    const jinja_list *list = jinja_walk(r, in);
+    const jinja_list *list = jinja_iterate(r, in);
     for (size_t i = 0; i < list->n && jinja_step(r, 1); i++)
         if (jinja_equal(list->item[i], value)) return true;
     return false;

@@ -9,7 +9,7 @@ enum { DEEPEST = 150 };
 
 /* --- tokens ----------------------------------------------------------------------------------------------------------------- */
 
-void jinja_refuse(jinja_parser *p, ls_code code, int line, const char *format, ...) {
+void jinja_parse_error(jinja_parser *p, ls_code code, int line, const char *format, ...) {
     char text[400];
     va_list values;
     if (p->error.code != LS_OK) return;
@@ -25,7 +25,7 @@ const jinja_token *jinja_peek(const jinja_parser *p, size_t ahead) {
     return &tokens->token[p->at + ahead < tokens->n ? p->at + ahead : tokens->n - 1];
 }
 
-const jinja_token *jinja_take(jinja_parser *p) {
+const jinja_token *jinja_next_token(jinja_parser *p) {
     const jinja_token *token = jinja_peek(p, 0);
     if (token->kind != JINJA_T_END) p->at++;
     return token;
@@ -44,13 +44,13 @@ bool jinja_at_operator(const jinja_parser *p, const char *text) {
 
 bool jinja_skip_name(jinja_parser *p, const char *name) {
     const bool there = jinja_at_name(p, name);
-    if (there) jinja_take(p);
+    if (there) jinja_next_token(p);
     return there;
 }
 
 bool jinja_skip_operator(jinja_parser *p, const char *text) {
     const bool there = jinja_at_operator(p, text);
-    if (there) jinja_take(p);
+    if (there) jinja_next_token(p);
     return there;
 }
 
@@ -60,8 +60,9 @@ static void refuse_token(jinja_parser *p, const char *expected) {
     const jinja_token *token = jinja_peek(p, 0);
     char shown[80];
     const bool named = token->kind < LS_COUNT(names) && names[token->kind] != NULL;
-    jinja_refuse(p, LS_INVALID, token->line, "%s, expected %s",
-                 named ? names[token->kind] : jinja_plain(token->text, shown, sizeof shown), expected);
+    jinja_parse_error(p, LS_INVALID, token->line, "%s, expected %s",
+                      named ? names[token->kind] : jinja_printable(token->text, shown, sizeof shown),
+                      expected);
 }
 
 void jinja_expect_operator(jinja_parser *p, const char *text) {
@@ -70,7 +71,7 @@ void jinja_expect_operator(jinja_parser *p, const char *text) {
 
 static void expect(jinja_parser *p, jinja_token_kind kind, const char *what) {
     if (jinja_peek(p, 0)->kind == kind)
-        jinja_take(p);
+        jinja_next_token(p);
     else
         refuse_token(p, what);
 }
@@ -80,17 +81,17 @@ static void expect_name(jinja_parser *p, const char *name) {
 }
 
 jinja_text jinja_expect_name(jinja_parser *p) {
-    if (jinja_peek(p, 0)->kind == JINJA_T_NAME) return jinja_take(p)->text;
+    if (jinja_peek(p, 0)->kind == JINJA_T_NAME) return jinja_next_token(p)->text;
     refuse_token(p, "a name");
     return (jinja_text){0};
 }
 
-bool jinja_deeper(jinja_parser *p) {
+bool jinja_enter(jinja_parser *p) {
     if (p->depth < DEEPEST) {
         p->depth++;
         return true;
     }
-    jinja_refuse(p, LS_INVALID, jinja_peek(p, 0)->line, "nested deeper than %d", DEEPEST);
+    jinja_parse_error(p, LS_INVALID, jinja_peek(p, 0)->line, "nested deeper than %d", DEEPEST);
     return false;
 }
 
@@ -131,7 +132,7 @@ static jinja_node *parse_if(jinja_parser *p, jinja_node *node) {
         node->a = jinja_parse_tuple(p, false, NULL);
         node->body = parse_body(p, ends);
         if (!jinja_at_name(p, "elif")) break;
-        const int line = jinja_take(p)->line;
+        const int line = jinja_next_token(p)->line;
         node = node->other = jinja_node_new(p, JINJA_N_IF, line);
     }
     if (jinja_skip_name(p, "else")) {
@@ -150,7 +151,7 @@ static jinja_node *parse_for(jinja_parser *p, jinja_node *node) {
     node->b = jinja_parse_tuple(p, false, "recursive");
     if (jinja_skip_name(p, "if")) node->c = jinja_parse_expression(p, true);
     if (jinja_at_name(p, "recursive"))
-        jinja_refuse(p, LS_UNSUPPORTED, node->line, "for ... recursive is not supported");
+        jinja_parse_error(p, LS_UNSUPPORTED, node->line, "for ... recursive is not supported");
     p->loops++;
     node->body = parse_body(p, ends);
     p->loops--;
@@ -185,8 +186,8 @@ jinja_node *jinja_parse_parameters(jinja_parser *p) {
         if (jinja_skip_operator(p, "="))
             parameter->a = jinja_parse_expression(p, true);
         else if (defaults)
-            jinja_refuse(p, LS_INVALID, parameter->line,
-                         "a parameter without a default behind one that has one");
+            jinja_parse_error(p, LS_INVALID, parameter->line,
+                              "a parameter without a default behind one that has one");
         defaults = parameter->a != NULL;
         jinja_append(&end, parameter);
     }
@@ -216,7 +217,7 @@ static jinja_node *parse_call(jinja_parser *p, jinja_node *node) {
     if (jinja_at_operator(p, "(")) node->first = jinja_parse_parameters(p);
     node->a = jinja_parse_expression(p, true);
     if (p->error.code == LS_OK && node->a->kind != JINJA_N_CALL)
-        jinja_refuse(p, LS_INVALID, node->line, "call is of no call");
+        jinja_parse_error(p, LS_INVALID, node->line, "call is of no call");
     node->body = function_body(p, "endcall");
     return node;
 }
@@ -263,7 +264,7 @@ static jinja_node *parse_print(jinja_parser *p, jinja_node *node) {
 }
 
 static jinja_node *parse_jump(jinja_parser *p, jinja_node *node, jinja_node_kind kind) {
-    if (p->loops == 0) jinja_refuse(p, LS_INVALID, node->line, "break or continue outside of a loop");
+    if (p->loops == 0) jinja_parse_error(p, LS_INVALID, node->line, "break or continue outside of a loop");
     node->kind = kind;
     return node;
 }
@@ -306,14 +307,15 @@ static jinja_node *parse_statement(jinja_parser *p) {
     for (size_t i = 0; i < LS_COUNT(statements); i++) {
         if (!is_name(word, statements[i].name)) continue;
         if (statements[i].parse == NULL) {
-            jinja_refuse(p, LS_UNSUPPORTED, word->line, "block '%s' is not supported", statements[i].name);
+            jinja_parse_error(p, LS_UNSUPPORTED, word->line, "block '%s' is not supported",
+                              statements[i].name);
             return NULL;
         }
-        jinja_take(p);
+        jinja_next_token(p);
         return statements[i].parse(p, jinja_node_new(p, JINJA_N_PRINT, word->line));
     }
-    jinja_refuse(p, LS_INVALID, word->line, "'%s' begins no block here",
-                 jinja_plain(word->text, shown, sizeof shown));
+    jinja_parse_error(p, LS_INVALID, word->line, "'%s' begins no block here",
+                      jinja_printable(word->text, shown, sizeof shown));
     return NULL;
 }
 
@@ -332,19 +334,19 @@ static bool ends_here(const jinja_parser *p, const char *const *ends) {
 /* ends NULL: up to the end of the template. */
 static jinja_node *parse_until(jinja_parser *p, const char *const *ends) {
     jinja_node *first = NULL, **next = &first;
-    if (!jinja_deeper(p)) return NULL;
+    if (!jinja_enter(p)) return NULL;
     while (p->error.code == LS_OK && jinja_peek(p, 0)->kind != JINJA_T_END) {
         const jinja_token *token = jinja_peek(p, 0);
         if (token->kind == JINJA_T_DATA) {
-            *next = constant(p, jinja_take(p));
+            *next = constant(p, jinja_next_token(p));
         } else if (token->kind == JINJA_T_PRINT_BEGIN) {
-            jinja_take(p);
+            jinja_next_token(p);
             *next = jinja_node_new(p, JINJA_N_PRINT, token->line);
             (*next)->a = jinja_parse_tuple(p, true, NULL);
             expect(p, JINJA_T_PRINT_END, "}}");
         } else {
             if (ends_here(p, ends)) break;
-            jinja_take(p);
+            jinja_next_token(p);
             *next = parse_statement(p);
             expect(p, JINJA_T_BLOCK_END, "%}");
         }
@@ -355,7 +357,7 @@ static jinja_node *parse_until(jinja_parser *p, const char *const *ends) {
         while (ends[last + 1] != NULL) last++;
         refuse_token(p, ends[last]);
     }
-    if (ends != NULL) jinja_take(p); /* {% */
+    if (ends != NULL) jinja_next_token(p); /* {% */
     p->depth--;
     return first;
 }
@@ -368,8 +370,8 @@ ls_status ls_jinja_read(const char *file, const char *text, size_t bytes, ls_jin
     jinja->arena = ls_arena_create();
     jinja->file = ls_arena_strdup(jinja->arena, file);
     jinja_parser p = {.jinja = jinja, .error = ls_ok()};
-    p.error =
-        jinja_lex(jinja->arena, jinja->file, jinja_letters(jinja->arena, text, bytes, 0), &jinja->tokens);
+    p.error = jinja_lex(jinja->arena, jinja->file, jinja_text_of_utf8(jinja->arena, text, bytes, 0),
+                        &jinja->tokens);
     if (p.error.code == LS_OK) jinja->body = parse_until(&p, NULL);
     if (p.error.code != LS_OK)
         ls_jinja_free(jinja);

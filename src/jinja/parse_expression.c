@@ -22,7 +22,7 @@ static const char *taken_of(jinja_parser *p, const char *const *operators) {
 
 static jinja_node *binary(jinja_parser *p, jinja_node *a, const char *operator, jinja_node * b) {
     jinja_node *node = jinja_node_new(p, JINJA_N_BINARY, a->line);
-    node->op = jinja_find_operator(jinja_word(p->jinja->arena, operator));
+    node->op = jinja_find_operator(jinja_text_of_ascii(p->jinja->arena, operator));
     node->a = a;
     node->b = b;
     return node;
@@ -63,8 +63,8 @@ static const char *taken_comparison(jinja_parser *p) {
     if (jinja_skip_name(p, "in")) return "in";
     const jinja_token *next = jinja_peek(p, 1);
     if (jinja_at_name(p, "not") && next->kind == JINJA_T_NAME && jinja_is(next->text, "in")) {
-        jinja_take(p);
-        jinja_take(p);
+        jinja_next_token(p);
+        jinja_next_token(p);
         return "not in";
     }
     return taken_of(p, operators);
@@ -79,7 +79,7 @@ static jinja_node *parse_comparison(jinja_parser *p) {
             end = &node->first;
         }
         jinja_node *operand = node_here(p, JINJA_N_ARGUMENT);
-        operand->op = jinja_find_operator(jinja_word(p->jinja->arena, op));
+        operand->op = jinja_find_operator(jinja_text_of_ascii(p->jinja->arena, op));
         operand->a = parse_sum(p);
         jinja_append(&end, operand);
     }
@@ -89,8 +89,8 @@ static jinja_node *parse_comparison(jinja_parser *p) {
 static jinja_node *parse_not(jinja_parser *p) {
     if (!jinja_at_name(p, "not")) return parse_comparison(p);
     jinja_node *node = node_here(p, JINJA_N_NOT);
-    jinja_take(p);
-    if (!jinja_deeper(p)) return node;
+    jinja_next_token(p);
+    if (!jinja_enter(p)) return node;
     node->a = parse_not(p);
     p->depth--;
     return node;
@@ -114,7 +114,7 @@ static jinja_node *parse_and(jinja_parser *p) { return parse_chain(p, "and", JIN
 static jinja_node *parse_or(jinja_parser *p) { return parse_chain(p, "or", JINJA_N_OR, parse_and); }
 
 jinja_node *jinja_parse_expression(jinja_parser *p, bool with_choice) {
-    if (!jinja_deeper(p)) return node_here(p, JINJA_N_CONSTANT);
+    if (!jinja_enter(p)) return node_here(p, JINJA_N_CONSTANT);
     jinja_node *node = parse_or(p);
     while (with_choice && jinja_skip_name(p, "if")) {
         jinja_node *choice = jinja_node_new(p, JINJA_N_CHOICE, node->line);
@@ -146,7 +146,7 @@ static jinja_node *parse_commas(jinja_parser *p, jinja_node *(*item)(jinja_parse
         commas = true;
     }
     if (!commas && tuple->first != NULL) return tuple->first;
-    if (!commas && !empty) jinja_refuse(p, LS_INVALID, tuple->line, "expected an expression");
+    if (!commas && !empty) jinja_parse_error(p, LS_INVALID, tuple->line, "expected an expression");
     return tuple;
 }
 
@@ -156,7 +156,7 @@ jinja_node *jinja_parse_tuple(jinja_parser *p, bool with_choice, const char *unt
 
 static jinja_node *parse_list(jinja_parser *p) {
     jinja_node *list = node_here(p, JINJA_N_LIST), **last = &list->first;
-    jinja_take(p);
+    jinja_next_token(p);
     while (p->error.code == LS_OK && !jinja_at_operator(p, "]")) {
         *last = jinja_parse_expression(p, true);
         last = &(*last)->next;
@@ -168,7 +168,7 @@ static jinja_node *parse_list(jinja_parser *p) {
 
 static jinja_node *parse_dict(jinja_parser *p) {
     jinja_node *dict = node_here(p, JINJA_N_DICT), **last = &dict->first;
-    jinja_take(p);
+    jinja_next_token(p);
     while (p->error.code == LS_OK && !jinja_at_operator(p, "}")) {
         *last = jinja_parse_expression(p, true);
         last = &(*last)->next;
@@ -197,7 +197,7 @@ static const struct {
 
 static jinja_node *parse_name(jinja_parser *p) {
     jinja_node *node = node_here(p, JINJA_N_NAME);
-    node->name = jinja_take(p)->text;
+    node->name = jinja_next_token(p)->text;
     for (size_t i = 0; i < LS_COUNT(constants); i++) {
         if (!jinja_is(node->name, constants[i].name)) continue;
         node->kind = JINJA_N_CONSTANT;
@@ -210,20 +210,20 @@ static jinja_node *parse_name(jinja_parser *p) {
 static jinja_node *parse_string(jinja_parser *p) {
     jinja_node *node = node_here(p, JINJA_N_CONSTANT);
     size_t n = 0, at = p->at;
-    for (; jinja_peek(p, 0)->kind == JINJA_T_STRING; jinja_take(p)) n += jinja_peek(p, 0)->text.n;
-    jinja_letter *letters = LS_NEW_ARRAY(p->jinja->arena, jinja_letter, n);
-    node->value = jinja_of_text((jinja_text){letters, n});
+    for (; jinja_peek(p, 0)->kind == JINJA_T_STRING; jinja_next_token(p)) n += jinja_peek(p, 0)->text.n;
+    jinja_char *chars = LS_NEW_ARRAY(p->jinja->arena, jinja_char, n);
+    node->value = jinja_of_text((jinja_text){chars, n});
     for (; at < p->at; at++) {
         const jinja_text part = p->jinja->tokens.token[at].text;
-        if (part.n > 0) memcpy(letters, part.at, part.n * sizeof *letters);
-        letters += part.n;
+        if (part.n > 0) memcpy(chars, part.at, part.n * sizeof *chars);
+        chars += part.n;
     }
     return node;
 }
 
 static jinja_node *parse_number(jinja_parser *p) {
     jinja_node *node = node_here(p, JINJA_N_CONSTANT);
-    node->value = jinja_take(p)->value;
+    node->value = jinja_next_token(p)->value;
     return node;
 }
 
@@ -240,8 +240,8 @@ static jinja_node *parse_primary(jinja_parser *p) {
         return inside;
     }
     const jinja_token *token = jinja_peek(p, 0);
-    jinja_refuse(p, LS_INVALID, token->line, "'%s', expected an expression",
-                 jinja_plain(token->text, shown, sizeof shown));
+    jinja_parse_error(p, LS_INVALID, token->line, "'%s', expected an expression",
+                      jinja_printable(token->text, shown, sizeof shown));
     return node_here(p, JINJA_N_CONSTANT);
 }
 
@@ -250,7 +250,7 @@ static jinja_node *parse_primary(jinja_parser *p) {
 static jinja_node *parse_one_target(jinja_parser *p) {
     if (jinja_skip_operator(p, "(")) {
         jinja_node *inside = NULL;
-        if (jinja_deeper(p)) {
+        if (jinja_enter(p)) {
             inside = parse_commas(p, parse_one_target, false, NULL, false);
             p->depth--;
         }
@@ -261,7 +261,7 @@ static jinja_node *parse_one_target(jinja_parser *p) {
     node->name = jinja_expect_name(p);
     for (size_t i = 0; i < LS_COUNT(constants); i++)
         if (jinja_is(node->name, constants[i].name))
-            jinja_refuse(p, LS_INVALID, node->line, "%s cannot be set", constants[i].name);
+            jinja_parse_error(p, LS_INVALID, node->line, "%s cannot be set", constants[i].name);
     if (!jinja_skip_operator(p, ".")) return node;
     jinja_node *attribute = jinja_node_new(p, JINJA_N_ATTRIBUTE, node->line);
     attribute->a = node;
@@ -279,7 +279,7 @@ static bool has_attribute(const jinja_node *target) {
 jinja_node *jinja_parse_target(jinja_parser *p, bool with_namespace, const char *until) {
     jinja_node *target = parse_commas(p, parse_one_target, false, until, false);
     if (!with_namespace && has_attribute(target))
-        jinja_refuse(p, LS_INVALID, target->line, "an attribute is no name to set here");
+        jinja_parse_error(p, LS_INVALID, target->line, "an attribute is no name to set here");
     return target;
 }
 
@@ -297,10 +297,10 @@ static jinja_node *parse_arguments(jinja_parser *p) {
         } else if (jinja_skip_operator(p, "*")) {
             argument->stars = 1;
         } else if (at_kind(p, JINJA_T_NAME) && next->kind == JINJA_T_OPERATOR && jinja_is(next->text, "=")) {
-            argument->name = jinja_take(p)->text;
-            jinja_take(p);
+            argument->name = jinja_next_token(p)->text;
+            jinja_next_token(p);
         } else if (named) {
-            jinja_refuse(p, LS_INVALID, argument->line, "an argument by place behind one by name");
+            jinja_parse_error(p, LS_INVALID, argument->line, "an argument by place behind one by name");
         }
         named |= argument->name.n > 0 || argument->stars > 0;
         argument->a = jinja_parse_expression(p, true);
@@ -323,18 +323,18 @@ static jinja_node *parse_slice(jinja_parser *p, jinja_node *from) {
 
 static jinja_node *parse_item(jinja_parser *p, jinja_node *of) {
     jinja_node *node = jinja_node_new(p, JINJA_N_ITEM, jinja_peek(p, 0)->line);
-    jinja_take(p);
+    jinja_next_token(p);
     node->a = of;
     node->b = jinja_at_operator(p, ":") ? NULL : jinja_parse_expression(p, true);
     if (jinja_at_operator(p, ":")) node->b = parse_slice(p, node->b);
     if (jinja_at_operator(p, ","))
-        jinja_refuse(p, LS_UNSUPPORTED, node->line, "an item of several indices is not supported");
+        jinja_parse_error(p, LS_UNSUPPORTED, node->line, "an item of several indices is not supported");
     jinja_expect_operator(p, "]");
     return node;
 }
 
 static jinja_node *parse_attribute(jinja_parser *p, jinja_node *of) {
-    jinja_node *node = jinja_node_new(p, JINJA_N_ATTRIBUTE, jinja_take(p)->line);
+    jinja_node *node = jinja_node_new(p, JINJA_N_ATTRIBUTE, jinja_next_token(p)->line);
     node->a = of;
     if (!at_kind(p, JINJA_T_NUMBER)) {
         node->name = jinja_expect_name(p);
@@ -389,7 +389,7 @@ static bool at_argument(const jinja_parser *p) {
 }
 
 static jinja_node *parse_test(jinja_parser *p, jinja_node *of) {
-    jinja_node *node = jinja_node_new(p, JINJA_N_TEST, jinja_take(p)->line), *denied = NULL;
+    jinja_node *node = jinja_node_new(p, JINJA_N_TEST, jinja_next_token(p)->line), *denied = NULL;
     if (jinja_skip_name(p, "not")) {
         denied = jinja_node_new(p, JINJA_N_NOT, node->line);
         denied->a = node;
@@ -409,10 +409,10 @@ static jinja_node *parse_test(jinja_parser *p, jinja_node *of) {
 static jinja_node *parse_unary(jinja_parser *p, bool with_filters) {
     jinja_node *node;
     const bool minus = jinja_at_operator(p, "-");
-    if (!jinja_deeper(p)) return node_here(p, JINJA_N_CONSTANT);
+    if (!jinja_enter(p)) return node_here(p, JINJA_N_CONSTANT);
     if (minus || jinja_at_operator(p, "+")) {
         node = node_here(p, minus ? JINJA_N_NEGATIVE : JINJA_N_POSITIVE);
-        jinja_take(p);
+        jinja_next_token(p);
         node->a = parse_unary(p, false);
     } else {
         node = parse_primary(p);

@@ -33,20 +33,20 @@ bool jinja_step(jinja_run *r, size_t steps) {
     return !r->failed;
 }
 
-jinja_letter *jinja_room(jinja_run *r, size_t letters) {
-    if (letters > r->most_bytes / sizeof(jinja_letter)) {
-        jinja_fail(r, LS_INVALID, "a text of %zu characters, more than there may be", letters);
+jinja_char *jinja_new_chars(jinja_run *r, size_t count) {
+    if (count > r->most_bytes / sizeof(jinja_char)) {
+        jinja_fail(r, LS_INVALID, "a text of %zu characters, more than there may be", count);
         return NULL;
     }
-    return jinja_step(r, letters / 16) ? LS_NEW_ARRAY(r->arena, jinja_letter, letters) : NULL;
+    return jinja_step(r, count / 16) ? LS_NEW_ARRAY(r->arena, jinja_char, count) : NULL;
 }
 
 /* --- buffers ---------------------------------------------------------------------------------------------------------------- */
 
-static bool grow(jinja_run *r, jinja_buffer *b, size_t letters) {
-    if (b->n + letters <= b->capacity) return true;
-    const size_t capacity = 2 * (b->n + letters) + 16;
-    jinja_letter *grown = jinja_room(r, capacity);
+static bool grow(jinja_run *r, jinja_buffer *b, size_t count) {
+    if (b->n + count <= b->capacity) return true;
+    const size_t capacity = 2 * (b->n + count) + 16;
+    jinja_char *grown = jinja_new_chars(r, capacity);
     if (grown == NULL) return false;
     if (b->n > 0) memcpy(grown, b->at, b->n * sizeof *grown);
     b->at = grown;
@@ -60,12 +60,12 @@ void jinja_put(jinja_run *r, jinja_buffer *b, jinja_text text) {
     b->n += text.n;
 }
 
-void jinja_put_letter(jinja_run *r, jinja_buffer *b, jinja_letter letter) {
-    if (grow(r, b, 1)) b->at[b->n++] = letter;
+void jinja_put_char(jinja_run *r, jinja_buffer *b, jinja_char c) {
+    if (grow(r, b, 1)) b->at[b->n++] = c;
 }
 
-void jinja_put_word(jinja_run *r, jinja_buffer *b, const char *ascii) {
-    for (; *ascii != 0; ascii++) jinja_put_letter(r, b, (unsigned char)*ascii);
+void jinja_put_ascii(jinja_run *r, jinja_buffer *b, const char *ascii) {
+    for (; *ascii != 0; ascii++) jinja_put_char(r, b, (unsigned char)*ascii);
 }
 
 /* --- lists ------------------------------------------------------------------------------------------------------------------ */
@@ -112,7 +112,7 @@ jinja_value jinja_capture(jinja_run *r, const jinja_node *body, jinja_scope *out
     jinja_execute_all(r, body);
     r->out = out;
     r->scope = scope;
-    return jinja_written(&inside);
+    return jinja_buffer_value(&inside);
 }
 
 /* --- the whole -------------------------------------------------------------------------------------------------------------- */

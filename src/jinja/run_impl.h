@@ -4,11 +4,10 @@
 
 #include "base/base.h"
 #include "jinja/jinja.h"
-#include "jinja/letters.h"
 #include "jinja/tree_impl.h"
 
 typedef struct jinja_buffer {
-    jinja_letter *at;
+    jinja_char *at;
     size_t n, capacity;
 } jinja_buffer;
 
@@ -18,7 +17,7 @@ typedef struct jinja_scope {
     jinja_dict names;
 } jinja_scope;
 
-typedef enum jinja_jump { JINJA_GO_ON, JINJA_BREAK, JINJA_CONTINUE } jinja_jump;
+typedef enum jinja_jump { JINJA_NO_JUMP, JINJA_BREAK, JINJA_CONTINUE } jinja_jump;
 
 /*
  * After the first error `failed` is set, and what is still computed on the way out is thrown away: so functions return
@@ -82,20 +81,20 @@ typedef struct jinja_loop {
 jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) LS_PRINTF(3, 4); /* undefined */
 bool jinja_step(jinja_run *r, size_t steps); /* false: failed, now or before */
 /* Room for letters; NULL, and failed, when it is more than there may be. */
-jinja_letter *jinja_room(jinja_run *r, size_t letters);
+jinja_char *jinja_new_chars(jinja_run *r, size_t letters);
 
 /* --- texts ------------------------------------------------------------------------------------------------------------------ */
 
 void jinja_put(jinja_run *r, jinja_buffer *b, jinja_text text);
-void jinja_put_word(jinja_run *r, jinja_buffer *b, const char *ascii);
-void jinja_put_letter(jinja_run *r, jinja_buffer *b, jinja_letter letter);
-static inline jinja_value jinja_written(const jinja_buffer *b) {
+void jinja_put_ascii(jinja_run *r, jinja_buffer *b, const char *ascii);
+void jinja_put_char(jinja_run *r, jinja_buffer *b, jinja_char c);
+static inline jinja_value jinja_buffer_value(const jinja_buffer *b) {
     return jinja_of_text((jinja_text){b->at, b->n});
 }
-jinja_text jinja_show(jinja_run *r, jinja_value value);                  /* as str() */
+jinja_text jinja_to_text(jinja_run *r, jinja_value value);               /* as str() */
 void jinja_put_repr(jinja_run *r, jinja_buffer *b, jinja_value value);   /* as repr() */
 void jinja_put_number(jinja_run *r, jinja_buffer *b, jinja_value value); /* as str() */
-const char *jinja_real_text(double real, char out[40]);                  /* as repr() */
+const char *jinja_real_repr(double real, char out[40]);                  /* as repr() */
 jinja_value jinja_to_json(jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all);
 /* The text of `value`, which must be one; `what` is for the error. */
 jinja_text jinja_need_text(jinja_run *r, jinja_value value, const char *what);
@@ -109,7 +108,7 @@ jinja_value jinja_strftime(jinja_run *r, jinja_text format);
 /* --- values ----------------------------------------------------------------------------------------------------------------- */
 
 /* The items of what may be walked through, as a list: characters of a text, keys of a dict. A generator is empty then. */
-jinja_list *jinja_walk(jinja_run *r, jinja_value value);
+jinja_list *jinja_iterate(jinja_run *r, jinja_value value);
 jinja_list *jinja_new_list(jinja_run *r, size_t capacity);
 void jinja_add(jinja_run *r, jinja_list *list, jinja_value value);
 jinja_value jinja_pair_of(jinja_run *r, jinja_value a, jinja_value b); /* a tuple */

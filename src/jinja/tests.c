@@ -58,7 +58,7 @@ static jinja_value is_sequence(ARGUMENTS) {
 }
 static jinja_value is_iterable(ARGUMENTS) {
     (void)r, (void)arg, (void)all;
-    return jinja_bool(jinja_is_sequence_kind(of) || of.kind == JINJA_TEXT || of.kind == JINJA_DICT ||
+    return jinja_bool(jinja_has_list(of) || of.kind == JINJA_TEXT || of.kind == JINJA_DICT ||
                       of.kind == JINJA_UNDEFINED || of.kind == JINJA_LOOP);
 }
 static jinja_value is_callable(ARGUMENTS) {
@@ -74,7 +74,7 @@ static jinja_value is_escaped(ARGUMENTS) {
 /* --- values ----------------------------------------------------------------------------------------------------------------- */
 
 static jinja_value remainder_by(jinja_run *r, jinja_value of, jinja_value by) {
-    return jinja_operate(r, jinja_find_operator(jinja_word(r->arena, "%")), of, by);
+    return jinja_operate(r, jinja_find_operator(jinja_text_of_ascii(r->arena, "%")), of, by);
 }
 static jinja_value is_odd(ARGUMENTS) {
     (void)arg, (void)all;
@@ -90,11 +90,11 @@ static jinja_value is_divisible(ARGUMENTS) {
 }
 static jinja_value is_lower(ARGUMENTS) {
     (void)arg, (void)all;
-    return jinja_bool(jinja_text_is_case(jinja_show(r, of), JINJA_LOWER));
+    return jinja_bool(jinja_text_is_case(jinja_to_text(r, of), JINJA_LOWER));
 }
 static jinja_value is_upper(ARGUMENTS) {
     (void)arg, (void)all;
-    return jinja_bool(jinja_text_is_case(jinja_show(r, of), JINJA_UPPER));
+    return jinja_bool(jinja_text_is_case(jinja_to_text(r, of), JINJA_UPPER));
 }
 
 /* --- two values ------------------------------------------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ static jinja_value is_same(ARGUMENTS) {
 }
 
 static jinja_value by_operator(jinja_run *r, const char *op, jinja_value a, jinja_value b) {
-    return jinja_operate(r, jinja_find_operator(jinja_word(r->arena, op)), a, b);
+    return jinja_operate(r, jinja_find_operator(jinja_text_of_ascii(r->arena, op)), a, b);
 }
 static jinja_value is_equal(ARGUMENTS) {
     (void)all;

@@ -108,15 +108,15 @@ typedef struct jinja_parser {
 } jinja_parser;
 
 const jinja_token *jinja_peek(const jinja_parser *p, size_t ahead);
-const jinja_token *jinja_take(jinja_parser *p);
+const jinja_token *jinja_next_token(jinja_parser *p);
 bool jinja_at_name(const jinja_parser *p, const char *name);
 bool jinja_at_operator(const jinja_parser *p, const char *text);
 bool jinja_skip_name(jinja_parser *p, const char *name);
 bool jinja_skip_operator(jinja_parser *p, const char *text);
 void jinja_expect_operator(jinja_parser *p, const char *text);
 jinja_text jinja_expect_name(jinja_parser *p);
-void jinja_refuse(jinja_parser *p, ls_code code, int line, const char *format, ...) LS_PRINTF(4, 5);
-bool jinja_deeper(jinja_parser *p); /* false, with an error, when it is too deep; else `p->depth--` ends it */
+void jinja_parse_error(jinja_parser *p, ls_code code, int line, const char *format, ...) LS_PRINTF(4, 5);
+bool jinja_enter(jinja_parser *p); /* false, with an error, when it is too deep; else `p->depth--` ends it */
 jinja_node *jinja_node_new(jinja_parser *p, jinja_node_kind kind, int line);
 void jinja_append(jinja_node ***end, jinja_node *node); /* to a list that ends there */
 

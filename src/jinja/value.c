@@ -1,30 +1,29 @@
 #include "jinja/value.h"
 #include "base/base.h"
-#include "text/characters.h"
-#include "text/utf8.h"
+#include "text/text.h"
 
 #include <math.h>
 #include <string.h>
 
 /* --- texts ------------------------------------------------------------------------------------------------------------------ */
 
-jinja_text jinja_letters(ls_arena *arena, const char *utf8, size_t bytes, uint32_t marks) {
-    jinja_letter *letters = LS_NEW_ARRAY(arena, jinja_letter, bytes);
+jinja_text jinja_text_of_utf8(ls_arena *arena, const char *utf8, size_t bytes, uint32_t marks) {
+    jinja_char *chars = LS_NEW_ARRAY(arena, jinja_char, bytes);
     size_t n = 0;
     for (size_t at = 0; at < bytes;) {
         uint32_t code = 0xfffd;
         const int length = ls_utf8_decode(utf8 + at, bytes - at, &code);
-        letters[n++] = code | marks;
+        chars[n++] = code | marks;
         at += length > 0 ? (size_t)length : 1;
     }
-    return (jinja_text){letters, n};
+    return (jinja_text){chars, n};
 }
 
-jinja_text jinja_word(ls_arena *arena, const char *ascii) {
-    return jinja_letters(arena, ascii, strlen(ascii), 0);
+jinja_text jinja_text_of_ascii(ls_arena *arena, const char *ascii) {
+    return jinja_text_of_utf8(arena, ascii, strlen(ascii), 0);
 }
 
-const char *jinja_plain(jinja_text text, char *out, size_t room) {
+const char *jinja_printable(jinja_text text, char *out, size_t room) {
     char utf8[1200];
     size_t used = 0;
     for (size_t i = 0; i < text.n && used + 4 < sizeof utf8; i++)
@@ -55,7 +54,7 @@ int jinja_text_order(jinja_text a, jinja_text b) {
 /* --- lists and dicts -------------------------------------------------------------------------------------------------------- */
 
 int jinja_depth(jinja_value value) {
-    if (jinja_is_sequence_kind(value)) return value.list->depth + 1;
+    if (jinja_has_list(value)) return value.list->depth + 1;
     return value.kind == JINJA_DICT ? value.dict->depth + 1 : 0;
 }
 
@@ -79,7 +78,7 @@ jinja_value *jinja_dict_find(const jinja_dict *dict, jinja_value key) {
     return NULL;
 }
 
-jinja_value *jinja_dict_find_word(const jinja_dict *dict, const char *key) {
+jinja_value *jinja_dict_find_ascii(const jinja_dict *dict, const char *key) {
     for (size_t i = 0; i < dict->n; i++)
         if (dict->pair[i].key.kind == JINJA_TEXT && jinja_is(dict->pair[i].key.text, key))
             return &dict->pair[i].value;
@@ -99,8 +98,8 @@ void jinja_dict_set(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_va
         add_pair(arena, dict, key, value);
 }
 
-void jinja_dict_set_word(ls_arena *arena, jinja_dict *dict, const char *key, jinja_value value) {
-    jinja_dict_set(arena, dict, jinja_of_text(jinja_word(arena, key)), value);
+void jinja_dict_set_ascii(ls_arena *arena, jinja_dict *dict, const char *key, jinja_value value) {
+    jinja_dict_set(arena, dict, jinja_of_text(jinja_text_of_ascii(arena, key)), value);
 }
 
 /* --- of JSON ---------------------------------------------------------------------------------------------------------------- */
@@ -120,7 +119,7 @@ static jinja_value of_object(ls_arena *arena, ls_json_value json, uint32_t marks
     ls_json_value member;
     while (ls_json_next(json, &cursor, &key, &member)) {
         const jinja_value value = jinja_of_json(arena, member, marks);
-        add_pair(arena, dict, jinja_of_text(jinja_letters(arena, key, strlen(key), marks)), value);
+        add_pair(arena, dict, jinja_of_text(jinja_text_of_utf8(arena, key, strlen(key), marks)), value);
         dict->depth = (int)ls_max(dict->depth, jinja_depth(value));
     }
     return jinja_of_dict(dict);
@@ -138,7 +137,7 @@ jinja_value jinja_of_json(ls_arena *arena, ls_json_value json, uint32_t marks) {
     case LS_JSON_REAL:
         return jinja_real(s.real);
     case LS_JSON_TEXT:
-        return jinja_of_text(jinja_letters(arena, s.text, s.bytes, marks));
+        return jinja_of_text(jinja_text_of_utf8(arena, s.text, s.bytes, marks));
     case LS_JSON_ARRAY:
         return of_array(arena, json, marks);
     case LS_JSON_OBJECT:
@@ -183,7 +182,7 @@ bool jinja_may_be_key(jinja_value v) {
         if (!jinja_may_be_key(v.list->item[i])) return false;
     return true;
 }
-bool jinja_is_sequence_kind(jinja_value value) { return kinds[value.kind].list; }
+bool jinja_has_list(jinja_value value) { return kinds[value.kind].list; }
 
 double jinja_as_real(jinja_value v) {
     return v.kind == JINJA_FLOAT ? v.real : v.kind == JINJA_INT ? (double)v.integer : (double)v.truth;

@@ -15,14 +15,14 @@
 #include "base/arena.h"
 #include "format/format.h"
 
-typedef uint32_t jinja_letter;
-#define JINJA_CODE 0x1fffffu       /* a letter's code point; above it: */
-#define JINJA_SAID (1u << 31)      /* the conversation brought it, not the template */
-#define JINJA_OWN (1u << 30)       /* ... in the message that was marked so */
-#define JINJA_GENERATED (1u << 29) /* it stands in a generation block */
+typedef uint32_t jinja_char;
+#define JINJA_CODE 0x1fffffu          /* a letter's code point; above it: */
+#define JINJA_FROM_DATA (1u << 31)    /* the conversation brought it, not the template */
+#define JINJA_FROM_MESSAGE (1u << 30) /* ... in the message that was marked so */
+#define JINJA_GENERATED (1u << 29)    /* it stands in a generation block */
 
 typedef struct jinja_text {
-    const jinja_letter *at;
+    const jinja_char *at;
     size_t n;
 } jinja_text;
 
@@ -99,10 +99,10 @@ static inline jinja_value jinja_of_dict(jinja_dict *dict) {
 }
 
 /* Letters of UTF-8, each with `marks`; wrong bytes become U+FFFD. */
-jinja_text jinja_letters(ls_arena *arena, const char *utf8, size_t bytes, uint32_t marks);
-jinja_text jinja_word(ls_arena *arena, const char *ascii); /* without marks */
+jinja_text jinja_text_of_utf8(ls_arena *arena, const char *utf8, size_t bytes, uint32_t marks);
+jinja_text jinja_text_of_ascii(ls_arena *arena, const char *ascii); /* without marks */
 /* UTF-8 for messages: printable, cut to `room`. */
-const char *jinja_plain(jinja_text text, char *out, size_t room);
+const char *jinja_printable(jinja_text text, char *out, size_t room);
 bool jinja_is(jinja_text text, const char *ascii);
 bool jinja_text_equal(jinja_text a, jinja_text b);
 int jinja_text_order(jinja_text a, jinja_text b); /* < 0, 0, > 0, by code points */
@@ -115,17 +115,17 @@ void jinja_list_add(ls_arena *arena, jinja_list *list, jinja_value value);
 jinja_dict *jinja_dict_new(ls_arena *arena);
 /* The value of a key; NULL: there is none. */
 jinja_value *jinja_dict_find(const jinja_dict *dict, jinja_value key);
-jinja_value *jinja_dict_find_word(const jinja_dict *dict, const char *key);
+jinja_value *jinja_dict_find_ascii(const jinja_dict *dict, const char *key);
 /* Sets it where it stands, else behind all others. */
 void jinja_dict_set(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value);
-void jinja_dict_set_word(ls_arena *arena, jinja_dict *dict, const char *key, jinja_value value);
+void jinja_dict_set_ascii(ls_arena *arena, jinja_dict *dict, const char *key, jinja_value value);
 
 int jinja_depth(jinja_value value);
 bool jinja_true(jinja_value value);             /* as Python's bool() */
 bool jinja_equal(jinja_value a, jinja_value b); /* as == */
 const char *jinja_type_name(jinja_value value); /* as Python calls it */
 bool jinja_is_number(jinja_value value);        /* bool, int, float */
-bool jinja_is_sequence_kind(jinja_value value); /* its payload is a list */
+bool jinja_has_list(jinja_value value);         /* its payload is a list */
 bool jinja_may_be_key(jinja_value value);       /* of a dict: hashable, in Python's words */
 double jinja_as_real(jinja_value number);
 

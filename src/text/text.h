@@ -2,6 +2,7 @@
 #ifndef LS_TEXT_H
 #define LS_TEXT_H
 
+#include "text/characters.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 

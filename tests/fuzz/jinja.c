@@ -15,7 +15,7 @@ static void render(const ls_jinja *jinja) {
     jinja_text text;
     LS_ASSERT(fuzz_done(ls_json_parse("variables", variables, sizeof variables - 1, &document)));
     ls_arena *arena = ls_arena_create();
-    const jinja_value values = jinja_of_json(arena, ls_json_root(document), JINJA_SAID);
+    const jinja_value values = jinja_of_json(arena, ls_json_root(document), JINJA_FROM_DATA);
     if (fuzz_read(ls_jinja_render(jinja, arena, values.dict, &options, &text), "t.jinja"))
         for (size_t i = 0; i < text.n; i++) LS_ASSERT((text.at[i] & JINJA_CODE) < 0x110000);
     ls_arena_destroy(arena);

@@ -12,7 +12,7 @@ typedef struct dump {
     bool lines, ascii, sort;
 } dump;
 
-static void put(const dump *d, const char *ascii) { jinja_put_word(d->r, d->out, ascii); }
+static void put(const dump *d, const char *ascii) { jinja_put_ascii(d->r, d->out, ascii); }
 
 static void put_unit(const dump *d, uint32_t unit) {
     char text[16];
@@ -34,7 +34,7 @@ static void put_text(const dump *d, jinja_text text) {
             put_unit(d, 0xd800 + ((code - 0x10000) >> 10));
             put_unit(d, 0xdc00 + ((code - 0x10000) & 0x3ff));
         } else {
-            jinja_put_letter(d->r, d->out, text.at[i]);
+            jinja_put_char(d->r, d->out, text.at[i]);
         }
     }
     put(d, "\"");
@@ -139,8 +139,8 @@ static void put_value(const dump *d, jinja_value v, int level) {
 
 static jinja_text spaces(jinja_run *r, int64_t n) {
     jinja_buffer b = {0};
-    for (int64_t i = 0; i < n && !r->failed; i++) jinja_put_letter(r, &b, ' ');
-    return jinja_written(&b).text;
+    for (int64_t i = 0; i < n && !r->failed; i++) jinja_put_char(r, &b, ' ');
+    return jinja_buffer_value(&b).text;
 }
 
 jinja_value jinja_to_json(jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all) {
@@ -153,15 +153,15 @@ jinja_value jinja_to_json(jinja_run *r, jinja_value of, const jinja_value *arg, 
         d.indent = indent.text;
     else if (d.lines)
         d.indent = spaces(r, jinja_need_int(r, indent, "tojson's indent"));
-    d.item = jinja_word(r->arena, d.lines ? "," : ", ");
-    d.key = jinja_word(r->arena, ": ");
+    d.item = jinja_text_of_ascii(r->arena, d.lines ? "," : ", ");
+    d.key = jinja_text_of_ascii(r->arena, ": ");
     if (separators.kind != JINJA_MISSING && separators.kind != JINJA_NONE) {
-        const jinja_list *pair = jinja_walk(r, separators);
+        const jinja_list *pair = jinja_iterate(r, separators);
         if (pair->n != 2)
             return jinja_fail(r, LS_INVALID, "tojson's separators are %zu, expected 2", pair->n);
         d.item = jinja_need_text(r, pair->item[0], "tojson's separator");
         d.key = jinja_need_text(r, pair->item[1], "tojson's separator");
     }
     put_value(&d, of, 0);
-    return jinja_written(&out);
+    return jinja_buffer_value(&out);
 }

@@ -1,6 +1,6 @@
 /* Letters as Python's str knows them, with Unicode's tables. */
-#ifndef LS_JINJA_LETTERS_H
-#define LS_JINJA_LETTERS_H
+#ifndef LS_JINJA_CHARACTERS_H
+#define LS_JINJA_CHARACTERS_H
 
 #include "jinja/value.h"
 
@@ -21,7 +21,7 @@ jinja_text jinja_part(jinja_text text, size_t from, size_t to);
 
 /* A letter in another case, which may be up to three; their number. Marks stay. */
 typedef enum jinja_case { JINJA_LOWER, JINJA_UPPER, JINJA_TITLE } jinja_case;
-int jinja_in_case(jinja_text text, size_t at, jinja_case to, jinja_letter out[3]);
+int jinja_in_case(jinja_text text, size_t at, jinja_case to, jinja_char out[3]);
 bool jinja_is_case(uint32_t code, jinja_case which); /* such a letter; JINJA_TITLE: a letter with any case */
 bool jinja_is_alphabetic(uint32_t code);             /* str.isalpha, of one character */
 bool jinja_is_decimal(uint32_t code);                /* str.isdecimal */

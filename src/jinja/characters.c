@@ -1,5 +1,5 @@
-#include "jinja/letters.h"
-#include "text/characters.h"
+#include "jinja/characters.h"
+#include "text/text.h"
 
 #include <string.h>
 
@@ -130,7 +130,7 @@ static bool ends_word(jinja_text text, size_t at) {
            !(after < text.n && jinja_is_case(code_of(text, after), JINJA_TITLE));
 }
 
-int jinja_in_case(jinja_text text, size_t at, jinja_case to, jinja_letter out[3]) {
+int jinja_in_case(jinja_text text, size_t at, jinja_case to, jinja_char out[3]) {
     const uint32_t code = code_of(text, at), marks = text.at[at] & ~JINJA_CODE;
     int n = 1;
     if (to == JINJA_UPPER) {

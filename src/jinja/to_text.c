@@ -23,7 +23,7 @@ static void shortest(double real, char digits[20], int *exponent) {
     digits[n] = 0;
 }
 
-const char *jinja_real_text(double real, char out[40]) {
+const char *jinja_real_repr(double real, char out[40]) {
     char digits[20];
     int exponent = 0;
     const char *sign = signbit(real) ? "-" : "";
@@ -47,11 +47,11 @@ const char *jinja_real_text(double real, char out[40]) {
 void jinja_put_number(jinja_run *r, jinja_buffer *b, jinja_value value) {
     char text[40];
     if (value.kind == JINJA_FLOAT) {
-        jinja_put_word(r, b, jinja_real_text(value.real, text));
+        jinja_put_ascii(r, b, jinja_real_repr(value.real, text));
         return;
     }
     snprintf(text, sizeof text, "%lld", (long long)value.integer);
-    jinja_put_word(r, b, value.kind == JINJA_INT ? text : value.truth ? "True" : "False");
+    jinja_put_ascii(r, b, value.kind == JINJA_INT ? text : value.truth ? "True" : "False");
 }
 
 /* --- repr ------------------------------------------------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ void jinja_put_number(jinja_run *r, jinja_buffer *b, jinja_value value) {
 static void put_escaped(jinja_run *r, jinja_buffer *b, uint32_t code) {
     char text[16];
     snprintf(text, sizeof text, code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x", code);
-    jinja_put_word(r, b, text);
+    jinja_put_ascii(r, b, text);
 }
 
 static void put_quoted(jinja_run *r, jinja_buffer *b, jinja_text text) {
@@ -69,40 +69,40 @@ static void put_quoted(jinja_run *r, jinja_buffer *b, jinja_text text) {
         both |= (text.at[i] & JINJA_CODE) == '"';
     }
     const uint32_t quote = single && !both ? '"' : '\'';
-    jinja_put_letter(r, b, quote);
+    jinja_put_char(r, b, quote);
     for (size_t i = 0; i < text.n && !r->failed; i++) {
         const uint32_t code = text.at[i] & JINJA_CODE;
         if (code == '\n' || code == '\r' || code == '\t') {
-            jinja_put_word(r, b, code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t");
+            jinja_put_ascii(r, b, code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t");
         } else if (!jinja_is_printable(code)) {
             put_escaped(r, b, code);
         } else {
-            if (code == quote || code == '\\') jinja_put_letter(r, b, '\\');
-            jinja_put_letter(r, b, text.at[i]);
+            if (code == quote || code == '\\') jinja_put_char(r, b, '\\');
+            jinja_put_char(r, b, text.at[i]);
         }
     }
-    jinja_put_letter(r, b, quote);
+    jinja_put_char(r, b, quote);
 }
 
 static void put_items(jinja_run *r, jinja_buffer *b, const char *begin, const jinja_list *list,
                       const char *end) {
-    jinja_put_word(r, b, begin);
+    jinja_put_ascii(r, b, begin);
     for (size_t i = 0; i < list->n && jinja_step(r, 1); i++) {
-        if (i > 0) jinja_put_word(r, b, ", ");
+        if (i > 0) jinja_put_ascii(r, b, ", ");
         jinja_put_repr(r, b, list->item[i]);
     }
-    jinja_put_word(r, b, end);
+    jinja_put_ascii(r, b, end);
 }
 
 static void put_dict(jinja_run *r, jinja_buffer *b, const jinja_dict *dict) {
-    jinja_put_word(r, b, "{");
+    jinja_put_ascii(r, b, "{");
     for (size_t i = 0; i < dict->n && jinja_step(r, 1); i++) {
-        if (i > 0) jinja_put_word(r, b, ", ");
+        if (i > 0) jinja_put_ascii(r, b, ", ");
         jinja_put_repr(r, b, dict->pair[i].key);
-        jinja_put_word(r, b, ": ");
+        jinja_put_ascii(r, b, ": ");
         jinja_put_repr(r, b, dict->pair[i].value);
     }
-    jinja_put_word(r, b, "}");
+    jinja_put_ascii(r, b, "}");
 }
 
 static void put_range(jinja_run *r, jinja_buffer *b, const jinja_list *list) {
@@ -114,16 +114,16 @@ static void put_range(jinja_run *r, jinja_buffer *b, const jinja_list *list) {
         return;
     }
     snprintf(text, sizeof text, "range(%lld, %lld)", (long long)first, (long long)first + (long long)list->n);
-    jinja_put_word(r, b, text);
+    jinja_put_ascii(r, b, text);
 }
 
 void jinja_put_repr(jinja_run *r, jinja_buffer *b, jinja_value v) {
     switch (v.kind) {
     case JINJA_UNDEFINED:
-        jinja_put_word(r, b, "Undefined");
+        jinja_put_ascii(r, b, "Undefined");
         break;
     case JINJA_NONE:
-        jinja_put_word(r, b, "None");
+        jinja_put_ascii(r, b, "None");
         break;
     case JINJA_BOOL:
     case JINJA_INT:
@@ -143,7 +143,7 @@ void jinja_put_repr(jinja_run *r, jinja_buffer *b, jinja_value v) {
         put_range(r, b, v.list);
         break;
     case JINJA_VIEW:
-        jinja_put_word(r, b, v.list->shown);
+        jinja_put_ascii(r, b, v.list->shown);
         put_items(r, b, "([", v.list, "])");
         break;
     case JINJA_DICT:
@@ -154,9 +154,9 @@ void jinja_put_repr(jinja_run *r, jinja_buffer *b, jinja_value v) {
     }
 }
 
-jinja_text jinja_show(jinja_run *r, jinja_value value) {
+jinja_text jinja_to_text(jinja_run *r, jinja_value value) {
     jinja_buffer b = {0};
     if (value.kind == JINJA_TEXT) return value.text;
     if (value.kind != JINJA_UNDEFINED) jinja_put_repr(r, &b, value);
-    return jinja_written(&b).text;
+    return jinja_buffer_value(&b).text;
 }
