@@ -1,19 +1,224 @@
-/* Weights in safetensors files that are open. */
+/*
+ * Safetensors files that hold the parameters of a model: which files a directory offers, opening them, and checking that together they hold
+ * each parameter exactly once.
+ */
 #include "weights/weights_impl.h"
 
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* More than any published model has; it bounds the memory that a malicious index can ask for. */
+enum { MOST_FILES = 10000 };
+
+/* What the index says about one tensor. */
+typedef struct indexed_tensor {
+    const char *tensor;
+    const char *file_name; /* without its folder */
+    int file;              /* number in the listing's files */
+} indexed_tensor;
+
+typedef struct listing {
+    ls_file_names files;     /* paths of safetensors files that exist */
+    indexed_tensor *indexed; /* sorted by file, then by tensor */
+    size_t n_indexed;        /* 0: there is no index */
+    ls_json *index;          /* owns the texts of indexed; NULL: there is no index */
+} listing;
+
+struct ls_weight_files {
+    const char *missing_prefix; /* a prefix of the parameters' names that the files leave out; NULL: none */
+    int n;
+    ls_st_file *file[]; /* [n] */
+};
+
+/* ---- complaints: mistakes of one kind ---- */
+
+typedef struct complaint {
+    const char *kind;
+    int count;
+    char list[128]; /* the first items, separated by ", "; ends in "..." when items are left out */
+} complaint;
+
+LS_PRINTF(2, 3) static void complain(complaint *c, const char *format, ...) {
+    char item[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(item, sizeof item, format, arguments);
+    va_end(arguments);
+    const size_t used = strlen(c->list);
+    const bool fits = used + strlen(item) + sizeof ", , ..." <= sizeof c->list;
+    const bool cut = used >= 3 && strcmp(c->list + used - 3, "...") == 0;
+    if (c->count == 0)
+        snprintf(c->list, sizeof c->list - sizeof ", ...", "%s", item);
+    else if (!cut)
+        snprintf(c->list + used, sizeof c->list - used, ", %s", fits ? item : "...");
+    c->count++;
+}
+
+/* ---- which files ---- */
+
+static void free_listing(listing *l) {
+    ls_file_names_free(&l->files);
+    free(l->indexed);
+    ls_json_free(l->index);
+    *l = (listing){.n_indexed = 0};
+}
+
+static ls_status add_path(ls_file_names *names, const char *directory, const char *name) {
+    LS_PATH path = NULL;
+    LS_TRY(ls_path_join(directory, name, &path));
+    char **grown = realloc(names->name, (names->count + 1) * sizeof *grown);
+    if (grown != NULL) names->name = grown;
+    char *copy = grown == NULL ? NULL : strdup(path);
+    if (copy == NULL) return ls_error(LS_NO_MEMORY, "no memory for the names of the files in %s", directory);
+    names->name[names->count++] = copy;
+    return ls_ok();
+}
+
+/* ---- which files: an index ---- */
+
+/* A malicious index must not name files outside of the model's folder. */
+static ls_status check_file_name(ls_json_value value, const char *name) {
+    const bool inside =
+        name[0] != 0 && strchr(name, '/') == NULL && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+    return inside ? ls_ok() : ls_json_error(value, "the name of a file in the same folder");
+}
+
+static int by_file(const void *a, const void *b) {
+    const indexed_tensor *x = a, *y = b;
+    const int order = strcmp(x->file_name, y->file_name);
+    return order != 0 ? order : strcmp(x->tensor, y->tensor);
+}
+
+static ls_status read_map(ls_json_value map, listing *out) {
+    ls_json_value value;
+    const char *key = NULL;
+    void *cursor = NULL;
+    out->indexed = calloc(ls_json_count(map) + 1, sizeof *out->indexed);
+    if (out->indexed == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for the %zu names of %s", ls_json_count(map), map.file);
+    while (ls_json_next(map, &cursor, &key, &value)) {
+        indexed_tensor *entry = &out->indexed[out->n_indexed++];
+        entry->tensor = key;
+        LS_TRY(ls_json_as_text(value, &entry->file_name));
+        LS_TRY(check_file_name(value, entry->file_name));
+    }
+    if (out->n_indexed == 0) return ls_json_error(map, "an object with a file name for each tensor");
+    qsort(out->indexed, out->n_indexed, sizeof *out->indexed, by_file);
+    return ls_ok();
+}
+
+/* Lists the files that the index names. Checks all of them before it fails, so that the error can say how many are missing. */
+static ls_status list_indexed(const char *index, const char *directory, listing *out) {
+    complaint missing = {"", 0, ""};
+    for (size_t i = 0; i < out->n_indexed; i++) {
+        indexed_tensor *entry = &out->indexed[i];
+        const bool same = i > 0 && strcmp(entry[-1].file_name, entry->file_name) == 0;
+        if (!same && out->files.count == MOST_FILES)
+            return ls_error(LS_INVALID, "%s: weight_map names more than %d files", index, MOST_FILES);
+        if (!same) LS_TRY(add_path(&out->files, directory, entry->file_name));
+        entry->file = (int)out->files.count - 1;
+        if (!same && !ls_file_exists(out->files.name[entry->file]))
+            complain(&missing, "%s", entry->file_name);
+    }
+    if (missing.count == 0) return ls_ok();
+    return ls_error(LS_IO, "%s: %d of the %zu files that it names are missing: %s: No such file", index,
+                    missing.count, out->files.count, missing.list);
+}
+
+static ls_status read_index(const char *index, const char *directory, listing *out) {
+    ls_json_value map;
+    LS_TRY(ls_json_read(index, LS_JSON_MOST_BYTES, &out->index));
+    LS_TRY(ls_json_object(ls_json_root(out->index), "weight_map", &map));
+    LS_TRY(read_map(map, out));
+    return list_indexed(index, directory, out);
+}
+
+/* ---- which files: a folder ---- */
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* A file of weights in a format that Longspan cannot read. It is an error, because random weights would silently take their place. */
+static bool is_foreign(const char *name) {
+    return ends_with(name, ".gguf") || ends_with(name, ".pth") ||
+           (strncmp(name, "pytorch_model", strlen("pytorch_model")) == 0 && ends_with(name, ".bin"));
+}
+
+static ls_status list_all(const char *directory, listing *out) {
+    ls_file_names entries;
+    const char *foreign = NULL;
+    ls_status status = ls_ok();
+    LS_TRY(ls_file_list(directory, &entries));
+    for (size_t i = 0; i < entries.count && status.code == LS_OK; i++) {
+        if (ends_with(entries.name[i], ".safetensors"))
+            status = add_path(&out->files, directory, entries.name[i]);
+        else if (is_foreign(entries.name[i]))
+            foreign = entries.name[i];
+    }
+    if (status.code == LS_OK && out->files.count > MOST_FILES)
+        status = ls_error(LS_INVALID, "%s: %zu files end in .safetensors, expected at most %d", directory,
+                          out->files.count, MOST_FILES);
+    if (status.code == LS_OK && out->files.count == 0 && foreign != NULL)
+        status = ls_error(LS_UNSUPPORTED,
+                          "%s: the weights are in %s, a format that is not read; expected *.safetensors",
+                          directory, foreign);
+    ls_file_names_free(&entries);
+    return status;
+}
+
+/*
+ * model.safetensors if it exists; else the files that the index names; else all *.safetensors, possibly none. LS_UNSUPPORTED when the
+ * directory has weights of other formats only.
+ */
+static ls_status list_directory(const char *directory, listing *out) {
+    LS_PATH whole = NULL;
+    LS_PATH index = NULL;
+    listing made = {.n_indexed = 0};
+    LS_TRY(ls_path_join(directory, "model.safetensors", &whole));
+    LS_TRY(ls_path_join(directory, "model.safetensors.index.json", &index));
+    const ls_status status = ls_file_exists(whole)   ? add_path(&made.files, directory, "model.safetensors")
+                             : ls_file_exists(index) ? read_index(index, directory, &made)
+                                                     : list_all(directory, &made);
+    if (status.code == LS_OK)
+        *out = made;
+    else
+        free_listing(&made);
+    return status;
+}
+
+static ls_status list_file(const char *path, listing *out) {
+    listing made = {.n_indexed = 0};
+    made.files.name = calloc(1, sizeof *made.files.name);
+    char *copy = strdup(path);
+    if (made.files.name == NULL || copy == NULL) {
+        free(copy);
+        free_listing(&made);
+        return ls_error(LS_NO_MEMORY, "no memory to open %s", path);
+    }
+    made.files.name[made.files.count++] = copy;
+    *out = made;
+    return ls_ok();
+}
+
+/* ---- finding a tensor ---- */
 
 static bool begins_with(const char *text, const char *prefix) {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-const char *ls_weight_files_name(const ls_weight_files *files, const char *parameter) {
-    const bool cut = files->bare != NULL && begins_with(parameter, files->bare);
-    return parameter + (cut ? strlen(files->bare) : 0);
+/* The name of a parameter in the files; points into `parameter`. */
+static const char *name_in_files(const ls_weight_files *files, const char *parameter) {
+    const bool cut = files->missing_prefix != NULL && begins_with(parameter, files->missing_prefix);
+    return parameter + (cut ? strlen(files->missing_prefix) : 0);
 }
 
-const ls_st_tensor *ls_weight_files_find(const ls_weight_files *files, const char *name, int *times) {
+/* The tensor of this name in the files, or NULL. *times (may be NULL): in how many files it is. */
+static const ls_st_tensor *find_tensor(const ls_weight_files *files, const char *name, int *times) {
     const ls_st_tensor *found = NULL;
     int n = 0;
     for (int i = 0; i < files->n; i++) {
@@ -27,39 +232,194 @@ const ls_st_tensor *ls_weight_files_find(const ls_weight_files *files, const cha
 }
 
 const ls_st_tensor *ls_weight_files_of(const ls_weight_files *files, const ls_flat *flat) {
-    const ls_st_tensor *t = ls_weight_files_find(files, ls_weight_files_name(files, flat->name), NULL);
-    LS_ASSERT(t != NULL); /* checked when they were opened */
+    const ls_st_tensor *t = find_tensor(files, name_in_files(files, flat->name), NULL);
+    LS_ASSERT(t != NULL); /* opening the files checked it */
     return t;
 }
 
-/* Whether the files' names lack the prefix: none has it, and some parameter is there without it. */
-static bool lack(const ls_weight_files *files, const ls_image *image, const char *prefix) {
+/* Whether the files leave out the prefix: no tensor's name begins with it, and at least one is a parameter's name without it. */
+static bool leaves_out(const ls_weight_files *files, const ls_image *image, const char *prefix) {
     bool found = false;
     for (int f = 0; f < files->n; f++)
         for (int64_t t = 0; t < ls_st_count(files->file[f]); t++)
             if (begins_with(ls_st_at(files->file[f], t)->name, prefix)) return false;
     for (int i = 0; i < image->n_flats && !found; i++)
         found = begins_with(image->flats[i].name, prefix) &&
-                ls_weight_files_find(files, image->flats[i].name + strlen(prefix), NULL) != NULL;
+                find_tensor(files, image->flats[i].name + strlen(prefix), NULL) != NULL;
     return found;
 }
 
-ls_status ls_weight_files_open(const char *what, const ls_weight_listing *listing, const ls_image *image,
-                               const ls_weight_rules *rules, ls_weight_files **out) {
+/* ---- checking: all mistakes become one error, listed by kind ---- */
+
+enum { MISSING, EXTRA, MISSHAPEN, REPEATED, NOT_FLOAT, MISPLACED, UNEQUAL, KINDS };
+
+typedef struct checking {
+    const ls_weight_files *files;
+    const ls_image *image;
+    const ls_weight_rules *rules;
+    const char **expected; /* [n_flats] names of the parameters in the files, sorted */
+    complaint complaints[KINDS];
+} checking;
+
+static void shape_text(int ndim, const int64_t *size, char *out, size_t room) {
+    size_t used = (size_t)snprintf(out, room, "[");
+    for (int i = 0; i < ndim && used < room; i++)
+        used += (size_t)snprintf(out + used, room - used, "%s%lld", i ? "," : "", (long long)size[i]);
+    if (used < room) snprintf(out + used, room - used, "]");
+}
+
+static bool same_shape(const ls_st_tensor *t, const ls_shape *shape) {
+    bool same = t->ndim == shape->ndim;
+    for (int i = 0; same && i < shape->ndim; i++) same = t->shape[i] == shape->dim[i].size;
+    return same;
+}
+
+static void check_parameter(checking *c, const ls_flat *flat) {
+    int times = 0;
+    const char *name = name_in_files(c->files, flat->name);
+    const ls_st_tensor *t = find_tensor(c->files, name, &times);
+    if (t == NULL) {
+        complain(&c->complaints[MISSING], "%s", name);
+        return;
+    }
+    if (times > 1) complain(&c->complaints[REPEATED], "%s", name);
+    if (t->dtype > LS_ST_BF16)
+        complain(&c->complaints[NOT_FLOAT], "%s is %s", name, ls_st_dtype_name(t->dtype));
+    if (same_shape(t, &flat->shape)) return;
+    char found[96], wanted[64];
+    shape_text(t->ndim, t->shape, found, sizeof found);
+    ls_shape_print(&flat->shape, wanted, sizeof wanted);
+    complain(&c->complaints[MISSHAPEN], "%s is %s, expected %s", name, found, wanted);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool is_derived(const char *name, const ls_weight_rules *rules) {
+    const size_t n = strlen(name);
+    for (const char *const *end = rules->derived; end != NULL && *end != NULL; end++)
+        if (n >= strlen(*end) && strcmp(name + n - strlen(*end), *end) == 0) return true;
+    return false;
+}
+
+static bool same_numbers(const ls_st_tensor *a, const ls_st_tensor *b) {
+    enum { BLOCK = 4096, FORGET = 1 << 20 }; /* elements */
+    double x[BLOCK], y[BLOCK];
+    bool same = a->count == b->count;
+    for (int64_t i = 0; i < a->count && same; i += BLOCK) {
+        const int64_t n = ls_min(BLOCK, a->count - i);
+        same = ls_st_convert(a, i, n, LS_F64, x).code == LS_OK &&
+               ls_st_convert(b, i, n, LS_F64, y).code == LS_OK;
+        for (int64_t k = 0; k < n && same; k++) same = x[k] == y[k] || (isnan(x[k]) && isnan(y[k]));
+        if ((i + n) % FORGET == 0) {
+            ls_st_forget(a, i + n - FORGET, FORGET);
+            ls_st_forget(b, i + n - FORGET, FORGET);
+        }
+    }
+    return same;
+}
+
+/* Whether the rules say that the tensor is a copy of a parameter. A copy that differs from its original is a complaint. */
+static bool check_copy(checking *c, const ls_st_tensor *t) {
+    const ls_weight_rules *rules = c->rules;
+    if (rules->copy == NULL || rules->original == NULL || strcmp(t->name, rules->copy) != 0) return false;
+    const ls_st_tensor *original = find_tensor(c->files, name_in_files(c->files, rules->original), NULL);
+    if (original != NULL && !same_numbers(t, original))
+        complain(&c->complaints[UNEQUAL], "%s is not %s", t->name, original->name);
+    return true;
+}
+
+static void check_tensor(checking *c, const ls_st_tensor *t) {
+    if (bsearch(&t->name, c->expected, (size_t)c->image->n_flats, sizeof *c->expected, by_name) != NULL)
+        return;
+    if (!is_derived(t->name, c->rules) && !check_copy(c, t)) complain(&c->complaints[EXTRA], "%s", t->name);
+}
+
+/* One error with the complaints of all kinds. */
+static ls_status report(const checking *c, const char *what) {
+    char text[sizeof((ls_status){0}).text] = "";
+    for (int k = 0; k < KINDS; k++) {
+        const size_t used = strlen(text);
+        if (c->complaints[k].count > 0)
+            snprintf(text + used, sizeof text - used, "%s%d %s (%s)", used ? "; " : "",
+                     c->complaints[k].count, c->complaints[k].kind, c->complaints[k].list);
+    }
+    if (text[0] == 0) return ls_ok();
+    return ls_error(LS_INVALID, "%s: its tensors are not the model's: %s", what, text);
+}
+
+/* Checks names, types and shapes against the image, and the index against the files. */
+static ls_status check_files(const ls_weight_files *files, const char *what, const listing *l,
+                             const ls_image *image, const ls_weight_rules *rules) {
+    checking c = {.files = files,
+                  .image = image,
+                  .rules = rules,
+                  .complaints = {{"missing", 0, ""},
+                                 {"extra", 0, ""},
+                                 {"misshapen", 0, ""},
+                                 {"in more than one file", 0, ""},
+                                 {"of another type than F64, F32, F16, BF16", 0, ""},
+                                 {"not in the file that the index says", 0, ""},
+                                 {"not tied, though the config says so", 0, ""}}};
+    c.expected = calloc((size_t)image->n_flats + 1, sizeof *c.expected);
+    if (c.expected == NULL) return ls_error(LS_NO_MEMORY, "no memory to check %s", what);
+    for (int i = 0; i < image->n_flats; i++) {
+        c.expected[i] = name_in_files(files, image->flats[i].name);
+        check_parameter(&c, &image->flats[i]);
+    }
+    qsort(c.expected, (size_t)image->n_flats, sizeof *c.expected, by_name);
+    for (int f = 0; f < files->n; f++)
+        for (int64_t t = 0; t < ls_st_count(files->file[f]); t++)
+            check_tensor(&c, ls_st_at(files->file[f], t));
+    for (size_t i = 0; i < l->n_indexed; i++) {
+        const indexed_tensor *entry = &l->indexed[i];
+        if (ls_st_find(files->file[entry->file], entry->tensor) == NULL)
+            complain(&c.complaints[MISPLACED], "%s: %s", entry->tensor, entry->file_name);
+    }
+    free(c.expected);
+    return report(&c, what);
+}
+
+/* ---- opening ---- */
+
+/* `what` names the files in errors. */
+static ls_status open_listed(const char *what, const listing *l, const ls_image *image,
+                             const ls_weight_rules *rules, ls_weight_files **out) {
     static const ls_weight_rules none = {.derived = NULL};
-    const size_t n = listing->files.count;
+    const size_t n = l->files.count;
     ls_weight_files *files = calloc(1, sizeof *files + sizeof(ls_st_file *) * n);
     if (files == NULL) return ls_error(LS_NO_MEMORY, "no memory to open %s", what);
     if (rules == NULL) rules = &none;
     ls_status status = ls_ok();
     for (; (size_t)files->n < n && status.code == LS_OK; files->n += status.code == LS_OK)
-        status = ls_st_open(listing->files.name[files->n], &files->file[files->n]);
-    if (rules->prefix != NULL && lack(files, image, rules->prefix)) files->bare = rules->prefix;
-    if (status.code == LS_OK) status = ls_weight_files_check(files, what, listing, image, rules);
+        status = ls_st_open(l->files.name[files->n], &files->file[files->n]);
+    if (rules->prefix != NULL && leaves_out(files, image, rules->prefix))
+        files->missing_prefix = rules->prefix;
+    if (status.code == LS_OK) status = check_files(files, what, l, image, rules);
     if (status.code == LS_OK)
         *out = files;
     else
         ls_weight_files_close(files);
+    return status;
+}
+
+ls_status ls_weight_files_open_directory(const char *directory, const ls_image *image,
+                                         const ls_weight_rules *rules, ls_weight_files **out) {
+    listing l;
+    ls_weight_files *files = NULL;
+    LS_TRY(list_directory(directory, &l));
+    const ls_status status = l.files.count > 0 ? open_listed(directory, &l, image, rules, &files) : ls_ok();
+    free_listing(&l);
+    if (status.code == LS_OK) *out = files;
+    return status;
+}
+
+ls_status ls_weight_files_open_file(const char *path, const ls_image *image, ls_weight_files **out) {
+    listing l;
+    LS_TRY(list_file(path, &l));
+    const ls_status status = open_listed(path, &l, image, NULL, out);
+    free_listing(&l);
     return status;
 }
 

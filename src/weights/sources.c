@@ -1,18 +1,75 @@
-/* The sources of weights: files, or random numbers. */
+/* The two sources of weights: random numbers and safetensors files. */
 #include "weights/weights_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+typedef struct random_rule {
+    uint64_t seed;
+    double deviation; /* of matrices */
+    double norm;      /* the weight of norms */
+} random_rule;
 
 typedef struct source_state {
     ls_weight_files *files; /* NULL: random */
-    ls_random_rule rule;
+    random_rule rule;
 } source_state;
 
 /* ---- random numbers ---- */
 
+/* In (0, 1), both excluded, so that the logarithm is finite. */
+static double to_unit(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
+
+static void normal_pair(uint32_t a, uint32_t b, double deviation, double out[2]) {
+    const double two_pi = 6.283185307179586476925286766559;
+    const double radius = deviation * sqrt(-2.0 * log(to_unit(a)));
+    double sine, cosine;
+    sincos(two_pi * to_unit(b), &sine, &cosine);
+    out[0] = radius * cosine;
+    out[1] = radius * sine;
+}
+
+static void normal_block(uint64_t seed, uint64_t stream, uint64_t block, double deviation, double out[4]) {
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
+                                 (uint32_t)(stream >> 32)};
+    uint32_t words[4];
+    ls_philox(key, counter, words);
+    normal_pair(words[0], words[1], deviation, out);
+    normal_pair(words[2], words[3], deviation, out + 2);
+}
+
+static void fill_constant(double value, int64_t count, double *out) {
+    for (int64_t i = 0; i < count; i++) out[i] = value;
+}
+
+/*
+ * Norms and biases are constant. Numbers 4b .. 4b+3 of a parameter come from one Philox block (key: the seed; counter: b and the parameter's name) by two Box-Muller
+ * pairs. Each number depends on (seed, name, index) only, so any range can be made without the rest.
+ */
+static void make_random(const ls_flat *flat, const random_rule *rule, int64_t start, int64_t count,
+                        double *out) {
+    if (flat->shape.ndim < 2) {
+        const size_t length = strlen(flat->name), n = strlen(".bias");
+        const bool bias = length >= n && strcmp(flat->name + length - n, ".bias") == 0;
+        fill_constant(bias ? 0.0 : rule->norm, count, out);
+        return;
+    }
+    const uint64_t stream = ls_rng_stream(flat->name);
+    for (int64_t i = 0; i < count;) {
+        const int64_t at = start + i, within = at % 4;
+        double four[4];
+        normal_block(rule->seed, stream, (uint64_t)(at / 4), rule->deviation, four);
+        const int64_t n = ls_min(4 - within, count - i);
+        memcpy(out + i, four + within, sizeof *out * (size_t)n);
+        i += n;
+    }
+}
+
 static ls_status read_random(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     const source_state *state = context;
-    ls_weights_random(flat, &state->rule, start, count, out);
+    make_random(flat, &state->rule, start, count, out);
     return ls_ok();
 }
 
@@ -21,18 +78,18 @@ static ls_status read_random(void *context, const ls_flat *flat, int64_t start, 
 static ls_status read_files(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     const source_state *state = context;
     const ls_st_tensor *t = ls_weight_files_of(state->files, flat);
-    LS_ASSERT(start + count <= t->count); /* checked when they were opened */
+    LS_ASSERT(start + count <= t->count);
     return ls_st_convert(t, start, count, LS_F64, out);
 }
 
-/* Of F64 that becomes bf16 each number is rounded twice, as parameters are made from their masters. */
-static void round_twice(const ls_st_tensor *t, int64_t start, int64_t count, ls_bf16 *out) {
+/* From F64 to bf16 by way of f32, because parameters are also made from f32 masters. */
+static void convert_twice(const ls_st_tensor *t, int64_t start, int64_t count, ls_bf16 *out) {
     enum { BLOCK = 1024 };
     float block[BLOCK];
     for (int64_t i = 0; i < count; i += BLOCK) {
         const int64_t n = ls_min(BLOCK, count - i);
         const ls_status status = ls_st_convert(t, start + i, n, LS_F32, block);
-        LS_ASSERT(status.code == LS_OK); /* F64 it is */
+        LS_ASSERT(status.code == LS_OK);
         for (int64_t k = 0; k < n; k++) out[i + k] = ls_bf16_from_f32(block[k]);
     }
 }
@@ -44,7 +101,7 @@ static ls_status convert_files(void *context, const ls_flat *flat, int64_t start
     LS_ASSERT(start + count <= t->count);
     ls_status status = ls_ok();
     if (t->dtype == LS_ST_F64 && to == LS_BF16)
-        round_twice(t, start, count, out);
+        convert_twice(t, start, count, out);
     else
         status = ls_st_convert(t, start, count, to, out);
     ls_st_forget(t, start, count);
@@ -53,8 +110,8 @@ static ls_status convert_files(void *context, const ls_flat *flat, int64_t start
 
 /* ---- opening ---- */
 
-/* Takes files over. */
-static ls_status make_source(ls_weight_files *files, ls_random_rule rule, ls_weight_source *out) {
+/* The source owns files, also when this fails. files NULL: random numbers. */
+static ls_status make_source(ls_weight_files *files, random_rule rule, ls_weight_source *out) {
     source_state *state = malloc(sizeof *state);
     if (state == NULL) {
         ls_weight_files_close(files);
@@ -66,22 +123,19 @@ static ls_status make_source(ls_weight_files *files, ls_random_rule rule, ls_wei
     return ls_ok();
 }
 
-static ls_status open_listed(const char *what, ls_weight_listing *listing, const ls_image *image,
-                             const ls_weight_rules *rules, ls_weight_source *out) {
-    ls_weight_files *files = NULL;
-    const ls_status status = ls_weight_files_open(what, listing, image, rules, &files);
-    ls_weight_listing_free(listing);
-    return status.code == LS_OK ? make_source(files, (ls_random_rule){.norm = 1}, out) : status;
-}
-
 ls_status ls_weights_open_directory(const char *directory, const ls_image *image,
                                     const ls_weight_rules *rules, ls_weight_source *out) {
-    ls_weight_listing listing;
-    LS_TRY(ls_weight_listing_make(directory, &listing));
-    if (listing.files.count > 0) return open_listed(directory, &listing, image, rules, out);
-    ls_weight_listing_free(&listing);
+    ls_weight_files *files = NULL;
+    LS_TRY(ls_weight_files_open_directory(directory, image, rules, &files));
+    if (files != NULL) return make_source(files, (random_rule){.norm = 1}, out);
     *out = (ls_weight_source){.context = NULL};
     return ls_ok();
+}
+
+ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out) {
+    ls_weight_files *files = NULL;
+    LS_TRY(ls_weight_files_open_file(path, image, &files));
+    return make_source(files, (random_rule){.norm = 1}, out);
 }
 
 ls_status ls_weights_open_random(uint64_t seed, double deviation, ls_weight_source *out) {
@@ -89,13 +143,7 @@ ls_status ls_weights_open_random(uint64_t seed, double deviation, ls_weight_sour
 }
 
 ls_status ls_weights_open_random_norms(uint64_t seed, double deviation, double norm, ls_weight_source *out) {
-    return make_source(NULL, (ls_random_rule){seed, deviation, norm}, out);
-}
-
-ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out) {
-    ls_weight_listing listing;
-    LS_TRY(ls_weight_listing_of_file(path, &listing));
-    return open_listed(path, &listing, image, NULL, out);
+    return make_source(NULL, (random_rule){seed, deviation, norm}, out);
 }
 
 void ls_weights_close(ls_weight_source *source) {

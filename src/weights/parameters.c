@@ -1,15 +1,20 @@
-/* Filling an executor's parameters and masters from a source. */
+/* The parameters and masters of an executor: filling them from a source, and finding a number that is not finite. */
 #include "weights/weights_impl.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    CHUNK = 1 << 15, /* elements that one task reads as f64: 256 KiB, fits a second-level cache */
-    DIRECT = 1 << 20 /* that one task converts: many pages, so that few are left over at the ends */
+    READ_COUNT = 1 << 15, /* elements that one task reads as f64: 256 KiB fit a second-level cache */
+    CONVERT_COUNT =
+        1
+        << 20 /* elements that one task converts: large, because only whole pages of the file can be freed */
 };
+
+/* ---- filling ---- */
 
 typedef struct chunk {
     const ls_flat *flat;
@@ -20,13 +25,16 @@ typedef struct filling {
     ls_executor *executor;
     const ls_weight_source *source;
     const chunk *chunks;
-    double *numbers; /* CHUNK for each thread; NULL: nothing is read as f64 */
+    double *numbers; /* [threads][READ_COUNT]; NULL: the source converts, nothing is read as f64 */
     atomic_bool failed;
-    pthread_mutex_t lock; /* of status */
+    pthread_mutex_t lock; /* protects status */
     ls_status status;     /* the first error */
 } filling;
 
-/* Rounds to G and then to T, as parameters are made from their masters. */
+/*
+ * Writes n numbers to to[at ...], elements of type dtype. bf16 is rounded from f32, not from f64, because the update also makes parameters
+ * from f32 masters.
+ */
 static void store(const double *x, int64_t n, ls_dtype dtype, char *to, int64_t at) {
     for (int64_t i = 0; i < n; i++) {
         if (dtype == LS_F64)
@@ -42,10 +50,10 @@ void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start,
                       const double *values) {
     const ls_image *image = ls_executor_image(executor);
     char *parameters = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
-    LS_ASSERT(parameters != NULL); /* bound wherever there are parameters */
+    LS_ASSERT(parameters != NULL);
     const int64_t at = flat->start + start;
     store(values, count, image->dtype, parameters, at);
-    if (image->dtype == image->accumulator) return; /* of one type, masters are the parameters themselves */
+    if (image->dtype == image->accumulator) return; /* the parameters are their own masters */
     char *master = ls_executor_tensor(executor, LS_BIND_MASTER);
     for (int p = 0; p < image->n_pieces && master != NULL; p++) {
         const ls_flat_piece part = ls_piece_within(&image->pieces[p], at, count);
@@ -54,7 +62,7 @@ void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start,
     }
 }
 
-static void fail(filling *f, ls_status status) {
+static void record_error(filling *f, ls_status status) {
     pthread_mutex_lock(&f->lock);
     if (f->status.code == LS_OK) f->status = status;
     pthread_mutex_unlock(&f->lock);
@@ -67,7 +75,7 @@ static ls_status read_chunk(const filling *f, const chunk *c, double *x) {
     return ls_ok();
 }
 
-/* Each type from the source itself, to where it stays. */
+/* Converts from the source's type to the parameters' and the masters' type, each in its final place. */
 static ls_status convert_chunk(const filling *f, const chunk *c) {
     const ls_weight_source *source = f->source;
     const ls_image *image = ls_executor_image(f->executor);
@@ -77,7 +85,7 @@ static ls_status convert_chunk(const filling *f, const chunk *c) {
     const int64_t at = c->flat->start + c->start;
     LS_TRY(source->convert(source->context, c->flat, c->start, c->count, image->dtype,
                            parameters + (size_t)at * ls_dtype_bytes(image->dtype)));
-    if (image->dtype == image->accumulator) return ls_ok(); /* masters are the parameters themselves */
+    if (image->dtype == image->accumulator) return ls_ok(); /* the parameters are their own masters */
     for (int p = 0; p < image->n_pieces && master != NULL; p++) {
         const ls_flat_piece part = ls_piece_within(&image->pieces[p], at, c->count);
         if (part.count > 0)
@@ -93,12 +101,12 @@ static void fill_chunk(void *context, int i, int thread) {
     const chunk *c = &f->chunks[i];
     if (atomic_load(&f->failed)) return;
     const ls_status status =
-        f->numbers != NULL ? read_chunk(f, c, f->numbers + (size_t)thread * CHUNK) : convert_chunk(f, c);
-    if (status.code != LS_OK) fail(f, status);
+        f->numbers != NULL ? read_chunk(f, c, f->numbers + (size_t)thread * READ_COUNT) : convert_chunk(f, c);
+    if (status.code != LS_OK) record_error(f, status);
 }
 
-/* Cuts all parameters into chunks of `most`; returns how many. chunks NULL: only counts. */
-static int cut(const ls_image *image, int64_t most, chunk *chunks) {
+/* Cuts all parameters into chunks of at most `most` elements and returns their number. chunks NULL: only counts. */
+static int cut_chunks(const ls_image *image, int64_t most, chunk *chunks) {
     int n = 0;
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
@@ -111,16 +119,16 @@ static int cut(const ls_image *image, int64_t most, chunk *chunks) {
 ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source) {
     const ls_image *image = ls_executor_image(executor);
     const bool direct = source->convert != NULL;
-    const int64_t most = direct ? DIRECT : CHUNK;
-    const int n = cut(image, most, NULL);
+    const int64_t most = direct ? CONVERT_COUNT : READ_COUNT;
+    const int n = cut_chunks(image, most, NULL);
     if (n == 0) return ls_ok();
-    const size_t room = (size_t)ls_pool_threads(ls_executor_pool(executor)) * CHUNK;
+    const size_t room = (size_t)ls_pool_threads(ls_executor_pool(executor)) * READ_COUNT;
     chunk *chunks = malloc(sizeof *chunks * (size_t)n);
     double *numbers = direct ? NULL : malloc(sizeof *numbers * room);
     filling f = {
         .executor = executor, .source = source, .chunks = chunks, .numbers = numbers, .status = ls_ok()};
     if (chunks != NULL && (direct || numbers != NULL)) {
-        (void)cut(image, most, chunks);
+        (void)cut_chunks(image, most, chunks);
         pthread_mutex_init(&f.lock, NULL);
         ls_pool_run(ls_executor_pool(executor), n, fill_chunk, &f);
         pthread_mutex_destroy(&f.lock);
@@ -130,4 +138,29 @@ ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source)
     free(chunks);
     free(numbers);
     return f.status;
+}
+
+/* ---- numbers that are not finite ---- */
+
+static double number_at(const void *numbers, ls_dtype dtype, int64_t at) {
+    if (dtype == LS_F64) return ((const double *)numbers)[at];
+    if (dtype == LS_F32) return (double)((const float *)numbers)[at];
+    return (double)ls_bf16_to_f32(((const ls_bf16 *)numbers)[at]);
+}
+
+ls_status ls_weights_not_finite(ls_executor *executor, const char *what) {
+    const ls_image *image = ls_executor_image(executor);
+    const void *parameters = ls_executor_tensor(executor, LS_BIND_PARAMETERS);
+    for (int i = 0; parameters != NULL && i < image->n_flats; i++) {
+        const ls_flat *flat = &image->flats[i];
+        for (int64_t at = 0; at < flat->count; at++) {
+            const double number = number_at(parameters, image->dtype, flat->start + at);
+            if (!isfinite(number))
+                return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what,
+                                (long long)at, flat->name, isnan(number) ? NAN : number);
+        }
+    }
+    return ls_error(LS_INVALID,
+                    "%s not finite, though every weight is: an intermediate result exceeds the range of %s",
+                    what, ls_dtype_name(image->dtype));
 }
