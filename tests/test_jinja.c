@@ -78,8 +78,8 @@ static void refuses_by_line_and_name(void **state) {
         {"{{ a is odder }}", "test 'odder' is not supported", LS_UNSUPPORTED},
         {"{{ lipsum() }}", "lipsum are not supported", LS_UNSUPPORTED},
         {"{{ 9223372036854775807 + 1 }}", "an integer of more than 64 bits", LS_UNSUPPORTED},
-        {"{{ [1].append(2) }}", "templates may not", LS_UNSUPPORTED},
-        {"x\n\n{{ messages[0].role }}", "t.jinja:3: 'messages' is undefined, and its", LS_INVALID},
+        {"{{ [1].append(2) }}", "templates cannot change values", LS_UNSUPPORTED},
+        {"x\n\n{{ messages[0].role }}", "t.jinja:3: 'messages' is undefined, so it has no", LS_INVALID},
         {"{{ raise_exception('no\nway') }}", "t.jinja:1: the template refuses: no way", LS_INVALID},
         {"{% if a %}", "the end of the template, expected endif", LS_INVALID},
         {"{% endif %}", "'endif' begins no block here", LS_INVALID},
@@ -115,8 +115,8 @@ static void refuses_by_line_and_name(void **state) {
     free(deep);
 }
 
-/* Which letters came from the values, and which stand in a generation block. */
-static void knows_where_letters_come_from(void **state) {
+/* Which characters came from the values, and which a generation block wrote. */
+static void knows_where_characters_come_from(void **state) {
     static const char source[] =
         "<{{ m | trim ~ 'x' }}{% generation %}{{ (m.replace('b', 'c'))[1:].upper() }}!{% endgeneration %}>";
     static const char line[] = "{\"m\": \" abc\"}";
@@ -158,7 +158,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_what_the_reference_makes),
         cmocka_unit_test(refuses_by_line_and_name),
-        cmocka_unit_test(knows_where_letters_come_from),
+        cmocka_unit_test(knows_where_characters_come_from),
         cmocka_unit_test(says_the_day_that_it_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

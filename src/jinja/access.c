@@ -1,9 +1,9 @@
-/* Parts of values: items, attributes, slices, walks. */
+/* Parts of values: iteration, attributes, items, slices. */
 #include "jinja/run_impl.h"
 
 #include <string.h>
 
-/* --- walks ------------------------------------------------------------------------------------------------------------------ */
+/* --- iteration and types ---------------------------------------------------------------------------------------------------- */
 
 static jinja_list *characters(jinja_run *r, jinja_text text) {
     jinja_list *list = jinja_new_list(r, text.n);
@@ -76,7 +76,7 @@ static jinja_value loop_revindex(const jinja_loop *l) { return jinja_int((int64_
 static jinja_value loop_revindex0(const jinja_loop *l) { return jinja_int((int64_t)(l->n - l->at) - 1); }
 static jinja_value loop_depth(const jinja_loop *l) {
     (void)l;
-    return jinja_int(1); /* no loop is recursive */
+    return jinja_int(1); /* recursive loops are not supported */
 }
 static jinja_value loop_depth0(const jinja_loop *l) {
     (void)l;
@@ -101,14 +101,14 @@ static const struct {
 
 /* --- attributes and items --------------------------------------------------------------------------------------------------- */
 
-static jinja_value refuse_undefined(jinja_run *r, jinja_value of, jinja_text name) {
+static jinja_value fail_undefined(jinja_run *r, jinja_value of, jinja_text name) {
     char shown[80], part[80];
-    return jinja_fail(r, LS_INVALID, "'%s' is undefined, and its '%s' is asked for",
+    return jinja_fail(r, LS_INVALID, "'%s' is undefined, so it has no '%s'",
                       jinja_printable(of.text, shown, sizeof shown),
                       jinja_printable(name, part, sizeof part));
 }
 
-/* What of.name is apart from items: a method, what a loop or a namespace has. *found tells. */
+/* of.name as a method, an attribute of a loop or a name of a namespace. *found: whether there is one. */
 static jinja_value own_attribute(jinja_run *r, jinja_value of, jinja_text name, bool *found) {
     *found = true;
     if (of.kind == JINJA_NAMESPACE) {
@@ -127,7 +127,7 @@ static jinja_value own_attribute(jinja_run *r, jinja_value of, jinja_text name, 
     return jinja_undefined(name);
 }
 
-/* What of[key] is; *found tells. */
+/* of[key]. *found: whether there is such an item. */
 static jinja_value own_item(jinja_run *r, jinja_value of, jinja_value key, bool *found) {
     const bool counts = key.kind == JINJA_INT || key.kind == JINJA_BOOL;
     const bool has_places =
@@ -151,7 +151,7 @@ static jinja_value own_item(jinja_run *r, jinja_value of, jinja_value key, bool 
 
 jinja_value jinja_attribute(jinja_run *r, jinja_value of, jinja_text name) {
     bool found;
-    if (of.kind == JINJA_UNDEFINED) return refuse_undefined(r, of, name);
+    if (of.kind == JINJA_UNDEFINED) return fail_undefined(r, of, name);
     const jinja_value value = own_attribute(r, of, name, &found);
     return found ? value : own_item(r, of, jinja_of_text(name), &found);
 }
@@ -159,14 +159,14 @@ jinja_value jinja_attribute(jinja_run *r, jinja_value of, jinja_text name) {
 jinja_value jinja_item(jinja_run *r, jinja_value of, jinja_value key) {
     bool found;
     if (of.kind == JINJA_UNDEFINED)
-        return refuse_undefined(r, of, key.kind == JINJA_TEXT ? key.text : (jinja_text){0});
+        return fail_undefined(r, of, key.kind == JINJA_TEXT ? key.text : (jinja_text){0});
     const jinja_value value = own_item(r, of, key, &found);
     return found || key.kind != JINJA_TEXT ? value : own_attribute(r, of, key.text, &found);
 }
 
 /* --- slices ----------------------------------------------------------------------------------------------------------------- */
 
-/* A bound as Python reads it: counted from the end where negative, and no further than the ends. */
+/* A bound of a slice as Python reads it: a negative one counts from the end; limited to the sequence. absent: the value of None. */
 static int64_t bound_of(jinja_run *r, jinja_value bound, int64_t n, int64_t step, int64_t absent) {
     if (bound.kind == JINJA_NONE) return absent;
     int64_t at = jinja_need_int(r, bound, "a bound of a slice");
@@ -176,7 +176,7 @@ static int64_t bound_of(jinja_run *r, jinja_value bound, int64_t n, int64_t step
 }
 
 jinja_value jinja_slice(jinja_run *r, jinja_value of, const jinja_value bounds[3]) {
-    if (of.kind == JINJA_UNDEFINED) return refuse_undefined(r, of, (jinja_text){0});
+    if (of.kind == JINJA_UNDEFINED) return fail_undefined(r, of, (jinja_text){0});
     if (of.kind != JINJA_TEXT && of.kind != JINJA_LIST && of.kind != JINJA_TUPLE && of.kind != JINJA_RANGE)
         return jinja_undefined((jinja_text){0});
     const int64_t n = jinja_length(r, of);

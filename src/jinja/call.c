@@ -1,9 +1,9 @@
-/* Calls: of the rows of tables, with arguments by place or by name, and of macros. */
+/* Calls rows of tables and macros: binds positional and named arguments to parameters. */
 #include "jinja/run_impl.h"
 
 #include <string.h>
 
-/* --- rows ------------------------------------------------------------------------------------------------------------------- */
+/* --- rows of tables --------------------------------------------------------------------------------------------------------- */
 
 static int parameter_of(const jinja_function *f, jinja_text name) {
     for (int i = 0; i < JINJA_PARAMETERS && f->parameter[i] != NULL; i++)
@@ -25,14 +25,14 @@ static bool bind(jinja_run *r, const jinja_function *f, const char *kind, const 
         const jinja_text name = given->named.pair[i].key.text;
         const int at = parameter_of(f, name);
         if (at < 0 || out[at].kind != JINJA_MISSING)
-            jinja_fail(r, LS_UNSUPPORTED, "%s %s has no argument '%s' of this name, or has it twice", kind,
-                       f->name, jinja_printable(name, shown, sizeof shown));
+            jinja_fail(r, LS_UNSUPPORTED, "%s %s: argument '%s' is unknown, or set twice", kind, f->name,
+                       jinja_printable(name, shown, sizeof shown));
         else
             out[at] = given->named.pair[i].value;
     }
     for (int i = 0; i < f->least && !r->failed; i++)
         if (out[i].kind == JINJA_MISSING)
-            jinja_fail(r, LS_INVALID, "%s %s lacks its argument '%s'", kind, f->name, f->parameter[i]);
+            jinja_fail(r, LS_INVALID, "%s %s: argument '%s' is missing", kind, f->name, f->parameter[i]);
     return !r->failed;
 }
 
@@ -71,7 +71,7 @@ static const jinja_value *named(const jinja_arguments *given, jinja_text name) {
     return jinja_dict_find(&given->named, jinja_of_text(name));
 }
 
-/* Parameters by place, by name, by their defaults, else undefined. False, with an error, for one that the macro has not. */
+/* Sets a macro's parameters: from positional arguments, named arguments, defaults; else undefined. False: there are more arguments. */
 static bool bind_macro(jinja_run *r, const jinja_macro *m, const jinja_arguments *given) {
     char shown[80];
     size_t i = 0, used = 0;
@@ -93,7 +93,8 @@ static bool bind_macro(jinja_run *r, const jinja_macro *m, const jinja_arguments
         used++;
     }
     if (given->n > i || used < given->named.n)
-        jinja_fail(r, LS_INVALID, "macro %s has an argument too many (varargs and kwargs are not supported)",
+        jinja_fail(r, LS_INVALID,
+                   "macro %s is called with too many arguments (varargs and kwargs are not supported)",
                    jinja_printable(m->node->name, shown, sizeof shown));
     return !r->failed;
 }
@@ -111,7 +112,7 @@ jinja_value jinja_call_macro(jinja_run *r, jinja_macro *macro, const jinja_argum
     return said;
 }
 
-/* --- anything --------------------------------------------------------------------------------------------------------------- */
+/* --- any value -------------------------------------------------------------------------------------------------------------- */
 
 jinja_value jinja_call(jinja_run *r, jinja_value callee, const jinja_arguments *given) {
     char shown[80];
@@ -123,9 +124,9 @@ jinja_value jinja_call(jinja_run *r, jinja_value callee, const jinja_arguments *
     case JINJA_METHOD:
         return jinja_call_function(r, callee.method->function, "method", callee.method->of, given);
     case JINJA_UNDEFINED:
-        return jinja_fail(r, LS_INVALID, "'%s' is undefined, and is called",
+        return jinja_fail(r, LS_INVALID, "'%s' is undefined and cannot be called",
                           jinja_printable(callee.text, shown, sizeof shown));
     default:
-        return jinja_fail(r, LS_INVALID, "a %s is called", jinja_type_name(callee));
+        return jinja_fail(r, LS_INVALID, "a %s cannot be called", jinja_type_name(callee));
     }
 }

@@ -34,18 +34,19 @@ bool jinja_is_line_end(uint32_t code) {
 /* --- parts ------------------------------------------------------------------------------------------------------------------ */
 
 jinja_text jinja_part(jinja_text text, size_t from, size_t to) {
-    return (jinja_text){from > 0 ? text.at + from : text.at, to > from ? to - from : 0}; /* at may be NULL */
+    return (jinja_text){from > 0 ? text.at + from : text.at,
+                        to > from ? to - from : 0}; /* text.at may be NULL */
 }
 
 static bool stands_at(jinja_text text, jinja_text part, size_t at) {
     return jinja_text_order(jinja_part(text, at, at + part.n), part) == 0;
 }
 
-enum { SHORT = 64 };
+enum { SHORT = 64 }; /* parts up to this length are compared at each place */
 
 static uint32_t code_of(jinja_text text, size_t i) { return text.at[i] & JINJA_CODE; }
 
-/* A long part is looked for by a rolling sum of its letters first, so that repetitive texts cost no more than others. */
+/* A long part is searched by a rolling hash (Rabin-Karp), which keeps the search linear in repetitive texts too. */
 static uint64_t hash_of(jinja_text text, uint64_t *power) {
     uint64_t hash = 0;
     *power = 1;
@@ -113,7 +114,7 @@ bool jinja_is_case(uint32_t code, jinja_case which) {
     return category[1] == (which == JINJA_LOWER ? 'l' : 'u');
 }
 
-/* What stands between letters without parting a word. */
+/* Unicode's Case_Ignorable: characters that may stand within a word. */
 static bool is_ignorable(uint32_t code) {
     const char *c = ls_category(code);
     return strcmp(c, "Mn") == 0 || strcmp(c, "Me") == 0 || strcmp(c, "Cf") == 0 || strcmp(c, "Lm") == 0 ||
@@ -121,7 +122,7 @@ static bool is_ignorable(uint32_t code) {
            code == 0x2019;
 }
 
-/* A sigma that ends a word has a form of its own. */
+/* Whether the character ends a word: a capital sigma there has another lower case. */
 static bool ends_word(jinja_text text, size_t at) {
     size_t before = at, after = at + 1;
     while (before > 0 && is_ignorable(code_of(text, before - 1))) before--;

@@ -1,4 +1,4 @@
-/* Expressions of a rendering: one row for each kind of node. */
+/* Evaluates expressions: a table has one row for each kind of node. */
 #include "jinja/run_impl.h"
 
 enum { DEEPEST = 400, DEEPEST_VALUE = 3000 };
@@ -34,7 +34,8 @@ static jinja_value evaluate_dict(jinja_run *r, const jinja_node *node) {
     for (const jinja_node *n = node->first; n != NULL && !r->failed; n = n->next->next) {
         const jinja_value key = jinja_evaluate(r, n), value = jinja_evaluate(r, n->next);
         if (!jinja_may_be_key(key))
-            return jinja_fail(r, LS_INVALID, "a key of type %s", jinja_type_name(key));
+            return jinja_fail(r, LS_INVALID, "a value of type %s cannot be a key of a dict",
+                              jinja_type_name(key));
         if (jinja_step(r, 1 + dict->n / 8)) jinja_dict_set(r->arena, dict, key, value);
     }
     return jinja_of_dict(dict);
@@ -61,7 +62,7 @@ static jinja_value evaluate_not(jinja_run *r, const jinja_node *node) {
     return jinja_bool(!jinja_true(jinja_evaluate(r, node->a)));
 }
 
-/* a < b < c is a < b and b < c, with b once. */
+/* a < b < c is a < b and b < c, where b is evaluated once. */
 static jinja_value evaluate_compare(jinja_run *r, const jinja_node *node) {
     jinja_value left = jinja_evaluate(r, node->a), result = jinja_bool(true);
     for (const jinja_node *n = node->first; n != NULL && jinja_true(result) && !r->failed; n = n->next) {
@@ -90,7 +91,7 @@ static jinja_value evaluate_concat(jinja_run *r, const jinja_node *node) {
 
 static jinja_value with_sign(jinja_run *r, jinja_value v, bool negative) {
     if (v.kind == JINJA_FLOAT) return jinja_real(negative ? -v.real : v.real);
-    if (!jinja_is_number(v)) return jinja_fail(r, LS_INVALID, "a sign before a %s", jinja_type_name(v));
+    if (!jinja_is_number(v)) return jinja_fail(r, LS_INVALID, "a + or - before a %s", jinja_type_name(v));
     const int64_t i = v.kind == JINJA_INT ? v.integer : v.truth;
     if (negative && i == INT64_MIN) return jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 64 bits");
     return jinja_int(negative ? -i : i);
@@ -210,6 +211,6 @@ jinja_value jinja_evaluate(jinja_run *r, const jinja_node *node) {
     const jinja_value value = expressions[node->kind](r, node);
     r->depth--;
     if (jinja_depth(value) > DEEPEST_VALUE)
-        return jinja_fail(r, LS_INVALID, "a list of lists, %d deep", DEEPEST_VALUE);
+        return jinja_fail(r, LS_INVALID, "a list of lists, nested deeper than %d", DEEPEST_VALUE);
     return value;
 }

@@ -1,4 +1,4 @@
-/* Statements of a rendering: one row for each kind of node. */
+/* Executes statements: a table has one row for each kind of node. */
 #include "jinja/run_impl.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static void unpack(jinja_run *r, const jinja_node *target, jinja_value value) {
     size_t i = 0, wanted = 0;
     for (const jinja_node *n = target->first; n != NULL; n = n->next) wanted++;
     if (list->n != wanted && !r->failed) {
-        jinja_fail(r, LS_INVALID, "%zu values, expected %zu for as many names", list->n, wanted);
+        jinja_fail(r, LS_INVALID, "%zu values are assigned to %zu names", list->n, wanted);
         return;
     }
     for (const jinja_node *n = target->first; n != NULL && !r->failed; n = n->next)
@@ -68,7 +68,7 @@ static void execute_if(jinja_run *r, const jinja_node *node) {
     if (!r->failed) jinja_execute_all(r, node->body);
 }
 
-/* Of the items those that the loop's condition takes. */
+/* The items for which the condition of `for ... if` holds. */
 static jinja_list *filtered(jinja_run *r, const jinja_node *node, jinja_list *all, jinja_scope *outer) {
     if (node->c == NULL) return all;
     jinja_list *kept = jinja_new_list(r, 0);
@@ -117,13 +117,13 @@ static void execute_continue(jinja_run *r, const jinja_node *node) {
     r->jump = JINJA_CONTINUE;
 }
 
-/* --- what is set ------------------------------------------------------------------------------------------------------------ */
+/* --- assignments ------------------------------------------------------------------------------------------------------------ */
 
 static void execute_set(jinja_run *r, const jinja_node *node) {
     jinja_assign(r, node->a, jinja_evaluate(r, node->b));
 }
 
-/* What a body says, through the filters of its block: the innermost filter has no value of its own. */
+/* Applies the filters of a block to the output of its body. The innermost filter has no operand in the tree. */
 static jinja_value filter_body(jinja_run *r, const jinja_node *filters, jinja_value said) {
     if (filters == NULL) return said;
     const jinja_value of = filter_body(r, filters->a, said);
@@ -153,7 +153,7 @@ static void execute_with(jinja_run *r, const jinja_node *node) {
     jinja_scope_enter(r, outer);
     jinja_scope *const inner = r->scope;
     for (const jinja_node *pair = node->first; pair != NULL; pair = pair->next) {
-        r->scope = outer; /* values do not see each other */
+        r->scope = outer; /* a value does not see the names that `with` sets */
         const jinja_value value = jinja_evaluate(r, pair->b);
         r->scope = inner;
         jinja_assign(r, pair->a, value);
@@ -164,7 +164,7 @@ static void execute_with(jinja_run *r, const jinja_node *node) {
 
 /* --- macros ----------------------------------------------------------------------------------------------------------------- */
 
-/* Whether a body reads `caller`: only such a macro takes one. */
+/* Whether macros take the argument `caller`. Jinja decides it for each macro, this for the whole template. */
 static bool reads_caller(const ls_jinja *jinja) { return ls_jinja_names(jinja, "caller"); }
 
 static jinja_value macro_of(jinja_run *r, const jinja_node *node) {

@@ -1,53 +1,41 @@
-/* Filters (`x | trim`): the table of all, and those of texts and numbers. Those of lists: filters_list.c. */
-#include "jinja/filters_impl.h"
-#include "jinja/methods_impl.h"
+/* Filters of texts and numbers, as `x | trim`: a table has one row for each. Filters of lists are in filters_list.c. */
+#include "jinja/run_impl.h"
 #include "text/text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENTS jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all
-
-static bool given(jinja_value v) { return v.kind != JINJA_MISSING && v.kind != JINJA_NONE; }
 static int64_t int_or(jinja_run *r, jinja_value v, int64_t other, const char *what) {
-    return given(v) ? jinja_need_int(r, v, what) : other;
+    return jinja_given(v) ? jinja_need_int(r, v, what) : other;
 }
 
 /* --- texts ------------------------------------------------------------------------------------------------------------------ */
 
-static jinja_value filter_trim(ARGUMENTS) {
+static jinja_value filter_trim(JINJA_ARGUMENTS) {
     const jinja_text text = jinja_to_text(r, of);
-    (void)all;
-    if (!given(arg[0])) return jinja_of_text(jinja_strip(text, NULL, JINJA_BOTH));
-    const jinja_text drop = jinja_need_text(r, arg[0], "what is trimmed");
+    if (!jinja_given(arg[0])) return jinja_of_text(jinja_strip(text, NULL, JINJA_BOTH));
+    const jinja_text drop = jinja_need_text(r, arg[0], "the argument of trim");
     jinja_step(r, drop.n / 16 * text.n / 16);
     return r->failed ? of : jinja_of_text(jinja_strip(text, &drop, JINJA_BOTH));
 }
 
-static jinja_value filter_upper(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value filter_upper(JINJA_ARGUMENTS) {
     return jinja_text_in_case(r, jinja_to_text(r, of), JINJA_UPPER);
 }
-static jinja_value filter_lower(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value filter_lower(JINJA_ARGUMENTS) {
     return jinja_text_in_case(r, jinja_to_text(r, of), JINJA_LOWER);
 }
-static jinja_value filter_capitalize(ARGUMENTS) {
-    (void)arg, (void)all;
-    return jinja_capitalized(r, jinja_to_text(r, of));
-}
-static jinja_value filter_center(ARGUMENTS) {
-    (void)all;
-    return jinja_centered(r, jinja_to_text(r, of), given(arg[0]) ? arg[0] : jinja_int(80));
+static jinja_value filter_capitalize(JINJA_ARGUMENTS) { return jinja_capitalized(r, jinja_to_text(r, of)); }
+static jinja_value filter_center(JINJA_ARGUMENTS) {
+    return jinja_centered(r, jinja_to_text(r, of), jinja_given(arg[0]) ? arg[0] : jinja_int(80));
 }
 
-/* Jinja's own, not str.title: words begin behind white space and behind -, (, {, [, <. */
-static jinja_value filter_title(ARGUMENTS) {
+/* Jinja's own rule, not str.title: a word begins after white space and after - ( { [ <. */
+static jinja_value filter_title(JINJA_ARGUMENTS) {
     const jinja_text text = jinja_to_text(r, of);
     jinja_buffer b = {0};
     bool begins = true;
-    (void)arg, (void)all;
     for (size_t i = 0; i < text.n && !r->failed; i++) {
         jinja_char chars[3];
         const uint32_t code = text.at[i] & JINJA_CODE;
@@ -60,24 +48,19 @@ static jinja_value filter_title(ARGUMENTS) {
     return jinja_buffer_value(&b);
 }
 
-static jinja_value filter_string(ARGUMENTS) {
-    (void)arg, (void)all;
-    return jinja_of_text(jinja_to_text(r, of));
-}
+static jinja_value filter_string(JINJA_ARGUMENTS) { return jinja_of_text(jinja_to_text(r, of)); }
 
-static jinja_value filter_replace(ARGUMENTS) {
-    (void)all;
-    const int64_t most = int_or(r, arg[2], -1, "how often");
+static jinja_value filter_replace(JINJA_ARGUMENTS) {
+    const int64_t most = int_or(r, arg[2], -1, "the count of replace");
     const jinja_text text = jinja_to_text(r, of), old = jinja_to_text(r, arg[0]),
                      new = jinja_to_text(r, arg[1]);
     return r->failed ? of : jinja_replaced(r, text, old, new, most);
 }
 
-static jinja_value filter_indent(ARGUMENTS) {
-    const jinja_text text = jinja_need_text(r, of, "what is indented");
+static jinja_value filter_indent(JINJA_ARGUMENTS) {
+    const jinja_text text = jinja_need_text(r, of, "the operand of indent");
     const bool first = jinja_true(arg[1]), blank = jinja_true(arg[2]);
     jinja_buffer spaces = {0}, all_lines = {0}, b = {0};
-    (void)all;
     if (arg[0].kind == JINJA_TEXT)
         jinja_put(r, &spaces, arg[0].text);
     else
@@ -96,16 +79,16 @@ static jinja_value filter_indent(ARGUMENTS) {
     return jinja_buffer_value(&b);
 }
 
-static jinja_value filter_truncate(ARGUMENTS) {
+static jinja_value filter_truncate(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_UNDEFINED) return of;
-    const jinja_text text = jinja_need_text(r, of, "what is truncated");
-    const jinja_text end =
-        given(arg[2]) ? jinja_need_text(r, arg[2], "the end") : jinja_text_of_ascii(r->arena, "...");
-    const int64_t length = int_or(r, arg[0], 255, "a length"), leeway = int_or(r, arg[3], 5, "a leeway");
+    const jinja_text text = jinja_need_text(r, of, "the operand of truncate");
+    const jinja_text end = jinja_given(arg[2]) ? jinja_need_text(r, arg[2], "the end of truncate")
+                                               : jinja_text_of_ascii(r->arena, "...");
+    const int64_t length = int_or(r, arg[0], 255, "the length of truncate"),
+                  leeway = int_or(r, arg[3], 5, "the leeway of truncate");
     jinja_buffer b = {0};
-    (void)all;
     if (length < (int64_t)end.n || leeway < 0)
-        return jinja_fail(r, LS_INVALID, "truncate to %lld characters, fewer than those of its end",
+        return jinja_fail(r, LS_INVALID, "truncate to %lld characters, which are fewer than those of its end",
                           (long long)length);
     if ((int64_t)text.n - leeway <= length) return of;
     jinja_text kept = jinja_part(text, 0, (size_t)length - end.n);
@@ -117,11 +100,10 @@ static jinja_value filter_truncate(ARGUMENTS) {
     return jinja_buffer_value(&b);
 }
 
-static jinja_value filter_wordcount(ARGUMENTS) {
+static jinja_value filter_wordcount(JINJA_ARGUMENTS) {
     const jinja_text text = jinja_to_text(r, of);
     int64_t words = 0;
     bool inside = false;
-    (void)arg, (void)all;
     for (size_t i = 0; i < text.n; i++) {
         const bool word = jinja_is_word(text.at[i] & JINJA_CODE);
         words += word && !inside;
@@ -130,14 +112,12 @@ static jinja_value filter_wordcount(ARGUMENTS) {
     return jinja_int(words);
 }
 
-static jinja_value filter_format(ARGUMENTS) {
-    (void)arg;
+static jinja_value filter_format(JINJA_ARGUMENTS) {
     if (all->named.n > 0) return jinja_fail(r, LS_UNSUPPORTED, "filter format with names is not supported");
     return jinja_format(r, jinja_to_text(r, of), all);
 }
 
-static jinja_value filter_safe(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value filter_safe(JINJA_ARGUMENTS) {
     jinja_value text = jinja_of_text(jinja_to_text(r, of));
     text.safe = true;
     return text;
@@ -145,7 +125,7 @@ static jinja_value filter_safe(ARGUMENTS) {
 
 /* --- numbers ---------------------------------------------------------------------------------------------------------------- */
 
-/* A number as Python's int() and float() read it: ASCII, without white space around it, _ between digits. */
+/* The characters of a number as strtod reads it, from a text as Python's int() and float() read it: white space around it and _ between digits are dropped. */
 static bool number_text(jinja_text text, char out[400]) {
     const jinja_text stripped = jinja_strip(text, NULL, JINJA_BOTH);
     size_t n = 0;
@@ -181,12 +161,11 @@ static bool is_whole_text(const char *digits) {
     return *digits != 0 && strspn(digits, "0123456789") == strlen(digits);
 }
 
-static jinja_value filter_int(ARGUMENTS) {
+static jinja_value filter_int(JINJA_ARGUMENTS) {
     const jinja_value other = arg[0].kind == JINJA_MISSING ? jinja_int(0) : arg[0];
     char digits[400];
     double real;
-    (void)all;
-    if (given(arg[1]) && jinja_need_int(r, arg[1], "a base") != 10)
+    if (jinja_given(arg[1]) && jinja_need_int(r, arg[1], "a base") != 10)
         return jinja_fail(r, LS_UNSUPPORTED, "filter int with another base than 10 is not supported");
     if (of.kind == JINJA_INT || of.kind == JINJA_BOOL)
         return jinja_int(of.kind == JINJA_INT ? of.integer : of.truth);
@@ -201,17 +180,15 @@ static jinja_value filter_int(ARGUMENTS) {
     return read_real(of.text, &real) ? whole(r, real, other) : other;
 }
 
-static jinja_value filter_float(ARGUMENTS) {
+static jinja_value filter_float(JINJA_ARGUMENTS) {
     double real;
-    (void)all;
     if (jinja_is_number(of)) return jinja_real(jinja_as_real(of));
     if (of.kind == JINJA_UNDEFINED) return jinja_fail(r, LS_INVALID, "filter float of an undefined value");
     if (of.kind == JINJA_TEXT && read_real(of.text, &real)) return jinja_real(real);
     return arg[0].kind == JINJA_MISSING ? jinja_real(0) : arg[0];
 }
 
-static jinja_value filter_abs(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value filter_abs(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_FLOAT) return jinja_real(fabs(of.real));
     if (!jinja_is_number(of)) return jinja_fail(r, LS_INVALID, "abs of a %s", jinja_type_name(of));
     const int64_t i = of.kind == JINJA_INT ? of.integer : of.truth;
@@ -224,39 +201,35 @@ static jinja_value round_down_or_up(jinja_run *r, jinja_value of, int64_t precis
     const double rounded = up ? ceil(scaled) : floor(scaled);
     return fabs(scaled) < 0x1p53
                ? jinja_real(rounded / scale)
-               : jinja_fail(r, LS_UNSUPPORTED, "round of a number so large is not supported");
+               : jinja_fail(r, LS_UNSUPPORTED,
+                            "round by ceil or floor is not supported for numbers from 2 to the power 53 on");
 }
 
-static jinja_value filter_round(ARGUMENTS) {
+static jinja_value filter_round(JINJA_ARGUMENTS) {
     const int64_t precision = int_or(r, arg[0], 0, "the digits of round");
     char digits[500];
-    (void)all;
     if (!jinja_is_number(of)) return jinja_fail(r, LS_INVALID, "round of a %s", jinja_type_name(of));
     if (precision < 0 || precision > 100)
         return jinja_fail(r, LS_UNSUPPORTED, "round to %lld digits is not supported", (long long)precision);
-    const jinja_text method = given(arg[1]) ? jinja_need_text(r, arg[1], "the method of round")
-                                            : jinja_text_of_ascii(r->arena, "common");
+    const jinja_text method = jinja_given(arg[1]) ? jinja_need_text(r, arg[1], "the method of round")
+                                                  : jinja_text_of_ascii(r->arena, "common");
     if (jinja_is(method, "ceil")) return round_down_or_up(r, of, precision, true);
     if (jinja_is(method, "floor")) return round_down_or_up(r, of, precision, false);
     if (!jinja_is(method, "common"))
-        return jinja_fail(r, LS_INVALID, "round by a method that is none of common, ceil, floor");
+        return jinja_fail(r, LS_INVALID, "the method of round is unknown, expected common, ceil or floor");
     if (of.kind != JINJA_FLOAT) return jinja_int(of.kind == JINJA_INT ? of.integer : of.truth);
-    snprintf(digits, sizeof digits, "%.*f", (int)precision, of.real); /* exact, halves to even */
+    snprintf(digits, sizeof digits, "%.*f", (int)precision,
+             of.real); /* rounds the exact value, halves to even */
     return jinja_real(strtod(digits, NULL));
 }
 
-static jinja_value filter_default(ARGUMENTS) {
-    (void)all;
+static jinja_value filter_default(JINJA_ARGUMENTS) {
     const bool takes = of.kind == JINJA_UNDEFINED || (jinja_true(arg[1]) && !jinja_true(of));
     if (!takes) return of;
     return arg[0].kind == JINJA_MISSING ? jinja_of_text((jinja_text){0}) : arg[0];
-    (void)r;
 }
 
-static jinja_value filter_length(ARGUMENTS) {
-    (void)arg, (void)all;
-    return jinja_int(jinja_length(r, of));
-}
+static jinja_value filter_length(JINJA_ARGUMENTS) { return jinja_int(jinja_length(r, of)); }
 
 /* --- the table -------------------------------------------------------------------------------------------------------------- */
 

@@ -1,20 +1,15 @@
-/* Filters of lists and dicts. What is a generator in Python can be walked through once here too. */
-#include "jinja/filters_impl.h"
-#include "jinja/methods_impl.h"
+/* Filters of lists and dicts: a table has one row for each. Results that are generators in Jinja can be read once here too. */
+#include "jinja/run_impl.h"
 
 #include <string.h>
-
-#define ARGUMENTS jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all
-
-static bool given(jinja_value v) { return v.kind != JINJA_MISSING && v.kind != JINJA_NONE; }
 
 static jinja_value generator(jinja_list *list) { return jinja_of_list(JINJA_GENERATOR, list); }
 
 /* --- attributes and keys ---------------------------------------------------------------------------------------------------- */
 
-/* item.a.b of "a.b"; a part of digits is an index. */
+/* item.a.b for the path "a.b"; a part of digits is an index. */
 static jinja_value by_path(jinja_run *r, jinja_value item, jinja_value path) {
-    if (!given(path)) return item;
+    if (!jinja_given(path)) return item;
     if (path.kind == JINJA_INT) return jinja_item(r, item, path);
     const jinja_text text = jinja_need_text(r, path, "an attribute");
     for (size_t from = 0, to; from <= text.n && !r->failed; from = to + 1) {
@@ -31,7 +26,7 @@ static jinja_value by_path(jinja_run *r, jinja_value item, jinja_value path) {
     return item;
 }
 
-/* What items are compared by: texts in lower case, unless case counts. */
+/* The key by which items are compared. Texts are compared in lower case unless case_sensitive. */
 static jinja_value key_of(jinja_run *r, jinja_value item, jinja_value path, jinja_value case_sensitive) {
     const jinja_value key = by_path(r, item, path);
     return key.kind == JINJA_TEXT && !jinja_true(case_sensitive)
@@ -45,7 +40,7 @@ typedef struct keyed {
     jinja_value key, item;
 } keyed;
 
-/* Stable: runs of growing length are merged. */
+/* A stable bottom-up merge sort; sign -1: descending. */
 static void merge_sort(jinja_run *r, keyed *items, keyed *room, size_t n, int sign) {
     for (size_t width = 1; width < n && !r->failed; width *= 2)
         for (size_t from = 0; from + width < n && jinja_step(r, 1); from += 2 * width) {
@@ -78,9 +73,8 @@ static jinja_value *keys_of(jinja_run *r, const jinja_list *list, jinja_value pa
     return keys->item;
 }
 
-static jinja_value filter_sort(ARGUMENTS) {
+static jinja_value filter_sort(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
-    (void)all;
     if (arg[2].kind == JINJA_TEXT) {
         const jinja_char comma = ',';
         if (jinja_find(arg[2].text, (jinja_text){&comma, 1}, 0, arg[2].text.n) != SIZE_MAX)
@@ -90,12 +84,11 @@ static jinja_value filter_sort(ARGUMENTS) {
     return r->failed ? of : jinja_of_list(JINJA_LIST, sorted(r, list, keys, jinja_true(arg[0])));
 }
 
-static jinja_value filter_dictsort(ARGUMENTS) {
-    (void)all;
+static jinja_value filter_dictsort(JINJA_ARGUMENTS) {
     if (of.kind != JINJA_DICT) return jinja_fail(r, LS_INVALID, "dictsort of a %s", jinja_type_name(of));
-    const bool by_value = given(arg[1]) && jinja_is(jinja_need_text(r, arg[1], "by"), "value");
-    if (given(arg[1]) && !by_value && !jinja_is(arg[1].text, "key"))
-        return jinja_fail(r, LS_INVALID, "dictsort by what is neither key nor value");
+    const bool by_value = jinja_given(arg[1]) && jinja_is(jinja_need_text(r, arg[1], "by"), "value");
+    if (jinja_given(arg[1]) && !by_value && !jinja_is(arg[1].text, "key"))
+        return jinja_fail(r, LS_INVALID, "the argument by of dictsort is unknown, expected key or value");
     jinja_list *pairs = jinja_new_list(r, of.dict->n), *keys = jinja_new_list(r, of.dict->n);
     for (size_t i = 0; i < of.dict->n && !r->failed; i++) {
         const struct jinja_pair *pair = &of.dict->pair[i];
@@ -115,20 +108,13 @@ static jinja_value least_or_most(jinja_run *r, jinja_value of, const jinja_value
     return list->item[best];
 }
 
-static jinja_value filter_min(ARGUMENTS) {
-    (void)all;
-    return least_or_most(r, of, arg, -1);
-}
-static jinja_value filter_max(ARGUMENTS) {
-    (void)all;
-    return least_or_most(r, of, arg, 1);
-}
+static jinja_value filter_min(JINJA_ARGUMENTS) { return least_or_most(r, of, arg, -1); }
+static jinja_value filter_max(JINJA_ARGUMENTS) { return least_or_most(r, of, arg, 1); }
 
-static jinja_value filter_unique(ARGUMENTS) {
+static jinja_value filter_unique(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
     jinja_list *out = jinja_new_list(r, 0);
     jinja_dict *seen = jinja_dict_new(r->arena);
-    (void)all;
     for (size_t i = 0; i < list->n && jinja_step(r, 1 + seen->n / 4); i++) {
         const jinja_value key = key_of(r, list->item[i], arg[1], arg[0]);
         if (jinja_dict_find(seen, key) != NULL) continue;
@@ -140,32 +126,28 @@ static jinja_value filter_unique(ARGUMENTS) {
 
 /* --- parts ------------------------------------------------------------------------------------------------------------------ */
 
-static jinja_value filter_list(ARGUMENTS) {
+static jinja_value filter_list(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
     jinja_list *out = jinja_new_list(r, list->n);
-    (void)arg, (void)all;
     for (size_t i = 0; i < list->n && !r->failed; i++) jinja_add(r, out, list->item[i]);
     return jinja_of_list(JINJA_LIST, out);
 }
 
-static jinja_value filter_first(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value filter_first(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_GENERATOR)
         return of.list->next < of.list->n ? of.list->item[of.list->next++] : jinja_undefined((jinja_text){0});
     const jinja_list *list = jinja_iterate(r, of);
     return list->n > 0 ? list->item[0] : jinja_undefined((jinja_text){0});
 }
 
-static jinja_value filter_last(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value filter_last(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_GENERATOR)
-        return jinja_fail(r, LS_INVALID, "last of a generator; list comes before it");
+        return jinja_fail(r, LS_INVALID, "last of a generator is not possible, expected `| list | last`");
     const jinja_list *list = jinja_iterate(r, of);
     return list->n > 0 ? list->item[list->n - 1] : jinja_undefined((jinja_text){0});
 }
 
-static jinja_value filter_reverse(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value filter_reverse(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_TEXT)
         return jinja_slice(r, of, (const jinja_value[]){jinja_none(), jinja_none(), jinja_int(-1)});
     const jinja_list *list = jinja_iterate(r, of);
@@ -174,9 +156,8 @@ static jinja_value filter_reverse(ARGUMENTS) {
     return of.kind == JINJA_GENERATOR ? jinja_of_list(JINJA_LIST, out) : generator(out);
 }
 
-static jinja_value filter_items(ARGUMENTS) {
+static jinja_value filter_items(JINJA_ARGUMENTS) {
     jinja_list *out = jinja_new_list(r, 0);
-    (void)arg, (void)all;
     if (of.kind != JINJA_DICT && of.kind != JINJA_UNDEFINED)
         return jinja_fail(r, LS_INVALID, "items of a %s, expected a dict", jinja_type_name(of));
     for (size_t i = 0; of.kind == JINJA_DICT && i < of.dict->n && !r->failed; i++)
@@ -184,11 +165,10 @@ static jinja_value filter_items(ARGUMENTS) {
     return generator(out);
 }
 
-static jinja_value filter_join(ARGUMENTS) {
+static jinja_value filter_join(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
     const jinja_text between = arg[0].kind == JINJA_MISSING ? (jinja_text){0} : jinja_to_text(r, arg[0]);
     jinja_buffer b = {0};
-    (void)all;
     for (size_t i = 0; i < list->n && !r->failed; i++) {
         if (i > 0) jinja_put(r, &b, between);
         const jinja_value item = by_path(r, list->item[i], arg[1]);
@@ -197,27 +177,26 @@ static jinja_value filter_join(ARGUMENTS) {
     return jinja_buffer_value(&b);
 }
 
-static jinja_value filter_sum(ARGUMENTS) {
+static jinja_value filter_sum(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
     const jinja_operator *plus = jinja_find_operator(jinja_text_of_ascii(r->arena, "+"));
     jinja_value total = arg[1].kind == JINJA_MISSING ? jinja_int(0) : arg[1];
-    (void)all;
     for (size_t i = 0; i < list->n && !r->failed; i++)
         total = jinja_operate(r, plus, total, by_path(r, list->item[i], arg[0]));
     return total;
 }
 
-static jinja_value filter_batch(ARGUMENTS) {
+static jinja_value filter_batch(JINJA_ARGUMENTS) {
     const jinja_list *list = jinja_iterate(r, of);
     const int64_t size = jinja_need_int(r, arg[0], "the size of a batch");
     jinja_list *out = jinja_new_list(r, 0), *batch = NULL;
-    (void)all;
     if (size < 1) return jinja_fail(r, LS_INVALID, "batches of %lld items", (long long)size);
     for (size_t i = 0; i < list->n && !r->failed; i++) {
         if (i % (size_t)size == 0) batch = jinja_new_list(r, 0);
         jinja_add(r, batch, list->item[i]);
         const bool last = i + 1 == list->n;
-        while (last && given(arg[1]) && (int64_t)batch->n < size && !r->failed) jinja_add(r, batch, arg[1]);
+        while (last && jinja_given(arg[1]) && (int64_t)batch->n < size && !r->failed)
+            jinja_add(r, batch, arg[1]);
         if (last || (int64_t)batch->n == size) jinja_add(r, out, jinja_of_list(JINJA_LIST, batch));
     }
     return generator(out);
@@ -225,7 +204,8 @@ static jinja_value filter_batch(ARGUMENTS) {
 
 /* --- each item -------------------------------------------------------------------------------------------------------------- */
 
-static jinja_arguments behind(const jinja_arguments *all, size_t n) {
+/* The arguments after the first n positional ones. */
+static jinja_arguments without_first(const jinja_arguments *all, size_t n) {
     return (jinja_arguments){all->value + n, all->n - n, all->named};
 }
 
@@ -233,37 +213,38 @@ static jinja_value map_attribute(jinja_run *r, const jinja_list *list, const jin
     const jinja_value *path = jinja_dict_find_ascii(&all->named, "attribute");
     const jinja_value *other = jinja_dict_find_ascii(&all->named, "default");
     jinja_list *out = jinja_new_list(r, 0);
-    if (all->named.n > 1u + (other != NULL)) return jinja_fail(r, LS_INVALID, "map has an argument too many");
+    if (all->named.n > 1u + (other != NULL)) return jinja_fail(r, LS_INVALID, "map has too many arguments");
     for (size_t i = 0; i < list->n && !r->failed; i++) {
         const jinja_value value = by_path(r, list->item[i], *path);
-        jinja_add(r, out, value.kind == JINJA_UNDEFINED && other != NULL && given(*other) ? *other : value);
+        jinja_add(r, out,
+                  value.kind == JINJA_UNDEFINED && other != NULL && jinja_given(*other) ? *other : value);
     }
     return generator(out);
 }
 
-static jinja_value filter_map(ARGUMENTS) {
+static jinja_value filter_map(JINJA_ARGUMENTS) {
     if (!jinja_true(of)) return generator(jinja_new_list(r, 0));
     const jinja_list *list = jinja_iterate(r, of);
-    (void)arg;
     if (all->n == 0 && jinja_dict_find_ascii(&all->named, "attribute") != NULL)
         return map_attribute(r, list, all);
-    if (all->n == 0) return jinja_fail(r, LS_INVALID, "map lacks a filter");
-    const jinja_arguments rest = behind(all, 1);
+    if (all->n == 0) return jinja_fail(r, LS_INVALID, "map needs the name of a filter, or an attribute");
+    const jinja_arguments rest = without_first(all, 1);
     jinja_list *out = jinja_new_list(r, 0);
     for (size_t i = 0; i < list->n && !r->failed; i++)
         jinja_add(r, out, jinja_call_filter(r, all->value[0], list->item[i], &rest));
     return generator(out);
 }
 
-/* The items that a test takes, or does not; without a test, those that are true. */
+/* The items for which a test, or without a test the value itself, is `wanted`. attribute: it is applied to an attribute of the item. */
 static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *all, bool attribute,
                           bool wanted) {
     if (!jinja_true(of)) return generator(jinja_new_list(r, 0));
     const jinja_list *list = jinja_iterate(r, of);
     const size_t test = attribute ? 1 : 0;
     jinja_list *out = jinja_new_list(r, 0);
-    if (attribute && all->n == 0) return jinja_fail(r, LS_INVALID, "an attribute is missing");
-    const jinja_arguments rest = all->n > test ? behind(all, test + 1) : (jinja_arguments){0};
+    if (attribute && all->n == 0)
+        return jinja_fail(r, LS_INVALID, "selectattr or rejectattr needs the name of an attribute");
+    const jinja_arguments rest = all->n > test ? without_first(all, test + 1) : (jinja_arguments){0};
     for (size_t i = 0; i < list->n && !r->failed; i++) {
         const jinja_value value = attribute ? by_path(r, list->item[i], all->value[0]) : list->item[i];
         const bool is =
@@ -273,25 +254,12 @@ static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *a
     return generator(out);
 }
 
-static jinja_value filter_select(ARGUMENTS) {
-    (void)arg;
-    return chosen(r, of, all, false, true);
-}
-static jinja_value filter_reject(ARGUMENTS) {
-    (void)arg;
-    return chosen(r, of, all, false, false);
-}
-static jinja_value filter_selectattr(ARGUMENTS) {
-    (void)arg;
-    return chosen(r, of, all, true, true);
-}
-static jinja_value filter_rejectattr(ARGUMENTS) {
-    (void)arg;
-    return chosen(r, of, all, true, false);
-}
+static jinja_value filter_select(JINJA_ARGUMENTS) { return chosen(r, of, all, false, true); }
+static jinja_value filter_reject(JINJA_ARGUMENTS) { return chosen(r, of, all, false, false); }
+static jinja_value filter_selectattr(JINJA_ARGUMENTS) { return chosen(r, of, all, true, true); }
+static jinja_value filter_rejectattr(JINJA_ARGUMENTS) { return chosen(r, of, all, true, false); }
 
-static jinja_value filter_attr(ARGUMENTS) {
-    (void)all;
+static jinja_value filter_attr(JINJA_ARGUMENTS) {
     const jinja_text name = jinja_need_text(r, arg[0], "an attribute");
     if (of.kind == JINJA_DICT && jinja_find_method(of, name) == NULL) return jinja_undefined(name);
     return r->failed ? of : jinja_attribute(r, of, name);

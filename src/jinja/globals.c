@@ -1,19 +1,16 @@
-/* Functions that a template may call by their names: one row each. */
+/* Global functions, as range(): a table has one row for each. */
 #include "jinja/run_impl.h"
 
 #include <stdlib.h>
 
-#define ARGUMENTS jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all
+enum { MOST_RANGE = 100000 }; /* the limit of Jinja's sandbox */
 
-enum { MOST_RANGE = 100000 }; /* as the sandbox of the reference has it */
-
-static jinja_value call_range(ARGUMENTS) {
+static jinja_value call_range(JINJA_ARGUMENTS) {
     const bool one = arg[1].kind == JINJA_MISSING;
     const int64_t from = one ? 0 : jinja_need_int(r, arg[0], "where a range begins");
     const int64_t to = jinja_need_int(r, arg[one ? 0 : 1], "where a range ends");
     const int64_t step = arg[2].kind == JINJA_MISSING ? 1 : jinja_need_int(r, arg[2], "the step of a range");
     jinja_list *list = jinja_new_list(r, 0);
-    (void)of, (void)all;
     if (step == 0) return jinja_fail(r, LS_INVALID, "the step of a range is 0");
     for (__int128 at = from; (step > 0 ? at < to : at > to) && !r->failed; at += step) {
         if (list->n == MOST_RANGE)
@@ -23,9 +20,11 @@ static jinja_value call_range(ARGUMENTS) {
     return jinja_of_list(JINJA_RANGE, list);
 }
 
-/* Of a dict, or of pairs; then what is given by name. */
+/* Fills a dict from a dict or a list of pairs, then from the named arguments. */
 static void fill(jinja_run *r, jinja_dict *dict, const jinja_arguments *all) {
-    if (all->n > 1) jinja_fail(r, LS_INVALID, "dict or namespace of %zu values, expected one", all->n);
+    if (all->n > 1)
+        jinja_fail(r, LS_INVALID, "dict() or namespace() has %zu positional arguments, expected at most 1",
+                   all->n);
     const jinja_list *pairs = NULL;
     if (all->n == 1 && all->value[0].kind == JINJA_DICT)
         for (size_t i = 0; i < all->value[0].dict->n && jinja_step(r, 1 + dict->n / 8); i++)
@@ -36,7 +35,7 @@ static void fill(jinja_run *r, jinja_dict *dict, const jinja_arguments *all) {
     for (size_t i = 0; pairs != NULL && i < pairs->n && jinja_step(r, 1 + dict->n / 8); i++) {
         const jinja_list *pair = jinja_iterate(r, pairs->item[i]);
         if (pair->n != 2)
-            jinja_fail(r, LS_INVALID, "dict of items that are no pairs");
+            jinja_fail(r, LS_INVALID, "dict() of a list whose items are not pairs");
         else
             jinja_dict_set(r->arena, dict, pair->item[0], pair->item[1]);
     }
@@ -44,16 +43,14 @@ static void fill(jinja_run *r, jinja_dict *dict, const jinja_arguments *all) {
         jinja_dict_set(r->arena, dict, all->named.pair[i].key, all->named.pair[i].value);
 }
 
-static jinja_value call_dict(ARGUMENTS) {
+static jinja_value call_dict(JINJA_ARGUMENTS) {
     jinja_dict *dict = jinja_dict_new(r->arena);
-    (void)of, (void)arg;
     fill(r, dict, all);
     return jinja_of_dict(dict);
 }
 
-static jinja_value call_namespace(ARGUMENTS) {
+static jinja_value call_namespace(JINJA_ARGUMENTS) {
     jinja_dict *dict = jinja_dict_new(r->arena);
-    (void)of, (void)arg;
     fill(r, dict, all);
     for (size_t i = 0; i < dict->n; i++)
         if (dict->pair[i].key.kind == JINJA_TEXT && dict->pair[i].key.text.n > 0 &&
@@ -62,20 +59,17 @@ static jinja_value call_namespace(ARGUMENTS) {
     return (jinja_value){.kind = JINJA_NAMESPACE, .dict = dict};
 }
 
-static jinja_value call_raise(ARGUMENTS) {
+static jinja_value call_raise(JINJA_ARGUMENTS) {
     char shown[300];
-    (void)of, (void)all;
     const jinja_text text = jinja_to_text(r, arg[0]);
     return jinja_fail(r, LS_INVALID, "the template refuses: %s", jinja_printable(text, shown, sizeof shown));
 }
 
-static jinja_value call_strftime(ARGUMENTS) {
-    (void)of, (void)all;
-    return jinja_strftime(r, jinja_need_text(r, arg[0], "the form of a date"));
+static jinja_value call_strftime(JINJA_ARGUMENTS) {
+    return jinja_strftime(r, jinja_need_text(r, arg[0], "the format of a date"));
 }
 
-static jinja_value refuse(ARGUMENTS) {
-    (void)of, (void)arg, (void)all;
+static jinja_value refuse(JINJA_ARGUMENTS) {
     return jinja_fail(r, LS_UNSUPPORTED, "functions cycler, joiner and lipsum are not supported");
 }
 

@@ -1,7 +1,11 @@
 /*
- * Jinja, as published chat templates use it and the library `transformers` renders them: blocks trimmed, lines stripped, loop controls,
- * generation blocks, nothing that changes a value. What is not in the tables (filters.c, tests.c, methods.c, globals.c, parse.c)
- * is refused by name. Templates and values may be hostile: a rendering has bounds of steps, memory and depth.
+ * jinja: Jinja templates, rendered as the Python library `transformers` renders chat templates. The options trim_blocks and
+ * lstrip_blocks are on, and so are loop controls and generation blocks. Methods that change a list or a dict are refused.
+ * A block, filter, test, method or function that has no row in the tables (parse.c, filters.c, filters_list.c, tests.c, methods.c,
+ * methods_text.c, globals.c) is refused by name. Templates and values may come from strangers: a rendering has limits on its
+ * steps, its memory and its depth.
+ *
+ * This is the header for other folders.
  *
  *     ls_jinja *template;
  *     LS_TRY(ls_jinja_read("chat_template.jinja", text, bytes, &template));
@@ -19,23 +23,26 @@
 
 typedef struct ls_jinja ls_jinja;
 
-/* `file` is what errors call it; their lines are the template's. LS_INVALID for what is no template, LS_UNSUPPORTED for what has no rule. */
+/*
+ * Parses a template: UTF-8, copied. Errors begin with `file` and the line of the template: LS_INVALID for a syntax error,
+ * LS_UNSUPPORTED for a part of Jinja that this folder does not implement.
+ */
 LS_MUST_USE ls_status ls_jinja_read(const char *file, const char *text, size_t bytes, ls_jinja **out);
 void ls_jinja_free(ls_jinja *jinja); /* NULL is allowed */
 
-bool ls_jinja_generates(const ls_jinja *jinja);               /* it has generation blocks */
-bool ls_jinja_names(const ls_jinja *jinja, const char *name); /* it reads a variable of this name */
+bool ls_jinja_generates(const ls_jinja *jinja);               /* whether it has generation blocks */
+bool ls_jinja_names(const ls_jinja *jinja, const char *name); /* whether this name occurs in a tag */
 
 typedef struct ls_jinja_options {
-    struct tm today; /* what strftime_now says */
-    uint64_t steps;  /* at most; 0: 10 million. LS_INVALID when there would be more */
-    size_t bytes;    /* of memory in the arena, at most; 0: 256 MiB */
-    uint64_t *taken; /* adds the steps that were taken; may be NULL */
+    struct tm today; /* the date that strftime_now prints */
+    uint64_t steps;  /* limit; 0: 10 million. More steps are LS_INVALID */
+    size_t bytes;    /* limit on the memory that a rendering adds to the arena; 0: 256 MiB */
+    uint64_t *taken; /* the steps of the rendering are added to it; may be NULL */
 } ls_jinja_options;
 
 /*
- * Renders; *out lies in the arena. May run in several threads at once, each with its own arena. An exception that the
- * template raises, and whatever Python would raise, is LS_INVALID with the line of the template.
+ * Renders a template; *out lies in the arena. Several threads may render one template at once, each with its own arena.
+ * An exception that the template raises, or that Python would raise, is LS_INVALID with the line of the template.
  */
 LS_MUST_USE ls_status ls_jinja_render(const ls_jinja *jinja, ls_arena *arena, const jinja_dict *variables,
                                       const ls_jinja_options *options, jinja_text *out);

@@ -1,4 +1,4 @@
-/* The text of a template as tokens, with the white space around them as `trim_blocks` and `lstrip_blocks` leave it. */
+/* Cuts a template into tokens. The text between tags loses the white space that trim_blocks and lstrip_blocks remove. */
 #include "jinja/characters.h"
 #include "jinja/tree_impl.h"
 
@@ -14,7 +14,7 @@ typedef struct lexer {
     jinja_text source;
     size_t at;
     int line;
-    bool line_begins; /* what was read last ends with a newline */
+    bool line_begins; /* the last character that was read is a newline */
     jinja_tokens *out;
 } lexer;
 
@@ -53,7 +53,7 @@ static void advance(lexer *l, size_t to) {
     l->at = to;
 }
 
-/* Newlines are \n, and the last one of the file is not there. */
+/* Makes all newlines \n and drops one newline at the end of the file, as Jinja does. */
 static jinja_text with_plain_newlines(ls_arena *arena, jinja_text source) {
     jinja_char *chars = LS_NEW_ARRAY(arena, jinja_char, source.n);
     size_t n = 0;
@@ -67,7 +67,10 @@ static jinja_text with_plain_newlines(ls_arena *arena, jinja_text source) {
 
 /* --- between tags ----------------------------------------------------------------------------------------------------------- */
 
-/* The text in front of a tag: '-' strips it; of a block or a comment, white space that begins its line goes. */
+/*
+ * The text before a tag whose opening has this sign. '-' strips all white space at its end. Otherwise a block or a comment
+ * (not a print tag) that is the first thing on its line drops the white space before it; '+' keeps it.
+ */
 static jinja_text stripped(const lexer *l, size_t from, size_t to, uint32_t sign, bool print) {
     size_t end = to;
     while (end > from && jinja_is_space(code_at(l, end - 1)) && (sign == '-' || code_at(l, end - 1) != '\n'))
@@ -78,7 +81,7 @@ static jinja_text stripped(const lexer *l, size_t from, size_t to, uint32_t sign
     return part(l, from, begins ? end : to);
 }
 
-/* Whether a block is the word alone ("raw", "endraw"), as `{%- raw -%}`: *end is behind it. Raw text begins right behind %}. */
+/* Whether the block at `at` has this word alone, as in `{%- raw -%}`; *end is the index after it. trims: a newline after %} belongs to it. */
 static bool is_word_block(const lexer *l, size_t at, const char *word, bool trims, size_t *end) {
     if (!looks_at(l, at, "{%")) return false;
     at += 2;
@@ -134,7 +137,7 @@ static int digit_value(uint32_t c) {
     return is_digit(c) ? (int)c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (int)(c | 32) - 'a' + 10 : 99;
 }
 
-/* Digits of a base behind `at`, with _ between them. */
+/* The index after the digits of a base that begin at `at`. One _ may stand between two digits. */
 static size_t skip_digits(const lexer *l, size_t at, int base) {
     while (digit_value(code_at(l, at)) < base ||
            (code_at(l, at) == '_' && at > 0 && digit_value(code_at(l, at - 1)) < base &&
@@ -143,7 +146,7 @@ static size_t skip_digits(const lexer *l, size_t at, int base) {
     return at;
 }
 
-/* Where a fraction or an exponent ends; `at`: there is none. */
+/* The index after a fraction and an exponent at `at`; `at` itself when there is neither. */
 static size_t skip_fraction(const lexer *l, size_t at) {
     if (code_at(l, at) == '.' && is_digit(code_at(l, at + 1))) at = skip_digits(l, at + 1, 10);
     if ((code_at(l, at) | 32) != 'e') return at;
@@ -182,7 +185,7 @@ static ls_status lex_number(lexer *l) {
     return ls_ok();
 }
 
-/* Of \x41, \u0041, \U00000041. */
+/* Reads the digits of \x41, \u0041 or \U00000041. False: they are no code point. */
 static bool read_hex(const lexer *l, size_t at, int digits, uint32_t *code) {
     *code = 0;
     for (int i = 0; i < digits; i++) {
@@ -193,14 +196,14 @@ static bool read_hex(const lexer *l, size_t at, int digits, uint32_t *code) {
     return *code < 0x110000 && (*code < 0xd800 || *code > 0xdfff);
 }
 
-/* The letter of an escape whose backslash is before *at; none (*n unchanged) for a newline. False: there is no such. */
+/* Reads the escape after a backslash, *at, and appends its character, if any: an escaped newline has none. False: Python has no such escape. */
 static bool read_escape(const lexer *l, size_t *at, jinja_char *chars, size_t *n) {
-    static const char plain[] = "\\'\"abfnrtv", says[] = "\\'\"\a\b\f\n\r\t\v";
+    static const char plain[] = "\\'\"abfnrtv", meaning[] = "\\'\"\a\b\f\n\r\t\v";
     const uint32_t code = code_at(l, *at);
     uint32_t value = 0;
     const char *found = code > 0 && code < 128 ? strchr(plain, (int)code) : NULL;
     if (found != NULL) {
-        chars[(*n)++] = (unsigned char)says[found - plain];
+        chars[(*n)++] = (unsigned char)meaning[found - plain];
         *at += 1;
     } else if (code == '\n') {
         *at += 1;
@@ -214,7 +217,7 @@ static bool read_escape(const lexer *l, size_t *at, jinja_char *chars, size_t *n
             value = value * 8 + code_at(l, (*at)++) - '0';
         chars[(*n)++] = value;
     } else if (code == 'N') {
-        return false; /* by a character's name */
+        return false; /* \N{name} */
     } else {
         chars[(*n)++] = '\\';
     }
@@ -232,8 +235,7 @@ static ls_status lex_string(lexer *l) {
         if (code != '\\')
             chars[n++] = code;
         else if (!read_escape(l, &at, chars, &n))
-            return wrong(l,
-                         "an escape in a string is none of Python's (names of characters are not supported)");
+            return wrong(l, "a string has an escape that Python does not know (\\N{name} is not supported)");
     }
     add(l, JINJA_T_STRING, (jinja_text){chars, n});
     advance(l, end + 1);
@@ -270,7 +272,7 @@ static ls_status lex_word(lexer *l) {
     return ls_ok();
 }
 
-/* Behind the end of a tag, and what it trims; 0: the tag does not end here. */
+/* The index after the end of a tag and the white space that it trims; 0 when the tag does not end here. */
 static size_t tag_end(const lexer *l, bool print) {
     const char *end = print ? "}}" : "%}";
     const uint32_t code = code_at(l, l->at);

@@ -1,12 +1,9 @@
-/* Methods of dicts, lists, loops and namespaces: one row each, and which kind of values has which. */
-#include "jinja/methods_impl.h"
-
-#define ARGUMENTS jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all
+/* Methods of dicts, lists and loops: a table for each kind of value, and a table that says which kind has which. */
+#include "jinja/run_impl.h"
 
 /* --- dicts ------------------------------------------------------------------------------------------------------------------ */
 
-static jinja_value dict_get(ARGUMENTS) {
-    (void)all;
+static jinja_value dict_get(JINJA_ARGUMENTS) {
     jinja_step(r, of.dict->n / 8);
     const jinja_value *found = jinja_dict_find(of.dict, arg[0]);
     return found != NULL ? *found : arg[1].kind == JINJA_MISSING ? jinja_none() : arg[1];
@@ -25,28 +22,16 @@ static jinja_value view(jinja_run *r, const jinja_dict *dict, const char *shown,
     return jinja_of_list(JINJA_VIEW, list);
 }
 
-static jinja_value dict_items(ARGUMENTS) {
-    (void)arg, (void)all;
-    return view(r, of.dict, "dict_items", true, true);
-}
-static jinja_value dict_keys(ARGUMENTS) {
-    (void)arg, (void)all;
-    return view(r, of.dict, "dict_keys", true, false);
-}
-static jinja_value dict_values(ARGUMENTS) {
-    (void)arg, (void)all;
-    return view(r, of.dict, "dict_values", false, true);
-}
+static jinja_value dict_items(JINJA_ARGUMENTS) { return view(r, of.dict, "dict_items", true, true); }
+static jinja_value dict_keys(JINJA_ARGUMENTS) { return view(r, of.dict, "dict_keys", true, false); }
+static jinja_value dict_values(JINJA_ARGUMENTS) { return view(r, of.dict, "dict_values", false, true); }
 
-/* Nothing can change the copy either. */
-static jinja_value copy(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return of;
-}
+/* Values never change, so a copy is the value itself. */
+static jinja_value copy(JINJA_ARGUMENTS) { return of; }
 
-static jinja_value changes(ARGUMENTS) {
-    (void)arg, (void)all;
-    return jinja_fail(r, LS_UNSUPPORTED, "a method that changes a %s: templates may not",
+static jinja_value changes(JINJA_ARGUMENTS) {
+    return jinja_fail(r, LS_UNSUPPORTED,
+                      "a method that changes a %s is not supported: templates cannot change values",
                       jinja_type_name(of));
 }
 
@@ -65,19 +50,17 @@ static const jinja_function dict_methods[] = {
 
 /* --- lists ------------------------------------------------------------------------------------------------------------------ */
 
-static jinja_value list_count(ARGUMENTS) {
+static jinja_value list_count(JINJA_ARGUMENTS) {
     int64_t count = 0;
-    (void)all;
     for (size_t i = 0; i < of.list->n && jinja_step(r, 1); i++)
         count += jinja_equal(of.list->item[i], arg[0]);
     return jinja_int(count);
 }
 
-static jinja_value list_index(ARGUMENTS) {
-    (void)all;
+static jinja_value list_index(JINJA_ARGUMENTS) {
     for (size_t i = 0; i < of.list->n && jinja_step(r, 1); i++)
         if (jinja_equal(of.list->item[i], arg[0])) return jinja_int((int64_t)i);
-    return jinja_fail(r, LS_INVALID, "index of an item that is not there");
+    return jinja_fail(r, LS_INVALID, "index: the list has no such item");
 }
 
 static const jinja_function list_methods[] = {
@@ -88,18 +71,16 @@ static const jinja_function list_methods[] = {
     {"remove", changes, 0, {NULL}, true},       {"reverse", changes, 0, {NULL}, true},
     {"sort", changes, 0, {NULL}, true},
 };
-enum { N_TUPLE_METHODS = 2 }; /* the first of them */
+enum { N_TUPLE_METHODS = 2 }; /* tuples and ranges have the first two */
 
 /* --- loops ------------------------------------------------------------------------------------------------------------------ */
 
-static jinja_value loop_cycle(ARGUMENTS) {
-    (void)arg;
-    if (all->n == 0) return jinja_fail(r, LS_INVALID, "loop.cycle of nothing");
+static jinja_value loop_cycle(JINJA_ARGUMENTS) {
+    if (all->n == 0) return jinja_fail(r, LS_INVALID, "loop.cycle needs at least one argument");
     return all->value[of.loop->at % all->n];
 }
 
-static jinja_value loop_changed(ARGUMENTS) {
-    (void)arg;
+static jinja_value loop_changed(JINJA_ARGUMENTS) {
     jinja_list *now = jinja_new_list(r, all->n);
     for (size_t i = 0; i < all->n; i++) jinja_add(r, now, all->value[i]);
     const jinja_list *before = of.loop->changed;
@@ -115,7 +96,7 @@ static const jinja_function loop_methods[] = {
     {"changed", loop_changed, 0, {NULL}, true},
 };
 
-/* --- which kind has which --------------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const jinja_function *row;
@@ -129,7 +110,7 @@ static const struct {
 };
 
 const jinja_function *jinja_find_method(jinja_value of, jinja_text name) {
-    if (of.kind == JINJA_TEXT) return jinja_text_method(name);
+    if (of.kind == JINJA_TEXT) return jinja_find_text_method(name);
     for (size_t i = 0; i < methods_of[of.kind].n; i++)
         if (jinja_is(name, methods_of[of.kind].row[i].name)) return &methods_of[of.kind].row[i];
     return NULL;

@@ -1,11 +1,7 @@
-/* Methods of texts, as Python's str has them: one row each. */
-#include "jinja/methods_impl.h"
+/* Methods of texts, those of Python's str: a table has one row for each. */
+#include "jinja/run_impl.h"
 
 #include <string.h>
-
-#define ARGUMENTS jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all
-
-static bool given(jinja_value v) { return v.kind != JINJA_MISSING && v.kind != JINJA_NONE; }
 
 /* --- cases ------------------------------------------------------------------------------------------------------------------ */
 
@@ -21,15 +17,9 @@ jinja_value jinja_text_in_case(jinja_run *r, jinja_text text, jinja_case to) {
     return jinja_buffer_value(&b);
 }
 
-static jinja_value text_lower(ARGUMENTS) {
-    (void)arg, (void)all;
-    return jinja_text_in_case(r, of.text, JINJA_LOWER);
-}
+static jinja_value text_lower(JINJA_ARGUMENTS) { return jinja_text_in_case(r, of.text, JINJA_LOWER); }
 
-static jinja_value text_upper(ARGUMENTS) {
-    (void)arg, (void)all;
-    return jinja_text_in_case(r, of.text, JINJA_UPPER);
-}
+static jinja_value text_upper(JINJA_ARGUMENTS) { return jinja_text_in_case(r, of.text, JINJA_UPPER); }
 
 jinja_value jinja_capitalized(jinja_run *r, jinja_text text) {
     jinja_buffer b = {0};
@@ -38,15 +28,11 @@ jinja_value jinja_capitalized(jinja_run *r, jinja_text text) {
     return jinja_buffer_value(&b);
 }
 
-static jinja_value text_capitalize(ARGUMENTS) {
-    (void)arg, (void)all;
-    return jinja_capitalized(r, of.text);
-}
+static jinja_value text_capitalize(JINJA_ARGUMENTS) { return jinja_capitalized(r, of.text); }
 
-static jinja_value text_title(ARGUMENTS) {
+static jinja_value text_title(JINJA_ARGUMENTS) {
     jinja_buffer b = {0};
     bool inside = false;
-    (void)arg, (void)all;
     for (size_t i = 0; i < of.text.n && !r->failed; i++) {
         put_case(r, &b, of.text, i, inside ? JINJA_LOWER : JINJA_TITLE);
         inside = jinja_is_case(of.text.at[i] & JINJA_CODE, JINJA_TITLE);
@@ -57,109 +43,80 @@ static jinja_value text_title(ARGUMENTS) {
 /* --- ends ------------------------------------------------------------------------------------------------------------------- */
 
 static jinja_value strip(jinja_run *r, jinja_value of, jinja_value drop, jinja_side side) {
-    if (!given(drop)) return jinja_of_text(jinja_strip(of.text, NULL, side));
-    const jinja_text drop_chars = jinja_need_text(r, drop, "what is stripped");
+    if (!jinja_given(drop)) return jinja_of_text(jinja_strip(of.text, NULL, side));
+    const jinja_text drop_chars = jinja_need_text(r, drop, "the argument of strip");
     jinja_step(r, drop_chars.n / 16 * of.text.n / 16);
     return r->failed ? of : jinja_of_text(jinja_strip(of.text, &drop_chars, side));
 }
 
-static jinja_value text_strip(ARGUMENTS) {
-    (void)all;
-    return strip(r, of, arg[0], JINJA_BOTH);
-}
-static jinja_value text_lstrip(ARGUMENTS) {
-    (void)all;
-    return strip(r, of, arg[0], JINJA_LEFT);
-}
-static jinja_value text_rstrip(ARGUMENTS) {
-    (void)all;
-    return strip(r, of, arg[0], JINJA_RIGHT);
-}
+static jinja_value text_strip(JINJA_ARGUMENTS) { return strip(r, of, arg[0], JINJA_BOTH); }
+static jinja_value text_lstrip(JINJA_ARGUMENTS) { return strip(r, of, arg[0], JINJA_LEFT); }
+static jinja_value text_rstrip(JINJA_ARGUMENTS) { return strip(r, of, arg[0], JINJA_RIGHT); }
 
-/* Whether a part stands at that end; text[from, to) is what is looked at. */
+/* Whether a text begins (end: ends) with a part. */
 static bool has_end(jinja_text text, jinja_text part, bool end) {
     if (part.n > text.n) return false;
     const size_t at = end ? text.n - part.n : 0;
     return jinja_text_equal(jinja_part(text, at, at + part.n), part);
 }
 
+/* text[start:end] for the optional arguments bounds[0] and bounds[1]. */
 static jinja_text within(jinja_run *r, jinja_text text, const jinja_value *bounds) {
-    const jinja_value all[3] = {given(bounds[0]) ? bounds[0] : jinja_none(),
-                                given(bounds[1]) ? bounds[1] : jinja_none(), jinja_none()};
+    const jinja_value all[3] = {jinja_given(bounds[0]) ? bounds[0] : jinja_none(),
+                                jinja_given(bounds[1]) ? bounds[1] : jinja_none(), jinja_none()};
     return jinja_slice(r, jinja_of_text(text), all).text;
 }
 
 static jinja_value has_any_end(jinja_run *r, jinja_value of, const jinja_value *arg, bool end) {
     const jinja_text text = within(r, of.text, arg + 1);
     if (arg[0].kind != JINJA_TUPLE)
-        return jinja_bool(has_end(text, jinja_need_text(r, arg[0], "what a text begins or ends with"), end));
+        return jinja_bool(has_end(text, jinja_need_text(r, arg[0], "a prefix or suffix"), end));
     for (size_t i = 0; i < arg[0].list->n && !r->failed; i++)
-        if (has_end(text, jinja_need_text(r, arg[0].list->item[i], "what a text begins or ends with"), end))
+        if (has_end(text, jinja_need_text(r, arg[0].list->item[i], "a prefix or suffix"), end))
             return jinja_bool(true);
     return jinja_bool(false);
 }
 
-static jinja_value text_startswith(ARGUMENTS) {
-    (void)all;
-    return has_any_end(r, of, arg, false);
-}
-static jinja_value text_endswith(ARGUMENTS) {
-    (void)all;
-    return has_any_end(r, of, arg, true);
-}
+static jinja_value text_startswith(JINJA_ARGUMENTS) { return has_any_end(r, of, arg, false); }
+static jinja_value text_endswith(JINJA_ARGUMENTS) { return has_any_end(r, of, arg, true); }
 
-static jinja_value text_removeprefix(ARGUMENTS) {
+static jinja_value text_removeprefix(JINJA_ARGUMENTS) {
     const jinja_text part = jinja_need_text(r, arg[0], "a prefix");
-    (void)all;
     return has_end(of.text, part, false) ? jinja_of_text(jinja_part(of.text, part.n, of.text.n)) : of;
 }
 
-static jinja_value text_removesuffix(ARGUMENTS) {
+static jinja_value text_removesuffix(JINJA_ARGUMENTS) {
     const jinja_text part = jinja_need_text(r, arg[0], "a suffix");
-    (void)all;
     return has_end(of.text, part, true) ? jinja_of_text(jinja_part(of.text, 0, of.text.n - part.n)) : of;
 }
 
 /* --- places ----------------------------------------------------------------------------------------------------------------- */
 
-/* -1 where there is none. */
+/* The index of a part within optional bounds; -1 when it is not there. */
 static int64_t place(jinja_run *r, jinja_value of, const jinja_value *arg, bool last) {
-    const jinja_text part = jinja_need_text(r, arg[0], "what is looked for");
+    const jinja_text part = jinja_need_text(r, arg[0], "the text to find");
     const jinja_text inside = within(r, of.text, arg + 1);
     jinja_step(r, inside.n / 16);
     if (r->failed) return -1;
-    if (given(arg[1]) && jinja_need_int(r, arg[1], "where it begins") > (int64_t)of.text.n) return -1;
+    if (jinja_given(arg[1]) && jinja_need_int(r, arg[1], "start") > (int64_t)of.text.n) return -1;
     const size_t at = (last ? jinja_find_last : jinja_find)(inside, part, 0, inside.n);
     return at == SIZE_MAX ? -1 : (int64_t)at + (inside.at - of.text.at);
 }
 
-static jinja_value text_find(ARGUMENTS) {
-    (void)all;
-    return jinja_int(place(r, of, arg, false));
-}
-static jinja_value text_rfind(ARGUMENTS) {
-    (void)all;
-    return jinja_int(place(r, of, arg, true));
-}
+static jinja_value text_find(JINJA_ARGUMENTS) { return jinja_int(place(r, of, arg, false)); }
+static jinja_value text_rfind(JINJA_ARGUMENTS) { return jinja_int(place(r, of, arg, true)); }
 
 static jinja_value index_of(jinja_run *r, int64_t at) {
-    return at < 0 ? jinja_fail(r, LS_INVALID, "index of a text that is not there") : jinja_int(at);
+    return at < 0 ? jinja_fail(r, LS_INVALID, "index: the text has no such part") : jinja_int(at);
 }
 
-static jinja_value text_index(ARGUMENTS) {
-    (void)all;
-    return index_of(r, place(r, of, arg, false));
-}
-static jinja_value text_rindex(ARGUMENTS) {
-    (void)all;
-    return index_of(r, place(r, of, arg, true));
-}
+static jinja_value text_index(JINJA_ARGUMENTS) { return index_of(r, place(r, of, arg, false)); }
+static jinja_value text_rindex(JINJA_ARGUMENTS) { return index_of(r, place(r, of, arg, true)); }
 
-static jinja_value text_count(ARGUMENTS) {
-    const jinja_text part = jinja_need_text(r, arg[0], "what is counted"),
+static jinja_value text_count(JINJA_ARGUMENTS) {
+    const jinja_text part = jinja_need_text(r, arg[0], "the text to count"),
                      inside = within(r, of.text, arg + 1);
     int64_t count = 0;
-    (void)all;
     jinja_step(r, inside.n / 16);
     if (r->failed) return of;
     if (part.n == 0) return jinja_int((int64_t)inside.n + 1);
@@ -178,17 +135,16 @@ jinja_value jinja_replaced(jinja_run *r, jinja_text text, jinja_text old, jinja_
         jinja_put(r, &b, jinja_part(text, done, found));
         jinja_put(r, &b, new);
         done = found + old.n;
-        at = old.n > 0 ? done : found + 1; /* of nothing: between all letters */
+        at = old.n > 0 ? done : found + 1; /* an empty `old` is replaced between all characters */
     }
     jinja_put(r, &b, jinja_part(text, done, text.n));
     return jinja_buffer_value(&b);
 }
 
-static jinja_value text_replace(ARGUMENTS) {
-    const jinja_text old = jinja_need_text(r, arg[0], "what is replaced");
-    const jinja_text new = jinja_need_text(r, arg[1], "what replaces it");
-    const int64_t most = given(arg[2]) ? jinja_need_int(r, arg[2], "how often") : -1;
-    (void)all;
+static jinja_value text_replace(JINJA_ARGUMENTS) {
+    const jinja_text old = jinja_need_text(r, arg[0], "the first argument of replace");
+    const jinja_text new = jinja_need_text(r, arg[1], "the second argument of replace");
+    const int64_t most = jinja_given(arg[2]) ? jinja_need_int(r, arg[2], "the count of replace") : -1;
     return r->failed ? of : jinja_replaced(r, of.text, old, new, most);
 }
 
@@ -258,30 +214,24 @@ static void split_at_back(jinja_run *r, jinja_text text, jinja_text between, int
 
 static jinja_value split(jinja_run *r, jinja_value of, const jinja_value *arg, bool back) {
     jinja_list *list = jinja_new_list(r, 0);
-    const int64_t most = given(arg[1]) ? jinja_need_int(r, arg[1], "how often a text is split") : -1;
-    if (!given(arg[0])) {
+    const int64_t most = jinja_given(arg[1]) ? jinja_need_int(r, arg[1], "maxsplit") : -1;
+    if (!jinja_given(arg[0])) {
         (back ? split_space_back : split_space)(r, of.text, most, list);
         return jinja_of_list(JINJA_LIST, list);
     }
-    const jinja_text between = jinja_need_text(r, arg[0], "where a text is split");
-    if (between.n == 0) return jinja_fail(r, LS_INVALID, "a text is split at nothing");
+    const jinja_text between = jinja_need_text(r, arg[0], "the separator of split");
+    if (between.n == 0) return jinja_fail(r, LS_INVALID, "split: the separator is empty");
     jinja_step(r, of.text.n / 16);
     (back ? split_at_back : split_at)(r, of.text, between, most, list);
     return jinja_of_list(JINJA_LIST, list);
 }
 
-static jinja_value text_split(ARGUMENTS) {
-    (void)all;
-    return split(r, of, arg, false);
-}
-static jinja_value text_rsplit(ARGUMENTS) {
-    (void)all;
-    return split(r, of, arg, true);
-}
+static jinja_value text_split(JINJA_ARGUMENTS) { return split(r, of, arg, false); }
+static jinja_value text_rsplit(JINJA_ARGUMENTS) { return split(r, of, arg, true); }
 
 static jinja_value partition(jinja_run *r, jinja_value of, jinja_value at, bool last) {
-    const jinja_text between = jinja_need_text(r, at, "where a text is parted"), nothing = {0};
-    if (between.n == 0) return jinja_fail(r, LS_INVALID, "a text is parted at nothing");
+    const jinja_text between = jinja_need_text(r, at, "the separator of partition"), nothing = {0};
+    if (between.n == 0) return jinja_fail(r, LS_INVALID, "partition: the separator is empty");
     const size_t found = (last ? jinja_find_last : jinja_find)(of.text, between, 0, of.text.n);
     const bool there = found != SIZE_MAX;
     jinja_list *list = jinja_new_list(r, 3);
@@ -297,14 +247,8 @@ static jinja_value partition(jinja_run *r, jinja_value of, jinja_value at, bool 
     return jinja_of_list(JINJA_TUPLE, list);
 }
 
-static jinja_value text_partition(ARGUMENTS) {
-    (void)all;
-    return partition(r, of, arg[0], false);
-}
-static jinja_value text_rpartition(ARGUMENTS) {
-    (void)all;
-    return partition(r, of, arg[0], true);
-}
+static jinja_value text_partition(JINJA_ARGUMENTS) { return partition(r, of, arg[0], false); }
+static jinja_value text_rpartition(JINJA_ARGUMENTS) { return partition(r, of, arg[0], true); }
 
 jinja_list *jinja_lines(jinja_run *r, jinja_text text, bool keep_ends) {
     jinja_list *list = jinja_new_list(r, 0);
@@ -319,37 +263,32 @@ jinja_list *jinja_lines(jinja_run *r, jinja_text text, bool keep_ends) {
     return list;
 }
 
-static jinja_value text_splitlines(ARGUMENTS) {
-    (void)all;
+static jinja_value text_splitlines(JINJA_ARGUMENTS) {
     return jinja_of_list(JINJA_LIST, jinja_lines(r, of.text, jinja_true(arg[0])));
 }
 
-static jinja_value text_join(ARGUMENTS) {
+static jinja_value text_join(JINJA_ARGUMENTS) {
     jinja_buffer b = {0};
     const jinja_list *list = jinja_iterate(r, arg[0]);
-    (void)all;
     for (size_t i = 0; i < list->n && !r->failed; i++) {
         if (i > 0) jinja_put(r, &b, of.text);
-        jinja_put(r, &b, jinja_need_text(r, list->item[i], "an item that is joined"));
+        jinja_put(r, &b, jinja_need_text(r, list->item[i], "an item of join"));
     }
     return jinja_buffer_value(&b);
 }
 
-static jinja_value text_format(ARGUMENTS) {
-    (void)arg;
-    return jinja_format_braces(r, of.text, all);
-}
+static jinja_value text_format(JINJA_ARGUMENTS) { return jinja_format_braces(r, of.text, all); }
 
-/* --- room ------------------------------------------------------------------------------------------------------------------- */
+/* --- padding ---------------------------------------------------------------------------------------------------------------- */
 
 static jinja_value padded(jinja_run *r, jinja_text text, jinja_value to, jinja_value with,
                           int64_t (*left)(int64_t, int64_t)) {
     const int64_t width = jinja_need_int(r, to, "a width"), n = (int64_t)text.n;
     const jinja_text fill =
-        given(with) ? jinja_need_text(r, with, "what fills") : jinja_text_of_ascii(r->arena, " ");
+        jinja_given(with) ? jinja_need_text(r, with, "fillchar") : jinja_text_of_ascii(r->arena, " ");
     jinja_buffer b = {0};
     if (r->failed || width <= n) return jinja_of_text(text);
-    if (fill.n != 1) return jinja_fail(r, LS_INVALID, "what fills has %zu characters, expected 1", fill.n);
+    if (fill.n != 1) return jinja_fail(r, LS_INVALID, "fillchar has %zu characters, expected 1", fill.n);
     const int64_t before = left(width - n, width);
     for (int64_t i = 0; i < before && !r->failed; i++) jinja_put(r, &b, fill);
     jinja_put(r, &b, text);
@@ -370,18 +309,9 @@ static int64_t left_of_right(int64_t room, int64_t width) {
 jinja_value jinja_centered(jinja_run *r, jinja_text text, jinja_value width) {
     return padded(r, text, width, jinja_none(), left_of_center);
 }
-static jinja_value text_center(ARGUMENTS) {
-    (void)all;
-    return padded(r, of.text, arg[0], arg[1], left_of_center);
-}
-static jinja_value text_ljust(ARGUMENTS) {
-    (void)all;
-    return padded(r, of.text, arg[0], arg[1], left_of_left);
-}
-static jinja_value text_rjust(ARGUMENTS) {
-    (void)all;
-    return padded(r, of.text, arg[0], arg[1], left_of_right);
-}
+static jinja_value text_center(JINJA_ARGUMENTS) { return padded(r, of.text, arg[0], arg[1], left_of_center); }
+static jinja_value text_ljust(JINJA_ARGUMENTS) { return padded(r, of.text, arg[0], arg[1], left_of_left); }
+static jinja_value text_rjust(JINJA_ARGUMENTS) { return padded(r, of.text, arg[0], arg[1], left_of_right); }
 
 /* --- classes ---------------------------------------------------------------------------------------------------------------- */
 
@@ -394,28 +324,12 @@ static jinja_value all_are(jinja_text text, bool (*is)(uint32_t code)) {
 static bool is_alphanumeric(uint32_t code) { return jinja_is_word(code) && code != '_'; }
 static bool is_ascii(uint32_t code) { return code < 128; }
 
-static jinja_value text_isspace(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return all_are(of.text, jinja_is_space);
-}
-static jinja_value text_isdigit(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return all_are(of.text, jinja_is_digit);
-}
-static jinja_value text_isdecimal(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return all_are(of.text, jinja_is_decimal);
-}
-static jinja_value text_isalpha(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return all_are(of.text, jinja_is_alphabetic);
-}
-static jinja_value text_isalnum(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return all_are(of.text, is_alphanumeric);
-}
-static jinja_value text_isascii(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
+static jinja_value text_isspace(JINJA_ARGUMENTS) { return all_are(of.text, jinja_is_space); }
+static jinja_value text_isdigit(JINJA_ARGUMENTS) { return all_are(of.text, jinja_is_digit); }
+static jinja_value text_isdecimal(JINJA_ARGUMENTS) { return all_are(of.text, jinja_is_decimal); }
+static jinja_value text_isalpha(JINJA_ARGUMENTS) { return all_are(of.text, jinja_is_alphabetic); }
+static jinja_value text_isalnum(JINJA_ARGUMENTS) { return all_are(of.text, is_alphanumeric); }
+static jinja_value text_isascii(JINJA_ARGUMENTS) {
     return jinja_bool(of.text.n == 0 || jinja_true(all_are(of.text, is_ascii)));
 }
 
@@ -430,12 +344,10 @@ bool jinja_text_is_case(jinja_text text, jinja_case which) {
     return some;
 }
 
-static jinja_value text_islower(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
+static jinja_value text_islower(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_text_is_case(of.text, JINJA_LOWER));
 }
-static jinja_value text_isupper(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
+static jinja_value text_isupper(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_text_is_case(of.text, JINJA_UPPER));
 }
 
@@ -479,7 +391,7 @@ static const jinja_function methods[] = {
     {"isupper", text_isupper, 0, {NULL}, false},
 };
 
-const jinja_function *jinja_text_method(jinja_text name) {
+const jinja_function *jinja_find_text_method(jinja_text name) {
     for (size_t i = 0; i < LS_COUNT(methods); i++)
         if (jinja_is(name, methods[i].name)) return &methods[i];
     return NULL;

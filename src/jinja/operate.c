@@ -1,4 +1,4 @@
-/* Operators, as Python has them: one row each. */
+/* Python's operators: a table has one row for each. */
 #include "jinja/run_impl.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 struct jinja_operator {
     const char *text;
     jinja_value (*operate)(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b);
-    int64_t (*whole)(jinja_run *r, int64_t a, int64_t b); /* of integers; sums and the like */
+    int64_t (*whole)(jinja_run *r, int64_t a, int64_t b); /* for integers; NULL: no arithmetic */
     double (*real)(double a, double b);
 };
 
@@ -15,7 +15,7 @@ static jinja_value no_rule(jinja_run *r, const jinja_operator *op, jinja_value a
     char shown[80];
     const jinja_value *u = a.kind == JINJA_UNDEFINED ? &a : b.kind == JINJA_UNDEFINED ? &b : NULL;
     if (u != NULL)
-        return jinja_fail(r, LS_INVALID, "'%s' is undefined, and is part of %s",
+        return jinja_fail(r, LS_INVALID, "'%s' is undefined and cannot be an operand of %s",
                           jinja_printable(u->text, shown, sizeof shown), op->text);
     return jinja_fail(r, LS_INVALID, "%s between a %s and a %s", op->text, jinja_type_name(a),
                       jinja_type_name(b));
@@ -64,7 +64,7 @@ static double remain_real(double a, double b) {
     if (rest == 0) return copysign(0.0, b);
     return (rest < 0) != (b < 0) ? rest + b : rest;
 }
-/* As CPython does it, so that a == (a // b) * b + a % b as nearly as can be. */
+/* CPython's algorithm, which keeps a == (a // b) * b + a % b as nearly as possible. */
 static double divide_real(double a, double b) {
     const double quotient = (a - remain_real(a, b)) / b;
     if (quotient == 0) return copysign(0.0, a / b);
@@ -94,7 +94,7 @@ static jinja_value power(jinja_run *r, const jinja_operator *op, jinja_value a, 
     if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT || whole_of(b) < 0) {
         const double result = pow(jinja_as_real(a), jinja_as_real(b));
         if (isnan(result) || isinf(result))
-            return jinja_fail(r, LS_UNSUPPORTED, "a power that is no real number");
+            return jinja_fail(r, LS_UNSUPPORTED, "a power that is not a real number");
         return jinja_real(result);
     }
     int64_t result = 1;
@@ -115,7 +115,7 @@ static jinja_value joined(jinja_run *r, jinja_value a, jinja_value b) {
     return jinja_of_list(a.kind, list);
 }
 
-/* What is added to a text that the filter safe made is escaped for HTML, as the reference's Markup has it. */
+/* A text that is joined to one from the filter `safe` is escaped for HTML, as Python's markupsafe.Markup does. */
 static void put_safe(jinja_run *r, jinja_buffer *b, jinja_text text, bool escapes) {
     static const char *const escaped[128] = {
         ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&#34;", ['\''] = "&#39;"};
@@ -169,7 +169,7 @@ static jinja_value product(jinja_run *r, const jinja_operator *op, jinja_value a
 
 static jinja_value remainder_or_format(jinja_run *r, const jinja_operator *op, jinja_value a, jinja_value b) {
     if (a.kind != JINJA_TEXT) return division(r, op, a, b);
-    if (a.safe) return jinja_fail(r, LS_UNSUPPORTED, "%% of what the filter safe made is not supported");
+    if (a.safe) return jinja_fail(r, LS_UNSUPPORTED, "%% of a text from the filter safe is not supported");
     jinja_arguments values = {.value = &b, .n = 1};
     if (b.kind == JINJA_TUPLE) values = (jinja_arguments){.value = b.list->item, .n = b.list->n};
     return jinja_format(r, a.text, &values);
@@ -205,13 +205,14 @@ bool jinja_contains(jinja_run *r, jinja_value in, jinja_value value) {
             jinja_step(r, in.text.n / 16);
             return jinja_find(in.text, value.text, 0, in.text.n) != SIZE_MAX;
         }
-        jinja_fail(r, LS_INVALID, "'in' a text stands a %s%s%s, expected a text", jinja_type_name(value),
-                   value.kind == JINJA_UNDEFINED ? " value " : "",
+        jinja_fail(r, LS_INVALID, "the left side of 'in' is a %s%s%s, expected a text as on the right side",
+                   jinja_type_name(value), value.kind == JINJA_UNDEFINED ? " value " : "",
                    value.kind == JINJA_UNDEFINED ? jinja_printable(value.text, shown, sizeof shown) : "");
         return false;
     }
     if (in.kind == JINJA_DICT) {
-        if (!jinja_may_be_key(value)) jinja_fail(r, LS_INVALID, "a key of type %s", jinja_type_name(value));
+        if (!jinja_may_be_key(value))
+            jinja_fail(r, LS_INVALID, "a value of type %s cannot be a key of a dict", jinja_type_name(value));
         jinja_step(r, in.dict->n / 8);
         found = jinja_dict_find(in.dict, value);
         return found != NULL;

@@ -1,4 +1,4 @@
-/* Statements: one row of a table for each word that a block may begin with. */
+/* Parses a template's blocks: a table has one row for each word that a block may begin with. */
 #include "jinja/tree_impl.h"
 
 #include <stdarg.h>
@@ -111,7 +111,7 @@ void jinja_append(jinja_node ***end, jinja_node *node) {
 
 static jinja_node *parse_until(jinja_parser *p, const char *const *ends);
 
-/* The nodes behind the end of this block, up to one that begins with one of these words; the word is not taken. */
+/* Parses the body of a block up to a block that begins with a word of `ends`, which is the next token then. */
 static jinja_node *parse_body(jinja_parser *p, const char *const *ends) {
     jinja_skip_operator(p, ":");
     expect(p, JINJA_T_BLOCK_END, "%}");
@@ -187,7 +187,7 @@ jinja_node *jinja_parse_parameters(jinja_parser *p) {
             parameter->a = jinja_parse_expression(p, true);
         else if (defaults)
             jinja_parse_error(p, LS_INVALID, parameter->line,
-                              "a parameter without a default behind one that has one");
+                              "a parameter without a default follows one that has a default");
         defaults = parameter->a != NULL;
         jinja_append(&end, parameter);
     }
@@ -195,7 +195,7 @@ jinja_node *jinja_parse_parameters(jinja_parser *p) {
     return first;
 }
 
-/* A function's body is no part of the loop that it stands in. */
+/* The body of a macro: break and continue in it do not refer to a loop around the macro. */
 static jinja_node *function_body(jinja_parser *p, const char *end) {
     const int loops = p->loops;
     p->loops = 0;
@@ -217,7 +217,7 @@ static jinja_node *parse_call(jinja_parser *p, jinja_node *node) {
     if (jinja_at_operator(p, "(")) node->first = jinja_parse_parameters(p);
     node->a = jinja_parse_expression(p, true);
     if (p->error.code == LS_OK && node->a->kind != JINJA_N_CALL)
-        jinja_parse_error(p, LS_INVALID, node->line, "call is of no call");
+        jinja_parse_error(p, LS_INVALID, node->line, "a call block needs a call, as in {%% call f() %%}");
     node->body = function_body(p, "endcall");
     return node;
 }
@@ -277,7 +277,7 @@ static jinja_node *parse_continue(jinja_parser *p, jinja_node *node) {
     return parse_jump(p, node, JINJA_N_CONTINUE);
 }
 
-/* parse NULL: Jinja has it, here it is refused. */
+/* parse NULL: a block of Jinja that is not supported. */
 static const struct statement {
     const char *name;
     jinja_node *(*parse)(jinja_parser *p, jinja_node *node);
@@ -331,7 +331,7 @@ static bool ends_here(const jinja_parser *p, const char *const *ends) {
     return false;
 }
 
-/* ends NULL: up to the end of the template. */
+/* Parses nodes up to a block that begins with a word of `ends`; NULL: up to the end of the template. */
 static jinja_node *parse_until(jinja_parser *p, const char *const *ends) {
     jinja_node *first = NULL, **next = &first;
     if (!jinja_enter(p)) return NULL;
@@ -362,7 +362,7 @@ static jinja_node *parse_until(jinja_parser *p, const char *const *ends) {
     return first;
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------------------------- */
+/* --- the whole template ----------------------------------------------------------------------------------------------------- */
 
 ls_status ls_jinja_read(const char *file, const char *text, size_t bytes, ls_jinja **out) {
     ls_jinja *jinja = calloc(1, sizeof *jinja);

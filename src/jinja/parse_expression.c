@@ -1,4 +1,7 @@
-/* Expressions, with Jinja's precedence: choice, or, and, not, comparisons, + -, ~, * / // %, **, signs, then calls, items, filters, tests. */
+/*
+ * Parses expressions. Operators by precedence, the weakest first: a if b else c; or; and; not; comparisons; + -; ~; * / // %; **; signs;
+ * then calls, items, filters and tests.
+ */
 #include "jinja/tree_impl.h"
 
 #include <string.h>
@@ -14,7 +17,7 @@ static jinja_node *node_here(jinja_parser *p, jinja_node_kind kind) {
 
 /* --- operators -------------------------------------------------------------------------------------------------------------- */
 
-static const char *taken_of(jinja_parser *p, const char *const *operators) {
+static const char *accept_operator(jinja_parser *p, const char *const *operators) {
     for (; *operators != NULL; operators++)
         if (jinja_skip_operator(p, *operators)) return *operators;
     return NULL;
@@ -31,7 +34,7 @@ static jinja_node *binary(jinja_parser *p, jinja_node *a, const char *operator, 
 static jinja_node *parse_power(jinja_parser *p) {
     static const char *const operators[] = {"**", NULL};
     jinja_node *node = parse_unary(p, true);
-    for (const char *op; (op = taken_of(p, operators)) != NULL;)
+    for (const char *op; (op = accept_operator(p, operators)) != NULL;)
         node = binary(p, node, op, parse_unary(p, true));
     return node;
 }
@@ -39,7 +42,8 @@ static jinja_node *parse_power(jinja_parser *p) {
 static jinja_node *parse_product(jinja_parser *p) {
     static const char *const operators[] = {"*", "/", "//", "%", NULL};
     jinja_node *node = parse_power(p);
-    for (const char *op; (op = taken_of(p, operators)) != NULL;) node = binary(p, node, op, parse_power(p));
+    for (const char *op; (op = accept_operator(p, operators)) != NULL;)
+        node = binary(p, node, op, parse_power(p));
     return node;
 }
 
@@ -54,11 +58,12 @@ static jinja_node *parse_concat(jinja_parser *p) {
 static jinja_node *parse_sum(jinja_parser *p) {
     static const char *const operators[] = {"+", "-", NULL};
     jinja_node *node = parse_concat(p);
-    for (const char *op; (op = taken_of(p, operators)) != NULL;) node = binary(p, node, op, parse_concat(p));
+    for (const char *op; (op = accept_operator(p, operators)) != NULL;)
+        node = binary(p, node, op, parse_concat(p));
     return node;
 }
 
-static const char *taken_comparison(jinja_parser *p) {
+static const char *accept_comparison(jinja_parser *p) {
     static const char *const operators[] = {"==", "!=", "<", "<=", ">", ">=", NULL};
     if (jinja_skip_name(p, "in")) return "in";
     const jinja_token *next = jinja_peek(p, 1);
@@ -67,12 +72,12 @@ static const char *taken_comparison(jinja_parser *p) {
         jinja_next_token(p);
         return "not in";
     }
-    return taken_of(p, operators);
+    return accept_operator(p, operators);
 }
 
 static jinja_node *parse_comparison(jinja_parser *p) {
     jinja_node *a = parse_sum(p), *node = NULL, **end = NULL;
-    for (const char *op; (op = taken_comparison(p)) != NULL;) {
+    for (const char *op; (op = accept_comparison(p)) != NULL;) {
         if (node == NULL) {
             node = jinja_node_new(p, JINJA_N_COMPARE, a->line);
             node->a = a;
@@ -96,7 +101,7 @@ static jinja_node *parse_not(jinja_parser *p) {
     return node;
 }
 
-/* Operands of one word between them, from the left. */
+/* Operands with one word between them, grouped from the left. */
 static jinja_node *parse_chain(jinja_parser *p, const char *word, jinja_node_kind kind,
                                jinja_node *(*parse_operand)(jinja_parser *p)) {
     jinja_node *node = parse_operand(p);
@@ -134,7 +139,7 @@ static bool tuple_ends(const jinja_parser *p, const char *until) {
            jinja_at_operator(p, ")") || (until != NULL && jinja_at_name(p, until));
 }
 
-/* item NULL: expressions. `empty`: () is a tuple. */
+/* One item, or a tuple of items with commas between them. item: how to parse one; NULL: as an expression. empty: no item is a tuple too. */
 static jinja_node *parse_commas(jinja_parser *p, jinja_node *(*item)(jinja_parser *), bool with_choice,
                                 const char *until, bool empty) {
     jinja_node *tuple = node_here(p, JINJA_N_TUPLE), **last = &tuple->first;
@@ -181,7 +186,7 @@ static jinja_node *parse_dict(jinja_parser *p) {
     return dict;
 }
 
-/* --- what stands by itself -------------------------------------------------------------------------------------------------- */
+/* --- names and constants ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -206,7 +211,7 @@ static jinja_node *parse_name(jinja_parser *p) {
     return node;
 }
 
-/* Texts side by side are one. */
+/* Adjacent strings are joined. */
 static jinja_node *parse_string(jinja_parser *p) {
     jinja_node *node = node_here(p, JINJA_N_CONSTANT);
     size_t n = 0, at = p->at;
@@ -279,11 +284,11 @@ static bool has_attribute(const jinja_node *target) {
 jinja_node *jinja_parse_target(jinja_parser *p, bool with_namespace, const char *until) {
     jinja_node *target = parse_commas(p, parse_one_target, false, until, false);
     if (!with_namespace && has_attribute(target))
-        jinja_parse_error(p, LS_INVALID, target->line, "an attribute is no name to set here");
+        jinja_parse_error(p, LS_INVALID, target->line, "an attribute cannot be set here");
     return target;
 }
 
-/* --- what stands behind ----------------------------------------------------------------------------------------------------- */
+/* --- calls, items, attributes, filters, tests ------------------------------------------------------------------------------- */
 
 static jinja_node *parse_arguments(jinja_parser *p) {
     jinja_node *first = NULL, **last = &first;
@@ -300,7 +305,7 @@ static jinja_node *parse_arguments(jinja_parser *p) {
             argument->name = jinja_next_token(p)->text;
             jinja_next_token(p);
         } else if (named) {
-            jinja_parse_error(p, LS_INVALID, argument->line, "an argument by place behind one by name");
+            jinja_parse_error(p, LS_INVALID, argument->line, "a positional argument follows a named one");
         }
         named |= argument->name.n > 0 || argument->stars > 0;
         argument->a = jinja_parse_expression(p, true);
@@ -365,7 +370,7 @@ static jinja_node *parse_postfix(jinja_parser *p, jinja_node *node) {
     }
 }
 
-/* One that has no row is refused when it is to be run: in a branch that is never taken it does no harm, in Jinja neither. */
+/* A filter without a row is refused only when it is executed, as in Jinja: the branch that has it may never run. */
 jinja_node *jinja_parse_filters(jinja_parser *p, jinja_node *of, bool begun) {
     while (begun || jinja_skip_operator(p, "|")) {
         jinja_node *node = node_here(p, JINJA_N_FILTER);
@@ -379,7 +384,7 @@ jinja_node *jinja_parse_filters(jinja_parser *p, jinja_node *of, bool begun) {
     return of;
 }
 
-/* The one argument of a test may stand without brackets: `x is divisibleby 3`. */
+/* Whether an argument without brackets follows a test's name: `x is divisibleby 3`. */
 static bool at_argument(const jinja_parser *p) {
     static const char *const words[] = {"else", "or", "and", "is", "if", "in", "not"};
     for (size_t i = 0; i < LS_COUNT(words); i++)

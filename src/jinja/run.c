@@ -1,4 +1,4 @@
-/* A rendering from its beginning to its end: bounds, errors, scopes. */
+/* Renders a template: limits, errors, output buffers, scopes. */
 #include "jinja/run_impl.h"
 
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 #define MOST_STEPS ((uint64_t)10000000)
 #define MOST_BYTES ((size_t)256 << 20)
 
-/* --- errors and bounds ------------------------------------------------------------------------------------------------------ */
+/* --- errors and limits ------------------------------------------------------------------------------------------------------ */
 
 jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) {
     char text[400];
@@ -115,7 +115,7 @@ jinja_value jinja_capture(jinja_run *r, const jinja_node *body, jinja_scope *out
     return jinja_buffer_value(&inside);
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------------------------- */
+/* --- rendering -------------------------------------------------------------------------------------------------------------- */
 
 ls_status ls_jinja_render(const ls_jinja *jinja, ls_arena *arena, const jinja_dict *variables,
                           const ls_jinja_options *options, jinja_text *out) {

@@ -1,4 +1,4 @@
-/* A rendering: what its parts share. */
+/* What the files that render a template share: the state of a rendering, functions, and operations on values. */
 #ifndef LS_JINJA_RUN_IMPL_H
 #define LS_JINJA_RUN_IMPL_H
 
@@ -11,7 +11,7 @@ typedef struct jinja_buffer {
     size_t n, capacity;
 } jinja_buffer;
 
-/* Names that were set in a block; looked for from the innermost outwards, then among the variables, then the globals. */
+/* The names set in one block. A name is searched from the innermost scope outwards, then in the variables, then in the globals. */
 typedef struct jinja_scope {
     struct jinja_scope *outer;
     jinja_dict names;
@@ -20,8 +20,8 @@ typedef struct jinja_scope {
 typedef enum jinja_jump { JINJA_NO_JUMP, JINJA_BREAK, JINJA_CONTINUE } jinja_jump;
 
 /*
- * After the first error `failed` is set, and what is still computed on the way out is thrown away: so functions return
- * values, and loops look at `failed`.
+ * One rendering. The first error sets `failed` and `error`; results computed after it are not used. Functions therefore return
+ * plain values, and loops stop when `failed` is set.
  */
 typedef struct jinja_run {
     const ls_jinja *jinja;
@@ -31,7 +31,7 @@ typedef struct jinja_run {
     jinja_scope *scope;
     jinja_buffer *out;
     jinja_jump jump;
-    uint32_t marks; /* of letters that are put out */
+    uint32_t marks; /* added to each character of the output */
     uint64_t steps, most_steps;
     size_t most_bytes;
     int depth, line;
@@ -39,22 +39,28 @@ typedef struct jinja_run {
     ls_status error;
 } jinja_run;
 
-/* Arguments as a call has them. */
+/* The arguments of a call. */
 typedef struct jinja_arguments {
-    jinja_value *value; /* by place, then those by name */
-    size_t n;           /* by place */
+    jinja_value *value; /* [n], the positional ones */
+    size_t n;
     jinja_dict named;
 } jinja_arguments;
 
 enum { JINJA_PARAMETERS = 5 };
+/*
+ * The parameters of every function in a table. of: the value that a filter, test or method is applied to. arg: one value for each name in
+ * `parameter`, JINJA_MISSING where the call has none. all: the arguments as the call has them.
+ */
+#define JINJA_ARGUMENTS                                                           \
+    __attribute__((unused)) jinja_run *r, __attribute__((unused)) jinja_value of, \
+        __attribute__((unused)) const jinja_value *arg, __attribute__((unused)) const jinja_arguments *all
 /* A function, filter, test or method: one row of a table. */
 typedef struct jinja_function {
     const char *name;
-    /* *of*: what a filter, test or method is of. arg: by the names below, JINJA_MISSING where not given. */
-    jinja_value (*call)(jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all);
-    int least;                               /* arguments that must be given */
-    const char *parameter[JINJA_PARAMETERS]; /* their names; NULL: no more */
-    bool any;                                /* takes any: it looks at `all` */
+    jinja_value (*call)(JINJA_ARGUMENTS);
+    int least;                               /* number of arguments that a call must have */
+    const char *parameter[JINJA_PARAMETERS]; /* names of the arguments; NULL ends the list */
+    bool any;                                /* takes any arguments, and reads `all` instead of `arg` */
 } jinja_function;
 
 typedef struct jinja_method_of {
@@ -64,23 +70,24 @@ typedef struct jinja_method_of {
 
 typedef struct jinja_macro {
     const jinja_node *node; /* parameters and body */
-    jinja_scope *scope;     /* in which it was made */
-    jinja_value caller;     /* of a call block; else JINJA_MISSING */
+    jinja_scope *scope;     /* where it was defined */
     bool takes_caller;
 } jinja_macro;
 
 typedef struct jinja_loop {
     const jinja_value *item;
     size_t n, at;
-    const struct jinja_list *changed; /* what loop.changed was called with last */
+    const struct jinja_list *changed; /* the arguments of the last call of loop.changed */
     int depth;
 } jinja_loop;
 
-/* --- errors and bounds ------------------------------------------------------------------------------------------------------ */
+/* --- errors and limits ------------------------------------------------------------------------------------------------------ */
 
-jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) LS_PRINTF(3, 4); /* undefined */
-bool jinja_step(jinja_run *r, size_t steps); /* false: failed, now or before */
-/* Room for letters; NULL, and failed, when it is more than there may be. */
+jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...)
+    LS_PRINTF(3, 4); /* returns undefined */
+bool jinja_step(jinja_run *r,
+                size_t steps); /* counts steps against the limits; false when the rendering has failed */
+/* Allocates a text. NULL, and the rendering fails, when it would exceed the limits. */
 jinja_char *jinja_new_chars(jinja_run *r, size_t letters);
 
 /* --- texts ------------------------------------------------------------------------------------------------------------------ */
@@ -95,26 +102,26 @@ jinja_text jinja_to_text(jinja_run *r, jinja_value value);               /* as s
 void jinja_put_repr(jinja_run *r, jinja_buffer *b, jinja_value value);   /* as repr() */
 void jinja_put_number(jinja_run *r, jinja_buffer *b, jinja_value value); /* as str() */
 const char *jinja_real_repr(double real, char out[40]);                  /* as repr() */
-jinja_value jinja_to_json(jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all);
-/* The text of `value`, which must be one; `what` is for the error. */
+jinja_value jinja_to_json(JINJA_ARGUMENTS);
+/* The text or integer in `value`. Another type fails; `what` names the value in the message. */
 jinja_text jinja_need_text(jinja_run *r, jinja_value value, const char *what);
 int64_t jinja_need_int(jinja_run *r, jinja_value value, const char *what);
-/* text % values, as far as %s, %r, %d, %i, %x, %f, %g, %e and %% go. */
+/* text % values, with the conversions %s, %r, %d, %i, %x, %X, %o, %f, %F, %e, %E, %g, %G and %%. */
 jinja_value jinja_format(jinja_run *r, jinja_text text, const jinja_arguments *values);
-/* text.format(values) with places {}, {1}, {name}. */
+/* text.format(values), with the fields {}, {1} and {name}. */
 jinja_value jinja_format_braces(jinja_run *r, jinja_text text, const jinja_arguments *values);
 jinja_value jinja_strftime(jinja_run *r, jinja_text format);
 
 /* --- values ----------------------------------------------------------------------------------------------------------------- */
 
-/* The items of what may be walked through, as a list: characters of a text, keys of a dict. A generator is empty then. */
+/* The items of a value as a list: the characters of a text, the keys of a dict. A generator is empty afterwards. */
 jinja_list *jinja_iterate(jinja_run *r, jinja_value value);
 jinja_list *jinja_new_list(jinja_run *r, size_t capacity);
 void jinja_add(jinja_run *r, jinja_list *list, jinja_value value);
 jinja_value jinja_pair_of(jinja_run *r, jinja_value a, jinja_value b); /* a tuple */
 int64_t jinja_length(jinja_run *r, jinja_value value);
 bool jinja_contains(jinja_run *r, jinja_value in, jinja_value value);
-/* < 0, 0, > 0; what has no order fails. */
+/* < 0, 0 or > 0; values without an order fail. */
 int jinja_order(jinja_run *r, jinja_value a, jinja_value b);
 jinja_value jinja_attribute(jinja_run *r, jinja_value of, jinja_text name); /* of.name */
 jinja_value jinja_item(jinja_run *r, jinja_value of, jinja_value key);      /* of[key] */
@@ -126,23 +133,39 @@ jinja_value jinja_operate(jinja_run *r, const jinja_operator *op, jinja_value a,
 jinja_value jinja_call_function(jinja_run *r, const jinja_function *f, const char *kind, jinja_value of,
                                 const jinja_arguments *given);
 jinja_value jinja_call(jinja_run *r, jinja_value callee, const jinja_arguments *given);
-/* A filter or test by the name in a text, as map and select take it. */
+/* Calls a filter or test by the text that names it, for `map` and `select`. */
 jinja_value jinja_call_filter(jinja_run *r, jinja_value name, jinja_value of, const jinja_arguments *given);
 bool jinja_call_test(jinja_run *r, jinja_value name, jinja_value of, const jinja_arguments *given);
-/* The method of a kind of values; NULL: none. */
+/* The method or global function of this name; NULL when there is none. */
 const jinja_function *jinja_find_method(jinja_value of, jinja_text name);
 const jinja_function *jinja_find_global(jinja_text name);
 
 /* --- nodes ------------------------------------------------------------------------------------------------------------------ */
 
 jinja_value jinja_evaluate(jinja_run *r, const jinja_node *node);
+/* Evaluates the arguments of a call. */
 void jinja_arguments_of(jinja_run *r, const jinja_node *first, jinja_arguments *out);
 void jinja_execute_all(jinja_run *r, const jinja_node *first);
 void jinja_assign(jinja_run *r, const jinja_node *target, jinja_value value);
 jinja_value jinja_look_up(jinja_run *r, jinja_text name);
 void jinja_scope_enter(jinja_run *r, jinja_scope *outer);
-/* What the nodes put out, in a scope of their own. */
+/* Executes nodes in a new scope and returns their output as a text. */
 jinja_value jinja_capture(jinja_run *r, const jinja_node *body, jinja_scope *outer);
 jinja_value jinja_call_macro(jinja_run *r, jinja_macro *macro, const jinja_arguments *given);
+
+/* --- shared by filters, tests and methods ----------------------------------------------------------------------------------- */
+
+static inline bool jinja_given(jinja_value v) { return v.kind != JINJA_MISSING && v.kind != JINJA_NONE; }
+const jinja_function *jinja_find_list_filter(jinja_text name); /* filters_list.c; NULL when there is none */
+const jinja_function *jinja_find_text_method(jinja_text name); /* methods_text.c; NULL when there is none */
+
+jinja_value jinja_text_in_case(jinja_run *r, jinja_text text, jinja_case to);
+jinja_value jinja_capitalized(jinja_run *r, jinja_text text);
+/* Whether a text has characters with a case, and all of them have this one. */
+bool jinja_text_is_case(jinja_text text, jinja_case which);
+/* Replaces the first `most` occurrences, all when most < 0. */
+jinja_value jinja_replaced(jinja_run *r, jinja_text text, jinja_text old, jinja_text new, int64_t most);
+jinja_list *jinja_lines(jinja_run *r, jinja_text text, bool keep_ends);
+jinja_value jinja_centered(jinja_run *r, jinja_text text, jinja_value width);
 
 #endif

@@ -1,107 +1,60 @@
-/* Tests (`x is defined`): one row each. */
-#include "jinja/methods_impl.h"
+/* Tests, as `x is defined`: a table has one row for each. */
+#include "jinja/run_impl.h"
 
 #include <string.h>
 
-#define ARGUMENTS jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all
-
 /* --- kinds ------------------------------------------------------------------------------------------------------------------ */
 
-static jinja_value is_defined(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind != JINJA_UNDEFINED);
-}
-static jinja_value is_undefined(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind == JINJA_UNDEFINED);
-}
-static jinja_value is_none(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind == JINJA_NONE);
-}
-static jinja_value is_boolean(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind == JINJA_BOOL);
-}
-static jinja_value is_true(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind == JINJA_BOOL && of.truth);
-}
-static jinja_value is_false(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind == JINJA_BOOL && !of.truth);
-}
-static jinja_value is_integer(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind == JINJA_INT);
-}
-static jinja_value is_float(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind == JINJA_FLOAT);
-}
-static jinja_value is_number(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(jinja_is_number(of));
-}
-static jinja_value is_string(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind == JINJA_TEXT);
-}
-static jinja_value is_mapping(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
-    return jinja_bool(of.kind == JINJA_DICT);
-}
-static jinja_value is_sequence(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
+static jinja_value is_defined(JINJA_ARGUMENTS) { return jinja_bool(of.kind != JINJA_UNDEFINED); }
+static jinja_value is_undefined(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_UNDEFINED); }
+static jinja_value is_none(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_NONE); }
+static jinja_value is_boolean(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_BOOL); }
+static jinja_value is_true(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_BOOL && of.truth); }
+static jinja_value is_false(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_BOOL && !of.truth); }
+static jinja_value is_integer(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_INT); }
+static jinja_value is_float(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_FLOAT); }
+static jinja_value is_number(JINJA_ARGUMENTS) { return jinja_bool(jinja_is_number(of)); }
+static jinja_value is_string(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_TEXT); }
+static jinja_value is_mapping(JINJA_ARGUMENTS) { return jinja_bool(of.kind == JINJA_DICT); }
+static jinja_value is_sequence(JINJA_ARGUMENTS) {
     return jinja_bool(of.kind == JINJA_TEXT || of.kind == JINJA_LIST || of.kind == JINJA_TUPLE ||
                       of.kind == JINJA_RANGE || of.kind == JINJA_DICT || of.kind == JINJA_UNDEFINED);
 }
-static jinja_value is_iterable(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
+static jinja_value is_iterable(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_has_list(of) || of.kind == JINJA_TEXT || of.kind == JINJA_DICT ||
                       of.kind == JINJA_UNDEFINED || of.kind == JINJA_LOOP);
 }
-static jinja_value is_callable(ARGUMENTS) {
-    (void)r, (void)arg, (void)all;
+static jinja_value is_callable(JINJA_ARGUMENTS) {
     return jinja_bool(of.kind == JINJA_MACRO || of.kind == JINJA_METHOD || of.kind == JINJA_GLOBAL ||
                       of.kind == JINJA_UNDEFINED || of.kind == JINJA_LOOP);
 }
-static jinja_value is_escaped(ARGUMENTS) {
-    (void)r, (void)of, (void)arg, (void)all;
-    return jinja_bool(false);
-}
+static jinja_value is_escaped(JINJA_ARGUMENTS) { return jinja_bool(false); }
 
 /* --- values ----------------------------------------------------------------------------------------------------------------- */
 
 static jinja_value remainder_by(jinja_run *r, jinja_value of, jinja_value by) {
     return jinja_operate(r, jinja_find_operator(jinja_text_of_ascii(r->arena, "%")), of, by);
 }
-static jinja_value is_odd(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value is_odd(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_equal(remainder_by(r, of, jinja_int(2)), jinja_int(1)));
 }
-static jinja_value is_even(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value is_even(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_equal(remainder_by(r, of, jinja_int(2)), jinja_int(0)));
 }
-static jinja_value is_divisible(ARGUMENTS) {
-    (void)all;
+static jinja_value is_divisible(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_equal(remainder_by(r, of, arg[0]), jinja_int(0)));
 }
-static jinja_value is_lower(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value is_lower(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_text_is_case(jinja_to_text(r, of), JINJA_LOWER));
 }
-static jinja_value is_upper(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value is_upper(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_text_is_case(jinja_to_text(r, of), JINJA_UPPER));
 }
 
 /* --- two values ------------------------------------------------------------------------------------------------------------- */
 
-/* What cannot be told here from equal values (texts, numbers) is refused. */
-static jinja_value is_same(ARGUMENTS) {
-    (void)all;
+/* Python's `is`. Texts and numbers are refused: here they have no identity apart from their value. */
+static jinja_value is_same(JINJA_ARGUMENTS) {
     if (of.kind != arg[0].kind) return jinja_bool(false);
     if (of.kind == JINJA_NONE) return jinja_bool(true);
     if (of.kind == JINJA_BOOL) return jinja_bool(of.truth == arg[0].truth);
@@ -113,43 +66,20 @@ static jinja_value is_same(ARGUMENTS) {
 static jinja_value by_operator(jinja_run *r, const char *op, jinja_value a, jinja_value b) {
     return jinja_operate(r, jinja_find_operator(jinja_text_of_ascii(r->arena, op)), a, b);
 }
-static jinja_value is_equal(ARGUMENTS) {
-    (void)all;
-    return by_operator(r, "==", of, arg[0]);
-}
-static jinja_value is_unequal(ARGUMENTS) {
-    (void)all;
-    return by_operator(r, "!=", of, arg[0]);
-}
-static jinja_value is_greater(ARGUMENTS) {
-    (void)all;
-    return by_operator(r, ">", of, arg[0]);
-}
-static jinja_value is_at_least(ARGUMENTS) {
-    (void)all;
-    return by_operator(r, ">=", of, arg[0]);
-}
-static jinja_value is_less(ARGUMENTS) {
-    (void)all;
-    return by_operator(r, "<", of, arg[0]);
-}
-static jinja_value is_at_most(ARGUMENTS) {
-    (void)all;
-    return by_operator(r, "<=", of, arg[0]);
-}
-static jinja_value is_in(ARGUMENTS) {
-    (void)all;
-    return by_operator(r, "in", of, arg[0]);
-}
+static jinja_value is_equal(JINJA_ARGUMENTS) { return by_operator(r, "==", of, arg[0]); }
+static jinja_value is_unequal(JINJA_ARGUMENTS) { return by_operator(r, "!=", of, arg[0]); }
+static jinja_value is_greater(JINJA_ARGUMENTS) { return by_operator(r, ">", of, arg[0]); }
+static jinja_value is_at_least(JINJA_ARGUMENTS) { return by_operator(r, ">=", of, arg[0]); }
+static jinja_value is_less(JINJA_ARGUMENTS) { return by_operator(r, "<", of, arg[0]); }
+static jinja_value is_at_most(JINJA_ARGUMENTS) { return by_operator(r, "<=", of, arg[0]); }
+static jinja_value is_in(JINJA_ARGUMENTS) { return by_operator(r, "in", of, arg[0]); }
 
 /* --- names ------------------------------------------------------------------------------------------------------------------ */
 
-static jinja_value is_filter(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value is_filter(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_find_filter(jinja_need_text(r, of, "a filter's name")) != NULL);
 }
-static jinja_value is_test(ARGUMENTS) {
-    (void)arg, (void)all;
+static jinja_value is_test(JINJA_ARGUMENTS) {
     return jinja_bool(jinja_find_test(jinja_need_text(r, of, "a test's name")) != NULL);
 }
 

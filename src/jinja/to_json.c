@@ -1,4 +1,4 @@
-/* The filter tojson, as transformers has it: Python's json.dumps, nothing escaped for HTML, other letters than ASCII as they are. */
+/* The filter tojson as `transformers` defines it: Python's json.dumps, without escapes for HTML and with ensure_ascii=False. */
 #include "jinja/run_impl.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 typedef struct dump {
     jinja_run *r;
     jinja_buffer *out;
-    jinja_text item, key; /* what stands between items, and behind a key */
-    jinja_text indent;    /* of each level */
+    jinja_text item, key; /* separators: between items, and after a key */
+    jinja_text indent;    /* for one level */
     bool lines, ascii, sort;
 } dump;
 
@@ -71,14 +71,14 @@ static const jinja_dict *sorted(const dump *d, const jinja_dict *dict) {
     for (size_t i = 0; i < dict->n; i++)
         if (dict->pair[i].key.kind != JINJA_TEXT) {
             jinja_fail(d->r, LS_UNSUPPORTED,
-                       "tojson with sort_keys of keys that are no texts is not supported");
+                       "tojson with sort_keys is not supported for keys that are not texts");
             return copy;
         }
     qsort(copy->pair, copy->n, sizeof *copy->pair, by_key);
     return copy;
 }
 
-/* Names are texts: of other keys what their JSON would be. */
+/* JSON's keys are texts: a key of another type is written as the text of its JSON. */
 static void put_key(const dump *d, jinja_value key) {
     if (key.kind == JINJA_TEXT) {
         put_text(d, key.text);
@@ -143,8 +143,7 @@ static jinja_text spaces(jinja_run *r, int64_t n) {
     return jinja_buffer_value(&b).text;
 }
 
-jinja_value jinja_to_json(jinja_run *r, jinja_value of, const jinja_value *arg, const jinja_arguments *all) {
-    (void)all;
+jinja_value jinja_to_json(JINJA_ARGUMENTS) {
     const jinja_value ascii = arg[0], indent = arg[1], separators = arg[2], sort = arg[3];
     jinja_buffer out = {0};
     dump d = {.r = r, .out = &out, .ascii = jinja_true(ascii), .sort = jinja_true(sort)};
@@ -157,8 +156,7 @@ jinja_value jinja_to_json(jinja_run *r, jinja_value of, const jinja_value *arg, 
     d.key = jinja_text_of_ascii(r->arena, ": ");
     if (separators.kind != JINJA_MISSING && separators.kind != JINJA_NONE) {
         const jinja_list *pair = jinja_iterate(r, separators);
-        if (pair->n != 2)
-            return jinja_fail(r, LS_INVALID, "tojson's separators are %zu, expected 2", pair->n);
+        if (pair->n != 2) return jinja_fail(r, LS_INVALID, "tojson has %zu separators, expected 2", pair->n);
         d.item = jinja_need_text(r, pair->item[0], "tojson's separator");
         d.key = jinja_need_text(r, pair->item[1], "tojson's separator");
     }

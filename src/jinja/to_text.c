@@ -1,4 +1,4 @@
-/* Values as text: what Python's str() and repr() say. */
+/* Values as text, as Python's str() and repr() write them. */
 #include "jinja/run_impl.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* --- numbers ---------------------------------------------------------------------------------------------------------------- */
 
-/* The fewest digits that read back as the same number; of a number above 0. *exponent: d.ddd times ten to it. */
+/* The fewest digits that read back as the same number, which is above 0: digits d.ddd times 10 to the power *exponent. */
 static void shortest(double real, char digits[20], int *exponent) {
     char text[40];
     for (int precision = 0; precision < 17; precision++) {
@@ -109,7 +109,7 @@ static void put_range(jinja_run *r, jinja_buffer *b, const jinja_list *list) {
     char text[100];
     const int64_t first = list->n > 0 ? list->item[0].integer : 0;
     const int64_t step = list->n > 1 ? list->item[1].integer - first : 1;
-    if (step != 1) { /* where it ends cannot be told from its items */
+    if (step != 1) { /* Python prints the end as written, which the items do not show */
         jinja_fail(r, LS_UNSUPPORTED, "printing a range with a step is not supported");
         return;
     }

@@ -1,4 +1,4 @@
-/* A template as a tree: tokens (lexer.c), nodes (parse.c, parse_expression.c). It is read once and never changed by a rendering. */
+/* A template as tokens (lexer.c) and as a tree of nodes (parse.c, parse_expression.c). A rendering does not change it. */
 #ifndef LS_JINJA_TREE_IMPL_H
 #define LS_JINJA_TREE_IMPL_H
 
@@ -23,8 +23,8 @@ typedef enum jinja_token_kind {
 typedef struct jinja_token {
     jinja_token_kind kind;
     int line;
-    jinja_text text;   /* as written; of data and strings, what it says */
-    jinja_value value; /* of a number */
+    jinja_text text;   /* as written; for data and strings, their content */
+    jinja_value value; /* for a number */
 } jinja_token;
 
 typedef struct jinja_tokens {
@@ -34,7 +34,7 @@ typedef struct jinja_tokens {
 
 LS_MUST_USE ls_status jinja_lex(ls_arena *arena, const char *file, jinja_text source, jinja_tokens *out);
 
-/* --- nodes ------------------------------------------------------------------------------------------------------------------ */
+/* --- nodes: the comment of a kind names the fields that it uses ------------------------------------------------------------- */
 
 typedef enum jinja_node_kind {
     /* expressions */
@@ -47,16 +47,16 @@ typedef enum jinja_node_kind {
     JINJA_N_OR,     /* a, b */
     JINJA_N_AND,
     JINJA_N_NOT,
-    JINJA_N_COMPARE, /* a, then operands in a row, each with its op */
+    JINJA_N_COMPARE, /* a, then a list `first` of operands, each with its op */
     JINJA_N_BINARY,  /* a op b */
     JINJA_N_CONCAT,  /* first, ... */
     JINJA_N_NEGATIVE,
     JINJA_N_POSITIVE,
     JINJA_N_ATTRIBUTE, /* a.name */
     JINJA_N_ITEM,      /* a[b] */
-    JINJA_N_SLICE,     /* [a:b:c], as the b of an item; absent ones are NULL */
+    JINJA_N_SLICE,     /* [a:b:c], the b of an item; NULL for a part that is absent */
     JINJA_N_CALL,      /* a(first, ...) */
-    JINJA_N_FILTER,    /* a|name(first, ...) ; a NULL: what a block says */
+    JINJA_N_FILTER,    /* a|name(first, ...); a NULL: the output of a block */
     JINJA_N_TEST,      /* a is name(first, ...) */
     JINJA_N_ARGUMENT,  /* a, or name=a, or *a, or **a */
     /* statements */
@@ -70,7 +70,7 @@ typedef enum jinja_node_kind {
     JINJA_N_CALL_BLOCK,   /* call a, parameters first ..., body */
     JINJA_N_FILTER_BLOCK, /* b, body */
     JINJA_N_GENERATION,   /* body */
-    JINJA_N_WITH,         /* targets and values in first ...; body */
+    JINJA_N_WITH,         /* assignments (JINJA_N_SET) first ..., body */
     JINJA_N_BREAK,
     JINJA_N_CONTINUE,
     JINJA_N_KINDS
@@ -84,11 +84,11 @@ typedef struct jinja_node {
     jinja_text name;
     jinja_value value;
     const jinja_operator *op;
-    const struct jinja_function *function; /* of filters and tests */
-    int stars;                             /* of an argument */
+    const struct jinja_function *function; /* of a filter or test; NULL: it has no row */
+    int stars;                             /* of an argument: 0, 1 or 2 */
     struct jinja_node *a, *b, *c;
     struct jinja_node *first, *body, *other; /* lists */
-    struct jinja_node *next;                 /* in the list that this one is part of */
+    struct jinja_node *next;                 /* in the list that this node is a member of */
 } jinja_node;
 
 struct ls_jinja {
@@ -96,14 +96,14 @@ struct ls_jinja {
     const char *file; /* in the arena */
     jinja_node *body;
     jinja_tokens tokens;
-    bool generates;
+    bool generates; /* it has generation blocks */
 };
 
-/* What parse.c and parse_expression.c share. The first error stays; after it every token is the end. */
+/* The state of parsing. The first error is kept; after it, every token reads as the end of the template. */
 typedef struct jinja_parser {
     ls_jinja *jinja;
     size_t at;
-    int depth, loops; /* inside so many expressions and blocks; loops */
+    int depth, loops; /* number of expressions and blocks, and of loops, around this place */
     ls_status error;
 } jinja_parser;
 
@@ -116,22 +116,24 @@ bool jinja_skip_operator(jinja_parser *p, const char *text);
 void jinja_expect_operator(jinja_parser *p, const char *text);
 jinja_text jinja_expect_name(jinja_parser *p);
 void jinja_parse_error(jinja_parser *p, ls_code code, int line, const char *format, ...) LS_PRINTF(4, 5);
-bool jinja_enter(jinja_parser *p); /* false, with an error, when it is too deep; else `p->depth--` ends it */
+/* Counts one more level of nesting, which `p->depth--` ends. False: too deep, which is an error. */
+bool jinja_enter(jinja_parser *p);
 jinja_node *jinja_node_new(jinja_parser *p, jinja_node_kind kind, int line);
-void jinja_append(jinja_node ***end, jinja_node *node); /* to a list that ends there */
+void jinja_append(jinja_node ***end, jinja_node *node); /* *end: where the list's last `next` is */
 
+/* with_choice: `a if b else c` is allowed. */
 jinja_node *jinja_parse_expression(jinja_parser *p, bool with_choice);
-/* Expressions with commas between them are a tuple. `until`: a name that ends it, NULL: none. */
+/* One expression, or a tuple of expressions with commas between them. `until`: a name that ends it, or NULL. */
 jinja_node *jinja_parse_tuple(jinja_parser *p, bool with_choice, const char *until);
-/* What may be assigned to: a name, namespace.name where allowed, or a tuple of these. */
+/* The target of an assignment: a name, namespace.name if with_namespace, or a tuple of these. */
 jinja_node *jinja_parse_target(jinja_parser *p, bool with_namespace, const char *until);
+/* Filters applied to `of`. begun: the first one has no | before it. */
 jinja_node *jinja_parse_filters(jinja_parser *p, jinja_node *of, bool begun);
-jinja_node *jinja_parse_parameters(jinja_parser *p);
+jinja_node *jinja_parse_parameters(jinja_parser *p); /* of a macro or call block */
 
-/* By the tables of filters.c and tests.c; NULL: none. */
+/* Rows of the tables in filters.c, filters_list.c, tests.c and operate.c; NULL when there is none. */
 const struct jinja_function *jinja_find_filter(jinja_text name);
 const struct jinja_function *jinja_find_test(jinja_text name);
-/* By the table of operate.c. */
 const jinja_operator *jinja_find_operator(jinja_text text);
 
 #endif

@@ -102,7 +102,7 @@ void jinja_dict_set_ascii(ls_arena *arena, jinja_dict *dict, const char *key, ji
     jinja_dict_set(arena, dict, jinja_of_text(jinja_text_of_ascii(arena, key)), value);
 }
 
-/* --- of JSON ---------------------------------------------------------------------------------------------------------------- */
+/* --- conversion from JSON --------------------------------------------------------------------------------------------------- */
 
 static jinja_value of_array(ls_arena *arena, ls_json_value json, uint32_t marks) {
     const size_t n = ls_json_count(json);
@@ -146,7 +146,7 @@ jinja_value jinja_of_json(ls_arena *arena, ls_json_value json, uint32_t marks) {
     return jinja_none();
 }
 
-/* --- what Python says of them ----------------------------------------------------------------------------------------------- */
+/* --- Python's rules --------------------------------------------------------------------------------------------------------- */
 
 static const struct kind_row {
     const char *name;
@@ -252,6 +252,6 @@ bool jinja_equal(jinja_value a, jinja_value b) {
     case JINJA_DICT:
         return dicts_equal(a.dict, b.dict);
     default:
-        return a.list == b.list; /* the same one */
+        return a.list == b.list; /* objects without == of their own: identity */
     }
 }

@@ -1,9 +1,9 @@
 /*
- * Values of a template, as Python has them. Everything lies in an arena and is never changed once it can be seen, but for namespaces;
- * so texts and lists are shared freely.
+ * The values of a template, with the rules of Python's. All of them lie in an arena. A value that a template can reach never
+ * changes, except a namespace; so values share their texts and lists.
  *
- * A text is an array of letters: a code point each, with marks of where it comes from. Whatever is done to a text, a letter
- * keeps its marks: at the end they say which letters the conversation brought.
+ * A text is an array of characters. Each character is a code point with marks that say where it comes from. It keeps its marks
+ * in every operation on texts, so the rendered text shows which characters came from the conversation.
  */
 #ifndef LS_JINJA_VALUE_H
 #define LS_JINJA_VALUE_H
@@ -16,10 +16,10 @@
 #include "format/format.h"
 
 typedef uint32_t jinja_char;
-#define JINJA_CODE 0x1fffffu          /* a letter's code point; above it: */
-#define JINJA_FROM_DATA (1u << 31)    /* the conversation brought it, not the template */
-#define JINJA_FROM_MESSAGE (1u << 30) /* ... in the message that was marked so */
-#define JINJA_GENERATED (1u << 29)    /* it stands in a generation block */
+#define JINJA_CODE 0x1fffffu          /* mask of the code point; the marks are the bits above it */
+#define JINJA_FROM_DATA (1u << 31)    /* it comes from the variables, not from the template */
+#define JINJA_FROM_MESSAGE (1u << 30) /* and there from the message that the caller marked so */
+#define JINJA_GENERATED (1u << 29)    /* a generation block wrote it */
 
 typedef struct jinja_text {
     const jinja_char *at;
@@ -27,7 +27,7 @@ typedef struct jinja_text {
 } jinja_text;
 
 typedef enum jinja_kind {
-    JINJA_MISSING, /* an argument that was not given; no template sees it */
+    JINJA_MISSING, /* an argument that a call does not have; templates never get this value */
     JINJA_UNDEFINED,
     JINJA_NONE,
     JINJA_BOOL,
@@ -37,8 +37,8 @@ typedef enum jinja_kind {
     JINJA_LIST,
     JINJA_TUPLE,
     JINJA_RANGE,
-    JINJA_VIEW,      /* of a dict: its keys, values, items */
-    JINJA_GENERATOR, /* what may be walked through once */
+    JINJA_VIEW,      /* a dict's keys(), values() or items() */
+    JINJA_GENERATOR, /* items that can be read once */
     JINJA_DICT,
     JINJA_NAMESPACE,
     JINJA_MACRO,
@@ -50,12 +50,13 @@ typedef enum jinja_kind {
 
 typedef struct jinja_value {
     jinja_kind kind;
-    bool safe; /* a text that the filter safe made: what is added to it is escaped */
+    bool
+        safe; /* a text from the filter `safe`: other texts are escaped for HTML when they are joined to it */
     union {
         bool truth;
         int64_t integer;
         double real;
-        jinja_text text; /* of an undefined value: its name */
+        jinja_text text; /* for JINJA_UNDEFINED: the name of the variable */
         struct jinja_list *list;
         struct jinja_dict *dict;
         struct jinja_macro *macro;
@@ -68,15 +69,15 @@ typedef struct jinja_value {
 typedef struct jinja_list {
     jinja_value *item;
     size_t n, capacity;
-    size_t next;       /* of a generator: the first item that was not taken */
-    int depth;         /* of lists and dicts inside one another */
-    const char *shown; /* of a view: what Python calls it */
+    size_t next;       /* in a generator: the index of the next item to read */
+    int depth;         /* levels of lists and dicts inside this one */
+    const char *shown; /* for a view: its type's name in Python */
 } jinja_list;
 
 typedef struct jinja_dict {
     struct jinja_pair {
         jinja_value key, value;
-    } * pair; /* in the order in which keys came */
+    } * pair; /* in insertion order */
     size_t n, capacity;
     int depth;
 } jinja_dict;
@@ -98,35 +99,35 @@ static inline jinja_value jinja_of_dict(jinja_dict *dict) {
     return (jinja_value){.kind = JINJA_DICT, .dict = dict};
 }
 
-/* Letters of UTF-8, each with `marks`; wrong bytes become U+FFFD. */
+/* The characters of UTF-8, each with `marks`. Each byte that is not valid becomes U+FFFD. */
 jinja_text jinja_text_of_utf8(ls_arena *arena, const char *utf8, size_t bytes, uint32_t marks);
-jinja_text jinja_text_of_ascii(ls_arena *arena, const char *ascii); /* without marks */
-/* UTF-8 for messages: printable, cut to `room`. */
+jinja_text jinja_text_of_ascii(ls_arena *arena, const char *ascii); /* no marks */
+/* Writes a text into out[room] as UTF-8 for a message: printable, on one line, cut to fit. Returns `out`. */
 const char *jinja_printable(jinja_text text, char *out, size_t room);
 bool jinja_is(jinja_text text, const char *ascii);
 bool jinja_text_equal(jinja_text a, jinja_text b);
-int jinja_text_order(jinja_text a, jinja_text b); /* < 0, 0, > 0, by code points */
+int jinja_text_order(jinja_text a, jinja_text b); /* < 0, 0 or > 0, by code points */
 
-/* The value of JSON. All texts of it get `marks`, names of members too. */
+/* Converts JSON. All its texts get `marks`, the names of members too. */
 jinja_value jinja_of_json(ls_arena *arena, ls_json_value json, uint32_t marks);
 
 jinja_list *jinja_list_new(ls_arena *arena, size_t capacity);
 void jinja_list_add(ls_arena *arena, jinja_list *list, jinja_value value);
 jinja_dict *jinja_dict_new(ls_arena *arena);
-/* The value of a key; NULL: there is none. */
+/* The value of a key, or NULL. It may be overwritten. */
 jinja_value *jinja_dict_find(const jinja_dict *dict, jinja_value key);
 jinja_value *jinja_dict_find_ascii(const jinja_dict *dict, const char *key);
-/* Sets it where it stands, else behind all others. */
+/* Replaces the value of a key, or appends the key. */
 void jinja_dict_set(ls_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value);
 void jinja_dict_set_ascii(ls_arena *arena, jinja_dict *dict, const char *key, jinja_value value);
 
 int jinja_depth(jinja_value value);
-bool jinja_true(jinja_value value);             /* as Python's bool() */
-bool jinja_equal(jinja_value a, jinja_value b); /* as == */
-const char *jinja_type_name(jinja_value value); /* as Python calls it */
+bool jinja_true(jinja_value value);             /* Python's bool() */
+bool jinja_equal(jinja_value a, jinja_value b); /* Python's == */
+const char *jinja_type_name(jinja_value value); /* its type in Python */
 bool jinja_is_number(jinja_value value);        /* bool, int, float */
-bool jinja_has_list(jinja_value value);         /* its payload is a list */
-bool jinja_may_be_key(jinja_value value);       /* of a dict: hashable, in Python's words */
+bool jinja_has_list(jinja_value value);         /* value.list is set */
+bool jinja_may_be_key(jinja_value value);       /* whether Python can hash it */
 double jinja_as_real(jinja_value number);
 
 #endif
