@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/export.h"
+#include "checkpoint/checkpoint.h"
 #include "support/saved_model.h"
 #include "test_format_scratch.h"
 

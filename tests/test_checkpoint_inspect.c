@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/inspect.h"
+#include "checkpoint/checkpoint.h"
 #include "longspan/checkpoint.h"
 #include "support/saved_model.h"
 #include "test_format_scratch.h"

@@ -1,79 +1,107 @@
 /*
- * checkpoint: training state on disk, global tensors by global name, so that any mesh can read what any other wrote.
+ * checkpoint: the state of a training on disk. Files hold global tensors by global name, so that any mesh can read what any other wrote.
  *
  * DIR/checkpoint-00000010/
- *     model.safetensors      masters in type G (f32 or f64), published names: also what `export` starts from
- *     optimizer.safetensors  "m NAME", "v NAME" in type G
- *     state.json             step, seed, data position, and a hash of each piece of both files
- * Written by all ranks into a directory ending in .partial, synced, then renamed: a reader sees whole checkpoints only.
+ *     model.safetensors      masters in type G (f32 or f64) under their published names
+ *     optimizer.safetensors  moments in type G, named "m NAME" and "v NAME"
+ *     config.json            of the model, if it has one
+ *     state.json             the record: step, seed, data position, and a hash of each piece of the other files
+ * All ranks write into a folder that ends in .partial. It is synced and then renamed, so that readers see complete checkpoints only.
+ *
+ * Paths returned in *out are heap memory. *out begins as NULL or as another such path, which is freed; the caller frees it (LS_PATH).
  */
 #ifndef LS_CHECKPOINT_H
 #define LS_CHECKPOINT_H
 
+#include "checkpoint/export.h"
 #include "weights/weights.h"
 
 typedef struct ls_train_state {
-    int64_t step; /* steps done */
+    int64_t step; /* number of steps done */
     uint64_t seed;
-    int64_t sequences; /* training sequences consumed: the data's position */
+    int64_t sequences; /* training sequences consumed: the position in the data */
     double last_loss;
 } ls_train_state;
 
+/* ---- saving and loading ---- */
+
 /*
- * All ranks call it; each writes its shard. On failure on any rank (a full disk, say) every rank returns the same error, the
- * partial directory is removed, and earlier checkpoints are as they were. Keeps the newest `keep` checkpoints (0: all).
- * config: text of config.json to lay beside, or NULL.
+ * Called by all ranks; each writes its shard. If any rank fails (a full disk, for example), all ranks return the same error, the partial folder is
+ * removed, and earlier checkpoints are unchanged. Keeps the newest `keep` checkpoints and the best one (0: keeps all).
+ * config: text of config.json, or NULL.
  */
 LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *directory,
                                          const ls_train_state *state, const char *config, int keep);
 
-/* The bytes of its tensors and of config (text or NULL), which is nearly all that a checkpoint of such an image takes. */
+/* Bytes of a checkpoint of this image on disk, without state.json, which is small. config: text or NULL. */
 LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const char *config, int64_t *out);
 
-/* Removes the checkpoint of a step, unless it is the best one. Missing: no error. One rank calls it. */
-LS_MUST_USE ls_status ls_checkpoint_remove(const char *directory, int64_t step);
-
-/* Removes all but the newest `keep` (0: none is removed); the one of `step` and the best one stay in any case. One rank calls it. */
-LS_MUST_USE ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep);
-/* Removes what is left of checkpoints that were being written, or removed, when a process was killed. One rank calls it. */
-LS_MUST_USE ls_status ls_checkpoint_remove_partial(const char *directory);
-
-/* The link "best" of a directory: its checkpoint of this step stays, whatever `keep` says. One rank calls it. */
-LS_MUST_USE ls_status ls_checkpoint_mark_best(const char *directory, int64_t step);
-/* The step that it leads to; -1: there is none. */
-int64_t ls_checkpoint_best(const char *directory);
-
-/* Paths are heap memory: *out begins as NULL or as another path, and is the caller's to free (LS_PATH). */
-
-/* Where the checkpoint of a step is, or would be. */
-LS_MUST_USE ls_status ls_checkpoint_path(const char *directory, int64_t step, char **out);
-
-/* The step of the newest checkpoint in a directory; -1: it has none, or is not there. LS_IO where that cannot be known. */
-LS_MUST_USE ls_status ls_checkpoint_newest(const char *directory, int64_t *step);
-
-/* The newest checkpoint in a directory; LS_INVALID "no checkpoint in DIR" when there is none. Leftover .partial ones are ignored. */
-LS_MUST_USE ls_status ls_checkpoint_find(const char *directory, char **out);
-
 /*
- * The newest checkpoint in a directory of which every byte is as it was written, for a run that goes on from it. Each newer one that is not is
- * told by a line, with the reason; where none is, that of the newest is the error.
- */
-LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *directory, char **out);
-
-/* The folder that a user means: a checkpoint itself, or the newest one in a directory. */
-LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char **out);
-
-/* The state alone, for resolving options before ranks start. */
-LS_MUST_USE ls_status ls_checkpoint_state(const char *path, ls_train_state *out);
-
-/*
- * Loads parameters and optimiser state into the executor's buffers, at any mesh. Every piece is checked against its hash: a corrupted
- * file is an LS_INVALID error naming the file and the piece. All ranks call it.
+ * Loads parameters and optimiser state into the executor's buffers, at any mesh. Called by all ranks. Every piece is compared with its
+ * hash: a corrupted file is LS_INVALID and names the file and the piece.
  */
 LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path,
                                          ls_train_state *out);
 
-/* The weights of a checkpoint as a source (for eval, generate). */
+/* The weights of a checkpoint as a source, for jobs that do not train. */
 LS_MUST_USE ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_weight_source *out);
+
+/* ---- the checkpoints in a directory; functions that change it are called by one rank ---- */
+
+/* Removes the checkpoint of a step, unless it is the best one. It is no error if there is none. */
+LS_MUST_USE ls_status ls_checkpoint_remove(const char *directory, int64_t step);
+/* Removes all but the newest `keep` checkpoints (0: removes none). The one of `step` and the best one always stay. */
+LS_MUST_USE ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep);
+/* Removes partial folders, which killed processes leave while they save or remove a checkpoint. */
+LS_MUST_USE ls_status ls_checkpoint_remove_partial(const char *directory);
+
+/* Points the link "best" to the checkpoint of this step, which pruning then keeps. */
+LS_MUST_USE ls_status ls_checkpoint_mark_best(const char *directory, int64_t step);
+/* The step that the link "best" points to; -1: there is no link. */
+int64_t ls_checkpoint_best(const char *directory);
+
+/* Where the checkpoint of a step is, or would be. */
+LS_MUST_USE ls_status ls_checkpoint_path(const char *directory, int64_t step, char **out);
+/* The step of the newest checkpoint; -1: there is none, or no directory. LS_IO if the directory cannot be read. */
+LS_MUST_USE ls_status ls_checkpoint_newest(const char *directory, int64_t *step);
+/* The path of the newest checkpoint. LS_INVALID if there is none. */
+LS_MUST_USE ls_status ls_checkpoint_find(const char *directory, char **out);
+/*
+ * The path of the newest checkpoint that is intact (every byte agrees with its hash), to resume from. Logs a warning for each newer one
+ * that is damaged. If none is intact, returns the error of the newest.
+ */
+LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *directory, char **out);
+/* The checkpoint that a user's path means: the path itself if it is a checkpoint, else the newest one in it. */
+LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char **out);
+
+/* ---- reading a checkpoint without ranks ---- */
+
+/* The state alone. */
+LS_MUST_USE ls_status ls_checkpoint_state(const char *path, ls_train_state *out);
+
+#define LS_CHECKPOINT_MOST_FILES 4
+
+typedef struct ls_checkpoint_file {
+    const char *name; /* static */
+    int64_t bytes, pieces;
+    int64_t bad;      /* pieces that differ from the record */
+    ls_status status; /* the error of the first bad piece, or why the file cannot be read */
+} ls_checkpoint_file;
+
+typedef struct ls_checkpoint_info {
+    ls_train_state state;
+    char type[8]; /* of masters and moments: "F32", "F64" */
+    int n_files;
+    ls_checkpoint_file file[LS_CHECKPOINT_MOST_FILES]; /* state.json first */
+} ls_checkpoint_info;
+
+/* Reads state.json only; bad and status of the files are not set. */
+LS_MUST_USE ls_status ls_checkpoint_describe(const char *path, ls_checkpoint_info *out);
+
+/*
+ * Compares every byte with its hash and shows progress. LS_OK means that the check was made, not that the checkpoint is intact: see bad and
+ * status of each file. If state.json itself is bad, it is the only file in *out.
+ */
+LS_MUST_USE ls_status ls_checkpoint_verify(const char *path, ls_checkpoint_info *out);
 
 #endif

@@ -1,4 +1,7 @@
-/* Exporting: the folder around the files, whole at every moment. */
+/*
+ * Exporting a checkpoint: the folder, and the files beside the tensors (the config, the generation config, the tokenizer's files). The
+ * tensors are in export_weights.c.
+ */
 #include "checkpoint/export_impl.h"
 
 #include <errno.h>
@@ -8,11 +11,234 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char PARTIAL[] = ".partial-";
+static const char PARTIAL[] = ".partial-", GENERATION[] = "generation_config.json";
 
-/* ---- where ---- */
+/* Files of the tokenizer's folder that are carried over if they exist. */
+static const char *const carried[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    GENERATION,
+};
 
-/* The path without symbolic links; of what is not there yet, without slashes at its end. */
+/* ---- types by their names ---- */
+
+static const struct {
+    const char *flag, *config; /* on the command line; in a config.json */
+    ls_st_dtype dtype;
+} types[] = {{"f32", "float32", LS_ST_F32}, {"f16", "float16", LS_ST_F16}, {"bf16", "bfloat16", LS_ST_BF16}};
+
+ls_status ls_export_dtype(const char *name, ls_st_dtype *out) {
+    *out = LS_ST_DTYPES;
+    for (size_t i = 0; i < LS_COUNT(types) && name != NULL; i++)
+        if (strcmp(types[i].flag, name) == 0) *out = types[i].dtype;
+    if (name == NULL || *out != LS_ST_DTYPES) return ls_ok();
+    return ls_error(LS_USAGE, "--dtype is '%s', expected f32, f16 or bf16", name);
+}
+
+static const char *config_name(ls_st_dtype dtype) {
+    for (size_t i = 0; i < LS_COUNT(types); i++)
+        if (types[i].dtype == dtype) return types[i].config;
+    return NULL;
+}
+
+/* ---- the config ---- */
+
+/* The newer name of the field, which has precedence and is added to a config without either, and the older name. */
+static const char *const type_keys[] = {"dtype", "torch_dtype"};
+
+/* The type that the config says; f32, the most precise one here, when it says none or another (float64, for example). */
+static ls_st_dtype type_of_config(ls_json_value root) {
+    for (size_t k = 0; k < LS_COUNT(type_keys); k++) {
+        const char *name = NULL;
+        if (ls_json_text_or(root, type_keys[k], NULL, &name).code != LS_OK || name == NULL) continue;
+        for (size_t i = 0; i < LS_COUNT(types); i++)
+            if (strcmp(types[i].config, name) == 0) return types[i].dtype;
+    }
+    return LS_ST_F32;
+}
+
+/* Reads and checks the config; sets result.dtype. */
+static ls_status read_config(ls_exporting *e) {
+    const ls_recorded_file *file = &e->record.file[LS_CHECKPOINT_CONFIG];
+    LS_PATH path = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_path_join(e->options->checkpoint, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), &path));
+    if (file->bytes == 0)
+        return ls_error(LS_INVALID,
+                        "%s has no config.json, which an export needs: the job that saved it had none",
+                        e->options->checkpoint);
+    LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &e->config, &bytes));
+    const ls_file_map map = {(const uint8_t *)e->config, bytes};
+    LS_TRY(ls_piece_check_length(path, &map, file));
+    for (int i = 0; i < file->n_pieces; i++) LS_TRY(ls_piece_check(path, &map, &file->pieces[i]));
+    ls_json *document = NULL;
+    LS_TRY(ls_json_parse(path, e->config, bytes, &document));
+    const ls_status status = ls_json_as_object(ls_json_root(document));
+    if (status.code == LS_OK)
+        e->result.dtype =
+            e->options->dtype != LS_ST_DTYPES ? e->options->dtype : type_of_config(ls_json_root(document));
+    ls_json_free(document);
+    return status;
+}
+
+/* Only the bytes of the type change. */
+static ls_status write_config(ls_exporting *e) {
+    LS_PATH path = NULL;
+    char value[32];
+    size_t from, to;
+    LS_ASSERT(config_name(e->result.dtype) != NULL);
+    snprintf(value, sizeof value, "\"%s\"", config_name(e->result.dtype));
+    bool there[LS_COUNT(type_keys)];
+    for (size_t k = 0; k < LS_COUNT(type_keys); k++)
+        there[k] = ls_json_find_member(e->config, type_keys[k], &from, &to);
+    there[0] = there[0] || !there[1];
+    for (size_t k = 0; k < LS_COUNT(type_keys); k++) {
+        if (!there[k]) continue;
+        char *edited = NULL;
+        LS_TRY(ls_json_set_member(e->config, type_keys[k], value, &edited));
+        free(e->config);
+        e->config = edited;
+    }
+    LS_TRY(ls_path_join(e->partial, "config.json", &path));
+    return ls_file_write(path, e->config, strlen(e->config));
+}
+
+/* ---- the generation config ---- */
+
+/* As transformers does when a folder has none: a file with the special ids of the config. */
+static ls_status make_generation_config(const ls_exporting *e) {
+    static const char *const ids[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+    LS_PATH path = NULL;
+    char *text = strdup("{\n  \"_from_model_config\": true\n}\n");
+    if (text == NULL) return ls_error(LS_NO_MEMORY, "no memory for a generation config");
+    ls_status status = ls_ok();
+    for (size_t i = LS_COUNT(ids); i-- > 0 && status.code == LS_OK;) {
+        size_t from = 0, to = 0;
+        if (!ls_json_find_member(e->config, ids[i], &from, &to)) continue;
+        char *value = strndup(e->config + from, to - from), *edited = NULL;
+        status = value != NULL ? ls_json_set_member(text, ids[i], value, &edited)
+                               : ls_error(LS_NO_MEMORY, "no memory for a generation config");
+        free(value);
+        if (status.code != LS_OK) break;
+        LS_ASSERT(edited != NULL);
+        free(text);
+        text = edited;
+    }
+    if (status.code == LS_OK) status = ls_path_join(e->partial, GENERATION, &path);
+    if (status.code == LS_OK) status = ls_file_write(path, text, strlen(text));
+    free(text);
+    return status;
+}
+
+/* ---- files that are carried over ---- */
+
+/* Whether a path lies below a folder; both without symbolic links. */
+static bool lies_in(const char *path, const char *folder) {
+    const size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && path[n] == '/';
+}
+
+/*
+ * The folder of blobs for a folder of the Hugging Face hub's cache: CACHE/snapshots/REVISION holds links to files in CACHE/blobs. *out
+ * stays NULL for other folders.
+ */
+static ls_status find_blobs(const char *folder, char **out) {
+    static const char snapshots[] = "/snapshots";
+    const char *revision = strrchr(folder, '/');
+    const size_t n = revision != NULL ? (size_t)(revision - folder) : 0, tail = sizeof snapshots - 1;
+    if (n <= tail || strncmp(revision - tail, snapshots, tail) != 0) return ls_ok();
+    return ls_path_print(out, "%.*s/blobs", (int)(n - tail), folder);
+}
+
+/*
+ * An export may be published. A link in a downloaded folder must not add another file of this machine to it. Links of a hub snapshot to
+ * its own blobs are allowed.
+ */
+static ls_status check_inside(const char *folder, const char *path) {
+    LS_PATH real_folder = realpath(folder, NULL);
+    LS_PATH real = realpath(path, NULL);
+    LS_PATH blobs = NULL;
+    if (real == NULL || real_folder == NULL) return ls_error(LS_IO, "%s: %s", path, strerror(errno));
+    LS_TRY(find_blobs(real_folder, &blobs));
+    if (lies_in(real, real_folder) || (blobs != NULL && lies_in(real, blobs))) return ls_ok();
+    return ls_error(LS_INVALID, "%s is a link to %s; expected a file of the folder itself", path, real);
+}
+
+/* LS_INVALID when a file to carry over is a link out of the folder. NULL or "": there is no folder. */
+static ls_status check_carried(const char *folder) {
+    for (size_t i = 0; i < LS_COUNT(carried) && folder != NULL && folder[0] != 0; i++) {
+        LS_PATH from = NULL;
+        LS_TRY(ls_path_join(folder, carried[i], &from));
+        if (ls_file_exists(from)) LS_TRY(check_inside(folder, from));
+    }
+    return ls_ok();
+}
+
+static ls_status carry_file(ls_exporting *e, const char *name, const char *from) {
+    LS_PATH to = NULL;
+    ls_file_map map;
+    LS_TRY(ls_path_join(e->partial, name, &to));
+    LS_TRY(ls_file_map_open(from, &map));
+    const ls_status status = ls_file_write(to, map.data, map.bytes);
+    ls_file_map_close(&map);
+    char *list = e->result.carried;
+    const size_t used = strlen(list);
+    snprintf(list + used, sizeof e->result.carried - used, "%s%s", used > 0 ? ", " : "", name);
+    return status;
+}
+
+/* Copies the tokenizer's files and the generation config, and makes the latter when the folder has none. */
+static ls_status carry_files(ls_exporting *e) {
+    const char *folder = e->options->carry;
+    bool generation = false;
+    for (size_t i = 0; i < LS_COUNT(carried) && folder != NULL && folder[0] != 0; i++) {
+        LS_PATH from = NULL;
+        LS_TRY(ls_path_join(folder, carried[i], &from));
+        if (!ls_file_exists(from)) continue;
+        LS_TRY(carry_file(e, carried[i], from));
+        generation = generation || carried[i] == GENERATION;
+    }
+    return generation ? ls_ok() : make_generation_config(e);
+}
+
+/* ---- names of exported files ---- */
+
+/* "model-00001-of-00003.safetensors" */
+static bool is_shard(const char *name) {
+    static const char *const parts[] = {"model-", "-of-", ".safetensors"};
+    for (size_t i = 0; i < LS_COUNT(parts); i++) {
+        const size_t n = strlen(parts[i]);
+        if (strncmp(name, parts[i], n) != 0) return false;
+        name += n;
+        if (i + 1 == LS_COUNT(parts)) break;
+        const size_t digits = strspn(name, "0123456789");
+        if (digits < 5) return false;
+        name += digits;
+    }
+    return *name == 0;
+}
+
+/* Whether an exported model may hold a file of this name. */
+static bool is_exported_name(const char *name) {
+    static const char *const made[] = {"config.json", "model.safetensors", "model.safetensors.index.json"};
+    for (size_t i = 0; i < LS_COUNT(made); i++)
+        if (strcmp(made[i], name) == 0) return true;
+    for (size_t i = 0; i < LS_COUNT(carried); i++)
+        if (strcmp(carried[i], name) == 0) return true;
+    return is_shard(name);
+}
+
+/* ---- the output folder ---- */
+
+/* The path without symbolic links; if it does not exist, the path as it is without slashes at its end. */
 static ls_status resolve(const char *path, char **out) {
     if (path[0] == 0) return ls_error(LS_USAGE, "--out is empty; expected a folder");
     char *real = ls_file_exists(path) ? realpath(path, NULL) : NULL;
@@ -24,12 +250,12 @@ static ls_status resolve(const char *path, char **out) {
     return ls_ok();
 }
 
-static ls_status refuse_strangers(const char *folder) {
+static ls_status refuse_foreign_files(const char *folder) {
     ls_file_names names;
     ls_status status = ls_ok();
     LS_TRY(ls_file_list(folder, &names));
     for (size_t i = 0; i < names.count && status.code == LS_OK; i++)
-        if (!ls_export_knows(names.name[i]))
+        if (!is_exported_name(names.name[i]))
             status = ls_error(
                 LS_USAGE,
                 "%s holds '%s', which is no part of an exported model; expected a new or empty folder, "
@@ -42,7 +268,7 @@ static ls_status refuse_strangers(const char *folder) {
 ls_status ls_export_check(const char *out, const char *carry) {
     LS_PATH path = NULL;
     LS_PATH source = NULL;
-    LS_TRY(ls_export_check_carried(carry));
+    LS_TRY(check_carried(carry));
     LS_TRY(resolve(out, &path));
     if (!ls_file_exists(path)) return ls_ok();
     if (!ls_file_is_directory(path)) return ls_error(LS_USAGE, "%s is a file, expected a folder", path);
@@ -52,7 +278,7 @@ ls_status ls_export_check(const char *out, const char *carry) {
             return ls_error(LS_USAGE,
                             "%s is the model's own folder; expected another, so that its weights stay", path);
     }
-    return refuse_strangers(path);
+    return refuse_foreign_files(path);
 }
 
 /* ---- the temporary folder ---- */
@@ -60,16 +286,16 @@ ls_status ls_export_check(const char *out, const char *carry) {
 ls_status ls_export_remove_leftovers(const char *final) {
     LS_PATH folder = NULL;
     LS_PATH path = NULL;
-    LS_PATH wanted = NULL;
+    LS_PATH prefix = NULL;
     const char *slash = strrchr(final, '/');
     LS_TRY(ls_path_parent(final, &folder));
-    LS_TRY(ls_path_print(&wanted, "%s%s", slash == NULL ? final : slash + 1, PARTIAL));
+    LS_TRY(ls_path_print(&prefix, "%s%s", slash == NULL ? final : slash + 1, PARTIAL));
     ls_file_names names;
     LS_TRY(ls_file_list(folder, &names));
     ls_status status = ls_ok();
     for (size_t i = 0; i < names.count && status.code == LS_OK; i++) {
-        const char *digits = names.name[i] + strlen(wanted);
-        if (strncmp(names.name[i], wanted, strlen(wanted)) != 0) continue;
+        const char *digits = names.name[i] + strlen(prefix);
+        if (strncmp(names.name[i], prefix, strlen(prefix)) != 0) continue;
         const long process = strtol(digits, NULL, 10);
         if (process <= 0 || (process != getpid() && (kill((pid_t)process, 0) == 0 || errno != ESRCH)))
             continue;
@@ -82,17 +308,18 @@ ls_status ls_export_remove_leftovers(const char *final) {
 
 static ls_status make_partial(ls_exporting *e) {
     LS_TRY(ls_path_print(&e->partial, "%s%s%ld", e->final, PARTIAL, (long)getpid()));
-    LS_TRY(ls_file_make_directories(e->partial)); /* and the folders above it */
+    /* Removing leftovers lists the folder above and also removes a leftover of this process id. */
+    LS_TRY(ls_file_make_directories(e->partial));
     LS_TRY(ls_export_remove_leftovers(e->final));
     return ls_file_make_directories(e->partial);
 }
 
-/* ---- all ---- */
+/* ---- exporting ---- */
 
 static ls_status write_folder(ls_exporting *e) {
     LS_TRY(make_partial(e));
-    LS_TRY(ls_export_config_write(e));
-    LS_TRY(ls_export_carry(e));
+    LS_TRY(write_config(e));
+    LS_TRY(carry_files(e));
     LS_TRY(ls_export_weights(e));
     LS_TRY(ls_file_sync(e->partial));
     return ls_checkpoint_publish(e->partial, e->final);
@@ -100,13 +327,13 @@ static ls_status write_folder(ls_exporting *e) {
 
 static ls_status export_to(ls_exporting *e) {
     LS_TRY(ls_record_read(e->options->checkpoint, e->arena, &e->record));
-    LS_TRY(ls_export_config_read(e));
+    LS_TRY(read_config(e));
     LS_TRY(ls_export_check(e->options->out, e->options->carry));
     LS_TRY(resolve(e->options->out, &e->final));
     const ls_status status = write_folder(e);
     if (status.code != LS_OK && e->partial != NULL) {
         const ls_status removed = ls_file_remove_tree(e->partial);
-        if (removed.code != LS_OK) ls_log("a part of an export stays behind: %s", removed.text);
+        if (removed.code != LS_OK) ls_log("warning: a partial export could not be removed: %s", removed.text);
     }
     return status;
 }

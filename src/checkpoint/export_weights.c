@@ -1,4 +1,4 @@
-/* Exporting tensors: from the mapped file of a checkpoint, some at a time, into one file or several. */
+/* Exporting tensors: streams them from the mapped file of a checkpoint into one safetensors file or several, and converts their type. */
 #include "checkpoint/export_impl.h"
 
 #include <math.h>
@@ -7,11 +7,12 @@
 #include <string.h>
 
 enum {
-    CHUNK = 1 << 20,      /* elements that are converted and written at a time */
-    SYNC_BYTES = 64 << 20 /* after so many the disk is waited for, so that little of them is in memory */
+    CHUNK = 1 << 20, /* elements that are converted and written at a time */
+    SYNC_BYTES =
+        64 << 20 /* a file is synced after this many bytes, so that few unwritten pages are in memory */
 };
 
-/* Tensors first .. first + n - 1 of the checkpoint's file. */
+/* One output file: tensors first .. first + n - 1 of the checkpoint's file. */
 typedef struct shard {
     int64_t first, n;
     char name[64];
@@ -21,24 +22,24 @@ typedef struct stream {
     ls_exporting *e;
     char *path; /* of the checkpoint's file */
     ls_st_file *model;
-    ls_file_map map; /* the same file, for the hashes */
-    int64_t data;    /* where the first tensor begins */
-    int checked;     /* pieces so far */
+    ls_file_map map; /* the checkpoint's file again, for the hashes */
+    int64_t data;    /* bytes before the first tensor in the file */
+    int checked;     /* number of pieces that were compared with their hashes */
     shard *shards;
     int n_shards;
-    void *room; /* CHUNK elements as written */
+    void *converted; /* [CHUNK] elements of the output type */
     int64_t unsynced, done;
     ls_progress progress;
-    double told;
+    double last_shown;
 } stream;
 
-/* ---- what goes where ---- */
+/* ---- which tensor goes to which file ---- */
 
 static int64_t bytes_of(const stream *s, int64_t i) {
     return ls_st_at(s->model, i)->count * (int64_t)ls_st_dtype_bytes(s->e->result.dtype);
 }
 
-/* As many tensors in a file as fit, in their order. */
+/* Puts the tensors in their order into files, as many into each as fit. */
 static void cut_shards(stream *s) {
     const int64_t n = ls_st_count(s->model), given = s->e->options->shard_bytes;
     const int64_t most = given > 0 ? given : LS_EXPORT_SHARD_BYTES;
@@ -85,7 +86,7 @@ static ls_status write_index(const stream *s) {
 
 /* ---- one tensor ---- */
 
-/* Checks the pieces of the file that begin before `end`; bytes are checked once, in their order. */
+/* Checks the hashes of all pieces that begin before byte `end` of the file and were not checked yet. */
 static ls_status check_up_to(stream *s, int64_t end) {
     const ls_recorded_file *file = &s->e->record.file[LS_CHECKPOINT_MODEL];
     for (; s->checked < file->n_pieces && file->pieces[s->checked].start < end; s->checked++) {
@@ -96,7 +97,7 @@ static ls_status check_up_to(stream *s, int64_t end) {
     return ls_ok();
 }
 
-/* Finds the number that became infinite; infinities that were there may go on. */
+/* LS_INVALID if a finite number became infinite in F16. */
 static ls_status check_range(const ls_st_tensor *t, int64_t first, const uint16_t *written, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         double x;
@@ -112,8 +113,8 @@ static ls_status check_range(const ls_st_tensor *t, int64_t first, const uint16_
 
 static void show_progress(stream *s) {
     const double now = ls_seconds(), between = s->progress.terminal ? 0.1 : 2.0;
-    if (now - s->told < between) return;
-    s->told = now;
+    if (now - s->last_shown < between) return;
+    s->last_shown = now;
     ls_progress_show(&s->progress, s->done >> 20, "MiB");
 }
 
@@ -125,9 +126,9 @@ static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, co
     const int64_t begin = s->data + (bytes - (const char *)ls_st_at(s->model, 0)->data);
     LS_TRY(check_up_to(s, begin + n * from));
     if (to != t->dtype) {
-        LS_TRY(ls_error_in(ls_st_convert_to(t, first, n, to, s->room), "%s", s->path));
-        if (to == LS_ST_F16) LS_TRY(ls_error_in(check_range(t, first, s->room, n), "%s", s->path));
-        bytes = s->room;
+        LS_TRY(ls_error_in(ls_st_convert_to(t, first, n, to, s->converted), "%s", s->path));
+        if (to == LS_ST_F16) LS_TRY(ls_error_in(check_range(t, first, s->converted, n), "%s", s->path));
+        bytes = s->converted;
     }
     LS_TRY(ls_st_write(writer, number, first * size, bytes, n * size));
     ls_st_forget(t, first, n);
@@ -177,7 +178,7 @@ static ls_status write_shard(stream *s, const shard *k) {
     return status;
 }
 
-/* ---- all ---- */
+/* ---- all files ---- */
 
 static ls_status open_model(stream *s) {
     const ls_recorded_file *file = &s->e->record.file[LS_CHECKPOINT_MODEL];
@@ -196,10 +197,10 @@ static ls_status write_all(stream *s) {
     LS_TRY(open_model(s));
     cut_shards(s);
     LS_TRY(ls_file_need_space(s->e->partial, s->e->result.bytes));
-    s->room = malloc((size_t)CHUNK * ls_st_dtype_bytes(s->e->result.dtype));
-    if (s->room == NULL) return ls_error(LS_NO_MEMORY, "no memory to export %s", s->path);
+    s->converted = malloc((size_t)CHUNK * ls_st_dtype_bytes(s->e->result.dtype));
+    if (s->converted == NULL) return ls_error(LS_NO_MEMORY, "no memory to export %s", s->path);
     s->progress = ls_progress_start("exporting", s->e->result.bytes >> 20);
-    s->told = ls_seconds();
+    s->last_shown = ls_seconds();
     ls_status status = ls_ok();
     for (int k = 0; k < s->n_shards && status.code == LS_OK; k++) status = write_shard(s, &s->shards[k]);
     ls_progress_end(&s->progress);
@@ -211,7 +212,7 @@ static ls_status write_all(stream *s) {
 ls_status ls_export_weights(ls_exporting *e) {
     stream s = {.e = e};
     const ls_status status = write_all(&s);
-    free(s.room);
+    free(s.converted);
     free(s.path);
     ls_st_close(s.model);
     ls_file_map_close(&s.map);

@@ -1,6 +1,5 @@
-/* Checkpoints as folders of a folder: names, the newest, publishing, pruning. */
+/* The checkpoint folders in a directory: their names, finding the newest, publishing, pruning, marking the best. */
 #include "checkpoint/checkpoint_impl.h"
-#include "checkpoint/inspect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +57,7 @@ static ls_status list_steps(const char *directory, int64_t **steps, size_t *n) {
     return ls_ok();
 }
 
-static ls_status none_in(const char *directory) {
+static ls_status no_checkpoint(const char *directory) {
     return ls_error(LS_INVALID, "no checkpoint in %s", directory);
 }
 
@@ -74,10 +73,10 @@ ls_status ls_checkpoint_newest(const char *directory, int64_t *step) {
 ls_status ls_checkpoint_find(const char *directory, char **out) {
     int64_t newest;
     LS_TRY(ls_checkpoint_newest(directory, &newest));
-    return newest < 0 ? none_in(directory) : ls_checkpoint_path(directory, newest, out);
+    return newest < 0 ? no_checkpoint(directory) : ls_checkpoint_path(directory, newest, out);
 }
 
-/* Whether every byte is as it was written. */
+/* Compares every byte with its hash. */
 static ls_status check_whole(const char *path) {
     ls_checkpoint_info info;
     LS_TRY(ls_checkpoint_verify(path, &info));
@@ -90,7 +89,7 @@ ls_status ls_checkpoint_find_whole(const char *directory, char **out) {
     size_t n = 0;
     LS_PATH path = NULL;
     if (ls_file_is_directory(directory)) LS_TRY(list_steps(directory, &steps, &n));
-    ls_status status = none_in(directory), newest = status;
+    ls_status status = no_checkpoint(directory), newest = status;
     for (size_t i = 0; i < n && status.code != LS_OK; i++) {
         status = ls_checkpoint_path(directory, steps[i], &path);
         if (status.code == LS_OK) status = check_whole(path);
@@ -124,7 +123,7 @@ ls_status ls_checkpoint_remove_partial(const char *directory) {
 
 ls_status ls_checkpoint_publish(const char *partial, const char *final) {
     if (!ls_file_exists(final)) return ls_file_rename(partial, final);
-    /* The same step once more: they change places, so that one of them is there at every moment. */
+    /* The step was saved before. Exchanging the names leaves one whole checkpoint at every moment. */
     if (renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
         LS_PATH folder = NULL;
         LS_TRY(ls_path_parent(final, &folder));
@@ -133,34 +132,34 @@ ls_status ls_checkpoint_publish(const char *partial, const char *final) {
     }
     if (errno != EINVAL && errno != ENOSYS)
         return ls_error(LS_IO, "cannot exchange %s and %s: %s", partial, final, strerror(errno));
-    LS_TRY(ls_file_remove_tree(final)); /* a file system that cannot exchange */
+    LS_TRY(ls_file_remove_tree(final)); /* the file system cannot exchange names */
     return ls_file_rename(partial, final);
 }
 
-/* First it ceases to be called a checkpoint: what a crash leaves of it is cleaned by the next save. */
+/* Renamed first, so that an interruption leaves a partial folder, which the next save removes, and never a damaged checkpoint. */
 static ls_status remove_checkpoint(const char *directory, int64_t step) {
     LS_PATH path = NULL;
-    LS_PATH dying = NULL;
+    LS_PATH partial = NULL;
     LS_TRY(ls_checkpoint_path(directory, step, &path));
     if (!ls_file_exists(path)) return ls_ok();
-    LS_TRY(ls_checkpoint_partial_path(directory, step, &dying));
-    LS_TRY(ls_file_rename(path, dying));
-    return ls_file_remove_tree(dying);
+    LS_TRY(ls_checkpoint_partial_path(directory, step, &partial));
+    LS_TRY(ls_file_rename(path, partial));
+    return ls_file_remove_tree(partial);
 }
 
-/* --- the best one: a link "best" beside them --------------------------------------------------------------------------------- */
+/* ---- the best checkpoint: the link "best" ---- */
 
 ls_status ls_checkpoint_mark_best(const char *directory, int64_t step) {
     LS_PATH to = NULL;
     LS_PATH link = NULL;
-    LS_PATH made = NULL;
+    LS_PATH temporary = NULL;
     LS_TRY(ls_checkpoint_path(directory, step, &to));
     LS_TRY(ls_path_join(directory, BEST, &link));
-    LS_TRY(ls_path_join(directory, BEST_PARTIAL, &made));
-    LS_TRY(ls_file_remove_tree(made));
-    if (symlink(strrchr(to, '/') + 1, made) != 0)
-        return ls_error(LS_IO, "cannot make the link %s: %s", made, strerror(errno));
-    return ls_file_rename(made, link);
+    LS_TRY(ls_path_join(directory, BEST_PARTIAL, &temporary));
+    LS_TRY(ls_file_remove_tree(temporary));
+    if (symlink(strrchr(to, '/') + 1, temporary) != 0)
+        return ls_error(LS_IO, "cannot make the link %s: %s", temporary, strerror(errno));
+    return ls_file_rename(temporary, link);
 }
 
 int64_t ls_checkpoint_best(const char *directory) {

@@ -1,6 +1,6 @@
 /*
- * Loading, at any mesh: every rank checks the pieces that it reads, together all; when all ranks found them good, they fill
- * their buffers.
+ * Loading a checkpoint, at any mesh. Every rank checks the pieces that it will read; together the ranks read all of them. When all checks
+ * succeeded on every rank, the ranks fill their buffers.
  */
 #include "checkpoint/checkpoint_impl.h"
 
@@ -20,7 +20,7 @@ static bool touches(const ls_named_piece *piece, const extent *extents, int n) {
     return false;
 }
 
-/* Checks the pieces that touch any of the extents. comm NULL: nobody waits. */
+/* Checks the pieces that touch any of the extents. comm (may be NULL) is ticked, so that peers know that this rank is alive. */
 static ls_status check_pieces(const char *path, const ls_recorded_file *file, const extent *extents, int n,
                               ls_comm *comm) {
     ls_file_map map;
@@ -72,11 +72,11 @@ typedef struct loading {
     ls_arena *arena;
     ls_checkpoint_record record;
     ls_weight_source weights; /* context NULL: not open */
-    ls_st_file *optimizer;    /* NULL: this job has no such state, or it is not open */
+    ls_st_file *optimizer;    /* NULL: not open; jobs that do not train never open it */
     pthread_t self;           /* the rank's own thread */
 } loading;
 
-/* The moments that are bound, by the letter in their tensors' names. */
+/* The moments: the letter in their tensors' names, and what they are bound as. */
 static const struct {
     char letter;
     const char *binding;
@@ -101,7 +101,7 @@ static ls_status check_optimizer(loading *l) {
     LS_TRY(ls_st_open(path, &l->optimizer));
     if (ls_st_count(l->optimizer) == 0)
         return ls_error(LS_INVALID, "%s: it has no tensor, expected two moments of each parameter", path);
-    const char *data = ls_st_at(l->optimizer, 0)->data; /* begins where the header ends */
+    const char *data = ls_st_at(l->optimizer, 0)->data; /* the first tensor begins where the header ends */
     extent *extents = NULL;
     size_t room = 0;
     for (size_t m = 0; m < LS_COUNT(moments); m++) {
@@ -141,17 +141,18 @@ static ls_status fill_optimizer(const loading *l) {
     return ls_ok();
 }
 
-/* ---- all of it ---- */
+/* ---- loading ---- */
 
-/* Reads on any thread of the pool; the rank's own one tells the peers that it lives. */
-static ls_status read_alive(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
+/* Any thread of the pool calls these two; on the rank's own thread they show the peers that this rank is alive. */
+static ls_status read_and_tick(void *context, const ls_flat *flat, int64_t start, int64_t count,
+                               double *out) {
     const loading *l = context;
     if (pthread_equal(pthread_self(), l->self)) ls_comm_tick(l->comm);
     return l->weights.read(l->weights.context, flat, start, count, out);
 }
 
-static ls_status convert_alive(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to,
-                               void *out) {
+static ls_status convert_and_tick(void *context, const ls_flat *flat, int64_t start, int64_t count,
+                                  ls_dtype to, void *out) {
     const loading *l = context;
     if (pthread_equal(pthread_self(), l->self)) ls_comm_tick(l->comm);
     return l->weights.convert(l->weights.context, flat, start, count, to, out);
@@ -170,7 +171,7 @@ static ls_status check(loading *l) {
 }
 
 static ls_status fill(loading *l) {
-    const ls_weight_source source = {.read = read_alive, .context = l, .convert = convert_alive};
+    const ls_weight_source source = {.read = read_and_tick, .context = l, .convert = convert_and_tick};
     LS_TRY(ls_weights_fill(l->executor, &source));
     return fill_optimizer(l);
 }

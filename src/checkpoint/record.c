@@ -1,4 +1,7 @@
-/* state.json: the state of the training, and the hash of every byte of the other files. */
+/*
+ * state.json: the state of the training and the hash of each piece of the other files. Reading and writing it, and checking the bytes of a
+ * checkpoint against it.
+ */
 #include "checkpoint/checkpoint_impl.h"
 
 #include <inttypes.h>
@@ -14,14 +17,24 @@ enum { DIGITS = 16 };
 
 const char *ls_record_name(void) { return STATE; }
 
-/* The digits of the text's own hash; NULL when there are none. */
+const char *ls_checkpoint_file_name(int file) {
+    static const char *const names[LS_CHECKPOINT_FILES] = {"model.safetensors", "optimizer.safetensors",
+                                                           "config.json"};
+    return names[file];
+}
+
+/* ---- writing ---- */
+
+/*
+ * The digits of state_hash, or NULL when the text has none. The hash is that of the text with zeros as these digits.
+ */
 static char *find_digits(char *text) {
     char *key = strstr(text, HASH_KEY);
     char *quote = key == NULL ? NULL : strchr(key + sizeof HASH_KEY - 1, '"');
     return quote == NULL || strlen(quote + 1) < DIGITS ? NULL : quote + 1;
 }
 
-static void write_file(ls_json_writer *w, const char *name, const ls_recorded_file *file) {
+static void put_file(ls_json_writer *w, const char *name, const ls_recorded_file *file) {
     char digits[DIGITS + 1];
     ls_json_open_object(w, NULL);
     ls_json_put_text(w, "name", name);
@@ -49,13 +62,13 @@ ls_status ls_record_write(const ls_checkpoint_record *record, const char *direct
     ls_json_writer *w = ls_json_begin(1);
     ls_json_put_text(w, "format", FORMAT);
     ls_json_put_int(w, "step", record->state.step);
-    ls_json_put_int(w, "seed", (int64_t)record->state.seed); /* the same 64 bits */
+    ls_json_put_int(w, "seed", (int64_t)record->state.seed); /* reinterpreted: JSON integers are signed */
     ls_json_put_int(w, "sequences", record->state.sequences);
     ls_json_put_double(w, "last_loss", record->state.last_loss);
     ls_json_put_text(w, "type", record->type);
     ls_json_open_array(w, "files");
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
-        if (record->file[f].bytes > 0) write_file(w, ls_checkpoint_file_name(f), &record->file[f]);
+        if (record->file[f].bytes > 0) put_file(w, ls_checkpoint_file_name(f), &record->file[f]);
     ls_json_close(w);
     ls_json_put_text(w, "state_hash", ZEROS);
     ls_json_close(w);
@@ -75,7 +88,7 @@ ls_status ls_record_write(const ls_checkpoint_record *record, const char *direct
 
 /* ---- reading ---- */
 
-static ls_status check_text(const char *path, char *text, size_t bytes) {
+static ls_status check_state_hash(const char *path, char *text, size_t bytes) {
     char found[DIGITS + 1] = "", expected[DIGITS + 1] = "";
     char *digits = find_digits(text);
     if (digits == NULL) return ls_error(LS_INVALID, "%s: corrupted: it has no state_hash", path);
@@ -106,7 +119,7 @@ static ls_status read_pieces(ls_json_value list, ls_arena *arena, ls_recorded_fi
         ls_named_piece *piece = &out->pieces[i];
         const char *name = NULL;
         LS_TRY(ls_json_text(item, "of", &name));
-        LS_TRY(ls_json_int(item, "start", at, at, &piece->start)); /* no hole before it */
+        LS_TRY(ls_json_int(item, "start", at, at, &piece->start)); /* right behind the piece before */
         LS_TRY(ls_json_int(item, "bytes", 1, out->bytes - at, &piece->bytes));
         LS_TRY(read_hash(item, &piece->hash));
         piece->name = ls_arena_strdup(arena, name);
@@ -158,7 +171,7 @@ ls_status ls_record_read(const char *directory, ls_arena *arena, ls_checkpoint_r
     ls_checkpoint_record record = {0};
     LS_TRY(ls_path_join(directory, STATE, &path));
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
-    ls_status status = check_text(path, text, bytes);
+    ls_status status = check_state_hash(path, text, bytes);
     if (status.code == LS_OK) status = ls_json_parse(path, text, bytes, &document);
     free(text);
     LS_TRY(status);
@@ -175,4 +188,126 @@ ls_status ls_checkpoint_state(const char *path, ls_train_state *out) {
     if (status.code == LS_OK) *out = record.state;
     ls_arena_destroy(arena);
     return status;
+}
+
+/* ---- checking ---- */
+
+ls_status ls_piece_check_length(const char *path, const ls_file_map *map, const ls_recorded_file *file) {
+    if ((int64_t)map->bytes == file->bytes) return ls_ok();
+    return ls_error(LS_INVALID, "%s is %zu bytes long, expected %lld: it is cut or was changed", path,
+                    map->bytes, (long long)file->bytes);
+}
+
+ls_status ls_piece_check(const char *path, const ls_file_map *map, const ls_named_piece *piece) {
+    const uint64_t hash = ls_hash_bytes(map->data + piece->start, (size_t)piece->bytes);
+    if (hash == piece->hash) return ls_ok();
+    return ls_error(LS_INVALID,
+                    "%s: corrupted in bytes %lld to %lld (%s): their hash is %016" PRIx64
+                    ", expected %016" PRIx64,
+                    path, (long long)piece->start, (long long)(piece->start + piece->bytes - 1), piece->name,
+                    hash, piece->hash);
+}
+
+/* ---- describing and verifying a checkpoint ---- */
+
+static void describe(const ls_checkpoint_record *record, ls_checkpoint_info *out) {
+    out->state = record->state;
+    snprintf(out->type, sizeof out->type, "%s", record->type);
+    out->file[out->n_files++] = (ls_checkpoint_file){.name = ls_record_name(), .pieces = 1};
+    for (int f = 0; f < LS_CHECKPOINT_FILES; f++) {
+        const ls_recorded_file *file = &record->file[f];
+        if (file->bytes > 0)
+            out->file[out->n_files++] = (ls_checkpoint_file){
+                .name = ls_checkpoint_file_name(f), .bytes = file->bytes, .pieces = file->n_pieces};
+    }
+}
+
+static ls_status size_of_record(const char *path, int64_t *bytes) {
+    LS_PATH name = NULL;
+    ls_file_map map;
+    LS_TRY(ls_path_join(path, ls_record_name(), &name));
+    LS_TRY(ls_file_map_open(name, &map));
+    *bytes = (int64_t)map.bytes;
+    ls_file_map_close(&map);
+    return ls_ok();
+}
+
+static ls_status read_record(const char *path, ls_arena *arena, ls_checkpoint_record *record,
+                             ls_checkpoint_info *out) {
+    ls_checkpoint_info info = {.n_files = 0};
+    LS_TRY(ls_record_read(path, arena, record));
+    describe(record, &info);
+    LS_TRY(size_of_record(path, &info.file[0].bytes));
+    *out = info;
+    return ls_ok();
+}
+
+ls_status ls_checkpoint_describe(const char *path, ls_checkpoint_info *out) {
+    ls_arena *arena = ls_arena_create();
+    ls_checkpoint_record record;
+    const ls_status status = read_record(path, arena, &record, out);
+    ls_arena_destroy(arena);
+    return status;
+}
+
+typedef struct verification {
+    const char *path;
+    ls_progress progress;
+    int64_t done; /* bytes */
+    double last_shown;
+} verification;
+
+static void show_progress(verification *v, int64_t bytes) {
+    const double now = ls_seconds();
+    v->done += bytes;
+    if (now - v->last_shown < (v->progress.terminal ? 0.1 : 2.0)) return;
+    v->last_shown = now;
+    ls_progress_show(&v->progress, v->done >> 20, "MiB");
+}
+
+static void count_bad(ls_checkpoint_file *out, ls_status status) {
+    if (status.code == LS_OK) return;
+    if (out->bad++ == 0) out->status = status;
+}
+
+static void verify_file(verification *v, const ls_recorded_file *file, ls_checkpoint_file *out) {
+    LS_PATH path = NULL;
+    ls_file_map map = {0};
+    out->status = ls_ok();
+    ls_status status = ls_path_join(v->path, out->name, &path);
+    if (status.code == LS_OK) status = ls_file_map_open(path, &map);
+    if (status.code == LS_OK) status = ls_piece_check_length(path, &map, file);
+    count_bad(out, status);
+    for (int i = 0; i < file->n_pieces && status.code == LS_OK; i++) {
+        const ls_named_piece *piece = &file->pieces[i];
+        count_bad(out, ls_piece_check(path, &map, piece));
+        ls_file_forget(map.data + piece->start, (size_t)piece->bytes);
+        show_progress(v, piece->bytes);
+    }
+    ls_file_map_close(&map);
+}
+
+static void verify_files(const char *path, const ls_checkpoint_record *record, ls_checkpoint_info *info) {
+    int64_t total = 0;
+    for (int f = 0; f < LS_CHECKPOINT_FILES; f++) total += record->file[f].bytes;
+    verification v = {
+        .path = path, .progress = ls_progress_start("verifying", total >> 20), .last_shown = ls_seconds()};
+    for (int f = 0, i = 1; f < LS_CHECKPOINT_FILES; f++)
+        if (record->file[f].bytes > 0) verify_file(&v, &record->file[f], &info->file[i++]);
+    ls_progress_end(&v.progress);
+}
+
+ls_status ls_checkpoint_verify(const char *path, ls_checkpoint_info *out) {
+    ls_arena *arena = ls_arena_create();
+    ls_checkpoint_record record;
+    ls_checkpoint_info info = {.n_files = 1, .file = {{.name = ls_record_name(), .pieces = 1}}};
+    const ls_status status = read_record(path, arena, &record, &info);
+    if (status.code == LS_OK)
+        verify_files(path, &record, &info);
+    else
+        count_bad(&info.file[0], status);
+    ls_arena_destroy(arena);
+    if (status.code == LS_NO_MEMORY) return status;
+    *out = info;
+    return ls_ok();
 }

@@ -1,6 +1,6 @@
 /*
- * Saving: rank 0 makes the files in a partial folder with all their bytes reserved, every rank writes its shard into them,
- * rank 0 writes the record and gives the folder its name. After each stage the ranks agree that it went well everywhere.
+ * Saving a checkpoint, in three stages. Rank 0 creates a partial folder and its files, with all their bytes reserved. Every rank writes its
+ * shard into them. Rank 0 writes the record and renames the folder. After each stage all ranks learn whether it succeeded on every rank.
  */
 #include "checkpoint/checkpoint_impl.h"
 
@@ -8,10 +8,69 @@
 #include <string.h>
 
 enum {
-    PIECE_BYTES = 8 << 20, /* hashed and written at a time */
-    SYNC_BYTES = 64 << 20, /* after so many the disk is waited for, so that no single wait is long */
+    PIECE_BYTES = 8 << 20, /* of one piece, which is hashed and written at a time */
+    SYNC_BYTES = 64 << 20, /* a file is synced after this many bytes, so that no single sync takes long */
     BATCH = LS_COMM_EXCHANGE / sizeof(ls_tensor_piece)
 };
+
+/* ---- the layout: which tensor lies where, the same for every mesh ---- */
+
+/* The two safetensors files for the parameters of an image. */
+typedef struct file_layout {
+    ls_st_entry *entries[2]; /* live in an arena */
+    int n[2];
+    ls_st_plan *plan[2];
+} file_layout;
+
+const char *ls_checkpoint_moment(ls_arena *arena, char moment, const char *parameter) {
+    return ls_arena_printf(arena, "%c %s", moment, parameter);
+}
+
+static void free_layout(file_layout *layout) {
+    for (int f = 0; f < 2; f++) ls_st_plan_destroy(layout->plan[f]);
+}
+
+static ls_st_entry entry_of(const ls_image *image, const ls_flat *flat, const char *name) {
+    ls_st_entry entry = {name, ls_st_dtype_of(image->accumulator), flat->shape.ndim, {0}};
+    for (int d = 0; d < flat->shape.ndim; d++) entry.shape[d] = flat->shape.dim[d].size;
+    return entry;
+}
+
+static ls_status plan_files(const ls_image *image, ls_arena *arena, file_layout *out) {
+    file_layout layout = {.n = {image->n_flats, 2 * image->n_flats}};
+    for (int f = 0; f < 2; f++) layout.entries[f] = LS_NEW_ARRAY(arena, ls_st_entry, layout.n[f]);
+    for (int i = 0; i < image->n_flats; i++) {
+        const ls_flat *flat = &image->flats[i];
+        ls_st_entry *moments = layout.entries[LS_CHECKPOINT_OPTIMIZER];
+        layout.entries[LS_CHECKPOINT_MODEL][i] = entry_of(image, flat, flat->name);
+        moments[i] = entry_of(image, flat, ls_checkpoint_moment(arena, 'm', flat->name));
+        moments[image->n_flats + i] = entry_of(image, flat, ls_checkpoint_moment(arena, 'v', flat->name));
+    }
+    const ls_st_pair metadata = {"format", "pt"}; /* other programs require it in a model's file */
+    ls_status status = ls_ok();
+    for (int f = 0; f < 2 && status.code == LS_OK; f++)
+        status = ls_st_plan_create(layout.entries[f], layout.n[f], &metadata, 1, &layout.plan[f]);
+    if (status.code == LS_OK)
+        *out = layout;
+    else
+        free_layout(&layout);
+    return status;
+}
+
+ls_status ls_checkpoint_bytes(const ls_image *image, const char *config, int64_t *out) {
+    ls_arena *arena = ls_arena_create();
+    file_layout layout = {.n = {0}};
+    const ls_status status = plan_files(image, arena, &layout);
+    if (status.code == LS_OK) {
+        *out = config != NULL ? (int64_t)strlen(config) : 0;
+        for (int f = 0; f < 2; f++) *out += ls_st_plan_file_bytes(layout.plan[f]);
+    }
+    free_layout(&layout);
+    ls_arena_destroy(arena);
+    return status;
+}
+
+/* ---- saving ---- */
 
 typedef struct saving {
     const ls_executor *executor;
@@ -20,17 +79,17 @@ typedef struct saving {
     const char *directory, *config;
     char *partial, *final, *path[2];
     ls_arena *arena;
-    ls_checkpoint_layout layout;
+    file_layout layout;
     ls_st_writer *writer[2]; /* NULL: not open */
     int64_t unsynced;
-    ls_tensor_piece *pieces; /* written by this rank; at rank 0 in the end all */
+    ls_tensor_piece *pieces; /* written by this rank; on rank 0, after gather_pieces, by all ranks */
     int n_pieces;
     size_t capacity;
 } saving;
 
-static bool is_first(const saving *s) { return ls_comm_rank(s->comm) == 0; }
+static bool is_rank_0(const saving *s) { return ls_comm_rank(s->comm) == 0; }
 
-static void note_piece(saving *s, int file, int tensor, int64_t start, const void *data, int64_t bytes) {
+static void add_piece(saving *s, int file, int tensor, int64_t start, const void *data, int64_t bytes) {
     *LS_PUSH(s->arena, s->pieces, s->n_pieces, s->capacity) =
         (ls_tensor_piece){file, tensor, start, bytes, ls_hash_bytes(data, (size_t)bytes)};
     ls_comm_tick(s->comm);
@@ -38,21 +97,21 @@ static void note_piece(saving *s, int file, int tensor, int64_t start, const voi
 
 /* ---- stage 1: the folder and its files ---- */
 
-static ls_status lay_config(saving *s) {
+static ls_status write_config(saving *s) {
     LS_PATH path = NULL;
     if (s->config == NULL || s->config[0] == 0) return ls_ok();
     const size_t bytes = strlen(s->config);
     LS_TRY(ls_path_join(s->partial, ls_checkpoint_file_name(LS_CHECKPOINT_CONFIG), &path));
     LS_TRY(ls_file_write(path, s->config, bytes));
-    note_piece(s, LS_CHECKPOINT_CONFIG, -1, 0, s->config, (int64_t)bytes);
+    add_piece(s, LS_CHECKPOINT_CONFIG, -1, 0, s->config, (int64_t)bytes);
     return ls_ok();
 }
 
-static ls_status note_header(saving *s, int file) {
+static ls_status add_header(saving *s, int file) {
     const int64_t bytes = ls_st_plan_offset(s->layout.plan[file], 0);
     ls_file_map map;
     LS_TRY(ls_file_map_open(s->path[file], &map));
-    note_piece(s, file, -1, 0, map.data, bytes);
+    add_piece(s, file, -1, 0, map.data, bytes);
     ls_file_map_close(&map);
     return ls_ok();
 }
@@ -66,9 +125,9 @@ static ls_status create_files(saving *s) {
     LS_TRY(ls_file_make_directories(s->partial));
     for (int f = 0; f < 2; f++) {
         LS_TRY(ls_st_create(s->path[f], s->layout.plan[f], &s->writer[f]));
-        LS_TRY(note_header(s, f));
+        LS_TRY(add_header(s, f));
     }
-    return lay_config(s);
+    return write_config(s);
 }
 
 static ls_status prepare(saving *s, int64_t step) {
@@ -78,17 +137,17 @@ static ls_status prepare(saving *s, int64_t step) {
     LS_TRY(ls_checkpoint_partial_path(s->directory, step, &s->partial));
     LS_TRY(ls_checkpoint_path(s->directory, step, &s->final));
     for (int f = 0; f < 2; f++) LS_TRY(ls_path_join(s->partial, ls_checkpoint_file_name(f), &s->path[f]));
-    LS_TRY(ls_checkpoint_plan(s->image, s->arena, &s->layout));
-    return is_first(s) ? create_files(s) : ls_ok();
+    LS_TRY(plan_files(s->image, s->arena, &s->layout));
+    return is_rank_0(s) ? create_files(s) : ls_ok();
 }
 
 /* ---- stage 2: every rank's shard ---- */
 
-static ls_status write_part(saving *s, int file, int tensor, int64_t from, const char *data, int64_t bytes) {
+static ls_status write_bytes(saving *s, int file, int tensor, int64_t from, const char *data, int64_t bytes) {
     for (int64_t done = 0; done < bytes;) {
         const int64_t n = ls_min(PIECE_BYTES, bytes - done);
         const int64_t start = ls_st_plan_offset(s->layout.plan[file], tensor) + from + done;
-        note_piece(s, file, tensor, start, data + done, n);
+        add_piece(s, file, tensor, start, data + done, n);
         LS_TRY(ls_st_write(s->writer[file], tensor, from + done, data + done, n));
         done += n;
         s->unsynced += n;
@@ -100,8 +159,8 @@ static ls_status write_part(saving *s, int file, int tensor, int64_t from, const
     return ls_ok();
 }
 
-/* What lies in the shard of parameter i: its master and its moments. */
-static ls_status write_piece(saving *s, int i, const ls_flat_piece *part) {
+/* Writes the part of parameter i in this rank's shard: its master and its moments. */
+static ls_status write_parameter_part(saving *s, int i, const ls_flat_piece *part) {
     const int64_t size = (int64_t)ls_dtype_bytes(s->image->accumulator);
     const ls_operand master = ls_image_master(s->image, part);
     const char *m = ls_executor_tensor(s->executor, LS_BIND_M);
@@ -114,7 +173,8 @@ static ls_status write_piece(saving *s, int i, const ls_flat_piece *part) {
                  {LS_CHECKPOINT_OPTIMIZER, s->image->n_flats + i, v + part->at * size}};
     const int64_t from = part->start - s->image->flats[i].start;
     for (size_t p = 0; p < LS_COUNT(parts); p++)
-        LS_TRY(write_part(s, parts[p].file, parts[p].tensor, from * size, parts[p].data, part->count * size));
+        LS_TRY(
+            write_bytes(s, parts[p].file, parts[p].tensor, from * size, parts[p].data, part->count * size));
     return ls_ok();
 }
 
@@ -126,13 +186,13 @@ static ls_status write_shard(saving *s) {
         for (int i = 0; i < image->n_flats; i++) {
             const ls_flat_piece part =
                 ls_piece_within(&image->pieces[p], image->flats[i].start, image->flats[i].count);
-            if (part.count > 0) LS_TRY(write_piece(s, i, &part));
+            if (part.count > 0) LS_TRY(write_parameter_part(s, i, &part));
         }
     }
     return ls_ok();
 }
 
-/* Closes the files: synced when all is well. */
+/* Closes the files, synced if status is LS_OK. Returns the first error. */
 static ls_status close_files(saving *s, ls_status status) {
     for (int f = 0; f < 2; f++) {
         ls_st_writer *writer = s->writer[f];
@@ -149,7 +209,7 @@ static ls_status close_files(saving *s, ls_status status) {
 
 /* ---- stage 3: the record ---- */
 
-/* Brings all pieces to rank 0, a batch from every rank at a time. */
+/* Gathers all pieces on rank 0, in rounds of one batch per rank. */
 static ls_status gather_pieces(saving *s) {
     const int ranks = ls_comm_size(s->comm), mine = s->n_pieces;
     char *all = ls_arena_alloc(s->arena, (size_t)ranks * LS_COMM_EXCHANGE);
@@ -162,7 +222,7 @@ static ls_status gather_pieces(saving *s) {
         if (first < mine)
             memcpy(batch, s->pieces + first, sizeof *batch * (size_t)ls_min(BATCH, mine - first));
         LS_TRY(ls_comm_exchange(s->comm, batch, sizeof batch, all));
-        for (int r = 1; r < ranks && is_first(s); r++) {
+        for (int r = 1; r < ranks && is_rank_0(s); r++) {
             const ls_tensor_piece *theirs =
                 (const ls_tensor_piece *)(const void *)(all + (size_t)r * sizeof batch);
             for (int i = 0; i < ls_min(BATCH, counts[r] - first); i++)
@@ -181,7 +241,7 @@ static int by_place(const void *a, const void *b) {
 static ls_status write_record(saving *s, const ls_train_state *state) {
     ls_checkpoint_record record = {.state = *state,
                                    .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
-    LS_ASSERT(s->pieces != NULL); /* the headers, at least */
+    LS_ASSERT(s->pieces != NULL); /* rank 0 added the headers */
     qsort(s->pieces, (size_t)s->n_pieces, sizeof *s->pieces, by_place);
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
         record.file[f].pieces = LS_NEW_ARRAY(s->arena, ls_named_piece, s->n_pieces);
@@ -189,7 +249,7 @@ static ls_status write_record(saving *s, const ls_train_state *state) {
         const ls_tensor_piece *piece = &s->pieces[i];
         ls_recorded_file *file = &record.file[piece->file];
         const char *name = piece->tensor < 0 ? "header" : s->layout.entries[piece->file][piece->tensor].name;
-        /* The ranks' shards cover all parameters, once. */
+        /* The shards of the ranks cover each parameter exactly once. */
         LS_ASSERT(file->pieces != NULL && piece->start == file->bytes);
         file->pieces[file->n_pieces++] = (ls_named_piece){name, piece->start, piece->bytes, piece->hash};
         file->bytes += piece->bytes;
@@ -198,7 +258,7 @@ static ls_status write_record(saving *s, const ls_train_state *state) {
 }
 
 static ls_status publish(saving *s, const ls_train_state *state) {
-    if (!is_first(s)) return ls_ok();
+    if (!is_rank_0(s)) return ls_ok();
     LS_TRY(write_record(s, state));
     LS_TRY(ls_file_sync(s->partial));
     return ls_checkpoint_publish(s->partial, s->final);
@@ -221,16 +281,17 @@ ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *d
                 .arena = ls_arena_create()};
     ls_status status = save(&s, state);
     (void)close_files(&s, status);
-    if (is_first(&s) && status.code != LS_OK && s.partial != NULL && ls_file_exists(s.partial)) {
+    if (is_rank_0(&s) && status.code != LS_OK && s.partial != NULL && ls_file_exists(s.partial)) {
         const ls_status removed = ls_file_remove_tree(s.partial);
-        if (removed.code != LS_OK) ls_log("a part of a checkpoint stays behind: %s", removed.text);
+        if (removed.code != LS_OK)
+            ls_log("warning: a partial checkpoint could not be removed: %s", removed.text);
     }
-    if (is_first(&s) &&
-        status.code == LS_OK) { /* the new one is on disk; that an old one stays is no failure */
+    if (is_rank_0(&s) &&
+        status.code == LS_OK) { /* the new checkpoint is safe, so failing to prune is not an error */
         const ls_status pruned = ls_checkpoint_prune(directory, state->step, keep);
-        if (pruned.code != LS_OK) ls_log("an old checkpoint stays: %s", pruned.text);
+        if (pruned.code != LS_OK) ls_log("warning: an old checkpoint could not be removed: %s", pruned.text);
     }
-    ls_checkpoint_plan_free(&s.layout);
+    free_layout(&s.layout);
     for (int f = 0; f < 2; f++) free(s.path[f]);
     free(s.final);
     free(s.partial);

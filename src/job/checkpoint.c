@@ -1,6 +1,6 @@
 /* The checkpoint command: what is in a checkpoint, and whether it is whole. Its export is checkpoint_export.c's. */
 #include "longspan/checkpoint.h"
-#include "checkpoint/inspect.h"
+#include "checkpoint/checkpoint.h"
 #include "job/job_impl.h"
 #include "longspan/units.h"
 #include "model/model.h"

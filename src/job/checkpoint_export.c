@@ -1,6 +1,5 @@
 /* The checkpoint command's export: which checkpoint, into which folder, and whose tokenizer goes with it. */
-#include "checkpoint/export.h"
-#include "checkpoint/inspect.h"
+#include "checkpoint/checkpoint.h"
 #include "job/job_impl.h"
 #include "longspan/checkpoint.h"
 #include "longspan/units.h"

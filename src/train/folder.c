@@ -1,7 +1,7 @@
 /* The folder of a run: who may write to it, what others left in it, and what becomes of it while the run goes on. */
 #include "train/train_impl.h"
 
-#include "checkpoint/export.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

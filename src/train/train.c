@@ -1,7 +1,7 @@
 /* Training from its options to its result: everything before and after the ranks run. */
 #include "train/train_impl.h"
 
-#include "checkpoint/export.h"
+#include "checkpoint/checkpoint.h"
 #include "eval/evaluate.h"
 #include "plan/advice.h"
 #include "plan/trial.h"

@@ -1,6 +1,5 @@
 /* Whatever the text, a checkpoint's state.json is refused, or its pieces cover its files without a hole. */
 #include "checkpoint/checkpoint_impl.h"
-#include "checkpoint/inspect.h"
 #include "fuzz/targets.h"
 
 #include <inttypes.h>

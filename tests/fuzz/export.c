@@ -3,7 +3,6 @@
  * another type of the weights alone. The first byte is that type; then the texts config.json and model.safetensors, divided by the
  * byte 0x1e.
  */
-#include "checkpoint/export.h"
 #include "checkpoint/checkpoint_impl.h"
 #include "fuzz/targets.h"
 
