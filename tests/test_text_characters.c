@@ -11,7 +11,7 @@
 #include "test_format_scratch.h"
 
 #include "text/characters.h"
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 enum { BLOCK = 0x1000, LOW = 0x20000, BLOCKS = LOW / BLOCK + 1, STRINGS = 2000, CHARACTERS = 12 };
 
@@ -130,9 +130,9 @@ static bool add_word(void *context, const char *text, size_t bytes) {
 static uint32_t add_words(checking *c, const ls_steps *steps, uint32_t sum) {
     counting places = {.text = c->text.byte, .sum = sum};
     ls_text unused[1] = {{0}};
-    ls_walk walk = {
+    ls_split_chain chain = {
         .steps = steps, .buffer = unused, .scratch = c->scratch, .word = add_word, .context = &places};
-    assert_true(ls_walk_on(&walk, (ls_text_piece){c->text.byte, c->text.count, true, false}));
+    assert_true(ls_split_next(&chain, (ls_text_piece){c->text.byte, c->text.count, true, false}));
     return places.sum;
 }
 

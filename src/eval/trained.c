@@ -25,7 +25,7 @@ static ls_status open_all(const char *model, const char *checkpoint, const ls_ro
     if (V < known)
         return ls_error(LS_INVALID, "vocab_size is %lld, but the tokenizer \"%s\" has %d tokens",
                         (long long)V, ls_tokenizer_name(t->tokenizer), (int)known);
-    ls_tokenizer_tell(t->tokenizer, V);
+    ls_tokenizer_log(t->tokenizer, V);
     return ls_ok();
 }
 

@@ -71,7 +71,7 @@ ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *
     if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a directory");
     ls_tokenizer *tokenizer = NULL;
     LS_TRY(ls_tokenizer_open(job->tokenizer, &tokenizer));
-    ls_tokenizer_tell(tokenizer, 0);
+    ls_tokenizer_log(tokenizer, 0);
     const ls_status status = build(job, tokenizer, result);
     ls_tokenizer_close(tokenizer);
     return status;

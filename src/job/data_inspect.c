@@ -206,7 +206,7 @@ static ls_status open_shards(inspection *n) {
     for (int i = 0; i < n->job->n_paths; i++) LS_TRY(ls_shard_set_add(set, n->job->paths[i]));
     if (set->n == 0) return ls_error(LS_INVALID, "%s: no shards in it", n->job->paths[0]);
     LS_TRY(ls_tokenizer_open(n->job->tokenizer, &n->tokenizer));
-    if (n->job->tokenizer != NULL) ls_tokenizer_tell(n->tokenizer, 0);
+    if (n->job->tokenizer != NULL) ls_tokenizer_log(n->tokenizer, 0);
     const ls_shard_header *first = set->shard[0].header;
     n->decodes = first->tokenizer == ls_tokenizer_fingerprint(n->tokenizer);
     /* All of one kind; of the given tokenizer, where one is given. */

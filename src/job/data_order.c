@@ -98,7 +98,7 @@ static ls_status open_data(order *o) {
                                      .shuffle = true,
                                      .pack = o->job->pack};
     LS_TRY(ls_tokenizer_open(o->job->tokenizer, &tokenizer));
-    ls_tokenizer_tell(tokenizer, 0);
+    ls_tokenizer_log(tokenizer, 0);
     ls_data_options with = options;
     with.tokenizer = tokenizer;
     const ls_status status = ls_data_open(&with, &o->data);

@@ -192,7 +192,7 @@ ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out) {
     if (!job->decode && job->skip_special) return ls_error(LS_USAGE, "--skip-special is of --decode");
     tokenizing t = {.job = job, .out = out};
     LS_TRY(open_tokenizer(job->tokenizer, &t.tokenizer));
-    ls_tokenizer_tell(t.tokenizer, 0);
+    ls_tokenizer_log(t.tokenizer, 0);
     const ls_status status = run_all(&t);
     ls_tokenizer_close(t.tokenizer);
     free(t.in.byte);

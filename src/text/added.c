@@ -1,68 +1,68 @@
 /* Finding added tokens. */
-#include "text/added.h"
 #include "base/base.h"
+#include "text/added_impl.h"
 #include "text/characters.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct ls_branch {
+struct ls_trie_edge {
     uint64_t key; /* node << 8 | byte, plus 1; 0: free */
     uint32_t to;
 };
 
-static struct ls_branch *branch_of(const ls_finder *finder, uint32_t node, unsigned char byte) {
+static struct ls_trie_edge *edge_of(const ls_token_trie *trie, uint32_t node, unsigned char byte) {
     const uint64_t key = ((uint64_t)node << 8 | byte) + 1;
     for (size_t at = ls_pair_hash(key);; at++) {
-        struct ls_branch *branch = &finder->branch[at & finder->mask];
-        if (branch->key == key || branch->key == 0) return branch;
+        struct ls_trie_edge *edge = &trie->edge[at & trie->mask];
+        if (edge->key == key || edge->key == 0) return edge;
     }
 }
 
-static void finder_free(ls_finder *finder) {
-    free(finder->branch);
-    free(finder->found);
+static void trie_free(ls_token_trie *trie) {
+    free(trie->edge);
+    free(trie->found);
 }
 
 /* Room for tokens of so many bytes together. */
-static bool finder_create(ls_finder *finder, size_t bytes) {
+static bool trie_create(ls_token_trie *trie, size_t bytes) {
     size_t slots = 16;
     while (slots < 2 * bytes) slots *= 2;
-    finder->mask = slots - 1;
-    finder->nodes = 1;
-    finder->branch = calloc(slots, sizeof *finder->branch);
-    finder->found = malloc((bytes + 1) * sizeof *finder->found);
-    if (!finder->branch || !finder->found) return false;
-    memset(finder->found, 0xff, (bytes + 1) * sizeof *finder->found);
+    trie->mask = slots - 1;
+    trie->nodes = 1;
+    trie->edge = calloc(slots, sizeof *trie->edge);
+    trie->found = malloc((bytes + 1) * sizeof *trie->found);
+    if (!trie->edge || !trie->found) return false;
+    memset(trie->found, 0xff, (bytes + 1) * sizeof *trie->found);
     return true;
 }
 
-static void finder_add(ls_finder *finder, const char *text, size_t bytes, int32_t index) {
+static void trie_add(ls_token_trie *trie, const char *text, size_t bytes, int32_t index) {
     uint32_t node = 0;
     if (bytes == 0) return;
-    finder->begins[(unsigned char)text[0]] = true;
+    trie->begins[(unsigned char)text[0]] = true;
     for (size_t i = 0; i < bytes; i++) {
-        finder->holds[(unsigned char)text[i]] = true;
-        struct ls_branch *branch = branch_of(finder, node, (unsigned char)text[i]);
-        if (branch->key == 0)
-            *branch = (struct ls_branch){((uint64_t)node << 8 | (unsigned char)text[i]) + 1,
-                                         (uint32_t)finder->nodes++};
-        node = branch->to;
+        trie->holds[(unsigned char)text[i]] = true;
+        struct ls_trie_edge *edge = edge_of(trie, node, (unsigned char)text[i]);
+        if (edge->key == 0)
+            *edge = (struct ls_trie_edge){((uint64_t)node << 8 | (unsigned char)text[i]) + 1,
+                                          (uint32_t)trie->nodes++};
+        node = edge->to;
     }
-    finder->found[node] = index;
+    trie->found[node] = index;
 }
 
-/* The longest token at the start of text: its index and length; -1 for none. *looked grows by the bytes that it took. */
-static int32_t longest_at(const ls_finder *finder, const char *text, size_t bytes, size_t *length,
-                          size_t *looked) {
+/* The longest token at the start of text: its index and length; -1 for none. *compared grows by the bytes that it took. */
+static int32_t longest_at(const ls_token_trie *trie, const char *text, size_t bytes, size_t *length,
+                          size_t *compared) {
     int32_t best = -1;
     uint32_t node = 0;
-    for (size_t i = 0; i < bytes; i++, ++*looked) {
-        const struct ls_branch *branch = branch_of(finder, node, (unsigned char)text[i]);
-        if (branch->key == 0) break;
-        node = branch->to;
-        if (finder->found[node] < 0) continue;
-        best = finder->found[node];
+    for (size_t i = 0; i < bytes; i++, ++*compared) {
+        const struct ls_trie_edge *edge = edge_of(trie, node, (unsigned char)text[i]);
+        if (edge->key == 0) break;
+        node = edge->to;
+        if (trie->found[node] < 0) continue;
+        best = trie->found[node];
         *length = i + 1;
     }
     return best;
@@ -90,12 +90,12 @@ static void widen(const ls_added_token *token, const char *text, size_t bytes, s
         m->end += (size_t)length;
 }
 
-bool ls_added_next(const ls_added *added, const ls_finder *finder, const char *text, size_t bytes,
-                   size_t from, size_t done, size_t *looked, ls_added_match *out) {
-    if (!finder->branch) return false;
+bool ls_added_next(const ls_added *added, const ls_token_trie *trie, const char *text, size_t bytes,
+                   size_t from, size_t done, size_t *compared, ls_added_match *out) {
+    if (!trie->edge) return false;
     for (size_t at = from, length = 0; at < bytes; at++) {
-        if (!finder->begins[(unsigned char)text[at]]) continue;
-        const int32_t index = longest_at(finder, text + at, bytes - at, &length, looked);
+        if (!trie->begins[(unsigned char)text[at]]) continue;
+        const int32_t index = longest_at(trie, text + at, bytes - at, &length, compared);
         if (index < 0) continue;
         const ls_added_token *token = &added->token[index];
         if (token->single_word && inside_word(text, bytes, at, at + length)) {
@@ -110,20 +110,20 @@ bool ls_added_next(const ls_added *added, const ls_finder *finder, const char *t
 }
 
 /* No token ends or goes on behind the left character, none begins with the right one, none takes in space across. */
-bool ls_added_may_cut(const ls_finder *finder, ls_seam seam) {
+bool ls_added_may_cut(const ls_token_trie *trie, ls_boundary boundary) {
     char left[4], right[4];
-    const int length = ls_utf8_encode(seam.left, left);
-    ls_utf8_encode(seam.right, right);
-    return !finder->holds[(unsigned char)left[length - 1]] && !finder->begins[(unsigned char)right[0]] &&
-           !(finder->widens && ls_is_space(seam.left));
+    const int length = ls_utf8_encode(boundary.left, left);
+    ls_utf8_encode(boundary.right, right);
+    return !trie->holds[(unsigned char)left[length - 1]] && !trie->begins[(unsigned char)right[0]] &&
+           !(trie->widens && ls_is_space(boundary.left));
 }
 
 /* ---- reading ---- */
 
 void ls_added_free(ls_added *added) {
-    finder_free(&added->before);
-    finder_free(&added->after);
-    finder_free(&added->special);
+    trie_free(&added->before);
+    trie_free(&added->after);
+    trie_free(&added->special);
     free(added->token);
     *added = (ls_added){0};
 }
@@ -171,7 +171,7 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
         status = ls_error(LS_UNSUPPORTED,
                           "%s: of %s (\"%.60s\") the normalizer leaves %zu bytes, expected 1 to %d",
                           item.file, item.path, token->byte, piece.bytes, LS_MOST_PATTERN);
-    if (status.code == LS_OK && !(token->shown = copy_text(piece.text, piece.bytes)))
+    if (status.code == LS_OK && !(token->normal_text = copy_text(piece.text, piece.bytes)))
         status = no_memory(item);
     free(buffer[0].byte);
     free(buffer[1].byte);
@@ -204,13 +204,13 @@ static ls_status read_token(ls_json_value item, const ls_steps *normalizers, int
     return ls_ok();
 }
 
-/* What to look for in text, NULL where a token is not looked for; normalized, it may be longer than the content. */
+/* What to look for in text, NULL where a token is not searched for; normalized, it may be longer than the content. */
 static const char *text_before(const ls_bpe *bpe, const ls_added_token *token) {
     return token->normalized ? NULL : bpe->vocabulary.token[token->id].byte;
 }
 
 static const char *text_after(const ls_bpe *bpe, const ls_added_token *token) {
-    return token->normalized ? bpe->vocabulary.token[token->id].shown : NULL;
+    return token->normalized ? bpe->vocabulary.token[token->id].normal_text : NULL;
 }
 
 static const char *text_of_special(const ls_bpe *bpe, const ls_added_token *token) {
@@ -219,19 +219,19 @@ static const char *text_of_special(const ls_bpe *bpe, const ls_added_token *toke
 }
 
 /* The tokens that `wanted` gives a text. */
-static bool make_finder(const ls_bpe *bpe, const ls_added *added,
-                        const char *(*wanted)(const ls_bpe *bpe, const ls_added_token *token),
-                        ls_finder *out) {
+static bool make_trie(const ls_bpe *bpe, const ls_added *added,
+                      const char *(*wanted)(const ls_bpe *bpe, const ls_added_token *token),
+                      ls_token_trie *out) {
     size_t bytes = 0;
     for (size_t i = 0; i < added->count; i++) {
         const char *text = wanted(bpe, &added->token[i]);
         if (text) bytes += strlen(text);
     }
-    if (!finder_create(out, bytes)) return false;
+    if (!trie_create(out, bytes)) return false;
     for (size_t i = 0; i < added->count; i++) {
         const char *text = wanted(bpe, &added->token[i]);
         if (!text) continue;
-        finder_add(out, text, strlen(text), (int32_t)i);
+        trie_add(out, text, strlen(text), (int32_t)i);
         out->widens |= added->token[i].left || added->token[i].right;
     }
     return true;
@@ -248,9 +248,8 @@ ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_
     if (!out->token) return no_memory(tokens);
     for (size_t i = 0; i < count; i++)
         LS_TRY(read_token(ls_json_item(tokens, i), normalizers, &next, bpe, out));
-    if (!make_finder(bpe, out, text_before, &out->before) ||
-        !make_finder(bpe, out, text_after, &out->after) ||
-        !make_finder(bpe, out, text_of_special, &out->special))
+    if (!make_trie(bpe, out, text_before, &out->before) || !make_trie(bpe, out, text_after, &out->after) ||
+        !make_trie(bpe, out, text_of_special, &out->special))
         return no_memory(tokens);
     return ls_ok();
 }

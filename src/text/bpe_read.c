@@ -1,7 +1,6 @@
 /* "model" of a tokenizer.json. */
 #include "base/base.h"
-#include "text/bpe.h"
-#include "text/byte_letters.h"
+#include "text/bpe_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@ void ls_bpe_free(ls_bpe *bpe) {
     ls_vocabulary_free(&bpe->words);
     free(bpe->merge);
     free(bpe->character);
-    free(bpe->joint);
+    free(bpe->adjacent);
     *bpe = (ls_bpe){0};
 }
 
@@ -105,7 +104,8 @@ static ls_status read_merge(ls_json_value item, uint32_t rank, ls_text *joined, 
     while (out->merge[at & out->mask].pair != LS_NO_PAIR && out->merge[at & out->mask].pair != pair) at++;
     out->merge[at & out->mask] = (ls_merge){pair, rank, id};
     if (begins_run(part[0], bytes[0], part[1], bytes[1])) out->cut_at_spaces = false;
-    if (!out->bytes && !ls_bpe_add_joint(out, part[0], bytes[0], part[1], bytes[1])) return no_memory(item);
+    if (!out->bytes && !ls_bpe_add_adjacent(out, part[0], bytes[0], part[1], bytes[1]))
+        return no_memory(item);
     return ls_ok();
 }
 
@@ -139,7 +139,7 @@ static ls_status read_merges(ls_json_value model, ls_bpe *out) {
 static void find_bytes(ls_bpe *out) {
     for (int byte = 0; byte < 256; byte++) {
         char name[8];
-        const size_t bytes = out->bytes ? ls_byte_letter(byte, name)
+        const size_t bytes = out->bytes ? ls_byte_to_character(byte, name)
                                         : (size_t)snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
         out->byte_id[byte] = ls_vocabulary_find(&out->vocabulary, name, bytes);
     }
@@ -170,7 +170,8 @@ static ls_status find_words(ls_json_value model, ls_bpe *out) {
         room = ls_text_reserve(&word, token->bytes);
         size_t at = 0;
         for (int length = 1; room && at < token->bytes && length > 0; at += (size_t)length)
-            if ((length = ls_letter_byte(token->byte + at, token->bytes - at, word.byte + word.count)) > 0)
+            if ((length = ls_character_to_byte(token->byte + at, token->bytes - at, word.byte + word.count)) >
+                0)
                 word.count++;
         if (room && token->flags && at == token->bytes && word.count > 0)
             room = ls_vocabulary_add(&out->words, id, word.byte, word.count);

@@ -1,29 +1,27 @@
-/* text: what characters are, as the reference library has it (character_tables.h). */
+/* Classes, categories and cases of characters. The reference library is the Python package `tokenizers`. */
 #ifndef LS_TEXT_CHARACTERS_H
 #define LS_TEXT_CHARACTERS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Classes as the reference library has them. */
 bool ls_is_space(uint32_t code);       /* White_Space */
 bool ls_is_number(uint32_t code);      /* Nd, Nl, No */
 bool ls_is_word(uint32_t code);        /* alphabetic, marks, decimal digits, connectors, the two joiners */
-bool ls_is_punctuation(uint32_t code); /* P, and what ASCII has besides */
+bool ls_is_punctuation(uint32_t code); /* category P, and the other punctuation of ASCII */
 
-/* Whether normal forms leave it alone because it came after their Unicode (later.c). */
-bool ls_is_later(uint32_t code);
+/* Whether the reference library's normal forms do not know a character that utf8proc's change: it came after Unicode 9. */
+bool ls_is_after_unicode_9(uint32_t code);
 
-/* Lower case by itself; U+0130 alone becomes two characters, out[1] is 0 for the others. */
+/* The lower case of one character. U+0130 becomes two characters; for all others out[1] is 0. */
 void ls_lower_case(uint32_t code, uint32_t out[2]);
 
-/* Upper and title case: up to three characters, by letter_cases.c; their number. */
+/* The upper and title case as in Python's str: writes up to three characters and returns their number. */
 int ls_upper_case(uint32_t code, uint32_t out[3]);
 int ls_title_case(uint32_t code, uint32_t out[3]);
 
-/* The general category: 'L', 'M', 'N', 'P', 'S', 'Z' or 'C', and its second letter ("Lu", "Nd", "Cn"). */
+/* The general category, two letters: "Lu", "Nd", "Cn" ... */
 const char *ls_category(uint32_t code);
-
-/* The UTF-8 of a character; its length. */
-int ls_utf8_encode(uint32_t code, char out[4]);
 
 #endif

@@ -1,6 +1,6 @@
 /* Patterns, matched by PCRE2. */
-#include "text/pattern.h"
 #include "base/base.h"
+#include "text/pattern_impl.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

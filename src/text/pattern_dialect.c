@@ -4,7 +4,8 @@
  * A construct that is not known to mean the same in both is refused.
  */
 #include "base/base.h"
-#include "text/pattern.h"
+#include "text/pattern_impl.h"
+#include "text/pattern_tables_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,56 @@ static const char space[] =
 static const char word[] = WORD;
 static const char word_alone[] =
     WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe"; /* where no bracket is open, the library has ² ³ ¹ ¼ ½ ¾ too */
+
+/* ---- names in \p{...}, and where PCRE2's characters are not the reference library's (pattern_tables_impl.h) ---- */
+
+/* A name in \p{...}: a category or a script; name NULL: it is not known. */
+typedef struct property {
+    const char *name;
+    bool script;
+} property;
+
+/* Names are the same in any case, with and without their _. */
+static bool same_name(const char *known, const char *name, size_t bytes) {
+    for (size_t i = 0;; known++) {
+        while (*known == '_') known++;
+        while (i < bytes && name[i] == '_') i++;
+        if (i == bytes || *known == 0) return i == bytes && *known == 0;
+        if (strncasecmp(known, name + i++, 1) != 0) return false;
+    }
+}
+
+static const char *known_among(const char *const *known, size_t n, const char *name, size_t bytes) {
+    for (size_t i = 0; i < n; i++)
+        if (same_name(known[i], name, bytes)) return known[i];
+    return NULL;
+}
+
+static property find_property(const char *name, size_t bytes) {
+    const char *category = known_among(categories, LS_COUNT(categories), name, bytes);
+    if (category) return (property){category, false};
+    return (property){known_among(scripts, LS_COUNT(scripts), name, bytes), true};
+}
+
+/* A category of one letter has what all that begin with it have gained. */
+static bool concerns(const char *row, bool gone, const char *name) {
+    return strcmp(row, name) == 0 ||
+           (!gone && name[1] == 0 && row[0] == name[0] && row[2 - (row[1] == 0)] == 0);
+}
+
+static bool append_differences(const char *name, bool gone, ls_text *out) {
+    bool room = true;
+    for (size_t i = 0; i < LS_COUNT(differences) && room; i++) {
+        char range[32];
+        if (differences[i].gone != gone || !concerns(differences[i].name, gone, name)) continue;
+        const int n =
+            snprintf(range, sizeof range, "\\x{%x}-\\x{%x}", differences[i].first, differences[i].last);
+        room = ls_text_append(out, range, (size_t)n);
+    }
+    return room;
+}
+
+/* ---- translation ---- */
 
 /*
  * The class in brackets that is being read: members for one pair of brackets, and alternatives to them, each with a | before it, for what PCRE2 cannot
@@ -108,8 +159,7 @@ static ls_status put_inside(translation *t, const members *m, bool negated) {
 static ls_status put_class(translation *t, const char *base, const char *name, bool negated) {
     members m = {.base = base};
     ls_status status = ls_ok();
-    if (name &&
-        (!ls_pattern_differences(name, false, &m.more) || !ls_pattern_differences(name, true, &m.gone)))
+    if (name && (!append_differences(name, false, &m.more) || !append_differences(name, true, &m.gone)))
         status = ls_no_memory(0);
     if (status.code == LS_OK) status = t->in.open ? put_inside(t, &m, negated) : put_alone(t, &m, negated);
     free(m.more.byte);
@@ -128,7 +178,7 @@ static ls_status put_property(translation *t) {
     if (*name == '^') name++;
     const size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
     if (length == 0 || name[length] != '}') return refuse(t, 12);
-    const ls_pattern_class class = ls_pattern_class_find(name, length);
+    const property class = find_property(name, length);
     if (!class.name || (t->in.open && t->caseless > 0))
         return refuse(t, 12); /* there, the library has other cases too */
     snprintf(base, sizeof base, class.script ? "\\p{sc:%s}" : "\\p{%s}", class.name);

@@ -1,5 +1,5 @@
 /* ByteFallback: runs of tokens like <0x0A> become text; Fuse: all texts become one. */
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

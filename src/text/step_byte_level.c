@@ -1,7 +1,7 @@
 /* ByteLevel: text cut as GPT-2 cuts it, in a vocabulary whose characters are bytes. */
 #include "base/base.h"
-#include "text/byte_letters.h"
-#include "text/steps.h"
+#include "text/bpe_impl.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 
@@ -29,18 +29,18 @@ static ls_status read(ls_json_value step, void **state) {
 }
 
 /* The bytes stay bytes: the vocabulary is read as bytes instead (bpe.h). */
-static bool split(const void *state, ls_walk *walk, ls_text_piece piece) {
+static bool split(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     const byte_level *b = state;
     if (b->prefix && !piece.rest && piece.text[0] != ' ') {
-        ls_text *buffer = &walk->buffer[walk->at - 1];
+        ls_text *buffer = &chain->buffer[chain->at - 1];
         buffer->count = 0;
         if (!ls_text_append(buffer, " ", 1) || !ls_text_append(buffer, piece.text, piece.bytes))
-            return ls_walk_no_memory(walk, piece.bytes);
+            return ls_split_no_memory(chain, piece.bytes);
         piece.text = buffer->byte;
         piece.bytes = buffer->count;
     }
-    if (!b->pattern) return ls_walk_on(walk, piece);
-    return ls_split_pattern(walk, piece, b->pattern, ls_behaviour_isolated, false);
+    if (!b->pattern) return ls_split_next(chain, piece);
+    return ls_split_pattern(chain, piece, b->pattern, ls_behaviour_isolated, false);
 }
 
 /* A token of letters is their bytes, another its own text; all together are UTF-8, mended where they are not. */
@@ -53,7 +53,8 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
         int length = 1;
         size_t at = start;
         for (; at < in->end[i]; at += (size_t)length)
-            if ((length = ls_letter_byte(in->all.byte + at, in->end[i] - at, bytes.byte + bytes.count)) > 0)
+            if ((length =
+                     ls_character_to_byte(in->all.byte + at, in->end[i] - at, bytes.byte + bytes.count)) > 0)
                 bytes.count++;
             else
                 break;
@@ -74,5 +75,5 @@ static ls_status frame(const void *state, ls_token_list *before, ls_token_list *
 
 const ls_step_kind ls_step_byte_level = {
     .type = "ByteLevel", .read = read, .free = free_state, .split = split};
-const ls_step_kind ls_step_byte_level_back = {.type = "ByteLevel", .decode = decode};
-const ls_step_kind ls_step_byte_level_frame = {.type = "ByteLevel", .frame = frame};
+const ls_step_kind ls_step_byte_level_decoder = {.type = "ByteLevel", .decode = decode};
+const ls_step_kind ls_step_byte_level_post = {.type = "ByteLevel", .frame = frame};

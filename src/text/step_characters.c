@@ -1,7 +1,7 @@
 /* Pre-tokenizers that cut at a class of characters: Digits, WhitespaceSplit, Whitespace, Punctuation,
  * CharDelimiterSplit. */
 #include "text/characters.h"
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,24 +17,24 @@ static ls_status read_digits(ls_json_value step, void **state) {
     return individual ? ls_json_bool(step, "individual_digits", individual) : ls_no_memory(0);
 }
 
-static bool split_digits(const void *state, ls_walk *walk, ls_text_piece piece) {
+static bool split_digits(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     const bool *individual = state;
-    return ls_split_characters(walk, piece, is_number, NULL,
+    return ls_split_characters(chain, piece, is_number, NULL,
                                *individual ? ls_behaviour_isolated : ls_behaviour_contiguous);
 }
 
 /* ---- WhitespaceSplit: what is between white space; Whitespace: words, and runs of what is neither ---- */
 
-static bool split_space(const void *state, ls_walk *walk, ls_text_piece piece) {
+static bool split_space(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     (void)state;
-    return ls_split_characters(walk, piece, is_space, NULL, ls_behaviour_removed);
+    return ls_split_characters(chain, piece, is_space, NULL, ls_behaviour_removed);
 }
 
 typedef enum sort { SPACE, WORD, OTHER } sort;
 
 static sort sort_of(uint32_t code) { return ls_is_space(code) ? SPACE : ls_is_word(code) ? WORD : OTHER; }
 
-static bool split_words(const void *state, ls_walk *walk, ls_text_piece piece) {
+static bool split_words(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     sort run = SPACE;
     size_t start = 0;
     (void)state;
@@ -45,7 +45,7 @@ static bool split_words(const void *state, ls_walk *walk, ls_text_piece piece) {
         if (next != run) {
             const ls_text_piece part = {piece.text + start, at - start, piece.first && start == 0,
                                         piece.rest && start == 0};
-            if (run != SPACE && !ls_walk_on(walk, part)) return false;
+            if (run != SPACE && !ls_split_next(chain, part)) return false;
             run = next;
             start = at;
         }
@@ -67,9 +67,9 @@ static ls_status read_punctuation(ls_json_value step, void **state) {
     return ls_json_has(step, "behavior") ? ls_behaviour_read(step, "behavior", behaviour) : ls_ok();
 }
 
-static bool split_punctuation(const void *state, ls_walk *walk, ls_text_piece piece) {
+static bool split_punctuation(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     const ls_behaviour *const *behaviour = state;
-    return ls_split_characters(walk, piece, is_punctuation, NULL, *behaviour);
+    return ls_split_characters(chain, piece, is_punctuation, NULL, *behaviour);
 }
 
 /* ---- CharDelimiterSplit ---- */
@@ -84,8 +84,8 @@ static ls_status read_delimiter(ls_json_value step, void **state) {
                                            : ls_json_error(ls_json_field(step, "delimiter"), "one character");
 }
 
-static bool split_delimiter(const void *state, ls_walk *walk, ls_text_piece piece) {
-    return ls_split_characters(walk, piece, is_same, state, ls_behaviour_removed);
+static bool split_delimiter(const void *state, ls_split_chain *chain, ls_text_piece piece) {
+    return ls_split_characters(chain, piece, is_same, state, ls_behaviour_removed);
 }
 
 const ls_step_kind ls_step_digits = {

@@ -1,6 +1,6 @@
 /* Metaspace: spaces written as a character that prints, and words cut before it. */
 #include "base/base.h"
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,9 +51,9 @@ static bool starts_with_letter(const metaspace *m, ls_text_piece piece) {
 
 static bool is_letter(uint32_t code, const void *context) { return code == *(const uint32_t *)context; }
 
-static bool split(const void *state, ls_walk *walk, ls_text_piece piece) {
+static bool split(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     const metaspace *m = state;
-    ls_text *out = &walk->buffer[walk->at - 1];
+    ls_text *out = &chain->buffer[chain->at - 1];
     const bool prepends = !piece.rest && (m->prepend == ALWAYS || (m->prepend == FIRST && piece.first));
     out->count = 0;
     bool room = !prepends || starts_with_letter(m, piece) || ls_text_append(out, m->letter, m->bytes);
@@ -64,17 +64,17 @@ static bool split(const void *state, ls_walk *walk, ls_text_piece piece) {
                (!space || ls_text_append(out, m->letter, m->bytes));
         at = until + (space != NULL);
     }
-    if (!room) return ls_walk_no_memory(walk, piece.bytes);
+    if (!room) return ls_split_no_memory(chain, piece.bytes);
     const ls_text_piece changed = {out->byte, out->count, piece.first, piece.rest};
-    if (!m->split) return ls_walk_on(walk, changed);
-    return ls_split_characters(walk, changed, is_letter, &m->code, ls_behaviour_merged_with_next);
+    if (!m->split) return ls_split_next(chain, changed);
+    return ls_split_characters(chain, changed, is_letter, &m->code, ls_behaviour_merged_with_next);
 }
 
-static ls_cut cut(const void *state, ls_seam *seam) {
+static ls_cut cut(const void *state, ls_boundary *boundary) {
     const metaspace *m = state;
-    if (seam->left == ' ') seam->left = m->code;
-    if (seam->right == ' ') seam->right = m->code;
-    return m->split && seam->right == m->code ? LS_CUT_APART : LS_CUT_ON;
+    if (boundary->left == ' ') boundary->left = m->code;
+    if (boundary->right == ' ') boundary->right = m->code;
+    return m->split && boundary->right == m->code ? LS_CUT_APART : LS_CUT_ON;
 }
 
 /* The letter is a space again, but for those of the first token, where one was put before the text. */
@@ -96,5 +96,5 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
 
 const ls_step_kind ls_step_metaspace = {
     .type = "Metaspace", .read = read, .free = free, .split = split, .cut = cut};
-const ls_step_kind ls_step_metaspace_back = {
+const ls_step_kind ls_step_metaspace_decoder = {
     .type = "Metaspace", .read = read, .free = free, .decode = decode};

@@ -1,5 +1,5 @@
 /* Prepend: a text put before another that is not empty. */
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t 
     return ls_ok();
 }
 
-static ls_cut cut(const void *state, ls_seam *seam) { return (void)state, (void)seam, LS_CUT_ON; }
+static ls_cut cut(const void *state, ls_boundary *boundary) { return (void)state, (void)boundary, LS_CUT_ON; }
 
 const ls_step_kind ls_step_prepend = {
     .type = "Prepend", .read = read, .free = free, .normalize = normalize, .cut = cut};

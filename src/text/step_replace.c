@@ -1,5 +1,5 @@
 /* Replace: every match of a pattern becomes a text; the same step in a normalizer and in a decoder. */
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,17 +59,17 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t 
 }
 
 /* One character that is replaced becomes the content's last on the left, and its first on the right. */
-static ls_cut cut(const void *state, ls_seam *seam) {
+static ls_cut cut(const void *state, ls_boundary *boundary) {
     const replacing *r = state;
     const char *text = ls_pattern_text(r->pattern);
     uint32_t code, first, last;
     if (!text) return LS_CUT_UNKNOWN;
-    if (!ls_utf8_holds(text, seam->left) && !ls_utf8_holds(text, seam->right)) return LS_CUT_ON;
+    if (!ls_utf8_holds(text, boundary->left) && !ls_utf8_holds(text, boundary->right)) return LS_CUT_ON;
     if (text[ls_utf8_decode(text, strlen(text), &code)] != 0 ||
         ls_utf8_decode(r->content, r->bytes, &first) == 0 || ls_utf8_last(r->content, r->bytes, &last) == 0)
         return LS_CUT_UNKNOWN;
-    if (seam->left == code) seam->left = last;
-    if (seam->right == code) seam->right = first;
+    if (boundary->left == code) boundary->left = last;
+    if (boundary->right == code) boundary->right = first;
     return LS_CUT_ON;
 }
 
@@ -93,5 +93,5 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
 
 const ls_step_kind ls_step_replace = {
     .type = "Replace", .read = read, .free = free_state, .normalize = normalize, .cut = cut};
-const ls_step_kind ls_step_replace_back = {
+const ls_step_kind ls_step_replace_decoder = {
     .type = "Replace", .read = read, .free = free_state, .decode = decode};

@@ -1,6 +1,6 @@
 /* Strip: in a normalizer, white space off the ends; in a decoder, some of one character off each token's ends. */
 #include "text/characters.h"
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,12 +36,12 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t 
     return ls_ok();
 }
 
-static ls_cut cut(const void *state, ls_seam *seam) {
+static ls_cut cut(const void *state, ls_boundary *boundary) {
     (void)state;
-    return ls_is_space(seam->left) || ls_is_space(seam->right) ? LS_CUT_UNKNOWN : LS_CUT_ON;
+    return ls_is_space(boundary->left) || ls_is_space(boundary->right) ? LS_CUT_UNKNOWN : LS_CUT_ON;
 }
 
-static ls_status read_back(ls_json_value step, void **state) {
+static ls_status read_decoder(ls_json_value step, void **state) {
     stripping *s = *state = calloc(1, sizeof *s);
     const char *content;
     if (!s) return ls_no_memory(0);
@@ -75,4 +75,5 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
 
 const ls_step_kind ls_step_strip = {
     .type = "Strip", .read = read, .free = free, .normalize = normalize, .cut = cut};
-const ls_step_kind ls_step_strip_back = {.type = "Strip", .read = read_back, .free = free, .decode = decode};
+const ls_step_kind ls_step_strip_decoder = {
+    .type = "Strip", .read = read_decoder, .free = free, .decode = decode};

@@ -1,5 +1,5 @@
 /* TemplateProcessing: ids put before and after a text. Its template for pairs of texts is not used. */
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  */
 #include "base/base.h"
 #include "text/characters.h"
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +23,14 @@ static void mark(form *f, int32_t code) { f->plain[code / 8] &= (uint8_t) ~(1 <<
 
 static int combining_class(int32_t code) {
     const int found = utf8proc_get_property(code)->combining_class;
-    return found != 0 && ls_is_later((uint32_t)code) ? 0 : found;
+    return found != 0 && ls_is_after_unicode_9((uint32_t)code) ? 0 : found;
 }
 
 static int decompose(utf8proc_option_t options, int32_t code, int32_t out[LONGEST]) {
     int last = 0;
     const ssize_t n = utf8proc_decompose_char(code, out, LONGEST, options, &last);
     LS_ASSERT(n >= 1 && n <= LONGEST);
-    if ((n == 1 && out[0] == code) || !ls_is_later((uint32_t)code)) return (int)n;
+    if ((n == 1 && out[0] == code) || !ls_is_after_unicode_9((uint32_t)code)) return (int)n;
     out[0] = code;
     return 1;
 }
@@ -102,8 +102,8 @@ static bool normalize_stretch(const form *f, const char *text, size_t bytes, ls_
     return true;
 }
 
-static ls_cut cut(const void *state, ls_seam *seam) {
-    return is_plain(state, seam->left) && is_plain(state, seam->right) ? LS_CUT_ON : LS_CUT_UNKNOWN;
+static ls_cut cut(const void *state, ls_boundary *boundary) {
+    return is_plain(state, boundary->left) && is_plain(state, boundary->right) ? LS_CUT_ON : LS_CUT_UNKNOWN;
 }
 
 /* The place of the next character that is not plain (plain: that is), `bytes` when there is none. *previous: that

@@ -1,6 +1,6 @@
 /* The tables of steps, and running them. */
-#include "text/steps.h"
 #include "base/base.h"
+#include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +21,15 @@ static const ls_step_kind *const pre_tokenizers[] = {
     NULL,
 };
 static const ls_step_kind *const decoders[] = {
-    &ls_step_byte_level_back,
-    &ls_step_replace_back,
+    &ls_step_byte_level_decoder,
+    &ls_step_replace_decoder,
     &ls_step_byte_fallback,
     &ls_step_fuse,
-    &ls_step_strip_back,
-    &ls_step_metaspace_back,
+    &ls_step_strip_decoder,
+    &ls_step_metaspace_decoder,
     NULL,
 };
-static const ls_step_kind *const post_processors[] = {&ls_step_template, &ls_step_byte_level_frame, NULL};
+static const ls_step_kind *const post_processors[] = {&ls_step_template, &ls_step_byte_level_post, NULL};
 
 /* One of the file's four lists of steps. */
 typedef struct stage {
@@ -124,34 +124,34 @@ bool ls_steps_may_cut(const ls_steps *steps) {
 }
 
 /* A word that ends between steps would begin anew in the next, which is no rest of a text: not known. */
-ls_cut ls_steps_cut(const ls_steps *steps, ls_seam *seam) {
+ls_cut ls_steps_cut(const ls_steps *steps, ls_boundary *boundary) {
     ls_cut cut = LS_CUT_ON;
     for (size_t i = 0; i < steps->count && cut == LS_CUT_ON; i++) {
-        cut = steps->step[i].kind->cut(steps->step[i].state, seam);
+        cut = steps->step[i].kind->cut(steps->step[i].state, boundary);
         if (cut == LS_CUT_APART && i + 1 < steps->count) cut = LS_CUT_UNKNOWN;
     }
     return cut;
 }
 
-bool ls_walk_no_memory(ls_walk *walk, size_t bytes) {
-    walk->status = ls_no_memory(bytes);
+bool ls_split_no_memory(ls_split_chain *chain, size_t bytes) {
+    chain->status = ls_no_memory(bytes);
     return false;
 }
 
-static bool end_walk(ls_walk *walk, ls_text_piece piece) {
+static bool end_chain(ls_split_chain *chain, ls_text_piece piece) {
     if (piece.bytes <= INT32_MAX)
-        return walk->word(walk->context, piece.text, piece.bytes) || ls_walk_no_memory(walk, piece.bytes);
-    walk->status =
+        return chain->word(chain->context, piece.text, piece.bytes) || ls_split_no_memory(chain, piece.bytes);
+    chain->status =
         ls_error(LS_UNSUPPORTED, "a word of %zu bytes, expected at most %d", piece.bytes, INT32_MAX);
     return false;
 }
 
-bool ls_walk_on(ls_walk *walk, ls_text_piece piece) {
+bool ls_split_next(ls_split_chain *chain, ls_text_piece piece) {
     if (piece.bytes == 0) return true;
-    if (walk->at == walk->steps->count) return end_walk(walk, piece);
-    const ls_text_step *step = &walk->steps->step[walk->at++];
-    const bool done = step->kind->split(step->state, walk, piece);
-    walk->at--;
+    if (chain->at == chain->steps->count) return end_chain(chain, piece);
+    const ls_text_step *step = &chain->steps->step[chain->at++];
+    const bool done = step->kind->split(step->state, chain, piece);
+    chain->at--;
     return done;
 }
 

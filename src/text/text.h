@@ -1,4 +1,4 @@
-/* text: UTF-8 and tokenizers. The header for other folders. */
+/* text: UTF-8, characters and tokenizers. This is the header for other folders. */
 #ifndef LS_TEXT_H
 #define LS_TEXT_H
 

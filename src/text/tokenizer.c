@@ -13,7 +13,7 @@ typedef struct encoder {
     struct encoder *next;
 } encoder;
 
-struct ls_idle {
+struct ls_encoder_pool {
     pthread_mutex_t lock;
     encoder *first;
 };
@@ -96,12 +96,12 @@ static ls_tokenizer *new_tokenizer(const ls_tokenizer_kind *kind) {
     ls_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
     if (!tokenizer) return NULL;
     tokenizer->kind = kind;
-    tokenizer->idle = calloc(1, sizeof *tokenizer->idle);
-    if (!tokenizer->idle) {
+    tokenizer->encoders = calloc(1, sizeof *tokenizer->encoders);
+    if (!tokenizer->encoders) {
         free(tokenizer);
         return NULL;
     }
-    pthread_mutex_init(&tokenizer->idle->lock, NULL);
+    pthread_mutex_init(&tokenizer->encoders->lock, NULL);
     return tokenizer;
 }
 
@@ -142,13 +142,13 @@ ls_status ls_tokenizer_open_model(const char *directory, ls_tokenizer **out) {
 
 void ls_tokenizer_close(ls_tokenizer *tokenizer) {
     if (!tokenizer) return;
-    for (encoder *e = tokenizer->idle->first, *next; e; e = next) {
+    for (encoder *e = tokenizer->encoders->first, *next; e; e = next) {
         next = e->next;
         tokenizer->kind->encoder_close(e->scratch);
         free(e);
     }
-    pthread_mutex_destroy(&tokenizer->idle->lock);
-    free(tokenizer->idle);
+    pthread_mutex_destroy(&tokenizer->encoders->lock);
+    free(tokenizer->encoders);
     free(tokenizer->file);
     tokenizer->kind->close(tokenizer->state);
     free(tokenizer);
@@ -162,7 +162,7 @@ uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer) { return tokeni
 size_t ls_tokenizer_piece(const ls_tokenizer *tokenizer) { return tokenizer->piece; }
 ls_token_frame ls_tokenizer_frame(const ls_tokenizer *tokenizer) { return tokenizer->frame; }
 
-void ls_tokenizer_tell(const ls_tokenizer *tokenizer, int64_t vocab_size) {
+void ls_tokenizer_log(const ls_tokenizer *tokenizer, int64_t vocab_size) {
     char unused[64] = "";
     if (vocab_size > 2 * (int64_t)tokenizer->vocabulary)
         snprintf(unused, sizeof unused, "; vocab_size is %lld, so most of the model's rows stay unused",
@@ -189,11 +189,11 @@ bool ls_tokenizer_next_special(const ls_tokenizer *tokenizer, const char *text, 
 }
 
 /* An idle encoder, or a new one; NULL on error. */
-static encoder *take(const ls_tokenizer *tokenizer, ls_status *status) {
-    pthread_mutex_lock(&tokenizer->idle->lock);
-    encoder *found = tokenizer->idle->first;
-    if (found) tokenizer->idle->first = found->next;
-    pthread_mutex_unlock(&tokenizer->idle->lock);
+static encoder *acquire_encoder(const ls_tokenizer *tokenizer, ls_status *status) {
+    pthread_mutex_lock(&tokenizer->encoders->lock);
+    encoder *found = tokenizer->encoders->first;
+    if (found) tokenizer->encoders->first = found->next;
+    pthread_mutex_unlock(&tokenizer->encoders->lock);
     if (found) return found;
     found = calloc(1, sizeof *found);
     *status = found ? tokenizer->kind->encoder(tokenizer->state, &found->scratch)
@@ -203,11 +203,11 @@ static encoder *take(const ls_tokenizer *tokenizer, ls_status *status) {
     return NULL;
 }
 
-static void give_back(const ls_tokenizer *tokenizer, encoder *e) {
-    pthread_mutex_lock(&tokenizer->idle->lock);
-    e->next = tokenizer->idle->first;
-    tokenizer->idle->first = e;
-    pthread_mutex_unlock(&tokenizer->idle->lock);
+static void release_encoder(const ls_tokenizer *tokenizer, encoder *e) {
+    pthread_mutex_lock(&tokenizer->encoders->lock);
+    e->next = tokenizer->encoders->first;
+    tokenizer->encoders->first = e;
+    pthread_mutex_unlock(&tokenizer->encoders->lock);
 }
 
 static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes, bool rest,
@@ -215,10 +215,10 @@ static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t 
     const size_t count = out->count;
     if (bytes == 0) return ls_ok();
     ls_status status = ls_ok();
-    encoder *e = take(tokenizer, &status);
+    encoder *e = acquire_encoder(tokenizer, &status);
     if (!e) return status;
     status = tokenizer->kind->encode(tokenizer->state, e->scratch, text, bytes, rest, plain, out);
-    give_back(tokenizer, e);
+    release_encoder(tokenizer, e);
     if (status.code != LS_OK) out->count = count;
     return status;
 }
@@ -254,4 +254,53 @@ ls_status ls_tokenizer_decode(const ls_tokenizer *tokenizer, const int32_t *ids,
     ls_status status = tokenizer->kind->decode(tokenizer->state, ids, n, out);
     if (status.code != LS_OK) out->count = count;
     return status;
+}
+
+/* ---- growing buffers ---- */
+
+bool ls_reserve(void **items, size_t count, size_t *capacity, size_t more, size_t size) {
+    if (more <= *capacity - count) return true;
+    size_t wanted = *capacity > more ? 2 * *capacity : count + more, bytes;
+    if (wanted < 64) wanted = 64;
+    void *grown = __builtin_mul_overflow(wanted, size, &bytes) ? NULL : realloc(*items, bytes);
+    if (!grown) return false;
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+bool ls_token_list_reserve(ls_token_list *list, size_t more) {
+    void *items = list->id;
+    bool done = ls_reserve(&items, list->count, &list->capacity, more, sizeof *list->id);
+    list->id = items;
+    return done;
+}
+
+bool ls_text_reserve(ls_text *text, size_t more) {
+    void *items = text->byte;
+    bool done = ls_reserve(&items, text->count, &text->capacity, more, 1);
+    text->byte = items;
+    return done;
+}
+
+bool ls_text_append(ls_text *text, const char *bytes, size_t n) {
+    if (!ls_text_reserve(text, n)) return false;
+    if (n > 0) memcpy(text->byte + text->count, bytes, n);
+    text->count += n;
+    return true;
+}
+
+const char *ls_text_find(const char *text, size_t bytes, const char *part, size_t n) {
+    if (n > 16) return memmem(text, bytes, part, n);
+    while (bytes >= n) {
+        const char *found = memchr(text, part[0], bytes - n + 1);
+        if (!found || memcmp(found, part, n) == 0) return found;
+        bytes -= (size_t)(found + 1 - text);
+        text = found + 1;
+    }
+    return NULL;
+}
+
+ls_status ls_no_memory(size_t bytes) {
+    return ls_error(LS_NO_MEMORY, "no memory to tokenize a text of %zu bytes", bytes);
 }

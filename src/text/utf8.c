@@ -1,8 +1,10 @@
+/* UTF-8: decoding, encoding, validation and repair. */
 #include "text/utf8.h"
-
 #include "base/base.h"
+#include "text/text_impl.h"
 
 #include <string.h>
+#include <utf8proc.h>
 
 int ls_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
     const unsigned char *p = (const unsigned char *)text;
@@ -20,6 +22,10 @@ int ls_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
         return 0;
     if (code) *code = c;
     return length;
+}
+
+int ls_utf8_encode(uint32_t code, char out[4]) {
+    return (int)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)out);
 }
 
 int ls_utf8_last(const char *text, size_t bytes, uint32_t *code) {
@@ -60,4 +66,46 @@ size_t ls_utf8_printable(const char *text, size_t bytes, char *out, size_t room)
     }
     out[used] = 0;
     return used;
+}
+
+/* ---- repair, as Python's bytes.decode("utf-8", errors="replace") ---- */
+
+size_t ls_utf8_valid_run(const char *text, size_t bytes) {
+    size_t at = 0;
+    if (bytes == 0) return 0; /* text may be NULL */
+    for (;;) {
+        for (uint64_t eight; bytes - at >= 8; at += 8) {
+            memcpy(&eight, text + at, 8);
+            if (eight & 0x8080808080808080u) break;
+        }
+        int n = ls_utf8_decode(text + at, bytes - at, NULL);
+        if (n == 0) return at;
+        at += (size_t)n;
+    }
+}
+
+/*
+ * Bytes at the start of text, which is no character, that one U+FFFD stands for: the longest beginning of one
+ * (Unicode's "maximal subpart"), or one byte.
+ */
+static size_t wrong_run(const unsigned char *p, size_t bytes) {
+    size_t length = p[0] < 0xc2 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 1;
+    if (length < 3 || bytes < 2) return 1;
+    const unsigned char least = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
+    const unsigned char most = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
+    if (p[1] < least || p[1] > most) return 1;
+    return length == 4 && bytes > 2 && (p[2] & 0xc0) == 0x80 ? 3 : 2;
+}
+
+bool ls_utf8_repair(const char *text, size_t bytes, ls_text *out) {
+    out->count = 0;
+    for (size_t at = 0; at < bytes;) {
+        size_t good = ls_utf8_valid_run(text + at, bytes - at);
+        if (!ls_text_append(out, text + at, good)) return false;
+        at += good;
+        if (at == bytes) break;
+        if (!ls_text_append(out, "\xef\xbf\xbd", 3)) return false;
+        at += wrong_run((const unsigned char *)text + at, bytes - at);
+    }
+    return true;
 }

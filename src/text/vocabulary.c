@@ -1,5 +1,5 @@
-#include "text/vocabulary.h"
 #include "base/base.h"
+#include "text/bpe_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ bool ls_vocabulary_create(ls_vocabulary *vocabulary, int32_t room, size_t tokens
 void ls_vocabulary_free(ls_vocabulary *vocabulary) {
     for (int32_t id = 0; vocabulary->token && id < vocabulary->size; id++) {
         free(vocabulary->token[id].byte);
-        free(vocabulary->token[id].shown);
+        free(vocabulary->token[id].normal_text);
     }
     free(vocabulary->token);
     free(vocabulary->slot);

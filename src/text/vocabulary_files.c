@@ -4,7 +4,7 @@
  * (transformers 5) would build, so that the rest of this folder reads one form.
  */
 #include "base/base.h"
-#include "text/vocabulary.h"
+#include "text/bpe_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -79,7 +79,7 @@ static ls_status open_model(ls_training *t) {
                         (int)ls_tokenizer_vocabulary(t->tokenizer));
     ls_log("model: %s, %.2f M parameters", ls_model_architecture(t->model),
            (double)ls_model_parameters(t->model) / 1e6);
-    ls_tokenizer_tell(t->tokenizer, sizes.V);
+    ls_tokenizer_log(t->tokenizer, sizes.V);
     return ls_ok();
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the table of src/text/later.c: characters to which utf8proc gives a combining class or a decomposition, and the Python package
+"""Prints the table `newer` of src/text/characters.c: characters to which utf8proc gives a combining class or a decomposition, and the Python package
 `tokenizers` none, because its normal forms are those of an older Unicode. Made with tokenizers 0.23.3 and utf8proc 2.8.0."""
 import ctypes
 

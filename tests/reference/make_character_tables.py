@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes src/text/character_tables.h and src/text/pattern_tables.h: the characters of classes as the Python package `tokenizers` has them.
+"""Makes src/text/character_tables_impl.h and src/text/pattern_tables_impl.h: the characters of classes as the Python package `tokenizers` has them.
 
     make_character_tables.py
 
@@ -35,7 +35,7 @@ def write_characters():
     rows = ", ".join(f"{{0x{first:x}, 0x{last:x}, {step}, {distance}}}" for first, last, step, distance in library.lower_case())
     parts.append("/* Every step-th character from first to last has its lower case at that distance. U+0130, which becomes two, is none of them. */\n"
                  f"static const struct {{\nuint32_t first, last;\nint16_t step;\nint32_t distance;\n}} lower[] = {{{rows}}};\n")
-    write("character_tables.h", "text: characters as Rust's functions know them, which the reference library asks.", "LS_TEXT_CHARACTER_TABLES_H", "".join(parts))
+    write("character_tables_impl.h", "text: characters as Rust's functions know them, which the reference library asks.", "LS_TEXT_CHARACTER_TABLES_IMPL_H", "".join(parts))
 
 
 def differences(name, pattern, base, more):
@@ -57,8 +57,8 @@ def write_patterns():
     body += ("/* Those of a category of two letters are in that of its first letter too. w: the class of \\\\w. gone: PCRE2 has them, the library has not. */\n"
              "static const struct {\nconst char *name;\nbool gone;\nuint32_t first, last;\n} differences[] = {"
              + ", ".join(f'{{"{name}", {gone}, 0x{first:x}, 0x{last:x}}}' for name, gone, first, last in rows) + "};\n")
-    write("pattern_tables.h", "text: where classes of the reference library's expressions (Unicode 16) differ from PCRE2 10.42's (Unicode 14).",
-          "LS_TEXT_PATTERN_TABLES_H", body)
+    write("pattern_tables_impl.h", "text: where classes of the reference library's expressions (Unicode 16) differ from PCRE2 10.42's (Unicode 14).",
+          "LS_TEXT_PATTERN_TABLES_IMPL_H", body)
 
 
 write_characters()

@@ -2,8 +2,8 @@
  * text: where classes of the reference library's expressions (Unicode 16) differ from PCRE2 10.42's (Unicode 14).
  * Made by tests/reference/make_character_tables.py; not to be edited.
  */
-#ifndef LS_TEXT_PATTERN_TABLES_H
-#define LS_TEXT_PATTERN_TABLES_H
+#ifndef LS_TEXT_PATTERN_TABLES_IMPL_H
+#define LS_TEXT_PATTERN_TABLES_IMPL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,10 +3,10 @@
  * steps.c say which kinds a normalizer, pre-tokenizer, decoder or post-processor may be. A Sequence is no step
  * of its own: its members follow one another.
  */
-#ifndef LS_TEXT_STEPS_H
-#define LS_TEXT_STEPS_H
+#ifndef LS_TEXT_STEPS_IMPL_H
+#define LS_TEXT_STEPS_IMPL_H
 
-#include "text/pattern.h"
+#include "text/pattern_impl.h"
 
 /* A stretch of text on its way through the steps. */
 typedef struct ls_text_piece {
@@ -24,13 +24,13 @@ typedef struct ls_allowance {
     size_t most, made;
 } ls_allowance;
 
-/* Bytes of a text that is put before every piece of a text, or looked for at every place of it. */
+/* Bytes of a text that is put before every piece of a text, or searched for at every place of it. */
 #define LS_MOST_PATTERN 1024
 
 /* Two characters side by side, and whether a step does the same when the text is cut between them. */
-typedef struct ls_seam {
+typedef struct ls_boundary {
     uint32_t left, right;
-} ls_seam;
+} ls_boundary;
 
 typedef enum ls_cut {
     LS_CUT_UNKNOWN, /* it may not */
@@ -48,7 +48,7 @@ typedef struct ls_strings {
 LS_MUST_USE bool ls_strings_end(ls_strings *texts); /* what was appended to `all` since the last is a text */
 void ls_strings_free(ls_strings *texts);
 
-typedef struct ls_walk ls_walk;
+typedef struct ls_split_chain ls_split_chain;
 
 typedef struct ls_step_kind {
     const char *type;
@@ -61,14 +61,14 @@ typedef struct ls_step_kind {
      */
     ls_status (*normalize)(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out);
-    /* Pre-tokenizers: calls ls_walk_on for each part, in order. False: walk->status says why. */
-    bool (*split)(const void *state, ls_walk *walk, ls_text_piece piece);
+    /* Pre-tokenizers: calls ls_split_next for each part, in order. False: chain->status says why. */
+    bool (*split)(const void *state, ls_split_chain *chain, ls_text_piece piece);
     /* Decoders: the texts of tokens to other texts; `out` is empty. */
     ls_status (*decode)(const void *state, const ls_strings *in, ls_strings *out);
     /* Post-processors: put ids before and after those that are there. */
     ls_status (*frame)(const void *state, ls_token_list *before, ls_token_list *after);
-    /* Normalizers and pre-tokenizers; NULL: not known. *seam becomes what the step makes of the characters. */
-    ls_cut (*cut)(const void *state, ls_seam *seam);
+    /* Normalizers and pre-tokenizers; NULL: not known. *boundary becomes what the step makes of the characters. */
+    ls_cut (*cut)(const void *state, ls_boundary *boundary);
 } ls_step_kind;
 
 typedef struct ls_text_step {
@@ -97,10 +97,10 @@ LS_MUST_USE ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scra
 LS_MUST_USE ls_status ls_decode(const ls_steps *steps, ls_strings *texts);
 
 bool ls_steps_may_cut(const ls_steps *steps); /* each of them says where */
-ls_cut ls_steps_cut(const ls_steps *steps, ls_seam *seam);
+ls_cut ls_steps_cut(const ls_steps *steps, ls_boundary *boundary);
 
 /* The way through the pre-tokenizers, to the word at its end. */
-struct ls_walk {
+struct ls_split_chain {
     const ls_steps *steps;
     size_t at;       /* the step to run next */
     ls_text *buffer; /* one per step, for those that change text */
@@ -110,8 +110,9 @@ struct ls_walk {
     ls_status status; /* set where false is returned */
 };
 
-LS_MUST_USE bool ls_walk_on(ls_walk *walk, ls_text_piece piece); /* an empty piece goes no further */
-bool ls_walk_no_memory(ls_walk *walk, size_t bytes);             /* sets the status; false */
+LS_MUST_USE bool ls_split_next(ls_split_chain *chain,
+                               ls_text_piece piece);          /* an empty piece goes no further */
+bool ls_split_no_memory(ls_split_chain *chain, size_t bytes); /* sets the status; false */
 
 /* ---- what pre-tokenizers share (split.c) ---- */
 
@@ -122,21 +123,21 @@ extern const ls_behaviour *const ls_behaviour_isolated,
 LS_MUST_USE ls_status ls_behaviour_read(ls_json_value object, const char *key, const ls_behaviour **out);
 
 /* Cuts a piece at the matches of a pattern, or with `invert` at what is between them. */
-LS_MUST_USE bool ls_split_pattern(ls_walk *walk, ls_text_piece piece, const ls_pattern *pattern,
+LS_MUST_USE bool ls_split_pattern(ls_split_chain *chain, ls_text_piece piece, const ls_pattern *pattern,
                                   const ls_behaviour *behaviour, bool invert);
 /* Cuts a piece at each character that `is` says is a delimiter. */
-LS_MUST_USE bool ls_split_characters(ls_walk *walk, ls_text_piece piece,
+LS_MUST_USE bool ls_split_characters(ls_split_chain *chain, ls_text_piece piece,
                                      bool (*is)(uint32_t code, const void *context), const void *context,
                                      const ls_behaviour *behaviour);
 
 extern const ls_step_kind ls_step_nfc, ls_step_nfd, ls_step_nfkc, ls_step_nfkd, ls_step_lowercase;
-extern const ls_step_kind ls_step_prepend;                       /* step_prepend.c */
-extern const ls_step_kind ls_step_replace, ls_step_replace_back; /* step_replace.c */
-extern const ls_step_kind ls_step_strip, ls_step_strip_back;     /* step_strip.c */
-extern const ls_step_kind ls_step_split;                         /* step_split.c */
-extern const ls_step_kind ls_step_byte_level, ls_step_byte_level_back,
-    ls_step_byte_level_frame;                                        /* step_byte_level.c */
-extern const ls_step_kind ls_step_metaspace, ls_step_metaspace_back; /* step_metaspace.c */
+extern const ls_step_kind ls_step_prepend;                          /* step_prepend.c */
+extern const ls_step_kind ls_step_replace, ls_step_replace_decoder; /* step_replace.c */
+extern const ls_step_kind ls_step_strip, ls_step_strip_decoder;     /* step_strip.c */
+extern const ls_step_kind ls_step_split;                            /* step_split.c */
+extern const ls_step_kind ls_step_byte_level, ls_step_byte_level_decoder,
+    ls_step_byte_level_post;                                            /* step_byte_level.c */
+extern const ls_step_kind ls_step_metaspace, ls_step_metaspace_decoder; /* step_metaspace.c */
 extern const ls_step_kind ls_step_digits, ls_step_whitespace_split, ls_step_whitespace, ls_step_punctuation,
     ls_step_delimiter;                                         /* step_characters.c */
 extern const ls_step_kind ls_step_byte_fallback, ls_step_fuse; /* step_byte_fallback.c */

@@ -2,33 +2,33 @@
  * text: added tokens, found in text before (or, with "normalized", after) the normalizers and kept whole. At each
  * place the longest one counts.
  */
-#ifndef LS_TEXT_ADDED_H
-#define LS_TEXT_ADDED_H
+#ifndef LS_TEXT_ADDED_IMPL_H
+#define LS_TEXT_ADDED_IMPL_H
 
-#include "text/bpe.h"
-#include "text/steps.h"
+#include "text/bpe_impl.h"
+#include "text/steps_impl.h"
 
 typedef struct ls_added_token {
     int32_t id;
     bool single_word, left, right; /* takes in the white space before it, after it */
-    bool normalized;               /* looked for after the normalizers */
+    bool normalized;               /* searched for after the normalizers */
 } ls_added_token;
 
 /* Tokens to look for, by a tree of their bytes. */
-typedef struct ls_finder {
-    struct ls_branch *branch; /* by hash of node and byte */
+typedef struct ls_token_trie {
+    struct ls_trie_edge *edge; /* by hash of node and byte */
     size_t mask, nodes;
     int32_t *found;   /* by node: the added token that ends there, or -1 */
     bool begins[256]; /* some token begins with this byte */
     bool holds[256];  /* some token has this byte */
     bool widens;      /* some token takes in white space */
-} ls_finder;
+} ls_token_trie;
 
 typedef struct ls_added {
     ls_added_token *token;
     size_t count;
-    ls_finder before, after; /* the normalizers */
-    ls_finder special;       /* the special ones by their own texts, whether normalized or not */
+    ls_token_trie before, after; /* the normalizers */
+    ls_token_trie special;       /* the special ones by their own texts, whether normalized or not */
 } ls_added;
 
 /*
@@ -47,10 +47,10 @@ typedef struct ls_added_match {
 } ls_added_match;
 
 /* Whether what is found is the same when the text is cut between these characters; said of some places only. */
-bool ls_added_may_cut(const ls_finder *finder, ls_seam seam);
+bool ls_added_may_cut(const ls_token_trie *trie, ls_boundary boundary);
 
-/* *looked grows by the bytes that were compared with tokens: up to LS_MOST_PATTERN for each of the text. */
-bool ls_added_next(const ls_added *added, const ls_finder *finder, const char *text, size_t bytes,
-                   size_t from, size_t done, size_t *looked, ls_added_match *out);
+/* *compared grows by the bytes that were compared with tokens: up to LS_MOST_PATTERN for each of the text. */
+bool ls_added_next(const ls_added *added, const ls_token_trie *trie, const char *text, size_t bytes,
+                   size_t from, size_t done, size_t *compared, ls_added_match *out);
 
 #endif

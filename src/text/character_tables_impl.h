@@ -2,8 +2,8 @@
  * text: characters as Rust's functions know them, which the reference library asks.
  * Made by tests/reference/make_character_tables.py; not to be edited.
  */
-#ifndef LS_TEXT_CHARACTER_TABLES_H
-#define LS_TEXT_CHARACTER_TABLES_H
+#ifndef LS_TEXT_CHARACTER_TABLES_IMPL_H
+#define LS_TEXT_CHARACTER_TABLES_IMPL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Lowercase: each character by itself. */
 #include "text/characters.h"
-#include "text/steps.h"
+#include "text/steps_impl.h"
 
 static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out) {

@@ -4,8 +4,8 @@
  *
  * Classes (\p{...}, \w, \d, \s) have the characters that they have in the reference library.
  */
-#ifndef LS_TEXT_PATTERN_H
-#define LS_TEXT_PATTERN_H
+#ifndef LS_TEXT_PATTERN_IMPL_H
+#define LS_TEXT_PATTERN_IMPL_H
 
 #include "text/text_impl.h"
 
@@ -42,19 +42,6 @@ typedef struct ls_matches {
 
 /* False: *status says why. No status is returned, because one is half a kilobyte, and there is a match per word. */
 LS_MUST_USE bool ls_matches_next(ls_matches *matches, ls_status *status);
-
-/* A name in \p{...}: a category or a script; name NULL: it is not known. */
-typedef struct ls_pattern_class {
-    const char *name;
-    bool script;
-} ls_pattern_class;
-
-ls_pattern_class ls_pattern_class_find(const char *name, size_t bytes);
-/*
- * Appends ranges, as members of a class: of the characters that a category or script, or "w" for \w, has in the reference library and not in
- * PCRE2; or, with `gone`, the other way round (pattern_classes.c). False: no memory.
- */
-LS_MUST_USE bool ls_pattern_differences(const char *name, bool gone, ls_text *out);
 
 /* The same expression in PCRE2's words; LS_UNSUPPORTED names what has none (pattern_dialect.c). */
 LS_MUST_USE ls_status ls_pattern_translate(ls_json_value where, const char *regex, ls_text *out);

@@ -1,6 +1,6 @@
 /* A tokenizer.json: added tokens, normalizers, pre-tokenizers, byte pair encoding; and back by decoders. */
 #include "base/base.h"
-#include "text/added.h"
+#include "text/added_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +23,66 @@ typedef struct bpe_encoder {
     const ls_plain_text *plain;
     ls_token_list *out;
     ls_allowance allowance; /* of the text at work */
-    size_t looked,
-        most_looked; /* comparisons with added tokens, which normalizers may make too many: a long text put before each short piece */
+    size_t compared,
+        most_compared; /* comparisons with added tokens, which normalizers may make too many: a long text put before each short piece */
 } bpe_encoder;
+
+/* ---- the end of document that a model's folder names ---- */
+
+/* Where it may be said, in this order. */
+typedef struct place {
+    const char *file, *field;
+    ls_status (*read)(ls_json_value value, const ls_tokenizer *tokenizer, int32_t *out);
+} place;
+
+/* "eos_token": a text, or an object whose "content" it is. */
+static ls_status read_token(ls_json_value value, const ls_tokenizer *tokenizer, int32_t *out) {
+    const char *text;
+    const ls_json_value content = ls_json_field(value, "content");
+    if (content.json) value = content;
+    LS_TRY(ls_json_as_text(value, &text));
+    *out = ls_tokenizer_find(tokenizer, text);
+    return *out >= 0 ? ls_ok() : ls_json_error(value, "a token of tokenizer.json");
+}
+
+/* "eos_token_id": an id, or an array of ids, whose first it is. */
+static ls_status read_id(ls_json_value value, const ls_tokenizer *tokenizer, int32_t *out) {
+    int64_t id;
+    if (ls_json_is_array(value) && ls_json_count(value) > 0) value = ls_json_item(value, 0);
+    LS_TRY(ls_json_as_int(value, 0, ls_tokenizer_vocabulary(tokenizer) - 1, &id));
+    *out = (int32_t)id;
+    return ls_ok();
+}
+
+static const place places[] = {
+    {"tokenizer_config.json", "eos_token", read_token},
+    {"special_tokens_map.json", "eos_token", read_token},
+    {"config.json", "eos_token_id", read_id},
+    {"generation_config.json", "eos_token_id", read_id},
+};
+static const char *const names[] = {"</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>"};
+
+static ls_status read_place(const place *at, const char *directory, const ls_tokenizer *tokenizer,
+                            int32_t *out) {
+    LS_PATH path = NULL;
+    ls_json *document;
+    LS_TRY(ls_path_join(directory, at->file, &path));
+    if (!ls_file_exists(path)) return ls_ok();
+    LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
+    const ls_json_value value = ls_json_field(ls_json_root(document), at->field);
+    ls_status status = value.json ? at->read(value, tokenizer, out) : ls_ok();
+    ls_json_free(document);
+    return status;
+}
+
+static ls_status find_end_of_document(const char *directory, const ls_tokenizer *tokenizer, int32_t *out) {
+    int32_t id = -1;
+    for (size_t i = 0; i < LS_COUNT(places) && id < 0; i++)
+        LS_TRY(read_place(&places[i], directory, tokenizer, &id));
+    for (size_t i = 0; i < LS_COUNT(names) && id < 0; i++) id = ls_tokenizer_find(tokenizer, names[i]);
+    *out = id;
+    return ls_ok();
+}
 
 /* ---- opening ---- */
 
@@ -104,7 +161,7 @@ static ls_status open(const char *directory, const ls_json *document, ls_tokeniz
     tokenizer->vocabulary = t->model.vocabulary.size;
     tokenizer->piece = SIZE_MAX;
     tokenizer->frame = (ls_token_frame){t->before.id, t->after.id, t->before.count, t->after.count};
-    LS_TRY(ls_end_of_document(directory, tokenizer, &tokenizer->end_of_document));
+    LS_TRY(find_end_of_document(directory, tokenizer, &tokenizer->end_of_document));
     tokenizer->fingerprint = fingerprint(ls_json_root(document), tokenizer->end_of_document);
     return ls_ok();
 }
@@ -149,12 +206,12 @@ static bool add_word(void *context, const char *text, size_t bytes) {
 
 /* Text without added tokens: through the pre-tokenizers and the model. */
 static ls_status encode_plain(bpe_encoder *e, ls_text_piece piece) {
-    ls_walk walk = {.steps = &e->tokenizer->pre_tokenizers,
-                    .buffer = e->buffer,
-                    .scratch = e->match,
-                    .word = add_word,
-                    .context = e};
-    return ls_walk_on(&walk, piece) ? ls_ok() : walk.status;
+    ls_split_chain chain = {.steps = &e->tokenizer->pre_tokenizers,
+                            .buffer = e->buffer,
+                            .scratch = e->match,
+                            .word = add_word,
+                            .context = e};
+    return ls_split_next(&chain, piece) ? ls_ok() : chain.status;
 }
 
 static ls_text_piece part_of(ls_text_piece piece, size_t from, size_t to) {
@@ -169,24 +226,24 @@ static bool is_text(const bpe_encoder *e, int32_t id) {
     return e->tokenizer->model.vocabulary.token[id].flags & LS_TOKEN_SPECIAL;
 }
 
-/* Cuts a piece at the added tokens of one finder; the rest goes to `then`. */
-static ls_status cut_added(bpe_encoder *e, const ls_finder *finder, ls_text_piece piece,
+/* Cuts a piece at the added tokens of one trie; the rest goes to `then`. */
+static ls_status cut_added(bpe_encoder *e, const ls_token_trie *trie, ls_text_piece piece,
                            ls_status (*then)(bpe_encoder *e, ls_text_piece piece)) {
     size_t done = 0, from = 0;
     for (ls_added_match m;
-         ls_added_next(&e->tokenizer->added, finder, piece.text, piece.bytes, from, done, &e->looked, &m);) {
+         ls_added_next(&e->tokenizer->added, trie, piece.text, piece.bytes, from, done, &e->compared, &m);) {
         from = m.next;
-        if (e->looked > e->most_looked) break;
+        if (e->compared > e->most_compared) break;
         if (is_text(e, m.id)) continue;
         if (done < m.start) LS_TRY(then(e, part_of(piece, done, m.start)));
         if (!ls_token_list_reserve(e->out, 1)) return ls_no_memory(piece.bytes);
         e->out->id[e->out->count++] = m.id;
         done = m.end;
     }
-    if (e->looked > e->most_looked)
+    if (e->compared > e->most_compared)
         return ls_error(LS_INVALID,
                         "added tokens are not found within %zu steps in what the normalizers make of a text",
-                        e->most_looked);
+                        e->most_compared);
     if (done == piece.bytes) return ls_ok();
     return then(e, part_of(piece, done, piece.bytes));
 }
@@ -208,8 +265,8 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
         bytes = e->repaired.count;
     }
     e->allowance = (ls_allowance){.most = ls_most_bytes(bytes)};
-    e->looked = 0;
-    e->most_looked =
+    e->compared = 0;
+    e->most_compared =
         2 * LS_MOST_PATTERN * bytes + (1 << 20); /* all that two searches of the text itself may take */
     return cut_added(e, &t->added.before,
                      (ls_text_piece){text, bytes, !rest && !(plain != NULL && plain->inside), rest},
@@ -218,12 +275,13 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
 
 /* ---- cutting ---- */
 
-static bool may_cut(const bpe_tokenizer *t, ls_seam seam) {
-    if (!ls_added_may_cut(&t->added.before, seam)) return false;
-    if (ls_steps_cut(&t->normalizers, &seam) != LS_CUT_ON || !ls_added_may_cut(&t->added.after, seam))
+static bool may_cut(const bpe_tokenizer *t, ls_boundary boundary) {
+    if (!ls_added_may_cut(&t->added.before, boundary)) return false;
+    if (ls_steps_cut(&t->normalizers, &boundary) != LS_CUT_ON || !ls_added_may_cut(&t->added.after, boundary))
         return false;
-    const ls_cut words = ls_steps_cut(&t->pre_tokenizers, &seam);
-    return words == LS_CUT_APART || (words == LS_CUT_ON && ls_bpe_may_cut(&t->model, seam.left, seam.right));
+    const ls_cut words = ls_steps_cut(&t->pre_tokenizers, &boundary);
+    return words == LS_CUT_APART ||
+           (words == LS_CUT_ON && ls_bpe_may_cut(&t->model, boundary.left, boundary.right));
 }
 
 static bool cut(const void *state, const char *text, size_t bytes, size_t wanted, size_t *out) {
@@ -232,17 +290,17 @@ static bool cut(const void *state, const char *text, size_t bytes, size_t wanted
     if (t->model.bytes || t->model.ignore_merges || !ls_steps_may_cut(&t->normalizers) ||
         !ls_steps_may_cut(&t->pre_tokenizers))
         return false;
-    ls_seam seam;
+    ls_boundary boundary;
     int before = 0;
     for (size_t at = wanted; at < bytes;) {
-        const int length = ls_utf8_decode(text + at, bytes - at, &seam.right);
-        if (before > 0 && length > 0 && may_cut(t, seam)) {
+        const int length = ls_utf8_decode(text + at, bytes - at, &boundary.right);
+        if (before > 0 && length > 0 && may_cut(t, boundary)) {
             *out = at;
             break;
         }
         at += length > 0 ? (size_t)length : 1;
         before = length;
-        seam.left = seam.right;
+        boundary.left = boundary.right;
     }
     return true;
 }
@@ -256,8 +314,8 @@ static ls_status decode(const void *state, const int32_t *ids, size_t n, ls_text
     for (size_t i = 0; i < n && room; i++) {
         const ls_token *token = &t->model.vocabulary.token[ids[i]];
         if (token->flags == 0) continue; /* no token has this id */
-        const char *text = token->shown ? token->shown : token->byte;
-        room = ls_text_append(&texts.all, text, token->shown ? strlen(text) : token->bytes) &&
+        const char *text = token->normal_text ? token->normal_text : token->byte;
+        room = ls_text_append(&texts.all, text, token->normal_text ? strlen(text) : token->bytes) &&
                ls_strings_end(&texts);
     }
     ls_status status = room ? ls_decode(&t->decoders, &texts) : ls_no_memory(n);
@@ -281,8 +339,8 @@ static bool next_special(const void *state, const char *text, size_t bytes, size
                          ls_special_place *out) {
     const bpe_tokenizer *t = state;
     ls_added_match m;
-    size_t looked = 0;
-    if (!ls_added_next(&t->added, &t->added.special, text, bytes, from, done, &looked, &m)) return false;
+    size_t compared = 0;
+    if (!ls_added_next(&t->added, &t->added.special, text, bytes, from, done, &compared, &m)) return false;
     const size_t length = t->model.vocabulary.token[m.id].bytes;
     *out = (ls_special_place){m.next - length, m.next, m.start, m.end, m.id};
     return true;

@@ -3,10 +3,76 @@
  * there is one, the pair of neighbours that is first in the file's list of merges becomes one token, the
  * leftmost first.
  */
-#ifndef LS_TEXT_BPE_H
-#define LS_TEXT_BPE_H
+#ifndef LS_TEXT_BPE_IMPL_H
+#define LS_TEXT_BPE_IMPL_H
 
-#include "text/vocabulary.h"
+#include "text/text_impl.h"
+
+/* ---- tokens by id and by their bytes (vocabulary.c) ---- */
+
+typedef struct ls_token {
+    char *byte; /* owned; ended by a 0 */
+    uint32_t bytes;
+    uint32_t flags;    /* LS_TOKEN_...; 0: no token has this id */
+    char *normal_text; /* owned: what decoders see, when that is another text; ended by a 0 */
+} ls_token;
+
+enum {
+    LS_TOKEN_KNOWN = 1,
+    LS_TOKEN_SPECIAL = 2,
+    LS_TOKEN_ADDED = 4 /* the model does not have it */,
+    LS_TOKEN_LISTED = 8 /* it is among the added tokens */
+};
+
+typedef struct ls_vocabulary {
+    ls_token *token; /* by id */
+    int32_t size;    /* the largest id that is used, and 1 */
+    int32_t room;    /* ids are below this */
+    int32_t count;   /* tokens that there are */
+    int32_t *slot;   /* by hash of the bytes: id, or -1 */
+    size_t mask;
+} ls_vocabulary;
+
+/* A hash of bytes, the same on every run. */
+uint64_t ls_text_hash(const char *text, size_t bytes);
+
+/* An empty one with room for ids below `room` and for `tokens` of them. */
+LS_MUST_USE bool ls_vocabulary_create(ls_vocabulary *vocabulary, int32_t room, size_t tokens);
+void ls_vocabulary_free(ls_vocabulary *vocabulary);
+/* Adds a token that is not there, under a free id below room. The bytes are copied. */
+LS_MUST_USE bool ls_vocabulary_add(ls_vocabulary *vocabulary, int32_t id, const char *text, size_t bytes);
+int32_t ls_vocabulary_find(const ls_vocabulary *vocabulary, const char *text, size_t bytes); /* -1: none */
+
+/* ---- characters that byte-level vocabularies write bytes as ---- */
+
+static inline int ls_byte_prints(int byte) {
+    return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xff && byte != 0xad);
+}
+
+/* The UTF-8 of a byte's letter: its length, 1 or 2. */
+static inline size_t ls_byte_to_character(int byte, char out[2]) {
+    int code = byte;
+    if (!ls_byte_prints(byte)) code = 0x100 + (byte <= ' ' ? byte : byte == 0xad ? 67 : byte - 0x7f + 33);
+    if (code < 0x80) return out[0] = (char)code, 1;
+    out[0] = (char)(0xc0 | code >> 6);
+    out[1] = (char)(0x80 | (code & 0x3f));
+    return 2;
+}
+
+/* The byte of the letter at the start of text; its length, or 0 when it is no letter for a byte. */
+static inline int ls_character_to_byte(const char *text, size_t bytes, char *out) {
+    uint32_t code;
+    int length = ls_utf8_decode(text, bytes, &code);
+    if (length == 0 || code > 0x143) return 0;
+    if (code >= 0x100)
+        code = code == 0x143 ? 0xad : code - 0x100 <= ' ' ? code - 0x100 : code - 0x100 - 33 + 0x7f;
+    else if (!ls_byte_prints((int)code))
+        return 0;
+    *out = (char)(unsigned char)code;
+    return length;
+}
+
+/* ---- the model ---- */
 
 typedef struct ls_merge {
     uint64_t pair; /* left id << 32 | right id; LS_NO_PAIR: a free slot */
@@ -28,8 +94,8 @@ typedef struct ls_bpe {
     int32_t unknown;  /* -1: characters without a token are left out */
     int32_t model_tokens; /* those of the model, without the added ones */
     uint64_t *
-        joint; /* the characters that merges join, as left code << 32 | right code, by hash; NULL with bytes */
-    size_t joint_mask, joints;
+        adjacent; /* the characters that merges join, as left code << 32 | right code, by hash; NULL with bytes */
+    size_t adjacent_mask, adjacent_count;
     bool bytes, fuse_unknown, byte_fallback, ignore_merges;
     bool cut_at_spaces; /* nothing is merged across the beginning of a run of LS_META_SPACE */
 } ls_bpe;
@@ -62,8 +128,8 @@ static inline const ls_merge *ls_bpe_merge(const ls_bpe *bpe, int32_t left, int3
 /* Whether no token has both of these characters side by side, so that no merge goes across (bpe_joint.c). */
 bool ls_bpe_may_cut(const ls_bpe *bpe, uint32_t left, uint32_t right);
 /* Notes that a merge joins two texts that are tokens. False: no memory. */
-LS_MUST_USE bool ls_bpe_add_joint(ls_bpe *bpe, const char *left, size_t left_bytes, const char *right,
-                                  size_t right_bytes);
+LS_MUST_USE bool ls_bpe_add_adjacent(ls_bpe *bpe, const char *left, size_t left_bytes, const char *right,
+                                     size_t right_bytes);
 
 /* One thread's memory for merging; starts zeroed. */
 typedef struct ls_bpe_scratch {
