@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/median.h"
+#include "base/base.h"
 #include "kernel/kernel.h"
 #include "longspan/attention.h"
 #include "tensor/layout.h"

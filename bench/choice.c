@@ -7,7 +7,7 @@
  * ratio: the candidate that auto chose over the one that was fastest, the median of pairs run by turns after that was found; 1 where
  * they are the same. Rates: this machine's where `longspan bench machine` has measured them, else nominal.
  */
-#include "base/median.h"
+#include "base/base.h"
 #include "job/attention_graph.h"
 #include "plan/trial.h"
 

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/median.h"
 #include "format/json.h"
 #include "longspan/job.h"
 

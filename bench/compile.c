@@ -8,7 +8,7 @@
  * one_rank_seconds: the median over up to nine ranks, each compiled by itself. all_seconds: every rank. image_bytes: what one image
  * holds. Seconds are of processor time, of which there is one thread's.
  */
-#include "base/median.h"
+#include "base/base.h"
 #include "format/format.h"
 #include "model/model.h"
 #include "program/verify.h"

@@ -15,7 +15,7 @@
  * asleep: kernels sleep for their nominal time instead of computing, so that the figures tell of the program alone, not
  * of what else runs on the machine's cores, and more ranks than cores can be measured.
  */
-#include "base/median.h"
+#include "base/base.h"
 #include "compile/compile.h"
 #include "model/model.h"
 #include "plan/session.h"

@@ -9,7 +9,7 @@
  * ROUNDS. cold: the cache was asked to let the file go before (no guarantee). gb_per_second: bytes of the file by seconds. peak_bytes:
  * resident memory at its highest, over what was there before; the file's pages count while they are mapped.
  */
-#include "base/median.h"
+#include "base/base.h"
 #include "format/format.h"
 #include "model/model.h"
 #include "plan/session.h"

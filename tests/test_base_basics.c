@@ -1,6 +1,5 @@
 /* Arena, status, log, progress. */
 #include "base/base.h"
-#include "base/median.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "base/bf16.h"
+#include "base/base.h"
 #include "support/kernel_call.h"
 
 /* Few queries take another way than many; keys are more than a tile of either, the last ones not a whole block. */

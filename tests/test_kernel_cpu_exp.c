@@ -1,6 +1,6 @@
 /*
  * The vector exp of src/kernel/cpu/vexp.h against libm in f64: at most 2 units in the last place over its range, and its ends;
- * erf and tanh at most 8 from 1e-4 on; bf16 rounding of the vectors against base/bf16.h. For the vectors that this file is compiled for; the wider ones are
+ * erf and tanh at most 8 from 1e-4 on; bf16 rounding of the vectors against base/float16.h. For the vectors that this file is compiled for; the wider ones are
  * covered by the kernels that use them.
  */
 #include <math.h>

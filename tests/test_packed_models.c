@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
+#include "base/base.h"
 #include "eval/score.h"
 #include "graph/graph.h"
 #include "longspan/job.h"

@@ -1,7 +1,6 @@
 #include "serve.h"
 
 #include "base/base.h"
-#include "base/bf16.h"
 
 #include <math.h>
 #include <stdio.h>

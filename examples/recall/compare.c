@@ -3,7 +3,6 @@
 #include "task.h"
 
 #include "base/base.h"
-#include "base/median.h"
 #include "format/format.h"
 #include "format/svg.h"
 #include "longspan/units.h"

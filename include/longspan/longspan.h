@@ -1,17 +1,20 @@
 /*
- * Longspan: training of transformer language models on sequences shared by many ranks. Everything public.
+ * Longspan trains transformer language models on sequences that are split over many ranks. This header includes all public headers:
  *
  *   graph.h      describe a model as if for one device
- *   attention.h  attention alone, on queries, keys and values of your own
- *   engine.h     compile, run, differentiate and train one of your own
+ *   attention.h  attention alone, on your own queries, keys and values
+ *   engine.h     compile, run, differentiate and train your own graph
  *   data.h       text to token shards
  *   train.h      train a model from its files
- *   checkpoint.h what is in a checkpoint, and its export
+ *   checkpoint.h inspect, verify and export checkpoints
  *   eval.h       loss on a text, by position
- *   recall.h     what a model finds again in a long text
+ *   recall.h     how well a model finds facts again in a long text
  *   job.h        attention, gradients, generation and explanations as calls
- *   report.h     results as JSON and words; what this build is
+ *   report.h     results as JSON and text; version and features of this build
  *   options.h    command lines from tables
+ *   tensor.h     element types, shapes and masks
+ *   status.h     errors
+ *   units.h      bytes and seconds as text
  */
 #ifndef LONGSPAN_LONGSPAN_H
 #define LONGSPAN_LONGSPAN_H

@@ -1,10 +1,10 @@
 /*
  * One status type for all of Longspan.
  *
- * A status is a small value: no ownership, no globals, nothing to free, and it works when memory
+ * A status is a small value without ownership: there is nothing to free, and it works when memory
  * has run out. The first function that detects an error writes the message, with the names and
- * values that a user needs to act; everyone above passes it on unchanged (LS_TRY).
- * Outputs of a function are set only when its status is LS_OK.
+ * values that a user needs to act; its callers return the status unchanged (LS_TRY).
+ * The outputs of a function are set only when its status is LS_OK.
  */
 #ifndef LONGSPAN_STATUS_H
 #define LONGSPAN_STATUS_H
@@ -20,10 +20,10 @@ typedef enum ls_code {
     LS_USAGE,       /* the command line is wrong: exit code 2 */
     LS_INVALID,     /* an input (file, field, shape, argument) is wrong */
     LS_IO,          /* the operating system refused a file operation */
-    LS_NO_MEMORY,   /* a mapping or allocation did not fit */
+    LS_NO_MEMORY,   /* memory could not be allocated or mapped */
     LS_UNSUPPORTED, /* valid, but Longspan has no rule or kernel for it */
-    LS_PEER,        /* another rank died or stood still */
-    LS_INTERRUPTED, /* stopped on request; what was done is kept */
+    LS_PEER,        /* another rank died or stopped responding */
+    LS_INTERRUPTED, /* stopped on request; the work done so far is kept */
     LS_DIVERGED,    /* training produced a value that is not finite */
 } ls_code;
 
@@ -43,7 +43,7 @@ static inline ls_status ls_ok(void) {
     return s;
 }
 
-/* A status with a printf-style message; a message that is too long loses its middle, so that it still ends with the reason. */
+/* A status with a printf-style message. A message that is too long loses its middle: the reason, at its end, is kept. */
 ls_status ls_error(ls_code code, const char *format, ...) LS_PRINTF(2, 3);
 
 /* The same status with "format: " put before its text; LS_OK stays LS_OK. */

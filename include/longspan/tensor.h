@@ -1,6 +1,4 @@
-/*
- * Element types, factors and masks: the words in which tensors are described.
- */
+/* Element types, shapes and attention masks. */
 #ifndef LONGSPAN_TENSOR_H
 #define LONGSPAN_TENSOR_H
 
@@ -14,15 +12,15 @@ LS_PUBLIC_BEGIN
 typedef enum ls_dtype { LS_F32, LS_F64, LS_BF16, LS_I32, LS_DTYPES } ls_dtype;
 
 /*
- * What a dimension counts, as far as a mesh axis may shard it: the batch is dealt over the mesh axis dp, the
- * sequence over ring and ulysses. Dimensions without a factor are whole on every rank.
+ * The factor of a dimension says which mesh axes cut it: dp cuts the batch, ring and ulysses cut the sequence. A dimension
+ * without a factor is whole on every rank.
  */
 typedef enum ls_factor { LS_FACTOR_NONE, LS_FACTOR_BATCH, LS_FACTOR_SEQUENCE } ls_factor;
 
 #define LS_MAX_DIMS 4
 
 typedef struct ls_dim {
-    int64_t size; /* global */
+    int64_t size; /* global: over all ranks */
     ls_factor factor;
 } ls_dim;
 
@@ -32,20 +30,20 @@ typedef struct ls_shape {
 } ls_shape;
 
 /*
- * A mask is a value: the intersection of its terms. No term means full attention. With q and k positions in the
- * global sequence, query q sees key k when every term says so:
+ * A mask says which keys a query sees. It is the intersection of its terms; a mask without terms is full attention. With q and k
+ * positions in the global sequence, query q sees key k when every term allows it:
  *   causal      k <= q
  *   window W:N  q-W < k <= q, or k < N and k <= q (the first N tokens stay visible; N may be 0)
  *   prefix N    k <= q, or k < N
- *   documents   q and k lie in the same document; `ends` holds the cumulative lengths 0 = ends[0] <= ... <= S
+ *   documents   q and k are in the same document; `ends` holds the cumulative lengths 0 = ends[0] <= ... <= S
  */
 typedef enum ls_mask_kind { LS_MASK_CAUSAL, LS_MASK_WINDOW, LS_MASK_PREFIX, LS_MASK_DOCUMENTS } ls_mask_kind;
 
 typedef struct ls_mask_term {
     ls_mask_kind kind;
-    int64_t window;      /* W >= 0; 0: none but the first N, and then N >= 1 */
-    int64_t first;       /* N >= 0: of window or prefix */
-    const int32_t *ends; /* of documents: borrowed, n_ends entries, ascending from 0 to S */
+    int64_t window;      /* of window: W >= 0; W = 0 needs N >= 1, and only the first N keys are visible */
+    int64_t first;       /* of window and prefix: N >= 0 */
+    const int32_t *ends; /* of documents: n_ends entries, ascending from 0 to S; borrowed */
     int n_ends;
 } ls_mask_term;
 
@@ -56,7 +54,7 @@ typedef struct ls_mask {
     ls_mask_term term[LS_MASK_TERMS];
 } ls_mask;
 
-/* Causal attention: what a language model uses. */
+/* The mask with the single term causal, as language models use it. */
 ls_mask ls_mask_causal(void);
 
 LS_PUBLIC_END

@@ -1,6 +1,4 @@
-/*
- * Numbers as people read them.
- */
+/* Bytes and seconds as text for people. */
 #ifndef LONGSPAN_UNITS_H
 #define LONGSPAN_UNITS_H
 
@@ -12,7 +10,7 @@ LS_PUBLIC_BEGIN
 #define LS_BYTES_TEXT 24
 const char *ls_bytes_text(double bytes, char out[LS_BYTES_TEXT]);
 
-/* "4.261 ms", "111.2 s", "35.20 min"; returns out. */
+/* "4.261 ms", "111.2 s", "35.20 min"; returns out, which may be NULL. */
 #define LS_SECONDS_TEXT 24
 const char *ls_seconds_text(double seconds, char out[LS_SECONDS_TEXT]);
 

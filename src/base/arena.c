@@ -1,8 +1,8 @@
 /*
- * Chunks in a list; the newest serves small requests from its end. A request larger than a quarter of the first chunk
- * gets a chunk of its own behind the newest, so that it does not waste what is left of that. The first chunk is small; those
- * after it are each one huge page where the system has them: a large program is walked far and wide, and with small pages much
- * of the time goes to the processor's page tables (docs/performance.md has the figures).
+ * An arena is a list of chunks, the newest first. Small requests are served from the newest chunk. A request larger than a quarter of
+ * the first chunk gets a chunk of its own after the newest in the list, so that the space left in the newest stays in use. The first
+ * chunk is small. Each later one is one huge page where the system has them: passes read a large program in no fixed order, and with
+ * small pages much of the time goes to the processor's page tables (docs/performance.md has the figures).
  */
 #include "base/base.h"
 
@@ -36,7 +36,7 @@ static chunk *new_chunk(size_t capacity) {
     const bool huge = bytes % HUGE_PAGE == 0;
     chunk *c = aligned_alloc(huge ? HUGE_PAGE : ALIGNMENT, bytes);
     if (!c) out_of_memory(capacity);
-    if (huge) (void)madvise(c, bytes, MADV_HUGEPAGE); /* a wish */
+    if (huge) (void)madvise(c, bytes, MADV_HUGEPAGE); /* without huge pages it is only slower */
     c->next = NULL;
     c->used = 0;
     c->capacity = capacity;
@@ -61,8 +61,8 @@ void ls_arena_destroy(ls_arena *arena) {
     free(arena);
 }
 
-/* Memory with anything in it. */
-static void *take(ls_arena *arena, size_t bytes) {
+/* Memory that is not initialised. */
+static void *allocate(ls_arena *arena, size_t bytes) {
     if (bytes > SIZE_MAX / 2) out_of_memory(bytes);
     const size_t rounded = ls_round_up(bytes ? bytes : 1, ALIGNMENT);
     chunk *c = arena->newest;
@@ -83,10 +83,10 @@ static void *take(ls_arena *arena, size_t bytes) {
     return p;
 }
 
-void *ls_arena_alloc(ls_arena *arena, size_t bytes) { return memset(take(arena, bytes), 0, bytes); }
+void *ls_arena_alloc(ls_arena *arena, size_t bytes) { return memset(allocate(arena, bytes), 0, bytes); }
 
 void *ls_arena_copy(ls_arena *arena, const void *data, size_t bytes) {
-    void *p = take(arena, bytes);
+    void *p = allocate(arena, bytes);
     if (bytes) memcpy(p, data, bytes);
     return p;
 }
@@ -114,7 +114,7 @@ void *ls_arena_grow(ls_arena *arena, void *items, size_t count, size_t *capacity
     if (count == *capacity) {
         const size_t larger = count ? 2 * count : 8;
         if (larger > SIZE_MAX / 2 / size) out_of_memory(SIZE_MAX);
-        void *moved = take(arena, larger * size); /* what lies behind the last item is not touched */
+        void *moved = allocate(arena, larger * size); /* the part after the last item stays untouched */
         if (count) memcpy(moved, items, count * size);
         items = moved;
         *capacity = larger;

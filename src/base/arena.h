@@ -1,10 +1,10 @@
 /*
- * A bump arena for the small objects of compilation: graphs, programs, names. Freed all at once.
+ * A bump arena for the small objects of compilation: graphs, programs, names. All are freed at once.
  *
- * Running out of memory for these (kilobytes to a few megabytes) ends the process with a message:
- * carrying a status through every list push would hide the algorithms. Memory for tensors never
- * comes from here; it is mapped once per rank and its failure is an ls_status (run/memory.h).
- * Not thread-safe: one arena has one owner.
+ * When memory for these objects (kilobytes to a few megabytes) runs out, the process ends with a message:
+ * a status from every list push would hide the algorithms. Memory for tensors never comes from here;
+ * it is mapped once per rank, and its failure is an ls_status (run/memory.h).
+ * Not thread-safe: an arena belongs to one thread at a time.
  */
 #ifndef LS_BASE_ARENA_H
 #define LS_BASE_ARENA_H
@@ -28,12 +28,12 @@ char *ls_arena_strdup(ls_arena *arena, const char *text);
 char *ls_arena_printf(ls_arena *arena, const char *format, ...) LS_PRINTF(2, 3);
 void *ls_arena_copy(ls_arena *arena, const void *data, size_t bytes);
 
-/* Bytes handed out so far. */
+/* Bytes allocated so far, without padding. */
 size_t ls_arena_bytes(const ls_arena *arena);
 
 /*
- * Room for one more element in a growing array held in the arena. `items`, `count`, `capacity` are the
- * caller's three variables; returns the address of the new, zeroed element and raises count.
+ * Appends a zeroed element to a growing array in the arena and returns its address. `items`, `count` and `capacity`
+ * are three variables of the caller; count is incremented.
  * The array may move: keep indices, not pointers.
  *
  *     ls_node *node = LS_PUSH(arena, g->nodes, g->n_nodes, g->node_capacity);

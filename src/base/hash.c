@@ -1,7 +1,8 @@
-/* XXH64, as its specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) says; input of one go. SipHash at the end. */
-#include "base/hash.h"
+#include "base/base.h"
 
 #include <string.h>
+
+/* ---- XXH64, as in github.com/Cyan4973/xxHash, doc/xxhash_spec.md ---- */
 
 static const uint64_t P1 = 0x9E3779B185EBCA87u, P2 = 0xC2B2AE3D27D4EB4Fu, P3 = 0x165667B19E3779F9u,
                       P4 = 0x85EBCA77C2B2AE63u, P5 = 0x27D4EB2F165667C5u;
@@ -10,7 +11,7 @@ static uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
 
 static uint64_t read64(const unsigned char *p) {
     uint64_t x;
-    memcpy(&x, p, sizeof x); /* all machines that are supported are little-endian, like the files' numbers */
+    memcpy(&x, p, sizeof x); /* every supported machine is little-endian, as the specification is */
     return x;
 }
 
@@ -24,7 +25,7 @@ static uint64_t mix_lane(uint64_t lane, uint64_t input) { return rotate(lane + i
 
 static uint64_t merge_lane(uint64_t hash, uint64_t lane) { return (hash ^ mix_lane(0, lane)) * P1 + P4; }
 
-/* Four lanes over blocks of 32 bytes; *p is moved on. */
+/* Hashes blocks of 32 bytes in four lanes, and moves *p past them. */
 static uint64_t hash_blocks(const unsigned char **p, size_t blocks) {
     uint64_t lane[4] = {P1 + P2, P2, 0, 0 - P1};
     for (; blocks > 0; blocks--, *p += 32)
@@ -47,7 +48,7 @@ uint64_t ls_hash_bytes(const void *data, size_t bytes) {
     return hash ^ hash >> 32;
 }
 
-/* --- SipHash-1-3 ------------------------------------------------------------------------------------------------------------- */
+/* ---- SipHash-1-3 ---- */
 
 static void sip_round(uint64_t v[4]) {
     v[0] += v[1];
@@ -69,7 +70,7 @@ static void sip_word(uint64_t v[4], uint64_t word) {
 
 uint64_t ls_hash_keyed(const void *data, size_t bytes, uint64_t key) {
     const unsigned char *p = data;
-    const uint64_t second = key * P1; /* of the key's halves */
+    const uint64_t second = key * P1; /* the algorithm has two keys of 64 bits: `key` and this one */
     uint64_t v[4] = {0x736f6d6570736575u ^ key, 0x646f72616e646f6du ^ second, 0x6c7967656e657261u ^ key,
                      0x7465646279746573u ^ second},
              last = (uint64_t)bytes << 56;

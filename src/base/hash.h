@@ -1,6 +1,7 @@
 /*
- * XXH64 (Collet, the xxHash specification), seed 0: for files and for telling arrays apart, not against malice. And SipHash-1-3 (Aumasson,
- * Bernstein 2012) for tables of names that others chose: who does not know the key cannot choose names that meet.
+ * ls_hash_bytes is XXH64 (Collet, the xxHash specification) with seed 0. It detects damaged files and different arrays, not malice.
+ * ls_hash_keyed is SipHash-1-3 (Aumasson, Bernstein 2012), for tables of names from files: without the key nobody can choose names that
+ * collide.
  */
 #ifndef LS_BASE_HASH_H
 #define LS_BASE_HASH_H

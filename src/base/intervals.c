@@ -1,24 +1,29 @@
-#include "base/intervals.h"
+#include "base/base.h"
 
 #include <stdbool.h>
 
+/* The order of the tree. */
 static bool before(const ls_interval *a, const ls_interval *b) {
     return a->from != b->from ? a->from < b->from : a->serial < b->serial;
 }
 
-static void measure(ls_interval *t) {
+static void update_reach(ls_interval *t) {
     t->reach = t->past;
     if (t->left != NULL && t->left->reach > t->reach) t->reach = t->left->reach;
     if (t->right != NULL && t->right->reach > t->reach) t->reach = t->right->reach;
 }
 
-/* Scatters the numbers 1, 2, ... (the finaliser of MurmurHash3): the same set always grows into the same tree. */
-static uint32_t scatter(uint32_t x) {
+/*
+ * The priority of a serial number (the finaliser of MurmurHash3). It looks random but is fixed: the same additions always make the same
+ * tree.
+ */
+static uint32_t mix(uint32_t x) {
     x = (x ^ x >> 16) * 0x85ebca6bu;
     x = (x ^ x >> 13) * 0xc2b2ae35u;
     return x ^ x >> 16;
 }
 
+/* Splits tree t into the members before `at` and the others. */
 static void split(ls_interval *t, const ls_interval *at, ls_interval **left, ls_interval **right) {
     if (t == NULL) {
         *left = *right = NULL;
@@ -31,24 +36,25 @@ static void split(ls_interval *t, const ls_interval *at, ls_interval **left, ls_
         *right = t;
         split(t->left, at, left, &t->left);
     }
-    measure(t);
+    update_reach(t);
 }
 
+/* Joins two trees; every member of left is before every member of right. */
 static ls_interval *merge(ls_interval *left, ls_interval *right) {
     if (left == NULL || right == NULL) return left != NULL ? left : right;
     if (left->priority > right->priority) {
         left->right = merge(left->right, right);
-        measure(left);
+        update_reach(left);
         return left;
     }
     right->left = merge(left, right->left);
-    measure(right);
+    update_reach(right);
     return right;
 }
 
 void ls_intervals_add(ls_intervals *set, ls_interval *interval) {
-    interval->serial = ++set->drawn;
-    interval->priority = scatter(interval->serial);
+    interval->serial = ++set->added;
+    interval->priority = mix(interval->serial);
     ls_interval **link = &set->root;
     while (*link != NULL && (*link)->priority >= interval->priority) {
         ls_interval *t = *link;
@@ -56,22 +62,23 @@ void ls_intervals_add(ls_intervals *set, ls_interval *interval) {
         link = before(interval, t) ? &t->left : &t->right;
     }
     split(*link, interval, &interval->left, &interval->right);
-    measure(interval);
+    update_reach(interval);
     *link = interval;
 }
 
-static ls_interval *without(ls_interval *t, const ls_interval *interval) {
+/* Removes the interval from the tree t and returns the new root. */
+static ls_interval *subtree_without(ls_interval *t, const ls_interval *interval) {
     if (t == interval) return merge(t->left, t->right);
     if (before(interval, t))
-        t->left = without(t->left, interval);
+        t->left = subtree_without(t->left, interval);
     else
-        t->right = without(t->right, interval);
-    measure(t);
+        t->right = subtree_without(t->right, interval);
+    update_reach(t);
     return t;
 }
 
 void ls_intervals_remove(ls_intervals *set, const ls_interval *interval) {
-    set->root = without(set->root, interval);
+    set->root = subtree_without(set->root, interval);
 }
 
 static void append(ls_interval_list *list, ls_interval *t) {
@@ -83,7 +90,7 @@ static void append(ls_interval_list *list, ls_interval *t) {
 
 static void find(ls_interval *t, size_t from, size_t past, ls_interval_list *out) {
     for (; t != NULL && t->reach > from; t = t->right) {
-        __builtin_prefetch(t->right); /* while the left half is looked through */
+        __builtin_prefetch(t->right); /* it arrives while the left subtree is searched */
         find(t->left, from, past, out);
         if (t->from >= past) return;
         if (t->past > from) append(out, t);

@@ -1,7 +1,7 @@
 /*
- * A set of intervals on a line, ordered by where they begin. Finds those that meet a given one in time O(log n + found): a treap
- * (Seidel and Aragon, "Randomized search trees", Algorithmica 16, 1996) whose nodes know how far the intervals below
- * them reach.
+ * A set of intervals of integers, ordered by their starts. A search for the members that overlap an interval takes time
+ * O(log n + found). The set is a treap (Seidel and Aragon, "Randomized search trees", Algorithmica 16, 1996) in which each node
+ * holds the largest end of the intervals in its subtree.
  */
 #ifndef LS_BASE_INTERVALS_H
 #define LS_BASE_INTERVALS_H
@@ -11,25 +11,28 @@
 
 #include "base/arena.h"
 
-/* A member: part of an object of its owner, who keeps it where it is. */
+/* A member. It is a part of an object of the caller, which must not move while the member is in a set. */
 typedef struct ls_interval {
-    size_t from, past; /* [from, past), not empty; fixed while it is in a set */
-    size_t reach;      /* the rest is the set's own: largest `past` from here down */
-    uint32_t serial, priority;
+    size_t from, past; /* [from, past), not empty; must not change while it is in a set */
+
+    /* The fields below belong to the set. */
+    size_t reach;    /* the largest `past` in the subtree of this node */
+    uint32_t serial; /* 1, 2, ... in the order of addition */
+    uint32_t priority;
     struct ls_interval *left, *right;
 } ls_interval;
 
-/* Empty when zero. */
+/* A zeroed set is empty. */
 typedef struct ls_intervals {
     ls_interval *root;
-    uint32_t drawn; /* priorities */
+    uint32_t added; /* members so far, with those that were removed */
 } ls_intervals;
 
 void ls_intervals_add(ls_intervals *set, ls_interval *interval);
-/* One that is in the set. */
+/* The interval must be in the set. */
 void ls_intervals_remove(ls_intervals *set, const ls_interval *interval);
 
-/* What was found; arena is set by the owner, who may use the list again and again. */
+/* The result of a search. The caller sets arena; a list may be used for many searches. */
 typedef struct ls_interval_list {
     ls_arena *arena;
     ls_interval **item;
@@ -37,7 +40,7 @@ typedef struct ls_interval_list {
     size_t capacity;
 } ls_interval_list;
 
-/* Replaces the list by the members that share a point with [from, past), in the order in which they begin. */
+/* Replaces the contents of the list by the members that overlap [from, past), in ascending order of their starts. */
 void ls_intervals_find(const ls_intervals *set, size_t from, size_t past, ls_interval_list *out);
 
 #endif

@@ -40,18 +40,19 @@ static bool cpuid_has(unsigned leaf, unsigned subleaf, int r, unsigned bits) {
     return (registers[r] & bits) == bits;
 }
 
-/* Tiles are 8 KiB more for the system to save: Linux wants to be asked once per process, and threads and children inherit the answer. */
+/*
+ * The system must save 8 KiB more per thread that uses tiles, so Linux requires a process to request permission once. Threads and
+ * children inherit it.
+ */
 static bool may_use_tiles(void) {
     const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
-    enum {
-        REQUEST_PERMISSION = 0x1023,
-        XTILEDATA = 18
-    }; /* ARCH_REQ_XCOMP_PERM of Linux 5.16, which older headers lack */
+    /* ARCH_REQ_XCOMP_PERM of Linux 5.16, which older headers lack. */
+    enum { REQUEST_PERMISSION = 0x1023, XTILEDATA = 18 };
     return cpuid_has(7, 0, 3, amx_bf16 | amx_tile) &&
            syscall(SYS_arch_prctl, REQUEST_PERMISSION, XTILEDATA) == 0;
 }
 
-/* __builtin_cpu_supports also asks whether the operating system saves the wide registers. */
+/* __builtin_cpu_supports also checks that the operating system saves the wide registers. */
 static ls_isa detect_isa(void) {
     const unsigned fma = 1u << 12, movbe = 1u << 22, f16c = 1u << 29;
     const unsigned lzcnt = 1u << 5, bf16 = 1u << 5;
@@ -71,14 +72,14 @@ static ls_isa detect_isa(void) {
 static ls_isa detect_isa(void) { return LS_ISA_BASE; }
 #endif
 
-static pthread_once_t processor_asked = PTHREAD_ONCE_INIT;
-static ls_isa processor; /* written once */
+static pthread_once_t isa_once = PTHREAD_ONCE_INIT;
+static ls_isa detected_isa; /* written once */
 
-static void ask_processor(void) { processor = detect_isa(); }
+static void detect_isa_once(void) { detected_isa = detect_isa(); }
 
 static ls_isa processor_isa(void) {
-    pthread_once(&processor_asked, ask_processor);
-    return processor;
+    pthread_once(&isa_once, detect_isa_once);
+    return detected_isa;
 }
 
 ls_status ls_isa_limit(ls_isa *out) {
@@ -105,7 +106,88 @@ ls_status ls_isa_check(ls_isa isa) {
                     ls_isa_name(limit));
 }
 
-/* Processors in the affinity mask; the mask is made larger until the kernel's fits. */
+/* ---- control groups ---- */
+
+/*
+ * The path of this process's group below the root of groups, from the line "0::/path"; "" for the root itself and when there is no such
+ * line. The caller frees it. NULL: no memory.
+ */
+static char *read_membership(const char *file_name) {
+    char *line = NULL, *path = NULL;
+    size_t room = 0;
+    FILE *file = fopen(file_name, "r");
+    while (file != NULL && path == NULL && getline(&line, &room, file) > 0) {
+        if (strncmp(line, "0::", 3) != 0) continue;
+        line[strcspn(line, "\n")] = 0;
+        path = strdup(strcmp(line + 3, "/") == 0 ? "" : line + 3);
+    }
+    free(line);
+    if (file != NULL) fclose(file);
+    return path != NULL ? path : strdup("");
+}
+
+/* Reads the first line of the file root/path/name; false when it cannot be read. */
+static bool read_line(const char *root, const char *path, const char *name, char *line, size_t bytes) {
+    char *file_name = NULL;
+    if (asprintf(&file_name, "%s%s/%s", root, path, name) < 0) return false;
+    FILE *file = fopen(file_name, "r");
+    free(file_name);
+    if (!file) return false;
+    const bool found = fgets(line, (int)bytes, file) != NULL;
+    fclose(file);
+    return found;
+}
+
+void ls_cgroup_limits(const char *membership, const char *root, int *cores, size_t *memory_bytes) {
+    char *path = read_membership(membership);
+    while (path != NULL) {
+        char line[128];
+        double quota, period;
+        /* The quota and its period: "150000 100000" microseconds, or "max 100000". One and a half cores count as two. */
+        if (read_line(root, path, "cpu.max", line, sizeof line) &&
+            sscanf(line, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0)
+            *cores = (int)ls_max(1, ls_min(*cores, (int64_t)(quota / period + 0.5)));
+        unsigned long long limit;
+        if (read_line(root, path, "memory.max", line, sizeof line) && sscanf(line, "%llu", &limit) == 1 &&
+            limit < *memory_bytes)
+            *memory_bytes = (size_t)limit;
+        char *parent = strrchr(path, '/');
+        if (!parent) break;
+        *parent = 0;
+    }
+    free(path);
+}
+
+/* The number in the line "name number" of a file; -1 without such a line. */
+static int64_t read_field(const char *file_name, const char *name) {
+    char line[256];
+    const size_t n = strlen(name);
+    int64_t found = -1;
+    FILE *file = fopen(file_name, "r");
+    if (!file) return -1;
+    while (found < 0 && fgets(line, sizeof line, file)) {
+        long long value;
+        if (strncmp(line, name, n) == 0 && line[n] == ' ' && sscanf(line + n, "%lld", &value) == 1)
+            found = value;
+    }
+    fclose(file);
+    return found;
+}
+
+int64_t ls_cgroup_memory_kills(const char *membership, const char *root, const char *vmstat) {
+    char *path = read_membership(membership), *events = NULL;
+    int64_t kills = -1;
+    if (path != NULL && asprintf(&events, "%s%s/memory.events", root, path) >= 0) {
+        kills = read_field(events, "oom_kill");
+        free(events);
+    }
+    free(path);
+    return kills >= 0 ? kills : read_field(vmstat, "oom_kill");
+}
+
+/* ---- this machine ---- */
+
+/* The number of processors in the affinity mask. Its size is unknown: a larger buffer is tried until the mask fits. */
 static int cores_of_affinity(void) {
     for (int cpus = 1024; cpus <= 1 << 18; cpus *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
@@ -120,7 +202,7 @@ static int cores_of_affinity(void) {
     return online > 0 ? (int)online : 1;
 }
 
-/* The value behind `key` in a file of "key : value" lines, or false. */
+/* Reads the value of `key` from a file of lines "key : value"; false when there is none. */
 static bool read_key(const char *file_name, const char *key, char *value, size_t bytes) {
     FILE *file = fopen(file_name, "r");
     if (!file) return false;
@@ -165,7 +247,7 @@ static size_t cache_bytes(int level, int sysconf_name) {
 void ls_machine_detect(ls_machine *out) {
     ls_machine machine = {.cores = cores_of_affinity()};
     const ls_status limited = ls_isa_limit(&machine.isa);
-    (void)limited; /* a wrong limit is reported where kernels are chosen */
+    (void)limited; /* a wrong LONGSPAN_ISA is reported when kernels are chosen */
     machine.l1_bytes = cache_bytes(1, _SC_LEVEL1_DCACHE_SIZE);
     machine.l2_bytes = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE);
     machine.l3_bytes = cache_bytes(3, _SC_LEVEL3_CACHE_SIZE);

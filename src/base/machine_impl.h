@@ -1,4 +1,4 @@
-/* Limits of control groups, apart from the places where this machine keeps them, so that they can be tested. */
+/* The limits of control groups, with the files to read as arguments so that tests can supply their own. */
 #ifndef LS_BASE_MACHINE_IMPL_H
 #define LS_BASE_MACHINE_IMPL_H
 
@@ -6,12 +6,14 @@
 #include <stdint.h>
 
 /*
- * Narrows *cores and *memory_bytes to what version 2 control groups allow. membership is a file like /proc/self/cgroup,
- * root the folder where groups are mounted; the limits of the group and of every group above it count. What cannot be
- * read limits nothing.
+ * Lowers *cores and *memory_bytes to what version 2 control groups allow. membership is a file like /proc/self/cgroup; root is the
+ * folder where the groups are mounted. The limits of the group and of every group above it apply. A file that cannot be read sets no limit.
  */
-/* The field oom_kill of the group's memory.events, or of a file like /proc/vmstat where it has none; -1 without either. */
-int64_t ls_cgroup_memory_kills(const char *membership, const char *root, const char *vmstat);
 void ls_cgroup_limits(const char *membership, const char *root, int *cores, size_t *memory_bytes);
+
+/*
+ * The field oom_kill of the group's memory.events; without that, the same field of vmstat, a file like /proc/vmstat; without either, -1.
+ */
+int64_t ls_cgroup_memory_kills(const char *membership, const char *root, const char *vmstat);
 
 #endif

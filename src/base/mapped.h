@@ -1,6 +1,6 @@
 /*
- * Which file a mapped address belongs to. What is read of a mapping is read from the file: where that has become shorter, or its disk fails, the process
- * gets SIGBUS, which by default ends it without a word.
+ * A table of the files that this process has mapped. Reading a mapping reads the file: when the file has become shorter or its disk
+ * fails, the process receives SIGBUS, which by default ends it without a message. The table makes a message that names the file.
  */
 #ifndef LS_BASE_MAPPED_H
 #define LS_BASE_MAPPED_H
@@ -8,16 +8,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A file is mapped at these addresses, until they are removed, before they are unmapped. False: no memory for an entry. */
+/* Adds the mapping of a file; call it after mmap. False: no memory for an entry. */
 bool ls_mapped_add(const void *data, size_t bytes, const char *path);
+/* Removes the mapping that starts at data; call it before munmap. */
 void ls_mapped_remove(const void *data);
 
 /*
- * From this call on a byte of such a file that cannot be brought ends the process with exit code 1, after `tell` was given one line that names the
- * file; tell NULL: it goes to standard error. tell runs in a signal handler. Any other SIGBUS goes on to the handler that was there
- * before. The last call counts. For processes that are Longspan's own: commands, and ranks that are processes.
+ * Installs a handler of SIGBUS. When a byte of a file in the table cannot be read, the handler calls `report` with one line that names the
+ * file, and ends the process with exit code 1. report runs in the signal handler; NULL prints the line on standard error. Any other
+ * SIGBUS is left to the handler that was installed before. A later call replaces report and context. For processes that belong to
+ * Longspan: commands, and ranks that are processes.
  */
 typedef void ls_mapped_fault(void *context, const char *text);
-void ls_mapped_watch(ls_mapped_fault *tell, void *context);
+void ls_mapped_watch(ls_mapped_fault *report, void *context);
 
 #endif

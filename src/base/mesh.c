@@ -18,7 +18,7 @@ int ls_mesh_sequence_ranks(const ls_mesh *mesh) {
     return mesh->size[LS_AXIS_RING] * mesh->size[LS_AXIS_ULYSSES];
 }
 
-/* Ranks between two neighbours along axis: the product of the sizes of the axes inside it. */
+/* The difference in rank between neighbours along axis: the product of the sizes of the inner axes. */
 static int axis_stride(const ls_mesh *mesh, ls_axis axis) {
     int stride = 1;
     for (int inner = (int)axis + 1; inner < LS_AXES; inner++) stride *= mesh->size[inner];
@@ -40,7 +40,7 @@ int ls_mesh_sequence_index(const ls_mesh *mesh, int rank) {
     return rank % ls_mesh_sequence_ranks(mesh);
 }
 
-/* One "axis=number" of the given length. */
+/* Reads one "axis=number" of the given length into mesh. */
 static ls_status parse_part(const char *text, int length, ls_mesh *mesh) {
     const char *equals = memchr(text, '=', (size_t)length);
     if (!equals)

@@ -11,7 +11,7 @@
 
 typedef enum ls_axis { LS_AXIS_DP, LS_AXIS_RING, LS_AXIS_ULYSSES, LS_AXES } ls_axis;
 
-/* size[axis] >= 1. */
+/* size[axis] >= 1; 0 after ls_mesh_parse: not chosen yet. */
 typedef struct ls_mesh {
     int size[LS_AXES];
 } ls_mesh;
@@ -23,18 +23,18 @@ static inline ls_mesh ls_mesh_make(int dp, int ring, int ulysses) { return (ls_m
 int ls_mesh_ranks(const ls_mesh *mesh);          /* dp*R*U */
 int ls_mesh_sequence_ranks(const ls_mesh *mesh); /* R*U: the ranks that share a sequence */
 int ls_mesh_coordinate(const ls_mesh *mesh, int rank, ls_axis axis);
-/* The rank that differs from `rank` only in its coordinate along axis. */
+/* The rank with the given coordinate along axis and the other coordinates of `rank`. */
 int ls_mesh_neighbour(const ls_mesh *mesh, int rank, ls_axis axis, int coordinate);
-/* Index among the ranks that share its sequence: ring*U + ulysses. */
+/* The index of a rank among those that share its sequence: ring*U + ulysses. */
 int ls_mesh_sequence_index(const ls_mesh *mesh, int rank);
 
 /*
- * Reads "dp=A,ring=R,ulysses=U" (any order, any left out; what is left out becomes 0 = to be chosen).
- * An unknown axis, a repeated one or a number outside 1..LS_MAX_RANKS is an LS_USAGE error that names it.
+ * Reads "dp=A,ring=R,ulysses=U". Axes may be in any order; a missing axis gets size 0, which means "to be chosen".
+ * An unknown or repeated axis and a size outside 1..LS_MAX_RANKS are LS_USAGE errors that name it.
  */
 LS_MUST_USE ls_status ls_mesh_parse(const char *text, ls_mesh *out);
 
-/* "dp 2 · ring 4 · ulysses 2", leaving out axes of size 1 ("1 rank" when all are). */
+/* Prints "dp 2 · ring 4 · ulysses 2" without the axes of size 1; "1 rank" when all have size 1. */
 void ls_mesh_print(const ls_mesh *mesh, char *out, size_t bytes);
 
 #endif

@@ -1,5 +1,4 @@
-#include "base/options_impl.h"
-
+/* The parser of option tables: values, the table's own mistakes, unknown options, the command line, --help. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -9,14 +8,14 @@
 
 enum { MAX_ROWS = 64 }; /* one bit each in a uint64_t */
 
-/* ---- reading one value ---- */
+/* ---- one value ---- */
 
 static bool has_limits(const ls_option *option) { return option->least != 0 || option->most != 0; }
 
-/* A number this large stands for none: whatever the type holds is allowed. */
+/* An upper limit this large means that there is none. */
 static bool has_most(const ls_option *option) { return option->most < 0x1p62; }
 
-/* " from 1 to 1024" or " of at least 1", for messages and help; empty without limits. */
+/* " from 1 to 1024" or " of at least 1", for messages; empty without limits. */
 static void print_limits(const ls_option *option, char *out, size_t bytes) {
     out[0] = 0;
     if (!has_limits(option)) return;
@@ -36,7 +35,7 @@ static bool within_limits(const ls_option *option, double value) {
     return !has_limits(option) || (value >= option->least && (value <= option->most || !has_most(option)));
 }
 
-/* The integer at the start of text, and what follows it; false when there is none or it overflows. */
+/* Reads the integer at the start of text; *rest is the text after it. False when there is none or it overflows. */
 static bool read_integer(const char *text, int64_t *value, const char **rest) {
     const char *digits = text + (*text == '-' || *text == '+');
     if (*digits < '0' || *digits > '9') return false;
@@ -107,7 +106,7 @@ static ls_status parse_text(const ls_option *option, const char *text, void *tar
     return ls_ok();
 }
 
-/* Reads one value; target NULL only checks it. Flags and lists are handled where the words are. */
+/* Reads a single value; target NULL only checks it. parse_option handles flags and lists. */
 static ls_status parse_value(const ls_option *option, const char *text, void *target) {
     static ls_status (*const parsers[])(const ls_option *, const char *, void *) = {
         [LS_OPTION_INT] = parse_integer, [LS_OPTION_BYTES] = parse_bytes,   [LS_OPTION_FLOAT] = parse_float,
@@ -120,7 +119,7 @@ static ls_status parse_value(const ls_option *option, const char *text, void *ta
 
 static bool takes_value(ls_option_type type) { return type != LS_OPTION_FLAG && type != LS_OPTION_LIST; }
 
-/* What its author may have wrong. */
+/* Checks for mistakes of the table's author. */
 static ls_status check_row(const ls_option *row, int i) {
     if (row->name == NULL) return ls_error(LS_INVALID, "row %d of the options has no name", i);
     if ((int)row->type < 0 || row->type > LS_OPTION_LIST)
@@ -152,11 +151,140 @@ static int find_row(const ls_option *table, int rows, const char *name, size_t l
     return -1;
 }
 
+/* ---- options that the table does not have ---- */
+
+int ls_edit_distance(const char *a, size_t a_length, const char *b) {
+    enum { LONGEST = 40 };
+    if (a == NULL || b == NULL) return LONGEST;
+    const size_t b_length = strlen(b);
+    if (a_length > LONGEST || b_length > LONGEST) return LONGEST;
+    int row[LONGEST + 1];
+    for (size_t j = 0; j <= b_length; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= a_length; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            const int replace = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = (int)ls_min(replace, ls_min(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[b_length];
+}
+
+/*
+ * Options of other programs, written with -, and the option of Longspan that means the same. value: the text to suggest after the option,
+ * when the foreign name implies a value.
+ */
+static const struct {
+    const char *foreign, *option, *value;
+} synonyms[] = {
+    {"learning-rate", "lr", ""},
+    {"max-lr", "lr", ""},
+    {"max-steps", "steps", ""},
+    {"max-iters", "steps", ""},
+    {"train-iters", "steps", ""},
+    {"iterations", "steps", ""},
+    {"num-epochs", "epochs", ""},
+    {"num-train-epochs", "epochs", ""},
+    {"n-epochs", "epochs", ""},
+    {"batch-size", "batch", ""},
+    {"global-batch-size", "batch", ""},
+    {"per-device-train-batch-size", "batch", ""},
+    {"gradient-accumulation-steps", "accumulate", ""},
+    {"grad-accum", "accumulate", ""},
+    {"context-length", "seq", ""},
+    {"context-size", "seq", ""},
+    {"ctx-size", "seq", ""},
+    {"block-size", "seq", ""},
+    {"max-seq-len", "seq", ""},
+    {"max-seq-length", "seq", ""},
+    {"max-length", "seq", ""},
+    {"seq-len", "seq", ""},
+    {"seq-length", "seq", ""},
+    {"sequence-length", "seq", ""},
+    {"output", "out", ""},
+    {"output-dir", "out", ""},
+    {"save-dir", "out", ""},
+    {"model-name-or-path", "model", ""},
+    {"config", "model", ""},
+    {"train-data", "data", ""},
+    {"train-file", "data", ""},
+    {"dataset", "data", ""},
+    {"text", "data", ""},
+    {"validation-file", "eval-data", ""},
+    {"valid-data", "eval-data", ""},
+    {"val-data", "eval-data", ""},
+    {"eval-steps", "eval-every", ""},
+    {"eval-interval", "eval-every", ""},
+    {"save-steps", "save-every", ""},
+    {"save-interval", "save-every", ""},
+    {"save-total-limit", "keep", ""},
+    {"load-best-model-at-end", "keep-best", ""},
+    {"warmup-steps", "warmup", ""},
+    {"lr-scheduler-type", "schedule", ""},
+    {"lr-decay-style", "schedule", ""},
+    {"adam-beta1", "beta1", ""},
+    {"adam-beta2", "beta2", ""},
+    {"adam-epsilon", "eps", ""},
+    {"max-grad-norm", "clip", ""},
+    {"grad-clip", "clip", ""},
+    {"clip-grad", "clip", ""},
+    {"bf16", "dtype", " bf16"},
+    {"fp32", "dtype", " f32"},
+    {"precision", "dtype", ""},
+    {"resume-from-checkpoint", "resume", ""},
+    {"nproc-per-node", "ranks", ""},
+    {"nproc", "ranks", ""},
+    {"world-size", "ranks", ""},
+    {"num-threads", "threads", ""},
+    {"max-new-tokens", "tokens", ""},
+    {"max-tokens", "tokens", ""},
+    {"n-predict", "tokens", ""},
+    {"time-limit", "max-seconds", ""},
+};
+
+static bool has_option(const ls_option *table, int rows, const char *name) {
+    for (int i = 0; i < rows; i++)
+        if (strcmp(table[i].name, name) == 0) return true;
+    return false;
+}
+
+/* Compares two names; _ in the second counts as -. */
+static bool same_name(const char *known, const char *name, size_t length) {
+    if (strlen(known) != length) return false;
+    for (size_t i = 0; i < length; i++)
+        if ((name[i] == '_' ? '-' : name[i]) != known[i]) return false;
+    return true;
+}
+
+/* The error for an option that is not in the table, with a suggestion: a synonym, or the nearest name. */
+static ls_status unknown_option(const ls_option *table, int rows, const char *name, size_t length) {
+    for (size_t i = 0; i < LS_COUNT(synonyms); i++) {
+        if (!same_name(synonyms[i].foreign, name, length) || !has_option(table, rows, synonyms[i].option))
+            continue;
+        return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s%s?", (int)length, name,
+                        synonyms[i].option, synonyms[i].value);
+    }
+    int best = -1, best_distance = (int)ls_max(2, (int64_t)length / 3) + 1;
+    for (int i = 0; i < rows; i++) {
+        const int distance = ls_edit_distance(name, length, table[i].name);
+        if (distance < best_distance) {
+            best = i;
+            best_distance = distance;
+        }
+    }
+    if (best < 0)
+        return ls_error(LS_USAGE, "unknown option --%.*s; --help lists the known ones", (int)length, name);
+    return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s?", (int)length, name,
+                    table[best].name);
+}
+
 /* ---- the command line ---- */
 
 static bool is_flag_word(const char *word) { return strncmp(word, "--", 2) == 0; }
 
-/* Handles the option at argv[at], whose row is known, and moves *at behind its words. base NULL only checks. */
+/* Reads the option at argv[*at] and moves *at past its words. base: the caller's struct; NULL only checks. */
 static ls_status parse_option(const ls_option *option, const char *inline_value, int argc, char *const *argv,
                               int *at, char *base) {
     void *target = base ? base + option->offset : NULL;
@@ -185,9 +313,9 @@ static ls_status parse_option(const ls_option *option, const char *inline_value,
     return parse_value(option, argv[first], target);
 }
 
-/* One walk over the words. base NULL only checks; `seen` gets one bit for each row that is given. */
-static ls_status walk(const ls_option *table, int rows, int argc, char *const *argv, char *base,
-                      uint64_t *seen) {
+/* Reads all words. base: the caller's struct; NULL only checks. Bit i of *seen: row i is on the command line. */
+static ls_status parse_words(const ls_option *table, int rows, int argc, char *const *argv, char *base,
+                             uint64_t *seen) {
     *seen = 0;
     for (int at = 0; at < argc;) {
         const char *word = argv[at];
@@ -196,7 +324,7 @@ static ls_status walk(const ls_option *table, int rows, int argc, char *const *a
         const char *name = word + 2;
         const size_t length = strcspn(name, "=");
         const int row = find_row(table, rows, name, length);
-        if (row < 0) return ls_option_unknown(table, rows, name, length);
+        if (row < 0) return unknown_option(table, rows, name, length);
         if (*seen >> row & 1) return ls_error(LS_USAGE, "--%s is given twice", table[row].name);
         *seen |= (uint64_t)1 << row;
         LS_TRY(parse_option(&table[row], name[length] ? name + length + 1 : NULL, argc, argv, &at, base));
@@ -211,16 +339,98 @@ ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *con
     if (argc < 0) return ls_error(LS_INVALID, "%d words on the command line", argc);
     for (int i = 0; i < argc; i++) LS_NEED(argv != NULL ? argv[i] : NULL, "a word of argv");
     uint64_t seen;
-    LS_TRY(walk(table, rows, argc, argv, NULL, &seen));
+    LS_TRY(parse_words(table, rows, argc, argv, NULL, &seen));
     for (int i = 0; i < rows; i++)
         if (table[i].required && !(seen >> i & 1))
             return ls_error(LS_USAGE, "--%s %s is required", table[i].name, table[i].metavar);
 
-    /* Nothing can fail from here on. */
+    /* Everything is checked: nothing below can fail, so target is set completely or not at all. */
     for (int i = 0; i < rows; i++)
         if (table[i].initial)
             LS_TRY(parse_value(&table[i], table[i].initial, (char *)target + table[i].offset));
-    LS_TRY(walk(table, rows, argc, argv, target, &seen));
+    LS_TRY(parse_words(table, rows, argc, argv, target, &seen));
     for (int i = 0; given && i < rows; i++) given[i] = seen >> i & 1;
     return ls_ok();
+}
+
+/* ---- --help ---- */
+
+enum { WIDTH = 100, TEXT_COLUMN = 30 };
+
+/* The number of characters in UTF-8 text. */
+static int width_of(const char *text, size_t bytes) {
+    int width = 0;
+    for (size_t i = 0; i < bytes; i++) width += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return width;
+}
+
+/* Prints text from TEXT_COLUMN on, broken at spaces, and a newline; `column`: the characters that are on the line already. */
+static void print_wrapped(FILE *out, int column, const char *text) {
+    bool first = true;
+    while (*text) {
+        text += strspn(text, " ");
+        const size_t word = strcspn(text, " ");
+        if (word == 0) break;
+        const int width = width_of(text, word);
+        if (column < TEXT_COLUMN || first) {
+            fprintf(out, "%*s", TEXT_COLUMN - column, "");
+            column = TEXT_COLUMN;
+        } else if (column + 1 + width > WIDTH) {
+            fprintf(out, "\n%*s", TEXT_COLUMN, "");
+            column = TEXT_COLUMN;
+        } else {
+            fputc(' ', out);
+            column++;
+        }
+        fprintf(out, "%.*s", (int)word, text);
+        column += width;
+        text += word;
+        first = false;
+    }
+    fputc('\n', out);
+}
+
+/* The text in brackets after the help: choices, limits, default, required. */
+static void print_facts(const ls_option *option, char *out, size_t bytes) {
+    const char *separator = " (";
+    size_t used = 0;
+    out[0] = 0;
+    if (option->type == LS_OPTION_CHOICE) {
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", separator,
+                                 option->choices ? option->choices : "");
+        separator = "; ";
+    }
+    if (option->least != 0 || option->most != 0) {
+        if (option->most >= 0x1p62)
+            used += (size_t)snprintf(out + used, bytes - used, "%s%.15g or more", separator, option->least);
+        else
+            used += (size_t)snprintf(out + used, bytes - used, "%s%.15g to %.15g", separator, option->least,
+                                     option->most);
+        separator = "; ";
+    }
+    if (option->required)
+        used += (size_t)snprintf(out + used, bytes - used, "%srequired", separator);
+    else if (option->initial)
+        used += (size_t)snprintf(out + used, bytes - used, "%sdefault %s", separator, option->initial);
+    if (used) snprintf(out + used, bytes - used, ")");
+}
+
+void ls_options_help(const ls_option *table, int rows, FILE *out) {
+    for (int i = 0; table != NULL && out != NULL && i < rows; i++) {
+        const ls_option *option = &table[i];
+        if (option->name == NULL) continue;
+        const char *more = option->type == LS_OPTION_LIST ? "…" : "";
+        char left[120], facts[200], text[600];
+        snprintf(left, sizeof left, "  --%s%s%s%s", option->name, option->metavar ? " " : "",
+                 option->metavar ? option->metavar : "", more);
+        print_facts(option, facts, sizeof facts);
+        snprintf(text, sizeof text, "%s%s", option->help ? option->help : "", facts);
+        fputs(left, out);
+        int column = width_of(left, strlen(left));
+        if (column + 2 > TEXT_COLUMN) {
+            fputc('\n', out);
+            column = 0;
+        }
+        print_wrapped(out, column, text);
+    }
 }

@@ -1,12 +1,12 @@
 /*
- * How a run is handed out. `work` holds a run number in its upper half and the next task in its lower half; a thread
- * takes a task by adding one with compare-and-swap, so it succeeds only in the run that it looked at. Run numbers are
- * odd while a run is open and even while none is. The description of a run (task, context, n) is written only between
- * runs, and each of its fields is atomic: a late worker may read a mixture, but then its compare-and-swap fails.
- * Nobody waits for workers that have nothing to do.
+ * A run is one call of ls_pool_run. `work` holds a run number in its upper half and the index of the next task in its lower half.
+ * A thread takes a task by adding one with compare-and-swap, which fails if the run has changed since the thread read `work`. Run
+ * numbers are odd during a run and even between runs. The description of a run (task, context, n) is written only between runs, and
+ * each of its fields is atomic: a late worker may read fields of two runs, but then its compare-and-swap fails. The end of a run does
+ * not wait for workers without a task.
  *
- * Workers sleep on `epoch`, which rises with each run; the caller sleeps on `finished`, the number of tasks done, whose
- * top bit says that it does.
+ * Workers sleep on `epoch`, which rises with each run. The caller sleeps on `finished`, the number of finished tasks; its top bit says
+ * that the caller sleeps.
  */
 #include "base/base.h"
 
@@ -57,7 +57,7 @@ static void futex_wake(_Atomic uint32_t *word, int threads) {
     syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
 }
 
-/* Spins until *word differs from `value` or the time for that is over; returns what it saw last. */
+/* Spins until *word differs from `value` or SPIN_SECONDS are over; returns the last value read. */
 static uint32_t spin_while_equal(const ls_pool *pool, _Atomic uint32_t *word, uint32_t value) {
     uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
     if (!pool->may_spin) return seen;
@@ -72,7 +72,7 @@ static uint32_t spin_while_equal(const ls_pool *pool, _Atomic uint32_t *word, ui
     return seen;
 }
 
-/* Takes and does tasks until none is left to take. */
+/* Runs tasks until all are taken. */
 static void do_tasks(ls_pool *pool, int thread) {
     for (;;) {
         uint64_t work = atomic_load_explicit(&pool->work, memory_order_acquire);
@@ -106,15 +106,15 @@ static void *worker_main(void *argument) {
     }
 }
 
-/* Raises the epoch, so that workers look for work, and wakes up to `threads` of those that sleep. */
-static void call_workers(ls_pool *pool, int threads) {
+/* Raises the epoch, which makes spinning workers look for tasks, and wakes up to `threads` sleeping workers. */
+static void wake_workers(ls_pool *pool, int threads) {
     atomic_fetch_add(&pool->epoch, 1);
     if (atomic_load(&pool->sleepers) > 0) futex_wake(&pool->epoch, threads);
 }
 
 static void stop_workers(ls_pool *pool, int started) {
     atomic_store_explicit(&pool->stop, true, memory_order_release);
-    call_workers(pool, started);
+    wake_workers(pool, started);
     for (int i = 0; i < started; i++) pthread_join(pool->workers[i].handle, NULL);
 }
 
@@ -123,7 +123,7 @@ static void free_pool(ls_pool *pool) {
     free(pool);
 }
 
-/* Workers take no signals: those belong to the thread that handles them. */
+/* Workers block all signals: another thread handles them. */
 static int start_worker(worker *w) {
     sigset_t all, old;
     sigfillset(&all);
@@ -192,7 +192,7 @@ void ls_pool_run(ls_pool *pool, int n, ls_pool_task task, void *context) {
     atomic_store_explicit(&pool->context, context, memory_order_release);
     atomic_store_explicit(&pool->n, n, memory_order_release);
     atomic_store_explicit(&pool->work, make_work(run), memory_order_release);
-    call_workers(pool, (int)ls_min(n - 1, pool->threads - 1));
+    wake_workers(pool, (int)ls_min(n - 1, pool->threads - 1));
     do_tasks(pool, 0);
     wait_until_finished(pool, (uint32_t)n);
     atomic_store_explicit(&pool->work, make_work(run + 1), memory_order_seq_cst);

@@ -1,7 +1,7 @@
 /*
  * The thread pool of one rank: the calling thread and threads-1 workers.
- * Workers spin briefly, then sleep on a futex; with `may_spin` false they sleep at once
- * (ranks x threads exceed the cores).
+ * An idle worker spins briefly, then sleeps on a futex. With may_spin false it sleeps at once, which is right when
+ * ranks x threads exceed the cores.
  */
 #ifndef LS_BASE_POOL_H
 #define LS_BASE_POOL_H
@@ -12,15 +12,15 @@
 
 typedef struct ls_pool ls_pool;
 
-/* threads >= 1, the caller included. */
+/* threads >= 1 counts the calling thread. */
 LS_MUST_USE ls_status ls_pool_create(int threads, bool may_spin, ls_pool **out);
 void ls_pool_destroy(ls_pool *pool);      /* NULL is allowed */
 int ls_pool_threads(const ls_pool *pool); /* NULL: 1 */
 
 /*
- * Calls task(context, i, thread) once for each i in [0, n) and returns when all are done. Task i runs on any
- * thread, `thread` in [0, threads) says which; tasks start in ascending order of i, so put the longest first.
- * pool NULL, one thread or n 1 runs inline. Not reentrant.
+ * Calls task(context, i, thread) once for each i in [0, n) and returns when all are done. Any thread may run task i;
+ * `thread`, in [0, threads), is its index. Tasks start in ascending order of i, so the longest should be first.
+ * With pool NULL, one thread or n = 1 the caller runs all tasks. A task must not call ls_pool_run on the same pool.
  */
 typedef void (*ls_pool_task)(void *context, int i, int thread);
 void ls_pool_run(ls_pool *pool, int n, ls_pool_task task, void *context);

@@ -1,7 +1,7 @@
 /*
- * Which bytes: an offset, a contiguous length, and up to three (count, stride) pairs around it, innermost
- * first. Stands for the bytes  offset + i0*stride[0] + i1*stride[1] + i2*stride[2] + [0, length)
- * for 0 <= ij < count[j]. Unused pairs have count 1.
+ * A strided set of bytes: pieces of equal length at equal distances, in up to three dimensions, innermost first:
+ *     offset + i0*stride[0] + i1*stride[1] + i2*stride[2] + [0, length)   for 0 <= ij < count[j].
+ * An unused dimension has count 1. The pieces must be disjoint.
  */
 #ifndef LS_BASE_RANGE_H
 #define LS_BASE_RANGE_H
@@ -13,7 +13,7 @@
 #define LS_RANGE_DIMS 3
 
 typedef struct ls_range {
-    size_t offset; /* bytes from the base that the context names */
+    size_t offset; /* bytes from the start of an area of memory that the context names */
     size_t length; /* bytes */
     int64_t count[LS_RANGE_DIMS];
     int64_t stride[LS_RANGE_DIMS]; /* bytes */
@@ -24,21 +24,24 @@ static inline ls_range ls_range_flat(size_t offset, size_t length) {
     return (ls_range){offset, length, {1, 1, 1}, {0, 0, 0}};
 }
 
-/* Whether it is written as one piece: nearly all are. */
+/* Whether the range is a single piece, as most are. */
 static inline bool ls_range_is_flat(const ls_range *range) {
     return range->count[0] == 1 && range->count[1] == 1 && range->count[2] == 1;
 }
 
-/* Bytes that the range covers (its pieces are disjoint). */
+/* The number of bytes in the range. */
 size_t ls_range_bytes(const ls_range *range);
 
-/* One past the last byte. The verifier asks this and the next millions of times, nearly always of one piece. */
+/*
+ * One past the last byte. This function and the next are called millions of times by the verifier, mostly for single pieces: these
+ * are answered inline.
+ */
 size_t ls_range_end_of_pieces(const ls_range *range);
 static inline size_t ls_range_end(const ls_range *range) {
     return ls_range_is_flat(range) ? range->offset + range->length : ls_range_end_of_pieces(range);
 }
 
-/* Whether the two ranges, relative to the same base, share a byte. Exact. */
+/* Whether two ranges of the same area share a byte. Exact. */
 bool ls_range_pieces_overlap(const ls_range *a, const ls_range *b);
 static inline bool ls_range_overlap(const ls_range *a, const ls_range *b) {
     if (!ls_range_is_flat(a) || !ls_range_is_flat(b)) return ls_range_pieces_overlap(a, b);
@@ -46,8 +49,8 @@ static inline bool ls_range_overlap(const ls_range *a, const ls_range *b) {
            b->length > 0;
 }
 
-/* Copies the bytes of `from` (relative to source) to `to` (relative to target). Same number of bytes;
- * the two may be cut differently. They must not overlap. */
+/* Copies the bytes of range `from` of source to range `to` of target, in the order of the dimensions. Both must have the same number of
+ * bytes, but may have different pieces. They must not overlap. */
 void ls_range_copy(void *target, const ls_range *to, const void *source, const ls_range *from);
 
 #endif

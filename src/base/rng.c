@@ -22,7 +22,7 @@ void ls_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* The block of four words that belongs to (seed, stream, index). */
+/* The four words of (seed, stream, index). */
 static void draw_block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]) {
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
@@ -32,7 +32,7 @@ static void draw_block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t 
 
 static uint64_t join_words(uint32_t low, uint32_t high) { return (uint64_t)high << 32 | low; }
 
-/* In [0, 1), 53 bits. */
+/* A number in [0, 1) from the upper 53 bits. */
 static double to_unit(uint64_t bits) { return (double)(bits >> 11) * 0x1p-53; }
 
 uint64_t ls_rng_bits(uint64_t seed, uint64_t stream, uint64_t index) {
@@ -59,13 +59,15 @@ uint64_t ls_rng_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t words[4];
     draw_block(seed, stream, index, words);
-    /* The 2^64 mod n lowest values are refused, so that n divides how many remain; a refused draw is followed by
-     * the block whose counter is the last block. */
-    const uint64_t refused = -n % n;
+    /*
+     * The lowest 2^64 mod n values are rejected, so that n divides the number of accepted values. When a block holds only rejected
+     * values, it becomes the counter of the next block.
+     */
+    const uint64_t rejected = -n % n;
     for (;;) {
         for (int half = 0; half < 2; half++) {
             const uint64_t bits = join_words(words[2 * half], words[2 * half + 1]);
-            if (bits >= refused) return bits % n;
+            if (bits >= rejected) return bits % n;
         }
         uint32_t next[4];
         ls_philox(key, words, next);

@@ -1,16 +1,17 @@
-#include "longspan/status.h"
-
-#include "base/printable.h"
+/* Errors: statuses with their messages, and the end of the process on a broken invariant. */
+#include "base/base.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Longer than a path and what is said of it. */
-enum { WHOLE = 6000 };
+enum {
+    LONGEST_MESSAGE = 6000
+}; /* before it is cut: more than the longest path (4,096) and a sentence about it */
 
-/* What has no room is left out of the middle: a message begins with what was done and ends with the reason. */
-static ls_status status_of(ls_code code, const char *whole) {
+/* A message that is too long loses its middle: its start says what was done, and its end says why that failed. */
+static ls_status make_status(ls_code code, const char *whole) {
     static const char gap[] = "...";
     ls_status status = {.code = code};
     const size_t length = strlen(whole), room = sizeof status.text, begin = room / 3;
@@ -27,26 +28,26 @@ static ls_status status_of(ls_code code, const char *whole) {
 }
 
 ls_status ls_error(ls_code code, const char *format, ...) {
-    char whole[WHOLE];
+    char whole[LONGEST_MESSAGE];
     va_list args;
     va_start(args, format);
     whole[0] = 0;
     if (format != NULL) vsnprintf(whole, sizeof whole, format, args);
     va_end(args);
-    return status_of(code, whole);
+    return make_status(code, whole);
 }
 
 ls_status ls_error_in(ls_status inner, const char *format, ...) {
     if (inner.code == LS_OK) return inner;
-    char whole[WHOLE];
+    char whole[LONGEST_MESSAGE];
     va_list args;
     va_start(args, format);
     whole[0] = 0;
     const int written = format != NULL ? vsnprintf(whole, sizeof whole, format, args) : 0;
     va_end(args);
-    const size_t used = written < 0 ? 0 : written < WHOLE ? (size_t)written : WHOLE - 1;
+    const size_t used = written < 0 ? 0 : written < LONGEST_MESSAGE ? (size_t)written : LONGEST_MESSAGE - 1;
     snprintf(whole + used, sizeof whole - used, ": %s", inner.text);
-    return status_of(inner.code, whole);
+    return make_status(inner.code, whole);
 }
 
 const char *ls_code_name(ls_code code) {
@@ -63,4 +64,15 @@ const char *ls_code_name(ls_code code) {
     };
     const size_t i = (size_t)code;
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown";
+}
+
+void ls_panic(const char *file, int line, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "longspan: %s:%d: %s (this is a fault of Longspan, not of your input)\n", file, line,
+            text);
+    abort();
 }

@@ -2,7 +2,7 @@
 #ifndef LS_CHECKPOINT_IMPL_H
 #define LS_CHECKPOINT_IMPL_H
 
-#include "base/hash.h"
+#include "base/base.h"
 #include "checkpoint/checkpoint.h"
 #include "format/format.h"
 

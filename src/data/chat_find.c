@@ -1,6 +1,5 @@
 /* Which chat template: a form by its name, that of a tokenizer's folder, a file. And the tokens that templates know by name. */
 #include "base/base.h"
-#include "base/hash.h"
 #include "data/chat.h"
 
 #include <stdlib.h>

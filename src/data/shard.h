@@ -15,7 +15,6 @@
 #define LS_DATA_SHARD_H
 
 #include "base/base.h"
-#include "base/hash.h"
 #include "format/format.h"
 
 #define LS_SHARD_MAGIC "LSTOKEN1"

@@ -6,7 +6,7 @@
  *
  * Members of an object are found by hash: bucket i is the chain that begins in the i-th key, and goes on in the values.
  */
-#include "base/hash.h"
+#include "base/base.h"
 #include "format/format_impl.h"
 #include "format/json.h"
 

@@ -18,7 +18,7 @@ struct ls_json_writer {
     char *text;   /* once the root is complete */
 };
 
-/* Small objects: as in base/arena.h, running out of memory for them ends the process. */
+/* Memory for small objects. As for arenas (base/arena.h), a failure ends the process. */
 static void *got(void *memory) {
     if (!memory) ls_panic(__FILE__, __LINE__, "no memory to write JSON");
     return memory;

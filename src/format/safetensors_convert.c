@@ -2,7 +2,7 @@
  * ls_st_convert: elements of one floating-point dtype as another. By way of f32, a block at a time: a loop that reads each dtype and one
  * that writes it. F64 is rounded to odd on the way, so that rounding once more rounds as if there had been one rounding.
  */
-#include "base/f16.h"
+#include "base/base.h"
 #include "format/format_impl.h"
 #include "format/safetensors.h"
 

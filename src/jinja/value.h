@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/arena.h"
+#include "base/base.h"
 #include "format/format.h"
 
 typedef uint32_t jinja_char;

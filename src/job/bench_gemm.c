@@ -3,7 +3,7 @@
  * weight gradient; the head in the tiles that it is run in), on operands of its shapes. The floor is the best rate that was seen on the
  * type with as many threads: of square products, looked at in each round, and of these products themselves.
  */
-#include "base/median.h"
+#include "base/base.h"
 #include "job/bench_impl.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * are predicted by them and run. What differs between the configurations is what a prediction could get wrong: width, length, type, ranks,
  * threads, strategy.
  */
-#include "base/median.h"
+#include "base/base.h"
 #include "job/bench_step_impl.h"
 #include "longspan/units.h"
 #include "plan/host_file.h"

@@ -1,5 +1,5 @@
 /* What the benches share: rounds, medians, and how floor, figure and ratio are shown; the model. */
-#include "base/median.h"
+#include "base/base.h"
 #include "job/bench_impl.h"
 #include "ls_bench_model.h"
 

@@ -1,5 +1,5 @@
 /* The figures of training steps, as a page and as JSON. */
-#include "base/median.h"
+#include "base/base.h"
 #include "job/bench_step_impl.h"
 #include "longspan/units.h"
 

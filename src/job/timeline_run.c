@@ -1,7 +1,7 @@
 /* A program run for real, with the spans of every rank brought home through memory that the ranks share. */
 #include "job/timeline.h"
 
-#include "base/median.h"
+#include "base/base.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * What one core of this machine does while all the others do the same, as in a step: each kernel by itself, on every core at once, each on
  * data of its own; and puts between ranks on all of them.
  */
-#include "base/median.h"
+#include "base/base.h"
 #include "plan/host_file.h"
 #include "plan/measure_impl.h"
 

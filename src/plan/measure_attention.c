@@ -3,7 +3,7 @@
  * that sees all. The long ones tell what pairs cost, the short ones what rows and bytes cost beside them; heads of two sizes tell flops
  * from pairs, and bytes from rows. Calls take turns, so that all see the machine in the same hours.
  */
-#include "base/median.h"
+#include "base/base.h"
 #include "plan/attention_call.h"
 #include "plan/measure_impl.h"
 

@@ -1,5 +1,5 @@
 /* Puts and signals between ranks of one thread, one on each core. */
-#include "base/median.h"
+#include "base/base.h"
 #include "plan/measure_impl.h"
 #include "run/launch.h"
 

@@ -2,7 +2,7 @@
  * What kernels cost by their bytes, on all cores at once: each of stream.h on operands that lie in a cache, and on operands that are
  * larger than it by far.
  */
-#include "base/rng.h"
+#include "base/base.h"
 #include "plan/measure_impl.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
 #ifndef LS_PLAN_TIMED_CALL_H
 #define LS_PLAN_TIMED_CALL_H
 
-#include "base/pool.h"
+#include "base/base.h"
 #include "kernel/kernel.h"
 
 typedef struct ls_timed_call {

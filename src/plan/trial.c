@@ -1,7 +1,7 @@
 /* See trial.h. */
 #include "plan/trial.h"
 
-#include "base/median.h"
+#include "base/base.h"
 #include "longspan/units.h"
 #include "plan/plan_impl.h"
 

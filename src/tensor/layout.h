@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#include "base/arena.h"
+#include "base/base.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"
 

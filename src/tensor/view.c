@@ -2,7 +2,6 @@
 #include "tensor/view.h"
 
 #include "base/base.h"
-#include "base/bf16.h"
 #include "tensor/tensor.h"
 
 ls_view ls_view_dense(void *data, ls_dtype dtype, int ndim, const int64_t *size) {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/range.h"
+#include "base/base.h"
 #include "longspan/tensor.h"
 
 typedef struct ls_view {

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "base/rng.h"
 
 /* Which pairs are still to be covered: by first axis, its value, second axis and its value. */
 typedef struct search {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/bf16.h"
+#include "base/base.h"
 #include "kernel_call.h"
 
 enum { MOST_KEYS = 128 };

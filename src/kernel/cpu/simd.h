@@ -1,7 +1,7 @@
 /*
  * Vectors as wide as the isa that this file is compiled for, written once with the compiler's vector extensions:
  * 16 floats for AVX-512, 8 for AVX2, 4 elsewhere (SSE2; NEON, which is aarch64's base). Loads and stores need no alignment; `count` below V_LANES touches only
- * that many elements (missing lanes load as zero). bf16 is rounded to nearest even, NaN stays NaN, as in base/bf16.h
+ * that many elements (missing lanes load as zero). bf16 is rounded to nearest even, NaN stays NaN, as in base/float16.h
  * (the avx512bf16 instruction also takes numbers below 1.2e-38 for zero).
  */
 #ifndef LS_KERNEL_CPU_SIMD_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/bf16.h"
+#include "base/base.h"
 
 #if defined __SSE2__
 #include <immintrin.h>

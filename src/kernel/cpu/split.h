@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/pool.h"
+#include "base/base.h"
 
 /*
  * How many parts n things are cut into for so many threads: a few parts per thread, so that a late thread does not hold

@@ -1,19 +1,37 @@
 /*
- * IEEE binary16: 5 bits of exponent, 10 of fraction. Rounding is to nearest, ties to even; NaN stays NaN. Without branches, so that
- * loops become vector instructions.
+ * The 16-bit floating-point types, converted to and from IEEE binary32. Rounding is to nearest, ties to even; a NaN stays a NaN.
+ * bf16 is bfloat16, the upper half of a binary32; f16 is IEEE binary16, with 5 bits of exponent and 10 of fraction.
  */
-#ifndef LS_BASE_F16_H
-#define LS_BASE_F16_H
+#ifndef LS_BASE_FLOAT16_H
+#define LS_BASE_FLOAT16_H
 
 #include <stdint.h>
 #include <string.h>
 
+typedef uint16_t ls_bf16;
+
+static inline float ls_bf16_to_f32(ls_bf16 h) {
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static inline ls_bf16 ls_bf16_from_f32(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (ls_bf16)((bits >> 16) | 0x40u);
+    return (ls_bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/* The two conversions of f16 have no branches, so that the compiler can vectorise loops over them. */
 typedef uint16_t ls_f16;
 
 /* Exact. A NaN keeps the bits of its fraction. */
 static inline float ls_f16_to_f32(ls_f16 h) {
     const uint32_t size = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
-    const float small = (float)(int32_t)size * 0x1p-24f; /* what a size below 2^-14 is */
+    const float small =
+        (float)(int32_t)size * 0x1p-24f; /* the value of a subnormal number, which is below 2^-14 */
     uint32_t bits;
     memcpy(&bits, &small, sizeof bits);
     bits = size < 0x400u ? bits : (size << 13) + ((127u - 15u) << 23);
@@ -28,7 +46,7 @@ static inline ls_f16 ls_f16_from_f32(float f) {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
     const uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
-    /* Below 2^-14 a unit of the result is 2^-24: adding 1/2, whose unit that is too, rounds to it. */
+    /* Below 2^-14 the last place of the result is worth 2^-24. So is that of a float at 1/2: adding 1/2 rounds to it. */
     float sum;
     memcpy(&sum, &size, sizeof sum);
     sum += 0.5f;

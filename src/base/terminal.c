@@ -4,17 +4,66 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* ---- printable text ---- */
+
+/* Everything but the control characters (C0, DEL, C1) and the marks that reorder a line. */
+static bool is_printed(uint32_t code) {
+    return code >= 0x20 && (code < 0x7f || code >= 0xa0) && !(code >= 0x202a && code <= 0x202e) &&
+           !(code >= 0x2066 && code <= 0x2069);
+}
+
+size_t ls_printable_at(const char *text, size_t bytes) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (bytes == 0) return 0;
+    const unsigned char *at = (const unsigned char *)text;
+    if (at[0] < 0x80) return is_printed(at[0]);
+    if (at[0] < 0xc2 || at[0] > 0xf4) return 0;
+    const size_t n = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
+    if (bytes < n) return 0;
+    uint32_t code = at[0] & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((at[i] & 0xc0) != 0x80) return 0;
+        code = code << 6 | (at[i] & 0x3f);
+    }
+    return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) && is_printed(code) ? n
+                                                                                                        : 0;
+}
+
+void ls_printable_line(char *text) {
+    for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
+        n = ls_printable_at(text, left);
+        if (n > 0) continue;
+        *text = '?';
+        n = 1;
+    }
+}
+
+void ls_print_line(FILE *out, const char *format, ...) {
+    char *line = NULL;
+    va_list args;
+    va_start(args, format);
+    const int length = vasprintf(&line, format, args);
+    va_end(args);
+    if (length < 0) return; /* no memory for the line: it is lost */
+    ls_printable_line(line);
+    fprintf(out, "%s\n", line);
+    free(line);
+}
+
+/* ---- messages and progress ---- */
+
 #define ERASE_LINE "\r\033[K"
 
 /*
- * Writes to standard error. When it is a pipe whose reader is gone, the text is lost and the process goes on: the SIGPIPE that
- * would kill it is held back while writing, and taken off the thread unless there was one before.
+ * Writes to standard error. When it is a pipe whose reader is gone, the text is lost but the process continues: SIGPIPE, which would
+ * end it, is blocked during the write, and a SIGPIPE from the write is removed from the thread's pending signals.
  */
-static void put(const char *text) {
+static void print_on_stderr(const char *text) {
     const struct timespec at_once = {0, 0};
     sigset_t closed, pending, mask;
     sigemptyset(&closed);
@@ -34,7 +83,7 @@ void ls_log(const char *format, ...) {
     va_end(args);
     ls_printable_line(text);
     snprintf(line, sizeof line, "%slongspan: %s\n", isatty(STDERR_FILENO) ? ERASE_LINE : "", text);
-    put(line);
+    print_on_stderr(line);
 }
 
 ls_progress ls_progress_start(const char *title, int64_t total) {
@@ -42,7 +91,7 @@ ls_progress ls_progress_start(const char *title, int64_t total) {
         .title = title, .total = total, .terminal = isatty(STDERR_FILENO), .started = ls_seconds()};
 }
 
-/* "2:05 left" or "1:02:05 left"; empty before anything is done and at the end. */
+/* " · 2:05 left" or " · 1:02:05 left"; empty before the first unit, after the last, and from 100 hours on. */
 static void print_time_left(const ls_progress *progress, int64_t done, double now, char *out, size_t bytes) {
     out[0] = 0;
     if (done <= progress->before || done >= progress->total) return;
@@ -79,8 +128,8 @@ static void draw_bar(const ls_progress *progress, int64_t done, const char *line
     char all[1024];
     snprintf(all, sizeof all, "%s %s", bar, line);
     cut_to_width(all, columns - 1);
-    put(ERASE_LINE);
-    put(all);
+    print_on_stderr(ERASE_LINE);
+    print_on_stderr(all);
 }
 
 void ls_progress_show(ls_progress *progress, int64_t done, const char *note) {
@@ -95,11 +144,11 @@ void ls_progress_show(ls_progress *progress, int64_t done, const char *note) {
         draw_bar(progress, done, line);
     else {
         snprintf(whole, sizeof whole, "longspan: %s\n", line);
-        put(whole);
+        print_on_stderr(whole);
     }
 }
 
 void ls_progress_end(ls_progress *progress) {
-    if (progress->terminal && progress->last_drawn > 0) put("\n");
+    if (progress->terminal && progress->last_drawn > 0) print_on_stderr("\n");
     progress->last_drawn = 0;
 }

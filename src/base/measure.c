@@ -1,7 +1,36 @@
-#include "longspan/units.h"
+/* Measured numbers: the clock, medians, bytes and seconds as text. */
+#include "base/base.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+double ls_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double ls_median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+int ls_median_place(const double *values, int n) {
+    int place = 0;
+    for (int i = 0; i < n; i++) {
+        int before = 0;
+        for (int k = 0; k < n; k++) before += values[k] < values[i] || (values[k] == values[i] && k < i);
+        if (before == (n - 1) / 2) place = i;
+    }
+    return place;
+}
 
 const char *ls_bytes_text(double bytes, char out[LS_BYTES_TEXT]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
