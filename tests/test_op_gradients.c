@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 #include "support/kernel_call.h"
 #include "support/spread.h"
 

@@ -1,19 +1,20 @@
 /*
- * From a model's graph to one that continues a sequence: the nodes that make keys and values, for all tokens at once (prefill), and
- * behind them all nodes once more for a single token, whose attention reads those keys and values as a cache and adds its own to it.
- * A model is written once; what decoding asks of it is that all its ops but attention work token by token.
+ * Turns a model's graph into one that continues a sequence. It has two parts: the nodes that compute keys and values, for all tokens
+ * at once (the prefill), and then a copy of all nodes for a single new token. The attention of that copy reads the keys and values of
+ * the prefill as a cache, and adds those of the new token to it. All ops of the model except attention must work token by token.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 #include <string.h>
 
 typedef struct cloning {
     const ls_graph *from;
     ls_graph *to;
-    bool next;        /* for the one token */
-    ls_tensor *whole; /* by tensor of `from`: that of the prefill; LS_NO_TENSOR: not made */
-    ls_tensor *map;   /* the same for what is being made */
-    ls_tensor place, *spans;
+    bool next;        /* the part for the new token is being built; otherwise the prefill */
+    ls_tensor *whole; /* by tensor of `from`: its clone in the prefill; LS_NO_TENSOR: none */
+    ls_tensor *map;   /* by tensor of `from`: its clone in the part that is being built */
+    ls_tensor place;  /* the input with the new token's position */
+    ls_tensor *spans; /* by mask of out->mask: the input with its spans */
     ls_decoding *out;
 } cloning;
 
@@ -22,7 +23,7 @@ static bool has_factor(const ls_graph *g, ls_tensor t) {
     return ls_shape_has_factor(s, LS_FACTOR_BATCH) || ls_shape_has_factor(s, LS_FACTOR_SEQUENCE);
 }
 
-/* Of one token: dimensions of batch and sequence have size 1, and nothing is cut. */
+/* The shape for one token: batch and sequence have size 1 and are ordinary dimensions, so that nothing is cut. */
 static ls_shape shape_of_next(const ls_shape *shape) {
     ls_shape one = *shape;
     for (int d = 0; d < one.ndim; d++)
@@ -32,8 +33,8 @@ static ls_shape shape_of_next(const ls_shape *shape) {
 
 /* --- nodes ------------------------------------------------------------------------------------------------------------------ */
 
-static void take_name(const cloning *c, ls_tensor made, ls_tensor original) {
-    (void)ls_named(c->to, made, c->next ? LS_NEXT "%s" : "%s", ls_graph_tensor(c->from, original)->name);
+static void copy_name(const cloning *c, ls_tensor clone, ls_tensor original) {
+    (void)ls_named(c->to, clone, c->next ? LS_NEXT "%s" : "%s", ls_graph_tensor(c->from, original)->name);
 }
 
 static ls_tensor clone_leaf(cloning *c, ls_tensor t) {
@@ -46,7 +47,7 @@ static ls_tensor clone_leaf(cloning *c, ls_tensor t) {
     return ls_graph_leaf(c->to, info->role, name, info->dtype, &shape);
 }
 
-/* The input for what the next token sees under the mask, of which there is one for each mask that differs. */
+/* The input that holds what the new token sees under the mask. Layers with equal masks share one. */
 static ls_tensor spans_of(cloning *c, const ls_mask *mask) {
     ls_decoding *out = c->out;
     int m = 0;
@@ -60,7 +61,7 @@ static ls_tensor spans_of(cloning *c, const ls_mask *mask) {
     return c->spans[m] = ls_graph_leaf(c->to, LS_ROLE_INPUT, name, LS_I32, &shape);
 }
 
-static void keep(cloning *c, ls_tensor t) {
+static void keep_once(cloning *c, ls_tensor t) {
     for (int i = 0; i < c->out->n_kept; i++)
         if (c->out->kept[i].id == t.id) return;
     c->out->kept[c->out->n_kept++] = t;
@@ -77,8 +78,8 @@ static ls_tensor clone_attention(cloning *c, const ls_node *node) {
                             c->place,
                             spans_of(c, &params->mask),
                             c->map[node->in[LS_ATTENTION_SINK].id]};
-    keep(c, keys);
-    keep(c, values);
+    keep_once(c, keys);
+    keep_once(c, values);
     const int n = node->n_in > LS_ATTENTION_SINK ? LS_CACHED_SINK + 1 : LS_CACHED_SINK;
     return ls_graph_add(c->to, &ls_op_attention_cached, params, sizeof *params, in, n, -1);
 }
@@ -90,7 +91,7 @@ static ls_tensor clone_reshape(cloning *c, const ls_node *node) {
     return ls_reshape(c->to, c->map[node->in[0].id], shape.ndim, size);
 }
 
-/* Whether the node makes a token's results from that token and from what is whole. */
+/* Whether the node computes a token's results from that token and from tensors without batch and sequence; attention counts as such. */
 static bool is_by_token(const ls_graph *g, const ls_node *node) {
     bool whole = true;
     for (int i = 0; i < node->n_in; i++) whole &= !has_factor(g, node->in[i]);
@@ -107,11 +108,11 @@ static void clone_node(cloning *c, const ls_node *node) {
         in[i] = *mapped;
     }
     if (c->next && !is_by_token(c->from, node))
-        ls_graph_fail(c->to,
-                      ls_error(LS_UNSUPPORTED,
-                               "op %s (\"%s\") looks at other tokens: a sequence cannot be continued token "
-                               "by token with it",
-                               node->op->name, ls_graph_tensor(c->from, node->out[0])->name));
+        ls_graph_fail(
+            c->to, ls_error(LS_UNSUPPORTED,
+                            "op %s (\"%s\") mixes tokens: a model with it cannot continue a sequence token "
+                            "by token",
+                            node->op->name, ls_graph_tensor(c->from, node->out[0])->name));
     const bool attends = c->next && node->op == &ls_op_attention;
     if (attends)
         first = clone_attention(c, node);
@@ -121,13 +122,13 @@ static void clone_node(cloning *c, const ls_node *node) {
         first = ls_graph_add(c->to, node->op, node->params, node->params_bytes, in, node->n_in, -1);
     for (int o = 0; o < (attends ? 1 : node->n_out) && first.id != 0; o++) {
         c->map[node->out[o].id] = ls_graph_output(c->to, first, o);
-        take_name(c, c->map[node->out[o].id], node->out[o]);
+        copy_name(c, c->map[node->out[o].id], node->out[o]);
     }
 }
 
-/* --- the two passes ----------------------------------------------------------------------------------------------------------- */
+/* --- the two parts ------------------------------------------------------------------------------------------------------------ */
 
-/* All nodes behind which a wanted tensor lies; wanted grows by what they read. */
+/* Marks the nodes that the wanted tensors depend on; their inputs become wanted too. */
 static void find_needed(const ls_graph *g, bool *wanted, bool *needed) {
     for (int n = g->n_nodes - 1; n >= 0; n--) {
         for (int o = 0; o < g->nodes[n].n_out; o++) needed[n] |= wanted[g->nodes[n].out[o].id];
@@ -145,7 +146,7 @@ static ls_status check_batch(const ls_graph *g) {
         const ls_shape *s = &g->tensors[t].shape;
         for (int d = 0; d < s->ndim; d++)
             if (s->dim[d].factor == LS_FACTOR_BATCH && s->dim[d].size != 1)
-                return ls_error(LS_INVALID, "\"%s\" holds %lld sequences; one is continued at a time",
+                return ls_error(LS_INVALID, "\"%s\" holds %lld sequences, expected 1 for generation",
                                 g->tensors[t].name, (long long)s->dim[d].size);
     }
     return ls_ok();
@@ -155,14 +156,14 @@ ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, 
     LS_TRY(ls_graph_status(from));
     LS_TRY(check_batch(from));
     ls_arena *arena = to->arena;
-    ls_decoding made = {.kept = LS_NEW_ARRAY(arena, ls_tensor, 2 * from->n_nodes + 1),
-                        .mask = LS_NEW_ARRAY(arena, ls_mask, from->n_nodes + 1)};
+    ls_decoding result = {.kept = LS_NEW_ARRAY(arena, ls_tensor, 2 * from->n_nodes + 1),
+                          .mask = LS_NEW_ARRAY(arena, ls_mask, from->n_nodes + 1)};
     bool *wanted = LS_NEW_ARRAY(arena, bool, from->n_tensors),
          *needed = LS_NEW_ARRAY(arena, bool, from->n_nodes);
     bool *kept = LS_NEW_ARRAY(arena, bool, from->n_tensors),
          *before = LS_NEW_ARRAY(arena, bool, from->n_nodes);
     cloning c = {
-        .from = from, .to = to, .whole = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors), .out = &made};
+        .from = from, .to = to, .whole = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors), .out = &result};
     c.spans = LS_NEW_ARRAY(arena, ls_tensor, from->n_nodes + 1);
     wanted[logits.id] = true;
     find_needed(from, wanted, needed);
@@ -172,15 +173,15 @@ ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, 
     find_needed(from, kept, before);
     c.map = c.whole;
     clone_needed(&c, before);
-    made.forward_nodes = to->n_nodes;
+    result.forward_nodes = to->n_nodes;
     const ls_shape one = {2, {{1, LS_FACTOR_NONE}, {1, LS_FACTOR_NONE}}};
     c.map = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors);
     c.next = true;
     c.place = ls_graph_leaf(to, LS_ROLE_INPUT, LS_NEXT_PLACE, LS_I32, &one);
     clone_needed(&c, needed);
     LS_TRY(ls_graph_status(to));
-    made.logits = c.map[logits.id];
-    made.kept[made.n_kept++] = made.logits;
-    *out = made;
+    result.logits = c.map[logits.id];
+    result.kept[result.n_kept++] = result.logits;
+    *out = result;
     return ls_ok();
 }

@@ -1,8 +1,8 @@
 /*
- * Reverse-mode differentiation (Griewank, Walther: Evaluating Derivatives, ch. 3): walks the nodes backwards and lets each
- * op's rule emit the nodes that carry the gradient on. Knows nothing of ranks.
+ * Reverse-mode differentiation (Griewank, Walther: Evaluating Derivatives, ch. 3): walks the nodes backwards; each op's rule
+ * adds the nodes that compute the gradients of its inputs. Nothing here depends on ranks.
  */
-#include "graph/graph.h"
+#include "graph/graph_impl.h"
 
 #include <string.h>
 
@@ -10,8 +10,8 @@ struct ls_gradient {
     ls_graph *graph;
     int n_tensors;       /* tensors of the forward graph */
     ls_tensor *gradient; /* by forward tensor: its gradient so far */
-    ls_tensor *sum;      /* by parameter: its accumulator's latest version */
-    bool *active;        /* by forward tensor: something wanted lies behind it */
+    ls_tensor *sum;      /* by parameter: its accumulator after the nodes so far */
+    bool *active;        /* by forward tensor: it is wanted or depends on a wanted tensor */
     const ls_node *node; /* the node whose rule is running */
 };
 
@@ -33,20 +33,19 @@ static ls_tensor accumulator_of(ls_gradient *d, ls_tensor parameter) {
     return d->sum[parameter.id];
 }
 
-/* One that is trained. */
-static bool is_parameter(const ls_gradient *d, ls_tensor t) {
+static bool is_trained(const ls_gradient *d, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(d->graph, t);
     return info->role == LS_ROLE_PARAMETER && !info->frozen;
 }
 
-/* Listings and messages call a gradient after what it is the gradient of. */
+/* Names a gradient after its target; a tensor of the forward graph keeps its name. */
 static void name_after(ls_gradient *d, ls_tensor grad, ls_tensor target) {
     if (grad.id >= d->n_tensors && strncmp(ls_graph_tensor(d->graph, grad)->name, "d ", 2) != 0)
         (void)ls_named(d->graph, grad, "d %s", ls_graph_tensor(d->graph, target)->name);
 }
 
 static void add_to(ls_gradient *d, ls_tensor target, ls_tensor grad) {
-    if (is_parameter(d, target)) {
+    if (is_trained(d, target)) {
         d->sum[target.id] = ls_accumulate(d->graph, grad, accumulator_of(d, target));
         return;
     }
@@ -59,14 +58,14 @@ void ls_gradient_add(ls_gradient *d, int i, ls_tensor grad) { add_to(d, d->node-
 
 ls_tensor ls_gradient_sum(ls_gradient *d, int i) {
     const ls_tensor target = d->node->in[i];
-    if (is_parameter(d, target)) return accumulator_of(d, target);
+    if (is_trained(d, target)) return accumulator_of(d, target);
     const ls_shape shape = ls_graph_tensor(d->graph, target)->shape;
     return ls_zeros(d->graph, &shape);
 }
 
 void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum) {
     const ls_tensor target = d->node->in[i];
-    if (is_parameter(d, target)) {
+    if (is_trained(d, target)) {
         d->sum[target.id] = sum;
     } else if (d->active[target.id]) {
         const ls_dtype T = ls_graph_tensor(d->graph, target)->dtype;
@@ -74,9 +73,8 @@ void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum) {
     }
 }
 
-/* A tensor is active when it is wanted or depends on something wanted. */
 static void mark_active(ls_gradient *d, const ls_derivative *what, int n_nodes) {
-    for (int t = 1; t < d->n_tensors; t++) d->active[t] = is_parameter(d, ls_graph_at(d->graph, t));
+    for (int t = 1; t < d->n_tensors; t++) d->active[t] = is_trained(d, ls_graph_at(d->graph, t));
     for (int i = 0; i < what->n_wanted; i++) d->active[what->wanted[i].id] = true;
     for (int n = 0; n < n_nodes; n++) {
         const ls_node *node = &d->graph->nodes[n];
@@ -86,7 +84,8 @@ static void mark_active(ls_gradient *d, const ls_derivative *what, int n_nodes) 
     }
 }
 
-static ls_status visit(ls_gradient *d, const ls_node *node) {
+/* Runs the rule of the node if the roots depend on it and it depends on a wanted tensor. */
+static ls_status differentiate_node(ls_gradient *d, const ls_node *node) {
     if (!d->active[node->out[0].id]) return ls_ok();
     bool used = d->gradient[node->out[0].id].id != 0;
     for (int i = 1; i < node->n_out; i++) {
@@ -118,8 +117,8 @@ ls_status ls_differentiate(ls_graph *g, ls_derivative *what) {
     mark_active(&d, what, n_nodes);
     for (int i = 0; i < what->n_roots; i++) add_to(&d, what->root[i], what->seed[i]);
     for (int n = n_nodes - 1; n >= 0; n--) {
-        const ls_node node = g->nodes[n]; /* a copy: the array grows under the rule */
-        const ls_status status = visit(&d, &node);
+        const ls_node node = g->nodes[n]; /* a copy: the rule adds nodes, which may move the array */
+        const ls_status status = differentiate_node(&d, &node);
         if (status.code != LS_OK) ls_graph_fail(g, status);
         LS_TRY(g->status);
     }

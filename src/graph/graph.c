@@ -1,17 +1,17 @@
-/* Building graphs: leaves, nodes, names, and the first error. */
-#include "graph/graph.h"
+/* Building graphs: leaves, nodes, names, and the first mistake; and which integers a tensor may hold. */
+#include "graph/graph_impl.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-/* Of where and when the graph was made: as good as certainly that of no other one. */
+/* A hash of the graph's address and the time, so that two graphs almost certainly have different numbers. */
 static uint32_t make_number(const ls_graph *g) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    const uint64_t made = (uint64_t)(uintptr_t)g + 1000000000 * (uint64_t)now.tv_sec + (uint64_t)now.tv_nsec;
-    return (uint32_t)(made * 0x9e3779b97f4a7c15 >> 32) | 1;
+    const uint64_t key = (uint64_t)(uintptr_t)g + 1000000000 * (uint64_t)now.tv_sec + (uint64_t)now.tv_nsec;
+    return (uint32_t)(key * 0x9e3779b97f4a7c15 >> 32) | 1;
 }
 
 ls_graph *ls_graph_create(ls_dtype dtype) {
@@ -54,12 +54,12 @@ bool ls_graph_has(const ls_graph *g, ls_tensor t) {
 bool ls_graph_usable(ls_graph *g, ls_tensor t, const char *user) {
     if (g == NULL || g->status.code != LS_OK) return false;
     if (ls_graph_has(g, t)) return true;
-    ls_graph_fail(
-        g, ls_error(LS_INVALID, "%s: the tensor is %s", user, t.id == 0 ? "missing" : "none of this graph"));
+    ls_graph_fail(g, ls_error(LS_INVALID, "%s: the tensor is %s", user,
+                              t.id == 0 ? "missing" : "not one of this graph"));
     return false;
 }
 
-/* What a caller of `user` gave besides tensors, and a graph to put it into. */
+/* Whether the graph and an argument of the public function `user` are not NULL; keeps the mistake otherwise. */
 static bool is_given(ls_graph *g, const void *argument, const char *user, const char *name) {
     if (g != NULL && argument == NULL) ls_graph_fail(g, ls_error(LS_INVALID, "%s: %s is NULL", user, name));
     return g != NULL && argument != NULL;
@@ -69,7 +69,7 @@ static ls_tensor declared_twice(ls_graph *g, const char *name) {
     return ls_graph_fail(g, ls_error(LS_INVALID, "tensor \"%s\" is declared twice", name));
 }
 
-/* At least one along each dimension, and no more than can be counted with the bytes of each. */
+/* Each dimension is at least 1, and the size in bytes fits into an int64_t. */
 static ls_status check_sizes(const char *name, const ls_shape *shape) {
     double elements = 1;
     for (int i = 0; i < shape->ndim; i++) {
@@ -82,9 +82,9 @@ static ls_status check_sizes(const char *name, const ls_shape *shape) {
     return ls_error(LS_INVALID, "tensor \"%s\" has %g elements, expected at most 2^58", name, elements);
 }
 
-/* --- leaves by name: an open table, at most half full ---------------------------------------------------------------------- */
+/* --- leaves by name: a hash table with open addressing, at most half full ---------------------------------------------------- */
 
-static void place_leaf(const ls_graph *g, int id) {
+static void insert_leaf(const ls_graph *g, int id) {
     size_t slot = ls_rng_stream(g->tensors[id].name) & (g->leaf_slots - 1);
     while (g->leaves[slot] != 0) slot = (slot + 1) & (g->leaf_slots - 1);
     g->leaves[slot] = id;
@@ -97,10 +97,10 @@ static void add_leaf(ls_graph *g, int id) {
         g->leaf_slots = slots > 0 ? 2 * slots : 64;
         g->leaves = LS_NEW_ARRAY(g->arena, int, g->leaf_slots);
         for (size_t i = 0; i < slots; i++)
-            if (old[i] != 0) place_leaf(g, old[i]);
+            if (old[i] != 0) insert_leaf(g, old[i]);
     }
     g->n_leaves++;
-    place_leaf(g, id);
+    insert_leaf(g, id);
 }
 
 static bool has_leaf(const ls_graph *g, ls_role role, const char *name) {
@@ -124,7 +124,7 @@ ls_tensor ls_named(ls_graph *g, ls_tensor t, const char *format, ...) {
     if (strcmp(g->tensors[t.id].name, name) == 0) return t;
     if (role != LS_ROLE_VALUE && has_leaf(g, role, name)) return declared_twice(g, name);
     g->tensors[t.id].name = ls_arena_strdup(g->arena, name);
-    if (role != LS_ROLE_VALUE) add_leaf(g, t.id); /* under its new name too */
+    if (role != LS_ROLE_VALUE) add_leaf(g, t.id); /* the entry under its old name stays, unused */
     return t;
 }
 
@@ -243,4 +243,38 @@ const ls_node *ls_graph_producer(const ls_graph *g, ls_tensor t) {
 ls_tensor ls_graph_output(const ls_graph *g, ls_tensor first, int i) {
     const ls_node *node = ls_graph_producer(g, first);
     return node == NULL || i >= node->n_out ? LS_NO_TENSOR : node->out[i];
+}
+
+/* --- which integers a tensor may hold ----------------------------------------------------------------------------------------- */
+
+static int64_t lookup_size(const ls_graph *g, const ls_node *node) {
+    const ls_lookup *lookup = &node->op->lookup;
+    const ls_shape *shape = &ls_graph_tensor(g, node->in[lookup->among])->shape;
+    return shape->dim[lookup->dim < 0 ? shape->ndim - 1 : lookup->dim].size;
+}
+
+static void narrow(ls_id_range *range, ls_id_range by) {
+    range->count = ls_min(range->count, by.count);
+    range->may_ignore = range->may_ignore && by.may_ignore;
+}
+
+ls_id_range ls_graph_id_range(const ls_graph *g, ls_tensor ids) {
+    ls_id_range range = {INT64_MAX, true};
+    for (int n = 0; n < g->n_nodes; n++) {
+        const ls_node *node = &g->nodes[n];
+        for (int i = 0; i < node->n_in; i++) {
+            if (node->in[i].id != ids.id) continue;
+            if (node->op->lookup.ids == i + 1)
+                narrow(&range, (ls_id_range){lookup_size(g, node), node->op->lookup.may_ignore});
+            else if (ls_graph_tensor(g, node->out[0])->dtype ==
+                     LS_I32) /* the node only moves integers, as shift does */
+                narrow(&range, ls_graph_id_range(g, node->out[0]));
+        }
+    }
+    return range;
+}
+
+bool ls_id_within(const ls_id_range *range, int32_t id) {
+    if (range->count == INT64_MAX) return true;
+    return (id >= 0 && id < range->count) || (range->may_ignore && id == LS_LABEL_IGNORED);
 }

@@ -1,5 +1,5 @@
-/* The visible op table. */
-#include "graph/ops/ops.h"
+/* The table of all ops. */
+#include "graph/graph_impl.h"
 
 static const ls_op *const table[] = {
     /* tokens and positions */

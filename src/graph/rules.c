@@ -1,5 +1,5 @@
 /* Shape and sharding rules that several ops share. */
-#include "graph/graph.h"
+#include "graph/graph_impl.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -21,15 +21,15 @@ bool ls_shape_equal(const ls_shape *a, const ls_shape *b) {
 }
 
 ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...) {
-    char want[200], shape[80];
+    char expectation[200], shape[80];
     va_list args;
     va_start(args, expected);
-    vsnprintf(want, sizeof want, expected, args);
+    vsnprintf(expectation, sizeof expectation, expected, args);
     va_end(args);
     const ls_tensor_info *t = ls_graph_tensor(g, node->in[i]);
     ls_shape_print(&t->shape, shape, sizeof shape);
     return ls_error(LS_INVALID, "op %s: input %d \"%s\" is %s%s, expected %s", node->op->name, i, t->name,
-                    ls_dtype_name(t->dtype), shape, want);
+                    ls_dtype_name(t->dtype), shape, expectation);
 }
 
 ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -66,10 +66,9 @@ static const char *state_name(ls_state s) {
 }
 
 static ls_status mismatch(const ls_shard_query *q, int i, ls_state expected) {
-    return ls_error(
-        LS_UNSUPPORTED, "op %s has no rule along %s for input %d \"%s\", which is %s there, expected %s",
-        q->node->op->name, ls_axis_name(q->axis), i, ls_graph_tensor(q->graph, q->node->in[i])->name,
-        state_name(q->in[i]), state_name(expected));
+    return ls_error(LS_UNSUPPORTED, "op %s: input %d \"%s\" is %s along %s, expected %s", q->node->op->name,
+                    i, ls_graph_tensor(q->graph, q->node->in[i])->name, state_name(q->in[i]),
+                    ls_axis_name(q->axis), state_name(expected));
 }
 
 static void fill(ls_shard_answer *answer, int n, ls_state state) {

@@ -1,7 +1,7 @@
 /* Whatever the text, a config.json is refused, or it makes a model with parameters and sizes that are counts. */
 #include "fuzz/targets.h"
 #include "graph/graph.h"
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 #include "model/model.h"
 #include "tensor/rope.h"
 

@@ -1,8 +1,8 @@
 /*
- * activation: a function of one element, chosen by params (tensor/params.h): gelu in both forms, relu, silu, and the soft
- * cap c·tanh(x/c). x may be of type T or G (logits); the gradient keeps the type of dy.
+ * activation: a function of one element, chosen by params (tensor/params.h): gelu exact or with tanh, relu, silu, or the soft
+ * cap c·tanh(x/c). x may be of type T or G (logits); the gradient has the type of dy.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* add: a + b. Partial sums add to partial sums. */
-#include "graph/ops/ops.h"
+/* add: a + b. The sum of two partial sums is a partial sum. */
+#include "graph/graph_impl.h"
 
 static void add_gradient(ls_gradient *d, const ls_node *node) {
     (void)node;

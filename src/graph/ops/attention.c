@@ -1,9 +1,9 @@
 /*
- * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op; with a sink, a further logit per query head
- * that takes part in the softmax and carries no value. It is `special`: keys and values must be seen whole, so the compiler hands it
- * to a strategy (compile/attention/). The gradient op names its forward node, whose strategy kept what it needs.
+ * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. An optional sink is one more logit per query head
+ * that takes part in the softmax but has no value. The op is `special`: queries need all keys and values, so the compiler lowers it by
+ * a strategy (compile/attention/). The gradient op names its forward node, because the strategy keeps data for the backward pass.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 #include <math.h>
 
@@ -56,7 +56,7 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
     return ls_ok();
 }
 
-/* Without a mask: two products of 2·D operations for each pair of tokens. */
+/* Of all pairs of a query and a key: two products of 2·D operations each. */
 static double dense_flops(const ls_view *in, const ls_view *out, const void *params) {
     (void)out, (void)params;
     return 4.0 * (double)ls_view_elements(&in[0]) * (double)in[1].size[1];
@@ -112,7 +112,7 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
                                     .shape = grad_shape,
                                     .shard = ls_shard_together};
 
-/* The same with the gradient of the sink, which is added to a sum: what a rank's queries and heads find is a part of it. */
+/* The same with the gradient of the sink, which is a sum over all queries: a rank adds the terms of its own queries and heads. */
 const ls_op ls_op_attention_sink_grad = {.name = "attention_sink_grad",
                                          .kernel = "attention_sink_grad",
                                          .special = "attention",

@@ -1,10 +1,10 @@
 /*
- * attention_cached: attention of one token over a cache of keys and values that grows by it. Which of the cached positions it sees
- * comes as data, spans that the host writes: so one program serves any number of tokens, and any mask. It is `special`:
- * where the cache is cut along the sequence each rank attends to its own part, and the compiler merges what they find
- * (compile/attention/cached.c). Made by graph/decode.c from an attention node.
+ * attention_cached: attention of one new token over a cache of keys and values, to which its own key and value are added. The host
+ * writes the positions that the token sees into an input (spans), so that one program serves any number of tokens and any mask. The
+ * op is `special`: where the cache is cut along the sequence, each rank attends to its own part, and the compiler merges the partial
+ * results (compile/attention/cached.c). graph/decode.c makes it from an attention node.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 static ls_status expect_shape(const ls_graph *g, const ls_node *node, int i, ls_dtype dtype,
                               ls_shape expected) {
@@ -12,8 +12,9 @@ static ls_status expect_shape(const ls_graph *g, const ls_node *node, int i, ls_
     bool fits = t->dtype == dtype && t->shape.ndim == expected.ndim;
     for (int d = 0; fits && d < expected.ndim; d++) fits = t->shape.dim[d].size == expected.dim[d].size;
     if (fits) return ls_ok();
-    return ls_op_input_error(g, node, i, "%s[%lld,%lld,..] as its other inputs have it", ls_dtype_name(dtype),
-                             (long long)expected.dim[0].size, (long long)expected.dim[1].size);
+    return ls_op_input_error(g, node, i, "%s[%lld,%lld,..], which follows from the other inputs",
+                             ls_dtype_name(dtype), (long long)expected.dim[0].size,
+                             (long long)expected.dim[1].size);
 }
 
 static ls_shape shape_of(int ndim, const int64_t *size) {
@@ -34,8 +35,9 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
         return ls_op_input_error(g, node, LS_CACHED_KEYS, "a cache, %s[1,S,Hkv,D]", ls_dtype_name(g->dtype));
     const int64_t D = q->shape.dim[3].size, Hq = q->shape.dim[2].size, Hkv = keys->shape.dim[2].size;
     if (Hq % Hkv != 0 || keys->shape.dim[3].size != D)
-        return ls_op_input_error(g, node, LS_CACHED_KEYS, "heads of size %lld, a divisor of %lld of them",
-                                 (long long)D, (long long)Hq);
+        return ls_op_input_error(g, node, LS_CACHED_KEYS,
+                                 "heads of size %lld, and a number of heads that divides %lld", (long long)D,
+                                 (long long)Hq);
     const ls_shape row = shape_of(4, (int64_t[]){1, 1, Hkv, D}), one = shape_of(2, (int64_t[]){1, 1}),
                    spans = shape_of(3, (int64_t[]){1, 1, 2 * ls_mask_width(&params->mask)});
     LS_TRY(expect_shape(g, node, LS_CACHED_K, g->dtype, row));
@@ -53,15 +55,15 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     return ls_ok();
 }
 
-/* The caches alone may be cut: everything else is done by every rank. */
+/* Only the caches may be cut: every rank computes everything else. */
 static ls_status shard_cached(const ls_shard_query *q, ls_shard_answer *answer) {
     const ls_state cut = q->in[LS_CACHED_KEYS];
     for (int i = 0; i < q->node->n_in; i++) {
         const bool cache = i == LS_CACHED_KEYS || i == LS_CACHED_VALUES;
         if (q->in[i] != (cache ? cut : LS_REPLICATED))
-            return ls_error(
-                LS_UNSUPPORTED, "op %s along %s: input %d \"%s\" must be whole, and both caches alike",
-                q->node->op->name, ls_axis_name(q->axis), i, ls_graph_tensor(q->graph, q->node->in[i])->name);
+            return ls_error(LS_UNSUPPORTED, "op %s along %s: input %d \"%s\" must be %s", q->node->op->name,
+                            ls_axis_name(q->axis), i, ls_graph_tensor(q->graph, q->node->in[i])->name,
+                            cache ? "cut like the cache of keys" : "whole");
     }
     answer->out[0] = LS_REPLICATED;
     answer->out[1] = answer->out[2] = cut;

@@ -1,5 +1,5 @@
 /* cast: the same values in another floating-point type. */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 typedef struct cast_params {
     ls_dtype dtype;

@@ -1,8 +1,9 @@
 /*
- * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. `special` like shift: a
- * rank's first tokens need its neighbour's last. The gradient by x is the same convolution backwards in time.
+ * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. Like shift it is `special`:
+ * the first tokens of a rank need the last tokens of its neighbour. The gradient with respect to x is the same convolution in the
+ * other direction.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 static ls_status conv_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *w = ls_graph_tensor(g, node->in[1]);
@@ -35,7 +36,7 @@ static void conv_gradient(ls_gradient *d, const ls_node *node) {
     }
 }
 
-/* A product and a sum per weight and element: of y for conv, of dy for conv_dw; in[1] of the kernels is [width,E] or dy. */
+/* One product and one sum per element and tap. in[1] of the kernel conv is the weight [width,E], in[1] of conv_dw is dy. */
 static double conv_flops(const ls_view *in, const ls_view *out, const void *params) {
     (void)params;
     return 2.0 * (double)in[1].size[0] * (double)ls_view_elements(out);

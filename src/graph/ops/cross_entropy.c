@@ -1,8 +1,8 @@
 /*
- * cross_entropy: -log softmax(logits)[label] per token; label -100 (ignored) gives 0. The log-sum-exp is kept for the
- * gradient, which is (softmax - onehot)·dloss.
+ * cross_entropy: -log softmax(logits)[label] per token; 0 for label -100 (ignored). Output 1, the log-sum-exp, is for the
+ * gradient (softmax - onehot)·dloss.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 static ls_status loss_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *labels = ls_graph_tensor(g, node->in[1]);

@@ -1,5 +1,5 @@
-/* embedding: rows of a table by id. Its gradient adds rows of dy into the table's sum. */
-#include "graph/ops/ops.h"
+/* embedding: looks up rows of a table by id. Its gradient adds each row of dy to the row of its id. */
+#include "graph/graph_impl.h"
 
 static ls_status embedding_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *ids = ls_graph_tensor(g, node->in[0]), *table = ls_graph_tensor(g, node->in[1]);

@@ -1,5 +1,5 @@
 /* layernorm: y = (x - mean) / sqrt(variance + epsilon) · weight (+ bias) over the last dimension (arXiv 1607.06450). */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 static ls_status layernorm_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
@@ -17,7 +17,7 @@ static ls_status layernorm_shape(const ls_graph *g, const ls_node *node, ls_tens
     out[0].dtype = x->dtype;
     out[0].shape = x->shape;
     LS_TRY(ls_norm_check(node));
-    for (int i = 1; i < 3; i++) { /* the mean and 1 / sqrt(...), kept for the gradient */
+    for (int i = 1; i < 3; i++) { /* the mean and 1 / sqrt(...), for the gradient */
         out[i].dtype = g->accumulator;
         out[i].shape = x->shape;
         out[i].shape.ndim = n - 1;

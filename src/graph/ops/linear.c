@@ -1,12 +1,13 @@
 /*
- * linear: y = x·Wᵀ (+ bias), and the products of its gradient: dx = dy·W, dW += dyᵀ·x, db += column sums of dy.
- * With the weight the other way round: y = x·W, dx = dy·Wᵀ, dW += xᵀ·dy. All four products are the one kernel matmul; cut rows stay cut, and contracting over them gives a partial sum.
+ * linear: y = x·Wᵀ (+ bias), and its gradient dx = dy·W, dW += dyᵀ·x, db += column sums of dy.
+ * With a transposed weight: y = x·W, dx = dy·Wᵀ, dW += xᵀ·dy. All products are the kernel matmul. If the tokens are cut, y and dx are
+ * cut too, and dW is a partial sum.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 typedef struct linear_params {
-    ls_matmul_params matmul; /* what the kernel reads; transpose_b: the weight is [N,K], otherwise [K,N] */
-    bool wide;               /* result in G */
+    ls_matmul_params matmul; /* read by the kernel. transpose_b: the weight is [N,K], otherwise [K,N] */
+    bool wide;               /* the result has type G */
 } linear_params;
 
 static int64_t last(const ls_tensor_info *t) { return t->shape.dim[t->shape.ndim - 1].size; }
@@ -32,7 +33,7 @@ static ls_status linear_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     return ls_ok();
 }
 
-/* A bias would be added once per rank, so only a product without one lets partial sums through. */
+/* A partial sum may pass through only without a bias: otherwise each rank would add the bias. */
 static ls_status linear_shard(const ls_shard_query *q, ls_shard_answer *answer) {
     if (q->in[0] == LS_PARTIAL && q->node->n_in == 3)
         return ls_error(LS_UNSUPPORTED,
@@ -57,15 +58,15 @@ static void linear_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
     ls_tensor dy = ls_gradient_out(d, 0);
     if (ls_graph_tensor(g, dy)->dtype != g->dtype) dy = ls_cast(g, dy, g->dtype);
-    const bool turned = !((const linear_params *)node->params)->matmul.transpose_b;
+    const bool transposed = !((const linear_params *)node->params)->matmul.transpose_b;
     if (ls_gradient_wanted(d, 0)) {
-        const ls_matmul_params times = {.transpose_b = turned};
+        const ls_matmul_params params = {.transpose_b = transposed};
         const ls_tensor in[] = {dy, node->in[1]};
-        ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_linear_dx, &times, sizeof times, in, 2, -1));
+        ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_linear_dx, &params, sizeof params, in, 2, -1));
     }
     if (ls_gradient_wanted(d, 1)) {
         const ls_tensor x = node->in[0];
-        const ls_tensor in[] = {turned ? x : dy, turned ? dy : x, ls_gradient_sum(d, 1)};
+        const ls_tensor in[] = {transposed ? x : dy, transposed ? dy : x, ls_gradient_sum(d, 1)};
         ls_gradient_summed(d, 1, ls_graph_add(g, &ls_op_linear_dw, &dw_adds, sizeof dw_adds, in, 3, -1));
     }
     if (node->n_in == 3 && ls_gradient_wanted(d, 2)) {
@@ -74,7 +75,7 @@ static void linear_gradient(ls_gradient *d, const ls_node *node) {
     }
 }
 
-/* 2·M·N·K: C has M·N elements, K is the dimension of A that C does not have. */
+/* 2·M·N·K: the result has M·N elements; K is the dimension of A that is summed over. */
 static double matmul_flops(const ls_view *in, const ls_view *out, const void *params) {
     const ls_matmul_params *p = params;
     const ls_view a = ls_view_rows(in[0]);
@@ -126,10 +127,10 @@ const ls_op ls_op_column_sum = {.name = "column_sum",
                                 .shape = ls_rule_sum_shape,
                                 .shard = ls_shard_into_sum};
 
-/* turned: the weight is [K,N]. */
-static ls_tensor add_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, bool turned,
+/* transposed: the weight is [K,N]. */
+static ls_tensor add_linear(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor bias, bool transposed,
                             bool wide) {
-    const linear_params params = {.matmul = {.transpose_b = !turned}, .wide = wide};
+    const linear_params params = {.matmul = {.transpose_b = !transposed}, .wide = wide};
     const ls_tensor in[] = {x, weight, bias};
     return ls_graph_add(g, &ls_op_linear, &params, sizeof params, in, bias.id != 0 ? 3 : 2, -1);
 }

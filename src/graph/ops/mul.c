@@ -1,5 +1,5 @@
-/* mul: a·b, element by element. */
-#include "graph/ops/ops.h"
+/* mul: a·b per element. */
+#include "graph/graph_impl.h"
 
 static void mul_gradient(ls_gradient *d, const ls_node *node) {
     for (int i = 0; i < 2; i++) {

@@ -1,8 +1,8 @@
 /*
- * reshape: another split of the same elements; nothing moves. Batch and sequence dimensions must stay whole: to cut or
- * merge one would tear the tokens of a rank apart.
+ * reshape: the same elements in the same order with other dimensions; nothing moves. Batch and sequence must stay dimensions of
+ * their own: if one were split or merged, a rank's tokens would no longer be a range of one dimension.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 typedef struct reshape_params {
     int ndim;
@@ -14,16 +14,16 @@ static ls_status reshape_shape(const ls_graph *g, const ls_node *node, ls_tensor
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
     ls_shape to = {.ndim = params->ndim};
     const int64_t present = ls_shape_elements(&x->shape);
-    int64_t elements = 1; /* never beyond those present, so that no product overflows */
+    int64_t elements = 1; /* at most `present`, so that the product cannot overflow */
     for (int i = 0; i < to.ndim; i++) {
         to.dim[i].size = params->size[i];
         if (params->size[i] < 1) return ls_op_input_error(g, node, 0, "new dimensions of at least 1");
         if (params->size[i] > present / elements)
-            return ls_op_input_error(g, node, 0, "more elements, as the new dimensions have");
+            return ls_op_input_error(g, node, 0, "at least as many elements as the new dimensions have");
         elements *= params->size[i];
     }
     if (elements != present) return ls_op_input_error(g, node, 0, "%lld elements", (long long)elements);
-    /* A factor's dimension must find itself: the same size with the same number of elements before it. */
+    /* Among the new dimensions, that of a factor has the same size and the same product of the sizes before it. */
     int64_t before = 1;
     for (int i = 0; i < x->shape.ndim; i++) {
         if (x->shape.dim[i].factor != LS_FACTOR_NONE) {
@@ -33,7 +33,7 @@ static ls_status reshape_shape(const ls_graph *g, const ls_node *node, ls_tensor
             while (j < to.ndim && reached == before && to.dim[j].size == 1 && x->shape.dim[i].size != 1) j++;
             while (j < to.ndim && to.dim[j].factor != LS_FACTOR_NONE) j++;
             if (reached != before || j == to.ndim || to.dim[j].size != x->shape.dim[i].size)
-                return ls_op_input_error(g, node, 0, "a split that keeps dimension %d (%s) whole", i,
+                return ls_op_input_error(g, node, 0, "a shape that keeps dimension %d (%s) whole", i,
                                          x->shape.dim[i].factor == LS_FACTOR_BATCH ? "the batch"
                                                                                    : "the sequence");
             to.dim[j].factor = x->shape.dim[i].factor;

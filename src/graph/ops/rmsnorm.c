@@ -1,5 +1,5 @@
 /* rmsnorm: y = x / sqrt(mean(x²) + epsilon) · (offset + weight) over the last dimension (arXiv 1910.07467). */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 static ls_status rmsnorm_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *w = ls_graph_tensor(g, node->in[1]);
@@ -13,7 +13,7 @@ static ls_status rmsnorm_shape(const ls_graph *g, const ls_node *node, ls_tensor
     LS_TRY(ls_norm_check(node));
     out[0].dtype = x->dtype;
     out[0].shape = x->shape;
-    out[1].dtype = g->accumulator; /* 1 / sqrt(...), kept for the gradient */
+    out[1].dtype = g->accumulator; /* 1 / sqrt(...), for the gradient */
     out[1].shape = x->shape;
     out[1].shape.ndim = n - 1;
     return ls_ok();

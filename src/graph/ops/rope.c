@@ -1,11 +1,11 @@
 /*
- * Rotary positions (arXiv 2104.09864): a table of cosines and sines made once from the positions and shared by all
- * layers, and the rotation of heads by it. Both work token by token, so a cut sequence stays cut, at its global positions.
+ * Rotary positions (arXiv 2104.09864): rope_table computes cosines and sines from the positions, once for all layers, and
+ * rotate rotates heads by them. Both work token by token, so the sequence may be cut; positions are global.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 typedef struct table_params {
-    ls_rope_params rope; /* what the kernel reads */
+    ls_rope_params rope; /* read by the kernel */
     int64_t D;
 } table_params;
 
@@ -54,7 +54,7 @@ static void rotate_gradient(ls_gradient *d, const ls_node *node) {
 
 static double table_flops(const ls_view *in, const ls_view *out, const void *params) {
     (void)in, (void)params;
-    return 40.0 * (double)ls_view_elements(out); /* a sine or cosine in f64 */
+    return 40.0 * (double)ls_view_elements(out); /* a rough count for a sine or cosine in f64 */
 }
 
 static double rotate_flops(const ls_view *in, const ls_view *out, const void *params) {

@@ -1,5 +1,5 @@
-/* scale: x times a constant. */
-#include "graph/ops/ops.h"
+/* scale: multiplies by a constant. */
+#include "graph/graph_impl.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /*
- * shift: tokens moved along the sequence, zeros where nothing moves in: y[i] = x[i-n]. It is `special`: the tokens that come in
- * lie on other ranks (compile/halo.c). Its gradient is the shift the other way.
+ * shift: moves tokens along the sequence: y[i] = x[i-n], and 0 where i-n is outside. It is `special`: some of the x[i-n] lie on other
+ * ranks (compile/halo.c). Its gradient is the shift by -n.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 static ls_status shift_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);

@@ -1,8 +1,8 @@
 /*
- * split and join: the last dimension in three parts (queries, keys and values of one product), and parts side by side. Each is the other's gradient. They are copies of columns,
- * token by token, so tokens may be cut and sums may be partial (compile/columns.c lowers them).
+ * split cuts the last dimension into three parts (queries, keys and values of one product); join concatenates three parts. Each is
+ * the other's gradient. Both copy columns token by token, so tokens may be cut and sums may be partial (compile/columns.c lowers them).
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 enum { PARTS = 3 };
 
@@ -15,7 +15,8 @@ static ls_status check_last(const ls_graph *g, const ls_node *node, int i) {
     if (x->dtype == g->dtype && x->shape.ndim >= 1 &&
         x->shape.dim[x->shape.ndim - 1].factor == LS_FACTOR_NONE)
         return ls_ok();
-    return ls_op_input_error(g, node, i, "activations [..,K], K neither batch nor sequence");
+    return ls_op_input_error(g, node, i,
+                             "activations [..,K] with a last dimension that is neither batch nor sequence");
 }
 
 static ls_status split_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -27,16 +28,17 @@ static ls_status split_shape(const ls_graph *g, const ls_node *node, ls_tensor_i
     for (int o = 0; o < PARTS; o++) {
         const int64_t size = params->size[o];
         if (size < 1 || size > x->shape.dim[last].size - sum)
-            return ls_op_input_error(g, node, 0,
-                                     "a last dimension of parts of at least 1, part %d being %lld", o,
-                                     (long long)size);
+            return ls_op_input_error(
+                g, node, 0,
+                "a last dimension that holds all parts, and parts of at least 1 (part %d is %lld)", o,
+                (long long)size);
         sum += size;
         out[o].dtype = x->dtype;
         out[o].shape = x->shape;
         out[o].shape.dim[last].size = size;
     }
     if (sum == x->shape.dim[last].size) return ls_ok();
-    return ls_op_input_error(g, node, 0, "a last dimension of %lld, as the parts have", (long long)sum);
+    return ls_op_input_error(g, node, 0, "a last dimension of %lld, the sum of the parts", (long long)sum);
 }
 
 static ls_status join_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -50,16 +52,16 @@ static ls_status join_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
         if (i > 0) out->shape.dim[last].size += like.dim[like.ndim - 1].size;
         like.dim[like.ndim - 1] = first->shape.dim[last];
         if (!ls_shape_equal(&like, &first->shape))
-            return ls_op_input_error(g, node, i, "all but the last dimension as \"%s\" has it", first->name);
+            return ls_op_input_error(g, node, i, "the dimensions of \"%s\" except the last one", first->name);
     }
     return ls_ok();
 }
 
-/* A part that nothing depends on has gradient 0. */
+/* The gradient of a part is 0 if the roots do not depend on it. */
 static ls_tensor gradient_of_part(ls_gradient *d, const ls_node *node, int o) {
     ls_graph *g = ls_gradient_graph(d);
-    const ls_tensor given = ls_gradient_out(d, o);
-    if (given.id != 0) return given;
+    const ls_tensor gradient = ls_gradient_out(d, o);
+    if (gradient.id != 0) return gradient;
     return ls_cast(g, ls_zeros(g, &ls_graph_tensor(g, node->out[o])->shape), g->dtype);
 }
 

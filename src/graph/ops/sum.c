@@ -1,14 +1,14 @@
 /*
- * Sums: of all elements (sum), the start of one (zeros), one more term (accumulate), and the gradient of sum (broadcast).
- * A sum over cut elements is a partial sum; the compiler adds the ranks' parts where somebody needs the whole.
+ * sum adds all elements, zeros is the start of a sum, accumulate adds one more term, and broadcast is the gradient of sum.
+ * A sum over cut elements is a partial sum; the compiler adds the partial sums of the ranks where the whole sum is needed.
  */
-#include "graph/ops/ops.h"
+#include "graph/graph_impl.h"
 
 typedef struct shape_params {
     ls_shape shape;
 } shape_params;
 
-static ls_status given_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+static ls_status params_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const shape_params *params = node->params;
     out->dtype = g->accumulator;
     out->shape = params->shape;
@@ -28,14 +28,14 @@ static ls_status accumulate_shape(const ls_graph *g, const ls_node *node, ls_ten
     return ls_rule_sum_shape(g, node, out);
 }
 
-/* Zeros are a sum of nothing: on every rank its (empty) part. Along a factor that they carry they are cut. */
+/* Zeros are the start of a partial sum; along a factor that they have they are cut. */
 static ls_status zeros_shard(const ls_shard_query *q, ls_shard_answer *answer) {
     const shape_params *params = q->node->params;
     answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_SHARDED : LS_PARTIAL;
     return ls_ok();
 }
 
-/* One value for all tokens: whole where the tokens are whole, cut where they are cut. */
+/* Each rank fills the tokens that it has with the one value: the result is cut where its tokens are cut. */
 static ls_status broadcast_shard(const ls_shard_query *q, ls_shard_answer *answer) {
     const shape_params *params = q->node->params;
     answer->out[0] = ls_shape_has_factor(&params->shape, q->factor) ? LS_SHARDED : LS_REPLICATED;
@@ -72,7 +72,7 @@ const ls_op ls_op_broadcast = {.name = "broadcast",
                                .least_in = 1,
                                .most_in = 1,
                                .n_out = 1,
-                               .shape = given_shape,
+                               .shape = params_shape,
                                .shard = broadcast_shard};
 
 const ls_op ls_op_zeros = {.name = "zeros",
@@ -80,7 +80,7 @@ const ls_op ls_op_zeros = {.name = "zeros",
                            .least_in = 0,
                            .most_in = 0,
                            .n_out = 1,
-                           .shape = given_shape,
+                           .shape = params_shape,
                            .shard = zeros_shard};
 
 const ls_op ls_op_accumulate = {.name = "accumulate",

@@ -1,5 +1,5 @@
-/* swiglu: silu(gate)·up, element by element (arXiv 2002.05202). */
-#include "graph/ops/ops.h"
+/* swiglu: silu(gate)·up per element (arXiv 2002.05202). */
+#include "graph/graph_impl.h"
 
 static void swiglu_gradient(ls_gradient *d, const ls_node *node) {
     const ls_tensor in[] = {node->in[0], node->in[1], ls_gradient_out(d, 0)};

@@ -1,0 +1,77 @@
+/* graph: for the op files and passes of this folder. The rows of the op table, the gradient rules' interface, and shared rules. */
+#ifndef LS_GRAPH_IMPL_H
+#define LS_GRAPH_IMPL_H
+
+#include "graph/graph.h"
+
+/* --- the rows, each defined in its op's file ------------------------------------------------------------------------------- */
+
+extern per row,
+    defined in the op's own file. */
+#ifndef LS_GRAPH_OPS_H
+#define LS_GRAPH_OPS_H
+
+#include "graph/graph.h"
+
+    extern const ls_op ls_op_embedding,
+    ls_op_embedding_grad;
+extern const ls_op ls_op_linear, ls_op_linear_dx, ls_op_linear_dw, ls_op_column_sum;
+extern const ls_op ls_op_rmsnorm, ls_op_rmsnorm_grad;
+extern const ls_op ls_op_layernorm, ls_op_layernorm_grad;
+extern const ls_op ls_op_rope_table, ls_op_rotate;
+extern const ls_op ls_op_attention, ls_op_attention_grad, ls_op_attention_sink_grad, ls_op_attention_cached;
+extern const ls_op ls_op_swiglu, ls_op_swiglu_grad;
+extern const ls_op ls_op_activation, ls_op_activation_grad;
+extern const ls_op ls_op_shift, ls_op_conv, ls_op_conv_dw;
+extern const ls_op ls_op_add, ls_op_mul, ls_op_scale, ls_op_cast, ls_op_reshape;
+extern const ls_op ls_op_split, ls_op_join;
+extern const ls_op ls_op_cross_entropy, ls_op_cross_entropy_grad;
+extern const ls_op ls_op_sum, ls_op_broadcast, ls_op_zeros, ls_op_accumulate;
+
+/* --- what a gradient rule may call (differentiate.c) ------------------------------------------------------------------------ */
+
+ls_graph *ls_gradient_graph(ls_gradient *d);
+/* Gradient of the node's output i; LS_NO_TENSOR when the roots do not depend on it. */
+ls_tensor ls_gradient_out(const ls_gradient *d, int i);
+/* Whether the gradient of input i is needed: a trained parameter or a wanted tensor contributes to it. */
+bool ls_gradient_wanted(const ls_gradient *d, int i);
+/* Adds `grad` (T, shape of the input) to the gradient of input i. */
+void ls_gradient_add(ls_gradient *d, int i, ls_tensor grad);
+/*
+ * For kernels that add into a sum: _sum returns the current sum (G, shape of input i), which the rule gives to its node; _summed
+ * then records the node's output as the current sum. The sum of a parameter persists over micro-batches; that of any other tensor
+ * is a temporary that starts at zero.
+ */
+ls_tensor ls_gradient_sum(ls_gradient *d, int i);
+void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum);
+/* Zeros G of a shape, the start of a sum. */
+ls_tensor ls_zeros(ls_graph *g, const ls_shape *shape);
+
+/* --- rules that several ops share (rules.c) --------------------------------------------------------------------------------- */
+
+/* All inputs have one type and shape, and so have the outputs. */
+ls_status ls_rule_same_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
+/* Output 0 is like the last input, the sum. */
+ls_status ls_rule_sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
+/* Checks epsilon and offset of a norm. */
+ls_status ls_norm_check(const ls_node *node);
+/* All inputs have one state, and so have the outputs. */
+ls_status ls_shard_together(const ls_shard_query *q, ls_shard_answer *answer);
+/* The outputs have the state of input 0. The other inputs have it too if they have the factor; otherwise they are whole (weights). */
+ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer);
+/* The outputs have the state of input 0. The other inputs are weights, which must be whole. */
+ls_status ls_shard_by_weights(const ls_shard_query *q, ls_shard_answer *answer);
+/* The last input and the last output are a partial sum. The other inputs are alike, cut or whole, and the other outputs are like them. */
+ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer);
+bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
+/* LS_INVALID error "op NAME: input i "NAME" is f32[2,3], expected WHAT". */
+ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...)
+    LS_PRINTF(4, 5);
+
+/*
+ * Whether a public function may use the tensor: the graph is not NULL, has no mistake so far, and the tensor belongs to it. If only the
+ * tensor is wrong, the graph gets a mistake that names `user`, the public function.
+ */
+bool ls_graph_usable(ls_graph *g, ls_tensor t, const char *user);
+
+#endif
