@@ -92,7 +92,7 @@ expect 2 "--rope-theta 500 contradicts run/run.json, which says 0" "${again[@]}"
 # Positions that are learned have no angles to change.
 for flags in "--rope-scaling yarn:4" "--rope-theta 500"; do
     # shellcheck disable=SC2086
-    expect 2 "gpt2 is a GPT2LMHeadModel, whose positions are learned; --rope-scaling and --rope-theta are for rotary ones" \
+    expect 2 "gpt2 is a GPT2LMHeadModel, whose positions are learned; --rope-scaling and --rope-theta are for rotary positions" \
         train --model gpt2 --data text.txt --seq 24 --out other $flags
 done
 expect 2 "--rope-scaling longrope:4; expected default, linear:FACTOR" train --model qwen3 --data text.txt --out other --rope-scaling longrope:4

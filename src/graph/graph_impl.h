@@ -6,15 +6,7 @@
 
 /* --- the rows, each defined in its op's file ------------------------------------------------------------------------------- */
 
-extern per row,
-    defined in the op's own file. */
-#ifndef LS_GRAPH_OPS_H
-#define LS_GRAPH_OPS_H
-
-#include "graph/graph.h"
-
-    extern const ls_op ls_op_embedding,
-    ls_op_embedding_grad;
+extern const ls_op ls_op_embedding, ls_op_embedding_grad;
 extern const ls_op ls_op_linear, ls_op_linear_dx, ls_op_linear_dw, ls_op_column_sum;
 extern const ls_op ls_op_rmsnorm, ls_op_rmsnorm_grad;
 extern const ls_op ls_op_layernorm, ls_op_layernorm_grad;

@@ -1,4 +1,4 @@
-/* The visible table of architectures, and which of them a config.json is about. */
+/* The table of architectures, and the choice of one by a config.json. */
 #include "model/model_impl.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ static const ls_architecture *const architectures[] = {
     &ls_architecture_qwen3, &ls_architecture_gpt2,    &ls_architecture_gemma2,
 };
 
-static void list_known(char *out, size_t room) {
+static void print_names(char *out, size_t room) {
     size_t used = 0;
     out[0] = 0;
     for (size_t i = 0; i < LS_COUNT(architectures) && used < room; i++)
@@ -18,7 +18,7 @@ static void list_known(char *out, size_t room) {
 
 static ls_status unknown(ls_json_value field) {
     char known[240];
-    list_known(known, sizeof known);
+    print_names(known, sizeof known);
     ls_status status = ls_json_error(field, "%s", known);
     status.code = LS_UNSUPPORTED;
     return status;

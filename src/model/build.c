@@ -1,5 +1,108 @@
-/* What is around every architecture: inputs, the loss and its gradient. */
+/* Building a model's graph: the parts that architectures share, and the inputs, the loss and its gradient around every architecture. */
 #include "model/model_impl.h"
+
+#include <stdio.h>
+
+#include "graph/graph.h"
+
+/* --- parts of layers ---------------------------------------------------------------------------------------------------------- */
+
+ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *g, const char *prefix, ls_tensor tokens) {
+    const ls_shape *shape = &ls_graph_tensor(g, tokens)->shape;
+    return (ls_layer){.config = config,
+                      .g = g,
+                      .prefix = prefix,
+                      .S = shape->ndim > 1 ? shape->dim[1].size : 1}; /* the empty tensor has no dimensions */
+}
+
+ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table) {
+    const ls_model_sizes *n = &b->config->sizes;
+    return ls_embedding_padded(b->g, tokens, table, n->pads ? n->pad : -1);
+}
+
+void ls_layer_rotary(ls_layer *b, ls_tensor positions) {
+    ls_rope rope = b->config->rope;
+    if (!(rope.length > 0)) rope.length = (double)b->S;
+    b->rope = ls_named(b->g, ls_rope_table(b->g, positions, b->config->sizes.D, &rope), "rope");
+}
+
+ls_tensor ls_layer_parameter(const ls_layer *b, const char *what, int ndim, const int64_t *size) {
+    return ls_parameter_named(b->g, ndim, size, "%s.%lld.%s", b->prefix, (long long)b->layer, what);
+}
+
+ls_tensor ls_layer_rmsnorm(const ls_layer *b, ls_tensor x, const char *what) {
+    const ls_tensor weight = ls_layer_parameter(b, what, 1, &b->config->sizes.E);
+    return ls_rmsnorm_offset(b->g, x, weight, b->config->epsilon, b->config->norm_offset);
+}
+
+ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, const char *name, int64_t to,
+                           int64_t from, bool biased) {
+    char what[64];
+    snprintf(what, sizeof what, "%s.%s.weight", block, name);
+    const ls_tensor weight = ls_layer_parameter(b, what, 2, (int64_t[]){to, from});
+    snprintf(what, sizeof what, "%s.%s.bias", block, name);
+    const ls_tensor bias = biased ? ls_layer_parameter(b, what, 1, &to) : LS_NO_TENSOR;
+    return ls_named(b->g, ls_linear(b->g, x, weight, bias), "layers.%lld.%s", (long long)b->layer, name);
+}
+
+static bool is_windowed(const ls_model_config *config, int64_t layer) {
+    return (config->windowed[layer / 8] >> layer % 8 & 1) != 0;
+}
+
+/* A window at least as long as the sequence has no effect. */
+static ls_mask mask_of(const ls_layer *b) {
+    const int64_t window = b->config->window;
+    if (window == 0 || window >= b->S || !is_windowed(b->config, b->layer)) return ls_mask_causal();
+    return (ls_mask){.n = 1, .term = {{.kind = LS_MASK_WINDOW, .window = window}}};
+}
+
+ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_tensor v) {
+    const long long layer = (long long)b->layer;
+    const ls_mask mask = mask_of(b);
+    const double scale = b->config->attention_scale / (b->config->scale_by_layer ? (double)(layer + 1) : 1.0);
+    const ls_tensor o = ls_attention_capped(
+        b->g, ls_named(b->g, q, "layers.%lld.q", layer), ls_named(b->g, k, "layers.%lld.k", layer),
+        ls_named(b->g, v, "layers.%lld.v", layer), &mask, scale, b->config->attention_cap);
+    return ls_merge_last(b->g, ls_named(b->g, o, "layers.%lld.attention", layer));
+}
+
+/* Splits a projection into heads of queries or keys, normalises them if the architecture does so, and rotates them. */
+static ls_tensor rotated_heads(const ls_layer *b, ls_tensor x, int64_t H, const char *norm) {
+    const int64_t D = b->config->sizes.D;
+    ls_tensor heads = ls_split_last(b->g, x, H, D);
+    if (b->config->head_norms)
+        heads = ls_rmsnorm(b->g, heads, ls_layer_parameter(b, norm, 1, &D), b->config->epsilon);
+    return ls_rotate(b->g, heads, b->rope);
+}
+
+ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x) {
+    const ls_model_sizes *n = &b->config->sizes;
+    const bool biased = b->config->qkv_bias;
+    const char *const block = "self_attn";
+    const ls_tensor q = ls_layer_project(b, x, block, "q_proj", n->Hq * n->D, n->E, biased);
+    const ls_tensor k = ls_layer_project(b, x, block, "k_proj", n->Hkv * n->D, n->E, biased);
+    const ls_tensor v = ls_layer_project(b, x, block, "v_proj", n->Hkv * n->D, n->E, biased);
+    const ls_tensor rotated_q = rotated_heads(b, q, n->Hq, "self_attn.q_norm.weight");
+    const ls_tensor rotated_k = rotated_heads(b, k, n->Hkv, "self_attn.k_norm.weight");
+    const ls_tensor o = ls_layer_attention(b, rotated_q, rotated_k, ls_split_last(b->g, v, n->Hkv, n->D));
+    return ls_layer_project(b, o, block, "o_proj", n->E, n->Hq * n->D, b->config->output_bias);
+}
+
+/* activation(gate)·up; for silu one kernel does both. */
+static ls_tensor apply_gate(const ls_layer *b, ls_tensor gate, ls_tensor up) {
+    if (b->config->activation == ls_silu) return ls_swiglu(b->g, gate, up);
+    return ls_mul(b->g, b->config->activation(b->g, gate), up);
+}
+
+ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x) {
+    const ls_model_sizes *n = &b->config->sizes;
+    const bool biased = b->config->mlp_bias;
+    const ls_tensor gate = ls_layer_project(b, x, "mlp", "gate_proj", n->F, n->E, biased);
+    const ls_tensor up = ls_layer_project(b, x, "mlp", "up_proj", n->F, n->E, biased);
+    return ls_layer_project(b, apply_gate(b, gate, up), "mlp", "down_proj", n->E, n->F, biased);
+}
+
+/* --- the whole model ----------------------------------------------------------------------------------------------------------- */
 
 static const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
 
@@ -12,7 +115,7 @@ static ls_status build(const ls_architecture *architecture, const ls_model_confi
     lm.logits = architecture->build(config, g, lm.tokens, lm.positions);
     lm.token_loss = ls_named(g, ls_cross_entropy(g, lm.logits, lm.labels), "token_loss");
     lm.loss = ls_named(g, ls_sum(g, lm.token_loss), "loss");
-    /* The sum over micro-batches is beside the gradient's way, so that each micro-batch is differentiated alone. */
+    /* The loss that is differentiated is that of one micro-batch; the sum over micro-batches is a result of its own. */
     const ls_tensor total = ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, g->accumulator, &one);
     (void)ls_named(g, ls_accumulate(g, lm.loss, total), "loss total");
     LS_TRY(ls_graph_status(g));

@@ -1,4 +1,4 @@
-/* Reading a config.json by tables: an architecture's fields, by the names and with the defaults of the Hugging Face library. */
+/* Reads a config.json by tables of fields and rules, with the names and defaults of the Hugging Face library. */
 #include "model/model_impl.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static ls_status unsupported(ls_json_value value, const char *expected) {
     return status;
 }
 
-static ls_status obey(ls_json_value root, const ls_config_rule *rule) {
+static ls_status check_rule(ls_json_value root, const ls_config_rule *rule) {
     double number = rule->value;
     bool flag = rule->value != 0;
     if (rule->kind == LS_RULE_NUMBER)
@@ -50,9 +50,9 @@ static ls_status obey(ls_json_value root, const ls_config_rule *rule) {
     return broken ? unsupported(ls_json_field(root, rule->key), rule->expected) : ls_ok();
 }
 
-ls_status ls_config_obey(ls_json_value root, const ls_config_rule *rules) {
+ls_status ls_config_check(ls_json_value root, const ls_config_rule *rules) {
     for (const ls_config_rule *rule = rules; rule != NULL && rule->key != NULL; rule++)
-        LS_TRY(obey(root, rule));
+        LS_TRY(check_rule(root, rule));
     return ls_ok();
 }
 
@@ -87,10 +87,47 @@ static ls_status read_activation(ls_json_value root, const char *key, ls_activat
                        "\"silu\", \"gelu\", \"gelu_new\", \"gelu_pytorch_tanh\" or \"relu\"");
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+/* --- windows ------------------------------------------------------------------------------------------------------------------ */
 
-/* Of all architectures. */
-static const ls_config_rule rules[] = {
+static void set_windowed(ls_model_config *config, int64_t layer) {
+    config->windowed[layer / 8] = (uint8_t)(config->windowed[layer / 8] | 1u << layer % 8);
+}
+
+static ls_status read_layer_type(ls_json_value item, int64_t layer, ls_model_config *out) {
+    const char *type = NULL;
+    LS_TRY(ls_json_as_text(item, &type));
+    if (strcmp(type, "full_attention") == 0) return ls_ok();
+    const bool window = strcmp(type, "sliding_attention") == 0;
+    if (window && out->window > 0) {
+        set_windowed(out, layer);
+        return ls_ok();
+    }
+    ls_status status = window ? ls_json_error(item, "sliding_window to be given")
+                              : ls_json_error(item, "\"full_attention\" or \"sliding_attention\"");
+    status.code = LS_UNSUPPORTED;
+    return status;
+}
+
+ls_status ls_config_windows(ls_json_value root, ls_model_config *out) {
+    ls_json_value types;
+    const int64_t L = out->sizes.L;
+    const ls_window_rule *rule = &out->windows;
+    if (!rule->on) out->window = 0;
+    if (rule->every == 0) return ls_ok();
+    if (!ls_json_has(root, "layer_types")) {
+        for (int64_t i = rule->first; i < L; i += rule->every) set_windowed(out, i);
+        return ls_ok();
+    }
+    LS_TRY(ls_json_array(root, "layer_types", &types));
+    if (ls_json_count(types) != (size_t)L)
+        return ls_json_error(types, "an array of one type for each of the %lld layers", (long long)L);
+    for (int64_t i = 0; i < L; i++) LS_TRY(read_layer_type(ls_json_item(types, (size_t)i), i, out));
+    return ls_ok();
+}
+
+/* --- the whole config -------------------------------------------------------------------------------------------------------- */
+
+static const ls_config_rule rules_for_all[] = {
     {"quantization_config", LS_RULE_ABSENT, 0, "to be left out: weights are floats"},
     {"is_causal", LS_RULE_FLAG, 1, "true: attention is causal"},
     {"per_layer_config", LS_RULE_ABSENT, 0, "to be left out: layers are alike"},
@@ -102,8 +139,8 @@ ls_status ls_config_read(ls_json_value root, const ls_architecture *a, ls_model_
     LS_TRY(read_fields(root, a->form->fields, out));
     LS_TRY(read_fields(root, a->fields, out));
     LS_TRY(read_activation(root, a->activation_field, &out->activation));
-    LS_TRY(ls_config_obey(root, rules));
-    LS_TRY(ls_config_obey(root, a->form->rules));
-    LS_TRY(ls_config_obey(root, a->rules));
+    LS_TRY(ls_config_check(root, rules_for_all));
+    LS_TRY(ls_config_check(root, a->form->rules));
+    LS_TRY(ls_config_check(root, a->rules));
     return a->form->complete(root, out);
 }

@@ -1,6 +1,6 @@
 /*
- * Rotary positions in a config.json. Files up to version 4 of the Hugging Face library have rope_theta and rope_scaling, later ones
- * put both into rope_parameters. What each kind of scaling reads is one row.
+ * Rotary positions in a config.json. Up to version 4 of the Hugging Face library a config has rope_theta and rope_scaling; later
+ * versions put both into rope_parameters. The table `kinds` has one row for each kind of scaling with the fields that it reads.
  */
 #include "model/model_impl.h"
 #include "tensor/tensor.h"
@@ -37,7 +37,7 @@ static const number yarn[] = {
 
 #undef AT
 
-/* What follows from the model where the scaling does not say it; NULL: nothing. */
+/* Checks the scaling, and computes what it does not give from the model's sizes. NULL: nothing to do. */
 typedef ls_status (*completion)(ls_json_value scaling, const ls_model_config *config, ls_rope *rope);
 
 static ls_status complete_dynamic(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
@@ -82,7 +82,7 @@ static const struct {
     {"llama3", llama3, complete_llama3},
 };
 
-/* The name of the kind under its new name or its old one; NULL for none. */
+/* The kind of scaling, from the field rope_type or, in older files, type; NULL: no scaling. */
 static ls_status read_type(ls_json_value scaling, bool newer, const char **out) {
     const char *key =
         ls_json_has(scaling, "rope_type") || !ls_json_has(scaling, "type") ? "rope_type" : "type";
@@ -99,7 +99,7 @@ static ls_status read_type(ls_json_value scaling, bool newer, const char **out) 
     return status;
 }
 
-/* Fields that kinds may have, whichever this one is: the Hugging Face library warns of others, here they are refused. */
+/* Fields that any kind may have. Another field is an error, because it could change the model (the Hugging Face library only warns). */
 static const char *const known[] = {"rope_type",
                                     "type",
                                     "rope_theta",
@@ -134,11 +134,11 @@ static ls_status refuse_unknown(ls_json_value scaling) {
         status.code = LS_UNSUPPORTED;
         return status;
     }
-    return ls_config_obey(scaling, rules);
+    return ls_config_check(scaling, rules);
 }
 
-/* Some configs have the original length beside the scaling instead of in it; what stands there goes first. */
-static ls_json_value place_of(ls_json_value root, ls_json_value scaling, const number *n) {
+/* Some configs have the original length outside of the scaling object; a value there takes precedence. */
+static ls_json_value object_with(ls_json_value root, ls_json_value scaling, const number *n) {
     return n->at == offsetof(ls_rope, original_length) && ls_json_has(root, n->key) ? root : scaling;
 }
 
@@ -148,9 +148,9 @@ static ls_status read_scaling(ls_json_value root, ls_json_value scaling, const l
         if (rope->scaling == NULL || strcmp(kinds[k].type, rope->scaling) != 0) continue;
         for (const number *n = kinds[k].numbers; n->key != NULL; n++) {
             double *to = (double *)(void *)((char *)rope + n->at);
-            const ls_json_value place = place_of(root, scaling, n);
-            if (n->required || ls_json_has(place, n->key))
-                LS_TRY(ls_json_double(place, n->key, n->least, 1e9, to));
+            const ls_json_value object = object_with(root, scaling, n);
+            if (n->required || ls_json_has(object, n->key))
+                LS_TRY(ls_json_double(object, n->key, n->least, 1e9, to));
         }
         if (kinds[k].complete != NULL) LS_TRY(kinds[k].complete(scaling, config, rope));
     }

@@ -1,6 +1,6 @@
 /*
- * Gemma2ForCausalLM (Gemma Team, arXiv 2408.00118): every other layer sees a window, each block is normalised before and after, norms'
- * weights are trained around 0, embeddings are scaled, and logits are capped softly in attention and at the end.
+ * Gemma2ForCausalLM (Gemma Team, arXiv 2408.00118): every other layer attends to a window only, each block has a norm before and after
+ * it, weights of norms are trained around 0, embeddings are scaled, and the logits of attention and of the model are soft-capped.
  */
 #include "model/model_impl.h"
 
@@ -28,16 +28,16 @@ static ls_tensor build_layer(const ls_layer *b, ls_tensor x) {
     ls_graph *g = b->g;
     const long long layer = (long long)b->layer;
     const ls_tensor n1 = ls_layer_rmsnorm(b, x, "input_layernorm.weight");
-    const ls_tensor seen = ls_layer_self_attention(b, ls_named(g, n1, "layers.%lld.norm1", layer));
-    x = ls_add(g, x, ls_layer_rmsnorm(b, seen, "post_attention_layernorm.weight"));
+    const ls_tensor attention = ls_layer_self_attention(b, ls_named(g, n1, "layers.%lld.norm1", layer));
+    x = ls_add(g, x, ls_layer_rmsnorm(b, attention, "post_attention_layernorm.weight"));
     x = ls_named(g, x, "layers.%lld.middle", layer);
     const ls_tensor n2 = ls_layer_rmsnorm(b, x, "pre_feedforward_layernorm.weight");
-    const ls_tensor made = ls_layer_gated(b, ls_named(g, n2, "layers.%lld.norm2", layer));
-    x = ls_add(g, x, ls_layer_rmsnorm(b, made, "post_feedforward_layernorm.weight"));
+    const ls_tensor feed_forward = ls_layer_gated(b, ls_named(g, n2, "layers.%lld.norm2", layer));
+    x = ls_add(g, x, ls_layer_rmsnorm(b, feed_forward, "post_feedforward_layernorm.weight"));
     return ls_named(g, x, "layers.%lld.out", layer);
 }
 
-/* The published models were trained with this number rounded to the type of the activations. */
+/* The published models were trained with the scale rounded to the type of the activations. */
 static double embedding_scale(const ls_graph *g, int64_t E) {
     const double scale = sqrt((double)E);
     return g->dtype == LS_BF16 ? (double)ls_bf16_to_f32(ls_bf16_from_f32((float)scale)) : scale;

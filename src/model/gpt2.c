@@ -1,6 +1,6 @@
 /*
- * GPT2LMHeadModel (Radford et al. 2019): learned positions, layernorm before each block, biases everywhere, weights of projections the
- * other way round ([from, to]), and q, k and v as one product.
+ * GPT2LMHeadModel (Radford et al. 2019): learned positions, layernorm before each block, biases in all projections, transposed
+ * projection weights ([from, to]), and one projection for q, k and v.
  */
 #include "model/model_impl.h"
 
@@ -9,7 +9,7 @@
 
 #include "graph/graph.h"
 
-/* Masks that old files hold. */
+/* Attention masks in old files, which are not read. */
 static const char *const derived[] = {".attn.bias", ".attn.masked_bias", NULL};
 
 static const ls_config_field fields[] = {
@@ -24,7 +24,7 @@ static const ls_config_field fields[] = {
     LS_CONFIG_REAL("layer_norm_epsilon", epsilon, 0, 1, false),
     LS_CONFIG_FLAG("scale_attn_by_inverse_layer_idx", scale_by_layer),
     LS_CONFIG_FLAG("scale_attn_weights", scaled),
-    /* Their other names, which are heard last. */
+    /* Other names of the same fields; if both are there, these take precedence. */
     LS_CONFIG_INT("hidden_size", sizes.E, 1, LS_MOST_WIDTH, false),
     LS_CONFIG_INT("num_hidden_layers", sizes.L, 1, LS_MOST_LAYERS, false),
     LS_CONFIG_INT("num_attention_heads", sizes.Hq, 1, LS_MOST_HEADS, false),
@@ -37,8 +37,8 @@ static const ls_config_rule rules[] = {
     {NULL, LS_RULE_ABSENT, 0, NULL},
 };
 
-/* Dropout is about training alone, and every published config asks for it: it is left out, and that is said. */
-static ls_status tell_dropout(ls_json_value root) {
+/* Every published config has dropout, so it cannot be an error; a log line says that it is ignored. */
+static ls_status log_dropout(ls_json_value root) {
     static const char *const keys[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
     double most = 0;
     for (size_t i = 0; i < LS_COUNT(keys); i++) {
@@ -46,7 +46,7 @@ static ls_status tell_dropout(ls_json_value root) {
         LS_TRY(ls_json_double_or(root, keys[i], 0, 0, 1, &rate));
         most = fmax(most, rate);
     }
-    if (most > 0) ls_log("%s asks for dropout (%g): there is none here", root.file, most);
+    if (most > 0) ls_log("%s: dropout %g is ignored, because it is not supported", root.file, most);
     return ls_ok();
 }
 
@@ -58,7 +58,7 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
     n->Hkv = n->Hq;
     n->D = n->E / n->Hq;
     out->attention_scale = out->scaled ? 1.0 / sqrt((double)n->D) : 1.0;
-    return tell_dropout(root);
+    return log_dropout(root);
 }
 
 /* --- the graph --------------------------------------------------------------------------------------------------------------- */
@@ -115,8 +115,9 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
                         "a sequence of %lld tokens; expected at most n_positions %lld, which are learned",
                         (long long)b.S, (long long)n->longest));
     const ls_tensor table = ls_parameter(g, "transformer.wte.weight", 2, (int64_t[]){n->V, n->E});
-    const ls_tensor places = ls_parameter(g, "transformer.wpe.weight", 2, (int64_t[]){n->longest, n->E});
-    ls_tensor x = ls_add(g, ls_embedding(g, tokens, table), ls_embedding(g, positions, places));
+    const ls_tensor position_table =
+        ls_parameter(g, "transformer.wpe.weight", 2, (int64_t[]){n->longest, n->E});
+    ls_tensor x = ls_add(g, ls_embedding(g, tokens, table), ls_embedding(g, positions, position_table));
     x = ls_named(g, x, "embedded");
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = build_layer(&b, x);
     const ls_tensor weight = ls_parameter(g, "transformer.ln_f.weight", 1, &n->E);

@@ -1,10 +1,10 @@
-/* MistralForCausalLM (Jiang et al., arXiv 2310.06825): every layer sees a window, or none does. */
+/* MistralForCausalLM (Jiang et al., arXiv 2310.06825): all layers attend to a window, or none does. */
 #include "model/model_impl.h"
 
 static const ls_config_field fields[] = {LS_CONFIG_WINDOW, LS_CONFIG_END};
 
 static const ls_config_rule rules[] = {
-    {"layer_types", LS_RULE_ABSENT, 0, "to be left out: sliding_window is that of all layers"},
+    {"layer_types", LS_RULE_ABSENT, 0, "to be left out: sliding_window holds for all layers"},
     {NULL, LS_RULE_ABSENT, 0, NULL},
 };
 

@@ -1,13 +1,13 @@
-/* Opening a model: its config.json, and where its weights come from. */
+/* Opening a model: reads its config.json, changes it if the user wants so, and finds the source of its weights. */
 #include "model/model_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Published ones have some KiB; the largest lists of labels some MiB. */
+/* Far above published configs: most have some KiB, those with long lists of labels some MiB. */
 #define MOST_CONFIG ((size_t)16 << 20)
 
-/* Errors call the text `name`. */
+/* name: stands for the text in errors. */
 static ls_status parse_config(const char *name, size_t bytes, ls_model *model) {
     ls_json *document = NULL;
     LS_TRY(ls_json_parse(name, model->text, bytes, &document));
@@ -26,7 +26,7 @@ static ls_status read_config(const char *path, ls_model *model) {
     return parse_config(path, bytes, model);
 }
 
-/* Builds the smallest graph: what the parameters are is said in one place, the builder. */
+/* Counts in the smallest graph, because only the builder knows the parameters. */
 static ls_status count_parameters(ls_model *model) {
     ls_graph *g = ls_graph_create(LS_F32);
     ls_language_model smallest;
@@ -38,7 +38,7 @@ static ls_status count_parameters(ls_model *model) {
     return status;
 }
 
-/* Reads the changed text anew, under a name that says what was changed. */
+/* Reads the changed text again; errors name the change. */
 static ls_status reread(const char *path, const ls_rope_change *change, ls_model *model) {
     LS_PATH name = NULL;
     const bool scaled = change->scaling != NULL;
@@ -54,7 +54,7 @@ static ls_status change_rope(const char *path, const ls_rope_change *change, ls_
     if (model->config.rope.theta == 0)
         return ls_error(LS_USAGE,
                         "%s is a %s, whose positions are learned; --rope-scaling and --rope-theta are "
-                        "for rotary ones",
+                        "for rotary positions",
                         path, model->architecture->name);
     LS_TRY(ls_rope_change_text(&model->config, change, &model->text));
     LS_TRY(reread(path, change, model));
@@ -62,7 +62,7 @@ static ls_status change_rope(const char *path, const ls_rope_change *change, ls_
     return longer ? reread(path, change, model) : ls_ok();
 }
 
-/* Scalings that are made from max_position_embeddings would become others. */
+/* Some scalings are computed from max_position_embeddings, so a longer one would change them. */
 static bool same_rope(const ls_rope *a, const ls_rope *b) {
     return a->factor == b->factor && a->original_length == b->original_length;
 }
@@ -99,20 +99,20 @@ static ls_status open_model(const char *path, const ls_rope_change *change, ls_m
     return count_parameters(model);
 }
 
-static ls_status take_text(const char *name, const char *text, ls_model *model) {
+static ls_status open_text(const char *name, const char *text, ls_model *model) {
     model->text = strdup(text);
     if (model->text == NULL) return ls_error(LS_NO_MEMORY, "no memory for %s", name);
     LS_TRY(parse_config(name, strlen(text), model));
     return count_parameters(model);
 }
 
-/* text NULL: path names it. */
-static ls_status make(const char *path, const char *text, const ls_rope_change *change, ls_model **out) {
+/* text NULL: reads the config at path. */
+static ls_status create(const char *path, const char *text, const ls_rope_change *change, ls_model **out) {
     if (path == NULL)
         return ls_error(LS_USAGE, "--model is missing; expected a config.json or its directory");
     ls_model *model = calloc(1, sizeof *model);
     if (model == NULL) return ls_error(LS_NO_MEMORY, "no memory to open the model %s", path);
-    const ls_status status = text != NULL ? take_text(path, text, model) : open_model(path, change, model);
+    const ls_status status = text != NULL ? open_text(path, text, model) : open_model(path, change, model);
     if (status.code != LS_OK) {
         ls_model_close(model);
         return status;
@@ -121,14 +121,14 @@ static ls_status make(const char *path, const char *text, const ls_rope_change *
     return ls_ok();
 }
 
-ls_status ls_model_open(const char *path, ls_model **out) { return make(path, NULL, NULL, out); }
+ls_status ls_model_open(const char *path, ls_model **out) { return create(path, NULL, NULL, out); }
 
 ls_status ls_model_open_changed(const char *path, const ls_rope_change *change, ls_model **out) {
-    return make(path, NULL, change, out);
+    return create(path, NULL, change, out);
 }
 
 ls_status ls_model_open_text(const char *name, const char *text, ls_model **out) {
-    return make(name, text, NULL, out);
+    return create(name, text, NULL, out);
 }
 
 void ls_model_close(ls_model *model) {

@@ -1,4 +1,4 @@
-/* model: what its own files share. */
+/* model: for the files of this folder: the architecture's row, reading a config, building layers. */
 #ifndef LS_MODEL_IMPL_H
 #define LS_MODEL_IMPL_H
 
@@ -10,60 +10,61 @@
 /* A function of one element within a feed-forward block. */
 typedef ls_tensor (*ls_activation)(ls_graph *graph, ls_tensor x);
 
-/* Which layers see a window where layer_types does not say so: of `first` and those after it every so many. */
+/* Which layers attend to a window if the config has no layer_types: first, first + every, first + 2·every, ... */
 typedef struct ls_window_rule {
-    bool on;              /* off: there are no windows */
-    int64_t first, every; /* every 0: no layer does, and layer_types means nothing */
+    bool on;              /* false: no layer has a window */
+    int64_t first, every; /* every 0: no layer has a window, and layer_types is not read */
 } ls_window_rule;
 
-/* Everything that a config.json says and a builder needs, checked. Texts are literals. */
+/* All of a config.json that a builder needs, checked. Texts are literals. */
 typedef struct ls_model_config {
     ls_model_sizes sizes;
     double epsilon;     /* of the norms */
-    double norm_offset; /* is added to the weights of norms, which are trained around it */
+    double norm_offset; /* added to the weights of norms; 1 for weights that are trained around 0 */
     ls_rope rope;       /* theta 0: positions are learned */
     ls_activation activation;
     bool qkv_bias, output_bias; /* of attention's projections */
     bool mlp_bias;
-    bool head_norms;                      /* each query's and key's head is normalised before it is rotated */
-    double query_scalar;                  /* attention_scale is 1/sqrt of it; 0: of the head size */
-    bool scaled;                          /* GPT-2: attention_scale is not 1 */
-    double attention_scale;               /* of q·k */
-    bool scale_by_layer;                  /* and divided by the number of the layer, from 1 */
-    double attention_cap, final_cap;      /* soft caps of attention's logits and of the model's; 0: none */
-    int64_t window;                       /* tokens that layers marked below see; 0: there are none */
-    ls_window_rule windows;               /* which layers those are */
-    uint8_t windowed[LS_MOST_LAYERS / 8]; /* a bit for each layer */
+    bool head_norms;                 /* heads of queries and keys are normalised before they are rotated */
+    double query_scalar;             /* attention_scale is 1/sqrt(query_scalar); 0: 1/sqrt(head size) */
+    bool scaled;                     /* GPT-2: attention_scale is 1/sqrt(head size); otherwise 1 */
+    double attention_scale;          /* factor of q·k */
+    bool scale_by_layer;             /* attention_scale is divided by the layer's number, counted from 1 */
+    double attention_cap, final_cap; /* soft caps of attention's logits and of the model's logits; 0: none */
+    int64_t window;                  /* in tokens; 0: no layer has a window */
+    ls_window_rule windows;          /* which layers have the window */
+    uint8_t windowed[LS_MOST_LAYERS / 8]; /* the result of that: a bit for each layer */
 } ls_model_config;
 
 typedef struct ls_config_field ls_config_field;
 typedef struct ls_config_rule ls_config_rule;
 
-/* What architectures share whose files are written alike. */
+/* What a family of architectures has in common in its config.json and in its files of weights. */
 typedef struct ls_form {
-    const ls_config_field *fields; /* that all of them read; ends with LS_CONFIG_END */
+    const ls_config_field *fields; /* ends with LS_CONFIG_END */
     const ls_config_rule *rules;
-    /* What follows from the fields, and what else is read. */
+    /* Reads the rest, computes what follows from the fields, and checks them together. */
     ls_status (*complete)(ls_json_value root, ls_model_config *out);
-    /* Endings of the names of tensors that files may hold and that are not trained; NULL at the end. */
+    /* Suffixes of the names of tensors in files that are no parameters and are not read; NULL at the end. */
     const char *const *derived;
-    /* Names of the head and of the embedding table that a tied head is: files may hold both. */
+    /* Names of the head and of the embedding table. A file of a model whose head is tied may hold both. */
     const char *head, *table;
-    const char *prefix; /* that files of the model without its head leave out of all names; NULL: none */
+    const char *prefix; /* of all names; files of a model without its head may leave it out. NULL: none */
 } ls_form;
 
-extern const ls_form ls_decoder_form; /* config_decoder.c */
+extern const ls_form ls_decoder_form; /* decoder.c */
 
-/* An architecture is one const row; the visible table is in architectures.c. */
+/* An architecture is one const row; the table of all is in architectures.c. */
 typedef struct ls_architecture {
     const char *name;       /* as in "architectures" */
     const char *model_type; /* as in "model_type" */
     const ls_form *form;
-    ls_model_config initial; /* what fields mean that are missing. Hkv 0: as many as query heads; D 0: E/Hq */
+    ls_model_config
+        initial; /* defaults of missing fields. Hkv 0: as many KV heads as query heads; D 0: E/Hq */
     const char *activation_field;
-    const ls_config_field *fields; /* of its own, read after those of the form; NULL: none */
-    const ls_config_rule *rules;   /* of its own; NULL: none */
-    /* i32[B,S] ids and positions -> logits G[B,S,V]. Mistakes stay in the graph. */
+    const ls_config_field *fields; /* fields besides those of the form, read after them; NULL: none */
+    const ls_config_rule *rules;   /* rules besides those of the form; NULL: none */
+    /* i32[B,S] ids and positions -> logits G[B,S,V]. The graph keeps mistakes. */
     ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 } ls_architecture;
 
@@ -71,8 +72,8 @@ extern const ls_architecture ls_architecture_llama, ls_architecture_mistral, ls_
     ls_architecture_qwen3, ls_architecture_gpt2, ls_architecture_gemma2;
 
 /*
- * The row that a config is about: by "architectures", or where that is missing by "model_type"; given both, they must agree.
- * LS_UNSUPPORTED error listing those there are.
+ * The row of the architecture that a config names, by "architectures" or, if that is missing, by "model_type"; they must agree.
+ * LS_UNSUPPORTED lists the known architectures.
  */
 LS_MUST_USE ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out);
 
@@ -80,22 +81,22 @@ struct ls_model {
     const ls_architecture *architecture;
     ls_model_config config;
     int64_t parameters;
-    char *directory; /* NULL: it was made from a text */
-    char *text;      /* of config.json */
+    char *directory; /* NULL: the model was opened from a text */
+    char *text;      /* of config.json, with changes */
 };
 
-/* --- reading a config (config.c, config_decoder.c, config_rope.c, config_windows.c) --------------------------------------- */
+/* --- reading a config (config.c, config_rope.c) -------------------------------------------------------------------------------- */
 
 typedef enum ls_field_kind { LS_FIELD_INT, LS_FIELD_REAL, LS_FIELD_FLAG } ls_field_kind;
 
-/* A field of a config.json and where it goes. One that is missing leaves what is there, its default. */
+/* A field of a config.json and the member of ls_model_config that it sets. A missing field leaves the default there. */
 struct ls_config_field {
     const char *key; /* NULL: the end of a table */
     ls_field_kind kind;
     size_t at; /* of an int64_t, double or bool in ls_model_config */
     double least, most;
     bool required;
-    bool null_is_zero; /* null is not the default, but 0 */
+    bool null_is_zero; /* null means 0; otherwise the default */
 };
 
 #define LS_CONFIG_INT(name, member, from, to, needed)                                              \
@@ -124,10 +125,10 @@ struct ls_config_field {
 #define LS_CONFIG_END \
     { .key = NULL }
 
-/* What the decoders' missing fields mean, but for those in which they differ; for a row's `initial`. */
+/* Defaults that decoders with rotary positions share, for a row's `initial`. */
 #define LS_DECODER_DEFAULTS .sizes.initializer_range = 0.02, .epsilon = 1e-6, .rope.theta = 10000
 
-/* Far above any model, and small enough that no product of a few of them overflows. */
+/* Limits far above any model, and small enough that products of a few of them do not overflow. */
 #define LS_MOST_WIDTH 0x1p20
 #define LS_MOST_HEADS 0x1p14
 #define LS_MOST_HEAD_SIZE 0x1p12
@@ -135,57 +136,57 @@ struct ls_config_field {
 #define LS_MOST_POSITIONS 0x1.fffffffcp30 /* INT32_MAX */
 #define LS_LEAST_POSITIVE 1e-30
 
-/* A field whose other values would make it another model than the one that is built: a number, true or false, or left out. */
+/* A field that may have only one value, because any other value means a model that is not supported. */
 struct ls_config_rule {
     const char *key; /* NULL: the end of a table */
     enum { LS_RULE_NUMBER, LS_RULE_FLAG, LS_RULE_ABSENT } kind;
-    double value; /* the only one that is supported; it is also what a missing field means. Flags: 0 or 1 */
+    double value; /* the only supported value, and the default of a missing field. Flags: 0 or 1 */
     const char *expected;
 };
 
-/* Whether a field is there, were it null. */
+/* Whether the object has the field; null counts. */
 bool ls_config_is_written(ls_json_value root, const char *key);
-/* LS_UNSUPPORTED error naming the field that breaks its rule. rules NULL: none. */
-LS_MUST_USE ls_status ls_config_obey(ls_json_value root, const ls_config_rule *rules);
+/* LS_UNSUPPORTED names the field that breaks its rule. rules NULL: none. */
+LS_MUST_USE ls_status ls_config_check(ls_json_value root, const ls_config_rule *rules);
 
-/* The whole of a config.json, as the row says. */
+/* Reads and checks a whole config.json by the tables of its architecture. */
 LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_architecture *architecture,
                                      ls_model_config *out);
 
-/* rope_theta and rope_scaling, or what newer files call rope_parameters; out->rope.theta is the default. */
+/* Reads rope_theta and rope_scaling, or rope_parameters of newer files. out->rope.theta holds the default. */
 LS_MUST_USE ls_status ls_config_rope(ls_json_value root, ls_model_config *out);
 
 /*
- * Marks the layers with a window: as layer_types says, or else out->windows. Without a window (0) the mark means nothing, and
- * layer_types may not ask for one.
+ * Marks the layers with a window by layer_types, or by out->windows if that is missing. If out->window is 0, the marks have no effect,
+ * and a window in layer_types is an error.
  */
 LS_MUST_USE ls_status ls_config_windows(ls_json_value root, ls_model_config *out);
 
 /* --- context extension (rope_change.c) --------------------------------------------------------------------------------------- */
 
-/* Replaces the text of a config.json, which `config` was read from, by one with these rotary positions. */
+/* Changes the rotary positions in *text, the malloc'ed text of the config.json from which `config` was read. */
 LS_MUST_USE ls_status ls_rope_change_text(const ls_model_config *config, const ls_rope_change *change,
                                           char **text);
-/* Only max_position_embeddings. */
+/* Changes only max_position_embeddings. */
 LS_MUST_USE ls_status ls_config_set_longest(int64_t longest, char **text);
-/* And, of a config read from that, with the length that yarn and llama3 stretch to, where it says a smaller one. */
+/* For a config with changed positions: raises max_position_embeddings to the length that yarn or llama3 reach. *longer: it was less. */
 LS_MUST_USE ls_status ls_rope_change_length(const ls_model_config *config, bool *longer, char **text);
 
-/* --- building (blocks.c, decoder.c) ------------------------------------------------------------------------------------------ */
+/* --- building (build.c, decoder.c) ------------------------------------------------------------------------------------------- */
 
-/* A builder at work on a layer. */
+/* State of a builder while it builds a layer. */
 typedef struct ls_layer {
     const ls_model_config *config;
     ls_graph *g;
-    const char *prefix; /* of the names of layers: "model.layers" */
-    ls_tensor rope;     /* made once, shared by all layers; none where positions are learned */
-    int64_t layer, S;
+    const char *prefix; /* of the names of the layers' parameters: "model.layers" */
+    ls_tensor rope;     /* table of rotations, shared by all layers; empty if positions are learned */
+    int64_t layer, S;   /* the layer's number, and the length of the sequence */
 } ls_layer;
 
 ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *graph, const char *prefix, ls_tensor tokens);
-/* The table's rows by id; the row of a padding id is not trained by that. */
+/* Rows of the table by id; looking up the padding id adds nothing to the gradient. */
 ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table);
-/* The table of rotations for all layers. */
+/* Sets b->rope. */
 void ls_layer_rotary(ls_layer *b, ls_tensor positions);
 /* Parameter PREFIX.N.WHAT. */
 ls_tensor ls_layer_parameter(const ls_layer *b, const char *what, int ndim, const int64_t *size);
@@ -193,14 +194,14 @@ ls_tensor ls_layer_rmsnorm(const ls_layer *b, ls_tensor x, const char *what); /*
 /* x·Wᵀ (+ bias) with the weight BLOCK.NAME.weight [to, from]. */
 ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, const char *name, int64_t to,
                            int64_t from, bool biased);
-/* Heads [..,Hq,D] and [..,Hkv,D], rotated already, under the layer's mask -> [..,Hq*D]. */
+/* Attention under the layer's mask, of rotated heads [..,Hq,D] and [..,Hkv,D] -> [..,Hq*D]. */
 ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_tensor v);
-/* self_attn: projections, norms of heads, rotation, attention, and the projection of its result. */
+/* The block self_attn: projections, norms of heads, rotation, attention, and the output projection. */
 ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x);
-/* mlp: down(activation(gate(x))·up(x)). */
+/* The block mlp: down(activation(gate(x))·up(x)). */
 ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x);
 
-/* Llama and its like: norm before each block, rotary positions, a gated feed-forward block. As a row's `build`. */
+/* `build` of Llama, Mistral and Qwen: norm before each block, rotary positions, a gated feed-forward block. */
 ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens,
                            ls_tensor positions);
 

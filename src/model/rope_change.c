@@ -1,6 +1,6 @@
 /*
- * Context extension from outside: a config.json's text with other rotary positions, said as the Hugging Face library would read
- * them. The model is then what that text says, and what is exported with it says so too.
+ * Context extension by the user (--rope-scaling, --rope-theta): changes the rotary positions in the text of a config.json, in the form
+ * that the Hugging Face library reads. The model is then read from the changed text, which is also exported with it.
  */
 #include "model/model_impl.h"
 
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces *text by what a change makes of it. */
-static ls_status set(char **text, const char *key, const char *value) {
+/* Sets a member in the JSON object *text, which is freed and replaced. */
+static ls_status set_member(char **text, const char *key, const char *value) {
     char *made = NULL;
     LS_TRY(ls_json_set_member(*text, key, value, &made));
     free(*text);
@@ -21,7 +21,7 @@ static ls_status set(char **text, const char *key, const char *value) {
 
 enum { NUMBER_TEXT = 40 };
 
-/* As few digits as read back to the same number. */
+/* The shortest text that reads back as the same number. */
 static const char *number_text(double value, char out[NUMBER_TEXT]) {
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(out, NUMBER_TEXT, "%.*g", digits, value);
@@ -32,10 +32,10 @@ static const char *number_text(double value, char out[NUMBER_TEXT]) {
 
 static ls_status set_number(char **text, const char *key, double value) {
     char number[NUMBER_TEXT];
-    return set(text, key, number_text(value, number));
+    return set_member(text, key, number_text(value, number));
 }
 
-/* The value of a member as it is written, for the caller to free; NULL when there is none. */
+/* The text of a member's value, which the caller frees; NULL: there is no such member. */
 static ls_status member(const char *text, const char *key, char **out) {
     size_t from = 0, to = 0;
     *out = NULL;
@@ -48,9 +48,10 @@ static ls_status member(const char *text, const char *key, char **out) {
 
 typedef struct kind {
     const char *type;
-    bool factor, original; /* takes them */
-    bool beside; /* the original length stands beside the factor; otherwise it is max_position_embeddings */
-    const char *further; /* members */
+    bool factor, original; /* whether the user gives a factor, may give an original length */
+    bool
+        beside; /* the original length is a member beside the factor; otherwise it is max_position_embeddings */
+    const char *further; /* more members, as JSON */
 } kind;
 
 static const kind kinds[] = {
@@ -61,21 +62,21 @@ static const kind kinds[] = {
     {"llama3", true, true, true, ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0"},
 };
 
-typedef struct wish {
+typedef struct scaling_choice {
     const kind *kind;
-    double factor, original; /* 0: not said */
-} wish;
+    double factor, original; /* 0: not given */
+} scaling_choice;
 
-static ls_status misspelt(const char *text) {
+static ls_status scaling_error(const char *text) {
     return ls_error(
         LS_USAGE,
         "--rope-scaling %s; expected default, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR or "
-        "llama3:FACTOR (the last three perhaps with :ORIGINAL, the length that the model was trained "
-        "with), or an object as JSON",
+        "llama3:FACTOR (the last three optionally with :ORIGINAL, the length that the model was trained "
+        "with), or a JSON object",
         text);
 }
 
-/* A number behind a colon, or nothing. */
+/* Reads ":NUMBER" from 1 to most, or nothing at the end of the text. */
 static bool read_number(const char **at, double most, double *out) {
     if (**at == 0) return true;
     char *end = NULL;
@@ -86,45 +87,49 @@ static bool read_number(const char **at, double most, double *out) {
     return true;
 }
 
-static ls_status read_wish(const char *text, wish *out) {
+static ls_status read_choice(const char *text, scaling_choice *out) {
     const size_t length = strcspn(text, ":");
     const char *at = text + length;
-    wish w = {.kind = NULL};
+    scaling_choice choice = {.kind = NULL};
     for (size_t k = 0; k < LS_COUNT(kinds); k++)
-        if (strlen(kinds[k].type) == length && strncmp(kinds[k].type, text, length) == 0) w.kind = &kinds[k];
-    if (w.kind == NULL || !read_number(&at, 1e9, &w.factor) ||
-        !read_number(&at, LS_MOST_POSITIONS, &w.original) || *at != 0)
-        return misspelt(text);
-    if (w.kind->factor != (w.factor != 0) || (w.original != 0 && !w.kind->original) ||
-        w.original != floor(w.original))
-        return misspelt(text);
-    *out = w;
+        if (strlen(kinds[k].type) == length && strncmp(kinds[k].type, text, length) == 0)
+            choice.kind = &kinds[k];
+    if (choice.kind == NULL || !read_number(&at, 1e9, &choice.factor) ||
+        !read_number(&at, LS_MOST_POSITIONS, &choice.original) || *at != 0)
+        return scaling_error(text);
+    if (choice.kind->factor != (choice.factor != 0) || (choice.original != 0 && !choice.kind->original) ||
+        choice.original != floor(choice.original))
+        return scaling_error(text);
+    *out = choice;
     return ls_ok();
 }
 
-/* What the model was trained with: as said, as an earlier extension has it, or as long as it is. */
-static double original_of(const ls_model_config *config, const wish *w) {
-    if (w->original > 0) return w->original;
+/* The length that the model was trained with: the user's, that of an extension in the config, or max_position_embeddings. */
+static double original_of(const ls_model_config *config, const scaling_choice *choice) {
+    if (choice->original > 0) return choice->original;
     return config->rope.original_length > 0 ? config->rope.original_length : (double)config->sizes.longest;
 }
 
 static const char original_key[] = "original_max_position_embeddings";
 
-/* The object, as JSON. */
-static ls_status write_wish(const ls_model_config *config, const wish *w, char **config_text, char **out) {
-    const double original = original_of(config, w);
+/* The scaling as a JSON object in *out, which the caller frees. Also sets the original length in the config's text, if it belongs there. */
+static ls_status write_choice(const ls_model_config *config, const scaling_choice *choice, char **config_text,
+                              char **out) {
+    const double original = original_of(config, choice);
     char factor[64] = "", length[80] = "", number[NUMBER_TEXT];
-    if (w->kind->factor) snprintf(factor, sizeof factor, ", \"factor\": %s", number_text(w->factor, number));
-    if (w->kind->beside) {
+    if (choice->kind->factor)
+        snprintf(factor, sizeof factor, ", \"factor\": %s", number_text(choice->factor, number));
+    if (choice->kind->beside) {
         size_t from, to;
         snprintf(length, sizeof length, ", \"%s\": %.0f", original_key, original);
-        if (ls_json_find_member(*config_text, original_key, &from, &to)) /* it would be heard instead */
+        if (ls_json_find_member(*config_text, original_key, &from, &to)) /* it would take precedence */
             LS_TRY(set_number(config_text, original_key, original));
-    } else if (w->kind->original)
+    } else if (choice->kind->original)
         LS_TRY(set_number(config_text, "max_position_embeddings", original));
     char *made = NULL;
-    if (asprintf(&made, "{\"rope_type\": \"%s\"%s%s%s}", w->kind->type, factor, length, w->kind->further) < 0)
-        return ls_error(LS_NO_MEMORY, "no memory for --rope-scaling %s", w->kind->type);
+    if (asprintf(&made, "{\"rope_type\": \"%s\"%s%s%s}", choice->kind->type, factor, length,
+                 choice->kind->further) < 0)
+        return ls_error(LS_NO_MEMORY, "no memory for --rope-scaling %s", choice->kind->type);
     *out = made;
     return ls_ok();
 }
@@ -141,17 +146,20 @@ static ls_status check_object(const char *scaling) {
 
 static ls_status scaling_text(const ls_model_config *config, const char *scaling, char **config_text,
                               char **out) {
-    wish w;
+    scaling_choice choice;
     if (scaling[strspn(scaling, " \t\r\n")] == '{') {
         LS_TRY(check_object(scaling));
         *out = strdup(scaling);
         return *out != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for --rope-scaling");
     }
-    LS_TRY(read_wish(scaling, &w));
-    return write_wish(config, &w, config_text, out);
+    LS_TRY(read_choice(scaling, &choice));
+    return write_choice(config, &choice, config_text, out);
 }
 
-/* In rope_parameters theta stands beside the scaling; *parameters holds what the config has there, and then what it shall have. */
+/*
+ * Newer configs: rope_parameters holds the scaling and theta. *parameters is its old text, and then its new text; *scaling (NULL: not
+ * changed) is moved into it.
+ */
 static ls_status change_newer(const ls_model_config *config, double theta, char **text, char **scaling,
                               char **parameters) {
     if (*scaling != NULL) {
@@ -162,11 +170,11 @@ static ls_status change_newer(const ls_model_config *config, double theta, char 
     size_t from, to;
     if (theta > 0 || !ls_json_find_member(*parameters, "rope_theta", &from, &to))
         LS_TRY(set_number(parameters, "rope_theta", theta > 0 ? theta : config->rope.theta));
-    return set(text, "rope_parameters", *parameters);
+    return set_member(text, "rope_parameters", *parameters);
 }
 
 static ls_status change_older(double theta, char **text, const char *scaling) {
-    if (scaling != NULL) LS_TRY(set(text, "rope_scaling", scaling));
+    if (scaling != NULL) LS_TRY(set_member(text, "rope_scaling", scaling));
     return theta > 0 ? set_number(text, "rope_theta", theta) : ls_ok();
 }
 
@@ -176,7 +184,7 @@ ls_status ls_rope_change_text(const ls_model_config *config, const ls_rope_chang
     if (change->theta != 0 && !(change->theta >= 1 && change->theta <= 1e30))
         return ls_error(LS_USAGE, "--rope-theta %g; expected a number from 1 to 1e30", change->theta);
     ls_status status = scaled ? scaling_text(config, change->scaling, text, &scaling) : ls_ok();
-    if (status.code == LS_OK) status = member(*text, "rope_parameters", &parameters);
+    if (status.code == LS_OK) status = get_member(*text, "rope_parameters", &parameters);
     if (status.code == LS_OK) {
         const bool newer = parameters != NULL && strcmp(parameters, "null") != 0;
         status = newer ? change_newer(config, change->theta, text, &scaling, &parameters)
