@@ -100,12 +100,12 @@ typedef struct ls_rope {
     double factor;
     double low_factor, high_factor; /* llama3 */
     double original_length; /* dynamic, yarn and llama3: length in tokens that the model was trained with */
-    double
-        length; /* dynamic: tokens of the sequence. A position p beyond it is rotated as in a sequence of p + 1 tokens */
+    /* dynamic: tokens of the sequence. A position p beyond it is rotated as in a sequence of p + 1 tokens */
+    double length;
     /* The rest is for yarn. */
     double beta_fast, beta_slow; /* 0: 32 and 1 */
-    double
-        attention_factor; /* multiplies cosines and sines; 0: computed from factor, mscale and mscale_all_dim */
+    /* multiplies cosines and sines; 0: computed from factor, mscale and mscale_all_dim */
+    double attention_factor;
     double mscale, mscale_all_dim; /* 0: not given */
     bool untruncated;              /* the ends of the ramp are not rounded to whole dimensions */
 } ls_rope;

@@ -49,8 +49,8 @@ typedef struct ls_tensor_info {
 
 struct ls_graph {
     ls_arena *arena;
-    uint32_t
-        number; /* never 0; each of its tensors carries it, so that a tensor of another graph is detected */
+    /* never 0; each of its tensors carries it, so that a tensor of another graph is detected */
+    uint32_t number;
     ls_dtype dtype, accumulator; /* T and G */
     ls_node *nodes;
     int n_nodes;
@@ -59,8 +59,8 @@ struct ls_graph {
     ls_tensor_info *tensors; /* [0] is the empty tensor */
     int n_tensors;
     size_t tensor_capacity;
-    int *
-        leaves; /* [leaf_slots] hash table by name: ids, 0 = free. It keeps building linear in the number of leaves */
+    /* [leaf_slots] hash table by name: ids, 0 = free. It keeps building linear in the number of leaves */
+    int *leaves;
     size_t n_leaves, leaf_slots;
     ls_status status;
 };
@@ -107,11 +107,11 @@ typedef struct ls_lookup {
 
 typedef struct ls_op {
     const char *name;
-    const char *
-        kernel; /* NULL: no kernel runs (only the shape changes), or the compiler lowers the op (`special`) */
+    /* NULL: no kernel runs (only the shape changes), or the compiler lowers the op (`special`) */
+    const char *kernel;
     bool kernel_by_input; /* the kernel is chosen by the type of input 0; otherwise by the graph's type */
-    const char *
-        special; /* name of the compiler's pass that lowers the op (compile/lower.c); NULL: one kernel call */
+    /* name of the compiler's pass that lowers the op (compile/lower.c); NULL: one kernel call */
+    const char *special;
     bool linear; /* partial sums may pass through, because f(a) + f(b) = f(a + b) */
     /*
      * Works token by token: the results of a token depend on the same token of the inputs and on whole inputs (weights); a whole
@@ -119,12 +119,12 @@ typedef struct ls_op {
      */
     bool by_rows;
     int least_in, most_in, n_out;
-    signed char
-        in_place[LS_NODE_OUTPUTS]; /* 1 + the input whose bytes the output uses; 0: the output has its own */
+    /* 1 + the input whose bytes the output uses; 0: the output has its own */
+    signed char in_place[LS_NODE_OUTPUTS];
     /* Of an op that adds to a sum: the params with which its kernel overwrites the sum instead. NULL: it can only add. */
     const void *writes;
-    ls_lookup
-        lookup; /* integers that the kernel uses as indices; the host checks them before the kernel runs */
+    /* integers that the kernel uses as indices; the host checks them before the kernel runs */
+    ls_lookup lookup;
     /* Sets dtype and shape of each out[i]. An error names the op's inputs and their shapes. */
     ls_status (*shape)(const ls_graph *g, const ls_node *node, ls_tensor_info *out);
     /* Adds the nodes that compute the inputs' gradients from the outputs' gradients. NULL: not differentiable. */
@@ -227,11 +227,11 @@ LS_MUST_USE ls_status ls_differentiate(ls_graph *graph, ls_derivative *derivativ
 typedef struct ls_decoding {
     int forward_nodes; /* nodes of the prefill: keys and values of all tokens. The nodes after them are for one token */
     ls_tensor logits; /* of the new token: [1,1,V] */
-    ls_tensor *
-        kept; /* tensors that the host must fetch (ls_job.fetch): the caches, then the logits; owned by the graph */
+    /* tensors that the host must fetch (ls_job.fetch): the caches, then the logits; owned by the graph */
+    ls_tensor *kept;
     int n_kept;
-    ls_mask *
-        mask; /* input "next spans.i": the positions that mask i lets the new token see; owned by the graph */
+    /* input "next spans.i": the positions that mask i lets the new token see; owned by the graph */
+    ls_mask *mask;
     int n_masks;
 } ls_decoding;
 

@@ -36,7 +36,7 @@ static ls_status set_number(char **text, const char *key, double value) {
 }
 
 /* The text of a member's value, which the caller frees; NULL: there is no such member. */
-static ls_status member(const char *text, const char *key, char **out) {
+static ls_status get_member(const char *text, const char *key, char **out) {
     size_t from = 0, to = 0;
     *out = NULL;
     if (!ls_json_find_member(text, key, &from, &to)) return ls_ok();
@@ -49,8 +49,8 @@ static ls_status member(const char *text, const char *key, char **out) {
 typedef struct kind {
     const char *type;
     bool factor, original; /* whether the user gives a factor, may give an original length */
-    bool
-        beside; /* the original length is a member beside the factor; otherwise it is max_position_embeddings */
+    /* the original length is a member beside the factor; otherwise it is max_position_embeddings */
+    bool beside;
     const char *further; /* more members, as JSON */
 } kind;
 

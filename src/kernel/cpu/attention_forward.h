@@ -47,8 +47,8 @@ typedef struct scratch {
     row_tile tile[ITEM_TILES];
     float *k, *v; /* K_TILE keys, packed */
     float *s;     /* scores: [Q_TILE][S_ROW], with tiles two blocks of [PANEL][PANEL] */
-    float *
-        p; /* the same in units; s itself when they are floats; with tiles [K_TILE / PANEL][PANEL][V_LANES] */
+    /* the same in units; s itself when they are floats; with tiles [K_TILE / PANEL][PANEL][V_LANES] */
+    float *p;
     float *sum;           /* with tiles: [PANEL][V_LANES] of a strip alone */
     int32_t *kpos;        /* [K_TILE] */
     ahead next_k, next_v; /* rows of the next tile of keys; attention_rows.h fetches them */

@@ -25,8 +25,8 @@ enum { OUT_DQ, OUT_DK, OUT_DV };
 typedef struct tile_pair {
     int64_t b, query, queries; /* batch; first query, how many */
     int64_t first_group;       /* first group of keys */
-    float
-        *lse; /* [Q_TILE], times log2 e; +inf for a row that sees nothing or is not there, 0 for a far one */
+    /* [Q_TILE], times log2 e; +inf for a row that sees nothing or is not there, 0 for a far one */
+    float *lse;
     float *far_lse; /* [Q_TILE] of rows whose lse is beyond FAR_SCORE; 0 for others */
     bool any_far;
     float *delta;                  /* [Q_TILE] */
