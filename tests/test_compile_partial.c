@@ -94,7 +94,7 @@ static void test_no_rule_is_an_error(void **state) {
     const ls_status status = ls_graph_status(g);
     assert_int_equal(status.code, LS_INVALID);
     assert_non_null(strstr(status.text, "op reshape"));
-    assert_non_null(strstr(status.text, "a split that keeps"));
+    assert_non_null(strstr(status.text, "a shape that keeps"));
     ls_graph_destroy(g);
 }
 
