@@ -48,9 +48,9 @@ static const wrong files[] = {
     {"{\"model\":{\"unk_token\":\"<unk>\"," VOCAB "\"merges\":[]}}", LS_INVALID,
      "model.unk_token is \"<unk>\"", "a token of"},
     {"{\"normalizer\":{\"type\":\"Precompiled\"}," MODEL "}", LS_UNSUPPORTED,
-     "normalizer.type is \"Precompiled\"", "no rule"},
+     "normalizer.type is \"Precompiled\"", "not supported"},
     {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Nmt\"}]}," MODEL "}",
-     LS_UNSUPPORTED, "normalizer.normalizers[0].type is \"Nmt\"", "no rule"},
+     LS_UNSUPPORTED, "normalizer.normalizers[0].type is \"Nmt\"", "not supported"},
     {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a(\"},\"behavior\":\"Isolated\",\"invert\":false}," MODEL
      "}",
      LS_INVALID, "pre_tokenizer.pattern.Regex is \"a(\"", "a regular expression (missing"},
@@ -80,7 +80,7 @@ static const wrong files[] = {
     {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
      "{\"type\":\"WhitespaceSplit\"}]}," MODEL "}",
      LS_UNSUPPORTED, "ByteLevel as step 1 of 2", "last"},
-    {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", LS_UNSUPPORTED, "decoder.type is \"CTC\"", "no rule"},
+    {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", LS_UNSUPPORTED, "decoder.type is \"CTC\"", "not supported"},
     {"{\"decoder\":{\"type\":\"Strip\",\"content\":\"ab\",\"start\":1,\"stop\":0}," MODEL "}", LS_INVALID,
      "decoder.content is \"ab\"", "one character"},
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}," MODEL "}",

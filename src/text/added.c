@@ -1,4 +1,4 @@
-/* Finding added tokens. */
+/* Added tokens: finding them in text by a trie, and reading them from a tokenizer.json. */
 #include "base/base.h"
 #include "text/added_impl.h"
 #include "text/characters.h"
@@ -24,7 +24,7 @@ static void trie_free(ls_token_trie *trie) {
     free(trie->found);
 }
 
-/* Room for tokens of so many bytes together. */
+/* bytes: the sum of the tokens' lengths. */
 static bool trie_create(ls_token_trie *trie, size_t bytes) {
     size_t slots = 16;
     while (slots < 2 * bytes) slots *= 2;
@@ -52,7 +52,7 @@ static void trie_add(ls_token_trie *trie, const char *text, size_t bytes, int32_
     trie->found[node] = index;
 }
 
-/* The longest token at the start of text: its index and length; -1 for none. *compared grows by the bytes that it took. */
+/* The longest token at the start of a text: its index, or -1, and its length. *compared grows by the number of bytes compared. */
 static int32_t longest_at(const ls_token_trie *trie, const char *text, size_t bytes, size_t *length,
                           size_t *compared) {
     int32_t best = -1;
@@ -74,7 +74,7 @@ static bool inside_word(const char *text, size_t bytes, size_t start, size_t end
            (ls_utf8_decode(text + end, bytes - end, &code) > 0 && ls_is_word(code));
 }
 
-/* Takes in white space; on the left not what an earlier token has taken. */
+/* Extends a match by the white space around it; not by the white space of an earlier token, which ends at `done`. */
 static void widen(const ls_added_token *token, const char *text, size_t bytes, size_t done,
                   ls_added_match *m) {
     uint32_t code;
@@ -84,7 +84,7 @@ static void widen(const ls_added_token *token, const char *text, size_t bytes, s
             m->start -= (size_t)length;
         if (m->start < done) m->start = done;
     }
-    if (token->right && m->end < done) m->end = done; /* space that the token before has taken */
+    if (token->right && m->end < done) m->end = done; /* white space of the token before */
     while (token->right && (length = ls_utf8_decode(text + m->end, bytes - m->end, &code)) > 0 &&
            ls_is_space(code))
         m->end += (size_t)length;
@@ -109,7 +109,7 @@ bool ls_added_next(const ls_added *added, const ls_token_trie *trie, const char 
     return false;
 }
 
-/* No token ends or goes on behind the left character, none begins with the right one, none takes in space across. */
+/* No token contains the left character or begins with the right one, and no white space of a token crosses the boundary. */
 bool ls_added_may_cut(const ls_token_trie *trie, ls_boundary boundary) {
     char left[4], right[4];
     const int length = ls_utf8_encode(boundary.left, left);
@@ -132,8 +132,8 @@ static ls_status no_memory(ls_json_value value) {
     return ls_error(LS_NO_MEMORY, "no memory for the added tokens of %s", value.file);
 }
 
-/* The id that the reference gives it: the vocabulary's, or the next free one after all. */
-static ls_status place(ls_json_value item, const char *content, int32_t *next, ls_bpe *bpe, int32_t *id) {
+/* Finds the id that the reference library gives a token: that in the vocabulary, or the next id after all others. It must be the id in the file. */
+static ls_status find_id(ls_json_value item, const char *content, int32_t *next, ls_bpe *bpe, int32_t *id) {
     ls_vocabulary *vocabulary = &bpe->vocabulary;
     int64_t wanted;
     LS_TRY(ls_json_int(item, "id", 0, vocabulary->room - 1, &wanted));
@@ -150,7 +150,7 @@ static ls_status place(ls_json_value item, const char *content, int32_t *next, l
     return ls_ok();
 }
 
-/* strndup for bytes that no 0 need follow. NULL: no memory. */
+/* A copy with a 0 byte at its end. Unlike strndup it reads only n bytes. NULL: no memory. */
 static char *copy_text(const char *bytes, size_t n) {
     char *copy = malloc(n + 1);
     if (copy == NULL) return NULL;
@@ -159,7 +159,7 @@ static char *copy_text(const char *bytes, size_t n) {
     return copy;
 }
 
-/* The text that decoding and finding take a normalized token for. */
+/* Sets the text by which a normalized token is found and decoded. */
 static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_token *token) {
     ls_match_scratch *scratch = ls_match_scratch_create();
     ls_text buffer[2] = {0};
@@ -192,7 +192,7 @@ static ls_status read_token(ls_json_value item, const ls_steps *normalizers, int
     LS_TRY(ls_json_bool(item, "normalized", &token.normalized));
     LS_TRY(ls_json_bool(item, "special", &special));
     if (content[0] == 0) return ls_ok();
-    LS_TRY(place(item, content, next, bpe, &token.id));
+    LS_TRY(find_id(item, content, next, bpe, &token.id));
     ls_token *entry = &bpe->vocabulary.token[token.id];
     if (strlen(content) > LS_MOST_PATTERN)
         return ls_json_error(ls_json_field(item, "content"), "at most %d bytes", LS_MOST_PATTERN);
@@ -204,7 +204,7 @@ static ls_status read_token(ls_json_value item, const ls_steps *normalizers, int
     return ls_ok();
 }
 
-/* What to look for in text, NULL where a token is not searched for; normalized, it may be longer than the content. */
+/* The text by which each trie finds a token; NULL: the token is not in that trie. */
 static const char *text_before(const ls_bpe *bpe, const ls_added_token *token) {
     return token->normalized ? NULL : bpe->vocabulary.token[token->id].byte;
 }
@@ -218,18 +218,18 @@ static const char *text_of_special(const ls_bpe *bpe, const ls_added_token *toke
     return entry->flags & LS_TOKEN_SPECIAL ? entry->byte : NULL;
 }
 
-/* The tokens that `wanted` gives a text. */
+/* Makes a trie of the tokens for which `text_of` is not NULL. */
 static bool make_trie(const ls_bpe *bpe, const ls_added *added,
-                      const char *(*wanted)(const ls_bpe *bpe, const ls_added_token *token),
+                      const char *(*text_of)(const ls_bpe *bpe, const ls_added_token *token),
                       ls_token_trie *out) {
     size_t bytes = 0;
     for (size_t i = 0; i < added->count; i++) {
-        const char *text = wanted(bpe, &added->token[i]);
+        const char *text = text_of(bpe, &added->token[i]);
         if (text) bytes += strlen(text);
     }
     if (!trie_create(out, bytes)) return false;
     for (size_t i = 0; i < added->count; i++) {
-        const char *text = wanted(bpe, &added->token[i]);
+        const char *text = text_of(bpe, &added->token[i]);
         if (!text) continue;
         trie_add(out, text, strlen(text), (int32_t)i);
         out->widens |= added->token[i].left || added->token[i].right;
@@ -243,7 +243,7 @@ ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_
     LS_TRY(ls_json_array(document, "added_tokens", &tokens));
     const size_t count = ls_json_count(tokens);
     int32_t next = bpe->model_tokens;
-    LS_ASSERT(out->count == 0); /* tokens are compared with those before them */
+    LS_ASSERT(out->count == 0);
     out->token = malloc((count + 1) * sizeof *out->token);
     if (!out->token) return no_memory(tokens);
     for (size_t i = 0; i < count; i++)

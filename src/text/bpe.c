@@ -1,4 +1,4 @@
-/* Byte pair encoding of a word: it is cut into characters, which are merged. A cache holds the ids of words seen before. */
+/* Byte pair encoding of a word: cuts it into characters and merges these. A cache holds the ids of earlier words. */
 #include "base/base.h"
 #include "text/bpe_impl.h"
 
@@ -8,19 +8,19 @@
 /* ---- the cache of words ---- */
 
 enum {
-    LONGEST_WORD = 64,
-    SLOTS = 1 << 16,
-    ROOM = 2 << 20
-}; /* of the cache: bytes, words at most 3/4, bytes and ids */
+    LONGEST_WORD = 64, /* bytes; longer words are not cached */
+    SLOTS = 1 << 16,   /* at most 3/4 of them are used */
+    ROOM = 2 << 20     /* bytes for words, and the same for ids */
+};
 
-typedef struct seen {
-    uint64_t hash; /* 0: free */
-    uint32_t word, id;
-    uint16_t bytes, ids;
-} seen;
+typedef struct cached_word {
+    uint64_t hash;       /* 0: a free slot */
+    uint32_t word, id;   /* where the word and its ids begin */
+    uint16_t bytes, ids; /* their lengths */
+} cached_word;
 
 struct ls_word_cache {
-    seen slot[SLOTS];
+    cached_word slot[SLOTS];
     size_t count, bytes, ids;
     char byte[ROOM];
     int32_t id[ROOM / 4];
@@ -29,24 +29,24 @@ struct ls_word_cache {
 ls_word_cache *ls_word_cache_create(void) { return calloc(1, sizeof(ls_word_cache)); }
 void ls_word_cache_destroy(ls_word_cache *cache) { free(cache); }
 
-static seen *look_up(ls_word_cache *cache, uint64_t hash, const char *word, size_t bytes) {
+static cached_word *find_cached(ls_word_cache *cache, uint64_t hash, const char *word, size_t bytes) {
     for (size_t at = hash >> 16;; at++) {
-        seen *slot = &cache->slot[at % SLOTS];
+        cached_word *slot = &cache->slot[at % SLOTS];
         if (slot->hash == 0) return slot;
         if (slot->hash == hash && slot->bytes == bytes && memcmp(cache->byte + slot->word, word, bytes) == 0)
             return slot;
     }
 }
 
-static void keep(ls_word_cache *cache, uint64_t hash, const char *word, size_t bytes, const int32_t *id,
-                 size_t n) {
+static void cache_word(ls_word_cache *cache, uint64_t hash, const char *word, size_t bytes, const int32_t *id,
+                       size_t n) {
     if (cache->count >= SLOTS / 4 * 3 || cache->bytes + bytes > sizeof cache->byte ||
         cache->ids + n > LS_COUNT(cache->id)) {
         memset(cache->slot, 0, sizeof cache->slot);
         cache->count = cache->bytes = cache->ids = 0;
     }
-    *look_up(cache, hash, word, bytes) =
-        (seen){hash, (uint32_t)cache->bytes, (uint32_t)cache->ids, (uint16_t)bytes, (uint16_t)n};
+    *find_cached(cache, hash, word, bytes) =
+        (cached_word){hash, (uint32_t)cache->bytes, (uint32_t)cache->ids, (uint16_t)bytes, (uint16_t)n};
     memcpy(cache->byte + cache->bytes, word, bytes);
     memcpy(cache->id + cache->ids, id, n * sizeof *id);
     cache->bytes += bytes;
@@ -67,9 +67,9 @@ static bool all_bytes_known(const ls_bpe *bpe, const char *text, int length) {
 }
 
 /*
- * The characters' tokens. One without a token becomes its bytes' tokens, if all are there; or the unknown
- * token, one for a run of them when they are fused. As in the reference, an unknown one waits until the next
- * character that has a token of its own, so that bytes come before it. out has room for one id per byte.
+ * Appends the ids of a word's characters; `out` has room for one id per byte. A character without a token becomes the tokens of its bytes, if
+ * byte_fallback is set and all exist; else the unknown token, once for consecutive characters when fuse_unknown is set. As in the
+ * reference library, the unknown token is written before the next character that has a token, so byte tokens may come before it.
  */
 static void cut_characters(const ls_bpe *bpe, const char *word, size_t bytes, ls_token_list *out) {
     bool waiting = false;
@@ -77,7 +77,7 @@ static void cut_characters(const ls_bpe *bpe, const char *word, size_t bytes, ls
     for (size_t at = 0; at < bytes; at += (size_t)length) {
         uint32_t code = 0;
         length = ls_utf8_decode(word + at, bytes - at, &code);
-        LS_ASSERT(length > 0); /* encode has repaired the text */
+        LS_ASSERT(length > 0); /* the text is valid UTF-8 by now */
         const int32_t id = character_id(bpe, word + at, length, code);
         if (id >= 0) {
             if (waiting) out->id[out->count++] = bpe->unknown;
@@ -94,7 +94,7 @@ static void cut_characters(const ls_bpe *bpe, const char *word, size_t bytes, ls
     if (waiting) out->id[out->count++] = bpe->unknown;
 }
 
-/* The same where a character is a byte. */
+/* The same for a byte-level vocabulary. */
 static void cut_bytes(const ls_bpe *bpe, const char *word, size_t bytes, ls_token_list *out) {
     bool waiting = false;
     for (size_t at = 0; at < bytes; at++) {
@@ -107,10 +107,10 @@ static void cut_bytes(const ls_bpe *bpe, const char *word, size_t bytes, ls_toke
     if (waiting) out->id[out->count++] = bpe->unknown;
 }
 
-/* ---- merging: short words look through all pairs, long ones use a heap of pairs ---- */
+/* ---- merging: the best pair of a short word is searched among all, that of a long word is on a heap ---- */
 
 #define NONE UINT32_MAX
-enum { SHORT = 48 }; /* symbols up to which looking through all of them is faster than a heap */
+enum { SHORT = 48 }; /* number of symbols up to which the search is faster than a heap */
 
 void ls_bpe_scratch_free(ls_bpe_scratch *scratch) {
     free(scratch->symbols.id);
@@ -144,7 +144,7 @@ static size_t merge_short(const ls_bpe *bpe, int32_t *id, size_t n) {
     return n;
 }
 
-/* The heap holds rank << 32 | position, the least on top; those that no longer hold are found when they come up. */
+/* The heap holds rank << 32 | position, the least on top. Entries are not removed when a pair changes: they are skipped on top. */
 static bool push(ls_bpe_scratch *s, uint32_t rank, uint32_t position) {
     if (rank == NONE) return true;
     void *items = s->heap;
@@ -183,8 +183,8 @@ static bool grow_arrays(ls_bpe_scratch *s, size_t n) {
     return true;
 }
 
-/* Sets the rank of the pair that begins at `at`, and pushes it. */
-static bool enter(const ls_bpe *bpe, ls_bpe_scratch *s, uint32_t at) {
+/* Sets the rank of the pair that begins at `at` and pushes the pair. */
+static bool push_pair(const ls_bpe *bpe, ls_bpe_scratch *s, uint32_t at) {
     const int32_t *id = s->symbols.id;
     s->rank[at] = s->next[at] == NONE ? NONE : rank_of(bpe, id[at], id[s->next[at]]);
     return push(s, s->rank[at], at);
@@ -200,17 +200,17 @@ static bool merge_long(const ls_bpe *bpe, ls_bpe_scratch *s) {
         s->next[i] = i + 1 < n ? i + 1 : NONE;
     }
     for (uint32_t i = 0; i < n; i++)
-        if (!enter(bpe, s, i)) return false;
+        if (!push_pair(bpe, s, i)) return false;
     while (s->heap_count > 0) {
         const uint64_t top = pop(s);
         const uint32_t at = (uint32_t)top, right = s->next[at];
-        if (s->rank[at] != top >> 32) continue; /* a neighbour has changed since */
+        if (s->rank[at] != top >> 32) continue; /* the pair has changed since it was pushed */
         id[at] = ls_bpe_merge(bpe, id[at], id[right])->id;
         s->rank[right] = NONE;
         s->next[at] = s->next[right];
         if (s->next[at] != NONE) s->previous[s->next[at]] = at;
-        if (!enter(bpe, s, at)) return false;
-        if (s->previous[at] != NONE && !enter(bpe, s, s->previous[at])) return false;
+        if (!push_pair(bpe, s, at)) return false;
+        if (s->previous[at] != NONE && !push_pair(bpe, s, s->previous[at])) return false;
     }
     size_t kept = 0;
     for (uint32_t i = 0; i != NONE; i = s->next[i]) id[kept++] = id[i];
@@ -230,7 +230,7 @@ static bool encode_word(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cach
                         size_t bytes, ls_token_list *out) {
     const uint64_t hash = bytes <= LONGEST_WORD ? ls_text_hash(word, bytes) | 1 : 0;
     if (hash) {
-        const seen *found = look_up(cache, hash, word, bytes);
+        const cached_word *found = find_cached(cache, hash, word, bytes);
         if (found->hash) {
             if (!ls_token_list_reserve(out, found->ids)) return false;
             for (size_t i = 0; i < found->ids; i++) out->id[out->count++] = cache->id[found->id + i];
@@ -252,16 +252,16 @@ static bool encode_word(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cach
     if (!ls_token_list_reserve(out, symbols->count)) return false;
     if (symbols->count > 0) memcpy(out->id + out->count, symbols->id, symbols->count * sizeof *symbols->id);
     out->count += symbols->count;
-    if (hash) keep(cache, hash, word, bytes, symbols->id, symbols->count);
+    if (hash) cache_word(cache, hash, word, bytes, symbols->id, symbols->count);
     return true;
 }
 
-/* Bytes up to where the next word begins: before the first space of a run, but for the run at the start. */
+/* Length of the first part of a word: up to the next LS_META_SPACE that follows another character. */
 static size_t next_cut(const char *word, size_t bytes) {
-    enum { LETTER = sizeof LS_META_SPACE - 1 };
+    enum { LENGTH = sizeof LS_META_SPACE - 1 };
     size_t at = 0;
-    while (bytes - at >= LETTER && memcmp(word + at, LS_META_SPACE, LETTER) == 0) at += LETTER;
-    const char *found = ls_text_find(word + at, bytes - at, LS_META_SPACE, LETTER);
+    while (bytes - at >= LENGTH && memcmp(word + at, LS_META_SPACE, LENGTH) == 0) at += LENGTH;
+    const char *found = ls_text_find(word + at, bytes - at, LS_META_SPACE, LENGTH);
     return found && found != word ? (size_t)(found - word) : bytes;
 }
 
@@ -305,7 +305,7 @@ bool ls_bpe_add_adjacent(ls_bpe *bpe, const char *left, size_t left_bytes, const
                          size_t right_bytes) {
     uint32_t before, after;
     if (ls_utf8_last(left, left_bytes, &before) == 0 || ls_utf8_decode(right, right_bytes, &after) == 0)
-        return true; /* an empty token is no neighbour of characters */
+        return true; /* an empty token has no characters */
     if (2 * (bpe->adjacent_count + 1) > bpe->adjacent_mask && !grow_adjacent(bpe)) return false;
     const uint64_t pair = (uint64_t)before << 32 | after;
     uint64_t *slot = &bpe->adjacent[place_of(bpe->adjacent, bpe->adjacent_mask, pair)];
@@ -314,7 +314,7 @@ bool ls_bpe_add_adjacent(ls_bpe *bpe, const char *left, size_t left_bytes, const
     return true;
 }
 
-/* A character without a token may be made of others, or wait for its neighbours. */
+/* A character without a token is encoded by others, which may depend on its neighbours. */
 static bool has_token(const ls_bpe *bpe, uint32_t code) {
     char text[4];
     if (code < 0x10000) return bpe->character[code] >= 0;

@@ -1,7 +1,6 @@
 /*
- * text: byte pair encoding. A word starts as characters (bytes, in a byte-level vocabulary); then, as long as
- * there is one, the pair of neighbours that is first in the file's list of merges becomes one token, the
- * leftmost first.
+ * Byte pair encoding. A word begins as a list of characters (bytes, in a byte-level vocabulary). Then the adjacent pair that comes first
+ * in the file's list of merges becomes one token, the leftmost of equal pairs first, until no pair is in the list.
  */
 #ifndef LS_TEXT_BPE_IMPL_H
 #define LS_TEXT_BPE_IMPL_H
@@ -11,45 +10,46 @@
 /* ---- tokens by id and by their bytes (vocabulary.c) ---- */
 
 typedef struct ls_token {
-    char *byte; /* owned; ended by a 0 */
+    char *byte; /* owned; a 0 follows */
     uint32_t bytes;
-    uint32_t flags;    /* LS_TOKEN_...; 0: no token has this id */
-    char *normal_text; /* owned: what decoders see, when that is another text; ended by a 0 */
+    uint32_t flags; /* LS_TOKEN_...; 0: no token has this id */
+    char *
+        normal_text; /* owned, a 0 follows: the text after the normalizers, for a normalized added token; else NULL */
 } ls_token;
 
 enum {
     LS_TOKEN_KNOWN = 1,
     LS_TOKEN_SPECIAL = 2,
-    LS_TOKEN_ADDED = 4 /* the model does not have it */,
-    LS_TOKEN_LISTED = 8 /* it is among the added tokens */
+    LS_TOKEN_ADDED = 4, /* not in the model's vocabulary */
+    LS_TOKEN_LISTED = 8 /* one of the added tokens */
 };
 
 typedef struct ls_vocabulary {
     ls_token *token; /* by id */
-    int32_t size;    /* the largest id that is used, and 1 */
-    int32_t room;    /* ids are below this */
-    int32_t count;   /* tokens that there are */
-    int32_t *slot;   /* by hash of the bytes: id, or -1 */
+    int32_t size;    /* the largest id in use, plus 1 */
+    int32_t room;    /* the limit of ids */
+    int32_t count;   /* number of tokens */
+    int32_t *slot;   /* by hash of the bytes: an id, or -1 */
     size_t mask;
 } ls_vocabulary;
 
-/* A hash of bytes, the same on every run. */
+/* A hash of bytes that is the same in every run. */
 uint64_t ls_text_hash(const char *text, size_t bytes);
 
-/* An empty one with room for ids below `room` and for `tokens` of them. */
+/* Makes an empty vocabulary for `tokens` tokens with ids below `room`. */
 LS_MUST_USE bool ls_vocabulary_create(ls_vocabulary *vocabulary, int32_t room, size_t tokens);
 void ls_vocabulary_free(ls_vocabulary *vocabulary);
-/* Adds a token that is not there, under a free id below room. The bytes are copied. */
+/* Adds a token, whose text and id must be new. The bytes are copied. */
 LS_MUST_USE bool ls_vocabulary_add(ls_vocabulary *vocabulary, int32_t id, const char *text, size_t bytes);
 int32_t ls_vocabulary_find(const ls_vocabulary *vocabulary, const char *text, size_t bytes); /* -1: none */
 
-/* ---- characters that byte-level vocabularies write bytes as ---- */
+/* ---- byte-level vocabularies (GPT-2's) write a printable byte as itself, the others as U+0100 and following, in order ---- */
 
 static inline int ls_byte_prints(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xff && byte != 0xad);
 }
 
-/* The UTF-8 of a byte's letter: its length, 1 or 2. */
+/* Writes the UTF-8 of the character for a byte; its length, 1 or 2. */
 static inline size_t ls_byte_to_character(int byte, char out[2]) {
     int code = byte;
     if (!ls_byte_prints(byte)) code = 0x100 + (byte <= ' ' ? byte : byte == 0xad ? 67 : byte - 0x7f + 33);
@@ -59,7 +59,7 @@ static inline size_t ls_byte_to_character(int byte, char out[2]) {
     return 2;
 }
 
-/* The byte of the letter at the start of text; its length, or 0 when it is no letter for a byte. */
+/* The byte for which the character at the start of a text stands: its length in the text; 0 when it stands for none. */
 static inline int ls_character_to_byte(const char *text, size_t bytes, char *out) {
     uint32_t code;
     int length = ls_utf8_decode(text, bytes, &code);
@@ -75,37 +75,37 @@ static inline int ls_character_to_byte(const char *text, size_t bytes, char *out
 /* ---- the model ---- */
 
 typedef struct ls_merge {
-    uint64_t pair; /* left id << 32 | right id; LS_NO_PAIR: a free slot */
+    uint64_t pair; /* left id << 32 | right id; LS_NO_PAIR: a free slot of the table */
     uint32_t rank;
     int32_t id;
 } ls_merge;
 
 #define LS_NO_PAIR UINT64_MAX
-#define LS_META_SPACE "\xe2\x96\x81" /* U+2581, a space in vocabularies of the SentencePiece kind */
+#define LS_META_SPACE "\xe2\x96\x81" /* U+2581, which stands for a space in SentencePiece vocabularies */
 
 typedef struct ls_bpe {
-    ls_vocabulary vocabulary; /* the tokens as the file writes them, added ones too */
-    ls_vocabulary words;      /* with ignore_merges and bytes: the tokens as bytes */
+    ls_vocabulary vocabulary; /* the tokens as the file writes them, with the added ones */
+    ls_vocabulary words;      /* the tokens as bytes, with ignore_merges in a byte-level vocabulary */
     ls_merge *merge;          /* by hash of the pair */
     size_t mask;
     int32_t *character; /* by code below 0x10000: the token of this character alone, or -1; NULL with bytes */
     int32_t
-        byte_id[256]; /* the byte's own token ("<0x0A>", or its letter in a byte-level vocabulary), or -1 */
-    int32_t unknown;  /* -1: characters without a token are left out */
-    int32_t model_tokens; /* those of the model, without the added ones */
+        byte_id[256]; /* by byte: its token ("<0x0A>", or its character in a byte-level vocabulary), or -1 */
+    int32_t unknown;  /* the unknown token; -1: characters without a token are dropped */
+    int32_t model_tokens; /* number of tokens in the model, without the added ones */
     uint64_t *
-        adjacent; /* the characters that merges join, as left code << 32 | right code, by hash; NULL with bytes */
+        adjacent; /* a hash set of the characters at which merges join tokens: left code << 32 | right code; NULL with bytes */
     size_t adjacent_mask, adjacent_count;
     bool bytes, fuse_unknown, byte_fallback, ignore_merges;
-    bool cut_at_spaces; /* nothing is merged across the beginning of a run of LS_META_SPACE */
+    bool cut_at_spaces; /* no merge joins an LS_META_SPACE to another character before it */
 } ls_bpe;
 
-/* The model's token of these bytes; -1: none, or an added one. */
+/* The model's token with this text; -1: none, or only an added one. */
 int32_t ls_bpe_find(const ls_bpe *bpe, const char *text, size_t bytes);
 
 /*
- * Reads "model" into *out, which is zeroed; on error too it is for ls_bpe_free. `bytes`: the pre-tokenizers end
- * in ByteLevel. added: room for so many added tokens.
+ * Reads "model" into *out, which is zeroed; call ls_bpe_free after an error too. bytes: the vocabulary is byte-level. added: the
+ * number of added tokens to make room for.
  */
 LS_MUST_USE ls_status ls_bpe_read(ls_json_value model, bool bytes, size_t added, ls_bpe *out);
 void ls_bpe_free(ls_bpe *bpe);
@@ -115,7 +115,7 @@ static inline size_t ls_pair_hash(uint64_t pair) {
     return (size_t)(hash ^ hash >> 32);
 }
 
-/* The merge of two neighbours; NULL when there is none. */
+/* The merge of two adjacent tokens, or NULL. */
 static inline const ls_merge *ls_bpe_merge(const ls_bpe *bpe, int32_t left, int32_t right) {
     const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     for (size_t at = ls_pair_hash(pair);; at++) {
@@ -125,13 +125,13 @@ static inline const ls_merge *ls_bpe_merge(const ls_bpe *bpe, int32_t left, int3
     }
 }
 
-/* Whether no token has both of these characters side by side, so that no merge goes across (bpe_joint.c). */
+/* Whether no token has these two characters side by side, so that no merge joins them. */
 bool ls_bpe_may_cut(const ls_bpe *bpe, uint32_t left, uint32_t right);
-/* Notes that a merge joins two texts that are tokens. False: no memory. */
+/* Records the characters at which a merge joins two tokens. False: no memory. */
 LS_MUST_USE bool ls_bpe_add_adjacent(ls_bpe *bpe, const char *left, size_t left_bytes, const char *right,
                                      size_t right_bytes);
 
-/* One thread's memory for merging; starts zeroed. */
+/* One thread's memory for merging; it begins zeroed. */
 typedef struct ls_bpe_scratch {
     ls_token_list symbols;
     uint32_t *rank, *previous, *next; /* by symbol */
@@ -140,15 +140,15 @@ typedef struct ls_bpe_scratch {
 } ls_bpe_scratch;
 
 void ls_bpe_scratch_free(ls_bpe_scratch *scratch);
-/* Merges scratch->symbols until nothing can be merged (bpe_merge.c). False: no memory. */
+/* Merges scratch->symbols until no pair has a merge. False: no memory. */
 LS_MUST_USE bool ls_bpe_merge_all(const ls_bpe *bpe, ls_bpe_scratch *scratch);
 
-/* Words that were seen, with their ids. Bounded: when it is full it starts anew. */
+/* A cache of words and their ids. Its size is fixed: it is emptied when it is full. */
 typedef struct ls_word_cache ls_word_cache;
 LS_MUST_USE ls_word_cache *ls_word_cache_create(void); /* NULL: no memory */
 void ls_word_cache_destroy(ls_word_cache *cache);
 
-/* Appends the ids of a word, as the pre-tokenizers made it (bpe_word.c). */
+/* Appends the ids of a word, one of the parts that the pre-tokenizers make. False: no memory. */
 LS_MUST_USE bool ls_bpe_encode(const ls_bpe *bpe, ls_bpe_scratch *scratch, ls_word_cache *cache,
                                const char *word, size_t bytes, ls_token_list *out);
 

@@ -1,4 +1,4 @@
-/* "model" of a tokenizer.json. */
+/* Reads the field "model" of a tokenizer.json: vocabulary, merges and settings. */
 #include "base/base.h"
 #include "text/bpe_impl.h"
 
@@ -24,9 +24,7 @@ static ls_status no_memory(ls_json_value model) {
     return ls_error(LS_NO_MEMORY, "no memory for the vocabulary of %s", model.file);
 }
 
-/*
- * Ids may have holes, but not so many that a file of a few bytes asks for gigabytes.
- */
+/* Ids need not be dense, but their range is limited, so that a short file cannot make this allocate gigabytes. */
 static ls_status read_vocabulary(ls_json_value model, size_t added, ls_bpe *out) {
     ls_json_value vocabulary, value;
     LS_TRY(ls_json_object(model, "vocab", &vocabulary));
@@ -51,7 +49,7 @@ static ls_status read_vocabulary(ls_json_value model, size_t added, ls_bpe *out)
 
 /* ---- merges ---- */
 
-/* "a b" or ["a", "b"]. */
+/* A merge is "a b" or ["a", "b"]. */
 static ls_status read_pair(ls_json_value item, const char *part[2], size_t bytes[2]) {
     if (ls_json_is_array(item)) {
         if (ls_json_count(item) != 2) return ls_json_error(item, "two tokens");
@@ -81,13 +79,14 @@ static ls_status find_token(const ls_bpe *bpe, ls_json_value item, const char *t
     return ls_json_error(item, "two tokens of model.vocab that make a third; \"%s\" is none", shown);
 }
 
-static bool begins_run(const char *left, size_t left_bytes, const char *right, size_t right_bytes) {
-    const size_t letter = strlen(LS_META_SPACE);
-    return left_bytes > 0 && right_bytes >= letter && memcmp(right, LS_META_SPACE, letter) == 0 &&
-           !(left_bytes >= letter && memcmp(left + left_bytes - letter, LS_META_SPACE, letter) == 0);
+/* Whether a merge joins a text with an LS_META_SPACE that follows another character. */
+static bool joins_at_space(const char *left, size_t left_bytes, const char *right, size_t right_bytes) {
+    const size_t length = strlen(LS_META_SPACE);
+    return left_bytes > 0 && right_bytes >= length && memcmp(right, LS_META_SPACE, length) == 0 &&
+           !(left_bytes >= length && memcmp(left + left_bytes - length, LS_META_SPACE, length) == 0);
 }
 
-/* A pair that comes twice counts where it comes last, as in the reference. */
+/* Of a pair that is listed twice, the last one counts, as in the reference library. */
 static ls_status read_merge(ls_json_value item, uint32_t rank, ls_text *joined, ls_bpe *out) {
     const char *part[2] = {NULL, NULL};
     size_t bytes[2] = {0, 0};
@@ -103,7 +102,7 @@ static ls_status read_merge(ls_json_value item, uint32_t rank, ls_text *joined, 
     size_t at = ls_pair_hash(pair);
     while (out->merge[at & out->mask].pair != LS_NO_PAIR && out->merge[at & out->mask].pair != pair) at++;
     out->merge[at & out->mask] = (ls_merge){pair, rank, id};
-    if (begins_run(part[0], bytes[0], part[1], bytes[1])) out->cut_at_spaces = false;
+    if (joins_at_space(part[0], bytes[0], part[1], bytes[1])) out->cut_at_spaces = false;
     if (!out->bytes && !ls_bpe_add_adjacent(out, part[0], bytes[0], part[1], bytes[1]))
         return no_memory(item);
     return ls_ok();
@@ -158,7 +157,7 @@ static ls_status find_characters(ls_json_value model, ls_bpe *out) {
     return ls_ok();
 }
 
-/* The tokens that are letters of bytes, as those bytes. */
+/* Makes a vocabulary of bytes from the tokens whose characters all stand for bytes. */
 static ls_status find_words(ls_json_value model, ls_bpe *out) {
     if (!ls_vocabulary_create(&out->words, out->vocabulary.size, (size_t)out->vocabulary.count))
         return no_memory(model);

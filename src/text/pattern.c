@@ -9,15 +9,15 @@
 
 enum {
     MOST_BYTES = 1 << 16,      /* of an expression */
-    MOST_STEPS = 10000000,     /* that one match may try: it ends within a second */
+    MOST_STEPS = 10000000,     /* of one match: about a second at most */
     MOST_HEAP = 64 << 10,      /* KiB */
-    JIT_STACK = 64 << 20,      /* bytes at most; taken as they are needed */
+    JIT_STACK = 64 << 20,      /* most bytes; allocated as needed */
     JIT_STACK_START = 32 << 10 /* bytes */
 };
 
 struct ls_pattern {
     pcre2_code *code;
-    char *text; /* a plain text, when there is no code */
+    char *text; /* the plain text when there is no code */
     size_t bytes;
     bool jit;
     char *where; /* "FILE: path", for errors */
@@ -121,7 +121,7 @@ ls_match_scratch *ls_match_scratch_create(void) {
     scratch->data = pcre2_match_data_create(1, NULL);
     scratch->context = pcre2_match_context_create(NULL);
     scratch->stack =
-        pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK, NULL); /* NULL: its own, smaller one */
+        pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK, NULL); /* NULL: PCRE2 uses its own, smaller one */
     if (!scratch->data || !scratch->context) {
         ls_match_scratch_destroy(scratch);
         return NULL;
@@ -149,7 +149,7 @@ static void find_text(ls_matches *m) {
     m->end = m->from = m->start + m->pattern->bytes;
 }
 
-static ls_status gives_up(const ls_matches *m, int error) {
+static ls_status match_error(const ls_matches *m, int error) {
     char reason[160] = "";
     pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
     return ls_error(LS_INVALID, "%s gives up at byte %zu of a text of %zu: %s", m->pattern->where, m->from,
@@ -171,7 +171,7 @@ static bool find_regex(ls_matches *m, ls_status *status) {
         m->end = place[1];
         return true;
     }
-    if (found != PCRE2_ERROR_NOMATCH) *status = gives_up(m, found);
+    if (found != PCRE2_ERROR_NOMATCH) *status = match_error(m, found);
     return found == PCRE2_ERROR_NOMATCH;
 }
 

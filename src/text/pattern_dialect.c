@@ -1,7 +1,7 @@
 /*
- * Oniguruma's regular expressions in PCRE2's words. The classes are written out, because the two do not agree on
- * them: \s is Unicode's White_Space, \w letters, marks, digits, connectors and what else is alphabetic, \d Nd.
- * A construct that is not known to mean the same in both is refused.
+ * Rewrites Oniguruma's regular expressions for PCRE2. The two disagree on classes, so these are written out: \s is Unicode's
+ * White_Space; \w letters, marks, digits, connectors and other alphabetic characters; \d category Nd. A construct that is not
+ * known to mean the same in both is refused.
  */
 #include "base/base.h"
 #include "text/pattern_impl.h"
@@ -18,17 +18,17 @@ static const char space[] =
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
 static const char word[] = WORD;
 static const char word_alone[] =
-    WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe"; /* where no bracket is open, the library has ² ³ ¹ ¼ ½ ¾ too */
+    WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe"; /* outside of brackets, \w of the library has ² ³ ¹ ¼ ½ ¾ too */
 
-/* ---- names in \p{...}, and where PCRE2's characters are not the reference library's (pattern_tables_impl.h) ---- */
+/* ---- names in \p{...}, and characters that PCRE2 and the reference library class differently (pattern_tables_impl.h) ---- */
 
-/* A name in \p{...}: a category or a script; name NULL: it is not known. */
+/* What \p{...} names: a category or a script. name NULL: an unknown name. */
 typedef struct property {
     const char *name;
     bool script;
 } property;
 
-/* Names are the same in any case, with and without their _. */
+/* Whether names are equal apart from case and _. */
 static bool same_name(const char *known, const char *name, size_t bytes) {
     for (size_t i = 0;; known++) {
         while (*known == '_') known++;
@@ -50,12 +50,13 @@ static property find_property(const char *name, size_t bytes) {
     return (property){known_among(scripts, LS_COUNT(scripts), name, bytes), true};
 }
 
-/* A category of one letter has what all that begin with it have gained. */
+/* Whether a row of the table is about a class. Rows of added characters for "Lu" are about "L" too. */
 static bool concerns(const char *row, bool gone, const char *name) {
     return strcmp(row, name) == 0 ||
            (!gone && name[1] == 0 && row[0] == name[0] && row[2 - (row[1] == 0)] == 0);
 }
 
+/* Appends, as members of a class in brackets, the characters that the library's class has and PCRE2's has not; gone: the other way round. */
 static bool append_differences(const char *name, bool gone, ls_text *out) {
     bool room = true;
     for (size_t i = 0; i < LS_COUNT(differences) && room; i++) {
@@ -71,8 +72,8 @@ static bool append_differences(const char *name, bool gone, ls_text *out) {
 /* ---- translation ---- */
 
 /*
- * The class in brackets that is being read: members for one pair of brackets, and alternatives to them, each with a | before it, for what PCRE2 cannot
- * say inside them: characters of a class but for some of them.
+ * The class in brackets that is being read. `members` go into one pair of brackets for PCRE2. `others` are alternatives to that pair, each with a |
+ * before it: a class without some of its characters, which PCRE2 cannot express inside brackets.
  */
 typedef struct bracket {
     bool open, negated;
@@ -84,8 +85,8 @@ typedef struct translation {
     const char *at;
     ls_text *out;
     bracket in;
-    int depth,
-        caseless; /* groups that are open; at which of them letters began to be the same in any case, 0: they are not */
+    int depth;    /* number of open groups */
+    int caseless; /* the depth of the group from which on matching is caseless; 0: none */
 } translation;
 
 static ls_status append(ls_text *out, const char *text, size_t bytes) {
@@ -100,7 +101,7 @@ static ls_status put(translation *t, const char *text, size_t bytes) {
 
 static ls_status put_text(translation *t, const char *text) { return put(t, text, strlen(text)); }
 
-/* Copies n characters of the expression. */
+/* Copies n bytes of the expression. */
 static ls_status copy(translation *t, size_t n) {
     LS_TRY(put(t, t->at, n));
     t->at += n;
@@ -110,17 +111,17 @@ static ls_status copy(translation *t, size_t n) {
 static ls_status refuse(const translation *t, int n) {
     char shown[16];
     ls_utf8_printable(t->at, strnlen(t->at, (size_t)n), shown, sizeof shown);
-    return ls_error(LS_UNSUPPORTED, "%s: %s holds \"%s\", which has no rule here for a regular expression",
+    return ls_error(LS_UNSUPPORTED, "%s: %s has \"%s\", which is not supported in a regular expression",
                     t->where.file, t->where.path, shown);
 }
 
-/* A class of the library: PCRE2's members, and those that it has more and fewer. */
+/* A class of the library: PCRE2's class `base`, the characters that it has in addition, and those that it lacks. */
 typedef struct members {
     const char *base;
     ls_text more, gone;
 } members;
 
-/* "[...]" of a class, or with ^ of all that is not in it. */
+/* Appends "[...]" with base and more; open is "[" or "[^". */
 static ls_status append_brackets(ls_text *out, const char *open, const members *m) {
     LS_TRY(append_text(out, open));
     LS_TRY(append_text(out, m->base));
@@ -128,7 +129,7 @@ static ls_status append_brackets(ls_text *out, const char *open, const members *
     return append_text(out, "]");
 }
 
-/* The class as one character: base and more, but not gone; or negated, all others. */
+/* Appends an expression for one character of the class: in base or more, and not in gone; negated: any other character. */
 static ls_status append_alternatives(ls_text *out, const members *m, bool negated) {
     LS_TRY(append_text(out, negated ? "[" : "(?!["));
     LS_TRY(append(out, m->gone.byte, m->gone.count));
@@ -136,7 +137,7 @@ static ls_status append_alternatives(ls_text *out, const members *m, bool negate
     return append_brackets(out, negated ? "[^" : "[", m);
 }
 
-/* A class where no bracket is open. */
+/* Writes a class outside of brackets. */
 static ls_status put_alone(translation *t, const members *m, bool negated) {
     if (m->gone.count == 0) return append_brackets(t->out, negated ? "[^" : "[", m);
     LS_TRY(put_text(t, "(?>"));
@@ -144,7 +145,7 @@ static ls_status put_alone(translation *t, const members *m, bool negated) {
     return put_text(t, ")");
 }
 
-/* A class in a bracket. */
+/* Writes a class inside brackets. */
 static ls_status put_inside(translation *t, const members *m, bool negated) {
     if (!negated && m->gone.count == 0) {
         LS_TRY(put_text(t, m->base));
@@ -155,7 +156,7 @@ static ls_status put_inside(translation *t, const members *m, bool negated) {
     return append_alternatives(&t->in.others, m, negated);
 }
 
-/* name: whose differences count; NULL: there are none. */
+/* name: the rows of differences that apply; NULL: none. */
 static ls_status put_class(translation *t, const char *base, const char *name, bool negated) {
     members m = {.base = base};
     ls_status status = ls_ok();
@@ -180,19 +181,19 @@ static ls_status put_property(translation *t) {
     if (length == 0 || name[length] != '}') return refuse(t, 12);
     const property class = find_property(name, length);
     if (!class.name || (t->in.open && t->caseless > 0))
-        return refuse(t, 12); /* there, the library has other cases too */
+        return refuse(t, 12); /* in a caseless bracket, the library includes the other cases too */
     snprintf(base, sizeof base, class.script ? "\\p{sc:%s}" : "\\p{%s}", class.name);
     t->at = name + length + 1;
     return put_class(t, base, class.name, negated);
 }
 
-/* \w and the like. */
+/* A class of one letter: \w, \d, \s ... */
 static ls_status put_short(translation *t, const char *base, const char *name, bool negated) {
     t->at += 2;
     return put_class(t, base, name, negated);
 }
 
-/* \x{2581}, \x41 (above 7f, Oniguruma takes it as a byte), \u2581. */
+/* \x{2581}, \x41, \u2581. \x80 and above are refused: they are bytes to Oniguruma. */
 static ls_status put_number(translation *t) {
     static const char hex[] = "0123456789abcdefABCDEF";
     const char *digits = t->at + 2;
@@ -244,11 +245,11 @@ static ls_status put_escape(translation *t) {
     default:
         break;
     }
-    const bool letter = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-    return letter || (unsigned char)c >= 0x80 || c == 0 ? refuse(t, 2) : copy(t, 2);
+    const bool alphanumeric = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    return alphanumeric || (unsigned char)c >= 0x80 || c == 0 ? refuse(t, 2) : copy(t, 2);
 }
 
-/* "(?:", "(?i:", "(?=", "(?<!" and the like: groups that mean the same in both. */
+/* Groups that mean the same in both: "(?:", "(?i:", "(?=", "(?<!" ... */
 static ls_status put_group(translation *t) {
     static const char *const known[] = {"(?:", "(?i:", "(?-i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
     if (t->at[1] == '*') return refuse(t, 4);
@@ -267,8 +268,8 @@ static ls_status end_group(translation *t) {
 }
 
 /*
- * In any case, the library takes "ss" and the like for one character (and that for them); PCRE2 does not. Of letters that are not ASCII, those
- * whose case is folded to several.
+ * Whether a caseless match means different things: the library matches "ss" with the one character whose case folds to it, and the other way
+ * round; PCRE2 does not.
  */
 static bool folds_to_several(const char *at) {
     static const char *const pairs[] = {"ss", "ff", "fi", "fl", "st"};
@@ -282,11 +283,11 @@ static bool folds_to_several(const char *at) {
                                    &last) != 1;
 }
 
-static ls_status put_letter(translation *t) {
+static ls_status put_plain(translation *t) {
     return t->caseless > 0 && folds_to_several(t->at) ? refuse(t, 2) : copy(t, 1);
 }
 
-/* "{1,3}"; after it, "+" is another repetition to Oniguruma. */
+/* "{1,3}". A "+" after it is refused: to Oniguruma it is another repetition. */
 static ls_status put_repetition(translation *t) {
     const char *end = t->at + 1 + strspn(t->at + 1, "0123456789,");
     if (*end != '}' || t->at[1] == ',' || end == t->at + 1) return refuse(t, 6);
@@ -294,7 +295,7 @@ static ls_status put_repetition(translation *t) {
     return copy(t, (size_t)(end - t->at) + 1);
 }
 
-/* "[...]"; with alternatives, one of them: each is one character, so that there is nothing to go back to. */
+/* Ends "[...]". An atomic group holds the alternatives: each matches one character, so there is nothing to backtrack to. */
 static ls_status close_class(translation *t) {
     bracket *in = &t->in;
     const bool plain = in->others.count == 0;
@@ -314,7 +315,7 @@ static ls_status close_class(translation *t) {
 
 static ls_status put_in_class(translation *t) {
     if (*t->at == '[' || strncmp(t->at, "&&", 2) == 0) return refuse(t, 2);
-    return *t->at == ']' ? close_class(t) : put_letter(t);
+    return *t->at == ']' ? close_class(t) : put_plain(t);
 }
 
 static ls_status open_class(translation *t) {
@@ -334,11 +335,11 @@ static ls_status translate(translation *t) {
                                                  : c == '('   ? put_group
                                                  : c == ')'   ? end_group
                                                  : c == '{'   ? put_repetition
-                                                              : put_letter;
+                                                              : put_plain;
         LS_TRY(rule(t));
     }
     if (!t->in.open) return ls_ok();
-    t->in.open = false; /* for PCRE2 to say what is missing */
+    t->in.open = false; /* PCRE2 reports the missing ] */
     LS_TRY(put_text(t, "["));
     return put(t, t->in.members.byte, t->in.members.count);
 }

@@ -1,21 +1,20 @@
 /*
- * text: patterns of a tokenizer.json: a plain text, or a regular expression. The files' dialect is Oniguruma's;
- * it is rewritten for PCRE2 (pattern_dialect.c), and what the two do not share is refused by name.
- *
- * Classes (\p{...}, \w, \d, \s) have the characters that they have in the reference library.
+ * The patterns of a tokenizer.json: a plain text, or a regular expression in Oniguruma's dialect, which is rewritten for PCRE2
+ * (pattern_dialect.c). Constructs that do not mean the same in both are refused by name. The classes \p{...}, \w, \d and \s have the
+ * characters that they have in the reference library.
  */
 #ifndef LS_TEXT_PATTERN_IMPL_H
 #define LS_TEXT_PATTERN_IMPL_H
 
 #include "text/text_impl.h"
 
-typedef struct ls_pattern ls_pattern; /* read-only: for any number of threads */
+typedef struct ls_pattern ls_pattern; /* read-only: any number of threads may use it */
 
 /* Reads a field like "pattern": {"Regex": "..."} or {"String": "..."}. */
 LS_MUST_USE ls_status ls_pattern_read(ls_json_value object, const char *key, ls_pattern **out);
-/* A regular expression of ours; `where` is named by errors. */
+/* Compiles a regular expression in the same dialect; errors name `where`. */
 LS_MUST_USE ls_status ls_pattern_compile(ls_json_value where, const char *regex, ls_pattern **out);
-/* The text, where it is a plain one; NULL for an expression. */
+/* The plain text of a pattern; NULL for a regular expression. */
 const char *ls_pattern_text(const ls_pattern *pattern);
 void ls_pattern_free(ls_pattern *pattern); /* NULL is allowed */
 
@@ -25,7 +24,7 @@ LS_MUST_USE ls_match_scratch *ls_match_scratch_create(void); /* NULL: no memory 
 void ls_match_scratch_destroy(ls_match_scratch *scratch);
 
 /*
- * The matches in a text, one after the other; an empty one right after a match is none.
+ * Iterates over the matches in a text. An empty match directly after a match is skipped.
  *
  *     ls_matches m = {pattern, scratch, text, bytes, .last_end = SIZE_MAX};
  *     while (ls_matches_next(&m, &status) && m.found) ...
@@ -40,10 +39,10 @@ typedef struct ls_matches {
     bool found;
 } ls_matches;
 
-/* False: *status says why. No status is returned, because one is half a kilobyte, and there is a match per word. */
+/* False: *status is the error. A status is half a kilobyte, too much to return for each word. */
 LS_MUST_USE bool ls_matches_next(ls_matches *matches, ls_status *status);
 
-/* The same expression in PCRE2's words; LS_UNSUPPORTED names what has none (pattern_dialect.c). */
+/* Rewrites an expression for PCRE2 (pattern_dialect.c). LS_UNSUPPORTED names a construct that has no equivalent. */
 LS_MUST_USE ls_status ls_pattern_translate(ls_json_value where, const char *regex, ls_text *out);
 
 #endif

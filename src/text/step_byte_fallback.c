@@ -1,4 +1,4 @@
-/* ByteFallback: runs of tokens like <0x0A> become text; Fuse: all texts become one. */
+/* The decoders ByteFallback, which turns tokens like <0x0A> into text, and Fuse, which joins all texts. */
 #include "text/steps_impl.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static int byte_of(const char *token, size_t bytes) {
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-/* A run of bytes: one text when it is UTF-8, else U+FFFD for each byte of it. */
+/* Ends a sequence of byte tokens: one text when the bytes are UTF-8, else U+FFFD for each byte. */
 static bool end_run(ls_text *run, ls_strings *out) {
     bool room = true;
     if (run->count == 0) return true;

@@ -1,4 +1,4 @@
-/* ByteLevel: text cut as GPT-2 cuts it, in a vocabulary whose characters are bytes. */
+/* ByteLevel: cuts text as GPT-2 does, for a vocabulary whose characters stand for bytes (bpe_impl.h). */
 #include "base/base.h"
 #include "text/bpe_impl.h"
 #include "text/steps_impl.h"
@@ -10,7 +10,7 @@ static const char gpt2[] =
 
 typedef struct byte_level {
     bool prefix;
-    ls_pattern *pattern; /* NULL: not cut */
+    ls_pattern *pattern; /* NULL: the text is not cut */
 } byte_level;
 
 static void free_state(void *state) {
@@ -28,7 +28,7 @@ static ls_status read(ls_json_value step, void **state) {
     return use_regex ? ls_pattern_compile(step, gpt2, &b->pattern) : ls_ok();
 }
 
-/* The bytes stay bytes: the vocabulary is read as bytes instead (bpe.h). */
+/* The reference library writes bytes as characters here; this one keeps the bytes, and the model looks tokens up by bytes. */
 static bool split(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     const byte_level *b = state;
     if (b->prefix && !piece.rest && piece.text[0] != ' ') {
@@ -43,7 +43,7 @@ static bool split(const void *state, ls_split_chain *chain, ls_text_piece piece)
     return ls_split_pattern(chain, piece, b->pattern, ls_behaviour_isolated, false);
 }
 
-/* A token of letters is their bytes, another its own text; all together are UTF-8, mended where they are not. */
+/* A token whose characters all stand for bytes becomes these bytes, any other token its own text. The result is repaired to UTF-8. */
 static ls_status decode(const void *state, const ls_strings *in, ls_strings *out) {
     (void)state;
     ls_text bytes = {0};
@@ -67,7 +67,7 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
     return room ? ls_ok() : ls_no_memory(in->all.count);
 }
 
-/* As a post-processor it deals with offsets alone. */
+/* The post-processor changes offsets only, which this library does not have. */
 static ls_status frame(const void *state, ls_token_list *before, ls_token_list *after) {
     (void)state, (void)before, (void)after;
     return ls_ok();

@@ -1,5 +1,4 @@
-/* Pre-tokenizers that cut at a class of characters: Digits, WhitespaceSplit, Whitespace, Punctuation,
- * CharDelimiterSplit. */
+/* Pre-tokenizers that cut at a class of characters: Digits, WhitespaceSplit, Whitespace, Punctuation, CharDelimiterSplit. */
 #include "text/characters.h"
 #include "text/steps_impl.h"
 
@@ -23,7 +22,7 @@ static bool split_digits(const void *state, ls_split_chain *chain, ls_text_piece
                                *individual ? ls_behaviour_isolated : ls_behaviour_contiguous);
 }
 
-/* ---- WhitespaceSplit: what is between white space; Whitespace: words, and runs of what is neither ---- */
+/* ---- WhitespaceSplit: the texts between white space; Whitespace: words, and sequences of other characters ---- */
 
 static bool split_space(const void *state, ls_split_chain *chain, ls_text_piece piece) {
     (void)state;

@@ -1,4 +1,4 @@
-/* Lowercase: each character by itself. */
+/* Lowercase: each character becomes its lower case. */
 #include "text/characters.h"
 #include "text/steps_impl.h"
 

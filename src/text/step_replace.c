@@ -1,24 +1,24 @@
-/* Replace: every match of a pattern becomes a text; the same step in a normalizer and in a decoder. */
+/* Replace, as a normalizer and as a decoder: replaces every match of a pattern by a text. */
 #include "text/steps_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct replacing {
+typedef struct replacement {
     ls_pattern *pattern;
     char *content;
     size_t bytes;
-} replacing;
+} replacement;
 
 static void free_state(void *state) {
-    replacing *r = state;
+    replacement *r = state;
     if (r) ls_pattern_free(r->pattern);
     if (r) free(r->content);
     free(r);
 }
 
 static ls_status read(ls_json_value step, void **state) {
-    replacing *r = *state = calloc(1, sizeof *r);
+    replacement *r = *state = calloc(1, sizeof *r);
     const char *content;
     if (!r) return ls_no_memory(0);
     LS_TRY(ls_pattern_read(step, "pattern", &r->pattern));
@@ -28,11 +28,8 @@ static ls_status read(ls_json_value step, void **state) {
     return r->content ? ls_ok() : ls_no_memory(r->bytes);
 }
 
-/*
- * Appends the text with its matches replaced, and stops behind `most` bytes; *first_gone: its first characters matched and became
- * nothing.
- */
-static ls_status replace(const replacing *r, ls_match_scratch *scratch, const char *text, size_t bytes,
+/* Appends the text with its matches replaced; may stop after `most` bytes. *first_gone: a match at the beginning was replaced by nothing. */
+static ls_status replace(const replacement *r, ls_match_scratch *scratch, const char *text, size_t bytes,
                          size_t most, ls_text *out, bool *first_gone) {
     ls_matches m = {r->pattern, scratch, text, bytes, .last_end = SIZE_MAX};
     size_t at = 0;
@@ -58,22 +55,22 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t 
     return ls_ok();
 }
 
-/* One character that is replaced becomes the content's last on the left, and its first on the right. */
+/* When the pattern is one character, a match on the left becomes the last character of the content, one on the right its first. */
 static ls_cut cut(const void *state, ls_boundary *boundary) {
-    const replacing *r = state;
+    const replacement *r = state;
     const char *text = ls_pattern_text(r->pattern);
     uint32_t code, first, last;
     if (!text) return LS_CUT_UNKNOWN;
-    if (!ls_utf8_holds(text, boundary->left) && !ls_utf8_holds(text, boundary->right)) return LS_CUT_ON;
+    if (!ls_utf8_holds(text, boundary->left) && !ls_utf8_holds(text, boundary->right)) return LS_CUT_SAME;
     if (text[ls_utf8_decode(text, strlen(text), &code)] != 0 ||
         ls_utf8_decode(r->content, r->bytes, &first) == 0 || ls_utf8_last(r->content, r->bytes, &last) == 0)
         return LS_CUT_UNKNOWN;
     if (boundary->left == code) boundary->left = last;
     if (boundary->right == code) boundary->right = first;
-    return LS_CUT_ON;
+    return LS_CUT_SAME;
 }
 
-/* Decoding is rare enough to make its memory anew. */
+/* Decoding is rare, so it allocates its own memory for matching. */
 static ls_status decode(const void *state, const ls_strings *in, ls_strings *out) {
     const size_t most = ls_most_bytes(in->all.count);
     ls_match_scratch *scratch = ls_match_scratch_create();

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether a segment joins the one before it; `before` and `match` say whether each is a delimiter. */
+/* joins: whether a segment is appended to the part before it. `before` and `match`: whether the last segment and this one are delimiters. */
 struct ls_behaviour {
     const char *name;
     bool (*joins)(bool before, bool match);
-    bool drops; /* delimiters */
+    bool drops; /* delimiters are dropped */
 };
 
 static bool never(bool before, bool match) { return (void)before, (void)match, false; }
@@ -42,13 +42,13 @@ ls_status ls_behaviour_read(ls_json_value object, const char *key, const ls_beha
                          "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
-/* The part that is being made of segments as they come. */
+/* The part that is built from segments. */
 typedef struct cutting {
     ls_split_chain *chain;
     ls_text_piece piece;
     const ls_behaviour *behaviour;
     size_t start, end;
-    bool any, match; /* there is a part; whether its last segment is a delimiter */
+    bool any, match; /* whether there is a part; whether its last segment is a delimiter */
 } cutting;
 
 static bool finish_part(cutting *c) {
@@ -134,13 +134,13 @@ static bool split(const void *state, ls_split_chain *chain, ls_text_piece piece)
     return ls_split_pattern(chain, piece, s->pattern, s->behaviour, s->invert);
 }
 
-/* Between characters that a plain text does not have, none is found. */
+/* A plain text cannot match across characters that it does not have. */
 static ls_cut cut(const void *state, ls_boundary *boundary) {
     const split_step *s = state;
     const char *text = ls_pattern_text(s->pattern);
     if (!text || s->invert || ls_utf8_holds(text, boundary->left) || ls_utf8_holds(text, boundary->right))
         return LS_CUT_UNKNOWN;
-    return LS_CUT_ON;
+    return LS_CUT_SAME;
 }
 
 const ls_step_kind ls_step_split = {

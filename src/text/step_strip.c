@@ -1,4 +1,4 @@
-/* Strip: in a normalizer, white space off the ends; in a decoder, some of one character off each token's ends. */
+/* Strip: the normalizer removes white space from the ends, the decoder removes one character from the ends of each token. */
 #include "text/characters.h"
 #include "text/steps_impl.h"
 
@@ -9,7 +9,7 @@ typedef struct stripping {
     bool left, right;
     char content[4];
     int length;          /* of content */
-    int64_t start, stop; /* how many at most */
+    int64_t start, stop; /* the most that are removed at each end */
 } stripping;
 
 static ls_status read(ls_json_value step, void **state) {
@@ -38,7 +38,7 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t 
 
 static ls_cut cut(const void *state, ls_boundary *boundary) {
     (void)state;
-    return ls_is_space(boundary->left) || ls_is_space(boundary->right) ? LS_CUT_UNKNOWN : LS_CUT_ON;
+    return ls_is_space(boundary->left) || ls_is_space(boundary->right) ? LS_CUT_UNKNOWN : LS_CUT_SAME;
 }
 
 static ls_status read_decoder(ls_json_value step, void **state) {

@@ -1,4 +1,4 @@
-/* TemplateProcessing: ids put before and after a text. Its template for pairs of texts is not used. */
+/* TemplateProcessing: puts ids before and after a text. Its template for pairs of texts is not used. */
 #include "text/steps_impl.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static ls_status read(ls_json_value step, void **state) {
 static ls_status frame(const void *state, ls_token_list *before, ls_token_list *after) {
     const template *t = state;
     LS_TRY(add(before, t->before.id, t->before.count));
-    if (before->count > t->before.count) { /* what an earlier step put there is nearer to the text */
+    if (before->count > t->before.count) { /* the ids of an earlier step stay nearer to the text */
         const size_t old = before->count - t->before.count;
         memmove(before->id + t->before.count, before->id, old * sizeof *before->id);
         memcpy(before->id, t->before.id, t->before.count * sizeof *before->id);

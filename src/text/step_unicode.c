@@ -1,6 +1,6 @@
 /*
- * NFC, NFD, NFKC, NFKD. Most characters are what a normal form leaves alone whatever their neighbours; a table of
- * bits says which, so that only stretches with others are worked on.
+ * NFC, NFD, NFKC, NFKD. A table of bits says which characters a normal form leaves unchanged whatever their neighbours are; only the
+ * stretches with other characters are normalized.
  */
 #include "base/base.h"
 #include "text/characters.h"
@@ -10,12 +10,14 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { CODES = 0x110000, LONGEST = 32 /* parts of one character; the longest there is has 18 */ };
+enum { CODES = 0x110000, LONGEST = 32 /* parts of one character; the largest decomposition has 18 */ };
 
 typedef struct form {
     utf8proc_option_t options; /* of the decomposition */
     bool composes;
-    uint8_t plain[CODES / 8]; /* bit: a starter that stays as it is, and that nothing before it takes in */
+    uint8_t
+        plain[CODES /
+              8]; /* bit: a starter that stays as it is and does not compose with the character before it */
 } form;
 
 static bool is_plain(const form *f, uint32_t code) { return f->plain[code / 8] >> code % 8 & 1; }
@@ -37,7 +39,7 @@ static int decompose(utf8proc_option_t options, int32_t code, int32_t out[LONGES
 
 static size_t compose(int32_t *code, size_t n) {
     const ssize_t kept = utf8proc_normalize_utf32(code, (ssize_t)n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-    LS_ASSERT(kept >= 0 && (size_t)kept <= n); /* it takes characters together, in place */
+    LS_ASSERT(kept >= 0 && (size_t)kept <= n); /* composition works in place */
     return (size_t)kept;
 }
 
@@ -52,7 +54,7 @@ static ls_status read_form(utf8proc_option_t options, bool composes, void **stat
         if (code == 0xd800) code = 0xe000;
         if (combining_class(code) != 0) mark(f, code);
         int n = decompose(UTF8PROC_DECOMPOSE, code, parts);
-        if (composes && n > 1) mark(f, parts[n - 1]); /* a composition takes it in */
+        if (composes && n > 1) mark(f, parts[n - 1]); /* a composition absorbs it */
         n = decompose(options, code, parts);
         if (composes) n = (int)compose(parts, (size_t)n);
         if (n != 1 || parts[0] != code) mark(f, code);
@@ -60,9 +62,9 @@ static ls_status read_form(utf8proc_option_t options, bool composes, void **stat
     return ls_ok();
 }
 
-/* ---- a stretch ---- */
+/* ---- a stretch of text ---- */
 
-/* Marks between two starters go in the order of their classes; those of one class stay in theirs. */
+/* Sorts the marks between two starters by combining class; marks of one class keep their order. */
 static bool order_marks(int32_t *code, size_t n) {
     size_t place[257] = {0};
     int32_t *copy = malloc(n * sizeof *copy);
@@ -103,11 +105,10 @@ static bool normalize_stretch(const form *f, const char *text, size_t bytes, ls_
 }
 
 static ls_cut cut(const void *state, ls_boundary *boundary) {
-    return is_plain(state, boundary->left) && is_plain(state, boundary->right) ? LS_CUT_ON : LS_CUT_UNKNOWN;
+    return is_plain(state, boundary->left) && is_plain(state, boundary->right) ? LS_CUT_SAME : LS_CUT_UNKNOWN;
 }
 
-/* The place of the next character that is not plain (plain: that is), `bytes` when there is none. *previous: that
- * of the character before it, when one was passed. */
+/* The place of the next character that is plain or not, as `plain` says; `bytes` when there is none. *previous: the place of the character before it, if any was passed. */
 static size_t next_other(const form *f, const char *text, size_t bytes, size_t at, bool plain,
                          size_t *previous) {
     int length;

@@ -1,4 +1,4 @@
-/* The tables of steps, and running them. */
+/* The tables of steps, reading them and running them. */
 #include "base/base.h"
 #include "text/steps_impl.h"
 
@@ -31,9 +31,9 @@ static const ls_step_kind *const decoders[] = {
 };
 static const ls_step_kind *const post_processors[] = {&ls_step_template, &ls_step_byte_level_post, NULL};
 
-/* One of the file's four lists of steps. */
+/* One of the four lists of steps in the file. `members`: the field of a Sequence that lists its steps. */
 typedef struct stage {
-    const char *field, *members; /* of a Sequence */
+    const char *field, *members;
     const ls_step_kind *const *kinds;
 } stage;
 
@@ -58,7 +58,7 @@ static ls_status add_step(const stage *of, ls_json_value value, int depth, ls_st
     const ls_step_kind *const *kind = of->kinds;
     while (*kind && strcmp((*kind)->type, type) != 0) kind++;
     if (!*kind)
-        return ls_error(LS_UNSUPPORTED, "%s: %s.type is \"%.60s\", which has no rule here", value.file,
+        return ls_error(LS_UNSUPPORTED, "%s: %s.type is \"%.60s\", which is not supported", value.file,
                         value.path, type);
     if (out->count == MOST_STEPS) return ls_json_error(value, "at most %d steps", MOST_STEPS);
     void *items = out->step;
@@ -98,7 +98,7 @@ void ls_steps_free(ls_steps *steps) {
     *steps = (ls_steps){0};
 }
 
-/* ---- running them ---- */
+/* ---- running ---- */
 
 ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allowance *allowance,
                        ls_text buffer[2], ls_text_piece *piece) {
@@ -111,7 +111,7 @@ ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allo
             return ls_error(LS_INVALID, "the normalizers of the tokenizer make more than %zu bytes of a text",
                             allowance->most);
         if (piece->text != before && piece->text == buffer[to].byte)
-            to = !to; /* the next writes to the other */
+            to = !to; /* the next step writes into the other buffer */
     }
     allowance->made += piece->bytes;
     return ls_ok();
@@ -123,10 +123,10 @@ bool ls_steps_may_cut(const ls_steps *steps) {
     return true;
 }
 
-/* A word that ends between steps would begin anew in the next, which is no rest of a text: not known. */
+/* A word boundary of a step before the last is not certain: the next step would take the part after it for a text of its own. */
 ls_cut ls_steps_cut(const ls_steps *steps, ls_boundary *boundary) {
-    ls_cut cut = LS_CUT_ON;
-    for (size_t i = 0; i < steps->count && cut == LS_CUT_ON; i++) {
+    ls_cut cut = LS_CUT_SAME;
+    for (size_t i = 0; i < steps->count && cut == LS_CUT_SAME; i++) {
         cut = steps->step[i].kind->cut(steps->step[i].state, boundary);
         if (cut == LS_CUT_APART && i + 1 < steps->count) cut = LS_CUT_UNKNOWN;
     }

@@ -1,73 +1,74 @@
 /*
- * text: the steps of a tokenizer.json. Each kind of step is a const row in a file step_*.c; the tables of
- * steps.c say which kinds a normalizer, pre-tokenizer, decoder or post-processor may be. A Sequence is no step
- * of its own: its members follow one another.
+ * The steps of a tokenizer.json. A kind of step is one const row in a file step_*.c; the tables of steps.c list the kinds of
+ * normalizers, pre-tokenizers, decoders and post-processors. A Sequence is not a step: it is replaced by its members.
  */
 #ifndef LS_TEXT_STEPS_IMPL_H
 #define LS_TEXT_STEPS_IMPL_H
 
 #include "text/pattern_impl.h"
 
-/* A stretch of text on its way through the steps. */
+/* A part of a text that passes through the steps. */
 typedef struct ls_text_piece {
     const char *text; /* UTF-8 */
     size_t bytes;
-    bool first; /* it begins where the whole text begins */
-    bool rest;  /* it goes on behind a cut: nothing is put before it */
+    bool first; /* it is at the beginning of the whole text */
+    bool rest;  /* it follows a cut: steps do not put anything before it */
 } ls_text_piece;
 
-/* What steps may make of a text: without a limit, some that each make it twice as long would fill any memory. */
+/* The most bytes that steps may make of a text. Without a limit, a few steps that double a text would fill any memory. */
 static inline size_t ls_most_bytes(size_t bytes) { return 64 * bytes + (1 << 20); }
 
-/* That of a text whose pieces are normalized one by one: what is put before each adds up. */
+/* The limit for a text whose pieces are normalized one by one: `made` is the sum over the pieces so far. */
 typedef struct ls_allowance {
     size_t most, made;
 } ls_allowance;
 
-/* Bytes of a text that is put before every piece of a text, or searched for at every place of it. */
+/* Longest text, in bytes, that a step may put before every piece, or search at every place of a text. */
 #define LS_MOST_PATTERN 1024
 
-/* Two characters side by side, and whether a step does the same when the text is cut between them. */
+/* The two characters at a place where a text may be cut. */
 typedef struct ls_boundary {
     uint32_t left, right;
 } ls_boundary;
 
+/* Whether a step gives the same result when the text is cut at a boundary. */
 typedef enum ls_cut {
-    LS_CUT_UNKNOWN, /* it may not */
-    LS_CUT_ON,      /* it does; what later steps do is for them to say */
-    LS_CUT_APART,   /* of pre-tokenizers: a word ends there in any case */
+    LS_CUT_UNKNOWN, /* not certain */
+    LS_CUT_SAME,    /* the same; later steps decide the rest */
+    LS_CUT_APART,   /* a pre-tokenizer always ends a word there */
 } ls_cut;
 
-/* Texts one after the other: text i is bytes end[i - 1] to end[i]. */
+/* A list of texts, stored one after the other: text i is the bytes from end[i - 1] to end[i]. */
 typedef struct ls_strings {
     ls_text all;
     size_t *end;
     size_t count, capacity;
 } ls_strings;
 
-LS_MUST_USE bool ls_strings_end(ls_strings *texts); /* what was appended to `all` since the last is a text */
+LS_MUST_USE bool ls_strings_end(
+    ls_strings *texts); /* ends the text that was appended to `all` since the last call */
 void ls_strings_free(ls_strings *texts);
 
 typedef struct ls_split_chain ls_split_chain;
 
 typedef struct ls_step_kind {
     const char *type;
-    /* The step's own state from its object; *state is NULL before. On error too, free gets what is in *state. */
+    /* Reads the step's object into *state, which is NULL before; NULL: the step has no state. After an error, free gets *state too. */
     ls_status (*read)(ls_json_value step, void **state);
     void (*free)(void *state);
     /*
-     * One of these. Normalizers: *piece becomes what `out`, an empty buffer, got, when it changes. Behind `most` bytes a step that makes
-     * much of little may stop: they are refused.
+     * A row has one of the next four. Normalizers write a changed text into `out`, an empty buffer, and set *piece to it. More than
+     * `most` bytes are an error of the caller's, so a step may stop there.
      */
     ls_status (*normalize)(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out);
-    /* Pre-tokenizers: calls ls_split_next for each part, in order. False: chain->status says why. */
+    /* Pre-tokenizers call ls_split_next for each part, in order. False: chain->status is the error. */
     bool (*split)(const void *state, ls_split_chain *chain, ls_text_piece piece);
-    /* Decoders: the texts of tokens to other texts; `out` is empty. */
+    /* Decoders turn the texts of tokens into other texts; `out` is empty. */
     ls_status (*decode)(const void *state, const ls_strings *in, ls_strings *out);
-    /* Post-processors: put ids before and after those that are there. */
+    /* Post-processors add ids around a text, outside of those already in `before` and `after`. */
     ls_status (*frame)(const void *state, ls_token_list *before, ls_token_list *after);
-    /* Normalizers and pre-tokenizers; NULL: not known. *boundary becomes what the step makes of the characters. */
+    /* For normalizers and pre-tokenizers; NULL: never certain. *boundary becomes the characters after the step. */
     ls_cut (*cut)(const void *state, ls_boundary *boundary);
 } ls_step_kind;
 
@@ -81,51 +82,51 @@ typedef struct ls_steps {
     size_t count, capacity;
 } ls_steps;
 
-/* Reads a field of the document, absent or null for none, into *out, which is zeroed; free it on error too. */
+/* Reads one field of the document, which may be absent or null, into *out, which is zeroed. Free it after an error too. */
 LS_MUST_USE ls_status ls_normalizers_read(ls_json_value document, ls_steps *out);
 LS_MUST_USE ls_status ls_pre_tokenizers_read(ls_json_value document, ls_steps *out);
 LS_MUST_USE ls_status ls_decoders_read(ls_json_value document, ls_steps *out);
 LS_MUST_USE ls_status ls_post_processors_read(ls_json_value document, ls_steps *out);
 void ls_steps_free(ls_steps *steps);
 
-/*
- * Runs all normalizers; *piece is text of one of the buffers, or as it was. LS_INVALID when more is made of the text than is allowed.
- */
+/* Runs all normalizers; *piece then is in one of the buffers, or unchanged. LS_INVALID when the text grows beyond the allowance. */
 LS_MUST_USE ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allowance *allowance,
                                    ls_text buffer[2], ls_text_piece *piece);
-/* Runs all decoders: *texts becomes their output. Without any, a space is put between tokens. */
+/* Runs all decoders: *texts becomes their output. Without decoders, the tokens are joined with spaces. */
 LS_MUST_USE ls_status ls_decode(const ls_steps *steps, ls_strings *texts);
 
-bool ls_steps_may_cut(const ls_steps *steps); /* each of them says where */
+bool ls_steps_may_cut(const ls_steps *steps); /* whether every step has a `cut` */
+/* The result for all steps; *boundary becomes the characters after them. */
 ls_cut ls_steps_cut(const ls_steps *steps, ls_boundary *boundary);
 
-/* The way through the pre-tokenizers, to the word at its end. */
+/* The state of splitting a piece by all pre-tokenizers, one after the other, into words. */
 struct ls_split_chain {
     const ls_steps *steps;
     size_t at;       /* the step to run next */
-    ls_text *buffer; /* one per step, for those that change text */
+    ls_text *buffer; /* one for each step, for steps that change the text */
     ls_match_scratch *scratch;
-    bool (*word)(void *context, const char *text, size_t bytes); /* false: no memory */
+    bool (*word)(void *context, const char *text, size_t bytes); /* gets each word; false: no memory */
     void *context;
-    ls_status status; /* set where false is returned */
+    ls_status status; /* the error after a function has returned false */
 };
 
-LS_MUST_USE bool ls_split_next(ls_split_chain *chain,
-                               ls_text_piece piece);          /* an empty piece goes no further */
-bool ls_split_no_memory(ls_split_chain *chain, size_t bytes); /* sets the status; false */
+LS_MUST_USE bool ls_split_next(
+    ls_split_chain *chain,
+    ls_text_piece piece); /* passes a part to the next step; an empty part is dropped */
+bool ls_split_no_memory(ls_split_chain *chain, size_t bytes); /* sets the status and returns false */
 
-/* ---- what pre-tokenizers share (split.c) ---- */
+/* ---- cutting at delimiters (step_split.c) ---- */
 
-/* What becomes of delimiters: a const table by name in split.c. */
+/* How delimiters are treated, by the names of the reference library: a const table in step_split.c. */
 typedef struct ls_behaviour ls_behaviour;
 extern const ls_behaviour *const ls_behaviour_isolated,
     *const ls_behaviour_removed, *const ls_behaviour_contiguous, *const ls_behaviour_merged_with_next;
 LS_MUST_USE ls_status ls_behaviour_read(ls_json_value object, const char *key, const ls_behaviour **out);
 
-/* Cuts a piece at the matches of a pattern, or with `invert` at what is between them. */
+/* Cuts a piece at the matches of a pattern; with `invert`, the delimiters are the texts between the matches. */
 LS_MUST_USE bool ls_split_pattern(ls_split_chain *chain, ls_text_piece piece, const ls_pattern *pattern,
                                   const ls_behaviour *behaviour, bool invert);
-/* Cuts a piece at each character that `is` says is a delimiter. */
+/* Cuts a piece at each character for which `is` is true. */
 LS_MUST_USE bool ls_split_characters(ls_split_chain *chain, ls_text_piece piece,
                                      bool (*is)(uint32_t code, const void *context), const void *context,
                                      const ls_behaviour *behaviour);

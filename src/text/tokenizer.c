@@ -1,3 +1,4 @@
+/* Opens the tokenizer of a folder and passes calls on to its kind, with an encoder for each thread. Growing buffers. */
 #include "text/tokenizer.h"
 #include "base/base.h"
 #include "text/text_impl.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One that encodes, with its memory. */
+/* The memory with which one thread encodes, in a list. */
 typedef struct encoder {
     void *scratch;
     struct encoder *next;
@@ -20,9 +21,9 @@ struct ls_encoder_pool {
 
 /* ---- which tokenizer a folder has ---- */
 
-/* The files that are read, the first that is there. */
+/* A form in which a folder has a tokenizer. The first row whose files are there is read. */
 typedef struct form {
-    const char *file, *with; /* with: another that it needs; NULL: none */
+    const char *file, *with; /* with: a second file that it needs, or NULL */
     ls_status (*read)(const char *directory, ls_json **out);
 } form;
 
@@ -37,7 +38,7 @@ static const form forms[] = {
     {"vocab.json", "merges.txt", ls_vocabulary_files_read},
 };
 
-/* Files of tokenizers that are not read: with one of them, and none of the above, text is not bytes. */
+/* Tokenizer files that are not read by themselves. A folder with one of them and no form is refused, not read as bytes. */
 static const char *const unread[] = {
     "tokenizer.model", "tekken.json", "spiece.model", "sentencepiece.bpe.model",
     "vocab.txt",       "vocab.json",  "merges.txt",   "tokenizer.tiktoken"};
@@ -49,7 +50,7 @@ static ls_status is_there(const char *directory, const char *file, bool *out) {
     return ls_ok();
 }
 
-/* *out: NULL where the folder has no file of a tokenizer. */
+/* *out: NULL when the folder has no tokenizer file. */
 static ls_status find_form(const char *directory, const form **out) {
     bool found, with = true;
     *out = NULL;
@@ -71,7 +72,7 @@ static ls_status find_form(const char *directory, const form **out) {
     return ls_ok();
 }
 
-/* A model on bytes: its config.json has a row for each of them, and few more. */
+/* Refuses a folder whose config.json is not that of a model on bytes: vocab_size 256 to 512. */
 static ls_status check_bytes(const char *directory) {
     enum { MOST = 2 * LS_BYTES_VOCABULARY };
     LS_PATH path = NULL;
@@ -188,7 +189,7 @@ bool ls_tokenizer_next_special(const ls_tokenizer *tokenizer, const char *text, 
            tokenizer->kind->next_special(tokenizer->state, text, bytes, from, done, out);
 }
 
-/* An idle encoder, or a new one; NULL on error. */
+/* Returns an unused encoder, or a new one; NULL after an error. */
 static encoder *acquire_encoder(const ls_tokenizer *tokenizer, ls_status *status) {
     pthread_mutex_lock(&tokenizer->encoders->lock);
     encoder *found = tokenizer->encoders->first;

@@ -1,4 +1,7 @@
-/* A tokenizer.json: added tokens, normalizers, pre-tokenizers, byte pair encoding; and back by decoders. */
+/*
+ * The tokenizer of a tokenizer.json. Encoding: added tokens, normalizers, pre-tokenizers, byte pair encoding. Decoding: the texts of
+ * tokens, then decoders.
+ */
 #include "base/base.h"
 #include "text/added_impl.h"
 
@@ -9,33 +12,33 @@ typedef struct bpe_tokenizer {
     ls_bpe model;
     ls_added added;
     ls_steps normalizers, pre_tokenizers, decoders;
-    ls_token_list before, after; /* the frame */
+    ls_token_list before, after; /* of ls_tokenizer_frame */
 } bpe_tokenizer;
 
-/* What a thread needs to encode. */
+/* The memory with which one thread encodes. */
 typedef struct bpe_encoder {
     const bpe_tokenizer *tokenizer;
     ls_match_scratch *match;
     ls_bpe_scratch merge;
     ls_word_cache *words;
     ls_text repaired, normal[2];
-    ls_text *buffer; /* by pre-tokenizer */
+    ls_text *buffer; /* one for each pre-tokenizer */
     const ls_plain_text *plain;
     ls_token_list *out;
-    ls_allowance allowance; /* of the text at work */
-    size_t compared,
-        most_compared; /* comparisons with added tokens, which normalizers may make too many: a long text put before each short piece */
+    ls_allowance allowance; /* for the current text */
+    /* Bytes compared with added tokens, and their limit: normalizers that put a long text before each short piece multiply them. */
+    size_t compared, most_compared;
 } bpe_encoder;
 
-/* ---- the end of document that a model's folder names ---- */
+/* ---- the end of document of a model's folder ---- */
 
-/* Where it may be said, in this order. */
+/* A field that may name it. */
 typedef struct place {
     const char *file, *field;
     ls_status (*read)(ls_json_value value, const ls_tokenizer *tokenizer, int32_t *out);
 } place;
 
-/* "eos_token": a text, or an object whose "content" it is. */
+/* "eos_token": a text, or an object with a "content". */
 static ls_status read_token(ls_json_value value, const ls_tokenizer *tokenizer, int32_t *out) {
     const char *text;
     const ls_json_value content = ls_json_field(value, "content");
@@ -45,7 +48,7 @@ static ls_status read_token(ls_json_value value, const ls_tokenizer *tokenizer, 
     return *out >= 0 ? ls_ok() : ls_json_error(value, "a token of tokenizer.json");
 }
 
-/* "eos_token_id": an id, or an array of ids, whose first it is. */
+/* "eos_token_id": an id, or an array of ids, of which the first counts. */
 static ls_status read_id(ls_json_value value, const ls_tokenizer *tokenizer, int32_t *out) {
     int64_t id;
     if (ls_json_is_array(value) && ls_json_count(value) > 0) value = ls_json_item(value, 0);
@@ -99,7 +102,7 @@ static void close(void *state) {
     free(t);
 }
 
-/* Whether words are bytes: the last pre-tokenizer is ByteLevel. Before others, it has no rule here. */
+/* Whether the vocabulary is byte-level: the last pre-tokenizer is ByteLevel. Elsewhere ByteLevel is not supported. */
 static ls_status find_byte_level(ls_json_value document, const ls_steps *steps, bool *out) {
     *out = false;
     for (size_t i = 0; i < steps->count; i++) {
@@ -144,7 +147,7 @@ static ls_status read_document(ls_json_value document, ls_tokenizer *tokenizer) 
     return status;
 }
 
-/* What the ids depend on. */
+/* A hash of all fields on which ids depend. */
 static uint64_t fingerprint(ls_json_value document, int32_t end_of_document) {
     static const char *const fields[] = {"model", "added_tokens", "normalizer", "pre_tokenizer",
                                          "post_processor"};
@@ -204,7 +207,7 @@ static bool add_word(void *context, const char *text, size_t bytes) {
     return ls_bpe_encode(&e->tokenizer->model, &e->merge, e->words, text, bytes, e->out);
 }
 
-/* Text without added tokens: through the pre-tokenizers and the model. */
+/* Encodes text without added tokens, by the pre-tokenizers and the model. */
 static ls_status encode_plain(bpe_encoder *e, ls_text_piece piece) {
     ls_split_chain chain = {.steps = &e->tokenizer->pre_tokenizers,
                             .buffer = e->buffer,
@@ -218,15 +221,15 @@ static ls_text_piece part_of(ls_text_piece piece, size_t from, size_t to) {
     return (ls_text_piece){piece.text + from, to - from, piece.first && from == 0, piece.rest && from == 0};
 }
 
-/* Whether an added token is text where it was found. */
-static bool is_text(const bpe_encoder *e, int32_t id) {
+/* Whether an added token that was found is encoded as plain text (ls_plain_text). */
+static bool is_plain(const bpe_encoder *e, int32_t id) {
     if (e->plain == NULL) return false;
     for (size_t i = 0; i < e->plain->n_marks; i++)
         if (e->plain->marks[i] == id) return true;
     return e->tokenizer->model.vocabulary.token[id].flags & LS_TOKEN_SPECIAL;
 }
 
-/* Cuts a piece at the added tokens of one trie; the rest goes to `then`. */
+/* Cuts a piece at the added tokens of a trie and passes the texts between them to `then`. */
 static ls_status cut_added(bpe_encoder *e, const ls_token_trie *trie, ls_text_piece piece,
                            ls_status (*then)(bpe_encoder *e, ls_text_piece piece)) {
     size_t done = 0, from = 0;
@@ -234,7 +237,7 @@ static ls_status cut_added(bpe_encoder *e, const ls_token_trie *trie, ls_text_pi
          ls_added_next(&e->tokenizer->added, trie, piece.text, piece.bytes, from, done, &e->compared, &m);) {
         from = m.next;
         if (e->compared > e->most_compared) break;
-        if (is_text(e, m.id)) continue;
+        if (is_plain(e, m.id)) continue;
         if (done < m.start) LS_TRY(then(e, part_of(piece, done, m.start)));
         if (!ls_token_list_reserve(e->out, 1)) return ls_no_memory(piece.bytes);
         e->out->id[e->out->count++] = m.id;
@@ -267,7 +270,7 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
     e->allowance = (ls_allowance){.most = ls_most_bytes(bytes)};
     e->compared = 0;
     e->most_compared =
-        2 * LS_MOST_PATTERN * bytes + (1 << 20); /* all that two searches of the text itself may take */
+        2 * LS_MOST_PATTERN * bytes + (1 << 20); /* the most that two searches of the text itself compare */
     return cut_added(e, &t->added.before,
                      (ls_text_piece){text, bytes, !rest && !(plain != NULL && plain->inside), rest},
                      encode_normalized);
@@ -277,11 +280,12 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
 
 static bool may_cut(const bpe_tokenizer *t, ls_boundary boundary) {
     if (!ls_added_may_cut(&t->added.before, boundary)) return false;
-    if (ls_steps_cut(&t->normalizers, &boundary) != LS_CUT_ON || !ls_added_may_cut(&t->added.after, boundary))
+    if (ls_steps_cut(&t->normalizers, &boundary) != LS_CUT_SAME ||
+        !ls_added_may_cut(&t->added.after, boundary))
         return false;
     const ls_cut words = ls_steps_cut(&t->pre_tokenizers, &boundary);
     return words == LS_CUT_APART ||
-           (words == LS_CUT_ON && ls_bpe_may_cut(&t->model, boundary.left, boundary.right));
+           (words == LS_CUT_SAME && ls_bpe_may_cut(&t->model, boundary.left, boundary.right));
 }
 
 static bool cut(const void *state, const char *text, size_t bytes, size_t wanted, size_t *out) {

@@ -1,4 +1,4 @@
-/* A token is a byte. */
+/* The tokenizer "bytes": an id is a byte. */
 #include "base/base.h"
 #include "text/text_impl.h"
 
@@ -9,8 +9,8 @@ static ls_status open(const char *directory, const ls_json *document, ls_tokeniz
     (void)document;
     tokenizer->vocabulary = LS_BYTES_VOCABULARY;
     tokenizer->end_of_document = 0;
-    tokenizer->piece = 64 << 10; /* any would do; this one stays in the second-level cache */
-    tokenizer->fingerprint = ls_rng_stream("bytes"); /* without a vocabulary file, it is known by its name */
+    tokenizer->piece = 64 << 10; /* any size is safe; this one fits the second-level cache */
+    tokenizer->fingerprint = ls_rng_stream("bytes"); /* there is no file to hash */
     return ls_ok();
 }
 

@@ -1,3 +1,4 @@
+/* A table of tokens by id and by text. */
 #include "base/base.h"
 #include "text/bpe_impl.h"
 

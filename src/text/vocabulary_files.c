@@ -1,7 +1,7 @@
 /*
- * A tokenizer in the files of older folders: vocab.json and merges.txt, with the added tokens that tokenizer_config.json,
- * special_tokens_map.json and added_tokens.json name. What comes of them is the tokenizer.json that the reference library
- * (transformers 5) would build, so that the rest of this folder reads one form.
+ * Converts the tokenizer files of older folders into a tokenizer.json: vocab.json and merges.txt, with the added tokens in
+ * tokenizer_config.json, special_tokens_map.json and added_tokens.json. The result is the one that the Python library transformers 5 builds,
+ * so the other files of src/text read one form only.
  */
 #include "base/base.h"
 #include "text/bpe_impl.h"
@@ -11,16 +11,16 @@
 
 enum { MOST_ROLES = 7, MOST_TYPES = 3 };
 
-/* Special tokens with a name, in the library's order. */
+/* The fields that name special tokens, in the order of transformers. */
 static const char *const roles[MOST_ROLES] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                               "pad_token", "cls_token", "mask_token"};
 
-/* A tokenizer_class whose vocabulary comes in these files. */
+/* A tokenizer_class that is supported. */
 typedef struct class_row {
     const char *name;                    /* "Fast" may follow */
-    const char *model_types[MOST_TYPES]; /* of config.json: the class where none is named */
-    const char *normalizer, *regex;      /* NULL: none; the pattern of ByteLevel itself */
-    const char *initial[MOST_ROLES];     /* special tokens that no file names */
+    const char *model_types[MOST_TYPES]; /* model_type in config.json, for folders that name no class */
+    const char *normalizer, *regex;      /* normalizer NULL: none; regex NULL: ByteLevel's own */
+    const char *initial[MOST_ROLES];     /* by role: the special token when no file names one */
 } class_row;
 
 static const class_row classes[] = {
@@ -33,7 +33,7 @@ static const class_row classes[] = {
      {NULL, "<|endoftext|>", "<|endoftext|>", NULL, "<|endoftext|>"}},
 };
 
-/* The files that are there; the others' roots have no field. */
+/* The files of a folder. The root of a file that does not exist has no fields. */
 typedef struct files {
     const char *directory;
     ls_json *document[5];
@@ -64,7 +64,7 @@ static bool has_type(const char *type, const class_row *row) {
     return false;
 }
 
-/* tokenizer_class of tokenizer_config.json; else what belongs to model_type of config.json. */
+/* Sets the class: tokenizer_class of tokenizer_config.json, else the one for model_type of config.json. */
 static ls_status find_class(files *f) {
     const bool named = ls_json_has(f->config, "tokenizer_class");
     const ls_json_value where =
@@ -101,7 +101,7 @@ static ls_status read_files(files *f) {
     return find_class(f);
 }
 
-/* A flag of an object; `initial` where it is not there, and of what is no object. */
+/* Reads a flag; `initial` when the object lacks it, or when the value is not an object. */
 static ls_status flag_of(ls_json_value object, const char *name, bool initial, bool *out) {
     *out = initial;
     return ls_json_has(object, name) ? ls_json_bool(object, name, out) : ls_ok();
@@ -109,18 +109,18 @@ static ls_status flag_of(ls_json_value object, const char *name, bool initial, b
 
 /* ---- added tokens ---- */
 
-/* A token's text, or an object whose "content" it is. */
+/* The text of a token, which is written as a text or as an object with a "content". */
 static ls_status content_of(ls_json_value value, const char **out) {
     const ls_json_value content = ls_json_field(value, "content");
     return ls_json_as_text(content.json ? content : value, out);
 }
 
-/* The added tokens so far, and where they are written. */
+/* The added tokens that have been written so far. */
 typedef struct listing {
     const files *files;
-    ls_vocabulary seen;    /* their texts and ids */
-    ls_vocabulary special; /* the texts of those that are special by name */
-    int32_t next;          /* the id of the next that vocab.json lacks */
+    ls_vocabulary written; /* their texts and ids */
+    ls_vocabulary special; /* the texts of the tokens with a role */
+    int32_t next;          /* the id for the next token that vocab.json lacks */
     ls_json_writer *out;
 } listing;
 
@@ -128,27 +128,28 @@ static ls_status no_memory(const files *f) {
     return ls_error(LS_NO_MEMORY, "no memory for the tokenizer of %s", f->directory);
 }
 
-/* The id of a token: what a file says, or vocab.json, or the next behind all others. Noted, if no other has it. */
-static ls_status give_id(listing *l, ls_json_value value, const char *content, int64_t wanted, int64_t *id) {
+/* Finds the id of a token, the id `wanted`, that of vocab.json, or the next after all others, and records it. An id of another token is an error. */
+static ls_status assign_id(listing *l, ls_json_value value, const char *content, int64_t wanted,
+                           int64_t *id) {
     LS_TRY(ls_json_int_or(l->files->vocab, content, -1, 0, INT32_MAX, id));
     if (*id < 0) *id = l->next++;
     if (wanted >= 0) *id = wanted;
-    if (*id >= l->seen.room || l->seen.token[*id].flags != 0)
+    if (*id >= l->written.room || l->written.token[*id].flags != 0)
         return ls_error(LS_INVALID,
                         "%s: the added token \"%.60s\" has id %lld, expected one of its own below %d",
-                        value.file, content, (long long)*id, (int)l->seen.room);
-    return ls_vocabulary_add(&l->seen, (int32_t)*id, content, strlen(content)) ? ls_ok()
-                                                                               : no_memory(l->files);
+                        value.file, content, (long long)*id, (int)l->written.room);
+    return ls_vocabulary_add(&l->written, (int32_t)*id, content, strlen(content)) ? ls_ok()
+                                                                                  : no_memory(l->files);
 }
 
-/* One of "added_tokens"; value: the object that says more of it, or another thing. wanted -1: no file says its id. */
+/* Writes a member of "added_tokens". value: may be an object with flags. wanted: the id in a file, or -1. */
 static ls_status put_token(listing *l, ls_json_value value, const char *content, int64_t wanted,
                            bool special) {
     static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
     int64_t id;
     bool flag;
-    if (content[0] == 0 || ls_vocabulary_find(&l->seen, content, strlen(content)) >= 0) return ls_ok();
-    LS_TRY(give_id(l, value, content, wanted, &id));
+    if (content[0] == 0 || ls_vocabulary_find(&l->written, content, strlen(content)) >= 0) return ls_ok();
+    LS_TRY(assign_id(l, value, content, wanted, &id));
     if (ls_vocabulary_find(&l->special, content, strlen(content)) >= 0) special = true;
     if (!special) LS_TRY(flag_of(value, "special", false, &special));
     ls_json_open_object(l->out, NULL);
@@ -165,7 +166,7 @@ static ls_status put_token(listing *l, ls_json_value value, const char *content,
     return ls_ok();
 }
 
-/* Ids and tokens in the order of the ids: {"7": {"content": ...}} or {"text": 7}. */
+/* A member of an object of tokens, {"7": {"content": ...}} or {"text": 7}; rows are sorted by id. */
 typedef struct row {
     int64_t id;
     const char *key;
@@ -205,46 +206,46 @@ static ls_status sorted(const files *f, ls_json_value object, bool ids_are_keys,
     return ls_ok();
 }
 
-/* A member that is there, null too. */
-static bool member(ls_json_value object, const char *key, ls_json_value *out) {
+/* Finds a member, which may be null. */
+static bool find_member(ls_json_value object, const char *key, ls_json_value *out) {
     void *cursor = NULL;
     const char *name;
     while (object.json && ls_json_next(object, &cursor, &name, out))
         if (strcmp(name, key) == 0) {
-            *out = ls_json_field(object, key); /* without a value where it is null */
+            *out = ls_json_field(object, key); /* no value when it is null */
             return true;
         }
     return false;
 }
 
 /*
- * What is said of a special token: in special_tokens_map.json, which counts where tokenizer_config.json has no
- * added_tokens_decoder, or in tokenizer_config.json. False: nothing, not even null.
+ * Finds the field of a special token: in special_tokens_map.json, if tokenizer_config.json has no added_tokens_decoder, else in
+ * tokenizer_config.json. False: neither has it, not even as null.
  */
-static bool special_of(const files *f, const char *name, ls_json_value *out) {
+static bool find_special(const files *f, const char *name, ls_json_value *out) {
     const bool mapped = !ls_json_has(f->config, "added_tokens_decoder");
-    return (mapped && member(f->special, name, out)) || member(f->config, name, out);
+    return (mapped && find_member(f->special, name, out)) || find_member(f->config, name, out);
 }
 
-/* The special token of a role: its text, NULL for none; *value has no json where it is the class's own. */
+/* The text of the special token of a role, or NULL. *value has no json when the token is the default of the class. */
 static ls_status role_of(const files *f, size_t role, ls_json_value *value, const char **content) {
-    const bool said = special_of(f, roles[role], value);
+    const bool found = find_special(f, roles[role], value);
     *content = NULL;
-    if (said && value->json) return content_of(*value, content);
-    if (!said) *content = f->class->initial[role];
+    if (found && value->json) return content_of(*value, content);
+    if (!found) *content = f->class->initial[role];
     *value = (ls_json_value){.file = f->directory};
     return ls_ok();
 }
 
-/* "additional_special_tokens" of version 4, "extra_special_tokens" of version 5. */
+/* The list of further special tokens: "additional_special_tokens" (transformers 4) or "extra_special_tokens" (5). */
 static ls_status further_of(const files *f, ls_json_value *out) {
-    if (!special_of(f, "additional_special_tokens", out) && !special_of(f, "extra_special_tokens", out))
+    if (!find_special(f, "additional_special_tokens", out) && !find_special(f, "extra_special_tokens", out))
         *out = (ls_json_value){.file = f->directory};
     return out->json ? ls_json_as_array(*out) : ls_ok();
 }
 
-/* The texts of all that are special by name. */
-static ls_status note_special(listing *l) {
+/* Records the texts of all tokens with a role. */
+static ls_status record_special(listing *l) {
     ls_json_value value;
     for (int32_t i = 0; i < MOST_ROLES; i++) {
         const char *content;
@@ -256,7 +257,7 @@ static ls_status note_special(listing *l) {
     return ls_ok();
 }
 
-/* added_tokens_decoder: {"7": {"content": ...}}; without it, added_tokens.json: {"text": 7}. */
+/* Writes the tokens of added_tokens_decoder, {"7": {"content": ...}}, or else of added_tokens.json, {"text": 7}. */
 static ls_status put_listed(listing *l) {
     const ls_json_value decoder = ls_json_field(l->files->config, "added_tokens_decoder");
     const ls_json_value object = decoder.json ? decoder : l->files->added;
@@ -278,7 +279,7 @@ static ls_status put_listed(listing *l) {
 static ls_status put_all(listing *l) {
     ls_json_value value;
     const char *content;
-    LS_TRY(note_special(l));
+    LS_TRY(record_special(l));
     ls_json_open_array(l->out, "added_tokens");
     LS_TRY(put_listed(l));
     for (size_t i = 0; i < MOST_ROLES; i++) {
@@ -303,7 +304,7 @@ static void put_piece(ls_json_writer *out, const char *kind, const char *id) {
     ls_json_close(out);
 }
 
-/* add_bos_token and add_eos_token: what stands around a text, where there is such a token. */
+/* Writes the post-processor: bos and eos around a text, as add_bos_token and add_eos_token say, if there are such tokens. */
 static ls_status put_frame(const listing *l) {
     static const char *const fields[] = {"add_bos_token", "add_eos_token"};
     const char *around[LS_COUNT(fields)];
@@ -326,7 +327,7 @@ static ls_status put_frame(const listing *l) {
         if (!around[i]) continue;
         ls_json_open_object(l->out, around[i]);
         ls_json_open_array(l->out, "ids");
-        ls_json_put_int(l->out, NULL, ls_vocabulary_find(&l->seen, around[i], strlen(around[i])));
+        ls_json_put_int(l->out, NULL, ls_vocabulary_find(&l->written, around[i], strlen(around[i])));
         ls_json_close(l->out);
         ls_json_close(l->out);
     }
@@ -335,7 +336,7 @@ static ls_status put_frame(const listing *l) {
     return ls_ok();
 }
 
-/* The added tokens, and what stands around a text. */
+/* Writes the added tokens and the post-processor. */
 static ls_status put_added(const files *f, ls_json_writer *out) {
     const size_t known = ls_json_count(f->vocab);
     listing l = {.files = f, .next = (int32_t)known, .out = out};
@@ -343,15 +344,15 @@ static ls_status put_added(const files *f, ls_json_writer *out) {
     LS_TRY(further_of(f, &further));
     const size_t most = ls_json_count(ls_json_field(f->config, "added_tokens_decoder")) +
                         ls_json_count(f->added) + ls_json_count(further) + MOST_ROLES;
-    const size_t room = 2 * (known + most) + 1024; /* ids may have holes */
+    const size_t room = 2 * (known + most) + 1024; /* ids need not be dense */
     if (room > INT32_MAX) return ls_json_error(f->vocab, "fewer than %d tokens", INT32_MAX / 2);
     ls_status status = ls_ok();
-    if (!ls_vocabulary_create(&l.seen, (int32_t)room, most) ||
+    if (!ls_vocabulary_create(&l.written, (int32_t)room, most) ||
         !ls_vocabulary_create(&l.special, MOST_ROLES, MOST_ROLES))
         status = no_memory(f);
     if (status.code == LS_OK) status = put_all(&l);
     if (status.code == LS_OK) status = put_frame(&l);
-    ls_vocabulary_free(&l.seen);
+    ls_vocabulary_free(&l.written);
     ls_vocabulary_free(&l.special);
     return status;
 }
@@ -421,7 +422,7 @@ static ls_status put_document(const files *f, ls_json_writer *out) {
     bool splits;
     LS_TRY(flag_of(f->config, "split_special_tokens", false, &splits));
     if (splits)
-        return ls_error(LS_UNSUPPORTED, "%s: split_special_tokens is true, which has no rule here",
+        return ls_error(LS_UNSUPPORTED, "%s: split_special_tokens is true, which is not supported",
                         f->config.file);
     LS_TRY(put_added(f, out));
     if (f->class->normalizer) {

@@ -8,7 +8,7 @@ from odd_folders import vocabulary
 TRAINED = pathlib.Path(__file__).parent / "tokenizers"
 BYTES = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=False)
 GPT2 = dict(BYTES, use_regex=True)
-NO_RULE = "has no rule here"
+NO_RULE = "is not supported"
 
 
 def byte_model(**options):
@@ -109,9 +109,9 @@ def pre_tokenizers():
     yield "BertPreTokenizer", dict(type="BertPreTokenizer"), NO_RULE
     yield "UnicodeScripts", dict(type="UnicodeScripts"), NO_RULE
     yield "FixedLength", dict(type="FixedLength", length=5), NO_RULE
-    yield "a set in a set", split(r"[\w&&[^a]]"), "which has no rule here"
-    yield "a word's end", split(r"\b"), "which has no rule here"
-    yield "[:alpha:]", split(r"[[:alpha:]]"), "which has no rule here"
+    yield "a set in a set", split(r"[\w&&[^a]]"), "which is not supported"
+    yield "a word's end", split(r"\b"), "which is not supported"
+    yield "[:alpha:]", split(r"[[:alpha:]]"), "which is not supported"
 
 
 def processors(s, e):
