@@ -8,7 +8,7 @@ set -u
     { echo "usage: fuzz.sh BUILD SECONDS [TARGET]; BUILD holds longspan-fuzz (make fuzz builds it), SECONDS is 1 or more" >&2; exit 2; }
 build=$1
 seconds=$2
-inputs=$(dirname "$0")/../tests/fuzz
+corpora=$(dirname "$0")/../tests/corpora
 program=$build/longspan-fuzz
 findings=$build/findings
 ledgers=$build/fuzzed
@@ -44,7 +44,7 @@ slice() {
     local target=$1 log=$findings/$1.log status TIMEFORMAT='%U %S'
     {
         time FUZZ_TARGET=$target "$program" "${limits[@]}" -max_total_time="$2" -print_final_stats=1 -artifact_prefix="$findings/$target/" \
-            $([ -s "$inputs/words/$target" ] && echo "-dict=$inputs/words/$target") "$build/corpus/$target" "$inputs/corpus/$target" >"$log" 2>&1
+            $([ -s "$corpora/words/$target" ] && echo "-dict=$corpora/words/$target") "$build/corpus/$target" "$corpora/inputs/$target" >"$log" 2>&1
     } 2>"$log.time"
     status=$?
     awk -v version="$version" '

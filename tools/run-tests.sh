@@ -2,7 +2,7 @@
 # Runs the tests of a build folder:  run-tests.sh BUILD short|long [WORD]
 # WORD: only tests whose name holds it. `long` runs the short tier too.
 # One line per test, the whole output of those that fail, and a last line "N passed, N failed" that counts single cases.
-# A test is an executable of cmocka (tests/test_*.c, long_*.c) or a script (test_*.sh, long_*.sh; one case, given BUILD).
+# A test is an executable of cmocka (tests/FOLDER/test_*.c, long_*.c) or a script (test_*.sh, long_*.sh; one case, given BUILD).
 # From the environment: TEST_JOBS (2) tests at once, TEST_TIMEOUT seconds for each (300, under an emulator 1200; long tests 7200),
 # TEST_LIST: a file with the names of the tests to run, one a line (all when empty),
 # TEST_EMULATOR: what to start programs of the build with ("qemu-x86_64 -cpu Haswell"); tests/not_emulated.txt is then left out.
@@ -79,8 +79,8 @@ run_one() {
 }
 
 shopt -s nullglob
-sources=("$here"/tests/test_*.c "$here"/tests/test_*.sh)
-[ "$tier" = long ] && sources+=("$here"/tests/long_*.c "$here"/tests/long_*.sh)
+sources=("$here"/tests/*/test_*.c "$here"/tests/*/test_*.sh)
+[ "$tier" = long ] && sources+=("$here"/tests/*/long_*.c "$here"/tests/*/long_*.sh)
 running=0
 for source in "${sources[@]}"; do
     is_wanted "$(basename "$source")" || continue

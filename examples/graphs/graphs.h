@@ -1,7 +1,7 @@
 /*
  * Graphs as a user writes them, with longspan/graph.h alone: each function builds a network for one device and returns the
  * sum of its losses over all tokens. Sizes are constants at the top of each file, small enough for a test that runs them over
- * several ranks (tests/test_examples.c); nothing else in them is different from the published models.
+ * several ranks (tests/compile/test_examples.c); nothing else in them is different from the published models.
  */
 #ifndef EXAMPLES_GRAPHS_H
 #define EXAMPLES_GRAPHS_H

@@ -1,7 +1,7 @@
 /*
  * One row per kernel: a bit for each output that is always read, and what depends on params; and, by output, a bit for each
  * operand in whose place it may lie. A kernel works in place when it has read all that it will need of an element before
- * it writes that element, whichever thread does; tests/test_kernel_in_place.c tries every pair.
+ * it writes that element, whichever thread does; tests/kernel/test_kernel_in_place.c tries every pair.
  */
 #include "kernel/effects.h"
 

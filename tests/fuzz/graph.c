@@ -2,8 +2,8 @@
  * Whatever is called in whatever order, the public functions of a graph refuse it or give a tensor of it; the first mistake stays, and what has
  * none compiles for a few ranks or is refused by name. The input is a program of calls: an op, then the bytes that its arguments are chosen by.
  */
-#include "fuzz/targets.h"
 #include "graph/graph.h"
+#include "fuzz/targets.h"
 #include "longspan/longspan.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-// A program of somebody who writes C++: all public headers, and a small graph that is learnt on two ranks (tests/test_library_install.sh).
+// A program of somebody who writes C++: all public headers, and a small graph that is learnt on two ranks (tests/library/test_library_install.sh).
 #include <longspan/longspan.h>
 
 #include <cmath>

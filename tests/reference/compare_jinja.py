@@ -7,7 +7,7 @@
 Renders a list of templates, then random ones, with both. The text must be the same, and what one refuses the other must refuse; what
 Longspan calls not supported may differ, and is counted. Prints each difference; exits 1 when there is any. `ninja -C build bench_jinja` makes
 the program. It is run by hand. --store writes
-what the reference makes of them to jinja/cases.json, which tests/test_jinja.c reads.
+what the reference makes of them to jinja/cases.json, which tests/jinja/test_jinja.c reads.
 """
 import argparse
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Exported folders against the reference library: models that it wrote are read, and what Longspan writes it loads.
 
-    export.py BUILD [WORD]   (tests/test_reference_export.sh, where Python has the packages; written with torch 2.15, transformers 5.23,
+    export.py BUILD [WORD]   (tests/checkpoint/test_reference_export.sh, where Python has the packages; written with torch 2.15, transformers 5.23,
                               tokenizers 0.23)
 
 For each model of live_models.py, and of each architecture in float32, bfloat16 and float16, in one file and in shards, tied and untied:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes tests/reference/characters.jsonl: what the Python package `tokenizers` (0.23.3) makes of every character in every class of its expressions,
-in pre-tokenizers and in normalizers, as checksums (CRC-32); tests/test_text_characters.c makes the same of Longspan's.
+in pre-tokenizers and in normalizers, as checksums (CRC-32); tests/text/test_text_characters.c makes the same of Longspan's.
 
     make_characters.py
 

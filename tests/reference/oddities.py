@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fields of a config.json as users meet them: read as the reference library reads them, or refused by name.
 
-    oddities.py BUILD [WORD] (tests/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
+    oddities.py BUILD [WORD] (tests/model/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
 
 Each row writes a model (live_models.py), changes its config.json, and compares logits and gradients, or looks for words in what Longspan says.
 """

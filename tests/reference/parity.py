@@ -2,7 +2,7 @@
 """What Longspan computes with models that the reference library wrote, beside the library itself, at sizes and types that the stored models do
 not have.
 
-    parity.py BUILD [WORD]   (tests/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
+    parity.py BUILD [WORD]   (tests/model/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
 
 - Each model of live_models.py, in f32 on 1, 2 and 4 ranks: logits and loss within 1e-5, gradients within 1e-4 of the library's in f64.
 - In bf16, each model is as near to the library's logits in f64 as the library's own bf16 is: the root mean square of the error is at most 1.5 times

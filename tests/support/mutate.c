@@ -345,7 +345,8 @@ static void free_subject(subject *s) {
 /* --- judging ------------------------------------------------------------------------------------------------------------- */
 
 /* Whether some seed gives something else than the unedited programs; *how: the outcome. */
-static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_interpreter_result *how, uint64_t *seed) {
+static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_interpreter_result *how,
+                     uint64_t *seed) {
     ls_interpreter *in = ls_interpreter_create(images_of(s), s->set.ranks);
     bool same = true;
     for (int i = 0; i < seeds && same; i++) {

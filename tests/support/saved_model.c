@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
 #include "run/launch.h"
-#include "test_format_scratch.h"
+#include "scratch.h"
 
 const char saved_config[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 13,\n\t\"hidden_size\": 10, \"intermediate_size\": 7,"

@@ -15,7 +15,7 @@ typedef struct saving {
     int ranks;
 } saving;
 
-/* A path in the scratch folder (state of test_format_scratch.h), kept for the whole test. */
+/* A path in the scratch folder (state of support/scratch.h), kept for the whole test. */
 typedef struct kept_path {
     char text[4096];
 } kept_path;

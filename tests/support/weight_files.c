@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "format/format.h"
-#include "test_format_scratch.h"
+#include "scratch.h"
 
 static const char small_config[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 29, \"hidden_size\": 16, \"intermediate_size\": 24,"

@@ -1,5 +1,5 @@
 /*
- * erf and tanh of a vector. tests/test_kernel_cpu_exp.c measures them: both within 8 units in the last place.
+ * erf and tanh of a vector. tests/kernel/test_kernel_cpu_exp.c measures them: both within 8 units in the last place.
  */
 #ifndef LS_KERNEL_CPU_VERF_H
 #define LS_KERNEL_CPU_VERF_H

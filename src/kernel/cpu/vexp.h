@@ -1,6 +1,6 @@
 /*
  * exp of a vector, for softmax, SiLU and cross-entropy. At most 2 ulp from -87 to 88.37; below -87 it is 0 (the true
- * value is under 1.7e-38), above 88.37 infinity; NaN gives NaN, exp(0) is 1 exactly. tests/test_kernel_cpu_exp.c measures it.
+ * value is under 1.7e-38), above 88.37 infinity; NaN gives NaN, exp(0) is 1 exactly. tests/kernel/test_kernel_cpu_exp.c measures it.
  */
 #ifndef LS_KERNEL_CPU_VEXP_H
 #define LS_KERNEL_CPU_VEXP_H
@@ -38,7 +38,7 @@ V_INLINE v_f32 v_exp(v_f32 x) {
 
 /*
  * 1/(1 + exp(-x)); what lies beyond -87 and 87 is taken for these (1.6e-38 and 1). A division takes as long as the exponential on
- * vectors of 16; there an estimate to 14 bits and a Newton step take its place. At most 3 ulp (tests/test_kernel_cpu.c).
+ * vectors of 16; there an estimate to 14 bits and a Newton step take its place. At most 3 ulp (tests/kernel/test_kernel_cpu.c).
  */
 V_INLINE v_f32 v_sigmoid(v_f32 x) {
     const v_f32 low = v_max(v_set(-87.0f), x);

@@ -1,0 +1,493 @@
+/* Checkpoints: the same bits at any mesh, every corrupted byte found, and failures that leave what was there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_impl.h"
+#include "model/model.h"
+#include "support/scratch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static const char small_config[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 13, \"hidden_size\": 10, \"intermediate_size\": 7,"
+    " \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 6}";
+
+typedef struct mesh_case {
+    int dp, ring, ulysses;
+    const char *strategy;
+} mesh_case;
+
+static const mesh_case ONE = {1, 1, 1, "local"}, TWO = {1, 2, 1, "ring"}, THREE = {1, 3, 1, "ring"},
+                       FOUR = {2, 1, 2, "ulysses"};
+
+/* What the ranks of one run do. */
+typedef struct work {
+    mesh_case mesh;
+    ls_dtype dtype;
+    const char *config;    /* file */
+    const char *directory; /* to save to */
+    const char *path;      /* of a checkpoint, to load */
+    int64_t step;          /* to save */
+    int keep;
+    double salt; /* what is saved differs by it */
+    /* results */
+    ls_status status; /* of rank 0 */
+    int successes;    /* ranks that returned LS_OK */
+    char saved[512];
+    pthread_mutex_t lock;
+} work;
+
+/* State number i of a kind (0 master, 1 m, 2 v), with zeros of both signs and denormals among them. */
+static double value_of(const work *w, int kind, int64_t i) {
+    if (i % 97 == 5) return -0.0;
+    if (i % 89 == 7) return 1e-42;
+    return w->salt * ls_rng_normal(5, (uint64_t)kind, (uint64_t)i);
+}
+
+static bool same_bits(const void *data, int64_t at, ls_dtype dtype, double x) {
+    const float f = (float)x;
+    const ls_bf16 h = ls_bf16_from_f32(f);
+    if (dtype == LS_F64) return memcmp((const double *)data + at, &x, sizeof x) == 0;
+    if (dtype == LS_F32) return memcmp((const float *)data + at, &f, sizeof f) == 0;
+    return memcmp((const ls_bf16 *)data + at, &h, sizeof h) == 0;
+}
+
+static void set(void *data, int64_t at, ls_dtype dtype, double x) {
+    if (dtype == LS_F64)
+        ((double *)data)[at] = x;
+    else if (dtype == LS_F32)
+        ((float *)data)[at] = (float)x;
+    else
+        ((ls_bf16 *)data)[at] = ls_bf16_from_f32((float)x);
+}
+
+static const char *const kinds[] = {"master", LS_BIND_M, LS_BIND_V};
+
+/* Where state k of a part of the shard lies. */
+static void *state_at(const ls_executor *ex, int k, const ls_flat_piece *part) {
+    const ls_image *image = ls_executor_image(ex);
+    const ls_operand master = ls_image_master(image, part);
+    if (k == 0) return ls_executor_address(ex, &master);
+    return (char *)ls_executor_tensor(ex, kinds[k]) + (size_t)part->at * ls_dtype_bytes(image->accumulator);
+}
+
+/* The parts of a parameter in this rank's shard, one after the other; *p: begin with 0. */
+static bool next_part(const ls_image *image, const ls_flat *flat, int *p, ls_flat_piece *part) {
+    for (part->count = 0; *p < image->n_pieces && part->count == 0; ++*p)
+        *part = ls_piece_within(&image->pieces[*p], flat->start, flat->count);
+    return part->count > 0;
+}
+
+static void fill_state(const work *w, ls_executor *ex) {
+    const ls_image *image = ls_executor_image(ex);
+    for (int f = 0; f < image->n_flats; f++) {
+        const ls_flat *flat = &image->flats[f];
+        ls_flat_piece part;
+        for (int64_t i = flat->start; i < flat->start + flat->count; i++)
+            set(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, i));
+        for (int p = 0; next_part(image, flat, &p, &part);) {
+            for (int64_t i = 0; i < 3 * part.count; i++)
+                set(state_at(ex, (int)(i % 3), &part), i / 3, image->accumulator,
+                    value_of(w, (int)(i % 3), part.start + i / 3));
+        }
+    }
+}
+
+static ls_status check_state(const work *w, ls_executor *ex) {
+    const ls_image *image = ls_executor_image(ex);
+    for (int f = 0; f < image->n_flats; f++) {
+        const ls_flat *flat = &image->flats[f];
+        ls_flat_piece part;
+        for (int64_t i = flat->start; i < flat->start + flat->count; i++) {
+            if (!same_bits(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, i)))
+                return ls_error(LS_DIVERGED, "parameter %s, element %lld differs", flat->name, (long long)i);
+        }
+        for (int p = 0; next_part(image, flat, &p, &part);) {
+            for (int64_t i = 0; i < 3 * part.count; i++) {
+                const int k = (int)(i % 3);
+                if (!same_bits(state_at(ex, k, &part), i / 3, image->accumulator,
+                               value_of(w, k, part.start + i / 3)))
+                    return ls_error(LS_DIVERGED, "%s of %s, element %lld differs", kinds[k], flat->name,
+                                    (long long)(part.start + i / 3));
+            }
+        }
+    }
+    return ls_ok();
+}
+
+static ls_status save_and_load(const work *w, ls_executor *ex, ls_comm *comm, char saved[512]) {
+    if (w->directory != NULL) {
+        const ls_train_state state = {w->step, UINT64_MAX - 3, 77, 1.0 / 3};
+        fill_state(w, ex);
+        LS_TRY(ls_checkpoint_save(ex, comm, w->directory, &state, small_config, w->keep));
+        LS_PATH made = NULL;
+        LS_TRY(ls_checkpoint_path(w->directory, w->step, &made));
+        snprintf(saved, 512, "%s", made);
+    }
+    if (w->path == NULL) return ls_ok();
+    ls_train_state state;
+    LS_TRY(ls_checkpoint_load(ex, comm, w->path, &state));
+    if (state.step != w->step || state.seed != UINT64_MAX - 3 || state.sequences != 77 ||
+        state.last_loss != 1.0 / 3)
+        return ls_error(LS_DIVERGED, "the state differs");
+    return check_state(w, ex);
+}
+
+static ls_status make_image(const work *w, ls_model *model, ls_graph *g, int rank, ls_image **image) {
+    ls_language_model lm;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    LS_TRY(ls_model_build(model, g, 2, 11, true, &lm));
+    const ls_job job = {.graph = g, .forward_nodes = lm.forward_nodes, .update = LS_UPDATE_ADAMW};
+    const ls_target target = {.mesh = ls_mesh_make(w->mesh.dp, w->mesh.ring, w->mesh.ulysses),
+                              .rank = rank,
+                              .strategy = w->mesh.strategy,
+                              .isa = machine.isa,
+                              .threads = 1};
+    return ls_compile(&job, &target, image);
+}
+
+static ls_status rank_main(ls_comm *comm, void *context) {
+    work *w = context;
+    ls_model *model = NULL;
+    ls_image *image = NULL;
+    ls_executor *ex = NULL;
+    char saved[512] = "";
+    ls_graph *g = ls_graph_create(w->dtype);
+    LS_TRY(ls_model_open(w->config, &model));
+    LS_TRY(make_image(w, model, g, ls_comm_rank(comm), &image));
+    LS_TRY(ls_executor_create(image, comm, &ex));
+    const ls_status status = save_and_load(w, ex, comm, saved);
+    pthread_mutex_lock(&w->lock);
+    if (ls_comm_rank(comm) == 0) {
+        w->status = status;
+        memcpy(w->saved, saved, sizeof saved);
+    }
+    w->successes += status.code == LS_OK;
+    pthread_mutex_unlock(&w->lock);
+    ls_executor_destroy(ex);
+    ls_image_destroy(image);
+    ls_graph_destroy(g);
+    ls_model_close(model);
+    return ls_comm_barrier(comm);
+}
+
+/* Runs it on all ranks; they must all succeed or all fail. Returns rank 0's status. */
+static ls_status run(work *w) {
+    ls_model *model = NULL;
+    ls_image *image = NULL;
+    ls_world *world = NULL;
+    const int ranks = w->mesh.dp * w->mesh.ring * w->mesh.ulysses;
+    ls_graph *g = ls_graph_create(w->dtype);
+    assert_ok(ls_model_open(w->config, &model));
+    assert_ok(make_image(w, model, g, 0, &image));
+    assert_ok(ls_world_for(image, NULL, false, 20, &world));
+    pthread_mutex_init(&w->lock, NULL);
+    w->successes = 0;
+    assert_ok(ls_launch(world, ranks, true, rank_main, w));
+    pthread_mutex_destroy(&w->lock);
+    assert_int_equal(w->successes, w->status.code == LS_OK ? ranks : 0);
+    ls_world_destroy(world);
+    ls_image_destroy(image);
+    ls_graph_destroy(g);
+    ls_model_close(model);
+    return w->status;
+}
+
+static work make_work(void **state, mesh_case mesh, ls_dtype dtype) {
+    return (work){.mesh = mesh, .dtype = dtype, .config = *state, .step = 10, .salt = 1};
+}
+
+/* A fresh folder with a config.json; every test has its own. */
+static int set_up(void **state) {
+    if (scratch_make(state) != 0) return -1;
+    (void)scratch_text(state, "config.json", small_config);
+    return 0;
+}
+
+static int count_entries(const char *directory, const char *part) {
+    ls_file_names names;
+    int n = 0;
+    assert_ok(ls_file_list(directory, &names));
+    for (size_t i = 0; i < names.count; i++) n += strstr(names.name[i], part) != NULL;
+    ls_file_names_free(&names);
+    return n;
+}
+
+static void save_ok(void **state, mesh_case mesh, ls_dtype dtype, int64_t step, int keep) {
+    work w = make_work(state, mesh, dtype);
+    w.directory = *state;
+    w.step = step;
+    w.keep = keep;
+    assert_ok(run(&w));
+}
+
+static ls_status load(void **state, mesh_case mesh, ls_dtype dtype, const char *path, int64_t step) {
+    work w = make_work(state, mesh, dtype);
+    w.path = path;
+    w.step = step;
+    return run(&w);
+}
+
+static void test_hash(void **state) {
+    (void)state;
+    /* Known answers of XXH64 with seed 0. */
+    char text[101];
+    for (int i = 0; i < 101; i++) text[i] = (char)i;
+    assert_true(ls_hash_bytes("", 0) == 0xEF46DB3751D8E999u);
+    assert_true(ls_hash_bytes("a", 1) == 0xD24EC4F1A98C6E5Bu);
+    assert_true(ls_hash_bytes("abc", 3) == 0x44BC2CF5AD770999u);
+    assert_true(ls_hash_bytes(text, 101) == 0xe99038495f85381eu);
+}
+
+static void test_any_mesh(void **state) {
+    const mesh_case meshes[] = {ONE, TWO, THREE, FOUR};
+    const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+    for (size_t t = 0; t < LS_COUNT(types); t++) {
+        for (size_t a = 0; a < LS_COUNT(meshes); a++) {
+            work w = make_work(state, meshes[a], types[t]);
+            w.directory = *state;
+            w.step = (int64_t)(t * 10 + a);
+            assert_ok(run(&w));
+            for (size_t b = 0; b < LS_COUNT(meshes); b++)
+                assert_ok(load(state, meshes[b], types[t], w.saved, w.step));
+        }
+    }
+    /* The same masters whatever the type of the parameters: f32 goes on in bf16, f64 does not. */
+    LS_PATH path = NULL;
+    assert_ok(load(state, TWO, LS_BF16, scratch_path(state, "checkpoint-00000001"), 1));
+    assert_ok(ls_checkpoint_find(*state, &path));
+    assert_string_equal(path, scratch_path(state, "checkpoint-00000023"));
+    assert_error(load(state, TWO, LS_F32, path, 23), LS_INVALID, "it holds F64", "needs F32");
+}
+
+/* Files do not depend on the mesh that wrote them. */
+static void test_same_files(void **state) {
+    static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "config.json"};
+    save_ok(state, ONE, LS_BF16, 1, 0);
+    save_ok(state, THREE, LS_BF16, 2, 0);
+    for (size_t f = 0; f < LS_COUNT(names); f++) {
+        ls_file_map map[2];
+        for (int i = 0; i < 2; i++) {
+            LS_PATH path = NULL;
+            assert_ok(ls_path_join(scratch_path(state, i ? "checkpoint-00000002" : "checkpoint-00000001"),
+                                   names[f], &path));
+            assert_ok(ls_file_map_open(path, &map[i]));
+        }
+        assert_int_equal(map[0].bytes, map[1].bytes);
+        assert_memory_equal(map[0].data, map[1].data, map[0].bytes);
+        for (int i = 0; i < 2; i++) ls_file_map_close(&map[i]);
+    }
+}
+
+static void flip(const char *path, int64_t at) {
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fseek(file, (long)at, SEEK_SET);
+    const int byte = fgetc(file);
+    fseek(file, (long)at, SEEK_SET);
+    fputc(byte ^ 1, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A bit flipped anywhere is seen, whichever rank reads it, and named; turned back, all is well. */
+static void test_corruption(void **state) {
+    static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "config.json",
+                                        "state.json"};
+    save_ok(state, TWO, LS_BF16, 10, 0);
+    LS_PATH path = NULL;
+    LS_PATH directory = NULL;
+    assert_ok(ls_checkpoint_find(*state, &directory));
+    for (size_t f = 0; f < LS_COUNT(names); f++) {
+        struct stat info;
+        assert_ok(ls_path_join(directory, names[f], &path));
+        assert_int_equal(stat(path, &info), 0);
+        for (int64_t at = 0; at < info.st_size;
+             at += at + 1 == info.st_size ? 1 : ls_min(info.st_size / 23 + 1, info.st_size - 1 - at)) {
+            flip(path, at);
+            assert_error(load(state, at % 2 ? THREE : ONE, LS_BF16, directory, 10), LS_INVALID, names[f],
+                         "corrupted");
+            flip(path, at);
+        }
+    }
+    assert_ok(load(state, THREE, LS_BF16, directory, 10));
+    /* The piece is named. */
+    assert_ok(ls_path_join(directory, "optimizer.safetensors", &path));
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    flip(path, info.st_size - 1);
+    assert_error(load(state, FOUR, LS_BF16, directory, 10), LS_INVALID, "optimizer.safetensors",
+                 "(v lm_head.weight)");
+}
+
+/* A scalar of the record that is changed by an editor is no better than a bit. */
+static void test_state_of_record(void **state) {
+    ls_train_state s;
+    save_ok(state, ONE, LS_F32, 10, 0);
+    const char *directory = scratch_path(state, "checkpoint-00000010");
+    assert_ok(ls_checkpoint_state(directory, &s));
+    assert_true(s.step == 10 && s.seed == UINT64_MAX - 3 && s.sequences == 77 && s.last_loss == 1.0 / 3);
+    LS_PATH path = NULL;
+    char *text, *step;
+    size_t bytes;
+    assert_ok(ls_path_join(directory, "state.json", &path));
+    assert_ok(ls_file_read(path, 1 << 20, &text, &bytes));
+    step = strstr(text, "\"step\": 10");
+    assert_non_null(step);
+    step[strlen("\"step\": 10") - 1] = '2';
+    assert_ok(ls_file_write(path, text, bytes));
+    assert_error(ls_checkpoint_state(directory, &s), LS_INVALID, "state.json", "corrupted");
+    assert_ok(ls_file_write(path, text, bytes / 2));
+    assert_error(ls_checkpoint_state(directory, &s), LS_INVALID, "state.json", "corrupted");
+    free(text);
+    assert_error(ls_checkpoint_state(scratch_path(state, "nothing"), &s), LS_IO, "state.json",
+                 "No such file");
+}
+
+static void test_truncated(void **state) {
+    static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
+    LS_PATH path = NULL;
+    LS_PATH directory = NULL;
+    for (int f = 0; f < 2; f++) {
+        save_ok(state, TWO, LS_F32, f, 0);
+        assert_ok(ls_checkpoint_find(*state, &directory));
+        assert_ok(ls_path_join(directory, names[f], &path));
+        for (int cut = 0; cut < 3; cut++) {
+            struct stat info;
+            assert_int_equal(stat(path, &info), 0);
+            assert_int_equal(truncate(path, cut == 2 ? 0 : info.st_size - 1 - cut * 100), 0);
+            assert_error(load(state, THREE, LS_F32, directory, f), LS_INVALID, names[f], "it is cut");
+        }
+        assert_int_equal(unlink(path), 0);
+        assert_error(load(state, THREE, LS_F32, directory, f), LS_IO, names[f], "No such file");
+    }
+}
+
+/* No room for the files: every rank says so, and the earlier checkpoint is as it was. */
+static void test_no_space(void **state) {
+    save_ok(state, TWO, LS_F32, 10, 0);
+    struct rlimit old, small;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
+    assert_int_equal(sigaction(SIGXFSZ, &ignore, &before), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    static const rlim_t limits[] = {2000, 14000}; /* the first file does not fit; only the second does not */
+    for (size_t i = 0; i < LS_COUNT(limits); i++) {
+        work w = make_work(state, THREE, LS_F32);
+        w.directory = *state;
+        w.step = 11;
+        small.rlim_cur = limits[i];
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        const ls_status status = run(&w);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        assert_error(status, LS_IO, i == 0 ? "model.safetensors" : "optimizer.safetensors", "File too large");
+        assert_int_equal(count_entries(*state, "checkpoint-"), 1);
+        assert_ok(load(state, THREE, LS_F32, scratch_path(state, "checkpoint-00000010"), 10));
+    }
+    sigaction(SIGXFSZ, &before, NULL);
+    save_ok(state, THREE, LS_F32, 11, 0);
+}
+
+static void test_cannot_write(void **state) {
+    work w = make_work(state, TWO, LS_F32);
+    w.directory = scratch_text(state, "file", "no folder");
+    assert_error(run(&w), LS_IO, "file", "rank 0");
+}
+
+static void test_keep_and_find(void **state) {
+    LS_PATH path = NULL;
+    assert_error(ls_checkpoint_find(*state, &path), LS_INVALID, "no checkpoint in", *state);
+    assert_error(ls_checkpoint_find(scratch_path(state, "nowhere"), &path), LS_INVALID, "no checkpoint in",
+                 "nowhere");
+    for (int step = 1; step <= 3; step++) save_ok(state, ONE, LS_F32, step, 0);
+    assert_int_equal(count_entries(*state, "checkpoint-"), 3);
+    save_ok(state, TWO, LS_F32, 100000007, 2);
+    assert_int_equal(count_entries(*state, "checkpoint-"), 2);
+    assert_true(ls_file_exists(scratch_path(state, "checkpoint-00000003")));
+    assert_ok(ls_checkpoint_find(*state, &path));
+    assert_string_equal(path, scratch_path(state, "checkpoint-100000007"));
+    /* What a crash leaves is no checkpoint, and is cleaned by the next save; other things are not touched. */
+    assert_ok(ls_file_make_directories(scratch_path(state, "checkpoint-200000000.partial/deep")));
+    assert_ok(ls_file_make_directories(scratch_path(state, "checkpoint-best")));
+    assert_ok(ls_checkpoint_find(*state, &path));
+    assert_string_equal(path, scratch_path(state, "checkpoint-100000007"));
+    save_ok(state, TWO, LS_F32, 5,
+            1); /* goes back: the one just written stays, the newest of the others goes */
+    assert_int_equal(count_entries(*state, "checkpoint-"), 2);
+    assert_true(ls_file_exists(scratch_path(state, "checkpoint-00000005")));
+    assert_true(ls_file_exists(scratch_path(state, "checkpoint-best")));
+}
+
+/* The same step once more replaces it. */
+static void test_again(void **state) {
+    save_ok(state, ONE, LS_F32, 10, 0);
+    work w = make_work(state, TWO, LS_F32);
+    w.directory = *state;
+    w.salt = 3;
+    assert_ok(run(&w));
+    assert_int_equal(count_entries(*state, "checkpoint-"), 1);
+    assert_error(load(state, ONE, LS_F32, w.saved, 10), LS_DIVERGED, "differs", "");
+    work again = make_work(state, ONE, LS_F32);
+    again.path = w.saved;
+    again.salt = 3;
+    assert_ok(run(&again));
+}
+
+static void test_other_model(void **state) {
+    save_ok(state, TWO, LS_F32, 10, 0);
+    char text[512];
+    snprintf(text, sizeof text, "%s", small_config);
+    *(strstr(text, "\"vocab_size\": 13") + strlen("\"vocab_size\": 1")) = '4';
+    (void)scratch_text(state, "config.json", text);
+    assert_error(load(state, TWO, LS_F32, scratch_path(state, "checkpoint-00000010"), 10), LS_INVALID,
+                 "model.safetensors", "model.embed_tokens.weight is [13,10], expected [14,10]");
+}
+
+/* A checkpoint as a source of weights, in another type. */
+static void test_weights(void **state) {
+    const work saved = make_work(state, TWO, LS_BF16);
+    work other = make_work(state, ONE, LS_F64);
+    ls_model *model = NULL;
+    ls_image *image = NULL;
+    ls_weight_source source;
+    double x[3];
+    save_ok(state, TWO, LS_BF16, 10, 0);
+    const char *path = scratch_path(state, "checkpoint-00000010");
+    ls_graph *g = ls_graph_create(LS_F64);
+    assert_ok(ls_model_open(*state, &model));
+    assert_ok(make_image(&other, model, g, 0, &image));
+    assert_ok(ls_checkpoint_weights(path, image, &source));
+    assert_true(ls_weights_from_file(&source));
+    const ls_flat *flat = &image->flats[image->n_flats - 1];
+    assert_ok(source.read(source.context, flat, 4, 3, x));
+    for (int i = 0; i < 3; i++) assert_true(x[i] == (float)value_of(&saved, 0, flat->start + 4 + i));
+    ls_weights_close(&source);
+    LS_PATH file = NULL;
+    assert_ok(ls_path_join(path, "model.safetensors", &file));
+    flip(file, 3000);
+    assert_error(ls_checkpoint_weights(path, image, &source), LS_INVALID, "model.safetensors", "corrupted");
+    ls_image_destroy(image);
+    ls_graph_destroy(g);
+    ls_model_close(model);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, scratch_remove)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_hash),       TEST(test_any_mesh),        TEST(test_same_files),
+        TEST(test_corruption), TEST(test_state_of_record), TEST(test_truncated),
+        TEST(test_no_space),   TEST(test_cannot_write),    TEST(test_keep_and_find),
+        TEST(test_again),      TEST(test_other_model),     TEST(test_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,69 @@
+#!/bin/bash
+# longspan plan: its bytes add up, are those that train maps, and what it says would fit does.
+. "$(dirname "$0")/../support/cli.sh"
+
+model=$here/../examples/tiny
+plan() { "$longspan" plan --model "$model" --threads 1 "$@"; }
+
+plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --json >plan.json 2>err || fail "plan: $(cat err)"
+python3 - <<'CHECK' || fail "plan.json"
+import json
+d = json.load(open("plan.json"))
+best, kinds = d["candidates"][0], d["bytes_by_kind"]
+assert d["predicted_bytes"] == best["private_bytes"] + best["symmetric_bytes"] == sum(kinds.values()), d
+assert all(kinds[k] > 0 for k in ("parameter", "gradient", "optimizer", "activation", "slot")), kinds
+for arena in ("private", "symmetric"):
+    a = d[arena]
+    assert a["live_at_peak"] <= a["lower_bound"] <= a["mapped"] == best[arena + "_bytes"], a
+    sizes = [b["bytes"] for b in a["largest"]]
+    assert sizes == sorted(sizes, reverse=True) and sizes, a
+assert d["one_rank_bytes"] > d["predicted_bytes"], d
+assert [c["seconds"] for c in d["candidates"]] == sorted(c["seconds"] for c in d["candidates"])
+CHECK
+
+# Train maps what was planned: the same numbers by another way.
+for i in $(seq 900); do echo "line $i of a text that is long enough"; done >text.txt
+as=()
+[ "${LS_TEST_SANITIZER:-}" = thread ] && as=(--ranks-as threads)
+"$longspan" train --model "$model" --data text.txt --seq 256 --ranks 2 --batch 4 --accumulate 2 --threads 1 --steps 1 \
+    --out run "${as[@]}" >/dev/null 2>err || fail "train: $(cat err)"
+python3 - <<'CHECK' || fail "train and plan differ"
+import json
+plan, run = json.load(open("plan.json")), json.load(open("run/run.json"))
+most = max(r["private"] + r["symmetric"] for r in run["predicted_bytes"])
+assert most == plan["predicted_bytes"] and run["one_rank_bytes"] == plan["one_rank_bytes"], (most, run, plan)
+assert run["spread"]["strategy"] == plan["candidates"][0]["strategy"] and run["spread"]["reason"] == plan["reason"]
+CHECK
+
+# The longest sequence takes no longer than a short one.
+timeout 20 "$longspan" plan --model "$model" --threads 1 --ranks 1 --seq $((1 << 30)) >long.txt 2>err || fail "plan of 2^30 tokens: $(cat err)"
+grep -q 'TiB' long.txt || fail "plan of 2^30 tokens: $(cat long.txt)"
+
+bytes=$(python3 -c 'import json; print(json.load(open("plan.json"))["predicted_bytes"])')
+# A little less than it would take: some results are made again, and it fits.
+plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory $((bytes * 97 / 100)) --json >less.json || fail "no recompute"
+python3 - "$bytes" <<'CHECK' || fail "saving: $(cat less.json)"
+import json, sys
+d = json.load(open("less.json"))
+best = d["candidates"][0]
+assert best["recompute"] > 0 and best["fits"] and d["predicted_bytes"] <= int(sys.argv[1]) * 97 // 100, best
+CHECK
+
+# Too little memory: one line with what is needed and what would fit; and that does fit.
+plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory "$bytes" >page.txt || fail "exactly enough memory is refused"
+grep -q '^one rank alone would need' page.txt && grep -q 'maps most' page.txt || fail "page: $(cat page.txt)"
+limit=$((bytes * 3 / 5))
+status=0
+plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory $limit >out 2>err || status=$?
+[ $status -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] || fail "too little memory: exit $status: $(cat out err)"
+[ "$(sed -n 's/.*a rank needs \([0-9]*\) bytes.*/\1/p' err)" -le "$bytes" ] && grep -q 'its peak in program' err || fail "$(cat err)"
+ranks=$(sed -n 's/.*--ranks \([0-9]*\) would fit.*/\1/p' err)
+seq=$(sed -n 's/.*or --seq \([0-9]*\)$/\1/p' err)
+[ -n "$ranks" ] && [ -n "$seq" ] || fail "no advice: $(cat err)"
+plan --seq 256 --ranks "$ranks" --batch 4 --accumulate 2 --memory $limit >/dev/null || fail "--ranks $ranks does not fit"
+plan --seq "$seq" --ranks 2 --batch 4 --accumulate 2 --memory $limit >/dev/null || fail "--seq $seq does not fit"
+status=0; plan --seq 256 --memory 10 >out 2>err || status=$?
+[ $status -eq 1 ] && grep -q 'nothing would fit' err || fail "ten bytes: $(cat err)"
+status=0; plan --batch 3 --accumulate 2 >out 2>err || status=$?
+[ $status -eq 2 ] && grep -q -- '--accumulate 2' err || fail "batch 3: $(cat err)"
+echo ok

@@ -1,0 +1,78 @@
+#!/bin/bash
+# longspan train as a command: flags reach the run, --help shows the defaults that a run uses, results and refusals.
+. "$(dirname "$0")/../support/cli.sh"
+
+make_tiny_model
+make_lines 400 >text.txt
+base=(--model config.json --data text.txt --seq 32 --threads 1)
+quiet=${LS_TEST_SANITIZER:-}
+[ "$quiet" = thread ] && base+=(--ranks-as threads)
+
+# What --help calls the default is what a run with no such flag records.
+"$longspan" train "${base[@]}" --out plain --steps 3 --json >out.json 2>err || fail "train: $(cat err)"
+"$longspan" train --help >help.txt
+python3 - <<'CHECK' || fail "the result or the defaults"
+import json, re
+result, run = json.load(open("out.json")), json.load(open("plain/run.json"))
+assert result["steps"] == 3 and result["strategy"] == "local" and not result["interrupted"], result
+assert result["first_loss"] > 5 and result["eval_loss"] is None and result["checkpoint"], result
+text = re.sub(r"\n {20,}", " ", open("help.txt").read())
+shown = dict(re.findall(r"--([a-z0-9-]+) [A-Z]+ .*default ([^)]+)\)", text))
+settings = run["settings"]
+assert shown["save-every"] == "15m" and settings["save_seconds"] == 15 * 60 and settings["save_every"] == 0, settings
+checked = [n for n in settings if n.replace("_", "-") in shown and n not in ("seq", "steps", "save_every")]
+assert len(checked) >= 12, shown
+for name in checked:
+    text, value = shown[name.replace("_", "-")], settings[name]
+    assert value == text or float(value) == float(text), (name, value, text)
+CHECK
+
+# The time left that is shown ends at the limit, not after a million steps.
+"$longspan" train "${base[@]}" --out limited --steps 1000000 --max-seconds 2 >out.txt 2>err || fail "train: $(cat err)"
+grep -q 'training [0-9]*/1000000 .* · 0:0[0-2] left' err || fail "the time left: $(grep training err)"
+grep -q 'left' err && ! grep 'left' err | grep -qv ' 0:0[0-2] left' || fail "the time left: $(grep left err)"
+
+# Every kind of flag arrives; zeros turn off what they are said to.
+"$longspan" train "${base[@]}" --out given --steps 2 --ranks 2 --strategy ring --layout contiguous --batch 4 --accumulate 2 \
+    --lr 0.01 --warmup 1 --schedule constant --beta1 0.8 --clip 0 --weight-decay 0 --seed 7 --eval-data text.txt \
+    --eval-every 1 >out.txt 2>err || fail "train: $(cat err)"
+grep -q 'evaluation' out.txt && grep -q 'given/loss.svg' out.txt || fail "summary: $(cat out.txt)"
+python3 - <<'CHECK' || fail "flags in run.json"
+import json
+run = json.load(open("given/run.json"))
+s, spread = run["settings"], run["spread"]
+want = dict(batch=4, accumulate=2, lr=0.01, warmup=1, schedule="constant", beta1=0.8, seed=7, eval_every=1)
+assert all(s[k] == v for k, v in want.items()), s
+assert s["clip"] <= 0 and s["weight_decay"] <= 0, s
+assert (spread["ranks"], spread["strategy"], spread["layout"]) == (2, "ring", "contiguous"), spread
+CHECK
+
+# --save-every is a number of steps or a time; on resume either overrules what the run had, and its mistakes are said.
+for case in "7 7 -1" "2h 0 7200" "90s 0 90" "0 0 -1" "5 5 -1"; do
+    read -r flag steps seconds <<<"$case"
+    resume=; [ -d every ] && resume=--resume
+    "$longspan" train "${base[@]}" --out every --steps 2 --save-every "$flag" $resume >out.txt 2>err || fail "train: $(cat err)"
+    json "(d['settings']['save_every'], d['settings']['save_seconds']) == ($steps, $seconds)" every/run.json
+done
+"$longspan" train "${base[@]}" --out every --steps 2 --resume >out.txt 2>err || fail "train: $(cat err)"
+json "(d['settings']['save_every'], d['settings']['save_seconds']) == (5, -1)" every/run.json
+for bad in m 5d 1.5m 15mm -3 "" 1000000000000000; do
+    expect 2 "--save-every" train "${base[@]}" --out x "--save-every=$bad"
+done
+
+# Going on needs no repetition, and takes no contradiction.
+"$longspan" train "${base[@]}" --out given --steps 4 --eval-data text.txt --resume --json >out.json 2>err || fail "resume: $(cat err)"
+python3 -c 'import json; d = json.load(open("out.json")); assert d["steps"] == 4 and d["strategy"] == "ring", d'
+expect 2 "--lr 0.5 contradicts" train "${base[@]}" --out given --eval-data text.txt --resume --lr 0.5
+expect 2 "--accumulate 2" train "${base[@]}" --out x --batch 3 --accumulate 2
+expect 2 "--data needs at least one PATH" train --model config.json --data --out x
+expect 2 "--out DIR is required" train "${base[@]}"
+expect 2 "--eval-data" train "${base[@]}" --out x --eval-every 1
+for arguments in "--out absent --resume" "--out x --data absent.txt --seq 8" "--out text.txt/x"; do
+    status=0
+    # shellcheck disable=SC2086
+    "$longspan" train --model config.json $([[ $arguments == *--data* ]] || echo --data text.txt) $arguments >out 2>err || status=$?
+    [ $status -eq 1 ] || [ $status -eq 2 ] || fail "train $arguments: exit $status"
+    [ "$(grep -c . err)" -ge 1 ] && [ ! -s out ] || fail "train $arguments: $(cat err out)"
+done
+echo ok

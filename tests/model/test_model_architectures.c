@@ -1,0 +1,302 @@
+/* config.json of each architecture: what its own fields mean, which are refused, and other rotary positions from outside. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "graph/graph.h"
+#include "model/model.h"
+#include "support/scratch.h"
+
+#define DECODER(type, name, rest)                                                                        \
+    "{\"architectures\": [\"" name "\"], \"model_type\": \"" type                                        \
+    "\", \"vocab_size\": 32, \"hidden_size\": 24, "                                                      \
+    "\"intermediate_size\": 20, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"head_dim\": 6, " \
+    "\"num_key_value_heads\": 4, "                                                                       \
+    "\"max_position_embeddings\": 64" rest "}"
+#define LLAMA(rest) DECODER("llama", "LlamaForCausalLM", rest)
+#define MISTRAL(rest) DECODER("mistral", "MistralForCausalLM", rest)
+#define QWEN2(rest) DECODER("qwen2", "Qwen2ForCausalLM", rest)
+#define QWEN3(rest) DECODER("qwen3", "Qwen3ForCausalLM", rest)
+#define GEMMA2(rest) DECODER("gemma2", "Gemma2ForCausalLM", rest)
+#define GPT2(rest)                                                                                                   \
+    "{\"architectures\": [\"GPT2LMHeadModel\"], \"vocab_size\": 32, \"n_embd\": 24, \"n_head\": 4, \"n_layer\": 2, " \
+    "\"n_positions\": 16" rest "}"
+
+/* --- masks ------------------------------------------------------------------------------------------------------------------- */
+
+/* The windows of the layers of a model at a sequence of 12: "5.5." for 5, none, 5, none. */
+static void masks_of(const char *config, char out[8]) {
+    ls_model *model;
+    ls_language_model lm;
+    ls_graph *g = ls_graph_create(LS_F32);
+    int n = 0;
+    assert_ok(ls_model_open_text("config.json", config, &model));
+    assert_ok(ls_model_build(model, g, 1, 12, false, &lm));
+    for (int i = 0; i < g->n_nodes; i++) {
+        const ls_mask *mask = ls_node_mask(&g->nodes[i]);
+        if (mask == NULL) continue;
+        assert_int_equal(mask->n, 1);
+        const bool window = mask->term[0].kind == LS_MASK_WINDOW;
+        if (!window) assert_int_equal(mask->term[0].kind, LS_MASK_CAUSAL);
+        out[n++] = window ? (char)('0' + mask->term[0].window) : '.';
+    }
+    out[n] = 0;
+    ls_graph_destroy(g);
+    ls_model_close(model);
+}
+
+static void test_windows(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *masks;
+    } cases[] = {
+        {LLAMA(""), "...."},
+        {MISTRAL(", \"sliding_window\": 5"), "5555"},
+        {MISTRAL(", \"sliding_window\": null"), "...."},
+        {MISTRAL(""), "...."}, /* 4096 is longer than the sequence */
+        {MISTRAL(", \"sliding_window\": 12"), "...."},
+        {QWEN2(", \"sliding_window\": 5, \"max_window_layers\": 1"), "...."},
+        {QWEN2(", \"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": 1"), ".555"},
+        {QWEN2(", \"use_sliding_window\": true, \"sliding_window\": 5"), "...."},
+        {QWEN3(", \"use_sliding_window\": true, \"sliding_window\": 5, \"layer_types\": [\"full_attention\", "
+               "\"sliding_attention\", \"full_attention\", \"sliding_attention\"]"),
+         ".5.5"},
+        {GEMMA2(", \"sliding_window\": 5"), "5.5."},
+        {GEMMA2(", \"sliding_window\": null"), "...."},
+        {GPT2(""), ".."},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        char masks[8];
+        masks_of(cases[i].config, masks);
+        assert_string_equal(masks, cases[i].masks);
+    }
+}
+
+/* --- refusals ---------------------------------------------------------------------------------------------------------------- */
+
+static void test_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *config;
+        ls_code code;
+        const char *found, *expected;
+    } cases[] = {
+        {MISTRAL(", \"layer_types\": []"), LS_UNSUPPORTED, "layer_types is an array of 0", "left out"},
+        {MISTRAL(", \"sliding_window\": 0"), LS_INVALID, "sliding_window is 0", "from 1"},
+        {QWEN3(", \"layer_types\": [\"full_attention\"]"), LS_INVALID, "layer_types is an array of 1",
+         "each of the 4 layers"},
+        {QWEN3(", \"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\", "
+               "\"full_attention\"]"),
+         LS_UNSUPPORTED, "layer_types[1] is \"sliding_attention\"", "sliding_window to be given"},
+        {QWEN3(", \"layer_types\": [\"linear_attention\", \"full_attention\", \"full_attention\", "
+               "\"full_attention\"]"),
+         LS_UNSUPPORTED, "layer_types[0] is \"linear_attention\"", "\"full_attention\""},
+        {QWEN2(", \"use_sliding_window\": 1"), LS_INVALID, "use_sliding_window is 1", "true or false"},
+        {GEMMA2(", \"use_bidirectional_attention\": true"), LS_UNSUPPORTED,
+         "use_bidirectional_attention is true", "causal"},
+        {GEMMA2(", \"hidden_activation\": \"mish\""), LS_UNSUPPORTED, "hidden_activation is \"mish\"",
+         "gelu"},
+        {GEMMA2(", \"attn_logit_softcapping\": -1"), LS_INVALID, "attn_logit_softcapping is -1",
+         "number from"},
+        {GEMMA2(", \"query_pre_attn_scalar\": 0"), LS_INVALID, "query_pre_attn_scalar is 0", "number from"},
+        {GPT2(", \"n_head\": 4, \"add_cross_attention\": true"), LS_INVALID, "not valid JSON", "duplicate"},
+        {GPT2(", \"add_cross_attention\": true"), LS_UNSUPPORTED, "add_cross_attention is true", "encoder"},
+        {GPT2(", \"activation_function\": \"tanh\""), LS_UNSUPPORTED, "activation_function is \"tanh\"",
+         "gelu_new"},
+        {GPT2(", \"n_inner\": 0"), LS_INVALID, "n_inner is 0", "from 1"},
+        {GPT2(", \"hidden_size\": 25"), LS_INVALID, "n_head is 4", "a divisor of n_embd 25"},
+        {GPT2(", \"is_causal\": false"), LS_UNSUPPORTED, "is_causal is false", "attention is causal"},
+        {QWEN3(", \"is_causal\": false"), LS_UNSUPPORTED, "is_causal is false", "attention is causal"},
+        {LLAMA(", \"per_layer_config\": {\"1\": {}}"), LS_UNSUPPORTED, "per_layer_config is an object",
+         "layers are alike"},
+        {"{\"architectures\": [\"LlamaForCausalLM\"], \"text_config\": {\"vocab_size\": 32}}", LS_INVALID,
+         "vocab_size is missing", "an integer"},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        ls_model *model = NULL;
+        const ls_status status = ls_model_open_text("config.json", cases[i].config, &model);
+        assert_error(status, cases[i].code, cases[i].found, cases[i].expected);
+        assert_error(status, cases[i].code, "config.json", "");
+        assert_null(model);
+    }
+}
+
+/* Fields that are missing, null or called by another name. */
+static void test_sizes(void **state) {
+    (void)state;
+#define BARE(type, heads, rest)                                                                            \
+    "{\"model_type\": \"" type "\", \"vocab_size\": 32, \"hidden_size\": 512, \"intermediate_size\": 20, " \
+    "\"num_hidden_layers\": 1, \"num_attention_heads\": " heads rest "}"
+    static const struct {
+        const char *config;
+        ls_model_sizes want;
+    } cases[] = {
+        {BARE("llama", "64", ""), {.Hkv = 64, .D = 8, .longest = 2048}},
+        {BARE("llama", "64", ", \"num_key_value_heads\": null, \"head_dim\": null"),
+         {.Hkv = 64, .D = 8, .longest = 2048}},
+        {BARE("mistral", "64", ""), {.Hkv = 8, .D = 8, .longest = 131072}},
+        {BARE("mistral", "64", ", \"num_key_value_heads\": null"), {.Hkv = 64, .D = 8, .longest = 131072}},
+        {BARE("qwen2", "64", ""), {.Hkv = 32, .D = 8, .longest = 32768}},
+        {BARE("qwen3", "64", ""), {.Hkv = 32, .D = 128, .longest = 32768}},
+        {BARE("gemma2", "64", ""), {.Hkv = 4, .D = 256, .longest = 8192, .tied = true}},
+        {GPT2(", \"hidden_size\": 40, \"num_attention_heads\": 5, \"num_hidden_layers\": 3, "
+              "\"max_position_embeddings\": 7"),
+         {.Hkv = 5, .D = 8, .longest = 7, .tied = true}},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        ls_model *model;
+        assert_ok(ls_model_open_text("config.json", cases[i].config, &model));
+        const ls_model_sizes n = ls_model_describe(model), *want = &cases[i].want;
+        assert_int_equal(n.Hkv, want->Hkv);
+        assert_int_equal(n.D, want->D);
+        assert_int_equal(n.longest, want->longest);
+        assert_int_equal(n.tied, want->tied);
+        assert_true(n.initializer_range == 0.02);
+        ls_model_close(model);
+    }
+}
+
+/* GPT-2 has a position for so many tokens and no more. */
+static void test_learned_positions(void **state) {
+    (void)state;
+    ls_model *model;
+    ls_language_model lm;
+    assert_ok(ls_model_open_text("config.json", GPT2(", \"resid_pdrop\": 0.1, \"n_inner\": null"), &model));
+    assert_int_equal(ls_model_describe(model).F, 96);
+    assert_true(ls_model_describe(model).tied);
+    ls_graph *g = ls_graph_create(LS_F32);
+    assert_error(ls_model_build(model, g, 1, 17, false, &lm), LS_USAGE, "17 tokens", "n_positions 16");
+    ls_graph_destroy(g);
+    g = ls_graph_create(LS_F32);
+    assert_ok(ls_model_build(model, g, 1, 16, false, &lm));
+    assert_int_equal(ls_graph_id_range(g, lm.positions).count, 16);
+    ls_graph_destroy(g);
+    ls_model_close(model);
+}
+
+/* --- other rotary positions -------------------------------------------------------------------------------------------------- */
+
+typedef struct change {
+    const char *config;
+    ls_rope_change rope;
+    const char *holds[3]; /* what the text has afterwards; of the whole if it begins with { */
+} change;
+
+#define OLD LLAMA(", \"kept\": [1, {\"a\": \"}\\\"\"}], \"rope_theta\": 1e4")
+#define NEW \
+    LLAMA(", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500000.0}, \"kept\": 1.50")
+#define SCALED \
+    LLAMA(", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 48}")
+
+#define BESIDE \
+    LLAMA(", \"original_max_position_embeddings\": 32, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}")
+
+static const change changes[] = {
+    {OLD, {NULL, 0}, {OLD}},
+    {OLD, {"", 0}, {OLD}},
+    {OLD, {NULL, 5e5}, {LLAMA(", \"kept\": [1, {\"a\": \"}\\\"\"}], \"rope_theta\": 500000")}},
+    {OLD,
+     {"linear:2", 0},
+     {"\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}", "\"max_position_embeddings\": 64,",
+      "\"kept\": [1, {\"a\": \"}\\\"\"}], \"rope_theta\": 1e4}"}},
+    {OLD,
+     {"yarn:4", 0},
+     {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64}",
+      "\"max_position_embeddings\": 256,"}},
+    {OLD,
+     {"yarn:1.5:32", 0},
+     {"\"original_max_position_embeddings\": 32}", "\"max_position_embeddings\": 64,"}},
+    {OLD,
+     {"dynamic:4:32", 0},
+     {"{\"rope_type\": \"dynamic\", \"factor\": 4}", "\"max_position_embeddings\": 32,"}},
+    {OLD,
+     {"llama3:8", 5e5},
+     {"\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0}", "\"rope_theta\": 500000",
+      "\"max_position_embeddings\": 512,"}},
+    {NEW,
+     {"yarn:2", 0},
+     {"\"rope_parameters\": {\"rope_theta\": 500000,\"rope_type\": \"yarn\", \"factor\": 2, "
+      "\"original_max_position_embeddings\": 64}",
+      "\"max_position_embeddings\": 128,", "\"kept\": 1.50}"}},
+    {NEW, {NULL, 1e6}, {"{\"rope_type\": \"default\", \"rope_theta\": 1000000}", "\"kept\": 1.50}"}},
+    {SCALED,
+     {"yarn:4", 0},
+     {"\"factor\": 4, \"original_max_position_embeddings\": 48", "\"max_position_embeddings\": 192,"}},
+    {BESIDE,
+     {"yarn:4", 0},
+     {"\"factor\": 4, \"original_max_position_embeddings\": 32}", "\"max_position_embeddings\": 128,"}},
+    {BESIDE,
+     {"yarn:8:16", 0},
+     {"\"original_max_position_embeddings\": 16, \"rope_scaling\"", "\"max_position_embeddings\": 128,"}},
+    {SCALED,
+     {"default", 0},
+     {"\"rope_scaling\": {\"rope_type\": \"default\"}", "\"max_position_embeddings\": 64"}},
+    {OLD,
+     {"{\"rope_type\": \"yarn\", \"factor\": 2, \"beta_fast\": 16}", 0},
+     {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2, \"beta_fast\": 16}",
+      "\"max_position_embeddings\": 128,"}},
+};
+
+static void test_changes(void **state) {
+    for (size_t i = 0; i < LS_COUNT(changes); i++) {
+        const change *c = &changes[i];
+        const char *path = scratch_text(state, "config.json", c->config);
+        ls_model *model = NULL, *again = NULL;
+        assert_ok(ls_model_open_changed(path, &c->rope, &model));
+        const char *text = ls_model_config_text(model);
+        for (int h = 0; h < 3 && c->holds[h] != NULL; h++) {
+            const bool whole = strncmp(c->holds[h], "{\"arch", 7) == 0;
+            if (whole ? strcmp(text, c->holds[h]) != 0 : strstr(text, c->holds[h]) == NULL)
+                fail_msg("case %zu: \"%s\" does not hold \"%s\"", i, text, c->holds[h]);
+        }
+        /* What is exported is a config of the same model. */
+        assert_ok(ls_model_open_text("again", text, &again));
+        assert_string_equal(ls_model_config_text(again), text);
+        ls_model_close(again);
+        ls_model_close(model);
+    }
+}
+
+static void test_changes_refused(void **state) {
+    static const struct {
+        const char *config;
+        ls_rope_change rope;
+        ls_code code;
+        const char *found, *expected;
+    } cases[] = {
+        {OLD, {"yarn", 0}, LS_USAGE, "--rope-scaling yarn", "yarn:FACTOR"},
+        {OLD, {"yarn:0.5", 0}, LS_USAGE, "--rope-scaling yarn:0.5", "yarn:FACTOR"},
+        {OLD, {"yarn:x", 0}, LS_USAGE, "--rope-scaling yarn:x", "yarn:FACTOR"},
+        {OLD, {"yarn:2:3:4", 0}, LS_USAGE, "--rope-scaling yarn:2:3:4", "yarn:FACTOR"},
+        {OLD, {"linear:2:16", 0}, LS_USAGE, "--rope-scaling linear:2:16", "linear:FACTOR"},
+        {OLD, {"longrope:2", 0}, LS_USAGE, "--rope-scaling longrope:2", "linear:FACTOR"},
+        {OLD, {"default:2", 0}, LS_USAGE, "--rope-scaling default:2", "default"},
+        {OLD,
+         {"{\"rope_type\": \"su\"}", 0},
+         LS_UNSUPPORTED,
+         "rope_scaling.rope_type is \"su\"",
+         "--rope-scaling"},
+        {OLD, {"{\"rope_type\":", 0}, LS_INVALID, "--rope-scaling: not valid JSON", "line 1"},
+        {OLD, {NULL, -1}, LS_USAGE, "--rope-theta -1", "a number"},
+        {GPT2(""), {"yarn:2", 0}, LS_USAGE, "GPT2LMHeadModel", "positions are learned"},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        ls_model *model = NULL;
+        const char *path = scratch_text(state, "config.json", cases[i].config);
+        assert_error(ls_model_open_changed(path, &cases[i].rope, &model), cases[i].code, cases[i].found,
+                     cases[i].expected);
+        assert_null(model);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_windows),           cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_learned_positions), cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_changes),           cmocka_unit_test(test_changes_refused),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

@@ -1,0 +1,160 @@
+/* Weights of a model: random ones the same for any mesh and type; tied ones, and names without their prefix. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "format/format.h"
+#include "support/scratch.h"
+#include "support/weight_files.h"
+
+#include <math.h>
+
+/* The same numbers, rounded, for every type and on every rank; masters are their rank's part of them. */
+static void test_random_any_mesh(void **state) {
+    static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+    place one;
+    open_place(state, LS_F64, 1, 0, &one);
+    assert_ok(fill_own(&one, 42, false));
+    const double *wide = ls_executor_tensor(one.executor, LS_BIND_PARAMETERS);
+    for (size_t c = 0; c < 3 * LS_COUNT(types); c++) {
+        place p;
+        const ls_dtype T = types[c / 3];
+        open_place(state, T, 3, (int)(c % 3), &p);
+        assert_ok(fill_own(&p, 42, false));
+        const ls_image *image = p.image;
+        const void *narrow = ls_executor_tensor(p.executor, LS_BIND_PARAMETERS);
+        for (int f = 0; f < image->n_flats; f++) {
+            for (int64_t i = image->flats[f].start; i < image->flats[f].start + image->flats[f].count; i++) {
+                assert_true(element(narrow, T, i) == to_type(wide[i], T));
+            }
+        }
+        int64_t owned = 0;
+        for (int k = 0; k < image->n_pieces; k++) {
+            const ls_operand master = ls_image_master(image, &image->pieces[k]);
+            for (int f = 0; f < image->n_flats; f++) {
+                const ls_flat_piece part =
+                    ls_piece_within(&image->pieces[k], image->flats[f].start, image->flats[f].count);
+                const int64_t behind = part.start - image->pieces[k].start;
+                for (int64_t i = 0; i < part.count; i++)
+                    assert_true(element(ls_executor_address(p.executor, &master), image->accumulator,
+                                        behind + i) == to_type(wide[part.start + i], image->accumulator));
+                owned += part.count;
+            }
+        }
+        assert_true(owned > 0);
+        close_place(&p);
+    }
+    close_place(&one);
+}
+
+static void test_random_distribution(void **state) {
+    place p;
+    double sum = 0, squares = 0, fourth = 0, product = 0;
+    open_place(state, LS_F64, 1, 0, &p);
+    assert_ok(fill_own(&p, 1, false));
+    const ls_flat *flat = find_flat(p.image, "model.layers.0.mlp.up_proj.weight");
+    const double *x = (const double *)ls_executor_tensor(p.executor, LS_BIND_PARAMETERS) + flat->start;
+    ls_weight_source source;
+    assert_ok(ls_model_weights(p.model, p.image, 1, &source));
+    /* Far behind the parameter's end the same stream goes on: enough numbers for a tight bound. */
+    enum { N = 400000 };
+    double *many = malloc(sizeof *many * N);
+    assert_ok(source.read(source.context, flat, 0, N, many));
+    for (int i = 0; i < N; i++) {
+        const double y = many[i] / 0.02;
+        sum += y;
+        squares += y * y;
+        fourth += y * y * y * y;
+        if (i > 0) product += y * many[i - 1] / 0.02;
+    }
+    assert_true(fabs(sum / N) < 5 / sqrt(N));
+    assert_true(fabs(squares / N - 1) < 5 * sqrt(2.0 / N));
+    assert_true(fabs(fourth / N - 3) < 5 * sqrt(96.0 / N));
+    assert_true(fabs(product / N) < 5 / sqrt(N));
+    /* Any part by itself is the same part. */
+    double part[7];
+    assert_ok(source.read(source.context, flat, 5, 7, part));
+    assert_memory_equal(part, many + 5, sizeof part);
+    assert_memory_equal(x, many, sizeof *x * (size_t)flat->count);
+    assert_true(parameter(&p, "model.layers.0.mlp.up_proj.bias", 3) == 0.0);
+    assert_true(parameter(&p, "model.layers.1.input_layernorm.weight", 3) == 1.0);
+    assert_true(parameter(&p, "model.norm.weight", 15) == 1.0);
+    assert_true(parameter(&p, "model.layers.1.mlp.up_proj.weight", 0) != x[0]);
+    const double before = x[0];
+    assert_ok(fill_own(&p, 2, false));
+    assert_true(x[0] != before);
+    free(many);
+    ls_weights_close(&source);
+    close_place(&p);
+}
+
+static const char tied_config[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 29, \"hidden_size\": 16, \"intermediate_size\": 24,"
+    " \"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true}";
+
+/* Parameters from a file under other names; head: lm_head.weight as well, the table but for `change` in its last element. */
+static void write_named(const ls_image *image, const char *path, const char *without, bool head,
+                        double change) {
+    ls_st_entry entries[64];
+    int number[64];
+    const int n = image->n_flats;
+    for (int f = 0; f <= n; f++) {
+        number[f] = f % n;
+        const ls_flat *flat = &image->flats[f < n ? f : 0];
+        const size_t cut = strncmp(flat->name, without, strlen(without)) == 0 ? strlen(without) : 0;
+        entries[f] = (ls_st_entry){f < n ? flat->name + cut : "lm_head.weight",
+                                   f < n ? LS_ST_F32 : LS_ST_BF16,
+                                   flat->shape.ndim,
+                                   {0}};
+        for (int d = 0; d < flat->shape.ndim; d++) entries[f].shape[d] = flat->shape.dim[d].size;
+    }
+    write_entries(path, entries, number, n + head, head ? change : 0);
+}
+
+static void test_tied(void **state) {
+    place p;
+    (void)scratch_text(state, "config.json", tied_config);
+    const char *path = scratch_path(state, "model.safetensors");
+    open_place(state, LS_F32, 1, 0, &p);
+    write_named(p.image, path, "", false, 0); /* as it should be: there is no head */
+    assert_ok(fill_own(&p, 1, true));
+    check_filled(&p);
+    write_named(p.image, path, "", true, 0); /* the table once more, though of another type */
+    assert_ok(fill_own(&p, 1, true));
+    check_filled(&p);
+    write_named(p.image, path, "", true, 0.5);
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "1 not tied, though the config says so",
+                 "(lm_head.weight is not model.embed_tokens.weight)");
+    close_place(&p);
+}
+
+/* A model that was saved without its head lacks "model." in all names; in some of them it is a mistake. */
+static void test_bare_names(void **state) {
+    place p;
+    (void)scratch_text(state, "config.json", tied_config);
+    const char *path = scratch_path(state, "model.safetensors");
+    open_place(state, LS_F32, 1, 0, &p);
+    write_named(p.image, path, "model.", false, 0);
+    assert_ok(fill_own(&p, 1, true));
+    check_filled(&p);
+    write_named(p.image, path, "model.", true, 0);
+    assert_ok(fill_own(&p, 1, true));
+    write_named(p.image, path, "model.layers.0.mlp.", false, 0);
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "3 missing (model.layers.0.mlp.", "3 extra (");
+    close_place(&p);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_weights_scene, scratch_remove)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_random_any_mesh),
+        TEST(test_random_distribution),
+        TEST(test_tied),
+        TEST(test_bare_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

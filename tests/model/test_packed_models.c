@@ -1,0 +1,274 @@
+/*
+ * Packed documents under each architecture: every document has the loss that it has alone, in a program of its own length, and the
+ * gradient is the sum of theirs. Windows stay inside documents, learned positions begin anew. f32, on 1, 2 and 4 ranks.
+ *
+ * Tolerances: of a loss 1e-5. Of a gradient 1e-5 by |g - g*| / max(|g*|, 1e-3 of the largest norm of any): f32 sums of 45 tokens.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "eval/score.h"
+#include "graph/graph.h"
+#include "longspan/job.h"
+#include "model/model.h"
+#include "support/scratch.h"
+
+#include <math.h>
+
+static const double tolerance = 1e-5;
+
+/* Some documents are longer than the windows (12) of the models that have them. dynamic: S is more than the 16 that it begins at. */
+enum { S = 23, ROWS = 2, DOCUMENTS = 5, V = 48 };
+static const struct {
+    int row, first, length;
+} where[DOCUMENTS] = {{0, 0, 16}, {0, 16, 1}, {0, 17, 5}, {1, 0, 3}, {1, 3, 20}};
+
+static const struct {
+    const char *name;
+    ls_rope_change rope;
+    bool
+        own_length; /* false: its rotary positions go by the sequence's length, so documents alone are padded */
+} models[] = {{"llama", {NULL, 0}, true},     {"llama", {"dynamic:4:16", 0}, false},
+              {"llama", {"yarn:4", 0}, true}, {"mistral", {NULL, 0}, true},
+              {"qwen2", {NULL, 0}, true},     {"qwen3", {NULL, 0}, true},
+              {"gpt2", {NULL, 0}, true},      {"gemma2", {NULL, 0}, true}};
+
+static const ls_spread alone = {.ranks = 1, .threads = 1, .as_threads = true};
+static const ls_spread spreads[] = {
+    {.ranks = 1, .threads = 2, .as_threads = true},
+    {.ranks = 2,
+     .threads = 1,
+     .as_threads = true,
+     .strategy = "ring",
+     .layout = "zigzag",
+     .transfers = "put"},
+    {.ranks = 2,
+     .threads = 1,
+     .as_threads = true,
+     .strategy = "ring",
+     .layout = "striped",
+     .transfers = "in-place"},
+    {.ranks = 2, .threads = 1, .as_threads = true, .strategy = "ulysses"},
+    {.ranks = 2, .threads = 1, .as_threads = true, .strategy = "gather", .layout = "contiguous"},
+    {.ranks = 4, .threads = 1, .as_threads = true, .strategy = "ring", .layout = "zigzag"},
+    {.ranks = 4, .threads = 1, .as_threads = true, .strategy = "usp", .mesh = "ring=2,ulysses=2"},
+    {.ranks = 4, .threads = 1, .as_threads = true, .strategy = "gather", .layout = "striped"},
+};
+
+/* --- one run: a batch of sequences, and what comes of it --------------------------------------------------------------------- */
+
+typedef struct run {
+    const ls_model *model;
+    int64_t B, length; /* of the graph */
+    bool packs;        /* else one document alone */
+    int document;
+    float losses[ROWS * S]; /* by token */
+    float *
+        gradients; /* flat, as images lay parameters; of the sum of losses over the number of all documents' tokens */
+    int64_t n; /* of them */
+} run;
+
+static int32_t id_of(int document, int i) {
+    return (int32_t)ls_rng_below(3, (uint64_t)document, (uint64_t)i, V);
+}
+
+static int64_t tokens_of_all(void) {
+    int64_t n = 0;
+    for (int d = 0; d < DOCUMENTS; d++) n += where[d].length;
+    return n;
+}
+
+static void put_document(int document, int at, ls_sample *out) {
+    for (int i = 0; i < where[document].length; i++) {
+        out->tokens[at + i] = id_of(document, i);
+        out->labels[at + i] = id_of(document, i + 1);
+        out->positions[at + i] = i;
+    }
+    out->ends[out->n_ends++] = at + where[document].length;
+}
+
+/* Row `index`: its documents, then padding; or the one document, then padding that it sees as little as all that comes later. */
+static ls_status read_row(const void *context, int64_t index, ls_sample *out) {
+    const run *r = context;
+    for (int64_t i = 0; i < r->length; i++) {
+        out->tokens[i] = 9;
+        out->labels[i] = LS_LABEL_IGNORED;
+        out->positions[i] = (int32_t)i;
+    }
+    out->ends[0] = 0;
+    out->n_ends = 1;
+    for (int d = 0; d < DOCUMENTS; d++)
+        if (r->packs ? where[d].row == index : d == r->document)
+            put_document(d, r->packs ? where[d].first : 0, out);
+    const int32_t last = out->ends[out->n_ends - 1];
+    if (!r->packs) {
+        out->ends[1] = (int32_t)r->length;
+    } else if (last < r->length) {
+        for (int32_t i = last; i < r->length; i++) out->positions[i] = i - last;
+        out->ends[out->n_ends++] = (int32_t)r->length;
+    }
+    return ls_ok();
+}
+
+static ls_status give_batch(const run *r, const ls_rank *rank) {
+    const ls_sequences from = {.sample = read_row, .context = r};
+    ls_batch batch;
+    LS_TRY(ls_batch_make(r->B, r->length, false, &batch));
+    ls_status status = ls_ok();
+    for (int64_t b = 0; b < r->B && status.code == LS_OK; b++) status = ls_batch_read(&batch, b, &from, b);
+    if (status.code == LS_OK) status = ls_batch_put(&batch, rank);
+    ls_batch_free(&batch);
+    return status;
+}
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    run *r = context;
+    ls_weight_source source;
+    LS_TRY(ls_model_weights(r->model, rank->image, 0, &source));
+    const ls_status status = ls_weights_fill(rank->executor, &source);
+    ls_weights_close(&source);
+    LS_TRY(status);
+    LS_TRY(give_batch(r, rank));
+    *(float *)ls_executor_tensor(rank->executor, "seed") = (float)(1.0 / (double)tokens_of_all());
+    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_STEP));
+    ls_executor_gather(rank->executor, ls_image_find(rank->image, LS_SCORE_LOSSES), r->losses);
+    const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
+    for (int p = 0; p < rank->image->n_pieces; p++) {
+        const ls_flat_piece *piece = &rank->image->pieces[p];
+        const ls_flat_piece part = ls_piece_within(piece, piece->start, piece->count);
+        memcpy(r->gradients + part.start, shard + part.at, sizeof *shard * (size_t)part.count);
+    }
+    return ls_comm_barrier(rank->comm);
+}
+
+/* Parameters in the image's order, for who compares. */
+typedef struct parameter {
+    char name[128];
+    int64_t start, count;
+} parameter;
+enum { MOST_PARAMETERS = 64 };
+
+static int list_parameters(const ls_image *image, parameter out[MOST_PARAMETERS]) {
+    assert_true(image->n_flats <= MOST_PARAMETERS);
+    for (int i = 0; i < image->n_flats; i++) {
+        const ls_flat *flat = &image->flats[i];
+        out[i] = (parameter){.start = flat->start, .count = flat->count};
+        snprintf(out[i].name, sizeof out[i].name, "%s", flat->name);
+    }
+    return image->n_flats;
+}
+
+static int run_once(run *r, const ls_spread *spread, parameter out[MOST_PARAMETERS]) {
+    ls_language_model lm;
+    ls_session *session;
+    ls_graph *graph = ls_graph_create(LS_F32);
+    assert_ok(ls_model_build(r->model, graph, r->B, r->length, true, &lm));
+    const ls_job job = {.graph = graph,
+                        .forward_nodes = lm.forward_nodes,
+                        .update = LS_UPDATE_REDUCE,
+                        .fetch = &lm.token_loss,
+                        .n_fetch = 1};
+    memset(r->gradients, 0, sizeof *r->gradients * (size_t)r->n);
+    assert_ok(ls_session_open(&job, spread, &session));
+    assert_ok(ls_session_run(session, on_rank, r));
+    const int n = list_parameters(ls_session_image(session, 0), out);
+    ls_session_close(session);
+    ls_graph_destroy(graph);
+    return n;
+}
+
+/* --- documents alone --------------------------------------------------------------------------------------------------------- */
+
+typedef struct expectation {
+    double losses[DOCUMENTS];
+    double *gradients;
+} expectation;
+
+static double sum_of(const float *losses, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)losses[i];
+    return sum;
+}
+
+static expectation expect(const ls_model *model, bool own_length, int64_t room) {
+    parameter parameters[MOST_PARAMETERS];
+    expectation e = {.gradients = calloc((size_t)room, sizeof *e.gradients)};
+    run r = {.model = model, .B = 1, .gradients = calloc((size_t)room, sizeof *r.gradients), .n = room};
+    for (r.document = 0; r.document < DOCUMENTS; r.document++) {
+        const int length = where[r.document].length;
+        r.length = own_length ? length : S;
+        run_once(&r, &alone, parameters);
+        e.losses[r.document] = sum_of(r.losses, length);
+        for (int64_t i = 0; i < room; i++) e.gradients[i] += (double)r.gradients[i];
+    }
+    free(r.gradients);
+    return e;
+}
+
+/* --- comparing --------------------------------------------------------------------------------------------------------------- */
+
+static double norm(const double *g, const float *less, const parameter *p) {
+    double sum = 0;
+    for (int64_t i = p->start; i < p->start + p->count; i++)
+        sum += pow(g[i] - (less ? (double)less[i] : 0), 2);
+    return sqrt(sum);
+}
+
+static void compare(const char *what, const run *r, const expectation *e, const parameter *parameters,
+                    int n) {
+    double largest = 0, loss = 0, gradient = 0;
+    const char *worst = "";
+    for (int d = 0; d < DOCUMENTS; d++) {
+        const double is = sum_of(r->losses + where[d].row * S + where[d].first, where[d].length);
+        loss = fmax(loss, fabs(is - e->losses[d]) / e->losses[d]);
+    }
+    for (int i = 0; i < n; i++) largest = fmax(largest, norm(e->gradients, NULL, &parameters[i]));
+    assert_true(largest > 0);
+    for (int i = 0; i < n; i++) {
+        const double off = norm(e->gradients, r->gradients, &parameters[i]) /
+                           fmax(norm(e->gradients, NULL, &parameters[i]), 1e-3 * largest);
+        if (off <= gradient) continue;
+        gradient = off;
+        worst = parameters[i].name;
+    }
+    print_message("%s: losses %.1e, gradients %.1e\n", what, loss, gradient);
+    if (!(loss <= tolerance) || !(gradient <= tolerance))
+        fail_msg("%s: a loss is off by %g, the gradient of %s by %g", what, loss, worst, gradient);
+}
+
+static void check(size_t m) {
+    char path[512], what[600];
+    ls_model *model;
+    snprintf(path, sizeof path, LS_TEST_REFERENCE "/models/%s", models[m].name);
+    assert_ok(ls_model_open_changed(path, &models[m].rope, &model));
+    const int64_t room = ls_model_parameters(model) + (1 << 16);
+    const expectation e = expect(model, models[m].own_length, room);
+    run r = {.model = model, .B = ROWS, .length = S, .packs = true, .n = room};
+    r.gradients = calloc((size_t)room, sizeof *r.gradients);
+    for (size_t s = 0; s < LS_COUNT(spreads); s++) {
+        parameter parameters[MOST_PARAMETERS];
+        const int n = run_once(&r, &spreads[s], parameters);
+        snprintf(what, sizeof what, "%s %s, %d ranks, %s", models[m].name,
+                 models[m].rope.scaling != NULL ? models[m].rope.scaling : "", (int)spreads[s].ranks,
+                 spreads[s].strategy != NULL ? spreads[s].strategy : "local");
+        compare(what, &r, &e, parameters, n);
+    }
+    free(e.gradients);
+    free(r.gradients);
+    ls_model_close(model);
+}
+
+static void documents_are_as_alone(void **state) {
+    (void)state;
+    for (size_t m = 0; m < LS_COUNT(models); m++) check(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(documents_are_as_alone)};
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

@@ -1,0 +1,6 @@
+#!/bin/bash
+# Logits and gradients beside the reference library, where it is there.
+set -eu
+. "$(dirname "$0")/../reference/live.sh"
+live parity.py "$1"
+live oddities.py "$1"

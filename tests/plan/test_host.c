@@ -1,0 +1,240 @@
+/* A host's rates: what attention takes by the size of its heads, and the file that keeps them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan/host_file.h"
+#include "plan/measure_impl.h"
+#include "support/scratch.h"
+
+static const ls_core_rates core = {.attention = {{2.5e-12, 1e-9, 3e-8, 1e-10}, {2e-12, 5e-10, 5e-8, 0}},
+                                   .matmul = 9e11};
+
+/* Seconds of a pair of a head of D: 4 D or 10 D flops, and its own. */
+static void test_attention_rate(void **state) {
+    (void)state;
+    for (int D = 16; D <= 256; D *= 2) {
+        assert_float_equal(4.0 * D / ls_attention_rate(&core, LS_FORWARD, D) * 1e9,
+                           (4.0 * D * 2.5e-12 + 1e-9) * 1e9, 1e-6);
+        assert_float_equal(10.0 * D / ls_attention_rate(&core, LS_BACKWARD, D) * 1e9,
+                           (10.0 * D * 2e-12 + 0.5e-9) * 1e9, 1e-6);
+    }
+    const ls_core_rates two = ls_core_rates_of(&core, 2);
+    for (int pass = 0; pass < LS_PASSES; pass++)
+        assert_float_equal(ls_attention_rate(&two, pass, 64) / ls_attention_rate(&core, pass, 64), 2, 1e-6);
+    ls_core_rates slower = core; /* each doubling of the cores that a call is split over costs as the first */
+    slower.split = 0.1;
+    assert_float_equal(ls_core_rates_of(&slower, 1).matmul / core.matmul, 1, 1e-9);
+    assert_float_equal(ls_core_rates_of(&slower, 0.5).matmul / core.matmul, 0.5, 1e-9);
+    assert_float_equal(ls_core_rates_of(&slower, 2).matmul / core.matmul, 2 / 1.1, 1e-9);
+    assert_float_equal(ls_core_rates_of(&slower, 8).matmul / core.matmul, 8 / 1.331, 1e-9);
+    const ls_host nominal = ls_host_nominal(LS_ISA_AVX512);
+    for (int pass = 0; pass < LS_PASSES; pass++)
+        assert_float_equal(ls_attention_rate(&nominal.type[LS_F32], pass, 16), 1.4e11, 1);
+}
+
+/* A call of n queries, Hq heads of D, half of which see all of t keys: the sum of what it has of each. */
+static void test_attention_seconds(void **state) {
+    (void)state;
+    enum { N = 40, T = 70, HQ = 6, HKV = 3, D = 32 };
+    const int64_t q[] = {1, N, HQ, D}, kv[] = {1, T, HKV, D};
+    static const ls_kernel kernel = {.name = "attention"}, other = {.name = "copy"};
+    const double flops = 4.0 * D * N * T * HQ / 2, bytes = 2.0 * (N * HQ * D + 2 * T * HKV * D);
+    ls_operand in[] = {ls_operand_dense(0, 0, LS_BF16, 4, q), ls_operand_dense(1, 0, LS_BF16, 4, kv),
+                       ls_operand_dense(2, 0, LS_BF16, 4, kv)};
+    const ls_instr instr = {.kind = LS_INSTR_KERNEL,
+                            .kernel = &kernel,
+                            .flops = flops,
+                            .rows = N * HQ / 2,
+                            .n_in = LS_COUNT(in),
+                            .in = in};
+    ls_rates rates = {.core = core, .overhead = 1e-6};
+    rates.core.stream[ls_stream_of("copy")] = (ls_byte_cost){1e-11, 1e-10};
+    const double expected =
+        1e-6 + flops * 2.5e-12 + N * T * HQ / 2 * 1e-9 + (N * HQ * 3e-8 + bytes * 1e-10) / 2;
+    assert_float_equal(ls_instr_seconds(&instr, INFINITY, &rates) / expected, 1, 1e-9);
+    const int64_t none[] = {1, N, 0, D}; /* a rank without heads */
+    ls_instr idle = instr;
+    idle.flops = idle.rows = 0;
+    in[0] = ls_operand_dense(0, 0, LS_BF16, 4, none);
+    assert_float_equal(ls_instr_seconds(&idle, INFINITY, &rates) * 1e6, 1, 1e-9);
+    in[0] = ls_operand_dense(0, 0, LS_BF16, 4, q);
+    ls_instr copy = instr;
+    copy.kernel = &other;
+    copy.out = in;
+    copy.flops = 0;
+    assert_float_equal(ls_instr_seconds(&copy, INFINITY, &rates) / (1e-6 + bytes * 1e-10), 1, 1e-9);
+    assert_float_equal(ls_instr_seconds(&copy, 0, &rates) / (1e-6 + bytes * 1e-11), 1, 1e-9);
+    assert_float_equal(ls_instr_seconds(&copy, bytes / 4, &rates) / (1e-6 + bytes * (0.75e-11 + 0.25e-10)), 1,
+                       1e-9);
+    static const ls_kernel matmul = {.name = "matmul"};
+    ls_instr product = {
+        .kind = LS_INSTR_KERNEL, .kernel = &matmul, .flops = flops, .n_in = LS_COUNT(in), .in = in};
+    rates.core.stream[0].far = 1e-9; /* what comes from memory is waited for, what lies in a cache is not */
+    assert_float_equal(ls_instr_seconds(&product, 0, &rates) / (1e-6 + flops / 9e11), 1, 1e-9);
+    assert_float_equal(ls_instr_seconds(&product, 1000, &rates) / (1e-6 + flops / 9e11 + 1e-6), 1, 1e-9);
+    ls_instr put = {.kind = LS_INSTR_PUT_SIGNAL, .n_in = 1, .in = in, .n_out = 1, .out = in};
+    rates.put = (ls_byte_cost){1e-10, 3e-10};
+    const double sent = ls_operand_bytes(&in[0]);
+    assert_float_equal(ls_instr_seconds(&put, INFINITY, &rates) / (sent * 3e-10), 1, 1e-9);
+    assert_float_equal(ls_instr_seconds(&put, 0, &rates) / (sent * 1e-10), 1, 1e-9);
+}
+
+/* A copy or a put of several pieces takes longer by a piece's cost for each; of one piece, or by any other kernel, it does not. */
+static void test_pieces(void **state) {
+    (void)state;
+    enum { ROWS = 30, WIDE = 16 };
+    static const ls_kernel copy = {.name = "copy"}, add = {.name = "add"};
+    const int64_t size[] = {ROWS, WIDE};
+    ls_operand from = ls_operand_dense(0, 0, LS_F32, 2, size), to = ls_operand_dense(1, 0, LS_F32, 2, size);
+    ls_instr instr = {
+        .kind = LS_INSTR_KERNEL, .kernel = &copy, .n_in = 1, .in = &from, .n_out = 1, .out = &to};
+    const ls_rates rates = {.core = core, .piece = 1e-8};
+    assert_float_equal(ls_operand_pieces(&from), 1, 0);
+    assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 0, 1e-9);
+    from.view.stride[0] = 3 * WIDE;
+    assert_float_equal(ls_operand_pieces(&from), ROWS, 0);
+    assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 10.0 * ROWS, 1e-6);
+    instr.kernel = &add;
+    assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 0, 1e-9);
+    instr.kind = LS_INSTR_PUT_SIGNAL;
+    assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 10.0 * ROWS, 1e-6);
+}
+
+/* Two ranks of 4 threads on 8 cores share the memory; one alone has what its own cores can draw; 16 threads share the cores, too. */
+static void test_shared_memory(void **state) {
+    (void)state;
+    ls_host host = ls_host_nominal(LS_ISA_AVX2);
+    host.memory = 4e9; /* a core of 8 that are busy */
+    host.memory_alone = 10e9;
+    host.cache = 1e6;
+    host.put = (ls_byte_cost){1e-10, 1e-9};
+    host.type[LS_F32].stream[0] = (ls_byte_cost){0.5e-10, 2.5e-10};
+    const ls_rates all = ls_rates_beside(&host, LS_F32, 4, 8, 8),
+                   one = ls_rates_beside(&host, LS_F32, 1, 1, 8),
+                   half = ls_rates_beside(&host, LS_F32, 4, 4, 8),
+                   many = ls_rates_beside(&host, LS_F32, 8, 16, 8);
+    assert_float_equal(all.core.stream[0].far * 4e10, 2.5, 1e-6);
+    assert_float_equal(half.core.stream[0].far * 4e10, 1.25, 1e-6); /* 4 draw all of 32 GB/s */
+    assert_float_equal(one.core.stream[0].far * 1e10, 1, 1e-6);     /* one 10 GB/s */
+    assert_float_equal(many.core.stream[0].far * 4e10, 2.5, 1e-6);  /* 8 threads with half a core each */
+    assert_float_equal(one.core.stream[0].near * 1e10, 0.5, 1e-6);
+    assert_float_equal(one.put.far * 1e10, 4, 1e-6);
+    assert_float_equal(all.cache * 1e-6, 4, 1e-6);
+    assert_float_equal(one.cache * 1e-6, 8, 1e-6);
+    host.type[LS_F32].stream[0].near = 2e-10; /* its instructions bound it: no faster than in a cache */
+    assert_float_equal(ls_rates_beside(&host, LS_F32, 1, 1, 8).core.stream[0].far * 1e10, 2, 1e-6);
+}
+
+/* Every kernel of the table can be called as its row says, and takes no less time from memory than from a cache. */
+static void test_measured_streams(void **state) {
+    (void)state;
+    static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+    ls_pool *pool;
+    assert_ok(ls_pool_create(2, false, &pool));
+    for (size_t t = 0; t < LS_COUNT(types); t++) {
+        ls_arena *arena = ls_arena_create();
+        ls_byte_cost cost[LS_STREAMS];
+        assert_ok(ls_measure_streams(arena, types[t], LS_ISA_BASE, pool, 0x1p14, cost));
+        for (int i = 0; i < LS_STREAMS; i++) {
+            assert_int_equal(ls_stream_of(ls_streams[i].name), i);
+            assert_true(cost[i].near > 0 && cost[i].near <= cost[i].far && cost[i].far < 1e-5);
+        }
+        ls_arena_destroy(arena);
+    }
+    ls_pool_destroy(pool);
+    assert_int_equal(ls_stream_of("no such kernel"), ls_stream_of("add"));
+}
+
+/* What is measured is a cost that a machine can have. */
+static void test_measured(void **state) {
+    (void)state;
+    ls_arena *arena = ls_arena_create();
+    ls_attention_cost cost[LS_PASSES];
+    assert_ok(ls_measure_attention(arena, LS_F32, LS_ISA_BASE, NULL, 512, cost));
+    for (int pass = 0; pass < LS_PASSES; pass++) {
+        assert_true(cost[pass].flop > 1e-14 && cost[pass].flop < 1e-7);
+        assert_true(cost[pass].pair >= 0 && cost[pass].pair < 1e-4);
+        assert_true(cost[pass].row >= 0 && cost[pass].row < 1e-2);
+        assert_true(cost[pass].byte >= 0 && cost[pass].byte < 1e-5);
+    }
+    ls_arena_destroy(arena);
+}
+
+static void test_file(void **state) {
+    setenv("XDG_CACHE_HOME", *state, 1);
+    ls_host host = ls_host_nominal(LS_ISA_REF), found;
+    assert_false(ls_host_load(LS_ISA_REF, &found));
+    assert_memory_equal(&found, &host, sizeof host);
+    for (int t = 0; t < 3; t++) {
+        ls_core_rates *to = &host.type[(ls_dtype[]){LS_F32, LS_F64, LS_BF16}[t]];
+        memcpy(to->attention, core.attention, sizeof to->attention);
+        to->matmul = core.matmul;
+    }
+    host.overhead = 1e-7;
+    host.piece = 1e-9;
+    host.cache = 1e6;
+    host.type[LS_F32].split = 0.25;
+    host.put.far = 1e-8;
+    host.type[LS_BF16].stream[LS_STREAMS - 1].near = 1e-12;
+    assert_ok(ls_host_save(LS_ISA_REF, &host));
+    assert_true(ls_host_load(LS_ISA_REF, &found));
+    assert_memory_equal(&found, &host, sizeof host);
+}
+
+/* Kernels of another version have other rates. */
+static void test_file_of_another_version(void **state) {
+    setenv("XDG_CACHE_HOME", *state, 1);
+    LS_PATH path = NULL;
+    char text[1 << 15];
+    ls_host host = ls_host_nominal(LS_ISA_REF), found;
+    host.overhead = 1e-7;
+    assert_ok(ls_host_save(LS_ISA_REF, &host));
+    assert_true(ls_host_load(LS_ISA_REF, &found));
+    assert_ok(ls_host_path(LS_ISA_REF, &path));
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    char *version = strstr(text, "\"version\": \"");
+    assert_non_null(version);
+    version[strlen("\"version\": \"")] = '9';
+    rewind(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+    assert_false(ls_host_load(LS_ISA_REF, &found));
+}
+
+/* One of an older kind, or one that somebody wrote: nominal rates instead. */
+static void test_wrong_file(void **state) {
+    setenv("XDG_CACHE_HOME", *state, 1);
+    LS_PATH path = NULL;
+    assert_ok(ls_host_path(LS_ISA_REF, &path));
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("{\"f32\": {\"attention\": 1e9, \"attention_grad\": 1e9, \"matmul\": 1e9}}", file);
+    assert_int_equal(fclose(file), 0);
+    ls_host found;
+    const ls_host nominal = ls_host_nominal(LS_ISA_REF);
+    assert_false(ls_host_load(LS_ISA_REF, &found));
+    assert_memory_equal(&found, &nominal, sizeof nominal);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attention_rate),
+        cmocka_unit_test(test_attention_seconds),
+        cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_wrong_file),
+        cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_measured_streams),
+        cmocka_unit_test(test_file_of_another_version),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

@@ -1,0 +1,122 @@
+/* The peak of a rank's memory against a count of every instruction, and the picture of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "longspan/units.h"
+#include "plan/memory_map.h"
+#include "program/peak.h"
+#include "support/images.h"
+#include "support/scratch.h"
+#include "support/svg.h"
+
+/* Bytes live at an instruction, from the operands that the program still uses and those it has used. */
+static size_t count_live(const ls_image *image, ls_space space, int program, int instr) {
+    size_t sum = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        const bool own = b->program == program && b->first >= 0 && b->first <= instr && b->last >= instr;
+        if (b->space == space && (b->program < 0 || own)) sum += b->bytes;
+    }
+    return sum;
+}
+
+static void peak_is_the_most_of_all_instructions(void **state) {
+    (void)state;
+    image_set set = images_of_network(ls_mesh_make(1, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 64, 3);
+    for (int s = 0; s < LS_SPACES; s++) {
+        const ls_image *image = set.image[1];
+        const ls_peak peak = ls_image_peak(image, (ls_space)s);
+        size_t most = 0, kinds = 0;
+        for (int p = 0; p < LS_PROGRAMS; p++) {
+            for (int i = 0; i < image->programs[p].n_instrs; i++) {
+                const size_t live = count_live(image, (ls_space)s, p, i);
+                most = live > most ? live : most;
+            }
+        }
+        assert_int_equal(peak.bytes, most);
+        assert_int_equal(count_live(image, (ls_space)s, peak.program, peak.instr), most);
+        for (int k = 0; k < LS_BUFFER_KINDS; k++) kinds += peak.kind_bytes[k];
+        assert_int_equal(kinds, most);
+        assert_true(most <= image->least[s] && image->least[s] <= image->bytes[s]);
+        assert_true(image->least[s] < most + 64 * (size_t)image->n_buffers); /* apart by rounding alone */
+        int largest[4];
+        const int n = ls_image_largest(image, (ls_space)s, &peak, largest, 4);
+        assert_in_range(n, 2, 4);
+        for (int i = 0; i < image->n_buffers; i++) {
+            bool listed = false;
+            for (int k = 0; k < n; k++) listed = listed || largest[k] == i;
+            const ls_buffer *b = &image->buffers[i];
+            const bool live = b->space == (ls_space)s && ls_buffer_is_live(b, peak.program, peak.instr);
+            assert_true(!listed || live);
+            assert_true(listed || !live || (n == 4 && b->bytes <= image->buffers[largest[3]].bytes));
+        }
+        for (int k = 1; k < n; k++)
+            assert_true(image->buffers[largest[k - 1]].bytes >= image->buffers[largest[k]].bytes);
+    }
+    free_images(&set);
+}
+
+static void map_shows_every_buffer(void **state) {
+    image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 64, 2);
+    const ls_image *image = set.image[1];
+    const char *path = scratch_path(state, "map.svg");
+    assert_ok(ls_memory_map_write(image, "a <model> & more", path));
+    char *text, words[64], bytes[LS_BYTES_TEXT];
+    size_t length;
+    assert_ok(ls_file_read(path, 16 << 20, &text, &length));
+    assert_well_formed(text);
+    int placed = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        placed += b->bytes > 0 && (b->program < 0 || b->first >= 0);
+    }
+    assert_int_equal(occurrences(text, "<rect class=\"box "), placed);
+    assert_non_null(strstr(text, ">a &lt;model&gt; &amp; more · rank 1 of 2 · ring 2 · ring<"));
+    assert_non_null(strstr(text, "prefers-color-scheme:dark"));
+    assert_int_equal(occurrences(text, "class=\"mark\""), 2);
+    for (int s = 0; s < LS_SPACES; s++) {
+        snprintf(words, sizeof words, ">mapped %s", ls_bytes_text((double)image->bytes[s], bytes));
+        assert_non_null(strstr(text, words));
+        const ls_peak peak = ls_image_peak(image, (ls_space)s);
+        snprintf(words, sizeof words, ">peak: %s live<", ls_bytes_text((double)peak.bytes, bytes));
+        assert_non_null(strstr(text, words));
+    }
+    assert_int_equal(occurrences(text, "lower bound"), LS_SPACES);
+    free(text);
+    free_images(&set);
+}
+
+static void a_lower_bound_below_stands_apart(void **state) {
+    image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 32, 1);
+    set.image[0]->least[LS_PRIVATE] = set.image[0]->bytes[LS_PRIVATE] / 2;
+    const char *path = scratch_path(state, "apart.svg");
+    assert_ok(ls_memory_map_write(set.image[0], "m", path));
+    char *text;
+    size_t length;
+    assert_ok(ls_file_read(path, 16 << 20, &text, &length));
+    assert_well_formed(text);
+    assert_int_equal(occurrences(text, ">lower bound "), 1);
+    assert_int_equal(occurrences(text, "the lower bound itself"), 1); /* of the heap */
+    free(text);
+    free_images(&set);
+}
+
+static void errors_name_the_file(void **state) {
+    image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 16, 1);
+    assert_error(ls_memory_map_write(set.image[0], "m", scratch_path(state, "no/map.svg")), LS_IO,
+                 "no/map.svg", "No such file");
+    free_images(&set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(peak_is_the_most_of_all_instructions),
+        cmocka_unit_test(map_shows_every_buffer),
+        cmocka_unit_test(a_lower_bound_below_stands_apart),
+        cmocka_unit_test(errors_name_the_file),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

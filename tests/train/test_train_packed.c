@@ -1,0 +1,212 @@
+/* Packed documents: each has the loss and the gradient that it has alone, on any mesh. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "support/train.h"
+
+#include "model/model.h"
+#include "train/trainer.h"
+
+enum { S = 61, V = 256, ROWS = 2, DOCUMENTS = 6 };
+
+/* Which document goes where: row, first place, inputs. The rest of a row is padding, as a document of its own. */
+static const struct {
+    int row, first, length;
+} where[DOCUMENTS] = {{0, 0, 17}, {0, 17, 1}, {0, 18, 40}, {1, 0, 5}, {1, 5, 30}, {1, 35, 26}};
+
+static int32_t id_of(int document, int i) {
+    return (int32_t)ls_rng_below(3, (uint64_t)document, (uint64_t)i, V);
+}
+
+static void put_document(int document, int at, bool asked, ls_sample *out) {
+    for (int i = 0; i < where[document].length; i++) {
+        out->tokens[at + i] = id_of(document, i);
+        out->labels[at + i] = asked ? id_of(document, i + 1) : LS_LABEL_IGNORED;
+        out->positions[at + i] = i;
+    }
+    out->ends[out->n_ends++] = at + where[document].length;
+}
+
+static void begin(ls_sample *out) {
+    for (int i = 0; i < S; i++) {
+        out->tokens[i] = 9;
+        out->labels[i] = LS_LABEL_IGNORED;
+        out->positions[i] = i;
+    }
+    out->ends[0] = 0;
+    out->n_ends = 1;
+}
+
+static void finish(ls_sample *out) {
+    const int32_t last = out->ends[out->n_ends - 1];
+    if (last == S) return;
+    for (int32_t i = last; i < S; i++) out->positions[i] = i - last;
+    out->ends[out->n_ends++] = S;
+}
+
+/* Row `index` of the packed batch; *context: the document whose labels are asked for, -1: all. */
+static ls_status packed(const void *context, int64_t index, ls_sample *out) {
+    const int asked = *(const int *)context;
+    begin(out);
+    for (int d = 0; d < DOCUMENTS; d++)
+        if (where[d].row == index % ROWS) put_document(d, where[d].first, asked < 0 || asked == d, out);
+    finish(out);
+    return ls_ok();
+}
+
+/* Sequence `index` is document `index` alone, at the start; no bounds, the rest is never asked for. *context as above. */
+static void alone(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
+    const int asked = *(const int *)context;
+    int32_t positions[S], ends[S + 1];
+    ls_sample out = {.tokens = tokens, .labels = labels, .positions = positions, .ends = ends};
+    begin(&out);
+    if (index < DOCUMENTS) put_document((int)index, 0, asked < 0 || asked == index, &out);
+}
+
+/* The same rows with documents that see each other: what the tests above would miss if bounds were not heeded. */
+static ls_status joined(const void *context, int64_t index, ls_sample *out) {
+    LS_TRY(packed(context, index, out));
+    out->ends[1] = S;
+    out->n_ends = 2;
+    return ls_ok();
+}
+
+typedef struct figures {
+    double packed[DOCUMENTS], alone[DOCUMENTS]; /* losses of each document */
+    double again;                               /* of the first one alone, after packed ones */
+    ls_step_report step;
+} figures;
+
+typedef struct work {
+    const ls_model *model;
+    int64_t B;         /* of the graph */
+    int64_t micro;     /* micro-batches of a step */
+    bool evaluates;    /* else one step of all documents */
+    bool packs, joins; /* joins: without the bounds */
+    figures *out;      /* shared with the ranks */
+} work;
+
+static ls_status evaluate(ls_trainer *trainer, figures *out) {
+    for (int d = 0; d < DOCUMENTS; d++) {
+        const ls_sequences together = {.sample = packed, .context = &d},
+                           each = {.read = alone, .context = &d};
+        LS_TRY(ls_trainer_evaluate(trainer, &each, DOCUMENTS, NULL, NULL, &out->alone[d]));
+        LS_TRY(ls_trainer_evaluate(trainer, &together, ROWS, NULL, NULL, &out->packed[d]));
+    }
+    const int first = 0;
+    const ls_sequences each = {.read = alone, .context = &first};
+    return ls_trainer_evaluate(trainer, &each, DOCUMENTS, NULL, NULL, &out->again);
+}
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    const work *w = context;
+    const int all = -1;
+    const ls_sequences together = {.sample = w->joins ? joined : packed, .context = &all};
+    const ls_sequences each = {.read = alone, .context = &all};
+    const ls_step_hyper hyper = {1e-3, 0, 0.9, 0.95};
+    ls_weight_source source;
+    ls_trainer *trainer = NULL;
+    figures mine = {.again = 0};
+    LS_TRY(ls_model_weights(w->model, rank->image, 7, &source));
+    ls_status status = ls_weights_fill(rank->executor, &source);
+    ls_weights_close(&source);
+    if (status.code == LS_OK) status = ls_trainer_create(rank, w->B, w->micro, S, &trainer);
+    if (status.code == LS_OK && w->evaluates) status = evaluate(trainer, &mine);
+    if (status.code == LS_OK && !w->evaluates)
+        status = ls_trainer_step(trainer, w->packs ? &together : &each, 0, &hyper, (ls_wish){LS_STOP_NOT},
+                                 &mine.step);
+    ls_trainer_destroy(trainer);
+    if (status.code == LS_OK && rank->rank == 0) *w->out = mine;
+    return status;
+}
+
+static figures run(void **state, work w, const ls_spread *spread) {
+    ls_model *model;
+    ls_language_model lm;
+    ls_graph *graph = ls_graph_create(LS_F32);
+    assert_ok(ls_model_open(tiny_model(state), &model));
+    assert_ok(ls_model_build(model, graph, w.B, S, true, &lm));
+    const ls_job job = {.graph = graph,
+                        .forward_nodes = lm.forward_nodes,
+                        .update = LS_UPDATE_ADAMW,
+                        .accumulates = w.micro > 1,
+                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
+    ls_session *session;
+    void *shared;
+    assert_ok(ls_shared_map(sizeof(figures), &shared));
+    w.model = model;
+    w.out = shared;
+    assert_ok(ls_session_open(&job, spread, &session));
+    assert_ok(ls_session_run(session, on_rank, &w));
+    const figures out = *w.out;
+    ls_shared_unmap(shared, sizeof(figures));
+    ls_session_close(session);
+    ls_graph_destroy(graph);
+    ls_model_close(model);
+    return out;
+}
+
+static const ls_spread spreads[] = {
+    {.ranks = 1, .threads = 2},
+    {.ranks = 2, .threads = 1, .strategy = "ring", .layout = "zigzag", .transfers = "put"},
+    {.ranks = 2, .threads = 1, .strategy = "ring", .layout = "striped", .transfers = "in-place"},
+    {.ranks = 2, .threads = 1, .strategy = "ulysses"},
+    {.ranks = 2, .threads = 1, .strategy = "gather", .layout = "contiguous"},
+    {.ranks = 2, .threads = 1, .strategy = "tokenring", .layout = "zigzag"},
+    {.ranks = 2, .threads = 1, .mesh = "dp=2"},
+    {.ranks = 4, .threads = 1, .mesh = "ring=2,ulysses=2"},
+};
+
+static void assert_close(const char *what, const ls_spread *spread, double is, double expected) {
+    if (!(fabs(is - expected) <= 1e-5 * fabs(expected)))
+        fail_msg("%s on %lld ranks (%s): %.9g, alone %.9g", what, (long long)spread->ranks,
+                 spread->strategy != NULL ? spread->strategy : "auto", is, expected);
+}
+
+static void losses_are_those_of_documents_alone(void **state) {
+    for (size_t i = 0; i < LS_COUNT(spreads); i++) {
+        ls_spread spread = spreads[i];
+        spread.as_threads = sanitized_by("thread");
+        const work w = {.B = ROWS, .micro = 1, .evaluates = true};
+        const figures f = run(state, w, &spread);
+        for (int d = 0; d < DOCUMENTS; d++) assert_close("loss", &spread, f.packed[d], f.alone[d]);
+        assert_true(f.again == f.alone[0]); /* nothing stays of what was packed */
+    }
+}
+
+static void gradients_are_those_of_documents_alone(void **state) {
+    const work each = {.B = 1, .micro = DOCUMENTS};
+    const figures expected = run(state, each, &spreads[0]);
+    assert_true(expected.step.applied && expected.step.tokens == 17 + 1 + 40 + 5 + 30 + 26);
+    for (size_t i = 0; i < LS_COUNT(spreads); i++) {
+        ls_spread spread = spreads[i];
+        spread.as_threads = sanitized_by("thread");
+        const bool dp = spread.mesh != NULL && strcmp(spread.mesh, "dp=2") == 0;
+        const work w = {.B = dp ? ROWS : 1, .micro = dp ? 1 : ROWS, .packs = true};
+        const figures f = run(state, w, &spread);
+        assert_int_equal(f.step.tokens, expected.step.tokens);
+        assert_close("mean loss", &spread, f.step.loss, expected.step.loss);
+        assert_close("norm of the gradient", &spread, f.step.grad_norm, expected.step.grad_norm);
+    }
+}
+
+static void bounds_matter(void **state) {
+    const work w = {.B = ROWS, .micro = 1, .packs = true},
+               see = {.B = ROWS, .micro = 1, .packs = true, .joins = true};
+    const figures apart = run(state, w, &spreads[0]), together = run(state, see, &spreads[0]);
+    assert_true(apart.step.data_hash == together.step.data_hash && apart.step.data_hash != 0);
+    assert_true(fabs(apart.step.loss - together.step.loss) > 1e-4 * apart.step.loss);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_those_of_documents_alone),
+        cmocka_unit_test(gradients_are_those_of_documents_alone),
+        cmocka_unit_test(bounds_matter),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
