@@ -18,8 +18,7 @@
 #include "base/base.h"
 #include "kernel/kernel.h"
 #include "longspan/attention.h"
-#include "tensor/layout.h"
-#include "tensor/params.h"
+#include "tensor/tensor.h"
 
 enum { RANKS = 2, HQ = 8, HKV = 2, D = 128, MOST_ROUNDS = 32 };
 enum { Q, K, V, GRAD_O, INPUTS };

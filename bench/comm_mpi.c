@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "format/json.h"
+#include "format/format.h"
 #include "longspan/job.h"
 
 enum { SIZES = 5, WAYS = 3, MOST_ROUNDS = 32 };

@@ -4,7 +4,6 @@
 
 #include "base/base.h"
 #include "format/format.h"
-#include "format/svg.h"
 #include "longspan/units.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /*
- * Options of a command line. One table per command is the source of the parser and of --help. A row has the option's
+ * Options of a command line. One table per command is the source of the parser, --help and the manual page. A row has the option's
  * name, the type of its value, limits, a default, the place of the value in the caller's struct, and one line of help.
  */
 #ifndef LONGSPAN_OPTIONS_H

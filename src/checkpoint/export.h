@@ -12,7 +12,7 @@
 #ifndef LS_CHECKPOINT_EXPORT_H
 #define LS_CHECKPOINT_EXPORT_H
 
-#include "format/safetensors.h"
+#include "format/format.h"
 
 #define LS_EXPORT_SHARD_BYTES INT64_C(5000000000)
 

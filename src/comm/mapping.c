@@ -1,6 +1,6 @@
 /*
- * Fresh memory from the operating system, in huge pages where it has them. Shared memory gets those that the system makes on request
- * (the rank that touches a page first places it), else those that were set aside for programs, if they are enough.
+ * New memory from the operating system, in huge pages where it has them. Shared memory gets transparent huge pages if the system makes
+ * them on request (the rank that touches a page first decides where it is placed), else reserved huge pages (hugetlb) if there are enough.
  */
 #include "comm/comm_impl.h"
 
@@ -18,16 +18,16 @@
 
 enum { HUGE = 2 << 20 };
 
-/* Smaller ones are not worth a huge page. */
+/* Smaller mappings get no huge pages. */
 #define ADVISE_FROM_BYTES ((size_t)4 << 20)
 
 static ls_status no_memory(size_t bytes, const char *kind) {
     return ls_error(LS_NO_MEMORY, "cannot map %zu bytes of %s memory: %s", bytes, kind, strerror(errno));
 }
 
-/* --- shared ------------------------------------------------------------------------------------------------------------------ */
+/* ---- shared ---- */
 
-/* Of a line "always within_size advise [never] deny force": what is chosen. Anything else chooses nothing. */
+/* The chosen word of a line "always within_size advise [never] deny force" in a file; "" when there is none. */
 static void read_choice(const char *folder, const char *name, char *choice, size_t room) {
     char *path = NULL, line[256];
     choice[0] = 0;
@@ -52,34 +52,35 @@ bool ls_shared_gets_huge_pages(const char *folder) {
 }
 
 /*
- * Maps a fresh memfd over reserved address space. It gives the mapping a name in /proc/PID/maps; without one (old kernels, sandboxes) it is
- * anonymous. Either way there is no file to clean up. Huge pages that were set aside are counted out here, so not MAP_NORESERVE for them.
+ * Maps a new memfd over address space that the caller reserved. The memfd gives the mapping a name in /proc/PID/maps; without memfd (old
+ * kernels, sandboxes) the mapping is anonymous. Neither leaves a file. hugetlb: flags for reserved huge pages, or 0. The system must
+ * reserve such pages for this mapping now, so MAP_NORESERVE is not used for them.
  */
-static bool map_over(char *at, size_t bytes, unsigned set_aside) {
+static bool map_over(char *at, size_t bytes, unsigned hugetlb) {
     const int protection = PROT_READ | PROT_WRITE;
-    const int flags = MAP_SHARED | MAP_FIXED | (set_aside != 0 ? 0 : MAP_NORESERVE);
+    const int flags = MAP_SHARED | MAP_FIXED | (hugetlb != 0 ? 0 : MAP_NORESERVE);
     bool mapped = false;
-    const int fd = memfd_create("longspan-heap", MFD_CLOEXEC | set_aside);
+    const int fd = memfd_create("longspan-heap", MFD_CLOEXEC | hugetlb);
     if (fd >= 0) {
         mapped = ftruncate(fd, (off_t)bytes) == 0 && mmap(at, bytes, protection, flags, fd, 0) != MAP_FAILED;
         close(fd);
     }
-    if (!mapped && set_aside == 0)
+    if (!mapped && hugetlb == 0)
         mapped = mmap(at, bytes, protection, flags | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
     return mapped;
 }
 
 /*
- * From the pages that the system has set aside, taken at once: a limit that shows later shows as a signal. What is left behind the last
- * whole page is ordinary memory, so that not a byte more is mapped than asked for.
+ * Maps reserved huge pages and allocates them at once, because a limit (of a cgroup) that is found later ends the process by a signal.
+ * The rest after the last whole huge page is ordinary memory, so that no more is mapped than `bytes`.
  */
-static bool map_set_aside(char *at, size_t bytes) {
+static bool map_hugetlb(char *at, size_t bytes) {
     const size_t whole = bytes / HUGE * HUGE;
     return map_over(at, whole, MFD_HUGETLB | MFD_HUGE_2MB) && madvise(at, whole, MADV_POPULATE_WRITE) == 0 &&
            (whole == bytes || map_over(at + whole, bytes - whole, 0));
 }
 
-/* Address space from a multiple of a huge page on. */
+/* Reserves address space that begins at a multiple of the huge page size; NULL on error. */
 static char *reserve(size_t bytes) {
     const size_t room = bytes + HUGE;
     char *base = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -93,28 +94,30 @@ static char *reserve(size_t bytes) {
 
 ls_status ls_map_shared(size_t bytes, ls_mapping *out) {
     const bool large = bytes >= ADVISE_FROM_BYTES;
-    const bool asks = large && ls_shared_gets_huge_pages("/sys/kernel/mm/transparent_hugepage");
+    const bool on_request = large && ls_shared_gets_huge_pages("/sys/kernel/mm/transparent_hugepage");
     char *base = reserve(bytes);
     if (base == NULL) return no_memory(bytes, "shared");
-    if (!large || asks || !map_set_aside(base, bytes)) {
+    if (!large || on_request || !map_hugetlb(base, bytes)) {
         if (!map_over(base, bytes, 0)) {
             const ls_status status = no_memory(bytes, "shared");
             munmap(base, bytes);
             return status;
         }
-        if (asks) (void)madvise(base, bytes / HUGE * HUGE, MADV_HUGEPAGE); /* none reaches past the end */
+        if (on_request)
+            (void)madvise(base, bytes / HUGE * HUGE, MADV_HUGEPAGE); /* no huge page extends past the end */
     }
     *out = (ls_mapping){base, bytes};
     return ls_ok();
 }
 
-/* --- private ----------------------------------------------------------------------------------------------------------------- */
+/* ---- private ---- */
 
 ls_status ls_map_private(size_t bytes, ls_mapping *out) {
     void *base =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return no_memory(bytes, "private");
-    if (bytes >= ADVISE_FROM_BYTES) (void)madvise(base, bytes, MADV_HUGEPAGE); /* a wish */
+    if (bytes >= ADVISE_FROM_BYTES)
+        (void)madvise(base, bytes, MADV_HUGEPAGE); /* without huge pages it is only slower */
     *out = (ls_mapping){base, bytes};
     return ls_ok();
 }

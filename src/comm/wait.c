@@ -1,37 +1,183 @@
-/* Waiting: spin for a moment where that is allowed, then sleep on the bell and look around now and then. */
+/*
+ * Waiting for signal words: a rank spins for a moment where that is allowed, then sleeps on its bell, and checks now and then whether
+ * its peers still make progress.
+ */
 #include "comm/comm_impl.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <math.h>
 #include <sched.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-/* Falling asleep and being woken takes 10 to 20 microseconds; after so long a time they are a few hundredths of the wait. A block of a
- * megabyte comes in 0.1 milliseconds. */
+/* ---- the bell ---- */
+
+/*
+ * The bell of a rank is a futex in shared memory. Ringing it and going to sleep are atomic operations on the same 32 bits, so one of
+ * them comes first: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or the sleeper sees the new count and does not sleep.
+ */
+
+/* Without FUTEX_PRIVATE_FLAG, because ranks may be processes. */
+static void futex(const _Atomic uint32_t *word, int operation, uint32_t value,
+                  const struct timespec *timeout) {
+    (void)syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
+}
+
+void ls_bell_ring(ls_rank_line *line) {
+    const uint32_t before = atomic_fetch_add_explicit(&line->bell, LS_BELL_STEP, memory_order_acq_rel);
+    if (!(before & LS_BELL_SLEEPS)) return;
+    /* The bit is cleared here, so that the next ringer needs no system call. The wake always follows: a sleeper that has just set the bit
+     * again wakes once for nothing. */
+    atomic_fetch_and_explicit(&line->bell, ~LS_BELL_SLEEPS, memory_order_acq_rel);
+    futex(&line->bell, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+uint32_t ls_bell_read(const ls_rank_line *line) {
+    return atomic_load_explicit(&line->bell, memory_order_acquire) & ~LS_BELL_SLEEPS;
+}
+
+void ls_bell_sleep(ls_rank_line *line, uint32_t bell, double seconds) {
+    const uint32_t asleep = bell | LS_BELL_SLEEPS;
+    uint32_t seen = bell;
+    if (!atomic_compare_exchange_strong_explicit(&line->bell, &seen, asleep, memory_order_acq_rel,
+                                                 memory_order_acquire) &&
+        seen != asleep)
+        return;
+    struct timespec timeout = {(time_t)seconds, 0};
+    timeout.tv_nsec = (long)((seconds - (double)timeout.tv_sec) * 1e9);
+    futex(&line->bell, FUTEX_WAIT, asleep, &timeout);
+    atomic_fetch_and_explicit(&line->bell, ~LS_BELL_SLEEPS, memory_order_acq_rel);
+}
+
+/* ---- when to give up on a peer ---- */
+
+/*
+ * A peer that works advances its ticks. A peer that sleeps does not, but that is no fault while the rank that it sleeps for advances its
+ * own ticks, and so on. Therefore a sleeping rank watches the whole chain: the peer, the rank that the peer waits for, and so on. A wait
+ * fails when no rank of the chain has advanced for wait_timeout seconds; the message names the end of the chain.
+ */
+
+#define CHECK_SECONDS 0.05 /* the longest time between two checks */
+
+/* No more than this counts of the time between two checks: a process that was suspended itself must not count that time against its
+ * peers. */
+#define COUNTED_SECONDS (2 * CHECK_SECONDS)
+
+static bool is_stopped(const ls_comm *comm, int rank) {
+    return atomic_load_explicit(&comm->world->board->lines[rank].stopped, memory_order_relaxed);
+}
+
+/* Sums the ticks of the chain that begins at peer, and returns its last rank: it waits for no rank, is stopped, or its wait closes a
+ * circle. */
+static int follow_chain(const ls_comm *comm, int peer, uint64_t *ticks) {
+    const ls_board *board = comm->world->board;
+    int end = peer;
+    *ticks = 0;
+    for (int hops = 0; hops < comm->world->options.ranks; hops++) {
+        *ticks += atomic_load_explicit(&board->lines[end].ticks, memory_order_relaxed);
+        const int next = atomic_load_explicit(&board->lines[end].waits_for, memory_order_relaxed);
+        if (next < 0 || next == end || next == comm->rank || is_stopped(comm, end)) break;
+        end = next;
+    }
+    return end;
+}
+
+/* The error for a chain without progress. */
+static ls_status no_progress(const ls_comm *comm, const char *what) {
+    const ls_watch *watch = &comm->watch;
+    const int next =
+        atomic_load_explicit(&comm->world->board->lines[watch->end].waits_for, memory_order_relaxed);
+    char why[128] = "which makes no progress";
+    if (is_stopped(comm, watch->end) && watch->end == watch->peer)
+        snprintf(why, sizeof why, "which is stopped (SIGSTOP)");
+    else if (is_stopped(comm, watch->end))
+        snprintf(why, sizeof why, "which waits for rank %d, which is stopped (SIGSTOP)", watch->end);
+    else if (next >= 0 && watch->end == watch->peer)
+        snprintf(why, sizeof why, "which waits for rank %d", next);
+    else if (next >= 0)
+        snprintf(why, sizeof why, "which waits in a chain for rank %d, which waits for rank %d", watch->end,
+                 next);
+    else if (watch->end != watch->peer)
+        snprintf(why, sizeof why, "which waits for rank %d, which makes no progress", watch->end);
+    return ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s (%s)", comm->rank, watch->still,
+                    watch->peer, why, what);
+}
+
+/* An error when the signal can never come: the peer has left, or the rank is alone and would have to send it itself. */
+static ls_status check_possible(const ls_comm *comm, uint32_t bell, int peer, const char *what) {
+    if (comm->world->options.ranks == 1)
+        return ls_error(LS_PEER, "rank 0 is alone and waits for a signal that it has not sent (%s)", what);
+    if (peer == comm->rank) return ls_ok();
+    /* A signal that the peer sent before it left has rung the bell. If the bell is unchanged after this load, there was none. */
+    if (!atomic_load_explicit(&comm->world->board->lines[peer].left, memory_order_acquire)) return ls_ok();
+    if (ls_bell_read(ls_line(comm)) != bell) return ls_ok();
+    return ls_error(LS_PEER, "rank %d waits for rank %d, which has left (%s)", comm->rank, peer, what);
+}
+
+/*
+ * Checks the chain that begins at peer: LS_PEER when it has made no progress for wait_timeout seconds, or when the signal can never
+ * come. Called between sleeps, at most CHECK_SECONDS apart.
+ */
+static ls_status check_peers(ls_comm *comm, uint32_t bell, int peer, const char *what) {
+    LS_TRY(check_possible(comm, bell, peer, what));
+    const double limit = comm->world->options.wait_timeout;
+    if (limit <= 0.0) return ls_ok();
+
+    ls_watch *watch = &comm->watch;
+    const double now = ls_seconds();
+    uint64_t ticks;
+    const int end = follow_chain(comm, peer, &ticks);
+    const uint64_t own = atomic_load_explicit(&ls_line(comm)->ticks, memory_order_relaxed);
+    if (watch->peer != peer || watch->end != end || watch->ticks != ticks || watch->own_ticks != own) {
+        *watch = (ls_watch){
+            .peer = peer, .end = end, .own_ticks = own, .ticks = ticks, .checked = now, .still = 0.0};
+        return ls_ok();
+    }
+    const double passed = now - watch->checked;
+    watch->still += passed < COUNTED_SECONDS ? passed : COUNTED_SECONDS;
+    watch->checked = now;
+    return watch->still < limit ? ls_ok() : no_progress(comm, what);
+}
+
+/* Seconds until the next check. */
+static double until_check(const ls_comm *comm) {
+    const double left = comm->world->options.wait_timeout - comm->watch.still;
+    return left > 0.0 && left < CHECK_SECONDS ? left : CHECK_SECONDS;
+}
+
+/* ---- waiting ---- */
+
+/* Going to sleep and waking up takes 10 to 20 microseconds, a few hundredths of this time. A block of a megabyte arrives in 0.1
+ * milliseconds. */
 #define SPIN_SECONDS 500e-6
-#define PAUSES_PER_LOOK_AT_CLOCK 32
+#define PAUSES_PER_CLOCK_READ 32
 
-static bool has_come(const ls_comm *comm, const ls_awaited *awaited, int n) {
+static bool any_reached(const ls_comm *comm, const ls_awaited *awaited, int n) {
     for (int i = 0; i < n; i++)
         if (comm->world->transport->word(comm, awaited[i].word) >= awaited[i].generation) return true;
     return false;
 }
 
-/* Looks at the words themselves and not at the bell, which rings only after them, from another cache line. */
+/* Polls the words, not the bell: the bell is on another cache line and changes after them. */
 static bool spin_for(ls_comm *comm, const ls_awaited *awaited, int n) {
-    if (has_come(comm, awaited, n)) return true;
+    if (any_reached(comm, awaited, n)) return true;
     if (!comm->world->options.may_spin) return false;
     const double end = ls_seconds() + SPIN_SECONDS;
     do {
-        for (int i = 0; i < PAUSES_PER_LOOK_AT_CLOCK; i++) {
+        for (int i = 0; i < PAUSES_PER_CLOCK_READ; i++) {
             ls_pause();
-            if (has_come(comm, awaited, n)) return true;
+            if (any_reached(comm, awaited, n)) return true;
         }
-        sched_yield(); /* should the peer have been put on this very core, it must run to send */
+        sched_yield(); /* if the peer is scheduled on this core, it must run to send */
         (void)ls_comm_progress(comm);
     } while (ls_seconds() < end);
     return false;
 }
 
-/* Sleeps in the kernel until the bell no longer reads `bell`. */
+/* Sleeps until the bell no longer has the value `bell`. */
 static ls_status sleep_on(ls_comm *comm, uint32_t bell, int peer, const char *what) {
     ls_rank_line *line = ls_line(comm);
     ls_status status;
@@ -40,9 +186,9 @@ static ls_status sleep_on(ls_comm *comm, uint32_t bell, int peer, const char *wh
         const double until_progress = ls_comm_progress(comm);
         status = ls_world_aborted(comm->world);
         if (status.code != LS_OK || ls_bell_read(line) != bell) break;
-        if (isinf(until_progress)) status = ls_watch_look(comm, bell, peer, what);
+        if (isinf(until_progress)) status = check_peers(comm, bell, peer, what);
         if (status.code != LS_OK) break;
-        ls_bell_doze(line, bell, fmin(ls_watch_pause(comm), until_progress));
+        ls_bell_sleep(line, bell, fmin(until_check(comm), until_progress));
     }
     atomic_store_explicit(&line->waits_for, -1, memory_order_relaxed);
     return status;
@@ -66,7 +212,7 @@ ls_status ls_wait_word(ls_comm *comm, int word, uint64_t generation, int peer, c
     if (spin_for(comm, &awaited, 1)) return ls_ok();
     for (;;) {
         const uint32_t bell = ls_comm_bell(comm);
-        if (has_come(comm, &awaited, 1)) return ls_ok();
+        if (any_reached(comm, &awaited, 1)) return ls_ok();
         LS_TRY(sleep_on(comm, bell, peer, what));
     }
 }

@@ -1,4 +1,4 @@
-/* A world from its creation to its end, and the flags that concern all of its ranks. */
+/* The table of transports; a world from its creation to its end; the flags that all ranks read. */
 #include "comm/comm_impl.h"
 
 #include <math.h>
@@ -6,6 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- the table of transports ---- */
+
+static const ls_transport *const transports[] = {
+    &ls_transport_self,
+    &ls_transport_shm,
+    &ls_transport_chaos,
+};
+
+const char *ls_transport_name(int index) {
+    return index >= 0 && (size_t)index < LS_COUNT(transports) ? transports[index]->name : NULL;
+}
+
+const ls_transport *ls_transport_find(const char *name) {
+    for (size_t i = 0; i < LS_COUNT(transports); i++)
+        if (strcmp(transports[i]->name, name) == 0) return transports[i];
+    return NULL;
+}
+
+bool ls_transport_addresses_peers(const char *transport) {
+    const size_t n = strcspn(transport, ":"); /* the length of the name; settings may follow */
+    for (size_t i = 0; i < LS_COUNT(transports); i++) {
+        if (strlen(transports[i]->name) == n && strncmp(transports[i]->name, transport, n) == 0)
+            return transports[i]->addressable;
+    }
+    return false;
+}
 
 /* ---- sizes and places ---- */
 
@@ -33,7 +60,7 @@ static ls_status check_options(const ls_transport *transport, const ls_world_opt
         return ls_error(LS_INVALID, "wait timeout is %g s; expected 0 (wait for ever) or more",
                         options->wait_timeout);
 
-    /* Shared memory is granted on paper and refused by a signal when touched, so ask whether it can exist. */
+    /* The system maps more shared memory than it has, and kills the process when it is touched. So check whether it can exist. */
     ls_machine machine;
     ls_machine_detect(&machine);
     if (options->heap_bytes > machine.memory_bytes / (size_t)options->ranks)
@@ -80,7 +107,7 @@ void ls_world_destroy(ls_world *world) {
     free(world);
 }
 
-/* ---- ranks come and go ---- */
+/* ---- ranks join and leave ---- */
 
 ls_status ls_world_join(ls_world *world, int rank, ls_comm **out) {
     const int ranks = world->options.ranks;
@@ -117,7 +144,7 @@ void ls_world_abort(ls_world *world, const char *why) {
         snprintf(board->abort_text, sizeof board->abort_text, "%s", why);
         atomic_store_explicit(&board->abort_state, LS_ABORT_SET, memory_order_release);
     } else if (state == LS_ABORT_BEING_WRITTEN) {
-        /* The writer needs a microsecond, unless it was killed on the spot: then its text is what it is. */
+        /* Another rank writes its text, which takes a microsecond. If that rank was killed meanwhile, the text stays incomplete. */
         for (int i = 0; i < 100 && atomic_load(&board->abort_state) != LS_ABORT_SET; i++) usleep(1000);
         atomic_store_explicit(&board->abort_state, LS_ABORT_SET, memory_order_release);
     }

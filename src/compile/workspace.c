@@ -15,8 +15,8 @@ struct ls_workspace_answer {
 
 static bool is_same_call(const ls_kernel_call *a, const ls_kernel_call *b) {
     bool same = a->n_in == b->n_in && a->n_out == b->n_out && a->threads == b->threads;
-    for (int i = 0; same && i < a->n_in; i++) same = ls_view_is_alike(&a->in[i], &b->in[i]);
-    for (int i = 0; same && i < a->n_out; i++) same = ls_view_is_alike(&a->out[i], &b->out[i]);
+    for (int i = 0; same && i < a->n_in; i++) same = ls_view_same_form(&a->in[i], &b->in[i]);
+    for (int i = 0; same && i < a->n_out; i++) same = ls_view_same_form(&a->out[i], &b->out[i]);
     return same;
 }
 

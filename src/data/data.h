@@ -29,7 +29,7 @@
 #include "data/permutation.h"
 #include "longspan/data.h"
 #include "longspan/status.h"
-#include "tensor/params.h"
+#include "tensor/tensor.h"
 #include "text/text.h"
 
 typedef struct ls_data ls_data;

@@ -136,7 +136,7 @@ static void hash_block(void *context, int i, int thread) {
     const verifying *v = context;
     const uint8_t *block = v->shard->map.data + sizeof *v->shard->header + (size_t)i * LS_SHARD_BLOCK;
     const size_t bytes = block_bytes(v->shard, i);
-    ls_file_bring(block, bytes);
+    ls_file_populate(block, bytes);
     v->hashes[i] = ls_hash_bytes(block, bytes);
     ls_file_forget(block, bytes);
 }

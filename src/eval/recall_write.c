@@ -2,8 +2,6 @@
 #include "eval/recall_impl.h"
 #include "format/format.h"
 
-#include "format/svg_shapes.h"
-
 #include <stdio.h>
 
 static double part(const ls_recall_cell *c) {

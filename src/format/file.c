@@ -1,3 +1,4 @@
+/* Whole files: reading, mapping, writing and appending. */
 #include "format/file.h"
 #include "format/format_impl.h"
 
@@ -16,7 +17,7 @@ ls_status ls_file_error(const char *action, const char *path, int error_number) 
 }
 
 ls_status ls_file_open_regular(const char *path, int *out, size_t *bytes) {
-    /* O_NONBLOCK: opening a pipe must not wait for a writer; a regular file does not mind. */
+    /* O_NONBLOCK: opening a pipe must not wait for a writer. It has no effect on a regular file. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return ls_file_error("open", path, errno);
     struct stat info;
@@ -42,7 +43,7 @@ static ls_status read_all(int fd, const char *path, char *buffer, size_t bytes, 
         ssize_t n = read(fd, buffer + done, bytes - done);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return ls_file_error("read", path, errno);
-        if (n == 0) break; /* it was cut since we asked for its size */
+        if (n == 0) break; /* the file has become shorter since fstat */
         done += (size_t)n;
     }
     *got = done;
@@ -96,13 +97,13 @@ ls_status ls_file_map_open(const char *path, ls_file_map *out) {
 void ls_file_map_close(ls_file_map *map) {
     if (!map) return;
     if (map->bytes > 0) {
-        ls_mapped_remove(map->data); /* before the addresses are another mapping's */
+        ls_mapped_remove(map->data); /* before munmap: another mapping may get these addresses after it */
         munmap((void *)(uintptr_t)map->data, map->bytes);
     }
     *map = (ls_file_map){0};
 }
 
-void ls_file_bring(const void *data, size_t bytes) {
+void ls_file_populate(const void *data, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data,
                     begin = from / page * page;
 #ifdef MADV_POPULATE_READ
@@ -113,7 +114,7 @@ void ls_file_bring(const void *data, size_t bytes) {
 void ls_file_forget(const void *data, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data;
     const uintptr_t begin = (from + page - 1) / page * page, end = (from + bytes) / page * page;
-    /* Advice: where it is not taken, memory stays in use. */
+    /* An error is ignored: the memory stays in use. */
     if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
@@ -130,11 +131,11 @@ ls_status ls_file_write_at(int fd, const char *path, const void *data, size_t by
     return ls_ok();
 }
 
-/* A rename onto a device or folder would do harm or fail late. */
+/* A rename onto a device would replace it, and onto a folder would fail after everything is written. */
 static ls_status check_target(const char *path) {
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return ls_error(LS_IO, "cannot write %s: it is there and not a regular file", path);
+        return ls_error(LS_IO, "cannot write %s: it exists and is not a regular file", path);
     return ls_ok();
 }
 

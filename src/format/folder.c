@@ -1,4 +1,4 @@
-/* The part of file.h that deals with folders, names and space. */
+/* Folders, paths and free space: the other part of file.h. */
 #include "format/file.h"
 #include "format/format_impl.h"
 
@@ -35,7 +35,7 @@ ls_status ls_path_print(char **out, const char *format, ...) {
     const int length = vasprintf(&made, format, args);
     va_end(args);
     if (length < 0) return ls_error(LS_NO_MEMORY, "no memory for a path");
-    free(*out); /* last: it may be one of the arguments */
+    free(*out); /* after printing, because *out may be one of the arguments */
     *out = made;
     return ls_ok();
 }
@@ -56,13 +56,13 @@ ls_status ls_file_check_paths(const char *const *paths, int n) {
 
 ls_status ls_path_parent(const char *path, char **out) {
     size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') length--; /* "out/" lies in "." */
+    while (length > 1 && path[length - 1] == '/') length--; /* the folder of "out/" is "." */
     while (length > 0 && path[length - 1] != '/') length--;
     while (length > 1 && path[length - 1] == '/') length--;
     return length == 0 ? ls_path_print(out, ".") : ls_path_print(out, "%.*s", (int)length, path);
 }
 
-/* That the path is there is safe from a loss of power, unless its folder may not be opened: then nobody can promise it. */
+/* Makes the entry of a path in its folder durable. A folder that may not be read cannot be synced; that is no error. */
 static ls_status sync_parent(const char *path) {
     LS_PATH folder = NULL;
     LS_TRY(ls_path_parent(path, &folder));

@@ -1,10 +1,9 @@
 /*
- * format: files on disk and their checks; what the numbers mean is for others. The header for other folders.
+ * format: file formats, read with all checks and written. What the contents mean is up to other folders; they include this header alone.
  *
- * Every error is one line that names the file, what is wrong with which value, and what was expected.
- * Codes: LS_IO when the operating system refused, LS_INVALID when the bytes are wrong, LS_UNSUPPORTED when
- * they are right but of a kind that is not read here, LS_NO_MEMORY. Nothing here is shared between threads:
- * a value that is only read may be read by any number of them.
+ * Every error is one line that names the file, the wrong value, and what was expected. Codes: LS_IO when the operating system refused,
+ * LS_INVALID when the contents are wrong, LS_UNSUPPORTED when they are valid but not supported here, LS_NO_MEMORY. There is no
+ * synchronisation: threads may read an object at the same time, but only one may change it.
  */
 #ifndef LS_FORMAT_H
 #define LS_FORMAT_H
@@ -16,7 +15,6 @@
 #include "format/npy.h"
 #include "format/safetensors.h"
 #include "format/svg.h"
-#include "format/svg_shapes.h"
 #include "format/tfevents.h"
 
 #endif

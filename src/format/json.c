@@ -1,4 +1,4 @@
-/* Reading JSON: getters that name file, field, value and what was expected. */
+/* Values of a JSON document: getters whose errors name file, field, value and what was expected. */
 #include "format/json.h"
 #include "format/file.h"
 #include "format/format_impl.h"
@@ -59,11 +59,11 @@ ls_json_value ls_json_root(const ls_json *document) {
     return (ls_json_value){.file = document->file, .json = document->nodes, .path = ""};
 }
 
-static bool is(ls_json_value value, ls_json_node_kind kind) {
+static bool is_kind(ls_json_value value, ls_json_node_kind kind) {
     return value.json != NULL && value.json->kind == kind;
 }
 
-/* The beginning of a value as jansson writes it. */
+/* The value, of a text its beginning, for jansson to print. */
 static json_t *beginning(const struct ls_json_node *node) {
     enum { SHOWN = 240 };
     size_t n = node->count;
@@ -83,15 +83,15 @@ static json_t *beginning(const struct ls_json_node *node) {
     }
 }
 
-/* The value as an error shows it. */
-static void show(ls_json_value value, char *out, size_t room) {
+/* Prints a value for error messages. */
+static void print_value(ls_json_value value, char *out, size_t room) {
     if (value.json == NULL) {
         snprintf(out, room, value.null ? "null" : "missing");
-    } else if (is(value, LS_NODE_NOT_FINITE)) {
+    } else if (is_kind(value, LS_NODE_NOT_FINITE)) {
         snprintf(out, room, "%s", value.json->text + 1);
-    } else if (is(value, LS_NODE_OBJECT)) {
+    } else if (is_kind(value, LS_NODE_OBJECT)) {
         snprintf(out, room, "an object");
-    } else if (is(value, LS_NODE_ARRAY)) {
+    } else if (is_kind(value, LS_NODE_ARRAY)) {
         snprintf(out, room, "an array of %u", (unsigned)value.json->count);
     } else {
         json_t *json = beginning(value.json);
@@ -103,9 +103,9 @@ static void show(ls_json_value value, char *out, size_t room) {
     }
 }
 
-static ls_status expected(ls_json_value value, const char *what) {
+static ls_status error_expected(ls_json_value value, const char *what) {
     char shown[80];
-    show(value, shown, sizeof shown);
+    print_value(value, shown, sizeof shown);
     return ls_error(LS_INVALID, "%s: %s is %s, expected %s", value.file,
                     value.path[0] ? value.path : "the document", shown, what);
 }
@@ -116,10 +116,10 @@ ls_status ls_json_error(ls_json_value value, const char *expected_format, ...) {
     va_start(arguments, expected_format);
     vsnprintf(what, sizeof what, expected_format, arguments);
     va_end(arguments);
-    return expected(value, what);
+    return error_expected(value, what);
 }
 
-/* Appends to a path; what does not fit is cut. */
+/* Appends to the path of a value, which is cut when it is too long. */
 static void extend(ls_json_value *value, const char *format, ...) LS_PRINTF(2, 3);
 static void extend(ls_json_value *value, const char *format, ...) {
     size_t used = strlen(value->path);
@@ -132,8 +132,8 @@ static void extend(ls_json_value *value, const char *format, ...) {
 ls_json_value ls_json_field(ls_json_value object, const char *key) {
     ls_json_value field = object;
     extend(&field, "%s%s", object.path[0] ? "." : "", key);
-    field.json = ls_json_member(object.json, key, strlen(key)); /* NULL when object is none */
-    field.null = is(field, LS_NODE_NULL);
+    field.json = ls_json_member(object.json, key, strlen(key)); /* NULL when `object` is no object */
+    field.null = is_kind(field, LS_NODE_NULL);
     if (field.null) field.json = NULL;
     return field;
 }
@@ -141,18 +141,18 @@ ls_json_value ls_json_field(ls_json_value object, const char *key) {
 bool ls_json_has(ls_json_value object, const char *key) { return ls_json_field(object, key).json != NULL; }
 
 size_t ls_json_count(ls_json_value value) {
-    return is(value, LS_NODE_ARRAY) || is(value, LS_NODE_OBJECT) ? value.json->count : 0;
+    return is_kind(value, LS_NODE_ARRAY) || is_kind(value, LS_NODE_OBJECT) ? value.json->count : 0;
 }
 
 ls_json_value ls_json_item(ls_json_value array, size_t i) {
     ls_json_value item = array;
     extend(&item, "[%zu]", i);
-    item.json = is(array, LS_NODE_ARRAY) && i < array.json->count ? &array.json->child[i] : NULL;
+    item.json = is_kind(array, LS_NODE_ARRAY) && i < array.json->count ? &array.json->child[i] : NULL;
     return item;
 }
 
 bool ls_json_next(ls_json_value object, void **cursor, const char **key, ls_json_value *value) {
-    if (!is(object, LS_NODE_OBJECT)) return false;
+    if (!is_kind(object, LS_NODE_OBJECT)) return false;
     struct ls_json_node *member = *cursor != NULL ? (struct ls_json_node *)*cursor + 2 : object.json->child;
     if (member == object.json->child + 2 * (size_t)object.json->count) return false;
     *cursor = member;
@@ -166,20 +166,20 @@ bool ls_json_next(ls_json_value object, void **cursor, const char **key, ls_json
 /* ---- values ---- */
 
 static ls_status int_expected(ls_json_value value, int64_t least, int64_t most) {
-    if (least == INT64_MIN && most == INT64_MAX) return expected(value, "an integer");
+    if (least == INT64_MIN && most == INT64_MAX) return error_expected(value, "an integer");
     if (least == most) return ls_json_error(value, "%lld", (long long)least);
     if (most == INT64_MAX) return ls_json_error(value, "an integer of at least %lld", (long long)least);
     return ls_json_error(value, "an integer from %lld to %lld", (long long)least, (long long)most);
 }
 
 static ls_status double_expected(ls_json_value value, double least, double most) {
-    if (isinf(least) && isinf(most)) return expected(value, "a number");
+    if (isinf(least) && isinf(most)) return error_expected(value, "a number");
     if (isinf(most)) return ls_json_error(value, "a number of at least %g", least);
     return ls_json_error(value, "a number from %g to %g", least, most);
 }
 
 ls_status ls_json_as_int(ls_json_value value, int64_t least, int64_t most, int64_t *out) {
-    if (!is(value, LS_NODE_INTEGER)) return int_expected(value, least, most);
+    if (!is_kind(value, LS_NODE_INTEGER)) return int_expected(value, least, most);
     const int64_t number = value.json->integer;
     if (number < least || number > most) return int_expected(value, least, most);
     *out = number;
@@ -187,42 +187,44 @@ ls_status ls_json_as_int(ls_json_value value, int64_t least, int64_t most, int64
 }
 
 ls_status ls_json_as_double(ls_json_value value, double least, double most, double *out) {
-    if (!is(value, LS_NODE_INTEGER) && !is(value, LS_NODE_REAL)) return double_expected(value, least, most);
+    if (!is_kind(value, LS_NODE_INTEGER) && !is_kind(value, LS_NODE_REAL))
+        return double_expected(value, least, most);
     const double number =
-        is(value, LS_NODE_INTEGER) ? (double)value.json->integer : value.json->real; /* finite */
+        is_kind(value, LS_NODE_INTEGER) ? (double)value.json->integer : value.json->real; /* finite */
     if (!(number >= least && number <= most)) return double_expected(value, least, most);
     *out = number;
     return ls_ok();
 }
 
 static ls_status as_bool(ls_json_value value, bool *out) {
-    if (!is(value, LS_NODE_TRUE) && !is(value, LS_NODE_FALSE)) return expected(value, "true or false");
-    *out = is(value, LS_NODE_TRUE);
+    if (!is_kind(value, LS_NODE_TRUE) && !is_kind(value, LS_NODE_FALSE))
+        return error_expected(value, "true or false");
+    *out = is_kind(value, LS_NODE_TRUE);
     return ls_ok();
 }
 
 ls_status ls_json_as_text(ls_json_value value, const char **out) {
-    if (!ls_json_is_text(value)) return expected(value, "a text");
+    if (!ls_json_is_text(value)) return error_expected(value, "a text");
     if (memchr(value.json->text, 0, value.json->count) != NULL)
-        return expected(value, "a text without NUL characters");
+        return error_expected(value, "a text without NUL characters");
     *out = value.json->text;
     return ls_ok();
 }
 
 ls_status ls_json_as_bytes(ls_json_value value, const char **out, size_t *bytes) {
-    if (!ls_json_is_text(value)) return expected(value, "a text");
+    if (!ls_json_is_text(value)) return error_expected(value, "a text");
     *out = value.json->text;
     *bytes = value.json->count;
     return ls_ok();
 }
 
 ls_status ls_json_as_object(ls_json_value value) {
-    return is(value, LS_NODE_OBJECT) ? ls_ok() : expected(value, "an object");
+    return is_kind(value, LS_NODE_OBJECT) ? ls_ok() : error_expected(value, "an object");
 }
 
-bool ls_json_is_text(ls_json_value value) { return is(value, LS_NODE_TEXT); }
+bool ls_json_is_text(ls_json_value value) { return is_kind(value, LS_NODE_TEXT); }
 
-bool ls_json_is_array(ls_json_value value) { return is(value, LS_NODE_ARRAY); }
+bool ls_json_is_array(ls_json_value value) { return is_kind(value, LS_NODE_ARRAY); }
 
 ls_json_plain ls_json_plain_of(ls_json_value value) {
     static const ls_json_kind kinds[] = {
@@ -244,7 +246,7 @@ ls_json_plain ls_json_plain_of(ls_json_value value) {
 }
 
 ls_status ls_json_as_array(ls_json_value value) {
-    return ls_json_is_array(value) ? ls_ok() : expected(value, "an array");
+    return ls_json_is_array(value) ? ls_ok() : error_expected(value, "an array");
 }
 
 /* ---- fields ---- */
@@ -350,7 +352,7 @@ static uint64_t hash_node(const struct ls_json_node *node) {
         const uint64_t item = hash_node(&node->child[i]);
         hash = hash_bytes(hash, &item, sizeof item);
     }
-    uint64_t members = 0; /* a sum, so that their order does not matter */
+    uint64_t members = 0; /* a sum of hashes, so that the order does not matter */
     for (uint32_t i = 0; node->kind == LS_NODE_OBJECT && i < node->count; i++) {
         const struct ls_json_node *key = &node->child[2 * (size_t)i];
         const uint64_t value = hash_node(&key[1]);

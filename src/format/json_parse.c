@@ -1,10 +1,11 @@
 /*
- * JSON text to nodes of 16 bytes, which lie in one array that is made once: with room for as many as the commas, colons and opening brackets
- * of the text allow. What is read is a stack at the array's front; when an array or object is closed, its children move from there to the
- * array's end, side by side. Texts lie one after the other in a second piece of memory as long as the document. So a document of n bytes takes 9n at
- * most, whatever it says, and two allocations.
+ * The JSON parser. A document becomes nodes of 16 bytes in one array, whose size is known before parsing: it follows from the commas, colons
+ * and opening brackets of the text. The front of the array is a stack of parsed values. When an array or object is closed, its children
+ * move from the stack to the back of the array, next to each other. Texts are stored one after the other in a pool with the size of
+ * the document. So a document of n bytes takes two allocations with at most 9n bytes, whatever its contents.
  *
- * Members of an object are found by hash: bucket i is the chain that begins in the i-th key, and goes on in the values.
+ * The members of an object are a hash table. Bucket i is a linked list of members: its head is in the `link` of the i-th key, and the
+ * `link` of each value has the next member. A link is the index of a member plus 1; 0: the end.
  */
 #include "base/base.h"
 #include "format/format_impl.h"
@@ -20,20 +21,21 @@ enum { MOST_DEPTH = 2048, MOST_MEMBERS = (1 << 28) - 1 };
 
 typedef struct parser {
     const char *text, *at, *end;
-    bool record;              /* as Python reads: the last of equal names counts, texts may hold NUL */
-    struct ls_json_node *top; /* of the stack: the next free one */
-    struct ls_json_node *low; /* the first of the children that have been put away */
-    char *pool;               /* next free byte for texts */
-    const char *wanted; /* when it comes to this text in the pool, `found` is where it stands; NULL: none */
-    const char *found;
+    bool record;              /* see ls_json_parse_record */
+    struct ls_json_node *top; /* the next free node of the stack */
+    struct ls_json_node *low; /* the first node of the back part of the array */
+    char *pool;               /* the next free byte for texts */
+    const char *wanted;       /* the address in the pool of a text that is searched; NULL: none */
+    const char *found;        /* the place of that text in the document */
     int depth;
-    const char *problem; /* the first one; NULL: none */
-    const char *token;   /* where it is, ... */
-    size_t length;       /* ... of so many bytes; 0: nothing is quoted */
+    const char *problem; /* the first problem; NULL: none */
+    const char *token;   /* the place of the problem */
+    size_t length;       /* the bytes to quote there; 0: none */
 } parser;
 
-/* --- problems ------------------------------------------------------------------------------------------------------------------ */
+/* ---- problems ---- */
 
+/* Records a problem, unless there is one already. Returns false. */
 static bool fail(parser *p, const char *problem, const char *token, size_t length) {
     if (p->problem == NULL) {
         p->problem = problem;
@@ -48,7 +50,7 @@ static bool is_word_byte(char c) {
            c == '+' || c == '.';
 }
 
-/* What stands here does not belong here. */
+/* Records a problem with the token at the current place. */
 static bool fail_here(parser *p, const char *problem) {
     if (p->at == p->end) return fail(p, "premature end of input", p->at, 0);
     size_t length = 0;
@@ -58,7 +60,8 @@ static bool fail_here(parser *p, const char *problem) {
 
 static const char duplicate[] = "duplicate object key", not_utf8[] = "bytes that are not UTF-8";
 
-static ls_status say(const parser *p, const char *name) {
+/* The error for the recorded problem. */
+static ls_status make_error(const parser *p, const char *name) {
     int line = 1, column = 1;
     for (const char *c = p->text; c < p->token; c++) {
         if (*c == '\n') line++, column = 0;
@@ -71,9 +74,9 @@ static ls_status say(const parser *p, const char *name) {
                     p->problem == not_utf8 ? " (not UTF-8)" : "", line, column, p->problem, near);
 }
 
-/* --- texts --------------------------------------------------------------------------------------------------------------------- */
+/* ---- texts ---- */
 
-/* Bytes of the character at `at`, which is not ASCII; 0: it is none. */
+/* The length of the UTF-8 character at `at`, which is not ASCII; 0: there is none. */
 static size_t utf8_length(const unsigned char *at, const unsigned char *end) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const size_t n = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
@@ -94,7 +97,7 @@ static void put_character(parser *p, uint32_t code) {
     p->pool += n;
 }
 
-/* Four hexadecimal digits behind "\u"; moves behind them. */
+/* Reads the four hexadecimal digits after "\u". */
 static bool read_hex(parser *p, uint32_t *out) {
     *out = 0;
     if (p->end - p->at < 4) return false;
@@ -110,7 +113,7 @@ static bool read_hex(parser *p, uint32_t *out) {
     return true;
 }
 
-/* Behind "\u": a character, perhaps of two surrogates. */
+/* Reads the character after "\u", which may be a pair of surrogates. */
 static bool read_unicode(parser *p) {
     const char *start = p->at - 2;
     uint32_t code, second;
@@ -130,18 +133,18 @@ static bool read_unicode(parser *p) {
 }
 
 static bool read_escape(parser *p) {
-    static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    static const char letters[] = "\"\\/bfnrt", characters[] = "\"\\/\b\f\n\r\t";
     const char *start = p->at++;
     if (p->at == p->end) return fail_here(p, "");
     const char letter = *p->at++;
     if (letter == 'u') return read_unicode(p);
     const char *found = letter != 0 ? strchr(letters, letter) : NULL;
     if (found == NULL) return fail(p, "invalid escape", start, 2);
-    *p->pool++ = meant[found - letters];
+    *p->pool++ = characters[found - letters];
     return true;
 }
 
-/* At the opening quote; the text goes to the pool, with a 0 behind it. */
+/* Reads a text from its opening quote on, into the pool with a 0 after it. */
 static bool read_text(parser *p, struct ls_json_node *out) {
     const char *start = p->at++;
     const char *text = p->pool;
@@ -169,7 +172,7 @@ static bool read_text(parser *p, struct ls_json_node *out) {
     return true;
 }
 
-/* --- numbers and words --------------------------------------------------------------------------------------------------------- */
+/* ---- numbers and words ---- */
 
 static bool is_digit(const parser *p) { return p->at < p->end && *p->at >= '0' && *p->at <= '9'; }
 
@@ -179,7 +182,7 @@ static bool skip_digits(parser *p) {
     return true;
 }
 
-/* Whatever the locale of the process: the point is a point. */
+/* Reads [start, at) as a real number, in the C locale: in others the decimal point may be a comma. */
 static bool read_real(parser *p, const char *start, struct ls_json_node *out) {
     char few[64];
     const size_t n = (size_t)(p->at - start);
@@ -210,7 +213,7 @@ static bool read_number(parser *p, struct ls_json_node *out) {
     if (!is_digit(p)) return p->at = start, fail_here(p, "invalid token");
     for (; is_digit(p); p->at++)
         fits = fits && !__builtin_mul_overflow(value, 10, &value) &&
-               !__builtin_sub_overflow(value, *p->at - '0', &value); /* below 0, where there is one more */
+               !__builtin_sub_overflow(value, *p->at - '0', &value); /* negative, because -2^63 must fit */
     if (*digits == '0' && p->at > digits + 1) return p->at = start, fail_here(p, "invalid token");
     if (p->at < p->end && *p->at == '.') {
         whole = false;
@@ -229,7 +232,7 @@ static bool read_number(parser *p, struct ls_json_node *out) {
     return true;
 }
 
-/* The names of numbers that are not finite, as Python writes them, are texts of a NUL and the name: they stand for no text and no number. */
+/* The text of a number that is not finite is a NUL and its name, so that it is equal to no text of a document. */
 static const struct {
     const char *word;
     struct ls_json_node node;
@@ -254,10 +257,10 @@ static bool read_word(parser *p, struct ls_json_node *out) {
     return fail_here(p, "invalid token");
 }
 
-/* --- members by name ------------------------------------------------------------------------------------------------------------ */
+/* ---- members by name ---- */
 
 static uint64_t bucket_of(const struct ls_json_node *object, const char *key, size_t bytes) {
-    /* Who writes a file does not know where it will lie in memory: nobody can choose names that all fall into one bucket. */
+    /* The key is an address, which the author of a file cannot know, so nobody can choose names that all fall into one bucket. */
     return ls_hash_keyed(key, bytes, (uint64_t)(uintptr_t)object->child) % object->count;
 }
 
@@ -278,7 +281,10 @@ static void link_member(struct ls_json_node *object, uint32_t i) {
     first->link = i + 1;
 }
 
-/* Links all members; of equal names the later one takes the earlier's place. Where that leaves fewer, once more for those. */
+/*
+ * Builds the hash table of an object. Of equal names in a record, the later value replaces the earlier one. If members were removed this way,
+ * the table is built again, because its size has changed.
+ */
 static bool index_members(parser *p, struct ls_json_node *object) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < object->count; i++) object->child[2 * (size_t)i].link = 0;
@@ -295,7 +301,8 @@ static bool index_members(parser *p, struct ls_json_node *object) {
             same->link = link;
             continue;
         }
-        const uint32_t first = object->child[2 * (size_t)kept].link; /* of a bucket: it stays where it is */
+        const uint32_t first =
+            object->child[2 * (size_t)kept].link; /* the head of a bucket, which does not move */
         if (kept < i) memcpy(&object->child[2 * (size_t)kept], member, 2 * sizeof *member);
         object->child[2 * (size_t)kept].link = first;
         link_member(object, kept++);
@@ -305,7 +312,7 @@ static bool index_members(parser *p, struct ls_json_node *object) {
     return index_members(p, object);
 }
 
-/* --- the document ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the document ---- */
 
 static bool read_value(parser *p);
 
@@ -313,7 +320,8 @@ static void skip_space(parser *p) {
     while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t' || *p->at == '\r')) p->at++;
 }
 
-static bool take(parser *p, char c) {
+/* Reads the character c if it is the next one after white space. */
+static bool accept(parser *p, char c) {
     skip_space(p);
     if (p->at == p->end || *p->at != c) return false;
     p->at++;
@@ -321,11 +329,11 @@ static bool take(parser *p, char c) {
 }
 
 static void push(parser *p, struct ls_json_node node) {
-    LS_ASSERT(p->top < p->low); /* every node has its comma, colon or bracket */
+    LS_ASSERT(p->top < p->low); /* the array has a node for each comma, colon and bracket */
     *p->top++ = node;
 }
 
-/* A name and a colon, before a member's value. */
+/* Reads the name of a member and the colon. */
 static bool read_name(parser *p) {
     struct ls_json_node name;
     skip_space(p);
@@ -335,11 +343,11 @@ static bool read_name(parser *p) {
     if (memchr(name.text, 0, name.count) != NULL)
         return fail(p, "NUL byte in object key not supported", start, (size_t)(p->at - start));
     push(p, name);
-    return take(p, ':') || fail_here(p, "':' expected");
+    return accept(p, ':') || fail_here(p, "':' expected");
 }
 
-/* What lies on the stack from `base` on are the children of a node that is put in their place. */
-static void put_away(parser *p, struct ls_json_node *base, struct ls_json_node *out) {
+/* Moves the children of a node, which are on the stack from `base` on, to the back part of the array. */
+static void move_children(parser *p, struct ls_json_node *base, struct ls_json_node *out) {
     const size_t n = (size_t)(p->top - base);
     p->low -= n;
     memmove(p->low, base, n * sizeof *base);
@@ -353,15 +361,15 @@ static bool read_container(parser *p) {
     struct ls_json_node *base = p->top, node = {.kind = object ? LS_NODE_OBJECT : LS_NODE_ARRAY};
     if (++p->depth > MOST_DEPTH) return fail(p, "maximum parsing depth reached", p->at, 1);
     p->at++;
-    for (bool more = !take(p, closing); more;) {
+    for (bool more = !accept(p, closing); more;) {
         if (object && !read_name(p)) return false;
         if (!read_value(p)) return false;
         node.count++;
-        more = take(p, ',');
-        if (!more && !take(p, closing)) return fail_here(p, object ? "'}' expected" : "']' expected");
+        more = accept(p, ',');
+        if (!more && !accept(p, closing)) return fail_here(p, object ? "'}' expected" : "']' expected");
     }
     p->depth--;
-    put_away(p, base, &node);
+    move_children(p, base, &node);
     if (node.count > MOST_MEMBERS) return fail(p, "too many values in one array or object", p->at, 0);
     if (object && !index_members(p, &node)) return false;
     push(p, node);
@@ -396,14 +404,14 @@ static bool read_document(parser *p) {
     return p->at == p->end || fail_here(p, "end of file expected");
 }
 
-/* The end of a string that begins at `at`, behind its quote. */
+/* The position after the string that begins with a quote at `at`. */
 static size_t end_of_string(const char *text, size_t bytes, size_t at) {
     for (at++; at < bytes && text[at] != '"'; at++)
         if (text[at] == '\\') at++;
     return at < bytes ? at + 1 : bytes;
 }
 
-/* Reads once more up to the name that was there before, to say where it stands. */
+/* After a duplicate name, parses the document again to find its place in the text. */
 static void find_duplicate(parser *p, struct ls_json_node *nodes, size_t n, char *pool) {
     if (p->problem != duplicate) return;
     begin(p, nodes, n, pool);
@@ -413,11 +421,11 @@ static void find_duplicate(parser *p, struct ls_json_node *nodes, size_t n, char
     p->length = end_of_string(p->found, (size_t)(p->end - p->found), 0);
 }
 
-/* --- from outside -------------------------------------------------------------------------------------------------------------- */
+/* ---- the interface ---- */
 
 /*
- * The items of arrays and the names of members stand behind a comma, or an opening bracket of what is not empty; the values of members behind a
- * colon; the root behind nothing.
+ * Counts the nodes of a document. Each item of an array and each name of a member follows a comma or the opening bracket of a container that
+ * is not empty. Each value of a member follows a colon. The root follows nothing.
  */
 static void count(const char *text, size_t bytes, int64_t *values, int64_t *names) {
     *values = 1;
@@ -450,5 +458,5 @@ ls_status ls_json_parse_nodes(const char *name, const char *text, size_t bytes, 
     begin(&p, *nodes, n, *pool);
     if (read_document(&p)) return ls_ok();
     find_duplicate(&p, *nodes, n, *pool);
-    return say(&p, name);
+    return make_error(&p, name);
 }

@@ -1,4 +1,4 @@
-/* The writer of json.h: builds a jansson tree and prints it when its root is closed. */
+/* Writing JSON: a writer that builds a jansson tree and prints it when its root is closed; and setting one member of a text. */
 #include "format/file.h"
 #include "format/format_impl.h"
 #include "format/json.h"
@@ -12,21 +12,22 @@
 #define MOST_DEPTH 32
 
 struct ls_json_writer {
-    json_t *open[MOST_DEPTH]; /* the root and what is open in it; borrowed, but for open[0] */
+    json_t *open
+        [MOST_DEPTH]; /* the open containers, outermost first; open[0] is owned, the others are borrowed from it */
     int depth;
     size_t flags; /* of jansson's printer */
     char *text;   /* once the root is complete */
 };
 
 /* Memory for small objects. As for arenas (base/arena.h), a failure ends the process. */
-static void *got(void *memory) {
+static void *not_null(void *memory) {
     if (!memory) ls_panic(__FILE__, __LINE__, "no memory to write JSON");
     return memory;
 }
 
 ls_json_writer *ls_json_writer_create(int indent) {
     LS_ASSERT(indent >= 0 && indent <= 8);
-    ls_json_writer *writer = got(calloc(1, sizeof *writer));
+    ls_json_writer *writer = not_null(calloc(1, sizeof *writer));
     writer->flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(17) | (indent ? JSON_INDENT((size_t)indent) : 0);
     return writer;
 }
@@ -39,14 +40,14 @@ void ls_json_writer_destroy(ls_json_writer *writer) {
 }
 
 static void print_root(ls_json_writer *writer, json_t *root) {
-    writer->text = got(json_dumps(root, writer->flags));
+    writer->text = not_null(json_dumps(root, writer->flags));
     json_decref(root);
 }
 
-/* Puts the value, which is taken over, where the writer stands. Returns it, or NULL when it was a root that
- * is no container. */
+/* Adds a value, whose reference is stolen, to the innermost open container. Returns the value, borrowed; NULL when it is a root that is no
+ * container. */
 static json_t *put(ls_json_writer *writer, const char *key, json_t *value) {
-    got(value);
+    not_null(value);
     LS_ASSERT(!writer->text);
     if (writer->depth == 0) {
         LS_ASSERT(!key);
@@ -97,8 +98,8 @@ void ls_json_put_bool(ls_json_writer *writer, const char *key, bool value) {
 
 void ls_json_put_null(ls_json_writer *writer, const char *key) { put(writer, key, json_null()); }
 
-/* Length of the UTF-8 character at text, or 0 when its first byte begins none. jansson is the judge. */
-static size_t character(const char *text, size_t left) {
+/* The length of the UTF-8 character at text, as jansson decides; 0: there is none. */
+static size_t character_bytes(const char *text, size_t left) {
     for (size_t n = 1; n <= 4 && n <= left; n++) {
         json_t *valid = json_stringn(text, n);
         if (!valid) continue;
@@ -108,11 +109,12 @@ static size_t character(const char *text, size_t left) {
     return 0;
 }
 
+/* The text as a JSON string, with U+FFFD for each byte that is not UTF-8. */
 static json_t *repaired(const char *text) {
     size_t left = strlen(text), n = 0;
-    char *copy = got(malloc(3 * left + 1));
+    char *copy = not_null(malloc(3 * left + 1));
     while (left > 0) {
-        size_t length = character(text, left);
+        size_t length = character_bytes(text, left);
         if (length == 0) {
             memcpy(copy + n, "\xef\xbf\xbd", 3);
             n += 3;
@@ -170,4 +172,100 @@ ls_status ls_json_end_file(ls_json_writer *writer, const char *path) {
     const ls_status status = ls_file_write_pieces(path, pieces, 2);
     ls_json_writer_destroy(writer);
     return status;
+}
+
+/* ---- setting a member of a text ---- */
+
+/* The text is valid JSON by contract. Even if it is not, these functions stop at its end. */
+static const char *skip_space(const char *p) { return p + strspn(p, " \t\r\n"); }
+
+/* Returns the position after the string that begins with a quote at p. */
+static const char *skip_string(const char *p) {
+    for (p++; *p != 0 && *p != '"'; p++)
+        if (*p == '\\' && p[1] != 0) p++;
+    return *p == 0 ? p : p + 1;
+}
+
+static const char *skip_value(const char *p) {
+    int depth = 0;
+    do {
+        if (*p == '"')
+            p = skip_string(p);
+        else if (*p == '{' || *p == '[')
+            depth++, p++;
+        else if (*p == '}' || *p == ']')
+            depth--, p++;
+        else if (depth > 0)
+            p += 1 + strcspn(p + 1, "\"{}[]");
+        else
+            p += strcspn(p, ",}] \t\r\n");
+    } while (depth > 0 && *p != 0);
+    return p;
+}
+
+/* Whether the string at p, quotes and escapes included, is `key`. */
+static bool is_key(const char *p, const char *end, const char *key) {
+    json_t *string = json_loadb(p, (size_t)(end - p), JSON_DECODE_ANY, NULL);
+    const bool same = json_is_string(string) && strcmp(json_string_value(string), key) == 0;
+    json_decref(string);
+    return same;
+}
+
+bool ls_json_find_member(const char *text, const char *key, size_t *from, size_t *to) {
+    const char *p = skip_space(text);
+    if (*p != '{') return false;
+    for (p = skip_space(p + 1); *p == '"'; p = skip_space(p)) {
+        const char *name = p, *name_end = skip_string(p);
+        p = skip_space(name_end);
+        if (*p != ':') return false;
+        const char *value = skip_space(p + 1), *end = skip_value(value);
+        if (is_key(name, name_end, key)) {
+            *from = (size_t)(value - text);
+            *to = (size_t)(end - text);
+            return true;
+        }
+        p = skip_space(end);
+        if (*p != ',') return false;
+        p = skip_space(p + 1);
+    }
+    return false;
+}
+
+/* Concatenates the first first_bytes of `first`, `middle` and `rest`. */
+static ls_status join(const char *first, size_t first_bytes, const char *middle, const char *rest,
+                      char **out) {
+    const size_t n = strlen(middle), m = strlen(rest);
+    char *joined = malloc(first_bytes + n + m + 1);
+    if (joined == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of JSON", first_bytes + n + m);
+    memcpy(joined, first, first_bytes);
+    memcpy(joined + first_bytes, middle, n);
+    memcpy(joined + first_bytes + n, rest, m + 1);
+    *out = joined;
+    return ls_ok();
+}
+
+/* Inserts a member after the opening brace, with the white space that follows the brace. */
+static ls_status insert(const char *text, const char *key, const char *value, char **out) {
+    const char *brace = strchr(text, '{');
+    if (brace == NULL)
+        return ls_error(LS_INVALID, "\"%s\" cannot be set in a text that is no JSON object", key);
+    json_t *name = json_string(key);
+    char *quoted = name == NULL ? NULL : json_dumps(name, JSON_ENCODE_ANY);
+    json_decref(name);
+    const char *next = skip_space(brace + 1);
+    const int space = (int)(next - brace - 1);
+    char *member = NULL;
+    const bool made = quoted != NULL && asprintf(&member, "%.*s%s: %s%s", space, brace + 1, quoted, value,
+                                                 *next == '}' ? "" : ",") >= 0;
+    free(quoted);
+    if (!made) return ls_error(LS_NO_MEMORY, "no memory for \"%s\", or it is not UTF-8", key);
+    const ls_status status = join(text, (size_t)(brace + 1 - text), member, brace + 1, out);
+    free(member);
+    return status;
+}
+
+ls_status ls_json_set_member(const char *text, const char *key, const char *value, char **out) {
+    size_t from = 0, to = 0;
+    if (!ls_json_find_member(text, key, &from, &to)) return insert(text, key, value, out);
+    return join(text, from, value, text + to, out);
 }

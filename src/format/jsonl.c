@@ -1,3 +1,4 @@
+/* Files with one JSON object per line. */
 #include "format/jsonl.h"
 #include "format/file.h"
 #include "format/format_impl.h"
@@ -11,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* More than a hundred million steps. */
+/* The metrics of more than a hundred million steps. */
 #define MOST_BYTES ((size_t)16 << 30)
 
 ls_status ls_jsonl_append(const char *path, ls_json_writer *writer) {
@@ -24,55 +25,55 @@ ls_status ls_jsonl_append(const char *path, ls_json_writer *writer) {
     return status;
 }
 
-/* A walk over the complete lines of a file in memory. */
-typedef struct line_walk {
+/* A position in the complete lines of a text. */
+typedef struct line_cursor {
     const char *path, *next, *end;
     int64_t number; /* of the line last returned, from 1 */
-} line_walk;
+} line_cursor;
 
 /* The next line without its newline; false when none is complete. */
-static bool next_line(line_walk *walk, const char **line, size_t *bytes) {
-    if (walk->next == walk->end) return false;
-    const char *newline = memchr(walk->next, '\n', (size_t)(walk->end - walk->next));
+static bool next_line(line_cursor *cursor, const char **line, size_t *bytes) {
+    if (cursor->next == cursor->end) return false;
+    const char *newline = memchr(cursor->next, '\n', (size_t)(cursor->end - cursor->next));
     if (!newline) return false;
-    *line = walk->next;
-    *bytes = (size_t)(newline - walk->next);
-    walk->next = newline + 1;
-    walk->number++;
+    *line = cursor->next;
+    *bytes = (size_t)(newline - cursor->next);
+    cursor->next = newline + 1;
+    cursor->number++;
     return true;
 }
 
-static ls_status parse_line(const line_walk *walk, const char *line, size_t bytes, ls_json **out) {
+static ls_status parse_line(const line_cursor *cursor, const char *line, size_t bytes, ls_json **out) {
     LS_PATH name = NULL;
-    LS_TRY(ls_path_print(&name, "%s line %lld", walk->path, (long long)walk->number));
+    LS_TRY(ls_path_print(&name, "%s line %lld", cursor->path, (long long)cursor->number));
     return ls_json_parse(name, line, bytes, out);
 }
 
-/* Whether the line stays. */
-static ls_status judge(const line_walk *walk, const char *line, size_t bytes, const char *key, int64_t most,
-                       bool *keep) {
+/* Whether a line is kept. */
+static ls_status should_keep(const line_cursor *cursor, const char *line, size_t bytes, const char *key,
+                             int64_t most, bool *keep) {
     ls_json *document;
     int64_t value;
-    LS_TRY(parse_line(walk, line, bytes, &document));
+    LS_TRY(parse_line(cursor, line, bytes, &document));
     ls_status status = ls_json_int(ls_json_root(document), key, INT64_MIN, INT64_MAX, &value);
     ls_json_free(document);
     if (status.code == LS_OK) *keep = value <= most;
     return status;
 }
 
-/* Moves the lines that stay to the front of the text. */
+/* Moves the lines that are kept to the front of the text. */
 static ls_status keep_lines(const char *path, char *text, size_t bytes, const char *key, int64_t most,
                             size_t *kept_bytes, int64_t *dropped, int64_t *strange) {
-    line_walk walk = {path, text, text + bytes, 0};
+    line_cursor cursor = {path, text, text + bytes, 0};
     const char *line;
     size_t length;
     *kept_bytes = 0;
     *dropped = 0;
-    while (next_line(&walk, &line, &length)) {
+    while (next_line(&cursor, &line, &length)) {
         bool keep = true;
-        const ls_status status = judge(&walk, line, length, key, most, &keep);
+        const ls_status status = should_keep(&cursor, line, length, key, most, &keep);
         if (status.code != LS_OK && (strange == NULL || status.code != LS_INVALID)) return status;
-        if (status.code != LS_OK && *strange == 0) *strange = walk.number;
+        if (status.code != LS_OK && *strange == 0) *strange = cursor.number;
         if (keep) {
             memmove(text + *kept_bytes, line, length + 1);
             *kept_bytes += length + 1;
@@ -106,15 +107,15 @@ static double number_or_nan(ls_json_value object, const char *key) {
     return status.code == LS_OK ? value : (double)NAN;
 }
 
-/* Columns of `room` rows each; *rows are filled. */
-static ls_status fill_columns(line_walk walk, const char *const *keys, int n_keys, double *out, int64_t room,
-                              int64_t *rows) {
+/* Fills columns that have room for `room` rows each, and removes the gaps between them; *rows is the number of rows. */
+static ls_status fill_columns(line_cursor cursor, const char *const *keys, int n_keys, double *out,
+                              int64_t room, int64_t *rows) {
     const char *line;
     size_t length;
     *rows = 0;
-    while (next_line(&walk, &line, &length)) {
+    while (next_line(&cursor, &line, &length)) {
         ls_json *document;
-        const ls_status status = parse_line(&walk, line, length, &document);
+        const ls_status status = parse_line(&cursor, line, length, &document);
         if (status.code == LS_INVALID) continue;
         LS_TRY(status);
         for (int c = 0; c < n_keys; c++)
@@ -133,8 +134,8 @@ ls_status ls_jsonl_columns(const char *path, const char *const *keys, int n_keys
     const char *line;
     int64_t filled = 0;
     LS_TRY(ls_file_read(path, MOST_BYTES, &text, &bytes));
-    const line_walk start = {path, text, text + bytes, 0};
-    line_walk count = start;
+    const line_cursor start = {path, text, text + bytes, 0};
+    line_cursor count = start;
     while (next_line(&count, &line, &length)) {
     }
     double *columns = malloc((size_t)count.number * (size_t)n_keys * sizeof *columns + 1);

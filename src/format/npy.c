@@ -1,3 +1,4 @@
+/* The .npy files of NumPy. */
 #include "format/npy.h"
 #include "format/file.h"
 #include "format/format_impl.h"
@@ -7,7 +8,7 @@
 #include <string.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the files here are little-endian, and so must be the machine"
+#error "Longspan supports little-endian machines only, because its files are little-endian"
 #endif
 
 typedef struct type_row {
@@ -51,15 +52,15 @@ static void skip_space(cursor *c) {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')) c->at++;
 }
 
-/* Takes one character, after white space, if it is there. */
-static bool take(cursor *c, char wanted) {
+/* Reads the character `wanted` if it is the next one after white space. */
+static bool accept(cursor *c, char wanted) {
     skip_space(c);
     if (c->at == c->end || *c->at != wanted) return false;
     c->at++;
     return true;
 }
 
-static ls_status take_text(cursor *c, char *out, size_t room, const char *what) {
+static ls_status read_text(cursor *c, char *out, size_t room, const char *what) {
     skip_space(c);
     cursor start = *c;
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) return malformed(&start, what);
@@ -75,9 +76,9 @@ static ls_status take_text(cursor *c, char *out, size_t room, const char *what) 
     return ls_ok();
 }
 
-static ls_status take_type(cursor *c, ls_npy *array) {
+static ls_status read_type(cursor *c, ls_npy *array) {
     char text[32] = "";
-    LS_TRY(take_text(c, text, sizeof text, "a simple type such as '<f4'"));
+    LS_TRY(read_text(c, text, sizeof text, "a simple type such as '<f4'"));
     for (int t = 0; t < LS_NPY_TYPES; t++) {
         if (strcmp(text + (text[0] != 0), types[t].name) != 0) continue;
         if (text[0] == '<') {
@@ -94,7 +95,7 @@ static ls_status take_type(cursor *c, ls_npy *array) {
                     text);
 }
 
-static ls_status take_order(cursor *c) {
+static ls_status read_order(cursor *c) {
     skip_space(c);
     size_t left = (size_t)(c->end - c->at);
     if (left >= 5 && memcmp(c->at, "False", 5) == 0) {
@@ -106,11 +107,11 @@ static ls_status take_order(cursor *c) {
     return malformed(c, "True or False for fortran_order");
 }
 
-static ls_status take_shape(cursor *c, ls_npy *array) {
-    if (!take(c, '(')) return malformed(c, "a shape such as (2, 3)");
+static ls_status read_shape(cursor *c, ls_npy *array) {
+    if (!accept(c, '(')) return malformed(c, "a shape such as (2, 3)");
     array->ndim = 0;
-    while (!take(c, ')')) {
-        const char *digits = c->at; /* white space is behind us */
+    while (!accept(c, ')')) {
+        const char *digits = c->at; /* accept has skipped white space */
         int64_t size = 0;
         for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++)
             if (!ls_multiply(size, 10, &size) || __builtin_add_overflow(size, *c->at - '0', &size))
@@ -120,7 +121,7 @@ static ls_status take_shape(cursor *c, ls_npy *array) {
             return ls_error(LS_UNSUPPORTED, "%s: the array has more than %d dimensions", c->path,
                             LS_NPY_DIMS);
         array->shape[array->ndim++] = size;
-        bool comma = take(c, ',');
+        bool comma = accept(c, ',');
         skip_space(c);
         bool closes = c->at < c->end && *c->at == ')';
         if (!comma && !(closes && array->ndim > 1)) return malformed(c, "a comma or the end of the shape");
@@ -130,28 +131,28 @@ static ls_status take_shape(cursor *c, ls_npy *array) {
 
 enum { SEEN_TYPE = 1, SEEN_ORDER = 2, SEEN_SHAPE = 4, SEEN_ALL = 7 };
 
-static ls_status take_member(cursor *c, ls_npy *array, int *seen) {
+static ls_status read_member(cursor *c, ls_npy *array, int *seen) {
     char key[32];
     cursor start = *c;
-    LS_TRY(take_text(c, key, sizeof key, "a key"));
-    if (!take(c, ':')) return malformed(c, "a colon");
+    LS_TRY(read_text(c, key, sizeof key, "a key"));
+    if (!accept(c, ':')) return malformed(c, "a colon");
     int which = strcmp(key, "descr") == 0           ? SEEN_TYPE
                 : strcmp(key, "fortran_order") == 0 ? SEEN_ORDER
                 : strcmp(key, "shape") == 0         ? SEEN_SHAPE
                                                     : 0;
     if (which == 0 || (*seen & which)) return malformed(&start, "descr, fortran_order and shape, each once");
     *seen |= which;
-    if (which == SEEN_TYPE) return take_type(c, array);
-    return which == SEEN_ORDER ? take_order(c) : take_shape(c, array);
+    if (which == SEEN_TYPE) return read_type(c, array);
+    return which == SEEN_ORDER ? read_order(c) : read_shape(c, array);
 }
 
 static ls_status parse_dictionary(cursor *c, ls_npy *array) {
     int seen = 0;
-    if (!take(c, '{')) return malformed(c, "{");
-    while (!take(c, '}')) {
-        LS_TRY(take_member(c, array, &seen));
-        if (!take(c, ',')) {
-            if (take(c, '}')) break;
+    if (!accept(c, '{')) return malformed(c, "{");
+    while (!accept(c, '}')) {
+        LS_TRY(read_member(c, array, &seen));
+        if (!accept(c, ',')) {
+            if (accept(c, '}')) break;
             return malformed(c, "a comma or }");
         }
     }
@@ -215,7 +216,7 @@ static ls_status read_mapped(const char *path, ls_file_map *map, ls_npy *array) 
     memcpy(copy, data, bytes);
     ls_file_map_close(map);
     array->data = array->owned = copy;
-    array->owned_bytes = 0; /* tells a copy from a mapping */
+    array->owned_bytes = 0; /* marks a copy: a mapping has more than 0 bytes */
     return ls_ok();
 }
 

@@ -1,6 +1,4 @@
-/*
- * NumPy's .npy, versions 1, 2 and 3: C order, little-endian f4, f8, i4, i8, up to 4 dimensions.
- */
+/* The .npy files of NumPy, versions 1, 2 and 3: C order, little-endian f4, f8, i4 and i8, up to 4 dimensions. */
 #ifndef LS_FORMAT_NPY_H
 #define LS_FORMAT_NPY_H
 
@@ -13,10 +11,10 @@ typedef enum ls_npy_type { LS_NPY_F4, LS_NPY_F8, LS_NPY_I4, LS_NPY_I8, LS_NPY_TY
 
 #define LS_NPY_DIMS 4
 
-/* An array in a mapped file. data is aligned to its elements (a file that is not so is copied). */
+/* An array in a mapped file. data is aligned for its type; a file in which it is not is copied. */
 typedef struct ls_npy {
     ls_npy_type type;
-    int ndim; /* 0..LS_NPY_DIMS; 0 is a single number */
+    int ndim; /* 0..LS_NPY_DIMS; 0: a single number */
     int64_t shape[LS_NPY_DIMS];
     int64_t count;    /* elements */
     const void *data; /* read-only, [shape...] in C order */
@@ -28,7 +26,7 @@ const char *ls_npy_type_name(ls_npy_type type); /* "f4" ... */
 size_t ls_npy_type_bytes(ls_npy_type type);
 
 LS_MUST_USE ls_status ls_npy_open(const char *path, ls_npy *out);
-void ls_npy_close(ls_npy *array); /* NULL and a zeroed one are allowed */
+void ls_npy_close(ls_npy *array); /* NULL and a zeroed array are allowed */
 
 /* Writes the array as version 1, atomically. data: [shape...], C order. */
 LS_MUST_USE ls_status ls_npy_write(const char *path, ls_npy_type type, int ndim, const int64_t *shape,

@@ -1,9 +1,10 @@
-/* Reading safetensors: the header is checked as a whole before anything is handed out. */
+/* Reading safetensors files, whose header is checked as a whole when a file is opened; and conversion of their elements. */
 #include "format/safetensors.h"
 #include "format/file.h"
 #include "format/format_impl.h"
 #include "format/json.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,13 +34,13 @@ ls_st_dtype ls_st_dtype_of(ls_dtype dtype) {
 struct ls_st_file {
     char *path;
     ls_file_map map;
-    ls_json *header; /* names and metadata live here */
+    ls_json *header; /* owns the names and metadata */
     int64_t count;
     ls_st_tensor *tensor;         /* [count], in the order of the data */
     const ls_st_tensor **by_name; /* [count], sorted */
 };
 
-/* The format's reference reader has the same limit. */
+/* The limit of the format's reference implementation. */
 #define MOST_HEADER 100000000u
 
 static ls_status read_dtype(ls_json_value value, ls_st_dtype *out) {
@@ -72,7 +73,7 @@ static ls_status read_shape(ls_json_value value, ls_st_tensor *tensor) {
     return ls_ok();
 }
 
-/* One member of the header. data: of the file's data section, `bytes` long. */
+/* Reads one member of the header. data, bytes: the data section of the file. */
 static ls_status read_tensor(const char *name, ls_json_value value, const uint8_t *data, size_t bytes,
                              ls_st_tensor *out) {
     ls_st_tensor tensor = {.name = name};
@@ -110,7 +111,7 @@ static ls_status check_metadata(ls_json_value value) {
 static int by_place(const void *a, const void *b) {
     const ls_st_tensor *x = a, *y = b;
     if (x->data != y->data) return (const uint8_t *)x->data < (const uint8_t *)y->data ? -1 : 1;
-    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1; /* empty ones first */
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1; /* empty tensors first */
     return strcmp(x->name, y->name);
 }
 
@@ -118,7 +119,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp((*(const ls_st_tensor *const *)a)->name, (*(const ls_st_tensor *const *)b)->name);
 }
 
-/* The tensors, sorted by place, must fill the data section without overlap or hole. */
+/* The tensors, sorted by place, must fill the data section without overlaps and gaps. */
 static ls_status check_places(const ls_st_file *file, const uint8_t *data, size_t bytes) {
     size_t at = 0;
     for (int64_t i = 0; i < file->count; i++) {
@@ -246,4 +247,125 @@ ls_status ls_st_need(const ls_st_file *file, const char *name, int ndim, const i
     }
     *out = tensor;
     return ls_ok();
+}
+
+/* ---- conversion ---- */
+
+/*
+ * Elements are converted through f32, a block at a time: each dtype has a function that reads it as f32, and one that writes it from f32.
+ * F64 is rounded to odd in f32 (the last bit is set when the result is not exact), so that the second rounding gives the same result as
+ * a single rounding.
+ */
+
+enum { BLOCK = 2048 }; /* elements: 8 KiB as f32 */
+
+/* Elements in a file have any alignment. */
+
+static void read_f16(const uint8_t *from, int64_t n, float *to) {
+    for (int64_t i = 0; i < n; i++) {
+        ls_f16 x;
+        memcpy(&x, from + 2 * i, sizeof x);
+        to[i] = ls_f16_to_f32(x);
+    }
+}
+
+static void read_bf16(const uint8_t *from, int64_t n, float *to) {
+    for (int64_t i = 0; i < n; i++) {
+        ls_bf16 x;
+        memcpy(&x, from + 2 * i, sizeof x);
+        to[i] = ls_bf16_to_f32(x);
+    }
+}
+
+static void read_f32(const uint8_t *from, int64_t n, float *to) { memcpy(to, from, sizeof *to * (size_t)n); }
+
+/* x as f32, rounded to odd. */
+static float to_odd(double x) {
+    float f = (float)x;
+    if ((double)f == x || isnan(x)) return f;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if (fabs((double)f) > fabs(x)) bits--;
+    bits |= 1;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static void read_f64(const uint8_t *from, int64_t n, float *to) {
+    for (int64_t i = 0; i < n; i++) {
+        double x;
+        memcpy(&x, from + 8 * i, sizeof x);
+        to[i] = to_odd(x);
+    }
+}
+
+static void write_f16(const float *from, int64_t n, void *out) {
+    ls_f16 *to = out;
+    for (int64_t i = 0; i < n; i++) to[i] = ls_f16_from_f32(from[i]);
+}
+
+static void write_bf16(const float *from, int64_t n, void *out) {
+    ls_bf16 *to = out;
+    for (int64_t i = 0; i < n; i++) to[i] = ls_bf16_from_f32(from[i]);
+}
+
+static void write_f32(const float *from, int64_t n, void *out) {
+    memcpy(out, from, sizeof *from * (size_t)n);
+}
+
+static void write_f64(const float *from, int64_t n, void *out) {
+    double *to = out;
+    for (int64_t i = 0; i < n; i++) to[i] = (double)from[i];
+}
+
+typedef struct conversion {
+    void (*read)(const uint8_t *from, int64_t n, float *to);
+    void (*write)(const float *from, int64_t n, void *out);
+} conversion;
+
+/* The floating-point dtypes. */
+static const conversion conversions[LS_ST_DTYPES] = {[LS_ST_F64] = {read_f64, write_f64},
+                                                     [LS_ST_F32] = {read_f32, write_f32},
+                                                     [LS_ST_F16] = {read_f16, write_f16},
+                                                     [LS_ST_BF16] = {read_bf16, write_bf16}};
+
+/* Rounds to nearest, because no second rounding follows. */
+static void f64_to_f32(const uint8_t *from, int64_t n, float *to) {
+    for (int64_t i = 0; i < n; i++) {
+        double x;
+        memcpy(&x, from + 8 * i, sizeof x);
+        to[i] = (float)x;
+    }
+}
+
+static void convert(ls_st_dtype dtype, const uint8_t *from, int64_t n, ls_st_dtype to, uint8_t *out) {
+    if (to == dtype) {
+        if (n > 0) memcpy(out, from, (size_t)n * ls_st_dtype_bytes(dtype));
+    } else if (to == LS_ST_F32) {
+        (dtype == LS_ST_F64 ? f64_to_f32 : conversions[dtype].read)(from, n, (float *)(void *)out);
+    } else {
+        const int64_t size = (int64_t)ls_st_dtype_bytes(dtype), wide = (int64_t)ls_st_dtype_bytes(to);
+        float block[BLOCK];
+        for (int64_t i = 0; i < n; i += BLOCK) {
+            const int64_t part = ls_min(BLOCK, n - i);
+            conversions[dtype].read(from + i * size, part, block);
+            conversions[to].write(block, part, out + i * wide);
+        }
+    }
+}
+
+ls_status ls_st_convert_to(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_st_dtype to,
+                           void *out) {
+    LS_ASSERT(first >= 0 && count >= 0 && first <= tensor->count - count);
+    if (conversions[tensor->dtype].read == NULL || conversions[to].write == NULL)
+        return ls_error(LS_UNSUPPORTED,
+                        "tensor '%s' of dtype %s cannot be converted to %s, expected F64, F32, F16 or BF16",
+                        tensor->name, ls_st_dtype_name(tensor->dtype), ls_st_dtype_name(to));
+    const size_t size = ls_st_dtype_bytes(tensor->dtype);
+    convert(tensor->dtype, (const uint8_t *)tensor->data + (size_t)first * size, count, to, out);
+    return ls_ok();
+}
+
+ls_status ls_st_convert(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_dtype to, void *out) {
+    return ls_st_convert_to(tensor, first, count, ls_st_dtype_of(to), out);
 }

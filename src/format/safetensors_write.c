@@ -1,4 +1,4 @@
-/* Writing safetensors: a plan, and writers that fill a file by it. */
+/* Writing safetensors files: a plan of the file, and writers that fill it by the plan. */
 #include "format/file.h"
 #include "format/format_impl.h"
 #include "format/safetensors.h"
@@ -15,8 +15,8 @@
 
 struct ls_st_plan {
     int64_t count;
-    int64_t *offset; /* [count + 1] from the file's start; the last one is the file's length */
-    char *header;    /* with the eight bytes of its length */
+    int64_t *offset; /* [count + 1] from the start of the file; the last one is the size of the file */
+    char *header;    /* with the eight bytes of its length before it */
     size_t header_bytes;
 };
 
@@ -45,7 +45,7 @@ static json_t *describe(const ls_st_entry *entry, int64_t begin, int64_t end) {
                      "data_offsets", (json_int_t)begin, (json_int_t)end);
 }
 
-/* Adds a member, taking `value` over. what: "tensor name" or "metadata key". */
+/* Adds a member and releases the caller's reference to `value`. what: "tensor name" or "metadata key". */
 static ls_status add(json_t *object, const char *what, const char *key, json_t *value) {
     ls_status status = ls_ok();
     json_t *valid = json_string(key);
@@ -71,7 +71,7 @@ static ls_status add_metadata(json_t *root, const ls_st_pair *metadata, int64_t 
     return ls_ok();
 }
 
-/* Fills offsets from the start of the data, and the header's tree. */
+/* Fills the offsets, from the start of the data, and the tree of the header. */
 static ls_status lay_out(ls_st_plan *plan, const ls_st_entry *entries, json_t *root) {
     plan->offset[0] = 0;
     for (int64_t i = 0; i < plan->count; i++) {
@@ -104,7 +104,7 @@ static ls_status print_header(ls_st_plan *plan, const json_t *root) {
     return ls_ok();
 }
 
-/* Fills an empty plan; what it holds is the caller's to free, whatever the status. */
+/* Fills an empty plan. The caller destroys it, also after an error. */
 static ls_status make_plan(ls_st_plan *plan, const ls_st_entry *entries, int64_t n,
                            const ls_st_pair *metadata, int64_t n_metadata) {
     json_t *root = json_object();

@@ -1,242 +1,147 @@
+/* Pictures in SVG: shapes, the width of text, and the common style. */
 #include "format/svg.h"
+#include "format/file.h"
 #include "format/format_impl.h"
-#include "format/svg_shapes.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    WIDTH = 960,
-    HEIGHT = 540,
-    LEFT = 84,
-    RIGHT = 40,
-    TOP = 84,
-    BOTTOM = 68,
-    FONT = 14,
-    COLUMNS = WIDTH - LEFT - RIGHT
-};
-
-/* One per series, on white and on dark; told apart also by people who see few colours (after Okabe and
- * Ito). */
-static const char *const light_colours[LS_CHART_SERIES] = {"#0067b8", "#c04a00", "#007a57",
-                                                           "#a3468f", "#7a6300", "#3d8bbd"};
-static const char *const dark_colours[LS_CHART_SERIES] = {"#5cb3f5", "#ff9a52", "#3fcf9f",
-                                                          "#e394cf", "#e3c94b", "#a8d8f5"};
-
-/* An axis: values [low, high], cut by `step`. */
-typedef struct axis {
-    double low, high, step;
-    int decimals;
-} axis;
-
-typedef struct picture {
-    FILE *out;
-    const ls_chart *chart;
-    axis x, y;
-} picture;
-
-static axis make_axis(double low, double high, int most, bool widen) {
-    if (!(high > low)) { /* a single value: give it room */
-        double room = fmax(1, fabs(low) * 0.1);
-        low -= room;
-        high += room;
-    }
-    axis a = {low, high, ls_svg_round_step(high - low, most), 0};
-    if (widen) {
-        a.low = floor(low / a.step + 1e-9) * a.step;
-        a.high = ceil(high / a.step - 1e-9) * a.step;
-    }
-    a.decimals = (int)fmax(0, fmin(9, -floor(log10(a.step) + 1e-9)));
-    return a;
-}
-
-static bool finite_point(const ls_chart_series *s, int64_t i) {
-    return isfinite(s->x[i]) && isfinite(s->y[i]);
-}
-
-static double error_of(const ls_chart_series *s, int64_t i) {
-    return s->error != NULL && isfinite(s->error[i]) ? s->error[i] : 0;
-}
-
-/* Where a value stands along the x axis, in units of its scale. */
-static double along(const ls_chart *chart, double x) { return chart->doubling ? log2(x) : x; }
-
-/* The axes that hold all finite points and levels; false without a point. */
-static bool find_axes(const ls_chart *chart, axis *x, axis *y) {
-    double x0 = INFINITY, x1 = -INFINITY, y0 = INFINITY, y1 = -INFINITY;
-    for (int k = 0; k < chart->n_series; k++) {
-        const ls_chart_series *s = &chart->series[k];
-        for (int64_t i = 0; i < s->n; i++) {
-            if (!finite_point(s, i)) continue;
-            const double x_at = along(chart, s->x[i]), error = error_of(s, i);
-            x0 = fmin(x0, x_at), x1 = fmax(x1, x_at);
-            y0 = fmin(y0, s->y[i] - error), y1 = fmax(y1, s->y[i] + error);
+static void print_escaped(FILE *out, const char *text) {
+    for (; *text; text++) {
+        switch (*text) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        default:
+            fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
         }
     }
-    if (x0 > x1) return false;
-    for (int k = 0; k < chart->n_levels; k++) {
-        if (!isfinite(chart->levels[k].y)) continue;
-        y0 = fmin(y0, chart->levels[k].y), y1 = fmax(y1, chart->levels[k].y);
+}
+
+void ls_svg_text(FILE *out, const char *css, double x, double y, const char *text) {
+    fprintf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", css, x, y);
+    print_escaped(out, text);
+    fputs("</text>\n", out);
+}
+
+void ls_svg_text_upwards(FILE *out, const char *css, double x, double y, const char *text) {
+    fprintf(out, "<text class=\"%s\" transform=\"translate(%.0f %.0f) rotate(-90)\">", css, x, y);
+    print_escaped(out, text);
+    fputs("</text>\n", out);
+}
+
+void ls_svg_line(FILE *out, const char *css, double x1, double y1, double x2, double y2) {
+    fprintf(out, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", css, x1, y1, x2,
+            y2);
+}
+
+void ls_svg_box(FILE *out, const char *css, double x, double y, double width, double height,
+                const char *tip) {
+    fprintf(out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"", css, x, y, width,
+            height);
+    if (tip == NULL) {
+        fputs("/>\n", out);
+        return;
     }
-    *x = chart->doubling ? (axis){floor(x0), fmax(ceil(x1), floor(x0) + 1), 1, 0}
-                         : make_axis(x0, x1, 10, false);
-    *y = make_axis(y0, y1, 7, true);
-    return true;
+    fputs("><title>", out);
+    print_escaped(out, tip);
+    fputs("</title></rect>\n", out);
 }
 
-static double place_x(const picture *p, double x) {
-    return LEFT + (along(p->chart, x) - p->x.low) / (p->x.high - p->x.low) * COLUMNS;
+double ls_svg_round_step(double span, int most) {
+    double least = span / most, power = pow(10, floor(log10(least)));
+    static const double nice[] = {1, 2, 5, 10};
+    for (size_t i = 0; i < LS_COUNT(nice); i++)
+        if (nice[i] * power >= least * (1 - 1e-9)) return nice[i] * power;
+    return 10 * power;
 }
 
-static double place_y(const picture *p, double y) {
-    return HEIGHT - BOTTOM - (y - p->y.low) / (p->y.high - p->y.low) * (HEIGHT - TOP - BOTTOM);
+/* ---- the width of text, estimated from the number of characters: the reader's font is not known ---- */
+
+static bool begins_character(char byte) { return ((unsigned char)byte & 0xc0) != 0x80; }
+
+static double character_width(double font_size) { return font_size * 0.543; }
+
+double ls_svg_text_width(const char *text, double font_size) {
+    int characters = 0;
+    for (; *text; text++) characters += begins_character(*text);
+    return characters * character_width(font_size);
 }
 
-static void tick_text(const axis *a, double value, char *out, size_t room) {
-    double largest = fmax(fabs(a->low), fabs(a->high));
-    if (fabs(value) < a->step * 1e-6) value = 0;
-    if (largest >= 1e7 || a->step < 1e-6)
-        snprintf(out, room, "%.4g", value);
-    else
-        snprintf(out, room, "%.*f", a->decimals, value);
-}
-
-/* 512, 1K, 2K, ... */
-static void power_text(double exponent, char *out, size_t room) {
-    static const char *const units[] = {"", "K", "M", "G", "T"};
-    const int last = LS_COUNT(units) - 1;
-    const int unit = (int)fmin(last, fmax(0, floor(exponent / 10)));
-    snprintf(out, room, "%g%s", exp2(exponent - 10 * unit), units[unit]);
-}
-
-static void put_x_ticks(const picture *p) {
-    char number[40];
-    for (double i = ceil(p->x.low / p->x.step - 1e-9); i * p->x.step <= p->x.high + p->x.step * 1e-6; i++) {
-        const double value = p->chart->doubling ? exp2(i) : i * p->x.step, x = place_x(p, value);
-        ls_svg_line(p->out, "axis", x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5);
-        if (p->chart->doubling)
-            power_text(i, number, sizeof number);
-        else
-            tick_text(&p->x, value, number, sizeof number);
-        ls_svg_text(p->out, "x", x, HEIGHT - BOTTOM + 23, number);
+const char *ls_svg_fit(const char *text, double font_size, double width, char *out, size_t room) {
+    const int most = (int)(width / character_width(font_size));
+    int characters = 0;
+    size_t used = 0;
+    for (; text[used] && used + 1 < room; used++) {
+        if (begins_character(text[used]) && ++characters > most) break;
+        out[used] = text[used];
     }
+    out[used] = 0;
+    return out;
 }
 
-static void put_axes(const picture *p) {
-    FILE *out = p->out;
-    char number[40];
-    for (double i = ceil(p->y.low / p->y.step - 1e-9); i * p->y.step <= p->y.high + p->y.step * 1e-6; i++) {
-        double y = place_y(p, i * p->y.step);
-        ls_svg_line(out, "grid", LEFT, y, WIDTH - RIGHT, y);
-        tick_text(&p->y, i * p->y.step, number, sizeof number);
-        ls_svg_text(out, "y", LEFT - 10, y + 5, number);
-    }
-    ls_svg_line(out, "axis", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM);
-    put_x_ticks(p);
-    const ls_chart *chart = p->chart;
-    if (chart->x_label) ls_svg_text(out, "x", LEFT + COLUMNS / 2.0, HEIGHT - 18, chart->x_label);
-    if (chart->y_label)
-        ls_svg_text_upwards(out, "x", 24, floor((TOP + HEIGHT - BOTTOM) / 2.0), chart->y_label);
-}
+/* ---- the common style ---- */
 
-/* A run of points that fall into one column of the picture: its ends and extremes are enough to draw it. */
-typedef struct column {
-    int64_t first, least, most, last;
-} column;
-
-static void put_column(const picture *p, const ls_chart_series *s, const column *c, char *command) {
-    int64_t order[4] = {c->first, c->least < c->most ? c->least : c->most,
-                        c->least < c->most ? c->most : c->least, c->last};
-    for (int i = 0; i < 4; i++) {
-        if (i > 0 && order[i] == order[i - 1]) continue;
-        fprintf(p->out, "%c%.1f %.1f", *command, place_x(p, s->x[order[i]]), place_y(p, s->y[order[i]]));
-        *command = 'L';
+static void print_palettes(FILE *out, const ls_svg_look *look, bool dark) {
+    for (int p = 0; p < look->n_palettes; p++) {
+        const ls_svg_palette *palette = &look->palettes[p];
+        for (int i = 0; i < palette->n; i++)
+            fprintf(out, ".%s%d{%s:%s}\n", palette->name, i, palette->property,
+                    dark ? palette->dark[i] : palette->light[i]);
     }
 }
 
-static void put_point(const picture *p, int series, int64_t i) {
-    const ls_chart_series *s = &p->chart->series[series];
-    const double x = place_x(p, s->x[i]), error = error_of(s, i);
-    fprintf(p->out, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n", series, x,
-            place_y(p, s->y[i]));
-    if (error > 0)
-        fprintf(p->out, "<path class=\"line l%d bar\" d=\"M%.1f %.1fV%.1f\"/>\n", series, x,
-                place_y(p, s->y[i] - error), place_y(p, s->y[i] + error));
+static void print_style(FILE *out, const ls_svg_look *look) {
+    fputs(
+        "<style>\n"
+        "text{font-family:system-ui,-apple-system,'Segoe UI','Helvetica Neue',Arial,sans-serif;fill:#57606a;"
+        "font-size:14px}\n"
+        ".title{font-size:20px;font-weight:600;fill:#1f2328}\n"
+        ".strong{font-weight:600;fill:#1f2328}.small{font-size:12px}\n"
+        ".x{text-anchor:middle}.y{text-anchor:end}.middle{text-anchor:middle;font-size:18px}\n"
+        ".paper{fill:#fff;stroke:#d0d7de}.grid{stroke:#e6eaef}.axis{stroke:#8c959f}\n"
+        ".level{stroke:#6e7781;stroke-width:1.5;stroke-dasharray:6 5}\n",
+        out);
+    if (look->light != NULL) fputs(look->light, out);
+    print_palettes(out, look, false);
+    fputs("@media (prefers-color-scheme:dark){text{fill:#9da7b3}.title,.strong{fill:#e6edf3}\n"
+          ".paper{fill:#0d1117;stroke:#30363d}.grid{stroke:#21262d}\n"
+          ".axis{stroke:#6e7681}.level{stroke:#8b949e}\n",
+          out);
+    if (look->dark != NULL) fputs(look->dark, out);
+    print_palettes(out, look, true);
+    fputs("}\n</style>\n", out);
 }
 
-/* Draws s->[from, to), all finite. */
-static void put_run(const picture *p, const ls_chart_series *s, int series, int64_t from, int64_t to) {
-    for (int64_t i = from; i < to && (p->chart->doubling || to - from == 1); i++) put_point(p, series, i);
-    if (to - from == 1) return;
-    char command = 'M';
-    const char *dense = to - from > 2 * COLUMNS ? " dense" : "";
-    fprintf(p->out, "<path class=\"line l%d%s\" d=\"", series, dense);
-    column c = {from, from, from, from};
-    for (int64_t i = from + 1; i <= to; i++) {
-        if (i == to || floor(place_x(p, s->x[i])) != floor(place_x(p, s->x[c.first]))) {
-            put_column(p, s, &c, &command);
-            c = (column){i, i, i, i};
-            continue;
-        }
-        if (s->y[i] < s->y[c.least]) c.least = i;
-        if (s->y[i] > s->y[c.most]) c.most = i;
-        c.last = i;
-    }
-    fputs("\"/>\n", p->out);
+static void print_picture(FILE *out, const ls_svg_look *look, ls_svg_draw draw, const void *context) {
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
+            "viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n",
+            look->width, look->height, look->width, look->height);
+    print_style(out, look);
+    fprintf(out, "<rect class=\"paper\" x=\".5\" y=\".5\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n",
+            look->width - 1, look->height - 1);
+    draw(out, context);
+    fputs("</svg>\n", out);
 }
 
-static void put_series(const picture *p, int series) {
-    const ls_chart_series *s = &p->chart->series[series];
-    int64_t from = 0;
-    for (int64_t i = 0; i <= s->n; i++) {
-        if (i < s->n && finite_point(s, i)) continue;
-        if (i > from) put_run(p, s, series, from, i);
-        from = i + 1;
-    }
-}
-
-static void put_legend(const picture *p) {
-    double x = LEFT;
-    for (int i = 0; i < p->chart->n_series; i++) {
-        const char *name = p->chart->series[i].name;
-        fprintf(p->out, "<path class=\"line l%d\" d=\"M%.1f %dh20\"/>\n", i, x, TOP - 24);
-        ls_svg_text(p->out, "name", x + 28, TOP - 19, name);
-        x += 28 + ls_svg_text_width(name, FONT) + 26;
-    }
-    for (int i = 0; i < p->chart->n_levels; i++) {
-        const ls_chart_level *level = &p->chart->levels[i];
-        if (!isfinite(level->y)) continue;
-        double y = place_y(p, level->y);
-        ls_svg_line(p->out, "level", LEFT, y, WIDTH - RIGHT, y);
-        ls_svg_text(p->out, "y", WIDTH - RIGHT - 6, y - 7, level->name);
-    }
-}
-
-static void put_chart(FILE *out, const void *context) {
-    const ls_chart *chart = context;
-    picture p = {.out = out, .chart = chart};
-    if (chart->title) ls_svg_text(out, "title", LEFT, 38, chart->title);
-    if (find_axes(chart, &p.x, &p.y)) {
-        put_axes(&p);
-        put_legend(&p);
-        for (int i = 0; i < chart->n_series; i++) put_series(&p, i);
-    } else {
-        ls_svg_text(out, "middle", WIDTH / 2.0, HEIGHT / 2.0, "no data yet");
-    }
-}
-
-ls_status ls_svg_write_chart(const char *path, const ls_chart *chart) {
-    LS_ASSERT(chart->n_series >= 0 && chart->n_series <= LS_CHART_SERIES);
-    const ls_svg_palette palettes[] = {{"l", "stroke", light_colours, dark_colours, LS_CHART_SERIES},
-                                       {"d", "fill", light_colours, dark_colours, LS_CHART_SERIES}};
-    const ls_svg_look look = {
-        .width = WIDTH,
-        .height = HEIGHT,
-        .light = ".line{fill:none;stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}\n"
-                 ".dense{stroke-width:1}\n.bar{stroke-width:1.25}\n",
-        .palettes = palettes,
-        .n_palettes = LS_COUNT(palettes)};
-    return ls_svg_write(path, &look, put_chart, chart);
+ls_status ls_svg_write(const char *path, const ls_svg_look *look, ls_svg_draw draw, const void *context) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) return ls_error(LS_NO_MEMORY, "no memory to draw %s", path);
+    print_picture(out, look, draw, context);
+    bool failed = ferror(out) != 0;
+    failed = fclose(out) != 0 || failed;
+    ls_status status =
+        failed ? ls_error(LS_NO_MEMORY, "no memory to draw %s", path) : ls_file_write(path, text, bytes);
+    free(text);
+    return status;
 }

@@ -1,4 +1,4 @@
-/* The wire format is written by hand: five kinds of fields, and CRC-32C. */
+/* Event files of TensorBoard. The wire format is written without a library: five kinds of fields, and CRC-32C. */
 #include "format/tfevents.h"
 
 #include "base/base.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- bytes of a message ----------------------------------------------------------------------------------------------------- */
+/* ---- the bytes of a message ---- */
 
 enum { VALUE_BYTES = LS_TFEVENTS_TAG + 16, EVENT_BYTES = LS_TFEVENTS_MOST * VALUE_BYTES + 64 };
 
@@ -57,9 +57,9 @@ static void put_bytes(message *m, int field, const void *data, size_t n) {
     m->n += n;
 }
 
-/* --- records ---------------------------------------------------------------------------------------------------------------- */
+/* ---- records ---- */
 
-/* CRC-32C (Castagnoli), bit by bit: a step has some hundred bytes. */
+/* CRC-32C (Castagnoli). Bit by bit is fast enough: a step has a few hundred bytes. */
 static uint32_t crc32c(const uint8_t *bytes, size_t n) {
     uint32_t crc = ~0u;
     for (size_t i = 0; i < n; i++) {
@@ -69,7 +69,7 @@ static uint32_t crc32c(const uint8_t *bytes, size_t n) {
     return ~crc;
 }
 
-/* As the format stores it: a checksum of bytes that hold checksums would be weak. */
+/* The form of a checksum in the file: CRCs of data that contains CRCs would be weak otherwise. */
 static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; }
 
 static ls_status append_record(const char *path, const message *event) {
@@ -84,7 +84,7 @@ static ls_status append_record(const char *path, const message *event) {
     return ls_file_append(path, &piece, 1);
 }
 
-/* --- events: numbers of fields as in TensorFlow's event.proto and summary.proto --------------------------------------------- */
+/* ---- events, with the field numbers of TensorFlow's event.proto and summary.proto ---- */
 
 enum {
     EVENT_WALL_TIME = 1,

@@ -1,6 +1,6 @@
 /*
- * Event files of TensorBoard: scalars by step. A file is a run of TFRecords (length, its checksum, bytes, their checksum), each of which
- * holds an Event in the wire format of Protocol Buffers.
+ * Event files of TensorBoard: scalars by step. A file is a sequence of TFRecords (length, its checksum, bytes, their checksum). Each holds
+ * an Event in the wire format of Protocol Buffers.
  */
 #ifndef LS_FORMAT_TFEVENTS_H
 #define LS_FORMAT_TFEVENTS_H
@@ -11,14 +11,17 @@
 
 typedef struct ls_tfevents_scalar {
     const char *tag; /* "train/loss" */
-    double value;    /* kept as float; one that is not finite is left out */
+    double value;    /* stored as float; a value that is not finite is skipped */
 } ls_tfevents_scalar;
 
-enum { LS_TFEVENTS_MOST = 16, LS_TFEVENTS_TAG = 64 }; /* scalars of a step; bytes of a tag with its end */
+enum {
+    LS_TFEVENTS_MOST = 16,
+    LS_TFEVENTS_TAG = 64
+}; /* limits: scalars of a step; bytes of a tag with its terminating 0 */
 
 /*
- * Appends what a file begins with. step > 0: other files of the folder have steps before it, and what they have from it on counts no
- * longer. wall: seconds since 1970.
+ * Appends the first records of a file. step > 0: a run continues at this step; TensorBoard then ignores the steps from this one on in the
+ * other files of the folder. wall: seconds since 1970.
  */
 LS_MUST_USE ls_status ls_tfevents_begin(const char *path, double wall, int64_t step);
 /* Appends the scalars of a step. */

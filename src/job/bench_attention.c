@@ -42,7 +42,7 @@ typedef struct times {
 
 static void scribble(const ls_attention_array *a, uint32_t seed) {
     const ls_view view = ls_view_dense(a->data, a->dtype, a->ndim, a->size);
-    ls_view_scribble(&view, seed);
+    ls_view_fill(&view, seed);
 }
 
 static ls_status pass(ls_attention_rank *r, times *out) {

@@ -46,8 +46,8 @@ static const char *role_of(const ls_instr *instr) {
 
 static bool same_product(const ls_instr *a, const ls_instr *b) {
     bool same = strcmp(a->op, b->op) == 0 && a->n_in == b->n_in && a->n_out == b->n_out;
-    for (int i = 0; i < a->n_in && same; i++) same = ls_view_is_alike(&a->in[i].view, &b->in[i].view);
-    return same && ls_view_is_alike(&a->out[0].view, &b->out[0].view);
+    for (int i = 0; i < a->n_in && same; i++) same = ls_view_same_form(&a->in[i].view, &b->in[i].view);
+    return same && ls_view_same_form(&a->out[0].view, &b->out[0].view);
 }
 
 static ls_status add_product(setting *s, const ls_instr *instr) {

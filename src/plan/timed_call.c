@@ -15,7 +15,7 @@ static size_t place(ls_view *views, int n, size_t at, char *memory) {
         LS_ASSERT(ls_view_is_dense(&views[i]));
         if (memory != NULL) {
             views[i].data = memory + at;
-            if (views[i].dtype != LS_I32) ls_view_scribble(&views[i], (uint32_t)at + 1);
+            if (views[i].dtype != LS_I32) ls_view_fill(&views[i], (uint32_t)at + 1);
         }
         at += ls_round_up(ls_view_bytes(&views[i]), LINE);
     }

@@ -1,6 +1,6 @@
 #include "program/stream.h"
 
-#include "tensor/params.h"
+#include "tensor/tensor.h"
 
 #include <string.h>
 

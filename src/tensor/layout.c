@@ -1,7 +1,8 @@
-/* Layouts: which positions each rank holds. */
+/* The layouts contiguous, striped, zigzag and documents; the table of all layouts; making and reading a layout. */
 #include "tensor/layout_impl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -13,28 +14,29 @@ int64_t ls_layout_block_tokens(const ls_layout_need *need, int block) {
     return ls_part_start(need->S, blocks, block + 1) - ls_part_start(need->S, blocks, block);
 }
 
-static int64_t part(const ls_layout_need *need, int p) {
+/* The number of tokens of rank p. */
+static int64_t tokens_of(const ls_layout_need *need, int p) {
     return ls_part_start(need->S, need->P, p + 1) - ls_part_start(need->S, need->P, p);
 }
 
-/* --- kinds that are formulas: one run ------------------------------------------ */
+/* ---- contiguous and striped: one run per rank, by a formula ---- */
 
 static ls_layout_run contiguous(const ls_layout_need *need, int p) {
-    return (ls_layout_run){ls_part_start(need->S, need->P, p), part(need, p), 1};
+    return (ls_layout_run){ls_part_start(need->S, need->P, p), tokens_of(need, p), 1};
 }
 
 /*
- * Rank p's stripe p, p+P, ... has ceil((S-p)/P) tokens, so the longer stripes are those of the first ranks, while floor(p*S/P)
- * puts the longer parts anywhere. The stripe that a rank gets is therefore chosen by length: the ranks with a longer part take
- * stripes 0, 1, ... in rank order, the others take the following ones.
+ * Stripe i (the positions i, i+P, ...) has ceil((S-i)/P) tokens, so the first stripes are the longer ones. The ranks that hold one token
+ * more, however, may be any (floor(p*S/P)). Stripes are therefore assigned by length: the ranks with one token more hold stripes
+ * 0, 1, ... in rank order, and the other ranks hold the following stripes.
  */
 static ls_layout_run striped(const ls_layout_need *need, int p) {
-    const int64_t shortest = need->S / need->P, longer = need->S % need->P, n = part(need, p);
+    const int64_t shortest = need->S / need->P, longer = need->S % need->P, n = tokens_of(need, p);
     const int64_t longer_before = ls_part_start(need->S, need->P, p) - p * shortest;
     return (ls_layout_run){n > shortest ? longer_before : longer + p - longer_before, n, need->P};
 }
 
-/* --- and one that is a deal ------------------------------------------------------------------------------------------------- */
+/* ---- zigzag ---- */
 
 static void add_piece(ls_layout_pieces *pieces, ls_arena *arena, int64_t count, int block) {
     const int64_t at = pieces->n > 0 ? pieces->at[pieces->n - 1].end : 0;
@@ -42,48 +44,124 @@ static void add_piece(ls_layout_pieces *pieces, ls_arena *arena, int64_t count, 
 }
 
 /*
- * Half of each block from the front, in the order of blocks, then the other halves, the blocks reversed. Of blocks, not ranks: what
- * another block sees of one is then often a run of its members' tokens, one after the other.
+ * First one half of each block, in the order of the blocks, then the other halves in reverse order. Blocks are used, not ranks, because
+ * the tokens that another block sees of a block are then often one run over its ranks.
  */
-static void deal_zigzag(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out) {
+static void assign_zigzag(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out) {
     const int blocks = ls_layout_blocks(need);
     for (int b = 0; b < blocks; b++)
         add_piece(out, scratch, ls_ceil_div(ls_layout_block_tokens(need, b), 2), b);
     for (int b = blocks - 1; b >= 0; b--) add_piece(out, scratch, ls_layout_block_tokens(need, b) / 2, b);
 }
 
-/* --- the table of kinds: a formula, or a deal ------------------------------------------------------------------------------ */
+/* ---- documents ---- */
+
+/*
+ * Each packed document is split as zigzag splits a sequence: each block gets a run from its front and a run from its back, which balances
+ * a causal mask inside the document. When the blocks do not divide the length of a document, the blocks with the most room get one token
+ * more; so the rooms of two blocks never differ by more than one token, and all blocks are full at the end. The earliest positions of
+ * a document, which see the fewest keys, go to the block with the most work so far.
+ */
+typedef struct share {
+    int block;
+    int64_t room;  /* tokens that the block can still hold */
+    double load;   /* its (query, key) pairs so far, of a causal mask inside each document */
+    int64_t quota; /* its tokens of the current document */
+} share;
+
+/* The first term of documents in the masks; NULL when there is none. */
+static const ls_mask_term *find_documents(const ls_layout_need *need) {
+    for (int m = 0; m < need->n_masks; m++) {
+        const ls_mask *mask = need->masks[m].mask;
+        for (int t = 0; t < mask->n; t++)
+            if (mask->term[t].kind == LS_MASK_DOCUMENTS) return &mask->term[t];
+    }
+    return NULL;
+}
+
+/* The blocks that get one token more come first: most room, then least load. */
+static int by_room(const void *left, const void *right) {
+    const share *a = left, *b = right;
+    if (a->room != b->room) return a->room > b->room ? -1 : 1;
+    if (a->load != b->load) return a->load < b->load ? -1 : 1;
+    return a->block - b->block;
+}
+
+static int by_load(const void *left, const void *right) {
+    const share *a = left, *b = right;
+    if (a->load != b->load) return a->load > b->load ? -1 : 1;
+    return a->block - b->block;
+}
+
+/* Assigns `count` positions from *at on, in the document that begins at start. */
+static void assign_run(share *to, int64_t start, int64_t *at, int64_t count, ls_arena *arena,
+                       ls_layout_pieces *out) {
+    if (count == 0) return;
+    const double first = (double)(*at - start + 1), last = first + (double)count - 1;
+    to->load += (first + last) / 2 * (double)count;
+    to->room -= count;
+    *at += count;
+    *LS_PUSH(arena, out->at, out->n, out->capacity) = (ls_layout_piece){*at, to->block};
+}
+
+/* Assigns the positions [start, end) of a document. */
+static void assign_document(share *shares, int n, int64_t start, int64_t end, ls_arena *arena,
+                            ls_layout_pieces *out) {
+    const int64_t each = (end - start) / n, more = (end - start) % n;
+    qsort(shares, (size_t)n, sizeof *shares, by_room);
+    for (int i = 0; i < n; i++) shares[i].quota = each + (i < more);
+    qsort(shares, (size_t)n, sizeof *shares, by_load);
+    int64_t at = start;
+    for (int i = 0; i < n; i++)
+        assign_run(&shares[i], start, &at, ls_ceil_div(shares[i].quota, 2), arena, out);
+    for (int i = n - 1; i >= 0; i--) assign_run(&shares[i], start, &at, shares[i].quota / 2, arena, out);
+}
+
+static void assign_documents(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out) {
+    const int blocks = ls_layout_blocks(need);
+    share *shares = LS_NEW_ARRAY(scratch, share, blocks);
+    for (int b = 0; b < blocks; b++) shares[b] = (share){b, ls_layout_block_tokens(need, b), 0, 0};
+    const ls_mask_term *documents = find_documents(need);
+    if (documents == NULL) { /* the whole sequence is one document */
+        assign_document(shares, blocks, 0, need->S, scratch, out);
+        return;
+    }
+    for (int d = 0; d + 1 < documents->n_ends; d++)
+        assign_document(shares, blocks, documents->ends[d], documents->ends[d + 1], scratch, out);
+}
+
+/* ---- the table of kinds: each has a formula for the run of a rank, or assigns pieces to blocks ---- */
 
 static const struct {
     const char *name;
     ls_layout_run (*formula)(const ls_layout_need *need, int p);
-    void (*deal)(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out);
+    void (*assign)(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out);
 } kinds[LS_LAYOUTS] = {
     [LS_LAYOUT_CONTIGUOUS] = {"contiguous", contiguous, NULL},
-    [LS_LAYOUT_ZIGZAG] = {"zigzag", NULL, deal_zigzag},
+    [LS_LAYOUT_ZIGZAG] = {"zigzag", NULL, assign_zigzag},
     [LS_LAYOUT_STRIPED] = {"striped", striped, NULL},
-    [LS_LAYOUT_DOCUMENTS] = {"documents", NULL, ls_layout_deal_documents},
-    [LS_LAYOUT_BALANCED] = {"balanced", NULL, ls_layout_deal_balanced},
+    [LS_LAYOUT_DOCUMENTS] = {"documents", NULL, assign_documents},
+    [LS_LAYOUT_BALANCED] = {"balanced", NULL, ls_layout_assign_balanced},
 };
 
-/* --- making ---------------------------------------------------------------------------------------------------------------- */
+/* ---- making a layout ---- */
 
 typedef struct owned_run {
     ls_layout_run run;
     int rank;
-    int before; /* of the same rank; -1: its first */
+    int previous; /* the index of the previous run of the same rank; -1: none */
 } owned_run;
 
-typedef struct making {
+typedef struct builder {
     ls_arena *scratch;
     owned_run *runs;
     int n;
     size_t capacity;
-    int *last; /* by rank; -1: none yet */
-} making;
+    int *last; /* for each rank the index of its last run; -1: none yet */
+} builder;
 
-/* Adds positions behind those that the rank has; what continues its last run makes that longer. */
-static void add_run(making *m, int rank, ls_layout_run run) {
+/* Adds positions after those that the rank has. A run that continues the last one makes that longer. */
+static void add_run(builder *m, int rank, ls_layout_run run) {
     if (run.count == 0) return;
     ls_layout_run *last = m->last[rank] >= 0 ? &m->runs[m->last[rank]].run : NULL;
     if (last != NULL && last->step == 1 && run.step == 1 && last->first + last->count == run.first) {
@@ -95,23 +173,23 @@ static void add_run(making *m, int rank, ls_layout_run run) {
     m->last[rank] = m->n - 1;
 }
 
-static void make_by_formula(const ls_layout_need *need, ls_layout_kind kind, making *m) {
+static void make_by_formula(const ls_layout_need *need, ls_layout_kind kind, builder *m) {
     for (int p = 0; p < need->P; p++) add_run(m, p, kinds[kind].formula(need, p));
 }
 
-/* The positions of a block go to its members in ascending order, the first to the first. */
-static void make_by_deal(const ls_layout_need *need, ls_layout_kind kind, making *m) {
+/* The positions of a block are split between its ranks in ascending order. */
+static void make_by_pieces(const ls_layout_need *need, ls_layout_kind kind, builder *m) {
     const int blocks = ls_layout_blocks(need), members = need->P / blocks;
     ls_layout_pieces pieces = {0};
-    kinds[kind].deal(need, m->scratch, &pieces);
+    kinds[kind].assign(need, m->scratch, &pieces);
     int *member = LS_NEW_ARRAY(m->scratch, int, blocks);
     int64_t *room = LS_NEW_ARRAY(m->scratch, int64_t, blocks);
-    for (int b = 0; b < blocks; b++) room[b] = part(need, b * members);
+    for (int b = 0; b < blocks; b++) room[b] = tokens_of(need, b * members);
     int64_t at = 0;
     for (int64_t i = 0; i < pieces.n; i++) {
         const int b = pieces.at[i].block;
         while (at < pieces.at[i].end) {
-            if (room[b] == 0) room[b] = part(need, b * members + ++member[b]);
+            if (room[b] == 0) room[b] = tokens_of(need, b * members + ++member[b]);
             const int64_t count = ls_min(room[b], pieces.at[i].end - at);
             LS_ASSERT(member[b] < members && count > 0);
             add_run(m, b * members + member[b], (ls_layout_run){at, count, 1});
@@ -124,13 +202,13 @@ static void make_by_deal(const ls_layout_need *need, ls_layout_kind kind, making
 
 ls_layout ls_layout_make(const ls_layout_need *need, ls_arena *arena) {
     LS_ASSERT(need->P >= 1 && need->P <= need->S && need->P % (int)ls_max(1, need->members) == 0);
-    making m = {.scratch = ls_arena_create()};
+    builder m = {.scratch = ls_arena_create()};
     m.last = LS_NEW_ARRAY(m.scratch, int, need->P);
     for (int p = 0; p < need->P; p++) m.last[p] = -1;
     if (kinds[need->kind].formula != NULL)
         make_by_formula(need, need->kind, &m);
     else
-        make_by_deal(need, need->kind, &m);
+        make_by_pieces(need, need->kind, &m);
     LS_ASSERT(m.runs != NULL); /* every rank holds tokens */
     int *first_run = LS_NEW_ARRAY(arena, int, need->P + 1);
     ls_layout_run *runs = LS_NEW_ARRAY(arena, ls_layout_run, m.n);
@@ -138,7 +216,7 @@ ls_layout ls_layout_make(const ls_layout_need *need, ls_arena *arena) {
     for (int p = 0; p < need->P; p++) first_run[p + 1] += first_run[p];
     for (int p = 0; p < need->P; p++) {
         int at = first_run[p + 1];
-        for (int i = m.last[p]; i >= 0; i = m.runs[i].before) runs[--at] = m.runs[i].run;
+        for (int i = m.last[p]; i >= 0; i = m.runs[i].previous) runs[--at] = m.runs[i].run;
     }
     ls_arena_destroy(m.scratch);
     return (ls_layout){need->kind, need->S, need->P, (int)ls_max(1, need->members), first_run, runs};
@@ -153,7 +231,7 @@ ls_layout ls_layout_copy(const ls_layout *layout, ls_arena *arena) {
     return copy;
 }
 
-/* --- reading --------------------------------------------------------------------------------------------------------------- */
+/* ---- reading a layout ---- */
 
 int64_t ls_layout_start(const ls_layout *layout, int p) { return ls_part_start(layout->S, layout->P, p); }
 

@@ -1,13 +1,14 @@
 /*
- * Layout `balanced`: the sequence is cut into pieces of equal length, as many for each block, and the pieces are dealt by their area,
- * the (query, key) pairs that the masks leave to their queries: longest processing time first (Graham, "Bounds on multiprocessing timing
- * anomalies", 1969), in rounds of neighbouring pieces, so that every block has one piece of each round and the tokens per block come out as in every other
- * layout. In a round the heaviest piece goes to the block with least area so far. Then neighbours change places while that evens out
- * what each block of queries has to do with each block of keys, which is its work at one hop of the ring.
+ * The layout `balanced`. The sequence is cut into pieces of equal length, the same number for each block. The area of a piece is the number
+ * of (query, key) pairs that the masks leave for its queries. Pieces are assigned by area, longest processing time first (Graham, "Bounds on
+ * multiprocessing timing anomalies", 1969), in rounds of R neighbouring pieces for R blocks: each block gets one piece of every round, so
+ * that it has as many tokens as in every other layout, and the piece with the largest area goes to the block with the smallest area so far.
+ * Then pieces near each other are swapped while that balances the work per hop of the ring: the area between each block of queries and
+ * each block of keys.
  *
- * Pieces are as long as balance allows: they are halved until the slowest blocks of all hops together are within TOLERANCE of the mean, because
- * kernels look at keys in groups of 64 positions, and because what lies together need not travel. A full mask gets contiguous parts, a causal
- * one zigzag's.
+ * Pieces are as long as balance allows, because kernels handle keys in groups of 64 positions, and because keys that lie together with
+ * their queries are not sent. The number of pieces is doubled until the slowest blocks of all hops together are within TOLERANCE of the
+ * mean. A full mask gets the contiguous layout, a causal mask the zigzag layout.
  */
 #include "tensor/layout_impl.h"
 
@@ -20,57 +21,62 @@
 
 enum { SHORTEST_PIECE = 16, MOST_PIECES = 1024, MOST_HALVINGS = 40, FARTHEST_SWAP = 16 };
 
-/* Of the time of all hops, if each took as long as its slowest block, over the mean. */
+/* The accepted excess: see excess(). */
 static const double TOLERANCE = 0.05;
 
-/* A number of pieces, what each has to do with each, and who gets it. */
-typedef struct deal {
+/* An assignment of n pieces to R blocks, and its work. */
+typedef struct assignment {
     int R, n;     /* blocks; pieces, a multiple of R */
-    double *area; /* [n][n]: of piece of queries and piece of keys */
+    double *area; /* [n][n]: between a piece of queries and a piece of keys */
     int *first,
-        *other;   /* piece i has to do with other[first[i]] ... other[first[i + 1] - 1], in either role */
-    int *block;   /* by piece; -1: not dealt */
-    double *pair; /* [R][R]: of block of queries and block of keys */
-    double *hop, *load; /* sums of pair: by hop, by block of queries */
-    double all, spread; /* sum of pair; how uneven it is, see add */
-} deal;
+        *other; /* piece i shares an area > 0 with other[first[i]] ... other[first[i + 1] - 1], as queries or as keys */
+    int *block;         /* [n]: the block of each piece; -1: not assigned */
+    double *pair;       /* [R][R]: the area between a block of queries and a block of keys */
+    double *hop, *load; /* [R] each: sums of pair by hop, and by block of queries */
+    double all, spread; /* the sum of pair; how uneven the work is: see add_area */
+} assignment;
 
-/* --- what a deal comes to -------------------------------------------------------------------------------------------------- */
+/* ---- the work of an assignment ---- */
 
-static double grown(double sum, double by) { return (2 * sum + by) * by; }
+/* (sum + by)^2 - sum^2 */
+static double square_growth(double sum, double by) { return (2 * sum + by) * by; }
 
-/* R times the variance of pairs within a hop, added up over the hops, and R times that of loads. */
-static void add(deal *d, int queries, int keys, double area) {
+/*
+ * Adds an area between two blocks. The spread is R times the variance of pair within a hop, summed over the hops, plus R times the
+ * variance of load.
+ */
+static void add_area(assignment *d, int queries, int keys, double area) {
     double *pair = &d->pair[queries * d->R + keys], *hop = &d->hop[(queries - keys + d->R) % d->R];
     double *load = &d->load[queries];
-    d->spread += grown(*pair, area) - grown(*hop, area) / d->R;
-    d->spread += grown(*load, area) - grown(d->all, area) / d->R;
+    d->spread += square_growth(*pair, area) - square_growth(*hop, area) / d->R;
+    d->spread += square_growth(*load, area) - square_growth(d->all, area) / d->R;
     *pair += area;
     *hop += area;
     *load += area;
     d->all += area;
 }
 
-/* Piece i as part of a block, once more (1) or no longer (-1). */
-static void count(deal *d, int i, int block, double sign) {
-    add(d, block, block, sign * d->area[(int64_t)i * d->n + i]);
+/* Adds (sign 1) or removes (sign -1) the areas of piece i as a part of a block. */
+static void add_piece(assignment *d, int i, int block, double sign) {
+    add_area(d, block, block, sign * d->area[(int64_t)i * d->n + i]);
     for (int a = d->first[i]; a < d->first[i + 1]; a++) {
-        LS_ASSERT(d->other != NULL); /* somebody is there */
+        LS_ASSERT(d->other != NULL); /* first[i] < first[i + 1] only with entries */
         const int j = d->other[a];
         if (d->block[j] < 0) continue;
-        add(d, block, d->block[j], sign * d->area[(int64_t)i * d->n + j]);
-        add(d, d->block[j], block, sign * d->area[(int64_t)j * d->n + i]);
+        add_area(d, block, d->block[j], sign * d->area[(int64_t)i * d->n + j]);
+        add_area(d, d->block[j], block, sign * d->area[(int64_t)j * d->n + i]);
     }
 }
 
-static void move(deal *d, int i, int block) {
-    if (d->block[i] >= 0) count(d, i, d->block[i], -1);
+/* Assigns piece i to a block. */
+static void move(assignment *d, int i, int block) {
+    if (d->block[i] >= 0) add_piece(d, i, d->block[i], -1);
     d->block[i] = block;
-    count(d, i, block, 1);
+    add_piece(d, i, block, 1);
 }
 
-/* Over the mean, if every hop took as long as its slowest block. */
-static double excess(const deal *d) {
+/* By how much the sum of the slowest blocks of all hops exceeds the mean, relative to the mean: 0 is perfect balance. */
+static double excess(const assignment *d) {
     double sum = 0;
     for (int h = 0; h < d->R; h++) {
         double slowest = 0;
@@ -80,7 +86,7 @@ static double excess(const deal *d) {
     return d->all > 0 ? sum * d->R / d->all - 1 : 0;
 }
 
-/* --- dealing --------------------------------------------------------------------------------------------------------------- */
+/* ---- assigning ---- */
 
 typedef struct load {
     int index;
@@ -99,14 +105,14 @@ static int lightest_first(const void *left, const void *right) {
     return a->index - b->index;
 }
 
-static double area_of_queries(const deal *d, int i) {
+static double area_of_queries(const assignment *d, int i) {
     double area = 0;
     for (int j = 0; j < d->n; j++) area += d->area[(int64_t)i * d->n + j];
     return area;
 }
 
-/* Rounds from the last positions to the first, which have least to do under a causal mask. */
-static void deal_rounds(deal *d, ls_arena *scratch) {
+/* Rounds begin at the last positions: the first positions have the least work under a causal mask. */
+static void assign_rounds(assignment *d, ls_arena *scratch) {
     load *pieces = LS_NEW_ARRAY(scratch, load, d->R), *blocks = LS_NEW_ARRAY(scratch, load, d->R);
     for (int b = 0; b < d->R; b++) blocks[b].index = b;
     for (int first = d->n - d->R; first >= 0; first -= d->R) {
@@ -120,8 +126,8 @@ static void deal_rounds(deal *d, ls_arena *scratch) {
     }
 }
 
-/* Neighbours up to a round away change places where that lowers the spread; once over all of them. */
-static void swap_neighbours(deal *d) {
+/* Swaps two pieces, at most a round apart, where that lowers the spread; one pass over all pairs. */
+static void swap_neighbours(assignment *d) {
     const int reach = (int)ls_min(d->R, FARTHEST_SWAP);
     for (int i = 0; i < d->n; i++) {
         for (int j = i + 1; j < d->n && j <= i + reach; j++) {
@@ -133,12 +139,13 @@ static void swap_neighbours(deal *d) {
             if (d->spread < before * (1 - 1e-9)) continue;
             move(d, j, theirs);
             move(d, i, mine);
-            d->spread = before; /* without what rounding left */
+            d->spread = before; /* removes the rounding errors of four moves */
         }
     }
 }
 
-static void find_others(deal *d, ls_arena *scratch) {
+/* Fills first and other. */
+static void find_others(assignment *d, ls_arena *scratch) {
     size_t capacity = 0;
     int n = 0;
     d->first = LS_NEW_ARRAY(scratch, int, d->n + 1);
@@ -152,60 +159,61 @@ static void find_others(deal *d, ls_arena *scratch) {
     }
 }
 
-static void deal_pieces(deal *d, ls_arena *scratch) {
+static void assign_pieces(assignment *d, ls_arena *scratch) {
     find_others(d, scratch);
     d->block = LS_NEW_ARRAY(scratch, int, d->n);
     d->pair = LS_NEW_ARRAY(scratch, double, d->R * d->R);
     d->hop = LS_NEW_ARRAY(scratch, double, d->R);
     d->load = LS_NEW_ARRAY(scratch, double, d->R);
     for (int i = 0; i < d->n; i++) d->block[i] = -1;
-    if (d->n == d->R) { /* in order: what a window sees then lies on the block before */
+    if (d->n == d->R) { /* in order, so that the keys of a window are in the same block or the one before */
         for (int i = 0; i < d->n; i++) move(d, i, i);
         return;
     }
-    deal_rounds(d, scratch);
+    assign_rounds(d, scratch);
     if (excess(d) > TOLERANCE) swap_neighbours(d);
 }
 
-/* --- how many pieces ------------------------------------------------------------------------------------------------------- */
+/* ---- the number of pieces ---- */
 
-static deal measured(const ls_layout_need *need, int R, int n, ls_arena *scratch) {
-    deal d = {.R = R, .n = n, .area = LS_NEW_ARRAY(scratch, double, (int64_t)n *n)};
+/* An assignment of n pieces with their areas; no piece is assigned. */
+static assignment measured(const ls_layout_need *need, int R, int n, ls_arena *scratch) {
+    assignment d = {.R = R, .n = n, .area = LS_NEW_ARRAY(scratch, double, (int64_t)n *n)};
     for (int m = 0; m < need->n_masks; m++)
         ls_mask_areas(need->masks[m].mask, need->S, n, need->masks[m].weight, d.area);
     return d;
 }
 
-/* The same with two pieces in one. */
-static deal coarser(const deal *fine, ls_arena *scratch) {
+/* The same with half as many pieces: each is two of the finer ones. */
+static assignment coarser(const assignment *fine, ls_arena *scratch) {
     const int n = fine->n / 2;
-    deal d = {.R = fine->R, .n = n, .area = LS_NEW_ARRAY(scratch, double, (int64_t)n *n)};
+    assignment d = {.R = fine->R, .n = n, .area = LS_NEW_ARRAY(scratch, double, (int64_t)n *n)};
     for (int i = 0; i < fine->n; i++)
         for (int j = 0; j < fine->n; j++)
             d.area[(int64_t)(i / 2) * n + j / 2] += fine->area[(int64_t)i * fine->n + j];
     return d;
 }
 
-/* Pieces of a block, at most: a power of two. Two are always tried, because a causal mask wants them. */
+/* The largest number of pieces of a block, a power of two. Two are always allowed if there are tokens for them: a causal mask needs two. */
 static int most_pieces(const ls_layout_need *need, int R) {
     int k = need->S >= 2 * (int64_t)R ? 2 : 1;
     while (2 * k * R <= MOST_PIECES && need->S / (2 * (int64_t)k * R) >= SHORTEST_PIECE) k *= 2;
     return k;
 }
 
-void ls_layout_deal_balanced(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out) {
+void ls_layout_assign_balanced(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out) {
     const int R = ls_layout_blocks(need);
-    deal deals[MOST_HALVINGS];
+    assignment tried[MOST_HALVINGS]; /* each with half the pieces of the one before */
     int n = 1, best = 0;
-    deals[0] = measured(need, R, R * most_pieces(need, R), scratch);
-    for (; deals[n - 1].n > R; n++) deals[n] = coarser(&deals[n - 1], scratch);
+    tried[0] = measured(need, R, R * most_pieces(need, R), scratch);
+    for (; tried[n - 1].n > R; n++) tried[n] = coarser(&tried[n - 1], scratch);
     for (int i = n - 1; i >= 0; i--) {
-        deal_pieces(&deals[i], scratch);
-        if (i == n - 1 || excess(&deals[i]) < excess(&deals[best])) best = i;
-        if (excess(&deals[best]) <= TOLERANCE) break;
+        assign_pieces(&tried[i], scratch);
+        if (i == n - 1 || excess(&tried[i]) < excess(&tried[best])) best = i;
+        if (excess(&tried[best]) <= TOLERANCE) break;
     }
-    const deal *d = &deals[best];
-    int *held = LS_NEW_ARRAY(scratch, int, R); /* pieces of each block so far */
+    const assignment *d = &tried[best];
+    int *held = LS_NEW_ARRAY(scratch, int, R); /* the number of pieces of each block so far */
     int64_t at = 0;
     for (int i = 0; i < d->n; i++) {
         const int b = d->block[i], j = held[b]++;

@@ -1,18 +1,18 @@
-/* Layouts that deal pieces of the sequence to blocks. */
+/* Layouts that assign pieces of the sequence to blocks. */
 #ifndef LS_TENSOR_LAYOUT_IMPL_H
 #define LS_TENSOR_LAYOUT_IMPL_H
 
 #include "tensor/layout.h"
 
-/* The positions behind the piece before it, up to `end`. */
+/* The positions from the end of the previous piece up to `end`. */
 typedef struct ls_layout_piece {
     int64_t end;
     int block;
 } ls_layout_piece;
 
-/* In ascending order up to S; a block gets as many tokens as its members hold. They lie in the arena. */
+/* The pieces of a sequence in ascending order, up to S. Together, the pieces of a block have as many tokens as its ranks hold. */
 typedef struct ls_layout_pieces {
-    ls_layout_piece *at;
+    ls_layout_piece *at; /* in an arena */
     int64_t n;
     size_t capacity;
 } ls_layout_pieces;
@@ -20,7 +20,7 @@ typedef struct ls_layout_pieces {
 int ls_layout_blocks(const ls_layout_need *need);
 int64_t ls_layout_block_tokens(const ls_layout_need *need, int block);
 
-void ls_layout_deal_documents(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out);
-void ls_layout_deal_balanced(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out);
+/* Assigns the pieces of the layout `balanced`. */
+void ls_layout_assign_balanced(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Masks as lists of visible keys. Every mask, for one query, is a few half-open spans of key positions; kernels,
- * work lists and byte counts all read these and nothing else.
+ * Masks as lists of visible keys. For one query, every mask is a few half-open spans of key positions. Kernels, work lists and byte
+ * counts read only these spans.
  */
 #ifndef LS_TENSOR_MASK_H
 #define LS_TENSOR_MASK_H
@@ -15,45 +15,46 @@ typedef struct ls_span {
     int32_t lo, hi; /* keys lo <= k < hi; empty when lo >= hi */
 } ls_span;
 
-/* A term is at most two spans for one query, so an intersection of n terms is at most n + 1. */
+/* For one query a term has at most two spans, so an intersection of n terms has at most n + 1. */
 #define LS_MASK_SPANS (LS_MASK_TERMS + 1)
 
-/* The keys that query q sees, of a sequence of S: disjoint, ascending, none empty. Returns how many. */
+/* The spans of keys that query q sees in a sequence of S tokens: disjoint, ascending, none empty. Returns their number. */
 int ls_mask_spans(const ls_mask *mask, int64_t S, int64_t q, ls_span out[LS_MASK_SPANS]);
 
-/* The most spans that any query can have under this mask: the width of its table. At least 1. */
+/* The largest number of spans of a query under this mask, at least 1: the width of its table. */
 int ls_mask_width(const ls_mask *mask);
 
 /*
- * The table for n queries at the given positions: out[i*width + j], missing spans empty (0, 0).
+ * The spans of n queries at the given positions: out[i*width + j] is span j of query i; missing spans are empty (0, 0).
  */
 void ls_mask_table(const ls_mask *mask, int64_t S, const int32_t *positions, int64_t n, ls_span *out);
 
 /*
- * Number of (query, key) pairs that the mask leaves among S queries and S keys. Of more than LS_MASK_MOST_ASKED queries so many are asked, evenly
- * spread: the number is then right to about one in that many, and takes no time that grows with S.
+ * The number of (query, key) pairs that the mask allows among S queries and S keys. When S is larger than LS_MASK_SAMPLES, that many
+ * queries at equal distances are counted and the result is scaled: its relative error is about 1/LS_MASK_SAMPLES, and the time is bounded.
  */
-enum { LS_MASK_MOST_ASKED = 1 << 22 };
+enum { LS_MASK_SAMPLES = 1 << 22 };
 int64_t ls_mask_area(const ls_mask *mask, int64_t S);
 
 /*
- * The same by pieces: with the sequence cut into n parts (ls_part_start), area[i*n + j] grows by `weight` for every pair of a query of
- * part i and a key of part j. Takes time S + n*n.
+ * The number of pairs for each pair of parts, with the sequence cut into n parts (ls_part_start): adds `weight` to area[i*n + j] for every
+ * allowed pair of a query of part i and a key of part j. Takes time proportional to S + n*n.
  */
 void ls_mask_areas(const ls_mask *mask, int64_t S, int n, double weight, double *area);
 
+/* Whether two masks have the same terms, in any order. */
 bool ls_mask_equal(const ls_mask *a, const ls_mask *b);
 
-/* "full", "causal", "window:64:4+documents". */
+/* Prints "full", "causal" or e.g. "window:64:4+documents". */
 void ls_mask_print(const ls_mask *mask, char *out, size_t bytes);
 
 /*
- * Reads one term as the command line gives it (full, causal, window:W, window:W:N, prefix:N) and adds it to the mask.
- * documents:FILE is the caller's, who reads files. LS_USAGE error naming the term and what was expected.
+ * Reads one term of the command line (full, causal, window:W, window:W:N, prefix:N) and adds it to the mask. Any other text is an
+ * LS_USAGE error that names the term and what was expected. The caller handles documents:FILE, because this folder reads no files.
  */
 LS_MUST_USE ls_status ls_mask_add_term(ls_mask *mask, const char *term);
 
-/* Checks a mask that comes from outside: kinds, numbers, and the ends of documents against S. LS_INVALID error naming the term or the entry. */
+/* Checks the kinds and numbers of a mask from outside, and its ends of documents against S. LS_INVALID errors name the term or entry. */
 LS_MUST_USE ls_status ls_mask_check(const ls_mask *mask, int64_t S);
 
 #endif

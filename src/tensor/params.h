@@ -1,6 +1,6 @@
 /*
- * Parameters of ops that kernels need too. An op's file (graph/ops/) fills them, a strategy may refine them,
- * a kernel reads them; nobody in between looks inside.
+ * Parameters of ops that kernels read too. The file of an op (graph/ops/) sets them, a strategy may change them, and a kernel reads
+ * them; the folders in between only pass them on.
  */
 #ifndef LS_TENSOR_PARAMS_H
 #define LS_TENSOR_PARAMS_H
@@ -8,10 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A label that is not to be learnt: its loss and its gradient are 0. As in PyTorch. */
+/* The label of a token that is not trained on: its loss and its gradient are 0. The value is PyTorch's. */
 enum { LS_LABEL_IGNORED = -100 };
 
-/* embedding: the row of this id gets no gradient from being looked up; -1: there is none. */
+/* embedding: lookups of the id `padding` add nothing to the gradient of its row; -1: no such id. */
 typedef struct ls_embedding_params {
     int64_t padding;
 } ls_embedding_params;
@@ -22,7 +22,7 @@ typedef struct ls_matmul_params {
     bool accumulate;
 } ls_matmul_params;
 
-/* A function of one element. softcap is cap·tanh(x/cap); the others do not read cap. */
+/* A function of one element. softcap is cap·tanh(x/cap); the others ignore cap. */
 typedef enum ls_activation_kind {
     LS_ACTIVATION_GELU,      /* x·Phi(x), exact */
     LS_ACTIVATION_GELU_TANH, /* "gelu_new", "gelu_pytorch_tanh" */
@@ -39,12 +39,12 @@ typedef struct ls_activation_params {
 
 typedef struct ls_norm_params {
     double epsilon;
-    double offset; /* of rmsnorm: added to the weights */
+    double offset; /* rmsnorm: added to the weights */
 } ls_norm_params;
 
 /*
- * Rotary positions (RoFormer, arXiv 2104.09864), halves rotated as the published models do. scaling: a row of the table in
- * tensor/rope.c, which says what it reads.
+ * Rotary positions (RoFormer, arXiv 2104.09864): element i of a head is rotated with element i + D/2, as in the published models.
+ * scaling: a row of the table in tensor/rope.c; each kind reads only some of the fields.
  */
 typedef enum ls_rope_scaling {
     LS_ROPE_PLAIN,
@@ -57,16 +57,16 @@ typedef enum ls_rope_scaling {
 typedef struct ls_rope_params {
     ls_rope_scaling scaling;
     double theta, factor, original_length;
-    double length;                  /* dynamic */
+    double length;                  /* dynamic: tokens of the sequence */
     double low_factor, high_factor; /* llama3 */
-    double beta_fast, beta_slow;    /* yarn, as all that follow */
-    double attention_factor;        /* 0: from factor and the two below */
+    double beta_fast, beta_slow;    /* yarn, as are the fields below; 0: 32 and 1 */
+    double attention_factor;        /* 0: follows from factor, mscale and mscale_all_dim */
     double mscale, mscale_all_dim;  /* 0: not given */
     bool untruncated;               /* the ends of the ramp are not rounded to whole dimensions */
 } ls_rope_params;
 
 typedef struct ls_rotate_params {
-    bool inverse; /* rotate back: the gradient */
+    bool inverse; /* rotate by the opposite angles, for the gradient */
 } ls_rotate_params;
 
 typedef struct ls_scale_params {
@@ -78,13 +78,13 @@ typedef struct ls_shift_params {
 } ls_shift_params;
 
 typedef struct ls_conv_params {
-    bool ahead; /* taps count later tokens instead of earlier ones: the gradient */
+    bool ahead; /* the taps read later tokens instead of earlier ones, for the gradient */
 } ls_conv_params;
 
 /*
- * Attention over one block of keys. Local query head i reads local KV head (first_q + i)/group - first_kv,
- * where group = Hq/Hkv of the whole model. merge: combine with what o and lse hold already (another block of keys);
- * otherwise overwrite them. For the gradient, accumulate_dq and accumulate_dkv add to what is there.
+ * Attention over one block of keys. Local query head i reads local KV head (first_q + i)/group - first_kv, where group = Hq/Hkv of the
+ * whole model. merge: o and lse hold the result over other blocks of keys, and the new result is combined with it; otherwise they are
+ * overwritten. For the gradient, accumulate_dq and accumulate_dkv add to dq, and to dk and dv, instead of overwriting them.
  */
 typedef struct ls_attention_params {
     double scale;   /* of q·k, usually 1/sqrt(D) */
@@ -97,7 +97,7 @@ typedef struct ls_attention_params {
 typedef struct ls_adamw_params {
     double beta1, beta2, epsilon;
     double weight_decay;
-    double rate; /* the step's learning rate is multiplied by it */
+    double rate; /* a factor on the learning rate of the step */
 } ls_adamw_params;
 
 #endif

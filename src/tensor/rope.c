@@ -1,8 +1,9 @@
 /*
- * The kinds of rope scaling, one row each. The formulas are those of the published model definitions:
- * linear: positions are divided by the factor (Chen et al., arXiv 2306.15595). dynamic: theta grows with a sequence that is longer
- * than the model was trained with. yarn: high frequencies stay, low ones are interpolated, and attention is sharpened (Peng et al.,
- * arXiv 2309.00071). llama3: the same idea with bounds by wavelength (the Llama 3.1 model definition).
+ * The kinds of rope scaling, one row each, with the formulas of the published model definitions.
+ *   linear   positions are divided by the factor (Chen et al., arXiv 2306.15595)
+ *   dynamic  theta grows when the sequence is longer than those that the model was trained with
+ *   yarn     high frequencies stay, low ones are interpolated, and attention is sharpened (Peng et al., arXiv 2309.00071)
+ *   llama3   high frequencies stay, low ones are interpolated, with bounds by wavelength (the Llama 3.1 model definition)
  */
 #include "tensor/rope.h"
 
@@ -24,16 +25,15 @@ static ls_status check_length(const ls_rope_params *p) {
                     p->original_length);
 }
 
-/* --- linear ------------------------------------------------------------------------------------------------------------------ */
+/* ---- linear ---- */
 
 static double linear(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
     (void)i, (void)D;
     return plain / p->factor;
 }
 
-/* --- dynamic ----------------------------------------------------------------------------------------------------------------- */
+/* ---- dynamic ---- */
 
-/* Theta for this length; up to the original one it is the model's own. */
 static double dynamic(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
     if (!(p->length > p->original_length) || D <= 2) return plain;
     const double growth = p->factor * p->length / p->original_length - (p->factor - 1);
@@ -41,7 +41,7 @@ static double dynamic(const ls_rope_params *p, double plain, int64_t i, int64_t 
     return pow(theta, -2.0 * (double)i / (double)D);
 }
 
-/* --- llama3 ------------------------------------------------------------------------------------------------------------------ */
+/* ---- llama3 ---- */
 
 static ls_status check_llama3(const ls_rope_params *p) {
     LS_TRY(check_length(p));
@@ -51,7 +51,7 @@ static ls_status check_llama3(const ls_rope_params *p) {
                     p->low_factor, p->high_factor);
 }
 
-/* Wavelengths beyond original/low are stretched, those below original/high kept, between them blended. */
+/* Wavelengths above original/low are stretched, those below original/high are kept, and those between are interpolated. */
 static double llama3(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
     (void)i, (void)D;
     const double wavelength = 2.0 * M_PI / plain;
@@ -62,7 +62,7 @@ static double llama3(const ls_rope_params *p, double plain, int64_t i, int64_t D
     return (1.0 - smooth) * plain / p->factor + smooth * plain;
 }
 
-/* --- yarn -------------------------------------------------------------------------------------------------------------------- */
+/* ---- yarn ---- */
 
 static double beta_fast(const ls_rope_params *p) { return p->beta_fast > 0 ? p->beta_fast : 32; }
 static double beta_slow(const ls_rope_params *p) { return p->beta_slow > 0 ? p->beta_slow : 1; }
@@ -80,7 +80,7 @@ static ls_status check_yarn(const ls_rope_params *p) {
     return ls_ok();
 }
 
-/* The dimension pair that turns so often over the original length. */
+/* The index of the dimension pair, in general between two integers, that makes `rotations` rotations over the original length. */
 static double pair_of(const ls_rope_params *p, double rotations, int64_t D) {
     return (double)D * log(p->original_length / (rotations * 2.0 * M_PI)) / (2.0 * log(p->theta));
 }
@@ -109,7 +109,7 @@ static double yarn_magnitude(const ls_rope_params *p) {
     return sharpening(p->factor, 1);
 }
 
-/* --- the table --------------------------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 static const ls_rope_kind kinds[] = {
     [LS_ROPE_PLAIN] = {"default", NULL, NULL, NULL, false},

@@ -1,4 +1,4 @@
-/* Rotary positions: the frequencies of a head's dimensions, and how each kind of context extension changes them. */
+/* Rotary positions: the frequencies of the dimensions of a head, and how each kind of context extension changes them. */
 #ifndef LS_TENSOR_ROPE_H
 #define LS_TENSOR_ROPE_H
 
@@ -9,30 +9,32 @@
 #include "tensor/params.h"
 
 /*
- * A kind of scaling: one row of the visible table in rope.c. frequency changes the inverse frequency `plain` of dimension pair
- * i of D/2; magnitude multiplies cosines and sines. NULL: nothing to check, no change, 1.
+ * A kind of scaling: one row of the table in rope.c. check checks the parameters; NULL: there is nothing to check. frequency returns the
+ * frequency of dimension pair i of D/2, whose unscaled value is `plain`; NULL: unscaled. magnitude returns a factor on cosines and sines;
+ * NULL: 1.
  */
 typedef struct ls_rope_kind {
-    const char *name; /* as configs call it */
+    const char *name; /* as in config.json */
     ls_status (*check)(const ls_rope_params *p);
     double (*frequency)(const ls_rope_params *p, double plain, int64_t i, int64_t D);
     double (*magnitude)(const ls_rope_params *p);
-    bool by_length; /* the frequency depends on the sequence's length */
+    bool by_length; /* the frequency depends on the length of the sequence */
 } ls_rope_kind;
 
-/* The row of a kind by its name, for ls_rope_params.scaling; LS_UNSUPPORTED error listing those there are. */
+/* The kind with a name; an unknown name is an LS_UNSUPPORTED error that lists the known ones. */
 LS_MUST_USE ls_status ls_rope_find(const char *name, ls_rope_scaling *out);
-/* Names of all kinds: "default, linear, ..." */
+/* The names of all kinds: "default, linear, ... or llama3". */
 void ls_rope_names(char *out, size_t room);
-/* Theta, and what the kind needs, are numbers that make sense. */
+/* Checks theta and the parameters of the kind. */
 LS_MUST_USE ls_status ls_rope_check(const ls_rope_params *p);
 
-/* Inverse frequency i of D/2, rounded to f32 before and after scaling, as the published models hold it. */
+/* The frequency (radians per position) of dimension pair i of D/2, rounded to f32 before and after scaling, as in the published models. */
 float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D);
+/* The factor on cosines and sines. */
 double ls_rope_magnitude(const ls_rope_params *p);
 /*
- * The frequency of a token at that position, whatever the length: one that lies beyond the sequence is the last of one that has grown
- * up to it. `usual` is ls_rope_frequency's.
+ * The frequency for a token at `position`, which may be beyond p->length: then the token counts as the last of a sequence of
+ * position + 1 tokens. usual: the result of ls_rope_frequency(p, i, D).
  */
 float ls_rope_frequency_at(const ls_rope_params *p, float usual, int64_t position, int64_t i, int64_t D);
 

@@ -1,4 +1,4 @@
-/* Element types and shapes. */
+/* Element types, shapes and views. */
 #include "tensor/tensor.h"
 
 #include <stdio.h>
@@ -41,4 +41,103 @@ void ls_shape_print(const ls_shape *shape, char *out, size_t bytes) {
         used += (size_t)snprintf(out + used, bytes - used, "%s%lld", d > 0 ? "," : "",
                                  (long long)shape->dim[d].size);
     if (used < bytes) snprintf(out + used, bytes - used, "]");
+}
+
+/* ---- views ---- */
+
+ls_view ls_view_dense(void *data, ls_dtype dtype, int ndim, const int64_t *size) {
+    LS_ASSERT(ndim >= 0 && ndim <= LS_MAX_DIMS);
+    ls_view view = {.data = data, .dtype = dtype, .ndim = ndim};
+    int64_t stride = 1;
+    for (int d = ndim - 1; d >= 0; d--) {
+        view.size[d] = size[d];
+        view.stride[d] = stride;
+        stride *= size[d];
+    }
+    return view;
+}
+
+int64_t ls_view_elements(const ls_view *view) {
+    int64_t n = 1;
+    for (int d = 0; d < view->ndim; d++) n *= view->size[d];
+    return n;
+}
+
+/* The stride of a dimension of size 1 does not matter, and a view without elements is dense. */
+bool ls_view_is_dense(const ls_view *view) {
+    if (ls_view_elements(view) == 0) return true;
+    int64_t stride = 1;
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        if (view->size[d] != 1 && view->stride[d] != stride) return false;
+        stride *= view->size[d];
+    }
+    return true;
+}
+
+bool ls_view_same_form(const ls_view *a, const ls_view *b) {
+    bool same = a->dtype == b->dtype && a->ndim == b->ndim;
+    for (int d = 0; same && d < a->ndim; d++) same = a->size[d] == b->size[d] && a->stride[d] == b->stride[d];
+    return same;
+}
+
+ls_view ls_view_slice(ls_view view, int dim, int64_t start, int64_t count) {
+    LS_ASSERT(dim >= 0 && dim < view.ndim);
+    LS_ASSERT(start >= 0 && count >= 0 && start + count <= view.size[dim]);
+    if (view.data != NULL) {
+        int64_t bytes = start * view.stride[dim] * (int64_t)ls_dtype_bytes(view.dtype);
+        view.data = (char *)view.data + bytes;
+    }
+    view.size[dim] = count;
+    return view;
+}
+
+ls_view ls_view_rows(ls_view view) {
+    LS_ASSERT(ls_view_is_dense(&view));
+    int64_t columns = view.ndim > 0 ? view.size[view.ndim - 1] : 1;
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < view.ndim; d++) rows *= view.size[d];
+    return ls_view_dense(view.data, view.dtype, 2, (int64_t[]){rows, columns});
+}
+
+size_t ls_view_bytes(const ls_view *view) {
+    return (size_t)ls_view_elements(view) * ls_dtype_bytes(view->dtype);
+}
+
+ls_range ls_view_range(const ls_view *view, size_t offset) {
+    int64_t element = (int64_t)ls_dtype_bytes(view->dtype);
+    ls_range range = ls_range_flat(offset, 0);
+    if (ls_view_elements(view) == 0) return range;
+
+    /* Innermost first; `dims` counts the dimensions in use. A stride of 0 repeats the same bytes. */
+    int dims = 0;
+    range.length = (size_t)element;
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        int64_t count = view->size[d], stride = view->stride[d] * element;
+        if (count == 1 || stride == 0) continue;
+        if (dims == 0 && stride == (int64_t)range.length) {
+            range.length *= (size_t)count;
+        } else if (dims > 0 && stride == range.count[dims - 1] * range.stride[dims - 1]) {
+            range.count[dims - 1] *= count;
+        } else {
+            LS_ASSERT(dims < LS_RANGE_DIMS);
+            range.count[dims] = count;
+            range.stride[dims] = stride;
+            dims++;
+        }
+    }
+    return range;
+}
+
+void ls_view_fill(const ls_view *view, uint32_t seed) {
+    const int64_t n = ls_view_elements(view);
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u; /* the generator of Numerical Recipes */
+        const float x = (float)(int32_t)seed * 0x1p-31f;
+        if (view->dtype == LS_BF16)
+            ((ls_bf16 *)view->data)[i] = ls_bf16_from_f32(x);
+        else if (view->dtype == LS_F32)
+            ((float *)view->data)[i] = x;
+        else
+            ((double *)view->data)[i] = (double)x;
+    }
 }

@@ -80,9 +80,9 @@ void ls_folder_clean(const ls_training *t) {
 ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *again) {
     const char *out = t->options.out;
     LS_PATH moved = NULL;
-    *again = !ls_lock_stands(*lock);
+    *again = !ls_lock_is_valid(*lock);
     if (!*again) return ls_ok();
-    LS_TRY(ls_lock_whereabouts(*lock, &moved));
+    LS_TRY(ls_lock_folder(*lock, &moved));
     LS_TRY(ls_file_make_directories(out));
     ls_lock *taken = NULL;
     LS_TRY(ls_error_in(ls_lock_take(out, &taken),
@@ -100,7 +100,7 @@ ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *again) {
 }
 
 ls_status ls_folder_reclaim(ls_training *t) {
-    if (ls_lock_stands(t->lock)) return ls_ok();
+    if (ls_lock_is_valid(t->lock)) return ls_ok();
     ls_lock_release(t->lock);
     t->lock = NULL;
     LS_TRY(ls_file_make_directories(t->options.out));

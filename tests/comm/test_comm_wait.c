@@ -35,7 +35,7 @@ static void *take_turns(void *argument) {
             const uint32_t bell = ls_bell_read(mine);
             if (atomic_load_explicit(&b->turns[s->me], memory_order_acquire) >= turn) break;
             const double before = ls_seconds();
-            ls_bell_doze(mine, bell, 5.0);
+            ls_bell_sleep(mine, bell, 5.0);
             if (ls_seconds() - before > 4.0) atomic_fetch_add(&b->overslept, 1);
         }
         if (s->me == 1) {
@@ -179,10 +179,10 @@ static void test_still_peer(void **state) {
     run_chain(2, 0.3, STANDS_STILL, 1.0, result);
     assert_fails(
         result[0], LS_PEER,
-        "s for rank 1, which stands still (instruction 12, slot kv.1, expected generation 7, seen 6)");
+        "s for rank 1, which makes no progress (instruction 12, slot kv.1, expected generation 7, seen 6)");
     assert_fails(result[0], LS_PEER, "rank 0 waited 0.3");
     run_chain(3, 0.3, STANDS_STILL, 1.0, result);
-    assert_fails(result[1], LS_PEER, "for rank 2, which stands still");
+    assert_fails(result[1], LS_PEER, "for rank 2, which makes no progress");
     assert_int_equal(result[0].code, LS_PEER); /* of rank 2 in person, or of rank 1 that has given up */
 }
 

@@ -63,7 +63,7 @@ static void one_at_a_time(void **state) {
     snprintf(process, sizeof process, "process %d ", (int)getpid());
     assert_ok(ls_lock_take(folder, &first));
     assert_error(ls_lock_take(folder, &second), LS_USAGE, process, host);
-    assert_true(ls_lock_stands(first));
+    assert_true(ls_lock_is_valid(first));
     ls_lock_release(first);
     assert_false(ls_file_exists(path));
     assert_ok(ls_lock_take(folder, &second));
@@ -162,11 +162,11 @@ static void a_folder_in_its_place(void **state) {
     ls_lock *lock, *other;
     assert_ok(ls_lock_take(folder, &lock));
     assert_int_equal(rename(folder, moved), 0);
-    assert_false(ls_lock_stands(lock));
+    assert_false(ls_lock_is_valid(lock));
     new_folder(state, "place");
     assert_ok(ls_lock_take(folder, &other));
     ls_lock_release(lock);
-    assert_true(ls_lock_stands(other)); /* another's file is left alone */
+    assert_true(ls_lock_is_valid(other)); /* another's file is left alone */
     ls_lock_release(other);
 }
 

@@ -3,7 +3,7 @@
 #include "graph/graph.h"
 #include "graph/graph_impl.h"
 #include "model/model.h"
-#include "tensor/rope.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdlib.h>

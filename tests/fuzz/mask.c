@@ -1,6 +1,6 @@
 /* Whatever the text, a mask is refused, or what it prints reads back as the same mask. Files of documents: see npy.c. */
-#include "tensor/mask.h"
 #include "fuzz/targets.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

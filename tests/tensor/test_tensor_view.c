@@ -87,15 +87,15 @@ static void test_alike(void **state) {
     const ls_view view = ls_view_dense(data, LS_F64, 3, (int64_t[]){2, 3, 4});
     ls_view other = ls_view_dense(NULL, LS_F64, 3, (int64_t[]){2, 3, 4});
     other.size[3] = 9; /* not one of its dimensions */
-    assert_true(ls_view_is_alike(&view, &other));
+    assert_true(ls_view_same_form(&view, &other));
     other.stride[0] = 24;
-    assert_false(ls_view_is_alike(&view, &other));
+    assert_false(ls_view_same_form(&view, &other));
     other = ls_view_slice(view, 1, 0, 2);
-    assert_false(ls_view_is_alike(&view, &other));
+    assert_false(ls_view_same_form(&view, &other));
     other = ls_view_dense(data, LS_F32, 3, (int64_t[]){2, 3, 4});
-    assert_false(ls_view_is_alike(&view, &other));
+    assert_false(ls_view_same_form(&view, &other));
     other = ls_view_dense(data, LS_F64, 2, (int64_t[]){2, 3});
-    assert_false(ls_view_is_alike(&view, &other));
+    assert_false(ls_view_same_form(&view, &other));
 }
 
 static void test_range_covers_the_elements(void **state) {

@@ -1,17 +1,17 @@
 /*
- * chaos: any other transport as badly behaved as the contract allows, from a seed. "chaos:SEED[:SECONDS[:OVER]]" wraps
- * transport OVER (default shm).
+ * chaos makes another transport as adverse as the contract allows, at random from a seed. "chaos:SEED[:SECONDS[:TRANSPORT]]" wraps
+ * TRANSPORT (default shm).
  *
- *   - a put is cut into pieces, which arrive in any order, mixed with those of other puts, some time before quiet returns;
- *     each reads its source only then, so that a source reused too early shows;
- *   - its signal follows its last piece, at an unknown time, and not before SECONDS have passed since the put;
- *   - a plain signal may overtake earlier puts, and be late itself;
- *   - from the call until a piece arrives its target reads 0xFF (a NaN), so that reading before the signal shows.
- * Signals of one word keep their order: a word only rises. Quiet completes payloads and does not sit out SECONDS. With SECONDS
- * above 0 nothing takes longer than that: for measuring what a slow network costs.
+ *   - A put is cut into pieces. They arrive in any order, mixed with those of other puts, at the latest before quiet returns. A piece reads
+ *     its source when it arrives, which exposes a source that is overwritten too early.
+ *   - The signal of a put follows its last piece at an arbitrary time, but not earlier than SECONDS after the put.
+ *   - A plain signal may arrive before earlier puts, and late.
+ *   - From the call of a put until a piece arrives, the target of that piece holds 0xFF bytes (a NaN), which exposes reads before the signal.
+ * Signals of one word stay in order, because a word only rises. Quiet completes payloads without waiting for SECONDS. With SECONDS above
+ * 0 no message takes longer than that, so that the cost of a slow network can be measured.
  *
- * Deliveries are made by the sender, whenever it ticks, tests, sleeps, quiets or leaves; with SECONDS above 0 also
- * by a thread of its own, the delivery thread, since a network waits for no kernel to end.
+ * The sender delivers its messages when it ticks, tests, sleeps, calls quiet or leaves. With SECONDS above 0 a delivery thread of the
+ * sender does so too, because a network does not wait for the end of a kernel.
  */
 #include "comm/comm_impl.h"
 
@@ -21,30 +21,30 @@
 #include <string.h>
 #include <time.h>
 
-/* One contiguous part of a payload: where it is and where it goes. */
+/* One contiguous part of a payload: offsets in target heap and source, and its size. */
 typedef struct piece {
     size_t to, from, bytes;
 } piece;
 
-/* Under way: pieces, in the order in which they will arrive, and then perhaps a signal. */
+/* A message on its way: pieces, in the order in which they will arrive, and then perhaps a signal. */
 struct ls_chaos_message {
-    ls_chaos_message *next; /* later ones */
+    ls_chaos_message *next; /* the next later message */
     int peer;
     const char *source;
     piece *pieces;
     size_t n, delivered;
     int word; /* -1: no signal */
     uint64_t generation;
-    double due; /* the signal is not before, ls_seconds */
+    double due; /* the signal must not arrive before this ls_seconds() */
 };
 
-#define NAP_SECONDS 50e-6 /* between two tries while asleep */
+#define POLL_SECONDS 50e-6 /* between two deliveries while the rank sleeps */
 
-/* Delivers what is due while the rank computes. Everything else of the rank's end of chaos is under its lock, too. */
+/* The delivery thread of a rank: it delivers due messages while the rank computes. Its lock protects all of ls_comm.chaos. */
 struct ls_chaos_delivery {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t news; /* a message, or the end */
+    pthread_cond_t changed; /* there is a new message, or `leaving` is set */
     bool leaving;
 };
 
@@ -54,7 +54,7 @@ static void lock(const ls_comm *comm) {
 
 static void unlock(const ls_comm *comm) {
     if (comm->chaos.delivery == NULL) return;
-    pthread_cond_signal(&comm->chaos.delivery->news);
+    pthread_cond_signal(&comm->chaos.delivery->changed);
     pthread_mutex_unlock(&comm->chaos.delivery->lock);
 }
 
@@ -64,7 +64,7 @@ static uint64_t draw(ls_comm *comm, uint64_t below) {
 
 static const ls_transport *inner_of(const ls_comm *comm) { return comm->world->chaos.inner; }
 
-/* Reads "SEED[:SECONDS[:OVER]]". */
+/* Reads "SEED[:SECONDS[:TRANSPORT]]". */
 static ls_status read_settings(const char *text, ls_chaos_settings *out) {
     const char *name = "shm";
     char *end;
@@ -101,7 +101,7 @@ static void *peer_heap(const ls_comm *comm, int peer) { return inner_of(comm)->p
 
 static uint64_t word_value(const ls_comm *comm, int word) { return inner_of(comm)->word(comm, word); }
 
-/* Offset of contiguous run i of a range (innermost pair fastest). */
+/* The offset of contiguous run i of a range, counted in the innermost dimension first. */
 static size_t run_offset(const ls_range *range, size_t i) {
     int64_t at = (int64_t)range->offset;
     for (int d = 0; d < LS_RANGE_DIMS; d++) {
@@ -112,19 +112,19 @@ static size_t run_offset(const ls_range *range, size_t i) {
     return (size_t)at;
 }
 
-/* How many of the next `left` bytes make one piece: mostly all, sometimes a part. */
-static size_t cut(ls_comm *comm, size_t left) {
+/* The size of the next piece, of at most `left` bytes: half of the time all of them. */
+static size_t piece_bytes(ls_comm *comm, size_t left) {
     return left > 1 && draw(comm, 2) == 0 ? 1 + (size_t)draw(comm, left) : left;
 }
 
-/* Cuts the payload where either range is cut, and at random; then shuffles. */
-static void cut_up(ls_comm *comm, ls_chaos_message *p, const ls_range *to, const ls_range *from) {
+/* Cuts the payload where a run of either range ends, and at random places; then shuffles the pieces. */
+static void make_pieces(ls_comm *comm, ls_chaos_message *p, const ls_range *to, const ls_range *from) {
     const size_t bytes = ls_range_bytes(to);
     LS_ASSERT(bytes == ls_range_bytes(from));
     size_t room = 0;
     for (size_t at = 0; at < bytes;) {
         const size_t in_to = at % to->length, in_from = at % from->length;
-        const size_t n = cut(comm, ls_min(to->length - in_to, from->length - in_from));
+        const size_t n = piece_bytes(comm, ls_min(to->length - in_to, from->length - in_from));
         if (p->n == room) {
             room = 2 * room + 8;
             p->pieces = realloc(p->pieces, room * sizeof *p->pieces);
@@ -143,6 +143,7 @@ static void cut_up(ls_comm *comm, ls_chaos_message *p, const ls_range *to, const
     }
 }
 
+/* Fills the targets of all pieces with 0xFF. */
 static void poison(ls_comm *comm, const ls_chaos_message *p) {
     char bytes[256];
     memset(bytes, 0xFF, sizeof bytes);
@@ -156,6 +157,7 @@ static void poison(ls_comm *comm, const ls_chaos_message *p) {
     inner_of(comm)->quiet(comm);
 }
 
+/* Appends an empty message to the list. */
 static ls_chaos_message *add(ls_comm *comm, int peer, int word, uint64_t generation) {
     ls_chaos_message *p = calloc(1, sizeof *p);
     LS_ASSERT(p != NULL);
@@ -173,7 +175,7 @@ static void send(ls_comm *comm, int peer, const ls_range *to, const void *source
     ls_chaos_message *p = add(comm, peer, word, generation);
     p->source = source;
     p->due = ls_seconds() + comm->world->chaos.delay;
-    cut_up(comm, p, to, from);
+    make_pieces(comm, p, to, from);
     poison(comm, p);
 }
 
@@ -183,7 +185,7 @@ static void deliver_piece(ls_comm *comm, ls_chaos_message *p) {
     inner_of(comm)->put(comm, p->peer, &to, p->source, &from);
 }
 
-/* Whether an earlier message will set the same word. */
+/* Whether an earlier message has yet to set the same word. */
 static bool is_behind(const ls_comm *comm, const ls_chaos_message *p) {
     for (const ls_chaos_message *e = comm->chaos.messages; e != p; e = e->next) {
         if (e->word == p->word && e->peer == p->peer) return true;
@@ -191,7 +193,7 @@ static bool is_behind(const ls_comm *comm, const ls_chaos_message *p) {
     return false;
 }
 
-/* Takes the message at *link off the list, once its payload is there, with its signal. */
+/* Completes the message at *link, whose pieces are all delivered: sends its signal and removes it from the list. */
 static void finish(ls_comm *comm, ls_chaos_message **link) {
     ls_chaos_message *p = *link;
     inner_of(comm)->quiet(comm);
@@ -201,7 +203,7 @@ static void finish(ls_comm *comm, ls_chaos_message **link) {
     free(p);
 }
 
-/* One more piece, or the signal if it may go; whether anything was done. */
+/* Delivers one more piece, or the signal if it is allowed; returns whether anything was done. */
 static bool advance(ls_comm *comm, ls_chaos_message **link) {
     ls_chaos_message *p = *link;
     if (p->delivered < p->n) {
@@ -213,7 +215,7 @@ static bool advance(ls_comm *comm, ls_chaos_message **link) {
     return true;
 }
 
-/* Where some message hangs; NULL when none is under way. */
+/* The link to a random message; NULL when none is on its way. */
 static ls_chaos_message **any_message(ls_comm *comm) {
     ls_chaos_message **link = &comm->chaos.messages;
     if (*link == NULL) return NULL;
@@ -222,7 +224,7 @@ static ls_chaos_message **any_message(ls_comm *comm) {
     return link;
 }
 
-/* Delivers what SECONDS hold back no longer. */
+/* Delivers the messages that are due. */
 static void deliver_due(ls_comm *comm) {
     const double now = ls_seconds();
     for (ls_chaos_message **link = &comm->chaos.messages; *link != NULL;) {
@@ -232,7 +234,7 @@ static void deliver_due(ls_comm *comm) {
     }
 }
 
-/* When the next message is due that is not so yet; INFINITY: none. */
+/* The earliest future time at which a message is due; INFINITY: none. */
 static double next_due(const ls_comm *comm) {
     const double now = ls_seconds();
     double due = INFINITY;
@@ -242,7 +244,7 @@ static double next_due(const ls_comm *comm) {
     return due;
 }
 
-static void *deliver_all(void *argument) {
+static void *delivery_main(void *argument) {
     ls_comm *comm = argument;
     ls_chaos_delivery *c = comm->chaos.delivery;
     pthread_mutex_lock(&c->lock);
@@ -251,15 +253,15 @@ static void *deliver_all(void *argument) {
         const double due = next_due(comm);
         const struct timespec until = {(time_t)due, (long)((due - floor(due)) * 1e9)};
         if (isinf(due))
-            pthread_cond_wait(&c->news, &c->lock);
+            pthread_cond_wait(&c->changed, &c->lock);
         else
-            pthread_cond_timedwait(&c->news, &c->lock, &until);
+            pthread_cond_timedwait(&c->changed, &c->lock, &until);
     }
     pthread_mutex_unlock(&c->lock);
     return NULL;
 }
 
-/* From the first message on, where there is a delay. Without a thread the sender delivers alone. */
+/* Starts the delivery thread at the first message if there is a delay. If no thread can be started, the sender delivers alone. */
 static void start_delivery(ls_comm *comm) {
     if (comm->world->chaos.delay <= 0 || comm->chaos.delivery != NULL) return;
     ls_chaos_delivery *c = calloc(1, sizeof *c);
@@ -267,11 +269,11 @@ static void start_delivery(ls_comm *comm) {
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->news, &clock);
+    pthread_cond_init(&c->changed, &clock);
     pthread_condattr_destroy(&clock);
     pthread_mutex_init(&c->lock, NULL);
     comm->chaos.delivery = c;
-    if (pthread_create(&c->thread, NULL, deliver_all, comm) == 0) return;
+    if (pthread_create(&c->thread, NULL, delivery_main, comm) == 0) return;
     comm->chaos.delivery = NULL;
     free(c);
 }
@@ -284,7 +286,7 @@ static void leave(ls_comm *comm) {
     unlock(comm);
     pthread_join(c->thread, NULL);
     pthread_mutex_destroy(&c->lock);
-    pthread_cond_destroy(&c->news);
+    pthread_cond_destroy(&c->changed);
     comm->chaos.delivery = NULL;
     free(c);
 }
@@ -308,7 +310,7 @@ static void signal(ls_comm *comm, int peer, int word, uint64_t generation) {
     unlock(comm);
 }
 
-/* Delivers something, perhaps nothing. */
+/* Delivers a random part of the messages, perhaps nothing. */
 static double progress(ls_comm *comm) {
     lock(comm);
     if (comm->world->chaos.delay > 0) deliver_due(comm);
@@ -322,10 +324,10 @@ static double progress(ls_comm *comm) {
     }
     const bool idle = comm->chaos.messages == NULL;
     unlock(comm);
-    return idle ? INFINITY : NAP_SECONDS;
+    return idle ? INFINITY : POLL_SECONDS;
 }
 
-/* All payloads arrive; signals go when they may. */
+/* Delivers all payloads, and the signals that are allowed. */
 static void quiet(ls_comm *comm) {
     lock(comm);
     for (ls_chaos_message **link = &comm->chaos.messages; *link != NULL;) {
@@ -340,7 +342,7 @@ static void quiet(ls_comm *comm) {
 const ls_transport ls_transport_chaos = {
     .name = "chaos",
     .max_ranks = 1024,
-    .addressable = true, /* as are those that it may wrap */
+    .addressable = true, /* because all transports that it can wrap are */
     .map = map,
     .unmap = unmap,
     .peer_heap = peer_heap,
