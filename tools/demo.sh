@@ -148,6 +148,6 @@ curves      $shown/recall/curves.svg · $shown/run/loss.svg · $shown/run/loss_b
 model       $shown/run/model: Hugging Face tools load it as it is
 checkpoint  ${out#"$root/"}/$(basename "$(of checkpoint)")
 next        ${build#"$root/"}/longspan generate --model $shown/run/model --prompt "Return the" --tokens 100
-            README.md: "Train your own model"
+            README.md: "What you can do"
 SCREEN
 line

@@ -28,7 +28,7 @@ ls_status ls_play_begin(ls_play *p, int rank) {
     return ls_ok();
 }
 
-/* How many of n programs must be played. One that follows itself for ever: twice (docs/decisions.md says why that is enough). */
+/* How many of n programs must be played. One that follows itself for ever: twice (docs/decisions/verification.md says why that is enough). */
 static int enough(const int *sequence, int n) {
     for (int i = 1; i < n; i++) {
         if (sequence[i] != sequence[0]) return n;

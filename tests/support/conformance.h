@@ -4,7 +4,7 @@
  *
  * The error of a result is |x - x*| / max(|x*|, 1e-3 sqrt(elements)), x* from the formula in f64 on the same inputs. Distributed f64 may
  * be 1e-12 off one rank in f64; f32 1e-5; bf16 twice what one rank is off and half a rounding (2^-9). With logits of ±1e3 f32 may
- * be off twice what one rank is and a rounding of lse (2^-15; docs/decisions.md), f64 twice what one rank is off the formula and 1e-12.
+ * be off twice what one rank is and a rounding of lse (2^-15; docs/decisions/large-logits.md), f64 twice what one rank is off the formula and 1e-12.
  */
 #ifndef TESTS_CONFORMANCE_H
 #define TESTS_CONFORMANCE_H
