@@ -20,12 +20,11 @@ typedef struct ls_world ls_world; /* all ranks; owned by the launcher */
 typedef struct ls_comm ls_comm;   /* a world as one rank uses it, by one thread at a time */
 
 typedef struct ls_world_options {
-    int ranks;         /* >= 1 */
-    size_t heap_bytes; /* of each rank */
-    int words;         /* signal words of each rank */
-    bool may_spin;     /* false when ranks x threads exceed the cores */
-    double
-        wait_timeout; /* seconds without progress of a peer's instruction counter after which a wait fails; 0: never */
+    int ranks;           /* >= 1 */
+    size_t heap_bytes;   /* of each rank */
+    int words;           /* signal words of each rank */
+    bool may_spin;       /* false when ranks x threads exceed the cores */
+    double wait_timeout; /* seconds without progress of a peer after which a wait fails; 0: never */
 } ls_world_options;
 
 /*

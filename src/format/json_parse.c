@@ -301,8 +301,7 @@ static bool index_members(parser *p, struct ls_json_node *object) {
             same->link = link;
             continue;
         }
-        const uint32_t first =
-            object->child[2 * (size_t)kept].link; /* the head of a bucket, which does not move */
+        const uint32_t first = object->child[2 * (size_t)kept].link; /* a bucket's head: it does not move */
         if (kept < i) memcpy(&object->child[2 * (size_t)kept], member, 2 * sizeof *member);
         object->child[2 * (size_t)kept].link = first;
         link_member(object, kept++);

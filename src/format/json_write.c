@@ -12,8 +12,7 @@
 #define MOST_DEPTH 32
 
 struct ls_json_writer {
-    json_t *open
-        [MOST_DEPTH]; /* the open containers, outermost first; open[0] is owned, the others are borrowed from it */
+    json_t *open[MOST_DEPTH]; /* the open containers, outermost first; open[0] owns the others */
     int depth;
     size_t flags; /* of jansson's printer */
     char *text;   /* once the root is complete */

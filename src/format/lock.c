@@ -116,9 +116,9 @@ static holder_state state_of(const holder *h) {
 /* The error for a lock that is held. */
 static ls_status held_by(const ls_lock *lock, const holder *h, const char *advice) {
     if (h->process == 0)
-        return ls_error(LS_USAGE, "another process uses this folder%s: %s", advice, lock->path);
-    return ls_error(LS_USAGE, "process %lld on %s uses this folder since %s%s: %s", (long long)h->process,
-                    h->host, h->since, advice, lock->path);
+        return ls_error(LS_USAGE, "another process is using this folder%s: %s", advice, lock->path);
+    return ls_error(LS_USAGE, "process %lld on %s has been using this folder since %s%s: %s",
+                    (long long)h->process, h->host, h->since, advice, lock->path);
 }
 
 /* ---- the kernel's lock ---- */

@@ -6,8 +6,9 @@
 
 static ls_status add_documents(const char *path, int64_t S, ls_mask_text *out) {
     if (out->mask.n == LS_MASK_TERMS)
-        return ls_error(LS_USAGE, "mask term 'documents:%s' is one too many, at most %d can be joined", path,
-                        LS_MASK_TERMS);
+        return ls_error(LS_USAGE,
+                        "mask term 'documents:%s': the mask has %d terms already, expected at most %d", path,
+                        LS_MASK_TERMS, LS_MASK_TERMS);
     ls_array *ends = &out->ends[out->n_ends];
     LS_TRY(ls_array_read_integers(path, ends));
     out->n_ends++;

@@ -26,10 +26,9 @@ static const double TOLERANCE = 0.05;
 
 /* An assignment of n pieces to R blocks, and its work. */
 typedef struct assignment {
-    int R, n;     /* blocks; pieces, a multiple of R */
-    double *area; /* [n][n]: between a piece of queries and a piece of keys */
-    int *first,
-        *other; /* piece i shares an area > 0 with other[first[i]] ... other[first[i + 1] - 1], as queries or as keys */
+    int R, n;           /* blocks; pieces, a multiple of R */
+    double *area;       /* [n][n]: between a piece of queries and a piece of keys */
+    int *first, *other; /* piece i has an area with other[first[i]] ... other[first[i + 1] - 1] */
     int *block;         /* [n]: the block of each piece; -1: not assigned */
     double *pair;       /* [R][R]: the area between a block of queries and a block of keys */
     double *hop, *load; /* [R] each: sums of pair by hop, and by block of queries */

@@ -290,8 +290,8 @@ ls_status ls_mask_add_term(ls_mask *mask, const char *text) {
             "documents:FILE",
             text);
     if (mask->n >= LS_MASK_TERMS)
-        return ls_error(LS_USAGE, "mask term '%s' is one too many, at most %d can be joined", text,
-                        LS_MASK_TERMS);
+        return ls_error(LS_USAGE, "mask term '%s': the mask has %d terms already, expected at most %d", text,
+                        LS_MASK_TERMS, LS_MASK_TERMS);
     mask->term[mask->n++] = term;
     return ls_ok();
 }
