@@ -1,11 +1,11 @@
-/* Text to shards: documents are read in their order (documents.c), and a shard is full with the one that makes it so long. */
+/* Text to a folder of shards: reads the documents in their order, and begins a new shard when one is full. */
 #include "data/build_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DOCUMENTS = 1 << 22 }; /* of a shard: its index is in memory while it is written */
-#define SECONDS_BETWEEN_LINES 2.0
+enum { MOST_DOCUMENTS = 1 << 22 }; /* of a shard, whose index is in memory while it is written */
+#define SECONDS_BETWEEN_LINES 2.0  /* of progress, when standard error is no terminal */
 
 typedef struct build {
     const ls_build_options *options;
@@ -13,15 +13,15 @@ typedef struct build {
     ls_shard_kind kind;
     ls_build_state state;
     ls_shard_writer *writer; /* NULL: the next document begins a shard */
-    int64_t resumed;
-    ls_place place; /* reached */
-    bool begun;     /* its journal is there */
+    int64_t resumed;         /* shards that an earlier build had written */
+    ls_place place;          /* how far the inputs were read */
+    bool has_journal;
     ls_progress progress;
-    double began, said;
-    int64_t began_tokens;
+    double start, last_shown; /* seconds */
+    int64_t resumed_tokens;   /* tokens that an earlier build had written */
 } build;
 
-/* --- documents -------------------------------------------------------------------------------------------------------------- */
+/* ---- documents ---- */
 
 static ls_status finish_shard(build *b, ls_place next) {
     ls_shard_header header;
@@ -59,9 +59,9 @@ static ls_status end_document(void *context, bool learnt, ls_place next) {
     return finish_shard(b, next);
 }
 
-/* --- progress --------------------------------------------------------------------------------------------------------------- */
+/* ---- progress ---- */
 
-/* Of the inputs before a place, and of that one as far as it was read where its size tells. */
+/* Bytes of the inputs before a place. Of a compressed input only the whole size is known, which counts at its end. */
 static int64_t bytes_before(const build *b, ls_place place) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < ls_min(place.input, b->inputs.n); i++) bytes += b->inputs.input[i].bytes;
@@ -70,21 +70,21 @@ static int64_t bytes_before(const build *b, ls_place place) {
     return bytes + (in->compressed ? 0 : ls_min(place.offset, in->bytes));
 }
 
-static void tell(build *b, bool last) {
+static void show_progress(build *b, bool last) {
     const double now = ls_seconds();
-    if (b->progress.total == 0) return; /* over in no time */
-    if (!last && now - b->said < (b->progress.terminal ? 0.1 : SECONDS_BETWEEN_LINES)) return;
-    b->said = now;
+    if (b->progress.total == 0) return; /* less than a MiB of text */
+    if (!last && now - b->last_shown < (b->progress.terminal ? 0.1 : SECONDS_BETWEEN_LINES)) return;
+    b->last_shown = now;
     char note[120];
     snprintf(note, sizeof note, "%.2f M tokens · %.2f M tokens/s", (double)b->state.count.tokens / 1e6,
-             (double)(b->state.count.tokens - b->began_tokens) / 1e6 / (now - b->began + 1e-9));
+             (double)(b->state.count.tokens - b->resumed_tokens) / 1e6 / (now - b->start + 1e-9));
     ls_progress_show(&b->progress, bytes_before(b, b->place) >> 20, note);
 }
 
 static ls_status after_batch(void *context, ls_place place) {
     build *b = context;
     b->place = place;
-    tell(b, false);
+    show_progress(b, false);
     if (b->options->stop == NULL || *b->options->stop == 0) return ls_ok();
     if (b->state.n_shards == 0)
         return ls_error(LS_INTERRUPTED, "interrupted before the first shard was complete: nothing is kept");
@@ -94,9 +94,9 @@ static ls_status after_batch(void *context, ls_place place) {
         (long long)b->state.n_shards);
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------------------------- */
+/* ---- building ---- */
 
-static ls_status run(build *b) {
+static ls_status read_documents(build *b) {
     const ls_build_options *o = b->options;
     const ls_document_form *form = &b->state.form;
     const ls_document_sink sink = {b, begin_document, append, end_document, after_batch};
@@ -117,7 +117,7 @@ static ls_status run(build *b) {
                     (long long)b->inputs.n, (long long)b->state.count.empty, (long long)b->state.count.bad);
 }
 
-static ls_status make(build *b) {
+static ls_status build_folder(build *b) {
     const ls_build_options *o = b->options;
     bool done = false;
     LS_TRY(ls_document_form_find(&o->form, o->tokenizer, o->folder, &b->state.form));
@@ -125,19 +125,19 @@ static ls_status make(build *b) {
     b->state.request = ls_build_request(o, &b->state, &b->inputs);
     LS_TRY(ls_file_make_directories(o->out));
     LS_TRY(ls_journal_begin(o, &b->state, &done));
-    b->begun = true;
+    b->has_journal = true;
     if (done) {
         b->resumed = b->state.n_shards;
         ls_log("%s is complete: nothing is left to do", o->out);
         return ls_ok();
     }
     b->resumed = b->state.n_shards;
-    b->began_tokens = b->state.count.tokens;
+    b->resumed_tokens = b->state.count.tokens;
     if (b->resumed > 0) ls_log("going on behind shard %lld", (long long)b->resumed - 1);
     b->place = b->state.place;
     b->progress = ls_progress_start("MiB of text", bytes_before(b, (ls_place){b->inputs.n, 0, 1}) >> 20);
-    const ls_status status = run(b);
-    if (status.code == LS_OK) tell(b, true);
+    const ls_status status = read_documents(b);
+    if (status.code == LS_OK) show_progress(b, true);
     ls_progress_end(&b->progress);
     LS_TRY(status);
     return ls_journal_end(o, &b->state, &b->inputs);
@@ -154,20 +154,20 @@ static void describe(const build *b, ls_build_summary *out) {
                               .bad = s->count.bad,
                               .shards = s->n_shards,
                               .resumed = b->resumed,
-                              .seconds = ls_seconds() - b->began};
+                              .seconds = ls_seconds() - b->start};
     ls_frame_text(b->options->tokenizer, s->form.frame.begin, s->form.frame.n_begin, out->begin,
                   sizeof out->begin);
     ls_frame_text(b->options->tokenizer, &s->form.frame.end, 1, out->end, sizeof out->end);
 }
 
 ls_status ls_shards_build(const ls_build_options *options, ls_build_summary *out) {
-    build b = {.options = options, .began = ls_seconds()};
-    const ls_status status = make(&b);
+    build b = {.options = options, .start = ls_seconds()};
+    const ls_status status = build_folder(&b);
     if (status.code == LS_OK) describe(&b, out);
     ls_shard_abandon(b.writer);
-    if (status.code != LS_OK && b.begun && b.state.n_shards == 0) {
+    if (status.code != LS_OK && b.has_journal && b.state.n_shards == 0) {
         const ls_status dropped = ls_journal_drop(options);
-        if (dropped.code != LS_OK) ls_log("%s", dropped.text); /* why the build failed matters more */
+        if (dropped.code != LS_OK) ls_log("%s", dropped.text); /* the error of the build matters more */
     }
     ls_inputs_free(&b.inputs);
     ls_document_form_free(&b.state.form);

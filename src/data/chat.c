@@ -1,11 +1,15 @@
-/* A record's conversation, rendered, and what of it is learnt. */
-#include "data/chat.h"
+/*
+ * Renders the conversation of a record with its chat template, and finds which characters of the result are learnt and which are special
+ * tokens.
+ */
 #include "base/base.h"
+#include "data/chat_impl.h"
+#include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* All renderings of a record together may take so many steps, and more by the size of what they are given. */
+/* Limits on the steps and memory of all renderings of a record; they grow with the bytes of the conversation. */
 #define STEPS ((uint64_t)20000000)
 #define BYTES_PER_STEP 2
 #define BYTES ((size_t)256 << 20)
@@ -19,12 +23,12 @@ typedef struct conversation {
     jinja_list *messages;
     ls_json_value json; /* the messages, for errors */
     size_t
-        first; /* of the messages, that which is messages[0] of the record: behind a system that was put before them */
-    size_t bytes;   /* of what the templates are given */
-    uint64_t steps; /* taken so far */
+        first; /* index in messages of the record's messages[0]: 1 behind an added system message, else 0 */
+    size_t bytes;   /* of the variables */
+    uint64_t steps; /* of the renderings so far */
 } conversation;
 
-/* --- what a template is given ----------------------------------------------------------------------------------------------- */
+/* ---- the variables of a template ---- */
 
 static bool is_word(jinja_text text) {
     for (size_t i = 0; i < text.n; i++) {
@@ -35,15 +39,18 @@ static bool is_word(jinja_text text) {
     return true;
 }
 
-/* A role that is a word counts as the template's: some make a special token of it, as '<|' + role + '|>'. */
-static jinja_value trusted(ls_arena *arena, jinja_value role) {
+/*
+ * A role that is a word loses its mark as text of the conversation, because some templates make a special token of it: '<|' + role +
+ * '|>'.
+ */
+static jinja_value trusted_role(ls_arena *arena, jinja_value role) {
     if (role.kind != JINJA_TEXT || !is_word(role.text)) return role;
-    jinja_char *letters = LS_NEW_ARRAY(arena, jinja_char, role.text.n);
-    for (size_t i = 0; i < role.text.n; i++) letters[i] = role.text.at[i] & JINJA_CODE;
-    return jinja_of_text((jinja_text){letters, role.text.n});
+    jinja_char *characters = LS_NEW_ARRAY(arena, jinja_char, role.text.n);
+    for (size_t i = 0; i < role.text.n; i++) characters[i] = role.text.at[i] & JINJA_CODE;
+    return jinja_of_text((jinja_text){characters, role.text.n});
 }
 
-/* What a message thinks goes by several names; as transformers does, it is there under those that templates read. */
+/* Records name the reasoning of a message in several ways. As in transformers, templates find it under both names that they read. */
 static void put_reasoning(ls_arena *arena, jinja_dict *message, const jinja_value *reasoning, bool first) {
     if (reasoning == NULL) return;
     if (first && jinja_dict_find_ascii(message, "thinking") == NULL)
@@ -51,7 +58,7 @@ static void put_reasoning(ls_arena *arena, jinja_dict *message, const jinja_valu
     if (!first) jinja_dict_set_ascii(arena, message, "reasoning_content", *reasoning);
 }
 
-/* Members that are null are not there, as transformers has it. */
+/* Members that are null are left out, as in transformers. */
 static jinja_value message_of(ls_arena *arena, ls_json_value json, uint32_t marks) {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     const jinja_value all = jinja_of_json(arena, json, marks);
@@ -66,7 +73,7 @@ static jinja_value message_of(ls_arena *arena, ls_json_value json, uint32_t mark
         const struct jinja_pair *pair = &all.dict->pair[i];
         const bool role = jinja_is(pair->key.text, "role");
         if (pair->value.kind != JINJA_NONE)
-            jinja_dict_set(arena, message, pair->key, role ? trusted(arena, pair->value) : pair->value);
+            jinja_dict_set(arena, message, pair->key, role ? trusted_role(arena, pair->value) : pair->value);
     }
     put_reasoning(arena, message, reasoning, false);
     return jinja_of_dict(message);
@@ -77,6 +84,7 @@ static bool has_role(jinja_value message, const char *role) {
     return found != NULL && found->kind == JINJA_TEXT && jinja_is(found->text, role);
 }
 
+/* Puts the user's system message first, unless the conversation begins with one. */
 static void put_system(conversation *c) {
     const jinja_list *all = c->messages;
     const bool there =
@@ -102,8 +110,7 @@ static ls_status find_messages(conversation *c, ls_json_value record) {
         const ls_json_value json = ls_json_item(c->json, i);
         LS_TRY(ls_json_as_object(json));
         const jinja_value message = message_of(c->arena, json, JINJA_FROM_DATA);
-        const bool answers = has_role(message, "assistant");
-        const bool own = i + 1 == n && answers;
+        const bool own = i + 1 == n && has_role(message, "assistant");
         jinja_list_add(c->arena, c->messages,
                        own ? message_of(c->arena, json, JINJA_FROM_DATA | JINJA_FROM_MESSAGE) : message);
     }
@@ -129,9 +136,12 @@ static void find_variables(conversation *c, ls_json_value record) {
                              jinja_of_json(arena, ls_json_field(record, given[i]), JINJA_FROM_DATA));
 }
 
-/* --- rendering -------------------------------------------------------------------------------------------------------------- */
+/* ---- rendering ---- */
 
-/* The first n messages, the last of them instead `own` where that is given, then, with `prompt`, what stands before an answer. */
+/*
+ * Renders the first n messages. own (may be NULL) replaces the last of them. prompt: followed by the beginning of an answer
+ * (add_generation_prompt).
+ */
 static ls_status render(conversation *c, size_t n, const jinja_value *own, bool prompt, ls_arena *arena,
                         jinja_text *out) {
     const uint64_t most = STEPS + c->bytes / BYTES_PER_STEP;
@@ -150,16 +160,17 @@ static ls_status render(conversation *c, size_t n, const jinja_value *own, bool 
                        n - c->first);
 }
 
-/* --- what is learnt --------------------------------------------------------------------------------------------------------- */
+/* ---- what is learnt ---- */
 
-static size_t common(jinja_text a, jinja_text b) {
+/* Length of the common beginning. */
+static size_t common_length(jinja_text a, jinja_text b) {
     size_t n = 0;
     while (n < a.n && n < b.n && ((a.at[n] ^ b.at[n]) & JINJA_CODE) == 0) n++;
     return n;
 }
 
-/* [*first, *end): from the first to the last letter that the message itself brought; false: there is none. */
-static bool own_letters(jinja_text text, size_t *first, size_t *end) {
+/* [*first, *end): from the first to the last character of the message itself. False: there is none. */
+static bool own_characters(jinja_text text, size_t *first, size_t *end) {
     size_t from = 0, to = text.n;
     while (from < to && !(text.at[from] & JINJA_FROM_MESSAGE)) from++;
     while (to > from && !(text.at[to - 1] & JINJA_FROM_MESSAGE)) to--;
@@ -168,28 +179,30 @@ static bool own_letters(jinja_text text, size_t *first, size_t *end) {
     return from < to;
 }
 
-/* Behind the last letter before `end` that an earlier message brought. */
-static size_t behind_others(jinja_text text, size_t end) {
+/* The place behind the last character before `end` that comes from an earlier message. */
+static size_t behind_earlier(jinja_text text, size_t end) {
     while (end > 0 && (text.at[end - 1] & (JINJA_FROM_DATA | JINJA_FROM_MESSAGE)) != JINJA_FROM_DATA) end--;
     return end;
 }
 
 /*
- * Where an answer begins whose own letters begin at `own`: behind its prompt. Where the prompt is not how the answered text begins (some templates write
- * more into the last message of a user, or <think> behind the prompt), behind as much of the prompt's end as stands before the answer; SIZE_MAX: nothing does.
+ * Where an answer begins in `answered`: behind the prompt. own: its first character that the message itself contains. Some templates write more into the last message of a user,
+ * or <think> behind the prompt, so that `answered` does not begin with the prompt. Then it is behind the longest beginning of the prompt's
+ * end (the part behind the earlier messages) that stands there. SIZE_MAX: none of it does.
  */
 static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own) {
-    const size_t same = common(prompt, answered);
+    const size_t same = common_length(prompt, answered);
     if (same == prompt.n) return same < own ? same : own;
-    const size_t from = behind_others(prompt, prompt.n), at = behind_others(answered, own);
+    const size_t from = behind_earlier(prompt, prompt.n), at = behind_earlier(answered, own);
     const jinja_text end = jinja_part(prompt, from, prompt.n), before = jinja_part(answered, at, own);
-    const size_t found = common(end, before);
+    const size_t found = common_length(end, before);
     return found > 0 || end.n == 0 ? at + found : SIZE_MAX;
 }
 
 /*
- * Message i, an answer: learnt is what stands behind the prompt of an answer, as far as the whole says the same. A template that changes
- * the answer's own text once the conversation goes on (most drop what was thought) has nothing learnt here: nobody says that at this place.
+ * Marks what is learnt of message i, an answer: from the end of its prompt as far as the whole conversation has the same text. Some templates
+ * change an answer when later messages follow (most remove its reasoning). Then nothing of it is learnt, because a model never generates the
+ * changed text at this place.
  */
 static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_t n, ls_arena *arena) {
     jinja_text prompt = {0}, answered = {whole, n};
@@ -200,16 +213,16 @@ static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_
             message_of(arena, ls_json_item(c->json, i - c->first), JINJA_FROM_DATA | JINJA_FROM_MESSAGE);
         LS_TRY(render(c, i + 1, &own, false, arena, &answered));
     }
-    const bool speaks = own_letters(answered, &first, &end);
-    const size_t from = begin_of_answer(prompt, answered, speaks ? first : answered.n);
-    const size_t to = common(answered, (jinja_text){whole, n});
+    const bool has_own = own_characters(answered, &first, &end);
+    const size_t from = begin_of_answer(prompt, answered, has_own ? first : answered.n);
+    const size_t to = common_length(answered, (jinja_text){whole, n});
     if (from == SIZE_MAX)
         return ls_error(
             LS_UNSUPPORTED,
             "%s: messages[%zu]: %s writes this answer behind another text than it asks for it with "
             "(add_generation_prompt), expected generation blocks in such a template",
             c->json.file, i - c->first, c->chat->name);
-    if (speaks && to < end) return ls_ok();
+    if (has_own && to < end) return ls_ok();
     for (size_t k = from; k < to; k++) whole[k] |= JINJA_GENERATED;
     return ls_ok();
 }
@@ -225,6 +238,92 @@ static ls_status mark_answers(conversation *c, jinja_char *whole, size_t n) {
     return ls_ok();
 }
 
+/* ---- characters to text with special tokens ---- */
+
+/* Characters as UTF-8, with a byte of marks for each byte. */
+typedef struct marked_bytes {
+    char *text;
+    uint8_t *marks;
+    size_t n;
+} marked_bytes;
+
+enum { FROM_DATA = 1, LEARNT = 2 };
+
+static ls_status to_utf8(jinja_text characters, marked_bytes *out) {
+    out->text = malloc(4 * characters.n + 1);
+    out->marks = malloc(4 * characters.n + 1);
+    if (out->text == NULL || out->marks == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for a conversation of %zu characters", characters.n);
+    for (size_t i = 0; i < characters.n; i++) {
+        const jinja_char c = characters.at[i];
+        const uint8_t marks = (c & JINJA_FROM_DATA ? FROM_DATA : 0) | (c & JINJA_GENERATED ? LEARNT : 0);
+        for (int k = ls_utf8_encode(c & JINJA_CODE, out->text + out->n); k > 0; k--)
+            out->marks[out->n++] = marks;
+    }
+    return ls_ok();
+}
+
+/* Appends bytes [from, to), in runs of equal marks. alone: each run is encoded by itself. */
+static ls_status append_runs(const marked_bytes *s, size_t from, size_t to, bool alone, ls_marked_text *out) {
+    for (size_t end; from < to; from = end) {
+        const bool learnt = s->marks[from] & LEARNT;
+        for (end = from; end < to && (bool)(s->marks[end] & LEARNT) == learnt;) end++;
+        if (alone)
+            LS_TRY(ls_marked_append_token(out, s->text + from, end - from, learnt, -1));
+        else
+            LS_TRY(ls_marked_append(out, s->text + from, end - from, learnt));
+    }
+    return ls_ok();
+}
+
+/* Whether any of the bytes comes from the conversation. */
+static bool is_from_data(const marked_bytes *s, size_t from, size_t to) {
+    while (from < to && !(s->marks[from] & FROM_DATA)) from++;
+    return from < to;
+}
+
+/* White space behind the token that ends an answer is not learnt, because generation stops at the token. */
+static void end_with_token(marked_bytes *s, size_t end) {
+    size_t to = end;
+    while (to < s->n && s->marks[to] == LEARNT &&
+           (s->text[to] == ' ' || s->text[to] == '\n' || s->text[to] == '\r'))
+        to++;
+    if (to == s->n || !(s->marks[to] & LEARNT)) memset(s->marks + end, 0, to - end);
+}
+
+/* Appends all bytes. Special tokens are found only where the template wrote them. */
+static ls_status append_all(const ls_chat *chat, marked_bytes *s, bool generates, ls_marked_text *out) {
+    const bool alone = ls_tokenizer_piece(chat->tokenizer) < SIZE_MAX;
+    size_t done = 0, from = 0;
+    for (ls_special_place m; ls_tokenizer_next_special(chat->tokenizer, s->text, s->n, from, done, &m);) {
+        from = m.to;
+        if (is_from_data(s, m.from, m.to)) continue;
+        if (!generates) end_with_token(s, m.end);
+        LS_TRY(append_runs(s, done, m.start, alone, out));
+        LS_TRY(
+            ls_marked_append_token(out, s->text + m.start, m.end - m.start, s->marks[m.from] & LEARNT, m.id));
+        done = m.end;
+        if (from < done) from = done;
+    }
+    return append_runs(s, done, s->n, alone, out);
+}
+
+/*
+ * Appends characters as marked text, learnt where they have the mark JINJA_GENERATED. generates: the marks are those of the template's
+ * generation blocks, and stay as they are.
+ */
+static ls_status append_characters(const ls_chat *chat, jinja_text characters, bool generates,
+                                   ls_marked_text *out) {
+    marked_bytes s = {0};
+    ls_status status = to_utf8(characters, &s);
+    if (status.code == LS_OK) status = append_all(chat, &s, generates, out);
+    free(s.text);
+    free(s.marks);
+    return status;
+}
+
+/* ---- a record ---- */
+
 static ls_status render_all(conversation *c, ls_json_value record, ls_marked_text *out) {
     jinja_text text = {0};
     bool learnt = false;
@@ -232,12 +331,12 @@ static ls_status render_all(conversation *c, ls_json_value record, ls_marked_tex
     find_variables(c, record);
     c->bytes = ls_arena_bytes(c->arena);
     LS_TRY(render(c, c->messages->n, NULL, false, c->arena, &text));
-    jinja_char *letters = ls_arena_copy(c->arena, text.at, text.n * sizeof *letters);
-    if (!ls_jinja_generates(c->jinja)) LS_TRY(mark_answers(c, letters, text.n));
-    for (size_t i = 0; i < text.n && !learnt; i++) learnt = letters[i] & JINJA_GENERATED;
+    jinja_char *characters = ls_arena_copy(c->arena, text.at, text.n * sizeof *characters);
+    if (!ls_jinja_generates(c->jinja)) LS_TRY(mark_answers(c, characters, text.n));
+    for (size_t i = 0; i < text.n && !learnt; i++) learnt = characters[i] & JINJA_GENERATED;
     if (!learnt)
         return ls_json_error(c->json, "a message of the assistant that is learnt: there is nothing to learn");
-    return ls_chat_letters(c->chat, (jinja_text){letters, text.n}, ls_jinja_generates(c->jinja), out);
+    return append_characters(c->chat, (jinja_text){characters, text.n}, ls_jinja_generates(c->jinja), out);
 }
 
 ls_status ls_chat_render(const ls_chat *chat, ls_json_value record, ls_marked_text *out) {

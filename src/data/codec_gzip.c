@@ -1,5 +1,5 @@
-/* gzip: any number of members, one after the other, and zeros behind the last one, as tapes and some tools leave them. */
-#include "data/codec.h"
+/* gzip: any number of members, one after the other, then any number of zeros, which tapes and some tools add. */
+#include "data/source_impl.h"
 
 #if LS_HAVE_Z
 #include <limits.h>
@@ -8,11 +8,11 @@
 
 typedef struct gzip {
     z_stream stream;
-    bool inside;  /* of a member */
-    bool decoded; /* at least one */
+    bool inside;  /* within a member */
+    bool decoded; /* at least one member */
 } gzip;
 
-enum { GZIP_WINDOW = 15 + 16 }; /* zlib's way to say: gzip, any window */
+enum { GZIP_WINDOW = 15 + 16 }; /* zlib: the largest window, in the gzip format */
 
 static void *create(void) {
     gzip *g = calloc(1, sizeof *g);
@@ -21,28 +21,28 @@ static void *create(void) {
     return NULL;
 }
 
-static void pass_zeros(const gzip *g, ls_codec_step *step) {
+static void skip_zeros(const gzip *g, ls_codec_step *step) {
     while (g->decoded && step->in_bytes > 0 && *step->in == 0) {
         step->in++;
         step->in_bytes--;
     }
 }
 
-static uInt some(size_t bytes) { return bytes < UINT_MAX ? (uInt)bytes : UINT_MAX; }
+static uInt at_most_uint(size_t bytes) { return bytes < UINT_MAX ? (uInt)bytes : UINT_MAX; }
 
 static const char *decode(void *state, ls_codec_step *step) {
     gzip *g = state;
     if (!g->inside) {
-        pass_zeros(g, step);
+        skip_zeros(g, step);
         if (step->in_bytes == 0) return NULL;
         inflateReset(&g->stream);
         g->inside = true;
     }
     z_stream *z = &g->stream;
     z->next_in = (z_const Bytef *)(uintptr_t)step->in;
-    z->avail_in = some(step->in_bytes);
+    z->avail_in = at_most_uint(step->in_bytes);
     z->next_out = (Bytef *)step->out;
-    z->avail_out = some(step->room);
+    z->avail_out = at_most_uint(step->room);
     const int code = inflate(z, Z_NO_FLUSH);
     step->in_bytes -= (size_t)(z->next_in - step->in);
     step->in = z->next_in;
@@ -52,7 +52,7 @@ static const char *decode(void *state, ls_codec_step *step) {
     g->decoded = g->decoded || !g->inside;
     step->between = !g->inside;
     if (code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR)
-        return NULL; /* the last: it needs more */
+        return NULL; /* Z_BUF_ERROR: needs more input or room */
     return z->msg != NULL ? z->msg : "no memory";
 }
 

@@ -1,5 +1,5 @@
 /* zstd: any number of frames, one after the other. */
-#include "data/codec.h"
+#include "data/source_impl.h"
 
 #if LS_HAVE_ZSTD
 #include <zstd.h>

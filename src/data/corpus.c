@@ -1,6 +1,144 @@
+/*
+ * A corpus: the documents of mapped shards, or of texts that are read into a store in memory.
+ */
 #include "data/corpus.h"
+#include "data/documents_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- the store ---- */
+
+ls_store ls_store_empty(int32_t vocabulary) { return (ls_store){.width = ls_token_width(vocabulary)}; }
+
+static ls_status reserve(ls_store *store, int64_t n) {
+    if (n <= store->capacity - store->count) return ls_ok();
+    int64_t wanted = ls_max(ls_max(2 * store->capacity, store->count + n), 1 << 20);
+    void *grown = realloc(store->data, (size_t)wanted * (size_t)store->width);
+    if (!grown)
+        return ls_error(LS_NO_MEMORY, "no memory for %lld tokens of %d bytes", (long long)wanted,
+                        store->width);
+    store->data = grown;
+    store->capacity = wanted;
+    return ls_ok();
+}
+
+ls_status ls_store_append(ls_store *store, const int32_t *ids, int64_t n) {
+    if (n == 0) return ls_ok(); /* an empty store has no data to point into */
+    LS_TRY(reserve(store, n));
+    if (store->width == 1) {
+        uint8_t *to = (uint8_t *)store->data + store->count;
+        for (int64_t i = 0; i < n; i++) to[i] = (uint8_t)ids[i];
+    } else if (store->width == 2) {
+        uint16_t *to = (uint16_t *)store->data + store->count;
+        for (int64_t i = 0; i < n; i++) to[i] = (uint16_t)ids[i];
+    } else {
+        int32_t *to = (int32_t *)store->data + store->count;
+        for (int64_t i = 0; i < n; i++) to[i] = ids[i];
+    }
+    store->count += n;
+    return ls_ok();
+}
+
+void ls_store_read(const ls_store *store, int64_t first, int64_t n, int32_t *out) {
+    LS_ASSERT(first >= 0 && n >= 0 && first <= store->count - n);
+    ls_tokens_widen(store->data, store->width, first, n, out);
+}
+
+void ls_store_free(ls_store *store) {
+    free(store->data);
+    *store = (ls_store){0};
+}
+
+/* ---- reading texts into the store ---- */
+
+typedef struct memory {
+    const ls_document_form *form;
+    ls_corpus *corpus;
+    size_t ends_capacity;   /* documents */
+    size_t learnt_capacity; /* words of 64 tokens */
+} memory;
+
+/* Sets the bits of the last n tokens of the store, from `learnt`, or if that is NULL all to `value`. */
+static ls_status set_learnt(memory *m, const uint8_t *learnt, bool value, int64_t n) {
+    ls_corpus *c = m->corpus;
+    const size_t words = (size_t)(c->store.count + 63) / 64;
+    if (!m->form->kind->learnt) return ls_ok();
+    if (words > m->learnt_capacity) {
+        const size_t wanted = 2 * words + 1024;
+        uint64_t *grown = realloc(c->learnt, wanted * sizeof *grown);
+        if (grown == NULL)
+            return ls_error(LS_NO_MEMORY, "no memory to mark %lld tokens", (long long)c->store.count);
+        memset(grown + m->learnt_capacity, 0, (wanted - m->learnt_capacity) * sizeof *grown);
+        c->learnt = grown;
+        m->learnt_capacity = wanted;
+    }
+    for (int64_t i = 0, at = c->store.count - n; i < n; i++, at++)
+        if (learnt != NULL ? learnt[i] : value) c->learnt[at / 64] |= (uint64_t)1 << at % 64;
+    return ls_ok();
+}
+
+static ls_status append_tokens(void *context, const int32_t *ids, const uint8_t *learnt, int64_t n) {
+    memory *m = context;
+    LS_TRY(ls_store_append(&m->corpus->store, ids, n));
+    return set_learnt(m, learnt, true, n);
+}
+
+static ls_status begin_document(void *context, bool learnt) {
+    memory *m = context;
+    LS_TRY(ls_store_append(&m->corpus->store, m->form->frame.begin, m->form->frame.n_begin));
+    return set_learnt(m, NULL, learnt, m->form->frame.n_begin);
+}
+
+static ls_status end_document(void *context, bool learnt, ls_place next) {
+    memory *m = context;
+    ls_corpus *c = m->corpus;
+    const int n = m->form->frame.end >= 0;
+    const size_t count = (size_t)c->documents;
+    (void)next;
+    if (count == m->ends_capacity) {
+        size_t wanted = count ? 2 * count : 256;
+        uint64_t *grown = realloc(c->ends, wanted * sizeof *grown);
+        if (!grown) return ls_error(LS_NO_MEMORY, "no memory for the places of %zu documents", wanted);
+        c->ends = grown;
+        m->ends_capacity = wanted;
+    }
+    LS_TRY(ls_store_append(&c->store, &m->form->frame.end, n));
+    c->ends[c->documents++] = (uint64_t)c->store.count;
+    return set_learnt(m, NULL, learnt, n);
+}
+
+static ls_status read_inputs(const ls_texts_options *o, const ls_document_form *form, ls_corpus *corpus,
+                             ls_texts *out) {
+    ls_machine machine;
+    ls_input_list inputs = {0};
+    ls_document_counts counts = {0};
+    memory m = {.form = form, .corpus = corpus};
+    const ls_document_sink sink = {
+        .context = &m, .begin = begin_document, .append = append_tokens, .end = end_document};
+    LS_TRY(ls_inputs_find(o->paths, o->n_paths, form->asked.format, &inputs));
+    ls_machine_detect(&machine);
+    const ls_document_reading reading = {.form = form,
+                                         .tokenizer = o->tokenizer,
+                                         .inputs = &inputs,
+                                         .from = {0, 0, 1},
+                                         .threads = machine.cores,
+                                         .skip_binary = true};
+    const ls_status status = ls_documents_read(&reading, &sink, &counts);
+    *out = (ls_texts){.files = inputs.n, .binary = counts.binary, .empty = counts.empty, .bad = counts.bad};
+    ls_inputs_free(&inputs);
+    return status;
+}
+
+ls_status ls_texts_read(const ls_texts_options *o, ls_corpus *corpus, ls_texts *out) {
+    ls_document_form form;
+    LS_TRY(ls_document_form_find(o->form, o->tokenizer, o->folder, &form));
+    const ls_status status = read_inputs(o, &form, corpus, out);
+    ls_document_form_free(&form);
+    return status;
+}
+
+/* ---- parts ---- */
 
 static void add_part(ls_corpus *c, ls_corpus_part part) {
     if (part.documents == 0) return;
@@ -54,6 +192,8 @@ void ls_corpus_free(ls_corpus *c) {
     *c = (ls_corpus){0};
 }
 
+/* ---- reading tokens ---- */
+
 static const ls_corpus_part *part_of(const ls_corpus *c, int64_t token) {
     int64_t low = 0, high = c->n_parts;
     LS_ASSERT(token >= 0 && token < c->tokens);
@@ -73,7 +213,7 @@ ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *
     const int64_t at = first - part->first;
     LS_ASSERT(n > 0 && at + n <= part->count);
     ls_tokens_widen(part->tokens, part->width, at, n, ids);
-    uint32_t largest = 0; /* a negative id is a large one */
+    uint32_t largest = 0; /* as unsigned numbers negative ids are large */
     for (int64_t i = 0; i < n; i++) largest = (uint32_t)ids[i] > largest ? (uint32_t)ids[i] : largest;
     for (int64_t i = 0; i < n && largest >= part->vocabulary; i++)
         if ((uint32_t)ids[i] >= part->vocabulary)
@@ -99,7 +239,9 @@ int64_t ls_corpus_document(const ls_corpus *c, int64_t token, int64_t *start) {
     return part->first_document + low;
 }
 
-static void look_up(ls_document *document) {
+/* ---- walking over documents ---- */
+
+static void set_bounds(ls_document *document) {
     document->start = ls_corpus_part_document(document->part, document->d);
     document->length = ls_corpus_part_document(document->part, document->d + 1) - document->start;
 }
@@ -116,7 +258,7 @@ ls_document ls_corpus_nth(const ls_corpus *c, int64_t d) {
     }
     ls_document document = {
         .part = &c->parts[low], .d = d - c->parts[low].first_document, .parts = c->n_parts - low - 1};
-    look_up(&document);
+    set_bounds(&document);
     return document;
 }
 
@@ -131,10 +273,11 @@ void ls_document_next(ls_document *document) {
         document->parts--;
         document->d = 0;
     }
-    look_up(document);
+    set_bounds(document);
 }
 
-/* A block at a time, so that any width is read the same way. */
+/* ---- counting ids ---- */
+
 static void count_store(const ls_store *store, int64_t *counts) {
     int32_t block[4096];
     for (int64_t at = 0, n; at < store->count; at += n) {

@@ -1,57 +1,90 @@
 /*
- * A corpus: documents as one long row of tokens, wherever they lie. Its parts are shards in mapped files, or one store of texts that
- * were read into memory. A document lies in one part; tokens and documents are numbered over all of them.
+ * A corpus: all documents as one row of tokens. Its parts are shards in mapped files, or one store of texts in memory. A document lies
+ * in one part. Tokens and documents are numbered across all parts.
  */
 #ifndef LS_DATA_CORPUS_H
 #define LS_DATA_CORPUS_H
 
-#include "data/data_impl.h"
-#include "data/shard_set.h"
+#include "data/shard.h"
+#include "longspan/data.h"
+#include "text/text.h"
+
+/* Tokens in memory, in as few bytes as their vocabulary allows. */
+typedef struct ls_store {
+    int width; /* bytes of a token: 1, 2 or 4 */
+    void *data;
+    int64_t count, capacity; /* tokens */
+} ls_store;
+
+ls_store ls_store_empty(int32_t vocabulary);
+LS_MUST_USE ls_status ls_store_append(ls_store *store, const int32_t *ids, int64_t n);
+void ls_store_read(const ls_store *store, int64_t first, int64_t n, int32_t *out);
+void ls_store_free(ls_store *store);
 
 typedef struct ls_corpus_part {
-    const char *name; /* named by errors */
+    const char *name; /* for errors */
     const void *tokens;
     int width;
-    int64_t vocabulary;   /* larger ids are an error of reading */
+    int64_t vocabulary;   /* reading a token with a larger id is an error */
     int64_t first, count; /* tokens */
     int64_t first_document, documents;
     const uint64_t *ends;   /* of documents, in tokens of the part */
-    const uint64_t *learnt; /* bits; NULL: all are */
+    const uint64_t *learnt; /* a bit for each token; NULL: all are learnt */
 } ls_corpus_part;
 
 typedef struct ls_corpus {
     ls_corpus_part *parts;
     int64_t n_parts;
-    int64_t tokens, documents, longest;
-    ls_shard_set shards; /* what the parts lie in */
-    ls_store store;
+    int64_t tokens, documents, longest; /* longest: tokens of the longest document */
+    ls_shard_set shards;                /* parts are these shards, */
+    ls_store store;                     /* or this store with its ends and learnt */
     uint64_t *ends;
-    uint64_t *learnt; /* bits; NULL: all of the store's tokens are */
+    uint64_t *learnt;
 } ls_corpus;
 
-/* After the shards, or the store and its ends with `documents`, are set. */
+typedef struct ls_texts_options {
+    const char *const *paths;
+    int n_paths;
+    const ls_tokenizer *tokenizer;
+    const char *folder;       /* of the tokenizer, for its chat template; NULL: it has none */
+    const ls_text_form *form; /* how texts become documents */
+} ls_texts_options;
+
+typedef struct ls_texts {
+    int64_t files;
+    int64_t binary;     /* files that are no text and were skipped */
+    int64_t empty, bad; /* records left out */
+} ls_texts;
+
+/* Reads texts into the store of the corpus; sets its ends, documents and learnt. */
+LS_MUST_USE ls_status ls_texts_read(const ls_texts_options *options, ls_corpus *corpus, ls_texts *out);
+
+/* Sets the parts and totals, once the shards are set, or the store with ends and documents. */
 LS_MUST_USE ls_status ls_corpus_complete(ls_corpus *corpus, int32_t vocabulary);
 void ls_corpus_free(ls_corpus *corpus); /* a zeroed one is allowed */
 
-/* Tokens first .. first + n - 1 of one document, and, unless NULL, a byte for each: learnt. LS_INVALID names the shard and the token. */
+/*
+ * Reads tokens first .. first + n - 1, which lie in one part. learnt (may be NULL): a byte for each. LS_INVALID names the part and a token
+ * whose id is outside of the vocabulary.
+ */
 LS_MUST_USE ls_status ls_corpus_read(const ls_corpus *corpus, int64_t first, int64_t n, int32_t *ids,
                                      uint8_t *learnt);
-/* The document of a token, and where it begins. */
+/* The number of the document that holds a token. *start: its first token. */
 int64_t ls_corpus_document(const ls_corpus *corpus, int64_t token, int64_t *start);
-/* The start of document d of a part (d may be their number: the end of the last). */
+/* The first token of document d of a part; d = documents gives the end of the last one. */
 static inline int64_t ls_corpus_part_document(const ls_corpus_part *part, int64_t d) {
     return part->first + (d > 0 ? (int64_t)part->ends[d - 1] : 0);
 }
-/* Document d of a corpus, and on from there; behind the last one there is nothing, and its length is 0. */
+/* A document of a corpus. ls_document_next moves to the next one; behind the last document the length is 0. */
 typedef struct ls_document {
     int64_t start, length; /* tokens of the corpus */
     const ls_corpus_part *part;
-    int64_t d;     /* of the part */
-    int64_t parts; /* that follow */
+    int64_t d;     /* number within the part */
+    int64_t parts; /* number of parts after this one */
 } ls_document;
 ls_document ls_corpus_nth(const ls_corpus *corpus, int64_t d);
 void ls_document_next(ls_document *document);
-/* Times that each of the vocabulary's ids occurs, added to counts. */
+/* Adds to counts, for each id of the vocabulary, how often it occurs. */
 void ls_corpus_count(const ls_corpus *corpus, int64_t *counts);
 
 #endif

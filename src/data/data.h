@@ -1,24 +1,23 @@
 /*
- * data: text files or token shards to training sequences. The header for other folders.
+ * data: text files or token shards to training sequences, and text to token shards (build.h). The header for other folders.
  *
- * Each file of text is a document, each record of a file of JSON, and each document of a shard. Around a text's tokens stands what the tokenizer puts before a text,
- * which begins the document, and its end of document (shards: what their build was told). How documents come into sequences of S inputs, each with the token that follows as its label, is said by a packer:
+ * A document is a text file, a record of a JSON file, or a document of a shard. A frame of tokens stands around it: those that the
+ * tokenizer puts before a text, and its end of document (in shards: those chosen when they were built). A packer decides which tokens each
+ * sequence of S inputs holds; each input has the token that follows it as its label:
  *
- *   join    Windows of S + 1 tokens; neighbouring windows share one token, so every token but the first of a stretch is a label
- *           exactly once per epoch. A document of L >= S + 1 tokens (its end counted) gives floor((L - 1) / S) whole windows that lie inside it;
- *           the first begins at the document's start. What is left, the tails of long documents (from the last token that was only
- *           a label) and the short documents, is joined in the order of the files and cut the same way. These may hold several documents,
- *           which see each other; a label that lies in another document is valid (the model sees the end of document before it).
- *           Fewer than S + 1 tokens at the end are left out.
- *   best    Documents apart: none sees another, positions begin at 0 in each. A document of more than S inputs is cut into pieces of S,
- *           each a document of its own as far as attention and positions go;
- *           what is left and all shorter ones go into sequences by best-fit-decreasing, uncut. The last token of a document is a label
- *           alone. Places that nothing fits into hold the end of document, with labels that are ignored.
+ *   join    Windows of S + 1 tokens. Neighbouring windows share one token, so every token but the first is a label exactly once per
+ *           epoch. A document of L >= S + 1 tokens (with its end) gives floor((L - 1) / S) whole windows, from its start on. The tails
+ *           of long documents (from the token that was only a label on) and the short documents are joined in the order of the files
+ *           and cut in the same way. Documents in one window see each other, and a label that lies in the next document is valid,
+ *           because the model sees the end of document before it. Fewer than S + 1 tokens at the end are left out.
+ *   best    Documents apart: none sees another, and positions begin at 0 in each. A document of more than S inputs is cut into pieces
+ *           of S, each of which is a document by itself for attention and positions. The rests and all shorter documents are put into
+ *           sequences by best-fit-decreasing, uncut. The last token of a document is a label only. Unused places hold the end of
+ *           document and have ignored labels.
  *   stream  Documents apart, in the order of the files, cut where a sequence is full.
  *
- * The order is a pure function of (seed, epoch, index); so any rank can make any step's batch at once, and
- * a resumed run needs nothing but its step. Texts are held in 1, 2 or 4 bytes per token, by the size of the
- * vocabulary; shards stay in their files.
+ * The order of the sequences is a pure function of (seed, epoch, index). So any rank can make the batch of any step, and a resumed run
+ * needs only its step. Texts are held in memory in 1, 2 or 4 bytes per token, depending on the vocabulary; shards stay in their files.
  */
 #ifndef LS_DATA_H
 #define LS_DATA_H
@@ -26,7 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "data/permutation.h"
+#include "data/build.h"
+#include "data/corpus.h"
 #include "longspan/data.h"
 #include "longspan/status.h"
 #include "tensor/tensor.h"
@@ -36,28 +36,28 @@ typedef struct ls_data ls_data;
 
 typedef struct ls_data_options {
     /*
-     * Files, folders and patterns: all of text and JSON (source.h says which formats), or all token shards (folders that `longspan data build`
-     * made, or *.tokens). Folders of text are read with all below them, in byte order of the paths; regular files only, symbolic links
-     * inside a folder are not followed. Files that are no text are passed over, as are empty ones; one of a format that is not read is an
-     * error where it is named itself.
+     * Files, folders and patterns: either all of text and JSON, or all of token shards (folders that `longspan data build` made, or
+     * *.tokens). Folders of text are read with everything below them, in byte order of the paths; only regular files, and no symbolic
+     * links inside a folder. Empty files and files that are no text are skipped. A file of a format that cannot be read is an error if
+     * it was named itself.
      */
     const char *const *paths;
     int n_paths;
-    const ls_tokenizer *tokenizer; /* borrowed during ls_data_open; of the shards too */
-    const char *folder;            /* the tokenizer's, for its chat template; NULL: it has none */
-    ls_text_form form;             /* how texts become documents; shards are made already */
+    const ls_tokenizer *tokenizer; /* borrowed during ls_data_open; shards must be made by it */
+    const char *folder;            /* of the tokenizer, for its chat template; NULL: it has none */
+    ls_text_form form;             /* how texts become documents; not used for shards */
     int64_t sequence;              /* S >= 1 */
     uint64_t seed;                 /* of the order */
-    bool shuffle; /* false: the packer's own order (evaluation); of join: whole windows, then joined ones */
+    bool shuffle;     /* false: the packer's own order (for evaluation); join: whole windows first */
     const char *pack; /* "join", "best", "stream"; NULL: join */
-    bool verify;      /* shards are compared with their checksums, which reads all of them */
+    bool verify;      /* reads all of the shards and compares them with their checksums */
 } ls_data_options;
 
 typedef struct ls_data_summary {
     int64_t documents;
-    int64_t binary_files;     /* passed over */
+    int64_t binary_files;     /* skipped */
     int64_t empty, bad;       /* texts and records left out */
-    int64_t tokens;           /* with the ends of documents */
+    int64_t tokens;           /* with the frames */
     int64_t windows;          /* sequences per epoch, >= 1 */
     int64_t whole_windows;    /* those that lie inside one document */
     int64_t longest_document; /* tokens */
@@ -67,51 +67,50 @@ typedef struct ls_data_summary {
 } ls_data_summary;
 
 /*
- * Reads everything, or maps the shards. Errors name the path: none given or nothing but skipped files, unreadable, text and shards
- * mixed, shards of another tokenizer, fewer tokens than one sequence needs (with both numbers).
+ * Reads all texts, or maps the shards. LS_INVALID names the path: no paths, no text in them, text and shards mixed, shards of another
+ * tokenizer, or fewer tokens than one sequence needs.
  */
 LS_MUST_USE ls_status ls_data_open(const ls_data_options *options, ls_data **out);
 void ls_data_close(ls_data *data); /* NULL is allowed */
 const ls_data_summary *ls_data_summarise(const ls_data *data);
-/* Documents of a sequence do not see each other: ls_sample.ends says where they are. */
+/* Whether the documents of a sequence do not see each other; then ls_sample.ends says where they end. */
 bool ls_data_apart(const ls_data *data);
-/* A line of the log where they do not: how they were packed. */
-void ls_data_tell_packed(const ls_data *data);
+/* If the documents are apart, logs the packer and the share of padding. */
+void ls_data_log_packing(const ls_data *data);
 
-/* A sequence; the arrays are the caller's. Labels that are not to be learnt are LS_LABEL_IGNORED. */
+/* A sequence. The arrays belong to the caller. Labels that are not learnt are LS_LABEL_IGNORED. */
 typedef struct ls_sample {
     int32_t *tokens, *labels; /* [S] */
-    int32_t *positions;       /* [S]: from 0 in each document that stands apart */
-    int32_t *seen;            /* [S], or NULL: tokens of a label's own document before it in the sequence */
-    int32_t *ends;            /* [S + 1]: cumulative lengths 0 = ends[0] < ... < ends[n_ends - 1] = S */
+    int32_t *positions;       /* [S] from 0 in each document that is apart */
+    int32_t *seen;            /* [S] or NULL: tokens of the label's document before it in the sequence */
+    int32_t *ends;            /* [S + 1] cumulative lengths 0 = ends[0] < ... < ends[n_ends - 1] = S */
     int n_ends;
 } ls_sample;
 
 /*
- * Sequence `index` >= 0 of an endless run of epochs: epoch index / windows, place index % windows. Training step t (from 0) with a
- * batch of B takes indices t*B ... t*B + B - 1. Any number of threads may call it. positions and ends may both be NULL.
- * LS_INVALID: a shard holds an id that is none.
+ * Reads sequence `index` >= 0 of an endless series of epochs: epoch index / windows, place index % windows. Training step t (from 0)
+ * with a batch of B uses indices t*B ... t*B + B - 1. Several threads may call it. positions and ends may both be NULL. LS_INVALID: a
+ * shard holds an id outside of the vocabulary.
  */
 LS_MUST_USE ls_status ls_data_read(const ls_data *data, int64_t index, ls_sample *out);
 
-/* The S + 1 ids of a joined window, of text: a shard's ids that are none become the end of document. */
+/* The S + 1 ids of a joined window. An id outside of the vocabulary is replaced by the end of document. */
 void ls_data_sequence(const ls_data *data, int64_t index, int32_t *out);
 
-/* Which tokens a sequence holds: inputs `place` ... of the sequence are the document's tokens from offset on. */
+/* Inputs place .. place + length - 1 of a sequence are the tokens of a document from offset on. */
 typedef struct ls_data_piece {
     int64_t place, document, offset, length;
 } ls_data_piece;
-/* Into out[S + 1]. */
+/* Writes the pieces of a sequence to out[S + 1], and their number to *pieces. */
 LS_MUST_USE ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out, int64_t *pieces);
 
-/* A number for what steps are trained on: folded over the sequences of a step in their order, from 0. */
+/* Identifies what steps are trained on: folded over the sequences of a step in their order, starting from 0. */
 uint64_t ls_data_hash(uint64_t so_far, const int32_t *tokens, const int32_t *labels, int64_t S);
 
-/* A number for all documents in their order, and for what of them is learnt; of shards it is made of their checksums. */
+/* Identifies all documents in their order, and which tokens are learnt. Of shards it is made of their checksums. */
 uint64_t ls_data_content(const ls_data *data);
 
-/* Entropy of the distribution of single tokens, in nats: the loss of a model that knows only how often each
- * one occurs. */
+/* The entropy in nats of the distribution of single tokens: the loss of a model that only knows how often each token occurs. */
 double ls_data_unigram_nats(const ls_data *data);
 
 #endif

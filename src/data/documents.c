@@ -1,28 +1,84 @@
-/* Files to documents: batches are read one after the other, encoded by all threads, and handed on in their order. */
-#include "data/documents.h"
+/*
+ * Files to documents: batches of records are read one after the other, encoded on all threads, and given to a sink in their order.
+ */
+#include "data/documents_impl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TOLD = 5 }; /* records that are left out are named, the first few */
+enum { MOST_LOGGED = 5 }; /* records left out; more are only counted */
 
-/* --- the form --------------------------------------------------------------------------------------------------------------- */
+/* ---- the frame ---- */
 
-static const char *or_else(const char *word, const char *initial) { return word != NULL ? word : initial; }
+/* "auto" or NULL. */
+static bool is_auto(const char *word) { return word == NULL || strcmp(word, "auto") == 0; }
+
+/* *out: -1 for "none". */
+static ls_status find_token(const ls_tokenizer *tokenizer, const char *flag, const char *word, int32_t *out) {
+    *out = -1;
+    if (strcmp(word, "none") == 0) return ls_ok();
+    *out = ls_tokenizer_find(tokenizer, word);
+    return *out >= 0 ? ls_ok()
+                     : ls_error(LS_USAGE, "--%s is '%s', expected auto, none or a token of the tokenizer",
+                                flag, word);
+}
+
+static ls_status find_begin(const ls_tokenizer *tokenizer, const char *word, ls_frame *out) {
+    if (!is_auto(word)) {
+        LS_TRY(find_token(tokenizer, "begin", word, &out->begin[0]));
+        out->n_begin = out->begin[0] >= 0;
+        return ls_ok();
+    }
+    const ls_token_frame frame = ls_tokenizer_frame(tokenizer);
+    if (frame.n_before > LS_FRAME_MOST)
+        return ls_error(LS_UNSUPPORTED, "the tokenizer puts %zu tokens before a text, expected at most %d",
+                        frame.n_before, LS_FRAME_MOST);
+    out->n_begin = (int)frame.n_before;
+    for (int i = 0; i < out->n_begin; i++) out->begin[i] = frame.before[i];
+    return ls_ok();
+}
+
+ls_status ls_frame_find(const ls_tokenizer *tokenizer, const char *begin, const char *end, ls_frame *out) {
+    ls_frame frame = {.end = ls_tokenizer_end_of_document(tokenizer)};
+    LS_TRY(find_begin(tokenizer, begin, &frame));
+    if (!is_auto(end))
+        LS_TRY(find_token(tokenizer, "end", end, &frame.end));
+    else if (frame.end < 0)
+        return ls_error(
+            LS_INVALID,
+            "the tokenizer \"%s\" says of no token that it ends a document, expected eos_token in "
+            "tokenizer_config.json, or --end with a token or none",
+            ls_tokenizer_name(tokenizer));
+    *out = frame;
+    return ls_ok();
+}
+
+void ls_frame_text(const ls_tokenizer *tokenizer, const int32_t *ids, int n, char *out, size_t room) {
+    ls_text text = {0};
+    snprintf(out, room, "none");
+    if (n > 0 && ids[0] >= 0 && ls_tokenizer_decode(tokenizer, ids, (size_t)n, &text).code == LS_OK)
+        ls_utf8_printable(text.byte, text.count, out, room);
+    free(text.byte);
+}
+
+/* ---- the form ---- */
+
+static const char *or_default(const char *word, const char *initial) { return word != NULL ? word : initial; }
 
 ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *tokenizer, const char *folder,
                                 ls_document_form *out) {
     ls_document_form made = {.asked = *form};
-    made.asked.format = or_else(form->format, "auto");
-    made.asked.field = or_else(form->field, "text");
-    made.asked.records = or_else(form->records, "text");
+    made.asked.format = or_default(form->format, "auto");
+    made.asked.field = or_default(form->field, "text");
+    made.asked.records = or_default(form->records, "text");
     const char *begin = form->begin;
     LS_TRY(ls_record_kind_find(made.asked.records, &made.kind));
     if (made.kind->chat) {
         const ls_chat_options chat = {
             .name = form->chat, .folder = folder, .system = form->system, .today = form->today};
         LS_TRY(ls_chat_open(tokenizer, &chat, &made.chat));
-        made.chat.drops_begin = !ls_frame_is_auto(begin);
-        if (!made.chat.drops_begin) begin = "none"; /* a conversation begins with what its template says */
+        made.chat.removes_begin = !is_auto(begin);
+        if (!made.chat.removes_begin) begin = "none"; /* the template writes its own begin token */
     }
     const ls_status status = ls_frame_find(tokenizer, begin, form->end, &made.frame);
     if (status.code == LS_OK)
@@ -34,7 +90,7 @@ ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *to
 
 void ls_document_form_free(ls_document_form *form) { ls_chat_close(&form->chat); }
 
-/* --- documents -------------------------------------------------------------------------------------------------------------- */
+/* ---- documents ---- */
 
 typedef struct reader {
     const ls_document_reading *reading;
@@ -44,8 +100,8 @@ typedef struct reader {
     ls_record_encoder *encoder;
     ls_pool *pool;
     bool in_document;
-    int64_t tokens; /* of the document, so far */
-    int64_t told;
+    int64_t tokens; /* of the current document so far */
+    int64_t logged;
 } reader;
 
 static ls_status begin_document(reader *r, bool learnt) {
@@ -66,22 +122,23 @@ static ls_status end_document(reader *r, bool learnt, ls_place next) {
 }
 
 static ls_status leave_out(reader *r, const ls_text_record *record) {
-    if (record->binary && r->reading->pass_binary) {
+    if (record->binary && r->reading->skip_binary) {
         r->counts->binary++;
         return ls_ok();
     }
     const ls_status why = ls_records_explain(r->encoder, record);
     if (!r->reading->form->asked.skip_bad) return why;
-    if (r->told++ < MOST_TOLD) ls_log("left out: %s", why.text);
+    if (r->logged++ < MOST_LOGGED) ls_log("left out: %s", why.text);
     r->counts->bad++;
     return ls_ok();
 }
 
-static ls_status add(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
+static ls_status add_record(reader *r, const ls_text_record *record, const ls_encoded *encoded,
+                            ls_place next) {
     if (encoded->bad) {
         LS_TRY(leave_out(r, record));
-        return r->in_document && record->last ? end_document(r, true, next)
-                                              : ls_ok(); /* without its last part */
+        /* A document whose last part is bad ends without it. */
+        return r->in_document && record->last ? end_document(r, true, next) : ls_ok();
     }
     if (encoded->n == 0 && record->last && !r->in_document) {
         r->counts->empty++;
@@ -104,13 +161,13 @@ static ls_status read_all(reader *r) {
         for (size_t i = 0; i < n; i++) {
             const ls_encoded encoded = ls_records_result(r->encoder, i);
             const ls_place next = i + 1 < n ? records[i + 1].at : ls_source_place(r->source);
-            LS_TRY(add(r, &records[i], &encoded, next));
+            LS_TRY(add_record(r, &records[i], &encoded, next));
         }
         if (r->sink->batch != NULL) LS_TRY(r->sink->batch(r->sink->context, ls_source_place(r->source)));
     }
 }
 
-static ls_status open_all(reader *r) {
+static ls_status open_reader(reader *r) {
     const ls_document_reading *of = r->reading;
     const ls_document_form *form = of->form;
     const ls_encode_options encode = {.tokenizer = of->tokenizer,
@@ -126,7 +183,7 @@ static ls_status open_all(reader *r) {
 ls_status ls_documents_read(const ls_document_reading *reading, const ls_document_sink *sink,
                             ls_document_counts *counts) {
     reader r = {.reading = reading, .sink = sink, .counts = counts};
-    ls_status status = open_all(&r);
+    ls_status status = open_reader(&r);
     if (status.code == LS_OK) status = read_all(&r);
     ls_source_close(r.source);
     ls_records_destroy(r.encoder);

@@ -1,4 +1,7 @@
-/* How far a build is: build.jsonl while it is under way, shards.json when it is done. */
+/*
+ * How far a build is: build.jsonl while it runs, shards.json when it is done. A line of the journal holds the request, the state of the build
+ * behind a shard, and the shard's checksum. The first line is written before the first shard.
+ */
 #include "data/build_impl.h"
 
 #include <inttypes.h>
@@ -17,7 +20,7 @@ static int64_t *state_field(ls_build_state *s, int i) {
     return fields[i];
 }
 
-/* --- what was asked for ----------------------------------------------------------------------------------------------------- */
+/* ---- the request: a hash of everything that the shards depend on ---- */
 
 static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
     const uint64_t pair[2] = {hash, ls_hash_bytes(data, bytes)};
@@ -63,9 +66,9 @@ static ls_status get_hex(ls_json_value object, const char *key, uint64_t *out) {
     return ls_ok();
 }
 
-/* --- the journal ------------------------------------------------------------------------------------------------------------ */
+/* ---- the journal ---- */
 
-static ls_status keep_shard(ls_build_state *s, ls_built_shard shard) {
+static ls_status add_shard(ls_build_state *s, ls_built_shard shard) {
     if (s->n_shards == s->shard_capacity) {
         const int64_t wanted = 2 * s->shard_capacity + 64;
         ls_built_shard *grown = realloc(s->shards, (size_t)wanted * sizeof *grown);
@@ -86,17 +89,16 @@ static ls_status append_line(const ls_build_options *o, ls_build_state *s) {
     ls_json_put_hex(w, "request", s->request);
     if (s->n_shards > 0) ls_json_put_hex(w, "checksum", s->shards[s->n_shards - 1].checksum);
     for (int i = 0; i < STATE_FIELDS; i++) ls_json_put_int(w, state_fields[i], *state_field(s, i));
-    return ls_jsonl_append(
-        path, w); /* a line that a loss of power takes only costs its shard, which is made again */
+    return ls_jsonl_append(path, w); /* not synced: a shard whose line is lost is made again */
 }
 
 ls_status ls_journal_add(const ls_build_options *o, ls_build_state *s, const ls_shard_header *shard) {
     LS_TRY(
-        keep_shard(s, (ls_built_shard){shard->checksum, (int64_t)shard->tokens, (int64_t)shard->documents}));
+        add_shard(s, (ls_built_shard){shard->checksum, (int64_t)shard->tokens, (int64_t)shard->documents}));
     return append_line(o, s);
 }
 
-/* The shard is there as the line says. */
+/* Checks that the shard exists with the checksum of the line. */
 static ls_status check_shard(const ls_build_options *o, int64_t i, uint64_t checksum, ls_built_shard *out) {
     LS_PATH path = NULL;
     ls_shard shard;
@@ -112,42 +114,42 @@ static ls_status check_shard(const ls_build_options *o, int64_t i, uint64_t chec
     return ls_ok();
 }
 
-static ls_status other_request(const ls_build_options *o, const char *what) {
+static ls_status request_error(const ls_build_options *o, const char *what) {
     return ls_error(LS_USAGE,
                     "%s holds %s of other files, options or tokenizer than given now; use another --out",
                     o->out, what);
 }
 
-/* What a line says of all shards so far is what they say themselves. */
+/* Checks that the totals of a line are the sums over the shards so far. */
 static ls_status check_totals(ls_json_value line, const ls_build_state *s) {
-    int64_t documents = 0, tokens = 0, said;
+    int64_t documents = 0, tokens = 0, value;
     for (int64_t i = 0; i < s->n_shards; i++) {
         documents += s->shards[i].documents;
         tokens += s->shards[i].tokens;
     }
-    LS_TRY(ls_json_int(line, "documents", documents, documents, &said));
-    return ls_json_int(line, "tokens", tokens, tokens, &said);
+    LS_TRY(ls_json_int(line, "documents", documents, documents, &value));
+    return ls_json_int(line, "tokens", tokens, tokens, &value);
 }
 
 static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_build_state *s) {
     int64_t shard;
     uint64_t request, checksum;
     ls_built_shard built;
-    const int64_t expected = s->place.line == 0 ? -1 : s->n_shards; /* the first line tells of none */
+    const int64_t expected = s->place.line == 0 ? -1 : s->n_shards; /* the first line is about no shard */
     LS_TRY(ls_json_int(line, "shard", expected, expected, &shard));
     LS_TRY(get_hex(line, "request", &request));
-    if (request != s->request) return other_request(o, "an unfinished build");
+    if (request != s->request) return request_error(o, "an unfinished build");
     for (int i = 0; i < STATE_FIELDS; i++)
-        LS_TRY(ls_json_int(line, state_fields[i], 0, INT64_MAX / 2,
-                           state_field(s, i))); /* they are counted on */
+        LS_TRY(
+            ls_json_int(line, state_fields[i], 0, INT64_MAX / 2, state_field(s, i))); /* / 2: more is added */
     if (shard < 0) return check_totals(line, s);
     LS_TRY(get_hex(line, "checksum", &checksum));
     LS_TRY(check_shard(o, shard, checksum, &built));
-    LS_TRY(keep_shard(s, built));
+    LS_TRY(add_shard(s, built));
     return check_totals(line, s);
 }
 
-/* Lines are not synced: a loss of power may leave some out, or a part of one. *whole: bytes before the first such line. */
+/* Reads lines up to the first that a loss of power has damaged. *whole: bytes before that line, or of the whole text. */
 static ls_status read_lines(const ls_build_options *o, const char *path, const char *text, size_t bytes,
                             ls_build_state *s, size_t *whole) {
     const char *end, *last = text + bytes;
@@ -174,7 +176,7 @@ static ls_status read_journal(const ls_build_options *o, const char *path, ls_bu
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
     ls_status status = read_lines(o, path, text, bytes, s, &whole);
     if (status.code == LS_OK && whole < bytes) {
-        ls_log("%s is damaged from byte %zu on; shards that it told of there are made again", path, whole);
+        ls_log("%s is damaged from byte %zu on; the shards behind that are made again", path, whole);
         status = ls_file_write(path, text, whole);
     }
     free(text);
@@ -185,7 +187,7 @@ static ls_status read_totals(const ls_build_options *o, ls_json_value root, ls_b
     uint64_t request = 0;
     ls_json_value shards;
     LS_TRY(get_hex(root, "request", &request));
-    if (request != s->request) return other_request(o, "token shards");
+    if (request != s->request) return request_error(o, "token shards");
     LS_TRY(ls_json_int(root, "documents", 0, INT64_MAX, &s->count.documents));
     LS_TRY(ls_json_int(root, "tokens", 0, INT64_MAX, &s->count.tokens));
     LS_TRY(ls_json_int(root, "longest_document", 0, INT64_MAX, &s->count.longest));
@@ -205,7 +207,7 @@ static ls_status read_finished(const ls_build_options *o, const char *path, ls_b
     return status;
 }
 
-/* Whether a journal tells of a shard: it has a line behind its first, which is whole. */
+/* Whether a journal has a line about a shard: a complete line behind the first, which is intact. */
 static ls_status has_shards(const char *path, bool *out) {
     char *text = NULL;
     size_t bytes = 0;
@@ -221,7 +223,7 @@ static ls_status has_shards(const char *path, bool *out) {
     return ls_ok();
 }
 
-/* A folder that is in use for something else is not built into. */
+/* Refuses to build into a folder that holds other files. */
 static ls_status check_empty(const ls_build_options *o) {
     ls_file_names names = {0};
     LS_TRY(ls_file_list(o->out, &names));
@@ -234,7 +236,7 @@ static ls_status check_empty(const ls_build_options *o) {
     return status;
 }
 
-/* What builds left that were killed while they wrote the list of shards (ls_file_write). */
+/* Removes the temporary files of ls_file_write, which builds leave that are killed while they write shards.json. */
 static ls_status remove_leftovers(const ls_build_options *o) {
     static const char begin[] = LS_SHARDS_FILE ".tmp-";
     ls_file_names names;
@@ -256,22 +258,23 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
     *done = ls_file_exists(path);
     if (*done) {
         LS_TRY(read_finished(o, path, s));
-        return ls_journal_drop(o); /* what finished it may have ended before it could */
+        return ls_journal_drop(o); /* a build may have been killed just before it removed the journal */
     }
     LS_TRY(ls_build_path(o, LS_SHARDS_JOURNAL, &path));
-    bool begun = false;
+    bool has_shard = false;
     if (!ls_file_exists(path))
         LS_TRY(check_empty(o));
     else if (!o->resume)
         return ls_error(LS_USAGE, "%s holds an unfinished build; go on with --resume, or remove it: rm -r %s",
                         o->out, o->out);
     LS_TRY(remove_leftovers(o));
-    LS_TRY(has_shards(path, &begun));
-    if (begun) return read_journal(o, path, s);
-    LS_TRY(ls_file_remove_tree(path)); /* it came to nothing: a new build may be of something else */
+    LS_TRY(has_shards(path, &has_shard));
+    if (has_shard) return read_journal(o, path, s);
+    LS_TRY(ls_file_remove_tree(path)); /* it has no shard, so any new build may begin */
     s->place = (ls_place){0, 0, 1};
     LS_TRY(append_line(o, s));
-    return ls_file_sync(o->out); /* shards without a journal would be taken for somebody's files */
+    return ls_file_sync(
+        o->out); /* if the journal were lost, the next build would refuse its shards as other files */
 }
 
 ls_status ls_journal_drop(const ls_build_options *o) {
@@ -280,7 +283,7 @@ ls_status ls_journal_drop(const ls_build_options *o) {
     return ls_file_remove_tree(path);
 }
 
-/* --- the end ---------------------------------------------------------------------------------------------------------------- */
+/* ---- shards.json ---- */
 
 static void put_shards(const ls_build_state *s, ls_json_writer *w) {
     ls_json_open_array(w, "shards");
@@ -297,7 +300,7 @@ static void put_shards(const ls_build_state *s, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-/* The ids around each document; of messages, what a template begins with is not among them. */
+/* The frame's tokens. The begin token that a chat template writes is not among them. */
 static void put_frame(const ls_frame *frame, ls_json_writer *w) {
     ls_json_open_array(w, "begin");
     for (int i = 0; i < frame->n_begin; i++) ls_json_put_int(w, NULL, frame->begin[i]);

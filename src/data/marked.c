@@ -1,5 +1,6 @@
-#include "data/marked.h"
+/* Marked texts: collecting their parts, and encoding them as tokens of which some are learnt. */
 #include "base/base.h"
+#include "data/chat_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +9,20 @@ static ls_status no_memory(size_t bytes) {
     return ls_error(LS_NO_MEMORY, "no memory for a record of %zu bytes", bytes);
 }
 
-static ls_status mark(ls_marked_text *m, size_t start, size_t end) {
+/* Bytes [start, end) are learnt. */
+static ls_status add_learnt(ls_marked_text *m, size_t start, size_t end) {
     if (m->n_learnt > 0 && m->learnt[m->n_learnt - 1].end == start) {
         m->learnt[m->n_learnt - 1].end = end;
         return ls_ok();
     }
     if (m->n_learnt == m->learnt_capacity) {
         const size_t wanted = 2 * m->learnt_capacity + 16;
-        struct ls_marked_stretch *grown = realloc(m->learnt, wanted * sizeof *grown);
+        struct ls_learnt_bytes *grown = realloc(m->learnt, wanted * sizeof *grown);
         if (grown == NULL) return no_memory(wanted * sizeof *grown);
         m->learnt = grown;
         m->learnt_capacity = wanted;
     }
-    m->learnt[m->n_learnt++] = (struct ls_marked_stretch){start, end};
+    m->learnt[m->n_learnt++] = (struct ls_learnt_bytes){start, end};
     return ls_ok();
 }
 
@@ -35,95 +37,98 @@ ls_status ls_marked_append(ls_marked_text *m, const char *text, size_t bytes, bo
     }
     memcpy(m->text + m->bytes, text, bytes);
     m->bytes += bytes;
-    return learnt ? mark(m, m->bytes - bytes, m->bytes) : ls_ok();
+    return learnt ? add_learnt(m, m->bytes - bytes, m->bytes) : ls_ok();
 }
 
 ls_status ls_marked_append_token(ls_marked_text *m, const char *text, size_t bytes, bool learnt, int32_t id) {
-    if (m->n_marks == m->mark_capacity) {
-        const size_t wanted = 2 * m->mark_capacity + 16;
-        struct ls_mark *grown = realloc(m->marks, wanted * sizeof *grown);
+    if (m->n_tokens == m->token_capacity) {
+        const size_t wanted = 2 * m->token_capacity + 16;
+        struct ls_marked_token *grown = realloc(m->token, wanted * sizeof *grown);
         if (grown == NULL) return no_memory(wanted * sizeof *grown);
-        m->marks = grown;
-        m->mark_capacity = wanted;
+        m->token = grown;
+        m->token_capacity = wanted;
     }
-    m->marks[m->n_marks++] = (struct ls_mark){m->bytes, m->bytes + bytes, id};
+    m->token[m->n_tokens++] = (struct ls_marked_token){m->bytes, m->bytes + bytes, id};
     return ls_marked_append(m, text, bytes, learnt);
 }
 
 void ls_marked_free(ls_marked_text *m) {
     free(m->text);
     free(m->learnt);
-    free(m->marks);
+    free(m->token);
     *m = (ls_marked_text){0};
 }
 
-/* --- as tokens -------------------------------------------------------------------------------------------------------------- */
+/* ---- encoding ---- */
 
 typedef struct encoding {
     const ls_tokenizer *tokenizer;
     const ls_marked_text *marked;
     ls_plain_text plain;
-    bool plainly; /* by `plain` */
-    size_t next;  /* of the learnt stretches, the first that ends behind what was encoded */
-    size_t again; /* bytes that may yet be encoded to find places */
-    ls_token_list room;
+    bool has_plain;       /* false: special tokens are recognised in the text */
+    size_t next;          /* the first learnt range that ends behind what was encoded */
+    size_t budget;        /* bytes that may still be encoded a second time to find which tokens are learnt */
+    ls_token_list prefix; /* scratch */
     ls_learnt_tokens *out;
 } encoding;
 
-/* How many of the n tokens of text[from, ...) are those of its bytes before `to`; `over`: with one that reaches over the place. */
-static ls_status tokens_before(encoding *e, size_t from, size_t to, bool over, const int32_t *ids, size_t n,
+/*
+ * *out: how many of the n tokens `ids` of the text from `from` on cover its bytes before `to`. A token that covers bytes on both sides of `to`
+ * counts if `across`. It encodes text[from, to) alone and compares.
+ */
+static ls_status tokens_before(encoding *e, size_t from, size_t to, bool across, const int32_t *ids, size_t n,
                                size_t *out) {
     size_t same = 0;
-    if (to - from > e->again)
+    if (to - from > e->budget)
         return ls_error(LS_INVALID,
                         "%zu bytes hold too many turns that no special token of the tokenizer parts",
                         e->marked->bytes);
-    e->again -= to - from;
-    e->room.count = 0;
+    e->budget -= to - from;
+    e->prefix.count = 0;
     LS_TRY(ls_tokenizer_encode_plain(e->tokenizer, e->marked->text + from, to - from,
-                                     e->plainly ? &e->plain : NULL, &e->room));
-    while (same < n && same < e->room.count && e->room.id[same] == ids[same]) same++;
-    *out = same + (over && same < n && same < e->room.count);
+                                     e->has_plain ? &e->plain : NULL, &e->prefix));
+    while (same < n && same < e->prefix.count && e->prefix.id[same] == ids[same]) same++;
+    *out = same + (across && same < n && same < e->prefix.count);
     return ls_ok();
 }
 
-/* The stretch [from, to) between two marks, or one that is spelled out. */
-static ls_status encode_stretch(encoding *e, size_t from, size_t to) {
+/* Encodes bytes [from, to), which hold no special token, and sets which of their tokens are learnt. */
+static ls_status encode_bytes(encoding *e, size_t from, size_t to) {
     const ls_marked_text *m = e->marked;
     const size_t start = e->out->tokens.count;
     e->plain.inside = from > 0;
-    LS_TRY(ls_learnt_append(e->tokenizer, m->text + from, to - from, e->plainly ? &e->plain : NULL, false,
+    LS_TRY(ls_learnt_append(e->tokenizer, m->text + from, to - from, e->has_plain ? &e->plain : NULL, false,
                             e->out));
     const size_t n = e->out->tokens.count - start;
     for (; e->next < m->n_learnt && m->learnt[e->next].start < to; e->next++) {
-        const struct ls_marked_stretch learnt = m->learnt[e->next];
+        const struct ls_learnt_bytes learnt = m->learnt[e->next];
         const int32_t *ids = e->out->tokens.id + start;
         size_t first = 0, end = n;
         if (learnt.start > from) LS_TRY(tokens_before(e, from, learnt.start, false, ids, n, &first));
         if (learnt.end < to) LS_TRY(tokens_before(e, from, learnt.end, true, ids, n, &end));
         if (end > first) memset(e->out->learnt + start + first, true, end - first);
-        if (learnt.end > to) break; /* it goes on behind the mark */
+        if (learnt.end > to) break; /* it continues behind the special token */
     }
     return ls_ok();
 }
 
-static ls_status encode_mark(encoding *e, const struct ls_mark *mark) {
+static ls_status encode_token(encoding *e, const struct ls_marked_token *token) {
     const ls_marked_text *m = e->marked;
-    if (mark->id < 0) return encode_stretch(e, mark->start, mark->end);
-    while (e->next < m->n_learnt && m->learnt[e->next].end <= mark->start) e->next++;
-    const bool learnt = e->next < m->n_learnt && m->learnt[e->next].start <= mark->start;
-    return ls_learnt_append_id(mark->id, learnt, e->out);
+    if (token->id < 0) return encode_bytes(e, token->start, token->end);
+    while (e->next < m->n_learnt && m->learnt[e->next].end <= token->start) e->next++;
+    const bool learnt = e->next < m->n_learnt && m->learnt[e->next].start <= token->start;
+    return ls_learnt_append_id(token->id, learnt, e->out);
 }
 
 static ls_status encode_all(encoding *e) {
     size_t done = 0;
-    for (size_t i = 0; i < e->marked->n_marks; i++) {
-        const struct ls_mark *mark = &e->marked->marks[i];
-        if (mark->start > done) LS_TRY(encode_stretch(e, done, mark->start));
-        LS_TRY(encode_mark(e, mark));
-        done = mark->end;
+    for (size_t i = 0; i < e->marked->n_tokens; i++) {
+        const struct ls_marked_token *token = &e->marked->token[i];
+        if (token->start > done) LS_TRY(encode_bytes(e, done, token->start));
+        LS_TRY(encode_token(e, token));
+        done = token->end;
     }
-    return done < e->marked->bytes ? encode_stretch(e, done, e->marked->bytes) : ls_ok();
+    return done < e->marked->bytes ? encode_bytes(e, done, e->marked->bytes) : ls_ok();
 }
 
 ls_status ls_marked_encode(const ls_tokenizer *tokenizer, const ls_marked_text *m, const ls_plain_text *plain,
@@ -131,10 +136,10 @@ ls_status ls_marked_encode(const ls_tokenizer *tokenizer, const ls_marked_text *
     encoding e = {.tokenizer = tokenizer,
                   .marked = m,
                   .plain = plain != NULL ? *plain : (ls_plain_text){0},
-                  .plainly = plain != NULL,
-                  .again = 64 * m->bytes + ((size_t)64 << 20),
+                  .has_plain = plain != NULL,
+                  .budget = 64 * m->bytes + ((size_t)64 << 20),
                   .out = out};
     const ls_status status = encode_all(&e);
-    free(e.room.id);
+    free(e.prefix.id);
     return status;
 }

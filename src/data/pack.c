@@ -1,5 +1,7 @@
-#include "data/pack.h"
+/* The table of packers, and the tally that some of them use. */
+#include "data/pack_impl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const ls_packer *const packers[] = {&ls_packer_join, &ls_packer_best, &ls_packer_stream};
@@ -15,4 +17,45 @@ ls_status ls_packer_find(const char *name, const ls_packer **out) {
             (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", packers[i]->name);
     }
     return ls_error(LS_USAGE, "--pack is '%s'; known are %s", name, known);
+}
+
+/* ---- tally ---- */
+
+enum { DOCUMENTS_PER_MARK = 64 };
+
+ls_status ls_tally_make(const ls_corpus *corpus, ls_tally_count count, int64_t S, ls_tally *out) {
+    ls_tally made = {.count = count, .S = S, .n = ls_ceil_div(corpus->documents, DOCUMENTS_PER_MARK)};
+    made.marks = malloc((size_t)made.n * sizeof *made.marks + 1);
+    if (made.marks == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for the places of %lld documents",
+                        (long long)corpus->documents);
+    ls_document document = ls_corpus_nth(corpus, 0);
+    for (int64_t d = 0; d < corpus->documents; d++, ls_document_next(&document)) {
+        if (d % DOCUMENTS_PER_MARK == 0) made.marks[d / DOCUMENTS_PER_MARK] = made.total;
+        made.total += count(document.length, S);
+    }
+    *out = made;
+    return ls_ok();
+}
+
+void ls_tally_free(ls_tally *tally) {
+    free(tally->marks);
+    *tally = (ls_tally){0};
+}
+
+ls_document ls_tally_find(const ls_tally *tally, const ls_corpus *corpus, int64_t at, int64_t *before) {
+    int64_t low = 0, high = tally->n;
+    LS_ASSERT(at >= 0 && at < tally->total);
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (tally->marks[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    ls_document document = ls_corpus_nth(corpus, low * DOCUMENTS_PER_MARK);
+    *before = tally->marks[low];
+    for (int64_t n; *before + (n = tally->count(document.length, tally->S)) <= at; *before += n)
+        ls_document_next(&document);
+    return document;
 }

@@ -1,30 +1,30 @@
 /*
  * best: best-fit-decreasing packing (Ding et al., "Fewer Truncations Improve Language Modeling", arXiv 2404.10830). A document of more
- * than S inputs is cut into pieces of S, each a sequence by itself; what is left of it, and every shorter document, goes, the longest
- * first, into the sequence with the least room that holds it, or begins a new one. No document of up to S is cut.
+ * than S inputs is cut into pieces of S, each a sequence by itself. The rest of it, and every shorter document, is put, longest first, into
+ * the sequence (bin) with the least room that suffices, or into a new one. No document of up to S inputs is cut.
  *
- * A document is a number of 4 bytes in a chain: first of those of its length, then of those of its sequence. With the 8 bytes of a
- * sequence that is all that there is, while it is made and after.
+ * Memory: 4 bytes per document, its link in a chain (first of the documents of one length, then of those of one bin), and 8 bytes per bin.
  */
-#include "data/pack.h"
-#include "data/tally.h"
+#include "data/pack_impl.h"
 
 #include <stdlib.h>
 
-/* Numbers of documents and sequences begin at 1, so that memory of zeros holds empty chains. */
+/* Documents and bins are numbered from 1, so that 0 ends a chain. */
 typedef struct bin {
     uint32_t first; /* document */
-    uint32_t next;  /* bin with as much room, while packing */
+    uint32_t next;  /* while packing: the next bin with the same room */
 } bin;
 
 typedef struct packing {
     ls_tally whole; /* sequences that are one piece of S */
-    uint32_t *next; /* by document, less 1: the next one of its sequence */
+    uint32_t *next; /* [documents] of document d at d - 1: the next one in its chain */
     bin *bins;
     int64_t n_bins, capacity;
 } packing;
 
-/* Bins by room 0..S, and which rooms there are as a tree of bits: the least room that is enough is found in a few words. */
+/*
+ * The bins by their room 0..S, and the set of rooms that occur, as a tree of bits: bit i of level l + 1 says whether word i of level l is not 0.
+ */
 enum { LEVELS = 6 };
 typedef struct rooms {
     uint64_t *level[LEVELS];
@@ -41,7 +41,7 @@ static void destroy(void *state) {
     free(p);
 }
 
-/* --- rooms ------------------------------------------------------------------------------------------------------------------ */
+/* ---- rooms ---- */
 
 static bool rooms_create(int64_t S, rooms *r) {
     int64_t bits = S + 1;
@@ -58,19 +58,19 @@ static void rooms_free(rooms *r) {
     free(r->head);
 }
 
-static void set(rooms *r, int64_t room) {
+static void set_room(rooms *r, int64_t room) {
     for (int l = 0; l < LEVELS; l++, room /= 64) r->level[l][room / 64] |= (uint64_t)1 << room % 64;
 }
 
-static void clear(rooms *r, int64_t room) {
+static void clear_room(rooms *r, int64_t room) {
     for (int l = 0; l < LEVELS; l++, room /= 64) {
         r->level[l][room / 64] &= ~((uint64_t)1 << room % 64);
         if (r->level[l][room / 64] != 0) return;
     }
 }
 
-/* The least room there is of at least `least`, or -1: up while a word has none, then down. */
-static int64_t find(const rooms *r, int64_t least, int64_t S) {
+/* The least room that occurs and is at least `least`, or -1. Climbs while a word has no such bit, then descends. */
+static int64_t find_room(const rooms *r, int64_t least, int64_t S) {
     int64_t at = least;
     for (int l = 0; l < LEVELS; l++, at = at / 64 + 1) {
         int64_t most = S;
@@ -85,16 +85,16 @@ static int64_t find(const rooms *r, int64_t least, int64_t S) {
     return -1;
 }
 
-/* --- packing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- packing ---- */
 
-/* A bin with the least room that is enough, out of its chain; or a new one. 0: no memory. */
-static uint32_t take_bin(packing *p, rooms *r, int64_t length, int64_t S, int64_t *room) {
-    *room = find(r, length, S);
+/* Removes the bin with the least sufficient room from its chain, or makes a new one. 0: out of memory. */
+static uint32_t remove_bin(packing *p, rooms *r, int64_t length, int64_t S, int64_t *room) {
+    *room = find_room(r, length, S);
     if (*room >= 0) {
         const uint32_t b = r->head[*room];
         LS_ASSERT(b >= 1 && b <= p->n_bins);
         r->head[*room] = p->bins[b - 1].next;
-        if (r->head[*room] == 0) clear(r, *room);
+        if (r->head[*room] == 0) clear_room(r, *room);
         return b;
     }
     if (p->n_bins == p->capacity) {
@@ -111,7 +111,7 @@ static uint32_t take_bin(packing *p, rooms *r, int64_t length, int64_t S, int64_
 
 static bool put(packing *p, rooms *r, uint32_t document, int64_t length, int64_t S) {
     int64_t room;
-    const uint32_t b = take_bin(p, r, length, S, &room);
+    const uint32_t b = remove_bin(p, r, length, S, &room);
     if (b == 0) return false;
     p->next[document - 1] = p->bins[b - 1].first;
     p->bins[b - 1].first = document;
@@ -119,11 +119,11 @@ static bool put(packing *p, rooms *r, uint32_t document, int64_t length, int64_t
     if (room == 0) return true;
     p->bins[b - 1].next = r->head[room];
     r->head[room] = b;
-    set(r, room);
+    set_room(r, room);
     return true;
 }
 
-/* by_length: by what is left of them when whole pieces are gone, chains in the order of the corpus. */
+/* by_length: chains of documents by the length of their rest, each in the order of the corpus. */
 static bool put_all(packing *p, const uint32_t *by_length, int64_t S) {
     rooms r = {0};
     bool made = rooms_create(S, &r);
@@ -137,16 +137,16 @@ static bool put_all(packing *p, const uint32_t *by_length, int64_t S) {
     return made;
 }
 
-/* From the last document that was put into each bin first, to the first one first. */
-static void turn_chains(packing *p) {
+/* Reverses the chains of the bins, so that the document that was put first comes first. */
+static void reverse_chains(packing *p) {
     for (int64_t b = 0; b < p->n_bins; b++) {
-        uint32_t turned = 0;
+        uint32_t reversed = 0;
         for (uint32_t document = p->bins[b].first, after; document != 0; document = after) {
             after = p->next[document - 1];
-            p->next[document - 1] = turned;
-            turned = document;
+            p->next[document - 1] = reversed;
+            reversed = document;
         }
-        p->bins[b].first = turned;
+        p->bins[b].first = reversed;
     }
 }
 
@@ -167,7 +167,7 @@ static bool pack(packing *p, const ls_corpus *corpus, int64_t S) {
     free(last);
     made = made && put_all(p, first, S);
     free(first);
-    if (made) turn_chains(p);
+    if (made) reverse_chains(p);
     return made;
 }
 

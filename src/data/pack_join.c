@@ -1,23 +1,22 @@
 /*
- * join: windows of S + 1 tokens. Neighbours share one token, so every token but the first of a stretch is a label exactly once.
- * Whole windows lie inside a document; the tails of long documents and the short ones are joined in their order and cut the same way.
+ * join: windows of S + 1 tokens. Neighbouring windows share one token, so that each token but the first is a label exactly once. Whole
+ * windows lie inside a document. The tails of long documents, and the short documents, are joined in their order and cut in the same way.
  */
-#include "data/pack.h"
-#include "data/tally.h"
+#include "data/pack_impl.h"
 
 #include <stdlib.h>
 
 typedef struct windows {
     ls_tally whole; /* windows */
-    ls_tally rest;  /* tokens of what is joined */
+    ls_tally rest;  /* tokens that are joined */
 } windows;
 
 static int64_t whole_windows(int64_t length, int64_t S) { return (length - 1) / S; }
 
-/* The tail begins with the token that was the last window's last label and no input yet. */
+/* The tail begins with the last label of the last window, which was not an input there. */
 static int64_t tokens_left(int64_t length, int64_t S) {
     const int64_t whole = whole_windows(length, S), left = length - whole * S;
-    return whole > 0 && left == 1 ? 0 : left; /* nothing but that one token */
+    return whole > 0 && left == 1 ? 0 : left; /* that label alone */
 }
 
 static void destroy(void *state) {

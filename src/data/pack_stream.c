@@ -1,10 +1,11 @@
 /*
- * stream: documents one after the other, each without its last token as input (nothing follows it), cut where a sequence is full. What
- * is cut off begins the next sequence as a document of its own. No padding but at the very end, and nothing to remember: places follow
- * from the index of the shards.
+ * stream: documents one after the other, cut where a sequence is full. The rest of a cut document begins the next sequence as a document of its own. The
+ * last token of a document is no input, because it has no label. Only the last sequence has padding. The packer has no state: the index of
+ * the corpus gives all places.
  */
-#include "data/pack.h"
+#include "data/pack_impl.h"
 
+/* Inputs of the corpus before document d of a part. */
 static int64_t inputs_before(const ls_corpus_part *part, int64_t d) {
     return ls_corpus_part_document(part, d) - (part->first_document + d);
 }
@@ -16,7 +17,7 @@ static ls_status create(const ls_corpus *corpus, int64_t S, ls_packed *out) {
     return ls_ok();
 }
 
-/* The last part, and its last document, that begin at or before the place. */
+/* The last part, and its last document, that begin at or before input `place` of the corpus. */
 static const ls_corpus_part *find(const ls_corpus *c, int64_t place, int64_t *document) {
     int64_t low = 0, high = c->n_parts;
     while (high - low > 1) {

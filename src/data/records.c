@@ -1,11 +1,16 @@
-/* What a record of JSON is: kinds of records, one row each. */
-#include "data/chat.h"
-#include "data/encode.h"
+/*
+ * Records to tokens: the kinds of records (one row each), and encoding a batch of records on all threads.
+ */
+#include "data/chat_impl.h"
+#include "data/records_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static ls_status mark(ls_learnt_tokens *out, size_t start, size_t end, bool learnt) {
+/* ---- tokens that are learnt or not ---- */
+
+/* Sets the bytes of tokens start .. end - 1. */
+static ls_status set_learnt(ls_learnt_tokens *out, size_t start, size_t end, bool learnt) {
     if (out->tokens.count > out->learnt_capacity) {
         uint8_t *grown = realloc(out->learnt, out->tokens.capacity);
         if (grown == NULL)
@@ -21,7 +26,7 @@ ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size
                            const ls_plain_text *plain, bool learnt, ls_learnt_tokens *out) {
     const size_t start = out->tokens.count;
     LS_TRY(ls_tokenizer_encode_plain(tokenizer, text, bytes, plain, &out->tokens));
-    return mark(out, start, out->tokens.count, learnt);
+    return set_learnt(out, start, out->tokens.count, learnt);
 }
 
 ls_status ls_learnt_append_id(int32_t id, bool learnt, ls_learnt_tokens *out) {
@@ -34,26 +39,28 @@ ls_status ls_learnt_append_id(int32_t id, bool learnt, ls_learnt_tokens *out) {
         list->capacity = wanted;
     }
     list->id[list->count++] = id;
-    return mark(out, list->count - 1, list->count, learnt);
+    return set_learnt(out, list->count - 1, list->count, learnt);
 }
 
-/* An end of document that the text has itself is not put twice. */
-static void drop_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_tokens *out) {
+/* ---- kinds of records of JSON ---- */
+
+/* Removes an end of document at the end of the text, because the caller adds one. */
+static void remove_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_tokens *out) {
     const size_t n = out->tokens.count;
     if (n == start || out->tokens.id[n - 1] != ls_tokenizer_end_of_document(tokenizer)) return;
     out->end_learnt = out->learnt[n - 1];
     out->tokens.count--;
 }
 
-/* What to do about an object without the field. */
-static const char *hint_for(ls_json_value object) {
+/* The error for an object without the field: what was expected, and which option may help. */
+static const char *expected_for(ls_json_value object) {
     if (ls_json_has(object, "messages")) return "a text; --records messages reads conversations";
     if (ls_json_has(object, "completion"))
         return "a text; --records completion reads prompts and completions";
     return "a text; --field says where it is, and --format text takes a file as it is";
 }
 
-/* "meta.text" is a field of that name, or "text" of the object "meta". */
+/* field "meta.text" is the member of that name, or the member "text" of the object "meta". */
 static ls_status find_text(ls_json_value object, const char *field, ls_json_value *out) {
     char name[200];
     for (const char *dot; !ls_json_has(object, field) && (dot = strchr(field, '.')) != NULL;
@@ -65,7 +72,7 @@ static ls_status find_text(ls_json_value object, const char *field, ls_json_valu
     }
     LS_TRY(ls_json_as_object(object));
     *out = ls_json_field(object, field);
-    return ls_json_has(object, field) ? ls_ok() : ls_json_error(*out, "%s", hint_for(object));
+    return ls_json_has(object, field) ? ls_ok() : ls_json_error(*out, "%s", expected_for(object));
 }
 
 static ls_status encode_text(const ls_encode_options *o, ls_json_value value, ls_learnt_tokens *out) {
@@ -93,12 +100,12 @@ static ls_status encode_completion(const ls_encode_options *o, ls_json_value obj
     return status;
 }
 
-/* What the template begins with, where something else was asked for. */
-static void drop_begin(const ls_chat *chat, size_t start, ls_learnt_tokens *out) {
+/* Removes a begin token that the template wrote, if the user asked for another one. */
+static void remove_begin(const ls_chat *chat, size_t start, ls_learnt_tokens *out) {
     static const char *const names[] = {"<|begin_of_text|>", "<bos>", "<s>"};
     ls_token_list *list = &out->tokens;
     const ls_token_frame frame = ls_tokenizer_frame(chat->tokenizer);
-    if (!chat->drops_begin || list->count == start) return;
+    if (!chat->removes_begin || list->count == start) return;
     bool begins = frame.n_before > 0 && frame.before[0] == list->id[start];
     begins |= chat->token[0] != NULL && ls_tokenizer_find(chat->tokenizer, chat->token[0]) == list->id[start];
     for (size_t i = 0; i < LS_COUNT(names); i++)
@@ -118,8 +125,8 @@ static ls_status encode_messages(const ls_encode_options *o, ls_json_value objec
     ls_marked_free(&marked);
     out->end_learnt = false;
     if (status.code != LS_OK) return status;
-    drop_begin(o->chat, start, out);
-    drop_end(o->tokenizer, start, out);
+    remove_begin(o->chat, start, out);
+    remove_end(o->tokenizer, start, out);
     return status;
 }
 
@@ -139,4 +146,168 @@ ls_status ls_record_kind_find(const char *name, const ls_record_kind **out) {
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", kinds[i].name);
     }
     return ls_error(LS_USAGE, "--records is '%s'; known are %s", name, known);
+}
+
+/* ---- encoding batches ---- */
+
+/* A run is what one thread encodes at a time: consecutive records of about this many bytes. */
+#define RUN_BYTES ((size_t)256 << 10)
+enum { RUN_RECORDS = 4096 };
+enum { MOST_VALUES = 1 << 22 }; /* JSON values of a record, all of which are in memory while it is encoded */
+
+typedef struct run {
+    size_t first, n; /* records */
+    ls_learnt_tokens out;
+    ls_status status; /* LS_NO_MEMORY; errors of single records are not kept */
+} run;
+
+/* Where the tokens of a record are. */
+typedef struct token_range {
+    size_t start, n; /* in the list of its run */
+    int run;
+    bool bad, end_learnt;
+} token_range;
+
+struct ls_record_encoder {
+    ls_encode_options options;
+    const ls_record_kind *kind;
+    const ls_input *inputs;
+    ls_pool *pool;
+    const ls_text_record *records;
+    run *runs;
+    token_range *ranges; /* by record */
+    int n_runs;
+    size_t run_capacity, range_capacity;
+};
+
+ls_status ls_records_create(const ls_encode_options *options, const ls_input *inputs, ls_pool *pool,
+                            ls_record_encoder **out) {
+    const ls_record_kind *kind = NULL;
+    LS_TRY(ls_record_kind_find(options->records, &kind));
+    ls_record_encoder *e = calloc(1, sizeof *e);
+    if (e == NULL) return ls_error(LS_NO_MEMORY, "no memory to encode");
+    *e = (ls_record_encoder){.options = *options, .kind = kind, .inputs = inputs, .pool = pool};
+    *out = e;
+    return ls_ok();
+}
+
+void ls_records_destroy(ls_record_encoder *e) {
+    if (e == NULL) return;
+    for (size_t i = 0; i < e->run_capacity; i++) {
+        free(e->runs[i].out.tokens.id);
+        free(e->runs[i].out.learnt);
+    }
+    free(e->runs);
+    free(e->ranges);
+    free(e);
+}
+
+/* ---- one record ---- */
+
+static ls_status encode_json(const ls_record_encoder *e, const ls_text_record *record,
+                             ls_learnt_tokens *out) {
+    LS_PATH name = NULL;
+    ls_json *document = NULL;
+    LS_TRY(ls_path_print(&name, "%s:%lld", e->inputs[record->at.input].path, (long long)record->at.line));
+    if (ls_json_values(record->text, record->bytes) > MOST_VALUES)
+        return ls_error(LS_INVALID, "%s: the record holds more than %d values, expected a text or messages",
+                        name, MOST_VALUES);
+    LS_TRY(ls_json_parse_record(name, record->text, record->bytes, &document));
+    const ls_status status = e->kind->encode(&e->options, ls_json_root(document), out);
+    ls_json_free(document);
+    return status;
+}
+
+static ls_status encode(const ls_record_encoder *e, const ls_text_record *record, ls_learnt_tokens *out) {
+    const ls_input *input = &e->inputs[record->at.input];
+    const bool json = input->kind != LS_INPUT_TEXT;
+    out->end_learnt = true;
+    if (record->bad != NULL && json && !record->rest)
+        return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
+    if (record->bad != NULL) return ls_error(LS_INVALID, "%s: %s", input->path, record->bad);
+    if (json) return encode_json(e, record, out);
+    const bool rest = record->at.offset > 0; /* a further part of a long text */
+    return ls_error_in((rest ? ls_tokenizer_encode_rest : ls_tokenizer_encode)(
+                           e->options.tokenizer, record->text, record->bytes, &out->tokens),
+                       "%s", input->path);
+}
+
+ls_status ls_records_explain(const ls_record_encoder *e, const ls_text_record *record) {
+    ls_learnt_tokens out = {0};
+    const ls_status status = encode(e, record, &out);
+    free(out.tokens.id);
+    free(out.learnt);
+    return status;
+}
+
+/* ---- all of a batch ---- */
+
+static void encode_run(void *context, int i, int thread) {
+    ls_record_encoder *e = context;
+    run *r = &e->runs[i];
+    (void)thread;
+    r->out.tokens.count = 0;
+    r->status = ls_ok();
+    for (size_t k = r->first; k < r->first + r->n; k++) {
+        const size_t start = r->out.tokens.count;
+        const ls_status status = encode(e, &e->records[k], &r->out);
+        if (status.code == LS_NO_MEMORY) r->status = status;
+        const bool bad = status.code != LS_OK;
+        if (bad) r->out.tokens.count = start; /* removes its tokens */
+        e->ranges[k] = (token_range){start, r->out.tokens.count - start, i, bad, r->out.end_learnt};
+    }
+}
+
+static ls_status add_run(ls_record_encoder *e, size_t first, size_t n) {
+    if ((size_t)e->n_runs == e->run_capacity) {
+        const size_t wanted = 2 * e->run_capacity + 64;
+        run *grown = realloc(e->runs, wanted * sizeof *grown);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu runs of records", wanted);
+        memset(grown + e->run_capacity, 0, (wanted - e->run_capacity) * sizeof *grown);
+        e->runs = grown;
+        e->run_capacity = wanted;
+    }
+    run *r = &e->runs[e->n_runs++];
+    r->first = first;
+    r->n = n;
+    return ls_ok();
+}
+
+static ls_status cut_runs(ls_record_encoder *e, const ls_text_record *records, size_t n) {
+    size_t first = 0, bytes = 0;
+    e->n_runs = 0;
+    for (size_t i = 0; i < n; i++) {
+        bytes += records[i].bytes;
+        if (i + 1 < n && bytes < RUN_BYTES && i + 1 - first < RUN_RECORDS) continue;
+        LS_TRY(add_run(e, first, i + 1 - first));
+        first = i + 1;
+        bytes = 0;
+    }
+    return ls_ok();
+}
+
+ls_status ls_records_run(ls_record_encoder *e, const ls_text_record *records, size_t n) {
+    if (n > e->range_capacity) {
+        token_range *grown = realloc(e->ranges, n * sizeof *grown);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu records", n);
+        e->ranges = grown;
+        e->range_capacity = n;
+    }
+    e->records = records;
+    LS_TRY(cut_runs(e, records, n));
+    ls_pool_run(e->pool, e->n_runs, encode_run, e);
+    for (int i = 0; i < e->n_runs; i++) LS_TRY(e->runs[i].status);
+    return ls_ok();
+}
+
+ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
+    const token_range *p = &e->ranges[i];
+    const ls_learnt_tokens *out = &e->runs[p->run].out;
+    const bool json = e->inputs[e->records[i].at.input].kind != LS_INPUT_TEXT;
+    const bool some = p->n > 0; /* the lists of a run without tokens are NULL */
+    return (ls_encoded){.ids = some ? out->tokens.id + p->start : NULL,
+                        .learnt = some && e->kind->learnt && json ? out->learnt + p->start : NULL,
+                        .n = (int64_t)p->n,
+                        .end_learnt = p->end_learnt,
+                        .bad = p->bad};
 }

@@ -1,15 +1,22 @@
 /*
- * Token shards: files of token ids to map into memory.
+ * Token shards: files of token ids to map into memory, and folders of them, which `longspan data build` makes.
  *
- *   header     ls_shard_header, 128 bytes, little-endian as every number here
- *   tokens     ids of all documents, one after the other, each with what was put around it; 1, 2 or 4 bytes each by the size of the
- *              vocabulary; zeros up to a multiple of 8 bytes
+ *   DIR/shard-000000.tokens ...   documents in the order of the inputs; a shard ends with the document that fills it
+ *   DIR/shards.json               written last: the tokenizer, the totals, the shards with their checksums
+ *   DIR/build.jsonl               only while the folder is being built (journal.c)
+ *
+ * Format of a shard; all numbers are little-endian:
+ *
+ *   header     ls_shard_header, 128 bytes
+ *   tokens     ids of all documents, one after the other, with the frame tokens around each; 1, 2 or 4 bytes each, depending on the
+ *              size of the vocabulary; padded with zeros to a multiple of 8 bytes
  *   ends       u64 for each document: one past its last token; ascending
  *   counts     u64 for each id of the vocabulary: how often it occurs
- *   learnt     with LS_SHARD_LEARNT alone: a bit for each token, the lowest of a u64 first: whether it is to be learnt as a label
+ *   learnt     only with LS_SHARD_LEARNT: a bit for each token, from the lowest bit of a u64 up: whether the token counts as a label in
+ *              the loss
  *
- * The checksum is over all behind the header: the XXH64 of the XXH64s of its blocks of LS_SHARD_BLOCK bytes, the last one shorter,
- * so that it is made while the file is written and checked by several threads.
+ * The checksum covers everything behind the header: it is the XXH64 of the XXH64s of its blocks of LS_SHARD_BLOCK bytes, the last one
+ * shorter. So it can be computed while the file is written, and checked by several threads.
  */
 #ifndef LS_DATA_SHARD_H
 #define LS_DATA_SHARD_H
@@ -17,11 +24,15 @@
 #include "base/base.h"
 #include "format/format.h"
 
+#define LS_SHARDS_FILE "shards.json"
+#define LS_SHARDS_JOURNAL "build.jsonl"
+#define LS_SHARDS_FORMAT "longspan token shards 1"
+
 #define LS_SHARD_MAGIC "LSTOKEN1"
 #define LS_SHARD_SUFFIX ".tokens"
 #define LS_SHARD_BLOCK ((size_t)1 << 20)
 #define LS_SHARD_NO_END UINT64_MAX
-enum { LS_SHARD_LEARNT = 1 };
+enum { LS_SHARD_LEARNT = 1 }; /* flags */
 
 typedef struct ls_shard_header {
     char magic[8];
@@ -29,7 +40,7 @@ typedef struct ls_shard_header {
     uint32_t flags;
     uint64_t tokenizer; /* its fingerprint */
     uint64_t vocabulary;
-    uint64_t end_of_document; /* LS_SHARD_NO_END: documents end with their last token */
+    uint64_t end_of_document; /* the id behind each document; LS_SHARD_NO_END: none */
     uint64_t tokens, documents;
     uint64_t longest; /* tokens of the longest document */
     uint64_t checksum;
@@ -37,7 +48,11 @@ typedef struct ls_shard_header {
     uint64_t header_checksum; /* XXH64 of the 120 bytes before it */
 } ls_shard_header;
 
-/* --- reading ---------------------------------------------------------------------------------------------------------------- */
+int ls_token_width(int64_t vocabulary); /* 1, 2 or 4 bytes */
+/* Copies tokens first .. first + n - 1 of an array of this width. */
+void ls_tokens_widen(const void *tokens, int width, int64_t first, int64_t n, int32_t *out);
+
+/* ---- reading ---- */
 
 typedef struct ls_shard {
     char *path;
@@ -45,45 +60,62 @@ typedef struct ls_shard {
     const ls_shard_header *header;
     const void *tokens;
     const uint64_t *ends, *counts;
-    const uint64_t *learnt; /* NULL: every token is */
+    const uint64_t *learnt; /* NULL: all tokens are learnt */
 } ls_shard;
 
 /*
- * Maps a shard and checks all but the tokens: LS_INVALID names the file, the field, its value and what was expected. What is held in
- * memory is what is read. Ids are checked by those who read them, or all at once by ls_shard_verify.
+ * Maps a shard and checks everything but the tokens. LS_INVALID names the file, the field, its value and what was expected. Tokens are
+ * read from disk on use; their ids are checked by ls_shard_verify or by the caller.
  */
 LS_MUST_USE ls_status ls_shard_open(const char *path, ls_shard *out);
 void ls_shard_close(ls_shard *shard); /* a zeroed one is allowed */
-/* The checksum alone, at the speed of memory or of the disk. pool may be NULL. */
+/* Checks the checksum only, which is as fast as memory or the disk. pool may be NULL. */
 LS_MUST_USE ls_status ls_shard_check(const ls_shard *shard, ls_pool *pool);
-/* Checksum, ids, counts. pool may be NULL. */
+/* Checks the checksum, all ids and the counts. pool may be NULL. */
 LS_MUST_USE ls_status ls_shard_verify(const ls_shard *shard, ls_pool *pool);
 
-/* --- writing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- several shards ---- */
+
+typedef struct ls_shard_set {
+    ls_shard *shard;
+    int64_t n, capacity;
+} ls_shard_set;
+
+/* Whether a path is a folder of shards, finished or not, or a file with the suffix of shards. */
+bool ls_is_shards(const char *path);
+/*
+ * Adds the shards of a folder in the order of its shards.json, or one file. LS_INVALID: the build is not finished, a shard differs from
+ * shards.json, or ls_shard_open refuses it. On error the set keeps the shards that were added so far.
+ */
+LS_MUST_USE ls_status ls_shard_set_add(ls_shard_set *set, const char *path);
+/* LS_INVALID names the first shard that was made by a tokenizer with another fingerprint or vocabulary. name: for errors. */
+LS_MUST_USE ls_status ls_shard_set_check(const ls_shard_set *set, uint64_t tokenizer, const char *name,
+                                         int64_t vocabulary);
+/* Checks the checksums of all shards (ls_shard_check) on all cores, and logs the time. LS_INVALID names the first damaged shard. */
+LS_MUST_USE ls_status ls_shard_set_verify(const ls_shard_set *set);
+void ls_shard_set_close(ls_shard_set *set);
+
+/* ---- writing ---- */
 
 typedef struct ls_shard_kind {
     uint64_t tokenizer;
     int32_t vocabulary, end_of_document; /* end -1: none */
-    bool learnt;                         /* with a bit for each token */
+    bool learnt;                         /* the shard has a bit for each token */
 } ls_shard_kind;
 
 typedef struct ls_shard_writer ls_shard_writer;
 
-/* Begins path.part; what an earlier process left there goes. */
+/* Creates path.part, and replaces one that an earlier process left there. */
 LS_MUST_USE ls_status ls_shard_create(const char *path, const ls_shard_kind *kind, ls_shard_writer **out);
-/* Tokens of the document under way. learnt: a byte for each, NULL: all are. Ids must lie in the vocabulary. */
+/* Appends tokens to the current document. learnt: a byte for each; NULL: all are learnt. Ids must lie in the vocabulary. */
 LS_MUST_USE ls_status ls_shard_append(ls_shard_writer *writer, const int32_t *ids, const uint8_t *learnt,
                                       int64_t n);
-/* Its end: the token for it if there is one, to be learnt or not, and its place in the index. */
+/* Ends the current document: appends the end of document if the kind has one, learnt or not, and an entry to the index. */
 LS_MUST_USE ls_status ls_shard_end_document(ls_shard_writer *writer, bool learnt);
 const ls_shard_header *ls_shard_so_far(const ls_shard_writer *writer);
-/* Writes the rest, makes it durable and gives the file its name; the writer is gone whatever the status. */
+/* Writes the index, syncs the file and gives it its name. Frees the writer in any case. */
 LS_MUST_USE ls_status ls_shard_finish(ls_shard_writer *writer, ls_shard_header *out);
-/* Removes what was written; NULL is allowed. */
+/* Removes what was written and frees the writer. NULL is allowed. */
 void ls_shard_abandon(ls_shard_writer *writer);
-
-int ls_token_width(int64_t vocabulary); /* 1, 2 or 4 bytes */
-/* Tokens first .. first + n - 1 of an array of that width. */
-void ls_tokens_widen(const void *tokens, int width, int64_t first, int64_t n, int32_t *out);
 
 #endif

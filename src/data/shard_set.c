@@ -1,5 +1,5 @@
-#include "data/shard_set.h"
-#include "data/build.h"
+/* The shards of one folder or several: reading shards.json, and checking the shards against it. */
+#include "data/shard.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static ls_status add_file(ls_shard_set *set, const char *path) {
     return ls_ok();
 }
 
-static ls_status add_named(ls_shard_set *set, const char *folder, ls_json_value row) {
+static ls_status add_listed(ls_shard_set *set, const char *folder, ls_json_value row) {
     LS_PATH path = NULL;
     char expected[20];
     const char *name, *checksum;
@@ -53,7 +53,7 @@ static ls_status add_named(ls_shard_set *set, const char *folder, ls_json_value 
         strcmp(checksum, expected) == 0)
         return ls_ok();
     return ls_error(LS_INVALID,
-                    "%s: is not the shard that %s/" LS_SHARDS_FILE " tells of (checksum %s, expected %.20s)",
+                    "%s: is not the shard that %s/" LS_SHARDS_FILE " lists (checksum %s, expected %.20s)",
                     path, folder, expected, checksum);
 }
 
@@ -68,10 +68,10 @@ static ls_status add_rows(ls_shard_set *set, const char *folder, ls_json_value r
     for (size_t i = 0; i < ls_json_count(rows); i++) {
         const ls_json_value row = ls_json_item(rows, i);
         LS_TRY(ls_json_as_object(row));
-        LS_TRY(add_named(set, folder, row));
+        LS_TRY(add_listed(set, folder, row));
         tokens += (int64_t)set->shard[set->n - 1].header->tokens;
     }
-    return ls_json_int(root, "tokens", tokens, tokens, &total); /* all of them, and none twice */
+    return ls_json_int(root, "tokens", tokens, tokens, &total); /* the list is complete and has none twice */
 }
 
 ls_status ls_shard_set_add(ls_shard_set *set, const char *path) {

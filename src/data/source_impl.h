@@ -1,57 +1,150 @@
-/* What the files of source share: a file's bytes in a buffer, from which records are taken. */
+/*
+ * data: from paths to records. Inputs are the files that the paths mean; a byte stream reads one of them and decompresses it; a source reads all of
+ * them and cuts them into records.
+ */
 #ifndef LS_DATA_SOURCE_IMPL_H
 #define LS_DATA_SOURCE_IMPL_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "base/base.h"
-#include "data/source.h"
-#include "data/stream.h"
+#include "format/format.h"
+#include "longspan/status.h"
+#include "text/text.h"
 
-enum { LS_SOURCE_RECORDS = 1 << 18 }; /* of a batch */
+/* ---- inputs (inputs.c) ---- */
 
-struct ls_source {
-    const ls_input *inputs;
-    int64_t n_inputs;
-    size_t piece; /* of the tokenizer */
-    const ls_tokenizer *tokenizer;
-    size_t most;    /* bytes of a record */
-    ls_place place; /* of buffer[begin]: where the next record begins */
-    ls_byte_stream *stream;
-    bool ended;       /* nothing is left of the stream */
-    char broken[200]; /* why it ended too early; empty: it did not */
-    bool dropped;     /* the rest of the file */
-    bool array;       /* of values: they are the items of an array */
-    int64_t from;     /* of values: those that begin before this offset were read by another build */
-    enum { LS_OPENING, LS_VALUE_OR_END, LS_VALUE, LS_COMMA_OR_END, LS_CLOSED } next;
-    char *buffer;
-    size_t room, begin, filled;
-    ls_text_record *records; /* [LS_SOURCE_RECORDS] */
-    size_t n;
-    char why[160]; /* of a record that is too long */
-};
+typedef enum ls_input_kind {
+    LS_INPUT_TEXT,  /* the file is one text */
+    LS_INPUT_LINES, /* a JSON value per line */
+    LS_INPUT_VALUES /* a JSON array, or several JSON values */
+} ls_input_kind;
 
-static inline const ls_input *ls_source_input(const ls_source *s) { return &s->inputs[s->place.input]; }
+typedef struct ls_input {
+    const char *path;
+    ls_input_kind kind;
+    const char *refused;    /* why the file is not read at all; NULL: it is read */
+    bool compressed;        /* according to its name */
+    int64_t bytes, changed; /* of the file: size, and time of the last change in ns */
+} ls_input;
 
-/* --- source.c --- */
+typedef struct ls_input_list {
+    ls_input *input;
+    int64_t n;
+    struct ls_path_list *paths; /* owns the paths */
+} ls_input_list;
 
-/* More of the stream into the buffer. */
-LS_MUST_USE ls_status ls_source_fill(ls_source *source);
-/* The next bytes of the buffer are a record, and `skip` behind them are passed over. */
-void ls_source_take(ls_source *source, size_t bytes, size_t skip, bool last);
-/* The next bytes of the buffer are none. */
-void ls_source_pass(ls_source *source, size_t bytes);
-/* A byte order mark at the beginning of a file is no part of it. */
-void ls_source_pass_mark(ls_source *source);
-/* A bad record at a place, with the rest of the file. */
-void ls_source_drop(ls_source *source, ls_place at, const char *why, bool binary);
+/*
+ * The files that paths mean, in the order given: files, folders with all below them, patterns (*, ?, [...]). format is "text", "jsonl" or "json"
+ * for all files, or "auto": names that end in .jsonl, .ndjson or .json, or these with .gz or .zst behind them, are JSON, all others text. A
+ * format that cannot be read is an error if its file was named, and a refused input if it lies below a folder.
+ */
+LS_MUST_USE ls_status ls_inputs_find(const char *const *paths, int n, const char *format, ls_input_list *out);
+void ls_inputs_free(ls_input_list *list);
 
-/* --- what records of each kind are: source_lines.c, source_values.c, source_text.c --- */
+/* ---- codecs: a row and a file for each compressed format ---- */
 
-typedef struct ls_source_kind {
-    ls_status (*begin)(ls_source *source);    /* of a file, at any place in it; NULL: nothing to do */
-    ls_status (*take)(ls_source *source);     /* the records that lie in the buffer as a whole */
-    ls_status (*too_long)(ls_source *source); /* the buffer holds less than one, and may not grow */
-} ls_source_kind;
+/* One step of decoding consumes bytes at the front of `in` and produces bytes at the front of `out`; both are advanced. */
+typedef struct ls_codec_step {
+    const unsigned char *in;
+    size_t in_bytes;
+    char *out;
+    size_t room;
+    bool between; /* the file may end here: no frame or member is incomplete */
+} ls_codec_step;
 
-extern const ls_source_kind ls_source_lines, ls_source_values, ls_source_text;
+typedef struct ls_codec {
+    const char *suffix, *name;
+    const char *part;       /* the word for what a file consists of: frame, member */
+    unsigned char magic[4]; /* the first bytes of a file */
+    size_t magic_bytes;
+    const char *package;   /* Debian package that a build without this codec lacks */
+    void *(*create)(void); /* NULL: this build lacks the codec. Returns NULL when out of memory */
+    /* Returns why the bytes cannot be decoded, or NULL. */
+    const char *(*decode)(void *state, ls_codec_step *step);
+    void (*destroy)(void *state); /* NULL is allowed */
+} ls_codec;
+
+extern const ls_codec ls_codec_zstd, ls_codec_gzip;
+
+/* By the ending of a name, or NULL. *stem: length of the name without the ending. */
+const ls_codec *ls_codec_of_name(const char *name, size_t *stem);
+/* By the first bytes of a file, or NULL. */
+const ls_codec *ls_codec_of_bytes(const unsigned char *bytes, size_t n);
+
+/* ---- byte streams (stream.c) ---- */
+
+/* A larger ratio of decompressed to compressed bytes is an error: no text is that regular, and a small file must not fill the memory. */
+#define LS_STREAM_MOST_RATIO 1024
+
+typedef struct ls_byte_stream ls_byte_stream;
+
+/*
+ * Opens a file. It is decompressed if its first bytes, or else its name, say that it is compressed. LS_UNSUPPORTED when this build lacks the codec. The path
+ * is borrowed.
+ */
+LS_MUST_USE ls_status ls_stream_open(const char *path, ls_byte_stream **out);
+/*
+ * Reads `room` bytes, or fewer at the end of the file. On an error *bytes is what was read before it. LS_INVALID: what follows cannot be
+ * decompressed, and ls_stream_broken says why.
+ */
+LS_MUST_USE ls_status ls_stream_read(ls_byte_stream *stream, char *out, size_t room, size_t *bytes);
+const char *ls_stream_broken(
+    const ls_byte_stream *stream); /* without the file's name; NULL: it is intact so far */
+/* Skips decompressed bytes. LS_INVALID when there are fewer. */
+LS_MUST_USE ls_status ls_stream_skip(ls_byte_stream *stream, int64_t bytes);
+void ls_stream_close(ls_byte_stream *stream); /* NULL is allowed */
+
+/* ---- records (source.c) ---- */
+
+/* Default for the most bytes of a record that must be in memory at once. */
+#define LS_RECORD_MOST ((int64_t)1 << 30)
+
+/* Where a record begins. */
+typedef struct ls_place {
+    int64_t input;
+    int64_t offset; /* in the decompressed bytes of the input */
+    int64_t line;   /* from 1; of text inputs always 1 */
+} ls_place;
+
+/* A line of JSON, a JSON value, or a text or a part of it. */
+typedef struct ls_text_record {
+    const char *text;
+    size_t bytes;
+    ls_place at;
+    bool last;       /* the record ends its document */
+    const char *bad; /* why it cannot be read; NULL: it can */
+    bool rest;       /* bad: the rest of the file is skipped too */
+    bool binary;     /* bad: the file is no text */
+} ls_text_record;
+
+typedef struct ls_source ls_source;
+
+/*
+ * Reads the inputs from a place on. A text longer than a batch comes in parts, cut so that the ids of the parts together are those of the
+ * whole: at multiples of ls_tokenizer_piece, or by ls_text_cut. A part with at.offset > 0 is for ls_tokenizer_encode_rest. All arguments are borrowed.
+ * most: bytes of a record; 0: LS_RECORD_MOST.
+ */
+LS_MUST_USE ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer,
+                                     ls_place from, int64_t most, ls_source **out);
+void ls_source_close(ls_source *source); /* NULL is allowed */
+
+/*
+ * The next batch of records: about 16 MiB, or one longer record. Valid until the next call. *n is 0 at the end. Blank lines are
+ * skipped. Uses 32 MiB of memory, or twice the longest record.
+ */
+LS_MUST_USE ls_status ls_source_next(ls_source *source, const ls_text_record **records, size_t *n);
+/* Where the record after the last batch begins. */
+ls_place ls_source_place(const ls_source *source);
+
+/*
+ * Where to cut a long text so that the ids of its two parts are those of the whole. *out: bytes of the first part, about `wanted` or more;
+ * the second part is for ls_tokenizer_encode_rest. If the tokenizer does not know such places (ls_tokenizer_cut), searches for the end of a line around which
+ * the text has the same ids encoded as one and as two parts. 0: no place was found.
+ */
+LS_MUST_USE ls_status ls_text_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                                  size_t wanted, size_t *out);
 
 #endif

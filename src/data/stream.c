@@ -1,6 +1,6 @@
-#include "data/stream.h"
+/* The bytes of a file, decompressed if it is compressed, and which codec a file needs. */
 #include "base/base.h"
-#include "data/codec.h"
+#include "data/source_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,18 +9,44 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { INPUT = 1 << 17 };              /* bytes that are read at once where they are compressed */
-#define RATIO_FROM ((int64_t)64 << 20) /* bytes: less than this may be as regular as it likes */
+enum { INPUT = 1 << 17 }; /* compressed bytes that are read at once */
+/* Decompressed bytes from which LS_STREAM_MOST_RATIO applies: less than this cannot do harm. */
+#define RATIO_FROM ((int64_t)64 << 20)
+
+/* ---- codecs ---- */
+
+static const ls_codec *const codecs[] = {&ls_codec_zstd, &ls_codec_gzip};
+
+const ls_codec *ls_codec_of_name(const char *name, size_t *stem) {
+    const size_t length = strlen(name);
+    *stem = length;
+    for (size_t i = 0; i < LS_COUNT(codecs); i++) {
+        const size_t n = strlen(codecs[i]->suffix);
+        if (length <= n || strcmp(name + length - n, codecs[i]->suffix) != 0) continue;
+        *stem = length - n;
+        return codecs[i];
+    }
+    return NULL;
+}
+
+const ls_codec *ls_codec_of_bytes(const unsigned char *bytes, size_t n) {
+    for (size_t i = 0; i < LS_COUNT(codecs); i++)
+        if (n >= codecs[i]->magic_bytes && memcmp(bytes, codecs[i]->magic, codecs[i]->magic_bytes) == 0)
+            return codecs[i];
+    return NULL;
+}
+
+/* ---- reading ---- */
 
 struct ls_byte_stream {
     const char *path;
     int file;
-    const ls_codec *codec; /* NULL: plain */
+    const ls_codec *codec; /* NULL: the file is not compressed */
     void *state;
     ls_codec_step step;
     unsigned char *input;        /* [INPUT] */
-    int64_t bytes_in, bytes_out; /* so far */
-    bool ended;                  /* nothing is left of the file */
+    int64_t bytes_in, bytes_out; /* so far: compressed, decompressed */
+    bool ended;                  /* the file has no more bytes */
     char broken[200];            /* why it cannot be decompressed; empty: it can */
 };
 
@@ -36,7 +62,7 @@ static ls_status read_file(const ls_byte_stream *s, void *out, size_t room, size
     return ls_ok();
 }
 
-/* --- compressed ------------------------------------------------------------------------------------------------------------- */
+/* ---- decompressing ---- */
 
 static ls_status more_input(ls_byte_stream *s) {
     size_t n = 0;
@@ -55,7 +81,7 @@ static void check_ratio(ls_byte_stream *s) {
                  s->codec->name, LS_STREAM_MOST_RATIO);
 }
 
-/* Once; sets `broken` where it cannot go on. */
+/* One step of decoding; sets `broken` on an error. */
 static void decode(ls_byte_stream *s) {
     const bool ended = s->step.in_bytes == 0;
     const size_t room = s->step.room;
@@ -98,9 +124,9 @@ static ls_status begin_decoding(ls_byte_stream *s) {
     return ls_ok();
 }
 
-/* --- both ------------------------------------------------------------------------------------------------------------------- */
+/* ---- opening, reading, skipping ---- */
 
-static ls_status begin(ls_byte_stream *s) {
+static ls_status open_file(ls_byte_stream *s) {
     unsigned char first[sizeof s->codec->magic];
     size_t stem, n = 0;
     s->file = open(s->path, O_RDONLY | O_CLOEXEC);
@@ -118,7 +144,7 @@ ls_status ls_stream_open(const char *path, ls_byte_stream **out) {
     if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory to read %s", path);
     s->path = path;
     s->file = -1;
-    const ls_status status = begin(s);
+    const ls_status status = open_file(s);
     if (status.code == LS_OK)
         *out = s;
     else

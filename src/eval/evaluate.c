@@ -158,7 +158,7 @@ static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained
                                   .sequence = o->seq,
                                   .pack = o->pack};
     LS_TRY(ls_data_open(&text, data));
-    ls_data_tell_packed(*data);
+    ls_data_log_packing(*data);
     return ls_evaluate_text(o, trained, *data, result);
 }
 

@@ -1,5 +1,5 @@
 /* longspan data build. */
-#include "data/build.h"
+#include "data/data.h"
 #include "job/job_impl.h"
 #include "longspan/data.h"
 

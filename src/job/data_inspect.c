@@ -1,5 +1,4 @@
 /* longspan data inspect: what is in token shards. The order of training is data_order.c's. */
-#include "data/corpus.h"
 #include "data/data.h"
 #include "job/data_impl.h"
 #include "text/text.h"

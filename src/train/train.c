@@ -103,7 +103,7 @@ static ls_status open_text(ls_training *t) {
         "text: %lld documents, %.2f M tokens, %lld sequences of %lld; a unigram model would reach %.4f nats",
         (long long)d->documents, (double)d->tokens / 1e6, (long long)d->windows, (long long)o->seq,
         t->unigram);
-    ls_data_tell_packed(t->data);
+    ls_data_log_packing(t->data);
     if (o->eval_data == NULL) return ls_ok();
     text.paths = &o->eval_data;
     text.n_paths = 1;

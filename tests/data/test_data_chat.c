@@ -8,7 +8,7 @@
 
 #include "support/data.h"
 
-#include "data/chat.h"
+#include "data/chat_impl.h"
 
 static ls_tokenizer *tokenizer;
 

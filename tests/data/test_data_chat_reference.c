@@ -11,7 +11,7 @@
 
 #include "support/scratch.h"
 
-#include "data/chat.h"
+#include "data/chat_impl.h"
 
 static const char *text_of(ls_json_value object, const char *key) {
     const char *text = NULL;
@@ -159,7 +159,7 @@ static void many_turns_take_no_longer(void **state) {
     assert_ok(ls_marked_encode(tokenizer, &text, &plain, &out));
     if (ls_seconds() - began > 60) fail_msg("%d turns took %.1f s", TURNS, ls_seconds() - began);
     /* Without tokens that part it, the same text is refused instead of encoded for ever. */
-    text.n_marks = 0;
+    text.n_tokens = 0;
     assert_error(ls_marked_encode(tokenizer, &text, &plain, &out), LS_INVALID, "too many turns", "part");
     free(out.tokens.id);
     free(out.learnt);

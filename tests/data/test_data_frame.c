@@ -8,7 +8,7 @@
 
 #include "support/data.h"
 
-#include "data/frame.h"
+#include "data/documents_impl.h"
 
 static ls_tokenizer *open_family(const char *family) {
     char path[600];

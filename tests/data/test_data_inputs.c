@@ -8,7 +8,7 @@
 
 #include "support/data.h"
 
-#include "data/source.h"
+#include "data/source_impl.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -9,7 +9,7 @@
 #include "support/scratch.h"
 
 #include "data/data.h"
-#include "data/data_impl.h"
+#include "data/pack_impl.h"
 
 static void is_a_bijection(void **state) {
     (void)state;

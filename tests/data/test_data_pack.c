@@ -8,7 +8,7 @@
 
 #include "support/data.h"
 
-#include "data/pack.h"
+#include "data/pack_impl.h"
 
 #include <math.h>
 

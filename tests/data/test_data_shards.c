@@ -8,7 +8,7 @@
 
 #include "support/data.h"
 
-#include "data/corpus.h"
+#include "data/data.h"
 
 /* One shard of that vocabulary: documents of 1, 2, ... tokens; returns its path. */
 static const char *write_shard(void **state, const char *name, int32_t vocabulary, int documents,

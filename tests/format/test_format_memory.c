@@ -11,7 +11,7 @@
 
 #include "support/scratch.h"
 
-#include "data/build.h"
+#include "data/data.h"
 #include "model/model.h"
 #include "text/text.h"
 

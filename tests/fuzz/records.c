@@ -2,10 +2,9 @@
  * Whatever a file of records says, it is refused by file and line, or its texts are the documents of shards. The first byte is the
  * kind of records and the template, the second whether what is bad is left out, and what the file is: lines or values, plain or compressed.
  */
-#include "data/build.h"
-#include "data/chat.h"
-#include "data/corpus.h"
-#include "data/encode.h"
+#include "data/chat_impl.h"
+#include "data/data.h"
+#include "data/records_impl.h"
 #include "fuzz/samples.h"
 #include "fuzz/targets.h"
 

@@ -1,6 +1,5 @@
 #include "fuzz/samples.h"
 #include "data/data.h"
-#include "data/shard.h"
 
 #include <math.h>
 

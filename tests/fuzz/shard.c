@@ -1,5 +1,4 @@
 /* Whatever the bytes, a token shard is refused, or its documents cover its tokens, and every packer makes sequences of it. */
-#include "data/shard.h"
 #include "data/data.h"
 #include "fuzz/samples.h"
 #include "fuzz/targets.h"

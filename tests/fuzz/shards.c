@@ -3,7 +3,7 @@
  * inspect. The folder has two: shard-000000.tokens and shard-000001.tokens.
  */
 #include "data/build_impl.h"
-#include "data/shard_set.h"
+#include "data/data.h"
 #include "fuzz/samples.h"
 #include "fuzz/targets.h"
 #include "longspan/data.h"

@@ -2,8 +2,7 @@
  * Whatever a file holds, its records lie in it one behind the other, and reading that goes on at any of them gives the others again.
  * The first byte says what a record is: a line, a value of JSON, or the file, which is one text.
  */
-#include "data/source.h"
-#include "data/cut.h"
+#include "data/source_impl.h"
 #include "fuzz/targets.h"
 #include "text/text.h"
 

@@ -2,7 +2,7 @@
  * Whatever the bytes under zstd, they are refused, or they are the same bytes however they are read: at once, in small parts, or
  * behind a place that was passed over. The first byte says how small.
  */
-#include "data/stream.h"
+#include "data/source_impl.h"
 #include "fuzz/targets.h"
 
 #include <stdlib.h>

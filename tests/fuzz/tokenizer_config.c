@@ -3,7 +3,7 @@
  * too, or renders a conversation or refuses it. The files are divided by the byte 0x1e: tokenizer_config.json, config.json,
  * generation_config.json, chat_template.jinja; a file without a byte is not there.
  */
-#include "data/chat.h"
+#include "data/chat_impl.h"
 #include "fuzz/targets.h"
 #include "text/text.h"
 

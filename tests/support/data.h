@@ -4,9 +4,7 @@
 
 #include "scratch.h"
 
-#include "data/build.h"
 #include "data/data.h"
-#include "data/shard_set.h"
 
 static inline ls_tokenizer *bytes_tokenizer(void) {
     ls_tokenizer *tokenizer = NULL;

@@ -11,8 +11,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/build_impl.h"
-#include "data/shard_set.h"
-#include "data/stream.h"
+#include "data/data.h"
+#include "data/source_impl.h"
 #include "fuzz/samples.h"
 #include "fuzz/targets.h"
 #include "job/job_impl.h"

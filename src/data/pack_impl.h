@@ -1,0 +1,68 @@
+/*
+ * data: packing, that is, which tokens each sequence of S holds; and the order of the sequences. A packer is one file and one row of the table in
+ * pack.c.
+ */
+#ifndef LS_DATA_PACK_IMPL_H
+#define LS_DATA_PACK_IMPL_H
+
+#include "data/corpus.h"
+
+/* Consecutive tokens of one document. */
+typedef struct ls_passage {
+    int64_t start, length; /* tokens of the corpus */
+} ls_passage;
+
+typedef struct ls_packed {
+    int64_t sequences; /* per epoch */
+    int64_t whole;     /* number of those that lie inside one document */
+    int64_t padding;   /* places of all sequences that hold no document */
+    void *state;       /* of the packer */
+} ls_packed;
+
+typedef struct ls_packer {
+    const char *name, *summary;
+    /*
+     * false: the passages of a sequence are S + 1 tokens, of which the last is a label only; documents see each other.
+     * true: a passage is `length` inputs, whose labels are the tokens one further on. No passage sees another, each begins at position
+     * 0, and together they may be fewer than S inputs.
+     */
+    bool apart;
+    LS_MUST_USE ls_status (*create)(const ls_corpus *corpus, int64_t S, ls_packed *out);
+    /* Writes the passages of sequence i in their order to out[S + 1]. Returns their number. */
+    int64_t (*passages)(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i,
+                        ls_passage *out);
+    void (*destroy)(void *state);
+} ls_packer;
+
+extern const ls_packer ls_packer_join, ls_packer_best, ls_packer_stream;
+/* NULL: join. LS_USAGE lists the known names. */
+LS_MUST_USE ls_status ls_packer_find(const char *name, const ls_packer **out);
+
+/* ---- tally: counts something over the documents of a corpus, and finds its n-th element ---- */
+
+/* The number of elements in a document of this many tokens, cut for sequences of S. */
+typedef int64_t (*ls_tally_count)(int64_t length, int64_t S);
+
+typedef struct ls_tally {
+    ls_tally_count count;
+    int64_t S, total;
+    int64_t *marks; /* elements before documents 0, 64, 128, ...; so memory is 1/8 byte per document */
+    int64_t n;
+} ls_tally;
+
+LS_MUST_USE ls_status ls_tally_make(const ls_corpus *corpus, ls_tally_count count, int64_t S, ls_tally *out);
+void ls_tally_free(ls_tally *tally); /* a zeroed one is allowed */
+
+/* The document that holds element `at`, 0 <= at < total. *before: number of elements before the document. */
+ls_document ls_tally_find(const ls_tally *tally, const ls_corpus *corpus, int64_t at, int64_t *before);
+
+/* ---- the order of an epoch (data.c) ---- */
+
+/*
+ * Where index < n goes in a random permutation of 0 .. n - 1; n from 1 to 2^62. It needs no table, so any rank can evaluate it at any
+ * index: a balanced Feistel network of Philox rounds over the next power of four, repeated until the result is below n (fewer than 4
+ * times on average).
+ */
+uint64_t ls_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t index);
+
+#endif

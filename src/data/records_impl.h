@@ -1,0 +1,66 @@
+/*
+ * data: records to tokens. A token is learnt if it counts as a label in the loss; tokens that are not learnt are context only.
+ */
+#ifndef LS_DATA_RECORDS_IMPL_H
+#define LS_DATA_RECORDS_IMPL_H
+
+#include "base/base.h"
+#include "data/source_impl.h"
+#include "format/format.h"
+#include "text/text.h"
+
+typedef struct ls_learnt_tokens {
+    ls_token_list tokens;
+    uint8_t *learnt; /* [learnt_capacity] a byte for each token; NULL: all are learnt */
+    size_t learnt_capacity;
+    bool end_learnt; /* whether the end of document, which is not among the tokens, is learnt */
+} ls_learnt_tokens;
+
+/* Appends the tokens of a text, all learnt or all not. plain: as for ls_tokenizer_encode_plain. */
+LS_MUST_USE ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
+                                       const ls_plain_text *plain, bool learnt, ls_learnt_tokens *out);
+LS_MUST_USE ls_status ls_learnt_append_id(int32_t id, bool learnt, ls_learnt_tokens *out);
+
+typedef struct ls_encode_options {
+    const ls_tokenizer *tokenizer;
+    const char *field;          /* of JSON: where the text is */
+    const char *records;        /* of JSON: the name of a record kind */
+    const struct ls_chat *chat; /* for kinds that need it */
+} ls_encode_options;
+
+/* A kind of record of JSON: one row of the table in records.c. */
+typedef struct ls_record_kind {
+    const char *name;
+    bool learnt; /* gives a byte for each token */
+    bool chat;   /* needs a chat template */
+    /* Appends the tokens of a value. LS_INVALID names the file and line of a value of another form. */
+    ls_status (*encode)(const ls_encode_options *options, ls_json_value value, ls_learnt_tokens *out);
+} ls_record_kind;
+/* LS_USAGE lists the known names. */
+LS_MUST_USE ls_status ls_record_kind_find(const char *name, const ls_record_kind **out);
+
+/* ---- encoding batches of records on several threads ---- */
+
+typedef struct ls_record_encoder ls_record_encoder;
+
+/* All arguments are borrowed. pool may be NULL. */
+LS_MUST_USE ls_status ls_records_create(const ls_encode_options *options, const ls_input *inputs,
+                                        ls_pool *pool, ls_record_encoder **out);
+void ls_records_destroy(ls_record_encoder *encoder); /* NULL is allowed */
+
+/* The tokens of one record. */
+typedef struct ls_encoded {
+    const int32_t *ids;
+    const uint8_t *learnt; /* NULL: all are learnt */
+    int64_t n;
+    bool end_learnt;
+    bool bad; /* the record cannot be encoded; ls_records_explain says why */
+} ls_encoded;
+
+/* Encodes a batch; the results are valid until the next call. The only error is LS_NO_MEMORY; bad records are results. */
+LS_MUST_USE ls_status ls_records_run(ls_record_encoder *encoder, const ls_text_record *records, size_t n);
+ls_encoded ls_records_result(const ls_record_encoder *encoder, size_t i);
+/* The error of a bad record. */
+ls_status ls_records_explain(const ls_record_encoder *encoder, const ls_text_record *record);
+
+#endif
