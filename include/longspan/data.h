@@ -1,5 +1,5 @@
 /*
- * Data: text to token shards, and what is in them. Paths and texts are borrowed for the call.
+ * Data: text to token shards, what is in shards, and text to token ids. Paths and texts are borrowed for the call.
  */
 #ifndef LONGSPAN_DATA_H
 #define LONGSPAN_DATA_H
@@ -13,22 +13,19 @@
 
 LS_PUBLIC_BEGIN
 
-/*
- * How texts become documents: the flags that every command which is given texts has. Zero and NULL mean the default that its help shows.
- */
+/* How texts become documents: the flags of every command that reads texts. Zero and NULL mean the default that the command's help shows. */
 typedef struct ls_text_form {
     const char *format;  /* "auto", "text", "jsonl", "json" */
     const char *field;   /* of JSON: where the text is */
     const char *records; /* of JSON: what a record is: "text", "completion", "messages" */
     const char *
-        chat; /* of messages: a form's name, a name among the tokenizer's templates, a file; NULL: the tokenizer's own */
-    const char *
-        system; /* of messages: what the system says where a conversation does not begin with it; NULL: nothing is put there */
-    const char *today; /* of messages: YYYY-MM-DD, the day that templates write; NULL: the day it is */
-    const char *begin; /* a token before each document, "none", or "auto": what the tokenizer's files say */
-    const char *end;   /* the same behind it; "auto": the tokenizer's end of document */
-    int64_t longest_record; /* bytes that a record may have */
-    bool skip_bad;          /* what cannot be read is left out and counted */
+        chat; /* of messages: a published form, a template of the tokenizer, or a file; NULL: the tokenizer's own */
+    const char *system; /* of messages: system message for conversations without one; NULL: none is added */
+    const char *today;  /* of messages: YYYY-MM-DD, the day that templates write; NULL: the current day */
+    const char *begin;  /* a token before each document, "none", or "auto": what the tokenizer's files say */
+    const char *end;    /* a token behind each document, "none", or "auto": the tokenizer's end of document */
+    int64_t longest_record; /* most bytes of a record */
+    bool skip_bad;          /* records that cannot be read are left out and counted, not errors */
 } ls_text_form;
 
 /* Fields are the flags of `longspan data build`; zero and NULL mean the default that the command's help shows. */
@@ -44,30 +41,30 @@ typedef struct ls_data_build_job {
 
 typedef struct ls_data_build_result {
     int64_t inputs, input_bytes;
-    int64_t documents, tokens, longest; /* longest: tokens of a document */
+    int64_t documents, tokens, longest; /* longest: tokens of the longest document */
     int64_t empty, bad;                 /* records left out */
     int64_t shards, resumed;            /* resumed: shards that an earlier build had written */
-    char begin[100], end[100];          /* what stands around each document: tokens, or "none" */
+    char begin[100], end[100];          /* what stands around each document: texts of tokens, or "none" */
     double seconds;
 } ls_data_build_result;
 
-/* Blocks until the shards are written, or fails; see src/data/build.h for what stands where. */
+/* Returns when the shards are written, or on an error. src/data/shard.h describes the folder. */
 LS_MUST_USE ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *result);
 void ls_data_build_result_json(const ls_data_build_result *result, FILE *out);
 
 /*
- * Prints what is in shards: counts, lengths, the first documents. With order: which stretches of which documents each step trains on,
- * as `longspan train` with the same data, seq, batch, seed and pack would.
+ * Prints what is in shards: counts, lengths, the first documents. With order: which parts of which documents each step trains on, if
+ * `longspan train` runs with the same data, seq, batch, seed and pack.
  */
 typedef struct ls_data_inspect_job {
     const char *const *paths; /* folders of shards, or shards; with order also text */
     int n_paths;
     const char *tokenizer; /* to decode; NULL: bytes */
     ls_text_form form;     /* with order, of text */
-    bool verify;           /* checksums and every token */
-    int64_t documents;     /* to show; < 0: none; 0: 3 */
+    bool verify;           /* checks the checksums and every token */
+    int64_t documents;     /* number to show; < 0: none; 0: 3 */
     bool order;
-    int64_t seq, batch, steps, from; /* of the order: 1024, 1, 1, 0 when 0; from: steps passed over */
+    int64_t seq, batch, steps, from; /* with order; from: steps to skip. 0 means 1024, 1, 1, 0 */
     uint64_t seed;
     const char *pack;
     bool json;
@@ -75,19 +72,19 @@ typedef struct ls_data_inspect_job {
 LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *out);
 
 /*
- * Text to token ids, and back. Each line of the files, without its newline, is a text; its ids are printed as a JSON array on a line of its
- * own. With decode each line is such an array (or an object with "ids"), and its text is printed, with a newline behind it.
+ * Converts text to token ids, or back. Each line of the files, without its newline, is a text; its ids are printed as a JSON array on one
+ * line. With decode each line is such an array (or an object with "ids"), and its text is printed with a newline behind it.
  */
 typedef struct ls_tokenize_job {
     const char *tokenizer; /* directory of a tokenizer.json, or that file; NULL: bytes */
     const char *text;      /* one text; NULL: the files */
     const char *const *paths;
-    int n_paths;       /* 0: standard input; so is the file "-" */
-    bool whole;        /* a file is one text; decoded texts have no newlines between them */
-    bool special;      /* with the tokens that the tokenizer's files put around a text */
+    int n_paths;       /* 0: standard input, as is the file "-" */
+    bool whole;        /* each file is one text; decoded texts have no newlines between them */
+    bool special;      /* adds the tokens that the tokenizer's files put around a text */
     bool decode;       /* ids to text */
-    bool skip_special; /* of decode: without special tokens */
-    bool json;         /* a line is an object: {"ids": [...]}, or {"text": "..."} */
+    bool skip_special; /* of decode: leaves special tokens out */
+    bool json;         /* each line is an object: {"ids": [...]}, or {"text": "..."} */
 } ls_tokenize_job;
 LS_MUST_USE ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out);
 

@@ -26,9 +26,9 @@ typedef struct ls_train_state {
 /* ---- saving and loading ---- */
 
 /*
- * Called by all ranks; each writes its shard. If any rank fails (a full disk, for example), all ranks return the same error, the partial folder is
- * removed, and earlier checkpoints are unchanged. Keeps the newest `keep` checkpoints and the best one (0: keeps all).
- * config: text of config.json, or NULL.
+ * Called by all ranks; each writes its shard. If any rank fails (a full disk, for example), all ranks return the same error, the
+ * partial folder is removed, and earlier checkpoints are unchanged. Keeps the newest `keep` checkpoints and the best one (0: keeps
+ * all). config: text of config.json, or NULL.
  */
 LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *directory,
                                          const ls_train_state *state, const char *config, int keep);

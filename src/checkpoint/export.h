@@ -32,8 +32,8 @@ typedef struct ls_export_result {
 } ls_export_result;
 
 /*
- * Uses a few MiB of memory, whatever the size of the model. Compares every byte that it reads with its hash. A number that F16 cannot hold is LS_INVALID
- * and names the tensor. On failure `out` is unchanged.
+ * Uses a few MiB of memory, whatever the size of the model. Compares every byte that it reads with its hash. A number that F16
+ * cannot hold is LS_INVALID and names the tensor. On failure `out` is unchanged.
  */
 LS_MUST_USE ls_status ls_checkpoint_export(const ls_export_options *options, ls_export_result *result);
 

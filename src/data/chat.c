@@ -19,11 +19,10 @@ typedef struct conversation {
     const ls_chat *chat;
     const ls_jinja *jinja;
     ls_arena *arena;
-    jinja_dict *variables; /* all but the messages */
+    jinja_dict *variables; /* of the template, without the messages */
     jinja_list *messages;
     ls_json_value json; /* the messages, for errors */
-    size_t
-        first; /* index in messages of the record's messages[0]: 1 behind an added system message, else 0 */
+    size_t first;   /* number of messages before the record's own: 1 if a system message was added, else 0 */
     size_t bytes;   /* of the variables */
     uint64_t steps; /* of the renderings so far */
 } conversation;
@@ -186,9 +185,10 @@ static size_t behind_earlier(jinja_text text, size_t end) {
 }
 
 /*
- * Where an answer begins in `answered`: behind the prompt. own: its first character that the message itself contains. Some templates write more into the last message of a user,
- * or <think> behind the prompt, so that `answered` does not begin with the prompt. Then it is behind the longest beginning of the prompt's
- * end (the part behind the earlier messages) that stands there. SIZE_MAX: none of it does.
+ * Where an answer begins in `answered`: behind the prompt. own: the first character that comes from the message itself. Some templates
+ * write more into the last message of a user, or <think> behind the prompt, so that `answered` does not begin with the prompt. Then the
+ * part of the prompt behind the earlier messages is compared with the text between them and `own`, and the answer begins where the two
+ * differ. SIZE_MAX: they have nothing in common.
  */
 static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own) {
     const size_t same = common_length(prompt, answered);
@@ -200,9 +200,9 @@ static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own
 }
 
 /*
- * Marks what is learnt of message i, an answer: from the end of its prompt as far as the whole conversation has the same text. Some templates
- * change an answer when later messages follow (most remove its reasoning). Then nothing of it is learnt, because a model never generates the
- * changed text at this place.
+ * Marks what is learnt of message i, an answer: from the end of its prompt as far as the whole conversation has the same text. Some
+ * templates change an answer when later messages follow (most remove its reasoning). Then nothing of it is learnt, because a model never
+ * generates the changed text at this place.
  */
 static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_t n, ls_arena *arena) {
     jinja_text prompt = {0}, answered = {whole, n};
@@ -217,11 +217,10 @@ static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_
     const size_t from = begin_of_answer(prompt, answered, has_own ? first : answered.n);
     const size_t to = common_length(answered, (jinja_text){whole, n});
     if (from == SIZE_MAX)
-        return ls_error(
-            LS_UNSUPPORTED,
-            "%s: messages[%zu]: %s writes this answer behind another text than it asks for it with "
-            "(add_generation_prompt), expected generation blocks in such a template",
-            c->json.file, i - c->first, c->chat->name);
+        return ls_error(LS_UNSUPPORTED,
+                        "%s: messages[%zu]: template %s does not write this answer behind its prompt "
+                        "(add_generation_prompt), expected generation blocks in such a template",
+                        c->json.file, i - c->first, c->chat->name);
     if (has_own && to < end) return ls_ok();
     for (size_t k = from; k < to; k++) whole[k] |= JINJA_GENERATED;
     return ls_ok();

@@ -33,9 +33,9 @@ LS_MUST_USE ls_status ls_marked_append_token(ls_marked_text *marked, const char 
 void ls_marked_free(ls_marked_text *marked);
 
 /*
- * Appends the tokens of the text. A token that covers a learnt byte is learnt, as in transformers. Text between the special tokens is encoded
- * with `plain` (ls_tokenizer_encode_plain); plain NULL: special tokens are recognised there. To find which tokens are learnt, parts are encoded twice;
- * LS_INVALID when that would take too long.
+ * Appends the tokens of the text. A token that covers a learnt byte is learnt, as in transformers. Text between the special tokens
+ * is encoded with `plain` (ls_tokenizer_encode_plain); plain NULL: special tokens are recognised there. To find which tokens are
+ * learnt, parts are encoded twice; LS_INVALID when that would take too long.
  */
 LS_MUST_USE ls_status ls_marked_encode(const ls_tokenizer *tokenizer, const ls_marked_text *marked,
                                        const ls_plain_text *plain, ls_learnt_tokens *out);

@@ -1,6 +1,6 @@
 /*
- * Opening a chat template: one of the published forms below, one of the tokenizer's folder, or a file; and the special tokens that templates
- * know by name.
+ * Opening a chat template: one of the published forms below, one of the tokenizer's folder, or a file; and the special tokens that
+ * templates know by name.
  */
 #include "base/base.h"
 #include "data/chat_impl.h"
@@ -262,7 +262,7 @@ static ls_status find_day(const char *today, ls_chat *chat) {
     if (!ls_jinja_names(chat->jinja, "strftime_now")) return ls_ok();
     char text[40];
     strftime(text, sizeof text, "%Y-%m-%d", &chat->today);
-    ls_log("%s writes the day: %s (--today says another)", chat->name, text);
+    ls_log("template %s writes the date %s; --today sets another", chat->name, text);
     const uint64_t both[] = {chat->hash, ls_hash_bytes(text, strlen(text))};
     chat->hash = ls_hash_bytes(both, sizeof both);
     return ls_ok();
@@ -284,8 +284,8 @@ static ls_status set_system(const char *system, ls_chat *chat) {
     ls_marked_free(&text);
     ls_json_free(document);
     if (status.code == LS_OK) return status;
-    return ls_error(LS_USAGE, "--system is given, but template %s does not take it: %s", chat->name,
-                    status.text);
+    return ls_error(LS_USAGE, "--system is given, but template %s cannot render a system message: %s",
+                    chat->name, status.text);
 }
 
 /* ---- opening ---- */
@@ -295,11 +295,12 @@ static ls_status open_chat(const ls_chat_options *o, ls_chat *chat) {
     LS_TRY(find_tokens(o, chat));
     LS_TRY(find_day(o->today, chat));
     LS_TRY(set_system(o->system, chat));
-    ls_log("conversations by template %s%s%.80s%s", chat->name,
-           chat->system != NULL ? ", without a system: " : "", chat->system != NULL ? chat->system : "",
+    ls_log("conversations use template %s%s%.80s%s", chat->name,
+           chat->system != NULL ? "; system message where there is none: " : "",
+           chat->system != NULL ? chat->system : "",
            ls_jinja_generates(chat->jinja)
                ? ""
-               : "; it has no generation blocks: learnt is what it writes for an answer");
+               : "; it has no generation blocks, so what it writes for an answer is learnt");
     return ls_ok();
 }
 

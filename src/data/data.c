@@ -68,8 +68,8 @@ static ls_status open_shards(const ls_data_options *options, ls_data *data) {
 }
 
 static void log_left_out(const ls_texts *texts) {
-    if (texts->binary > 0) ls_log("%lld files are no text, and passed over", (long long)texts->binary);
-    if (texts->bad > 0) ls_log("%lld records could not be read, and are left out", (long long)texts->bad);
+    if (texts->binary > 0) ls_log("%lld files are no text and were skipped", (long long)texts->binary);
+    if (texts->bad > 0) ls_log("%lld records could not be read and were left out", (long long)texts->bad);
 }
 
 static ls_status open_texts(const ls_data_options *options, ls_data *data) {
@@ -221,7 +221,7 @@ static ls_status assemble(const ls_data *data, int64_t index, assembly *a) {
 
 static int32_t label_of(const assembly *a, int64_t i) { return a->learnt[i] ? a->ids[i] : LS_LABEL_IGNORED; }
 
-/* Sets `seen` of inputs from .. to - 1, which lie in one document with `before` tokens in front of the first one's label. */
+/* Sets `seen` of inputs from .. to - 1. Their labels lie in one document, with `before` of its tokens before the first label. */
 static void mark_seen(ls_sample *out, int64_t from, int64_t to, int64_t before) {
     if (out->seen == NULL) return;
     for (int64_t i = from; i < to; i++) out->seen[i] = (int32_t)(before + i - from);

@@ -44,11 +44,10 @@ ls_status ls_frame_find(const ls_tokenizer *tokenizer, const char *begin, const 
     if (!is_auto(end))
         LS_TRY(find_token(tokenizer, "end", end, &frame.end));
     else if (frame.end < 0)
-        return ls_error(
-            LS_INVALID,
-            "the tokenizer \"%s\" says of no token that it ends a document, expected eos_token in "
-            "tokenizer_config.json, or --end with a token or none",
-            ls_tokenizer_name(tokenizer));
+        return ls_error(LS_INVALID,
+                        "the tokenizer \"%s\" has no end-of-document token; expected eos_token in "
+                        "tokenizer_config.json, or --end with a token or none",
+                        ls_tokenizer_name(tokenizer));
     *out = frame;
     return ls_ok();
 }

@@ -1,6 +1,6 @@
 /*
- * data: files to documents. `data build` (build.c) and the commands that read texts into memory (corpus.c) both read documents here, so that the
- * same files give the same documents everywhere.
+ * data: files to documents. `data build` (build.c) and the commands that read texts into memory (corpus.c) both read documents
+ * here, so that the same files give the same documents everywhere.
  */
 #ifndef LS_DATA_DOCUMENTS_IMPL_H
 #define LS_DATA_DOCUMENTS_IMPL_H

@@ -134,7 +134,7 @@ static const struct {
     {".npz", ARRAYS, false},
     {".safetensors", ARRAYS, false},
     {".pdf", "is not read; extract its text, such as with pdftotext", false},
-    {".tokens", "holds token shards, which stand by themselves, beside no text", false},
+    {".tokens", "holds token shards, which cannot be mixed with text", false},
 };
 
 static const char *why_refused(const char *path, size_t length, bool as_text) {
@@ -195,7 +195,7 @@ static ls_status log_repeated(const ls_input_list *list) {
         if (first < 0) first = i;
     }
     if (repeated > 0)
-        ls_log("%s is given more than once%s: it is read as often", sorted[first].path,
+        ls_log("%s is given more than once%s: it is read each time", sorted[first].path,
                repeated > 1 ? ", and others are" : "");
     free(sorted);
     return ls_ok();

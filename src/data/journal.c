@@ -1,6 +1,6 @@
 /*
- * How far a build is: build.jsonl while it runs, shards.json when it is done. A line of the journal holds the request, the state of the build
- * behind a shard, and the shard's checksum. The first line is written before the first shard.
+ * How far a build is: build.jsonl while it runs, shards.json when it is done. A line of the journal holds the request, the state of
+ * the build behind a shard, and the shard's checksum. The first line is written before the first shard.
  */
 #include "data/build_impl.h"
 
@@ -265,7 +265,8 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
     if (!ls_file_exists(path))
         LS_TRY(check_empty(o));
     else if (!o->resume)
-        return ls_error(LS_USAGE, "%s holds an unfinished build; go on with --resume, or remove it: rm -r %s",
+        return ls_error(LS_USAGE,
+                        "%s holds an unfinished build; continue with --resume, or remove it: rm -r %s",
                         o->out, o->out);
     LS_TRY(remove_leftovers(o));
     LS_TRY(has_shards(path, &has_shard));
@@ -273,8 +274,7 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
     LS_TRY(ls_file_remove_tree(path)); /* it has no shard, so any new build may begin */
     s->place = (ls_place){0, 0, 1};
     LS_TRY(append_line(o, s));
-    return ls_file_sync(
-        o->out); /* if the journal were lost, the next build would refuse its shards as other files */
+    return ls_file_sync(o->out); /* without the journal the next build would refuse the shards */
 }
 
 ls_status ls_journal_drop(const ls_build_options *o) {

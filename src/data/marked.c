@@ -73,15 +73,15 @@ typedef struct encoding {
 } encoding;
 
 /*
- * *out: how many of the n tokens `ids` of the text from `from` on cover its bytes before `to`. A token that covers bytes on both sides of `to`
- * counts if `across`. It encodes text[from, to) alone and compares.
+ * *out: how many of the n tokens `ids` of the text from `from` on cover its bytes before `to`. A token that covers bytes on both
+ * sides of `to` counts if `across`. It encodes text[from, to) alone and compares.
  */
 static ls_status tokens_before(encoding *e, size_t from, size_t to, bool across, const int32_t *ids, size_t n,
                                size_t *out) {
     size_t same = 0;
     if (to - from > e->budget)
         return ls_error(LS_INVALID,
-                        "%zu bytes hold too many turns that no special token of the tokenizer parts",
+                        "%zu bytes hold too many turns that no special token of the tokenizer separates",
                         e->marked->bytes);
     e->budget -= to - from;
     e->prefix.count = 0;

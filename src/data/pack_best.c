@@ -23,7 +23,8 @@ typedef struct packing {
 } packing;
 
 /*
- * The bins by their room 0..S, and the set of rooms that occur, as a tree of bits: bit i of level l + 1 says whether word i of level l is not 0.
+ * The bins by their room 0..S, and the set of rooms that occur, as a tree of bits: bit i of level l + 1 says whether word i of
+ * level l is not 0.
  */
 enum { LEVELS = 6 };
 typedef struct rooms {

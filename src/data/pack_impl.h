@@ -1,6 +1,6 @@
 /*
- * data: packing, that is, which tokens each sequence of S holds; and the order of the sequences. A packer is one file and one row of the table in
- * pack.c.
+ * data: packing, that is, which tokens each sequence of S holds; and the order of the sequences. A packer is one file and one row
+ * of the table in pack.c.
  */
 #ifndef LS_DATA_PACK_IMPL_H
 #define LS_DATA_PACK_IMPL_H

@@ -82,7 +82,7 @@ ls_status ls_shard_set_add(ls_shard_set *set, const char *path) {
         return ls_error(
             LS_INVALID,
             holds(path, LS_SHARDS_JOURNAL)
-                ? "%s: these token shards are not finished; go on with longspan data build --resume"
+                ? "%s: these token shards are not finished; continue with longspan data build --resume"
                 : "%s: no " LS_SHARDS_FILE " in it, expected a folder of token shards",
             path);
     LS_TRY(ls_path_join(path, LS_SHARDS_FILE, &list));

@@ -160,8 +160,8 @@ static const char *end_of_string(const char *at, const char *end) {
 }
 
 /*
- * The end of the value that begins at `at`, or NULL if the text ends before it. Only brackets, commas and strings are considered; the parser
- * rejects what is no value. ended: the text is the end of the file.
+ * The end of the value that begins at `at`, or NULL if the text ends before it. Only brackets, commas and strings are considered;
+ * the parser rejects what is no value. ended: the text is the end of the file.
  */
 static const char *end_of_value(const char *at, const char *end, bool ended) {
     int64_t depth = 0;
@@ -205,7 +205,7 @@ static bool find_value(ls_source *s) {
         if (!s->array) return true;
         if (!skip_punctuation(s)) {
             reject_rest(s, s->place,
-                        s->next == CLOSED ? "something stands behind the end of its array"
+                        s->next == CLOSED ? "there is text behind the end of its array"
                         : s->next == VALUE || s->next == VALUE_OR_END
                             ? "expected a value in its array"
                             : "expected a comma or the end of its array",
@@ -453,7 +453,7 @@ static ls_status check_unchanged(const ls_input *in) {
     if (stat(in->path, &info) == 0 && info.st_size == in->bytes &&
         (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec == in->changed)
         return ls_ok();
-    return ls_error(LS_IO, "%s: changed while it was read; begin again, into another --out", in->path);
+    return ls_error(LS_IO, "%s: changed while it was read; start again with another --out", in->path);
 }
 
 static ls_status close_file(ls_source *s) {

@@ -1,6 +1,6 @@
 /*
- * data: from paths to records. Inputs are the files that the paths mean; a byte stream reads one of them and decompresses it; a source reads all of
- * them and cuts them into records.
+ * data: from paths to records. Inputs are the files that the paths mean; a byte stream reads one of them and decompresses it; a
+ * source reads all of them and cuts them into records.
  */
 #ifndef LS_DATA_SOURCE_IMPL_H
 #define LS_DATA_SOURCE_IMPL_H
@@ -37,9 +37,10 @@ typedef struct ls_input_list {
 } ls_input_list;
 
 /*
- * The files that paths mean, in the order given: files, folders with all below them, patterns (*, ?, [...]). format is "text", "jsonl" or "json"
- * for all files, or "auto": names that end in .jsonl, .ndjson or .json, or these with .gz or .zst behind them, are JSON, all others text. A
- * format that cannot be read is an error if its file was named, and a refused input if it lies below a folder.
+ * The files that paths mean, in the order given: files, folders with all below them, patterns (*, ?, [...]). format is "text",
+ * "jsonl" or "json" for all files, or "auto": names that end in .jsonl, .ndjson or .json, or these with .gz or .zst behind them,
+ * are JSON, all others text. A format that cannot be read is an error if its file was named, and a refused input if it lies below a
+ * folder.
  */
 LS_MUST_USE ls_status ls_inputs_find(const char *const *paths, int n, const char *format, ls_input_list *out);
 void ls_inputs_free(ls_input_list *list);
@@ -82,8 +83,8 @@ const ls_codec *ls_codec_of_bytes(const unsigned char *bytes, size_t n);
 typedef struct ls_byte_stream ls_byte_stream;
 
 /*
- * Opens a file. It is decompressed if its first bytes, or else its name, say that it is compressed. LS_UNSUPPORTED when this build lacks the codec. The path
- * is borrowed.
+ * Opens a file. It is decompressed if its first bytes, or else its name, say that it is compressed. LS_UNSUPPORTED when this build
+ * lacks the codec. The path is borrowed.
  */
 LS_MUST_USE ls_status ls_stream_open(const char *path, ls_byte_stream **out);
 /*
@@ -123,9 +124,9 @@ typedef struct ls_text_record {
 typedef struct ls_source ls_source;
 
 /*
- * Reads the inputs from a place on. A text longer than a batch comes in parts, cut so that the ids of the parts together are those of the
- * whole: at multiples of ls_tokenizer_piece, or by ls_text_cut. A part with at.offset > 0 is for ls_tokenizer_encode_rest. All arguments are borrowed.
- * most: bytes of a record; 0: LS_RECORD_MOST.
+ * Reads the inputs from a place on. A text longer than a batch comes in parts, cut so that the ids of the parts together are those
+ * of the whole: at multiples of ls_tokenizer_piece, or by ls_text_cut. A part with at.offset > 0 is for ls_tokenizer_encode_rest.
+ * All arguments are borrowed. most: bytes of a record; 0: LS_RECORD_MOST.
  */
 LS_MUST_USE ls_status ls_source_open(const ls_input *inputs, int64_t n, const ls_tokenizer *tokenizer,
                                      ls_place from, int64_t most, ls_source **out);
@@ -140,9 +141,9 @@ LS_MUST_USE ls_status ls_source_next(ls_source *source, const ls_text_record **r
 ls_place ls_source_place(const ls_source *source);
 
 /*
- * Where to cut a long text so that the ids of its two parts are those of the whole. *out: bytes of the first part, about `wanted` or more;
- * the second part is for ls_tokenizer_encode_rest. If the tokenizer does not know such places (ls_tokenizer_cut), searches for the end of a line around which
- * the text has the same ids encoded as one and as two parts. 0: no place was found.
+ * Where to cut a long text so that the ids of its two parts are those of the whole. *out: bytes of the first part, about `wanted`
+ * or more; the second part is for ls_tokenizer_encode_rest. If the tokenizer does not know such places (ls_tokenizer_cut), searches
+ * for the end of a line around which the text has the same ids encoded as one and as two parts. 0: no place was found.
  */
 LS_MUST_USE ls_status ls_text_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                   size_t wanted, size_t *out);

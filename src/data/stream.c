@@ -77,7 +77,7 @@ static ls_status more_input(ls_byte_stream *s) {
 
 static void check_ratio(ls_byte_stream *s) {
     if (s->bytes_out > RATIO_FROM && s->bytes_out / LS_STREAM_MOST_RATIO > s->bytes_in)
-        snprintf(s->broken, sizeof s->broken, "its %s holds more than %d times its bytes: no text",
+        snprintf(s->broken, sizeof s->broken, "its %s expands to more than %d times its size: no text",
                  s->codec->name, LS_STREAM_MOST_RATIO);
 }
 
@@ -88,7 +88,7 @@ static void decode(ls_byte_stream *s) {
     const char *wrong = s->codec->decode(s->state, &s->step);
     s->bytes_out += (int64_t)(room - s->step.room);
     if (wrong != NULL)
-        snprintf(s->broken, sizeof s->broken, "not to be decompressed as %s: %.120s", s->codec->name, wrong);
+        snprintf(s->broken, sizeof s->broken, "cannot be decompressed as %s: %.120s", s->codec->name, wrong);
     else if (ended && !s->step.between && s->step.room == room)
         snprintf(s->broken, sizeof s->broken, "ends in the middle of a %s %s", s->codec->name,
                  s->codec->part);
@@ -159,7 +159,7 @@ ls_status ls_stream_read(ls_byte_stream *s, char *out, size_t room, size_t *byte
 const char *ls_stream_broken(const ls_byte_stream *s) { return s->broken[0] != 0 ? s->broken : NULL; }
 
 static ls_status too_short(const ls_byte_stream *s, int64_t bytes) {
-    return ls_error(LS_INVALID, "%s: ends %lld bytes before the place to go on from", s->path,
+    return ls_error(LS_INVALID, "%s: ends %lld bytes before the place to resume from", s->path,
                     (long long)bytes);
 }
 

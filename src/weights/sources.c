@@ -45,8 +45,9 @@ static void fill_constant(double value, int64_t count, double *out) {
 }
 
 /*
- * Norms and biases are constant. Numbers 4b .. 4b+3 of a parameter come from one Philox block (key: the seed; counter: b and the parameter's name) by two Box-Muller
- * pairs. Each number depends on (seed, name, index) only, so any range can be made without the rest.
+ * Norms and biases are constant. Numbers 4b .. 4b+3 of a parameter come from one Philox block (key: the seed; counter: b and the
+ * parameter's name) by two Box-Muller pairs. Each number depends on (seed, name, index) only, so any range can be made without the
+ * rest.
  */
 static void make_random(const ls_flat *flat, const random_rule *rule, int64_t start, int64_t count,
                         double *out) {

@@ -30,11 +30,11 @@ expect 2 "--begin is '<s>', expected auto, none or a token" data build texts --o
 "$longspan" data build --out talks --records messages --template chatml --system 'Be kind.' --json <(:) >/dev/null 2>&1 && fail "a pipe was read"
 printf '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]}\n' >talk.jsonl
 "$longspan" data build talk.jsonl --out talks --records messages --template chatml --system 'Be kind.' >out.txt 2>err || fail "build: $(cat err)"
-grep -q 'template chatml, without a system: Be kind.' err || fail "template: $(cat err)"
+grep -q 'template chatml; system message where there is none: Be kind.' err || fail "template: $(cat err)"
 "$longspan" data inspect talks | grep -q 'tokens: <|im_start|>system Be kind.<|im_end|> <|im_start|>user Hi' || fail "talk: $("$longspan" data inspect talks)"
 expect 2 "holds other files" data build talk.jsonl --out texts
 cp talk.jsonl talk.csv && expect 1 "talk.csv: is not read; write its text as JSONL" data build talk.csv --out y
-cp talk.jsonl false.jsonl.gz && expect 1 "false.jsonl.gz: not to be decompressed as gzip" data build false.jsonl.gz --out y
+cp talk.jsonl false.jsonl.gz && expect 1 "false.jsonl.gz: cannot be decompressed as gzip" data build false.jsonl.gz --out y
 
 # --- train from them: the same as from the text ---
 base=(--model config.json --seq 64 --steps 4 --batch 2 --seed 5 --threads 1)
@@ -57,14 +57,14 @@ begin_build() { # WAITED FLAGS...: a build in the background, once a file is the
 begin_build cut/shard-000000.tokens --out cut --shard-tokens 100000
 kill -INT $pid
 wait $pid && fail "an interrupted build was done"
-grep -q 'interrupted: [0-9]* shards are complete; the same command with --resume goes on behind them' err || fail "Ctrl-C: $(cat err)"
-expect 2 "cut holds an unfinished build; go on with --resume, or remove it: rm -r cut" data build long.jsonl --out cut --shard-tokens 100000
+grep -q 'interrupted: [0-9]* shards are complete; the same command with --resume continues behind them' err || fail "Ctrl-C: $(cat err)"
+expect 2 "cut holds an unfinished build; continue with --resume, or remove it: rm -r cut" data build long.jsonl --out cut --shard-tokens 100000
 "$longspan" data build long.jsonl --out cut --shard-tokens 100000 --resume >out.txt 2>err || fail "resume: $(cat err)"
 grep -q '^1000000 documents' out.txt || fail "resume: $(cat out.txt)"
 begin_build killed/build.jsonl --out killed
 kill -KILL $pid
 wait $pid && fail "a killed build was done"
-expect 2 "killed holds an unfinished build; go on with --resume, or remove it" data build lines.jsonl --out killed
+expect 2 "killed holds an unfinished build; continue with --resume, or remove it" data build lines.jsonl --out killed
 rm -r cut killed long.jsonl
 # One that failed before there was a shard leaves nothing to go on from.
 expect 1 "lines.jsonl:1: words is missing" data build lines.jsonl --out failed --field words

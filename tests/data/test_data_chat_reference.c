@@ -158,9 +158,9 @@ static void many_turns_take_no_longer(void **state) {
     const ls_plain_text plain = {0};
     assert_ok(ls_marked_encode(tokenizer, &text, &plain, &out));
     if (ls_seconds() - began > 60) fail_msg("%d turns took %.1f s", TURNS, ls_seconds() - began);
-    /* Without tokens that part it, the same text is refused instead of encoded for ever. */
+    /* Without special tokens between the turns, the same text is refused, because encoding it would take too long. */
     text.n_tokens = 0;
-    assert_error(ls_marked_encode(tokenizer, &text, &plain, &out), LS_INVALID, "too many turns", "part");
+    assert_error(ls_marked_encode(tokenizer, &text, &plain, &out), LS_INVALID, "too many turns", "separates");
     free(out.tokens.id);
     free(out.learnt);
     ls_marked_free(&text);

@@ -225,7 +225,7 @@ static void reads_values_of_json(void **state) {
         {"[{\"text\": \"a\"},]", "bad.json: ", "expected a value in its array"},
         {"[,]", "bad.json: ", "expected a value in its array"},
         {"[\"a\" \"b\"]", "bad.json: ", "expected a comma or the end of its array"},
-        {"[\"a\"] \"b\"", "bad.json: ", "something stands behind the end of its array"},
+        {"[\"a\"] \"b\"", "bad.json: ", "there is text behind the end of its array"},
         {"{\"text\": \"a", "bad.json: ", "ends inside of a value"},
         {"\n\n{\"text\": 1}", "bad.json:3: ", "text is 1"},
         {"[\"a\",\n7]", "bad.json:2: ", "the document is 7"},
@@ -360,12 +360,12 @@ static void reads_every_kind_of_gzip(void **state) {
     assert_string_equal(text, "one, two, three.");
     memcpy(packed + n, "garbage!", 8);
     assert_error(build_file(state, scratch_file(state, "more.txt.gz", packed, n + 8), "text", text),
-                 LS_INVALID, "more.txt.gz", "not to be decompressed as gzip");
+                 LS_INVALID, "more.txt.gz", "cannot be decompressed as gzip");
     packed[n - 6] ^= 1; /* the checksum */
     assert_error(build_file(state, scratch_file(state, "sum.txt.gz", packed, n), "text", text), LS_INVALID,
                  "sum.txt.gz", "incorrect data check");
     assert_error(build_file(state, scratch_text(state, "false.jsonl.gz", "{\"text\": 1}"), "text", text),
-                 LS_INVALID, "false.jsonl.gz", "not to be decompressed as gzip");
+                 LS_INVALID, "false.jsonl.gz", "cannot be decompressed as gzip");
 }
 
 /* With --skip-bad the lines before the break count, and the rest of the file is one record that is left out. */
@@ -395,7 +395,7 @@ static void refuses_bombs(void **state) {
     const size_t n = gzip(text, bytes, packed, room);
     assert_true(bytes / n > 1024);
     assert_error(build_file(state, scratch_file(state, "bomb.txt.gz", packed, n), "text", out), LS_INVALID,
-                 "bomb.txt.gz", "more than 1024 times its bytes");
+                 "bomb.txt.gz", "more than 1024 times its size");
     free(text);
     free(packed);
 }
@@ -447,7 +447,7 @@ static void reads_every_kind_of_frame(void **state) {
     }
     memcpy(packed + n, "garbage!", 8);
     assert_error(build_file(state, scratch_file(state, "more.txt.zst", packed, n + 8), "text", text),
-                 LS_INVALID, "more.txt.zst", "not to be decompressed");
+                 LS_INVALID, "more.txt.zst", "cannot be decompressed");
     assert_error(build_file(state, scratch_file(state, "none.txt.zst", packed, 0), "text", text), LS_INVALID,
                  "no text in", "none.txt.zst");
 }
