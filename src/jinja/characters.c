@@ -34,8 +34,8 @@ bool jinja_is_line_end(uint32_t code) {
 /* --- parts ------------------------------------------------------------------------------------------------------------------ */
 
 jinja_text jinja_part(jinja_text text, size_t from, size_t to) {
-    return (jinja_text){from > 0 ? text.at + from : text.at,
-                        to > from ? to - from : 0}; /* text.at may be NULL */
+    /* Text.at may be NULL */
+    return (jinja_text){from > 0 ? text.at + from : text.at, to > from ? to - from : 0};
 }
 
 static bool stands_at(jinja_text text, jinja_text part, size_t at) {

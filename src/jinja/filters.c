@@ -125,7 +125,10 @@ static jinja_value filter_safe(JINJA_ARGUMENTS) {
 
 /* --- numbers ---------------------------------------------------------------------------------------------------------------- */
 
-/* The characters of a number as strtod reads it, from a text as Python's int() and float() read it: white space around it and _ between digits are dropped. */
+/*
+ * Copies a number that Python's int() or float() would read into a string that strtod reads: white space around it and _ between digits
+ * are dropped. False: it is no number in ASCII.
+ */
 static bool number_text(jinja_text text, char out[400]) {
     const jinja_text stripped = jinja_strip(text, NULL, JINJA_BOTH);
     size_t n = 0;
@@ -218,8 +221,8 @@ static jinja_value filter_round(JINJA_ARGUMENTS) {
     if (!jinja_is(method, "common"))
         return jinja_fail(r, LS_INVALID, "the method of round is unknown, expected common, ceil or floor");
     if (of.kind != JINJA_FLOAT) return jinja_int(of.kind == JINJA_INT ? of.integer : of.truth);
-    snprintf(digits, sizeof digits, "%.*f", (int)precision,
-             of.real); /* rounds the exact value, halves to even */
+    /* Rounds the exact value, halves to even */
+    snprintf(digits, sizeof digits, "%.*f", (int)precision, of.real);
     return jinja_real(strtod(digits, NULL));
 }
 

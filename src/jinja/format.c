@@ -163,7 +163,7 @@ jinja_value jinja_format_braces(jinja_run *r, jinja_text text, const jinja_argum
 
 /* --- dates ------------------------------------------------------------------------------------------------------------------ */
 
-/* strftime in the C locale: English names. */
+/* As strftime: names are English unless the program has set another locale. */
 jinja_value jinja_strftime(jinja_run *r, jinja_text text) {
     char utf8[400], out[2000];
     size_t n = 0;

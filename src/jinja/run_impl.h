@@ -83,10 +83,10 @@ typedef struct jinja_loop {
 
 /* --- errors and limits ------------------------------------------------------------------------------------------------------ */
 
-jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...)
-    LS_PRINTF(3, 4); /* returns undefined */
-bool jinja_step(jinja_run *r,
-                size_t steps); /* counts steps against the limits; false when the rendering has failed */
+/* Returns undefined */
+jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) LS_PRINTF(3, 4);
+/* Counts steps against the limits; false when the rendering has failed */
+bool jinja_step(jinja_run *r, size_t steps);
 /* Allocates a text. NULL, and the rendering fails, when it would exceed the limits. */
 jinja_char *jinja_new_chars(jinja_run *r, size_t letters);
 

@@ -1,5 +1,5 @@
 /*
- * The values of a template, with the rules of Python's. All of them lie in an arena. A value that a template can reach never
+ * The values of a template, which follow Python's rules. All of them lie in an arena. A value that a template can reach never
  * changes, except a namespace; so values share their texts and lists.
  *
  * A text is an array of characters. Each character is a code point with marks that say where it comes from. It keeps its marks
@@ -50,8 +50,8 @@ typedef enum jinja_kind {
 
 typedef struct jinja_value {
     jinja_kind kind;
-    bool
-        safe; /* a text from the filter `safe`: other texts are escaped for HTML when they are joined to it */
+    /* A text from the filter `safe`: other texts are escaped for HTML when they are joined to it */
+    bool safe;
     union {
         bool truth;
         int64_t integer;

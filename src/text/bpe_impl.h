@@ -13,8 +13,8 @@ typedef struct ls_token {
     char *byte; /* owned; a 0 follows */
     uint32_t bytes;
     uint32_t flags; /* LS_TOKEN_...; 0: no token has this id */
-    char *
-        normal_text; /* owned, a 0 follows: the text after the normalizers, for a normalized added token; else NULL */
+    /* Owned, a 0 follows: the text after the normalizers, for a normalized added token; else NULL */
+    char *normal_text;
 } ls_token;
 
 enum {
@@ -89,12 +89,12 @@ typedef struct ls_bpe {
     ls_merge *merge;          /* by hash of the pair */
     size_t mask;
     int32_t *character; /* by code below 0x10000: the token of this character alone, or -1; NULL with bytes */
-    int32_t
-        byte_id[256]; /* by byte: its token ("<0x0A>", or its character in a byte-level vocabulary), or -1 */
-    int32_t unknown;  /* the unknown token; -1: characters without a token are dropped */
+    /* By byte: its token ("<0x0A>", or its character in a byte-level vocabulary), or -1 */
+    int32_t byte_id[256];
+    int32_t unknown;      /* the unknown token; -1: characters without a token are dropped */
     int32_t model_tokens; /* number of tokens in the model, without the added ones */
-    uint64_t *
-        adjacent; /* a hash set of the characters at which merges join tokens: left code << 32 | right code; NULL with bytes */
+    /* A hash set of the characters at which merges join tokens: left code << 32 | right code; NULL with bytes */
+    uint64_t *adjacent;
     size_t adjacent_mask, adjacent_count;
     bool bytes, fuse_unknown, byte_fallback, ignore_merges;
     bool cut_at_spaces; /* no merge joins an LS_META_SPACE to another character before it */

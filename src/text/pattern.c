@@ -120,8 +120,8 @@ ls_match_scratch *ls_match_scratch_create(void) {
     if (!scratch) return NULL;
     scratch->data = pcre2_match_data_create(1, NULL);
     scratch->context = pcre2_match_context_create(NULL);
-    scratch->stack =
-        pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK, NULL); /* NULL: PCRE2 uses its own, smaller one */
+    /* NULL: PCRE2 uses its own, smaller one */
+    scratch->stack = pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK, NULL);
     if (!scratch->data || !scratch->context) {
         ls_match_scratch_destroy(scratch);
         return NULL;

@@ -17,8 +17,8 @@ static const char space[] =
     "\\t-\\r\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
 static const char word[] = WORD;
-static const char word_alone[] =
-    WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe"; /* outside of brackets, \w of the library has ² ³ ¹ ¼ ½ ¾ too */
+/* Outside of brackets, \w of the library has ² ³ ¹ ¼ ½ ¾ too */
+static const char word_alone[] = WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe";
 
 /* ---- names in \p{...}, and characters that PCRE2 and the reference library class differently (pattern_tables_impl.h) ---- */
 

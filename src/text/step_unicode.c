@@ -15,9 +15,8 @@ enum { CODES = 0x110000, LONGEST = 32 /* parts of one character; the largest dec
 typedef struct form {
     utf8proc_option_t options; /* of the decomposition */
     bool composes;
-    uint8_t
-        plain[CODES /
-              8]; /* bit: a starter that stays as it is and does not compose with the character before it */
+    /* A bit for each character: a starter that stays as it is and does not compose with the character before it. */
+    uint8_t plain[CODES / 8];
 } form;
 
 static bool is_plain(const form *f, uint32_t code) { return f->plain[code / 8] >> code % 8 & 1; }
@@ -108,7 +107,10 @@ static ls_cut cut(const void *state, ls_boundary *boundary) {
     return is_plain(state, boundary->left) && is_plain(state, boundary->right) ? LS_CUT_SAME : LS_CUT_UNKNOWN;
 }
 
-/* The place of the next character that is plain or not, as `plain` says; `bytes` when there is none. *previous: the place of the character before it, if any was passed. */
+/*
+ * The place of the next character that is plain or not, as `plain` says; `bytes` when there is none. *previous: the place of the
+ * character before it, if any was passed.
+ */
 static size_t next_other(const form *f, const char *text, size_t bytes, size_t at, bool plain,
                          size_t *previous) {
     int length;

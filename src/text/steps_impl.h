@@ -45,8 +45,8 @@ typedef struct ls_strings {
     size_t count, capacity;
 } ls_strings;
 
-LS_MUST_USE bool ls_strings_end(
-    ls_strings *texts); /* ends the text that was appended to `all` since the last call */
+/* Ends the text that was appended to `all` since the last call */
+LS_MUST_USE bool ls_strings_end(ls_strings *texts);
 void ls_strings_free(ls_strings *texts);
 
 typedef struct ls_split_chain ls_split_chain;
@@ -110,9 +110,8 @@ struct ls_split_chain {
     ls_status status; /* the error after a function has returned false */
 };
 
-LS_MUST_USE bool ls_split_next(
-    ls_split_chain *chain,
-    ls_text_piece piece); /* passes a part to the next step; an empty part is dropped */
+/* Passes a part to the next step; an empty part is dropped. */
+LS_MUST_USE bool ls_split_next(ls_split_chain *chain, ls_text_piece piece);
 bool ls_split_no_memory(ls_split_chain *chain, size_t bytes); /* sets the status and returns false */
 
 /* ---- cutting at delimiters (step_split.c) ---- */

@@ -10,8 +10,8 @@
 
 enum {
     MOST_WAITING = 4, /* ids that a character can take: one for each byte */
-    MOST_SILENT =
-        1024 /* ids without text that are kept because later ids may be decoded differently after them */
+    /* Ids without text that are kept because decoding may treat later ids differently after them. */
+    MOST_SILENT = 1024
 };
 
 struct ls_token_stream {

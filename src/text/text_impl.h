@@ -12,8 +12,8 @@ typedef struct ls_tokenizer_kind {
     /* Fills *tokenizer except kind, encoders and file. document: a tokenizer.json; NULL for a kind that needs none. */
     ls_status (*open)(const char *directory, const ls_json *document, ls_tokenizer *tokenizer);
     void (*close)(void *state);
-    ls_status (*encoder)(const void *state,
-                         void **scratch); /* allocates the memory with which one thread encodes */
+    /* Allocates the memory with which one thread encodes */
+    ls_status (*encoder)(const void *state, void **scratch);
     void (*encoder_close)(void *scratch);
     /* rest: the text follows a cut. plain NULL: special tokens are found in the text. */
     ls_status (*encode)(const void *state, void *scratch, const char *text, size_t bytes, bool rest,

@@ -56,10 +56,10 @@ void ls_tokenizer_close(ls_tokenizer *tokenizer); /* NULL is allowed */
 const char *ls_tokenizer_name(const ls_tokenizer *tokenizer);   /* "bytes", "bpe" */
 const char *ls_tokenizer_file(const ls_tokenizer *tokenizer);   /* the path that was read; NULL for "bytes" */
 int32_t ls_tokenizer_vocabulary(const ls_tokenizer *tokenizer); /* ids are 0 .. vocabulary - 1 */
-int32_t ls_tokenizer_end_of_document(
-    const ls_tokenizer *tokenizer); /* the id after each document; -1 when there is none */
-uint64_t ls_tokenizer_fingerprint(
-    const ls_tokenizer *tokenizer); /* equal for tokenizers that give equal ids */
+/* The id after each document; -1 when there is none */
+int32_t ls_tokenizer_end_of_document(const ls_tokenizer *tokenizer);
+/* Equal for tokenizers that give equal ids */
+uint64_t ls_tokenizer_fingerprint(const ls_tokenizer *tokenizer);
 /* Logs the tokenizer's file and size. vocab_size: that of the model, or 0; a much larger one is mentioned. */
 void ls_tokenizer_log(const ls_tokenizer *tokenizer, int64_t vocab_size);
 /*

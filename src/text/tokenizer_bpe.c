@@ -269,8 +269,8 @@ static ls_status encode(const void *state, void *scratch, const char *text, size
     }
     e->allowance = (ls_allowance){.most = ls_most_bytes(bytes)};
     e->compared = 0;
-    e->most_compared =
-        2 * LS_MOST_PATTERN * bytes + (1 << 20); /* the most that two searches of the text itself compare */
+    /* The most that two searches of the text itself compare */
+    e->most_compared = 2 * LS_MOST_PATTERN * bytes + (1 << 20);
     return cut_added(e, &t->added.before,
                      (ls_text_piece){text, bytes, !rest && !(plain != NULL && plain->inside), rest},
                      encode_normalized);

@@ -1,8 +1,8 @@
 /*
- * Whatever tokens are added, with whatever flags and normalizers, texts have the ids that they have when they are cut where they may be, and one by
- * one. The input: a byte for the normalizer, then for each token a byte of flags and its text up to 0x1e; a text without flags is what is encoded.
+ * Any added tokens, with any flags and normalizers, are refused, or texts pass fuzz_check_text. The input is one byte that chooses the
+ * normalizer, then for each token a byte of flags and its text up to 0x1e, then the text to encode.
  */
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void put_token(ls_json_writer *w, int id, uint8_t flags, const char *cont
     ls_json_close(w);
 }
 
-/* The added tokens of the input as JSON; free() it. */
+/* The added tokens of the input as JSON. The caller frees it. */
 static char *tokens_of(fuzz_bytes *rest) {
     ls_json_writer *w = ls_json_writer_create(0);
     ls_json_open_array(w, NULL);

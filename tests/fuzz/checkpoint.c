@@ -1,6 +1,6 @@
-/* Whatever the text, a checkpoint's state.json is refused, or its pieces cover its files without a hole. */
+/* Any state.json of a checkpoint is refused, or its pieces cover its files without a gap. */
 #include "checkpoint/checkpoint_impl.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void check_file(const ls_recorded_file *file) {
     LS_ASSERT(at == file->bytes);
 }
 
-/* The model's file is there, the others are not. */
+/* The folder has the model's file only, so all other files are reported as bad. */
 static void verify(const char *folder, bool read) {
     ls_checkpoint_info info;
     LS_ASSERT(fuzz_done(ls_checkpoint_verify(folder, &info)) && info.n_files >= 1);
@@ -45,7 +45,7 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_folder_remove(&folder);
 }
 
-/* The text's own hash: of the text with zeros in its place. */
+/* Sets state_hash: the hash of the text with zeros in the place of the hash. */
 static size_t repair(uint8_t *data, size_t bytes, size_t room) {
     enum { DIGITS = 16 };
     static const char key[] = "\"state_hash\"";

@@ -1,5 +1,5 @@
-/* Whatever the text, a config.json is refused, or it makes a model with parameters and sizes that are counts. */
-#include "fuzz/targets.h"
+/* Any config.json is refused, or gives a model with positive sizes and a graph that builds. */
+#include "fuzz/fuzz.h"
 #include "graph/graph.h"
 #include "graph/graph_impl.h"
 #include "model/model.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The angle of each dimension and the size of its sine are numbers. */
+/* Rotary frequencies and magnitudes are finite and not negative. */
 static void check_rope(const ls_graph *graph) {
     for (int n = 0; n < graph->n_nodes; n++) {
         const ls_node *node = &graph->nodes[n];
@@ -24,7 +24,7 @@ static void check_rope(const ls_graph *graph) {
     }
 }
 
-/* A step of small models. */
+/* Builds the graph of a small model's training step. */
 static void build(const ls_model *model) {
     const int64_t S = ls_min(3, ls_model_describe(model).longest);
     ls_graph *graph = ls_graph_create(LS_F32);

@@ -1,9 +1,8 @@
 /*
- * Whatever the texts, they are refused or cut into sequences of ids. The first byte is the length of a sequence, the second whether
- * the order is shuffled; files are divided by the byte 0x1e.
+ * Any texts are refused, or give training sequences. The first byte chooses the length of a sequence, the second whether the order is
+ * shuffled; then come the files, separated by the byte 0x1e.
  */
-#include "fuzz/samples.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 enum { MOST_FILES = 6 };
 

@@ -1,10 +1,9 @@
 /*
- * Whatever a whole checkpoint holds, it is not exported, or the exported folder has its tensors by their names and its config with
- * another type of the weights alone. The first byte is that type; then the texts config.json and model.safetensors, divided by the
- * byte 0x1e.
+ * Any checkpoint whose hashes are right is refused, or the exported folder has its tensors by name, and its config with no change
+ * but the type of the weights. The first byte chooses that type; then come config.json and model.safetensors, separated by the byte 0x1e.
  */
 #include "checkpoint/checkpoint_impl.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 #include <string.h>
 
@@ -16,7 +15,7 @@ static void put_file(const fuzz_folder *folder, ls_checkpoint_record *record, in
     record->file[file] = (ls_recorded_file){(int64_t)data.n, 1, piece};
 }
 
-/* A checkpoint whose state.json has all hashes right. */
+/* Writes a checkpoint with the right hashes in state.json. */
 static void put_checkpoint(const fuzz_folder *folder, fuzz_bytes config, fuzz_bytes model) {
     ls_checkpoint_record record = {.type = "F32"};
     ls_named_piece pieces[LS_CHECKPOINT_FILES];
@@ -27,7 +26,7 @@ static void put_checkpoint(const fuzz_folder *folder, fuzz_bytes config, fuzz_by
     LS_ASSERT(fuzz_done(ls_record_write(&record, folder->path)));
 }
 
-/* Of all members of a config but the type. */
+/* A hash of all members of a config except the type. */
 static uint64_t hash_config(const char *folder) {
     LS_PATH path = NULL;
     ls_json *document;

@@ -1,13 +1,45 @@
-/* What the targets share: statuses, and inputs as files. A machine that cannot make a file cannot fuzz. */
+/* The table of targets, and functions that targets share: checks of statuses, inputs as files. Failures to make a file abort. */
 #include "fuzz/fuzz.h"
-#include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* C0, C1 and DEL: what a terminal might obey. C1 is two bytes of UTF-8. */
+const fuzz_target *const fuzz_targets[] = {
+    &fuzz_added,
+    &fuzz_checkpoint,
+    &fuzz_config,
+    &fuzz_data_text,
+    &fuzz_export,
+    &fuzz_graph,
+    &fuzz_host_rates,
+    &fuzz_jinja,
+    &fuzz_journal,
+    &fuzz_json,
+    &fuzz_json_edit,
+    &fuzz_jsonl,
+    &fuzz_mask,
+    &fuzz_npy,
+    &fuzz_options,
+    &fuzz_records,
+    &fuzz_rope_change,
+    &fuzz_run_json,
+    &fuzz_safetensors,
+    &fuzz_shard,
+    &fuzz_shards,
+    &fuzz_source,
+    &fuzz_stream,
+    &fuzz_tokenizer,
+    &fuzz_tokenizer_config,
+    &fuzz_utf8,
+    &fuzz_vocabulary_files,
+    &fuzz_weight_index,
+    &fuzz_weights,
+};
+const int fuzz_target_count = LS_COUNT(fuzz_targets);
+
+/* Control characters, which may change a terminal: C0, DEL, and C1, which is two bytes of UTF-8. */
 static bool has_control(const char *text) {
     for (const unsigned char *c = (const unsigned char *)text; *c; c++)
         if (*c < 32 || *c == 127 || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)) return true;

@@ -1,9 +1,10 @@
 /*
- * Whatever is called in whatever order, the public functions of a graph refuse it or give a tensor of it; the first mistake stays, and what has
- * none compiles for a few ranks or is refused by name. The input is a program of calls: an op, then the bytes that its arguments are chosen by.
+ * Any calls of the public functions that build a graph fail, or return a tensor of the graph. The first error stays; a graph without an
+ * error compiles for a few ranks or is refused. The input is a list of calls: a byte for the function, then bytes that choose its
+ * arguments.
  */
 #include "graph/graph.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 #include "longspan/longspan.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 
 enum { MOST_TENSORS = 64, MOST_CALLS = 200 };
 
-/* The graph that is built, another one, and all tensors that came of either. */
+/* The graph that is built, another graph, and the tensors of both. */
 typedef struct building {
     fuzz_bytes rest;
     ls_graph *graph, *other;
@@ -19,36 +20,36 @@ typedef struct building {
     int n;
 } building;
 
-static const char *a_name(building *b) {
+static const char *choose_name(building *b) {
     static const char *const names[] = {"tokens", "labels", "w",         "x",   "b.bias",
                                         "",       "step",   "\x1b[2J\n", "%s%n"};
     const uint8_t choice = fuzz_choice(&b->rest);
     return choice == 0xff ? NULL : names[choice % LS_COUNT(names)];
 }
 
-static int64_t a_size(building *b) {
+static int64_t choose_size(building *b) {
     static const int64_t sizes[] = {1, 2,  3,         4,         6,       8,         12,      16,
                                     0, -1, INT64_MAX, INT64_MIN, 1 << 20, INT32_MAX, 1 << 30, 5};
     return sizes[fuzz_choice(&b->rest) % LS_COUNT(sizes)];
 }
 
-static double a_number(building *b) {
+static double choose_number(building *b) {
     static const double numbers[] = {1, 0, -1, 1e-6, 0.5, 1e300, 1e-300, NAN, INFINITY, -INFINITY, 10000, 30};
     return numbers[fuzz_choice(&b->rest) % LS_COUNT(numbers)];
 }
 
-static ls_tensor a_tensor(building *b) {
+static ls_tensor choose_tensor(building *b) {
     const uint8_t choice = fuzz_choice(&b->rest);
     if (choice >= 0xfe) return choice == 0xfe ? LS_NO_TENSOR : (ls_tensor){fuzz_choice(&b->rest), 0x12345};
     return b->n > 0 ? b->tensor[choice % b->n] : LS_NO_TENSOR;
 }
 
-static const int64_t *some_sizes(building *b, int64_t out[8]) {
-    for (int i = 0; i < 4; i++) out[i] = a_size(b);
+static const int64_t *choose_sizes(building *b, int64_t out[8]) {
+    for (int i = 0; i < 4; i++) out[i] = choose_size(b);
     return fuzz_choice(&b->rest) == 0xff ? NULL : out;
 }
 
-static const ls_mask *a_mask(building *b, ls_mask *out) {
+static const ls_mask *choose_mask(building *b, ls_mask *out) {
     static const int32_t ends[] = {0, 3, 8, 8, 16};
     const uint8_t choice = fuzz_choice(&b->rest);
     if (choice == 0xff) return NULL;
@@ -57,15 +58,15 @@ static const ls_mask *a_mask(building *b, ls_mask *out) {
         const uint8_t kind = fuzz_choice(&b->rest);
         ls_mask_term *term = &out->term[i];
         *term = (ls_mask_term){.kind = (ls_mask_kind)(kind % 6 - 1)};
-        term->window = a_size(b);
-        term->first = a_size(b);
+        term->window = choose_size(b);
+        term->first = choose_size(b);
         term->ends = kind & 64 ? NULL : ends;
         term->n_ends = kind & 32 ? 4 : 3;
     }
     return out;
 }
 
-/* What a call may take: read in one order, whatever order a compiler evaluates arguments in. */
+/* The arguments of a call. They are read before the call, because C does not define the order in which arguments are evaluated. */
 typedef struct arguments {
     ls_tensor x, y, z;
     const char *name;
@@ -74,28 +75,28 @@ typedef struct arguments {
     ls_dtype dtype;
 } arguments;
 
-static arguments take_arguments(building *b) {
+static arguments choose_arguments(building *b) {
     arguments a;
-    a.x = a_tensor(b);
-    a.y = a_tensor(b);
-    a.z = a_tensor(b);
-    a.name = a_name(b);
-    a.i = a_size(b);
-    a.j = a_size(b);
-    a.u = a_number(b);
-    a.v = a_number(b);
+    a.x = choose_tensor(b);
+    a.y = choose_tensor(b);
+    a.z = choose_tensor(b);
+    a.name = choose_name(b);
+    a.i = choose_size(b);
+    a.j = choose_size(b);
+    a.u = choose_number(b);
+    a.v = choose_number(b);
     a.dtype = (ls_dtype)(fuzz_choice(&b->rest) % 6 - 1);
     return a;
 }
 
-/* --- one call of each function; those that take more read it themselves ------------------------------------------------------- */
+/* --- one function for each public function; some choose further arguments ------------------------------------------------------ */
 
 #define CALL(name, call) \
     static ls_tensor name(building *b, ls_graph *g, const arguments *a) { return (void)b, (void)a, (call); }
 CALL(tokens, ls_tokens(g, a->name, a->i, a->j))
 CALL(input_like, ls_input_like(g, a->name, a->x))
-CALL(parameter, ls_parameter(g, a->name, (int)a->i, some_sizes(b, (int64_t[8]){0})))
-CALL(parameter_named, ls_parameter_named(g, (int)a->i, some_sizes(b, (int64_t[8]){0}), "p.%d", b->n))
+CALL(parameter, ls_parameter(g, a->name, (int)a->i, choose_sizes(b, (int64_t[8]){0})))
+CALL(parameter_named, ls_parameter_named(g, (int)a->i, choose_sizes(b, (int64_t[8]){0}), "p.%d", b->n))
 CALL(named, ls_named(g, a->x, "%s", a->name != NULL ? a->name : "n"))
 CALL(embedding, ls_embedding_padded(g, a->x, a->y, a->i))
 CALL(linear, ls_linear(g, a->x, a->y, a->z))
@@ -117,7 +118,7 @@ CALL(scale, ls_scale(g, a->x, a->u))
 CALL(cast, ls_cast(g, a->x, a->dtype))
 CALL(shift, ls_shift(g, a->x, a->i))
 CALL(conv, ls_conv(g, a->x, a->y))
-CALL(reshape, ls_reshape(g, a->x, (int)a->i, some_sizes(b, (int64_t[8]){0})))
+CALL(reshape, ls_reshape(g, a->x, (int)a->i, choose_sizes(b, (int64_t[8]){0})))
 CALL(split_last, ls_split_last(g, a->x, a->i, a->j))
 CALL(merge_last, ls_merge_last(g, a->x))
 CALL(join, ls_join(g, (const ls_tensor[]){a->x, a->y, a->z}))
@@ -126,8 +127,8 @@ CALL(sum, ls_sum(g, a->x))
 
 static ls_tensor attend(building *b, ls_graph *g, const arguments *a) {
     ls_mask mask;
-    const ls_tensor sink = a_tensor(b);
-    return ls_attention_with_sink(g, a->x, a->y, a->z, sink, a_mask(b, &mask), a->u, a->v);
+    const ls_tensor sink = choose_tensor(b);
+    return ls_attention_with_sink(g, a->x, a->y, a->z, sink, choose_mask(b, &mask), a->u, a->v);
 }
 
 static ls_tensor rope(building *b, ls_graph *g, const arguments *a) {
@@ -136,14 +137,14 @@ static ls_tensor rope(building *b, ls_graph *g, const arguments *a) {
     double *const numbers[] = {&r.low_factor, &r.high_factor, &r.original_length, &r.length,
                                &r.attention_factor};
     r.scaling = scalings[fuzz_choice(&b->rest) % LS_COUNT(scalings)];
-    for (size_t i = 0; i < LS_COUNT(numbers); i++) *numbers[i] = a_number(b);
+    for (size_t i = 0; i < LS_COUNT(numbers); i++) *numbers[i] = choose_number(b);
     return ls_rope_table(g, a->x, a->i, &r);
 }
 
 static ls_tensor split(building *b, ls_graph *g, const arguments *a) {
     ls_tensor part[3];
     int64_t size[8];
-    ls_split(g, a->x, some_sizes(b, size), part);
+    ls_split(g, a->x, choose_sizes(b, size), part);
     return part[fuzz_choice(&b->rest) % 3];
 }
 
@@ -184,14 +185,14 @@ static ls_tensor (*const calls[])(building *b, ls_graph *g, const arguments *a) 
     sum,
 };
 
-static ls_tensor one_call(building *b) {
+static ls_tensor make_call(building *b) {
     ls_graph *g = fuzz_choice(&b->rest) == 0xff ? NULL : b->graph;
     const uint8_t op = fuzz_choice(&b->rest);
-    const arguments a = take_arguments(b);
+    const arguments a = choose_arguments(b);
     return calls[op % LS_COUNT(calls)](b, g, &a);
 }
 
-/* Small enough to be compiled here many times a second. */
+/* Small enough to be compiled many times a second. */
 static bool is_small(const ls_graph *g) {
     int64_t elements = 0;
     for (int t = 1; t < g->n_tensors; t++) {
@@ -225,7 +226,7 @@ static void run(const uint8_t *data, size_t bytes) {
     ls_tensor loss = LS_NO_TENSOR;
     for (int i = 0; i < MOST_CALLS && b.rest.n > 0 && b.n < MOST_TENSORS; i++) {
         const bool good = ls_graph_status(b.graph).code == LS_OK;
-        const ls_tensor made = one_call(&b);
+        const ls_tensor made = make_call(&b);
         LS_ASSERT(made.id == 0 || (good && ls_graph_has(b.graph, made)));
         if (made.id == 0) continue;
         b.tensor[b.n++] = loss = made;

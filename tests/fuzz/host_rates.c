@@ -1,5 +1,5 @@
-/* Whatever the text, the file of a machine's rates is passed over, or every rate is one that a machine can have. */
-#include "fuzz/targets.h"
+/* Any file of a machine's rates is ignored, or every rate in it is finite and positive. */
+#include "fuzz/fuzz.h"
 #include "plan/host_file.h"
 
 #include <math.h>

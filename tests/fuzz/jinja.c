@@ -1,6 +1,6 @@
-/* Whatever a template says, it is refused by its file and line, or renders within its bounds; and what it renders is letters. */
+/* Any template is refused with its file and line, or renders within its limits to valid characters. */
 #include "jinja/jinja.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 #include <string.h>
 

@@ -1,10 +1,9 @@
 /*
- * Whatever the journal of an unfinished build says, it is refused, or the build goes on behind it and ends with shards that can be
- * read. The folder has the two shards that a journal may tell of (fuzz_put_shards); the input is one file of three lines.
+ * Any journal of an unfinished build is refused, or the build resumes from it and ends with shards that can be read. The folder has the two
+ * shards of fuzz_put_shards, which a journal may list; the build's input is one file of three lines.
  */
 #include "data/build_impl.h"
-#include "fuzz/samples.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 
 static const char lines[] = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"three\"}\n";
 
-/* The request that journals here are of becomes that of this input, which depends on its path and time. */
+/* Replaces FUZZ_REQUEST in a journal by the request of this build, which depends on the input's path and time. */
 static void put_request(const ls_build_options *options, char *text) {
     ls_input_list inputs;
     char digits[20], wanted[20];
@@ -25,7 +24,7 @@ static void put_request(const ls_build_options *options, char *text) {
     ls_inputs_free(&inputs);
 }
 
-static void go_on(const ls_build_options *options, const uint8_t *data, size_t bytes) {
+static void resume_build(const ls_build_options *options, const uint8_t *data, size_t bytes) {
     char *text = fuzz_text(data, bytes);
     LS_PATH path = NULL;
     ls_build_summary summary;
@@ -73,7 +72,7 @@ static void run(const uint8_t *data, size_t bytes) {
     if (fuzz_read(ls_journal_begin(&options, &state, &done), out.path)) {
         LS_ASSERT(!done);
         check_state(&state);
-        go_on(&options, data, bytes);
+        resume_build(&options, data, bytes);
     }
     free(state.shards);
     ls_tokenizer_close(tokenizer);

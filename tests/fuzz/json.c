@@ -1,9 +1,9 @@
-/* Whatever the bytes, JSON is refused, or every getter answers for every member. */
-#include "fuzz/targets.h"
+/* Any bytes are refused as JSON, or every getter returns a proper status for every member. */
+#include "fuzz/fuzz.h"
 
 #include <math.h>
 
-static void ask(ls_json_value object, const char *key) {
+static void call_getters(ls_json_value object, const char *key) {
     int64_t i;
     double d;
     bool b;
@@ -17,25 +17,25 @@ static void ask(ls_json_value object, const char *key) {
     fuzz_done(ls_json_object(object, key, &inner));
 }
 
-/* The nesting is bounded by the reader. */
-static void walk(ls_json_value value) {
+/* The reader limits the depth, so recursion is safe. */
+static void visit_all(ls_json_value value) {
     void *cursor = NULL;
     const char *key;
     ls_json_value member;
     int64_t number;
     fuzz_done(ls_json_as_int(value, INT64_MIN, INT64_MAX, &number));
     if (fuzz_done(ls_json_as_array(value)))
-        for (size_t i = 0; i < ls_json_count(value); i++) walk(ls_json_item(value, i));
+        for (size_t i = 0; i < ls_json_count(value); i++) visit_all(ls_json_item(value, i));
     while (ls_json_next(value, &cursor, &key, &member)) {
-        ask(value, key);
-        walk(member);
+        call_getters(value, key);
+        visit_all(member);
     }
 }
 
 static void run(const uint8_t *data, size_t bytes) {
     ls_json *document;
     if (!fuzz_read(ls_json_parse("fuzz", (const char *)data, bytes, &document), "fuzz")) return;
-    walk(ls_json_root(document));
+    visit_all(ls_json_root(document));
     ls_json_free(document);
 }
 

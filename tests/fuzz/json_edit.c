@@ -1,12 +1,12 @@
-/* Whatever the object, a member that is set reads back, and all other members are what they were. */
-#include "fuzz/targets.h"
+/* Setting a member of any object changes that member only, and it can be read back. */
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const char key[] = "dtype";
 
-/* Hash of all members but the one that is set. */
+/* A hash of all members except the one that is set. */
 static uint64_t hash_others(ls_json_value root) {
     uint64_t hash = 0;
     void *cursor = NULL;

@@ -1,5 +1,5 @@
-/* Whatever the bytes, a file of JSON lines is refused, or its columns are as long as it has lines, and cutting it keeps the rest. */
-#include "fuzz/targets.h"
+/* Any JSONL file is refused, or its columns have one number for each line, and truncating it keeps the lines before the cut. */
+#include "fuzz/fuzz.h"
 
 #include <math.h>
 #include <stdlib.h>

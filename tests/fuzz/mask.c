@@ -1,11 +1,11 @@
-/* Whatever the text, a mask is refused, or what it prints reads back as the same mask. Files of documents: see npy.c. */
-#include "fuzz/targets.h"
+/* Any text of a mask is refused, or its printed form reads back as the same mask. npy.c tests masks with files of documents. */
+#include "fuzz/fuzz.h"
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* As ls_mask_text_read takes it apart. */
+/* Reads the terms of a mask as ls_mask_text_read does. */
 static bool read_terms(const char *text, ls_mask *out) {
     *out = (ls_mask){.n = 0};
     char *copy = strdup(text);

@@ -1,8 +1,8 @@
 /*
- * Whatever the bytes, an .npy file is refused or lies inside its mapping; what reads one (tokens, labels, the ends of documents)
- * refuses it or has values in range.
+ * Any .npy file is refused, or its array is inside its mapping. The readers of tokens, labels and ends of documents refuse it, or give values
+ * in range.
  */
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 #include "job/job_impl.h"
 
 enum { VOCABULARY = 16, SEQUENCE = 8 };
@@ -48,7 +48,7 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_file_close(&file);
 }
 
-/* The length before the dictionary: up to its line break, else up to its brace. */
+/* Sets the length of the header: up to its newline, or up to its closing brace. */
 static size_t repair(uint8_t *data, size_t bytes, size_t room) {
     (void)room;
     if (bytes < 12) return bytes;

@@ -1,5 +1,5 @@
-/* Whatever the words of a command line (one per line of the input), they are refused or every value is within its limits. */
-#include "fuzz/targets.h"
+/* Any words of a command line, one on each line of the input, are refused, or every value is within its limits. */
+#include "fuzz/fuzz.h"
 
 #include <math.h>
 #include <stdlib.h>

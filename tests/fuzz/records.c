@@ -1,12 +1,11 @@
 /*
- * Whatever a file of records says, it is refused by file and line, or its texts are the documents of shards. The first byte is the
- * kind of records and the template, the second whether what is bad is left out, and what the file is: lines or values, plain or compressed.
+ * Any file of records is refused, or its texts become the documents of shards. The first byte chooses the kind of records and the chat
+ * template; the second whether bad records are skipped, and the file's format (JSONL or JSON, plain or compressed).
  */
 #include "data/chat_impl.h"
 #include "data/data.h"
 #include "data/records_impl.h"
-#include "fuzz/samples.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 static const char *const kinds[] = {"text", "completion", "messages"};
 static const char *const templates[] = {"chatml", "llama3", "gemma", "llama2", "mistral"};
 
-/* A document is the text of a line, and its end. */
+/* Checks that the document at `at` is a text followed by the end of document; returns where the next begins. */
 static int64_t check_text(const ls_corpus *c, const char *text, size_t n, int64_t at) {
     int32_t *ids = malloc((n + 1) * sizeof *ids);
     LS_ASSERT(ids && at + (int64_t)n < c->tokens);
@@ -29,7 +28,7 @@ static ls_json_value text_of(ls_json_value record) {
     return ls_json_is_text(record) ? record : ls_json_field(record, "text");
 }
 
-/* Of records of one text: each line that has one is a document, in their order. */
+/* Checks a file of records with one text each: the documents are the texts of the lines, in order. */
 static void check_texts(const ls_corpus *c, fuzz_bytes file) {
     int64_t at = 0;
     if (file.n >= 3 && memcmp(file.at, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */

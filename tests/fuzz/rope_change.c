@@ -1,9 +1,8 @@
 /*
- * Whatever --rope-scaling and --rope-theta say to whatever config.json, they are refused, or the changed text is a model of the same
- * sizes, and all that is not about rotary positions stands in it as it did. The parts are divided by the byte 0x1e: scaling, theta,
- * config.
+ * Any --rope-scaling and --rope-theta with any config.json are refused, or the changed config is a model of the same sizes, and fields that are not
+ * about rotary positions are unchanged. The input is scaling, theta and config, separated by the byte 0x1e.
  */
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@ static bool is_rotary(const char *key) {
     return false;
 }
 
-/* Of all members that are not about rotary positions. */
+/* A hash of all members that are not about rotary positions. */
 static uint64_t hash_others(const char *text) {
     ls_json *document;
     uint64_t hash = 0;

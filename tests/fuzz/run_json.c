@@ -1,5 +1,5 @@
-/* Whatever run.json says, a training that resumes refuses it, or has settings that it would take from the command line. */
-#include "fuzz/targets.h"
+/* Resuming a training with any run.json is refused, or gives settings that the command line would accept. */
+#include "fuzz/fuzz.h"
 #include "train/train_impl.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
-/* Whatever the bytes, a safetensors file is refused, or its tensors are found by name, lie inside its mapping and convert. */
-#include "fuzz/targets.h"
+/* Any safetensors file is refused, or its tensors are found by name, lie inside the mapping and convert to f64 and f32. */
+#include "fuzz/fuzz.h"
 
 #include <math.h>
 
-/* Whole, at once and one by one, as f64 and as f32. */
+/* Converting elements together or one by one, to f64 or f32, gives the same numbers. */
 static void check_numbers(const ls_st_tensor *t) {
     enum { MOST = 64 };
     double all[MOST], one;
@@ -43,7 +43,7 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_file_close(&input);
 }
 
-/* One past the brace that closes the header, or the end of what there is. */
+/* The index after the brace that closes the header, or the length of the data. */
 static size_t header_end(const uint8_t *data, size_t bytes) {
     int depth = 0;
     bool quoted = false;
@@ -60,7 +60,7 @@ static size_t header_end(const uint8_t *data, size_t bytes) {
     return bytes;
 }
 
-/* The length before the header. */
+/* Sets the length that stands before the header. */
 size_t fuzz_safetensors_repair(uint8_t *data, size_t bytes, size_t room) {
     (void)room;
     if (bytes < 8) return bytes;

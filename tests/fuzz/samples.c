@@ -1,5 +1,6 @@
-#include "fuzz/samples.h"
+/* Token shards for targets, and checks of the training sequences that are read from them. */
 #include "data/data.h"
+#include "fuzz/fuzz.h"
 
 #include <math.h>
 

@@ -1,7 +1,6 @@
-/* Whatever the bytes, a token shard is refused, or its documents cover its tokens, and every packer makes sequences of it. */
+/* Any token shard is refused, or its documents cover its tokens, and every packer makes sequences of it. */
 #include "data/data.h"
-#include "fuzz/samples.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 #include <string.h>
 
@@ -32,7 +31,7 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_folder_remove(&folder);
 }
 
-/* The tokenizer is the one that reads it; then both checksums. */
+/* Sets the fingerprint of the tokenizer that reads the shard, and both checksums. */
 static size_t repair(uint8_t *data, size_t bytes, size_t room) {
     ls_shard_header header;
     (void)room;

@@ -1,11 +1,10 @@
 /*
- * Whatever shards.json says, it is refused, or the shards that it names are those of its folder, and are data to train on and to
- * inspect. The folder has two: shard-000000.tokens and shard-000001.tokens.
+ * Any shards.json is refused, or it names shards of its folder, which can be trained on and inspected. The folder has the two shards of
+ * fuzz_put_shards.
  */
 #include "data/build_impl.h"
 #include "data/data.h"
-#include "fuzz/samples.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 #include "longspan/data.h"
 
 #include <string.h>
@@ -26,7 +25,7 @@ static void inspect(const char *path) {
     LS_ASSERT(fclose(out) == 0);
 }
 
-/* A build that is told to go on finds that it is done, or that the folder is of another one. */
+/* Resuming a build finds that it is finished, or that the folder belongs to another build. */
 static void resume(const char *path) {
     const ls_build_options options = {.out = path, .resume = true};
     ls_build_state state = {.request = FUZZ_REQUEST};

@@ -1,10 +1,9 @@
 /*
- * Whatever a file holds, its records lie in it one behind the other, and reading that goes on at any of them gives the others again.
- * The first byte says what a record is: a line, a value of JSON, or the file, which is one text.
+ * The records of any file follow one another in it, and reading that starts at one of them gives the same records from there on. The first
+ * byte chooses what a record is: a line, a JSON value, or the whole file as one text.
  */
 #include "data/source_impl.h"
-#include "fuzz/targets.h"
-#include "text/text.h"
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@ enum { MOST = 64 };
 typedef struct listing {
     ls_place at[MOST];
     int64_t bytes[MOST];
-    int64_t n; /* the first MOST are kept */
+    int64_t n; /* number of records, of which the first MOST are listed */
 } listing;
 
 static void check_record(const ls_text_record *r, fuzz_bytes file, ls_input_kind kind) {
@@ -46,7 +45,7 @@ static void list(const ls_input *input, const ls_tokenizer *tokenizer, ls_place 
     ls_source_close(source);
 }
 
-/* Where a text is cut, its parts have the ids of the whole: with bytes for ids, anywhere. */
+/* With the tokenizer "bytes", a text may be cut anywhere. */
 static void check_cut(const ls_tokenizer *tokenizer, fuzz_bytes file, size_t wanted) {
     size_t at = 0;
     LS_ASSERT(fuzz_done(ls_text_cut(tokenizer, (const char *)file.at, file.n, wanted, &at)));

@@ -1,16 +1,16 @@
 /*
- * Whatever the bytes under zstd, they are refused, or they are the same bytes however they are read: at once, in small parts, or
- * behind a place that was passed over. The first byte says how small.
+ * Any compressed file is refused, or decompressing it gives the same bytes at once, in small parts, and after skipping some. The first byte
+ * chooses the size of a part.
  */
 #include "data/source_impl.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { ROOM = 1 << 18 };
 
-/* At most `room` bytes from offset on, so many at a time. */
+/* Reads at most `room` bytes from an offset on, `part` bytes at a time. */
 static ls_status read_parts(const char *path, int64_t offset, size_t part, char *out, size_t room,
                             size_t *n) {
     ls_byte_stream *stream;

@@ -1,9 +1,7 @@
 /*
- * Whatever a tokenizer.json says, it is refused, or every text becomes ids of its vocabulary, and ids become text at once and one by
- * one. The text is what follows the byte 0x1e, if there is one.
+ * Any tokenizer.json is refused, or texts pass fuzz_check_text. The input is the file and, after the byte 0x1e, a text.
  */
-#include "fuzz/targets.h"
-#include "text/text.h"
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +11,7 @@ enum { MOST_TEXT = 512 };
 static const char sample[] =
     "Hello, world! caf\xc3\xa9  12345\n\t\xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80\xff <s>it's</s>";
 
-/* One by one. That it is the same text holds for the decoders of published files (test_text_*), not for any that can be written. */
+/* Decodes ids one by one. The result equals the text of all ids for published decoders (test_text_stream.c) but not for all possible ones. */
 static void check_stream(const ls_tokenizer *tokenizer, const ls_token_list *ids) {
     ls_token_stream *stream;
     ls_text text = {0};
@@ -26,7 +24,7 @@ static void check_stream(const ls_tokenizer *tokenizer, const ls_token_list *ids
     free(text.byte);
 }
 
-/* What the decoder says of its tokens. */
+/* Functions about tokens return values in range. */
 static void check_tokens(const ls_tokenizer *tokenizer) {
     const int32_t n = ls_tokenizer_vocabulary(tokenizer);
     int special = 0;
@@ -38,7 +36,7 @@ static void check_tokens(const ls_tokenizer *tokenizer) {
     for (size_t i = 0; i < frame.n_after; i++) LS_ASSERT(frame.after[i] >= 0 && frame.after[i] < n);
 }
 
-/* What the tokenizer kept of the first time (words that it has seen) changes nothing. */
+/* Encoding again, now with words in the cache, gives the same ids. */
 static void check_again(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                         const ls_token_list *ids) {
     ls_token_list again = {0};
@@ -47,7 +45,7 @@ static void check_again(const ls_tokenizer *tokenizer, const char *text, size_t 
     free(again.id);
 }
 
-/* Cut where the tokenizer says that it may be, a text has the ids of its parts. */
+/* The two parts of a text that is cut where ls_tokenizer_cut says have the ids of the whole. */
 static void check_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                       const ls_token_list *ids) {
     ls_token_list parts = {0};

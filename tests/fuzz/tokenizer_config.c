@@ -1,11 +1,10 @@
 /*
- * Whatever is said beside a tokenizer.json, a folder is refused, or has an end of document among its tokens; a chat template is refused
- * too, or renders a conversation or refuses it. The files are divided by the byte 0x1e: tokenizer_config.json, config.json,
- * generation_config.json, chat_template.jinja; a file without a byte is not there.
+ * A folder with a tokenizer.json and any other files is refused, or its end of document is a token. Its chat template is refused, or renders or
+ * refuses a conversation. The input is tokenizer_config.json, config.json, generation_config.json and chat_template.jinja, separated by the
+ * byte 0x1e; an empty file is not written.
  */
 #include "data/chat_impl.h"
-#include "fuzz/targets.h"
-#include "text/text.h"
+#include "fuzz/fuzz.h"
 
 #include <string.h>
 

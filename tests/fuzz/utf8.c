@@ -1,6 +1,5 @@
-/* The printable copy of any bytes is valid UTF-8, ends inside its room and is its own printable copy. */
-#include "fuzz/targets.h"
-#include "text/text.h"
+/* The printable copy of any bytes is valid UTF-8, fits its buffer, and does not change when it is copied again. */
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>

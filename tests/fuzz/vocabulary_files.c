@@ -1,10 +1,9 @@
 /*
- * Whatever a folder without a tokenizer.json holds, it is refused, or it has an end of document among its tokens, and every text becomes ids of its
- * vocabulary. The files are divided by the byte 0x1e: vocab.json, merges.txt, tokenizer_config.json, special_tokens_map.json, added_tokens.json,
- * config.json; a file without a byte is not there.
+ * A folder with any vocab.json, merges.txt and other files is refused, or its end of document is a token and texts become ids of its vocabulary.
+ * The input is vocab.json, merges.txt, tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json, separated by the
+ * byte 0x1e; an empty file is not written.
  */
-#include "fuzz/targets.h"
-#include "text/text.h"
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 

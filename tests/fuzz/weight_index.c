@@ -1,8 +1,8 @@
 /*
- * Whatever an index of weights says, it is refused, or the two tensors of a model of our own are read from the files that it names:
- * a.safetensors and b.safetensors, which are beside it.
+ * Any model.safetensors.index.json is refused, or the two tensors of a test model are read from the files that it names, a.safetensors and
+ * b.safetensors in the same folder.
  */
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 #include "weights/weights.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
- * Whatever a model.safetensors holds, it is refused, or it is the weights of a model of our own, the same numbers in every type: the
- * parameters model.a [2,2] and model.b [3], the copy head of model.a, and what ends with .derived; files may leave out "model.".
+ * Any model.safetensors is refused, or gives the weights of a test model, the same numbers in every type. The model has the parameters
+ * model.a [2,2] and model.b [3]; a file may also have "head", a copy of model.a, and tensors that end with .derived, and may leave out "model.".
  */
 #include "weights/weights.h"
-#include "fuzz/targets.h"
+#include "fuzz/fuzz.h"
 
 #include <math.h>
 #include <string.h>
