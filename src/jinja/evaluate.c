@@ -91,7 +91,8 @@ static jinja_value evaluate_concat(jinja_run *r, const jinja_node *node) {
 
 static jinja_value with_sign(jinja_run *r, jinja_value v, bool negative) {
     if (v.kind == JINJA_FLOAT) return jinja_real(negative ? -v.real : v.real);
-    if (!jinja_is_number(v)) return jinja_fail(r, LS_INVALID, "a + or - before a %s", jinja_type_name(v));
+    if (!jinja_is_number(v))
+        return jinja_fail(r, LS_INVALID, "a + or - before a %s, expected a number", jinja_type_name(v));
     const int64_t i = v.kind == JINJA_INT ? v.integer : v.truth;
     if (negative && i == INT64_MIN) return jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 64 bits");
     return jinja_int(negative ? -i : i);
@@ -128,7 +129,8 @@ static jinja_value evaluate_item(jinja_run *r, const jinja_node *node) {
 /* --- calls ------------------------------------------------------------------------------------------------------------------ */
 
 static void spread(jinja_run *r, jinja_value dict, jinja_arguments *out) {
-    if (dict.kind != JINJA_DICT) jinja_fail(r, LS_INVALID, "** before a %s", jinja_type_name(dict));
+    if (dict.kind != JINJA_DICT)
+        jinja_fail(r, LS_INVALID, "** before a %s, expected a dict", jinja_type_name(dict));
     for (size_t i = 0; !r->failed && i < dict.dict->n; i++)
         if (jinja_step(r, 1 + out->named.n / 8))
             jinja_dict_set(r->arena, &out->named, dict.dict->pair[i].key, dict.dict->pair[i].value);

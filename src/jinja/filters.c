@@ -173,7 +173,8 @@ static jinja_value filter_int(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_INT || of.kind == JINJA_BOOL)
         return jinja_int(of.kind == JINJA_INT ? of.integer : of.truth);
     if (of.kind == JINJA_FLOAT) return whole(r, of.real, other);
-    if (of.kind == JINJA_UNDEFINED) return jinja_fail(r, LS_INVALID, "filter int of an undefined value");
+    if (of.kind == JINJA_UNDEFINED)
+        return jinja_fail(r, LS_INVALID, "filter int of an undefined value, expected a number or a text");
     if (of.kind != JINJA_TEXT) return other;
     if (number_text(of.text, digits) && is_whole_text(digits)) {
         if (strlen(digits) > 18 && strlen(digits + strspn(digits, "+-0")) > 18)
@@ -186,14 +187,16 @@ static jinja_value filter_int(JINJA_ARGUMENTS) {
 static jinja_value filter_float(JINJA_ARGUMENTS) {
     double real;
     if (jinja_is_number(of)) return jinja_real(jinja_as_real(of));
-    if (of.kind == JINJA_UNDEFINED) return jinja_fail(r, LS_INVALID, "filter float of an undefined value");
+    if (of.kind == JINJA_UNDEFINED)
+        return jinja_fail(r, LS_INVALID, "filter float of an undefined value, expected a number or a text");
     if (of.kind == JINJA_TEXT && read_real(of.text, &real)) return jinja_real(real);
     return arg[0].kind == JINJA_MISSING ? jinja_real(0) : arg[0];
 }
 
 static jinja_value filter_abs(JINJA_ARGUMENTS) {
     if (of.kind == JINJA_FLOAT) return jinja_real(fabs(of.real));
-    if (!jinja_is_number(of)) return jinja_fail(r, LS_INVALID, "abs of a %s", jinja_type_name(of));
+    if (!jinja_is_number(of))
+        return jinja_fail(r, LS_INVALID, "abs of a %s, expected a number", jinja_type_name(of));
     const int64_t i = of.kind == JINJA_INT ? of.integer : of.truth;
     return i == INT64_MIN ? jinja_fail(r, LS_UNSUPPORTED, "an integer of more than 64 bits")
                           : jinja_int(i < 0 ? -i : i);
@@ -211,7 +214,8 @@ static jinja_value round_down_or_up(jinja_run *r, jinja_value of, int64_t precis
 static jinja_value filter_round(JINJA_ARGUMENTS) {
     const int64_t precision = int_or(r, arg[0], 0, "the digits of round");
     char digits[500];
-    if (!jinja_is_number(of)) return jinja_fail(r, LS_INVALID, "round of a %s", jinja_type_name(of));
+    if (!jinja_is_number(of))
+        return jinja_fail(r, LS_INVALID, "round of a %s, expected a number", jinja_type_name(of));
     if (precision < 0 || precision > 100)
         return jinja_fail(r, LS_UNSUPPORTED, "round to %lld digits is not supported", (long long)precision);
     const jinja_text method = jinja_given(arg[1]) ? jinja_need_text(r, arg[1], "the method of round")

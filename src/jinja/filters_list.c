@@ -85,7 +85,8 @@ static jinja_value filter_sort(JINJA_ARGUMENTS) {
 }
 
 static jinja_value filter_dictsort(JINJA_ARGUMENTS) {
-    if (of.kind != JINJA_DICT) return jinja_fail(r, LS_INVALID, "dictsort of a %s", jinja_type_name(of));
+    if (of.kind != JINJA_DICT)
+        return jinja_fail(r, LS_INVALID, "dictsort of a %s, expected a dict", jinja_type_name(of));
     const bool by_value = jinja_given(arg[1]) && jinja_is(jinja_need_text(r, arg[1], "by"), "value");
     if (jinja_given(arg[1]) && !by_value && !jinja_is(arg[1].text, "key"))
         return jinja_fail(r, LS_INVALID, "the argument by of dictsort is unknown, expected key or value");

@@ -29,7 +29,7 @@ static bool read_conversion(jinja_text text, size_t *at, conversion *out) {
 static void put_real(jinja_run *r, jinja_buffer *b, conversion *f, jinja_value value) {
     char text[600];
     if (!jinja_is_number(value)) {
-        jinja_fail(r, LS_INVALID, "%%%c of a %s", (char)f->letter, jinja_type_name(value));
+        jinja_fail(r, LS_INVALID, "%%%c of a %s, expected a number", (char)f->letter, jinja_type_name(value));
         return;
     }
     f->text[f->n] = (char)f->letter;
@@ -44,7 +44,7 @@ static void put_real(jinja_run *r, jinja_buffer *b, conversion *f, jinja_value v
 static void put_whole(jinja_run *r, jinja_buffer *b, conversion *f, jinja_value value) {
     char text[600];
     if (!jinja_is_number(value) || jinja_as_real(value) >= 0x1p63 || jinja_as_real(value) < -0x1p63) {
-        jinja_fail(r, LS_INVALID, "%%%c of a %s", (char)f->letter, jinja_type_name(value));
+        jinja_fail(r, LS_INVALID, "%%%c of a %s, expected a number", (char)f->letter, jinja_type_name(value));
         return;
     }
     const long long whole = value.kind == JINJA_FLOAT ? (long long)value.real

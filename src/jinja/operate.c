@@ -17,7 +17,7 @@ static jinja_value no_rule(jinja_run *r, const jinja_operator *op, jinja_value a
     if (u != NULL)
         return jinja_fail(r, LS_INVALID, "'%s' is undefined and cannot be an operand of %s",
                           jinja_printable(u->text, shown, sizeof shown), op->text);
-    return jinja_fail(r, LS_INVALID, "%s between a %s and a %s", op->text, jinja_type_name(a),
+    return jinja_fail(r, LS_INVALID, "%s is not possible between a %s and a %s", op->text, jinja_type_name(a),
                       jinja_type_name(b));
 }
 

@@ -87,7 +87,8 @@ static void put_key(const dump *d, jinja_value key) {
         put_value(d, key, 0);
         put(d, "\"");
     } else {
-        jinja_fail(d->r, LS_INVALID, "tojson of a dict with a key of type %s", jinja_type_name(key));
+        jinja_fail(d->r, LS_INVALID, "tojson of a dict with a key of type %s is not possible",
+                   jinja_type_name(key));
     }
 }
 
@@ -133,7 +134,7 @@ static void put_value(const dump *d, jinja_value v, int level) {
         put_dict(d, v.dict, level);
         break;
     default:
-        jinja_fail(d->r, LS_INVALID, "tojson of a %s", jinja_type_name(v));
+        jinja_fail(d->r, LS_INVALID, "tojson of a %s is not possible", jinja_type_name(v));
     }
 }
 

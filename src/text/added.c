@@ -169,7 +169,7 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
         scratch ? ls_normalize(normalizers, scratch, &allowance, buffer, &piece) : no_memory(item);
     if (status.code == LS_OK && (piece.bytes == 0 || piece.bytes > LS_MOST_PATTERN))
         status = ls_error(LS_UNSUPPORTED,
-                          "%s: of %s (\"%.60s\") the normalizer leaves %zu bytes, expected 1 to %d",
+                          "%s: the normalizers turn %s (\"%.60s\") into %zu bytes, expected 1 to %d",
                           item.file, item.path, token->byte, piece.bytes, LS_MOST_PATTERN);
     if (status.code == LS_OK && !(token->normal_text = copy_text(piece.text, piece.bytes)))
         status = no_memory(item);
@@ -197,7 +197,7 @@ static ls_status read_token(ls_json_value item, const ls_steps *normalizers, int
     if (strlen(content) > LS_MOST_PATTERN)
         return ls_json_error(ls_json_field(item, "content"), "at most %d bytes", LS_MOST_PATTERN);
     if (entry->flags & LS_TOKEN_LISTED)
-        return ls_json_error(ls_json_field(item, "content"), "a text of its own");
+        return ls_json_error(ls_json_field(item, "content"), "a text that no other added token has");
     entry->flags |= LS_TOKEN_LISTED | (special ? LS_TOKEN_SPECIAL : 0);
     if (token.normalized) LS_TRY(normalize(item, normalizers, entry));
     out->token[out->count++] = token;

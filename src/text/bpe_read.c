@@ -76,7 +76,7 @@ static ls_status find_token(const ls_bpe *bpe, ls_json_value item, const char *t
     ls_utf8_printable(text, bytes, shown, sizeof shown);
     for (char *c = shown; *c; c++)
         if (*c == '\n' || *c == '\t') *c = ' ';
-    return ls_json_error(item, "two tokens of model.vocab that make a third; \"%s\" is none", shown);
+    return ls_json_error(item, "two tokens of model.vocab that make a third; \"%s\" is not a token", shown);
 }
 
 /* Whether a merge joins a text with an LS_META_SPACE that follows another character. */
@@ -194,7 +194,7 @@ static ls_status read_settings(ls_json_value model, ls_bpe *out) {
         return ls_error(LS_UNSUPPORTED, "%s: model.type is \"%.60s\", expected \"BPE\" (no other is read)",
                         model.file, type);
     LS_TRY(ls_json_double_or(model, "dropout", 0, 0, 1, &dropout));
-    if (dropout > 0) return refuse(model, "dropout", "merges are never left out by chance here");
+    if (dropout > 0) return refuse(model, "dropout", "random dropout of merges is not supported");
     LS_TRY(ls_json_text_or(model, "continuing_subword_prefix", "", &affix));
     if (affix[0]) return refuse(model, "continuing_subword_prefix", "such vocabularies are not read");
     LS_TRY(ls_json_text_or(model, "end_of_word_suffix", "", &affix));
@@ -203,7 +203,7 @@ static ls_status read_settings(ls_json_value model, ls_bpe *out) {
     LS_TRY(ls_json_bool_or(model, "byte_fallback", false, &out->byte_fallback));
     LS_TRY(ls_json_bool_or(model, "ignore_merges", false, &out->ignore_merges));
     if (out->bytes && out->byte_fallback)
-        return refuse(model, "byte_fallback", "the pre-tokenizer ByteLevel leaves nothing to fall back from");
+        return refuse(model, "byte_fallback", "the pre-tokenizer is ByteLevel, which needs no fallback");
     return ls_ok();
 }
 

@@ -152,8 +152,8 @@ static void find_text(ls_matches *m) {
 static ls_status match_error(const ls_matches *m, int error) {
     char reason[160] = "";
     pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
-    return ls_error(LS_INVALID, "%s gives up at byte %zu of a text of %zu: %s", m->pattern->where, m->from,
-                    m->bytes, reason);
+    return ls_error(LS_INVALID, "%s: matching fails at byte %zu of a text of %zu bytes: %s",
+                    m->pattern->where, m->from, m->bytes, reason);
 }
 
 static bool find_regex(ls_matches *m, ls_status *status) {

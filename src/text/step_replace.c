@@ -80,8 +80,8 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
         status =
             replace(state, scratch, in->all.byte + start, in->end[i] - start, most, &out->all, &first_gone);
         if (status.code == LS_OK && out->all.count > most)
-            status = ls_error(LS_INVALID, "the decoders of the tokenizer make more than %zu bytes of a text",
-                              most);
+            status = ls_error(LS_INVALID,
+                              "the decoders of the tokenizer turn a text into more than %zu bytes", most);
         if (status.code == LS_OK && !ls_strings_end(out)) status = ls_no_memory(in->all.count);
     }
     ls_match_scratch_destroy(scratch);

@@ -108,7 +108,8 @@ ls_status ls_normalize(const ls_steps *steps, ls_match_scratch *scratch, ls_allo
         buffer[to].count = 0;
         LS_TRY(steps->step[i].kind->normalize(steps->step[i].state, scratch, most, piece, &buffer[to]));
         if (piece->bytes > most)
-            return ls_error(LS_INVALID, "the normalizers of the tokenizer make more than %zu bytes of a text",
+            return ls_error(LS_INVALID,
+                            "the normalizers of the tokenizer turn a text into more than %zu bytes",
                             allowance->most);
         if (piece->text != before && piece->text == buffer[to].byte)
             to = !to; /* the next step writes into the other buffer */

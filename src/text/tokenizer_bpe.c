@@ -245,7 +245,7 @@ static ls_status cut_added(bpe_encoder *e, const ls_token_trie *trie, ls_text_pi
     }
     if (e->compared > e->most_compared)
         return ls_error(LS_INVALID,
-                        "added tokens are not found within %zu steps in what the normalizers make of a text",
+                        "searching added tokens in a normalized text takes more than %zu comparisons",
                         e->most_compared);
     if (done == piece.bytes) return ls_ok();
     return then(e, part_of(piece, done, piece.bytes));

@@ -161,7 +161,7 @@ def tokens():
     yield "normalized, white space", replace(r"\s+", " "), [added(" of  of", normalized=True, special=False), added("  ")]
     yield "normalized and not, the same place", dict(type="NFKC"), [added("ﬁ"), added("fi", normalized=True), added("Ⅷ", normalized=True)]
     yield "of one letter", None, [added("a"), added(" "), added("\n", special=False)]
-    yield "that normalizing empties", replace("<.*?>", ""), [added("<pad>", normalized=True), added("<mask>")], "leaves 0 bytes"
+    yield "that normalizing empties", replace("<.*?>", ""), [added("<pad>", normalized=True), added("<mask>")], "into 0 bytes"
     yield "with a prefix before them", dict(type="Prepend", prepend="▁"), [added("<mask>"), added("▁the", normalized=True)]
 
 
@@ -172,7 +172,7 @@ def models():
     yield "ignore_merges", byte_model(ignore_merges=True, merges=byte_model()["merges"][:20])
     yield "unk in a byte-level vocabulary without some bytes", byte_model(
         unk_token="<unk>", merges=[], vocab={t: i for i, t in enumerate(t for t in byte_model()["vocab"] if t not in ("e", "Ã", "Ġ"))})
-    yield "dropout", byte_model(dropout=0.1), "merges are never left out by chance"
+    yield "dropout", byte_model(dropout=0.1), "random dropout of merges is not supported"
     yield "continuing_subword_prefix", byte_model(continuing_subword_prefix="##", merges=[]), "such vocabularies are not read"
     yield "end_of_word_suffix", byte_model(end_of_word_suffix="</w>", merges=[]), "such vocabularies are not read"
     yield "Unigram", dict(type="Unigram", unk_id=0, vocab=[["<unk>", 0.0], ["a", -1.0]], byte_fallback=False), 'model.type is "Unigram"'
