@@ -10,8 +10,8 @@
 
 #include "support/scratch.h"
 
-#include "text/characters.h"
 #include "text/steps_impl.h"
+#include "text/text.h"
 
 enum { BLOCK = 0x1000, LOW = 0x20000, BLOCKS = LOW / BLOCK + 1, STRINGS = 2000, CHARACTERS = 12 };
 
