@@ -244,9 +244,10 @@ static ls_status cut_added(bpe_encoder *e, const ls_token_trie *trie, ls_text_pi
         done = m.end;
     }
     if (e->compared > e->most_compared)
-        return ls_error(LS_INVALID,
-                        "searching added tokens in a normalized text takes more than %zu comparisons",
-                        e->most_compared);
+        return ls_error(
+            LS_INVALID,
+            "searching added tokens in the text that the normalizers make takes more than %zu comparisons",
+            e->most_compared);
     if (done == piece.bytes) return ls_ok();
     return then(e, part_of(piece, done, piece.bytes));
 }
