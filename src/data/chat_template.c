@@ -93,9 +93,9 @@ static void list_forms(char *out, size_t room) {
         used += (size_t)snprintf(out + used, room - used, "%s%s", i > 0 ? ", " : "", name);
 }
 
-/* ---- texts of templates ---- */
+/* ---- adding a template ---- */
 
-/* file: for errors. */
+/* Parses a template into *out and mixes it into the hash. file: for errors, and the name of the main template. */
 static ls_status add_template(const char *file, const char *text, size_t bytes, ls_chat *chat,
                               ls_jinja **out) {
     const uint64_t both[] = {chat->hash, ls_hash_bytes(text, bytes)};
@@ -278,7 +278,7 @@ static ls_status set_system(const char *system, ls_chat *chat) {
     ls_marked_text text = {0};
     if (system == NULL) return ls_ok();
     chat->system = strdup(system);
-    if (chat->system == NULL) return ls_error(LS_NO_MEMORY, "no memory for what the system says");
+    if (chat->system == NULL) return ls_error(LS_NO_MEMORY, "no memory for the system message");
     LS_TRY(ls_json_parse("a conversation", probe, sizeof probe - 1, &document));
     const ls_status status = ls_chat_render(chat, ls_json_root(document), &text);
     ls_marked_free(&text);

@@ -116,7 +116,7 @@ static ls_status read_inputs(const ls_texts_options *o, const ls_document_form *
     memory m = {.form = form, .corpus = corpus};
     const ls_document_sink sink = {
         .context = &m, .begin = begin_document, .append = append_tokens, .end = end_document};
-    LS_TRY(ls_inputs_find(o->paths, o->n_paths, form->asked.format, &inputs));
+    LS_TRY(ls_inputs_find(o->paths, o->n_paths, form->options.format, &inputs));
     ls_machine_detect(&machine);
     const ls_document_reading reading = {.form = form,
                                          .tokenizer = o->tokenizer,

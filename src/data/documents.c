@@ -66,12 +66,12 @@ static const char *or_default(const char *word, const char *initial) { return wo
 
 ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *tokenizer, const char *folder,
                                 ls_document_form *out) {
-    ls_document_form made = {.asked = *form};
-    made.asked.format = or_default(form->format, "auto");
-    made.asked.field = or_default(form->field, "text");
-    made.asked.records = or_default(form->records, "text");
+    ls_document_form made = {.options = *form};
+    made.options.format = or_default(form->format, "auto");
+    made.options.field = or_default(form->field, "text");
+    made.options.records = or_default(form->records, "text");
     const char *begin = form->begin;
-    LS_TRY(ls_record_kind_find(made.asked.records, &made.kind));
+    LS_TRY(ls_record_kind_find(made.options.records, &made.kind));
     if (made.kind->chat) {
         const ls_chat_options chat = {
             .name = form->chat, .folder = folder, .system = form->system, .today = form->today};
@@ -120,13 +120,14 @@ static ls_status end_document(reader *r, bool learnt, ls_place next) {
     return r->sink->end(r->sink->context, learnt, next);
 }
 
+/* Counts a record that cannot be encoded, or returns its error. */
 static ls_status leave_out(reader *r, const ls_text_record *record) {
     if (record->binary && r->reading->skip_binary) {
         r->counts->binary++;
         return ls_ok();
     }
     const ls_status why = ls_records_explain(r->encoder, record);
-    if (!r->reading->form->asked.skip_bad) return why;
+    if (!r->reading->form->options.skip_bad) return why;
     if (r->logged++ < MOST_LOGGED) ls_log("left out: %s", why.text);
     r->counts->bad++;
     return ls_ok();
@@ -170,13 +171,13 @@ static ls_status open_reader(reader *r) {
     const ls_document_reading *of = r->reading;
     const ls_document_form *form = of->form;
     const ls_encode_options encode = {.tokenizer = of->tokenizer,
-                                      .field = form->asked.field,
-                                      .records = form->asked.records,
+                                      .field = form->options.field,
+                                      .records = form->options.records,
                                       .chat = &form->chat};
     if (of->threads > 1) LS_TRY(ls_pool_create(of->threads, true, &r->pool));
     LS_TRY(ls_records_create(&encode, of->inputs->input, r->pool, &r->encoder));
     return ls_source_open(of->inputs->input, of->inputs->n, of->tokenizer, of->from,
-                          form->asked.longest_record, &r->source);
+                          form->options.longest_record, &r->source);
 }
 
 ls_status ls_documents_read(const ls_document_reading *reading, const ls_document_sink *sink,

@@ -33,7 +33,7 @@ void ls_frame_text(const ls_tokenizer *tokenizer, const int32_t *ids, int n, cha
 
 /* A form resolved with a tokenizer. */
 typedef struct ls_document_form {
-    ls_text_form asked; /* with defaults in place of NULL */
+    ls_text_form options; /* with defaults in place of NULL */
     const ls_record_kind *kind;
     ls_frame frame;
     ls_chat chat; /* for conversations */

@@ -59,7 +59,7 @@ static int by_path(const void *a, const void *b) { return strcmp(*(char *const *
 static ls_status add_path(const char *path, path_list *out) {
     const size_t before = out->count;
     if (!ls_file_is_directory(path))
-        return append_path(out, path); /* describe() checks that it can be read */
+        return append_path(out, path); /* describe() reports a file that cannot be read */
     LS_TRY(walk_folder(path, out));
     if (out->count > before) qsort(out->path + before, out->count - before, sizeof *out->path, by_path);
     return ls_ok();
@@ -182,7 +182,7 @@ static int input_by_path(const void *a, const void *b) {
     return strcmp(((const ls_input *)a)->path, ((const ls_input *)b)->path);
 }
 
-/* A file that is given more than once is read as often. That may be a mistake, so it is logged. */
+/* A file that is given several times is read each time. That may be a mistake, so it is logged. */
 static ls_status log_repeated(const ls_input_list *list) {
     ls_input *sorted = malloc(((size_t)list->n + 1) * sizeof *sorted);
     int64_t repeated = 0, first = -1;
@@ -220,7 +220,7 @@ static ls_status find_all(const char *const *paths, int n, const char *format, l
     }
     LS_TRY(log_repeated(list));
     return list->n > 0 ? ls_ok()
-                       : ls_error(LS_INVALID, "no files in %s", n > 0 ? paths[0] : "what was given");
+                       : ls_error(LS_INVALID, "no files in %s", n > 0 ? paths[0] : "the given paths");
 }
 
 ls_status ls_inputs_find(const char *const *paths, int n, const char *format, ls_input_list *out) {

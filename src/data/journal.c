@@ -36,7 +36,7 @@ uint64_t ls_build_request(const ls_build_options *o, const ls_build_state *s, co
                                 (uint64_t)o->shard_tokens, (uint64_t)inputs->n};
     uint64_t hash = mix(0, numbers, sizeof numbers);
     hash = mix(hash, frame->begin, (size_t)frame->n_begin * sizeof *frame->begin);
-    hash = mix_text(mix_text(hash, s->form.asked.field), s->form.asked.records);
+    hash = mix_text(mix_text(hash, s->form.options.field), s->form.options.records);
     if (s->form.chat.jinja != NULL) hash = mix(hash, &s->form.chat.hash, sizeof s->form.chat.hash);
     if (s->form.chat.system != NULL) hash = mix_text(hash, s->form.chat.system);
     for (int64_t i = 0; i < inputs->n; i++) {
@@ -324,7 +324,7 @@ ls_status ls_journal_end(const ls_build_options *o, const ls_build_state *s, con
     ls_json_put_int(w, "end_of_document", ls_tokenizer_end_of_document(o->tokenizer));
     ls_json_close(w);
     put_frame(&s->form.frame, w);
-    ls_json_put_text(w, "records", s->form.asked.records);
+    ls_json_put_text(w, "records", s->form.options.records);
     if (s->form.chat.jinja != NULL) ls_json_put_text(w, "template", s->form.chat.name);
     if (s->form.chat.system != NULL) ls_json_put_text(w, "system", s->form.chat.system);
     ls_json_put_int(w, "inputs", inputs->n);

@@ -44,7 +44,7 @@ ls_status ls_learnt_append_id(int32_t id, bool learnt, ls_learnt_tokens *out) {
 
 /* ---- kinds of records of JSON ---- */
 
-/* Removes an end of document at the end of the text, because the caller adds one. */
+/* Removes an end of document at the end of the text, because the frame adds one. */
 static void remove_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_tokens *out) {
     const size_t n = out->tokens.count;
     if (n == start || out->tokens.id[n - 1] != ls_tokenizer_end_of_document(tokenizer)) return;
