@@ -1,4 +1,4 @@
-/* Sets of intervals against a plain list: additions, removals and questions in random order. */
+/* Sets of intervals: additions, removals and queries in random order give what a plain list gives. */
 #include "base/base.h"
 
 #include <setjmp.h>

@@ -1,4 +1,6 @@
-/* The machine: against what the system itself says, and control groups from made-up files. */
+/*
+ * The description of the machine agrees with what the system reports; control groups are read from made-up files.
+ */
 #include "base/base.h"
 #include "base/machine_impl.h"
 

@@ -1,4 +1,4 @@
-/* The mesh of ranks: numbering, neighbours, and the text form with every mistake. */
+/* The mesh of ranks: numbers, neighbours, and every mistake in its text form. */
 #include "base/base.h"
 
 #include <setjmp.h>

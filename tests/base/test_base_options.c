@@ -1,4 +1,4 @@
-/* Options: every type, every mistake, the help text. */
+/* Options: every type, every mistake, and the help text. */
 #include "base/base.h"
 
 #include <setjmp.h>

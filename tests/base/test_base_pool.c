@@ -1,4 +1,7 @@
-/* The thread pool: each task once, in ascending starts, on a thread that exists; sleeping and spinning workers. */
+/*
+ * The thread pool runs each task once, starts tasks in ascending order, on threads that exist; workers sleep and
+ * spin.
+ */
 #include "base/base.h"
 
 #include <pthread.h>

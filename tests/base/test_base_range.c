@@ -1,4 +1,4 @@
-/* Ranges: overlap and copies against a byte map. */
+/* Ranges: overlaps and copies agree with a map of bytes. */
 #include "base/base.h"
 
 #include <setjmp.h>

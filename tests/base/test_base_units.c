@@ -1,4 +1,4 @@
-/* Bytes and seconds as words. */
+/* Bytes and seconds as text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,7 @@
-/* Checkpoints: the same bits at any mesh, every corrupted byte found, and failures that leave what was there. */
+/*
+ * Checkpoints: every mesh saves and loads the same bits, every corrupted byte is found, and a failed save leaves
+ * the older checkpoints.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

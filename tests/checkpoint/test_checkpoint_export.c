@@ -1,6 +1,6 @@
 /*
- * Exported models: the bits that were read, whatever the ranks; configs with every byte but those of the type; a folder that is whole at
- * every moment; what is wrong, said.
+ * Exported models have the bits of the checkpoint for any number of ranks, and a config in which only the type may
+ * change. The folder is complete at every moment. Mistakes are reported by name.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* What inspect and verify say of checkpoints, and the public call that exports one. */
+/* The reports of `inspect` and `verify`, and the public function that exports a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Exported folders in the reference library, where it is there.
+# Exported folders load in the reference library, where it is installed.
 set -eu
 . "$(dirname "$0")/../reference/live.sh"
 live export.py "$1"

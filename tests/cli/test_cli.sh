@@ -1,6 +1,6 @@
 #!/bin/bash
-# The command line: help, version, usage errors, failures, results. Each mistake is one line on standard error, with exit code 2 when
-# the words are wrong and 1 when what they name is.
+# The command line: help, version, usage errors, failures, results. Each mistake is one line on standard error, with
+# exit code 2 for wrong words and 1 for files or values that are wrong.
 . "$(dirname "$0")/../support/cli.sh"
 
 # npy FILE TYPE SHAPE BYTES: an array of zeros.

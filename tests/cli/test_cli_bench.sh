@@ -1,5 +1,5 @@
 #!/bin/bash
-# longspan bench: what is printed, and which flags are taken; the figures are those of a busy machine.
+# longspan bench: its output and its flags. The figures are those of a busy machine and are not checked.
 . "$(dirname "$0")/../support/cli.sh"
 
 # --- attention ---

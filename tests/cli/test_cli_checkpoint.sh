@@ -1,5 +1,5 @@
 #!/bin/bash
-# longspan checkpoint as a command, and the folder at the end of train: what is written, what is said, what is refused.
+# longspan checkpoint as a command, and the folder that train exports at its end: files, messages, refusals.
 . "$(dirname "$0")/../support/cli.sh"
 
 # says WORDS COMMAND...: done, with the words in its output.

@@ -1,5 +1,6 @@
 #!/bin/bash
-# longspan data as a command: shards that train reads as it reads the text, the same order on any number of ranks, refusals.
+# longspan data as a command: train reads shards as it reads the text, in the same order on any number of ranks;
+# refusals.
 . "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model

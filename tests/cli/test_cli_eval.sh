@@ -1,5 +1,5 @@
 #!/bin/bash
-# longspan eval as a command, and the same table at the end of train: files, agreement, refusals. test_cli_eval.sh BUILD
+# longspan eval as a command, and the same table at the end of train: files, agreement, refusals.
 . "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model

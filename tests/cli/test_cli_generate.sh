@@ -1,6 +1,6 @@
 #!/bin/bash
-# longspan generate and longspan recall as commands: text on standard output alone, the same for any ranks, ended by Ctrl-C; the grid's
-# files; refusals. test_cli_generate.sh BUILD
+# longspan generate and longspan recall as commands: only text on standard output, the same for any ranks, ended by
+# Ctrl-C; the grid's files; refusals.
 . "$(dirname "$0")/../support/cli.sh"
 
 cat >config.json <<'CONFIG'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# longspan plan: its bytes add up, are those that train maps, and what it says would fit does.
+# longspan plan: its bytes add up and are those that train maps, and its advice for a budget fits.
 . "$(dirname "$0")/../support/cli.sh"
 
 model=$here/../examples/tiny

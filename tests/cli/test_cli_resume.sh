@@ -1,5 +1,6 @@
 #!/bin/bash
-# longspan train --resume: what it compares with the run, what it falls back to, and what it passes over. test_cli_resume.sh BUILD
+# longspan train --resume: what it compares with the run, which checkpoint it falls back to, and which damage it
+# skips.
 . "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model

@@ -1,6 +1,7 @@
 #!/bin/bash
-# --rope-scaling and --rope-theta: a training keeps them through checkpoint, export and --resume, for each architecture that rotates, and the
-# exported folder is by itself the model that was trained. tests/reference/export.py shows that the reference library agrees.
+# --rope-scaling and --rope-theta: a training keeps them through checkpoint, export and --resume, for each
+# architecture with rotary positions, and the exported folder alone is the model that was trained.
+# tests/reference/export.py compares it with the reference library.
 . "$(dirname "$0")/../support/cli.sh"
 threads=()
 [ "${LS_TEST_SANITIZER:-}" = thread ] && threads=(--ranks-as threads)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# longspan train as a command: flags reach the run, --help shows the defaults that a run uses, results and refusals.
+# longspan train as a command: flags reach the run, --help shows the defaults that a run uses; results and refusals.
 . "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model

@@ -1,5 +1,6 @@
 #!/bin/bash
-# longspan train: how long and how fast it learns (steps, epochs, schedules), what it keeps, and names that other programs give to options.
+# longspan train: length and learning rate (steps, epochs, schedules), which checkpoints it keeps, and option names of
+# other programs.
 . "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model

@@ -1,7 +1,7 @@
 #!/bin/bash
-# What explain prints for a small fixed model is what tests/cli/golden/ holds: the grammar of the page, and the compiled programs, with
-# blocks that are put and with blocks that are read in place.
-# After a change that is meant:  tests/cli/test_explain_golden.sh BUILD --update   and look at the difference before it is committed.
+# explain prints for a small fixed model what tests/cli/golden/ holds: the page, and the compiled programs, with
+# blocks that are put and with blocks that are read in place. After an intended change run
+# tests/cli/test_explain_golden.sh BUILD --update and read the difference before committing it.
 set -eu
 longspan=$1/longspan
 here=$(cd "$(dirname "$0")" && pwd)

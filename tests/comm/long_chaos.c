@@ -1,4 +1,4 @@
-/* A thousand seeds of chaos over every strategy: the same bits as without. */
+/* A thousand seeds of chaos over every strategy give the bits of the plain transport. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The transport chaos: what it must keep of the contract, and that it uses the freedom that the contract leaves. */
+/* The transport chaos keeps the contract of transports and uses the freedom that the contract leaves. */
 #include "support/world.h"
 
 #include <stdlib.h>

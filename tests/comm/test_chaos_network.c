@@ -1,4 +1,7 @@
-/* Training steps over every strategy with ranks as threads: chaos changes no bit of what they leave. */
+/*
+ * Training steps over every strategy, with ranks as threads: their results under chaos have the bits of the plain
+ * transport.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Worlds and the collectives of the host. */
+/* Worlds, and the collectives among the ranks of a host. */
 #include "support/world.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
- * The shared heap's pages: what the system says about huge ones is read with care, and pages that were set aside are used up to the last
- * whole one. This machine may have none, so memfd_create and madvise are replaced: ordinary pages stand for those set aside.
+ * The pages of the shared heap: the system's settings for huge pages are read correctly, and reserved huge pages
+ * are used up to the last whole one. This machine may have none, so memfd_create and madvise are replaced, and
+ * ordinary pages stand for reserved ones.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Puts and signals between ranks: what arrives, where, and in what order. */
+/* Puts and signals between ranks: which bytes arrive, where, and in which order. */
 #include "support/world.h"
 
 #include <stdlib.h>

@@ -1,5 +1,7 @@
-/* Waiting: no ring is missed, no core is burnt, and what cannot come ends in a message that says whose fault
- * it is. */
+/*
+ * Waiting: no signal is missed, a waiting rank sleeps, and a wait that cannot end stops with a message that names
+ * the rank at fault.
+ */
 #include "comm/comm_impl.h"
 #include "support/world.h"
 

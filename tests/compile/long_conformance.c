@@ -1,6 +1,7 @@
 /*
- * The whole conformance matrix (support/conformance.h): every strategy on every mesh × mask × layout × heads × type; transfers take
- * turns, and so do shapes, sinks, soft caps and the isas of this machine. With logits of ±1e3 again, where layouts take turns too. Dealt over processes, one for each core.
+ * The whole conformance matrix (support/conformance.h): every strategy on every mesh × mask × layout × heads ×
+ * type, with transfers, shapes, sinks, soft caps and the instruction sets of this machine in turn. Once more with
+ * logits of ±1e3, with layouts in turn too. The work is divided over processes, one per core.
  */
 #include <setjmp.h>
 #include <stdarg.h>

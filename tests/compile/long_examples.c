@@ -1,6 +1,6 @@
 /*
- * All of the matrix of example graphs (support/matrix.h), in f64, f32 and bf16; and of its programs those of every graph, mesh and
- * layout proved, savings in turn.
+ * The whole matrix of example graphs (support/matrix.h) in f64, f32 and bf16. The programs of every graph, mesh and
+ * layout are proved, with savings of memory in turn.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * Attention of one rank in bf16, a few heads at a time: what is made in f32 is there for those heads only, and the results are those
- * of two ranks, which do all heads at once. In f32 results are made in their places.
+ * Attention on one rank in bf16, a few heads at a time: arrays in f32 exist for these heads only, and the results
+ * equal those of two ranks, which do all heads at once. In f32 results are made in their places.
  */
 #include <math.h>
 #include <setjmp.h>

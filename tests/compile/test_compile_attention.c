@@ -1,6 +1,6 @@
 /*
- * Attention over every mesh, in f64, against one rank: the logic of lowering, transfers and placement. Every strategy, layouts,
- * masks, shared and uneven heads, lengths that do not divide, sinks.
+ * Attention over every mesh in f64 against one rank tests the logic of lowering, transfers and placement: every
+ * strategy, layouts, masks, shared and uneven heads, lengths that do not divide, sinks.
  */
 #include <setjmp.h>
 #include <stdarg.h>

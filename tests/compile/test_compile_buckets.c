@@ -1,6 +1,6 @@
 /*
- * Gradients in buckets: every rank's pieces cover the parameters once, slots are for two buckets, buckets leave while the backward
- * pass goes on, and what they add up to does not depend on the mesh or on how a step is cut into micro-batches.
+ * Gradients in buckets: the pieces of all ranks cover the parameters once, slots have room for two buckets, buckets
+ * leave during the backward pass, and their sums depend neither on the mesh nor on the number of micro-batches.
  */
 #include <setjmp.h>
 #include <stdarg.h>

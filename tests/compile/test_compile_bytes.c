@@ -1,6 +1,6 @@
 /*
- * What attention sends, reads in place and computes, on every rank, forward and backward, against a count from the mask alone: each
- * pair of a query and a key is asked. Nothing runs.
+ * The bytes that attention sends and reads in place, and the pairs that it computes, on every rank, forward and
+ * backward, equal a count from the mask over all pairs of a query and a key. No program runs.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /*
- * Each op in a small network over many meshes in f64, against one rank: layers that see one token, learned positions,
- * and what looks along the sequence, with shifts and convolutions longer than a rank's part. The programs pass the
- * verifier, and all ranks compile the same skeleton.
+ * Each op in a small network over many meshes in f64 against one rank: token-wise layers, learned positions, and
+ * ops along the sequence, with shifts and convolutions longer than a rank's part. The verifier accepts the
+ * programs, and all ranks compile the same skeleton.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * Partial sums: what is a sum over cut tokens is added over the ranks exactly where a non-linear op needs it, counted once where
- * all ranks hold the same value, and gradients come out the same for every mesh.
+ * Partial sums over cut tokens are added over the ranks where a non-linear op needs them and only there; a value
+ * that all ranks hold is counted once; gradients are the same on every mesh.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * Strategies in which queries travel (tokenring, decode): bytes that each rank sends, against the formulas, exactly where a mask
- * leaves pairs of blocks empty; slots held; proof and interpretation of the programs over masks and layouts.
+ * Strategies that send queries (tokenring, decode): the bytes that each rank sends equal the formulas, also where a
+ * mask empties pairs of blocks; slots do not grow; programs over masks and layouts are proved and interpreted.
  */
 #include <setjmp.h>
 #include <stdarg.h>

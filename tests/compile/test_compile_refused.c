@@ -1,6 +1,6 @@
 /*
- * What has no rule over ranks is refused with the op, the tensor and the reason; nothing is computed wrongly or gathered in
- * silence. Most of these graphs are right on one device, and there they compile.
+ * A graph that no rule covers over ranks is refused with op, tensor and reason, and never computed wrongly or
+ * gathered silently. Most of these graphs are correct on one device and compile there.
  */
 #include <setjmp.h>
 #include <stdarg.h>

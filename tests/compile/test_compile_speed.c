@@ -1,7 +1,7 @@
 /*
- * How long compiling and verifying take: processor time, of a 32-layer Llama's training step over 64 ranks (bench/compile.c says more).
- * Bounds are several times what was measured (docs/performance.md), for builds with sanitisers and busy machines: what they are to
- * find is a pass that has become quadratic.
+ * Processor time of compiling and verifying: a 32-layer Llama's training step over 64 ranks (bench/compile.c says
+ * more). Bounds are several times the measured times (docs/performance.md), because of builds with sanitisers and
+ * busy machines. They are meant to find a pass that has become quadratic.
  */
 #include <setjmp.h>
 #include <stdarg.h>

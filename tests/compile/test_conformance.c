@@ -1,7 +1,8 @@
 /*
- * Conformance of attention strategies (support/conformance.h) over a covering set: every pair of a strategy on a mesh, a mask, a
- * layout, numbers of heads, a type, transfers, a shape, a size of logits, a sink or soft cap and an isa occurs. And what can be read off the programs: bytes sent
- * by the formulas of the field, and slots whose bytes do not grow with the ranks.
+ * Conformance of attention strategies (support/conformance.h) over a covering set of cases: every pair occurs of
+ * strategy on a mesh, mask, layout, numbers of heads, type, transfers, shape, size of logits, sink or soft cap, and
+ * instruction set. Also checked in the programs: bytes sent equal the published formulas, and slots do not grow
+ * with the ranks.
  */
 #include <setjmp.h>
 #include <stdarg.h>

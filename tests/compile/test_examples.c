@@ -1,6 +1,7 @@
 /*
- * The graphs of examples/graphs on one to eight ranks, against one rank in f64 (support/matrix.h): every graph on every mesh in f64,
- * and a third of these in f32 and in bf16, layouts and savings of memory in turn. tests/compile/long_examples.c does all.
+ * The graphs of examples/graphs on one to eight ranks against one rank in f64 (support/matrix.h): every graph on
+ * every mesh in f64, a third of these in f32 and in bf16, with layouts and savings of memory in turn.
+ * tests/compile/long_examples.c does all.
  */
 #include <setjmp.h>
 #include <stdarg.h>

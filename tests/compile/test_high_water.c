@@ -1,7 +1,8 @@
 /*
- * What a rank maps is used: both arenas are full of one pattern before a step (of two micro-batches in f32, of one in bf16) and
- * an evaluation, and hardly any of it is left after. As a number the pattern is next to nothing, so sums that begin as zeros
- * may begin with it; rows of the embedding that no token reads keep it, and count as untouched.
+ * The memory that a rank maps is used. Both arenas are filled with a pattern before a step (of two micro-batches in
+ * f32, of one in bf16) and before an evaluation; hardly any of it is left afterwards. As a number the pattern is
+ * tiny, so sums that begin as zeros may begin with it. Rows of the embedding that no token reads keep the pattern
+ * and count as untouched.
  */
 #include <setjmp.h>
 #include <stdarg.h>

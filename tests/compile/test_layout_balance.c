@@ -1,6 +1,6 @@
 /*
- * How even the work of 8 ranks is, in attention's pairs and on the clock of the programs, for plain causal masks, windows and packed documents
- * of a long-tailed length. Prints the figures.
+ * How even the work of 8 ranks is, by attention's pairs and by the clock of the programs, for causal masks, windows
+ * and packed documents of long-tailed lengths. Prints the figures.
  */
 #include <math.h>
 #include <setjmp.h>

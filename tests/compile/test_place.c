@@ -1,6 +1,6 @@
 /*
- * Placement, judged from the finished programs alone: what lives at once lies apart, but where a kernel works in place; and the peak
- * is near the most bytes that live at once, over meshes and strategies.
+ * Placement, judged by the finished programs: buffers that live at the same time lie apart, except where a kernel
+ * works in place, and the peak is near the lower bound, over meshes and strategies.
  */
 #include <math.h>
 #include <setjmp.h>

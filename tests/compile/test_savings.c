@@ -1,7 +1,7 @@
 /*
- * What is done to use less memory changes no result: what is made again in the backward pass has the same bits, tiles give
- * the same numbers to rounding (f64: 1e-12; f32: 1e-6 and twice what rounding does to that result on one rank), the same tile the same
- * bits; on one rank and on meshes, for the graphs of examples/graphs.
+ * Savings of memory change no result: recomputed results have the same bits; tiles give the same numbers to
+ * rounding (f64: 1e-12; f32: 1e-6 and twice the error of rounding on one rank), and equal tiles the same bits; on
+ * one rank and on meshes, for the graphs of examples/graphs.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,7 @@
-/* The schedule: a reorder that keeps what must be kept, exposes no more communication, and needs no more memory. */
+/*
+ * The schedule reorders programs and keeps the required order, exposes no more communication, and needs no more
+ * memory.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

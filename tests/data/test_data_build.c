@@ -1,4 +1,4 @@
-/* Text to shards: every kind of input, mistakes in them, and builds that are killed. */
+/* Text to shards: every kind of input, mistakes in it, and builds that are killed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Conversations and prompts with their answers: what they become, and what of it is learnt. */
+/* Conversations, and prompts with answers: their texts, and which tokens are learnt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

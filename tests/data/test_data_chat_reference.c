@@ -1,6 +1,7 @@
 /*
- * Conversations against transformers' apply_chat_template with published templates and changed ones (tests/reference/make_chats.py): the
- * same text, the same ids, marks inside contents spelled out, the same tokens learnt, the same conversations refused.
+ * Conversations against transformers' apply_chat_template, with published and with changed templates
+ * (tests/reference/make_chats.py): the same text, the same ids, special tokens inside contents spelled out, the
+ * same learnt tokens, the same refusals.
  */
 #include <setjmp.h>
 #include <stdarg.h>

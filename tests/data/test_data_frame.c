@@ -1,4 +1,7 @@
-/* What stands around each document: as the tokenizer's files say, or as told; in shards and in text that is read without them. */
+/*
+ * The tokens around each document, from the tokenizer's files or from options, in shards and in text that is read
+ * without them.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,6 @@
-/* What users point data build at: every odd file, folder and disk; named when it is refused, and whole when it is not. */
+/*
+ * Odd files, folders and disks as inputs of `data build`: a refusal names them, an accepted one is read completely.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

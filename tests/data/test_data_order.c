@@ -1,4 +1,4 @@
-/* The permutation and the store of tokens. */
+/* The permutation of sequences, and the store of tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

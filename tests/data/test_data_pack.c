@@ -1,4 +1,4 @@
-/* Packing: every input of every document once, and what each packer promises beside. */
+/* Packing: every input of every document occurs once; and the promises of each packer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Text files to sequences: which windows, which order, which errors. */
+/* Text files to sequences: windows, order and errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Token shards: what is written is read back, and nothing that a file says is believed. */
+/* Token shards: reading returns what was written, and no number in a file is trusted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,7 @@
-/* Evaluation: the table against its definition, the loss against that of `grad`, the same numbers over any ranks. */
+/*
+ * Evaluation: the table agrees with its definition, the loss with that of `grad`, and the numbers are the same over
+ * any ranks.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,7 @@
-/* Recall: texts as they are said to be, an answer's loss equal to that of the whole pass, the same grid over any ranks. */
+/*
+ * Recall: texts follow their specification, an answer's loss equals that of the whole pass, and the grid is the
+ * same over any ranks.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

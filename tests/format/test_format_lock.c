@@ -1,4 +1,4 @@
-/* One holder of a folder at a time; what a dead one left holds nobody up. */
+/* A folder has one holder at a time, and the lock of a dead holder blocks nobody. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * Memory that reading takes, as the peak of a process of its own: it follows the length of what is read, whatever stands in it. Each bound is
- * what the format needs at worst (docs say 10 bytes for each of a JSON document), rounded up.
+ * The memory of reading, as the peak of a process of its own, follows the length of the file, whatever its content.
+ * Each bound is the worst case of the format (10 bytes for each byte of a JSON document), rounded up.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,6 @@
-/* .npy: round trips, every malformed header, truncations and flipped bytes (the sanitizers watch). */
+/*
+ * .npy: round trips, every malformed header, truncated files and flipped bits. Sanitizers find reads out of bounds.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* safetensors: reading (all that can be wrong), planning, filling by several writers, converting. */
+/* safetensors: reading with every mistake, planning, writing by several processes, converting. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The chart: well-formed, escaped, with round ticks, and every kind of poor data. */
+/* The chart is well-formed and escaped, has round ticks, and copes with every kind of bad data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /*
- * Decoding: for every token the logits over the cache are those of the whole graph at once, over every way to share the sequence, for every
- * prompt, under masks that look back a window only, with sinks and soft caps; of a graph made here, and of every architecture.
+ * Decoding: for every token the logits over the cache equal those of the whole graph at once, over every way to
+ * share the sequence, for every prompt, under windows, with sinks and soft caps; of a graph made here, and of every
+ * architecture.
  */
 #include <setjmp.h>
 #include <stdarg.h>

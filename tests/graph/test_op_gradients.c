@@ -1,6 +1,7 @@
 /*
- * Every differentiable op of the table against central differences in f64. A case builds its op from float inputs; the loss is the
- * op's output weighted by random numbers, so that no direction is missed. The last test makes sure that no op is left out.
+ * Every differentiable op of the table against central differences in f64. A case builds its op from float inputs.
+ * The loss is the op's output weighted by random numbers, so that every direction counts. The last test checks that
+ * no op is missing.
  */
 #include <math.h>
 #include <setjmp.h>

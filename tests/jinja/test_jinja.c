@@ -1,4 +1,7 @@
-/* Jinja as transformers renders it: stored templates of which the reference's text is known (tests/reference/compare_jinja.py), what is refused, bounds. */
+/*
+ * Jinja as transformers renders it: stored templates with the text of the reference
+ * (tests/reference/compare_jinja.py), refusals, bounds.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

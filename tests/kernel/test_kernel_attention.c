@@ -1,6 +1,6 @@
 /*
- * attention and attention_grad, every variant that this processor runs and the reference in f32, against a plain f64
- * computation (support/attention_oracle.h).
+ * attention and attention_grad: every variant that this processor runs, and the reference in f32, against a plain
+ * f64 computation (support/attention_oracle.h).
  */
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 /*
- * attention and attention_grad of every isa and type where numbers are not finite, or finite and huge, against the reference in f64: what it
- * finds not to be finite must not be hidden by a finite number, and logits near 1e30 choose the key that they choose.
+ * attention and attention_grad of every instruction set and type on values that are not finite, or finite and huge,
+ * against the reference in f64: no finite number hides a result that is not finite there, and logits near 1e30
+ * choose the same key.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,7 @@
-/* cache_write of every type: rows go where their position is, all others stay, and what is nowhere is left out. */
+/*
+ * cache_write of every type: rows are written at their position, all others stay, and rows without a position are
+ * left out.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /*
- * The cpu kernels of every isa that this machine has, for f32 and bf16, against the reference in f64 on the same inputs
- * (rounded to the type first). Outputs and workspaces start as NaN; each call runs twice and must give the same bits.
+ * The cpu kernels of every instruction set of this machine, for f32 and bf16, against the reference in f64 on the
+ * same inputs (rounded to the type first). Outputs and workspaces start as NaN. Each call runs twice and must give
+ * the same bits.
  */
 #include "support/kernel_call.h"
 

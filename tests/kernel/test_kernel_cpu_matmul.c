@@ -1,7 +1,8 @@
 /*
- * matmul of src/kernel/cpu against the f64 reference: all transpositions, sizes on and off the blocks, bias, accumulate,
- * f32 and bf16 results; the same bits twice, and in products of our own whatever the threads; no thread of the library's own. The library's products are one
- * function for all isas, and it chooses by the processor, so its instruction sets are forced here one by one.
+ * matmul of src/kernel/cpu against the f64 reference: all transpositions, sizes on and off the blocks, bias,
+ * accumulation, f32 and bf16 results. A second call gives the same bits, Longspan's own products also with any
+ * number of threads. oneDNN starts no thread. oneDNN has one function for all instruction sets and chooses by the
+ * processor, so this test forces its instruction sets one by one.
  */
 #include "support/kernel_call.h"
 

@@ -1,4 +1,4 @@
-/* copy and accumulate of src/kernel/cpu between strided views: what lies between the elements stays untouched. */
+/* copy and accumulate of src/kernel/cpu between strided views leave the bytes between elements untouched. */
 #include "support/kernel_call.h"
 
 #include <setjmp.h>

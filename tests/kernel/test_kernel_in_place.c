@@ -1,7 +1,7 @@
 /*
- * Every pair of operands that src/kernel/effects.c lets lie in one place, for every kernel of this machine, isa and type: the
- * results have the same bits as when all lie apart. Outputs are laid in all combinations of allowed places, and inputs of which
- * each is an allowed place are one array too.
+ * Every pair of operands that src/kernel/effects.c allows in one place, for every kernel, instruction set and type
+ * of this machine: the results have the bits of operands that lie apart. Outputs are placed in all combinations of
+ * allowed places; inputs that may share an output also share one array.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,7 @@
-/* attention_merge of every isa and type against exponentials in long double: ordinary, far apart, extreme, nothing seen. */
+/*
+ * attention_merge of every instruction set and type against exponentials in long double: ordinary values, values
+ * far apart, extremes, and queries that see nothing.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,4 @@
-/* attention and its gradient of ref in f64: against a naive softmax over S x S, in blocks, at extremes,
- * strided. */
+/* attention and its gradient of ref in f64 against a naive softmax over S x S: in blocks, at extremes, strided. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

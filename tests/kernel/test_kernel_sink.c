@@ -1,6 +1,6 @@
 /*
- * attention_sink and attention_sink_grad, every kernel that this machine runs: against the softmax with one key more, in f64, over rows
- * that see much, little and nothing; and after them, what attention_grad makes of a query that sees nothing.
+ * attention_sink and attention_sink_grad, every kernel that this machine runs, against the softmax with one more
+ * key, in f64, over rows that see many, few and no keys; and attention_grad of a query that sees nothing.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Attention alone (examples/library/attention.c) compiles against the public headers as a user would compile it, and any number of ranks
-# and any strategy give what one rank does: the example compares them itself.
+# Attention alone (examples/library/attention.c) compiles against the public headers as a user compiles it. The
+# example itself compares any number of ranks and any strategy with one rank.
 set -eu
 build=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A network of a user's own (examples/library/graph.c) compiles against the installed headers by pkg-config, as a user would
-# compile it, learns its task, and shows the same losses on 1, 2 and 4 ranks and under another strategy.
+# A user's own network (examples/library/graph.c) compiles against the installed headers by pkg-config, learns its
+# task, and shows the same losses on 1, 2 and 4 ranks and under another strategy.
 set -eu
 build=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,6 +1,7 @@
 #!/bin/bash
-# What is installed is what a user needs: each public header stands alone in C and in C++, the shared library shows the functions of the
-# public headers and nothing else, and programs in both languages run with the shared and with the static library.
+# The installed files are what a user needs: each public header compiles alone in C and in C++, the shared library
+# exports the functions of the public headers and nothing else, and programs in both languages run with the shared and
+# with the static library.
 set -eu
 build=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,6 +1,7 @@
 /*
- * The public functions, called as nobody should: NULL, tensors of another graph, numbers that are none of an enum, sizes that cannot be. Each
- * refuses with a status that says what is wrong, and none crashes. What a step or a worker is given is tested on a worker that runs.
+ * Wrong calls of the public functions: NULL, tensors of another graph, unknown numbers of an enum, impossible
+ * sizes. Each refuses with a status that says what is wrong, and none crashes. Arguments of steps and workers are
+ * tested on a worker that runs.
  */
 #include <limits.h>
 #include <math.h>

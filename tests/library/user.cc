@@ -1,4 +1,4 @@
-// A program of somebody who writes C++: all public headers, and a small graph that is learnt on two ranks (tests/library/test_library_install.sh).
+// A user's program in C++: all public headers, and a small graph that trains on two ranks (tests/library/test_library_install.sh).
 #include <longspan/longspan.h>
 
 #include <cmath>

@@ -1,4 +1,7 @@
-/* config.json of each architecture: what its own fields mean, which are refused, and other rotary positions from outside. */
+/*
+ * config.json of each architecture: the meaning of its own fields, refused fields, and rotary positions set by
+ * options.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

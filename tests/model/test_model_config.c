@@ -1,4 +1,4 @@
-/* config.json: what is read, what is refused, and that the message names file, field, value and expectation. */
+/* config.json: accepted and refused fields; a message names file, field, value and expectation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

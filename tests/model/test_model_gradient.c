@@ -1,4 +1,7 @@
-/* The graph of a model: its gradient against finite differences, its numbers over meshes, and that it compiles at odd sizes. */
+/*
+ * The graph of a model: its gradient against finite differences, equal numbers over meshes, and compiling at odd
+ * sizes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

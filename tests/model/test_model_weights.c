@@ -1,4 +1,4 @@
-/* Weights of a model: random ones the same for any mesh and type; tied ones, and names without their prefix. */
+/* Weights of a model: random ones are the same for any mesh and type; tied ones, and names without their prefix. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* A host's rates: what attention takes by the size of its heads, and the file that keeps them. */
+/* A host's rates: the cost of attention by head size, and the file that keeps the rates. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

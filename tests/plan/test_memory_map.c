@@ -1,4 +1,4 @@
-/* The peak of a rank's memory against a count of every instruction, and the picture of it. */
+/* The peak of a rank's memory against a count over every instruction, and the picture of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

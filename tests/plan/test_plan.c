@@ -1,4 +1,7 @@
-/* What is resolved and how: spreads, candidates, their order, the reason; and a session from a spread to its ranks. */
+/*
+ * How options are resolved: spreads, candidates, their order and the reason; and a session from a spread to its
+ * ranks.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

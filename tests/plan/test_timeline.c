@@ -1,4 +1,7 @@
-/* The picture of the queues over time: every span is drawn or counted in a box of its neighbours, and the sums are those of the spans. */
+/*
+ * The picture of the queues over time: every span is drawn, or counted in a box with its neighbours, and sums are
+ * those of the spans.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

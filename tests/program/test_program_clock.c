@@ -1,4 +1,7 @@
-/* The clock: programs take the time of their kernels and puts, whoever waits is seen to wait, and programs that hang are refused. */
+/*
+ * The clock: programs take the time of their kernels and puts, waiting is accounted to the rank that waits, and
+ * programs that hang are refused.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

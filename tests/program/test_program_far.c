@@ -1,4 +1,4 @@
-/* Which bytes come from memory: those that a cache of that size has lost since they were touched. */
+/* Which bytes come from memory: those that a cache of a given size no longer holds since their last use. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Random edits of valid programs: the verifier rejects every one that is wrong, and few that are harmless. */
+/* Random edits of valid programs: the verifier rejects every wrong one, and few harmless ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * The verifier: accepts the programs of every strategy, and rejects broken ones with a message that names the place. The edits
- * here are single and aimed; each must be caught.
+ * The verifier accepts the programs of every strategy, and rejects broken ones with a message that names the place.
+ * The edits here are single and aimed; it must find each.
  */
 #include <setjmp.h>
 #include <stdarg.h>

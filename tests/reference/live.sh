@@ -1,5 +1,5 @@
-# For tests beside the live reference library: live SCRIPT BUILD runs a script of this folder with $LS_REFERENCE_PYTHON, else python3, or says that
-# it has no library.
+# For tests beside the live reference library: live SCRIPT BUILD runs a script of this folder with $LS_REFERENCE_PYTHON, else python3, or reports
+# that this Python has no library and skips the test.
 live() {
     local python=${LS_REFERENCE_PYTHON:-python3} script=$1 here
     here=$(dirname "${BASH_SOURCE[0]}")

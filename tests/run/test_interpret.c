@@ -1,4 +1,4 @@
-/* The interpreter: right programs give one result under every seed; a hang, poison and another value are seen. */
+/* The interpreter: valid programs give one result under every seed; a hang, poison or another value is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,6 @@
-/* The launcher: ranks that fail, die, hang or are interrupted all end soon, and the right one is named. */
+/*
+ * The launcher: jobs whose ranks fail, die, hang or are interrupted end soon, and the message names the right rank.
+ */
 #include "support/world.h"
 
 #include "format/format.h"

@@ -1,4 +1,7 @@
-/* First touch: all pages come, none beside them, what they hold stays, and a refusal is no failure. */
+/*
+ * First touch: it maps all pages of a range and no others, their content stays, and a refusal of the system is no
+ * failure.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,6 +1,7 @@
 /*
- * Engines through their public header alone: the example graphs differentiated on one rank and on several, training, micro-batches,
- * reading of tensors that ranks hold whole, in parts and as terms of a sum, and every refusal.
+ * Engines through their public header alone: the example graphs differentiated on one rank and on several,
+ * training, micro-batches, reading of tensors that ranks hold whole, in parts and as partial sums, and every
+ * refusal.
  */
 #include <math.h>
 #include <setjmp.h>

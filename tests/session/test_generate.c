@@ -1,6 +1,6 @@
 /*
- * Generation: greedy text is that of the whole pass without a cache, over any ranks; draws follow their distribution and are functions of seed
- * and step; text comes out in whole characters.
+ * Generation: greedy text equals that of the whole pass without a cache, over any ranks; draws follow their
+ * distribution and are functions of seed and step; text arrives in whole characters.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * The attention job, from files to files, against the formula written out below: every strategy, layout and mask in f64 at
- * 1e-12; f32 and bf16 by their precision; what it refuses.
+ * The attention job, from files to files, against the formula written out below: every strategy, layout and mask in
+ * f64 at 1e-12; f32 and bf16 within their precision; refusals.
  */
 #include <math.h>
 #include <setjmp.h>

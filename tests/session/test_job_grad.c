@@ -1,7 +1,7 @@
 /*
- * The grad job: every mesh against one rank. f64 shows that the logic is right (1e-12), f32 that precision is kept (loss 1e-6,
- * gradients 1e-5 against f64 on the same rounded weights). Heads are shared unevenly, S does not divide, labels are ignored
- * here and there.
+ * The grad job: every mesh against one rank. f64 tests the logic (1e-12), f32 the precision (loss 1e-6, gradients
+ * 1e-5 against f64 on the same rounded weights). Heads are shared unevenly, S does not divide, some labels are
+ * ignored.
  */
 #include <math.h>
 #include <setjmp.h>

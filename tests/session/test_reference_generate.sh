@@ -1,6 +1,6 @@
 #!/bin/bash
-# Greedy generation of every architecture against the reference library: what it made of the stored models, and, where $LS_REFERENCE_PYTHON (else
-# python3) has the library, what it makes of larger ones.
+# Greedy generation of every architecture against the reference library: with its stored results for the stored
+# models, and, where $LS_REFERENCE_PYTHON (else python3) has the library, live on larger models.
 set -eu
 python=${LS_REFERENCE_PYTHON:-python3}
 here=$(cd "$(dirname "$0")/.." && pwd)

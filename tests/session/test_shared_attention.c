@@ -1,6 +1,6 @@
 /*
- * Attention alone (longspan/attention.h): every strategy and number of ranks against one rank, by threads and by processes; when
- * arrays may be overwritten; what backward reads; what is refused.
+ * Attention alone (longspan/attention.h): every strategy and number of ranks against one rank, by threads and by
+ * processes; when arrays may be overwritten; what backward reads; refusals.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -68,7 +68,7 @@ static double dot(const float *a, const float *b, int D) {
     return sum;
 }
 
-/* Of a product q·k: the logit, capped softly if asked for, and its derivative by the product. */
+/* The logit of a product q·k, with a soft cap if there is one, and its derivative by the product. */
 static double logit_of(const problem *p, double product) {
     const double x = p->scale * product, c = p->c.softcap;
     return c > 0 ? c * tanh(x / c) : x;
@@ -145,7 +145,7 @@ problem problem_make(const test_case *c, ls_dtype dtype) {
     for (int b = 0; b < c->B; b++) {
         ls_mask_table(&mask, c->S, positions, p.n, p.spans + b * p.n * p.w);
         if (b == 1 && p.n > 2)
-            memset(p.spans + (b * p.n + 1) * p.w, 0, sizeof *p.spans * (size_t)p.w); /* blind */
+            memset(p.spans + (b * p.n + 1) * p.w, 0, sizeof *p.spans * (size_t)p.w); /* sees no key */
     }
     free(all);
     const int64_t size = c->B * p.n * c->Hq * c->D;

@@ -9,13 +9,13 @@
 #include "kernel/kernel.h"
 
 /*
- * One problem: rank `rank` of `layout` holds the queries, and every rank's keys are a block that is merged
+ * One problem: rank `rank` of `layout` holds the queries; the keys of every rank are a block, and blocks are merged
  * in turn. q, k, v and o lie with gaps between heads and rows.
  */
 typedef struct test_case {
     int B, D, Hq, Hkv, group, first_q, first_kv;
     int S, P, rank;
-    int queries; /* the last so many of the rank's alone; 0: all */
+    int queries; /* how many of the rank's last queries are used; 0: all */
     ls_layout_kind layout;
     const char *mask; /* terms joined by +; "documents" has fixed ends */
     int threads;
@@ -29,7 +29,7 @@ typedef struct key_block {
     int64_t t;
     int32_t *kpos;
     float *k, *v;    /* [B,t,Hkv,D], already rounded */
-    double *dk, *dv; /* what is right */
+    double *dk, *dv; /* the expected result */
 } key_block;
 
 typedef struct problem {
@@ -40,14 +40,14 @@ typedef struct problem {
     ls_span *spans;       /* [B,n,w] */
     float *q, *dout;      /* [B,n,Hq,D], rounded */
     key_block *block;     /* [P] */
-    double *o, *lse, *dq; /* what is right */
+    double *o, *lse, *dq; /* the expected result */
     float *delta;
 } problem;
 
 /* count elements of any floating type, all NaN; the caller frees. Never NULL. */
 void *filled(int64_t count, size_t size);
 
-/* Random inputs, rounded to dtype, and what is right for them. problem_free frees what it points to. */
+/* Random inputs, rounded to dtype, and the expected results. problem_free frees what it points to. */
 problem problem_make(const test_case *c, ls_dtype dtype);
 void problem_free(problem *p);
 

@@ -105,7 +105,7 @@ typedef struct shared_run {
     void *out[RUNS][PLAIN_OUTPUTS];
 } shared_run;
 
-/* Everything but the tables, which were filled when the executor was made. */
+/* All buffers except the tables, which were filled when the executor was made. */
 static void poison(const ls_executor *executor) {
     const ls_image *image = ls_executor_image(executor);
     for (int b = 0; b < image->n_buffers; b++) {
@@ -117,7 +117,7 @@ static void poison(const ls_executor *executor) {
 
 static ls_status run_once(const shared_run *shared, ls_comm *comm, ls_executor *executor, void *const out[]) {
     const ls_image *image = ls_executor_image(executor);
-    LS_TRY(ls_comm_barrier(comm)); /* nobody reads what the run before has left here */
+    LS_TRY(ls_comm_barrier(comm)); /* a run must not read what the run before left here */
     poison(executor);
     for (int i = 0; i < PLAIN_INPUTS; i++)
         ls_executor_scatter(executor, ls_image_find(image, in_name[i]), shared->in[i]);

@@ -1,6 +1,6 @@
 /*
- * One attention problem on ranks: compiled for each of them, verified, run by threads over shared memory. Everything that a program is
- * to write holds NaN before it runs, and it runs twice.
+ * One attention problem on ranks: compiled for each of them, verified, run by threads over shared memory. All outputs of a program
+ * hold NaN before it runs, and it runs twice.
  */
 #ifndef TESTS_ATTENTION_SPREAD_H
 #define TESTS_ATTENTION_SPREAD_H
@@ -8,7 +8,7 @@
 #include "compile/compile.h"
 #include "plain_attention.h"
 
-/* What a rank's programs send, read in place and hold in slots, the most of all ranks; and what all ranks send together. */
+/* The bytes that a rank's programs send, read in place and hold in slots (the maximum over ranks), and that all ranks send together. */
 typedef struct attention_traffic {
     double sent_forward, sent_backward, read_forward, read_backward;
     double slot_bytes;

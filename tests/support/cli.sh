@@ -1,5 +1,5 @@
-# For tests of the command line, given the build folder: $longspan is the program, $here the folder of tests; they run in a folder of their own,
-# which is gone when they end.
+# For tests of the command line, which get the build folder as their argument: $longspan is the program, $here the folder of tests. A test runs
+# in a temporary folder, which is removed at its end.
 set -eu
 longspan=$1/longspan
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -9,8 +9,8 @@ cd "$folder"
 
 . "$here/support/tiny_model.sh"
 fail() { echo "FAILED: $*"; exit 1; }
-# expect CODE WORDS COMMAND...: exit code, one line on standard error that holds the words (besides that of the tokenizer, where one was
-# opened), nothing on standard output.
+# expect CODE WORDS COMMAND...: the command ends with the exit code, one line on standard error that contains the words (besides the line about
+# the tokenizer, where one is opened), and nothing on standard output.
 expect() {
     local code=$1 words=$2 status=0
     shift 2
@@ -21,11 +21,11 @@ expect() {
     grep -qF -- "$words" err || fail "longspan $*: expected '$words' in: $(cat err)"
     [ ! -s out ] || fail "longspan $*: wrote to standard output: $(cat out)"
 }
-# json WORDS FILE: the expression is true of the document `d`.
+# json EXPRESSION FILE: the Python expression is true; the document is `d`.
 json() { python3 -c "import json, sys; d = json.load(open('$2')); assert $1, d" || fail "$1 in $(cat "$2")"; }
-# err_lines N WORDS: so many lines of the last command's standard error, in err, hold the words.
+# err_lines N WORDS: N lines of the last command's standard error, in the file err, contain the words.
 err_lines() { [ "$(grep -cF -- "$2" err)" -eq "$1" ] || fail "expected $1 lines with '$2' in: $(cat err)"; }
-# same_checkpoint FOLDER OTHER: their weights and the optimizer's state have the same bits.
+# same_checkpoint FOLDER OTHER: weights and optimizer state of both have the same bits.
 same_checkpoint() {
     local file
     for file in model.safetensors optimizer.safetensors; do cmp "$1/$file" "$2/$file" || fail "$2: other bits than in $1"; done

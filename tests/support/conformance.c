@@ -14,10 +14,10 @@
 #include "attention_spread.h"
 
 /*
- * By type and size of logits, how far off a case may be: so many times what one rank is off, a floor, and so many roundings of the problem's
- * largest lse. A large lse in f32 is off by half a unit of its last place (1,500: 2^-14), and so is the weight with which a part is merged:
- * where one rank rounds nothing, because one key has all the weight, several may. Over all cases together twice what one rank is off holds
- * without that (conformance_report).
+ * Bounds of errors by type and size of logits: a multiple of the error of one rank, a floor, and a number of roundings of the problem's
+ * largest lse. A large lse in f32 is off by half a unit of its last place (1,500: 2^-14), and so is the weight with which a part is merged.
+ * Where one rank rounds nothing, because one key has all the weight, several ranks may round. Over all cases together twice the error of one
+ * rank suffices without that term (conformance_report).
  */
 static const struct {
     ls_dtype dtype;
@@ -30,10 +30,10 @@ static const struct {
     {LS_BF16, {{2, 0x1p-9, 0}, {2, 0x1p-9, 0}}},
 };
 
-/* What one rank may be off the formula in f64: a logit of 1e3 is 1e-13 off by its own rounding. */
+/* The bound for one rank against the formula in f64: a logit of 1e3 is 1e-13 off by its own rounding. */
 static const double formula[CONFORM_LOGIT_SIZES] = {1e-12, 1e-11};
 
-/* What one rank finds in one type by the kernels of one isa. */
+/* The results of one rank in one type with the kernels of one instruction set. */
 typedef struct baseline {
     bool made;
     attention_result result;

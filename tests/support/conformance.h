@@ -2,9 +2,9 @@
  * Conformance of attention strategies: every strategy × mesh × mask × layout × heads × type × transfers × shape × isa, forward and backward,
  * against the formula in f64 and against one rank of the same isa. test_conformance.c runs a covering set of pairs, long_conformance.c all.
  *
- * The error of a result is |x - x*| / max(|x*|, 1e-3 sqrt(elements)), x* from the formula in f64 on the same inputs. Distributed f64 may
- * be 1e-12 off one rank in f64; f32 1e-5; bf16 twice what one rank is off and half a rounding (2^-9). With logits of ±1e3 f32 may
- * be off twice what one rank is and a rounding of lse (2^-15; docs/decisions/large-logits.md), f64 twice what one rank is off the formula and 1e-12.
+ * The error of a result is |x - x*| / max(|x*|, 1e-3 sqrt(elements)), with x* from the formula in f64 on the same inputs. Bounds: distributed
+ * f64 1e-12 from one rank in f64; f32 1e-5; bf16 twice the error of one rank plus half a rounding (2^-9). With logits of ±1e3: f32 twice the
+ * error of one rank plus a rounding of lse (2^-15; docs/decisions/large-logits.md), f64 twice the error of one rank plus 1e-12.
  */
 #ifndef TESTS_CONFORMANCE_H
 #define TESTS_CONFORMANCE_H
@@ -51,7 +51,7 @@ typedef struct conformance_axes {
     int meshes_refused[CONFORM_STRATEGIES]; /* by strategy, of those that have a mesh of their own */
 } conformance_axes;
 
-/* Asks every strategy about every mesh of 1, 2, 3, 4, 5, 8 and 16 ranks. A refusal without a reason fails the test. */
+/* Tries every strategy on every mesh of 1, 2, 3, 4, 5, 8 and 16 ranks. A refusal without a reason fails the test. */
 void conformance_axes_make(conformance_axes *axes);
 /* Whether any case has value i of axis a and j of axis b (a < b); for covering.h. context: conformance_axes. */
 bool conformance_allowed(const void *context, int a, int i, int b, int j);
@@ -59,7 +59,7 @@ bool conformance_has(const conformance_axes *axes, const conformance_case *c); /
 int conformance_ranks(const conformance_place *place);
 extern const int conformance_rank_counts[CONFORM_RANKS];
 
-/* What the values are. */
+/* The values of a case's axes. */
 ls_mask conformance_mask(int index, int shape); /* its ends are static */
 const char *conformance_mask_name(int mask);
 plain_sizes conformance_sizes(int shape, int head);
@@ -75,11 +75,11 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
 typedef struct conformance conformance;
 typedef struct conformance_account conformance_account;
 
-/* What runs is added to the account. */
+/* Cases that run are added to the account. */
 conformance *conformance_open(const conformance_axes *axes, conformance_account *account);
 /*
- * Runs a case and checks all of it; what is wrong fails the test with names and figures. Cases of one mask, heads, shape, logits
- * and extras should follow each other: their reference is made once.
+ * Runs a case and checks all its results; a wrong one fails the test with names and figures. Cases with equal mask, heads, shape, logits
+ * and extras should follow each other, because their reference is computed once.
  */
 void conformance_check(conformance *c, const conformance_case *it);
 void conformance_close(conformance *c);
@@ -88,13 +88,13 @@ void conformance_close(conformance *c);
 
 enum { CONFORM_DTYPES = 3, CONFORM_LOGIT_SIZES = 2 };
 
-/* Squares of errors summed over cases, and of what one rank is off in the same. */
+/* Sums of squared errors over cases, and of the errors of one rank in the same cases. */
 typedef struct conformance_tally {
     int cases;
     double many[PLAIN_OUTPUTS], one[PLAIN_OUTPUTS];
 } conformance_tally;
 
-/* Plain figures: may be added up, and lie in memory that processes share. */
+/* Plain numbers, which can be added up and lie in memory that processes share. */
 struct conformance_account {
     int ran[CONFORM_STRATEGIES], in_place[CONFORM_STRATEGIES], refused[CONFORM_STRATEGIES];
     int by_isa[LS_ISA_COUNT][CONFORM_DTYPES];

@@ -1,4 +1,4 @@
-/* How many cases ran, and how errors go with the ranks. */
+/* How many cases ran, and how errors depend on the number of ranks. */
 #include "conformance.h"
 
 #include <math.h>
@@ -12,9 +12,9 @@
 const char *const conformance_result_name[PLAIN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv"};
 
 /*
- * Over many cases together, how many times as far off as one rank ranks may be: bf16 and f32 are flat, since outputs and gradients add
- * up in f32. Merging rounds lse once for each block, which is little beside bf16, and much where logits are of 1e3 in f32. f64 stands at
- * the rounding of its sums. 0: no bound.
+ * Bounds over many cases together, as multiples of the error of one rank. bf16 and f32 do not grow with the ranks, since outputs and
+ * gradients are summed in f32. Merging rounds lse once for each block, which is little beside bf16 and much with logits of 1e3 in f32.
+ * f64 is at the rounding of its sums. 0: no bound.
  */
 static const struct {
     double results, lse;

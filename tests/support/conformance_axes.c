@@ -24,8 +24,8 @@ static const struct {
 };
 
 /*
- * Terms as text, joined by +; "documents" are the shape's, "first:N" shows the first N tokens and nothing else: a window of 0,
- * which no command line can say, but from which a query may see nothing.
+ * Terms as text, joined by +. "documents" are those of the shape. "first:N" shows the first N tokens and nothing else, a window of 0,
+ * which the command line does not offer; with it a query may see nothing.
  */
 static const char *const masks[] = {
     "full",
@@ -43,7 +43,7 @@ static const char *const masks[] = {
     "window:12:2+window:20:7",
     "window:20+prefix:9+documents",
     "first:3",
-    "first:3+documents", /* whoever lies in another document than these three sees nothing */
+    "first:3+documents", /* queries in other documents than these three tokens see nothing */
 };
 
 static const struct { int64_t q, kv; } heads[] = {{8, 8}, {8, 2}, {8, 1}, {6, 3}};

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* Which pairs are still to be covered: by first axis, its value, second axis and its value. */
+/* Pairs that are not covered yet, by first axis, its value, second axis and its value. */
 typedef struct search {
     const covering_axes *axes;
     int first[COVERING_AXES]; /* of an axis's values among all values */
@@ -45,7 +45,7 @@ static void find_pairs(search *s) {
     }
 }
 
-/* How many missing pairs value i of axis a makes with what the row has; -1: it may not stand there. */
+/* How many missing pairs value i of axis a makes with the row so far; -1: it is not allowed there. */
 static int gain(const search *s, const covering_row *row, int a, int i) {
     int sum = 0;
     for (int b = 0; b < s->axes->n; b++) {
@@ -71,7 +71,7 @@ static int best_value(search *s, const covering_row *row, int a) {
     return best;
 }
 
-/* A row with the first pair that is missing. */
+/* A row with the first missing pair. */
 static covering_row begin_row(const search *s) {
     covering_row row;
     for (int a = 0; a < COVERING_AXES; a++) row.at[a] = -1;

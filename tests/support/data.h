@@ -1,4 +1,4 @@
-/* What the tests of token shards share: a tokenizer, corpora, builds, comparing folders. */
+/* Shared by tests of token shards: a tokenizer, corpora, builds, comparing folders. */
 #ifndef TESTS_DATA_H
 #define TESTS_DATA_H
 
@@ -18,7 +18,7 @@ static inline ls_build_options build_options(const ls_tokenizer *tokenizer, cons
         .paths = paths, .n_paths = n, .out = out, .tokenizer = tokenizer, .shard_tokens = 5000, .threads = 2};
 }
 
-/* Text of words; its length and letters follow from the seed. */
+/* Text of words; the seed decides its length and letters. */
 static inline size_t random_text(uint64_t seed, size_t most, char *out) {
     static const char *const words[] = {"long ",   "span ", "a ",  "token ",     "\n",
                                         "shard, ", "é ",    "數 ", "0123456789 "};

@@ -11,7 +11,7 @@ typedef struct image_set {
 } image_set;
 
 /*
- * The programs of the loss with AdamW: step and evaluate, and micro when steps have several micro-batches (accumulates). target:
+ * The programs of a loss with AdamW: step and evaluate, and micro when a step has several micro-batches (accumulates). target:
  * rank is ignored. The set owns the graph. Ends the test on failure.
  */
 image_set images_of_loss(ls_graph *graph, ls_tensor loss, const ls_target *target, bool accumulates);
@@ -23,7 +23,7 @@ image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind l
 /* The same with attention that reads other ranks' blocks in place, where the strategy can. */
 image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
 image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
-/* Any of these. */
+/* Frees any of these. */
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
                          bool accumulates, bool in_place);
 void free_images(image_set *set);

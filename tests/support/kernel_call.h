@@ -15,7 +15,7 @@
  */
 void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_kernel_call call);
 
-/* Set-up of a group of tests that go through the isas of this machine: names those it lacks, whose kernels do not run. Returns 0. */
+/* Set-up of a group of tests over the instruction sets of this machine: names those it lacks, whose kernels do not run. Returns 0. */
 int say_missing_isas(void **state);
 
 /* The status that prepare gives for this call. */

@@ -41,7 +41,7 @@ static const ls_layout_kind layouts[] = {LS_LAYOUT_CONTIGUOUS, LS_LAYOUT_ZIGZAG,
 
 enum { ALL = 1 << 20 };
 
-/* What saves memory: results made again, and tiles. */
+/* Savings of memory: recompute and tiles. */
 static const struct {
     const char *name;
     ls_saving saving;
@@ -79,7 +79,7 @@ static void must(const matrix_place *p, ls_status status) {
     if (status.code != LS_OK) fail_msg("%s: %s", place, status.text);
 }
 
-/* The next place that is chosen, of this network; the first after {n, 0, 0, -1}. */
+/* The next wanted place of this network; the first one after {n, 0, 0, -1}. */
 static bool next(matrix_place *p, matrix_choice choice) {
     const int n_savings = (int)LS_COUNT(savings), n_layouts = (int)LS_COUNT(layouts);
     for (;;) {
@@ -99,7 +99,7 @@ static bool next(matrix_place *p, matrix_choice choice) {
     }
 }
 
-/* Results to compare with, of one rank, and how far off the ranks were over the places so far. */
+/* Reference results of one rank, and the errors over the places so far. */
 typedef struct comparison {
     network_result exact;
     double *one; /* [1 + n_flats]: network_own_errors; f64: zeros */
@@ -113,8 +113,8 @@ static const char *name_of(const comparison *c, int i) {
 }
 
 /*
- * Where large terms nearly cancel, what rounding does to a gradient at a place is left to chance, on one rank too. So roots of mean squares are
- * compared: here over all gradients of a place, in compare_all over all places and layers; and a gradient at a place may be off by twice as much.
+ * Where large terms nearly cancel, the rounding error of a gradient at one place is random, on one rank too. So roots of mean squares are
+ * compared: here over all gradients of a place, in compare_all over all places and layers. A single gradient at a place may be off by twice as much.
  */
 static void compare(comparison *c, const matrix_place *p, const network_result *many) {
     const int n = c->exact.image->n_flats;
@@ -139,7 +139,7 @@ static void compare(comparison *c, const matrix_place *p, const network_result *
     c->place_share = fmax(c->place_share, error / (c->times * one + c->floor));
 }
 
-/* Returns the largest share of what is allowed. */
+/* Returns the largest error as a share of its bound. */
 static double compare_all(const comparison *c, const network *net, int places) {
     double share = 0;
     for (int i = -1; i < c->exact.image->n_flats; i++) {

@@ -39,7 +39,7 @@ static void describe(edit *e, const char *verb, int at) {
              i->channel >= 0 ? e->program->channels[i->channel].name : "", i->ready ? " free" : "");
 }
 
-/* A random instruction: every kind of them equally often; -1: there is none of that kind. */
+/* A random instruction, every kind equally often; -1: there is none of that kind. */
 static int pick(edit *e, unsigned kinds) {
     int kind = draw(e, LS_INSTR_KINDS);
     while (!(kinds >> kind & 1)) kind = draw(e, LS_INSTR_KINDS);
@@ -60,7 +60,7 @@ static bool drop(edit *e) {
     if (at < 0) return false;
     ls_program *p = e->program;
     describe(e, "drop", at);
-    int before = at - 1; /* who waited for it now waits for the one before it on its queue */
+    int before = at - 1; /* instructions that waited for it now wait for the one before it on its queue */
     while (before >= 0 && p->instrs[before].queue != p->instrs[at].queue) before--;
     memmove(&p->instrs[at], &p->instrs[at + 1], sizeof *p->instrs * (size_t)(p->n_instrs - at - 1));
     p->n_instrs--;
@@ -125,7 +125,7 @@ static bool move(edit *e) {
     return move_by(e, at, draw_step(e, 8));
 }
 
-/* The order between the queues: forgotten, or another instruction is waited for. */
+/* Removes a wait between the queues, or makes it wait for another instruction. */
 static bool reorder(edit *e) {
     const ls_program *p = e->program;
     const int n = p->n_instrs, from = draw(e, n);
@@ -142,7 +142,7 @@ static bool reorder(edit *e) {
     return false;
 }
 
-/* Of what a run looks at: a wait's and a signal's bytes are what they promise, not what they do. */
+/* Edits only fields that a run reads: the bytes of waits and signals are what these promise, not what they do. */
 static bool shift(edit *e) {
     const int at = pick(e, 1u << LS_INSTR_KERNEL | 1u << LS_INSTR_PUT_SIGNAL);
     if (at < 0) return false;
@@ -160,7 +160,7 @@ static bool shift(edit *e) {
     return true;
 }
 
-/* A buffer laid where another one still lives, for a few instructions more. */
+/* Moves a buffer to where another one still lives for a few instructions. */
 static bool lay_early(edit *e) {
     ls_image *image = e->image;
     const int n = image->n_buffers, from = draw(e, n);
@@ -177,7 +177,7 @@ static bool lay_early(edit *e) {
             image->buffers[b].offset = x->offset;
             return true;
         }
-        /* The heap is alike on all ranks: buffers of it stand in one order. */
+        /* The heap is the same on all ranks: its buffers are in one order. */
         int nth_a = 0, nth_b = 0;
         for (int i = 0; i < a; i++) nth_a += image->buffers[i].space == LS_SYMMETRIC;
         for (int i = 0; i < b; i++) nth_b += image->buffers[i].space == LS_SYMMETRIC;
@@ -194,7 +194,7 @@ static bool lay_early(edit *e) {
     return false;
 }
 
-/* A slot handed over again before its reader is through; or one buffer laid on another. */
+/* Hands over a slot before its reader has finished, or moves one buffer onto another. */
 static bool reuse_early(edit *e) {
     if (draw(e, 2) == 0) return lay_early(e);
     const int at = pick(e, 1u << LS_INSTR_SIGNAL);
@@ -203,7 +203,7 @@ static bool reuse_early(edit *e) {
     return move_by(e, at, -1 - draw(e, 4));
 }
 
-/* A kernel's result laid where one of its inputs lies, whether the kernel can do that and the input is done with or not. */
+/* Moves a kernel's result to one of its inputs, whether or not the kernel allows that and the input is still needed. */
 static bool overlay(edit *e) {
     const int at = pick(e, 1u << LS_INSTR_KERNEL);
     if (at < 0) return false;
@@ -230,7 +230,7 @@ static bool regenerate(edit *e) {
     return true;
 }
 
-/* What is read in place is read of another rank, or after the wait for it (or the signal that gives it back) of another block. */
+/* Reads in place from another rank, or uses the wait (or the signal that returns the block) of another block. */
 static bool other_peer(edit *e) {
     const ls_program *p = e->program;
     const int from = draw(e, p->n_instrs > 0 ? p->n_instrs : 1), which = draw(e, LS_KERNEL_INPUTS);
@@ -277,7 +277,7 @@ static void *copy_of(const void *data, size_t bytes) {
     return copy;
 }
 
-/* The operands of a list of instructions, to `all` (when save) or from it; returns how many. `all` NULL: only counts. */
+/* Copies the operands of a list of instructions to `all` (when save) or from it, and returns their number. `all` NULL: only counts. */
 static size_t move_operands(const ls_instr *instrs, int n, ls_operand *all, bool save) {
     size_t at = 0;
     for (int i = 0; i < n; i++) {
@@ -344,7 +344,7 @@ static void free_subject(subject *s) {
 
 /* --- judging ------------------------------------------------------------------------------------------------------------- */
 
-/* Whether some seed gives something else than the unedited programs; *how: the outcome. */
+/* Whether some seed gives a result other than the unedited programs; *how: the outcome. */
 static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_interpreter_result *how,
                      uint64_t *seed) {
     ls_interpreter *in = ls_interpreter_create(images_of(s), s->set.ranks);

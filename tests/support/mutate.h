@@ -1,4 +1,4 @@
-/* Random edits of valid programs, and what the verifier and the interpreter say to them. */
+/* Random edits of valid programs, judged by the verifier and the interpreter. */
 #ifndef TESTS_MUTATE_H
 #define TESTS_MUTATE_H
 

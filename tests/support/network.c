@@ -60,7 +60,7 @@ static double rounded_to(double x, ls_dtype dtype) {
     return dtype == LS_F32 ? (double)(float)x : (double)ls_bf16_to_f32(ls_bf16_from_f32((float)x));
 }
 
-/* Like those of a network at its start: matrices of spread 0.25, weights of norms about 1, small biases. */
+/* Initial values: matrices with standard deviation 0.25, weights of norms about 1, small biases. */
 static void *make_parameters(const ls_image *image, ls_dtype dtype, ls_dtype rounded) {
     const int64_t n = image->flat_elements;
     double *exact = malloc(sizeof *exact * (size_t)n);
@@ -151,7 +151,7 @@ static double norm_of(const double *x, int64_t n) {
 
 static const char *skip_digits(const char *text) { return text + strspn(text, "0123456789"); }
 
-/* "layers.0.q_proj" and "layers.1.q_proj" are. */
+/* Whether two names are of one kind: "layers.0.q_proj" and "layers.1.q_proj" are. */
 static bool same_kind(const char *a, const char *b) {
     while (*a != 0 && *b != 0) {
         const char *after_a = skip_digits(a), *after_b = skip_digits(b);
@@ -224,7 +224,7 @@ double network_difference(const network_result *a, const network_result *b, cons
     return worst;
 }
 
-/* The judge of the verifier: a few orders of deliveries leave the same values and nobody reads poison. */
+/* Judges the verifier: a few orders of deliveries leave the same values, and no rank reads poison. */
 static ls_status interpret(const network *n, const ls_image *const *images, int ranks) {
     ls_interpreter *first = ls_interpreter_create(images, ranks),
                    *other = ls_interpreter_create(images, ranks);

@@ -5,7 +5,7 @@
 #include "format/format.h"
 #include "tensor/tensor.h"
 
-/* A small Llama of 21 tensors, with odd spacing and fields that nobody here knows: both must survive. */
+/* A small Llama of 21 tensors, whose config has odd spacing and unknown fields: both must survive. */
 extern const char saved_config[];
 
 typedef struct saving {

@@ -49,7 +49,7 @@ static inline void assert_ok(ls_status status) {
     if (status.code != LS_OK) fail_msg("%s: %s", ls_code_name(status.code), status.text);
 }
 
-/* The status has this code, and its one line holds each of the words. */
+/* Asserts that the status has this code and that its line contains each of the words. */
 static inline void assert_error(ls_status status, ls_code code, const char *word, const char *other) {
     if (status.code != code)
         fail_msg("code %s (%s), expected %s", ls_code_name(status.code), status.text, ls_code_name(code));

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* This rank's part of the summed gradient to its place in the whole. */
+/* Copies this rank's part of the summed gradient to its place in the whole. */
 static void copy_shard(const ls_image *image, const void *shard, void *gradient) {
     const size_t bytes = ls_dtype_bytes(image->accumulator);
     for (int p = 0; p < image->n_pieces; p++) {
@@ -22,7 +22,7 @@ static ls_job job_of(const spread_job *job) {
     return accumulating;
 }
 
-/* What the ranks share. A result that every rank has whole is written by each of them: one at a time. */
+/* Shared by the ranks. A result that every rank has whole is written by each of them, one at a time. */
 typedef struct shared_job {
     const spread_job *job;
     pthread_mutex_t results;

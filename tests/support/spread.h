@@ -20,7 +20,7 @@ typedef struct spread_job {
     bool update;           /* the last one by program step */
     const spread_array *in, *out;
     int n_in, n_out;
-    void *gradient; /* G[]: of jobs with update: the flat gradient summed over ranks; NULL: not asked for */
+    void *gradient; /* G[]: of jobs with update: the flat gradient summed over ranks; NULL: not wanted */
 } spread_job;
 
 /* Runs it on every rank. */

@@ -1,4 +1,4 @@
-/* A hash of everything that a training sequence leaves on every rank, run by the executor over a given transport. */
+/* A hash of all results of a training sequence on every rank, run by the executor over a given transport. */
 #ifndef TESTS_STEP_DIGEST_H
 #define TESTS_STEP_DIGEST_H
 
@@ -9,7 +9,7 @@ ls_status step_digest(const image_set *set, const char *transport, uint64_t *dig
 
 /*
  * Runs `seeds` seeds of chaos, spread over strategies, meshes and layouts, and fails the test when a digest differs from
- * that of the plain transport. Prints how many were the same.
+ * that of the plain transport. Prints how many were equal.
  */
 void chaos_changes_nothing(int first_seed, int seeds);
 

@@ -1,8 +1,8 @@
-/* What tests of pictures ask of any SVG. Include after cmocka.h and support/scratch.h. */
+/* Checks for any SVG. Include after cmocka.h and support/scratch.h. */
 #ifndef TESTS_SVG_H
 #define TESTS_SVG_H
 
-/* Every tag is closed in order, and no & or < stands alone. */
+/* Every tag is closed in order, and every & and < is escaped. */
 static inline void assert_well_formed(const char *text) {
     const char *open[16];
     int depth = 0;

@@ -1,4 +1,4 @@
-/* What the tests of training share: a text, options for a tiny model, runs in a process of their own. */
+/* Shared by tests of training: a text, options for a tiny model, runs in a process of their own. */
 #ifndef TESTS_TRAIN_H
 #define TESTS_TRAIN_H
 
@@ -14,7 +14,7 @@
 
 enum { TEXT_BYTES = 48000 };
 
-/* Words drawn from a small list: there is something to learn, and any sequence differs from any other. */
+/* Words drawn from a small list, so that there is something to learn, and all sequences differ. */
 static inline const char *make_text(void **state, const char *name, size_t bytes) {
     static const char *const words[] = {"the ",   "sequence ", "is ",    "cut ",       "over ",
                                         "ranks ", "and ",      "every ", "one ",       "sees ",
@@ -158,7 +158,7 @@ static inline void wait_for_step(const child_run *run, const char *out, int64_t 
     fail_msg("no step %lld within a minute", (long long)step);
 }
 
-/* The wait status; and the ls_status that it left. */
+/* The wait status of the process, and the ls_status that it left. */
 static inline int end_run(child_run *run, ls_status *status) {
     int result;
     assert_int_equal(waitpid(run->pid, &result, 0), run->pid);

@@ -5,7 +5,7 @@
 #include "format/format.h"
 #include "model/model.h"
 
-/* One rank of some, its programs compiled and its memory made; the ranks' world has no other members. */
+/* One rank of several, with compiled programs and mapped memory; its world has no other members. */
 typedef struct place {
     ls_model *model;
     ls_graph *graph;
@@ -30,7 +30,7 @@ const ls_flat *find_flat(const ls_image *image, const char *name);
 /* Element i of a parameter in the rank's memory. */
 double parameter(const place *p, const char *name, int64_t i);
 
-/* The model's own weights into the rank's memory; asserts where they come from. */
+/* Loads the model's own weights into the rank's memory; asserts where they come from. */
 ls_status fill_own(place *p, uint64_t seed, bool from_file);
 
 typedef struct file_case {
@@ -41,10 +41,10 @@ typedef struct file_case {
 
 /* Element i of parameter number f in a file: exact in every type. */
 double file_value(int f, int64_t i);
-/* Tensors of these names, types and shapes; the elements of entry t are those of parameter number[t], the last of all of them `change` more. */
+/* Writes tensors of these names, types and shapes. The elements of entry t are those of parameter number[t]; the last element of all is larger by `change`. */
 void write_entries(const char *path, const ls_st_entry *entries, const int *number, int n, double change);
 void write_weights(const ls_image *image, const char *path, file_case c);
-/* The rank's parameters are those of write_weights, rounded to its type. */
+/* Asserts that the rank's parameters are those of write_weights, rounded to its type. */
 void check_filled(const place *p);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What the tests of comm and launch share: run a function on every rank of a fresh world, and statuses as
- * assertions that work in a rank (which may be a child process, where cmocka's do not).
+ * Shared by tests of comm and launch: runs a function on every rank of a new world, and assertions as statuses that
+ * work in a rank (a rank may be a child process, where cmocka's assertions do not work).
  */
 #ifndef TESTS_WORLD_H
 #define TESTS_WORLD_H

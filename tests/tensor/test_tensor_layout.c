@@ -1,4 +1,4 @@
-/* Layouts: each is a permutation, dealt in the promised counts, in the promised order. */
+/* Layouts: each is a permutation with the promised counts and order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Masks: spans against the definitions in longspan/tensor.h, pair by pair. */
+/* Masks: spans agree with the definitions in longspan/tensor.h for every pair. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

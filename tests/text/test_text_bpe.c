@@ -1,4 +1,7 @@
-/* Tokenizers of tokenizer.json: the ids and texts of the reference library, as tests/reference/make_tokenizers.py has stored them. */
+/*
+ * Tokenizers of tokenizer.json have the ids and texts of the reference library, which
+ * tests/reference/make_tokenizers.py stored.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,7 @@
-/* Every character in every class, pre-tokenizer and normalizer: as in the reference library, by the checksums that
- * tests/reference/make_characters.py has stored. */
+/*
+ * Every character in every class, pre-tokenizer and normalizer gives what the reference library gives, by the
+ * checksums that tests/reference/make_characters.py stored.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Where a text may be cut: the parts' ids are those of the whole. */
+/* Where a text may be cut, the parts have the ids of the whole. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* tokenizer.json files that are wrong: one line that names file, field, value and what was expected. */
+/* Wrong tokenizer.json files: one line names file, field, value and expectation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

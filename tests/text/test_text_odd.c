@@ -1,5 +1,7 @@
-/* Odd tokenizers, each in a folder of its own: the ids and texts of the reference library, as tests/reference/make_odd_tokenizers.py has
- * stored them, or a refusal by name. */
+/*
+ * Odd tokenizers, each in a folder of its own, have the ids and texts of the reference library, which
+ * tests/reference/make_odd_tokenizers.py stored, or are refused by name.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Text of ids one by one: with decoders that change the ends of a text, it is the text of all ids at once. */
+/* Text of ids one by one equals the text of all ids at once, also with decoders that change the ends of a text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tools/check.sh runs the suite with the processor's instruction set and again with lesser ones, heeds ISA, and counts all parts;
-# an instruction set that is not there is refused, by the tests' runner and by commands.
+# tools/check.sh runs the suite with the processor's instruction set and again with lesser ones, obeys ISA, and counts
+# all parts. The test runner and the commands refuse an instruction set that the machine lacks.
 set -eu
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -37,7 +37,7 @@ fi
 check sse9 && fail 'ISA=sse9 is taken'
 grep -q "LONGSPAN_ISA is 'sse9'; expected ref, base" "$folder/said" || fail 'ISA=sse9 is not refused by name'
 
-# Commands: --isa, the environment, and what the processor lacks.
+# Commands: --isa, the environment, and instruction sets that the processor lacks.
 if LONGSPAN_ISA=base "$build/longspan" plan --model "$here/examples/tiny" --isa avx2 >"$folder/said" 2>&1; then
     fail '--isa goes beyond LONGSPAN_ISA'
 fi

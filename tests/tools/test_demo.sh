@@ -1,5 +1,5 @@
 #!/bin/bash
-# The demo with the least of everything: the last screen fits a terminal, and what it names is there. test_demo.sh BUILD
+# The demo at its smallest sizes: the last screen fits a terminal, and the files that it names exist.
 set -eu
 [ -z "${LS_TEST_SANITIZER:-}" ] || exit 0 # forty times slower, and nothing of its own to find
 build=$(cd "$1" && pwd)
@@ -8,7 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 fail() { echo "FAILED: $*"; cat "$folder/said"; exit 1; }
 
-# A build folder of its own, where nothing is left to build.
+# A build folder of its own, in which everything is built.
 mkdir "$folder/build"
 for name in longspan liblongspan.a longspan.pc CMakeCache.txt; do ln -s "$build/$name" "$folder/build/$name"; done
 printf 'rule nothing\n  command = true\nbuild all: phony\n' >"$folder/build/build.ninja"
@@ -26,6 +26,6 @@ for path in $(grep -o '[^ ]*\.svg' "$folder/screen") $(sed -n 's/^checkpoint  //
 done
 grep -q '^checkpoint ' "$folder/screen" || fail "no checkpoint"
 
-# Sizes follow what was measured.
+# The sizes follow the measured rate.
 grep -q 'chosen: recall over 128 tokens, the small model' "$folder/said" || fail "what was chosen"
 echo ok

@@ -1,5 +1,6 @@
 #!/bin/bash
-# With TEST_EMULATOR, tools/run-tests.sh starts programs of tests and the binary that scripts call through it, and leaves out what is listed.
+# With TEST_EMULATOR, tools/run-tests.sh starts test programs, and the binary that scripts call, through it, and skips
+# the listed tests.
 set -eu
 build=$(cd "$1" && pwd)
 tools=$(cd "$(dirname "$0")/../../tools" && pwd)

@@ -1,6 +1,6 @@
 /*
- * The stored inputs of every fuzz target (tests/corpora/inputs), once each, as they are and with lengths and checksums made right:
- * what a fuzzer once found stays found without one.
+ * The stored inputs of every fuzz target (tests/corpora/inputs), once each, as they are and with corrected lengths
+ * and checksums, so that a mistake that a fuzzer found is tested without one.
  */
 #include <setjmp.h>
 #include <stdarg.h>

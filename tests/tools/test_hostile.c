@@ -1,6 +1,7 @@
 /*
- * Hostile files of every format: offsets that overlap or lie past the end, lengths near 2^64, names twice, deep nesting. Each is
- * refused with one line that says what is wrong. The files are inputs of the fuzzer (tests/corpora; make_inputs.py wrote them).
+ * Hostile files of every format: overlapping offsets and offsets past the end, lengths near 2^64, duplicate names,
+ * deep nesting. Each is refused with one line that says what is wrong. The files are inputs of the fuzzer
+ * (tests/corpora, written by make_inputs.py).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +28,7 @@ typedef struct hostile {
 /* Reads the bytes, which may be put into the folder under any name. */
 typedef ls_status reading(const fuzz_folder *folder, const void *data, size_t bytes);
 
-/* FUZZ_CORPUS: the folder in the sources. The target's own repair is applied: checksums do not hide what is behind them. */
+/* FUZZ_CORPUS: the folder in the sources. The target's repair corrects checksums, so that these do not hide later mistakes. */
 static void refuses(const fuzz_target *target, reading *read, bool repaired, const hostile *cases, size_t n) {
     for (size_t i = 0; i < n; i++) {
         LS_PATH path = NULL;

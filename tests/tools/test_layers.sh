@@ -1,5 +1,5 @@
 #!/bin/bash
-# The layer check finds each kind of violation, at the right line, and nothing in a tree that is right.
+# The layer check reports each kind of violation at the right line, and nothing in a correct tree.
 set -eu
 check=$(dirname "$0")/../../tools/check-layers.py
 tree=$(mktemp -d)
@@ -17,7 +17,7 @@ put kernel/cpu/a.c '#include <dnnl.h>' '#include <dnnl_types.h>' '#include "kern
 put format/a.c '#include <jansson.h>'
 "$check" "$tree" || { echo "a tree without a violation is refused"; exit 1; }
 
-# expect FILE:LINE WORDS: the check fails, with this place and these words on one line.
+# expect FILE:LINE WORDS: the check fails and prints this place and these words on one line.
 expect() {
     local found
     if found=$("$check" "$tree"); then

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The README's library example is examples/library/train.c to the letter, and it compiles against the public headers, links with the
-# shared library and trains the same loss on two ranks as the command line does on one.
+# The README's library example equals examples/library/train.c. It compiles against the public headers, links with the
+# shared library, and on two ranks trains to the loss that the command line reaches on one.
 set -eu
 build=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/../.." && pwd)

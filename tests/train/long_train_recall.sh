@@ -1,5 +1,5 @@
 #!/bin/bash
-# The recall example as its README gives it: S 4,096 over four ranks, by ring and by Ulysses. long_train_recall.sh BUILD
+# The recall example as its README gives it: S 4,096 over four ranks, by ring and by Ulysses.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 [ "${LS_TEST_SANITIZER:-}" = "" ] || exit 0 # hours there

@@ -1,7 +1,8 @@
 /*
- * Nothing is allocated in a step: whoever calls for memory while ranks train, whichever thread it is, is counted. The C library's functions
- * are replaced by some that count and pass on. oneDNN allocates in each call (a table of its arguments, some hundred bytes), and in its
- * first ones through the C library; it is known by the stack of the call, and the only one that may.
+ * No memory is allocated in a step: every allocation by any thread while ranks train is counted. The allocation
+ * functions of the C library are replaced by ones that count and call the originals. oneDNN allocates in each call
+ * (a table of its arguments, some hundred bytes), and in its first calls through the C library; it is recognised by
+ * the call stack, and nothing else may allocate.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,6 @@
-/* Training: curves that do not depend on the ranks, bits that repeat, runs that are interrupted in every way and resumed. */
+/*
+ * Training: loss curves do not depend on the ranks, bits repeat, and runs that are interrupted in any way resume.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
-# longspan train where the disk refuses: what it can do without is told and left out, a checkpoint that fails is tried again, and space that
-# runs short is told before the first step. The faults are those of tests/support/preload/faults.c.
+# longspan train on a failing disk: it reports and leaves out what it can do without, tries a failed checkpoint again,
+# and reports missing space before the first step. tests/support/preload/faults.c makes the calls fail.
 [ -z "${LS_TEST_SANITIZER:-}" ] || { echo "[  SKIPPED ] test_train_faults: a sanitizer takes no library before its own"; exit 0; }
 faults=$1/tests/libfaults.so
 . "$(dirname "$0")/../support/cli.sh"

@@ -1,4 +1,7 @@
-/* The folder of a run: one run at a time, any path, what killed runs left, and a folder that goes while a run writes to it. */
+/*
+ * The folder of a run: one run at a time, any path, left-overs of killed runs, and a folder that is removed while a
+ * run writes to it.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

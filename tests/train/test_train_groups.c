@@ -1,4 +1,7 @@
-/* Groups of parameters: a learning rate and a decay of their own, frozen ones; the same on any number of ranks, and kept by --resume. */
+/*
+ * Groups of parameters: their own learning rate and decay, or frozen; the same on any number of ranks, and kept by
+ * --resume.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

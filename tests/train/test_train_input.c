@@ -1,4 +1,4 @@
-/* What is wrong is said in one line before anything runs; and the learning rates. */
+/* Wrong settings are reported in one line before anything runs; and the learning rates of schedules. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

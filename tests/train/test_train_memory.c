@@ -1,4 +1,7 @@
-/* What run.json predicts is what the operating system says a rank maps; activations shrink with the ranks. */
+/*
+ * The bytes that run.json predicts are those that the operating system reports for a rank; activations shrink with
+ * the ranks.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

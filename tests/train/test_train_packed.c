@@ -1,4 +1,4 @@
-/* Packed documents: each has the loss and the gradient that it has alone, on any mesh. */
+/* Packed documents: each has the loss and the gradient of the document alone, on any mesh. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

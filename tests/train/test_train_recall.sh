@@ -1,5 +1,5 @@
 #!/bin/bash
-# A small model learns to recall what only other ranks hold: gradients cross ranks. test_train_recall.sh BUILD
+# A small model learns to recall what only other ranks hold, so gradients must cross ranks.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 flags=()

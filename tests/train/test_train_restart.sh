@@ -1,6 +1,6 @@
 #!/bin/bash
-# longspan train --restart: ranks that die are started again from the newest checkpoint that is whole, and the bits are those of the undisturbed
-# run; an end is put to it where it does not help. A rank is killed at a chosen call by tests/support/preload/faults.c.
+# longspan train --restart: ranks that die are started again from the newest complete checkpoint, to the bits of the
+# undisturbed run, and no more where that does not help. tests/support/preload/faults.c kills a rank at a chosen call.
 [ -z "${LS_TEST_SANITIZER:-}" ] || { echo "[  SKIPPED ] test_train_restart: a sanitizer takes no library before its own"; exit 0; }
 faults=$1/tests/libfaults.so
 . "$(dirname "$0")/../support/cli.sh"

@@ -1,4 +1,4 @@
-/* Weights out of files: every type into every type, shards and indices, and all that can be wrong with them. */
+/* Weights out of files: every type into every type, shards and indices, and every mistake in them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The calls that change files: each counts as a possible fault, is done, and is recorded. */
+/* The calls that change files: each may fail by choice, is otherwise executed, and is recorded. */
 #include "support/preload/preload.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 #define FIND(next, name) \
     if (next == NULL) *(void **)(&next) = dlsym(RTLD_NEXT, name)
 
-/* ---- opening: counts where it may make or change the file ---- */
+/* ---- opening counts where it may create or change the file ---- */
 
 static bool changes(int flags) {
     return (flags & (O_CREAT | O_TRUNC)) != 0 || (flags & O_ACCMODE) != O_RDONLY;
@@ -46,7 +46,7 @@ OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
 OPEN(openat, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
 OPEN(openat64, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
 
-/* What a stream writes does not come through here, so it counts as opened, and is not recorded. */
+/* Writes of a stream are not seen here, so a stream counts when it is opened, and its writes are not recorded. */
 #define FOPEN(name)                                                                 \
     FILE *name(const char *path, const char *mode) {                                \
         static FILE *(*next)(const char *, const char *);                           \
@@ -59,7 +59,7 @@ FOPEN(fopen64)
 
 /* ---- on an open file, and on paths ---- */
 
-/* called: its name in LS_FAULT_CALLS; failing: whether it is to fail; failed: what it returns then; record: how what was done is recorded. */
+/* called: the name in LS_FAULT_CALLS; failing: whether the call shall fail; failed: what it returns then; record: how the call is recorded. */
 #define CALL(type, name, called, parameters, arguments, failing, failed, record) \
     type name parameters {                                                       \
         static type(*next) parameters;                                           \

@@ -1,15 +1,15 @@
 /*
- * Which calls fail: counts those that change files, over all processes of a program, and lets chosen ones fail, or ends the process there.
+ * Decides which calls fail: counts the calls that change files over all processes of a program, and lets chosen ones fail or kills the process there.
  *
- *     LS_FAULT_PATH=TEXT    only calls whose path holds TEXT count (of a rename, either path); all without it
+ *     LS_FAULT_PATH=TEXT    only calls whose path contains TEXT count (for a rename, either path); without it all
  *     LS_FAULT_CALLS=NAMES  only these calls count: names of the table below, with commas between
  *     LS_FAULT_AT=N         the Nth of them (from 1) fails
  *     LS_FAULT_TIMES=M      and the M - 1 after it (1; 0: all after it)
  *     LS_FAULT_EVERY=K      instead of those, every Kth after it
  *     LS_FAULT_WITH=NAME    by which error (ENOSPC); KILL: the process gets SIGKILL in its place
- *     LS_FAULT_WHILE=FILE   only while this file is there; without LS_FAULT_AT all calls fail then
+ *     LS_FAULT_WHILE=FILE   only while this file exists; without LS_FAULT_AT all calls fail then
  *     LS_FAULT_LOG=FILE     a line "N CALL PATH" for each call that counts; its last N is how many there are
- *     LS_FAULT_FREE=FILE    statvfs says that so many bytes are free as this file holds as text, while it is there
+ *     LS_FAULT_FREE=FILE    statvfs reports the number of free bytes that this file holds as text, while the file exists
  */
 #include "support/preload/preload.h"
 
@@ -30,7 +30,7 @@
 
 enum { ROOM = 8192 };
 
-/* Set once, before the program begins; the counter is shared by all processes that it forks. */
+/* Set once, before the program begins. All processes that it forks share the counter. */
 static struct settings {
     const char *path, *calls, *present, *free;
     long at, times, every;

@@ -1,6 +1,6 @@
 /*
- * A library to preload (build/tests/libfaults.so), which stands between a program and its calls that change files. calls.c takes them, asks
- * faults.c whether they are to fail, and tells record.c what they did.
+ * A library to preload (build/tests/libfaults.so). It wraps the calls of a program that change files: calls.c wraps them, faults.c decides
+ * which of them fail, record.c records their effect.
  */
 #ifndef LS_TEST_PRELOAD_H
 #define LS_TEST_PRELOAD_H
@@ -8,17 +8,17 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether this call is to fail now. errno is the error then. */
+/* Whether this call shall fail now. errno is the error then. */
 bool fault_fails(const char *call, const char *path);
-/* The same for an open file; what is no file of a file system (a pipe, a socket) never counts. */
+/* The same for an open file. Pipes and sockets never count. */
 bool fault_fails_open(const char *call, int fd);
-/* Of a call with two paths: it counts once, by the first that is among those that count. */
+/* The same for a call with two paths: it counts once, by the first path that counts. */
 bool fault_fails_pair(const char *call, const char *from, const char *to);
 
-/* Around each call: what all processes do is recorded in the order in which it happened. errno stays. */
+/* Called before and after each call, so that the calls of all processes are recorded in their order. errno is kept. */
 void record_begin(void);
 void record_end(void);
-/* Between them, what succeeded. folder: that a relative path begins at, AT_FDCWD or open. */
+/* Called between these two for what succeeded. folder: where a relative path begins, AT_FDCWD or an open folder. */
 void record_open(int fd, int flags);
 void record_write(int fd, const void *data, ssize_t bytes,
                   off_t at); /* at -1: where the file's position was */

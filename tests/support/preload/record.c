@@ -1,10 +1,10 @@
 /*
- * What a program did to files, for tests/support/power.py to do again up to a loss of power: with LS_RECORD=FILE, everything that all its
- * processes did to what lies in the folder LS_RECORD_FOLDER (an absolute path without links), in the order in which it happened. Calls wait
- * for each other meanwhile. One line each, paths last, after a tab:
+ * Records what a program does to files, so that tests/support/power.py can repeat it up to a loss of power: with LS_RECORD=FILE, every change by
+ * any of its processes in the folder LS_RECORD_FOLDER (an absolute path without links), in the order in which it happened. Recorded calls
+ * run one at a time. One line each, paths last, after a tab:
  *
- *     open TRUNCATED	PATH           a file that was opened for writing, and made if it was not there; 1: emptied
- *     write AT BYTES	PATH           and so many bytes after the line
+ *     open TRUNCATED	PATH           a file that was opened for writing, and created if needed; 1: truncated
+ *     write AT BYTES	PATH           BYTES bytes follow the line
  *     size BYTES SHRINK	PATH       its length; SHRINK 0: at least
  *     sync	PATH                       of a file or of a folder
  *     mkdir|unlink	PATH
@@ -73,7 +73,7 @@ static bool path_of(int fd, char out[ROOM]) {
     return true;
 }
 
-/* The whole path of one that begins at a folder. */
+/* The whole path of a path that begins at a folder. */
 static bool path_from(int folder, const char *path, char out[ROOM]) {
     char start[ROOM] = "";
     if (path[0] != '/' && folder == AT_FDCWD && getcwd(start, sizeof start) == NULL) return false;
