@@ -1,8 +1,8 @@
 /*
- * The contract of kernel.h in a form that can be checked: one row per kernel.
+ * The types and shapes of the contract in kernel.h, in a form that the program checks: one row per kernel.
  *
  * An operand is "name TYPE[dims]".
- *   ?name    may be left out (the last input only)
+ *   ?name    is optional (the last input only)
  *   ~TYPE    may be strided outside the last dimension;  ~~TYPE anywhere; otherwise dense
  *   TYPE     T the kernel's element type, G its accumulator, X either, C either or f32, F any floating type,
  *            or a type's name
@@ -19,7 +19,7 @@
 typedef struct signature {
     const char *name, *in, *out;
     bool params;
-    ls_status (*further)(const ls_kernel_call *call); /* what letters cannot say; may be NULL */
+    ls_status (*further)(const ls_kernel_call *call); /* checks that a row cannot express; may be NULL */
 } signature;
 
 static ls_status check_activation(const ls_kernel_call *call);
@@ -106,7 +106,7 @@ static view_text print_view(const ls_view *view) {
     return out;
 }
 
-/* Copies up to `stop` and returns what is behind it. */
+/* Copies the text before `stop` to `out`, and returns the text after it. */
 static const char *copy_until(const char *text, char stop, char *out, size_t bytes) {
     const char *end = strchr(text, stop);
     LS_ASSERT(end != NULL && (size_t)(end - text) < bytes);
@@ -115,7 +115,7 @@ static const char *copy_until(const char *text, char stop, char *out, size_t byt
     return end + 1;
 }
 
-/* Reads one operand of a row and returns the text behind it, or NULL at the row's end. */
+/* Reads one operand of a row and returns the text after it, or NULL at the end of the row. */
 static const char *next_operand(const char *text, operand *out) {
     while (*text == ' ') text++;
     if (*text == 0) return NULL;
@@ -175,7 +175,7 @@ static bool strides_fit(const operand *o, const ls_view *view) {
 
 /* The size that entry i of dims has in the view. Only entry 0 may stand for several dimensions. */
 static int64_t size_at(const operand *o, const ls_view *view, int i) {
-    int apart = o->n - 1; /* dimensions behind the first entry */
+    int apart = o->n - 1; /* dimensions after the first entry */
     if (i > 0) return view->size[view->ndim - apart + i - 1];
     int64_t merged = 1;
     for (int d = 0; d < view->ndim - apart; d++) merged *= view->size[d];
@@ -229,7 +229,7 @@ ls_status ls_kernel_check(const char *name, ls_dtype T, const ls_kernel_call *ca
         LS_TRY(match_all(&m, s->in, "input", call->in, call->n_in));
         LS_TRY(match_all(&m, s->out, "output", call->out, call->n_out));
         if (s->params && call->params == NULL)
-            return ls_error(LS_INVALID, "kernel %s: no params were given", name);
+            return ls_error(LS_INVALID, "kernel %s: params are missing", name);
         return s->further != NULL ? s->further(call) : ls_ok();
     }
     return ls_error(LS_INVALID, "kernel %s is not in the contract", name);

@@ -1,7 +1,7 @@
 /*
- * One row per kernel: a bit for each output that is always read, and what depends on params; and, by output, a bit for each
- * operand in whose place it may lie. A kernel works in place when it has read all that it will need of an element before
- * it writes that element, whichever thread does; tests/kernel/test_kernel_in_place.c tries every pair.
+ * One row per kernel: a bit for each output that it reads, always or depending on params; and for each output a bit for each operand
+ * whose place it may take. An output may take an operand's place if the kernel has read all that any thread needs of an element before
+ * it writes that element; tests/kernel/test_kernel_in_place.c tries every pair.
  */
 #include "kernel/effects.h"
 
@@ -13,7 +13,7 @@
 typedef struct row {
     const char *name;
     unsigned always;                      /* bit i: output i */
-    unsigned (*sometimes)(const void *p); /* further bits; NULL: none */
+    unsigned (*sometimes)(const void *p); /* more bits, depending on params; NULL: none */
     unsigned over[LS_KERNEL_OUTPUTS]; /* sets of IN and OUT, or WIDER for inputs with larger elements too */
 } row;
 

@@ -1,6 +1,6 @@
 /*
- * The registry: one list of tables, in the order of their isa; the kernels of a table are of one isa. LS_HAVE_CPU_KERNELS 0 (the core alone) leaves the reference
- * kernels.
+ * The registry: a list of tables in the order of their isa. All kernels of a table have one isa. With LS_HAVE_CPU_KERNELS 0 (a build of
+ * the core only) there are only the reference kernels.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ static const ls_kernel *const *const tables[] = {
 #endif
 };
 
-/* The last of that name and type, or NULL. */
+/* The last kernel with that name and type, or NULL. */
 static const ls_kernel *find_in(const ls_kernel *const *table, const char *name, ls_dtype dtype) {
     const ls_kernel *found = NULL;
     for (; *table != NULL; table++) {
@@ -44,7 +44,7 @@ static const ls_kernel *find_in(const ls_kernel *const *table, const char *name,
 }
 
 ls_status ls_kernel_find(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel **out) {
-    LS_TRY(ls_isa_check(isa)); /* also what a kernel says of its workspace is code for its instruction set */
+    LS_TRY(ls_isa_check(isa)); /* even a kernel's workspace function may use the instruction set */
     for (size_t t = LS_COUNT(tables); t-- > 0;) {
         if (tables[t][0] == NULL || tables[t][0]->isa > isa) continue;
         const ls_kernel *found = find_in(tables[t], name, dtype);

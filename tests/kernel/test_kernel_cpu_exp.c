@@ -1,5 +1,5 @@
 /*
- * The vector exp of src/kernel/cpu/vexp.h against libm in f64: at most 2 units in the last place over its range, and its ends;
+ * The vector exp of src/kernel/cpu/vmath.h against libm in f64: at most 2 units in the last place over its range, and its ends;
  * erf and tanh at most 8 from 1e-4 on; bf16 rounding of the vectors against base/float16.h. For the vectors that this file is compiled for; the wider ones are
  * covered by the kernels that use them.
  */
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernel/cpu/verf.h"
+#include "kernel/cpu/vmath.h"
 
 static double ulps(float got, double exact) {
     int exponent;

@@ -96,7 +96,7 @@ static void test_refusals(void **state) {
     assert_int_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).code, LS_OK);
     call.params = NULL;
     assert_string_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).text,
-                        "kernel rmsnorm: no params were given");
+                        "kernel rmsnorm: params are missing");
     call.params = &params;
     call.n_in = 1;
     assert_string_equal(prepare_kernel("rmsnorm", LS_F64, LS_ISA_REF, call).text,

@@ -1,21 +1,22 @@
 /*
- * activation and activation_grad: gelu in both forms (Hendrycks, Gimpel, arXiv 1606.08415), relu, silu, the soft cap. A row
- * of the table is one function; each is inlined into its own loop.
+ * activation and activation_grad: gelu exact or with tanh (Hendrycks, Gimpel, arXiv 1606.08415), relu, silu, the soft cap. The table
+ * `bodies` has one row per function; each function is inlined into a loop of its own.
  */
 #include "kernel/cpu/cpu_impl.h"
-#include "kernel/cpu/verf.h"
+#include "kernel/cpu/vmath.h"
 
 typedef v_f32 (*function)(v_f32 x, float cap);
 
-V_INLINE v_f32 normal_share(v_f32 x) { return 0.5f + 0.5f * v_erf(x * 0.70710678118654752f); }
+/* The distribution function of the standard normal. */
+V_INLINE v_f32 normal_cdf(v_f32 x) { return 0.5f + 0.5f * v_erf(x * 0.70710678118654752f); }
 
 V_INLINE v_f32 gelu(v_f32 x, float cap) {
     (void)cap;
-    return x * normal_share(x);
+    return x * normal_cdf(x);
 }
 V_INLINE v_f32 gelu_slope(v_f32 x, float cap) {
     (void)cap;
-    return normal_share(x) + x * 0.39894228040143268f * v_exp(x * x * -0.5f);
+    return normal_cdf(x) + x * 0.39894228040143268f * v_exp(x * x * -0.5f);
 }
 
 /* (1 + tanh(u))/2 = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3) */

@@ -1,12 +1,9 @@
-/*
- * AdamW (Loshchilov, Hutter, arXiv 1711.05101) on f32 master weights, which may be the parameters themselves; bf16
- * parameters are the rounded master.
- */
+/* AdamW (Loshchilov, Hutter, arXiv 1711.05101) on f32 masters, which may be the parameters themselves; bf16 parameters are rounded masters. */
 #include "kernel/cpu/cpu_impl.h"
 
 /*
- * UNIT: what parts of the work are multiples of. AHEAD: elements, so that a page's end holds up no stream. Parameters of STREAMED
- * bytes go past the caches: nobody reads them before the next step.
+ * UNIT: parts of the work are multiples of it. AHEAD: prefetch distance in elements, because the processor's prefetcher stops at the end
+ * of a page. Parameters of at least STREAMED bytes are written past the caches, because they are not read before the next step.
  */
 enum { UNIT = 64, AHEAD = 256, STREAMED = 1 << 20 };
 

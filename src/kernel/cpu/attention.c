@@ -1,15 +1,14 @@
 /*
- * attention, forward: blocked, with a running softmax (Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022;
- * Milakov, Gimelshein: online normalizer calculation for softmax, 2018). Nothing of size queries x keys is
- * stored.
+ * attention, forward: blocked, with a running softmax (Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022; Milakov, Gimelshein: online
+ * normalizer calculation for softmax, 2018). Nothing of size queries x keys is stored.
  *
  *   item: up to ITEM_TILES row tiles of one KV head            (a row tile: Q_TILE queries of one query head)
  *     for each tile of K_TILE keys that any of them sees:      pack K transposed and V, once for the item
  *       for each row tile:  S = Q K^T;  m, l, P = softmax so far;  O = decay O + P V
- *     o, lse from O, m, l, merged with what is there when asked
+ *     o, lse from O, m, l; merged into the outputs if params say so
  *
- * Items are dealt to threads heaviest first; which thread takes which changes no bit. S is kept in units of
- * log2. A few queries alone go another way (attention_few.h).
+ * Threads take the heaviest items first; which thread takes which item changes no bit. S is in units of log2: P = 2^(S - m). Calls with
+ * only a few queries are computed by attention_few.h.
  */
 #if LS_CPU_ELEMENT_BF16 && defined __AVX512BF16__
 #define LS_ATTENTION_PAIRS 1
@@ -46,7 +45,7 @@ static void scratch_carve(scratch *s, const forward *f, carving *c) {
     if (s) s->k = k, s->v = v, s->s = scores, s->p = p, s->sum = sum, s->kpos = kpos;
 }
 
-/* Sets all of f but what is computed from data. Returns the bytes of workspace; base NULL only counts. */
+/* Sets f and places its arrays in the workspace at base. Returns the bytes of workspace; base NULL: only counts them. */
 static size_t forward_carve(forward *f, const ls_kernel_call *call, void *base) {
     const problem p = problem_of(call);
     *f =
@@ -72,7 +71,7 @@ static size_t forward_carve(forward *f, const ls_kernel_call *call, void *base) 
     return c.used;
 }
 
-/* Puts the heaviest first, equal ones in their order (Shell's method on weight, index). */
+/* Sorts by falling weight, then by index (Shell sort). */
 static void order_by_weight(int32_t *order, const int64_t *weight, int count) {
     for (int i = 0; i < count; i++) order[i] = i;
     int gap = 1;
@@ -91,7 +90,7 @@ static void order_by_weight(int32_t *order, const int64_t *weight, int count) {
     }
 }
 
-/* Key groups that a query tile may see. */
+/* Number of key groups that a query tile may see. */
 static int64_t tile_weight(const forward *f, int64_t b, int64_t tile) {
     const problem *p = &f->problem;
     const int64_t query = tile * Q_TILE;
@@ -131,7 +130,7 @@ static void row_tile_begin(const forward *f, row_tile *tile, const item *it, int
     const problem *p = &f->problem;
     const head_range heads = heads_of(p, it->kv);
     const ls_view *q = &f->call->in[IN_Q];
-    LS_ASSERT(heads.count > 0); /* items are made of heads that read this one */
+    LS_ASSERT(heads.count > 0); /* plan_items makes no items for a KV head that no query head reads */
     tile->query = (it->first + index) / heads.count * Q_TILE;
     tile->queries = ls_min(Q_TILE, p->n - tile->query);
     tile->head = heads.first + (it->first + index) % heads.count;
@@ -156,7 +155,7 @@ static void row_tile_end(const forward *f, const row_tile *tile, int64_t b) {
     }
 }
 
-/* The groups of a tile of keys that an item sees. */
+/* Packs K and V of the groups `seen` of the tile of keys that begins at first_group. */
 static void pack_keys(const forward *f, scratch *s, const item *it, int64_t first_group,
                       const key_range *seen) {
     const problem *p = &f->problem;
@@ -170,14 +169,14 @@ static void pack_keys(const forward *f, scratch *s, const item *it, int64_t firs
     key_positions(s->kpos, p, key, K_TILE);
 }
 
-/* A tile of keys, by its first group; which row tiles of an item see it, and what of it any of them sees. */
+/* A tile of keys and the part of it that an item sees. */
 typedef struct key_tile {
-    int64_t group;
-    bool seen[ITEM_TILES];
-    key_range any;
+    int64_t group;         /* first group of keys */
+    bool seen[ITEM_TILES]; /* by row tile: it sees some of these keys */
+    key_range any;         /* groups that any of the row tiles sees */
 } key_tile;
 
-/* The first one from a group on of which an item sees something; its group is beyond the last when there is none. */
+/* The first tile of keys from a group on that an item sees; if there is none, its group is beyond the last. */
 static key_tile next_key_tile(const forward *f, const scratch *s, const item *it, int64_t group) {
     key_tile tile = {.group = group};
     for (; tile.group < f->groups; tile.group += TILE_GROUPS) {
@@ -195,7 +194,7 @@ static key_tile next_key_tile(const forward *f, const scratch *s, const item *it
     return tile;
 }
 
-/* What of the next tile of keys is fetched while the item works on this one. */
+/* Sets the rows of K and V of the next tile of keys that are prefetched during the work on this one. */
 static void rows_ahead(const forward *f, scratch *s, const item *it, const key_tile *next) {
     s->next_k.rows = s->next_v.rows = 0;
     if (next->group >= f->groups) return;
@@ -211,7 +210,7 @@ static void run_item(void *context, int index, int thread) {
     const item *it = &f->item[f->order[index]];
     scratch *s = &f->scratch[thread];
     if (p->params->merge && f->weight[f->order[index]] == 0)
-        return; /* it sees nothing: what is there stays */
+        return; /* the item sees no key, so the outputs stay */
     products_begin();
     for (int i = 0; i < it->count; i++) row_tile_begin(f, &s->tile[i], it, i);
     key_tile now = next_key_tile(f, s, it, 0);
@@ -271,7 +270,7 @@ const ls_kernel LS_CPU_NAME(attention) = {
     .run = choice_run,
 };
 
-/* Pairs whatever the processor: for tests and benchmarks. */
+/* The variant with pairs on any processor, for tests and benchmarks. */
 const ls_kernel LS_CPU_NAME(attention_pairs) = {
 #else
 const ls_kernel LS_CPU_NAME(attention) = {

@@ -1,7 +1,7 @@
 /* attention_delta: delta[b,h,i] = sum over D of o[b,i,h,:]*do[b,i,h,:]. */
 #include "kernel/cpu/cpu_impl.h"
 
-/* start, end: of the B*n queries. */
+/* Queries start .. end-1 of the B*n queries. */
 static void queries_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const ls_kernel_call *call = context;

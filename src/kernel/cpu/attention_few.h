@@ -1,14 +1,14 @@
 /*
- * attention of a few queries over many keys, as of a token that is generated: the time is that of reading keys and values, so nothing of
- * them is packed. Items are stretches of keys, each with all heads, so that memory is read from end to end:
+ * attention of a few queries over many keys, as for a generated token: almost all time is spent reading keys and values, so they are not
+ * packed. An item is a stretch of keys with all heads, so that memory is read in order:
  *
  *   item: a stretch of keys of a sequence
  *     for each block of FEW_KEYS keys that any query sees, for each KV head:
- *       S = q K^T, where a vector of sums is that of V_LANES products;  m, l, P = softmax so far;  o = decay o + P V
- *   then o, lse of each row from those of the stretches, in their order
+ *       S = q K^T, V_LANES products at a time;  m, l, P = softmax so far;  o = decay o + P V
+ *   then o, lse of each row from those of all stretches, in order
  *
- * The stretches follow from the number of keys alone: threads change no bit. A row is a query of a query head; the rows of a KV head share
- * what is loaded of it. Arithmetic is in f32 whatever the element.
+ * The stretches depend only on the number of keys, so threads change no bit. A row is a query of a query head; the rows of a KV head share
+ * the loads of its keys. Arithmetic is in f32 for every element type.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_FEW_H
 #define LS_KERNEL_CPU_ATTENTION_FEW_H
@@ -20,7 +20,7 @@
 #define FEW_STRETCHES 64
 #define PAIR (2 * V_LANES)
 
-/* What is known of a row after a stretch. */
+/* State of a row in a stretch: what is subtracted from scores, and the sum of P. */
 typedef struct few_sums {
     float m, l;
 } few_sums;
@@ -29,19 +29,19 @@ typedef struct few_scratch {
     float *s; /* [FEW_ROWS][FEW_KEYS] scores, then P */
     float decay[FEW_ROWS];
     int32_t *kpos;  /* [FEW_KEYS] */
-    bounds *bounds; /* [w] over the queries of a sequence */
+    bounds *bounds; /* [w] of the queries of a sequence */
 } few_scratch;
 
 typedef struct few {
     problem problem;
     const ls_kernel_call *call;
-    int64_t rows, width; /* of a sequence; floats of a row */
-    int64_t stretch;     /* keys */
+    int64_t rows, width; /* rows of a sequence; floats of a row */
+    int64_t stretch;     /* keys of a stretch */
     int stretches;
-    float *q;                /* [B][rows][width], rows of a KV head side by side */
+    float *q;                /* [B][rows][width]; rows of a KV head are adjacent */
     float *o;                /* [stretches][B][rows][width] */
     few_sums *sums;          /* [stretches][B][rows] */
-    float *joined, *ordered; /* [width] a row of o */
+    float *joined, *ordered; /* [width] a row of o: merged from all stretches; the same in the order of D */
     few_scratch *scratch;
 } few;
 
@@ -75,7 +75,7 @@ static size_t few_carve(few *f, const ls_kernel_call *call, void *base) {
 
 /* --- rows of elements as vectors ---------------------------------------------------------------------------------------------- */
 
-/* 2 V_LANES elements from p on. Of bf16 the even ones and the odd ones: two instructions, and every row has the same order. */
+/* 2 V_LANES elements from p on. For bf16 one vector has the even and one the odd elements, which takes two instructions. */
 V_INLINE void load_pair(const element *p, v_f32 out[2]) {
 #if LS_CPU_ELEMENT_BF16
     v_u32 both;
@@ -88,21 +88,21 @@ V_INLINE void load_pair(const element *p, v_f32 out[2]) {
 #endif
 }
 
-/* Where element d of D lies in a row of vectors. */
+/* Index of element d of D in a row of vectors that load_pair loaded. */
 V_INLINE int64_t place_in_row(int64_t d, int64_t D) {
     if (!LS_CPU_ELEMENT_BF16 || d >= D / PAIR * PAIR) return d;
     return d / PAIR * PAIR + d % 2 * V_LANES + d % PAIR / 2;
 }
 
-/* A head's rows of a block of keys, of K or of V. */
+/* The rows of K or V of a KV head for a block of keys. */
 typedef struct few_keys {
     const element *row;
     int64_t stride, count;
-    int64_t ahead; /* elements from a row to the one that is brought near meanwhile; 0: none is */
+    int64_t ahead; /* distance in elements to the row that is prefetched meanwhile; 0: none */
 } few_keys;
 
-/* Rows are far apart and short: the processor does not foresee the next ones by itself. */
-V_INLINE void bring_near(const few_keys *keys, int64_t j, int64_t from, int64_t to) {
+/* Prefetches elements from..to-1 of the row `ahead` of row j: the processor's prefetcher does not predict short rows that are far apart. */
+V_INLINE void prefetch_row(const few_keys *keys, int64_t j, int64_t from, int64_t to) {
     const int64_t line = 64 / (int64_t)sizeof(element);
     if (keys->ahead == 0) return;
     const element *row = keys->row + j * keys->stride + keys->ahead;
@@ -111,7 +111,7 @@ V_INLINE void bring_near(const few_keys *keys, int64_t j, int64_t from, int64_t 
 
 /* --- S = q K^T ---------------------------------------------------------------------------------------------------------------- */
 
-/* Lane i of the result is the sum of the lanes of m[i]: rounds of a perfect shuffle, as transpose_square, that add. */
+/* Lane i of the result is the sum of the lanes of m[i]. Rounds of a perfect shuffle, as in transpose_square, that add. */
 V_INLINE v_f32 sums_of(v_f32 m[V_LANES]) {
     const v_i32 low = TRANSPOSE_LOW, high = low + V_LANES / 2;
 #pragma GCC unroll 4
@@ -124,7 +124,7 @@ V_INLINE v_f32 sums_of(v_f32 m[V_LANES]) {
 }
 
 /*
- * Scores of `rows` rows, a constant 1, 2 or 4, with V_LANES / rows keys from the j-th on (those past the last are as the last):
+ * Scores of `rows` rows, a constant 1, 2 or 4, with V_LANES / rows keys from `first` on (a key past the last repeats the last):
  * out[row][key], rows FEW_KEYS apart.
  */
 V_INLINE void few_scores(int rows, const float *q, int64_t width, const few_keys *k, int64_t first, int64_t D,
@@ -163,7 +163,7 @@ V_INLINE void few_scores(int rows, const float *q, int64_t width, const few_keys
 
 /* --- softmax ------------------------------------------------------------------------------------------------------------------ */
 
-/* Scores of a row become P; returns what o so far is multiplied by. */
+/* Replaces the scores of a row by P, and returns the factor for the o so far. */
 V_INLINE float few_softmax(float *s, few_sums *sums) {
     v_f32 most = unit_load(s), sum = v_set(0.0f);
     for (int j = V_LANES; j < FEW_KEYS; j += V_LANES) most = v_max(most, unit_load(s + j));
@@ -181,7 +181,7 @@ V_INLINE float few_softmax(float *s, few_sums *sums) {
 
 /* --- o = decay o + P V -------------------------------------------------------------------------------------------------------- */
 
-/* Of `rows` rows, a constant 1, 2 or 4; `pairs` of vectors from element d on, or (0) one vector of which D - d elements are there. */
+/* For `rows` rows, a constant 1, 2 or 4: `pairs` pairs of vectors from element d on; pairs 0: one vector, of which D - d elements exist. */
 V_INLINE void few_columns(int rows, int pairs, const float *p, const float *decay, const few_keys *v,
                           int64_t D, int64_t d, float *o, int64_t width) {
     const int vectors = pairs > 0 ? 2 * pairs : 1;
@@ -193,7 +193,7 @@ V_INLINE void few_columns(int rows, int pairs, const float *p, const float *deca
     }
     for (int64_t j = 0; j < v->count; j++) {
         const element *row = v->row + j * v->stride + d;
-        bring_near(v, j, d, ls_min(d + vectors * V_LANES, D));
+        prefetch_row(v, j, d, ls_min(d + vectors * V_LANES, D));
         if (pairs == 0) x[0] = v_load(row, D - d);
 #pragma GCC unroll 2
         for (int i = 0; i < pairs; i++) load_pair(row + i * PAIR, x + 2 * i);
@@ -221,11 +221,12 @@ V_INLINE void few_output(int rows, const float *p, const float *decay, const few
 
 /* --- items -------------------------------------------------------------------------------------------------------------------- */
 
-/* Rows first .. first+rows-1 of a KV head, which share what is loaded, against a block of keys. */
+/* Scores of rows first .. first+rows-1 of a KV head, which share the loads, with a block of keys. */
 V_INLINE void few_products(int rows, const few *f, few_scratch *s, int first, const float *q,
                            const few_keys *k) {
     for (int64_t j = 0; j < k->count; j += V_LANES / rows) {
-        for (int64_t i = j; i < ls_min(j + V_LANES / rows, k->count); i++) bring_near(k, i, 0, f->problem.D);
+        for (int64_t i = j; i < ls_min(j + V_LANES / rows, k->count); i++)
+            prefetch_row(k, i, 0, f->problem.D);
         few_scores(rows, q + first * f->width, f->width, k, j, f->problem.D, s->s + first * FEW_KEYS + j);
     }
 }
@@ -235,7 +236,7 @@ V_INLINE void few_outputs(int rows, const few *f, few_scratch *s, int first, con
                f->width);
 }
 
-/* So many of the rows that are left go together. */
+/* How many of the rows that are left are computed together. */
 V_INLINE int rows_together(int left) { return left >= 4 ? 4 : left >= 2 ? 2 : 1; }
 
 static few_keys keys_of(const few *f, int input, int64_t b, int64_t kv, int64_t key, bool more) {
@@ -248,8 +249,8 @@ static few_keys keys_of(const few *f, int input, int64_t b, int64_t kv, int64_t 
 }
 
 /*
- * A block of keys, seen by some query of sequence b, or (whole) all of it by all. more: there is a whole block behind it, which is likely
- * to be next.
+ * Computes a block of keys for the rows of a KV head. whole: every query of sequence b sees every key of it. more: a whole block follows,
+ * which is prefetched.
  */
 static void few_block(const few *f, few_scratch *s, int64_t b, int64_t kv, int64_t key, bool whole, bool more,
                       float *o, few_sums *sums) {
@@ -280,7 +281,7 @@ static void few_block(const few *f, few_scratch *s, int64_t b, int64_t kv, int64
     }
 }
 
-/* Positions of a block of keys, and their extremes. */
+/* Copies the positions of a block of keys, and returns the smallest and the largest. */
 static key_group block_positions(const problem *p, int64_t key, int32_t *kpos) {
     key_group group = {INT32_MAX, INT32_MIN};
     key_positions(kpos, p, key, FEW_KEYS);
@@ -291,7 +292,7 @@ static key_group block_positions(const problem *p, int64_t key, int32_t *kpos) {
     return group;
 }
 
-/* Item index: stretch index / B of sequence index % B, which is how sums and o lie. */
+/* An item is stretch index / B of sequence index % B, the order of sums and o. */
 static void run_stretch(void *context, int index, int thread) {
     const few *f = context;
     const problem *p = &f->problem;
@@ -312,9 +313,9 @@ static void run_stretch(void *context, int index, int thread) {
     }
 }
 
-/* --- before and after --------------------------------------------------------------------------------------------------------- */
+/* --- packing queries and merging stretches ------------------------------------------------------------------------------------- */
 
-/* What a row is of. */
+/* The query and query head of a row. */
 typedef struct few_row {
     int64_t query, head;
 } few_row;
@@ -326,7 +327,7 @@ static few_row row_of(const few *f, int64_t kv, int64_t r) {
 
 static void few_pack_row(const few *f, const element *from, float *to) {
     const int64_t D = f->problem.D, paired = D / PAIR * PAIR;
-    const float factor = (float)(f->problem.params->scale * LOG2_E); /* scores come in units of log2 */
+    const float factor = (float)(f->problem.params->scale * LOG2_E); /* makes scores in units of log2 */
     for (int64_t d = 0; d < paired; d += PAIR) {
         v_f32 x[2];
         load_pair(from + d, x);
@@ -335,7 +336,7 @@ static void few_pack_row(const few *f, const element *from, float *to) {
     for (int64_t d = paired; d < f->width; d += V_LANES) unit_store(to + d, v_load(from + d, D - d) * factor);
 }
 
-/* The stretches of a row as one: sums of what they found, each measured from the largest m. Returns the row's. */
+/* Merges the stretches of a row: adds their o, relative to the largest m, into `to`, and returns the merged m and l. */
 static few_sums few_join(const few *f, int64_t row, float *to) {
     const int64_t all = f->problem.B * f->rows;
     few_sums total = {-INFINITY, 0};

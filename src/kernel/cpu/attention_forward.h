@@ -1,16 +1,15 @@
 /*
- * What attention.c and the two ways of bringing a row tile and a tile of keys together share: attention_rows.h in vectors,
- * attention_strips.h in AMX tiles. Each has `attend`.
+ * Shared by attention.c and its two implementations of `attend`, which computes a row tile with a tile of keys: attention_rows.h in
+ * vectors, attention_strips.h on AMX.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_FORWARD_H
 #define LS_KERNEL_CPU_ATTENTION_FORWARD_H
 
 #include <math.h>
 
-#include "kernel/cpu/attention_ahead.h"
-#include "kernel/cpu/attention_merge.h"
 #include "kernel/cpu/attention_pack.h"
 #include "kernel/cpu/attention_problem.h"
+#include "kernel/cpu/vmath.h"
 #include "kernel/kernel_impl.h"
 
 #define Q_TILE 96
@@ -22,36 +21,32 @@
 
 enum { OUT_O, OUT_LSE };
 
-/*
- * Row tiles first..first+count-1 of a KV head: tile i is query tile i / heads of its i % heads-th query
- * head.
- */
+/* Row tiles first..first+count-1 of a KV head: tile i is query tile i / heads of query head i % heads of that KV head. */
 typedef struct item {
     int32_t b, kv, first, count;
 } item;
 
-/* A row tile at work. */
+/* The state of a row tile. */
 typedef struct row_tile {
-    int64_t query; /* first query, how many */
-    int64_t queries;
+    int64_t query, queries; /* first query, number of queries */
     int64_t head;
     float *q;      /* [Q_TILE][q_units] */
     float *o;      /* [Q_TILE][width] */
-    float *m;      /* [Q_TILE] what scores are measured from: about the largest so far */
+    float *m;      /* [Q_TILE] subtracted from the scores: approximately the largest score so far */
     float *l;      /* [Q_TILE][V_LANES] sum of 2^(score - m), in lanes until the end */
-    bounds *whole; /* [w] over all its queries */
-    bounds *block; /* [Q_BLOCKS][w] */
+    bounds *whole; /* [w] of all its queries */
+    bounds *block; /* [Q_BLOCKS][w] of each block of queries */
 } row_tile;
 
 typedef struct scratch {
     row_tile tile[ITEM_TILES];
     float *k, *v; /* K_TILE keys, packed */
-    float *s;     /* scores: [Q_TILE][S_ROW], with tiles two blocks of [PANEL][PANEL] */
-    /* the same in units; s itself when they are floats; with tiles [K_TILE / PANEL][PANEL][V_LANES] */
+    float *s;     /* scores [Q_TILE][S_ROW]; on AMX two blocks of [PANEL][PANEL] */
+    /* P in units; s itself if a unit is one float; on AMX [K_TILE / PANEL][PANEL][V_LANES] */
     float *p;
-    float *sum;           /* with tiles: [PANEL][V_LANES] of a strip alone */
+    float *sum;           /* on AMX: [PANEL][V_LANES] sums of P of a strip */
     int32_t *kpos;        /* [K_TILE] */
-    ahead next_k, next_v; /* rows of the next tile of keys; attention_rows.h fetches them */
+    ahead next_k, next_v; /* rows of the next tile of keys, which attention_rows.h prefetches */
     key_range range[Q_BLOCKS];
     float decay[Q_TILE];
 } scratch;
@@ -62,7 +57,7 @@ typedef struct forward {
     columns columns;
     int64_t q_units; /* of a packed row of Q */
     int64_t query_tiles, groups;
-    int tiles_each; /* row tiles of an item, at most */
+    int tiles_each; /* most row tiles of an item */
     int items;
     item *item;
     int64_t *weight;
@@ -73,15 +68,15 @@ typedef struct forward {
 } forward;
 
 /*
- * Scores in units of log2 are Q K^T times scale times log2 e. Q packed as floats takes the factor up, so that no product is rounded apart from
- * the difference that is made of it; in bf16 it would lose bits, and takes the sign alone.
+ * Scores in units of log2 are Q K^T · scale · log2 e. packed_factor is the part of that factor by which Q is multiplied when it is packed:
+ * all of it for floats, so that scores are not rounded once more before m is subtracted; only the sign for bf16, which would lose bits.
  */
 static float packed_factor(const ls_attention_params *params) {
     if (LS_ATTENTION_PAIRS) return params->scale < 0 ? -1.0f : 1.0f;
     return (float)(params->scale * LOG2_E);
 }
 
-/* What is left of it for the scores. */
+/* The rest of the factor, by which scores are multiplied. */
 static float score_scale(const ls_attention_params *params) {
     return LS_ATTENTION_PAIRS ? (float)(fabs(params->scale) * LOG2_E) : 1.0f;
 }
@@ -90,7 +85,7 @@ static void scale_row(float *row, int64_t width, float factor) {
     for (int64_t d = 0; d < width; d += V_LANES) unit_store(row + d, unit_load(row + d) * factor);
 }
 
-/* Scores of a row that are not visible become -inf. */
+/* Sets the scores of hidden keys in a row to -inf. */
 static void mask_row(float *s, const int32_t *kpos, int64_t keys, const int32_t *spans, int spans_each) {
     for (int64_t j = 0; j < keys; j += V_LANES) {
         const v_i32 visible = keys_visible(kpos + j, spans, spans_each);
@@ -99,8 +94,8 @@ static void mask_row(float *s, const int32_t *kpos, int64_t keys, const int32_t 
 }
 
 /*
- * o and lse of a row from the sum of 2^(score - m) and of these times V; merged: out += (new - out) * share of the new keys in the sum of
- * both.
+ * Writes o and lse of a row. sum: of P = 2^(score - m); from: the sum of P V. If params say merge, the result is merged into the outputs:
+ * out += (new - out) * weight of the new keys.
  */
 static void row_end(const ls_kernel_call *call, int64_t b, int64_t head, int64_t query, const float *from,
                     float m, float sum) {
@@ -120,7 +115,7 @@ static void row_end(const ls_kernel_call *call, int64_t b, int64_t head, int64_t
     }
 }
 
-/* A soft cap c, of scores that are in units of log2 once multiplied by scale: they become what scale turns into c·tanh(score/c). */
+/* Applies a soft cap c: a score s becomes c·tanh(scale·s/c)/scale, where scale·s is in units of log2 and so is c. */
 static void cap_row(float *s, int64_t keys, float scale, const ls_attention_params *params) {
     const float cap = (float)(params->softcap * LOG2_E);
     for (int64_t j = 0; j < keys; j += V_LANES)

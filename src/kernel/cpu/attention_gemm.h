@@ -1,13 +1,11 @@
 /*
- * The matrix products inside attention. One micro-kernel serves them all: MICRO_ROWS rows of C by a panel of
- * columns,
+ * The matrix products inside attention. One micro-kernel computes them all, MICRO_ROWS rows of C by a panel of columns at a time:
  *
  *     C[i][j] = sum over k of A[i][k] * B[k][j]      A is broadcast, B and C are vectors
  *
- * k counts `units` of 32 bits, and so does every buffer here: one float, or (LS_ATTENTION_PAIRS) two bf16
- * that stand side by side along k and are multiplied and added by one vdpbf16ps. Only v_multiply_add knows
- * which (vector_tile.h). A may lie at any strides, so products with a transposed A need no copy; B lies in panels of whole
- * vectors, dense, one panel after the other.
+ * k counts units of 32 bits, and so do all buffers here. A unit is one float, or with LS_ATTENTION_PAIRS two bf16 that are adjacent
+ * along k and are multiplied and added by one vdpbf16ps (v_multiply_add in vector_tile.h). A may have any strides, so that products with
+ * a transposed A need no copy. B is in dense panels of whole vectors, one panel after the other.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GEMM_H
 #define LS_KERNEL_CPU_ATTENTION_GEMM_H
@@ -16,11 +14,11 @@
 
 #include "kernel/cpu/cpu_impl.h"
 
-/* bf16 is widened to f32 when packed, unless this variant multiplies pairs. */
+/* 0: bf16 is converted to f32 when it is packed. */
 #ifndef LS_ATTENTION_PAIRS
 #define LS_ATTENTION_PAIRS 0
 #endif
-/* Pairs are multiplied by AMX, in tiles of 16 rows of 16 units, where the compiler may use it. */
+/* In the amx variant pairs are multiplied by AMX, in tiles of 16 rows of 16 units. */
 #if LS_ATTENTION_PAIRS && defined __AMX_BF16__
 #define LS_ATTENTION_TILES 1
 #else
@@ -31,9 +29,8 @@
 #endif
 
 /*
- * vdpbf16ps runs at twice the rate of f32 FMA on AMD (Zen 4, Zen 5), but at half of it on Intel (measured on
- * a Granite Rapids: 118 against 236 GFLOP/s a core), where the pair variant hands over to the one that
- * widens.
+ * vdpbf16ps has twice the rate of f32 FMA on AMD (Zen 4, Zen 5), but half of it on Intel (measured on a Granite Rapids: 118 and 236
+ * GFLOP/s per core). On Intel the variant with pairs therefore calls the variant that converts to f32.
  */
 #if LS_ATTENTION_PAIRS && !LS_ATTENTION_TILES
 static bool pairs_are_fast(void) { return !__builtin_cpu_is("intel"); }
@@ -41,7 +38,7 @@ static bool pairs_are_fast(void) { return !__builtin_cpu_is("intel"); }
 
 #define UNIT_ELEMENTS (1 + LS_ATTENTION_PAIRS)
 
-/* Of AMX's 8 tiles 2 x 2 hold sums, 2 of A and 2 of B; they take a depth of DEPTH units at a time. */
+/* Of AMX's 8 tiles, 2 x 2 hold sums, 2 hold A and 2 hold B; a tile is DEPTH units deep. */
 #if LS_ATTENTION_TILES
 #define MICRO_ROWS 32
 #define MICRO_VECTORS 2
@@ -63,7 +60,7 @@ V_INLINE void unit_store(float *p, v_f32 v) { v_store_f32(p, v, V_LANES); }
 V_INLINE void products_begin(void) {}
 V_INLINE void products_end(void) {}
 
-/* `vectors` is a constant wherever this is inlined. decay NULL: C = A B, else C = decay[row] * C + A B. */
+/* `vectors` must be a constant where this is inlined. decay NULL: C = A B, otherwise C = decay[row] * C + A B. */
 V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
                          const float *b, float *c, int64_t c_row, const float *decay) {
     v_f32 sum[MICRO_ROWS][MICRO_VECTORS];
@@ -78,7 +75,7 @@ V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_r
     }
 }
 
-/* The same for a width that is known at run time only: 1 to MICRO_VECTORS; B in panels of that width. */
+/* The same for any width from 1 to MICRO_VECTORS; B has panels of that width. */
 static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
                           const float *b, float *c, int64_t c_row, const float *decay) {
     switch (vectors) {
@@ -100,12 +97,9 @@ static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_
 }
 #endif
 
-/*
- * How the D columns of an output are cut into panels, as evenly as whole vectors allow; the last may be
- * narrower.
- */
+/* How the D columns of an output are cut into panels, as evenly as whole vectors allow; the last panel may be narrower. */
 typedef struct columns {
-    int vectors; /* all, the last one padded */
+    int vectors; /* of all panels; the last vector is padded */
     int panels;
     int each;      /* vectors of a panel */
     int64_t width; /* floats of a row: vectors * V_LANES */

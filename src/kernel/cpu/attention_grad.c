@@ -1,17 +1,16 @@
 /*
- * attention_grad: blocked backward with recomputed probabilities (Dao et al., FlashAttention and
- * FlashAttention-2).
+ * attention_grad: blocked, with recomputed probabilities (Dao et al., FlashAttention and FlashAttention-2).
  *
  *   for each tile of keys of a KV head:               pack K and V; dK = dV = 0
  *     for each of its query heads, each tile of Q_TILE queries that sees some of them:
  *       S = Q K^T   dP = dO V^T   P = 2^(S - lse)   dS = P (dP - delta)
- *       dV += P^T dO   dK += dS^T Q   dQ += dS K             (dK and dQ times scale when they leave)
+ *       dV += P^T dO   dK += dS^T Q   dQ += dS K             (scale is applied to dK and dQ when they are stored)
  *
- * Work for threads: (batch, KV head) pairs where these divide evenly; otherwise the key tiles and the query
- * tiles of each are dealt to as many parts as there are threads, and phase f lets key part i work on query
- * part (i + f) mod parts. No two tasks of a phase write the same dQ, dK or dV, the phases follow each other
- * in order, and so the sums have one order without locks, without buffers of partial sums and without
- * computing anything twice. Tiles are dealt back and forth (0 1 1 0 0 1 ...), which balances a causal mask.
+ * A task is a pair (batch, KV head) if the number of pairs is a multiple of the threads. Otherwise the key tiles and the query tiles of
+ * each pair are divided into as many parts as there are threads, and a task is a key part; in phase f key part i works on query part
+ * (i + f) mod parts. No two tasks of a phase write the same dQ, dK or dV, and phases run one after another. So sums have a fixed order,
+ * without locks, buffers of partial sums or repeated work. Tiles are assigned to parts back and forth (0 1 1 0 0 1 ...), which balances a
+ * causal mask.
  */
 #if LS_CPU_ELEMENT_BF16 && defined __AVX512BF16__
 #define LS_ATTENTION_PAIRS 1
@@ -23,7 +22,7 @@
 #include "kernel/cpu/attention_grad_vectors.h"
 #endif
 
-/* Sets all of f but what is computed from data. Returns the bytes of workspace; base NULL only counts. */
+/* Sets f and places its arrays in the workspace at base. Returns the bytes of workspace; base NULL: only counts them. */
 static size_t backward_carve(backward *f, const ls_kernel_call *call, void *base) {
     const problem p = problem_of(call);
     *f = (backward){.problem = p, .call = call, .columns = columns_of(p.D)};
@@ -47,13 +46,13 @@ static const bounds *tile_bounds(const backward *f, int64_t b, int64_t tile) {
     return f->bounds + (b * f->query_tiles + tile) * f->problem.spans_each;
 }
 
-/* Which of `parts` a tile is dealt to. */
+/* The part to which a tile belongs. */
 static int part_of(int64_t tile, int parts) {
     const int at = (int)(tile % (2 * parts));
     return at < parts ? at : 2 * parts - 1 - at;
 }
 
-/* One key tile of a KV head against the query tiles of one part. */
+/* One key tile of a KV head and the query tiles of one part. */
 static void work_key_tile(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t tile,
                           int query_part) {
     const problem *p = &f->problem;
@@ -98,7 +97,7 @@ static void run_task(void *context, int index, int thread) {
     products_end();
 }
 
-/* Zeros of one thread's share of the positions of an output. */
+/* Clears one of `parts` parts of the positions of an output. */
 static void clear_rows(const ls_view *view, int64_t part, int64_t parts) {
     const int64_t rows = view->size[0] * view->size[1];
     for (int64_t i = ls_part_start(rows, parts, part); i < ls_part_start(rows, parts, part + 1); i++) {
@@ -110,7 +109,7 @@ static void clear_rows(const ls_view *view, int64_t part, int64_t parts) {
     }
 }
 
-/* Clears what is not accumulated into, and finds the bounds of the query tiles. */
+/* Clears the outputs that the call does not accumulate into, and finds the bounds of the query tiles. */
 static void begin_task(void *context, int index, int thread) {
     const backward *f = context;
     const problem *p = &f->problem;
@@ -169,7 +168,7 @@ const ls_kernel LS_CPU_NAME(attention_grad) = {
     .run = choice_run,
 };
 
-/* Pairs whatever the processor: for tests and benchmarks. */
+/* The variant with pairs on any processor, for tests and benchmarks. */
 const ls_kernel LS_CPU_NAME(attention_grad_pairs) = {
 #else
 const ls_kernel LS_CPU_NAME(attention_grad) = {

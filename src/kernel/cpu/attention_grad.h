@@ -1,6 +1,6 @@
 /*
- * What both forms of the backward pass share, the one in vectors (attention_grad_vectors.h) and the one in tiles
- * (attention_grad_tiles.h): the whole problem, and which parts of a pair of tiles have work.
+ * Shared by attention_grad.c and its two inner parts, in vectors (attention_grad_vectors.h) and on AMX (attention_grad_tiles.h): the whole
+ * problem, and which blocks of a pair of tiles have work.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GRAD_H
 #define LS_KERNEL_CPU_ATTENTION_GRAD_H
@@ -14,27 +14,27 @@
 #define Q_TILE (LS_ATTENTION_TILES ? 256 : 48)
 #define Q_BLOCKS (Q_TILE / MICRO_ROWS)
 #define K_TILE 384
-/* With AMX a tile has twice as many keys where D is small: what is packed and summed for it fills half the second-level cache either way. */
+/* On AMX a tile has twice as many keys if D is small. Its packed keys and sums fill half of the second-level cache either way. */
 #define K_TILE_MOST (LS_ATTENTION_TILES ? 2 * K_TILE : K_TILE)
 #define K_BLOCKS (K_TILE / MICRO_ROWS)
 
 enum { IN_DO = 5, IN_LSE, IN_DELTA };
 enum { OUT_DQ, OUT_DK, OUT_DV };
 
-/* A tile of queries against a tile of keys. */
+/* A tile of queries and a tile of keys. */
 typedef struct tile_pair {
-    int64_t b, query, queries; /* batch; first query, how many */
+    int64_t b, query, queries; /* sequence of the batch; first query, number of queries */
     int64_t first_group;       /* first group of keys */
-    /* [Q_TILE], times log2 e; +inf for a row that sees nothing or is not there, 0 for a far one */
+    /* [Q_TILE] lse times log2 e; +inf for a missing row or one that sees nothing, 0 for a far row */
     float *lse;
-    float *far_lse; /* [Q_TILE] of rows whose lse is beyond FAR_SCORE; 0 for others */
+    float *far_lse; /* [Q_TILE] lse times log2 e of far rows, those beyond FAR_SCORE; 0 for other rows */
     bool any_far;
     float *delta;                  /* [Q_TILE] */
     int32_t *kpos;                 /* [key_tile] */
     bounds *block;                 /* [Q_BLOCKS][w] */
     key_range range[Q_BLOCKS];     /* key groups that a block of queries sees */
-    int64_t next_query, next_head; /* of the pair that comes next with these keys; next_head -1: none */
-    /* query blocks that see a key group */
+    int64_t next_query, next_head; /* of the next pair with the same keys; next_head -1: there is none */
+    /* by key group: the query blocks that see it */
     int first[K_TILE_MOST / KEY_GROUP], end[K_TILE_MOST / KEY_GROUP];
 } tile_pair;
 
@@ -81,7 +81,7 @@ static void read_row_sums(const backward *f, tile_pair *pair, int64_t head) {
     }
 }
 
-/* Sets all of a pair but its row sums and key positions. all: every query sees every key. */
+/* Sets a pair except its lse, delta and kpos. all: every query sees every key. */
 static void find_ranges(const backward *f, tile_pair *pair, int64_t b, int64_t query, int64_t first_group,
                         bool all) {
     const problem *p = &f->problem;
@@ -109,19 +109,19 @@ static void find_ranges(const backward *f, tile_pair *pair, int64_t b, int64_t q
     }
 }
 
-/* The spans of a row of the pair; rows past the end borrow the last one's, their lse makes them 0. */
+/* The spans of a row of the pair. Rows past the end get those of the last row; their lse of +inf makes P 0. */
 V_INLINE const int32_t *pair_spans(const backward *f, const tile_pair *pair, int64_t row) {
     return spans_of(&f->problem, pair->b, pair->query + ls_min(row, pair->queries - 1));
 }
 
-/* P of one vector of keys; spans NULL: all are seen. */
+/* P of one vector of keys; spans NULL: the query sees all of them. */
 V_INLINE v_f32 probability(const float *scores, float scale, float lse, const int32_t *kpos,
                            const int32_t *spans, int spans_each) {
     const v_f32 p = unit_exp2(unit_load(scores) * scale - lse);
     return spans ? v_select(keys_visible(kpos, spans, spans_each), p, v_set(0.0f)) : p;
 }
 
-/* A soft cap c: S becomes what scale turns into c·tanh(scale·S/c), and dP - delta is multiplied by the slope. */
+/* Applies a soft cap c: S becomes c·tanh(scale·S/c)/scale, and dP - delta is multiplied by the slope 1 - tanh². */
 static void cap_row(const ls_attention_params *params, float *scores, float *dp, int64_t keys, float delta) {
     const float in = (float)(params->scale / params->softcap), out = (float)(params->softcap / params->scale);
     for (int64_t j = 0; j < keys; j += V_LANES) {
@@ -132,8 +132,8 @@ static void cap_row(const ls_attention_params *params, float *scores, float *dp,
 }
 
 /*
- * Scores of a row whose lse is far: it is the score of the key that the query sees, within what rounding does to either, and P is 1 there and 0
- * elsewhere. A score above it by more has no lse of its own row: NaN.
+ * Scores of a far row, replaced so that P = 2^score. P is 1 for keys whose score equals lse within rounding, and 0 for lower scores. A
+ * higher score contradicts lse and becomes NaN.
  */
 static void far_row(float *scores, int64_t keys, float scale, float lse) {
     const float slack = fabsf(lse) * 0x1p-20f;

@@ -1,14 +1,14 @@
 /*
- * One tile of queries against one of keys on AMX. Work goes block by block, 32 queries by 32 keys, and stays in the
- * first-level cache between the products:
+ * attention_grad of a tile of queries and a tile of keys on AMX, in blocks of 32 queries by 32 keys, which stay in the first-level cache
+ * between the products:
  *
  *   for each panel of 32 keys:
- *     for each 32 queries that see some of them:    S = Q K^T   dP = dO V^T,   and beside these products, in
- *                                                   vectors, P and dS of the block before
- *     dV^T += dO^T P   dK^T += Q^T dS               over all the queries
- *   for each 32 queries:  dQ = dS K                 over all the keys
+ *     for each 32 queries that see some of them:    S = Q K^T   dP = dO V^T,   and between the instructions of these
+ *                                                   products, in vectors, P and dS of the previous block
+ *     dV^T += dO^T P   dK^T += Q^T dS               over all queries
+ *   for each 32 queries:  dQ = dS K                 over all keys
  *
- * dV and dK are summed as their transposes, so that both operands have their units along the queries side by side.
+ * dV and dK are summed as their transposes, because both operands of these products then have units along the queries.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GRAD_TILES_H
 #define LS_KERNEL_CPU_ATTENTION_GRAD_TILES_H
@@ -24,14 +24,14 @@ struct scratch {
     float *k_columns;                   /* panels of [key_tile / 2][PANEL] along D */
     float *q_rows, *do_rows;            /* a query tile: [Q_TILE][q_units] */
     float *q_summed, *do_summed;        /* its transpose: [width][Q_TILE / 2] */
-    float *s[2], *dp[2];                /* [BLOCK][PANEL]: the block at work and the one before */
+    float *s[2], *dp[2];                /* [BLOCK][PANEL]: the current block and the previous one */
     float *p, *ds;                      /* of a panel, in units along queries: [Q_TILE / 2][PANEL] */
     float *ds_rows;                     /* in units along keys: [Q_TILE][key_tile / 2] */
     float *dk, *dv;                     /* their transposes: panels of [width][PANEL] */
     float *dq;                          /* [BLOCK][width] */
 };
 
-/* A block whose S and dP are there, and where its P and dS go. */
+/* A block whose S and dP are computed, and the places of its P and dS. */
 typedef struct block {
     const float *s, *dp; /* [BLOCK][PANEL] */
     const float *lse, *delta;
@@ -40,7 +40,7 @@ typedef struct block {
     float *p, *ds;               /* [BLOCK_UNITS][PANEL] */
     float *ds_rows;              /* [BLOCK][ds_row] */
     int64_t ds_row;
-    int done; /* pairs of rows */
+    int done; /* pairs of rows that have P and dS */
 } block;
 
 /* Floats of a row of ds_rows. */
@@ -90,7 +90,7 @@ static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int6
     memset(s->dv, 0, sizeof(float) * (size_t)(f->key_tile * width));
 }
 
-/* The blocks of queries from the first to the last one that sees something of the key tile. */
+/* Packs the blocks of queries from the first to the last that sees some key of the tile. */
 static void pack_queries(const backward *f, const tile_pair *pair, const ls_view *view, int64_t head,
                          float *rows_out, float *summed_out) {
     const int64_t D = f->problem.D;
@@ -105,7 +105,7 @@ static void pack_queries(const backward *f, const tile_pair *pair, const ls_view
                          rows, rows_there, D, summed_width(f));
 }
 
-/* P and dS of the pair of rows that is next. Pairs of a panel's columns lie as pair_rows makes them; add_summed undoes it. */
+/* P and dS of the next pair of rows. Columns of a panel are in the order of pair_rows; add_summed restores their order. */
 V_INLINE void differentiate_rows(block *at, float scale, bool all, int spans_each) {
     v_f32 p[2], ds[2];
     const int row = 2 * at->done++;
@@ -129,7 +129,7 @@ V_INLINE void differentiate_rows(block *at, float scale, bool all, int spans_eac
     }
 }
 
-/* Up to `pairs` pairs of rows. */
+/* The same for up to `pairs` pairs of rows. */
 V_INLINE void differentiate_some(const backward *f, block *at, int pairs, float scale) {
     for (; pairs > 0 && at->done < BLOCK_UNITS; pairs--) {
         if (at->spans[0])
@@ -139,7 +139,7 @@ V_INLINE void differentiate_some(const backward *f, block *at, int pairs, float 
     }
 }
 
-/* Do all queries of a block see all keys of a group? */
+/* Whether all queries of a block see all keys of a group. */
 static bool block_sees_all(const backward *f, const tile_pair *pair, int block_index, int group) {
     const problem *p = &f->problem;
     const int64_t at = pair->first_group + group;
@@ -150,8 +150,9 @@ static bool block_sees_all(const backward *f, const tile_pair *pair, int block_i
 }
 
 /*
- * C = A B of a block, `depth` units deep. From unit `from` on the block before is worked on, `pairs` pairs of rows a step, by
- * halves: the processor must find products and vectors both within the few hundred instructions that it looks ahead.
+ * C = A B of a block, `depth` units deep. From unit `from` on, P and dS of the block `before` are computed between the tile
+ * instructions, `pairs` pairs of rows a step, half of them at a time: the processor runs both at once only if they are within the few
+ * hundred instructions of its reorder window.
  */
 static void product_beside(const backward *f, int64_t depth, const float *a, int64_t a_row, const float *b,
                            float *c, block *before, int64_t from, int pairs, float scale) {
@@ -169,8 +170,8 @@ static void product_beside(const backward *f, int64_t depth, const float *a, int
 }
 
 /*
- * S, dP, P and dS of a panel. Half a product passes before S and dP of the block before are read: what tiles have just stored is
- * not there yet.
+ * S, dP, P and dS of a panel. S and dP of the previous block are read only after half a product, because it takes that long until the
+ * tiles' stores can be read.
  */
 static void panel_blocks(const backward *f, scratch *s, int panel) {
     const problem *p = &f->problem;
@@ -216,7 +217,7 @@ static void panel_blocks(const backward *f, scratch *s, int panel) {
     differentiate_some(f, &before, BLOCK_UNITS, scale);
 }
 
-/* dV^T += dO^T P or dK^T += Q^T dS of a panel: the products summed over the queries. */
+/* dV^T += dO^T P or dK^T += Q^T dS of a panel: sums over the queries. */
 static void product_by_queries(const backward *f, const scratch *s, int panel, const float *summed,
                                const float *by_q, float *out) {
     const int64_t width = summed_width(f), units = Q_TILE / UNIT_ELEMENTS;
@@ -247,7 +248,7 @@ static void product_for_queries(const backward *f, scratch *s, int64_t head) {
     }
 }
 
-/* One query tile of one head against the packed key tile. */
+/* One query tile of one head and the packed key tile. */
 static void work_pair(const backward *f, scratch *s, int64_t head) {
     pack_queries(f, &s->pair, &f->call->in[IN_Q], head, s->q_rows, s->q_summed);
     pack_queries(f, &s->pair, &f->call->in[IN_DO], head, s->do_rows, s->do_summed);

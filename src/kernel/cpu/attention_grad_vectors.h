@@ -1,21 +1,21 @@
 /*
- * One tile of queries against one of keys in vectors: S, dP, P and dS of the whole pair at a time, in the products of
- * attention_gemm.h.
+ * attention_grad of a tile of queries and a tile of keys in vectors: S, dP, P and dS are computed for the whole pair, one after the
+ * other, by the products of attention_gemm.h.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GRAD_VECTORS_H
 #define LS_KERNEL_CPU_ATTENTION_GRAD_VECTORS_H
 
-#include "kernel/cpu/attention_ahead.h"
 #include "kernel/cpu/attention_grad.h"
 
-/* Not a power of two: columns of S are read too, and must not share their cache sets. */
+/* Not a power of two, because columns of S are read too, and their elements must not fall into the same cache sets. */
 #define S_ROW (K_TILE + 16)
 
 struct scratch {
     tile_pair pair;
     float *k_transposed, *v_transposed, *k_columns; /* a key tile, packed */
-    float *q_rows, *do_rows, *q_summed, *do_summed; /* a query tile, packed; to be summed over queries */
-    float *s, *dp;  /* [Q_TILE][S_ROW]; without pairs, P and dS take their places */
+    /* a query tile, packed: as rows, and as operand of sums over queries */
+    float *q_rows, *do_rows, *q_summed, *do_summed;
+    float *s, *dp;  /* [Q_TILE][S_ROW]; without pairs, P and dS overwrite them */
     float *p_by_q;  /* P in units along queries: [Q_TILE / UNIT_ELEMENTS][S_ROW] */
     float *ds_by_q; /* dS likewise */
     float *ds_by_k; /* dS in units along keys: [Q_TILE][S_ROW / UNIT_ELEMENTS] */
@@ -64,7 +64,10 @@ static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int6
     memset(s->dv, 0, sizeof(float) * (size_t)(K_TILE * f->columns.width));
 }
 
-/* As rows, and to be summed over; rows and columns of one panel of whole floats are laid out alike, and packed once. */
+/*
+ * Packs a query tile as rows and as operand of sums over queries, and returns the latter. If there is one panel and no pairs, both have
+ * the same layout and the tile is packed once.
+ */
 static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
                         float *rows_out, float *summed_out) {
     const int64_t rows = ls_min(Q_TILE, f->problem.n - start), D = f->problem.D;
@@ -75,7 +78,7 @@ static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64
     return summed_out;
 }
 
-/* P and dS of UNIT_ELEMENTS rows from row i on, for keys from..to-1; spans as above, of each row. */
+/* P and dS of UNIT_ELEMENTS rows from row i on, for keys from..to-1. spans: of each row, NULL: it sees all these keys. */
 V_INLINE void differentiate_rows(scratch *s, int64_t i, int64_t from, int64_t to, float scale,
                                  const int32_t *const *spans, int spans_each) {
     const float *lse = s->pair.lse + i, *delta = s->pair.delta + i;
@@ -106,7 +109,7 @@ V_INLINE void differentiate_rows(scratch *s, int64_t i, int64_t from, int64_t to
     }
 }
 
-/* P and dS of the pair of tiles from S and dP; zero where nothing was computed but the products read. */
+/* P and dS of the pair of tiles from S and dP; 0 where S was not computed, because the products read it. */
 static void differentiate(const backward *f, scratch *s) {
     const problem *p = &f->problem;
     const float scale = (float)(p->params->scale * LOG2_E);
@@ -136,7 +139,7 @@ static void differentiate(const backward *f, scratch *s) {
     }
 }
 
-/* S = Q K^T or dP = dO V^T where there is work. */
+/* S = Q K^T or dP = dO V^T, of the blocks of queries that see the panel of keys. */
 static void product_by_keys(const backward *f, scratch *s, const float *rows, const float *transposed,
                             float *out) {
     const int64_t units = row_units(f->problem.D);
@@ -151,9 +154,9 @@ static void product_by_keys(const backward *f, scratch *s, const float *rows, co
     }
 }
 
-/* dV += P^T dO or dK += dS^T Q: the products summed over the queries. */
 static const float ones[MICRO_ROWS] = {1, 1, 1, 1, 1, 1};
 
+/* dV += P^T dO or dK += dS^T Q: sums over the queries. */
 static void product_by_queries(const backward *f, const scratch *s, const float *by_q,
                                const float *column_operand, float *out) {
     const int64_t width = f->columns.width;
@@ -177,7 +180,8 @@ static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_
                        int64_t rows, const float *from, float factor) {
     add_rows(view, b, head, start, rows, from, f->columns.width, factor);
 }
-/* dQ of the query tile = dS K */
+
+/* dQ = dS K of the query tile. */
 static void product_for_queries(const backward *f, scratch *s, int64_t queries) {
     const int64_t row = S_ROW / UNIT_ELEMENTS, width = f->columns.width;
     for (int panel = 0; panel < f->columns.panels; panel++) {
@@ -194,7 +198,7 @@ static void product_for_queries(const backward *f, scratch *s, int64_t queries) 
     }
 }
 
-/* Queries and their gradients of the next pair are fetched while this one is at work. */
+/* Sets the rows of q, do and dq of the next pair, which are prefetched during the work on this one. */
 static void rows_ahead(const backward *f, scratch *s) {
     const tile_pair *pair = &s->pair;
     const ls_view *views[] = {&f->call->in[IN_Q], &f->call->in[IN_DO], &f->call->out[OUT_DQ]};
@@ -206,7 +210,7 @@ static void rows_ahead(const backward *f, scratch *s) {
     }
 }
 
-/* One query tile of one head against the packed key tile. */
+/* One query tile of one head and the packed key tile. */
 static void work_pair(const backward *f, scratch *s, int64_t head) {
     const ls_view *q = &f->call->in[IN_Q], *dout = &f->call->in[IN_DO];
     const int64_t b = s->pair.b, query = s->pair.query;

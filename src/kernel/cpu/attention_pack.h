@@ -1,16 +1,14 @@
 /*
- * Copies of q, k, v and do in the order in which the products of attention_gemm.h read them, in units (one
- * float or a pair of bf16 along the axis that is summed over). Rows and columns that are not there become
- * zeros.
+ * Copies of q, k, v and do in the order in which the products of attention_gemm.h read them, in units (one float, or a pair of bf16
+ * along the axis that is summed over). Missing rows and columns become 0.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_PACK_H
 #define LS_KERNEL_CPU_ATTENTION_PACK_H
 
-#include "kernel/cpu/attention_exp.h"
 #include "kernel/cpu/attention_gemm.h"
-#include "kernel/cpu/transpose.h"
+#include "kernel/cpu/vmath.h"
 
-/* Units of a row of D elements: as many as products take at a time, or a multiple. */
+/* Units of a row of D elements, rounded up to a multiple of DEPTH. */
 V_INLINE int64_t row_units(int64_t D) {
     return (int64_t)ls_round_up((size_t)ls_ceil_div(D, UNIT_ELEMENTS), DEPTH);
 }
@@ -24,14 +22,14 @@ V_INLINE v_f32 load_row_units(const element *row, int64_t from, int64_t D) {
     if (left > 0) memcpy(&v, row + 2 * from, sizeof(element) * (size_t)left);
     return v;
 #else
-    /* The usual case apart, so that it does not go through memory lane by lane. */
+    /* A case of its own, because it does not go through memory lane by lane. */
     if (D - from >= V_LANES) return v_load(row + from, V_LANES);
     return v_load(row + from, D - from);
 #endif
 }
 
 #if LS_ATTENTION_PAIRS
-/* V_LANES elements, widened to 32 bits; row NULL or elements past D give 0. */
+/* V_LANES elements, zero-extended to 32 bits; 0 for row NULL and elements past D. */
 V_INLINE v_u32 load_bits(const element *row, int64_t from, int64_t D) {
     v_u16 v = {0};
     if (row && D - from >= V_LANES) {
@@ -44,10 +42,7 @@ V_INLINE v_u32 load_bits(const element *row, int64_t from, int64_t D) {
 }
 #endif
 
-/*
- * V_LANES units that pair two rows element by element (or widen one), from element `from` on; NULL is a row
- * of zeros.
- */
+/* V_LANES units from element `from` on: pairs of the elements of two rows, or one row as floats. NULL is a row of zeros. */
 V_INLINE v_f32 load_paired_rows(const element *row, const element *next, int64_t from, int64_t D) {
 #if LS_ATTENTION_PAIRS
     return (v_f32)(load_bits(row, from, D) | load_bits(next, from, D) << 16);
@@ -57,7 +52,7 @@ V_INLINE v_f32 load_paired_rows(const element *row, const element *next, int64_t
 #endif
 }
 
-/* Each element of a unit times factor; of a pair of bf16, which has no room for more, only the sign. */
+/* Each element of a unit times factor; for a pair of bf16, times the sign of factor. */
 V_INLINE v_f32 unit_times(v_f32 unit, float factor) {
 #if LS_ATTENTION_PAIRS
     return factor < 0 ? (v_f32)((v_u32)unit ^ 0x80008000u) : unit;
@@ -66,7 +61,7 @@ V_INLINE v_f32 unit_times(v_f32 unit, float factor) {
 #endif
 }
 
-/* Rows as the broadcast operand, times factor: out[rows_out][units], units >= row_units(D) and a multiple of V_LANES. */
+/* Rows as operand A, times factor: out[rows_out][units], units >= row_units(D) and a multiple of V_LANES. */
 static void pack_rows(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
                       int64_t D, int64_t units, float factor) {
     for (int64_t i = 0; i < rows_out; i++) {
@@ -77,10 +72,7 @@ static void pack_rows(float *out, const element *in, int64_t stride, int64_t row
     }
 }
 
-/*
- * in[rows][D] transposed, as column operand: panels of PANEL rows, each [row_units(D)][PANEL]; rows_out
- * panels' rows.
- */
+/* in[rows][D] transposed as operand B: panels of PANEL rows of `in`, each [row_units(D)][PANEL], for rows_out rows. */
 static void pack_transposed(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
                             int64_t D) {
     const int64_t units = row_units(D);
@@ -100,8 +92,8 @@ static void pack_transposed(float *out, const element *in, int64_t stride, int64
 
 #if LS_ATTENTION_TILES
 /*
- * Half 0 or 1 of two rows of 2*V_LANES elements, paired element by element. The processor pairs within 128 bits, so lane j of a half has
- * the elements paired_column(half, j) of both rows.
+ * Half 0 or 1 of two rows of 2*V_LANES elements, paired element by element. The instruction pairs within 128-bit lanes, so unit j of a
+ * half has element paired_column(half, j) of both rows.
  */
 V_INLINE v_f32 pair_rows(int half, v_f32 even, v_f32 odd) {
     return (v_f32)(half ? _mm512_unpackhi_epi16((__m512i)even, (__m512i)odd)
@@ -110,7 +102,10 @@ V_INLINE v_f32 pair_rows(int half, v_f32 even, v_f32 odd) {
 
 V_INLINE int64_t paired_column(int half, int j) { return j / 4 * 8 + half * 4 + j % 4; }
 
-/* in[rows][D] transposed, as row operand summed over rows: out[width][rows_out / UNIT_ELEMENTS], its rows out_row units apart, width a multiple of PANEL. */
+/*
+ * in[rows][D] transposed as operand A of sums over rows: out[width][rows_out / UNIT_ELEMENTS], rows of `out` out_row units apart, width a
+ * multiple of PANEL.
+ */
 V_INLINE void pack_transposed_rows(float *out, int64_t out_row, const element *in, int64_t stride,
                                    int64_t rows, int64_t rows_out, int64_t D, int64_t width) {
     for (int64_t u = 0; u < rows_out / UNIT_ELEMENTS; u += V_LANES) {
@@ -134,7 +129,7 @@ V_INLINE void pack_transposed_rows(float *out, int64_t out_row, const element *i
 }
 #endif
 
-/* A unit of rows of a panel of columns, from element d on. */
+/* One unit of rows for a panel of columns, from element d on. */
 V_INLINE void pack_unit(float *out, const element *row, const element *next, int64_t d, int64_t D,
                         int vectors) {
 #if LS_ATTENTION_TILES
@@ -152,8 +147,8 @@ V_INLINE void pack_unit(float *out, const element *row, const element *next, int
 }
 
 /*
- * in[rows][D] as column operand summed over rows: column panels, each [rows_out / UNIT_ELEMENTS][columns_in
- * * V_LANES]. Only rows from..to-1, whole units, are written.
+ * in[rows][D] as operand B of sums over rows: panels of columns, each [rows_out / UNIT_ELEMENTS][columns_in * V_LANES]. Only rows
+ * from..to-1, whole units, are written.
  */
 static void pack_columns(float *out, const element *in, int64_t stride, int64_t rows, int64_t rows_out,
                          int64_t from, int64_t to, int64_t D, const columns *c) {
@@ -170,15 +165,16 @@ static void pack_columns(float *out, const element *in, int64_t stride, int64_t 
 }
 
 #if LS_ATTENTION_PAIRS
-/* Two rows of numbers rounded to bf16: the low half of each unit from `low`, the high half from `high`. */
+/* Two vectors rounded to bf16: the low half of each unit from `low`, the high half from `high`. */
 V_INLINE v_f32 round_to_pairs(v_f32 low, v_f32 high) {
-    const __m512i by_turns =
+    const __m512i alternating =
         (__m512i)(v_u32){0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
                          0x180008, 0x190009, 0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f};
-    return (v_f32)_mm512_permutexvar_epi16(by_turns, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+    return (v_f32)_mm512_permutexvar_epi16(alternating,
+                                           (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
 }
 
-/* 2^x, as exact as what it is rounded to. */
+/* 2^x, accurate enough for a result that is rounded to `element`. */
 V_INLINE v_f32 unit_exp2(v_f32 x) { return v_exp2_coarse(x); }
 
 /* 2*V_LANES consecutive numbers rounded to bf16, in order. */

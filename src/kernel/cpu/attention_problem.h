@@ -1,25 +1,24 @@
 /*
- * What forward and backward of attention share besides products: the problem read from a call, which keys a
- * group of queries sees, and the carving of a workspace.
+ * Shared by attention and attention_grad, besides products: the problem read from a call, which keys a group of queries sees, the layout
+ * of a workspace, and rows to prefetch.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_PROBLEM_H
 #define LS_KERNEL_CPU_ATTENTION_PROBLEM_H
 
-#include "kernel/cpu/attention_exp.h"
 #include "kernel/cpu/attention_gemm.h"
 #include "kernel/cpu/cpu_impl.h"
-#include "kernel/cpu/verf.h"
+#include "kernel/cpu/vmath.h"
 
 #define LOG2_E 1.44269504088896341
 #define LN_2 0.69314718055994531
 
 /*
- * Scores in units of log2 that are as far from 0 as this have neighbours in f32 that are 16 away: a difference of two of them that were not
- * rounded in the same way says nothing, and overflows as an exponent.
+ * From this score on (in units of log2) neighbouring f32 numbers are 16 apart: the difference of two scores that were not rounded in the
+ * same way is meaningless, and 2 to the power of it overflows.
  */
 #define FAR_SCORE 0x1p27f
 
-/* Keys are looked at in groups of this many, whole panels: a group that none of the queries at hand sees is skipped. */
+/* Keys are skipped in groups of this size, whole panels, if none of the queries sees them. */
 #define KEY_GROUP (PANEL > 32 ? PANEL : 32)
 
 typedef struct problem {
@@ -67,17 +66,17 @@ static head_range heads_of(const problem *p, int64_t kv) {
     return (head_range){first, end - first};
 }
 
-/* Position 0 of a head in a [B, positions, H, D] view; rows are stride[1] elements apart. */
+/* Offset of position 0 of a head in a [B, positions, H, D] view; positions are stride[1] elements apart. */
 V_INLINE int64_t head_offset(const ls_view *view, int64_t b, int64_t head) {
     return b * view->stride[0] + head * view->stride[2];
 }
 
-/* Row 0 of an element view for a head, from position `start` on. */
+/* Position `start` of a head in a view of elements. */
 V_INLINE const element *rows_of(const ls_view *view, int64_t b, int64_t head, int64_t start) {
     return (const element *)view->data + head_offset(view, b, head) + start * view->stride[1];
 }
 
-/* The extremes of the j-th spans of some queries. */
+/* The smallest and largest ends of span j of some queries; an array has one for each j. */
 typedef struct bounds {
     int32_t lo_min, lo_max, hi_min, hi_max;
 } bounds;
@@ -88,7 +87,7 @@ static void bounds_find(bounds *out, int spans_each, const int32_t *spans, int64
         for (int64_t i = 0; i < queries; i++) {
             const int32_t lo = spans[(i * spans_each + j) * 2], hi = spans[(i * spans_each + j) * 2 + 1];
             if (lo >= hi) {
-                b.lo_max = INT32_MAX; /* this query does not see all, whatever the keys */
+                b.lo_max = INT32_MAX; /* an empty span sees no key, so no group is seen by all queries */
                 continue;
             }
             b.lo_min = lo < b.lo_min ? lo : b.lo_min;
@@ -100,7 +99,7 @@ static void bounds_find(bounds *out, int spans_each, const int32_t *spans, int64
     }
 }
 
-/* Do the queries see keys at positions first..last? All or none is certain, some may be either. */
+/* Whether the queries see keys at positions first..last. SEES_ALL and SEES_NONE are certain; SEES_SOME may also be all or none. */
 typedef enum sight { SEES_NONE, SEES_SOME, SEES_ALL } sight;
 
 static sight bounds_see(const bounds *b, int spans_each, int32_t first, int32_t last) {
@@ -128,10 +127,7 @@ static void key_groups_find(key_group *out, const int32_t *kpos, int64_t t) {
     }
 }
 
-/*
- * The groups [start, end) of a tile of keys that some queries may see, and whether they see all keys of
- * these.
- */
+/* The groups [start, end) of a tile of keys that some queries may see, and whether these queries see all keys of them. */
 typedef struct key_range {
     int start, end;
     bool all;
@@ -142,8 +138,7 @@ static key_range key_range_find(const bounds *b, const problem *p, const key_gro
     key_range range = {0, 0, true};
     for (int64_t g = first_group; g < last_group; g++) {
         sight seen = bounds_see(b, p->spans_each, groups[g].first, groups[g].last);
-        if (seen == SEES_ALL && (g + 1) * KEY_GROUP > p->t)
-            seen = SEES_SOME; /* padding is masked like the rest */
+        if (seen == SEES_ALL && (g + 1) * KEY_GROUP > p->t) seen = SEES_SOME; /* padded keys must be masked */
         if (seen != SEES_NONE) {
             const int at = (int)(g - first_group);
             if (range.end == 0) range.start = at;
@@ -155,7 +150,7 @@ static key_range key_range_find(const bounds *b, const problem *p, const key_gro
     return range;
 }
 
-/* Positions of a tile's keys, those past the end of the sequence at a position that nothing sees. */
+/* Positions of the keys of a tile; keys past the end get a position that no query sees. */
 static void key_positions(int32_t *out, const problem *p, int64_t start, int64_t keys) {
     for (int64_t j = 0; j < keys; j++) out[j] = start + j < p->t ? p->kpos[start + j] : INT32_MIN;
 }
@@ -168,7 +163,7 @@ V_INLINE v_i32 keys_visible(const int32_t *positions, const int32_t *spans, int 
     return visible;
 }
 
-/* Hands out parts of a workspace; with base NULL it only counts. */
+/* Places arrays one after the other in a workspace; base NULL: only counts bytes. */
 typedef struct carving {
     char *base;
     size_t used;
@@ -178,6 +173,39 @@ static void *carve(carving *c, int64_t count, size_t size) {
     void *part = c->base ? c->base + c->used : NULL;
     c->used += ls_round_up((size_t)count * size, 64);
     return part;
+}
+
+/*
+ * Rows that will be packed soon. They are fetched into the second-level cache, a few lines at a time between products, because the
+ * processor's prefetcher does not predict rows that are so far apart (by a row of all heads).
+ */
+typedef struct ahead {
+    const char *row;
+    int64_t step, bytes; /* distance of rows, and size of a row, in bytes */
+    int64_t rows;        /* rows left, including the current one */
+    int64_t done;        /* bytes of the current row that were fetched */
+} ahead;
+
+/* `rows` rows of a head of a [B, positions, H, D] view, from position `start` on. */
+V_INLINE ahead ahead_of(const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows) {
+    const int64_t size = (int64_t)ls_dtype_bytes(view->dtype),
+                  row = head_offset(view, b, head) + start * view->stride[1];
+    return (ahead){.row = (const char *)view->data + row * size,
+                   .step = view->stride[1] * size,
+                   .bytes = view->size[3] * size,
+                   .rows = rows};
+}
+
+V_INLINE void fetch_lines(ahead *a, int lines) {
+    const int line = 64;
+    for (; lines > 0 && a->rows > 0; lines--) {
+        __builtin_prefetch(a->row + a->done, 0, 2);
+        a->done += line;
+        if (a->done < a->bytes) continue;
+        a->row += a->step;
+        a->rows--;
+        a->done = 0;
+    }
 }
 
 #endif

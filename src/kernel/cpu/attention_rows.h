@@ -1,10 +1,10 @@
-/* A row tile against a tile of keys, in vectors: all scores, all probabilities, then the output. */
+/* `attend` in vectors: for a row tile and a tile of keys, first all scores, then all probabilities, then the output. */
 #ifndef LS_KERNEL_CPU_ATTENTION_ROWS_H
 #define LS_KERNEL_CPU_ATTENTION_ROWS_H
 
 #include "kernel/cpu/attention_forward.h"
 
-/* P = 2^(scale s - shift) of a row, as the products read it; returns its sum, in lanes. */
+/* Writes P = 2^(scale·s - shift) of a row in the form that the products read, and returns its sum, in lanes. */
 V_INLINE v_f32 exponentials(const float *s, float *p, int64_t keys, float scale, float shift) {
     v_f32 sum = v_set(0.0f), sum2 = sum;
     for (int64_t j = 0; j < keys; j += 2 * V_LANES) {
@@ -22,7 +22,7 @@ V_INLINE v_f32 exponentials(const float *s, float *p, int64_t keys, float scale,
     return sum + sum2;
 }
 
-/* The largest of a row, in lanes. */
+/* The largest score of a row, in lanes. */
 V_INLINE v_f32 largest(const float *s, int64_t keys) {
     v_f32 most = unit_load(s), most2 = most;
     for (int64_t j = 0; j < keys; j += 2 * V_LANES) {
@@ -32,7 +32,7 @@ V_INLINE v_f32 largest(const float *s, int64_t keys) {
     return v_max(most, most2);
 }
 
-/* The same. Scores far from 0 take up the scale first, so that they are rounded as the shift was that is one of them. */
+/* exponentials. Scores far from 0 are first multiplied by scale, so that they are rounded like shift, which is one of them. */
 V_INLINE v_f32 exponentials_from(float *s, float *p, int64_t keys, float *scale, float shift) {
     if (LS_ATTENTION_PAIRS && fabsf(shift) >= FAR_SCORE) {
         scale_row(s, keys, *scale);
@@ -42,10 +42,10 @@ V_INLINE v_f32 exponentials_from(float *s, float *p, int64_t keys, float *scale,
 }
 
 /*
- * One row: takes its raw scores s[keys] into m and l[V_LANES], leaves P in p, and what O must be multiplied by in
- * decay. Scores somewhat above m do no harm, for f32 and bf16 reach to 2^127, so a row mostly goes by the m that it has and no lane
- * waits for another. m is found anew only when scores are too far above it; where p is not s, that is seen by the sum (too large, or
- * no number), else by the scores before they are gone.
+ * One row: updates m and l[V_LANES] with the scores s[keys], writes P into p, and the factor for O into decay. Scores somewhat above m
+ * are harmless, because f32 and bf16 reach to 2^127. So a row usually keeps its m, which saves the maximum over the lanes; m is computed
+ * anew only if scores are far above it. If p is not s, the sum shows that (too large, or NaN); otherwise the scores are checked before
+ * P overwrites them.
  */
 V_INLINE void softmax_row(float *s, float *p, int64_t keys, float scale, float *m, float *l, float *decay) {
     const float before = *m, too_large = 0x1p40f, too_far = 40;
@@ -116,7 +116,7 @@ static void row_output(const forward *f, scratch *s, const row_tile *tile, int b
     }
 }
 
-/* A row tile against the packed tile of keys that starts with the given group. */
+/* Computes a row tile with the packed tile of keys that begins at first_group. */
 static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int64_t first_group) {
     const problem *p = &f->problem;
     const int64_t last_group = ls_min(first_group + TILE_GROUPS, f->groups);

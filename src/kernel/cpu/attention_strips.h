@@ -1,15 +1,14 @@
 /*
- * A row tile against a tile of keys on AMX: a strip of 32 rows after the other, in it a block of 32 keys after the other. The
- * products of a block take as long as its exponentials, and the processor does both at a time where their instructions stand side
- * by side:
+ * `attend` on AMX: a row tile and a tile of keys, in strips of 32 rows, each in blocks of 32 keys. The products of a block take as long as
+ * its exponentials, and the processor computes both at once if their instructions alternate:
  *
- *   turn j:  S(j) = Q K(j)^T in tiles, and between its instructions
- *            S(j-1) goes from tiles to memory, and P(j-2) = 2^(S(j-2) - m) is made, summed and rounded
- *   then     S(j-1) is masked; rows that have seen nothing yet take the largest score in it for m
+ *   step j:  S(j) = Q K(j)^T in tiles, and between its instructions
+ *            S(j-1) is stored from tiles to memory, and P(j-2) = 2^(S(j-2) - m) is computed, summed and rounded
+ *   then     S(j-1) is masked, and rows that have seen no key so far get its largest score as m
  *   at last  O += P V, for all blocks
  *
- * Scores somewhat above m do no harm, for f32 and bf16 reach to 2^127: m is found anew, and the strip made again, only when the sum
- * of a row is too large (or no number).
+ * Scores somewhat above m are harmless, because f32 and bf16 reach to 2^127: only if the sum of a row is too large (or NaN), m is computed
+ * anew and the strip repeated.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_STRIPS_H
 #define LS_KERNEL_CPU_ATTENTION_STRIPS_H
@@ -18,15 +17,15 @@
 
 enum { BLOCK = PANEL, BLOCK_UNITS = BLOCK * V_LANES }; /* a block of keys is a group */
 
-/* Where 32 x 32 sums belong that are still in tiles; at NULL when there are none. */
+/* The place of 32 x 32 sums that are still in tiles; at NULL: the tiles hold none. */
 typedef struct square {
     float *at;
     int64_t row;
 } square;
 
-/* The rest of a block on its way from scores to P: pairs of rows, and where the next one lies. */
+/* The rows of a block whose P is not computed yet, from scores to P. The pointers are those of the next pair of rows. */
 typedef struct exponentials {
-    int pairs;
+    int pairs; /* of rows that are left */
     float scale;
     const float *s;     /* [rows][BLOCK] */
     float *p;           /* [rows][V_LANES] */
@@ -39,18 +38,19 @@ typedef struct strip {
     scratch *s;
     row_tile *tile;
     int64_t b;
-    int row;           /* the first one in its tile */
-    int64_t key_group; /* the first of the tile of keys */
-    int start;         /* the first in that tile that the strip sees */
-    int blocks;        /* of keys, from there on */
-    float factor;      /* of the products, to units of log2 */
-    float scale;       /* what is left of it once a block is settled: 1 where rows are far */
-    bool all_have;     /* each row has an m */
-    bool far;          /* some row's m is beyond FAR_SCORE: blocks take up the factor when they are settled */
+    int row;           /* first row of the strip in its tile */
+    int64_t key_group; /* first group of the tile of keys */
+    int start;         /* first group in that tile that the strip sees */
+    int blocks;        /* number of blocks of keys from there on */
+    float factor;      /* by which products become scores in units of log2 */
+    /* by which the scores of a settled block are still to be multiplied: factor, or 1 in a far strip */
+    float scale;
+    bool all_have; /* each row has an m */
+    bool far;      /* the m of some row is beyond FAR_SCORE, so settle_block multiplies scores by factor */
     float shift[BLOCK];
 } strip;
 
-/* The next two rows; four vectors in step, because one alone is a chain of slow instructions. */
+/* The next two rows: four vectors at once, because a single one would be a chain of dependent instructions. */
 V_INLINE void two_rows(exponentials *e) {
     v_f32 x[4];
 #pragma GCC unroll 4
@@ -69,7 +69,7 @@ V_INLINE void some_rows(exponentials *e, int pairs) {
     for (int i = 0; i < pairs && e->pairs > 0; i++) two_rows(e);
 }
 
-/* Either keeps two tile instructions apart. */
+/* Computes rows, or executes instructions that do nothing, between two tile instructions (tiles_apart). */
 V_INLINE void rows_or_pause(exponentials *e, int pairs) {
     if (e->pairs > 0)
         some_rows(e, pairs);
@@ -84,15 +84,16 @@ static void square_store(square *of) {
 }
 
 /*
- * A product of 32 rows of A by 32 columns of B, added to what lies at `to` or not; it stays in tiles, and *held says so. What they held before is stored,
- * each tile just before it is needed: the multiplier does not wait for more than that. Steps of DEPTH units: A is a_step apart, B dense.
+ * A product of 32 rows of A by 32 columns of B; add: plus the numbers at `to`. The result stays in the tiles and *held becomes `to`. The
+ * old contents of the tiles are stored to the old *held, each tile just before it is overwritten, so that the multiplier waits for no
+ * other. There are `steps` steps of DEPTH units: those of A are a_step apart, B is dense.
  */
 V_INLINE void square_product(int64_t steps, const float *a, int64_t a_row, int64_t a_step, const float *b,
                              square *held, square to, bool add, exponentials *meanwhile) {
     const int64_t a_bytes = a_row * 4, b_bytes = PANEL * 4, c_bytes = to.row * 4, old_bytes = held->row * 4;
     const int pairs = (int)ls_ceil_div(BLOCK / 2, 4 * steps);
     float *old = held->at;
-    exponentials rows = *meanwhile, *e = &rows; /* in registers */
+    exponentials rows = *meanwhile, *e = &rows; /* a copy, which stays in registers */
     __asm__ volatile("" ::: "memory");          /* the intrinsics do not say that they read memory */
 #define FIRST(sum, offset, old_offset)                             \
     if (i == 0) {                                                  \
@@ -129,7 +130,7 @@ V_INLINE void square_product(int64_t steps, const float *a, int64_t a_row, int64
     *meanwhile = rows;
 }
 
-/* Scores of block j: of two, the one that the block before does not use. */
+/* Scores of block j; even and odd blocks have one buffer each. */
 static float *scores_of(const strip *t, int j) { return t->s->s + j % 2 * BLOCK * BLOCK; }
 
 static exponentials exponentials_of(const strip *t, int j) {
@@ -149,7 +150,7 @@ static float row_largest(const float *s) {
     return v_largest_lane(v_max(unit_load(s), unit_load(s + V_LANES)));
 }
 
-/* Returns whether the strip has just become far. */
+/* Makes the strip far if an m is beyond FAR_SCORE. Returns whether it was not far before. */
 static bool becomes_far(strip *t) {
     bool far = false;
     for (int i = 0; i < BLOCK; i++) far |= fabsf(t->shift[i]) >= FAR_SCORE;
@@ -159,7 +160,7 @@ static bool becomes_far(strip *t) {
     return true;
 }
 
-/* The scores of block j as they shall be, and something to go by for rows that have seen nothing before. */
+/* Caps and masks the scores of block j, and sets m of rows that have none. */
 static void settle_block(strip *t, int j) {
     const problem *p = &t->f->problem;
     const int group = t->start + j;
@@ -186,8 +187,8 @@ static void settle_block(strip *t, int j) {
     if (becomes_far(t)) scale_row(scores_of(t, j), BLOCK * BLOCK, t->factor);
 }
 
-/* P of all blocks, and the strip's sums. */
-static void make_probabilities(strip *t, square *held) {
+/* P of all blocks, and its sums by row. */
+static void find_probabilities(strip *t, square *held) {
     memset(t->s->sum, 0, sizeof(float) * BLOCK_UNITS);
     for (int j = 0; j < t->blocks + 2; j++) {
         exponentials e = exponentials_of(t, j - 2);
@@ -200,7 +201,7 @@ static void make_probabilities(strip *t, square *held) {
     }
 }
 
-/* Is no sum of the strip too large, and none no number? */
+/* Whether no sum of the strip is too large or NaN. */
 static bool sums_are_small(const strip *t) {
     const float too_large = 0x1p40f;
     v_i32 small = (v_i32){0} - 1;
@@ -217,7 +218,7 @@ static void add_sums(const strip *t) {
     }
 }
 
-/* Finds the largest score of each row, and makes what came before smaller by as much as m grows. */
+/* Sets m of each row to its largest score, and scales the row's O and l accordingly. */
 static void raise_rows(strip *t, square *held) {
     float *m = t->tile->m + t->row, most[BLOCK];
     const int64_t width = t->f->columns.width;
@@ -253,7 +254,7 @@ static void add_output(const strip *t, square *held) {
     }
 }
 
-/* A row tile against the packed tile of keys that starts with the given group. */
+/* Computes a row tile with the packed tile of keys that begins at first_group. */
 static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int64_t first_group) {
     const problem *p = &f->problem;
     const int64_t last_group = ls_min(first_group + TILE_GROUPS, f->groups);
@@ -279,10 +280,10 @@ static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int6
             t.all_have &= tile->m[row + i] != -INFINITY;
         }
         becomes_far(&t);
-        make_probabilities(&t, &held);
+        find_probabilities(&t, &held);
         if (!sums_are_small(&t)) {
             raise_rows(&t, &held);
-            make_probabilities(&t, &held);
+            find_probabilities(&t, &held);
         }
         add_sums(&t);
         add_output(&t, &held);

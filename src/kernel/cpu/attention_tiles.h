@@ -1,13 +1,13 @@
 /*
- * The micro-kernel of attention_gemm.h for AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18): tiles of 16
- * rows of 64 bytes, TDPBF16PS. A row of A is contiguous, a row of B is V_LANES columns of one unit.
+ * The micro-kernel of attention_gemm.h for AMX (tiles.h): tiles of 16 rows of 64 bytes, multiplied by TDPBF16PS. A row of A is contiguous;
+ * a row of B is V_LANES columns of one unit.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_TILES_H
 #define LS_KERNEL_CPU_ATTENTION_TILES_H
 
 #include "kernel/cpu/tiles.h"
 
-/* The tiles: sums by rows and columns, two of A, two of B. The intrinsics want their numbers as words. */
+/* The tiles: sums by row and column, two of A, two of B. Macros, because the intrinsics need literals. */
 #define SUM_00 0
 #define SUM_01 1
 #define SUM_10 2
@@ -20,12 +20,12 @@
 V_INLINE void products_begin(void) { tiles_begin(); }
 V_INLINE void products_end(void) { tiles_end(); }
 
-/* The intrinsics do not say that they read and write memory: none moves over this. */
+/* The compiler does not know that the intrinsics read and write memory; this keeps memory accesses in order. */
 V_INLINE void products_fence(void) { __asm__ volatile("" ::: "memory"); }
 
 /*
- * For products that want something done between their steps: the sums as 0; += A B one DEPTH deep, of its first and its last V_LANES
- * columns; stored as 32 x 32 floats.
+ * The steps of a product, for callers that put other work between them: clear the sums; add A B of one DEPTH for the first V_LANES
+ * columns and then for the last; store the sums as 32 x 32 floats.
  */
 V_INLINE void sums_clear(void) {
     _tile_zero(SUM_00);
@@ -47,7 +47,7 @@ V_INLINE void sums_add_left(const float *a, int64_t a_row, const float *b, int64
     _tile_dpbf16ps(SUM_10, A_1, B_0);
 }
 
-/* After the left half, whose rows of A it uses. */
+/* Must follow sums_add_left, whose tiles of A it uses. */
 V_INLINE void sums_add_right(const float *b, int64_t b_row) {
     const int64_t b_bytes = b_row * 4;
     _tile_loadd(B_1, b + V_LANES, b_bytes);
@@ -65,7 +65,7 @@ V_INLINE void sums_store(float *c, int64_t c_row) {
     _tile_stored(SUM_11, c + TILE_ROWS * c_row + V_LANES, c_bytes);
 }
 
-/* `vectors` is a constant wherever this is inlined; depth a multiple of DEPTH. add: C += A B, else C = A B. */
+/* `vectors` must be a constant where this is inlined; depth is a multiple of DEPTH. add: C += A B, otherwise C = A B. */
 V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
                          int64_t b_row, float *c, int64_t c_row, bool add) {
     const int64_t a_bytes = a_row * 4, b_bytes = b_row * 4, c_bytes = c_row * 4;

@@ -1,13 +1,12 @@
 /*
- * matmul: C is cut into one tile per thread, by rows, or by columns when there are few rows; each thread has oneDNN
- * compute its own tile. Where oneDNN has no bf16 (below AVX-512), operands are widened to f32 in the workspace first.
+ * matmul by oneDNN: C is cut into one tile per thread, by rows, or by columns if there are few rows; oneDNN computes each tile on its
+ * thread. Where oneDNN does not support bf16 (below AVX-512), operands are first converted to f32 in the workspace.
  *
- * Workspace: scratch of each tile | f32 copies of A, B, bias and C (only what is widened), each rounded up to 64 bytes.
+ * Workspace: scratch memory of each tile | f32 copies of A, B, bias and C if they are converted, each rounded up to 64 bytes.
  */
 #include <stdlib.h>
 
 #include "kernel/cpu/matmul_impl.h"
-#include "kernel/cpu/onednn.h"
 #include "kernel/cpu/split.h"
 #include "kernel/kernel_impl.h"
 
@@ -20,8 +19,8 @@ typedef struct matmul_plan {
     int tiles;
     int64_t step;                   /* rows or columns of a tile; the last has fewer */
     size_t scratch;                 /* bytes of each tile */
-    int64_t elements[OPERANDS];     /* of those that are widened; 0 for the others */
-    size_t at[OPERANDS], workspace; /* bytes */
+    int64_t elements[OPERANDS];     /* of operands that are widened; 0 for the others */
+    size_t at[OPERANDS], workspace; /* offsets of the f32 copies, and total size, in bytes */
 } matmul_plan;
 
 typedef struct matmul {
@@ -77,7 +76,7 @@ static void widen(matmul_plan *plan) {
     p->in = p->out = LS_F32;
 }
 
-/* Scratch of the first and of the last tile, which may be smaller; the others are like the first. */
+/* The larger one of the first and the last tile's scratch: only the last tile may have another size. */
 static ls_status find_scratch(matmul_plan *plan) {
     size_t first = 0, last = 0;
     const ls_cpu_product a = tile_product(plan, 0), b = tile_product(plan, plan->tiles - 1);
@@ -104,7 +103,7 @@ static ls_status make_plan(const ls_kernel_call *call, matmul_plan *plan) {
 
 size_t ls_cpu_matmul_workspace(const ls_kernel_call *call) {
     matmul_plan plan;
-    return make_plan(call, &plan).code == LS_OK ? plan.workspace : 0; /* prepare says why not */
+    return make_plan(call, &plan).code == LS_OK ? plan.workspace : 0; /* prepare returns the error */
 }
 
 void ls_cpu_matmul_release(void *state) {
@@ -133,11 +132,11 @@ ls_status ls_cpu_matmul_prepare(ls_dtype dtype, const ls_kernel_call *call, void
     return ls_ok();
 }
 
-/* What a run works on: the call's arrays, or their f32 copies. */
+/* One run, on the call's arrays or their f32 copies. */
 typedef struct matmul_job {
     const matmul *matmul;
     char *workspace;
-    const void *given[OPERANDS]; /* bf16 arrays that are widened */
+    const void *original[OPERANDS]; /* the call's arrays */
     ls_onednn_data data;
 } matmul_job;
 
@@ -169,7 +168,7 @@ typedef struct one_operand {
 static void widen_operand_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const one_operand *o = context;
-    const ls_bf16 *from = o->job->given[o->operand];
+    const ls_bf16 *from = o->job->original[o->operand];
     float *to = widened(o->job, o->operand);
     for (int64_t i = start; i < end; i++) to[i] = ls_bf16_to_f32(from[i]);
 }
@@ -177,7 +176,7 @@ static void widen_operand_part(const void *context, int part, int64_t start, int
 static void narrow_c_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const matmul_job *job = context;
-    ls_bf16 *to = (ls_bf16 *)(uintptr_t)job->given[OPERAND_C];
+    ls_bf16 *to = (ls_bf16 *)(uintptr_t)job->original[OPERAND_C];
     for (int64_t i = start; i < end; i++) to[i] = ls_bf16_from_f32(widened(job, OPERAND_C)[i]);
 }
 
@@ -200,7 +199,7 @@ void ls_cpu_matmul_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     const void *bias = call->n_in > 2 ? call->in[2].data : NULL;
     matmul_job job = {.matmul = m,
                       .workspace = call->workspace,
-                      .given = {call->in[0].data, call->in[1].data, bias, call->out[0].data},
+                      .original = {call->in[0].data, call->in[1].data, bias, call->out[0].data},
                       .data = {call->in[0].data, call->in[1].data, bias, call->out[0].data, NULL}};
     if (m->plan.widened) widen_operands(&job, pool, call->threads);
     ls_pool_run(pool, m->plan.tiles, run_tile, &job);

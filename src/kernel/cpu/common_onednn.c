@@ -1,4 +1,4 @@
-#include "kernel/cpu/onednn.h"
+#include "kernel/cpu/matmul_impl.h"
 
 #include <dnnl.h>
 #include <pthread.h>
@@ -7,8 +7,8 @@
 #include "base/base.h"
 
 /*
- * Debian's oneDNN is built with OpenMP. Its loops ask how many threads the calling thread may have, which is a setting of
- * that thread alone; with one they run inline. The functions are weak: a oneDNN built otherwise has no libgomp.
+ * Debian's oneDNN is built with OpenMP. Its loops read the number of threads that the calling thread may use, a setting of that thread
+ * only; with 1 they run inline. The functions are weak because a oneDNN built without OpenMP does not link libgomp.
  */
 int omp_get_max_threads(void) __attribute__((weak));
 void omp_set_num_threads(int) __attribute__((weak));
@@ -37,7 +37,7 @@ struct ls_onednn {
     dnnl_exec_arg_t arguments[ARGUMENTS];
 };
 
-/* Runs on through a chain of calls until one fails. */
+/* Makes a call if all calls before it succeeded. */
 #define STEP(status, call) \
     if ((status) == dnnl_success) (status) = (call)
 
@@ -47,7 +47,7 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *out, int64_t rows, int64_t colum
     return dnnl_memory_desc_init_by_strides(out, 2, size, dtype == LS_BF16 ? dnnl_bf16 : dnnl_f32, stride);
 }
 
-/* oneDNN's own limit, which must be set before its first use: what LONGSPAN_ISA allows binds it too. */
+/* Sets oneDNN's own limit from LONGSPAN_ISA; it must be set before oneDNN is first used. */
 static void limit_isa(void) {
     static const dnnl_cpu_isa_t limits[LS_ISA_COUNT] = {
         [LS_ISA_REF] = dnnl_cpu_isa_sse41,
@@ -62,8 +62,8 @@ static void limit_isa(void) {
     if (ls_isa_limit(&isa).code != LS_OK) return; /* reported where kernels are chosen */
     const dnnl_status_t status = dnnl_set_max_cpu_isa(limits[isa]);
     if (status != dnnl_success)
-        ls_log("oneDNN was built without a limit of its instruction set: " LS_ISA_VARIABLE
-               " does not bind its matrix products");
+        ls_log("this oneDNN cannot limit its instruction set: " LS_ISA_VARIABLE
+               " has no effect on its matrix products");
 }
 
 static void set_limit_once(void) {
@@ -158,7 +158,7 @@ void ls_onednn_destroy(ls_onednn *product) {
     free(product);
 }
 
-/* The library's handles are not const; it writes to C and scratch only. */
+/* oneDNN's handles are not const, but it writes only to C and scratch. */
 static void *writable(const void *p) { return (void *)(uintptr_t)p; }
 
 void ls_onednn_run(ls_onednn *product, const ls_onednn_data *data) {

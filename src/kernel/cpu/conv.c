@@ -1,7 +1,7 @@
 /*
- * conv and conv_dw: a short depth-wise convolution along tokens, vectors over channels. The weight is [W,E], so a tap is a
- * contiguous row. Threads take tokens in conv, blocks of channels in conv_dw, whose sums over tokens then have one owner:
- * in f32 over a stretch of tokens, those in f64.
+ * conv and conv_dw: a short depth-wise convolution along tokens, in vectors over channels. The weight is [W,E], so a tap is a
+ * contiguous row. Threads split the tokens in conv and the channels in conv_dw, so that a sum over tokens is computed by one thread:
+ * in f32 over STRETCH tokens; these sums are added in f64.
  */
 #include "kernel/cpu/cpu_impl.h"
 
@@ -37,7 +37,7 @@ static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
     run_elements(call, pool, y->size[0] * y->size[1], y->size[2], forward_part);
 }
 
-/* One tap, one vector of channels: the sum over all tokens. */
+/* dweight of one tap and one vector of channels: the sum over all tokens. */
 static void gradient_block(const ls_kernel_call *call, int64_t t, int64_t e, int64_t count) {
     enum { STRETCH = 64 };
     const ls_view *x = &call->in[0], *dy = &call->in[1];

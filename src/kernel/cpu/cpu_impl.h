@@ -1,6 +1,6 @@
 /*
- * cpu, for itself: what every kernel file of this folder includes. A file is compiled once per isa and element type
- * (cmake/CpuKernels.cmake); `element` is what its arrays hold, arithmetic is in f32 vectors.
+ * The fast kernels, for the files of this folder. Each file is compiled once per isa and element type (cmake/CpuKernels.cmake):
+ * `element` is the type of the arrays' elements; arithmetic is in vectors of f32.
  */
 #ifndef LS_KERNEL_CPU_IMPL_H
 #define LS_KERNEL_CPU_IMPL_H
@@ -14,7 +14,7 @@
 #define LS_CPU_JOIN(isa, element, name) LS_CPU_JOIN_(isa, element, name)
 #define LS_CPU_NAME(name) LS_CPU_JOIN(LS_CPU_ISA, LS_CPU_ELEMENT, name)
 
-/* LS_CPU_ISA is a bare word; LS_CPU_LEVEL is the ls_isa that it stands for. */
+/* LS_CPU_ISA is a bare word; LS_CPU_LEVEL is its ls_isa. */
 #define LS_CPU_LEVEL_base LS_ISA_BASE
 #define LS_CPU_LEVEL_avx2 LS_ISA_AVX2
 #define LS_CPU_LEVEL_avx512 LS_ISA_AVX512
@@ -42,30 +42,56 @@ V_INLINE float element_to_f32(element x) { return x; }
 V_INLINE element element_from_f32(float x) { return x; }
 #endif
 
-/* From an array of f32 (wide) or of `element`, for inputs that may be either. */
+/* Loads from an array of f32 (wide) or of `element`, for inputs that may be either. */
 V_INLINE v_f32 v_load_either(const void *p, bool wide, int64_t i, int64_t count) {
     return wide ? v_load_f32((const float *)p + i, count) : v_load((const element *)p + i, count);
 }
 
-/* n merged leading dimensions and the size of the last one, of a dense view. */
+/* The size of the last dimension, and the number of rows before it, of a dense view. */
 V_INLINE int64_t last_size(const ls_view *view) { return view->ndim > 0 ? view->size[view->ndim - 1] : 1; }
 V_INLINE int64_t row_count(const ls_view *view) {
     const int64_t last = last_size(view);
     return last > 0 ? ls_view_elements(view) / last : 0;
 }
 
-/* The prepare of a kernel that has nothing to make: the call is checked against the contract of its name. */
+/* A prepare that only checks the call against the contract of kernel `name`. */
 V_INLINE ls_status check_only(const char *name, const ls_kernel_call *call, void **state) {
     *state = NULL;
     return ls_kernel_check(name, LS_CPU_DTYPE, call);
 }
 
-/* Deals `n` elements, or rows of `row` elements each, to the threads; the call is the body's context. */
+/* Runs the body over n rows of `row` elements each, in parts on the threads; the call is the body's context. */
 V_INLINE void run_elements(const ls_kernel_call *call, ls_pool *pool, int64_t n, int64_t row,
                            ls_cpu_body body) {
-    const int64_t worth_a_task = 16384;
-    const int64_t least = ls_max(1, worth_a_task / ls_max(1, row));
+    const int64_t elements_of_a_part = 16384; /* at least */
+    const int64_t least = ls_max(1, elements_of_a_part / ls_max(1, row));
     ls_cpu_split(pool, n, ls_cpu_parts(n, least, call->threads), body, call);
+}
+
+/* --- sums of rows, for column_sum and embedding_grad ----------------------------------------------------------------------- */
+
+enum { COLUMN_BLOCK = 64, COLUMN_FLUSH_ROWS = 64 };
+
+/*
+ * out[0..columns) += the sum of rows order[0..rows) of x (order NULL: rows 0..rows-1), columns <= COLUMN_BLOCK. Rows of x are `stride`
+ * elements apart. Sums over COLUMN_FLUSH_ROWS rows are in f32; these are added in f64.
+ */
+V_INLINE void sum_rows(float *out, const element *x, int64_t stride, const int32_t *order, int64_t rows,
+                       int64_t columns) {
+    enum { VECTORS = COLUMN_BLOCK / V_LANES };
+    double total[COLUMN_BLOCK] = {0};
+    for (int64_t first = 0; first < rows; first += COLUMN_FLUSH_ROWS) {
+        v_f32 sum[VECTORS] = {{0}};
+        const int64_t last = ls_min(rows, first + COLUMN_FLUSH_ROWS);
+        for (int64_t i = first; i < last; i++) {
+            const element *row = x + (order ? order[i] : i) * stride;
+            for (int v = 0; v < VECTORS; v++) sum[v] += v_load(row + v * V_LANES, columns - v * V_LANES);
+        }
+        for (int v = 0; v < VECTORS; v++) {
+            for (int l = 0; l < V_LANES; l++) total[v * V_LANES + l] += (double)sum[v][l];
+        }
+    }
+    for (int64_t c = 0; c < columns; c++) out[c] += (float)total[c];
 }
 
 #endif

@@ -1,20 +1,20 @@
 /*
  * Cross-entropy over the vocabulary, one row of logits per token: loss = lse - logit[label], and its gradient
- * (exp(logit - lse) - [label])*dloss. The label -100 is ignored: loss and gradient 0. Logits are `element` or f32.
+ * (exp(logit - lse) - onehot(label))*dloss. Label -100 is ignored: loss and gradient are 0. Logits are `element` or f32.
  */
 #include "kernel/cpu/cpu_impl.h"
-#include "kernel/cpu/vexp.h"
+#include "kernel/cpu/vmath.h"
 
 #include <math.h>
 
-/* As v_load_either, with -infinity in the missing lanes: they are no largest logit, and their exp is 0. */
+/* As v_load_either, but with -infinity in the missing lanes, which does not change the largest logit and whose exp is 0. */
 V_INLINE v_f32 load_logits(const void *row, bool wide, int64_t i, int64_t count) {
     v_f32 v = v_load_either(row, wide, i, count);
     for (int64_t l = count; l < V_LANES; l++) v[l] = -INFINITY;
     return v;
 }
 
-/* Whole vectors four at a time, so that none waits for the one before. */
+/* Four independent maxima, because one alone would be a chain of dependent instructions. */
 V_INLINE float largest_logit(const void *row, bool wide, int64_t V) {
     enum { SIDE_BY_SIDE = 4 };
     v_f32 most[SIDE_BY_SIDE];
@@ -28,10 +28,10 @@ V_INLINE float largest_logit(const void *row, bool wide, int64_t V) {
     return v_largest(v_max(v_max(most[0], most[1]), v_max(most[2], most[3])));
 }
 
-/* What is less than exp(-87) counts as that: nothing beside the largest, whose exp is 1. */
+/* exp(logits - top), at least exp(-87), which is negligible beside the 1 of the largest logit. */
 V_INLINE v_f32 exp_below(v_f32 logits, float top) { return v_exp_within(v_max(v_set(-87.0f), logits - top)); }
 
-/* log of the sum of exp, stable. Sums in f32 over 64 vectors, those in f64. */
+/* log(sum(exp(row))). Sums over 64 vectors are in f32; these are added in f64. */
 V_INLINE float log_sum_exp(const void *row, bool wide, int64_t V) {
     const float top = largest_logit(row, wide, V);
     if (top == -INFINITY) return top;
@@ -83,8 +83,8 @@ V_INLINE void gradient_rows(const ls_kernel_call *call, bool wide, int64_t start
             continue;
         }
         const void *logits = logits_row(call, wide, row);
-        const v_f32 label =
-            v_set(logit_at(logits, wide, labels[row])); /* read first: out may be the logits */
+        const v_f32 label = v_set(
+            logit_at(logits, wide, labels[row])); /* read before out is written, which may be the logits */
         int64_t i = 0;
         for (; i + V_LANES <= V; i += V_LANES)
             v_store(out + i, v_exp(v_load_either(logits, wide, i, V_LANES) - lse[row]) * dloss[row], V_LANES);
@@ -104,7 +104,7 @@ static void forward_part(const void *context, int part, int64_t start, int64_t e
         forward_rows(call, false, start, end);
 }
 
-/* Rows from `first` on. */
+/* Rows of the call from `first` on. */
 typedef struct rows {
     const ls_kernel_call *call;
     int64_t first;
@@ -125,8 +125,8 @@ static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
 }
 
 /*
- * All rows at once; but smaller elements in the place of the logits in rounds: row 0, row 1, rows 2 and 3, rows 4 to 7, and so on.
- * The results of rows a to 2a-1 lie where the logits of rows before a were, which are done with.
+ * All rows at once, unless the output has smaller elements and overwrites the logits. Then in rounds of row 0, row 1, rows 2 and 3, rows
+ * 4 to 7, and so on: the results of rows a to 2a-1 overwrite the logits of rows below a, which are no longer needed.
  */
 static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;

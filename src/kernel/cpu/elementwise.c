@@ -1,4 +1,4 @@
-/* Kernels that treat every element alike: add, mul, scale, scale_by, broadcast. */
+/* Kernels with one operation per element: add, mul, scale, scale_by, broadcast. */
 #include "kernel/cpu/cpu_impl.h"
 
 static void add_part(const void *context, int part, int64_t start, int64_t end) {

@@ -1,8 +1,8 @@
 /*
- * embedding: rows of the table by id. Its gradient adds each token's dy to its id's row: the tokens are sorted by id
- * (stable, by counting), then every row is summed in the order of its tokens, so the bits do not depend on the threads.
+ * embedding: looks up rows of the table by id. embedding_grad adds the dy of each token to the row of its id: the tokens are sorted by id
+ * (a stable counting sort), and each row is summed in the order of its tokens, so that the bits do not depend on the threads.
  */
-#include "kernel/cpu/columns.h"
+#include "kernel/cpu/cpu_impl.h"
 
 static void gather_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
@@ -21,7 +21,7 @@ static void gather_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     run_elements(call, pool, ls_view_elements(&call->in[0]), last_size(&call->out[0]), gather_part);
 }
 
-/* int32 order[n]: tokens sorted by id; then int32 ends[V]: where each id's tokens end. */
+/* int32 order[n]: tokens sorted by id; then int32 ends[V]: end of each id's tokens in `order`. */
 static size_t gradient_workspace(const ls_kernel_call *call) {
     return sizeof(int32_t) * (size_t)(ls_view_elements(&call->in[0]) + call->out[0].size[0]);
 }
@@ -37,7 +37,7 @@ static void gradient_part(const void *context, int part, int64_t start, int64_t 
         if (first == ends[id] || id == params->padding) continue;
         for (int64_t block = start; block < end; block++) {
             const int64_t c = block * COLUMN_BLOCK;
-            add_rows((float *)call->out[0].data + id * E + c, (const element *)call->in[1].data + c, E,
+            sum_rows((float *)call->out[0].data + id * E + c, (const element *)call->in[1].data + c, E,
                      order + first, ends[id] - first, ls_min(COLUMN_BLOCK, E - c));
         }
     }
@@ -54,7 +54,8 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
         ends[ids[i]]++;
     }
     int32_t start = 0;
-    for (int64_t id = 0; id < V; id++) { /* for now where each id starts; filling moves it to its end */
+    for (int64_t id = 0; id < V;
+         id++) { /* the start of each id's tokens, which the next loop moves to their end */
         const int32_t count = ends[id];
         ends[id] = start;
         start += count;

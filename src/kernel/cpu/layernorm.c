@@ -1,20 +1,20 @@
 /*
- * LayerNorm (Ba, Kiros, Hinton, arXiv 1607.06450): h = (x - mean)*rstd, y = h*weight (+ bias). The variance is that of the
- * differences from the mean, in a second pass: rows far from zero cost no digits.
- * Gradient, with g = weight*dy: dx = rstd*(g - mean of g - h*mean of g*h), dweight = sum over rows of dy*h.
+ * LayerNorm (Ba, Kiros, Hinton, arXiv 1607.06450): h = (x - mean)*rstd, y = h*weight (+ bias). A second pass computes the variance from
+ * the differences from the mean, so that rows with a large mean lose no accuracy.
+ * Gradient, with g = weight*dy: dx = rstd*(g - mean(g) - h*mean(g*h)), dweight = sum over rows of dy*h.
  */
 #include <math.h>
 
 #include "kernel/cpu/norm_grad.h"
 
-/* x - mean; lanes beyond `count` are 0. */
+/* x - mean; 0 in lanes from `count` on. */
 V_INLINE v_f32 centred(const element *x, float mean, int64_t count) {
     v_f32 v = v_load(x, count) - mean;
     for (int64_t i = count; i < V_LANES; i++) v[i] = 0;
     return v;
 }
 
-/* In f32 over short stretches, those sums in f64: what is left of a sum that nearly cancels keeps its digits. */
+/* Short sums in f32, added in f64, so that a sum that nearly cancels is accurate. */
 static float mean_of(const element *x, int64_t E) {
     enum { STRETCH = 16 * V_LANES };
     double total = 0;
@@ -69,17 +69,17 @@ static void gradient_row(const ls_kernel_call *call, int64_t row, float *dweight
     const element *dy = (const element *)call->in[4].data + row * E;
     element *dx = (element *)call->out[0].data + row * E;
     const float mean = ((const float *)call->in[2].data)[row], rstd = ((const float *)call->in[3].data)[row];
-    v_f32 levels = {0}, dots = {0}; /* where dy is missing it loads as 0, and so does the product */
+    v_f32 sums = {0}, dots = {0}; /* lanes beyond E load dy as 0, so they add nothing */
     for (int64_t e = 0; e < E; e += V_LANES) {
         const v_f32 g = v_load(dy + e, E - e) * v_load(weight + e, E - e);
-        levels += g;
+        sums += g;
         dots += g * ((v_load(x + e, E - e) - mean) * rstd);
     }
-    const float level = v_sum(levels) / (float)E, along = v_sum(dots) / (float)E;
+    const float mean_g = v_sum(sums) / (float)E, mean_gh = v_sum(dots) / (float)E;
     for (int64_t e = 0; e < E; e += V_LANES) {
         const v_f32 d = v_load(dy + e, E - e), h = (v_load(x + e, E - e) - mean) * rstd;
         v_store_f32(dweight + e, v_load_f32(dweight + e, E - e) + d * h, E - e);
-        v_store(dx + e, (d * v_load(weight + e, E - e) - level - h * along) * rstd, E - e);
+        v_store(dx + e, (d * v_load(weight + e, E - e) - mean_g - h * mean_gh) * rstd, E - e);
     }
 }
 

@@ -1,9 +1,9 @@
 /*
- * Operands of a matrix product brought into AMX's tiles (16 rows of 64 bytes): a panel is 32 lines (rows of A, or columns of B) by the
- * depth K, one pair of tiles after the other for each 32 of K.
- *   A: tile row m holds 32 of K, of line m.
- *   B: tile row j holds for each of 16 lines the pair of K's 2j and 2j + 1.
- * Both are kept by whichever dimension is contiguous in memory, so there are four packers. Each brings one block, 32 lines by 32 of K.
+ * Copies operands of a matrix product into the order of AMX tiles (16 rows of 64 bytes). A panel is 32 lines (rows of A, or columns of B)
+ * by the depth K: a pair of tiles for each 32 of K.
+ *   A: row m of a tile holds 32 elements along K of line m.
+ *   B: row j of a tile holds, for each of 16 lines, the two elements k = 2j and 2j + 1.
+ * Either operand may be contiguous along its lines or along K, so there are four packers. Each copies a block of 32 lines by 32 of K.
  */
 #ifndef LS_KERNEL_CPU_MATMUL_PACK_H
 #define LS_KERNEL_CPU_MATMUL_PACK_H
@@ -12,10 +12,10 @@
 
 enum { PACK_LINES = 32, PACK_DEPTH = 32, PACK_BLOCK = PACK_LINES * PACK_DEPTH, PACK_TILE = PACK_BLOCK / 2 };
 
-/* Reads 32 rows of 32 elements, `stride` elements apart. */
+/* A packer. It reads 32 rows of 32 elements; rows are `stride` elements apart. */
 typedef void pack_block(ls_bf16 *to, const ls_bf16 *from, int64_t stride);
 
-/* The 16 bytes at from, from + step, from + 2 step and from + 3 step; merged by masks, which need no shuffle. */
+/* The 16 bytes at from, from + step, from + 2 step and from + 3 step, loaded with masks, which needs no shuffle. */
 V_INLINE __m512i pack_load(const ls_bf16 *from, int64_t step) {
     __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)from));
     v = _mm512_mask_broadcast_i32x4(v, 0x00f0, _mm_loadu_si128((const void *)(from + step)));
@@ -23,13 +23,13 @@ V_INLINE __m512i pack_load(const ls_bf16 *from, int64_t step) {
     return _mm512_mask_broadcast_i32x4(v, 0xf000, _mm_loadu_si128((const void *)(from + 3 * step)));
 }
 
-/* A, contiguous along K: tiles hold the rows as they are. */
+/* A, contiguous along K: rows are copied unchanged. */
 static void pack_a_rows(ls_bf16 *to, const ls_bf16 *from, int64_t stride) {
     for (int m = 0; m < PACK_LINES; m++)
         _mm512_storeu_si512(to + m * PACK_DEPTH, _mm512_loadu_si512(from + m * stride));
 }
 
-/* A, contiguous along M: 8 by 8 elements change places within 16 bytes, four times side by side. */
+/* A, contiguous along M: transposes 8 by 8 elements in each of the four 128-bit lanes. */
 static void pack_a_columns(ls_bf16 *to, const ls_bf16 *from, int64_t stride) {
     for (int m = 0; m < PACK_LINES; m += 8) {
         __m512i a[8], b[8];
@@ -52,7 +52,7 @@ static void pack_a_columns(ls_bf16 *to, const ls_bf16 *from, int64_t stride) {
     }
 }
 
-/* B, contiguous along K: 4 by 4 pairs change places within 16 bytes, four times side by side. */
+/* B, contiguous along K: transposes 4 by 4 pairs in each of the four 128-bit lanes. */
 static void pack_b_columns(ls_bf16 *to, const ls_bf16 *from, int64_t stride) {
     for (int tile = 0; tile < 2; tile++) {
         for (int k = 0; k < PACK_DEPTH; k += 8) {
@@ -71,7 +71,7 @@ static void pack_b_columns(ls_bf16 *to, const ls_bf16 *from, int64_t stride) {
     }
 }
 
-/* B, contiguous along N: two rows are interleaved. */
+/* B, contiguous along N: interleaves two rows. */
 static void pack_b_rows(ls_bf16 *to, const ls_bf16 *from, int64_t stride) {
     static const uint16_t order[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                        8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
@@ -84,12 +84,12 @@ static void pack_b_rows(ls_bf16 *to, const ls_bf16 *from, int64_t stride) {
     }
 }
 
-/* How an operand lies in memory, and what brings it into tiles. */
+/* How an operand lies in memory, and its packer. */
 typedef struct pack_operand {
     pack_block *block;
     int64_t line_step, depth_step; /* elements; one of them is 1 */
-    bool by_lines;                 /* rows that the packer reads are lines, else they are of the depth */
-    int cost;                      /* to fetch 1,024 elements and bring them into tiles, in about cycles */
+    bool by_lines; /* a row that the packer reads is a line; otherwise it is the lines of one k */
+    int cost;      /* approximate cycles to load and copy 1,024 elements */
 } pack_operand;
 
 V_INLINE pack_operand pack_operand_a(int64_t row, int64_t column) {
@@ -102,7 +102,7 @@ V_INLINE pack_operand pack_operand_b(int64_t row, int64_t column) {
                     : (pack_operand){pack_b_rows, column, row, false, 150};
 }
 
-/* A block of which not everything is there: zeros stand for the rest. */
+/* A block that is not complete: the rest is 0. */
 static void pack_ragged(ls_bf16 *to, const ls_bf16 *from, const pack_operand *o, int64_t lines,
                         int64_t depth) {
     ls_bf16 whole[PACK_BLOCK] = {0};
@@ -114,8 +114,8 @@ static void pack_ragged(ls_bf16 *to, const ls_bf16 *from, const pack_operand *o,
 }
 
 /*
- * `lines` by `depth` in panels, of which the last may have fewer lines; depth is rounded up to whole tiles with zeros. Rows are read from end to end where
- * they are of the depth, as far as the lines go.
+ * Copies `lines` by `depth` into panels; the last panel may have fewer lines, and depth is padded with zeros to whole tiles. If rows in
+ * memory are not lines, a whole row, across all panels, is read before the next, so that memory is read in order.
  */
 V_INLINE void pack_panels(ls_bf16 *to, const ls_bf16 *from, const pack_operand *o, int64_t lines,
                           int64_t depth) {

@@ -1,14 +1,15 @@
 /*
- * matmul in bf16 on AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18). Tiles of B that fill half of the
- * second cache are kept while panels of A pass by (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication, 2008). Operands are brought
- * into tiles first (matmul_pack.h), whichever way they lie, but for rows of A, which may stay. A sum is made along K, from C or, at ragged edges,
- * before C is added: who computes what changes no bit.
+ * matmul in bf16 on AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18). A part of B that fills half
+ * of the second-level cache is kept while it is multiplied by panels of A (Goto, van de Geijn: Anatomy of High-Performance Matrix
+ * Multiplication, 2008). Operands are first copied into tiles (matmul_pack.h), except rows of A that can be read where they lie. Each sum
+ * runs along K in order; it starts from C, or C is added at the end for bf16, a bias and ragged edges. So the threads change no bit.
  *
- * K is done in passes. In each, threads take parts of C as they get free, columns by columns, and each thread brings the part of B that it needs into
- * its own workspace. Between passes sums wait in C itself, or in the workspace where C is bf16, has a bias or ragged edges; then so many rows
- * are done at a time that it stays small. Products of few rows go to oneDNN: the tiles would be mostly empty.
+ * K is computed in passes. In each pass, free threads take parts of C, column by column, and each thread copies the part of B that it
+ * needs into its own workspace. Between passes sums are kept in C itself, or in the workspace if C is bf16, has a bias or ragged edges;
+ * in that case only some rows are computed at a time, so that the workspace stays small. Products of few rows are left to oneDNN, because
+ * tiles would be mostly empty.
  *
- * Workspace: for each thread the kept part of B | panels of A | a block of sums; then the sums that wait.
+ * Workspace: for each thread the kept part of B | panels of A | a block of sums; then the sums between passes.
  */
 #include "kernel/cpu/matmul_impl.h"
 #include "kernel/cpu/matmul_pack.h"
@@ -18,38 +19,39 @@
 
 enum {
     SIDE = PACK_LINES,
-    GROUP = 2 * SIDE, /* rows of A brought into tiles together */
-    FEWEST_ROWS = 32, /* for tiles */
+    GROUP = 2 * SIDE, /* rows of A that are copied together */
+    FEWEST_ROWS = 32, /* with fewer rows oneDNN computes the product */
     LEAST_DEPTH = 512,
     MOST_DEPTH = 2048,
-    KEPT_BYTES = 5 << 18,    /* of B */
-    WAITING_BYTES = 2 << 20, /* of sums, between passes */
+    KEPT_BYTES = 5 << 18,    /* of B, per thread */
+    WAITING_BYTES = 2 << 20, /* of sums between passes */
     PARTS_PER_THREAD = 4,
-    PASS_COST = 300, /* to load and store a block of sums once more; as pack_operand.cost */
+    PASS_COST = 300, /* to load and store 1,024 sums once more, in the unit of pack_operand.cost */
 };
 
 typedef struct tiles_plan {
     ls_cpu_product of;
     pack_operand a, b;
     bool wide;   /* C is f32 */
-    bool direct; /* whole blocks of C take their sums themselves */
+    bool direct; /* sums of whole blocks are computed in C itself */
     int threads;
-    int64_t depth;                /* of a pass; the last may have less, so may the last part */
-    int64_t rows, columns, chunk; /* of a part of C; rows done at a time, whole parts */
+    int64_t depth; /* of a pass; 0: oneDNN computes the product */
+    int64_t rows, columns,
+        chunk; /* of a part of C; rows computed at a time, a multiple of `rows`. The last of each may be smaller */
     size_t b_bytes, a_bytes, thread_bytes, waiting_bytes;
 } tiles_plan;
 
 typedef struct tiles_state {
     tiles_plan plan;
-    void *other;    /* oneDNN's, when it does the product */
-    int64_t kept[]; /* of tiles_job, by thread */
+    void *other;    /* state of common_matmul.c, if oneDNN computes the product */
+    int64_t kept[]; /* by thread, as tiles_job.kept */
 } tiles_state;
 
 /* --- the plan -------------------------------------------------------------------------------------------------------------- */
 
 /*
- * About the cycles that a plan takes beside the products themselves: A is read again for each part of columns, B by each thread
- * that has a part of its columns, and sums wait after each pass but the last.
+ * The approximate cycles of a plan besides the products: A is copied again for each part of columns, B by each thread that has a part of
+ * its columns, and sums are stored and loaded between passes.
  */
 static double cost_of(const tiles_plan *p) {
     const int64_t columns = ls_ceil_div(p->of.N, p->columns), rows = ls_ceil_div(p->of.M, p->rows);
@@ -60,7 +62,7 @@ static double cost_of(const tiles_plan *p) {
     return a + b + M * N * (passes - 1) * PASS_COST;
 }
 
-/* With columns of a part such that the kept part of B is not too large, and parts enough for all threads. */
+/* Replaces *p by the cheapest plan with this depth, if it costs less than *best. The kept part of B is at most KEPT_BYTES. */
 static void try_depth(tiles_plan *p, int64_t depth, double *best) {
     const int64_t parts = p->threads > 1 ? (int64_t)p->threads * PARTS_PER_THREAD : 1;
     const int64_t most = ls_max(SIDE, KEPT_BYTES / 2 / depth / SIDE * SIDE),
@@ -115,15 +117,15 @@ static size_t workspace(const ls_kernel_call *call) {
 
 /* --- one block of C --------------------------------------------------------------------------------------------------------- */
 
-/* Panel of A: in tiles, or 32 rows as they lie. */
+/* A panel of A: copied into tiles, or 32 rows in place. */
 typedef struct panel_a {
     const ls_bf16 *at;
-    int64_t row, step; /* elements from a row to the next, from a pair of tiles to the next */
+    int64_t row, step; /* distance of rows, and of pairs of tiles, in elements */
 } panel_a;
 
 /*
- * c[32,32] (+)= panel of A · panel of B, both of so many blocks; c_row in elements. B streams from the second cache past the first, which is left to the panel
- * of A. The intrinsics want the tiles' numbers as words. Not inlined: the loop wants the registers.
+ * c[32,32] (+)= panel of A · panel of B, both of `blocks` blocks; c_row in elements. B is loaded from the second-level cache past the
+ * first, which is left to the panel of A. The intrinsics need tile numbers as literals. Not inlined, so that the loop gets the registers.
  */
 static __attribute__((noinline)) void block_product(const panel_a *panel, const ls_bf16 *b, int64_t blocks,
                                                     float *c, int64_t c_row, bool add) {
@@ -166,7 +168,7 @@ static __attribute__((noinline)) void block_product(const panel_a *panel, const 
     _tile_stored(3, lower + 16, c_bytes);
 }
 
-/* Where a block's sums come to: C[rows,columns] from (row, column) on. */
+/* The place of a block's sums: C[rows,columns] from (row, column) on. */
 typedef struct place {
     int64_t row, column, rows, columns;
 } place;
@@ -203,16 +205,16 @@ static void finish_block(const ls_kernel_call *call, const tiles_plan *p, const 
 
 /* --- a part of C ------------------------------------------------------------------------------------------------------------ */
 
-/* One pass over some rows of C. */
+/* One pass over rows first .. first+n-1 of C. */
 typedef struct tiles_job {
     const ls_kernel_call *call;
     const tiles_plan *plan;
-    int64_t k, depth; /* of the pass */
+    int64_t k, depth; /* first k and depth of the pass */
     int64_t first, n; /* rows */
-    int64_t *kept;    /* by thread: the first column of the part of B that it keeps, or -1 */
+    int64_t *kept;    /* by thread: first column of the part of B that it keeps, or -1 */
 } tiles_job;
 
-/* What a thread works on. */
+/* A part of C, and the workspace of the thread that computes it. */
 typedef struct part {
     int64_t row, rows, column, columns;
     ls_bf16 *b, *a;
@@ -246,10 +248,10 @@ static void rows_of_part(const tiles_job *job, const part *t) {
         (const ls_bf16 *)job->call->in[0].data + t->row * p->a.line_step + job->k * p->a.depth_step;
     for (int64_t i = 0; i < t->rows; i += GROUP) {
         const int64_t rows = ls_min(GROUP, t->rows - i);
-        const bool as_it_lies = p->a.by_lines && rows % SIDE == 0 && padded == job->depth;
-        if (!as_it_lies) pack_panels(t->a, a + i * p->a.line_step, &p->a, rows, job->depth);
+        const bool in_place = p->a.by_lines && rows % SIDE == 0 && padded == job->depth;
+        if (!in_place) pack_panels(t->a, a + i * p->a.line_step, &p->a, rows, job->depth);
         for (int64_t g = 0; g < rows; g += SIDE) {
-            const panel_a panel = as_it_lies
+            const panel_a panel = in_place
                                       ? (panel_a){a + (i + g) * p->a.line_step, p->a.line_step, PACK_DEPTH}
                                       : (panel_a){t->a + g * padded, PACK_DEPTH, PACK_BLOCK};
             row_of_blocks(job, t, i + g, &panel);
@@ -300,7 +302,7 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     }
 }
 
-/* --- before and after --------------------------------------------------------------------------------------------------------- */
+/* --- prepare and release ------------------------------------------------------------------------------------------------------- */
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     LS_TRY(ls_kernel_check("matmul", LS_BF16, call));

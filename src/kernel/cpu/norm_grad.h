@@ -1,25 +1,25 @@
 /*
- * The gradient of a normalisation by rows, apart from what happens in one row: rows dealt to threads, and the weight's
- * gradient summed in f32 over a few rows, then in f64. out[1] is dweight G[E], which grows.
+ * The parts of rmsnorm_grad and layernorm_grad that are alike: rows are split over threads, and dweight is summed in f32 over a few rows
+ * and these sums are added in f64. out[1] is dweight G[E], to which the sum is added.
  */
 #ifndef LS_KERNEL_CPU_NORM_GRAD_H
 #define LS_KERNEL_CPU_NORM_GRAD_H
 
 #include "kernel/cpu/cpu_impl.h"
 
-/* f32 sums of dweight are carried over this many rows, then go to f64. */
+/* Rows over which dweight is summed in f32. */
 enum { NORM_FLUSH_ROWS = 64 };
 
 V_INLINE int norm_parts(const ls_kernel_call *call) {
     return ls_cpu_parts(row_count(&call->in[0]), NORM_FLUSH_ROWS, call->threads);
 }
 
-/* For each part: f64[E] totals; after all of these, for each part f32[E] of the rows since the last flush. */
+/* f64[E] for each part, the total; then f32[E] for each part, the sum of the last rows. */
 V_INLINE size_t norm_workspace(const ls_kernel_call *call) {
     return (size_t)norm_parts(call) * (size_t)last_size(&call->in[0]) * (sizeof(double) + sizeof(float));
 }
 
-/* One row: writes its dx, adds to dweight. */
+/* Writes dx of one row and adds its term to dweight. */
 typedef void (*norm_row)(const ls_kernel_call *call, int64_t row, float *dweight);
 
 V_INLINE void norm_rows(const ls_kernel_call *call, int part, int64_t start, int64_t end, norm_row body) {
@@ -35,7 +35,7 @@ V_INLINE void norm_rows(const ls_kernel_call *call, int part, int64_t start, int
     }
 }
 
-/* All rows by `part`, which calls norm_rows; then the parts' sums in order. */
+/* Runs `part`, which must call norm_rows, over all rows; then adds the parts' totals in order. */
 V_INLINE void norm_gradient(const ls_kernel_call *call, ls_pool *pool, ls_cpu_body part) {
     const int parts = norm_parts(call);
     const int64_t E = last_size(&call->in[0]);

@@ -1,4 +1,4 @@
-/* rotate: rotary positions, halves rotated: (a, b) -> (a*cos - b*sin, b*cos + a*sin); the inverse has -sin. */
+/* rotate: rotates the halves a, b of each head: (a, b) -> (a*cos - b*sin, b*cos + a*sin); the inverse has -sin. */
 #include "kernel/cpu/cpu_impl.h"
 
 static void rows_part(const void *context, int part, int64_t start, int64_t end) {

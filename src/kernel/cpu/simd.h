@@ -1,8 +1,8 @@
 /*
- * Vectors as wide as the isa that this file is compiled for, written once with the compiler's vector extensions:
- * 16 floats for AVX-512, 8 for AVX2, 4 elsewhere (SSE2; NEON, which is aarch64's base). Loads and stores need no alignment; `count` below V_LANES touches only
- * that many elements (missing lanes load as zero). bf16 is rounded to nearest even, NaN stays NaN, as in base/float16.h
- * (the avx512bf16 instruction also takes numbers below 1.2e-38 for zero).
+ * Vectors of the width of the isa for which the file is compiled, by the compiler's vector extensions: 16 floats for AVX-512, 8 for
+ * AVX2, 4 elsewhere (SSE2; NEON, the base of aarch64). Loads and stores need no alignment. If `count` is below V_LANES, they access
+ * only that many elements, and the other lanes load as zero. bf16 is rounded to nearest even and NaN stays NaN, as in base/float16.h (the
+ * avx512bf16 instruction also treats numbers below 1.2e-38 as zero).
  */
 #ifndef LS_KERNEL_CPU_SIMD_H
 #define LS_KERNEL_CPU_SIMD_H
@@ -41,8 +41,7 @@ typedef uint16_t v_u16 __attribute__((vector_size(2 * V_LANES)));
 
 V_INLINE v_f32 v_set(float x) { return x - (v_f32){0}; }
 
-/* Lane by lane: mask ? a : b, where mask is the result of a comparison. */
-/* Lanes picked from a (0 ..) and b (V_LANES ..). clang, which reads this for clang-tidy, has no such builtin. */
+/* Lanes picked from a (0 ..) and b (V_LANES ..). clang, which clang-tidy uses, has no such builtin. */
 V_INLINE v_f32 v_pick(v_f32 a, v_f32 b, v_i32 from) {
 #ifdef __clang__
     v_f32 out = a;
@@ -53,11 +52,12 @@ V_INLINE v_f32 v_pick(v_f32 a, v_f32 b, v_i32 from) {
 #endif
 }
 
+/* Per lane: mask ? a : b, where mask is the result of a comparison. */
 V_INLINE v_f32 v_select(v_i32 mask, v_f32 a, v_f32 b) {
     return (v_f32)(((v_i32)a & mask) | ((v_i32)b & ~mask));
 }
 
-/* The larger one; where they do not compare (NaN), b. One instruction, which the compiler does not find by itself. */
+/* Per lane: the larger one, or b if one of them is NaN. The intrinsics are one instruction, which the compiler does not generate itself. */
 V_INLINE v_f32 v_max(v_f32 a, v_f32 b) {
 #if defined __AVX512F__
     return (v_f32)_mm512_max_ps((__m512)a, (__m512)b);
@@ -70,7 +70,7 @@ V_INLINE v_f32 v_max(v_f32 a, v_f32 b) {
 #endif
 }
 
-/* Is every lane below the limit? NaN is not. */
+/* Whether every lane is below the limit. NaN is not. */
 V_INLINE bool v_all_below(v_f32 v, float limit) {
 #if defined __AVX512F__
     return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(limit), _CMP_LT_OQ) == 0xffff;
@@ -84,7 +84,7 @@ V_INLINE bool v_all_below(v_f32 v, float limit) {
 }
 
 #if defined __AVX512F__
-/* The first `count` lanes, 0 to 16. Loads and stores of fewer than 16 through memory, lane by lane, cost loops a store per vector. */
+/* Mask of the first `count` lanes, 0 to 16. A loop over lanes instead of masks would go through memory. */
 V_INLINE __mmask16 v_first(int64_t count) { return (__mmask16)((1u << (count > 0 ? count : 0)) - 1u); }
 #endif
 
@@ -116,7 +116,7 @@ V_INLINE void v_store_f32(float *p, v_f32 v, int64_t count) {
 
 V_INLINE v_u32 v_widen(v_u16 h) {
 #if defined __AVX512F__
-    return (v_u32)_mm512_cvtepu16_epi32((__m256i)h); /* the compiler would do it in two halves */
+    return (v_u32)_mm512_cvtepu16_epi32((__m256i)h); /* the compiler would use two halves */
 #else
     return __builtin_convertvector(h, v_u32);
 #endif
@@ -185,7 +185,7 @@ V_INLINE v_f32 v_sqrt(v_f32 v) {
 #endif
 }
 
-/* Sum of the lanes, as a tree; largest lane. */
+/* Sum of the lanes, added as a tree. */
 V_INLINE float v_sum(v_f32 v) {
     for (int half = V_LANES / 2; half > 0; half /= 2) {
         for (int i = 0; i < half; i++) v[i] += v[i + half];
@@ -197,6 +197,63 @@ V_INLINE float v_largest(v_f32 v) {
     float most = v[0];
     for (int i = 1; i < V_LANES; i++) most = v[i] > most ? v[i] : most;
     return most;
+}
+
+/* Largest and sum of the lanes by swapping lanes and combining, which keeps the vector in its register. */
+static const int32_t lane_swaps[4][16] = {
+    {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14},
+    {2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13},
+    {4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11},
+    {8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7},
+};
+
+#define LANE_LEVELS (V_LANES == 16 ? 4 : V_LANES == 8 ? 3 : 2)
+
+/* Swaps lanes that are 2^level apart. */
+V_INLINE v_f32 v_swap(v_f32 v, int level) {
+    v_i32 from;
+    memcpy(&from, lane_swaps[level], sizeof from);
+    return v_pick(v, v, from);
+}
+
+V_INLINE float v_largest_lane(v_f32 v) {
+#pragma GCC unroll 4
+    for (int level = 0; level < LANE_LEVELS; level++) v = v_max(v_swap(v, level), v);
+    return v[0];
+}
+
+V_INLINE float v_sum_lanes(v_f32 v) {
+#pragma GCC unroll 4
+    for (int level = 0; level < LANE_LEVELS; level++) v += v_swap(v, level);
+    return v[0];
+}
+
+/* --- squares of vectors --------------------------------------------------------------------------------------------------------- */
+
+#if V_LANES == 16
+#define TRANSPOSE_LOW \
+    (v_i32) { 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23 }
+#elif V_LANES == 8
+#define TRANSPOSE_LOW \
+    (v_i32) { 0, 8, 1, 9, 2, 10, 3, 11 }
+#else
+#define TRANSPOSE_LOW \
+    (v_i32) { 0, 4, 1, 5 }
+#endif
+
+/* Transposes V_LANES x V_LANES numbers of 32 bits by log2(V_LANES) rounds of a perfect shuffle. */
+V_INLINE void transpose_square(v_f32 m[V_LANES]) {
+    const v_i32 low = TRANSPOSE_LOW, high = low + V_LANES / 2;
+    for (int round = 1; round < V_LANES; round *= 2) {
+        v_f32 next[V_LANES];
+#pragma GCC unroll 16
+        for (int i = 0; i < V_LANES / 2; i++) {
+            next[2 * i] = v_pick(m[i], m[i + V_LANES / 2], low);
+            next[2 * i + 1] = v_pick(m[i], m[i + V_LANES / 2], high);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < V_LANES; i++) m[i] = next[i];
+    }
 }
 
 #endif

@@ -1,4 +1,7 @@
-/* sum and sum_squares of f32: parts in f64, combined in their order. */
+/*
+ * sum and sum_squares of f32: each part is summed in f64, and the parts are added in order.
+ * column_sum, the gradient of a bias: each thread sums some columns over all rows, so the order of a column's sum never changes.
+ */
 #include "kernel/cpu/cpu_impl.h"
 
 enum { LEAST = 65536 };
@@ -9,7 +12,7 @@ static int parts_of(const ls_kernel_call *call) {
 
 static size_t workspace(const ls_kernel_call *call) { return sizeof(double) * (size_t)parts_of(call); }
 
-/* Four streams through the part, because a page ends before the next is asked for: one stream reads two thirds as fast. */
+/* Reads the part as four streams: one stream is a third slower, because the prefetcher stops at the end of each page. */
 V_INLINE double total(const float *x, int64_t n, bool squares) {
     enum { STREAMS = 4 };
     typedef double v_f64 __attribute__((vector_size(8 * V_LANES)));
@@ -38,7 +41,7 @@ static void squares_part(const void *context, int part, int64_t start, int64_t e
     ((double *)call->workspace)[part] = total((const float *)call->in[0].data + start, end - start, true);
 }
 
-static double combined(const ls_kernel_call *call, ls_pool *pool, ls_cpu_body body) {
+static double sum_of_parts(const ls_kernel_call *call, ls_pool *pool, ls_cpu_body body) {
     const int parts = parts_of(call);
     ls_cpu_split(pool, ls_view_elements(&call->in[0]), parts, body, call);
     double sum = 0;
@@ -49,12 +52,12 @@ static double combined(const ls_kernel_call *call, ls_pool *pool, ls_cpu_body bo
 static void sum_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     float *out = call->out[0].data;
-    *out = (float)((double)*out + combined(call, pool, sum_part));
+    *out = (float)((double)*out + sum_of_parts(call, pool, sum_part));
 }
 
 static void squares_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    *(double *)call->out[0].data += combined(call, pool, squares_part);
+    *(double *)call->out[0].data += sum_of_parts(call, pool, squares_part);
 }
 
 static ls_status prepare_sum(const ls_kernel_call *call, void **state) {
@@ -77,3 +80,32 @@ const ls_kernel LS_CPU_NAME(sum_squares) = {.name = "sum_squares",
                                             .workspace = workspace,
                                             .prepare = prepare_squares,
                                             .run = squares_run};
+
+/* --- column_sum ----------------------------------------------------------------------------------------------------------------- */
+
+static void blocks_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const int64_t rows = row_count(&call->in[0]), N = last_size(&call->in[0]);
+    for (int64_t block = start; block < end; block++) {
+        const int64_t c = block * COLUMN_BLOCK;
+        sum_rows((float *)call->out[0].data + c, (const element *)call->in[0].data + c, N, NULL, rows,
+                 ls_min(COLUMN_BLOCK, N - c));
+    }
+}
+
+static void column_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    const int64_t blocks = ls_ceil_div(last_size(&call->in[0]), COLUMN_BLOCK);
+    ls_cpu_split(pool, blocks, ls_cpu_parts(blocks, 1, call->threads), blocks_part, call);
+}
+
+static ls_status prepare_column(const ls_kernel_call *call, void **state) {
+    return check_only("column_sum", call, state);
+}
+
+const ls_kernel LS_CPU_NAME(column_sum) = {.name = "column_sum",
+                                           .dtype = LS_CPU_DTYPE,
+                                           .isa = LS_CPU_LEVEL,
+                                           .prepare = prepare_column,
+                                           .run = column_run};

@@ -1,10 +1,9 @@
 /* SwiGLU (Shazeer, arXiv 2002.05202): silu(gate)*up, and its gradient; silu(x) = x*sigmoid(x). */
-#include "kernel/cpu/attention_exp.h"
 #include "kernel/cpu/cpu_impl.h"
-#include "kernel/cpu/vexp.h"
+#include "kernel/cpu/vmath.h"
 
 #if LS_CPU_ELEMENT_BF16 && defined __AVX512F__
-/* To 1e-4 of itself, a twentieth of what rounding to bf16 may do; beyond -87 as there. */
+/* Relative error 1e-4, a twentieth of the error of rounding to bf16. x is at least -87. */
 V_INLINE v_f32 sigmoid(v_f32 x) {
     const v_f32 d = 1.0f + v_exp2_coarse(v_max(v_set(-87.0f), x) * -1.44269504088896341f);
     const v_f32 r = (v_f32)_mm512_rcp14_ps((__m512)d);
@@ -14,7 +13,7 @@ V_INLINE v_f32 sigmoid(v_f32 x) {
 V_INLINE v_f32 sigmoid(v_f32 x) { return v_sigmoid(x); }
 #endif
 
-/* n elements, at most a vector of them; below with a constant n for all but the last. */
+/* n elements, at most one vector; n is a constant for all but the last. */
 V_INLINE void forward(const element *gate, const element *up, element *out, int64_t n) {
     const v_f32 g = v_load(gate, n);
     v_store(out, g * sigmoid(g) * v_load(up, n), n);

@@ -16,6 +16,6 @@
 
 extern const ls_kernel ROWS(LS_CPU_NAME);
 
-/* rope_table and step_control are in f64 arithmetic whatever the type: the reference kernels serve all. */
+/* rope_table and step_control compute in f64 for every type, so the reference kernels are used. */
 #define ADDRESS(name) &LS_CPU_NAME(name)
 const ls_kernel *const LS_CPU_NAME(kernels)[] = {ROWS(ADDRESS), NULL};

@@ -1,4 +1,7 @@
-/* The tile registers of AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18), as all products use them. */
+/*
+ * The tile registers of AMX (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18), for attention_tiles.h
+ * and matmul_tiles.c.
+ */
 #ifndef LS_KERNEL_CPU_TILES_H
 #define LS_KERNEL_CPU_TILES_H
 
@@ -7,7 +10,7 @@
 
 enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64 };
 
-/* Eight tiles of 16 rows of 64 bytes, from here to tiles_end, on this thread. */
+/* Configures eight tiles of 16 rows of 64 bytes on this thread, until tiles_end. */
 static inline void tiles_begin(void) {
     struct {
         uint8_t palette, start_row, reserved[14];
@@ -21,9 +24,10 @@ static inline void tiles_begin(void) {
 static inline void tiles_end(void) { _tile_release(); }
 
 /*
- * Between one tile instruction and the next. While the core's other hardware thread works, tile instructions that follow one another closely hold
- * each other up: products alone take 1.8 times as long as eight other instructions apart, a loop of products and loads 1.6 times.
- * Fewer than six do less, more do no more; alone on the core they cost nothing. Other work serves as well.
+ * Eight instructions that do nothing, to be placed between two tile instructions. While the core's other hardware thread works, adjacent
+ * tile instructions are slow: products alone take 1.8 times as long as with eight other instructions between them, a loop of products
+ * and loads 1.6 times. Fewer than six instructions help less, more than eight no more; without a busy second thread they cost nothing.
+ * Useful instructions in their place have the same effect.
  */
 static inline void tiles_apart(void) { __asm__ volatile("nop\n nop\n nop\n nop\n nop\n nop\n nop\n nop"); }
 

@@ -1,6 +1,6 @@
 /*
- * The tile of sums that every product in vectors is made of. 6 x 4 sums, 4 vectors of B and a broadcast fill 32 registers (AVX-512, NEON); 6 x 2 the 16 of
- * the others.
+ * The inner loop of every matrix product in vectors: a tile of sums in registers. 6 x 4 sums, 4 vectors of B and one broadcast element
+ * of A fill the 32 registers of AVX-512 and NEON; 6 x 2 sums fill the 16 registers of other isas.
  */
 #ifndef LS_KERNEL_CPU_VECTOR_TILE_H
 #define LS_KERNEL_CPU_VECTOR_TILE_H
@@ -10,7 +10,7 @@
 #define VECTOR_ROWS 6
 #define VECTOR_COLUMNS (V_REGISTERS == 32 ? 4 : 2)
 
-/* Of floats, or (LS_ATTENTION_PAIRS) of pairs of bf16, which are added to the sum both. */
+/* sum + a·b per lane; with LS_ATTENTION_PAIRS a lane holds two bf16, and both products are added. */
 V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
 #if LS_ATTENTION_PAIRS
     return (v_f32)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
@@ -20,8 +20,8 @@ V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
 }
 
 /*
- * sum[i][j] = sum over k below depth of a[i * a_row + k * a_step] * b[k][j], b dense, `vectors` wide, which is a constant wherever this is inlined. `next`, or
- * NULL: VECTOR_ROWS * depth units that will be a; they are brought near.
+ * sum[i][j] = sum over k < depth of a[i * a_row + k * a_step] * b[k][j]; b is dense and `vectors` wide, which must be a constant where
+ * this is inlined. next: the VECTOR_ROWS * depth units that the next call uses as a, which are prefetched; or NULL.
  */
 V_INLINE void vector_sums(v_f32 sum[VECTOR_ROWS][VECTOR_COLUMNS], int vectors, int64_t depth, const float *a,
                           int64_t a_row, int64_t a_step, const float *b, const float *next) {

@@ -1,7 +1,7 @@
-/* activation and activation_grad: a function of one element, and dy times its slope, from one table. */
+/* activation and activation_grad: a function of one element, and dy times the function's slope. */
 #include "kernel/ref/ref_impl.h"
 
-/* Value and slope at x; c is softcap's cap. */
+/* Value and slope at x; c is the cap of softcap. */
 typedef struct function {
     double (*value)(double x, double c);
     double (*slope)(double x, double c);
@@ -9,7 +9,7 @@ typedef struct function {
 
 static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
-/* x Phi(x), Phi the distribution of the standard normal (Hendrycks, Gimpel, arXiv 1606.08415) */
+/* x Phi(x), where Phi is the distribution function of the standard normal (Hendrycks, Gimpel, arXiv 1606.08415) */
 static double gelu(double x, double c) {
     (void)c;
     return 0.5 * x * erfc(-x * sqrt(0.5));
@@ -19,7 +19,7 @@ static double gelu_slope(double x, double c) {
     return 0.5 * erfc(-x * sqrt(0.5)) + x * exp(-0.5 * x * x) / sqrt(2.0 * acos(-1.0));
 }
 
-/* The form with tanh: x (1 + tanh(u))/2 = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3) */
+/* The approximation with tanh: x (1 + tanh(u))/2 = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3) */
 static double twice_u(double x) { return 2.0 * sqrt(2.0 / acos(-1.0)) * x * (1.0 + 0.044715 * x * x); }
 static double gelu_tanh(double x, double c) {
     (void)c;
@@ -79,7 +79,7 @@ static void forward(const void *context, int64_t first, int64_t last) {
 
 static void run_activation(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    REF(split)(pool, ls_view_elements(&call->in[0]), forward, call);
+    ref_split(pool, ls_view_elements(&call->in[0]), forward, call);
 }
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
@@ -98,7 +98,7 @@ static void backward(const void *context, int64_t first, int64_t last) {
 
 static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    REF(split)(pool, ls_view_elements(&call->in[0]), backward, call);
+    ref_split(pool, ls_view_elements(&call->in[0]), backward, call);
 }
 
 const ls_kernel REF(activation) = {

@@ -1,4 +1,4 @@
-/* A step: step_control decides once for all tensors, adamw updates one (Loshchilov, Hutter, ICLR 2019). */
+/* step_control computes what all tensors of a step share; adamw updates one tensor (Loshchilov, Hutter, ICLR 2019). */
 #include "kernel/ref/ref_impl.h"
 
 static ls_status prepare_control(const ls_kernel_call *call, void **state) {
@@ -49,13 +49,13 @@ static void run_adamw(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     const double *control = call->in[1].data;
     if (control[LS_CONTROL_APPLY] == 0) return;
-    REF(split)(pool, ls_view_elements(&call->in[0]), update, call);
+    ref_split(pool, ls_view_elements(&call->in[0]), update, call);
 }
 
 const ls_kernel REF(step_control) = {
     .name = "step_control", .dtype = LS_REAL, .prepare = prepare_control, .run = run_control};
 const ls_kernel REF(adamw) = {.name = "adamw", .dtype = LS_REAL, .prepare = prepare_adamw, .run = run_adamw};
-#if !LS_REAL_IS_F64 /* operands are f64, whatever the element type */
+#if !LS_REAL_IS_F64 /* operands are f64 for any element type */
 const ls_kernel REF(step_control_bf16) = {
     .name = "step_control", .dtype = LS_BF16, .prepare = prepare_control, .run = run_control};
 #endif

@@ -1,13 +1,12 @@
 /*
- * attention: for each head and tile of queries, one pass over the keys for the largest logit, a second for
- * the sum of exponentials and the weighted values. Then the result is merged with what o and lse hold, in the
- * stable form.
+ * attention: for each head and tile of queries, a first pass over the keys finds the largest logit, and a second computes the sum of
+ * exponentials and the weighted values. If params say so, the result is then merged with the o and lse in the outputs.
  */
 #include <string.h>
 
 #include "kernel/ref/attention_tile.h"
 
-/* What one tile of queries needs, in the workspace of a thread. */
+/* The workspace of a thread, for one tile of queries. */
 typedef struct scratch {
     double *q, *k, *v, *o; /* [TILE_Q*D], [D*TILE_K], [TILE_K*D], [TILE_Q*D] */
 } scratch;
@@ -39,7 +38,7 @@ typedef struct tile {
     tile_pairs logits;
 } tile;
 
-/* Logits of the tile against keys k0 ..; false when the mask leaves none of these pairs. */
+/* Logits of the tile and keys k0 ..; false if the mask hides all these pairs. */
 static bool logits_of(const problem *p, tile *t, const scratch *s, int64_t k0, int64_t k_count) {
     if (!REF(visible)(p, t->b, t->q0, t->count, k0, k_count, t->seen)) return false;
     REF(pack_columns)(&p->call->in[1], t->b, kv_head(p, t->h), k0, k_count, s->k);
@@ -49,7 +48,7 @@ static bool logits_of(const problem *p, tile *t, const scratch *s, int64_t k0, i
     return true;
 }
 
-static void find_most(const problem *p, tile *t, const scratch *s) {
+static void find_largest(const problem *p, tile *t, const scratch *s) {
     for (int64_t i = 0; i < t->count; i++) t->most[i] = -INFINITY;
     for (int64_t k0 = 0; k0 < p->K; k0 += TILE_K) {
         const int64_t k_count = ls_min(TILE_K, p->K - k0);
@@ -105,7 +104,7 @@ static void attend(void *context, int i, int thread) {
     t.count = ls_min(TILE_Q, p->N - t.q0);
     const scratch s = scratch_of(p->call, p->D, thread);
     REF(pack_rows)(&p->call->in[0], t.b, t.h, t.q0, t.count, s.q);
-    find_most(p, &t, &s);
+    find_largest(p, &t, &s);
     sum_values(p, &t, &s);
     store_tile(p, &t, &s);
 }

@@ -2,8 +2,8 @@
  * attention_delta and attention_grad. With P = exp(logit - lse) and dS = P (dO·v - delta) times the slope of the
  * logit by q·k, which is scale where logits are not capped:
  *   dq = dS k   ·   dk = dS^T q   ·   dv = P^T dO
- * dq is made per tile of queries, dk and dv per tile of keys (over all queries of all heads that read it), so
- * that every sum has one owner and a fixed order.
+ * A task computes dq of a tile of queries, or dk and dv of a tile of keys (over all queries of all heads that read it). So each sum is
+ * computed by one thread in a fixed order.
  */
 #include <string.h>
 
@@ -76,14 +76,14 @@ static void load_keys(const problem *p, const pair *t, int64_t kv, const scratch
     REF(pack_columns)(&p->call->in[IN_V], t->b, kv, t->k0, t->k_count, s->v_columns);
 }
 
-/* A number per query and head, from the pair's first query on. */
-static const real *sums_of(const ls_view *view, const pair *t) {
+/* lse or delta of the pair's head, from the pair's first query on. */
+static const real *row_values(const ls_view *view, const pair *t) {
     return (const real *)view->data + t->b * view->stride[0] + t->h * view->stride[1] + t->q0;
 }
 
-/* P and dS of the pair, 0 where the mask hides; queries and keys are loaded and `seen` is set. */
+/* P and dS of the pair, 0 where the mask hides the key. Queries and keys must be loaded and `seen` be set. */
 static void weights_of(const problem *p, pair *t, const scratch *s) {
-    const real *lse = sums_of(&p->call->in[IN_LSE], t), *delta = sums_of(&p->call->in[IN_DELTA], t);
+    const real *lse = row_values(&p->call->in[IN_LSE], t), *delta = row_values(&p->call->in[IN_DELTA], t);
     REF(dots)(s->q, t->q_count, s->k_columns, p->D, t->P);
     REF(dots)(s->dO, t->q_count, s->v_columns, p->D, t->dS);
     for (int64_t i = 0; i < t->q_count; i++) {
@@ -97,7 +97,7 @@ static void weights_of(const problem *p, pair *t, const scratch *s) {
     }
 }
 
-/* Rows first .. of head h of a view [B, rows, heads, D] become sum, or grow by it. */
+/* Writes `sum` into rows first .. of head h of a view [B, rows, heads, D], or adds it. */
 static void store_rows(const ls_view *view, int64_t b, int64_t h, int64_t first, int64_t count,
                        const double *sum, bool accumulate) {
     const int64_t D = view->size[3];
@@ -139,7 +139,7 @@ static void grad_of_keys(void *context, int i, int thread) {
     pair t = {.b = i / (p->J * tiles), .k0 = i % tiles * TILE_K};
     t.k_count = ls_min(TILE_K, p->K - t.k0);
     load_keys(p, &t, kv, &s);
-    memset(s.sum_k, 0, sizeof(double) * (size_t)(2 * TILE_K * p->D)); /* and sum_v behind it */
+    memset(s.sum_k, 0, sizeof(double) * (size_t)(2 * TILE_K * p->D)); /* sum_k and sum_v are adjacent */
     for (t.h = 0; t.h < p->H; t.h++) {
         if (kv_head(p, t.h) != kv) continue;
         for (t.q0 = 0; t.q0 < p->N; t.q0 += TILE_Q) {

@@ -1,6 +1,6 @@
 /*
- * What attention and its gradient share: tiles of query rows and key rows as doubles, which pairs of them the
- * mask leaves, and the two products that everything is made of.
+ * Shared by attention, its gradient and attention_merge: tiles of rows of queries and keys as doubles, which pairs of them the mask
+ * leaves, the two products, and the merge of partial results.
  */
 #ifndef LS_KERNEL_REF_ATTENTION_TILE_H
 #define LS_KERNEL_REF_ATTENTION_TILE_H
@@ -17,13 +17,13 @@ typedef struct problem {
     const ls_attention_params *params;
     const int32_t *spans, *kpos;
     int64_t B, N, H, D; /* of q */
-    int64_t K, J;       /* keys; KV heads held here */
+    int64_t K, J;       /* number of keys; number of local KV heads */
     int64_t columns;    /* of spans: two per span */
 } problem;
 
 problem REF(problem_of)(const ls_kernel_call *call);
 
-/* The KV head, as held here, of query head h. */
+/* The local KV head that local query head h reads. */
 static inline int64_t kv_head(const problem *p, int64_t h) {
     return (p->params->first_q + h) / p->params->group - p->params->first_kv;
 }
@@ -43,13 +43,13 @@ void REF(dots)(const double *a, int64_t count, const double *columns, int64_t D,
 /* sum[d] += weight * row[d] */
 void REF(add_weighted)(double weight, const double *row, int64_t D, double *sum);
 
-/* (new_o, new_lse) joined to what is stored: the weights of the two add up to 1. Where both have seen nothing, nothing changes. */
+/* Merges (new_o, new_lse) into (o, lse), with weights that add up to 1. new_lse -inf: the new part saw no key, and nothing changes. */
 void REF(merge_row)(const double *new_o, double new_lse, int64_t D, real *o, real *lse);
 
-/* Bytes of workspace for `doubles` numbers per thread, and where those of a thread start. */
+/* Bytes of workspace for `doubles` numbers per thread. */
 size_t REF(thread_bytes)(int threads, int64_t doubles);
 
-/* The logit of a product q·k, and its slope by the product. */
+/* The logit of a product q·k, and the derivative of the logit with respect to the product. */
 static inline double logit_of(const ls_attention_params *p, double product) {
     const double x = p->scale * product;
     return p->softcap > 0 ? p->softcap * tanh(x / p->softcap) : x;

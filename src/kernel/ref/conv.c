@@ -1,6 +1,6 @@
 /*
- * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] when ahead, by channel; x has W-1 tokens more
- * than y. conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
+ * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params say ahead, for each channel. x has W-1 more
+ * tokens than y. conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
  */
 #include "kernel/ref/ref_impl.h"
 
@@ -14,7 +14,7 @@ static real *token(const ls_view *v, int64_t b, int64_t i) {
     return (real *)v->data + b * v->stride[0] + i * v->stride[1];
 }
 
-/* Rows of y, numbered over batch and tokens. */
+/* Computes rows of y, numbered over batch and tokens. */
 static void convolve(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const ls_conv_params *p = call->params;
@@ -34,7 +34,7 @@ static void convolve(const void *context, int64_t first, int64_t last) {
 
 static void run_conv(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    REF(split)(pool, call->out[0].size[0] * call->out[0].size[1], convolve, call);
+    ref_split(pool, call->out[0].size[0] * call->out[0].size[1], convolve, call);
 }
 
 static ls_status prepare_dw(const ls_kernel_call *call, void **state) {
@@ -42,7 +42,7 @@ static ls_status prepare_dw(const ls_kernel_call *call, void **state) {
     return ls_kernel_check("conv_dw", LS_REAL, call);
 }
 
-/* Entries of dweight, numbered over taps and channels. */
+/* Computes elements of dweight, numbered over taps and channels. */
 static void correlate(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const ls_view *x = &call->in[0], *dy = &call->in[1], *dw = &call->out[0];
@@ -60,7 +60,7 @@ static void correlate(const void *context, int64_t first, int64_t last) {
 
 static void run_dw(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    REF(split)(pool, ls_view_elements(&call->out[0]), correlate, call);
+    ref_split(pool, ls_view_elements(&call->out[0]), correlate, call);
 }
 
 const ls_kernel REF(conv) = {.name = "conv", .dtype = LS_REAL, .prepare = prepare_conv, .run = run_conv};

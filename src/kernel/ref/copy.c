@@ -1,4 +1,4 @@
-/* copy, accumulate, cast (strided views of any rank, element by element in their order), fill. */
+/* Kernels that move data: copy, accumulate and cast of strided views, element by element; fill; cache_write. */
 #include <string.h>
 
 #include "kernel/ref/ref_impl.h"
@@ -68,7 +68,7 @@ static double load(const ls_view *view, int64_t i) {
     return (double)ls_bf16_to_f32(((const ls_bf16 *)view->data)[i]);
 }
 
-/* f64 to bf16 goes by way of f32 rounded to odd, so that two roundings give what one would. */
+/* An f32 such that rounding it to bf16 gives the same as rounding `value` directly: f64 to bf16 goes through f32. */
 static float round_to_odd(double value) {
     float nearest = (float)value;
     if ((double)nearest == value || isnan(value) || isinf(nearest)) return nearest;
@@ -96,15 +96,53 @@ static void run_cast(const ls_kernel_call *call, void *state, ls_pool *pool) {
         save(to.view, to.at, load(from.view, from.at));
 }
 
+/* --- cache_write ---------------------------------------------------------------------------------------------------------------- */
+
+static ls_status prepare_write(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check("cache_write", call->n_in > 0 ? call->in[0].dtype : LS_REAL, call);
+}
+
+/* Index of a position among n ascending ones, or -1. */
+static int64_t find_position(const int32_t *positions, int64_t n, int32_t wanted) {
+    int64_t low = 0, high = n;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (positions[middle] < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && positions[low] == wanted ? low : -1;
+}
+
+static void run_write(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state, (void)pool;
+    const ls_view *x = &call->in[0], *cache = &call->out[0];
+    const int32_t *positions = call->in[1].data, *kpos = call->in[2].data;
+    const int64_t m = x->size[1], t = cache->size[1];
+    const size_t row = (size_t)(x->size[2] * x->size[3]) * ls_dtype_bytes(x->dtype);
+    for (int64_t i = 0; i < x->size[0] * m; i++) {
+        const int64_t at = find_position(kpos, t, positions[i]);
+        if (at >= 0)
+            memcpy((char *)cache->data + (size_t)(i / m * t + at) * row,
+                   (const char *)x->data + (size_t)i * row, row);
+    }
+}
+
 const ls_kernel REF(copy) = {.name = "copy", .dtype = LS_REAL, .prepare = prepare_copy, .run = run_copy};
 const ls_kernel REF(accumulate) = {
     .name = "accumulate", .dtype = LS_REAL, .prepare = prepare_accumulate, .run = run_accumulate};
 const ls_kernel REF(fill) = {.name = "fill", .dtype = LS_REAL, .prepare = prepare_fill, .run = run_fill};
 const ls_kernel REF(cast) = {.name = "cast", .dtype = LS_REAL, .prepare = prepare_cast, .run = run_cast};
+const ls_kernel REF(cache_write) = {
+    .name = "cache_write", .dtype = LS_REAL, .prepare = prepare_write, .run = run_write};
 #if !LS_REAL_IS_F64
 const ls_kernel REF(copy_bf16) = {.name = "copy", .dtype = LS_BF16, .prepare = prepare_copy, .run = run_copy};
 const ls_kernel REF(copy_i32) = {.name = "copy", .dtype = LS_I32, .prepare = prepare_copy, .run = run_copy};
 const ls_kernel REF(fill_bf16) = {.name = "fill", .dtype = LS_BF16, .prepare = prepare_fill, .run = run_fill};
 const ls_kernel REF(fill_i32) = {.name = "fill", .dtype = LS_I32, .prepare = prepare_fill, .run = run_fill};
 const ls_kernel REF(cast_bf16) = {.name = "cast", .dtype = LS_BF16, .prepare = prepare_cast, .run = run_cast};
+const ls_kernel REF(cache_write_bf16) = {
+    .name = "cache_write", .dtype = LS_BF16, .prepare = prepare_write, .run = run_write};
 #endif

@@ -1,6 +1,6 @@
 /*
- * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))), natural logarithm. Label -100 is
- * ignored: loss 0 and gradient 0. Other labels lie in [0, V); the host sees to that.
+ * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))). Label -100 is ignored: loss and gradient are 0. The host has
+ * checked that other labels lie in [0, V).
  */
 #include "kernel/ref/ref_impl.h"
 
@@ -17,7 +17,7 @@ static ls_status prepare_loss(const ls_kernel_call *call, void **state) {
 static double log_sum_exp(const real *x, int64_t n) {
     double most = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++)
-        if ((double)x[i] > most) most = (double)x[i]; /* gcc 12 breaks down at fmax here, on aarch64 */
+        if ((double)x[i] > most) most = (double)x[i]; /* not fmax, which crashes gcc 12 for aarch64 here */
     if (most == -INFINITY) return -INFINITY;
     for (int64_t i = 0; i < n; i++) sum += exp((double)x[i] - most);
     return most + log(sum);
@@ -39,7 +39,7 @@ static void losses(const void *context, int64_t first, int64_t last) {
 static void run_loss(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     rows r = {call, ref_columns(&call->in[0])};
-    REF(split)(pool, ref_rows(&call->in[0]), losses, &r);
+    ref_split(pool, ref_rows(&call->in[0]), losses, &r);
 }
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
@@ -65,7 +65,7 @@ static void gradients(const void *context, int64_t first, int64_t last) {
 static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     rows r = {call, ref_columns(&call->in[0])};
-    REF(split)(pool, ref_rows(&call->in[0]), gradients, &r);
+    ref_split(pool, ref_rows(&call->in[0]), gradients, &r);
 }
 
 const ls_kernel REF(cross_entropy) = {

@@ -72,7 +72,7 @@ const ls_kernel REF(scale_by) = {
     .name = "scale_by", .dtype = LS_REAL, .prepare = prepare_scale_by, .run = run_scale_by};
 const ls_kernel REF(broadcast) = {
     .name = "broadcast", .dtype = LS_REAL, .prepare = prepare_broadcast, .run = run_broadcast};
-#if !LS_REAL_IS_F64 /* operands are of type G alone: f32 for bf16 too */
+#if !LS_REAL_IS_F64 /* all operands are of type G, which is f32 for bf16 too */
 const ls_kernel REF(broadcast_bf16) = {
     .name = "broadcast", .dtype = LS_BF16, .prepare = prepare_broadcast, .run = run_broadcast};
 #endif

@@ -1,4 +1,4 @@
-/* embedding: rows of a table by id. Ids lie in [0, V); the host sees to that. */
+/* embedding: looks up rows of a table by id. The host has checked that ids lie in [0, V). */
 #include <string.h>
 
 #include "kernel/ref/ref_impl.h"
@@ -20,7 +20,7 @@ static void run_gather(const ls_kernel_call *call, void *state, ls_pool *pool) {
     }
 }
 
-/* The rows of dy grouped by id, in their order: those of id v are order[start[v] .. start[v+1]). */
+/* Rows of dy sorted by id, stable: those of id v are order[start[v] .. start[v+1]). */
 typedef struct groups {
     const ls_kernel_call *call;
     int64_t *start, *order;
@@ -35,7 +35,7 @@ static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     return ls_kernel_check("embedding_grad", LS_REAL, call);
 }
 
-/* Counting sort: start[v] moves from the first row of v to the first of v + 1, and is then moved back. */
+/* Counting sort. Placing the rows moves start[v] to the first row of v + 1; then the array is shifted back. */
 static void group_by_id(const groups *g) {
     const int32_t *ids = g->call->in[0].data;
     const int64_t n = ls_view_elements(&g->call->in[0]), V = g->call->out[0].size[0];
@@ -72,7 +72,7 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
     groups g = {.call = call, .start = call->workspace};
     g.order = g.start + V + 1;
     group_by_id(&g);
-    REF(split)(pool, V, add_groups, &g);
+    ref_split(pool, V, add_groups, &g);
 }
 
 const ls_kernel REF(embedding) = {

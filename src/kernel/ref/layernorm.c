@@ -1,4 +1,4 @@
-/* layernorm: y = (x - mean) * rstd * weight (+ bias), rstd = 1/sqrt(variance + epsilon) by rows (Ba et al. 2016). */
+/* layernorm: y = (x - mean) * rstd * weight (+ bias), rstd = 1/sqrt(variance + epsilon) of each row (Ba et al. 2016). */
 #include "kernel/ref/ref_impl.h"
 
 typedef struct rows {
@@ -38,7 +38,7 @@ static void normalise(const void *context, int64_t first, int64_t last) {
 static void run_layernorm(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     const rows r = rows_of(call);
-    REF(split)(pool, r.n, normalise, &r);
+    ref_split(pool, r.n, normalise, &r);
 }
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
@@ -56,17 +56,17 @@ static void grad_of_x(const void *context, int64_t first, int64_t last) {
         real *dx = (real *)r->call->out[0].data + i * r->E;
         const double mean = (double)((const real *)r->call->in[2].data)[i];
         const double rstd = (double)((const real *)r->call->in[3].data)[i];
-        double level = 0, along = 0;
+        double mean_g = 0, mean_gh = 0;
         for (int64_t e = 0; e < r->E; e++) {
             const double g = (double)weight[e] * (double)dy[e];
-            level += g;
-            along += g * ((double)x[e] - mean) * rstd;
+            mean_g += g;
+            mean_gh += g * ((double)x[e] - mean) * rstd;
         }
-        level /= (double)r->E;
-        along /= (double)r->E;
+        mean_g /= (double)r->E;
+        mean_gh /= (double)r->E;
         for (int64_t e = 0; e < r->E; e++)
-            dx[e] = (real)(rstd * ((double)weight[e] * (double)dy[e] - level -
-                                   ((double)x[e] - mean) * rstd * along));
+            dx[e] = (real)(rstd * ((double)weight[e] * (double)dy[e] - mean_g -
+                                   ((double)x[e] - mean) * rstd * mean_gh));
     }
 }
 
@@ -87,8 +87,8 @@ static void grad_of_weight(const void *context, int64_t first, int64_t last) {
 static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     const rows r = rows_of(call);
-    REF(split)(pool, r.E, grad_of_weight, &r); /* first: dx may stand in dy's place */
-    REF(split)(pool, r.n, grad_of_x, &r);
+    ref_split(pool, r.E, grad_of_weight, &r); /* first, because dx may overwrite dy */
+    ref_split(pool, r.n, grad_of_x, &r);
 }
 
 const ls_kernel REF(layernorm) = {

@@ -1,7 +1,6 @@
 /*
- * matmul: C[M,N] = op(A)[M,K] · op(B)[K,N] (+ bias), in square tiles. Every sum runs over k = 0, 1, ... in
- * double, so the tiles and the threads change no bit. op(B) is packed tile by tile, which gives the inner
- * loop contiguous doubles whatever the types and transpositions.
+ * matmul: C[M,N] = op(A)[M,K] · op(B)[K,N] (+ bias), in square tiles. Each sum is in double and in the order k = 0, 1, ..., so tiles
+ * and threads do not change the result. op(B) is packed tile by tile, so that the inner loop reads contiguous doubles.
  */
 #include <string.h>
 
@@ -23,7 +22,7 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
     return ls_kernel_check("matmul", LS_REAL, call);
 }
 
-/* op(B)[k0.., n0..] as doubles, columns beyond n_size zero. */
+/* op(B)[k0.., n0..] as doubles; columns beyond n_size are 0. */
 static void pack(const product *p, int64_t k0, int64_t k_size, int64_t n0, int64_t n_size,
                  double out[TILE][TILE]) {
     for (int64_t k = 0; k < k_size; k++) {
@@ -39,7 +38,7 @@ static void add_row(const double *restrict a, const double B[TILE][TILE], int64_
         for (int n = 0; n < TILE; n++) sum[n] += a[k] * B[k][n];
 }
 
-/* The result may be f32 under f64. */
+/* The kernel for f64 may have an f32 result. */
 static void store(const product *p, int64_t m, int64_t n, double value) {
     const int64_t at = m * p->N + n;
     if (p->bias != NULL) value += (double)p->bias[n];
@@ -95,7 +94,7 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
         .accumulate = params->accumulate,
     };
     p.tiles_n = ls_ceil_div(p.N, TILE);
-    REF(split)(pool, ls_ceil_div(p.M, TILE) * p.tiles_n, tiles, &p);
+    ref_split(pool, ls_ceil_div(p.M, TILE) * p.tiles_n, tiles, &p);
 }
 
 const ls_kernel REF(matmul) = {.name = "matmul", .dtype = LS_REAL, .prepare = prepare, .run = run};

@@ -1,6 +1,6 @@
 /*
- * ref, for itself. Every file here is compiled twice, with LS_REAL_IS_F64 0 and 1: `real` is what arrays
- * hold. Whatever adds up many terms does so in double and is rounded once.
+ * The reference kernels, for the files of this folder. Each file is compiled twice, with LS_REAL_IS_F64 0 and 1; `real` is the type of
+ * the arrays' elements. Sums are computed in double and rounded once.
  */
 #ifndef LS_KERNEL_REF_IMPL_H
 #define LS_KERNEL_REF_IMPL_H
@@ -33,12 +33,34 @@ extern const ls_kernel REF(copy_bf16), REF(copy_i32), REF(fill_bf16), REF(fill_i
     REF(sum_bf16), REF(broadcast_bf16), REF(rope_table_bf16), REF(step_control_bf16), REF(cache_write_bf16);
 #endif
 
-/* Calls body(context, first, last) for parts of [0, n), on the threads of the pool; what body does with an
- * index must not depend on the others, so that the cut changes no bit. */
-typedef void (*ref_body)(const void *context, int64_t first, int64_t last);
-void REF(split)(ls_pool *pool, int64_t n, ref_body body, const void *context);
+/* --- work on threads ------------------------------------------------------------------------------------------------------- */
 
-/* The size of the last dimension, and the number of rows before it, of a dense view. */
+/* Works on indices first .. last-1. The result of an index must not depend on the others, so that the split changes no bit. */
+typedef void (*ref_body)(const void *context, int64_t first, int64_t last);
+
+typedef struct ref_work {
+    int64_t n, parts;
+    ref_body body;
+    const void *context;
+} ref_work;
+
+static inline void ref_run_part(void *context, int i, int thread) {
+    (void)thread;
+    const ref_work *w = context;
+    w->body(w->context, ls_part_start(w->n, w->parts, i), ls_part_start(w->n, w->parts, i + 1));
+}
+
+/* Runs the body over [0, n), in parts on the threads of the pool. */
+static inline void ref_split(ls_pool *pool, int64_t n, ref_body body, const void *context) {
+    enum { PARTS_PER_THREAD = 4 };
+    const int threads = ls_pool_threads(pool);
+    ref_work w = {n, threads > 1 ? ls_min(n, (int64_t)threads * PARTS_PER_THREAD) : 1, body, context};
+    if (n > 0) ls_pool_run(pool, (int)w.parts, ref_run_part, &w);
+}
+
+/* --- dense views as rows --------------------------------------------------------------------------------------------------- */
+
+/* The size of the last dimension; the product of the sizes of the others. */
 static inline int64_t ref_columns(const ls_view *view) {
     return view->ndim > 0 ? view->size[view->ndim - 1] : 1;
 }

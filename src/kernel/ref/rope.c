@@ -1,4 +1,4 @@
-/* Rotary positions: the table of cosines and sines, and the rotation of heads by it. */
+/* rope_table: cosines and sines of rotary positions. rotate: rotates heads by them. */
 #include "kernel/ref/ref_impl.h"
 
 static ls_status prepare_table(const ls_kernel_call *call, void **state) {
@@ -12,10 +12,10 @@ static void table_columns(const void *context, int64_t first, int64_t last) {
     const int64_t n = ls_view_elements(&call->in[0]), D = ref_columns(&call->out[0]);
     const double magnitude = ls_rope_magnitude(call->params);
     for (int64_t i = first; i < last; i++) {
-        const float usual = ls_rope_frequency(call->params, i, D);
+        const float base = ls_rope_frequency(call->params, i, D);
         real *table = (real *)call->out[0].data + i;
         for (int64_t row = 0; row < n; row++, table += D) {
-            const float frequency = ls_rope_frequency_at(call->params, usual, positions[row], i, D);
+            const float frequency = ls_rope_frequency_at(call->params, base, positions[row], i, D);
             const double angle = (double)positions[row] * (double)frequency;
             table[0] = (real)(magnitude * cos(angle));
             table[D / 2] = (real)(magnitude * sin(angle));
@@ -25,7 +25,7 @@ static void table_columns(const void *context, int64_t first, int64_t last) {
 
 static void run_table(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    REF(split)(pool, ref_columns(&call->out[0]) / 2, table_columns, call);
+    ref_split(pool, ref_columns(&call->out[0]) / 2, table_columns, call);
 }
 
 static ls_status prepare_rotate(const ls_kernel_call *call, void **state) {
@@ -33,8 +33,8 @@ static ls_status prepare_rotate(const ls_kernel_call *call, void **state) {
     return ls_kernel_check("rotate", LS_REAL, call);
 }
 
-/* Element i of a head turns with element i + D/2. */
-static void turn(const real *x, const real *table, int64_t D, double direction, real *y) {
+/* Rotates elements i and i + D/2 of a head against each other. direction: 1, or -1 for the inverse. */
+static void rotate_head(const real *x, const real *table, int64_t D, double direction, real *y) {
     for (int64_t i = 0; i < D / 2; i++) {
         const double c = (double)table[i], s = direction * (double)table[i + D / 2];
         const double a = (double)x[i], b = (double)x[i + D / 2];
@@ -52,22 +52,22 @@ static void rotate_rows(const void *context, int64_t first, int64_t last) {
         const real *table = (const real *)call->in[1].data + row * D;
         for (int64_t h = 0; h < H; h++) {
             const int64_t at = (row * H + h) * D;
-            turn((const real *)x->data + at, table, D, params->inverse ? -1.0 : 1.0,
-                 (real *)call->out[0].data + at);
+            rotate_head((const real *)x->data + at, table, D, params->inverse ? -1.0 : 1.0,
+                        (real *)call->out[0].data + at);
         }
     }
 }
 
 static void run_rotate(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    REF(split)(pool, ref_rows(&call->in[1]), rotate_rows, call);
+    ref_split(pool, ref_rows(&call->in[1]), rotate_rows, call);
 }
 
 const ls_kernel REF(rope_table) = {
     .name = "rope_table", .dtype = LS_REAL, .prepare = prepare_table, .run = run_table};
 const ls_kernel REF(rotate) = {
     .name = "rotate", .dtype = LS_REAL, .prepare = prepare_rotate, .run = run_rotate};
-#if !LS_REAL_IS_F64 /* operands are of type G alone: f32 for bf16 too */
+#if !LS_REAL_IS_F64 /* all operands are of type G or i32; G is f32 for bf16 too */
 const ls_kernel REF(rope_table_bf16) = {
     .name = "rope_table", .dtype = LS_BF16, .prepare = prepare_table, .run = run_table};
 #endif

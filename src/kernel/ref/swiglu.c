@@ -20,7 +20,7 @@ static void forward(const void *context, int64_t first, int64_t last) {
 
 static void run_swiglu(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    REF(split)(pool, ls_view_elements(&call->in[0]), forward, call);
+    ref_split(pool, ls_view_elements(&call->in[0]), forward, call);
 }
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
@@ -41,7 +41,7 @@ static void backward(const void *context, int64_t first, int64_t last) {
 
 static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    REF(split)(pool, ls_view_elements(&call->in[0]), backward, call);
+    ref_split(pool, ls_view_elements(&call->in[0]), backward, call);
 }
 
 const ls_kernel REF(swiglu) = {

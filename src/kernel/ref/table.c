@@ -10,7 +10,7 @@ const ls_kernel *const REF(kernels)[] = {
     &REF(attention_sink_grad), &REF(cache_write), &REF(accumulate), &REF(copy), &REF(fill), &REF(sum_squares),
     &REF(step_control), &REF(adamw),
 #if !LS_REAL_IS_F64
-    /* What knows no arithmetic of its element type serves the other types too. */
+    /* Kernels without arithmetic in their element type are registered for the other types too. */
     &REF(copy_bf16), &REF(copy_i32), &REF(fill_bf16), &REF(fill_i32), &REF(cast_bf16), &REF(sum_bf16),
     &REF(broadcast_bf16), &REF(rope_table_bf16), &REF(step_control_bf16), &REF(cache_write_bf16),
 #endif

@@ -1,14 +1,14 @@
-/* sum, sum_squares, column_sum: added to what is there, summed in double in the order of the elements. */
+/* sum, sum_squares and column_sum: the sum, in double and in the order of the elements, is added to the output. */
 #include "kernel/ref/ref_impl.h"
 
-/* Kahan's compensated sum: long sums of f64 keep their digits however they are cut over ranks. */
-typedef struct exact_sum {
-    double total, lost;
-} exact_sum;
+/* Kahan's compensated sum, so that long sums in f64 are accurate however many ranks share them. */
+typedef struct kahan_sum {
+    double total, error;
+} kahan_sum;
 
-static void add_term(exact_sum *sum, double term) {
-    const double with = term - sum->lost, total = sum->total + with;
-    sum->lost = isfinite(total) ? (total - sum->total) - with : 0;
+static void add_term(kahan_sum *sum, double term) {
+    const double corrected = term - sum->error, total = sum->total + corrected;
+    sum->error = isfinite(total) ? (total - sum->total) - corrected : 0;
     sum->total = total;
 }
 
@@ -21,7 +21,7 @@ static void run_sum(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state, (void)pool;
     const real *x = call->in[0].data;
     real *y = call->out[0].data;
-    exact_sum sum = {0, 0};
+    kahan_sum sum = {0, 0};
     for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++) add_term(&sum, (double)x[i]);
     *y = (real)((double)*y + sum.total);
 }
@@ -34,7 +34,7 @@ static ls_status prepare_sum_squares(const ls_kernel_call *call, void **state) {
 static void run_sum_squares(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state, (void)pool;
     const real *x = call->in[0].data;
-    exact_sum sum = {0, 0};
+    kahan_sum sum = {0, 0};
     for (int64_t i = 0, n = ls_view_elements(&call->in[0]); i < n; i++)
         add_term(&sum, (double)x[i] * (double)x[i]);
     *(double *)call->out[0].data += sum.total;
@@ -59,7 +59,7 @@ static void sum_columns(const void *context, int64_t first, int64_t last) {
 
 static void run_column_sum(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    REF(split)(pool, ref_columns(&call->in[0]), sum_columns, call);
+    ref_split(pool, ref_columns(&call->in[0]), sum_columns, call);
 }
 
 const ls_kernel REF(sum) = {.name = "sum", .dtype = LS_REAL, .prepare = prepare_sum, .run = run_sum};
@@ -67,6 +67,6 @@ const ls_kernel REF(sum_squares) = {
     .name = "sum_squares", .dtype = LS_REAL, .prepare = prepare_sum_squares, .run = run_sum_squares};
 const ls_kernel REF(column_sum) = {
     .name = "column_sum", .dtype = LS_REAL, .prepare = prepare_column_sum, .run = run_column_sum};
-#if !LS_REAL_IS_F64 /* operands are of type G alone: f32 for bf16 too */
+#if !LS_REAL_IS_F64 /* all operands are of type G, which is f32 for bf16 too */
 const ls_kernel REF(sum_bf16) = {.name = "sum", .dtype = LS_BF16, .prepare = prepare_sum, .run = run_sum};
 #endif

@@ -1,4 +1,4 @@
-/* rmsnorm: y = x * rstd * weight (the offset added), rstd = 1/sqrt(mean(x^2) + epsilon) by rows (Zhang, Sennrich 2019). */
+/* rmsnorm: y = x * rstd * (offset + weight), rstd = 1/sqrt(mean(x^2) + epsilon) of each row (Zhang, Sennrich 2019). */
 #include "kernel/ref/ref_impl.h"
 
 typedef struct rows {
@@ -30,7 +30,7 @@ static void normalise(const void *context, int64_t first, int64_t last) {
 static void run_rmsnorm(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     rows r = {call, ref_rows(&call->in[0]), ref_columns(&call->in[0])};
-    REF(split)(pool, r.n, normalise, &r);
+    ref_split(pool, r.n, normalise, &r);
 }
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
@@ -38,7 +38,7 @@ static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     return ls_kernel_check("rmsnorm_grad", LS_REAL, call);
 }
 
-/* dx = rstd * (w dy) - x * rstd^3 * mean(w dy x) */
+/* With w = offset + weight: dx = rstd * (w dy) - x * rstd^3 * mean(w dy x) */
 static void grad_of_x(const void *context, int64_t first, int64_t last) {
     const rows *r = context;
     const ls_norm_params *params = r->call->params;
@@ -49,12 +49,12 @@ static void grad_of_x(const void *context, int64_t first, int64_t last) {
         const real *dy = (const real *)r->call->in[3].data + i * r->E;
         real *dx = (real *)r->call->out[0].data + i * r->E;
         const double rstd = (double)((const real *)r->call->in[2].data)[i];
-        double along = 0;
+        double factor = 0; /* of x: rstd^3 * mean(w dy x) */
         for (int64_t e = 0; e < r->E; e++)
-            along += (offset + (double)weight[e]) * (double)dy[e] * (double)x[e];
-        along *= rstd * rstd * rstd / (double)r->E;
+            factor += (offset + (double)weight[e]) * (double)dy[e] * (double)x[e];
+        factor *= rstd * rstd * rstd / (double)r->E;
         for (int64_t e = 0; e < r->E; e++)
-            dx[e] = (real)(rstd * (offset + (double)weight[e]) * (double)dy[e] - (double)x[e] * along);
+            dx[e] = (real)(rstd * (offset + (double)weight[e]) * (double)dy[e] - (double)x[e] * factor);
     }
 }
 
@@ -74,8 +74,8 @@ static void grad_of_weight(const void *context, int64_t first, int64_t last) {
 static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     rows r = {call, ref_rows(&call->in[0]), ref_columns(&call->in[0])};
-    REF(split)(pool, r.E, grad_of_weight, &r); /* first: dx may stand in dy's place */
-    REF(split)(pool, r.n, grad_of_x, &r);
+    ref_split(pool, r.E, grad_of_weight, &r); /* first, because dx may overwrite dy */
+    ref_split(pool, r.n, grad_of_x, &r);
 }
 
 const ls_kernel REF(rmsnorm) = {

@@ -1,33 +1,77 @@
-/* copy, cast, accumulate and fill. */
+/* Kernels that move data: copy, cast, accumulate and fill. */
 #include "kernel/cpu/cpu_impl.h"
-#include "kernel/cpu/runs.h"
+
+/* --- two strided views of one shape, as runs of elements that are contiguous in both ------------------------------------------- */
+
+/* The views have the same sizes; ndim dimensions are around a run, outermost first. */
+typedef struct runs {
+    int64_t length; /* elements of a run */
+    int ndim;
+    int64_t size[LS_MAX_DIMS], stride_a[LS_MAX_DIMS], stride_b[LS_MAX_DIMS];
+} runs;
+
+static runs runs_of(const ls_view *a, const ls_view *b) {
+    runs out = {.length = 1};
+    int dims = a->ndim;
+    while (dims > 0 && (a->size[dims - 1] == 1 ||
+                        (a->stride[dims - 1] == out.length && b->stride[dims - 1] == out.length))) {
+        out.length *= a->size[--dims];
+    }
+    out.ndim = dims;
+    for (int d = 0; d < dims; d++) {
+        out.size[d] = a->size[d];
+        out.stride_a[d] = a->stride[d];
+        out.stride_b[d] = b->stride[d];
+    }
+    return out;
+}
+
+/* Works on `count` contiguous elements, at offsets at_a and at_b from the two views' data. */
+typedef void (*piece_body)(const ls_kernel_call *call, int64_t at_a, int64_t at_b, int64_t count);
+
+/* Calls the body for the contiguous pieces of elements [start, end), in order. */
+static void for_each_piece(const runs *r, int64_t start, int64_t end, piece_body body,
+                           const ls_kernel_call *call) {
+    while (start < end) {
+        int64_t run = start / r->length;
+        const int64_t inside = start % r->length, count = ls_min(r->length - inside, end - start);
+        int64_t at_a = inside, at_b = inside;
+        for (int d = r->ndim - 1; d >= 0; d--) {
+            at_a += run % r->size[d] * r->stride_a[d];
+            at_b += run % r->size[d] * r->stride_b[d];
+            run /= r->size[d];
+        }
+        body(call, at_a, at_b, count);
+        start += count;
+    }
+}
+
+/* --- the kernels --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct strided {
     const ls_kernel_call *call;
-    ls_cpu_runs runs;
-    ls_cpu_visit visit;
+    runs runs;
+    piece_body body;
 } strided;
 
 static void strided_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const strided *s = context;
-    ls_cpu_runs_visit(&s->runs, start, end, s->visit, s->call);
+    for_each_piece(&s->runs, start, end, s->body, s->call);
 }
 
-static void strided_run(const ls_kernel_call *call, ls_pool *pool, ls_cpu_visit visit) {
-    const strided s = {call, ls_cpu_runs_of(&call->in[0], &call->out[0]), visit};
+static void strided_run(const ls_kernel_call *call, ls_pool *pool, piece_body body) {
+    const strided s = {call, runs_of(&call->in[0], &call->out[0]), body};
     const int64_t n = ls_view_elements(&call->in[0]);
     ls_cpu_split(pool, n, ls_cpu_parts(n, 16384, call->threads), strided_part, &s);
 }
 
-static void copy_piece(const void *context, int64_t from, int64_t to, int64_t count) {
-    const ls_kernel_call *call = context;
+static void copy_piece(const ls_kernel_call *call, int64_t from, int64_t to, int64_t count) {
     memcpy((element *)call->out[0].data + to, (const element *)call->in[0].data + from,
            sizeof(element) * (size_t)count);
 }
 
-static void accumulate_piece(const void *context, int64_t from, int64_t to, int64_t count) {
-    const ls_kernel_call *call = context;
+static void accumulate_piece(const ls_kernel_call *call, int64_t from, int64_t to, int64_t count) {
     const bool wide = call->in[0].dtype == LS_F32;
     float *out = (float *)call->out[0].data + to;
     for (int64_t i = 0; i < count; i += V_LANES) {
@@ -36,22 +80,19 @@ static void accumulate_piece(const void *context, int64_t from, int64_t to, int6
     }
 }
 
-static void cast_piece_f32(const void *context, int64_t from, int64_t to, int64_t count) {
-    const ls_kernel_call *call = context;
+static void cast_piece_f32(const ls_kernel_call *call, int64_t from, int64_t to, int64_t count) {
     const element *x = (const element *)call->in[0].data + from;
     float *out = (float *)call->out[0].data + to;
     for (int64_t i = 0; i < count; i += V_LANES) v_store_f32(out + i, v_load(x + i, count - i), count - i);
 }
 
-static void cast_piece_bf16(const void *context, int64_t from, int64_t to, int64_t count) {
-    const ls_kernel_call *call = context;
+static void cast_piece_bf16(const ls_kernel_call *call, int64_t from, int64_t to, int64_t count) {
     const element *x = (const element *)call->in[0].data + from;
     ls_bf16 *out = (ls_bf16 *)call->out[0].data + to;
     for (int64_t i = 0; i < count; i += V_LANES) v_store_bf16(out + i, v_load(x + i, count - i), count - i);
 }
 
-static void cast_piece_f64(const void *context, int64_t from, int64_t to, int64_t count) {
-    const ls_kernel_call *call = context;
+static void cast_piece_f64(const ls_kernel_call *call, int64_t from, int64_t to, int64_t count) {
     const element *x = (const element *)call->in[0].data + from;
     double *out = (double *)call->out[0].data + to;
     for (int64_t i = 0; i < count; i++) out[i] = (double)element_to_f32(x[i]);
@@ -70,7 +111,7 @@ static void copy_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 static void cast_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
-    static const ls_cpu_visit to[LS_DTYPES] = {
+    static const piece_body to[LS_DTYPES] = {
         [LS_F32] = cast_piece_f32, [LS_F64] = cast_piece_f64, [LS_BF16] = cast_piece_bf16};
     (void)state;
     strided_run(call, pool, to[call->out[0].dtype]);
