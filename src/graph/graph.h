@@ -18,8 +18,8 @@ typedef struct ls_op ls_op;
 
 typedef struct ls_node {
     const ls_op *op;
-    const void
-        *params; /* the op's own struct; it begins with the struct that its kernel reads (tensor/params.h) */
+    /* the op's own struct; it begins with the struct that its kernel reads (tensor/params.h) */
+    const void *params;
     size_t params_bytes;
     int n_in, n_out;
     ls_tensor in[LS_NODE_INPUTS];

@@ -82,9 +82,8 @@ typedef struct ls_kernel_call {
     ls_view in[LS_KERNEL_INPUTS];
     ls_view out[LS_KERNEL_OUTPUTS];
     const void *params; /* the kernel's struct in tensor/params.h, or NULL */
-    void *
-        workspace; /* as many bytes as `workspace` of the kernel returned, 64-byte aligned; contents undefined */
-    int threads; /* number of threads of the pool given to run */
+    void *workspace;    /* as large as the kernel's `workspace` says, 64-byte aligned; contents undefined */
+    int threads;        /* number of threads of the pool given to run */
 } ls_kernel_call;
 
 typedef struct ls_kernel {

@@ -59,8 +59,7 @@ typedef struct ls_architecture {
     const char *name;       /* as in "architectures" */
     const char *model_type; /* as in "model_type" */
     const ls_form *form;
-    ls_model_config
-        initial; /* defaults of missing fields. Hkv 0: as many KV heads as query heads; D 0: E/Hq */
+    ls_model_config initial; /* defaults of missing fields. Hkv 0: like Hq; D 0: E/Hq */
     const char *activation_field;
     const ls_config_field *fields; /* fields besides those of the form, read after them; NULL: none */
     const ls_config_rule *rules;   /* rules besides those of the form; NULL: none */

@@ -94,7 +94,7 @@ V_INLINE void square_product(int64_t steps, const float *a, int64_t a_row, int64
     const int pairs = (int)ls_ceil_div(BLOCK / 2, 4 * steps);
     float *old = held->at;
     exponentials rows = *meanwhile, *e = &rows; /* a copy, which stays in registers */
-    __asm__ volatile("" ::: "memory");          /* the intrinsics do not say that they read memory */
+    __asm__ volatile("" ::: "memory"); /* the compiler does not know that the intrinsics read memory */
 #define FIRST(sum, offset, old_offset)                             \
     if (i == 0) {                                                  \
         if (old) _tile_stored(sum, old + (old_offset), old_bytes); \

@@ -69,7 +69,7 @@ V_INLINE void sums_store(float *c, int64_t c_row) {
 V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
                          int64_t b_row, float *c, int64_t c_row, bool add) {
     const int64_t a_bytes = a_row * 4, b_bytes = b_row * 4, c_bytes = c_row * 4;
-    __asm__ volatile("" ::: "memory"); /* the intrinsics do not say that they read memory */
+    __asm__ volatile("" ::: "memory"); /* the compiler does not know that the intrinsics read memory */
     if (add) {
         _tile_loadd(SUM_00, c, c_bytes);
         _tile_loadd(SUM_10, c + TILE_ROWS * c_row, c_bytes);

@@ -132,7 +132,7 @@ static __attribute__((noinline)) void block_product(const panel_a *panel, const 
     const int64_t a_bytes = panel->row * 2, a_step = panel->step, c_bytes = c_row * 4;
     const ls_bf16 *a = panel->at, *a_lower = a + 16 * panel->row;
     float *const lower = c + 16 * c_row;
-    __asm__ volatile("" ::: "memory"); /* the intrinsics do not say that they read memory */
+    __asm__ volatile("" ::: "memory"); /* the compiler does not know that the intrinsics read memory */
     if (add) {
         _tile_loadd(0, c, c_bytes);
         _tile_loadd(1, c + 16, c_bytes);

@@ -105,8 +105,8 @@ V_INLINE v_f32 v_exp2(v_f32 x) {
  * x = n + f with 0 <= f < 1; the cubic is 1 at f = 0 and has the smallest relative error elsewhere. 6 instructions; v_exp2 has 12.
  */
 V_INLINE v_f32 v_exp2_coarse(v_f32 x) {
-    const v_f32 f =
-        (v_f32)_mm512_reduce_ps((__m512)x, 9); /* x - floor(x), exact; scalef computes the floor */
+    /* x - floor(x), exact; scalef computes the floor. */
+    const v_f32 f = (v_f32)_mm512_reduce_ps((__m512)x, 9);
     v_f32 p = f * 0.07706988445f + 0.22764189805f;
     p = p * f + 0.69511753554f;
     p = p * f + 1.0f;
