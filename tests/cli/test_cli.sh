@@ -29,7 +29,7 @@ done
 json "d['kernels'] > 50 and d['isa'] and 'shm' in d['transports'] and 'dnnl' in d['libraries']" out.json
 "$longspan" --version | grep -q "^longspan [0-9.]* (.*)" || fail "--version"
 
-# --- wrong words: 2 ---
+# --- wrong words: exit code 2 ---
 expect 2 "did you mean train?" trian
 expect 2 "lists the known ones" xyzzyplugh
 expect 2 "did you mean --model?" grad --modle m
@@ -64,7 +64,7 @@ tail -c 48 o/lse.npy | od -An -v -tf4 | tr -s ' \n' '\n' | sed '/^$/d' |
     awk '{ d = $1 - log(NR); if (d < 0) d = -d; if (d > 1e-5) bad = 1 } END { exit bad || NR != 12 }' || fail "lse of zeros"
 "$longspan" attention "${files[@]}" --mask full --ranks 2 --ranks-as threads --threads 1 --out o2 | grep -q '^wrote o2/{o,lse}.npy' ||
     fail "attention without --json"
-# A sink of 0 is one key more; its gradient is 0 where all values are.
+# A sink of 0 counts as one more key; its gradient is 0 where all values are 0.
 npy sink.npy '<f4' '(4,)' 16
 "$longspan" attention "${files[@]}" --do q.npy --sink sink.npy --softcap 5 --mask causal --ranks 3 --threads 1 --out o4 | tail -1 |
     grep -q '^wrote o4/{o,lse,dq,dk,dv,dsink}.npy' || fail "attention with a sink"
@@ -101,7 +101,7 @@ n = struct.unpack("<Q", data[:8])[0]
 header = json.loads(data[8:8 + n])
 assert header["model.embed_tokens.weight"]["dtype"] == "F64", header
 assert header["model.layers.1.self_attn.k_proj.weight"]["shape"] == [16, 32], header
-# The loss once more, from the logits.
+# The same loss, from the logits.
 array, tokens = open("l.npy", "rb").read(), struct.unpack("<13i", open("t.npy", "rb").read()[-52:])
 assert b"'<f8'" in array and b"(1, 13, 32)" in array, array[:128]
 rows = [struct.unpack_from("<32d", array, len(array) - 8 * 32 * (13 - i)) for i in range(12)]

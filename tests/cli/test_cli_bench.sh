@@ -15,7 +15,7 @@ expect 2 "--threads 2 with --ranks 3; expected --ranks 1" bench attention --rank
 expect 2 "--strategy ring with --ranks 1" bench attention --ranks 1 --strategy ring
 expect 2 "--heads 3 with --kv-heads 2; expected a multiple" bench attention --ranks 1 --heads 3 --seq 64
 
-# The kernels alone: rates are operations that the mask leaves by seconds, over the floor.
+# The kernels alone: rates are the operations that the mask leaves, per second, relative to the floor.
 "$longspan" bench attention --ranks 1 --threads 2 --seq 200 --heads 4 --kv-heads 2 --head-size 16 --rounds 2 --mask window:9 --json >out.json 2>err ||
     fail "bench attention --ranks 1: $(cat err)"
 python3 - <<'CHECK' || fail "bench attention --ranks 1: $(cat out.json)"

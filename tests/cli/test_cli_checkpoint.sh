@@ -2,7 +2,7 @@
 # longspan checkpoint as a command, and the folder that train exports at its end: files, messages, refusals.
 . "$(dirname "$0")/../support/cli.sh"
 
-# says WORDS COMMAND...: done, with the words in its output.
+# says WORDS COMMAND...: the command succeeds and its output contains the words.
 says() {
     local words=$1
     shift
@@ -21,7 +21,7 @@ for i in $(seq 400); do echo "line $i of a text that is long enough"; done >text
 threads=()
 [ "${LS_TEST_SANITIZER:-}" = thread ] && threads=(--ranks-as threads)
 
-# The end of a training on 2 ranks: a folder with everything in it.
+# A training on 2 ranks exports a complete folder at its end.
 "$longspan" train --model pretrained --data text.txt --seq 32 --threads 1 --ranks 2 "${threads[@]}" --out run --steps 2 --json \
     >out.json 2>err || fail "train: $(cat err)"
 grep -q 'weights: random, from seed 0' err || fail "train: $(cat err)"
@@ -31,7 +31,7 @@ cmp pretrained/generation_config.json run/model/generation_config.json || fail "
 grep -q '"model": "run/model"' out.json || fail "result: $(cat out.json)"
 grep -q '"our_own": {"x": \[1.0\]}' run/model/config.json || fail "config.json: $(cat run/model/config.json)"
 
-# What checkpoint export writes is the same, by default and asked for; other types are other files.
+# checkpoint export writes the same folder, by default and with explicit options; other types give other files.
 says 'run         2 ranks' checkpoint inspect run
 says 'step        2' checkpoint inspect --checkpoint run/checkpoint-00000002
 says 'good' checkpoint verify run
@@ -47,13 +47,13 @@ json "(d['dtype'], d['files'], d['tensors']) == ('F32', 1, 11)" out.json
 json "d['step'] == 2 and d['run']['ranks'] == 2 and len(d['tensors']) == 11 and d['model']['tied']" out.json
 "$longspan" checkpoint verify run --json >out.json 2>err || fail "verify: $(cat err)"
 json "d['ok'] and len(d['files']) == 4" out.json
-# Where the model is not found any more, what the run exported has its files.
+# If the model's folder is gone, the folder that the run exported provides the files.
 mv pretrained away
 says 'carried over: tokenizer_config.json, generation_config.json' checkpoint export run --out again
 diff -r whole again || fail "an export without the model's folder is another"
 mv away pretrained
 
-# The exported model is the trained one: it goes on as a model by itself, with the same loss as the checkpoint.
+# The exported model is the trained one: training it further starts with the loss of the checkpoint.
 python3 - <<'TOKENS'
 import struct
 ids = [i * 7 % 257 for i in range(64)]
@@ -65,7 +65,7 @@ for model in run/model run/checkpoint-00000002; do
 done >losses
 [ "$(uniq losses | wc -l)" = 1 ] && grep -q loss losses || fail "losses differ: $(cat losses)"
 
-# Trained further from there, it says so.
+# A training that starts from it says so.
 "$longspan" train --model run/model --data text.txt --seq 32 --threads 1 "${threads[@]}" --out further --steps 1 >out 2>err || fail "train: $(cat err)"
 grep -q 'weights: the \*.safetensors of run/model' err || fail "train: $(cat err)"
 
@@ -83,7 +83,7 @@ printf 'X' | dd of=run/checkpoint-00000002/optimizer.safetensors bs=1 seek=5000 
 ! "$longspan" checkpoint verify run >out 2>err || fail "a bad checkpoint was called good"
 grep -q '1 of 4 files are bad' err || fail "verify: $(cat err)"
 grep -q 'optimizer.safetensors   BAD' out || fail "verify: $(cat out)"
-# A run that would write over something else is refused before it starts.
+# A run that would overwrite other files is refused before it starts.
 mkdir -p other/model && touch other/model/notes.txt
 ! "$longspan" train --model pretrained --data text.txt --seq 32 --threads 1 --out other --steps 1 2>err || fail "a folder would have been written over"
 grep -q 'notes.txt' err || fail "train: $(cat err)"

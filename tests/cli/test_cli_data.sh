@@ -45,7 +45,7 @@ losses() { python3 -c 'import json, sys; print([json.loads(l)["loss"] for l in o
 "$longspan" train "${base[@]}" --data shards --out from-shards >out.txt 2>err || fail "train: $(cat err)"
 [ "$(losses from-text)" = "$(losses from-shards)" ] || fail "losses: $(losses from-text) and $(losses from-shards)"
 
-# --- a build that is interrupted says how to go on, and what one left is not overwritten ---
+# --- an interrupted build says how to continue it, and its files are not overwritten ---
 awk 'BEGIN { for (i = 0; i < 1000000; i++) print "{\"text\": \"line " i " of a long file, which takes a while to be read and written\"}" }' >long.jsonl
 begin_build() { # WAITED FLAGS...: a build in the background, once a file is there
     local waited=$1
@@ -67,11 +67,11 @@ kill -KILL $pid
 wait $pid && fail "a killed build was done"
 expect 2 "killed holds an unfinished build; continue with --resume, or remove it" data build lines.jsonl --out killed
 rm -r cut killed long.jsonl
-# One that failed before there was a shard leaves nothing to go on from.
+# A build that failed before its first shard leaves nothing to continue from.
 expect 1 "lines.jsonl:1: words is missing" data build lines.jsonl --out failed --field words
 "$longspan" data build lines.jsonl --out failed >out.txt 2>err || fail "after a failed build: $(cat err)"
 
-# --- every format that is built is trained from, evaluated on and listed, with the same tokens ---
+# --- every format gives the same tokens to build, training, evaluation and listing ---
 gzip -k lines.jsonl
 python3 - <<'MAKE'
 import json
@@ -94,7 +94,7 @@ for data in lines.jsonl lines.jsonl.gz lines.json many.json texts.json; do
     "$longspan" data build "$data" --out "shards-of-$data" >out.txt 2>err && cmp -s "shards-of-$data/shard-000000.tokens" line-shards/shard-000000.tokens ||
         fail "data build $data: $(cat err)"
 done
-# Conversations are learnt as from shards, what the user says is not; a resumed run reads them as it did.
+# Conversations are learnt as from shards, the user's turns are not; a resumed run reads them in the same way.
 talk=(--records messages --template chatml)
 "$longspan" data build talks.jsonl "${talk[@]}" --out talk-shards >out.txt 2>err || fail "build: $(cat err)"
 "$longspan" train "${base[@]}" --data talk-shards --out talk-a >out.txt 2>err || fail "train: $(cat err)"
@@ -108,7 +108,7 @@ grep -q -- "--records text contradicts" err || fail "resume: $(cat err)"
 grep -q "talks.jsonl:1: text is missing, expected a text; --records messages reads conversations" err || fail "hint: $(cat err)"
 expect 2 "data inspect reads no texts without --order" data inspect shards --records messages
 
-# --- the order: what each step reads, the same on 1, 2 and 4 ranks, and after resuming on another number ---
+# --- each step reads the same data on 1, 2 and 4 ranks, and after resuming on another number ---
 hashes() { python3 -c 'import json, sys; print([json.loads(l)["data_hash"] for l in open(sys.argv[1] + "/metrics.jsonl")])' "$1"; }
 for pack in join best stream; do
     order=(--seq 64 --batch 4 --seed 5 --pack $pack)
@@ -157,7 +157,7 @@ expect 2 "expected build or inspect" data
 expect 2 "expected build or inspect" data destroy
 expect 2 "no files given" data build --out x
 expect 2 "--out is missing" data build texts
-# A training verifies the bodies of shards before it uses them: one changed token that is an id like others is found, unless it is told to trust.
+# A training verifies the bodies of shards before it uses them: a token changed to another valid id is found, except with --trust-data.
 "$longspan" data build texts --out whole-shards >out.txt 2>err || fail "build: $(cat err)"
 verified=(train --model config.json --seq 16 --threads 1 --steps 1)
 "$longspan" "${verified[@]}" --data whole-shards --out verified >out.txt 2>err || fail "train: $(cat err)"
@@ -176,7 +176,7 @@ for data in "--data whole-shards" "--data texts --eval-data whole-shards"; do
 done
 "$longspan" "${verified[@]}" --data whole-shards --trust-data --out trusted >out.txt 2>err || fail "--trust-data: $(cat err)"
 
-# A shard that is cut while it is trained on ends the run with its name.
+# A shard that is truncated during the training ends the run with the shard's name.
 "$longspan" data build texts --out cut-shards >out.txt 2>err || fail "build: $(cat err)"
 "$longspan" train --model config.json --seq 16 --threads 1 --ranks 2 --steps 1000000 --data cut-shards --out cut-run >out.txt 2>err & pid=$!
 for _ in $(seq 600); do [ -s cut-run/metrics.jsonl ] && break; sleep 0.02; done

@@ -7,7 +7,7 @@ make_lines 400 >text.txt
 base=(--model config.json --data text.txt --seq 32 --threads 1)
 [ "${LS_TEST_SANITIZER:-}" = thread ] && base+=(--ranks-as threads)
 
-# The end of a training writes the table and the picture, of the weights that it saved.
+# At its end a training writes the table and the picture, for the weights that it saved.
 "$longspan" train "${base[@]}" --out run --steps 40 --lr 0.01 --eval-data text.txt >out.txt 2>err || fail "train: $(cat err)"
 grep -q 'positions   run/loss_by_position.svg: ' out.txt || fail "summary: $(cat out.txt)"
 "$longspan" eval "${base[@]}" --checkpoint run --sequences 4 --ranks 2 --out again --json >out.json 2>err || fail "eval: $(cat err)"
@@ -49,7 +49,7 @@ assert 0 < shards["learnt_tokens"] == one["tokens"] == two["tokens"] < shards["t
 assert joined["tokens"] != one["tokens"] and joined["loss"] != one["loss"], joined
 assert [b["tokens"] for b in one["by_position"]] == [b["tokens"] for b in two["by_position"]]
 assert abs(one["loss"] - two["loss"]) < 1e-5, (one, two)
-# By hand: a byte is a token, a document ends with one more, and pieces of 32 begin anew.
+# The expected counts: a byte is a token, a document ends with one more token, and pieces of 32 begin anew.
 bins = {}
 for line in open("lines.jsonl"):
     r = json.loads(line)

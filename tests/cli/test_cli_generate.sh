@@ -32,12 +32,12 @@ assert len(d["ids"]) == 40 and d["finish"] == "tokens", d
 # Keys and values: 1 layer, 2 of them, 1 head of 8, f32; half of 49 tokens, rounded up.
 assert d["cache_bytes"] == 2 * 8 * 4 * 25 and d["cache_bytes"] < d["predicted_bytes"], d
 assert d["resident_bytes"] < d["predicted_bytes"] + 2 * 4096, d
-# qemu says yes to MADV_POPULATE_WRITE and does nothing.
+# qemu accepts MADV_POPULATE_WRITE without doing anything.
 assert d["predicted_bytes"] <= d["resident_bytes"] or os.environ.get("TEST_EMULATOR"), d
 assert text == d["text"] + "\n" and d["decode_seconds"] > 0 and d["mesh"] in ("dp=1,ring=2,ulysses=1", "dp=1,ring=1,ulysses=2"), d
 CHECK
 
-# It ends where the model says that a text does; learned positions end by themselves.
+# Generation ends at the model's end-of-text tokens, and at the last learned position.
 stop=$(python3 -c 'import json; d = json.load(open("out.json"))["ids"]; print(d[7], d.index(d[7]))')
 mkdir ends
 sed "s/\"vocab_size\"/\"eos_token_id\": [255, ${stop% *}], &/" config.json >ends/config.json
@@ -51,7 +51,7 @@ echo '{"architectures": ["GPT2LMHeadModel"], "vocab_size": 256, "n_embd": 16, "n
 expect 2 "--tokens 16 behind a prompt of 10: the model has 24 positions, which are learned; expected at most 15" \
     generate --model learned.json --threads 1 --prompt "line 12 of" --tokens 16
 
-# A model that holds a number that is not finite, and one whose numbers grow too large: neither has a text.
+# A model with a number that is not finite, and one whose results overflow: both are errors.
 python3 - <<'MODELS'
 import json, math, os, struct
 config = json.load(open("config.json"))
@@ -82,7 +82,7 @@ done
 expect 1 "element 37 of tensor model.layers.0.mlp.up_proj.weight is nan" recall --model nan --threads 1 --lengths 400
 expect 1 "every weight is" generate --model huge --threads 1 --prompt ab --tokens 5
 
-# Ctrl-C: what was made stands, and one line says how it ended.
+# Ctrl-C: the text so far stays, and one line says how it ended.
 "$longspan" generate "${base[@]}" --tokens 1000000 --prompt a --seed 3 --top-k 5 >out 2>err & pid=$!
 for _ in $(seq 600); do [ -s out ] && break; sleep 0.1; done
 kill -INT $pid

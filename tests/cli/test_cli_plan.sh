@@ -21,7 +21,7 @@ assert d["one_rank_bytes"] > d["predicted_bytes"], d
 assert [c["seconds"] for c in d["candidates"]] == sorted(c["seconds"] for c in d["candidates"])
 CHECK
 
-# Train maps what was planned: the same numbers by another way.
+# train maps what was planned.
 for i in $(seq 900); do echo "line $i of a text that is long enough"; done >text.txt
 as=()
 [ "${LS_TEST_SANITIZER:-}" = thread ] && as=(--ranks-as threads)
@@ -35,12 +35,12 @@ assert most == plan["predicted_bytes"] and run["one_rank_bytes"] == plan["one_ra
 assert run["spread"]["strategy"] == plan["candidates"][0]["strategy"] and run["spread"]["reason"] == plan["reason"]
 CHECK
 
-# The longest sequence takes no longer than a short one.
+# Planning the longest sequence takes no longer than planning a short one.
 timeout 20 "$longspan" plan --model "$model" --threads 1 --ranks 1 --seq $((1 << 30)) >long.txt 2>err || fail "plan of 2^30 tokens: $(cat err)"
 grep -q 'TiB' long.txt || fail "plan of 2^30 tokens: $(cat long.txt)"
 
 bytes=$(python3 -c 'import json; print(json.load(open("plan.json"))["predicted_bytes"])')
-# A little less than it would take: some results are made again, and it fits.
+# A budget slightly below the need: some results are recomputed, and it fits.
 plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory $((bytes * 97 / 100)) --json >less.json || fail "no recompute"
 python3 - "$bytes" <<'CHECK' || fail "saving: $(cat less.json)"
 import json, sys
@@ -49,7 +49,7 @@ best = d["candidates"][0]
 assert best["recompute"] > 0 and best["fits"] and d["predicted_bytes"] <= int(sys.argv[1]) * 97 // 100, best
 CHECK
 
-# Too little memory: one line with what is needed and what would fit; and that does fit.
+# Too little memory: one line says what is needed and what would fit, and that does fit.
 plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory "$bytes" >page.txt || fail "exactly enough memory is refused"
 grep -q '^one rank alone would need' page.txt && grep -q 'maps most' page.txt || fail "page: $(cat page.txt)"
 limit=$((bytes * 3 / 5))

@@ -9,13 +9,13 @@ base=(train --model config.json --seq 32 --threads 1 --lr 0.01)
 [ "${LS_TEST_SANITIZER:-}" = thread ] && base+=(--ranks-as threads)
 run() { "$longspan" "${base[@]}" --data text.txt "$@" >out.txt 2>err || fail "train $*: $(cat err)"; }
 
-# One run, undisturbed; and what it was after 6 of 8 steps, to be disturbed in each way.
+# An undisturbed run, and its state after 6 of 8 steps, which is then damaged in several ways.
 run --out whole --steps 8 --save-every 2 --keep 0 --schedule constant
 run --out six --steps 6 --save-every 2 --keep 0 --schedule constant
 again() { rm -rf now && cp -a six now; }
 newest=now/checkpoint-00000006
 
-# Another text, and one with the same tokens in another order; a seed that was edited.
+# Another text, a text with the same tokens in another order, and an edited seed are refused.
 again
 sed 's/line 150/lime 150/' text.txt >other.txt
 tac text.txt >turned.txt
@@ -29,7 +29,7 @@ sed -i 's/"seed": [0-9]*/"seed": 41/' now/run.json
 grep -q 'now/run.json: seed is 41, but now/checkpoint-00000006 was trained with' err || fail "edited seed: $(cat err)"
 [ -d now/checkpoint-00000006 ] && [ ! -e now/checkpoint-00000008 ] || fail "a refused run changed the folder"
 
-# The newest checkpoint is damaged, empty, or a file: the one before it is taken, and the run ends with the same bits.
+# The newest checkpoint is damaged, empty, or a file: the one before it is used, and the run ends with the same bits.
 flip() { python3 -c 'import sys; f = open(sys.argv[1], "r+b"); f.seek(-5, 2); b = f.read(1); f.seek(-5, 2); f.write(bytes([b[0] ^ 4]))' "$1"; }
 for damage in "flip $newest/optimizer.safetensors" "flip $newest/model.safetensors" "truncate -s 100 $newest/state.json" "rm $newest/model.safetensors" \
     "rm $newest/state.json $newest/config.json $newest/model.safetensors $newest/optimizer.safetensors" "rm -r $newest; touch $newest"; do
@@ -44,13 +44,13 @@ for damage in "flip $newest/optimizer.safetensors" "flip $newest/model.safetenso
         done
     done
 done
-# None is left: the reason is that of the newest.
+# No checkpoint is usable: the error gives the reason for the newest.
 again
 for step in 2 4 6; do flip now/checkpoint-0000000$step/model.safetensors; done
 "$longspan" "${base[@]}" --out now --steps 8 --resume --data text.txt >out.txt 2>err && fail "a damaged checkpoint was taken"
 tail -1 err | grep -q "$newest/model.safetensors: corrupted" || fail "all are damaged: $(cat err)"
 
-# Lines of metrics that are none stay where they are, and hold nothing up.
+# Invalid lines of metrics.jsonl stay where they are and do not disturb the run.
 again
 sed -i '3s/.*/\x01 no line of metrics/' now/metrics.jsonl
 printf '{"step": 7, "lo' >>now/metrics.jsonl

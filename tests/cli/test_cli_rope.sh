@@ -47,14 +47,14 @@ logits() {
         fail "grad $model $*: $(cat err)"
 }
 
-# MODEL SCALING WANT: WANT is true of the rotary positions `r` of the exported config `d`.
+# MODEL SCALING WANT: the expression WANT is true for the rotary positions `r` of the exported config `d`.
 check() {
     local model=$1 scaling=$2 want=$3
     rm -rf run
     train "$model" 1 --rope-scaling "$scaling" --rope-theta 300
     json "d['our_own'] == {'x': [1.0]} and (r := d.get('rope_parameters') or d['rope_scaling'] | {'rope_theta': d['rope_theta']}) \
         and (r['rope_type'], r['rope_theta']) == ('${scaling%%:*}', 300) and $want" run/model/config.json
-    # The exported folder needs no flags; its weights in the model's own folder need them, and are another model without.
+    # The exported folder needs no flags. Its weights in the original model's folder need them; without them the results differ.
     cp run/model/model.safetensors "$model"
     logits run/model exported.npy
     logits "$model" flags.npy --rope-scaling "$scaling" --rope-theta 300
@@ -63,7 +63,7 @@ check() {
     cmp exported.npy flags.npy || fail "$model $scaling: the exported model has other logits"
     ! cmp -s exported.npy neither.npy || fail "$model $scaling: the flags change nothing"
 }
-# Sequences have 24 tokens, and the model 16 positions: it is longer afterwards, but where the scaling is made from that number.
+# Sequences have 24 tokens and the model 16 positions: the config gets the longer length, except where the scaling uses that number.
 longest="d['max_position_embeddings']"
 check llama default "$longest == 24"
 check llama linear:2 "r['factor'] == 2 and $longest == 24"
@@ -75,7 +75,7 @@ check qwen2 llama3:8 "(r['low_freq_factor'], r['original_max_position_embeddings
 check qwen3 dynamic:2 "r['factor'] == 2 and $longest == 16"
 check gemma2 linear:2 "r['factor'] == 2 and $longest == 24"
 
-# A resumed run has what it began with, said again or not, and takes nothing else.
+# A resumed run keeps its settings, whether they are repeated or not, and refuses others.
 rm -rf run
 train qwen3 1 --rope-scaling yarn:4 --rope-theta 300
 train qwen3 2 --resume
@@ -90,7 +90,7 @@ train qwen3 1
 expect 2 "--rope-scaling yarn:4 contradicts run/run.json" "${again[@]}" --rope-scaling yarn:4
 expect 2 "--rope-theta 500 contradicts run/run.json, which says 0" "${again[@]}" --rope-theta 500
 
-# Positions that are learned have no angles to change.
+# Learned positions have no angles to change.
 for flags in "--rope-scaling yarn:4" "--rope-theta 500"; do
     # shellcheck disable=SC2086
     expect 2 "gpt2 is a GPT2LMHeadModel, whose positions are learned; --rope-scaling and --rope-theta are for rotary positions" \

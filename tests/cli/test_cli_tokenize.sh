@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../support/cli.sh"
 gpt2=$here/reference/tokenizers/gpt2
 
-# --- there and back ---
+# --- text to ids and back ---
 printf 'Hello, world\n\n  été 👩‍👧\r\nlast' >lines.txt
 "$longspan" tokenize --tokenizer "$gpt2" lines.txt >ids.jsonl 2>err || fail "tokenize: $(cat err)"
 grep -q "^longspan: tokenizer: .*gpt2/tokenizer.json, 5[0-9]* tokens$" err || fail "no word of the tokenizer: $(cat err)"
@@ -19,7 +19,7 @@ python3 -c 'import json; a, b = ([json.loads(l) for l in open(f)] for f in ("ids
 "$longspan" tokenize --json --decode --tokenizer "$gpt2" objects.jsonl 2>/dev/null >texts.jsonl
 python3 -c 'import json; a = [json.loads(l)["text"] for l in open("texts.jsonl")]; assert a == open("lines.txt", newline="\n").read().split("\n"), a'
 
-# --- bytes, and text that is none ---
+# --- bytes, and bytes that are no UTF-8 ---
 head -c 100000 /dev/urandom >noise
 "$longspan" tokenize --whole noise 2>err >ids || fail "noise: $(cat err)"
 grep -q '^longspan: tokenizer: bytes (.*), 256 tokens$' err || fail "bytes: $(cat err)"
@@ -34,7 +34,7 @@ plain=$("$longspan" tokenize --tokenizer "$rare" --text x 2>/dev/null) framed=$(
 "$longspan" tokenize --tokenizer "$rare" --decode --text "$framed" 2>/dev/null | grep -q '</s> x</s>' || fail "special tokens are left out"
 
 # --- refusals ---
-# On a terminal, text cannot steer it; in a file it is what it is.
+# On a terminal control characters are replaced; in a file the text is unchanged.
 python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' sh -c "'$longspan' tokenize --decode --text '[27, 91, 50, 74]' 2>/dev/null" >shown </dev/null
 if grep -q $'\x1b' shown || ! grep -q '\[2J' shown; then fail "a terminal gets $(od -c shown)"; fi
 "$longspan" tokenize --decode --text '[27, 91, 50, 74]' 2>/dev/null | grep -q $'^\x1b\[2J$' || fail "a file does not get the text"

@@ -8,7 +8,7 @@ base=(--model config.json --data text.txt --seq 32 --threads 1)
 quiet=${LS_TEST_SANITIZER:-}
 [ "$quiet" = thread ] && base+=(--ranks-as threads)
 
-# What --help calls the default is what a run with no such flag records.
+# The defaults in --help are those that a run without these flags records.
 "$longspan" train "${base[@]}" --out plain --steps 3 --json >out.json 2>err || fail "train: $(cat err)"
 "$longspan" train --help >help.txt
 python3 - <<'CHECK' || fail "the result or the defaults"
@@ -27,12 +27,12 @@ for name in checked:
     assert value == text or float(value) == float(text), (name, value, text)
 CHECK
 
-# The time left that is shown ends at the limit, not after a million steps.
+# The displayed time left ends at --max-seconds, not after a million steps.
 "$longspan" train "${base[@]}" --out limited --steps 1000000 --max-seconds 2 >out.txt 2>err || fail "train: $(cat err)"
 grep -q 'training [0-9]*/1000000 .* · 0:0[0-2] left' err || fail "the time left: $(grep training err)"
 grep -q 'left' err && ! grep 'left' err | grep -qv ' 0:0[0-2] left' || fail "the time left: $(grep left err)"
 
-# Every kind of flag arrives; zeros turn off what they are said to.
+# Every kind of flag reaches the run, and zeros turn features off as documented.
 "$longspan" train "${base[@]}" --out given --steps 2 --ranks 2 --strategy ring --layout contiguous --batch 4 --accumulate 2 \
     --lr 0.01 --warmup 1 --schedule constant --beta1 0.8 --clip 0 --weight-decay 0 --seed 7 --eval-data text.txt \
     --eval-every 1 >out.txt 2>err || fail "train: $(cat err)"
@@ -47,7 +47,7 @@ assert s["clip"] <= 0 and s["weight_decay"] <= 0, s
 assert (spread["ranks"], spread["strategy"], spread["layout"]) == (2, "ring", "contiguous"), spread
 CHECK
 
-# --save-every is a number of steps or a time; on resume either overrules what the run had, and its mistakes are said.
+# --save-every is a number of steps or a time; on resume it overrules the run's setting; mistakes are reported.
 for case in "7 7 -1" "2h 0 7200" "90s 0 90" "0 0 -1" "5 5 -1"; do
     read -r flag steps seconds <<<"$case"
     resume=; [ -d every ] && resume=--resume
@@ -60,7 +60,7 @@ for bad in m 5d 1.5m 15mm -3 "" 1000000000000000; do
     expect 2 "--save-every" train "${base[@]}" --out x "--save-every=$bad"
 done
 
-# Going on needs no repetition, and takes no contradiction.
+# --resume needs no repeated flags and refuses contradicting ones.
 "$longspan" train "${base[@]}" --out given --steps 4 --eval-data text.txt --resume --json >out.json 2>err || fail "resume: $(cat err)"
 python3 -c 'import json; d = json.load(open("out.json")); assert d["steps"] == 4 and d["strategy"] == "ring", d'
 expect 2 "--lr 0.5 contradicts" train "${base[@]}" --out given --eval-data text.txt --resume --lr 0.5

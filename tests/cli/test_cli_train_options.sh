@@ -14,10 +14,10 @@ train() {
     shift
     "$longspan" train "${base[@]}" --out "$out" "$@" >out.txt 2>err || fail "train --out $out $*: $(cat err)"
 }
-# metrics WORDS RUN: the expression is true of the lines `d` of metrics.jsonl.
+# metrics EXPRESSION RUN: the expression is true for the lines `d` of metrics.jsonl.
 metrics() { python3 -c "import json, math; d = [json.loads(x) for x in open('$2/metrics.jsonl')]; assert $1, d" || fail "$1 in $(cat "$2/metrics.jsonl")"; }
 
-# A sequence longer than the model's context is said, and the config that is saved has the new length; a scaling made from that length keeps it.
+# A sequence longer than the model's context is reported, and the saved config has the new length, except where a scaling uses that length.
 train long --seq 32 --steps 1
 grep -q 'warning: --seq 32 is more than max_position_embeddings 24 of config.json' err || fail "no warning: $(cat err)"
 json "d['max_position_embeddings'] == 32" long/model/config.json
@@ -49,7 +49,7 @@ json "len(open('epochs/metrics.jsonl').readlines()) == -(-d['data']['sequences']
 expect_refused "--steps 3 and --epochs 2" "${base[@]}" --out x --steps 3 --epochs 2
 "$longspan" train "${base[@]}" --seq 24 --out x --lr 1e30 --steps 1 >out 2>err || fail "--lr 1e30: $(cat err)"
 
-# A run that is done goes on with more steps, says what the learning rate does, and counts on.
+# A finished run continues with more steps, reports the jump of the learning rate, and keeps counting.
 train more --seq 24 --steps 4 --lr 0.01
 train more --seq 24 --resume
 grep -q 'all 4 steps are done; a larger --steps goes on' err || fail "a run that is done: $(cat err)"
@@ -63,11 +63,11 @@ expect_refused "--steps 6 is less than the 8 steps of more that are done" "${bas
 train more --seq 24 --epochs 0.05 --resume
 grep -q 'epochs: 0.05 of' err || fail "--epochs with --resume: $(cat err)"
 
-# What is decayed stands in run.json.
+# run.json records which parameters are decayed.
 json "[(p['lr_factor'], p['weight_decay']) for p in d['parameters']] == [(1, 0.1), (1, 0)] and \
     'model.norm.weight' in d['parameters'][1]['names'] and len(d['parameters'][1]['names']) == 3" more/run.json
 
-# The best checkpoint stays, and the link leads to it: here the rate is so large that evaluation gets worse.
+# The best checkpoint stays, and the link leads to it. The learning rate is so large that evaluation gets worse.
 train best --seq 24 --steps 6 --lr 3e-3 --schedule constant --eval-data text.txt --eval-every 1 --keep 1 --save-every 1 --keep-best
 best=$(readlink best/best)
 [ -d "best/$best" ] || fail "best leads to $best: $(ls best)"
@@ -76,12 +76,12 @@ grep -q "best/best: evaluation" out.txt || fail "summary: $(cat out.txt)"
 train best --seq 24 --steps 9 --eval-data text.txt --resume --keep 1 --keep-best
 metrics "min(d, key=lambda x: x.get('eval_loss', 99))['step'] == int('$(readlink best/best | sed s/checkpoint-//)')" best
 "$longspan" eval --model config.json --checkpoint best/best --data text.txt --seq 24 --threads 1 >out 2>err || fail "eval of the best: $(cat err)"
-# A worse evaluation later: the best one is not among the newest.
+# After later, worse evaluations the best checkpoint is not among the newest.
 train worse --seq 24 --steps 2 --lr 1e-2 --schedule constant --eval-data text.txt --eval-every 1 --keep-best
 train worse --seq 24 --steps 2 --resume --eval-data text.txt --keep-best
 expect_refused "--keep-best needs --eval-data" "${base[@]}" --out x2 --keep-best
 
-# Event files for TensorBoard: records with right checksums; a resumed run begins one that takes the place of later steps.
+# Event files for TensorBoard: records have correct checksums; a resumed run begins a file that replaces later steps.
 train events --seq 24 --steps 2 --tensorboard --eval-data text.txt --eval-every 2
 sleep 1.1 # another name
 train events --seq 24 --steps 3 --tensorboard --eval-data text.txt --resume
@@ -118,7 +118,7 @@ import json
 assert loss[0] == 0x15 and struct.unpack("<f", loss[1:5])[0] == struct.unpack("<f", struct.pack("<f", json.loads(open("events/metrics.jsonl").readline())["loss"]))[0]
 CHECK
 
-# Names that other programs have.
+# Option names of other programs.
 for pair in "--learning-rate=--lr" "--learning_rate=--lr" "--bf16=--dtype bf16" "--max-steps=--steps" "--num-epochs=--epochs" \
     "--batch-size=--batch" "--gradient-accumulation-steps=--accumulate" "--context-length=--seq" "--max-seq-len=--seq" \
     "--output-dir=--out" "--epoch=--epochs"; do

@@ -9,7 +9,7 @@ folder=$(mktemp -d)
 page=$folder/page
 trap 'rm -rf "$folder"' EXIT
 
-# compare GOLDEN TRANSFERS [--update]: reference kernels and one thread, so that nothing of the machine is in it; the candidates' times,
+# compare GOLDEN TRANSFERS [--update]: reference kernels and one thread, so that the output does not depend on the machine. The candidates' times,
 # which stand first, are left out.
 compare() {
     local golden=$here/golden/$1
@@ -32,7 +32,7 @@ compare() {
     [ "$(grep -c '^program ' "$page")" -eq 2 ] || { echo "FAILED: expected two programs"; exit 1; }
 }
 
-# The schedule as nominal rates predict it. Ranks that share a core take longer, so a machine with one core has another picture.
+# The schedule by nominal rates. Ranks that share a core take longer, so a machine with one core gives another picture.
 draw() {
     XDG_CACHE_HOME=$folder "$longspan" explain --model "$here/../../examples/tiny" --seq 49 --ranks 2 --strategy ring \
         --layout zigzag --isa ref --threads 1 --transfers put --schedule "$page.svg" >"$page" 2>/dev/null

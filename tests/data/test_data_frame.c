@@ -193,8 +193,7 @@ static void does_without_an_end(void **state) {
     assert_int_equal(ls_tokenizer_end_of_document(t), -1);
     ls_build_options options = build_options(t, paths, 1, scratch_path(state, "without-end"));
     ls_build_summary s;
-    assert_error(ls_shards_build(&options, &s), LS_INVALID, "has no end-of-document token",
-                 "--end");
+    assert_error(ls_shards_build(&options, &s), LS_INVALID, "has no end-of-document token", "--end");
     options.form.end = "none";
     assert_ok(ls_shards_build(&options, &s));
     assert_int_equal(s.tokens, 4);

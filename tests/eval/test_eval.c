@@ -22,7 +22,7 @@
 
 enum { S = 12, SEQUENCES = 3, END = 7 };
 
-/* Tokens before each label of tokens[i], by counting back: a document begins behind each END. */
+/* The tokens before each label tokens[i], counted backwards: a document begins after each END. */
 static int64_t count_before(const int32_t *tokens, int64_t i) {
     int64_t n = 0;
     while (i >= 0 && tokens[i] != END) {
@@ -94,7 +94,7 @@ static void table_is_its_definition(void **state) {
     assert_int_equal(table.bin[0].tokens, 2); /* behind the two ends */
 }
 
-/* Losses of 2 +- 1: 401 tokens say their mean within 0.05, 101 within 0.1. */
+/* Losses of 2 +- 1: 401 tokens give the mean to 0.05, 101 to 0.1. */
 static void bins_hold_enough_tokens(void **state) {
     (void)state;
     enum { LONG = 1100, TEXTS = 2 };
@@ -178,7 +178,7 @@ static void same_over_ranks(void **state) {
     free(p);
 }
 
-/* Documents of a folder, packed: the mean of what each has alone, by distance too. */
+/* Packed documents of a folder: the mean, also by distance, is that of the documents alone. */
 static void packed_is_the_mean_of_documents(void **state) {
     enum { FILES = 5 };
     static const size_t bytes[FILES] = {160, 68, 384, 240, 120};

@@ -59,7 +59,7 @@ static void texts_hold_their_key(void **state) {
         before = needle.at;
         keys[i] = needle.key;
         for (int k = 0; k < i; k++) assert_int_not_equal(keys[k], needle.key);
-        /* Of the filler nothing stands before a key at depth 0, and nothing behind one at depth 1. */
+        /* At depth 0 no filler precedes the key, at depth 1 none follows it. */
         const char *grass = strstr(text, "The grass");
         assert_non_null(grass);
         assert_int_equal(grass > text + needle.at, depth == 0);
@@ -133,7 +133,7 @@ static void same_over_ranks(void **state) {
     free(p);
 }
 
-/* The answer's loss by another way: one pass over the text, with no label but the answer's. */
+/* The answer's loss in another way: one pass over the text, with the answer's labels only. */
 static void loss_is_that_of_grad(void **state) {
     run_paths *p = make_paths(state, "unused");
     ls_recall_options options = small_options(p);

@@ -38,7 +38,7 @@ static void test_element_types(void **state) {
     }
 }
 
-/* What every case has at hand: a graph with a few tensors, and a tensor of another one. */
+/* Available to every case: a graph with a few tensors, and a tensor of another graph. */
 typedef struct given {
     ls_graph *g;
     ls_tensor tokens, x, weight, q, foreign, forged;
@@ -54,7 +54,7 @@ static const ls_mask unknown_term = {.n = 1, .term = {{.kind = (ls_mask_kind)9}}
                      no_ends = {.n = 1, .term = {{.kind = LS_MASK_DOCUMENTS, .n_ends = 3}}},
                      no_window = {.n = 1, .term = {{.kind = LS_MASK_WINDOW, .window = -4}}};
 
-/* One mistake, and words that the graph's status must have. */
+/* One mistake, and words that the graph's status must contain. */
 typedef struct mistake {
     const char *words;
     void (*make)(const given *c);
@@ -244,7 +244,8 @@ static void test_graph(void **state) {
         c.forged = (ls_tensor){1 << 30, c.x.graph};
         mistakes[i].make(&c);
         must_fail(ls_graph_status(c.g), mistakes[i].code, mistakes[i].words);
-        assert_int_equal(ls_add(c.g, c.x, c.x).id, 0); /* the first mistake is kept, nothing goes on */
+        assert_int_equal(ls_add(c.g, c.x, c.x).id,
+                         0); /* the first mistake is kept, and later calls do nothing */
         ls_graph_destroy(c.g);
         /* and without a graph at all */
         c.g = NULL;
@@ -459,7 +460,7 @@ static void test_jobs(void **state) {
     free(recalled);
 }
 
-/* Numbers beyond what can be counted with. */
+/* Numbers that overflow. */
 static void test_job_sizes(void **state) {
     (void)state;
     static const char *const here[] = {"."};

@@ -27,7 +27,7 @@ static void test_attention_rate(void **state) {
     const ls_core_rates two = ls_core_rates_of(&core, 2);
     for (int pass = 0; pass < LS_PASSES; pass++)
         assert_float_equal(ls_attention_rate(&two, pass, 64) / ls_attention_rate(&core, pass, 64), 2, 1e-6);
-    ls_core_rates slower = core; /* each doubling of the cores that a call is split over costs as the first */
+    ls_core_rates slower = core; /* each doubling of the cores of a call costs as much as the first */
     slower.split = 0.1;
     assert_float_equal(ls_core_rates_of(&slower, 1).matmul / core.matmul, 1, 1e-9);
     assert_float_equal(ls_core_rates_of(&slower, 0.5).matmul / core.matmul, 0.5, 1e-9);
@@ -38,7 +38,7 @@ static void test_attention_rate(void **state) {
         assert_float_equal(ls_attention_rate(&nominal.type[LS_F32], pass, 16), 1.4e11, 1);
 }
 
-/* A call of n queries, Hq heads of D, half of which see all of t keys: the sum of what it has of each. */
+/* A call of n queries, Hq heads of D, half of which see all t keys: the sum of the four terms. */
 static void test_attention_seconds(void **state) {
     (void)state;
     enum { N = 40, T = 70, HQ = 6, HKV = 3, D = 32 };
@@ -75,7 +75,7 @@ static void test_attention_seconds(void **state) {
     static const ls_kernel matmul = {.name = "matmul"};
     ls_instr product = {
         .kind = LS_INSTR_KERNEL, .kernel = &matmul, .flops = flops, .n_in = LS_COUNT(in), .in = in};
-    rates.core.stream[0].far = 1e-9; /* what comes from memory is waited for, what lies in a cache is not */
+    rates.core.stream[0].far = 1e-9; /* bytes from memory cost time, bytes in a cache do not */
     assert_float_equal(ls_instr_seconds(&product, 0, &rates) / (1e-6 + flops / 9e11), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&product, 1000, &rates) / (1e-6 + flops / 9e11 + 1e-6), 1, 1e-9);
     ls_instr put = {.kind = LS_INSTR_PUT_SIGNAL, .n_in = 1, .in = in, .n_out = 1, .out = in};
@@ -151,7 +151,7 @@ static void test_measured_streams(void **state) {
     assert_int_equal(ls_stream_of("no such kernel"), ls_stream_of("add"));
 }
 
-/* What is measured is a cost that a machine can have. */
+/* Measured costs are possible for a machine. */
 static void test_measured(void **state) {
     (void)state;
     ls_arena *arena = ls_arena_create();
@@ -209,7 +209,7 @@ static void test_file_of_another_version(void **state) {
     assert_false(ls_host_load(LS_ISA_REF, &found));
 }
 
-/* One of an older kind, or one that somebody wrote: nominal rates instead. */
+/* A file of an older format, or one written by hand: nominal rates are used. */
 static void test_wrong_file(void **state) {
     setenv("XDG_CACHE_HOME", *state, 1);
     LS_PATH path = NULL;

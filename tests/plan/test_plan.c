@@ -134,7 +134,7 @@ static void test_candidates(void **state) {
     balanced = find(&made, "ring", 4, 1, LS_LAYOUT_ZIGZAG);
     assert_true(balanced->bytes_sent == 3.0 * 2 * 2 * 128 * 4 * 16 * 4 && balanced->bytes_read == 0);
     assert_true(balanced->bytes_forward == balanced->bytes_sent);
-    /* gathered, the owner of the first and the last chunk sends only the first: no other sees the last */
+    /* with gather the owner of the first and the last chunk sends only the first: no other rank sees the last */
     const ls_plan_candidate *gathered = find(&made, "gather", 4, 1, LS_LAYOUT_ZIGZAG);
     assert_true(gathered->bytes_sent == 3.0 * 2 * 2 * 128 * 4 * 16 * 4);
     free_problem(p);
@@ -236,7 +236,7 @@ static void test_typical_documents_choose(void **state) {
     ls_plan made;
     ls_plan_request request, contiguous;
     assert_ok(ls_spread_resolve(&(ls_spread){.mesh = "ring=2", .strategy = "ring", .isa = "base"}, &request));
-    request.host = ls_host_nominal(request.isa); /* whatever this one was measured to do */
+    request.host = ls_host_nominal(request.isa); /* whatever the measured rates of this machine */
     contiguous = request;
     contiguous.layout = "contiguous";
     assert_ok(ls_plan_make(&p->job, &request, &made));
@@ -278,7 +278,7 @@ static void test_choice(void **state) {
     const ls_plan_candidate *last = &made.candidates[made.n_candidates - 1];
     assert_int_equal(last->mesh.size[LS_AXIS_ULYSSES], 4);
     assert_non_null(strstr(last->refused, "2 query heads"));
-    /* the mesh decides the strategy, and dp takes its part of the ranks */
+    /* the mesh decides the strategy, and dp uses its part of the ranks */
     assert_ok(plan(causal, &(ls_spread){.ranks = 4, .mesh = "dp=2,ulysses=2"}, &made));
     assert_string_equal(made.target.strategy, "ulysses");
     assert_int_equal(made.target.mesh.size[LS_AXIS_RING], 1);
@@ -350,7 +350,7 @@ static void test_session(void **state) {
     free_problem(p);
 }
 
-/* With `measure` the best few have run, they come first in the order of what they took, and the first is taken. */
+/* With `measure` the best few are run; they come first, in order of their measured times, and the first is chosen. */
 static void test_measured(void **state) {
     (void)state;
     problem *p = make_problem(64, 4, "causal");

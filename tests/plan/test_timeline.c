@@ -46,7 +46,7 @@ static void free_setting(setting *s) {
 
 static const ls_program *program_of(const setting *s) { return &s->set.image[0]->programs[LS_PROGRAM_STEP]; }
 
-/* n spans of `seconds` without a gap: instruction after instruction, over and over, or the one. */
+/* n spans of `seconds` without a gap, of all instructions in turn or of one. */
 static ls_timeline_rank spans_of(const setting *s, size_t n, double seconds, int one) {
     ls_span_time *spans = calloc(n, sizeof *spans);
     assert_non_null(spans);
@@ -78,7 +78,7 @@ static int find_instr(const setting *s, const char *op) {
     return -1;
 }
 
-/* Numbers in front of the word, summed. */
+/* The sum of the numbers in front of the word. */
 static int sum_before(const char *text, const char *word) {
     int sum = 0;
     for (const char *p = text; (p = strstr(p, word)) != NULL; p += strlen(word)) {
@@ -106,7 +106,7 @@ static void wide_spans_have_a_box_each(void **state) {
     free_setting(s);
 }
 
-/* Twenty in a pixel, of all kinds: no more boxes than pixels, and none is forgotten. */
+/* Twenty spans in a pixel, of all kinds: no more boxes than pixels, and every span is counted. */
 static void narrow_spans_are_joined(void **state) {
     setting *s = new_setting();
     for (int r = 0; r < 2; r++) s->predicted[r] = spans_of(s, MANY, 1e-6, -1);
@@ -152,7 +152,7 @@ static void measured_stands_beside_predicted(void **state) {
     free_setting(s);
 }
 
-/* Of many ranks a few are drawn, and the title says which. */
+/* With many ranks a few are drawn, and the title says which. */
 static void a_part_of_the_ranks(void **state) {
     setting *s = new_setting();
     for (int r = 0; r < 2; r++) s->predicted[r] = spans_of(s, 10, 1e-3, 0);

@@ -70,19 +70,19 @@ static void a_slow_network_is_waited_for(void **state) {
     slow.latency = 1;
     play(&set, LS_PROGRAM_STEP, &even, fast_times);
     play(&set, LS_PROGRAM_STEP, &slow, times);
-    /* The sums of a block's gradient make three hops, each answered by nothing but the next. */
+    /* The sums of a block's gradient take three hops, each followed only by the next. */
     assert_true(ls_clock_makespan(times, 3) >= ls_clock_makespan(fast_times, 3) + 3);
     free_images(&set);
 }
 
-/* What a watcher has seen of one rank. */
+/* What a watcher recorded of one rank. */
 typedef struct seen {
     const ls_program *program;
     double computing, sending, idle, end[LS_QUEUES], through;
     int instrs, last[LS_QUEUES];
 } seen;
 
-/* Each queue goes on in its order, and never does two things at once. */
+/* Each queue runs in its order, one instruction at a time. */
 static void see(void *context, int rank, int instr, double begin, double end) {
     seen *s = (seen *)context + rank;
     assert_true(begin <= end);

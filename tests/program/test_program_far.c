@@ -50,7 +50,7 @@ static void a_buffer_is_near_while_the_cache_holds_it(void **state) {
     ls_arena_destroy(arena);
 }
 
-/* No more than there is; less the larger the cache; nothing where it holds all. */
+/* Never more than all bytes; less with a larger cache; nothing if the cache holds everything. */
 static void a_larger_cache_holds_more(void **state) {
     (void)state;
     image_set set = images_of_step(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 2048, 2);
@@ -70,7 +70,7 @@ static void a_larger_cache_holds_more(void **state) {
     free_images(&set);
 }
 
-/* Of a table of 1,000 rows 10 ids read 10. */
+/* 10 ids read 10 rows of a table of 1,000. */
 static void an_embedding_reads_the_rows_that_are_asked_for(void **state) {
     (void)state;
     static const ls_kernel kernel = {.name = "embedding"};

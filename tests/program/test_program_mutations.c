@@ -14,7 +14,7 @@ static void test_wrong_edits_are_rejected(void **state) {
     const mutation_counts c = count_mutations(0, 200, 8);
     assert_true(c.wrong_rejected > 200 / 2);
     assert_int_equal(c.wrong_accepted, 0);
-    /* long_mutations asks for 30 %: the share of so few is known to a tenth. */
+    /* long_mutations requires 30 %; with so few edits the share is known only to a tenth. */
     assert_true(10 * c.harmless_rejected <= 4 * (c.harmless_rejected + c.harmless_accepted));
 }
 

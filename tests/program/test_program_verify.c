@@ -64,7 +64,7 @@ static void forget_order(image_set *set) {
 }
 static void shift_slot(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 1)->out[0].offset += 64; }
 static void early_reuse(image_set *set) {
-    /* Two buffers that are live together, laid on each other. */
+    /* Two buffers that live at the same time, placed on each other. */
     for (int i = 0; i < set->image[0]->n_buffers; i++) {
         ls_buffer *a = &set->image[0]->buffers[i];
         if (a->kind != LS_BUFFER_SLOT) continue;
@@ -132,7 +132,7 @@ static void lease_other_bytes(image_set *set) {
 static void lease_nothing(image_set *set) {
     word_in_place(set, LS_INSTR_SIGNAL, false)->kind = LS_INSTR_QUIET;
 }
-/* Part of a gradient, whose owner makes the next but one in its place; he waits for keys and values, so only the later one shows. */
+/* A part of a gradient in whose place its owner makes the part after next. The owner waits for keys and values, so only the later part shows. */
 static void give_back_too_early(image_set *set) {
     ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
     for (int i = 0; i + 1 < p->n_instrs; i++) {
@@ -147,7 +147,7 @@ static void give_back_too_early(image_set *set) {
     fail_msg("no part is read in place");
 }
 static void never_reclaim(image_set *set) { word_in_place(set, LS_INSTR_WAIT, false)->kind = LS_INSTR_QUIET; }
-/* The owner writes where others still read: a kernel whose result is laid on the block. */
+/* The owner writes where others still read: a kernel's result is placed on the block. */
 static void overwrite_leased(image_set *set) {
     ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
     const ls_instr *leases = word_in_place(set, LS_INSTR_SIGNAL, false);
@@ -160,7 +160,7 @@ static void overwrite_leased(image_set *set) {
     }
 }
 
-/* An edit that must be caught, in programs that send blocks or read them in place, and what the message says of it. */
+/* An edit that the verifier must find, in programs that send blocks or read them in place, and words of the message. */
 typedef struct broken {
     const char *name;
     image_set (*images)(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);

@@ -40,7 +40,7 @@ static void test_every_seed_agrees(void **state) {
     }
 }
 
-/* What 16 seeds say of a ring of two after an edit. */
+/* The outcomes of 16 seeds for a ring of two after an edit. */
 typedef struct findings {
     int hung, poison, outside, other;
 } findings;

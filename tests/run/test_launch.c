@@ -15,7 +15,7 @@
 
 /* ---- ranks that die or fail ---- */
 
-/* Rank 2 kills itself while all others wait for it, for ever. */
+/* Rank 2 kills itself while all others wait for it without end. */
 static ls_status die_while_others_wait(ls_comm *comm, void *context) {
     (void)context;
     LS_TRY(ls_comm_barrier(comm));
@@ -36,7 +36,7 @@ static void test_killed_rank(void **state) {
     assert_true(ls_seconds() - before < 2.0); /* the others are woken, not killed */
 }
 
-/* The others do not even look: they are killed after a while. */
+/* The other ranks do not check for an abort: the launcher kills them after a while. */
 static ls_status die_while_others_hang(ls_comm *comm, void *context) {
     (void)context;
     if (ls_comm_rank(comm) == 1) abort();
@@ -53,7 +53,7 @@ static void test_hanging_ranks_are_killed(void **state) {
     assert_true(ls_seconds() - before < 5.0);
 }
 
-/* Rank 0 stops itself while the others wait for it: until they give up, or until somebody lets it go on. */
+/* Rank 0 stops itself while the others wait for it: until they give up, or until it is continued. */
 typedef struct stopping {
     bool goes_on;
     _Atomic int *process; /* of rank 0, shared */
@@ -66,7 +66,7 @@ static ls_status stop_while_others_wait(ls_comm *comm, void *context) {
     if (rank == 0) {
         atomic_store(s->process, getpid());
         raise(SIGSTOP);
-        sleep_seconds(0.3); /* whoever goes on and ends at once has only ended */
+        sleep_seconds(0.3); /* a rank that is continued and ends at once counts as ended */
         for (int peer = 1; peer < ls_comm_size(comm); peer++) ls_comm_signal(comm, peer, 0, 1);
         return ls_ok();
     }
@@ -79,7 +79,7 @@ static ls_status stop_while_others_wait(ls_comm *comm, void *context) {
     return status;
 }
 
-/* The world's result; what was said on standard error meanwhile goes to said. */
+/* The world's result; the output on standard error meanwhile goes to `said`. */
 static ls_status run_and_hear(const ls_world_options *options, ls_rank_main rank_main, void *context,
                               char *said, size_t room) {
     FILE *file = tmpfile();
@@ -125,7 +125,7 @@ static void test_silent_exit(void **state) {
                  "rank 1 ended with exit code 7 before its work was done");
 }
 
-/* Rank 1 reads a file that is cut under its hands. */
+/* Rank 1 reads a file that is truncated meanwhile. */
 static ls_status read_cut_file(ls_comm *comm, void *context) {
     const char *path = context;
     LS_TRY(ls_comm_barrier(comm));
@@ -247,7 +247,7 @@ static void test_interrupt_stops_all(void **state) {
     }
 }
 
-/* A shell sends it to its jobs and the kernel to the group: the second one must not end the ranks at once. */
+/* Both the shell and the kernel send it to the group: the second signal must not end the ranks at once. */
 static void test_hangup_stops_all(void **state) {
     (void)state;
     for (int as_threads = 0; as_threads < 2; as_threads++) {
@@ -308,7 +308,7 @@ static void test_second_interrupt_ends_threads(void **state) {
     munmap(n, sizeof *n);
 }
 
-/* The ranks hold the writing end of a pipe: it closes when the last of them has gone. */
+/* The ranks hold the writing end of a pipe, which closes when the last of them ends. */
 static void test_ranks_die_with_the_launcher(void **state) {
     (void)state;
     notes *n = notes_create();
@@ -335,7 +335,7 @@ static ls_status write_line(ls_comm *comm, void *context) {
     return ls_ok();
 }
 
-/* Text that stood in a buffer before the launch is written once, and what ranks wrote is not lost. */
+/* Text that was buffered before the launch is written once, and output of ranks is not lost. */
 static void test_output_once(void **state) {
     (void)state;
     FILE *file = tmpfile();

@@ -108,7 +108,8 @@ static void a_refusal_is_no_failure(void **state) {
     assert_int_equal(ftruncate(fileno(file), THERE), 0);
     char *memory = map(MAP_SHARED, fileno(file), BYTES);
     ls_touched sum = {0, 0};
-    if (madvise(memory, 4096, 23) != 0) skip(); /* a system that cannot be asked, but only written to */
+    if (madvise(memory, 4096, 23) != 0)
+        skip(); /* a system without MADV_POPULATE_WRITE, where pages must be written */
     ls_touch(memory, BYTES, NULL, NULL, &sum);
     print_message("%zu of %d bytes given\n", sum.bytes, BYTES);
     assert_true(sum.bytes <= THERE);

@@ -148,7 +148,7 @@ static void test_examples(void **state) {
     }
 }
 
-/* Less memory, the same gradient; what no saving lets fit is refused. */
+/* Less memory gives the same gradient; a budget that no saving can meet is refused. */
 static void test_memory(void **state) {
     (void)state;
     answer *plain = solve("plain", llama_loss, 1, (ls_spread){.ranks = 2, .transfers = "put"});
@@ -289,7 +289,7 @@ static ls_status step_from_infinity(ls_worker *w, void *context) {
 
 static void test_not_finite(void **state) {
     (void)state;
-    ls_graph *g = ls_graph_create(LS_F64); /* so that what is read is what was set */
+    ls_graph *g = ls_graph_create(LS_F64); /* so that reading returns what was set */
     const ls_tensor loss = mixer_loss(g);
     ls_engine *engine;
     must("open", ls_engine_open(g, loss, &(ls_engine_options){.spread = {.ranks = 3}}, &engine));

@@ -136,7 +136,7 @@ static void hear(void *context, const char *bytes, size_t n) {
     h->pieces++;
 }
 
-/* Behind ids of a prompt, token by token. */
+/* Generates after the ids of a prompt, token by token. */
 static void stream_ids(const ls_tokenizer *tokenizer, const int32_t *ids, size_t prompt_ids, size_t n,
                        heard *out) {
     ls_generated_text stream = {.tokenizer = tokenizer, .out = hear, .context = out};
@@ -146,7 +146,7 @@ static void stream_ids(const ls_tokenizer *tokenizer, const int32_t *ids, size_t
     ls_generated_free(&stream);
 }
 
-/* Byte by byte behind a prompt of one byte, as the byte-level tokenizer makes them. */
+/* Generates byte by byte after a prompt of one byte, with the byte-level tokenizer. */
 static void stream_bytes(const char *bytes, size_t n, heard *out) {
     ls_tokenizer *tokenizer;
     int32_t ids[256] = {'x'};
@@ -189,7 +189,7 @@ typedef struct whole_pass {
     int32_t ids[sizeof prompt - 1 + TOKENS];
 } whole_pass;
 
-/* Greedy, with a pass over everything for each token: no cache. */
+/* Greedy generation without a cache: a whole pass for each token. */
 static ls_status pass_by_pass(ls_rank *rank, void *context) {
     whole_pass *w = context;
     LS_TRY(ls_trained_fill(w->trained, rank, 3));

@@ -172,7 +172,7 @@ static void write_inputs(void **state, const arrays *a) {
     assert_ok(ls_npy_write(scratch_path(state, "ends.npy"), LS_NPY_I4, 1, &ends, document_ends));
 }
 
-/* Forked ranks under the thread sanitizer would be watched one by one; as threads it sees them together. */
+/* The thread sanitizer watches forked ranks one by one; as threads it sees them together. */
 static bool as_threads(void) {
     const char *sanitizer = getenv("LS_TEST_SANITIZER");
     return sanitizer != NULL && strcmp(sanitizer, "thread") == 0;
@@ -319,7 +319,7 @@ static void test_precision(void **state) {
     free_arrays(&a);
 }
 
-/* Queries that travel: what one rank is off, as often as results are merged, and no more. */
+/* Strategies that send queries: the error is at most that of one rank times the number of merges. */
 static void test_travelling_precision(void **state) {
     static const struct {
         const char *strategy, *mesh;
@@ -447,7 +447,7 @@ static void test_batch_over_dp(void **state) {
     free_arrays(&a);
 }
 
-/* Left to Longspan: something is chosen, and it is right. */
+/* Without options Longspan chooses, and the result is right. */
 static void test_auto(void **state) {
     arrays a = make_arrays((sizes){1, 32, 4, 2, 4});
     write_inputs(state, &a);

@@ -248,7 +248,7 @@ static void test_no_labels(void **state) {
     ls_st_close(file);
 }
 
-/* Weights of a size that makes attention matter, as f32, under the names that a file of gradients has. */
+/* Weights in f32, large enough for attention to matter, under the names of a file of gradients. */
 static void write_weights(void **state) {
     ls_st_file *names;
     ls_st_entry entries[64] = {{0}};

@@ -98,7 +98,7 @@ static void collect(const ls_attention_rank *r, int step, int from, int to, resu
     }
 }
 
-/* Inputs are spoilt the moment a call returns: nobody may read them then. */
+/* Inputs are overwritten as soon as a call returns: no rank may read them after that. */
 static ls_status two_steps(ls_attention_rank *r, void *context) {
     for (int step = 0; step < STEPS; step++) {
         fill_inputs(r, step);
@@ -181,7 +181,7 @@ static results *new_results(void) {
     return r;
 }
 
-/* Every strategy that applies: f64 to rounding, twice over the same session. Counts what ran. */
+/* Every strategy that applies, in f64 to rounding, twice in the same session. Counts the cases. */
 static int run_strategies(int mask, int64_t ranks, const char *transfers, bool threads, const results *one) {
     results *many = new_results();
     int ran = 0;
@@ -230,8 +230,7 @@ static void test_types(void **state) {
     (void)state;
     static const struct {
         ls_dtype dtype;
-        double
-            tolerance; /* DESIGN: f32 1e-5; bf16 results are rounded to 2^-9, and dq, dk, dv read a rounded o */
+        double tolerance; /* f32 1e-5; bf16 results are rounded to 2^-9, and dq, dk, dv read a rounded o */
     } types[] = {{LS_F32, 1e-5}, {LS_BF16, 0x1p-7}};
     results *one = new_results(), *many = new_results();
     const ls_attention_options exact = options_for(LS_F64, 1, (ls_spread){.ranks = 1});

@@ -27,7 +27,7 @@ static atomic_bool counting;
 static atomic_int calls, of_onednn;
 static atomic_size_t first_bytes;
 
-/* Longspan is C and without OpenMP, so what those libraries ask for is oneDNN's too. */
+/* Longspan is C without OpenMP, so allocations of the C++ and OpenMP libraries are oneDNN's too. */
 static bool is_onednn(const void *caller) {
     static const char *const libraries[] = {"libdnnl", "libstdc++", "libgomp"};
     Dl_info from;
@@ -37,7 +37,7 @@ static bool is_onednn(const void *caller) {
     return false;
 }
 
-/* Whether one of the functions that led here is. */
+/* Whether one of the functions on the call stack is in oneDNN. */
 static bool is_for_onednn(void) {
     void *callers[24];
     const int n = backtrace(callers, LS_COUNT(callers));
@@ -192,7 +192,7 @@ static void steps_allocate_nothing(void **state) {
     for (size_t i = 0; i < LS_COUNT(examples); i++) check(state, &examples[i]);
 }
 
-/* What the count would miss, the test above could not see. */
+/* The counter itself is tested: allocations that it missed would be missed above too. */
 static void allocations_are_counted(void **state) {
     (void)state;
     if (!REPLACED) skip();

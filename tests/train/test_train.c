@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-/* Mean losses are near 5; f32 rounding grows over twenty steps, a wrong gradient is seen in the second one. */
+/* Mean losses are near 5. f32 rounding grows over twenty steps; a wrong gradient shows in the second step. */
 #define CURVE_TOLERANCE 1e-4
 
 static void train_alone(ls_train_options options, const char *strategy, int64_t ranks, const char *mesh) {
@@ -48,7 +48,7 @@ static void curves_agree_over_ranks_and_strategies(void **state) {
             free(loss);
         free(p);
     }
-    assert_true(first[19] < first[0] - 0.3); /* it learns, so the curves say something */
+    assert_true(first[19] < first[0] - 0.3); /* the model learns, so comparing curves is meaningful */
     free(first);
 }
 
@@ -71,7 +71,7 @@ static void same_command_same_bits(void **state) {
     free(b);
 }
 
-/* Steps of some tens of milliseconds, so that a run can be met in the middle. */
+/* Steps of some tens of milliseconds, so that a run can be interrupted in the middle. */
 static ls_train_options slower(ls_train_options options) {
     options.seq = 512;
     options.save_every = 5;
@@ -123,7 +123,7 @@ static void dead_rank_ends_all(void **state) {
     free(p);
 }
 
-/* With restarts it goes on from the newest checkpoint, to the same bits: the other rank had not died, and is gone too. */
+/* With restarts the run continues from the newest checkpoint, to the same bits; the rank that had not died is replaced too. */
 static void dead_rank_is_started_again(void **state) {
     if (sanitized_by("thread")) skip();
     run_paths *whole = make_paths(state, "again-whole"), *cut = make_paths(state, "again-cut");
@@ -144,7 +144,7 @@ static void dead_rank_is_started_again(void **state) {
     free(cut);
 }
 
-/* `train 2>&1 | tee log` when tee has died: nobody reads what is said, and the training goes on. */
+/* `train 2>&1 | tee log` when tee has died: nothing reads the output, and the training continues. */
 static void close_the_log(void) {
     int ends[2];
     if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(99);
@@ -163,7 +163,7 @@ static void a_closed_log_does_not_end_it(void **state) {
     free(p);
 }
 
-/* Ctrl-C, an end by a job's manager, a terminal that closes: all end after the step, with a checkpoint. */
+/* Ctrl-C, SIGTERM by a job manager, a closed terminal: all end the run after the step, with a checkpoint. */
 static void signals_save_and_resume_goes_on(void **state) {
     static const int signals[] = {SIGTERM, SIGHUP};
     for (size_t i = 0; i < LS_COUNT(signals); i++) {
@@ -212,7 +212,7 @@ static void interrupt_saves_and_resume_goes_on(void **state) {
     free(cut);
 }
 
-/* Files may not grow beyond this: a disk that is full when the weights are written, and no sooner. */
+/* A limit of file sizes that acts like a disk that is full when the weights are written, and no sooner. */
 static void limit_files(void) {
     const struct rlimit limit = {60000, 60000};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(99);
@@ -234,7 +234,8 @@ static void full_disk_keeps_the_last_checkpoint(void **state) {
     ls_status status;
     (void)end_run(&run, &status);
     assert_error(status, LS_IO, "step 20, the last one, is not saved (kept: ", "/checkpoint-00000008)");
-    assert_int_equal(steps_written(cut->out), 20); /* the tries of steps 12 and 16 ended nothing */
+    assert_int_equal(steps_written(cut->out),
+                     20); /* the failed attempts at steps 12 and 16 did not end the run */
     LS_PATH found = NULL;
     assert_ok(ls_checkpoint_find(cut->out, &found));
     assert_non_null(strstr(found, "checkpoint-00000008"));

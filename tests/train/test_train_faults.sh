@@ -18,12 +18,12 @@ faulty() {
     env LD_PRELOAD="$faults" $settings timeout 60 "$longspan" "${base[@]}" --steps "$steps" "$@" >out 2>err || status=$?
     [ $status -eq "$code" ] || fail "$settings: exit $status, expected $code: $(cat err)"
 }
-# same FOLDER: its last checkpoint is that of the training that nothing disturbed.
+# same FOLDER: its last checkpoint equals that of the undisturbed training.
 same() { same_checkpoint whole/checkpoint-00000020 "$1/checkpoint-00000020"; }
 faulty 0 "" --out whole --save-every 5
 [ "$(ls -d whole/checkpoint-* | wc -l)" -eq 4 ] || fail "checkpoints: $(ls whole)"
 
-# What it can do without, one after the other.
+# Files that a training can do without, one after the other.
 n=0
 for file in loss.svg metrics.jsonl events.out loss_by_position.svg; do
     faulty 0 "LS_FAULT_PATH=$file LS_FAULT_AT=1 LS_FAULT_TIMES=0" --out "without-$((++n))" --save-every 5
@@ -41,10 +41,10 @@ err_lines 1 "run.json"
 json "d['settings']['steps'] == 20" again/run.json
 [ -d again/checkpoint-00000022 ] || fail "no checkpoint of step 22"
 
-# A checkpoint that cannot be written, at each kind of call: older ones stand, the training goes on to the same bits.
+# A checkpoint cannot be written, at each kind of call: older ones stay, and the training continues to the same bits.
 for call in mkdir open allocate write sync rename; do
     faulty 0 "LS_FAULT_PATH=checkpoint-00000010 LS_FAULT_CALLS=$call LS_FAULT_AT=2" --out "one-$call" --save-every 5
-    # Not every kind occurs twice; what failed is told, with what is kept, and what did not is there.
+    # Not every kind of call occurs twice. A failure is reported with the checkpoint that is kept; files that did not fail exist.
     if [ -d "one-$call/checkpoint-00000010" ]; then err_lines 0 "is not saved"; else err_lines 1 "step 10 is not saved"; fi
     same "one-$call"
     faulty 0 "LS_FAULT_PATH=checkpoint-00000010 LS_FAULT_CALLS=$call LS_FAULT_AT=1 LS_FAULT_TIMES=0" --out "all-$call" --save-every 5
@@ -54,7 +54,7 @@ for call in mkdir open allocate write sync rename; do
     same "all-$call"
 done
 
-# The last one is an error that names what was kept; going on from that gives the same bits.
+# A failed last checkpoint is an error that names the one that is kept; resuming from it gives the same bits.
 faulty 1 "LS_FAULT_PATH=checkpoint-00000020 LS_FAULT_AT=3 LS_FAULT_TIMES=0" --out last --save-every 5
 err_lines 1 "step 20, the last one, is not saved (kept: last/checkpoint-00000015)"
 faulty 0 "" --out last --resume
@@ -62,7 +62,7 @@ same last
 faulty 1 "LS_FAULT_PATH=checkpoint- LS_FAULT_AT=1 LS_FAULT_TIMES=0" --out none --save-every 5
 err_lines 1 "there is no checkpoint of this run): "
 
-# Space: told before the first step, with what is missing, for one checkpoint and for all that will come.
+# Missing space is reported before the first step with its size, for one checkpoint and for all later ones.
 bytes=$(cat whole/checkpoint-00000020/{model.safetensors,optimizer.safetensors,config.json} | wc -c)
 echo 1000 >free
 faulty 1 LS_FAULT_FREE=free --out short --save-every 20
@@ -75,7 +75,7 @@ err_lines 1 "and up to 4 checkpoints to come take"
 faulty 0 LS_FAULT_FREE=free --out few --save-every 5 --keep 1
 err_lines 0 "warning"
 
-# By the clock: the two newest stay, beside the last one.
+# Of checkpoints by the clock the two newest stay, beside the last one.
 base=(train --model config.json --data text.txt --seq 32 --threads 1 --ranks 2 --schedule constant --max-seconds 3.4)
 steps=100000000
 faulty 0 "" --out clock --save-every 1s

@@ -38,7 +38,7 @@ static void one_run_at_a_time(void **state) {
     free(p);
 }
 
-/* A path longer than any buffer that one might think of is a path like others. */
+/* A very long path works like any other. */
 static void a_long_path(void **state) {
     run_paths *p = make_paths(state, "long");
     LS_PATH out = NULL;
@@ -77,7 +77,7 @@ static void as_somebody_else(void) {
     if (chmod(closed_folder, 0311) != 0) _exit(99);
 }
 
-/* What cannot be listed may hold a run: it is not overwritten. */
+/* A folder that cannot be listed may hold a run and is not overwritten. */
 static void a_folder_that_cannot_be_listed(void **state) {
     run_paths *p = make_paths(state, "closed");
     ls_train_options options = tiny_options(p->model, p->data, p->out);
@@ -95,7 +95,7 @@ static void a_folder_that_cannot_be_listed(void **state) {
     free(p);
 }
 
-/* What killed runs leave is gone after the next one; what is no run's stays. */
+/* The next run removes left-overs of killed runs; other files stay. */
 static void leftovers_go(void **state) {
     static const char *const left[] = {
         "run.json.tmp-12",  "loss.svg.tmp-4711",           "metrics.jsonl.tmp-1",
@@ -138,7 +138,7 @@ static void wait_for_checkpoint(const char *out) {
     assert_true(newest > 0);
 }
 
-/* The folder is moved, then removed, under a run: each time it is made again with all that a resume needs, and at once. */
+/* The folder is moved, then removed, during a run: each time it is made again at once, with all that a resume needs. */
 static void a_folder_that_goes_comes_again(void **state) {
     run_paths *p = make_paths(state, "gone");
     LS_PATH moved = NULL;
@@ -165,7 +165,7 @@ static void a_folder_that_goes_comes_again(void **state) {
     free(p);
 }
 
-/* Another run has the folder that stands there now: this one ends, and leaves it alone. */
+/* Another run holds the folder at that path now: this run ends and leaves it alone. */
 static void a_folder_of_another_run_is_left(void **state) {
     run_paths *p = make_paths(state, "taken");
     ls_train_options options = tiny_options(p->model, p->data, p->out);

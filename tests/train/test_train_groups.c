@@ -21,7 +21,7 @@ static void train(ls_train_options *o, const char *const *groups, int n, int64_t
     assert_int_equal(result.steps, o->steps);
 }
 
-/* A parameter of a run's checkpoint of a step, as it lies in the file; free it. */
+/* The bytes of a parameter in a run's checkpoint of a step; the caller frees them. */
 static float *weights_of(const char *out, int64_t step, const char *name, size_t *count) {
     char path[600];
     ls_st_file *file;
@@ -46,7 +46,7 @@ static bool changes(const char *out, int64_t from, int64_t to, const char *name)
     return differ;
 }
 
-/* Half of twice the rate is the rate, to the last bit; a decay that is said equals the one that was there. */
+/* Half of twice the rate is the rate, to the last bit; an explicit decay equal to the default changes nothing. */
 static void factors_are_exact(void **state) {
     run_paths *plain = make_paths(state, "plain"), *halved = make_paths(state, "halved");
     ls_train_options a = tiny_options(plain->model, plain->data, plain->out);

@@ -25,7 +25,8 @@ static void bad_data_and_places(void **state) {
     bad.data = (const char *[]){scratch_path(state, "nowhere.txt")};
     refuse(&bad, LS_IO, "nowhere.txt", "");
     bad = good;
-    bad.out = scratch_path(state, "text.txt/run"); /* below a file: nobody can make that, not even root */
+    bad.out =
+        scratch_path(state, "text.txt/run"); /* below a file: nobody, not even root, can create that folder */
     refuse(&bad, LS_IO, "text.txt", "");
     bad = good;
     bad.model = scratch_text(state, "broken.json", "{\"vocab_size\": ");
@@ -109,7 +110,7 @@ static void resume_checks_what_is_given(void **state) {
     free(p);
 }
 
-/* The record as a version wrote it that had no such fields: a line of run.json each. */
+/* run.json as a version without these fields wrote it; each row is a line of run.json. */
 static void forget_fields(const char *out, const char *const *fields, size_t n) {
     char path[600], *text;
     size_t bytes;
@@ -142,7 +143,7 @@ static void older_run_goes_on(void **state) {
     on.resume = true;
     on.steps = 4;
     on.spread.tile = "loss";
-    refuse(&on, LS_USAGE, "--tile loss", "none"); /* what it did, not what a new run would do */
+    refuse(&on, LS_USAGE, "--tile loss", "none"); /* the settings of the run, not the defaults of a new run */
     on.spread = (ls_spread){.as_threads = options.spread.as_threads};
     assert_ok(ls_train(&on, &result));
 

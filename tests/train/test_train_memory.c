@@ -47,7 +47,7 @@ static int64_t mapped_as(pid_t pid, const char *name) {
     return bytes;
 }
 
-/* Whether it has an anonymous mapping of exactly so many bytes; kernels without names for such tell no more. */
+/* Whether the process has an anonymous mapping of exactly this size; kernels without names for mappings show no more. */
 static bool maps_exactly(pid_t pid, int64_t bytes) {
     char path[64], line[600];
     snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
@@ -62,7 +62,7 @@ static bool maps_exactly(pid_t pid, int64_t bytes) {
     return found;
 }
 
-/* Says so when the system does not tell what a process maps. */
+/* Reports when the system does not say what a process maps. */
 static bool without_maps(void) {
     if (access("/proc/self/smaps", R_OK) == 0) return false;
     print_message("there is no /proc/self/smaps here: what a rank maps cannot be asked\n");
@@ -124,7 +124,7 @@ static void predicted_is_mapped(void **state) {
     for (size_t i = 0; i < LS_COUNT(packs); i++) check_mapped(state, packs[i]);
 }
 
-/* Large enough that the arenas outweigh everything else that a process holds. */
+/* Large enough that the arenas dominate the memory of the process. */
 static const char *larger_model(void **state) {
     return scratch_text(
         state, "larger.json",
@@ -226,7 +226,7 @@ static void measured_is_predicted(void **state) {
     options.steps = 3;
     ls_train_result result;
     assert_ok(ls_train(&options, &result));
-    /* Nothing beyond the mappings can be resident in them; what was never touched is not. */
+    /* Only mapped memory can be resident, and memory that was never touched is not. */
     const int64_t rounded = result.predicted_bytes + 3 * sysconf(_SC_PAGESIZE);
     assert_in_range(result.measured_bytes, result.predicted_bytes / 2, rounded);
     free(p);

@@ -48,7 +48,7 @@ static void finish(ls_sample *out) {
     out->ends[out->n_ends++] = S;
 }
 
-/* Row `index` of the packed batch; *context: the document whose labels are asked for, -1: all. */
+/* Row `index` of the packed batch; *context: the document whose labels are wanted, -1: all. */
 static ls_status packed(const void *context, int64_t index, ls_sample *out) {
     const int asked = *(const int *)context;
     begin(out);
@@ -58,7 +58,7 @@ static ls_status packed(const void *context, int64_t index, ls_sample *out) {
     return ls_ok();
 }
 
-/* Sequence `index` is document `index` alone, at the start; no bounds, the rest is never asked for. *context as above. */
+/* Sequence `index` is document `index` alone, at the start, without bounds; the rest has no labels. *context as above. */
 static void alone(const void *context, int64_t index, int32_t *tokens, int32_t *labels) {
     const int asked = *(const int *)context;
     int32_t positions[S], ends[S + 1];
@@ -67,7 +67,7 @@ static void alone(const void *context, int64_t index, int32_t *tokens, int32_t *
     if (index < DOCUMENTS) put_document((int)index, 0, asked < 0 || asked == index, &out);
 }
 
-/* The same rows with documents that see each other: what the tests above would miss if bounds were not heeded. */
+/* The same rows with documents that see each other give other numbers, so the tests above would notice ignored bounds. */
 static ls_status joined(const void *context, int64_t index, ls_sample *out) {
     LS_TRY(packed(context, index, out));
     out->ends[1] = S;

@@ -17,7 +17,7 @@ killed() {
     env LD_PRELOAD="$faults" LS_FAULT_WITH=KILL $settings timeout 60 "$longspan" "${base[@]}" "$@" >out 2>err || status=$?
     [ $status -eq "$code" ] || fail "$settings: exit $status, expected $code: $(cat err)"
 }
-# same FOLDER: its weights, its losses and its best checkpoint are those of the training that nothing disturbed.
+# same FOLDER: its weights, losses and best checkpoint equal those of the undisturbed training.
 same() {
     same_checkpoint whole/checkpoint-00000020 "$1/checkpoint-00000020"
     python3 - "$1" <<'CHECK' || fail "$1: other losses"
@@ -30,7 +30,7 @@ CHECK
 }
 killed 0 "" --out whole
 
-# Before any checkpoint, within one, between two; and three times, from further on each time.
+# Deaths before any checkpoint, within one, between two; and three deaths, each further on.
 killed 0 "LS_FAULT_PATH=metrics.jsonl LS_FAULT_AT=6" --out early --restart 1
 err_lines 1 "rank 0 was killed by signal 9 (Killed); the ranks are started again from step 0 (restart 1 of 1)"
 same early
@@ -46,7 +46,7 @@ err_lines 1 "the ranks are started again from step 10 (restart 2 of 3)"
 err_lines 1 "the ranks are started again from step 15 (restart 3 of 3)"
 same often
 
-# Not more often than asked, not without progress, not unasked; what is there is gone on from by hand.
+# Restarts are limited to N, need progress, and happen only with --restart; otherwise --resume continues the run.
 killed 1 "LS_FAULT_PATH=/state.json LS_FAULT_CALLS=rename LS_FAULT_AT=2 LS_FAULT_EVERY=2" --out most --restart 2
 err_lines 1 "not started again, as 2 restarts were made: rank 0 was killed by signal 9"
 killed 1 "LS_FAULT_PATH=checkpoint-00000010 LS_FAULT_CALLS=write LS_FAULT_AT=2 LS_FAULT_TIMES=0" --out stuck --restart 9
