@@ -8,8 +8,7 @@
  * they are the same. Rates: this machine's where `longspan bench machine` has measured them, else nominal.
  */
 #include "base/base.h"
-#include "job/attention_graph.h"
-#include "plan/trial.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdio.h>

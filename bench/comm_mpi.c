@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "cli/commands.h"
 #include "format/format.h"
-#include "longspan/job.h"
+#include "format/json.h"
 
 enum { SIZES = 5, WAYS = 3, MOST_ROUNDS = 32 };
 

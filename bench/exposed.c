@@ -18,9 +18,9 @@
 #include "base/base.h"
 #include "compile/compile.h"
 #include "model/model.h"
-#include "plan/session.h"
 #include "program/cost.h"
 #include "run/run.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdio.h>

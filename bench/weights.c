@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "format/format.h"
 #include "model/model.h"
-#include "plan/session.h"
+#include "session/session.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "format/format.h"
-#include "longspan/units.h"
+#include "format/svg.h"
 
 #include <math.h>
 #include <stdio.h>

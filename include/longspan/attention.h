@@ -55,8 +55,8 @@
 #include <stdio.h>
 
 #include "longspan/engine.h"
-#include "longspan/job.h"
 #include "longspan/linkage.h"
+#include "longspan/spread.h"
 #include "longspan/tensor.h"
 
 LS_PUBLIC_BEGIN

@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "longspan/linkage.h"
 #include "longspan/status.h"
@@ -50,43 +49,6 @@ typedef struct ls_data_build_result {
 
 /* Returns when the shards are written, or on an error. src/data/shard.h describes the folder. */
 LS_MUST_USE ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *result);
-void ls_data_build_result_json(const ls_data_build_result *result, FILE *out);
-
-/*
- * Prints what is in shards: counts, lengths, the first documents. With order: which parts of which documents each step trains on, if
- * `longspan train` runs with the same data, seq, batch, seed and pack.
- */
-typedef struct ls_data_inspect_job {
-    const char *const *paths; /* folders of shards, or shards; with order also text */
-    int n_paths;
-    const char *tokenizer; /* to decode; NULL: bytes */
-    ls_text_form form;     /* with order, of text */
-    bool verify;           /* checks the checksums and every token */
-    int64_t documents;     /* number to show; < 0: none; 0: 3 */
-    bool order;
-    int64_t seq, batch, steps, from; /* with order; from: steps to skip. 0 means 1024, 1, 1, 0 */
-    uint64_t seed;
-    const char *pack;
-    bool json;
-} ls_data_inspect_job;
-LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *out);
-
-/*
- * Converts text to token ids, or back. Each line of the files, without its newline, is a text; its ids are printed as a JSON array on one
- * line. With decode each line is such an array (or an object with "ids"), and its text is printed with a newline behind it.
- */
-typedef struct ls_tokenize_job {
-    const char *tokenizer; /* directory of a tokenizer.json, or that file; NULL: bytes */
-    const char *text;      /* one text; NULL: the files */
-    const char *const *paths;
-    int n_paths;       /* 0: standard input, as is the file "-" */
-    bool whole;        /* each file is one text; decoded texts have no newlines between them */
-    bool special;      /* adds the tokens that the tokenizer's files put around a text */
-    bool decode;       /* ids to text */
-    bool skip_special; /* of decode: leaves special tokens out */
-    bool json;         /* each line is an object: {"ids": [...]}, or {"text": "..."} */
-} ls_tokenize_job;
-LS_MUST_USE ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out);
 
 LS_PUBLIC_END
 

@@ -51,8 +51,8 @@
 #include <stdio.h>
 
 #include "longspan/graph.h"
-#include "longspan/job.h"
 #include "longspan/linkage.h"
+#include "longspan/spread.h"
 
 LS_PUBLIC_BEGIN
 

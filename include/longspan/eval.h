@@ -1,12 +1,13 @@
 /*
- * Evaluation: how well a model continues a text, and how that depends on how much of it the model has seen.
+ * Evaluation: how well a model continues a text, and how that depends on how much of it the model has seen; and recall, whether it finds
+ * one sentence again in a long text.
  */
 #ifndef LONGSPAN_EVAL_H
 #define LONGSPAN_EVAL_H
 
 #include "longspan/data.h"
-#include "longspan/job.h"
 #include "longspan/linkage.h"
+#include "longspan/spread.h"
 
 LS_PUBLIC_BEGIN
 
@@ -27,9 +28,6 @@ typedef struct ls_loss_table {
     ls_loss_bin all;
     int64_t sequences;
 } ls_loss_table;
-
-/* A line for each bin. */
-void ls_loss_table_print(const ls_loss_table *table, FILE *out);
 
 /* Loss and perplexity of a model on a text. Fields are the flags of `longspan eval`; zero and NULL mean the default. */
 typedef struct ls_eval_options {
@@ -57,6 +55,48 @@ typedef struct ls_eval_result {
 
 /* Blocks until done; LS_INTERRUPTED when stopped by a signal, with nothing written. */
 LS_MUST_USE ls_status ls_evaluate(const ls_eval_options *options, ls_eval_result *result);
+
+/* --- recall ------------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * A pass key of five digits is put at a depth of a text of some length, and the model is asked for it at the end; for each length and depth there
+ * are several texts, each with a key of its own.
+ */
+#define LS_RECALL_LENGTHS 16
+#define LS_RECALL_DEPTHS 32
+
+/* Fields are the flags of `longspan recall`; zero and NULL mean the default. */
+typedef struct ls_recall_options {
+    const char *model; /* config.json, or a directory with one */
+    ls_rope_change rope;
+    const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
+    const char *const *data;
+    int n_data;        /* what the key is hidden in; 0: a few sentences over and over */
+    ls_text_form form; /* of text */
+    int64_t lengths[LS_RECALL_LENGTHS];
+    int n_lengths; /* in tokens, all in all; 0: a quarter, a half and all of the model's positions, 8192 at most */
+    int64_t depths, samples; /* evenly from the beginning to the end; texts of each cell */
+    const char *dtype;       /* "f32" or "bf16" */
+    uint64_t seed;           /* of the keys, and of random weights */
+    const char *out;         /* directory for recall.json and recall.svg; NULL: none is written */
+    ls_spread spread;
+} ls_recall_options;
+
+typedef struct ls_recall_cell {
+    int64_t samples, right; /* right: every token of the answer is the likeliest one */
+    double loss;            /* mean over the answers' tokens, in nats */
+} ls_recall_cell;
+
+typedef struct ls_recall_result {
+    int n_lengths, n_depths;
+    int64_t length[LS_RECALL_LENGTHS];
+    double depth[LS_RECALL_DEPTHS]; /* 0: at the beginning, 1: right before the question */
+    ls_recall_cell cell[LS_RECALL_LENGTHS][LS_RECALL_DEPTHS];
+    double seconds;
+} ls_recall_result;
+
+/* Blocks until done; LS_INTERRUPTED when stopped by a signal, with nothing written. */
+LS_MUST_USE ls_status ls_recall(const ls_recall_options *options, ls_recall_result *result);
 
 LS_PUBLIC_END
 

@@ -6,8 +6,8 @@
 
 #include "longspan/data.h"
 #include "longspan/eval.h"
-#include "longspan/job.h"
 #include "longspan/linkage.h"
+#include "longspan/spread.h"
 
 LS_PUBLIC_BEGIN
 

@@ -5,9 +5,7 @@
 #ifndef LS_BASE_BASE_H
 #define LS_BASE_BASE_H
 
-#include "longspan/options.h"
 #include "longspan/status.h"
-#include "longspan/units.h"
 
 #include "base/arena.h"
 #include "base/float16.h"
@@ -17,6 +15,7 @@
 #include "base/mapped.h"
 #include "base/measure.h"
 #include "base/mesh.h"
+#include "base/options.h"
 #include "base/pool.h"
 #include "base/range.h"
 #include "base/rng.h"

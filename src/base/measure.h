@@ -1,4 +1,4 @@
-/* Measured numbers: the clock and medians. `longspan/units.h` has bytes and seconds as text. */
+/* Measured numbers: the clock, medians, and bytes and seconds as text. */
 #ifndef LS_BASE_MEASURE_H
 #define LS_BASE_MEASURE_H
 
@@ -10,5 +10,13 @@ double ls_median(double *values, int n);
 
 /* The index of the median among n >= 1 values; of an even number, of the lower one of the middle two. Moves no value. */
 int ls_median_place(const double *values, int n);
+
+/* "512 B", "1.5 KiB", "2.0 GiB"; returns out, which may be NULL. */
+#define LS_BYTES_TEXT 24
+const char *ls_bytes_text(double bytes, char out[LS_BYTES_TEXT]);
+
+/* "4.261 ms", "111.2 s", "35.20 min"; returns out, which may be NULL. */
+#define LS_SECONDS_TEXT 24
+const char *ls_seconds_text(double seconds, char out[LS_SECONDS_TEXT]);
 
 #endif

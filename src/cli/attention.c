@@ -1,5 +1,183 @@
-/* longspan attention */
+/*
+ * The attention command: q, k, v (a sink, and the gradient of the output) from files, one attention op as a graph, and its
+ * results back in the caller's order.
+ */
 #include "cli/cli.h"
+
+#include "cli/arrays.h"
+#include "session/session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct attention_run {
+    const ls_attention_job *job;
+    ls_dtype dtype;
+    const char *path[LS_ATTENTION_INPUTS]; /* NULL: not given */
+    ls_array in[LS_ATTENTION_INPUTS];
+    ls_array out[LS_ATTENTION_RESULTS];
+    ls_mask_text mask;
+    ls_attention_graph graph;
+    double *seconds; /* shared, by rank */
+} attention_run;
+
+/* --- inputs ------------------------------------------------------------------------------------------------------------------ */
+
+static ls_status shape_error(const char *path, const ls_npy *file, const char *expected) {
+    char shape[96];
+    ls_sizes_print(file->ndim, file->shape, shape, sizeof shape);
+    return ls_error(LS_INVALID, "%s: shape is %s, expected %s", path, shape, expected);
+}
+
+/* k like q but for the heads, v like k, grad_o like q, a sink for each head of q. */
+static ls_status check_shapes(const char *const path[], const ls_npy file[]) {
+    char expected[128];
+    for (int i = LS_Q; i <= LS_GRAD_O; i++) {
+        if (path[i] == NULL) continue;
+        if (file[i].ndim != 4) return shape_error(path[i], &file[i], "four dimensions [B,S,H,D]");
+        if (file[i].count == 0) return shape_error(path[i], &file[i], "no dimension of size 0");
+    }
+    const int64_t *q = file[LS_Q].shape, *k = file[LS_K].shape;
+    for (int i = LS_K; i <= LS_GRAD_O; i++) {
+        if (path[i] == NULL) continue;
+        const int64_t heads = i == LS_GRAD_O ? q[2] : i == LS_V ? k[2] : file[i].shape[2];
+        const int64_t wanted[] = {q[0], q[1], heads, q[3]};
+        if (memcmp(wanted, file[i].shape, sizeof wanted) == 0) continue;
+        ls_sizes_print(4, wanted, expected, sizeof expected);
+        return shape_error(path[i], &file[i], expected);
+    }
+    if (path[LS_SINK] != NULL && (file[LS_SINK].ndim != 1 || file[LS_SINK].shape[0] != q[2])) {
+        ls_sizes_print(1, &q[2], expected, sizeof expected);
+        return shape_error(path[LS_SINK], &file[LS_SINK], expected);
+    }
+    if (q[2] % k[2] != 0)
+        return ls_error(
+            LS_INVALID,
+            "%s has %lld heads and %s has %lld; expected query heads to be a multiple of KV heads",
+            path[LS_Q], (long long)q[2], path[LS_K], (long long)k[2]);
+    return ls_ok();
+}
+
+static ls_status read_files(attention_run *r, ls_npy file[]) {
+    for (int i = 0; i < LS_ATTENTION_INPUTS; i++) {
+        if (r->path[i] != NULL) LS_TRY(ls_npy_open(r->path[i], &file[i]));
+    }
+    LS_TRY(check_shapes(r->path, file));
+    LS_TRY(ls_job_dtype(r->job->dtype, file[LS_Q].type == LS_NPY_F8 ? LS_F64 : LS_F32, &r->dtype));
+    for (int i = 0; i < LS_ATTENTION_INPUTS; i++) {
+        if (r->path[i] != NULL) LS_TRY(ls_array_from_npy(r->path[i], &file[i], r->dtype, &r->in[i]));
+    }
+    return ls_ok();
+}
+
+static ls_status read_inputs(attention_run *r) {
+    const char *const path[LS_ATTENTION_INPUTS] = {r->job->q, r->job->k, r->job->v, r->job->grad_o,
+                                                   r->job->sink};
+    ls_npy file[LS_ATTENTION_INPUTS] = {{0}};
+    memcpy(r->path, path, sizeof path);
+    const ls_status status = read_files(r, file);
+    for (int i = 0; i < LS_ATTENTION_INPUTS; i++) ls_npy_close(&file[i]);
+    LS_TRY(status);
+    return ls_mask_text_read(r->job->mask, r->in[LS_Q].size[1], &r->mask);
+}
+
+/* --- the graph --------------------------------------------------------------------------------------------------------------- */
+
+static ls_status build(attention_run *r) {
+    const int64_t *q = r->in[LS_Q].size;
+    return ls_attention_graph_build(&(ls_attention_options){.dtype = r->dtype,
+                                                            .batch = q[0],
+                                                            .seq = q[1],
+                                                            .heads = q[2],
+                                                            .kv_heads = r->in[LS_K].size[2],
+                                                            .head_size = q[3],
+                                                            .mask = &r->mask.mask,
+                                                            .scale = r->job->scale,
+                                                            .softcap = r->job->softcap,
+                                                            .sink = r->path[LS_SINK] != NULL,
+                                                            .gradients = r->path[LS_GRAD_O] != NULL},
+                                    &r->graph);
+}
+
+static ls_status make_outputs(attention_run *r) {
+    for (int i = 0; i < r->graph.n_results; i++) {
+        const ls_tensor_info *info = ls_graph_tensor(r->graph.graph, r->graph.result[i]);
+        int64_t size[LS_MAX_DIMS];
+        for (int d = 0; d < info->shape.ndim; d++) size[d] = info->shape.dim[d].size;
+        LS_TRY(ls_array_make(info->dtype, info->shape.ndim, size, &r->out[i]));
+    }
+    return ls_ok();
+}
+
+/* --- on a rank --------------------------------------------------------------------------------------------------------------- */
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    attention_run *r = context;
+    for (int i = 0; i < LS_ATTENTION_INPUTS; i++) {
+        if (r->path[i] != NULL)
+            ls_executor_scatter(rank->executor, ls_image_find(rank->image, ls_attention_input[i]),
+                                r->in[i].data);
+    }
+    LS_TRY(ls_comm_barrier(rank->comm)); /* so that seconds are of the work alone */
+    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
+    for (int i = 0; i < r->graph.n_results; i++)
+        ls_executor_gather(rank->executor, ls_image_find(rank->image, ls_attention_result[i]),
+                           r->out[i].data);
+    r->seconds[rank->rank] = ls_executor_times(rank->executor).total;
+    return ls_ok();
+}
+
+static ls_status run_ranks(attention_run *r, ls_session *session, ls_spread_result *result) {
+    const int ranks = ls_session_ranks(session);
+    const size_t bytes = sizeof *r->seconds * (size_t)ranks;
+    void *shared;
+    LS_TRY(ls_shared_map(bytes, &shared));
+    r->seconds = shared;
+    const ls_status status = ls_session_run(session, on_rank, r);
+    *result = ls_session_describe(session);
+    for (int i = 0; i < ranks; i++) result->seconds = fmax(result->seconds, r->seconds[i]);
+    ls_shared_unmap(shared, bytes);
+    return status;
+}
+
+static ls_status compute(attention_run *r, ls_spread_result *result) {
+    LS_TRY(read_inputs(r));
+    LS_TRY(build(r));
+    LS_TRY(make_outputs(r));
+    const ls_job job = ls_attention_graph_job(&r->graph);
+    ls_session *session;
+    LS_TRY(ls_session_open(&job, &r->job->spread, &session));
+    /* Before the work, so that it is not done in vain. */
+    ls_status status = ls_file_make_directories(r->job->out);
+    if (status.code == LS_OK) status = run_ranks(r, session, result);
+    ls_session_close(session);
+    LS_TRY(status);
+    for (int i = 0; i < r->graph.n_results; i++)
+        LS_TRY(ls_array_write(&r->out[i], r->job->out, ls_attention_result[i]));
+    return ls_ok();
+}
+
+ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result) {
+    LS_NEED(job, "job");
+    LS_NEED(result, "result");
+    LS_NEED(job->q, "job->q");
+    LS_NEED(job->k, "job->k");
+    LS_NEED(job->v, "job->v");
+    LS_NEED(job->mask, "job->mask");
+    LS_NEED(job->out, "job->out");
+    attention_run r = {.job = job};
+    ls_spread_result done = {.seconds = 0};
+    const ls_status status = compute(&r, &done);
+    for (int i = 0; i < LS_ATTENTION_INPUTS; i++) ls_array_free(&r.in[i]);
+    for (int i = 0; i < LS_ATTENTION_RESULTS; i++) ls_array_free(&r.out[i]);
+    ls_mask_text_free(&r.mask);
+    ls_graph_destroy(r.graph.graph);
+    if (status.code == LS_OK) *result = done;
+    return status;
+}
+
+/* --- the command --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct attention_flags {
     cli_common common;

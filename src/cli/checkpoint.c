@@ -1,7 +1,358 @@
-/* longspan checkpoint */
+/* longspan checkpoint: what is in a checkpoint, whether it is intact, and its export as a folder that other programs load. */
+#include "cli/arrays.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
 
+#include "base/base.h"
+#include "checkpoint/checkpoint.h"
+#include "model/model.h"
+
+#include <stdlib.h>
 #include <string.h>
+
+/* The folder that a path means: itself, or the one that the file lies in. */
+static ls_status folder_of(const char *path, char **out) {
+    return ls_file_is_directory(path) ? ls_path_print(out, "%s", path) : ls_path_parent(path, out);
+}
+
+/* What run.json says of the model; NULL: nothing. The text is the document's. */
+static ls_status recorded_model(const char *checkpoint, ls_json **run, const char **out) {
+    *out = NULL;
+    LS_TRY(ls_job_read_run(checkpoint, run));
+    if (*run == NULL) return ls_ok();
+    return ls_json_text(ls_json_field(ls_json_root(*run), "model"), "path", out);
+}
+
+/*
+ * The folder of the tokenizer's files: of the model that was named, of the one that the run was started from, or what the run exported
+ * at its end. NULL: none is known, which is said.
+ */
+static ls_status find_source(const ls_export_job *job, const char *checkpoint, char **out) {
+    LS_PATH exported = NULL;
+    ls_json *run = NULL;
+    const char *model = job->model;
+    if (model != NULL && !ls_file_exists(model))
+        return ls_error(LS_USAGE, "--model %s is not there; expected the folder of a model", model);
+    LS_TRY(ls_path_join(checkpoint, "../model", &exported));
+    ls_status status = model != NULL ? ls_ok() : recorded_model(checkpoint, &run, &model);
+    if (status.code == LS_OK && model != NULL && ls_file_exists(model))
+        status = folder_of(model, out);
+    else if (status.code == LS_OK && ls_file_is_directory(exported))
+        status = ls_path_print(out, "%s", exported);
+    else if (status.code == LS_OK)
+        ls_log("no tokenizer is carried over: %s; --model FOLDER names one",
+               model == NULL ? "there is no run.json that says where the model came from"
+                             : "its model is not there any more");
+    ls_json_free(run);
+    return status;
+}
+
+static void print_export(const ls_export_job *job, const ls_export_result *r, double seconds, FILE *out) {
+    char bytes[LS_BYTES_TEXT], time[LS_SECONDS_TEXT];
+    ls_print_line(out, "%s: %lld tensors, %.2f M parameters in %s, %s in %d file%s, %s", job->out,
+                  (long long)r->tensors, (double)r->parameters / 1e6, ls_st_dtype_name(r->dtype),
+                  ls_bytes_text((double)r->bytes, bytes), r->files, r->files == 1 ? "" : "s",
+                  ls_seconds_text(seconds, time));
+    ls_print_line(out, "carried over: %s", r->carried[0] != 0 ? r->carried : "nothing");
+}
+
+static void print_export_json(const ls_export_job *job, const char *checkpoint, const ls_export_result *r,
+                              double seconds, FILE *out) {
+    ls_json_writer *w = ls_json_begin(0);
+    ls_json_put_text(w, "out", job->out);
+    ls_json_put_text(w, "checkpoint", checkpoint);
+    ls_json_put_text(w, "dtype", ls_st_dtype_name(r->dtype));
+    ls_json_put_int(w, "tensors", r->tensors);
+    ls_json_put_int(w, "parameters", r->parameters);
+    ls_json_put_int(w, "bytes", r->bytes);
+    ls_json_put_int(w, "files", r->files);
+    ls_json_put_text(w, "carried", r->carried);
+    ls_json_put_double(w, "seconds", seconds);
+    ls_json_end(w, out);
+}
+
+ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
+    LS_NEED(job, "job");
+    LS_NEED(out, "out");
+    LS_NEED(job->checkpoint, "job->checkpoint");
+    const double began = ls_seconds();
+    LS_PATH source = NULL;
+    LS_PATH checkpoint_path = NULL;
+    ls_export_options options = {.out = job->out, .shard_bytes = job->shard_bytes};
+    ls_export_result result;
+    if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder to export to");
+    LS_TRY(ls_export_dtype(job->dtype, &options.dtype));
+    LS_TRY(ls_checkpoint_resolve(job->checkpoint, &checkpoint_path));
+    LS_TRY(find_source(job, checkpoint_path, &source));
+    options.checkpoint = checkpoint_path;
+    options.carry = source;
+    LS_TRY(ls_checkpoint_export(&options, &result));
+    if (json)
+        print_export_json(job, checkpoint_path, &result, ls_seconds() - began, out);
+    else
+        print_export(job, &result, ls_seconds() - began, out);
+    return ls_ok();
+}
+
+/* --- inspect, verify, and the command ------------------------------------------------------------------------------------------ */
+
+/* ---- what belongs to a checkpoint ---- */
+
+typedef struct opened {
+    char *path;
+    ls_checkpoint_info info;
+    ls_model *model; /* NULL: it has no config.json */
+    ls_json *run;    /* run.json of its run; NULL: there is none */
+    ls_st_file *weights;
+} opened;
+
+ls_status ls_job_read_run(const char *path, ls_json **out) {
+    LS_PATH name = NULL;
+    LS_TRY(ls_path_join(path, "../run.json", &name));
+    return ls_file_exists(name) ? ls_json_read(name, LS_JSON_MOST_BYTES, out) : ls_ok();
+}
+
+static ls_status open_checkpoint(const char *path, opened *c) {
+    LS_PATH name = NULL;
+    LS_TRY(ls_checkpoint_resolve(path, &c->path));
+    LS_TRY(ls_checkpoint_describe(c->path, &c->info));
+    LS_TRY(ls_path_join(c->path, "config.json", &name));
+    if (ls_file_exists(name)) LS_TRY(ls_model_open(c->path, &c->model));
+    LS_TRY(ls_job_read_run(c->path, &c->run));
+    LS_TRY(ls_path_join(c->path, "model.safetensors", &name));
+    return ls_st_open(name, &c->weights);
+}
+
+static void close_checkpoint(opened *c) {
+    free(c->path);
+    ls_model_close(c->model);
+    ls_json_free(c->run);
+    ls_st_close(c->weights);
+}
+
+/* ---- as JSON ---- */
+
+static void put_model(const ls_model *model, ls_json_writer *w) {
+    if (model == NULL) {
+        ls_json_put_null(w, "model");
+        return;
+    }
+    const ls_model_sizes m = ls_model_describe(model);
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {{"parameters", ls_model_parameters(model)},
+                 {"V", m.V},
+                 {"E", m.E},
+                 {"F", m.F},
+                 {"L", m.L},
+                 {"Hq", m.Hq},
+                 {"Hkv", m.Hkv},
+                 {"D", m.D}};
+    ls_json_open_object(w, "model");
+    ls_json_put_text(w, "architecture", ls_model_architecture(model));
+    for (size_t i = 0; i < LS_COUNT(sizes); i++) ls_json_put_int(w, sizes[i].name, sizes[i].value);
+    ls_json_put_bool(w, "tied", m.tied);
+    ls_json_close(w);
+}
+
+static const char *const run_texts[] = {"strategy", "mesh", "layout"};
+
+/* A field of run.json's spread; NULL where it is missing or no text. */
+static const char *run_text(const ls_json *run, const char *name) {
+    const char *text = NULL;
+    const ls_status status = ls_json_text(ls_json_field(ls_json_root(run), "spread"), name, &text);
+    return status.code == LS_OK ? text : NULL;
+}
+
+static int64_t run_ranks(const ls_json *run) {
+    int64_t ranks = 0;
+    const ls_status status =
+        ls_json_int(ls_json_field(ls_json_root(run), "spread"), "ranks", 1, INT32_MAX, &ranks);
+    return status.code == LS_OK ? ranks : 0;
+}
+
+static void put_run(const ls_json *run, ls_json_writer *w) {
+    if (run == NULL) {
+        ls_json_put_null(w, "run");
+        return;
+    }
+    ls_json_open_object(w, "run");
+    ls_json_put_int(w, "ranks", run_ranks(run));
+    for (size_t i = 0; i < LS_COUNT(run_texts); i++)
+        ls_json_put_text(w, run_texts[i], run_text(run, run_texts[i]));
+    ls_json_close(w);
+}
+
+static void put_tensors(const ls_st_file *file, ls_json_writer *w) {
+    ls_json_open_array(w, "tensors");
+    for (int64_t i = 0; i < ls_st_count(file); i++) {
+        const ls_st_tensor *t = ls_st_at(file, i);
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "name", t->name);
+        ls_json_put_text(w, "dtype", ls_st_dtype_name(t->dtype));
+        ls_json_open_array(w, "shape");
+        for (int d = 0; d < t->ndim; d++) ls_json_put_int(w, NULL, t->shape[d]);
+        ls_json_close(w);
+        ls_json_put_int(w, "bytes", (int64_t)t->bytes);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+}
+
+static void put_state(const opened *c, ls_json_writer *w) {
+    ls_json_put_text(w, "path", c->path);
+    ls_json_put_int(w, "step", c->info.state.step);
+    ls_json_put_int(w, "seed", (int64_t)c->info.state.seed);
+    ls_json_put_int(w, "sequences", c->info.state.sequences);
+    ls_json_put_double(w, "last_loss", c->info.state.last_loss);
+    ls_json_put_text(w, "type", c->info.type);
+}
+
+static void print_json(const opened *c, FILE *out) {
+    ls_json_writer *w = ls_json_begin(0);
+    put_state(c, w);
+    put_model(c->model, w);
+    put_run(c->run, w);
+    ls_json_open_array(w, "files");
+    for (int i = 0; i < c->info.n_files; i++) {
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "name", c->info.file[i].name);
+        ls_json_put_int(w, "bytes", c->info.file[i].bytes);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    put_tensors(c->weights, w);
+    ls_json_end(w, out);
+}
+
+/* ---- as words ---- */
+
+static void print_model(const ls_model *model, FILE *out) {
+    if (model == NULL) {
+        ls_print_line(out, "model       unknown: there is no config.json");
+        return;
+    }
+    const ls_model_sizes m = ls_model_describe(model);
+    ls_print_line(
+        out,
+        "model       %s · %.2f M parameters · L %lld · E %lld · F %lld · V %lld%s · heads %lld, %lld of keys, of %lld",
+        ls_model_architecture(model), (double)ls_model_parameters(model) / 1e6, (long long)m.L,
+        (long long)m.E, (long long)m.F, (long long)m.V, m.tied ? " (tied)" : "", (long long)m.Hq,
+        (long long)m.Hkv, (long long)m.D);
+}
+
+static void print_run(const ls_json *run, FILE *out) {
+    if (run == NULL) {
+        ls_print_line(out, "run         unknown: there is no run.json beside it");
+        return;
+    }
+    char texts[256] = "";
+    for (size_t i = 0; i < LS_COUNT(run_texts); i++) {
+        const char *text = run_text(run, run_texts[i]);
+        const size_t used = strlen(texts);
+        if (text != NULL) snprintf(texts + used, sizeof texts - used, " · %s", text);
+    }
+    ls_print_line(out, "run         %lld ranks%s", (long long)run_ranks(run), texts);
+}
+
+static void print_tensor(const ls_st_tensor *t, int width, FILE *out) {
+    char bytes[LS_BYTES_TEXT], shape[160] = "";
+    for (int d = 0; d < t->ndim; d++) {
+        const size_t used = strlen(shape);
+        snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "," : "", (long long)t->shape[d]);
+    }
+    ls_print_line(out, "  %-*s  %s  [%s]  %s", width, t->name, ls_st_dtype_name(t->dtype), shape,
+                  ls_bytes_text((double)t->bytes, bytes));
+}
+
+static void print_words(const opened *c, FILE *out) {
+    char bytes[LS_BYTES_TEXT];
+    ls_print_line(out, "checkpoint  %s", c->path);
+    ls_print_line(out, "step        %lld · %lld sequences · loss %.4f · seed %llu · %s",
+                  (long long)c->info.state.step, (long long)c->info.state.sequences, c->info.state.last_loss,
+                  (unsigned long long)c->info.state.seed, c->info.type);
+    print_model(c->model, out);
+    print_run(c->run, out);
+    for (int i = 0; i < c->info.n_files; i++)
+        ls_print_line(out, "%s%-22s  %s", i == 0 ? "files       " : "            ", c->info.file[i].name,
+                      ls_bytes_text((double)c->info.file[i].bytes, bytes));
+    ls_print_line(out, "tensors     %lld", (long long)ls_st_count(c->weights));
+    int width = 0;
+    for (int64_t i = 0; i < ls_st_count(c->weights); i++)
+        width = (int)ls_max(width, ls_min(60, (int64_t)strlen(ls_st_at(c->weights, i)->name)));
+    for (int64_t i = 0; i < ls_st_count(c->weights); i++) print_tensor(ls_st_at(c->weights, i), width, out);
+}
+
+ls_status ls_checkpoint_print(const char *path, bool json, FILE *out) {
+    LS_NEED(path, "path");
+    LS_NEED(out, "out");
+    opened c = {.model = NULL};
+    const ls_status status = open_checkpoint(path, &c);
+    if (status.code == LS_OK) (json ? print_json : print_words)(&c, out);
+    close_checkpoint(&c);
+    return status;
+}
+
+/* ---- verify ---- */
+
+static void print_verdict_json(const char *path, const ls_checkpoint_info *info, int bad, FILE *out) {
+    ls_json_writer *w = ls_json_begin(0);
+    ls_json_put_text(w, "path", path);
+    ls_json_put_bool(w, "ok", bad == 0);
+    ls_json_open_array(w, "files");
+    for (int i = 0; i < info->n_files; i++) {
+        const ls_checkpoint_file *file = &info->file[i];
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "name", file->name);
+        ls_json_put_bool(w, "ok", file->bad == 0);
+        ls_json_put_int(w, "bytes", file->bytes);
+        ls_json_put_int(w, "pieces", file->pieces);
+        ls_json_put_int(w, "bad", file->bad);
+        ls_json_put_text(w, "problem", file->bad > 0 ? file->status.text : NULL);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    ls_json_end(w, out);
+}
+
+static void print_verdict(const char *path, const ls_checkpoint_info *info, FILE *out) {
+    ls_print_line(out, "checkpoint  %s", path);
+    for (int i = 0; i < info->n_files; i++) {
+        const ls_checkpoint_file *file = &info->file[i];
+        char bytes[LS_BYTES_TEXT] = "", pieces[48] = "";
+        if (file->bytes > 0) (void)ls_bytes_text((double)file->bytes, bytes);
+        if (file->bad > 0)
+            snprintf(pieces, sizeof pieces, "  %lld of %lld pieces: ", (long long)file->bad,
+                     (long long)file->pieces);
+        ls_print_line(out, "%-22s  %s%s%*s%s%s", file->name, file->bad == 0 ? "good" : "BAD ",
+                      file->bytes > 0 ? "  " : "", file->bytes > 0 ? 10 : 0, bytes, pieces,
+                      file->bad > 0 ? file->status.text : "");
+    }
+}
+
+ls_status ls_checkpoint_print_verdict(const char *path, bool json, FILE *out) {
+    LS_NEED(path, "path");
+    LS_NEED(out, "out");
+    LS_PATH folder = NULL;
+    ls_checkpoint_info info;
+    LS_TRY(ls_checkpoint_resolve(path, &folder));
+    LS_TRY(ls_checkpoint_verify(folder, &info));
+    int bad = 0;
+    const ls_checkpoint_file *first = NULL;
+    for (int i = 0; i < info.n_files; i++) {
+        if (info.file[i].bad == 0) continue;
+        if (bad++ == 0) first = &info.file[i];
+    }
+    if (json)
+        print_verdict_json(folder, &info, bad, out);
+    else
+        print_verdict(folder, &info, out);
+    if (bad == 0) return ls_ok();
+    return ls_error(LS_INVALID, "%d of %d files are bad: %s", bad, info.n_files, first->status.text);
+}
+
+/* --- the command --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct checkpoint_flags {
     cli_common common;

@@ -1,10 +1,11 @@
 /*
- * The command line: one file and one row per command. Public headers only.
+ * The command line: one file and one row per command.
  */
 #ifndef LS_CLI_H
 #define LS_CLI_H
 
-#include "longspan/longspan.h"
+#include "base/base.h"
+#include "cli/commands.h"
 
 #include <stddef.h>
 

@@ -1,6 +1,8 @@
 /* longspan eval */
 #include "cli/cli.h"
 
+#include "eval/eval.h"
+
 typedef struct eval_flags {
     cli_common common;
     ls_option_list data;

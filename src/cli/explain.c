@@ -1,5 +1,212 @@
-/* longspan explain */
+/* The explain command: what a training step of a model would be, and what it was chosen from. Nothing is run, unless asked for. */
 #include "cli/cli.h"
+
+#include "cli/arrays.h"
+#include "report/report.h"
+#include "session/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct explanation {
+    const ls_explain_job *job;
+    ls_model *model;
+    ls_graph *graph;
+    int forward_nodes;
+    ls_job step;
+    ls_plan plan;
+    ls_host host;     /* that predictions are for */
+    ls_target target; /* of the rank asked about, and its image */
+    ls_image *image;
+} explanation;
+
+/* --- as a page --------------------------------------------------------------------------------------------------------------- */
+
+/* Whether the program exists and was asked for. */
+static bool is_wanted(const explanation *e, int program) {
+    LS_ASSERT(e->image != NULL);
+    if (e->image->programs[program].n_instrs == 0) return false;
+    return e->job->program == NULL || strcmp(e->job->program, ls_program_name(program)) == 0;
+}
+
+static int drawn_program(const explanation *e) {
+    int program = LS_PROGRAM_STEP;
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (e->job->program != NULL && is_wanted(e, p)) program = p;
+    }
+    return program;
+}
+
+static ls_passes passes_of(const explanation *e) { return (ls_passes){e->graph, e->forward_nodes, e->image}; }
+
+static ls_status print_page(const explanation *e, FILE *out) {
+    ls_candidates_print(&e->plan, out);
+    if (e->job->passes) {
+        const ls_passes passes = passes_of(e);
+        fputc('\n', out);
+        ls_passes_print(&passes, out);
+        fputc('\n', out);
+        LS_TRY(ls_stages_print(&e->step, &e->target, out));
+    }
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (!is_wanted(e, p)) continue;
+        fputc('\n', out);
+        if (e->job->passes)
+            ls_program_ops_print(e->image, p, out);
+        else
+            ls_program_print(e->image, p, out);
+    }
+    return ls_ok();
+}
+
+/* --- as JSON ----------------------------------------------------------------------------------------------------------------- */
+
+static ls_status put_program(ls_json_writer *w, const ls_image *image, int program) {
+    char *page = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&page, &bytes);
+    if (memory == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory to print program %s", ls_program_name(program));
+    ls_program_print(image, program, memory);
+    const bool printed = fclose(memory) == 0;
+    const ls_program_cost cost = ls_program_measure(image, program);
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "name", ls_program_name(program));
+    ls_json_put_double(w, "flops", cost.flops);
+    ls_json_put_double(w, "bytes_sent", cost.bytes_sent);
+    ls_json_put_double(w, "bytes_read", cost.bytes_read);
+    ls_json_put_int(w, "puts", cost.transfers);
+    ls_json_put_int(w, "kernels", cost.kernels);
+    ls_program_ops_put(image, program, w);
+    ls_json_open_array(w, "lines");
+    char *rest = NULL;
+    for (char *line = printed ? strtok_r(page, "\n", &rest) : NULL; line != NULL;
+         line = strtok_r(NULL, "\n", &rest))
+        ls_json_put_text(w, NULL, line);
+    ls_json_close(w);
+    ls_json_close(w);
+    free(page);
+    return printed ? ls_ok()
+                   : ls_error(LS_NO_MEMORY, "no memory to print program %s", ls_program_name(program));
+}
+
+static ls_status put_all(const explanation *e, ls_json_writer *w) {
+    ls_json_put_text(w, "reason", e->plan.reason);
+    ls_json_put_int(w, "rank", e->image->rank);
+    ls_candidates_put(&e->plan, w);
+    const ls_passes passes = passes_of(e);
+    ls_passes_put(&passes, w);
+    if (e->job->passes) LS_TRY(ls_stages_put(&e->step, &e->target, w));
+    ls_json_open_array(w, "programs");
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p));
+    }
+    ls_json_close(w);
+    return ls_ok();
+}
+
+static ls_status print_json(const explanation *e, FILE *out) {
+    ls_json_writer *w = ls_json_begin(0);
+    const ls_status status = put_all(e, w);
+    if (status.code == LS_OK)
+        ls_json_end(w, out);
+    else
+        ls_json_writer_destroy(w);
+    return status;
+}
+
+/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+
+static ls_status check_program(const char *name) {
+    char known[64] = "";
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (name == NULL || strcmp(name, ls_program_name(p)) == 0) return ls_ok();
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", p > 0 ? ", " : "", ls_program_name(p));
+    }
+    return ls_error(LS_USAGE, "--program %s; expected one of %s", name, known);
+}
+
+static ls_status build(explanation *e) {
+    const ls_explain_job *job = e->job;
+    ls_dtype dtype;
+    LS_TRY(check_program(job->program));
+    LS_TRY(ls_step_size_check(job->seq, job->batch > 0 ? job->batch : 1));
+    if (job->run && job->schedule == NULL)
+        return ls_error(LS_USAGE, "--run measures what --schedule FILE draws; expected that flag too");
+    if (job->program != NULL && job->accumulate <= 1 &&
+        strcmp(job->program, ls_program_name(LS_PROGRAM_MICRO)) == 0)
+        return ls_error(LS_USAGE,
+                        "--program micro: there is none when a step is one micro-batch (--accumulate)");
+    LS_TRY(ls_job_dtype(job->dtype, LS_F32, &dtype));
+    LS_TRY(ls_model_open_changed(job->model, &job->rope, &e->model));
+    e->graph = ls_graph_create(dtype);
+    ls_language_model lm;
+    LS_TRY(ls_model_build(e->model, e->graph, job->batch > 0 ? job->batch : 1, job->seq, true, &lm));
+    e->forward_nodes = lm.forward_nodes;
+    ls_plan_request request;
+    LS_TRY(ls_spread_resolve(&job->spread, &request));
+    if (job->rank < 0 || job->rank >= request.ranks)
+        return ls_error(LS_USAGE, "--rank %lld; expected 0 to %d", (long long)job->rank, request.ranks - 1);
+    e->step = (ls_job){.graph = e->graph,
+                       .forward_nodes = lm.forward_nodes,
+                       .update = LS_UPDATE_ADAMW,
+                       .accumulates = job->accumulate > 1};
+    LS_TRY(ls_plan_decide(&e->step, &request, &job->spread, &e->plan));
+    e->host = request.host;
+    e->target = e->plan.target;
+    e->target.rank = (int)job->rank;
+    return ls_compile(&e->step, &e->target, &e->image);
+}
+
+/* A model is called like its directory; "." says nothing, its architecture does. */
+static void name_model(const explanation *e, char *out, size_t room) {
+    const char *begin = ls_model_directory(e->model), *end = begin + strlen(begin);
+    while (end > begin + 1 && end[-1] == '/') end--;
+    for (const char *c = begin; c < end; c++) {
+        if (*c == '/') begin = c + 1;
+    }
+    snprintf(out, room, "%.*s", (int)(end - begin), begin);
+    if (out[strspn(out, "./")] == 0) snprintf(out, room, "%s", ls_model_architecture(e->model));
+}
+
+/* The program asked for, else the whole step. */
+static ls_status draw_schedule(const explanation *e, const char *title) {
+    const ls_timeline_step step = {.model = e->model,
+                                   .B = e->job->batch > 0 ? e->job->batch : 1,
+                                   .S = e->job->seq,
+                                   .job = &e->step,
+                                   .plan = &e->plan,
+                                   .spread = &e->job->spread,
+                                   .program = drawn_program(e)};
+    return ls_timeline_draw(&step, &e->host, (int)e->job->rank, e->job->run, title, e->job->schedule);
+}
+
+static ls_status draw(const explanation *e) {
+    char title[128];
+    name_model(e, title, sizeof title);
+    if (e->job->memory_map != NULL) LS_TRY(ls_memory_map_write(e->image, title, e->job->memory_map));
+    return e->job->schedule != NULL ? draw_schedule(e, title) : ls_ok();
+}
+
+ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
+    LS_NEED(job, "job");
+    LS_NEED(out, "out");
+    explanation e = {.job = job};
+    ls_status status = build(&e);
+    if (status.code == LS_OK) status = draw(&e);
+    if (status.code == LS_OK && job->json)
+        status = print_json(&e, out);
+    else if (status.code == LS_OK)
+        status = print_page(&e, out);
+    ls_image_destroy(e.image);
+    ls_graph_destroy(e.graph);
+    ls_model_close(e.model);
+    return status;
+}
+
+/* --- the command --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct explain_flags {
     cli_common common;

@@ -1,8 +1,274 @@
-/* longspan generate */
+/* longspan generate: continues a prompt, token by token. */
 #include "cli/cli.h"
 
+#include "base/base.h"
+#include "eval/eval.h"
+#include "format/format.h"
+#include "longspan/spread.h"
+#include "session/session.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes, ls_token_list *out) {
+    const ls_token_frame frame = ls_tokenizer_frame(tokenizer);
+    const int32_t end = ls_tokenizer_end_of_document(tokenizer);
+    ls_token_list list = {NULL, 0, 0};
+    LS_TRY(ls_tokenizer_encode(tokenizer, text, bytes, &list));
+    const size_t before = frame.n_before + list.count > 0 ? frame.n_before : 1;
+    if (frame.n_before == 0 && before > 0 && end < 0) {
+        free(list.id);
+        return ls_error(LS_INVALID,
+                        "the prompt is empty, and the tokenizer \"%s\" has no token to begin with",
+                        ls_tokenizer_name(tokenizer));
+    }
+    int32_t *ids = malloc(sizeof *ids * (before + list.count));
+    if (ids == NULL) {
+        free(list.id);
+        return ls_error(LS_NO_MEMORY, "no memory for a prompt of %zu tokens", list.count);
+    }
+    memcpy(ids, frame.n_before > 0 ? frame.before : &end, sizeof *ids * before);
+    if (list.count > 0) memcpy(ids + before, list.id, sizeof *ids * list.count);
+    free(list.id);
+    *out = (ls_token_list){ids, before + list.count, before + list.count};
+    return ls_ok();
+}
+
+/* All of standard input, which may be a pipe. */
+static ls_status read_input(char **out, size_t *bytes) {
+    enum { FIRST = 1 << 16 };
+    char *text = malloc(FIRST);
+    size_t room = FIRST, n = 0;
+    while (text != NULL) {
+        n += fread(text + n, 1, room - n, stdin);
+        if (n < room || room > INT32_MAX) break;
+        char *more = realloc(text, room *= 2);
+        if (more == NULL) free(text);
+        text = more;
+    }
+    ls_status status = ls_ok();
+    if (text == NULL)
+        status = ls_error(LS_NO_MEMORY, "no memory for the prompt on standard input");
+    else if (ferror(stdin))
+        status = ls_error(LS_IO, "--prompt-file -: standard input cannot be read");
+    else if (n > INT32_MAX)
+        status = ls_error(LS_INVALID, "--prompt-file -: expected at most %d bytes", INT32_MAX);
+    if (status.code != LS_OK) {
+        free(text);
+        return status;
+    }
+    *out = text;
+    *bytes = n;
+    return status;
+}
+
+/*
+ * The prompt as tokens: of the text, or of a file ("-": standard input); one of them is NULL. The tokenizer's beginning comes first. A prompt without any
+ * token becomes the end of a document, since the model saw texts begin behind one. *out is for the caller to free.
+ */
+static ls_status tokenize_prompt(const ls_tokenizer *tokenizer, const char *text, const char *file,
+                                 ls_token_list *out) {
+    char *read = NULL;
+    size_t bytes = 0;
+    if (text != NULL) return encode(tokenizer, text, strlen(text), out);
+    LS_TRY(strcmp(file, "-") == 0 ? read_input(&read, &bytes) : ls_file_read(file, INT32_MAX, &read, &bytes));
+    const ls_status status = encode(tokenizer, read, bytes, out);
+    free(read);
+    return status;
+}
+
+/* --- generation ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct generation {
+    const ls_generate_job *job;
+    ls_trained trained;
+    int32_t *ids; /* [most + 1] prompt and, on rank 0, what was made */
+    int64_t n_prompt, most;
+    int ranks;
+    ls_decoder decoder;
+    ls_stops stops; /* none when they are ignored */
+    ls_sampler *sampler;
+    ls_generated_text stream;
+    ls_generate_result result; /* rank 0's */
+} generation;
+
+/* --- on a rank -------------------------------------------------------------------------------------------------------------- */
+
+/* What rank 0 has decided; the others do the same. */
+typedef enum what_next { GO_ON, AT_END, STOPPED, FAILED } what_next;
+typedef struct decision {
+    what_next what;
+    int32_t id;
+} decision;
+
+/* Rank 0: draws, shows, and says what all do. */
+static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const float *logits,
+                        decision *out) {
+    const int32_t id = ls_sampler_draw(g->sampler, logits, (uint64_t)made);
+    *out = (decision){.id = id};
+    if (ls_comm_stop_requested(rank->comm)) out->what = STOPPED;
+    if (ls_stops_have(&g->stops, id)) out->what = AT_END;
+    g->result.at_end = out->what == AT_END;
+    if (out->what != GO_ON) return ls_ok();
+    g->ids[g->n_prompt + made] = id;
+    g->result.tokens = made + 1;
+    if (g->job->token != NULL) g->job->token(g->job->context, id);
+    const ls_status status = ls_generated_put(&g->stream, id);
+    if (status.code != LS_OK) out->what = FAILED;
+    return status;
+}
+
+/* Decides on rank 0 and tells the others. */
+static ls_status agree(generation *g, const ls_rank *rank, int64_t made, const float *logits, decision *out) {
+    ls_status status = ls_ok();
+    decision mine = {.what = GO_ON}, all[LS_MAX_RANKS];
+    if (rank->rank == 0) status = decide(g, rank, made, logits, &mine);
+    const ls_status told = ls_comm_exchange(rank->comm, &mine, sizeof mine, all);
+    LS_TRY(status);
+    LS_TRY(told);
+    *out = all[0];
+    if (out->what == FAILED) return ls_error(LS_PEER, "rank 0 failed");
+    return ls_ok();
+}
+
+static ls_status make_tokens(generation *g, const ls_rank *rank) {
+    decision next = {.id = g->ids[g->n_prompt - 1]};
+    for (int64_t made = 0; made < g->job->tokens; made++) {
+        const float *logits;
+        LS_TRY(ls_decoder_next(&g->decoder, rank, next.id, g->n_prompt - 1 + made, &logits));
+        LS_TRY(agree(g, rank, made, logits, &next));
+        if (next.what == STOPPED)
+            return ls_error(LS_INTERRUPTED, "stopped after %lld tokens", (long long)made);
+        if (next.what == AT_END) break;
+    }
+    return ls_ok();
+}
+
+/* Of the rank that has most of each. */
+static ls_status count_memory(generation *g, const ls_rank *rank) {
+    typedef struct memory {
+        int64_t cache, resident;
+    } memory;
+    const memory mine = {ls_decoder_cache_bytes(&g->decoder, rank->image), ls_resident_bytes(rank).arenas};
+    memory all[LS_MAX_RANKS];
+    LS_TRY(ls_comm_exchange(rank->comm, &mine, sizeof mine, all));
+    for (int r = 0; r < rank->ranks && rank->rank == 0; r++) {
+        g->result.cache_bytes = ls_max(g->result.cache_bytes, all[r].cache);
+        g->result.resident_bytes = ls_max(g->result.resident_bytes, all[r].resident);
+    }
+    return ls_ok();
+}
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    generation *g = context;
+    LS_TRY(ls_comm_agree(rank->comm, ls_trained_fill(&g->trained, rank, g->job->seed)));
+    const double began = ls_seconds();
+    if (g->n_prompt > 1) LS_TRY(ls_decoder_prefill(&g->decoder, rank, g->ids, g->n_prompt - 1));
+    LS_TRY(ls_comm_barrier(rank->comm));
+    const double filled = ls_seconds();
+    const ls_status status = make_tokens(g, rank);
+    if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
+    LS_TRY(count_memory(g, rank));
+    if (rank->rank != 0) return status;
+    g->result.prefill_seconds = filled - began;
+    g->result.decode_seconds = ls_seconds() - filled;
+    LS_TRY(ls_generated_end(&g->stream));
+    return status;
+}
+
+/* --- before it --------------------------------------------------------------------------------------------------------------- */
+
+static ls_status check_wishes(const ls_generate_job *job, int *ranks) {
+    if ((job->prompt == NULL) == (job->prompt_file == NULL))
+        return ls_error(LS_USAGE, "--prompt and --prompt-file: expected one of them");
+    if (job->tokens < 1 || job->tokens > 1 << 30)
+        return ls_error(LS_USAGE, "--tokens %lld; expected 1 to %d", (long long)job->tokens, 1 << 30);
+    if (!(job->temperature >= 0) || !(job->top_p >= 0) || job->top_p > 1 || job->top_k < 0)
+        return ls_error(LS_USAGE,
+                        "--temperature %g, --top-p %g, --top-k %lld; expected 0 or more, 0 to 1, 0 or more",
+                        job->temperature, job->top_p, (long long)job->top_k);
+    ls_plan_request request = {0};
+    LS_TRY(ls_spread_resolve(&job->spread, &request));
+    *ranks = request.ranks;
+    return ls_ok();
+}
+
+static ls_status read_prompt(generation *g) {
+    ls_token_list list;
+    LS_TRY(tokenize_prompt(g->trained.tokenizer, g->job->prompt, g->job->prompt_file, &list));
+    g->n_prompt = (int64_t)list.count;
+    /* The last token is made, and has no place of its own. */
+    g->most = ls_max(g->n_prompt + g->job->tokens - 1, g->ranks);
+    ls_status status = ls_ok();
+    g->ids = g->most < INT32_MAX ? calloc((size_t)g->most + 1, sizeof *g->ids) : NULL;
+    if (g->ids == NULL)
+        status = ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)g->most);
+    else
+        memcpy(g->ids, list.id, sizeof *g->ids * list.count);
+    free(list.id);
+    return status;
+}
+
+/* Rotary positions go on beyond those that the model was made for, and it is said; learned ones end. */
+static ls_status check_positions(const generation *g) {
+    const ls_model_sizes sizes = ls_model_describe(g->trained.model);
+    const int64_t needed = g->n_prompt + g->job->tokens - 1;
+    if (sizes.longest <= 0 || needed <= sizes.longest) return ls_ok();
+    if (sizes.learned)
+        return ls_error(
+            LS_USAGE,
+            "--tokens %lld behind a prompt of %lld: the model has %lld positions, which are learned; "
+            "expected at most %lld tokens",
+            (long long)g->job->tokens, (long long)g->n_prompt, (long long)sizes.longest,
+            (long long)ls_max(0, sizes.longest + 1 - g->n_prompt));
+    ls_log("a prompt of %lld tokens and %lld more go beyond the model's %lld positions",
+           (long long)g->n_prompt, (long long)g->job->tokens, (long long)sizes.longest);
+    return ls_ok();
+}
+
+static ls_status open_decoder(generation *g) {
+    LS_TRY(check_positions(g));
+    ls_spread spread = g->job->spread;
+    spread.as_threads = true; /* so that the caller's function is called in the caller's process */
+    LS_TRY(ls_decoder_open(g->trained.model, g->n_prompt, g->most, g->job->dtype, &spread, &g->decoder));
+    const ls_sampling how = {g->job->temperature, g->job->top_p, g->job->top_k, g->job->seed};
+    /* The model may have more rows than there are tokens. */
+    return ls_sampler_create(&how, ls_tokenizer_vocabulary(g->trained.tokenizer), &g->sampler);
+}
+
+static ls_status generate(generation *g) {
+    LS_TRY(check_wishes(g->job, &g->ranks));
+    LS_TRY(ls_trained_open_changed(g->job->model, g->job->checkpoint, &g->job->rope, &g->trained));
+    if (!g->job->ignore_end) LS_TRY(ls_stops_read(&g->trained, &g->stops));
+    LS_TRY(read_prompt(g));
+    LS_TRY(open_decoder(g));
+    g->stream = (ls_generated_text){
+        .tokenizer = g->trained.tokenizer, .out = g->job->text, .context = g->job->context};
+    LS_TRY(ls_generated_begin(&g->stream, g->ids, (size_t)g->n_prompt));
+    const ls_status status = ls_session_run(g->decoder.session, on_rank, g);
+    g->result.prompt_tokens = g->n_prompt;
+    g->result.spread = ls_session_describe(g->decoder.session);
+    g->result.spread.seconds = g->result.prefill_seconds + g->result.decode_seconds;
+    return status;
+}
+
+ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result) {
+    LS_NEED(job, "job");
+    LS_NEED(result, "result");
+    LS_NEED(job->text, "job->text");
+    generation g = {.job = job};
+    const ls_status status = generate(&g);
+    ls_decoder_close(&g.decoder);
+    ls_sampler_destroy(g.sampler);
+    ls_generated_free(&g.stream);
+    ls_trained_close(&g.trained);
+    free(g.ids);
+    if (status.code == LS_OK || status.code == LS_INTERRUPTED) *result = g.result;
+    return status;
+}
+
+/* --- the command --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct generate_flags {
     cli_common common;

@@ -1,5 +1,217 @@
-/* longspan grad */
+/*
+ * The grad command: one forward and backward of a model on given tokens. Gradients are summed over the ranks by program step,
+ * which leaves each rank a shard of the flat space of parameters; each writes its shard into the one file.
+ */
 #include "cli/cli.h"
+
+#include "cli/arrays.h"
+#include "model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct grad_run {
+    const ls_grad_job *job;
+    ls_dtype dtype;
+    ls_model *model;
+    ls_array tokens, labels, positions;
+    int64_t valid; /* labels that count: N */
+    ls_graph *graph;
+    ls_language_model lm;
+    ls_array logits;  /* shared; of nobody who did not ask for them */
+    char *partial;    /* the file until it is whole */
+    ls_st_plan *plan; /* one entry per parameter, in the image's order */
+    double *seconds;  /* shared, by rank */
+    double *loss;     /* shared: summed over ranks */
+} grad_run;
+
+/* --- before the ranks -------------------------------------------------------------------------------------------------------- */
+
+static ls_status make_positions(grad_run *r) {
+    LS_TRY(ls_array_make(LS_I32, 2, r->tokens.size, &r->positions));
+    int32_t *position = r->positions.data;
+    for (int64_t i = 0; i < r->positions.count; i++) position[i] = (int32_t)(i % r->tokens.size[1]);
+    return ls_ok();
+}
+
+static ls_status read_inputs(grad_run *r) {
+    LS_TRY(ls_job_dtype(r->job->dtype, LS_F32, &r->dtype));
+    LS_TRY(ls_model_open_changed(r->job->model, &r->job->rope, &r->model));
+    const int64_t V = ls_model_describe(r->model).V;
+    LS_TRY(ls_tokens_read(r->job->tokens, V, &r->tokens));
+    LS_TRY(ls_labels_read(r->job->labels, V, &r->tokens, &r->labels, &r->valid));
+    if (r->valid == 0) ls_log("no label counts (all are -100): loss and gradients are 0");
+    return make_positions(r);
+}
+
+static ls_status build(grad_run *r) {
+    r->graph = ls_graph_create(r->dtype);
+    LS_TRY(ls_model_build(r->model, r->graph, r->tokens.size[0], r->tokens.size[1], true, &r->lm));
+    if (r->job->logits == NULL) return ls_ok();
+    const int64_t size[] = {r->tokens.size[0], r->tokens.size[1], ls_model_describe(r->model).V};
+    return ls_array_make(ls_graph_tensor(r->graph, r->lm.logits)->dtype, 3, size, &r->logits);
+}
+
+/* Names and shapes of the weights, in the type that gradients are summed in. */
+static ls_status plan_file(grad_run *r, const ls_image *image) {
+    ls_st_entry *entries = calloc((size_t)image->n_flats, sizeof *entries);
+    if (entries == NULL)
+        return ls_error(LS_NO_MEMORY, "cannot allocate %d entries of a file", image->n_flats);
+    for (int i = 0; i < image->n_flats; i++) {
+        const ls_flat *flat = &image->flats[i];
+        entries[i] = (ls_st_entry){
+            .name = flat->name, .dtype = ls_st_dtype_of(image->accumulator), .ndim = flat->shape.ndim};
+        for (int d = 0; d < flat->shape.ndim; d++) entries[i].shape[d] = flat->shape.dim[d].size;
+    }
+    const ls_st_pair format = {"format", "pt"};
+    const ls_status status = ls_st_plan_create(entries, image->n_flats, &format, 1, &r->plan);
+    free(entries);
+    return status;
+}
+
+/* --- on a rank --------------------------------------------------------------------------------------------------------------- */
+
+static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
+    ls_weight_source source;
+    LS_TRY(ls_model_weights(r->model, rank->image, r->job->seed, &source));
+    if (rank->rank == 0 && !ls_weights_from_file(&source))
+        ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_directory(r->model),
+               (unsigned long long)r->job->seed);
+    const ls_status status = ls_weights_fill(rank->executor, &source);
+    ls_weights_close(&source);
+    return status;
+}
+
+static void give_inputs(const grad_run *r, ls_rank *rank) {
+    const struct {
+        const char *name;
+        const ls_array *array;
+    } inputs[] = {{"tokens", &r->tokens}, {"labels", &r->labels}, {"positions", &r->positions}};
+    for (size_t i = 0; i < LS_COUNT(inputs); i++)
+        ls_executor_scatter(rank->executor, ls_image_find(rank->image, inputs[i].name),
+                            inputs[i].array->data);
+}
+
+/* The part of each parameter that lies in this rank's shard. */
+static ls_status write_parts(const ls_rank *rank, ls_st_writer *writer) {
+    const ls_image *image = rank->image;
+    const char *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
+    const int64_t element = (int64_t)ls_dtype_bytes(image->accumulator);
+    for (int i = 0; i < image->n_flats; i++) {
+        const ls_flat *flat = &image->flats[i];
+        for (int p = 0; p < image->n_pieces; p++) {
+            const ls_flat_piece part = ls_piece_within(&image->pieces[p], flat->start, flat->count);
+            if (part.count > 0)
+                LS_TRY(ls_st_write(writer, i, (part.start - flat->start) * element, shard + part.at * element,
+                                   part.count * element));
+        }
+    }
+    return ls_ok();
+}
+
+static ls_status write_shard(const grad_run *r, const ls_rank *rank) {
+    ls_st_writer *writer;
+    LS_TRY(ls_st_join(r->partial, r->plan, &writer));
+    const ls_status status = write_parts(rank, writer);
+    if (status.code == LS_OK) return ls_st_finish(writer);
+    ls_st_abandon(writer);
+    return status;
+}
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    const grad_run *r = context;
+    LS_TRY(fill_weights(r, rank));
+    give_inputs(r, rank);
+    LS_TRY(ls_comm_barrier(rank->comm)); /* so that seconds are of the work alone */
+    LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.tokens = r->valid}, &(ls_micro_batches){.count = 1}));
+    r->seconds[rank->rank] = ls_executor_times(rank->executor).total;
+    if (r->logits.data != NULL)
+        ls_executor_gather(rank->executor, ls_image_find(rank->image, "logits"), r->logits.data);
+    if (rank->rank == 0) *r->loss = ls_rank_read_step(rank).loss;
+    return write_shard(r, rank);
+}
+
+/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+
+static ls_status run_ranks(grad_run *r, ls_session *session, ls_grad_result *result) {
+    const int ranks = ls_session_ranks(session);
+    const size_t bytes = sizeof(double) * (size_t)(ranks + 1);
+    void *shared;
+    LS_TRY(ls_shared_map(bytes, &shared));
+    r->loss = shared;
+    r->seconds = r->loss + 1;
+    const ls_status status = ls_session_run(session, on_rank, r);
+    result->tokens = r->valid;
+    result->loss = r->valid > 0 ? *r->loss / (double)r->valid : 0;
+    result->spread = ls_session_describe(session);
+    for (int i = 0; i < ranks; i++) result->spread.seconds = fmax(result->spread.seconds, r->seconds[i]);
+    ls_shared_unmap(shared, bytes);
+    return status;
+}
+
+static ls_status write_logits(const grad_run *r) {
+    const ls_array *a = &r->logits;
+    if (a->data == NULL) return ls_ok();
+    return ls_npy_write(r->job->logits, a->dtype == LS_F64 ? LS_NPY_F8 : LS_NPY_F4, a->ndim, a->size,
+                        a->data);
+}
+
+/* Creates the file beside its final name, lets the ranks fill it, and renames it when all have. */
+static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
+    LS_TRY(plan_file(r, ls_session_image(session, 0)));
+    LS_TRY(ls_path_print(&r->partial, "%s.partial-%ld", r->job->out, (long)getpid()));
+    ls_st_writer *writer;
+    LS_TRY(ls_st_create(r->partial, r->plan, &writer));
+    ls_status status = run_ranks(r, session, result);
+    if (status.code == LS_OK)
+        status = ls_st_finish(writer);
+    else
+        ls_st_abandon(writer);
+    if (status.code == LS_OK) status = write_logits(r);
+    if (status.code == LS_OK) status = ls_file_rename(r->partial, r->job->out);
+    if (status.code != LS_OK) unlink(r->partial);
+    return status;
+}
+
+static ls_status compute(grad_run *r, ls_grad_result *result) {
+    LS_TRY(read_inputs(r));
+    LS_TRY(build(r));
+    const ls_job job = {.graph = r->graph,
+                        .forward_nodes = r->lm.forward_nodes,
+                        .update = LS_UPDATE_REDUCE,
+                        .fetch = &r->lm.logits,
+                        .n_fetch = r->job->logits != NULL};
+    ls_session *session;
+    LS_TRY(ls_session_open(&job, &r->job->spread, &session));
+    const ls_status status = run_and_write(r, session, result);
+    ls_session_close(session);
+    return status;
+}
+
+ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result) {
+    LS_NEED(job, "job");
+    LS_NEED(result, "result");
+    LS_NEED(job->tokens, "job->tokens");
+    LS_NEED(job->out, "job->out");
+    grad_run r = {.job = job};
+    ls_grad_result done = {.loss = 0};
+    const ls_status status = compute(&r, &done);
+    free(r.partial);
+    ls_array_free(&r.tokens);
+    ls_array_free(&r.labels);
+    ls_array_free(&r.positions);
+    ls_array_free(&r.logits);
+    ls_st_plan_destroy(r.plan);
+    ls_graph_destroy(r.graph);
+    ls_model_close(r.model);
+    if (status.code == LS_OK) *result = done;
+    return status;
+}
+
+/* --- the command --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct grad_flags {
     cli_common common;

@@ -1,6 +1,8 @@
 /* The visible table of commands, and the way from words to one of them. */
 #include "cli/cli.h"
 
+#include "base/base.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,7 +131,8 @@ static const char *alias_of(const char *word) {
 
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of writing it, with its name */
-    ls_name_cut_files();
+    ls_mapped_watch(NULL,
+                    NULL); /* a mapped file that becomes shorter ends the process with a line that names it */
     if (argc < 2) {
         cli_print_commands(stderr);
         return 2;

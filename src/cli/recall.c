@@ -1,6 +1,8 @@
 /* longspan recall */
 #include "cli/cli.h"
 
+#include "eval/eval.h"
+
 #include <stdlib.h>
 
 typedef struct recall_flags {

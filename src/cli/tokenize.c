@@ -1,5 +1,209 @@
-/* longspan tokenize */
+/* longspan tokenize: text to ids, and ids to text, a line at a time. */
 #include "cli/cli.h"
+
+#include "base/base.h"
+#include "format/format.h"
+#include "longspan/data.h"
+#include "text/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_BYTES = 64 << 20 }; /* of a text, and of a line of ids */
+
+typedef struct tokenizing {
+    const ls_tokenize_job *job;
+    ls_tokenizer *tokenizer;
+    FILE *out;
+    ls_text in, text;
+    ls_token_list ids;
+} tokenizing;
+
+/* ---- reading ---- */
+
+static bool put(ls_text *text, int byte) {
+    if (text->count == text->capacity) {
+        const size_t capacity = text->capacity > 0 ? 2 * text->capacity : 4096;
+        char *grown = realloc(text->byte, capacity);
+        if (grown == NULL) return false;
+        text->byte = grown;
+        text->capacity = capacity;
+    }
+    text->byte[text->count++] = (char)byte;
+    return true;
+}
+
+/* The next line, or with `whole` all that is left, into t->in; *found is false behind the last. */
+static ls_status next_text(tokenizing *t, FILE *file, bool whole, bool *found) {
+    int byte;
+    t->in.count = 0;
+    *found = false;
+    while ((byte = getc_unlocked(file)) != EOF) {
+        *found = true;
+        if (byte == '\n' && !whole) return ls_ok();
+        if (t->in.count == MOST_BYTES)
+            return ls_error(LS_INVALID, "a %s of more than %d MiB (longspan data build takes longer ones)",
+                            whole ? "text" : "line", MOST_BYTES >> 20);
+        if (!put(&t->in, byte)) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
+    }
+    return ferror(file) ? ls_error(LS_IO, "cannot be read: %s", strerror(errno)) : ls_ok();
+}
+
+/* ---- text to ids ---- */
+
+static void print_ids(FILE *out, const int32_t *ids, size_t n, bool *first) {
+    for (size_t i = 0; i < n; i++, *first = false) fprintf(out, *first ? "%d" : ", %d", (int)ids[i]);
+}
+
+static ls_status encode(tokenizing *t) {
+    const ls_token_frame frame = ls_tokenizer_frame(t->tokenizer);
+    const bool special = t->job->special;
+    bool first = true;
+    t->ids.count = 0;
+    LS_TRY(ls_tokenizer_encode(t->tokenizer, t->in.byte, t->in.count, &t->ids));
+    fputs(t->job->json ? "{\"ids\": [" : "[", t->out);
+    print_ids(t->out, frame.before, special ? frame.n_before : 0, &first);
+    print_ids(t->out, t->ids.id, t->ids.count, &first);
+    print_ids(t->out, frame.after, special ? frame.n_after : 0, &first);
+    fputs(t->job->json ? "]}\n" : "]\n", t->out);
+    return ls_ok();
+}
+
+/* ---- ids to text ---- */
+
+static ls_status read_ids(const tokenizing *t, ls_json_value root, ls_token_list *ids) {
+    ls_json_value list = root;
+    if (!ls_json_is_array(root)) LS_TRY(ls_json_array(root, "ids", &list));
+    const size_t n = ls_json_count(list);
+    int32_t *grown = realloc(ids->id, (n + 1) * sizeof *grown);
+    if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu ids", n);
+    *ids = (ls_token_list){grown, 0, n + 1};
+    for (size_t i = 0; i < n; i++) {
+        int64_t id;
+        LS_TRY(ls_json_as_int(ls_json_item(list, i), 0, ls_tokenizer_vocabulary(t->tokenizer) - 1, &id));
+        if (t->job->skip_special && ls_tokenizer_is_special(t->tokenizer, (int32_t)id)) continue;
+        ids->id[ids->count++] = (int32_t)id;
+    }
+    return ls_ok();
+}
+
+static ls_status print_object(tokenizing *t) {
+    if (!put(&t->text, 0)) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->text.count);
+    if (memchr(t->text.byte, 0, t->text.count - 1) != NULL)
+        return ls_error(LS_UNSUPPORTED, "the text has a NUL, which --json does not write");
+    ls_json_writer *w = ls_json_begin(0);
+    ls_json_put_text(w, "text", t->text.byte);
+    ls_json_end(w, t->out);
+    return ls_ok();
+}
+
+/* Byte for byte into a file or a pipe; a terminal gets what is printable of it. */
+static ls_status write_text(const tokenizing *t) {
+    if (!isatty(fileno(t->out))) {
+        fwrite(t->text.byte, 1, t->text.count, t->out);
+        return ls_ok();
+    }
+    const size_t room = 3 * t->text.count + 1;
+    char *shown = malloc(room);
+    if (shown == NULL) return ls_error(LS_NO_MEMORY, "no memory to show %zu bytes of text", t->text.count);
+    fwrite(shown, 1, ls_utf8_printable(t->text.byte, t->text.count, shown, room), t->out);
+    free(shown);
+    return ls_ok();
+}
+
+static ls_status decode(tokenizing *t) {
+    ls_json *document;
+    LS_TRY(ls_json_parse("ids", t->in.byte, t->in.count, &document));
+    const ls_status status = read_ids(t, ls_json_root(document), &t->ids);
+    ls_json_free(document);
+    LS_TRY(status);
+    t->text.count = 0;
+    LS_TRY(ls_tokenizer_decode(t->tokenizer, t->ids.id, t->ids.count, &t->text));
+    if (t->job->json) return print_object(t);
+    LS_TRY(write_text(t));
+    if (!t->job->whole) fputc('\n', t->out);
+    return ls_ok();
+}
+
+/* ---- files ---- */
+
+static ls_status run_file(tokenizing *t, FILE *file, const char *name) {
+    const bool whole = t->job->whole && !t->job->decode;
+    bool found = true;
+    for (int64_t line = 1; !ferror(t->out); line++) {
+        LS_PATH where = NULL;
+        LS_TRY(whole ? ls_path_print(&where, "%s", name)
+                     : ls_path_print(&where, "%s, line %lld", name, (long long)line));
+        LS_TRY(ls_error_in(next_text(t, file, whole, &found), "%s", where));
+        if (!found && !(whole && line == 1)) return ls_ok();
+        LS_TRY(ls_error_in(t->job->decode ? decode(t) : encode(t), "%s", where));
+    }
+    return ls_ok();
+}
+
+static ls_status run_path(tokenizing *t, const char *path) {
+    if (strcmp(path, "-") == 0) return run_file(t, stdin, "standard input");
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) return ls_error(LS_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    const ls_status status = run_file(t, file, path);
+    fclose(file);
+    return status;
+}
+
+/* The text on the command line, as a file in memory. */
+static ls_status run_text(tokenizing *t, const char *text) {
+    t->in.count = 0;
+    for (; *text != 0; text++)
+        if (!put(&t->in, *text))
+            return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
+    return ls_error_in(t->job->decode ? decode(t) : encode(t), "--text");
+}
+
+static ls_status run_all(tokenizing *t) {
+    const ls_tokenize_job *job = t->job;
+    if (job->text != NULL) return run_text(t, job->text);
+    if (job->n_paths == 0) return run_path(t, "-");
+    for (int i = 0; i < job->n_paths; i++) LS_TRY(run_path(t, job->paths[i]));
+    return ls_ok();
+}
+
+/* A folder, or the tokenizer.json in it. */
+static ls_status open_tokenizer(const char *path, ls_tokenizer **out) {
+    static const char name[] = "tokenizer.json";
+    LS_PATH folder = NULL;
+    const size_t length = path != NULL ? strlen(path) : 0, rest = sizeof name - 1;
+    if (length < rest || strcmp(path + length - rest, name) != 0 ||
+        (length > rest && path[length - rest - 1] != '/') || ls_file_is_directory(path))
+        return ls_tokenizer_open(path, out);
+    LS_TRY(ls_path_print(&folder, "%.*s.", (int)(length - rest), path));
+    return ls_tokenizer_open(folder, out);
+}
+
+ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out) {
+    LS_NEED(job, "job");
+    LS_NEED(out, "out");
+    LS_TRY(ls_file_check_paths(job->paths, job->n_paths));
+    if (job->text != NULL && job->n_paths > 0)
+        return ls_error(LS_USAGE, "--text and files are given; expected one of them");
+    if (job->decode && job->special)
+        return ls_error(
+            LS_USAGE,
+            "--special is about ids that are made; with --decode expected --skip-special or nothing");
+    if (!job->decode && job->skip_special) return ls_error(LS_USAGE, "--skip-special is of --decode");
+    tokenizing t = {.job = job, .out = out};
+    LS_TRY(open_tokenizer(job->tokenizer, &t.tokenizer));
+    ls_tokenizer_log(t.tokenizer, 0);
+    const ls_status status = run_all(&t);
+    ls_tokenizer_close(t.tokenizer);
+    free(t.in.byte);
+    free(t.text.byte);
+    free(t.ids.id);
+    return status;
+}
+
+/* --- the command --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct tokenize_flags {
     cli_common common;

@@ -1,5 +1,72 @@
-/* longspan version */
+/* What this build is and what it runs on. */
 #include "cli/cli.h"
+
+#include "cli/arrays.h"
+#include "cli/commands.h"
+#include "kernel/kernel.h"
+#include "ls_version.h"
+
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct text_list {
+    char *text;
+    size_t room;
+} text_list;
+
+static void append(text_list *list, const char *word, size_t length) {
+    const size_t used = strlen(list->text);
+    snprintf(list->text + used, list->room - used, "%s%.*s", used > 0 ? ", " : "", (int)length, word);
+}
+
+/* Shared objects of the process that a user may have several versions of. */
+static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
+    static const char *const ours[] = {"libdnnl", "libjansson", "libzstd"};
+    (void)size;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *name = slash != NULL ? slash + 1 : info->dlpi_name;
+    for (size_t i = 0; i < LS_COUNT(ours); i++) {
+        if (strncmp(name, ours[i], strlen(ours[i])) == 0) append(context, name, strlen(name));
+    }
+    return 0;
+}
+
+/* Instruction sets that some kernel of this build was compiled for, up to `best`; the oracle's plain C is none. */
+static void list_isas(ls_isa best, text_list *out) {
+    for (ls_isa isa = LS_ISA_BASE; isa <= best; isa++) {
+        const ls_kernel *kernel = ls_kernel_at(0);
+        for (int i = 0; kernel != NULL && kernel->isa != isa; i++) kernel = ls_kernel_at(i);
+        if (kernel != NULL) append(out, ls_isa_name(isa), strlen(ls_isa_name(isa)));
+    }
+}
+
+ls_status ls_about_get(ls_about *out) {
+    LS_NEED(out, "out");
+    ls_isa best = LS_ISA_REF;
+    LS_TRY(ls_isa_limit(&best));
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    ls_about a = {.cores = machine.cores, .memory_bytes = (int64_t)machine.memory_bytes};
+    snprintf(a.version, sizeof a.version, "%s", LS_VERSION);
+    snprintf(a.commit, sizeof a.commit, "%s", LS_COMMIT);
+    snprintf(a.isa, sizeof a.isa, "%s", ls_isa_name(best));
+    list_isas(best, &(text_list){a.isas, sizeof a.isas});
+    snprintf(a.processor, sizeof a.processor, "%s", machine.name);
+    text_list transports = {a.transports, sizeof a.transports},
+              strategies = {a.strategies, sizeof a.strategies};
+    for (int i = 0; ls_transport_name(i) != NULL; i++)
+        append(&transports, ls_transport_name(i), strlen(ls_transport_name(i)));
+    for (int i = 0; ls_strategy_name(i) != NULL; i++)
+        append(&strategies, ls_strategy_name(i), strlen(ls_strategy_name(i)));
+    text_list libraries = {a.libraries, sizeof a.libraries};
+    dl_iterate_phdr(add_library, &libraries);
+    while (ls_kernel_at((int)a.kernels) != NULL) a.kernels++;
+    *out = a;
+    return ls_ok();
+}
+
+/* --- the command --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct version_flags {
     cli_common common;

@@ -3,7 +3,6 @@
  * values) is a row that finds the records in the buffer.
  */
 #include "data/source_impl.h"
-#include "longspan/units.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "eval/decoder.h"
+#include "eval/eval.h"
 #include "tensor/tensor.h"
 #include "weights/weights.h"
 

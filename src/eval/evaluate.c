@@ -1,8 +1,5 @@
 /* The eval command: forward passes over a text. */
-#include "eval/evaluate.h"
-#include "eval/positions.h"
-#include "eval/text.h"
-#include "eval/trained.h"
+#include "eval/eval.h"
 #include "graph/graph.h"
 #include "weights/weights.h"
 

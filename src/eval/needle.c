@@ -2,8 +2,8 @@
  * A pass key in filler, as Mohtashami and Jaggi have it ("Landmark attention", arXiv 2305.16300). The parts are encoded one by one, so that
  * the key has the same tokens where it is told and where it is asked for.
  */
-#include "eval/needle.h"
 #include "base/base.h"
+#include "eval/eval_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

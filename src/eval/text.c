@@ -1,5 +1,5 @@
-#include "eval/text.h"
 #include "base/base.h"
+#include "eval/eval.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-#include "eval/trained.h"
 #include "checkpoint/checkpoint.h"
+#include "eval/eval.h"
 #include "format/format.h"
 
 #include <stdlib.h>

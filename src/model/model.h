@@ -4,7 +4,7 @@
 
 #include "compile/compile.h"
 #include "longspan/graph.h"
-#include "longspan/job.h"
+#include "longspan/spread.h"
 #include "weights/weights.h"
 
 typedef struct ls_model ls_model;
@@ -54,18 +54,15 @@ typedef struct ls_language_model {
     ls_tensor logits;                    /* G[B,S,V] */
     ls_tensor token_loss;                /* G[B,S] */
     ls_tensor loss;                      /* G[1]: the sum of token_loss */
-    ls_tensor seed;                      /* input "seed", G[1]: 1/N; only with gradients */
     int forward_nodes;                   /* for ls_job */
 } ls_language_model;
 
 /*
  * Builds the model for B sequences of S tokens into an empty graph. Accumulator LS_BIND_LOSS sums the loss over micro-batches.
- * gradients: the graph is differentiated too. Parameters have the published names and shapes, in the order of the layers.
+ * gradients: the graph is differentiated too (ls_graph_differentiate_loss); without, the caller may freeze parameters first. Parameters have the published names and shapes, in the order of the layers.
  */
 LS_MUST_USE ls_status ls_model_build(const ls_model *model, ls_graph *graph, int64_t B, int64_t S,
                                      bool gradients, ls_language_model *out);
-/* Differentiates a graph that was built without gradients, by the parameters that are not frozen. */
-LS_MUST_USE ls_status ls_model_differentiate(ls_graph *graph, ls_language_model *lm);
 
 /*
  * Builds the forward graph for generation: one sequence of `known` tokens (at least 1), to which tokens are added one by one, up to S.

@@ -1,4 +1,4 @@
-#include "plan/advice.h"
+#include "plan/plan.h"
 
 #include <stdio.h>
 

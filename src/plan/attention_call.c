@@ -1,4 +1,4 @@
-#include "plan/attention_call.h"
+#include "plan/plan.h"
 
 #include "program/cost.h"
 

@@ -1,8 +1,8 @@
 /* What a candidate costs: its own programs, a few of them by themselves, or all played on a clock. */
 #include "plan/plan_impl.h"
 
-#include "program/clock.h"
 #include "program/far.h"
+#include "simulate/simulate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,10 +38,9 @@ static ls_status play(const looked_at *all, const ls_rates *rates, ls_plan_candi
     c->played = true;
     c->seconds = 0;
     for (int k = 0; k < all->n_programs; k++) {
-        ls_clock_rank times[LS_PLAN_ALL];
-        LS_TRY(
-            ls_clock_play((const ls_image *const *)all->image, all->n, all->program[k], rates, NULL, times));
-        const double makespan = ls_clock_makespan(times, all->n);
+        ls_simulated_rank times[LS_PLAN_ALL];
+        LS_TRY(ls_simulate((const ls_image *const *)all->image, all->n, all->program[k], rates, NULL, times));
+        const double makespan = ls_simulated_seconds(times, all->n);
         for (int i = 0; i < all->n; i++) idle[i] += times[i].waiting + (makespan - times[i].end);
         c->seconds += makespan;
     }

@@ -1,5 +1,5 @@
 /* The file of a machine's rates. */
-#include "plan/host_file.h"
+#include "plan/plan.h"
 
 #include "ls_version.h"
 

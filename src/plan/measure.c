@@ -3,8 +3,8 @@
  * data of its own; and puts between ranks on all of them.
  */
 #include "base/base.h"
-#include "plan/host_file.h"
 #include "plan/measure_impl.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * from pairs, and bytes from rows. Calls take turns, so that all see the machine in the same hours.
  */
 #include "base/base.h"
-#include "plan/attention_call.h"
 #include "plan/measure_impl.h"
+#include "plan/plan.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #ifndef LS_PLAN_MEASURE_IMPL_H
 #define LS_PLAN_MEASURE_IMPL_H
 
-#include "plan/timed_call.h"
+#include "plan/plan.h"
 #include "program/cost.h"
 
 /* Of everything in one pass; the median counts. */

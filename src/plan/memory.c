@@ -1,6 +1,6 @@
-#include "plan/memory.h"
+#include "plan/plan.h"
 
-#include "longspan/units.h"
+#include "base/base.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Candidates for mesh, strategy and layout; their order; and the one line that says why the first was taken. */
 #include "plan/plan_impl.h"
 
-#include "longspan/units.h"
-#include "plan/memory.h"
+#include "base/base.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>

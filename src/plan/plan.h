@@ -5,9 +5,13 @@
 #ifndef LS_PLAN_H
 #define LS_PLAN_H
 
+#include "base/base.h"
 #include "compile/compile.h"
-#include "longspan/job.h"
+#include "format/format.h"
+#include "kernel/kernel.h"
+#include "longspan/spread.h"
 #include "program/cost.h"
+#include "program/peak.h"
 
 typedef struct ls_plan_request {
     int ranks;
@@ -71,5 +75,157 @@ LS_MUST_USE ls_status ls_plan_wishes(const ls_spread *spread, ls_plan_request *r
  * ls_strategies_for; usp with any split.
  */
 LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);
+
+/* Rank 0's target for a candidate. */
+ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *candidate);
+
+/* Puts the candidates in order, best first: target and reason are then the first one's. */
+void ls_plan_choose(const ls_plan_request *request, ls_plan *plan);
+
+/* "ring 2 · zigzag" */
+#define LS_CANDIDATE_NAME 128
+void ls_candidate_name(const ls_plan_candidate *candidate, char out[LS_CANDIDATE_NAME]);
+
+/* --- memory.c ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * A rank's memory in words: what it maps, by kind of buffer, and whether that is allowed.
+ */
+
+typedef struct ls_memory_account {
+    size_t mapped;                      /* both arenas, in bytes like all here */
+    size_t kind_bytes[LS_BUFFER_KINDS]; /* live at the peak of each arena */
+    size_t unused; /* of the mapped bytes: in no buffer that is live at its arena's peak */
+    ls_peak peak[LS_SPACES];
+} ls_memory_account;
+
+ls_memory_account ls_memory_account_of(const ls_image *image);
+
+/*
+ * LS_NO_MEMORY when the rank maps more than `allowed` bytes: says how much it needs, where the peak is, and what lives there. who: that
+ * allows no more ("--memory").
+ */
+LS_MUST_USE ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *who);
+
+/* The job as one rank alone would run it, with everything else as in `target`. */
+LS_MUST_USE ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image **out);
+
+/* --- advice.c ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * What would fit where a job does not: the smallest change to the ranks or to the sequence.
+ */
+
+/* The same job at another sequence length: *graph is the adviser's to destroy, whatever the status. */
+typedef struct ls_plan_variants {
+    ls_status (*make)(void *context, int64_t seq, ls_graph **graph, ls_job *job);
+    void *context;
+    int64_t seq; /* as asked for */
+} ls_plan_variants;
+
+/*
+ * The refusal (LS_NO_MEMORY, of planning the request; `refused` is the plan that it left) with what would fit: "--ranks 4 would fit, or
+ * --seq 112". As it is where the plan does not lack memory. Plans many variants, which takes seconds for large models; runs nothing.
+ */
+LS_MUST_USE ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request *request,
+                                     const ls_plan *refused, ls_status refusal);
+
+/* --- host_file.c ------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * This machine's rates (program/cost.h): measured once by `longspan bench machine`, kept in the user's cache directory,
+ * $XDG_CACHE_HOME/longspan or ~/.cache/longspan, one file for each processor, number of cores and instruction set.
+ */
+
+/* Where the file is or would be. LS_IO when the user has no home. */
+LS_MUST_USE ls_status ls_host_path(ls_isa isa, char **out);
+
+/* As fields of an open object. */
+void ls_host_put(const ls_host *host, ls_json_writer *writer);
+
+/* Makes the folder where it is missing. */
+LS_MUST_USE ls_status ls_host_save(ls_isa isa, const ls_host *host);
+
+/*
+ * The measured rates where there are some, else the nominal ones; returns whether they were measured. A file that is there and
+ * wrong, or was measured by another version, is passed over with one line that says why.
+ */
+bool ls_host_load(ls_isa isa, ls_host *out);
+
+/*
+ * Measures, on all cores at once: attention, its gradient and a matrix product of each type, kernels bound by memory in a cache and past
+ * it, and puts between ranks. Takes half a minute of an otherwise idle machine. Prints nothing. LS_NO_MEMORY, LS_UNSUPPORTED.
+ */
+LS_MUST_USE ls_status ls_host_measure(ls_isa isa, ls_host *out);
+
+/* --- timed_call.c ------------------------------------------------------------------------------------------------------------ */
+
+/*
+ * A kernel by itself, on data of its own: what is timed of one kernel is timed this way.
+ *
+ *     ls_timed_call timed;
+ *     LS_TRY(ls_timed_call_open("matmul", LS_BF16, isa, pool, &call, &timed));
+ *     double seconds = ls_timed_call_run(&timed);      as often as needed; the first meets cold caches
+ *     ls_timed_call_close(&timed);
+ */
+
+typedef struct ls_timed_call {
+    const ls_kernel *kernel;
+    ls_kernel_call call;
+    void *state; /* the kernel's */
+    ls_pool *pool;
+    void *memory;
+    size_t bytes;
+} ls_timed_call;
+
+/*
+ * Of the call, operands and parameters count. Operands without data must be dense; they get memory as a rank's arenas have it, all
+ * pages there, those of floating-point types filled with numbers in (-1, 1), others with zeros. What the call points to and the pool (NULL: this
+ * thread alone) are borrowed. LS_NO_MEMORY, LS_UNSUPPORTED.
+ */
+LS_MUST_USE ls_status ls_timed_call_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+                                         const ls_kernel_call *call, ls_timed_call *out);
+double ls_timed_call_run(const ls_timed_call *timed); /* seconds */
+void ls_timed_call_close(ls_timed_call *timed);
+
+/*
+ * The same call on several cores at once, each on data of its own, as ranks of one thread would do it: what a core does while the
+ * others want the same caches, memory and electricity.
+ */
+typedef struct ls_timed_crowd {
+    ls_timed_call *member;
+    double *seconds;
+    int n;
+    ls_pool *pool;
+} ls_timed_crowd;
+
+/* On all threads of the pool (NULL: this one alone), fewer where memory is short. */
+LS_MUST_USE ls_status ls_timed_crowd_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+                                          const ls_kernel_call *call, ls_timed_crowd *out);
+/* All begin together; seconds of one, the mean. */
+double ls_timed_crowd_run(const ls_timed_crowd *crowd);
+void ls_timed_crowd_close(ls_timed_crowd *crowd);
+
+/* --- attention_call.c -------------------------------------------------------------------------------------------------------- */
+
+/* Calls of attention by itself, with the operands that a rank alone would give it: what timed_call.h times. */
+
+/* One sequence of S tokens, Hq query heads of size D that share Hkv KV heads. */
+typedef struct ls_attention_shape {
+    int64_t S, Hq, Hkv, D;
+} ls_attention_shape;
+
+/*
+ * Operands and parameters of "attention" (LS_FORWARD) or "attention_grad" (LS_BACKWARD), without data but for positions and the table of
+ * visible keys, which lie in the arena.
+ */
+ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int pass, const ls_attention_shape *shape,
+                                      const ls_mask *mask);
+
+/* Of "attention_delta", which the gradient needs. */
+ls_kernel_call ls_attention_delta_call(ls_dtype T, const ls_attention_shape *shape);
+
+/* Keys that queries see, over all query heads, in the call's table. */
+double ls_attention_call_pairs(const ls_kernel_call *call);
 
 #endif

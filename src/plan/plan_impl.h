@@ -14,16 +14,6 @@ enum { LS_PLAN_ALL = 16 }; /* most ranks that are played together */
 LS_MUST_USE ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host,
                                    bool together, ls_plan_candidate *candidate);
 
-/* Rank 0's target for a candidate. */
-ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *candidate);
-
-/* Puts the candidates in order, best first: target and reason are then the first one's. */
-void ls_plan_choose(const ls_plan_request *request, ls_plan *plan);
-
-/* "ring 2 · zigzag" */
-#define LS_CANDIDATE_NAME 128
-void ls_candidate_name(const ls_plan_candidate *candidate, char out[LS_CANDIDATE_NAME]);
-
 /*
  * Fills target->saving: what the request asks for, and as much more of what it leaves open as rank 0 needs to fit into
  * `allowed` bytes (0: any number); where nothing fits, what comes nearest. The status is the compiler's.

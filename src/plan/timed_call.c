@@ -1,4 +1,4 @@
-#include "plan/timed_call.h"
+#include "plan/plan.h"
 
 #include "run/memory.h"
 

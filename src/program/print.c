@@ -7,7 +7,7 @@
  */
 #include "program/program.h"
 
-#include "longspan/units.h"
+#include "base/base.h"
 
 #include <string.h>
 

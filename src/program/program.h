@@ -196,7 +196,6 @@ void ls_image_destroy(ls_image *image); /* NULL is allowed */
 #define LS_BIND_RESULT "step.result"    /* f64[LS_TOTALS]: summed over the ranks */
 #define LS_BIND_HYPER "step.hyper"      /* f64[LS_HYPERS] */
 #define LS_BIND_CONTROL "step.control"  /* f64[LS_CONTROLS] */
-#define LS_BIND_LOSS "step.loss"        /* G[1]: this rank's sum over the micro-batches so far */
 #define LS_BIND_PARAMETERS "parameters" /* T[flat_elements] */
 #define LS_BIND_GRADIENTS "gradients"   /* G[flat_elements]: this rank's sums; where they outlive a program */
 #define LS_BIND_SHARD "gradient.shard"  /* G[shard_count]: summed over the ranks, after step */

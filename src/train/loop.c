@@ -1,8 +1,8 @@
 /* A rank's training: weights or a checkpoint, then step after step. Rank 0 alone writes and speaks. */
 #include "train/train_impl.h"
 
-#include "eval/text.h"
-#include "plan/trace.h"
+#include "eval/eval.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <stdlib.h>

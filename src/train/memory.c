@@ -1,7 +1,7 @@
 /* What every rank will map, known before anything runs; and whether it fits. */
 #include "train/train_impl.h"
 
-#include "plan/memory.h"
+#include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

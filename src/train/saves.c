@@ -2,7 +2,7 @@
  * When a run's checkpoints are written, and what becomes of one that cannot be. No try that fails ends the training but the last: the older
  * ones stand, and it is tried again. Every rank decides alike: by the step, by a wish that all have heard, by a status that all have.
  */
-#include "longspan/units.h"
+#include "base/base.h"
 #include "train/train_impl.h"
 
 #include <math.h>

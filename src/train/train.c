@@ -2,9 +2,9 @@
 #include "train/train_impl.h"
 
 #include "checkpoint/checkpoint.h"
-#include "eval/evaluate.h"
-#include "plan/advice.h"
-#include "plan/trial.h"
+#include "eval/eval.h"
+#include "plan/plan.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -120,7 +120,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     LS_TRY(ls_model_build(t->model, *graph, o->batch / o->accumulate, seq, false, &lm));
     const ls_adamw_own *own;
     LS_TRY(ls_groups_apply(o, *graph, &own));
-    LS_TRY(ls_model_differentiate(*graph, &lm));
+    LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* documents are cut for that length */
     *job = (ls_job){.graph = *graph,
                     .forward_nodes = t->eval_data != NULL ? lm.forward_nodes : 0,

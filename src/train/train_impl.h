@@ -4,11 +4,11 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/data.h"
-#include "eval/text.h"
+#include "eval/eval.h"
 #include "format/format.h"
 #include "longspan/train.h"
 #include "model/model.h"
-#include "plan/session.h"
+#include "session/session.h"
 #include "train/trainer.h"
 
 /* Evaluation reads this many sequences, or all when there are fewer. */

@@ -19,8 +19,7 @@ struct ls_trainer {
     uint64_t data_hash; /* of the step so far */
     int64_t valid;      /* labels of the batch in the arrays that count */
     int64_t peak;       /* of this rank so far */
-    double *totals, *result, *hyper, *control;
-    after_step *told; /* [ranks] */
+    after_step *told;   /* [ranks] */
 };
 
 /* A wish to stop travels as a number in a sum over ranks: signals outweigh any number of others. */
@@ -50,11 +49,6 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
         ls_trainer_destroy(t);
         return status;
     }
-    t->totals = ls_executor_tensor(rank->executor, LS_BIND_TOTALS);
-    t->result = ls_executor_tensor(rank->executor, LS_BIND_RESULT);
-    t->hyper = ls_executor_tensor(rank->executor, LS_BIND_HYPER);
-    t->control = ls_executor_tensor(rank->executor, LS_BIND_CONTROL);
-    LS_ASSERT(t->totals && t->result && t->hyper && t->control);
     *out = t;
     return ls_ok();
 }
@@ -86,22 +80,6 @@ static ls_status put_batch(ls_trainer *t) {
     return ls_batch_put(&t->batch, t->rank);
 }
 
-/* A bound scalar of type G. */
-static void put_scalar(ls_trainer *t, const char *name, double value) {
-    void *to = ls_executor_tensor(t->rank->executor, name);
-    LS_ASSERT(to != NULL);
-    if (t->rank->image->accumulator == LS_F64)
-        *(double *)to = value;
-    else
-        *(float *)to = (float)value;
-}
-
-static double get_scalar(const ls_trainer *t, const char *name) {
-    const void *from = ls_executor_tensor(t->rank->executor, name);
-    LS_ASSERT(from != NULL);
-    return t->rank->image->accumulator == LS_F64 ? *(const double *)from : (double)*(const float *)from;
-}
-
 /* Valid labels of the whole step: an integer known before the first backward. */
 static ls_status count_valid(ls_trainer *t, const ls_sequences *from, int64_t first, int64_t *valid) {
     *valid = 0;
@@ -113,9 +91,18 @@ static ls_status count_valid(ls_trainer *t, const ls_sequences *from, int64_t fi
     return ls_ok();
 }
 
-/* The last micro-batch of a step comes with the update. */
-static int program_of(const ls_trainer *t, int64_t m) {
-    return m + 1 < t->accumulate ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
+/* A step on its way: the first micro-batch is in the arrays already, the others are read when they come. */
+typedef struct making {
+    ls_trainer *trainer;
+    const ls_sequences *from;
+    int64_t first; /* sequence of the step */
+} making;
+
+static ls_status feed(void *context, int64_t micro_batch) {
+    const making *m = context;
+    ls_trainer *t = m->trainer;
+    if (micro_batch > 0) LS_TRY(read_batch(t, m->from, m->first + micro_batch * t->B));
+    return put_batch(t);
 }
 
 /* stop: the number of a wish that no sum over ranks has; the report's wish to stop is set by it. */
@@ -152,25 +139,22 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
         out->seconds = ls_seconds() - start;
         return ls_ok();
     }
-    put_scalar(t, "seed", 1.0 / (double)out->tokens);
-    t->hyper[LS_HYPER_LR] = hyper->lr;
-    t->hyper[LS_HYPER_CLIP] = hyper->clip;
-    t->hyper[LS_HYPER_STEP] = (double)(step + 1);
-    t->hyper[LS_HYPER_BETA1] = hyper->beta1;
-    t->hyper[LS_HYPER_BETA2] = hyper->beta2;
-    t->totals[LS_TOTAL_STOP] = stop_number(wish.stop);
-    for (int64_t m = 0; m < t->accumulate; m++) {
-        if (m > 0) LS_TRY(read_batch(t, from, first + m * t->B));
-        LS_TRY(put_batch(t));
-        LS_TRY(ls_executor_run(t->rank->executor, program_of(t, m)));
-    }
-    const double summed_wishes = t->result[LS_TOTAL_STOP];
-    out->loss = t->result[LS_TOTAL_LOSS] / (double)out->tokens;
-    out->grad_norm = t->control[LS_CONTROL_NORM];
-    out->applied = t->control[LS_CONTROL_APPLY] != 0.0;
+    const ls_step_numbers numbers = {.tokens = out->tokens,
+                                     .update = step + 1,
+                                     .lr = hyper->lr,
+                                     .clip = hyper->clip,
+                                     .beta1 = hyper->beta1,
+                                     .beta2 = hyper->beta2,
+                                     .stop = stop_number(wish.stop)};
+    making m = {t, from, first};
+    LS_TRY(ls_rank_run_step(t->rank, &numbers, &(ls_micro_batches){t->accumulate, feed, &m}));
+    const ls_step_sums sums = ls_rank_read_step(t->rank);
+    out->loss = sums.loss / (double)out->tokens;
+    out->grad_norm = sums.grad_norm;
+    out->applied = sums.applied;
     out->data_hash = t->data_hash;
     LS_TRY(exchange_after(t, &before, 0.0, wish.save, out));
-    out->wish.stop = stop_of(summed_wishes);
+    out->wish.stop = stop_of(sums.stop);
     out->seconds = ls_seconds() - start;
     return ls_ok();
 }
@@ -201,13 +185,15 @@ static ls_status look_for_bad(ls_trainer *t, const ls_sequences *from, int64_t f
         LS_TRY(read_batch(t, from, first + m * t->B));
         LS_TRY(put_batch(t));
         const char *op = NULL, *tensor = NULL;
-        LS_TRY(ls_executor_run_checked(t->rank->executor, program_of(t, m), &op, &tensor));
+        LS_TRY(
+            ls_executor_run_checked(t->rank->executor, ls_rank_step_program(m, t->accumulate), &op, &tensor));
         if (op == NULL || out->micro_batch >= 0) continue;
         out->micro_batch = m;
         snprintf(out->op, sizeof out->op, "%s", op);
         snprintf(out->tensor, sizeof out->tensor, "%s", tensor != NULL ? tensor : "?");
         const ls_image *image = t->rank->image;
-        out->instr = instruction_of(&image->programs[program_of(t, m)], image->buffers, op, out->tensor);
+        out->instr = instruction_of(&image->programs[ls_rank_step_program(m, t->accumulate)], image->buffers,
+                                    op, out->tensor);
     }
     return ls_ok();
 }
@@ -243,8 +229,8 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
 
 ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_look look,
                               void *context, double *loss) {
-    const double kept = get_scalar(t, LS_BIND_LOSS);
-    put_scalar(t, LS_BIND_LOSS, 0.0);
+    const double kept = ls_rank_get_number(t->rank, LS_BIND_LOSS);
+    ls_rank_put_number(t->rank, LS_BIND_LOSS, 0.0);
     int64_t valid = 0;
     for (int64_t first = 0; first < n; first += t->B) {
         LS_TRY(read_batch(t, from, first));
@@ -253,14 +239,9 @@ ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n
         LS_TRY(ls_executor_run(t->rank->executor, LS_PROGRAM_EVALUATE));
         if (look != NULL) look(context, t->rank);
     }
-    const double mine = get_scalar(t, LS_BIND_LOSS);
-    put_scalar(t, LS_BIND_LOSS, kept);
-    double *all = calloc((size_t)t->rank->ranks, sizeof *all);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the losses of %d ranks", t->rank->ranks);
-    const ls_status status = ls_comm_exchange(t->rank->comm, &mine, sizeof mine, all);
-    double sum = 0;
-    for (int r = 0; r < t->rank->ranks; r++) sum += all[r];
-    free(all);
-    if (status.code == LS_OK) *loss = valid > 0 ? sum / (double)valid : NAN;
-    return status;
+    double sum = ls_rank_get_number(t->rank, LS_BIND_LOSS);
+    ls_rank_put_number(t->rank, LS_BIND_LOSS, kept);
+    LS_TRY(ls_rank_sum(t->rank, &sum, 1));
+    *loss = valid > 0 ? sum / (double)valid : NAN;
+    return ls_ok();
 }

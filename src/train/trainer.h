@@ -8,8 +8,7 @@
 #ifndef LS_TRAIN_TRAINER_H
 #define LS_TRAIN_TRAINER_H
 
-#include "eval/score.h"
-#include "plan/resident.h"
+#include "session/session.h"
 
 typedef struct ls_trainer ls_trainer;
 

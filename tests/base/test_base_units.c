@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "longspan/units.h"
+#include "base/base.h"
 
 static void test_bytes(void **state) {
     (void)state;

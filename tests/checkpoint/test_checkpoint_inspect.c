@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/checkpoint.h"
-#include "longspan/checkpoint.h"
+#include "cli/commands.h"
 #include "support/saved_model.h"
 #include "support/scratch.h"
 

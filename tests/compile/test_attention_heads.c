@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "job/attention_graph.h"
 #include "longspan/attention.h"
+#include "session/session.h"
 #include "support/spread.h"
 
 /* o has 8.8 MiB in f32: two groups, of two KV heads and of one. */

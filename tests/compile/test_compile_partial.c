@@ -43,7 +43,7 @@ static void solve(ls_mesh mesh, answer *out) {
     const ls_shape one = {1, {{1, 0}}};
     const ls_tensor total = ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, LS_F64, &one);
     (void)ls_accumulate(g, loss, total);
-    const ls_tensor seed = ls_graph_leaf(g, LS_ROLE_INPUT, "seed", LS_F64, &one);
+    const ls_tensor seed = ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, LS_F64, &one);
     ls_derivative d = {.n_roots = 1, .root = {loss}, .seed = {seed}};
     const ls_status differentiated = ls_differentiate(g, &d);
     if (differentiated.code != LS_OK) fail_msg("%s", differentiated.text);
@@ -51,7 +51,7 @@ static void solve(ls_mesh mesh, answer *out) {
     double parameters[FLAT], unit = 1;
     for (int i = 0; i < B * S; i++) tokens[i] = (i * 5 + i / 7) % V;
     fill_normal(parameters, FLAT, 3);
-    const spread_array in[] = {{"tokens", tokens}, {LS_BIND_PARAMETERS, parameters}, {"seed", &unit}};
+    const spread_array in[] = {{"tokens", tokens}, {LS_BIND_PARAMETERS, parameters}, {LS_BIND_SCALE, &unit}};
     const spread_array results[] = {{LS_BIND_RESULT, out->totals}};
     const spread_job job = {.job = {.graph = g, .update = LS_UPDATE_REDUCE},
                             .target = {.mesh = mesh, .strategy = "local", .threads = 1},

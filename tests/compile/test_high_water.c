@@ -88,7 +88,7 @@ static void set_step(shared *s, ls_executor *ex) {
     scatter(ex, "tokens", s->tokens);
     scatter(ex, "labels", s->labels);
     scatter(ex, "positions", s->positions);
-    *(float *)ls_executor_tensor(ex, "seed") = 1.0f / (float)s->e->S;
+    *(float *)ls_executor_tensor(ex, LS_BIND_SCALE) = 1.0f / (float)s->e->S;
     const double hyper[LS_HYPERS] = {1e-3, 1, 1, 0.9, 0.95};
     memcpy(ls_executor_tensor(ex, LS_BIND_HYPER), hyper, sizeof hyper);
     memset(ls_executor_tensor(ex, LS_BIND_TOTALS), 0, sizeof(double[LS_TOTALS]));

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "compile/compile.h"
-#include "program/clock.h"
+#include "simulate/simulate.h"
 
 enum { P = 8, MOST_S = 65536 };
 
@@ -76,11 +76,11 @@ typedef struct excesses {
 } excesses;
 
 static double play(const ls_image *const *images, const ls_rates *rates) {
-    ls_clock_rank times[P];
-    assert_int_equal(ls_clock_play(images, P, LS_PROGRAM_MICRO, rates, NULL, times).code, LS_OK);
+    ls_simulated_rank times[P];
+    assert_int_equal(ls_simulate(images, P, LS_PROGRAM_MICRO, rates, NULL, times).code, LS_OK);
     double busy = 0;
     for (int p = 0; p < P; p++) busy += (times[p].computing + times[p].sending) / P;
-    return ls_clock_makespan(times, P) / busy - 1;
+    return ls_simulated_seconds(times, P) / busy - 1;
 }
 
 /* Of a ring, forward and backward. */

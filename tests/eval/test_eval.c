@@ -10,10 +10,11 @@
 
 #include "support/train.h"
 
+#include "cli/commands.h"
 #include "data/data.h"
-#include "eval/positions.h"
-#include "eval/score.h"
+#include "eval/eval.h"
 #include "longspan/eval.h"
+#include "session/session.h"
 
 /* Mean losses are near 6; f32 rounding over ranks. */
 #define RANKS_TOLERANCE 1e-5

@@ -10,9 +10,8 @@
 
 #include "support/train.h"
 
-#include "eval/needle.h"
-#include "eval/recall_impl.h"
-#include "longspan/job.h"
+#include "cli/commands.h"
+#include "eval/eval_impl.h"
 
 /* f32, of losses near 6. */
 #define TOLERANCE 1e-5

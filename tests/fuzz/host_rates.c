@@ -1,6 +1,6 @@
 /* Any file of a machine's rates is ignored, or every rate in it is finite and positive. */
 #include "fuzz/fuzz.h"
-#include "plan/host_file.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <stdlib.h>

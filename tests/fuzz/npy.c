@@ -2,8 +2,8 @@
  * Any .npy file is refused, or its array is inside its mapping. The readers of tokens, labels and ends of documents refuse it, or give values
  * in range.
  */
+#include "cli/arrays.h"
 #include "fuzz/fuzz.h"
-#include "job/job_impl.h"
 
 enum { VOCABULARY = 16, SEQUENCE = 8 };
 

@@ -229,7 +229,7 @@ static void evaluate(bench *b, bool gradients) {
         fill_normal(b->weights, b->out_elements, 99);
     }
     const ls_tensor w = ls_graph_leaf(g, LS_ROLE_INPUT, "w", LS_F64, &out);
-    const ls_tensor seed = ls_graph_leaf(g, LS_ROLE_INPUT, "seed", LS_F64, &one);
+    const ls_tensor seed = ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, LS_F64, &one);
     const ls_tensor loss = ls_named(g, ls_sum(g, ls_mul(g, y, w)), "loss");
     ls_tensor fetch[1 + MOST] = {loss};
     int n_fetch = 1;
@@ -241,8 +241,9 @@ static void evaluate(bench *b, bool gradients) {
         for (int i = 0; i < b->c->n_in; i++) fetch[n_fetch++] = ls_named(g, d.gradient[i], "%s", g_name[i]);
     }
     double unit = 1;
-    const spread_array in[] = {{"tokens", b->tokens}, {"w", b->weights}, {"seed", &unit}, {"x0", b->x[0]},
-                               {"x1", b->x[1]},       {"x2", b->x[2]},   {"x3", b->x[3]}};
+    const spread_array in[] = {{"tokens", b->tokens}, {"w", b->weights}, {LS_BIND_SCALE, &unit},
+                               {"x0", b->x[0]},       {"x1", b->x[1]},   {"x2", b->x[2]},
+                               {"x3", b->x[3]}};
     const spread_array results[] = {
         {"loss", &b->loss}, {"g0", b->grad[0]}, {"g1", b->grad[1]}, {"g2", b->grad[2]}, {"g3", b->grad[3]}};
     const spread_job job = {.job = {.graph = g, .fetch = fetch, .n_fetch = n_fetch},
@@ -315,7 +316,7 @@ static void test_second_outputs_are_refused(void **state) {
     const ls_tensor o = ls_attention(g, q, q, q, &mask, 0.5);
     const ls_tensor loss = ls_add(g, ls_sum(g, o), ls_sum(g, ls_attention_lse(g, o)));
     const ls_shape one = {1, {{1, 0}}};
-    const ls_tensor seed = ls_graph_leaf(g, LS_ROLE_INPUT, "seed", LS_F64, &one);
+    const ls_tensor seed = ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, LS_F64, &one);
     ls_derivative d = {.n_roots = 1, .root = {loss}, .seed = {seed}, .n_wanted = 1, .wanted = {q}};
     const ls_status status = ls_differentiate(g, &d);
     assert_int_equal(status.code, LS_UNSUPPORTED);

@@ -14,6 +14,9 @@
 
 #include <cmocka.h>
 
+#include "base/base.h"
+#include "cli/commands.h"
+#include "eval/eval.h"
 #include "longspan/longspan.h"
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))

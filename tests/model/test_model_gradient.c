@@ -104,7 +104,7 @@ static ls_status evaluate(const fixture *f, const ls_target *target, double *gra
     const spread_array in[] = {{"tokens", (void *)(uintptr_t)f->tokens},
                                {"labels", (void *)(uintptr_t)f->labels},
                                {"positions", (void *)(uintptr_t)f->positions},
-                               {"seed", (void *)(uintptr_t)&f->seed},
+                               {LS_BIND_SCALE, (void *)(uintptr_t)&f->seed},
                                {LS_BIND_PARAMETERS, f->parameters}};
     double totals[LS_TOTALS] = {0};
     const spread_array out[] = {{LS_BIND_RESULT, totals}};
@@ -207,7 +207,7 @@ static void test_training_compiles(void **state) {
             assert_ok(ls_compile(&job, &target, &image));
             assert_non_null(ls_image_find(image, LS_BIND_LOSS));
             assert_int_equal(ls_image_find(image, LS_BIND_MASTER) != NULL, image->dtype == LS_BF16);
-            assert_non_null(ls_image_find(image, "seed"));
+            assert_non_null(ls_image_find(image, LS_BIND_SCALE));
             ls_image_destroy(image);
         }
         ls_graph_destroy(g);

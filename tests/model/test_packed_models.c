@@ -12,10 +12,10 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "eval/score.h"
+#include "cli/commands.h"
 #include "graph/graph.h"
-#include "longspan/job.h"
 #include "model/model.h"
+#include "session/session.h"
 #include "support/scratch.h"
 
 #include <math.h>
@@ -134,7 +134,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     ls_weights_close(&source);
     LS_TRY(status);
     LS_TRY(give_batch(r, rank));
-    *(float *)ls_executor_tensor(rank->executor, "seed") = (float)(1.0 / (double)tokens_of_all());
+    *(float *)ls_executor_tensor(rank->executor, LS_BIND_SCALE) = (float)(1.0 / (double)tokens_of_all());
     LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_STEP));
     ls_executor_gather(rank->executor, ls_image_find(rank->image, LS_SCORE_LOSSES), r->losses);
     const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);

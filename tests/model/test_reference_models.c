@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
+#include "cli/commands.h"
 #include "graph/graph.h"
-#include "longspan/job.h"
 #include "model/model.h"
-#include "plan/session.h"
+#include "session/session.h"
 #include "support/scratch.h"
 
 #include <math.h>
@@ -117,7 +117,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     ls_executor_scatter(rank->executor, ls_image_find(rank->image, "labels"), r->labels.data);
     const ls_binding *positions = ls_image_find(rank->image, "positions");
     if (positions != NULL) ls_executor_scatter(rank->executor, positions, r->positions);
-    *(float *)ls_executor_tensor(rank->executor, "seed") = (float)(1.0 / (double)r->valid);
+    *(float *)ls_executor_tensor(rank->executor, LS_BIND_SCALE) = (float)(1.0 / (double)r->valid);
     LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_STEP));
     ls_executor_gather(rank->executor, ls_image_find(rank->image, "logits"), r->logits);
     const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "plan/host_file.h"
 #include "plan/measure_impl.h"
+#include "plan/plan.h"
 #include "support/scratch.h"
 
 static const ls_core_rates core = {.attention = {{2.5e-12, 1e-9, 3e-8, 1e-10}, {2e-12, 5e-10, 5e-8, 0}},

@@ -5,9 +5,9 @@
 
 #include <cmocka.h>
 
-#include "longspan/units.h"
-#include "plan/memory_map.h"
+#include "base/base.h"
 #include "program/peak.h"
+#include "report/report.h"
 #include "support/images.h"
 #include "support/scratch.h"
 #include "support/svg.h"

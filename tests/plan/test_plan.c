@@ -8,8 +8,7 @@
 
 #include <cmocka.h>
 
-#include "plan/session.h"
-#include "plan/trial.h"
+#include "session/session.h"
 #include "support/scratch.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "plan/timeline.h"
+#include "report/report.h"
 #include "support/images.h"
 #include "support/scratch.h"
 #include "support/svg.h"

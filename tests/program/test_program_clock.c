@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "program/clock.h"
+#include "simulate/simulate.h"
 #include "support/images.h"
 
 static const ls_rates even = {.core = {.attention = {{.flop = 1e-9}, {.flop = 1e-9}}, .matmul = 1e9},
@@ -19,9 +19,9 @@ static const ls_rates even = {.core = {.attention = {{.flop = 1e-9}, {.flop = 1e
                               .latency = 1e-6,
                               .overhead = 0};
 
-static void play(const image_set *set, int program, const ls_rates *rates, ls_clock_rank *out) {
+static void play(const image_set *set, int program, const ls_rates *rates, ls_simulated_rank *out) {
     const ls_status status =
-        ls_clock_play((const ls_image *const *)set->image, set->ranks, program, rates, NULL, out);
+        ls_simulate((const ls_image *const *)set->image, set->ranks, program, rates, NULL, out);
     if (status.code != LS_OK) fail_msg("%s", status.text);
 }
 
@@ -34,15 +34,15 @@ static void all_time_is_accounted_for(void **state) {
     (void)state;
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
         image_set set = images_of_step(cases[c].mesh, cases[c].strategy, LS_LAYOUT_ZIGZAG, 41, 2);
-        ls_clock_rank times[16];
+        ls_simulated_rank times[16];
         play(&set, LS_PROGRAM_STEP, &even, times);
         for (int r = 0; r < set.ranks; r++) {
             const ls_program_cost cost = ls_program_measure(set.image[r], LS_PROGRAM_STEP);
-            const ls_clock_rank *t = &times[r];
+            const ls_simulated_rank *t = &times[r];
             assert_true(fabs(t->computing + t->sending + t->waiting - t->end) <= 1e-9 * t->end);
             assert_true(fabs(t->computing - cost.flops / 1e9) <= 1e-9 * t->end);
             assert_true(t->sending >= cost.bytes_sent / 1e9 * (1 - 1e-9));
-            assert_true(t->end <= ls_clock_makespan(times, set.ranks));
+            assert_true(t->end <= ls_simulated_seconds(times, set.ranks));
         }
         free_images(&set);
     }
@@ -52,13 +52,13 @@ static void all_time_is_accounted_for(void **state) {
 static void imbalance_is_waited_for(void **state) {
     (void)state;
     image_set set = images_of_step(ls_mesh_make(1, 4, 1), "ring", LS_LAYOUT_CONTIGUOUS, 256, 2);
-    ls_clock_rank times[4];
+    ls_simulated_rank times[4];
     play(&set, LS_PROGRAM_STEP, &even, times);
     for (int r = 1; r < 4; r++) {
         assert_true(times[r].computing > times[r - 1].computing);
         assert_true(times[r].waiting < times[0].waiting);
     }
-    assert_true(ls_clock_makespan(times, 4) >= times[3].computing + times[3].sending);
+    assert_true(ls_simulated_seconds(times, 4) >= times[3].computing + times[3].sending);
     free_images(&set);
 }
 
@@ -66,12 +66,12 @@ static void a_slow_network_is_waited_for(void **state) {
     (void)state;
     image_set set = images_of_step(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 48, 1);
     ls_rates slow = even;
-    ls_clock_rank fast_times[3], times[3];
+    ls_simulated_rank fast_times[3], times[3];
     slow.latency = 1;
     play(&set, LS_PROGRAM_STEP, &even, fast_times);
     play(&set, LS_PROGRAM_STEP, &slow, times);
     /* The sums of a block's gradient take three hops, each followed only by the next. */
-    assert_true(ls_clock_makespan(times, 3) >= ls_clock_makespan(fast_times, 3) + 3);
+    assert_true(ls_simulated_seconds(times, 3) >= ls_simulated_seconds(fast_times, 3) + 3);
     free_images(&set);
 }
 
@@ -104,15 +104,15 @@ static void what_is_seen_adds_up(void **state) {
     (void)state;
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
         image_set set = images_of_step(cases[c].mesh, cases[c].strategy, LS_LAYOUT_ZIGZAG, 41, 2);
-        ls_clock_rank times[16];
+        ls_simulated_rank times[16];
         seen all[16] = {0};
         for (int r = 0; r < set.ranks; r++)
             all[r] = (seen){.program = &set.image[r]->programs[LS_PROGRAM_STEP], .last = {-1, -1}};
-        const ls_clock_watch watch = {see, all};
-        assert_int_equal(ls_clock_play((const ls_image *const *)set.image, set.ranks, LS_PROGRAM_STEP, &even,
-                                       &watch, times)
-                             .code,
-                         LS_OK);
+        const ls_simulation_watch watch = {see, all};
+        assert_int_equal(
+            ls_simulate((const ls_image *const *)set.image, set.ranks, LS_PROGRAM_STEP, &even, &watch, times)
+                .code,
+            LS_OK);
         for (int r = 0; r < set.ranks; r++) {
             const double rounding = 1e-9 * times[r].end;
             assert_int_equal(all[r].instrs, all[r].program->n_instrs);
@@ -135,9 +135,9 @@ static void a_hang_is_refused(void **state) {
         instr->peer = 1; /* tells itself instead of rank 0 */
         break;
     }
-    ls_clock_rank times[2];
+    ls_simulated_rank times[2];
     const ls_status status =
-        ls_clock_play((const ls_image *const *)set.image, 2, LS_PROGRAM_STEP, &even, NULL, times);
+        ls_simulate((const ls_image *const *)set.image, 2, LS_PROGRAM_STEP, &even, NULL, times);
     assert_int_equal(status.code, LS_INVALID);
     assert_non_null(strstr(status.text, "waits for ever"));
     free_images(&set);

@@ -10,10 +10,9 @@
 
 #include "support/train.h"
 
-#include "eval/trained.h"
+#include "cli/commands.h"
+#include "eval/eval.h"
 #include "graph/graph.h"
-#include "job/sample.h"
-#include "job/stream.h"
 
 /* --- drawing ------------------------------------------------------------------------------------------------------------------ */
 

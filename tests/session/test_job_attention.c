@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
+#include "cli/commands.h"
 #include "compile/compile.h"
-#include "longspan/job.h"
 #include "support/kernel_call.h"
 #include "support/scratch.h"
 #include "support/spread.h"

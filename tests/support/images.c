@@ -39,7 +39,7 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
     const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
     (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, G, &one));
     ls_derivative d = {
-        .n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, "seed", G, &one)}};
+        .n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, G, &one)}};
     const int forward = g->n_nodes;
     must(ls_graph_status(g));
     must(ls_differentiate(g, &d));

@@ -19,7 +19,7 @@ static ls_status build(const network *n, ls_dtype dtype, ls_graph **out) {
     const ls_shape one = {1, {{1, LS_FACTOR_NONE}}};
     (void)ls_accumulate(g, loss, ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, G, &one));
     ls_derivative d = {
-        .n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, "seed", G, &one)}};
+        .n_roots = 1, .root = {loss}, .seed = {ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, G, &one)}};
     *out = g;
     LS_TRY(ls_graph_status(g));
     return ls_differentiate(g, &d);
@@ -85,7 +85,7 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, l
          *gradient = calloc((size_t)flat, sizeof(double));
     double unit, totals[LS_TOTALS];
     put(&unit, G, 0, 1);
-    spread_array in[MOST_INPUTS] = {{"seed", &unit}, {LS_BIND_PARAMETERS, parameters}};
+    spread_array in[MOST_INPUTS] = {{LS_BIND_SCALE, &unit}, {LS_BIND_PARAMETERS, parameters}};
     const spread_array results[] = {{LS_BIND_RESULT, totals}};
     spread_job job = *base;
     job.update = true;

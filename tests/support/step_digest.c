@@ -39,7 +39,7 @@ static void set_inputs(ls_executor *ex) {
         } else if (strcmp(binding->name, LS_BIND_PARAMETERS) == 0) {
             float *data = ls_executor_tensor(ex, binding->name);
             for (int64_t k = 0; k < n; k++) data[k] = 0.3f * (float)ls_rng_normal(1, 1, (uint64_t)k);
-        } else if (strcmp(binding->name, "seed") == 0) {
+        } else if (strcmp(binding->name, LS_BIND_SCALE) == 0) {
             *(float *)ls_executor_tensor(ex, binding->name) = 1.0f;
         } else if (strcmp(binding->name, LS_BIND_HYPER) == 0) {
             const double hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};

@@ -6,7 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "longspan/train.h"
-#include "plan/session.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <signal.h>

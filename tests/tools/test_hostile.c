@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 #include "checkpoint/checkpoint.h"
+#include "cli/arrays.h"
 #include "data/build_impl.h"
 #include "data/data.h"
 #include "data/source_impl.h"
 #include "fuzz/fuzz.h"
-#include "job/job_impl.h"
 #include "model/model.h"
 #include "support/scratch.h"
 #include "text/text.h"

@@ -1,0 +1,246 @@
+/* What this machine does: measured, printed beside what it was taken for, and kept for plan. One bench is one row of the table. */
+#include "cli/cli.h"
+
+#include "base/base.h"
+#include "cli/bench/bench_impl.h"
+#include "plan/plan.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- machine --------------------------------------------------------------------------------------------------------------- */
+
+static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+
+static void print_bytes(const char *what, const char *where, double measured, double nominal, FILE *out) {
+    char name[40];
+    snprintf(name, sizeof name, "%s%s%s", what, where[0] != 0 ? ", " : "", where);
+    fprintf(out, "%-24s %11.1f %11.1f  GB/s\n", name, measured / 1e9, nominal / 1e9);
+}
+
+static void print_page(const ls_host *host, const ls_host *nominal, const char *path, FILE *out) {
+    fprintf(out, "a core, all of them busy    measured     nominal\n");
+    for (size_t i = 0; i < LS_COUNT(types); i++) {
+        const ls_core_rates *a = &host->type[types[i]], *b = &nominal->type[types[i]];
+        const char *name = ls_dtype_name(types[i]);
+        for (int size = 64; size <= 128; size *= 2) {
+            fprintf(out, "attention, D %-6d %-4s %11.1f %11.1f  GFLOP/s\n", size, name,
+                    ls_attention_rate(a, LS_FORWARD, size) / 1e9,
+                    ls_attention_rate(b, LS_FORWARD, size) / 1e9);
+            fprintf(out, "its gradient        %-4s %11.1f %11.1f  GFLOP/s\n", name,
+                    ls_attention_rate(a, LS_BACKWARD, size) / 1e9,
+                    ls_attention_rate(b, LS_BACKWARD, size) / 1e9);
+        }
+        fprintf(out, "a query of a head   %-4s %11.0f %11.0f  ns\n", name, a->attention[LS_FORWARD].row * 1e9,
+                b->attention[LS_FORWARD].row * 1e9);
+        fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9,
+                b->matmul / 1e9);
+        fprintf(out, "  split over two    %-4s %11.1f %11.1f  %% longer than its halves\n", name,
+                100 * a->split, 100 * b->split);
+    }
+    static const char *const shown[] = {"rmsnorm_grad", "swiglu_grad", "cross_entropy", "adamw"};
+    for (size_t i = 0; i < LS_COUNT(shown); i++) {
+        const ls_byte_cost *a = &host->type[LS_F32].stream[ls_stream_of(shown[i])],
+                           *b = &nominal->type[LS_F32].stream[ls_stream_of(shown[i])];
+        print_bytes(shown[i], "in a cache", 1 / a->near, 1 / b->near, out);
+        print_bytes(shown[i], "from memory", 1 / a->far, 1 / b->far, out);
+    }
+    print_bytes("sums", "from memory", host->memory, nominal->memory, out);
+    print_bytes("sums, one core alone", "", host->memory_alone, nominal->memory_alone, out);
+    print_bytes("puts", "in a cache", 1 / host->put.near, 1 / nominal->put.near, out);
+    print_bytes("puts", "from memory", 1 / host->put.far, 1 / nominal->put.far, out);
+    fprintf(out, "signal to end of wait    %11.0f %11.0f  ns\n", host->latency * 1e9, nominal->latency * 1e9);
+    fprintf(out, "kernel with no work      %11.0f %11.0f  ns\n", host->overhead * 1e9,
+            nominal->overhead * 1e9);
+    fprintf(out, "a piece of a copy        %11.1f %11.1f  ns\n", host->piece * 1e9, nominal->piece * 1e9);
+    fprintf(out, "kept in %s\n", path);
+}
+
+static void print_json(const ls_host *host, const char *path, FILE *out) {
+    ls_json_writer *w = ls_json_begin(0);
+    ls_host_put(host, w);
+    ls_json_put_text(w, "file", path);
+    ls_json_end(w, out);
+}
+
+static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    LS_PATH path = NULL;
+    LS_TRY(ls_host_path(machine.isa, &path)); /* before the work, so that it is not done in vain */
+    ls_host host;
+    LS_TRY(ls_host_measure(machine.isa, &host));
+    LS_TRY(ls_host_save(machine.isa, &host));
+    const ls_host nominal = ls_host_nominal(machine.isa);
+    if (job->json)
+        print_json(&host, path, out);
+    else
+        print_page(&host, &nominal, path, out);
+    return ls_ok();
+}
+
+/* --- the table ------------------------------------------------------------------------------------------------------------- */
+
+/* Flags that some benches take. */
+static const struct {
+    const char *name;
+    size_t offset;
+    bool text;
+    int64_t most; /* of a number, from 1 on */
+} flags[] = {
+    {"seq", offsetof(ls_bench_options, seq), false, 1 << 24},
+    {"batch", offsetof(ls_bench_options, batch), false, 1 << 20},
+    {"ranks", offsetof(ls_bench_options, ranks), false, LS_MAX_RANKS},
+    {"threads", offsetof(ls_bench_options, threads), false, 1024},
+    {"rounds", offsetof(ls_bench_options, rounds), false, 1 << 16},
+    {"heads", offsetof(ls_bench_options, heads), false, 1 << 16},
+    {"kv-heads", offsetof(ls_bench_options, kv_heads), false, 1 << 16},
+    {"head-size", offsetof(ls_bench_options, head_size), false, 1 << 16},
+    {"mask", offsetof(ls_bench_options, mask), true, 0},
+    {"dtype", offsetof(ls_bench_options, dtype), true, 0},
+    {"strategy", offsetof(ls_bench_options, strategy), true, 0},
+    {"config", offsetof(ls_bench_options, config), true, 0},
+};
+
+typedef struct bench {
+    const char *name;
+    ls_status (*run)(const ls_bench_job *job, FILE *out);
+    const char *takes[LS_COUNT(flags) + 1]; /* ended by NULL */
+} bench;
+
+static const bench benches[] = {
+    {"machine", bench_machine, {NULL}},
+    {"gemm", ls_run_bench_gemm, {"seq", "threads", "rounds", "dtype", "config"}},
+    {"attention",
+     ls_run_bench_attention,
+     {"seq", "ranks", "threads", "rounds", "heads", "kv-heads", "head-size", "mask", "dtype", "strategy"}},
+    {"comm", ls_run_bench_comm, {"rounds"}},
+    {"step",
+     ls_run_bench_step,
+     {"seq", "batch", "ranks", "threads", "rounds", "dtype", "strategy", "config"}},
+    {"predicted", ls_run_bench_predicted, {"rounds"}},
+};
+
+static bool is_given(const ls_bench_options *options, size_t flag) {
+    const char *at = (const char *)options + flags[flag].offset;
+    return flags[flag].text ? *(const char *const *)at != NULL : *(const int64_t *)at != 0;
+}
+
+static bool takes(const bench *b, const char *flag) {
+    for (const char *const *name = b->takes; *name != NULL; name++)
+        if (strcmp(*name, flag) == 0) return true;
+    return false;
+}
+
+static ls_status check_numbers(const ls_bench_options *options) {
+    for (size_t i = 0; i < LS_COUNT(flags); i++) {
+        if (flags[i].text || !is_given(options, i)) continue;
+        const int64_t value = *(const int64_t *)(const void *)((const char *)options + flags[i].offset);
+        if (value < 1 || value > flags[i].most)
+            return ls_error(LS_USAGE, "--%s %lld; expected 1 to %lld", flags[i].name, (long long)value,
+                            (long long)flags[i].most);
+    }
+    return ls_ok();
+}
+
+static ls_status refuse_others(const bench *b, const ls_bench_options *options) {
+    for (size_t i = 0; i < LS_COUNT(flags); i++) {
+        if (!is_given(options, i) || takes(b, flags[i].name)) continue;
+        char known[192] = "";
+        for (const char *const *name = b->takes; *name != NULL; name++) {
+            const size_t used = strlen(known);
+            snprintf(known + used, sizeof known - used, "--%s, ", *name);
+        }
+        return ls_error(LS_USAGE, "bench %s does not take --%s; expected no flag but %s--json", b->name,
+                        flags[i].name, known);
+    }
+    return ls_ok();
+}
+
+ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
+    LS_NEED(job, "job");
+    LS_NEED(out, "out");
+    char known[128] = "";
+    for (size_t i = 0; i < LS_COUNT(benches); i++) {
+        if (job->name != NULL && strcmp(benches[i].name, job->name) == 0) {
+            LS_TRY(refuse_others(&benches[i], &job->options));
+            LS_TRY(check_numbers(&job->options));
+            return benches[i].run(job, out);
+        }
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", benches[i].name);
+    }
+    if (job->name == NULL) return ls_error(LS_USAGE, "which bench? expected one of %s", known);
+    return ls_error(LS_USAGE, "bench '%s' is not known, expected one of %s", job->name, known);
+}
+
+/* --- the command --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct bench_flags {
+    cli_common common;
+    ls_bench_job job;
+} bench_flags;
+
+#define AT(field) offsetof(bench_flags, job.options.field)
+static const ls_option options[] = {
+    CLI_TEXT("name", "NAME", offsetof(bench_flags, job.name),
+             "machine, gemm, attention, comm, step or predicted (required); the name may stand alone"),
+    CLI_INT("seq", "S", NULL, 1, 0x1p24, AT(seq),
+            "tokens; attention: 32768 when left out, gemm and step: 2048"),
+    CLI_INT("batch", "B", NULL, 1, 0x1p20, AT(batch), "step: sequences; 1 when left out"),
+    CLI_INT(
+        "ranks", "R", NULL, 1, 1024, AT(ranks),
+        "attention: of one thread each, or 1 for the kernels alone; as many as cores when left out. step: 1 when left out"),
+    CLI_INT(
+        "threads", "T", NULL, 1, 1024, AT(threads),
+        "gemm: beside one alone; attention: with --ranks 1; as many as cores when left out. step: of each rank; cores divided by ranks when left out"),
+    CLI_INT("heads", "N", NULL, 1, 0x1p16, AT(heads), "attention: query heads; 8 when left out"),
+    CLI_INT("kv-heads", "N", NULL, 1, 0x1p16, AT(kv_heads),
+            "attention: that the query heads share; 2 when left out"),
+    CLI_INT("head-size", "N", NULL, 1, 0x1p16, AT(head_size), "attention: 128 when left out"),
+    CLI_INT(
+        "rounds", "N", NULL, 1, 0x1p16, AT(rounds),
+        "in which everything is timed once, each beside its floor; attention and predicted: 3 when left out, gemm and step: 5, comm: 15"),
+    CLI_TEXT("mask", "MASK", AT(mask), "attention: as of longspan attention; causal when left out"),
+    CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
+               "element type; attention and step: bf16 when left out, gemm: f32 and bf16 both"),
+    CLI_TEXT("strategy", "NAME", AT(strategy),
+             "attention: this one alone; all when left out. step: chosen when left out"),
+    CLI_TEXT(
+        "config", "FILE", AT(config),
+        "gemm and step: config.json of a model or its directory; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out"),
+};
+#undef AT
+
+static ls_status run(void *context) {
+    bench_flags *f = context;
+    f->job.json = f->common.json;
+    return ls_run_bench(&f->job, stdout);
+}
+
+const cli_command cli_bench = {
+    .name = "bench",
+    .summary = "measures what this machine does",
+    .usage = "NAME [options]",
+    .about =
+        "machine: what one core does while all the others do the same: attention, its gradient and matrix products of each type, kernels "
+        "bound by their bytes, in a cache and from memory, and puts between ranks. Takes half a minute of a machine that has nothing "
+        "else to do. The rates are kept in the user's cache "
+        "directory ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan); from then on all commands predict and choose by them "
+        "instead of by nominal ones.\n"
+        "attention: forward and backward of one attention over ranks of one thread, by every strategy that applies, with blocks put and "
+        "read in place, against one rank with as many threads doing the same; pair by pair, medians. At the default "
+        "sizes a round takes minutes. With --ranks 1 the kernels alone, forward and backward, against the best rate of square products, and "
+        "where another mask is given, against the causal one.\n"
+        "gemm: the matrix products that a training step of a model calls, forward and for the gradients of inputs and weights, each by "
+        "itself, against the best rate that was seen on the type in the same run, square products among them.\n"
+        "comm: a put with a signal between two processes over shared memory: its latency against a bare flag there, and its bandwidth against "
+        "a plain copy, a flag and the peer's read; and reading in place beside it.\n"
+        "step: training steps of a model on random weights and tokens (micro-batch and update) against the best rate of square products; "
+        "where the time of the median step went, by kind of kernel and by weight, beside what was predicted; start-up and memory.\n"
+        "predicted: in each round measures the machine as above, keeps nothing, and runs steps of eight configurations beside what it predicts of them; medians of the rounds.\n"
+        "Each bench refuses the flags of the others.",
+    CLI_OWN(options, run, bench_flags),
+    .takes_word = 1,
+};

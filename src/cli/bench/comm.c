@@ -1,0 +1,279 @@
+/*
+ * A put with a signal between two processes of this host, against bare shared memory: the floor of its latency is a flag that one
+ * sets and the other looks at, of its bandwidth a plain copy, such a flag, and the other's read of what came. Reading in place, without a
+ * put, stands beside them. In each round the floor is
+ * measured right before the put, over the same memory; the ratio is the median of the rounds' ratios.
+ */
+#include "base/base.h"
+#include "cli/bench/bench_impl.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { WORD_DATA = 0, WORD_ANSWER = 1 };
+
+#define LARGEST ((size_t)16 << 20)
+#define LINE ((size_t)64)
+
+/* Trips of one measurement take about so long together. */
+static const double batch_seconds = 0.02;
+
+/* The heap of each rank: what is put | what it is put from | the flag of the floor. */
+static const size_t source_at = LARGEST, flag_at = 2 * LARGEST, heap_bytes = 2 * LARGEST + LINE;
+
+/* latency: as much comes back as went there, and nobody reads it. Otherwise it is read, and a signal comes back: of bytes that were put, or
+ * that the peer reads where they lie after a signal. */
+typedef enum kind { LATENCY, PUT, IN_PLACE } kind;
+
+typedef struct row {
+    kind kind;
+    size_t bytes;
+} row;
+
+static const char *const kind_names[] = {"latency", "put", "in place"};
+static const row rows[] = {
+    {LATENCY, 8},        {PUT, 4 << 10},       {PUT, 64 << 10},     {PUT, 1 << 20},      {PUT, LARGEST},
+    {IN_PLACE, 4 << 10}, {IN_PLACE, 64 << 10}, {IN_PLACE, 1 << 20}, {IN_PLACE, LARGEST},
+};
+
+/* Seconds of a trip there and back; in memory that both ranks share, written by rank 0. */
+typedef struct times {
+    double floor[LS_BENCH_MOST_ROUNDS], put[LS_BENCH_MOST_ROUNDS];
+} times;
+
+typedef struct shared {
+    times row[LS_COUNT(rows)];
+    uint64_t sum; /* of what rank 1 read, so that it is read */
+} shared;
+
+typedef struct side {
+    ls_comm *comm;
+    const row *row;
+    shared *out;
+    char *mine, *theirs;            /* heaps */
+    uint64_t generation, flag_seen; /* so far */
+} side;
+
+/* --- trips ----------------------------------------------------------------------------------------------------------------- */
+
+/* Reads all of it at the speed of the memory that it lies in. */
+static uint64_t read_all(const void *data, size_t bytes) {
+    const uint64_t *words = data;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < bytes / sizeof *words; i++) sum += words[i];
+    return sum;
+}
+
+static void read_payload(const side *s, const char *payload) {
+    if (s->row->kind != LATENCY) s->out->sum += read_all(payload, s->row->bytes);
+}
+
+/* What is sent was just made: else it would lie in the caches of a peer who copies or reads it there. */
+static void make_payload(const side *s) {
+    for (size_t i = 0; i < s->row->bytes; i += LINE) s->mine[source_at + i]++;
+}
+
+static void raise_flag(const side *s, uint64_t value) {
+    atomic_store_explicit((_Atomic uint64_t *)(void *)(s->theirs + flag_at), value, memory_order_release);
+}
+
+/* Yields now and then: both may be on one core. A peer that died takes this process with it (ls_launch). */
+static void await_flag(const side *s, uint64_t value) {
+    const _Atomic uint64_t *flag = (const _Atomic uint64_t *)(const void *)(s->mine + flag_at);
+    for (unsigned looks = 1; atomic_load_explicit(flag, memory_order_acquire) < value; looks++) {
+        ls_pause(); /* without it the flag comes later: the looks take the line away from its writer */
+        if (looks % 4096 == 0) sched_yield();
+    }
+}
+
+static ls_status bare_trip(side *s) {
+    const uint64_t value = ++s->flag_seen;
+    if (ls_comm_rank(s->comm) == 0) {
+        if (s->row->kind != LATENCY) memcpy(s->theirs, s->mine + source_at, s->row->bytes);
+        raise_flag(s, value);
+        await_flag(s, value);
+    } else {
+        await_flag(s, value);
+        read_payload(s, s->mine);
+        raise_flag(s, value);
+    }
+    return ls_ok();
+}
+
+/* As the executor waits. */
+static ls_status await_word(const side *s, int word, uint64_t generation, int peer, const char *what) {
+    const ls_awaited awaited = {word, generation};
+    for (;;) {
+        const uint32_t bell = ls_comm_bell(s->comm);
+        if (ls_comm_test(s->comm, word, generation)) return ls_ok();
+        if (ls_comm_spin(s->comm, &awaited, 1)) return ls_ok();
+        LS_TRY(ls_comm_sleep(s->comm, bell, peer, what));
+    }
+}
+
+static ls_status put_trip(side *s) {
+    const uint64_t generation = ++s->generation;
+    const ls_range range = ls_range_flat(0, s->row->bytes);
+    const char *source = s->mine + source_at;
+    if (ls_comm_rank(s->comm) == 0) {
+        if (s->row->kind == IN_PLACE)
+            ls_comm_signal(s->comm, 1, WORD_DATA, generation);
+        else
+            ls_comm_put_signal(s->comm, 1, &range, source, &range, WORD_DATA, generation);
+        return await_word(s, WORD_ANSWER, generation, 1, "answer");
+    }
+    LS_TRY(await_word(s, WORD_DATA, generation, 0, "question"));
+    read_payload(s, s->row->kind == IN_PLACE ? s->theirs + source_at : s->mine);
+    if (s->row->kind == LATENCY)
+        ls_comm_put_signal(s->comm, 0, &range, source, &range, WORD_ANSWER, generation);
+    else
+        ls_comm_signal(s->comm, 0, WORD_ANSWER, generation);
+    return ls_ok();
+}
+
+typedef ls_status (*trip)(side *s);
+
+/* Seconds of one of n trips, without the making of what is sent. */
+static ls_status time_trips(side *s, trip make, int64_t n, double *seconds) {
+    const bool payload = s->row->kind != LATENCY && ls_comm_rank(s->comm) == 0;
+    LS_TRY(ls_comm_barrier(s->comm));
+    double start = ls_seconds(), sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (payload) {
+            sum += ls_seconds() - start;
+            make_payload(s);
+            start = ls_seconds();
+        }
+        LS_TRY(make(s));
+    }
+    *seconds = (sum + ls_seconds() - start) / (double)n;
+    ls_comm_tick(s->comm);
+    return ls_ok();
+}
+
+/* Both ranks make as many trips as rank 0 finds right. */
+static ls_status count_trips(side *s, int64_t *out) {
+    enum { FIRST = 8 };
+    double seconds;
+    int64_t both[2];
+    for (int i = 0; i < 2; i++) LS_TRY(time_trips(s, put_trip, FIRST, &seconds)); /* the first warms up */
+    const int64_t wanted = 1 + (int64_t)(batch_seconds / seconds);
+    LS_TRY(ls_comm_exchange(s->comm, &wanted, sizeof wanted, both));
+    *out = both[0];
+    return ls_ok();
+}
+
+/* --- one rank -------------------------------------------------------------------------------------------------------------- */
+
+typedef struct bench {
+    int rounds;
+    shared *out;
+} bench;
+
+/* To a processor of its own among those that this process may run on, where there are two; a wish. */
+static void pin(int rank) {
+    cpu_set_t allowed, own;
+    CPU_ZERO(&own);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed) && seen++ == rank) CPU_SET(cpu, &own);
+    if (CPU_COUNT(&own) == 1) (void)sched_setaffinity(0, sizeof own, &own);
+}
+
+static ls_status on_rank(ls_comm *comm, void *context) {
+    const bench *b = context;
+    pin(ls_comm_rank(comm));
+    side s = {.comm = comm, .out = b->out, .mine = ls_comm_heap(comm)};
+    s.theirs = ls_comm_peer_heap(comm, 1 - ls_comm_rank(comm));
+    memset(s.mine, 1, 2 * LARGEST); /* placed by its owner, and no page fault later */
+    for (size_t i = 0; i < LS_COUNT(rows); i++) {
+        int64_t n;
+        s.row = &rows[i];
+        LS_TRY(count_trips(&s, &n));
+        for (int r = 0; r < b->rounds; r++) {
+            double bare, put;
+            LS_TRY(time_trips(&s, bare_trip, n, &bare));
+            LS_TRY(time_trips(&s, put_trip, n, &put));
+            if (ls_comm_rank(comm) != 0) continue;
+            b->out->row[i].floor[r] = bare;
+            b->out->row[i].put[r] = put;
+        }
+    }
+    return ls_ok();
+}
+
+static ls_status measure(bench *b) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    const ls_world_options options = {
+        .ranks = 2, .heap_bytes = heap_bytes, .words = 2, .may_spin = machine.cores > 1, .wait_timeout = 30};
+    ls_world *world;
+    LS_TRY(ls_world_create("shm", &options, &world));
+    const ls_status status = ls_launch(world, 2, false, on_rank, b);
+    ls_world_destroy(world);
+    return status;
+}
+
+/* --- the figures ----------------------------------------------------------------------------------------------------------- */
+
+/* A trip is there and back: half of it is the latency. */
+static ls_bench_figure figure_of(const bench *b, size_t i) {
+    const times *t = &b->out->row[i];
+    double ratio[LS_BENCH_MOST_ROUNDS];
+    for (int r = 0; r < b->rounds; r++)
+        ratio[r] = rows[i].kind == LATENCY ? t->put[r] / t->floor[r] : t->floor[r] / t->put[r];
+    const double floor = ls_bench_median(t->floor, b->rounds), put = ls_bench_median(t->put, b->rounds);
+    const double by = ls_bench_median(ratio, b->rounds), gigabytes = (double)rows[i].bytes * 1e-9;
+    if (rows[i].kind == LATENCY) return (ls_bench_figure){"ns", floor / 2 * 1e9, put / 2 * 1e9, by};
+    return (ls_bench_figure){"GB/s", gigabytes / floor, gigabytes / put, by};
+}
+
+static void print_page(const bench *b, FILE *out) {
+    fprintf(out, "put + signal between two processes over shm, the reader reads · medians of %d rounds\n\n",
+            b->rounds);
+    fprintf(out, "%-10s %10s", "what", "bytes");
+    ls_bench_print_titles("put+signal", out);
+    for (size_t i = 0; i < LS_COUNT(rows); i++) {
+        char bytes[LS_BYTES_TEXT];
+        const ls_bench_figure figure = figure_of(b, i);
+        fprintf(out, "%-10s %10s", kind_names[rows[i].kind], ls_bytes_text((double)rows[i].bytes, bytes));
+        ls_bench_print_figure(&figure, out);
+    }
+    fprintf(
+        out,
+        "\nfloor: a bare flag in shared memory, one way; a plain copy into the peer's memory, a flag, the "
+        "peer's read, a flag back. In place: a signal, the peer's read of the sender's memory, a signal back\n");
+}
+
+static void print_json(const bench *b, FILE *out) {
+    ls_json_writer *w = ls_json_begin(0);
+    ls_json_put_int(w, "rounds", b->rounds);
+    ls_json_open_array(w, "rows");
+    for (size_t i = 0; i < LS_COUNT(rows); i++) {
+        const ls_bench_figure figure = figure_of(b, i);
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "what", kind_names[rows[i].kind]);
+        ls_json_put_int(w, "bytes", (int64_t)rows[i].bytes);
+        ls_bench_put_figure(&figure, w);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    ls_json_end(w, out);
+}
+
+ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out) {
+    bench b = {0};
+    void *memory;
+    LS_TRY(ls_bench_rounds(&job->options, 15, &b.rounds));
+    LS_TRY(ls_shared_map(sizeof *b.out, &memory));
+    b.out = memory;
+    const ls_status status = measure(&b);
+    if (status.code == LS_OK && job->json)
+        print_json(&b, out);
+    else if (status.code == LS_OK)
+        print_page(&b, out);
+    ls_shared_unmap(memory, sizeof *b.out);
+    return status;
+}

@@ -1,0 +1,240 @@
+/*
+ * What the commands do, as calls: each starts the ranks, runs them, and returns when all have ended; messages for people go to standard
+ * error, results to the file given. Paths and texts are borrowed for the call. Beside them the results as JSON (one object on one line, with a newline);
+ * NULL in the place of a result or of the file: nothing is written.
+ */
+#ifndef LS_CLI_COMMANDS_H
+#define LS_CLI_COMMANDS_H
+
+#include "base/base.h"
+#include "longspan/longspan.h"
+
+#include <stdio.h>
+
+/* Distributed attention on arrays [B,S,H,D] (.npy, f32 or f64). See the command for masks and outputs. */
+typedef struct ls_attention_job {
+    const char *q, *k, *v, *grad_o; /* files; grad_o may be NULL */
+    const char *sink;               /* file: a further logit per query head [Hq], of value 0; NULL: none */
+    const char *mask;               /* "causal", "window:64+documents:FILE.npy", ... */
+    const char *dtype;              /* "f32", "f64", "bf16"; NULL: that of q */
+    const char *out; /* directory for o.npy lse.npy, with grad_o dq.npy dk.npy dv.npy, with both dsink.npy */
+    double scale;    /* 0: 1/sqrt(D) */
+    double softcap;  /* logits become softcap·tanh(logit/softcap); 0: they do not */
+    ls_spread spread;
+} ls_attention_job;
+LS_MUST_USE ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result);
+
+/* Gradients of a model on given tokens, written as safetensors with the weights' names and shapes. */
+typedef struct ls_grad_job {
+    const char *model;
+    ls_rope_change rope;
+    const char *tokens, *labels; /* i32 .npy [B,S]; labels may be NULL: the next token; -100 is ignored */
+    const char *dtype;           /* "f32", "f64", "bf16"; NULL: f32 */
+    const char *out;             /* file */
+    const char *logits; /* .npy file that gets them, [B,S,V], f4 (f8 for f64); NULL: they are not written */
+    uint64_t seed;      /* for random weights, when the model has none */
+    ls_spread spread;
+} ls_grad_job;
+typedef struct ls_grad_result {
+    double loss;    /* mean over valid tokens */
+    int64_t tokens; /* valid ones */
+    ls_spread_result spread;
+} ls_grad_result;
+LS_MUST_USE ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result);
+
+/*
+ * Continues a prompt: its keys and values are made at once, its tokens shared by the ranks, and stay where they were made; each further token is
+ * computed over them. text(context, bytes, n) receives whole characters as they come, in the caller's process: ranks are threads.
+ * Ends after `tokens`, at a token that ends a text, or stopped by a signal (LS_INTERRUPTED; what was made is told). Such tokens are
+ * eos_token_id of the model's generation_config.json or else config.json, and the tokenizer's end of a document.
+ *
+ * The same command draws the same tokens. Over other ranks or threads logits differ by rounding, and a token does where the draw, or
+ * the end of top_k or top_p, falls into that difference: about one draw in a million in f32, one in a thousand in bf16.
+ */
+typedef struct ls_generate_job {
+    const char *model; /* directory or config.json */
+    ls_rope_change rope;
+    const char
+        *checkpoint; /* directory of a checkpoint or of a training run; NULL: the model's own weights */
+    const char *prompt,
+        *prompt_file;   /* one of them; an empty one begins a document; file "-": standard input */
+    int64_t tokens;     /* to make */
+    bool ignore_end;    /* go on behind tokens that end a text */
+    const char *dtype;  /* "f32", "bf16"; NULL: f32 */
+    double temperature; /* of logits; 0: always the likeliest token */
+    int64_t top_k;      /* then, the likeliest (and all that are as likely as the k-th); 0: all */
+    double top_p;       /* then, of these the fewest that hold this share; 0 and 1: all */
+    uint64_t seed;
+    ls_spread spread;
+    void (*text)(void *context, const char *bytes, size_t n);
+    void (*token)(void *context,
+                  int32_t id); /* each, before its text; not the one that ends it. NULL: nobody asks */
+    void *context;
+} ls_generate_job;
+typedef struct ls_generate_result {
+    int64_t prompt_tokens, tokens; /* tokens: made */
+    bool at_end;                   /* a token that ends a text came */
+    double prefill_seconds, decode_seconds;
+    int64_t cache_bytes; /* of the predicted bytes of a rank: keys and values */
+    int64_t
+        resident_bytes; /* measured at the end: what the system has given to the rank of the predicted bytes */
+    ls_spread_result spread;
+} ls_generate_result;
+/* The result is set when the status is LS_OK or LS_INTERRUPTED. */
+LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result);
+
+/* Of benches; zero and NULL mean the bench's default. Each takes some of them, and refuses the others. */
+typedef struct ls_bench_options {
+    int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
+    int64_t heads, kv_heads, head_size;
+    const char *mask, *dtype, *strategy;
+    const char *config; /* config.json of a model, or its directory */
+} ls_bench_options;
+
+/*
+ * Measures what this machine does and prints it. name "machine": rates of kernels and puts, kept in the user's cache directory, by
+ * which all jobs predict and choose from then on. "attention": forward and backward of one attention by every strategy over ranks
+ * of one thread, against one rank with as many threads. "comm": a put with a signal between two ranks, against bare shared memory.
+ * "gemm": the matrix products of a model's training step, each by itself, against the best rate of square ones.
+ * "step": training steps of a model on random weights and tokens, against the same rate, and where their time goes.
+ * LS_USAGE for another name, listing those there are, and for an option that is not this bench's.
+ */
+typedef struct ls_bench_job {
+    const char *name;
+    bool json;
+    ls_bench_options options;
+} ls_bench_job;
+LS_MUST_USE ls_status ls_run_bench(const ls_bench_job *job, FILE *out);
+
+/* Prints the compiled program of a rank, and the table of candidates that it was chosen from. */
+typedef struct ls_explain_job {
+    const char *model;
+    ls_rope_change rope;
+    int64_t seq, batch; /* batch: sequences of a micro-batch */
+    int64_t accumulate; /* micro-batches of a step; 0: 1 */
+    const char *dtype;
+    int64_t rank;
+    const char
+        *program; /* "micro" (where a step has several micro-batches), "step", "evaluate" or NULL: all */
+    bool json;    /* an object instead of a page: candidates, passes, figures, ops and lines of programs */
+    bool passes;  /* the account of the passes and of the ops instead of the programs' lines */
+    const char *memory_map; /* file: draws the rank's memory over its programs, as SVG; NULL: not */
+    const char *
+        schedule; /* file: draws the queues of all ranks over time, of `program` or else of the step, as SVG; NULL: not */
+    bool
+        run; /* the schedule as measured too: the program runs here, on the model's weights and random tokens */
+    ls_spread spread;
+} ls_explain_job;
+LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);
+
+/*
+ * Prints what training would use, without running it: mesh, strategy and layout with the reason, the candidates, and the bytes
+ * that a rank maps by kind of buffer. LS_NO_MEMORY, printing nothing, when a rank needs more than `memory`: the message says how
+ * much, what makes the peak, and what would fit.
+ */
+typedef struct ls_plan_job {
+    const char *model;
+    ls_rope_change rope;
+    int64_t seq, batch, accumulate; /* as in ls_train_options */
+    const char *dtype;              /* "f32", "bf16"; NULL: f32 */
+    bool json;
+    ls_spread spread;
+} ls_plan_job;
+LS_MUST_USE ls_status ls_run_plan(const ls_plan_job *job, FILE *out);
+
+/* --- checkpoints ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Prints the step, the model, how the run was spread over ranks, the files and the tensors. path: a checkpoint, or the --out of a
+ * training run, which means its newest checkpoint.
+ */
+LS_MUST_USE ls_status ls_checkpoint_print(const char *path, bool json, FILE *out);
+
+/* Compares every byte with its hash and prints the result for each file. If a file is damaged, prints that and returns LS_INVALID. */
+LS_MUST_USE ls_status ls_checkpoint_print_verdict(const char *path, bool json, FILE *out);
+
+/* Fields are the flags of `longspan checkpoint export`; zero and NULL mean the default that the command's help shows. */
+typedef struct ls_export_job {
+    const char *checkpoint; /* a checkpoint, or the --out of a training run */
+    const char *out;        /* a new folder, or an exported one, which is replaced */
+    const char *model;   /* a model folder, or a file in it, whose tokenizer is used; NULL: the run's own */
+    const char *dtype;   /* "f32", "f16", "bf16"; NULL: the type that config.json says, else f32 */
+    int64_t shard_bytes; /* most bytes of tensors in one file; 0: 5 GB */
+} ls_export_job;
+
+/* Writes the folder and prints a summary. */
+LS_MUST_USE ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out);
+
+/* --- data ----------------------------------------------------------------------------------------------------------------------- */
+
+void ls_data_build_result_json(const ls_data_build_result *result, FILE *out);
+
+/*
+ * Prints what is in shards: counts, lengths, the first documents. With order: which parts of which documents each step trains on, if
+ * `longspan train` runs with the same data, seq, batch, seed and pack.
+ */
+typedef struct ls_data_inspect_job {
+    const char *const *paths; /* folders of shards, or shards; with order also text */
+    int n_paths;
+    const char *tokenizer; /* to decode; NULL: bytes */
+    ls_text_form form;     /* with order, of text */
+    bool verify;           /* checks the checksums and every token */
+    int64_t documents;     /* number to show; < 0: none; 0: 3 */
+    bool order;
+    int64_t seq, batch, steps, from; /* with order; from: steps to skip. 0 means 1024, 1, 1, 0 */
+    uint64_t seed;
+    const char *pack;
+    bool json;
+} ls_data_inspect_job;
+LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *out);
+
+/*
+ * Converts text to token ids, or back. Each line of the files, without its newline, is a text; its ids are printed as a JSON array on one
+ * line. With decode each line is such an array (or an object with "ids"), and its text is printed with a newline behind it.
+ */
+typedef struct ls_tokenize_job {
+    const char *tokenizer; /* directory of a tokenizer.json, or that file; NULL: bytes */
+    const char *text;      /* one text; NULL: the files */
+    const char *const *paths;
+    int n_paths;       /* 0: standard input, as is the file "-" */
+    bool whole;        /* each file is one text; decoded texts have no newlines between them */
+    bool special;      /* adds the tokens that the tokenizer's files put around a text */
+    bool decode;       /* ids to text */
+    bool skip_special; /* of decode: leaves special tokens out */
+    bool json;         /* each line is an object: {"ids": [...]}, or {"text": "..."} */
+} ls_tokenize_job;
+LS_MUST_USE ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out);
+
+/* --- results ---------------------------------------------------------------------------------------------------------------------- */
+
+/* This build on this machine. Texts of lists are separated by ", ". */
+typedef struct ls_about {
+    char version[32], commit[64];
+    char isa[16];         /* the best that kernels are chosen for here */
+    char isas[96];        /* all that this process may use, the best one last */
+    char processor[64];   /* its own name */
+    int64_t cores;        /* that this process may use */
+    int64_t memory_bytes; /* that this process may use */
+    char transports[64];
+    char libraries[256]; /* shared ones in use, beside the C library's */
+    char strategies[128];
+    int64_t kernels; /* registered, all types and instruction sets */
+} ls_about;
+/* LS_USAGE error where the environment's LONGSPAN_ISA cannot be followed. */
+LS_MUST_USE ls_status ls_about_get(ls_about *out);
+
+void ls_about_json(const ls_about *about, FILE *out);
+void ls_spread_result_json(const ls_spread_result *result, FILE *out);
+void ls_grad_result_json(const ls_grad_result *result, FILE *out);
+void ls_eval_result_json(const ls_eval_result *result, FILE *out);
+void ls_train_result_json(const ls_train_result *result, FILE *out);
+/* prompt (left out when NULL) and text as they are, bytes that are no UTF-8 replaced, result->tokens ids, and the figures. */
+void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids,
+                             const ls_generate_result *result, FILE *out);
+/* [{"name": ..., "summary": ...}, ...]. */
+typedef struct ls_named_text {
+    const char *name, *summary;
+} ls_named_text;
+void ls_named_texts_json(const ls_named_text *list, int n, FILE *out);
+
+#endif

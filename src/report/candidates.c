@@ -1,0 +1,90 @@
+/* The candidates of a plan, as a table and as JSON. */
+#include "report/report.h"
+
+#include "base/base.h"
+#include "longspan/attention.h"
+
+void ls_candidates_print(const ls_plan *plan, FILE *out) {
+    bool measured = false;
+    for (int i = 0; i < plan->n_candidates; i++) measured |= plan->candidates[i].measured > 0;
+    fprintf(out, "%s\n\n", plan->reason);
+    fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s  %s\n", "strategy", "ring×ulysses",
+            "layout", "predicted", measured ? "     measured" : "", "waiting", "sent/read", "memory",
+            "imbalance", "recompute", "tiles");
+    for (int i = 0; i < plan->n_candidates; i++) {
+        const ls_plan_candidate *c = &plan->candidates[i];
+        char mesh[32], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
+        snprintf(mesh, sizeof mesh, "%d×%d", c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES]);
+        fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
+        if (c->refused[0] != 0) {
+            fprintf(out, "%s\n", c->refused);
+            continue;
+        }
+        fprintf(out, "%s%10s", c->played ? "  " : "≥ ", ls_seconds_text(c->seconds, time));
+        if (measured) fprintf(out, " %12s", c->measured > 0 ? ls_seconds_text(c->measured, time) : "-");
+        if (c->played)
+            fprintf(out, " %7.1f %%", c->waiting * 100);
+        else
+            fprintf(out, " %9s", "-");
+        fprintf(out, " %12s %12s %8.1f %% %10d  %s%s\n", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
+                ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
+                c->imbalance * 100, c->saving.drop, ls_tile_name(c->saving.tile),
+                c->fits ? "" : "  does not fit");
+    }
+    fprintf(out, "\nrates: %s\n",
+            plan->measured ? "measured on this machine"
+                           : "nominal; longspan bench machine measures this machine's");
+}
+
+static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
+    ls_json_open_object(w, NULL);
+    ls_json_put_text(w, "strategy", c->strategy);
+    for (int a = 0; a < LS_AXES; a++) ls_json_put_int(w, ls_axis_name((ls_axis)a), c->mesh.size[a]);
+    ls_json_put_text(w, "layout", ls_layout_name(c->layout));
+    if (c->refused[0] != 0) {
+        ls_json_put_text(w, "refused", c->refused);
+    } else {
+        ls_json_put_double(w, "seconds", c->seconds);
+        ls_json_put_bool(w, "at_least", !c->played);
+        if (c->measured > 0) ls_json_put_double(w, "measured_seconds", c->measured);
+        ls_json_put_double(w, "waiting", c->waiting);
+        ls_json_put_double(w, "bytes_sent", c->bytes_sent);
+        ls_json_put_double(w, "bytes_read", c->bytes_read);
+        ls_json_put_int(w, "private_bytes", (int64_t)c->bytes[LS_PRIVATE]);
+        ls_json_put_int(w, "symmetric_bytes", (int64_t)c->bytes[LS_SYMMETRIC]);
+        ls_json_put_double(w, "imbalance", c->imbalance);
+        ls_json_put_int(w, "recompute", c->saving.drop);
+        ls_json_put_text(w, "tile", ls_tile_name(c->saving.tile));
+        ls_json_put_bool(w, "fits", c->fits);
+    }
+    ls_json_close(w);
+}
+
+void ls_candidates_put(const ls_plan *plan, ls_json_writer *w) {
+    ls_json_open_array(w, "candidates");
+    for (int i = 0; i < plan->n_candidates; i++) put_candidate(w, &plan->candidates[i]);
+    ls_json_close(w);
+}
+
+/* What was chosen, in as much detail, with the programs of rank 0. */
+static void print_session(const ls_session *session, ls_detail detail, FILE *out) {
+    const ls_plan *plan = ls_session_plan(session);
+    if (detail == LS_PRINT_CHOICE)
+        fprintf(out, "%s\n", plan->reason);
+    else
+        ls_candidates_print(plan, out);
+    for (int p = 0; p < LS_PROGRAMS && detail == LS_PRINT_PROGRAMS; p++) {
+        const ls_image *image = ls_session_image(session, 0);
+        if (image->programs[p].n_instrs == 0) continue;
+        fputc('\n', out);
+        ls_program_print(image, p, out);
+    }
+}
+
+void ls_engine_print(const ls_engine *engine, ls_detail detail, FILE *out) {
+    if (engine != NULL && out != NULL) print_session(ls_engine_session(engine), detail, out);
+}
+
+void ls_shared_attention_print(const ls_shared_attention *attention, ls_detail detail, FILE *out) {
+    if (attention != NULL && out != NULL) print_session(ls_shared_attention_session(attention), detail, out);
+}

@@ -1,0 +1,140 @@
+/* The account of the passes: what each made of what it was given, and what came out, op by op. */
+#include "base/base.h"
+#include "program/account.h"
+#include "report/report.h"
+
+/* Nodes that the program is made of. */
+static int nodes_of(const ls_passes *passes, int program) {
+    return program == LS_PROGRAM_EVALUATE ? passes->forward_nodes : passes->graph->n_nodes;
+}
+
+/* Bytes of an arena, with a place of its own for every buffer that is ever used. */
+static size_t bytes_apart(const ls_image *image, ls_space space) {
+    size_t sum = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        if (b->space == space && (b->program < 0 || b->first >= 0)) sum += b->bytes;
+    }
+    return sum;
+}
+
+static const char *space_name(int space) { return space == LS_PRIVATE ? "private" : "symmetric"; }
+
+/* --- as a page --------------------------------------------------------------------------------------------------------------- */
+
+static void print_row(FILE *out, const char *pass, const char *of) { fprintf(out, "%-14s %-10s ", pass, of); }
+
+static void print_lowering(const ls_passes *passes, int program, FILE *out) {
+    const ls_program_account a = ls_program_account_of(passes->image, program);
+    const char *between = "";
+    print_row(out, "lower", ls_program_name(program));
+    fprintf(out, "%d nodes → %d instructions: ", nodes_of(passes, program),
+            passes->image->programs[program].n_instrs);
+    for (int k = 0; k < LS_INSTR_KINDS; k++) {
+        if (a.kinds[k] == 0) continue;
+        fprintf(out, "%s%d %s", between, a.kinds[k], ls_instr_kind_name((ls_instr_kind)k));
+        between = ", ";
+    }
+    fputc('\n', out);
+}
+
+static void print_placing(const ls_image *image, int space, FILE *out) {
+    char apart[LS_BYTES_TEXT], mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT];
+    const double bytes = (double)image->bytes[space], bound = (double)image->least[space];
+    print_row(out, "place", space_name(space));
+    fprintf(out, "%s side by side → %s mapped, %.2f %% over the lower bound of %s\n",
+            ls_bytes_text((double)bytes_apart(image, (ls_space)space), apart), ls_bytes_text(bytes, mapped),
+            bound > 0 ? (bytes / bound - 1) * 100 : 0, ls_bytes_text(bound, least));
+}
+
+static bool exists(const ls_passes *passes, int program) {
+    return passes->image->programs[program].n_instrs > 0;
+}
+
+void ls_passes_print(const ls_passes *passes, FILE *out) {
+    print_row(out, "differentiate", "graph");
+    fprintf(out, "%d nodes → %d nodes\n", passes->forward_nodes, passes->graph->n_nodes);
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (exists(passes, p)) print_lowering(passes, p, out);
+    }
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (!exists(passes, p)) continue;
+        print_row(out, "name", ls_program_name(p));
+        fprintf(out, "%d reads name the value that they must find\n",
+                ls_program_account_of(passes->image, p).reads);
+    }
+    for (int s = 0; s < LS_SPACES; s++) print_placing(passes->image, s, out);
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (!exists(passes, p)) continue;
+        print_row(out, "order", ls_program_name(p));
+        fprintf(out, "%d instructions wait for the other queue\n",
+                ls_program_account_of(passes->image, p).joins);
+    }
+}
+
+static void print_op(const ls_op_account *row, FILE *out) {
+    char bytes[LS_BYTES_TEXT];
+    fprintf(out, "%-22s %7d %14.6f %12s\n", row->op, row->count, row->flops * 1e-9,
+            ls_bytes_text(row->bytes, bytes));
+}
+
+void ls_program_ops_print(const ls_image *image, int program, FILE *out) {
+    ls_op_account ops[LS_OP_ACCOUNTS], sum = {.op = "all"};
+    const int n = ls_program_ops(image, program, ops);
+    fprintf(out, "program %s\n%-22s %7s %14s %12s\n", ls_program_name(program), "op", "count", "GFLOP",
+            "moved");
+    for (int i = 0; i < n; i++) {
+        print_op(&ops[i], out);
+        sum.count += ops[i].count;
+        sum.flops += ops[i].flops;
+        sum.bytes += ops[i].bytes;
+    }
+    print_op(&sum, out);
+}
+
+/* --- as JSON ----------------------------------------------------------------------------------------------------------------- */
+
+static void put_program_pass(const ls_passes *passes, int program, ls_json_writer *w) {
+    const ls_program_account a = ls_program_account_of(passes->image, program);
+    ls_json_open_object(w, ls_program_name(program));
+    ls_json_put_int(w, "nodes", nodes_of(passes, program));
+    ls_json_put_int(w, "instructions", passes->image->programs[program].n_instrs);
+    for (int k = 0; k < LS_INSTR_KINDS; k++)
+        ls_json_put_int(w, ls_instr_kind_name((ls_instr_kind)k), a.kinds[k]);
+    ls_json_put_int(w, "named_reads", a.reads);
+    ls_json_put_int(w, "joins", a.joins);
+    ls_json_put_int(w, "buffers", a.buffers);
+    ls_json_close(w);
+}
+
+void ls_passes_put(const ls_passes *passes, ls_json_writer *w) {
+    ls_json_open_object(w, "passes");
+    ls_json_put_int(w, "forward_nodes", passes->forward_nodes);
+    ls_json_put_int(w, "nodes", passes->graph->n_nodes);
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (exists(passes, p)) put_program_pass(passes, p, w);
+    }
+    for (int s = 0; s < LS_SPACES; s++) {
+        ls_json_open_object(w, space_name(s));
+        ls_json_put_int(w, "side_by_side", (int64_t)bytes_apart(passes->image, (ls_space)s));
+        ls_json_put_int(w, "mapped", (int64_t)passes->image->bytes[s]);
+        ls_json_put_int(w, "lower_bound", (int64_t)passes->image->least[s]);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+}
+
+void ls_program_ops_put(const ls_image *image, int program, ls_json_writer *w) {
+    ls_op_account ops[LS_OP_ACCOUNTS];
+    const int n = ls_program_ops(image, program, ops);
+    ls_json_open_array(w, "ops");
+    for (int i = 0; i < n; i++) {
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "op", ops[i].op);
+        ls_json_put_int(w, "count", ops[i].count);
+        ls_json_put_double(w, "flops", ops[i].flops);
+        ls_json_put_double(w, "bytes", ops[i].bytes);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+}

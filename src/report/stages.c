@@ -1,0 +1,116 @@
+/* What each choice of the compiler does to a step: the job is compiled with one more of them switched on at a time. */
+#include "base/base.h"
+#include "program/account.h"
+#include "report/report.h"
+
+#include <stdio.h>
+
+/* One choice more than the stage before. */
+typedef struct stage {
+    const char *name;
+    const char *about;
+    void (*add)(ls_target *target, const ls_target *chosen);
+} stage;
+
+static void one_device(ls_target *t, const ls_target *chosen) {
+    *t = *chosen;
+    t->rank = 0;
+    t->mesh = ls_mesh_make(1, 1, 1);
+    t->strategy = "local";
+    t->layout = LS_LAYOUT_CONTIGUOUS;
+    t->saving = (ls_saving){0};
+    t->transfers = LS_TRANSFERS_PUT;
+}
+
+static void shard(ls_target *t, const ls_target *chosen) {
+    t->rank = chosen->rank;
+    t->mesh = chosen->mesh;
+    t->strategy = chosen->strategy;
+    t->layout = chosen->layout;
+}
+
+static void recompute(ls_target *t, const ls_target *chosen) { t->saving.drop = chosen->saving.drop; }
+
+static void tile(ls_target *t, const ls_target *chosen) { t->saving = chosen->saving; }
+
+static void transfers(ls_target *t, const ls_target *chosen) { t->transfers = chosen->transfers; }
+
+static const stage stages[] = {
+    {"one device", "the graph as it was given, on one rank", one_device},
+    {"shard", "dealt over the mesh", shard},
+    {"recompute", "results made again in the backward pass", recompute},
+    {"tile", "runs of token-wise nodes cut", tile},
+    {"transfers", "blocks read where they lie, where the plan says so", transfers},
+};
+
+/* Of one step of a rank: micro-batch and update. */
+typedef struct figures {
+    double flops, sent, read, moved;
+    int instructions;
+    size_t mapped;
+} figures;
+
+static figures measure(const ls_image *image) {
+    figures f = {.mapped = image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC]};
+    for (int p = 0; p < LS_PROGRAMS; p++) {
+        if (p == LS_PROGRAM_EVALUATE) continue;
+        const ls_program_cost cost = ls_program_measure(image, p);
+        ls_op_account ops[LS_OP_ACCOUNTS];
+        const int n = ls_program_ops(image, p, ops);
+        for (int i = 0; i < n; i++) f.moved += ops[i].bytes;
+        f.flops += cost.flops;
+        f.sent += cost.bytes_sent;
+        f.read += cost.bytes_read;
+        f.instructions += image->programs[p].n_instrs;
+    }
+    return f;
+}
+
+static ls_status figures_at(const ls_job *job, const ls_target *target, figures *out) {
+    ls_image *image;
+    LS_TRY(ls_compile(job, target, &image));
+    *out = measure(image);
+    ls_image_destroy(image);
+    return ls_ok();
+}
+
+static void print(const stage *s, const figures *f, FILE *out) {
+    char sent[LS_BYTES_TEXT], read[LS_BYTES_TEXT], moved[LS_BYTES_TEXT], mapped[LS_BYTES_TEXT];
+    fprintf(out, "%-11s %13d %12.3f %12s %12s %12s %12s  %s\n", s->name, f->instructions, f->flops * 1e-9,
+            ls_bytes_text(f->moved, moved), ls_bytes_text(f->sent, sent), ls_bytes_text(f->read, read),
+            ls_bytes_text((double)f->mapped, mapped), s->about);
+}
+
+ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, FILE *out) {
+    ls_target target = *chosen;
+    fprintf(out, "%-11s %13s %12s %12s %12s %12s %12s\n", "with also", "instructions", "GFLOP", "moved",
+            "sent", "read there", "mapped");
+    for (size_t i = 0; i < LS_COUNT(stages); i++) {
+        figures f;
+        stages[i].add(&target, chosen);
+        LS_TRY(figures_at(job, &target, &f));
+        print(&stages[i], &f, out);
+    }
+    return ls_ok();
+}
+
+ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, ls_json_writer *w) {
+    ls_target target = *chosen;
+    ls_json_open_array(w, "stages");
+    for (size_t i = 0; i < LS_COUNT(stages); i++) {
+        figures f;
+        stages[i].add(&target, chosen);
+        LS_TRY(figures_at(job, &target, &f));
+        ls_json_open_object(w, NULL);
+        ls_json_put_text(w, "with", stages[i].name);
+        ls_json_put_int(w, "instructions", f.instructions);
+        ls_json_put_double(w, "flops", f.flops);
+        ls_json_put_double(w, "bytes_moved", f.moved);
+        ls_json_put_double(w, "bytes_sent", f.sent);
+        ls_json_put_double(w, "bytes_read", f.read);
+        ls_json_put_int(w, "mapped", (int64_t)f.mapped);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    return ls_ok();
+}

@@ -1,0 +1,219 @@
+/* Engines: from a user's graph to ranks at work (include/longspan/engine.h). */
+#include "session/session_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the graph, completed ---------------------------------------------------------------------------------------------------- */
+
+/* Names that the host finds its own tensors by. */
+static ls_status refuse_taken_name(const char *name) {
+    static const char *const taken[] = {
+        LS_BIND_TOTALS,    LS_BIND_RESULT, LS_BIND_HYPER,  LS_BIND_CONTROL, LS_BIND_LOSS, LS_BIND_PARAMETERS,
+        LS_BIND_GRADIENTS, LS_BIND_SHARD,  LS_BIND_MASTER, LS_BIND_M,       LS_BIND_V,    LS_BIND_SCALE};
+    for (size_t i = 0; i < LS_COUNT(taken); i++) {
+        if (strcmp(name, taken[i]) == 0)
+            return ls_error(LS_INVALID, "tensor \"%s\": Longspan uses this name itself; choose another",
+                            name);
+    }
+    return ls_ok();
+}
+
+static ls_status check_leaves(const ls_engine *e) {
+    const ls_graph *g = e->graph;
+    int parameters = 0;
+    for (int t = 1; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        if (info->role == LS_ROLE_ACCUMULATOR)
+            return ls_error(LS_USAGE, "this graph belongs to another engine already; build it again");
+        if (info->role == LS_ROLE_INPUT) LS_TRY(refuse_taken_name(info->name));
+        parameters += info->role == LS_ROLE_PARAMETER;
+    }
+    if (parameters == 0 && e->options.purpose != LS_TO_EVALUATE)
+        return ls_error(LS_USAGE, "the graph has no parameters; it can only be opened to evaluate");
+    return ls_ok();
+}
+
+static ls_status check_read(const ls_engine *e) {
+    const ls_engine_options *o = &e->options;
+    for (int i = 0; i < o->n_read; i++) {
+        if (!ls_graph_has(e->graph, o->read[i]))
+            return ls_error(LS_INVALID, "tensor %d of those to be read is none of this graph", i);
+        const ls_tensor_info *info = ls_graph_tensor(e->graph, o->read[i]);
+        LS_TRY(refuse_taken_name(info->name));
+        if (info->role != LS_ROLE_VALUE)
+            return ls_error(LS_INVALID, "tensor \"%s\" is to be read, but no op makes it", info->name);
+        for (int k = 0; k < i; k++) {
+            if (strcmp(ls_graph_tensor(e->graph, o->read[k])->name, info->name) == 0)
+                return ls_error(LS_INVALID, "two tensors to be read are called \"%s\"", info->name);
+        }
+    }
+    return ls_ok();
+}
+
+static ls_status check_loss(const ls_engine *e, ls_tensor loss) {
+    const ls_graph *g = e->graph;
+    if (loss.id == 0 && e->options.purpose == LS_TO_EVALUATE) return ls_ok();
+    if (!ls_graph_has(g, loss)) return ls_error(LS_INVALID, "the loss is no tensor of this graph");
+    const ls_tensor_info *info = ls_graph_tensor(g, loss);
+    if (ls_shape_elements(&info->shape) != 1 || info->shape.ndim != 1 || info->dtype != g->accumulator ||
+        info->role != LS_ROLE_VALUE)
+        return ls_error(
+            LS_INVALID, "the loss \"%s\" is %s with %d dimensions; expected %s[1], as ls_sum gives",
+            info->name, ls_dtype_name(info->dtype), info->shape.ndim, ls_dtype_name(g->accumulator));
+    return ls_ok();
+}
+
+/* Adds the sum of losses over micro-batches, and the gradients. */
+static ls_status complete(ls_engine *e, ls_tensor loss) {
+    ls_graph *g = e->graph;
+    LS_TRY(ls_graph_status(g));
+    LS_TRY(check_leaves(e));
+    LS_TRY(check_read(e));
+    LS_TRY(check_loss(e, loss));
+    if (loss.id != 0) LS_TRY(ls_graph_accumulate_loss(g, loss));
+    e->job.forward_nodes = g->n_nodes;
+    if (e->options.purpose == LS_TO_EVALUATE) return ls_ok();
+    return ls_graph_differentiate_loss(g, loss);
+}
+
+/* --- opening ----------------------------------------------------------------------------------------------------------------- */
+
+static ls_status in_unit(const char *name, double value) {
+    if (value >= 0 && value < 1) return ls_ok();
+    return ls_error(LS_USAGE, "%s is %g; expected at least 0 and less than 1", name, value);
+}
+
+static ls_status resolve(ls_engine_options *o) {
+    if (o->micro_batches == 0) o->micro_batches = 1;
+    if (o->beta1 == 0) o->beta1 = 0.9;
+    if (o->beta2 == 0) o->beta2 = 0.95;
+    if (o->epsilon == 0) o->epsilon = 1e-8;
+    if (o->micro_batches < 0)
+        return ls_error(LS_USAGE, "%lld micro-batches; expected 1 or more", (long long)o->micro_batches);
+    LS_TRY(in_unit("beta1", o->beta1));
+    LS_TRY(in_unit("beta2", o->beta2));
+    if (!(o->epsilon > 0 && isfinite(o->epsilon)) || !(o->weight_decay >= 0 && isfinite(o->weight_decay)))
+        return ls_error(LS_USAGE, "epsilon %g, weight decay %g; expected finite numbers, not negative",
+                        o->epsilon, o->weight_decay);
+    return ls_ok();
+}
+
+static const ls_update update_for[] = {[LS_TO_TRAIN] = LS_UPDATE_ADAMW,
+                                       [LS_TO_DIFFERENTIATE] = LS_UPDATE_REDUCE,
+                                       [LS_TO_EVALUATE] = LS_UPDATE_NONE};
+
+static ls_status copy_read(ls_engine *e) {
+    const int n = e->options.n_read;
+    const ls_tensor *given = e->options.read;
+    e->options.read = NULL;
+    if (n < 0 || (n > 0 && given == NULL))
+        return ls_error(LS_INVALID, "a list of %d tensors to be read%s", n, n > 0 ? ", which is NULL" : "");
+    if (n == 0) return ls_ok();
+    ls_tensor *own = malloc(sizeof *own * (size_t)n);
+    if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for a list of %d tensors", n);
+    memcpy(own, given, sizeof *own * (size_t)n);
+    e->options.read = own;
+    return ls_ok();
+}
+
+static ls_status open_all(ls_engine *e, ls_tensor loss) {
+    ls_engine_options *o = &e->options;
+    LS_TRY(copy_read(e));
+    if ((int)o->purpose < 0 || o->purpose > LS_TO_EVALUATE)
+        return ls_error(LS_USAGE, "purpose %d; expected one of ls_purpose", (int)o->purpose);
+    LS_TRY(resolve(o));
+    LS_TRY(complete(e, loss));
+    e->job.graph = e->graph;
+    e->job.update = update_for[o->purpose];
+    e->job.accumulates = o->micro_batches > 1;
+    e->job.adamw = (ls_adamw){o->beta1, o->beta2, o->epsilon, o->weight_decay};
+    e->job.fetch = o->read;
+    e->job.n_fetch = o->n_read;
+    return ls_session_open(&e->job, &o->spread, &e->session);
+}
+
+ls_status ls_engine_open(ls_graph *graph, ls_tensor loss, const ls_engine_options *options, ls_engine **out) {
+    LS_NEED(graph, "graph");
+    LS_NEED(out, "out");
+    ls_engine *e = calloc(1, sizeof *e);
+    if (e == NULL) return ls_error(LS_NO_MEMORY, "no memory for an engine");
+    e->graph = graph;
+    if (options != NULL) e->options = *options;
+    const ls_status status = open_all(e, loss);
+    if (status.code != LS_OK) {
+        ls_engine_close(e);
+        return status;
+    }
+    *out = e;
+    return ls_ok();
+}
+
+void ls_engine_close(ls_engine *e) {
+    if (e == NULL) return;
+    ls_session_close(e->session);
+    free((void *)(uintptr_t)e->options.read);
+    free(e);
+}
+
+/* --- looking ----------------------------------------------------------------------------------------------------------------- */
+
+ls_spread_result ls_engine_describe(const ls_engine *e) {
+    return e != NULL ? ls_session_describe(e->session) : (ls_spread_result){.seconds = 0};
+}
+
+const ls_session *ls_engine_session(const ls_engine *e) { return e->session; }
+
+/* --- running ----------------------------------------------------------------------------------------------------------------- */
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    const ls_engine *e = context;
+    const ls_image *image = rank->image;
+    ls_worker_state state = {.engine = e, .rank = rank};
+    ls_worker worker = {.rank = rank->rank,
+                        .ranks = rank->ranks,
+                        .bytes = (int64_t)(image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC]),
+                        .state = &state};
+    state.input_set = calloc((size_t)image->n_bindings + 1, sizeof *state.input_set);
+    state.parameter_set = calloc((size_t)image->n_flats + 1, sizeof *state.parameter_set);
+    ls_status status = ls_error(LS_NO_MEMORY, "no memory for the worker of rank %d", rank->rank);
+    if (state.input_set != NULL && state.parameter_set != NULL) status = e->work(&worker, e->context);
+    free(state.input_set);
+    free(state.parameter_set);
+    return status;
+}
+
+/* Bytes of the largest thing that may be read, with f64 for each element. */
+static size_t most_read(const ls_engine *e) {
+    int64_t most = 0;
+    for (int t = 1; t < e->graph->n_tensors && e->options.purpose == LS_TO_DIFFERENTIATE; t++) {
+        const ls_tensor_info *info = &e->graph->tensors[t];
+        if (info->role == LS_ROLE_PARAMETER) most = ls_max(most, ls_shape_elements(&info->shape));
+    }
+    for (int i = 0; i < e->options.n_read; i++)
+        most = ls_max(most, ls_shape_elements(&ls_graph_tensor(e->graph, e->options.read[i])->shape));
+    return sizeof(double) * (size_t)ls_max(most, 1);
+}
+
+ls_status ls_engine_run(ls_engine *e, ls_work work, void *context, size_t bytes) {
+    LS_NEED(e, "engine");
+    LS_NEED(work, "work");
+    if (bytes > 0) LS_NEED(context, "context");
+    if (e->ran) return ls_error(LS_USAGE, "this engine has run; open another");
+    void *shared = NULL;
+    e->exchange_bytes = most_read(e);
+    LS_TRY(ls_shared_map(e->exchange_bytes, &e->exchange));
+    ls_status status = bytes > 0 ? ls_shared_map(bytes, &shared) : ls_ok();
+    if (status.code == LS_OK) {
+        if (bytes > 0) memcpy(shared, context, bytes);
+        e->ran = true;
+        e->work = work;
+        e->context = bytes > 0 ? shared : context;
+        status = ls_session_run(e->session, on_rank, e);
+        if (bytes > 0) memcpy(context, shared, bytes);
+    }
+    ls_shared_unmap(shared, bytes);
+    ls_shared_unmap(e->exchange, e->exchange_bytes);
+    return status;
+}

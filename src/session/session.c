@@ -1,0 +1,266 @@
+/* From wishes to running ranks. */
+#include "session/session.h"
+
+#include "plan/plan.h"
+#include "program/verify.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { WAIT_TIMEOUT_SECONDS = 600 };
+
+/* Of a machine's memory, what ranks may map together; the rest is left to the system, the text and the page cache. */
+static const double usable_memory = 0.9;
+
+struct ls_session {
+    const ls_job *job; /* borrowed */
+    ls_plan plan;
+    ls_arena *arena; /* of the layout that all ranks compile with */
+    ls_layout layout;
+    ls_image *
+        *images; /* by rank: rank 0's, and all that were proved together; NULL: that rank compiles its own */
+    ls_world *world;
+    double wait_timeout;
+    bool as_threads;
+    ls_rank_work work; /* while it runs */
+    void *context;
+};
+
+/* --- wishes ---------------------------------------------------------------------------------------------------------------- */
+
+static ls_status resolve_isa(const char *name, ls_isa *out) {
+    ls_isa isa = LS_ISA_REF;
+    LS_TRY(ls_isa_limit(&isa));
+    if (name != NULL) {
+        LS_TRY(ls_isa_parse(name, &isa));
+        LS_TRY(ls_isa_check(isa));
+    }
+    *out = isa;
+    return ls_ok();
+}
+
+ls_status ls_limit_isa(const char *name) {
+    ls_isa isa = LS_ISA_REF;
+    LS_TRY(resolve_isa(name, &isa));
+    if (setenv(LS_ISA_VARIABLE, ls_isa_name(isa), 1) != 0)
+        return ls_error(LS_NO_MEMORY, "no memory to limit the instruction set to %s", ls_isa_name(isa));
+    return ls_ok();
+}
+
+ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
+    ls_plan_request request = {.strategy = spread->strategy, .layout = spread->layout};
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    if (spread->mesh != NULL) LS_TRY(ls_mesh_parse(spread->mesh, &request.mesh));
+    int64_t ranks = spread->ranks;
+    if (ranks == 0) {
+        ranks = 1;
+        for (int a = 0; a < LS_AXES; a++) ranks *= request.mesh.size[a] != 0 ? request.mesh.size[a] : 1;
+    }
+    if (ranks < 1 || ranks > LS_MAX_RANKS)
+        return ls_error(LS_USAGE, "%lld ranks; expected 1 to %d", (long long)ranks, LS_MAX_RANKS);
+    if (spread->threads < 0 || spread->threads > 1024)
+        return ls_error(LS_USAGE, "--threads %lld; expected 1 to 1024", (long long)spread->threads);
+    if (!(spread->wait_timeout >= 0))
+        return ls_error(LS_USAGE, "--wait-timeout %g; expected a number of seconds", spread->wait_timeout);
+    LS_TRY(ls_plan_wishes(spread, &request));
+    LS_TRY(ls_transfers_parse(spread->transfers, &request.transfers));
+    request.addressable = ls_transport_addresses_peers(ls_transport_for((int)ranks));
+    request.ranks = (int)ranks;
+    request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / ranks));
+    LS_TRY(resolve_isa(spread->isa, &request.isa));
+    request.measured = ls_host_load(request.isa, &request.host);
+    *out = request;
+    return ls_ok();
+}
+
+ls_status ls_step_size_check(int64_t seq, int64_t batch) {
+    enum { MOST_SEQ = 1 << 30, MOST_BATCH = 1 << 24 };
+    if (seq >= 1 && seq <= MOST_SEQ && batch >= 1 && batch <= MOST_BATCH) return ls_ok();
+    return ls_error(LS_USAGE, "--seq %lld and --batch %lld; expected 1 to %d and 1 to %d", (long long)seq,
+                    (long long)batch, MOST_SEQ, MOST_BATCH);
+}
+
+ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
+    ls_plan_request request = {0};
+    LS_TRY(ls_spread_resolve(spread, &request));
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    if (request.memory == 0) {
+        request.machine = true;
+        request.memory = (int64_t)((double)machine.memory_bytes * usable_memory / request.ranks);
+    }
+    *out = request;
+    return ls_ok();
+}
+
+/* --- opening ----------------------------------------------------------------------------------------------------------------- */
+
+/* More ranks than this are compiled by themselves and not proved together. */
+enum { MOST_VERIFIED_RANKS = 64 };
+
+static ls_status compile(const ls_session *s, int rank, ls_image **out) {
+    ls_target target = s->plan.target;
+    target.rank = rank;
+    return ls_compile(s->job, &target, out);
+}
+
+/* The proof before every run: all ranks' programs together. They are kept: what was proved is what runs, and compiled once. */
+static ls_status verify(ls_session *s) {
+    const int ranks = ls_session_ranks(s);
+    if (ranks > MOST_VERIFIED_RANKS) {
+        ls_log("%d ranks: programs are not verified together (done up to %d)", ranks, MOST_VERIFIED_RANKS);
+        return ls_ok();
+    }
+    for (int r = 1; r < ranks; r++) LS_TRY(compile(s, r, &s->images[r]));
+    return ls_verify((const ls_image *const *)s->images, ranks);
+}
+
+static ls_status make_world(ls_session *s) {
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    const bool may_spin = ls_session_ranks(s) * s->plan.target.threads <= machine.cores;
+    return ls_world_for(s->images[0], NULL, may_spin, s->wait_timeout, &s->world);
+}
+
+static ls_status set_up(ls_session *s, const ls_spread *spread) {
+    const int ranks = ls_session_ranks(s);
+    s->images = calloc((size_t)ranks, sizeof *s->images);
+    if (s->images == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers to programs", ranks);
+    s->arena = ls_arena_create();
+    LS_TRY(ls_compile_layout(s->job, &s->plan.target, s->arena, &s->layout));
+    s->plan.target.made = &s->layout;
+    LS_TRY(compile(s, 0, &s->images[0]));
+    LS_TRY(verify(s));
+    s->wait_timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
+    s->as_threads = spread->as_threads;
+    return make_world(s);
+}
+
+ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out) {
+    ls_plan_request request = {0};
+    ls_plan plan;
+    LS_TRY(ls_session_request(spread, &request));
+    LS_TRY(ls_plan_decide(job, &request, spread, &plan));
+    return ls_session_open_planned(job, &plan, spread, out);
+}
+
+ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread,
+                                  ls_session **out) {
+    ls_session *s = calloc(1, sizeof *s);
+    if (s == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a session", sizeof *s);
+    s->job = job;
+    s->plan = *plan;
+    const ls_status status = set_up(s, spread);
+    if (status.code != LS_OK) {
+        ls_session_close(s);
+        return status;
+    }
+    *out = s;
+    return ls_ok();
+}
+
+void ls_session_close(ls_session *s) {
+    if (s == NULL) return;
+    if (s->world != NULL) ls_world_destroy(s->world);
+    for (int r = 0; s->images != NULL && r < ls_session_ranks(s); r++) ls_image_destroy(s->images[r]);
+    free(s->images);
+    ls_arena_destroy(s->arena);
+    free(s);
+}
+
+const ls_plan *ls_session_plan(const ls_session *s) { return &s->plan; }
+const ls_image *ls_session_image(const ls_session *s, int rank) { return s->images[rank]; }
+int ls_session_ranks(const ls_session *s) { return ls_mesh_ranks(&s->plan.target.mesh); }
+
+ls_spread_result ls_session_describe(const ls_session *s) {
+    const ls_plan_candidate *chosen = &s->plan.candidates[0];
+    ls_spread_result r = {.bytes_sent_forward = (int64_t)chosen->bytes_forward,
+                          .bytes_sent_backward = (int64_t)(chosen->bytes_sent - chosen->bytes_forward),
+                          .predicted_bytes =
+                              (int64_t)(chosen->bytes[LS_PRIVATE] + chosen->bytes[LS_SYMMETRIC])};
+    snprintf(r.strategy, sizeof r.strategy, "%s", chosen->strategy);
+    const int *size = chosen->mesh.size;
+    snprintf(r.mesh, sizeof r.mesh, "dp=%d,ring=%d,ulysses=%d", size[LS_AXIS_DP], size[LS_AXIS_RING],
+             size[LS_AXIS_ULYSSES]);
+    snprintf(r.layout, sizeof r.layout, "%s", ls_layout_name(chosen->layout));
+    r.bytes_read_forward = (int64_t)chosen->read_forward;
+    r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
+    snprintf(r.transfers, sizeof r.transfers, "%s",
+             ls_transfers_name(s->images[0]->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
+    r.recompute = chosen->saving.drop;
+    r.tile_rows = chosen->saving.tile_rows;
+    snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));
+    snprintf(r.isa, sizeof r.isa, "%s", ls_isa_name(s->plan.target.isa));
+    return r;
+}
+
+/* --- running ----------------------------------------------------------------------------------------------------------------- */
+
+/* Every rank must have compiled the same program. */
+static ls_status compare_images(const ls_image *image, ls_comm *comm) {
+    const int ranks = ls_comm_size(comm);
+    const uint64_t mine = ls_image_skeleton(image);
+    uint64_t *all = malloc(sizeof *all * (size_t)ranks);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d program hashes", ranks);
+    ls_status status = ls_comm_exchange(comm, &mine, sizeof mine, all);
+    for (int r = 1; r < ranks && status.code == LS_OK; r++) {
+        if (all[r] != all[0])
+            status = ls_error(
+                LS_INVALID,
+                "ranks 0 and %d compiled different programs (%016llx, %016llx); expected one build and "
+                "one job on all ranks",
+                r, (unsigned long long)all[0], (unsigned long long)all[r]);
+    }
+    free(all);
+    return status;
+}
+
+static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_comm *comm) {
+    LS_TRY(compare_images(image, comm));
+    ls_rank rank = {.rank = ls_comm_rank(comm), .ranks = ls_comm_size(comm), .comm = comm, .image = image};
+    LS_TRY(ls_executor_create(image, comm, &rank.executor));
+    const ls_status status = s->work(&rank, s->context);
+    ls_executor_destroy(rank.executor);
+    return status;
+}
+
+static ls_status rank_main(ls_comm *comm, void *context) {
+    const ls_session *s = context;
+    const int rank = ls_comm_rank(comm);
+    if (s->images[rank] != NULL) return work_on_image(s, s->images[rank], comm);
+    ls_image *image;
+    LS_TRY(compile(s, rank, &image));
+    const ls_status status = work_on_image(s, image, comm);
+    ls_image_destroy(image);
+    return status;
+}
+
+ls_status ls_session_run(ls_session *s, ls_rank_work work, void *context) {
+    s->work = work;
+    s->context = context;
+    return ls_launch(s->world, ls_session_ranks(s), s->as_threads, rank_main, s);
+}
+
+ls_status ls_session_renew(ls_session *s) {
+    ls_world_destroy(s->world);
+    s->world = NULL;
+    return make_world(s);
+}
+
+bool ls_session_stop_requested(const ls_session *s) { return ls_world_stop_requested(s->world); }
+
+ls_status ls_shared_map(size_t bytes, void **out) {
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return ls_error(LS_NO_MEMORY, "cannot map %zu bytes that the ranks share", bytes);
+    *out = memory;
+    return ls_ok();
+}
+
+void ls_shared_unmap(void *memory, size_t bytes) {
+    if (memory != NULL) munmap(memory, bytes);
+}

@@ -1,0 +1,111 @@
+/* See trial.h. */
+#include "session/session.h"
+
+#include "base/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 6, RUNS = 3 };
+
+/* Candidates predicted to take longer than so many times the best are not run. */
+static const double hopeless = 1.5;
+
+/* What the ranks of one candidate took: [rank][run], shared with them. */
+typedef struct trial {
+    const ls_job *job;
+    int program[LS_WORK], n_programs;
+    double (*seconds)[RUNS];
+} trial;
+
+/* Typical documents, other ones for each run; their sequences in turn. */
+static ls_status give_documents(const ls_job *job, const ls_rank *rank, int run) {
+    const ls_image *image = rank->image;
+    if (job->n_documents == 0 || image->n_masks == 0) return ls_ok();
+    const int64_t B = image->masks[0].spans.view.size[0] * image->mesh.size[LS_AXIS_DP];
+    int64_t room = 1;
+    for (int i = 0; i < job->n_documents; i++) room = ls_max(room, job->documents[i].n_ends);
+    int32_t *ends = malloc(sizeof *ends * (size_t)(B * room));
+    int *n_ends = malloc(sizeof *n_ends * (size_t)B);
+    ls_status status = ls_ok();
+    if (ends == NULL || n_ends == NULL) status = ls_error(LS_NO_MEMORY, "no memory for documents of a trial");
+    for (int64_t b = 0; b < B && status.code == LS_OK; b++) {
+        const ls_mask_term *documents = &job->documents[((run + 1) * B + b) % job->n_documents];
+        n_ends[b] = documents->n_ends;
+        memcpy(ends + b * room, documents->ends, sizeof *ends * (size_t)documents->n_ends);
+    }
+    if (status.code == LS_OK) status = ls_executor_set_documents(rank->executor, ends, n_ends, room);
+    free(ends);
+    free(n_ends);
+    return status;
+}
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    const trial *t = context;
+    for (int i = -1; i < RUNS; i++) { /* the first warms up: fresh pages, code */
+        LS_TRY(give_documents(t->job, rank, i));
+        LS_TRY(ls_comm_barrier(rank->comm));
+        const double before = ls_executor_times(rank->executor).total;
+        for (int k = 0; k < t->n_programs; k++) LS_TRY(ls_executor_run(rank->executor, t->program[k]));
+        if (i >= 0) t->seconds[rank->rank][i] = ls_executor_times(rank->executor).total - before;
+    }
+    return ls_ok();
+}
+
+/* The median over the runs of the slowest rank. */
+static double seconds_of(const trial *t, int ranks) {
+    double most[RUNS] = {0};
+    for (int r = 0; r < ranks; r++) {
+        for (int i = 0; i < RUNS; i++) most[i] = fmax(most[i], t->seconds[r][i]);
+    }
+    return ls_median(most, RUNS);
+}
+
+static ls_status run(const ls_job *job, ls_session *session, int ranks, double *seconds) {
+    trial t = {.job = job};
+    t.n_programs = ls_image_work(ls_session_image(session, 0), t.program);
+    void *shared;
+    const size_t bytes = sizeof *t.seconds * (size_t)ranks;
+    LS_TRY(ls_shared_map(bytes, &shared));
+    t.seconds = shared;
+    const ls_status status = ls_session_run(session, on_rank, &t);
+    if (status.code == LS_OK) *seconds = seconds_of(&t, ranks);
+    ls_shared_unmap(shared, bytes);
+    return status;
+}
+
+static void report(const ls_plan_candidate *c) {
+    char name[LS_CANDIDATE_NAME], measured[LS_SECONDS_TEXT], predicted[LS_SECONDS_TEXT];
+    ls_candidate_name(c, name);
+    ls_log("%s: %s measured, %s predicted", name, ls_seconds_text(c->measured, measured),
+           ls_seconds_text(c->seconds, predicted));
+}
+
+ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
+                      const ls_plan *plan, int candidate, double *seconds) {
+    const ls_plan_candidate *c = &plan->candidates[candidate];
+    ls_plan one = *plan;
+    one.target = ls_plan_target(request, c);
+    one.candidates[0] = *c;
+    ls_session *session;
+    LS_TRY(ls_session_open_planned(job, &one, spread, &session));
+    const ls_status status = run(job, session, request->ranks, seconds);
+    ls_session_close(session);
+    return status;
+}
+
+ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
+                         ls_plan *plan) {
+    LS_TRY(ls_plan_make(job, request, plan));
+    if (!spread->measure) return ls_ok();
+    const double best = plan->candidates[0].seconds;
+    for (int i = 0; i < plan->n_candidates && i < FEW; i++) {
+        ls_plan_candidate *c = &plan->candidates[i];
+        if (c->refused[0] != 0 || !c->fits || c->seconds > hopeless * best) continue;
+        LS_TRY(ls_plan_try(job, request, spread, plan, i, &c->measured));
+        report(c);
+    }
+    ls_plan_choose(request, plan);
+    return ls_ok();
+}
