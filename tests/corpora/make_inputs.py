@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the inputs in inputs/ that are not text: safetensors, .npy, shards, zstd, and texts that only a program would write.
+"""Writes the inputs in inputs/ that are not plain text: safetensors, .npy, shards, zstd, and generated texts.
 
-make_inputs.py    needs Python's standard library alone; gives the same bytes every time.
+make_inputs.py    needs only Python's standard library; gives the same bytes every time.
 """
 import gzip
 import json

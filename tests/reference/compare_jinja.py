@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Longspan's Jinja beside the environment in which the Python package `transformers` renders chat templates.
+"""Compares Longspan's Jinja with the environment in which the Python package `transformers` renders chat templates.
 
     compare_jinja.py build/bench/jinja [--rounds 3000] [--seed 1]
     compare_jinja.py --store
 
-Renders a list of templates, then random ones, with both. The text must be the same, and what one refuses the other must refuse; what
-Longspan calls not supported may differ, and is counted. Prints each difference; exits 1 when there is any. `ninja -C build bench_jinja` makes
-the program. It is run by hand. --store writes
-what the reference makes of them to jinja/cases.json, which tests/jinja/test_jinja.c reads.
+Renders a list of templates, then random ones, with both. Both must give the same text or both must refuse; templates that Longspan does not
+support may differ and are counted. Prints each difference and exits with 1 if there is any. `ninja -C build bench_jinja` builds the
+program; this script is run by hand. --store writes the reference's texts to jinja/cases.json, which tests/jinja/test_jinja.c reads.
 """
 import argparse
 import json

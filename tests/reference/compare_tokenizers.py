@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Longspan's tokenizer beside the Python package `tokenizers`: the same ids and the same text back, and how fast each is.
+"""Compares Longspan's tokenizer with the Python package `tokenizers`: ids, text made of them, and speed.
 
     compare_tokenizers.py build/bench/tokenizer [--megabytes 10] [--size 8000] [--families gpt2,llama3]
                           [--rounds 2] [--keep FOLDER] [--text FILE]
 
-Trains each family (tokenizer_families.py) on the spot, or takes the folder of a model where that is given in place of a family's name.
-Then tokenizes one text with both, one thread each, by turns, and decodes: the file, or tokenizer_texts.py's (what this machine has in many
-languages, code, generated scripts, emoji, broken UTF-8, control characters, very long words). Prints a line per family; exits 1 when
-anything differs. `ninja -C build bench_tokenizer` makes the program.
+Trains each family (tokenizer_families.py), or uses the folder of a model if one is given in place of a family's name.
+Then tokenizes one text with both, one thread each, in turn, and decodes. The text is the file, or that of tokenizer_texts.py (texts of this machine in many
+languages, code, generated scripts, emoji, broken UTF-8, control characters, very long words). Prints a line per family and exits with 1 if
+anything differs. `ninja -C build bench_tokenizer` builds the program.
 """
 import argparse
 import array

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Exported folders against the reference library: models that it wrote are read, and what Longspan writes it loads.
+"""Exported folders against the reference library: Longspan reads models that the library wrote, and the library loads folders that Longspan writes.
 
     export.py BUILD [WORD]   (tests/checkpoint/test_reference_export.sh, where Python has the packages; written with torch 2.15, transformers 5.23,
                               tokenizers 0.23)
 
 For each model of live_models.py, and of each architecture in float32, bfloat16 and float16, in one file and in shards, tied and untied:
 - after a training that changes nothing (a learning rate of 1e-30) on 2 ranks the exported tensors have the same bits;
-- after a real one the library loads the folder that the training left, and what `longspan checkpoint export` makes of its checkpoint, without
-  missing or unexpected tensors, and has the same logits (1e-5), loss (1e-5) and gradients (1e-4) as Longspan;
-- config.json keeps all that it said, fields that nobody knows too; generation config and tokenizer load from the folder;
+- after a real training the library loads the folder that it exported, and the folder that `longspan checkpoint export` makes of its checkpoint,
+  without missing or unexpected tensors, with the same logits (1e-5), loss (1e-5) and gradients (1e-4) as Longspan;
+- config.json keeps all its fields, unknown ones too; generation config and tokenizer load from the folder;
 - other types are rounded as the library rounds them.
 """
 import json

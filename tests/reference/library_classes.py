@@ -1,4 +1,4 @@
-"""Which characters the Python package `tokenizers` has in its classes, and which PCRE2 has: for make_characters.py."""
+"""The characters in the classes of the Python package `tokenizers` and of PCRE2, for make_characters.py."""
 import ctypes
 import functools
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/reference/characters.jsonl: what the Python package `tokenizers` (0.23.3) makes of every character in every class of its expressions,
-in pre-tokenizers and in normalizers, as checksums (CRC-32); tests/text/test_text_characters.c makes the same of Longspan's.
+"""Makes tests/reference/characters.jsonl: the results of the Python package `tokenizers` (0.23.3) for every character in every class of its expressions,
+in pre-tokenizers and in normalizers, as checksums (CRC-32). tests/text/test_text_characters.c computes those of Longspan.
 
     make_characters.py
 

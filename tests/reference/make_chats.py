@@ -4,11 +4,11 @@
     make_chats.py [FOLDER]
 
 Writes tests/reference/chats/: cases.json, and a tokenizer.json that has the marks of many templates (chats/tokenizer) beside those of
-../tokenizers. The templates are the published ones of the models named beside them, these with what people change in them, and those
+../tokenizers. The templates are the published ones of the models named beside them, these with common changes, and those
 of FOLDER: `examples` of vLLM 0.33.0's source package (Apache License 2.0; the vLLM contributors). Without FOLDER the latter stay as they are
-stored. What stands in the repository was made by transformers 5.23.0, tokenizers 0.23.1, Python 3.11. The ids are those of the rendered text, with special tokens where the template put
-them and nowhere else: contents are encoded with encode_special_tokens. What is learnt are the library's assistant masks where the template has
-generation blocks; else what it writes for messages[:i + 1] beyond messages[:i] with add_generation_prompt, and a token counts when it touches that.
+stored. The stored files were made by transformers 5.23.0, tokenizers 0.23.1, Python 3.11. The ids are those of the rendered text, with special tokens where the template put
+them and nowhere else: contents are encoded with encode_special_tokens. The learnt tokens are the library's assistant masks where the template has
+generation blocks; otherwise the tokens that touch the text written for messages[:i + 1] beyond messages[:i] with add_generation_prompt.
 """
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/reference/models/: a small random model of each architecture, and what the Hugging Face library computes with it.
+"""Makes tests/reference/models/: a small random model of each architecture, and the results of the Hugging Face library.
 
     make_models.py [NAME...]        writes the folders NAME (all when none is given) beside this script
 
@@ -7,9 +7,9 @@ A folder holds config.json and model.safetensors (bf16), as a user would bring t
     tokens.npy labels.npy           i32 [B,S]; labels are the next tokens, some of them -100
     logits.npy                      f32 [B,S,V]
     gradients.safetensors           f32, of the mean loss over valid labels, by the published names
-    generated.json                  what generate.py stored beside them: make it anew when the weights change
+    generated.json                  stored by generate.py; to be made again when the weights change
 expected-NAME/ holds logits and the gradients of the first layer's queries and keys where rope scaling NAME is put into the config.
-The library's arithmetic is f64 where it lets itself be told so, on the weights as they are stored.
+The library computes in f64 where it supports that, on the stored weights.
 
 Made with torch 2.15.0, transformers 5.23.0, safetensors 0.8.0, numpy 2.4.6. tests/model/test_reference_models.c reads the folders.
 """

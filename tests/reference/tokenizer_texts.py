@@ -1,4 +1,4 @@
-"""Texts to try tokenizers on, as bytes: what is on this machine in many languages, and made ones by a fixed seed."""
+"""Texts for comparing tokenizers, as bytes: texts of this machine in many languages, and generated ones with a fixed seed."""
 import gettext
 import pathlib
 import random

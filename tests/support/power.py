@@ -1,14 +1,14 @@
-"""What a loss of power may leave of a folder, from a record of what was done to it (support/preload/record.c).
+"""The states of a folder that a loss of power may leave, from a record of its changes (support/preload/record.c).
 
-The promise is POSIX's and no more: what a file holds is safe once the file was synced after it was written; that a name is there, or gone,
-is safe once its folder was synced afterwards. All else may be there or not, each by itself, in any order. Journals of real file systems keep
-more, so what holds here holds on them.
+Only POSIX's promise counts: the content of a file is safe once the file was synced after it was written; the presence or absence of a name
+is safe once its folder was synced afterwards. Every other change may survive or not, each by itself, in any order. Real file systems keep
+more, so a program that is correct here is correct on them.
 
     record = power.Record(path, folder)      # the folder was empty when the record began
     for tree in record.states(seed, draws):  # each once
-        tree.moment                          # the last at which it may be what is left: so many operations were done
-        tree.least                           # nothing is left but what is safe then
-        tree.write(where)                    # makes it there
+        tree.moment                          # the last moment at which it may be left: the number of operations done
+        tree.least                           # only changes that are safe then survive
+        tree.write(where)                    # creates it in that folder
     record.safe_since(lambda op: ...)        # the moment at which the first operation of that kind is safe
 """
 import hashlib

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Losses of power at every point of what Longspan writes: power_scenarios.py LONGSPAN LIBFAULTS DRAWS STATES RESUMED [SCENARIO]
+"""Losses of power at every moment of Longspan's writing: power_scenarios.py LONGSPAN LIBFAULTS DRAWS STATES RESUMED [SCENARIO]
 
-Of each scenario a run is recorded, every state that a loss of power may leave (support/power.py) is written to a folder of its own, and what was
-promised is looked for there. DRAWS: random states of each moment beside the systematic ones; STATES: beside those with nothing but what is
-safe so many, spread evenly (0: all);
-RESUMED: in so many of these the command is given again and must come to the undisturbed result.
+A run of each scenario is recorded. Every state that a loss of power may leave (support/power.py) is written to a folder of its own, and the
+promises are checked there. DRAWS: random states of each moment beside the systematic ones. STATES: how many states to check, spread evenly,
+beside those in which only safe changes survive (0: all). RESUMED: in how many of these the command is repeated and must reach the
+undisturbed result.
 """
 import os
 import re
