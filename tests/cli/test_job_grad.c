@@ -1,5 +1,5 @@
 /*
- * The grad job: every mesh against one rank. f64 tests the logic (1e-12), f32 the precision (loss 1e-6, gradients
+ * The grad command as a function: every mesh against one rank. f64 tests the logic (1e-12), f32 the precision (loss 1e-6, gradients
  * 1e-5 against f64 on the same rounded weights). Heads are shared unevenly, S does not divide, some labels are
  * ignored.
  */

@@ -1,5 +1,5 @@
 /*
- * The attention job, from files to files, against the formula written out below: every strategy, layout and mask in
+ * The attention command as a function, from files to files, against the formula written out below: every strategy, layout and mask in
  * f64 at 1e-12; f32 and bf16 within their precision; refusals.
  */
 #include <math.h>
