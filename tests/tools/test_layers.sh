@@ -32,7 +32,6 @@ put base/bad.c '' '#include "tensor/tensor.h"';       expect base/bad.c:2 'level
 put tensor/bad.c '#include "comm/comm.h"';            expect tensor/bad.c:1 'level 1'
 put kernel/bad.c '#include "graph/graph.h"';          expect kernel/bad.c:1 'level 2'
 put tensor/bad.h '#include "base/base_impl.h"';       expect tensor/bad.h:1 'src/base alone'
-put cli/bad.c '  #  include "base/base.h"';           expect cli/bad.c:1 'public headers'
 put graph/bad.c '#include "graph.h"';                 expect graph/bad.c:1 'not a path'
 put graph/bad.c '#include "longspan/absent.h"';       expect graph/bad.c:1 'not in include'
 put graph/bad.c '#include <jansson.h>';               expect graph/bad.c:1 'src/format alone'
