@@ -1,12 +1,12 @@
 /*
- * Attention alone, for a program that has its own queries, keys and values: one attention op whose sequence is shared by ranks.
+ * Attention alone, for a program that has its own queries, keys and values: one attention op whose sequence is spread over ranks.
  *
- * Opening one plans it (mesh, strategy, layout: chosen, or as the spread asks), compiles a program of the forward pass and one of the
- * gradient for every rank, and proves that they can neither hang nor race. Then ls_shared_attention_run starts the ranks, and
- * each of them calls the user's function with its end:
+ * ls_shared_attention_open plans it (it chooses mesh, strategy and layout, as far as the spread does not name them), compiles a forward
+ * and a backward program for every rank, and proves that they can neither hang nor race. Then ls_shared_attention_run starts the
+ * ranks, and each of them calls the user's function:
  *
  *     static ls_status work(ls_attention_rank *r, void *context) {
- *         write_my_tokens(r->q, r->k, r->v, r->positions);        where Longspan keeps them: nothing is copied
+ *         write_my_tokens(r->q, r->k, r->v, r->positions);        into Longspan's own memory: nothing is copied
  *         LS_TRY(ls_attention_forward(r));
  *         read_my_tokens(r->o, r->lse);
  *         write_my_tokens(r->grad_o, ...);
@@ -21,27 +21,26 @@
  *     status = ls_shared_attention_run(a, work, NULL, 0);
  *     ls_shared_attention_close(a);
  *
- * Axes. A rank holds `batch` sequences from first_batch on, and of each the n tokens at `positions` of the whole sequence: row i of
- * its arrays is the token at positions[i]. q, o and their gradients are [batch, n, heads, head_size], k, v and theirs
- * [batch, n, kv_heads, head_size], lse is [batch, heads, n]; all dense, the last dimension contiguous. Query head h reads KV head
- * h / (heads / kv_heads). With S tokens on P ranks n is floor or ceil of S/P; every position is on one rank. Unless the mesh has dp
- * ranks, every rank holds a part of all sequences.
+ * Axes. A rank holds `batch` sequences from first_batch on, and n tokens of each; `positions` are their positions in the whole
+ * sequence: row i of its arrays is the token at positions[i]. q, o and their gradients are [batch, n, heads, head_size], k, v and
+ * their gradients [batch, n, kv_heads, head_size], lse is [batch, heads, n]; all dense, the last dimension contiguous. Query head h reads KV head
+ * h / (heads / kv_heads). With S tokens on P ranks n is floor or ceil of S/P; every position is on one rank. Without dp ranks
+ * in the mesh, every rank holds a part of all sequences.
  *
- * Element types. q, k, v, grad_o, o, dq, dk, dv: `dtype`. lse: f32 (f64 under f64), natural logarithm; -inf, and a row of zeros in o,
- * for a query that sees nothing. Sums are made in the type of lse across all ranks, and rounded once.
+ * Element types. q, k, v, grad_o, o, dq, dk, dv: `dtype`. lse: f32 (f64 if dtype is f64), natural logarithm. For a query that sees no
+ * key, lse is -inf and its row of o is zeros. Sums over all ranks are made in the type of lse and rounded once.
  *
- * A sink is [heads], whole on every rank: each writes the same, and dsink, summed over all ranks, is the same on each.
- * backward reads the sink again, too.
+ * A sink is [heads], whole on every rank: every rank writes the same values. dsink is the sum over all ranks, equal on each of them.
  *
- * Memory is Longspan's: mapped once, before the user's function begins, zeros at first, the same addresses until that function returns.
- * What other ranks read lies in the symmetric heap: with transfers "in-place" they read it there, with "put" it is sent from there
- * or from private memory. The user writes q, k, v and grad_o (and no other rank's), and reads the rest.
+ * Memory belongs to Longspan: it is mapped and zero before the user's function begins, and keeps its addresses until that function
+ * returns. What other ranks need lies in the symmetric heap with transfers "in-place", and they read it there; with "put" it is sent
+ * from there or from private memory. The user writes q, k, v, grad_o and the sink of the own rank only, and reads the other arrays.
  *
- * Completion. A call returns on a rank when its own results are complete and nobody reads or writes its arrays any more: from then on
- * until its next call all of them are this rank's alone. q, k, v may then be overwritten; but backward reads q, k, v, o and lse
- * again as they lie, besides grad_o, and nothing else: it does not compute the forward pass again. Who has several calls under
- * way (layers) keeps copies of the five and puts them back. Results stay until the next call of the same kind.
- * Any number of calls may be made, in any order but for that.
+ * Completion. A call returns on a rank when its results are complete and no other rank reads or writes its arrays. Until its next
+ * call the arrays are this rank's alone, and q, k, v may be overwritten. backward does not compute the forward pass again: it reads
+ * q, k, v, o, lse, grad_o and the sink as they are. A caller with several layers therefore keeps copies of q, k, v, o and lse of each
+ * layer and writes them back before that layer's backward. Results stay until the next call of the same kind. Any number of calls
+ * may be made, in any order that respects this.
  *
  * Errors are statuses; a call that fails leaves its results undefined, and the rank should return the status. When one rank's
  * function returns an error, the others are woken with LS_PEER and ls_shared_attention_run returns the error that explains the rest.
@@ -61,7 +60,7 @@
 
 LS_PUBLIC_BEGIN
 
-/* --- all ranks: the caller's end ------------------------------------------------------------------------------------------- */
+/* --- the caller, for all ranks ------------------------------------------------------------------------------------------- */
 
 typedef struct ls_shared_attention ls_shared_attention;
 
@@ -72,23 +71,23 @@ typedef struct ls_attention_options {
     ls_dtype dtype;      /* LS_F32 (0), LS_F64 or LS_BF16 */
     const ls_mask *mask; /* copied; NULL: full */
     double scale;        /* of q·k; 0: 1/sqrt(head_size) */
-    double softcap;      /* logits become softcap*tanh(logit/softcap); 0: as they are */
-    bool sink;        /* a further logit for each query head, of value 0: ls_attention_with_sink in graph.h */
-    bool gradients;   /* backward will be called: memory and a program for it */
-    ls_spread spread; /* recompute and tile do not matter here */
+    double softcap;      /* logits become softcap*tanh(logit/softcap); 0: unchanged */
+    bool sink;        /* one more logit per query head, without a value: ls_attention_with_sink in graph.h */
+    bool gradients;   /* backward may be called: compiles a program and reserves memory for it */
+    ls_spread spread; /* recompute and tile are ignored */
 } ls_attention_options;
 
 /*
- * Prints nothing and starts nothing. LS_INVALID for sizes, types and masks that cannot be, LS_USAGE for a spread that cannot be met (which
- * flag, and why the strategy does not apply), LS_NO_MEMORY when a rank would not fit.
+ * Prints nothing and starts no rank. LS_INVALID for invalid sizes, types and masks; LS_USAGE if no plan meets the spread, naming the
+ * flag and the reason; LS_NO_MEMORY if a rank would not fit.
  */
 LS_MUST_USE ls_status ls_shared_attention_open(const ls_attention_options *options,
                                                ls_shared_attention **out);
 void ls_shared_attention_close(ls_shared_attention *attention); /* NULL is allowed */
 
-/* What was chosen, and what a forward and a backward call send or read in place; seconds is 0. */
+/* The choices, and the bytes that a forward and a backward call send or read in place; seconds is 0. */
 ls_spread_result ls_shared_attention_describe(const ls_shared_attention *attention);
-/* The choice, the candidates, or the programs of rank 0. */
+/* Prints the choice, the candidates, or the programs of rank 0. */
 void ls_shared_attention_print(const ls_shared_attention *attention, ls_detail detail, FILE *out);
 
 typedef struct ls_attention_rank ls_attention_rank;
@@ -96,9 +95,9 @@ typedef ls_status (*ls_attention_work)(ls_attention_rank *rank, void *context);
 
 /*
  * Starts the ranks (processes forked from the caller, or threads with spread.as_threads), calls `work` on each, and returns when all have
- * ended. Runs once: LS_USAGE the second time. bytes > 0: the ranks work on one shared copy of the context's bytes, which is copied
- * back in the end; ranks that write there see to it that they do not write the same. bytes 0: they get the pointer as it is;
- * what a process writes to other memory is lost with it.
+ * ended. Runs once: LS_USAGE the second time. bytes > 0: all ranks get one shared copy of the context's bytes, which is copied back at
+ * the end; two ranks must not write the same bytes of it. bytes 0: every rank gets the pointer unchanged. What a process writes to
+ * other memory is lost when it ends.
  */
 LS_MUST_USE ls_status ls_shared_attention_run(ls_shared_attention *attention, ls_attention_work work,
                                               void *context, size_t bytes);
@@ -107,7 +106,7 @@ LS_MUST_USE ls_status ls_shared_attention_run(ls_shared_attention *attention, ls
 
 /* A dense array, the last dimension contiguous. */
 typedef struct ls_attention_array {
-    void *data; /* NULL, and no dimensions: there is none (gradients of one opened without) */
+    void *data; /* NULL, with ndim 0: there is no such array (gradients, sink) */
     ls_dtype dtype;
     int ndim;
     int64_t size[4];
@@ -115,29 +114,29 @@ typedef struct ls_attention_array {
 
 typedef struct ls_attention_state ls_attention_state;
 
-/* The struct is to be read only. Valid while `work` runs. */
+/* The struct is read-only for the user; valid until `work` returns. */
 struct ls_attention_rank {
     int rank, ranks;
-    int64_t first_batch, batch; /* of the sequences, those that it holds */
-    int64_t n;                  /* tokens of each that it holds */
-    const int32_t *positions;   /* [n] of the whole sequence, ascending within each of one or more runs */
+    int64_t first_batch, batch;            /* the sequences of this rank */
+    int64_t n;                             /* tokens of each sequence on this rank */
+    const int32_t *positions;              /* [n] in the whole sequence; one or more runs, each ascending */
     ls_attention_array q, k, v, grad_o;    /* the user writes */
     ls_attention_array o, lse, dq, dk, dv; /* Longspan writes */
-    ls_attention_array sink, dsink;        /* of one opened with a sink: the user writes, Longspan writes */
+    ls_attention_array sink, dsink;        /* if opened with a sink: the user writes sink, Longspan dsink */
     ls_attention_state *state;
 };
 
 /*
- * Collective: every rank makes the same calls in the same order. They block until the other ranks have come as
- * far as is needed, with LS_PEER when one of them has died or stood still for the spread's wait_timeout. backward: LS_USAGE
- * when the attention was opened without gradients, or forward was not called before.
+ * Collective: every rank makes the same calls in the same order. A call blocks until the other ranks have reached the points that it
+ * depends on; LS_PEER when one of them has died or made no progress for the spread's wait_timeout. backward: LS_USAGE if the
+ * attention was opened without gradients, or if forward was not called before.
  */
 LS_MUST_USE ls_status ls_attention_forward(ls_attention_rank *rank);
 LS_MUST_USE ls_status ls_attention_backward(ls_attention_rank *rank);
 
 /*
- * Collective over all ranks: returns when all have come. *stop, the same on all of them: somebody pressed Ctrl-C (a second one ends the
- * ranks at once); stop may be NULL.
+ * Collective: returns when all ranks have called it. *stop, equal on all ranks: Ctrl-C was pressed (pressed again, it ends the ranks
+ * at once); stop may be NULL.
  */
 LS_MUST_USE ls_status ls_attention_barrier(ls_attention_rank *rank, bool *stop);
 

@@ -1,6 +1,6 @@
 /*
- * Evaluation: how well a model continues a text, and how that depends on how much of it the model has seen; and recall, whether it finds
- * one sentence again in a long text.
+ * Evaluation: the loss of a model on a text, by the number of tokens that the model has seen; and recall, whether the model finds one
+ * sentence again in a long text.
  */
 #ifndef LONGSPAN_EVAL_H
 #define LONGSPAN_EVAL_H
@@ -11,17 +11,17 @@
 
 LS_PUBLIC_BEGIN
 
-/* Tokens that were predicted with `first` to `last` tokens of the same document before them in the sequence. */
+/* The predicted tokens that have `first` to `last` tokens of the same document before them in the sequence. */
 typedef struct ls_loss_bin {
     int64_t first, last;
     int64_t tokens; /* predicted: at least 1 */
     double loss;    /* mean, in nats per token */
-    double error;   /* standard error of the mean, sequences taken as the sample; NaN with fewer than two */
+    double error;   /* standard error of the mean, with sequences as the sample; NaN for fewer than two */
 } ls_loss_bin;
 
 #define LS_LOSS_BINS 34 /* 0, 1, 2, 3-4, 5-8, ...: enough for any sequence */
 
-/* Bins, ascending, where some with too few tokens for a mean within 0.05 nats are joined to one; and `all` of them together. */
+/* Ascending bins, and `all` of them together. Neighbours with too few tokens for a mean within 0.05 nats are joined to one bin. */
 typedef struct ls_loss_table {
     int n;
     ls_loss_bin bin[LS_LOSS_BINS];
@@ -37,12 +37,12 @@ typedef struct ls_eval_options {
     const char *const *data;
     int n_data;
     ls_text_form form; /* of text */
-    const char *pack;  /* how documents come into sequences: "join", "best", "stream" */
+    const char *pack;  /* how documents are packed into sequences: "join", "best", "stream" */
     int64_t seq, batch;
-    int64_t sequences; /* evaluated, spread evenly over the text; 0: all */
+    int64_t sequences; /* number of sequences to evaluate, evenly spread over the text; 0: all */
     const char *dtype; /* "f32" or "bf16" */
-    uint64_t seed;     /* of random weights, when the model has none */
-    const char *out;   /* directory for eval.json and loss_by_position.svg; NULL: none is written */
+    uint64_t seed;     /* of random weights, for a model without weights */
+    const char *out;   /* directory for eval.json and loss_by_position.svg; NULL: not written */
     ls_spread spread;
 } ls_eval_options;
 
@@ -59,8 +59,8 @@ LS_MUST_USE ls_status ls_evaluate(const ls_eval_options *options, ls_eval_result
 /* --- recall ------------------------------------------------------------------------------------------------------------------- */
 
 /*
- * A pass key of five digits is put at a depth of a text of some length, and the model is asked for it at the end; for each length and depth there
- * are several texts, each with a key of its own.
+ * A sentence with a pass key of five digits is placed at some depth of a long text, and a question at the end asks for the key. For
+ * each length and depth there are several texts, each with its own key.
  */
 #define LS_RECALL_LENGTHS 16
 #define LS_RECALL_DEPTHS 32
@@ -71,20 +71,21 @@ typedef struct ls_recall_options {
     ls_rope_change rope;
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
-    int n_data;        /* what the key is hidden in; 0: a few sentences over and over */
+    int n_data;        /* the text around the key; 0: a few sentences, repeated */
     ls_text_form form; /* of text */
     int64_t lengths[LS_RECALL_LENGTHS];
-    int n_lengths; /* in tokens, all in all; 0: a quarter, a half and all of the model's positions, 8192 at most */
-    int64_t depths, samples; /* evenly from the beginning to the end; texts of each cell */
-    const char *dtype;       /* "f32" or "bf16" */
-    uint64_t seed;           /* of the keys, and of random weights */
-    const char *out;         /* directory for recall.json and recall.svg; NULL: none is written */
+    int n_lengths; /* lengths of whole texts in tokens; 0: a quarter, a half and all of the model's positions, at most 8192 */
+    int64_t depths;    /* number of depths, evenly from the beginning to the end */
+    int64_t samples;   /* texts for each length and depth */
+    const char *dtype; /* "f32" or "bf16" */
+    uint64_t seed;     /* of the keys and of random weights */
+    const char *out;   /* directory for recall.json and recall.svg; NULL: not written */
     ls_spread spread;
 } ls_recall_options;
 
 typedef struct ls_recall_cell {
-    int64_t samples, right; /* right: every token of the answer is the likeliest one */
-    double loss;            /* mean over the answers' tokens, in nats */
+    int64_t samples, right; /* right: each token of the answer is the most likely one */
+    double loss;            /* mean over the tokens of the answers, in nats */
 } ls_recall_cell;
 
 typedef struct ls_recall_result {

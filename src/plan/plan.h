@@ -40,7 +40,7 @@ typedef struct ls_plan_candidate {
     bool fits;               /* into the memory asked for */
     double seconds;          /* predicted for one micro-batch and update */
     bool played;             /* seconds: until the last rank is through; else at least so many */
-    double measured;         /* of the same, in a trial (trial.h); 0: it was not run */
+    double measured;         /* of the same, in a trial (ls_plan_try); 0: not run */
     double waiting;          /* part of that in which the idlest rank waits for others; 0 unless played */
     double bytes_sent;       /* of the busiest rank */
     double bytes_forward;    /* of these, by the forward pass: program evaluate; 0 when the job has none */

@@ -1,8 +1,79 @@
-/* Attention alone (include/longspan/attention.h): one op and its gradient as a graph, spread over ranks, in two programs. */
+/* Attention alone (include/longspan/attention.h): one op and its gradient as a graph, compiled into two programs and run by ranks. */
 #include "session/session.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- the graph ---------------------------------------------------------------------------------------------------------------- */
+
+const char *const ls_attention_input[LS_ATTENTION_INPUTS] = {"q", "k", "v", "grad_o", "sink"};
+const char *const ls_attention_result[LS_ATTENTION_RESULTS] = {"o", "lse", "dq", "dk", "dv", "dsink"};
+
+/* A copy of the mask whose document bounds live in the graph's arena. */
+static ls_mask copy_mask(ls_graph *g, const ls_mask *given) {
+    ls_mask mask = {.n = 0};
+    if (given == NULL) return mask;
+    mask = *given;
+    for (int i = 0; i < mask.n; i++) {
+        ls_mask_term *t = &mask.term[i];
+        if (t->kind == LS_MASK_DOCUMENTS)
+            t->ends = ls_arena_copy(g->arena, t->ends, sizeof *t->ends * (size_t)t->n_ends);
+    }
+    return mask;
+}
+
+static ls_tensor add_input(ls_graph *g, const ls_attention_options *o, int i) {
+    const int64_t heads = i == LS_K || i == LS_V ? o->kv_heads : o->heads;
+    const ls_shape tokens = {4,
+                             {{o->batch, LS_FACTOR_BATCH},
+                              {o->seq, LS_FACTOR_SEQUENCE},
+                              {heads, LS_FACTOR_NONE},
+                              {o->head_size, LS_FACTOR_NONE}}};
+    const ls_shape sink = {1, {{o->heads, LS_FACTOR_NONE}}};
+    return ls_graph_leaf(g, LS_ROLE_INPUT, ls_attention_input[i], o->dtype, i == LS_SINK ? &sink : &tokens);
+}
+
+static ls_status differentiate(ls_attention_graph *a, const ls_tensor in[], bool sink) {
+    ls_derivative d = {.n_roots = 1,
+                       .root = {a->result[LS_O]},
+                       .seed = {in[LS_GRAD_O]},
+                       .n_wanted = sink ? 4 : 3,
+                       .wanted = {in[LS_Q], in[LS_K], in[LS_V], in[LS_SINK]}};
+    LS_TRY(ls_differentiate(a->graph, &d));
+    memcpy(&a->result[LS_DQ], d.gradient, sizeof d.gradient[0] * (size_t)d.n_wanted);
+    a->n_results = LS_DQ + d.n_wanted;
+    /* Each rank has a partial sum; a cast needs the whole tensor, so the compiler adds the partial sums before it. */
+    if (sink) a->result[LS_DSINK] = ls_cast(a->graph, a->result[LS_DSINK], a->graph->dtype);
+    return ls_ok();
+}
+
+ls_status ls_attention_graph_build(const ls_attention_options *o, ls_attention_graph *out) {
+    ls_graph *g = ls_graph_create(o->dtype);
+    *out = (ls_attention_graph){.graph = g, .n_results = LS_DQ};
+    ls_tensor in[LS_ATTENTION_INPUTS] = {LS_NO_TENSOR};
+    for (int i = 0; i < LS_ATTENTION_INPUTS; i++) {
+        const bool given = i == LS_SINK ? o->sink : i != LS_GRAD_O || o->gradients;
+        if (given) in[i] = add_input(g, o, i);
+    }
+    const ls_mask mask = copy_mask(g, o->mask);
+    const double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)o->head_size);
+    out->result[LS_O] =
+        ls_attention_with_sink(g, in[LS_Q], in[LS_K], in[LS_V], in[LS_SINK], &mask, scale, o->softcap);
+    out->result[LS_LSE] = ls_attention_lse(g, out->result[LS_O]);
+    LS_TRY(ls_graph_status(g));
+    out->forward_nodes = g->n_nodes;
+    if (o->gradients) LS_TRY(differentiate(out, in, o->sink));
+    for (int i = 0; i < out->n_results; i++) ls_named(g, out->result[i], "%s", ls_attention_result[i]);
+    return ls_graph_status(g);
+}
+
+ls_job ls_attention_graph_job(const ls_attention_graph *g) {
+    return (ls_job){
+        .graph = g->graph, .forward_nodes = g->forward_nodes, .fetch = g->result, .n_fetch = g->n_results};
+}
+
+/* --- an attention and its ranks ----------------------------------------------------------------------------------------------- */
 
 struct ls_shared_attention {
     ls_attention_options options;
@@ -10,17 +81,17 @@ struct ls_shared_attention {
     ls_job job;
     ls_session *session;
     bool ran;
-    ls_attention_work work; /* while it runs */
+    ls_attention_work work; /* set while ls_shared_attention_run is active, as is context */
     void *context;
 };
 
 struct ls_attention_state {
     const ls_shared_attention *attention;
     ls_rank *rank;
-    bool forward; /* has been called */
+    bool forward_done;
 };
 
-/* --- options ----------------------------------------------------------------------------------------------------------------- */
+/* --- options ------------------------------------------------------------------------------------------------------------------ */
 
 static ls_status check_sizes(const ls_attention_options *o) {
     const struct {
@@ -46,7 +117,7 @@ static ls_status check_sizes(const ls_attention_options *o) {
     return ls_ok();
 }
 
-/* --- opening ----------------------------------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------------------------------------------ */
 
 static ls_status open_all(ls_shared_attention *a) {
     const ls_attention_options *o = &a->options;
@@ -67,7 +138,7 @@ ls_status ls_shared_attention_open(const ls_attention_options *options, ls_share
     if (a == NULL) return ls_error(LS_NO_MEMORY, "no memory for an attention");
     a->options = *options;
     const ls_status status = open_all(a);
-    a->options.mask = NULL; /* the caller's */
+    a->options.mask = NULL; /* the caller may free it; the graph has a copy */
     if (status.code != LS_OK) {
         ls_shared_attention_close(a);
         return status;
@@ -90,7 +161,7 @@ ls_spread_result ls_shared_attention_describe(const ls_shared_attention *a) {
 
 const ls_session *ls_shared_attention_session(const ls_shared_attention *a) { return a->session; }
 
-/* --- on a rank --------------------------------------------------------------------------------------------------------------- */
+/* --- on a rank ---------------------------------------------------------------------------------------------------------------- */
 
 static ls_attention_array array_of(const ls_rank *rank, const char *name) {
     const ls_binding *binding = ls_image_find(rank->image, name);
@@ -152,7 +223,7 @@ ls_status ls_shared_attention_run(ls_shared_attention *a, ls_attention_work work
     return status;
 }
 
-/* A call on something else than the rank that `work` was given. */
+/* LS_INVALID unless r is the rank that ls_shared_attention_run passes to `work`. */
 static ls_status check_rank(const ls_attention_rank *r) {
     if (r != NULL && r->state != NULL) return ls_ok();
     return ls_error(LS_INVALID, "no rank; expected the one that ls_shared_attention_run gives to `work`");
@@ -161,7 +232,7 @@ static ls_status check_rank(const ls_attention_rank *r) {
 ls_status ls_attention_forward(ls_attention_rank *r) {
     LS_TRY(check_rank(r));
     LS_TRY(ls_executor_run(r->state->rank->executor, LS_PROGRAM_EVALUATE));
-    r->state->forward = true;
+    r->state->forward_done = true;
     return ls_ok();
 }
 
@@ -169,7 +240,8 @@ ls_status ls_attention_backward(ls_attention_rank *r) {
     LS_TRY(check_rank(r));
     if (!r->state->attention->options.gradients)
         return ls_error(LS_USAGE, "backward on an attention that was opened without gradients");
-    if (!r->state->forward) return ls_error(LS_USAGE, "backward before any forward: there is no o, no lse");
+    if (!r->state->forward_done)
+        return ls_error(LS_USAGE, "backward before any forward: there is no o, no lse");
     return ls_executor_run(r->state->rank->executor, LS_PROGRAM_BACKWARD);
 }
 
@@ -179,7 +251,7 @@ ls_status ls_attention_barrier(ls_attention_rank *r, bool *stop) {
     if (stop == NULL) return ls_comm_barrier(rank->comm);
     const bool mine = ls_comm_stop_requested(rank->comm);
     bool *all = malloc(sizeof *all * (size_t)rank->ranks);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the wishes of %d ranks", rank->ranks);
+    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the stop flags of %d ranks", rank->ranks);
     const ls_status status = ls_comm_exchange(rank->comm, &mine, sizeof mine, all);
     bool any = false;
     for (int i = 0; i < rank->ranks && status.code == LS_OK; i++) any |= all[i];

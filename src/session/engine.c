@@ -1,19 +1,19 @@
-/* Engines: from a user's graph to ranks at work (include/longspan/engine.h). */
+/* Engines (include/longspan/engine.h): a user's graph is checked, completed with gradients, compiled and run. */
 #include "session/session_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the graph, completed ---------------------------------------------------------------------------------------------------- */
+/* --- the graph, completed ----------------------------------------------------------------------------------------------------- */
 
-/* Names that the host finds its own tensors by. */
-static ls_status refuse_taken_name(const char *name) {
-    static const char *const taken[] = {
+/* LS_INVALID for a name that a program's own tensors have. */
+static ls_status check_name_free(const char *name) {
+    static const char *const reserved[] = {
         LS_BIND_TOTALS,    LS_BIND_RESULT, LS_BIND_HYPER,  LS_BIND_CONTROL, LS_BIND_LOSS, LS_BIND_PARAMETERS,
         LS_BIND_GRADIENTS, LS_BIND_SHARD,  LS_BIND_MASTER, LS_BIND_M,       LS_BIND_V,    LS_BIND_SCALE};
-    for (size_t i = 0; i < LS_COUNT(taken); i++) {
-        if (strcmp(name, taken[i]) == 0)
+    for (size_t i = 0; i < LS_COUNT(reserved); i++) {
+        if (strcmp(name, reserved[i]) == 0)
             return ls_error(LS_INVALID, "tensor \"%s\": Longspan uses this name itself; choose another",
                             name);
     }
@@ -27,7 +27,7 @@ static ls_status check_leaves(const ls_engine *e) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role == LS_ROLE_ACCUMULATOR)
             return ls_error(LS_USAGE, "this graph belongs to another engine already; build it again");
-        if (info->role == LS_ROLE_INPUT) LS_TRY(refuse_taken_name(info->name));
+        if (info->role == LS_ROLE_INPUT) LS_TRY(check_name_free(info->name));
         parameters += info->role == LS_ROLE_PARAMETER;
     }
     if (parameters == 0 && e->options.purpose != LS_TO_EVALUATE)
@@ -39,9 +39,9 @@ static ls_status check_read(const ls_engine *e) {
     const ls_engine_options *o = &e->options;
     for (int i = 0; i < o->n_read; i++) {
         if (!ls_graph_has(e->graph, o->read[i]))
-            return ls_error(LS_INVALID, "tensor %d of those to be read is none of this graph", i);
+            return ls_error(LS_INVALID, "options.read[%d] is not a tensor of this graph", i);
         const ls_tensor_info *info = ls_graph_tensor(e->graph, o->read[i]);
-        LS_TRY(refuse_taken_name(info->name));
+        LS_TRY(check_name_free(info->name));
         if (info->role != LS_ROLE_VALUE)
             return ls_error(LS_INVALID, "tensor \"%s\" is to be read, but no op makes it", info->name);
         for (int k = 0; k < i; k++) {
@@ -65,7 +65,7 @@ static ls_status check_loss(const ls_engine *e, ls_tensor loss) {
     return ls_ok();
 }
 
-/* Adds the sum of losses over micro-batches, and the gradients. */
+/* Adds to the graph the sum of the loss over micro-batches, and the gradients. */
 static ls_status complete(ls_engine *e, ls_tensor loss) {
     ls_graph *g = e->graph;
     LS_TRY(ls_graph_status(g));
@@ -78,22 +78,22 @@ static ls_status complete(ls_engine *e, ls_tensor loss) {
     return ls_graph_differentiate_loss(g, loss);
 }
 
-/* --- opening ----------------------------------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------------------------------------------ */
 
-static ls_status in_unit(const char *name, double value) {
+static ls_status check_unit(const char *name, double value) {
     if (value >= 0 && value < 1) return ls_ok();
     return ls_error(LS_USAGE, "%s is %g; expected at least 0 and less than 1", name, value);
 }
 
-static ls_status resolve(ls_engine_options *o) {
+static ls_status fill_defaults(ls_engine_options *o) {
     if (o->micro_batches == 0) o->micro_batches = 1;
     if (o->beta1 == 0) o->beta1 = 0.9;
     if (o->beta2 == 0) o->beta2 = 0.95;
     if (o->epsilon == 0) o->epsilon = 1e-8;
     if (o->micro_batches < 0)
         return ls_error(LS_USAGE, "%lld micro-batches; expected 1 or more", (long long)o->micro_batches);
-    LS_TRY(in_unit("beta1", o->beta1));
-    LS_TRY(in_unit("beta2", o->beta2));
+    LS_TRY(check_unit("beta1", o->beta1));
+    LS_TRY(check_unit("beta2", o->beta2));
     if (!(o->epsilon > 0 && isfinite(o->epsilon)) || !(o->weight_decay >= 0 && isfinite(o->weight_decay)))
         return ls_error(LS_USAGE, "epsilon %g, weight decay %g; expected finite numbers, not negative",
                         o->epsilon, o->weight_decay);
@@ -123,7 +123,7 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
     LS_TRY(copy_read(e));
     if ((int)o->purpose < 0 || o->purpose > LS_TO_EVALUATE)
         return ls_error(LS_USAGE, "purpose %d; expected one of ls_purpose", (int)o->purpose);
-    LS_TRY(resolve(o));
+    LS_TRY(fill_defaults(o));
     LS_TRY(complete(e, loss));
     e->job.graph = e->graph;
     e->job.update = update_for[o->purpose];
@@ -157,7 +157,7 @@ void ls_engine_close(ls_engine *e) {
     free(e);
 }
 
-/* --- looking ----------------------------------------------------------------------------------------------------------------- */
+/* --- description -------------------------------------------------------------------------------------------------------------- */
 
 ls_spread_result ls_engine_describe(const ls_engine *e) {
     return e != NULL ? ls_session_describe(e->session) : (ls_spread_result){.seconds = 0};
@@ -165,7 +165,7 @@ ls_spread_result ls_engine_describe(const ls_engine *e) {
 
 const ls_session *ls_engine_session(const ls_engine *e) { return e->session; }
 
-/* --- running ----------------------------------------------------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------------------------------------------------ */
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     const ls_engine *e = context;
@@ -184,8 +184,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return status;
 }
 
-/* Bytes of the largest thing that may be read, with f64 for each element. */
-static size_t most_read(const ls_engine *e) {
+/* Bytes of the largest tensor or gradient that a worker may read, at 8 bytes per element. */
+static size_t exchange_bytes(const ls_engine *e) {
     int64_t most = 0;
     for (int t = 1; t < e->graph->n_tensors && e->options.purpose == LS_TO_DIFFERENTIATE; t++) {
         const ls_tensor_info *info = &e->graph->tensors[t];
@@ -202,7 +202,7 @@ ls_status ls_engine_run(ls_engine *e, ls_work work, void *context, size_t bytes)
     if (bytes > 0) LS_NEED(context, "context");
     if (e->ran) return ls_error(LS_USAGE, "this engine has run; open another");
     void *shared = NULL;
-    e->exchange_bytes = most_read(e);
+    e->exchange_bytes = exchange_bytes(e);
     LS_TRY(ls_shared_map(e->exchange_bytes, &e->exchange));
     ls_status status = bytes > 0 ? ls_shared_map(bytes, &shared) : ls_ok();
     if (status.code == LS_OK) {

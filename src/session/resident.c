@@ -1,4 +1,4 @@
-/* What a rank keeps in memory, as the operating system counts it. Asked after every step, so nothing here allocates. */
+/* The resident memory of a rank, as the operating system counts it. Called after every step, so it allocates nothing. */
 #include "session/session.h"
 
 #include <fcntl.h>
@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Resident bytes of [start, start + bytes); 0 when the system does not tell. */
+/* Resident bytes of [start, start + bytes); 0 if the system does not say. */
 static int64_t resident_in(const void *start, size_t bytes) {
-    enum { PAGES = 4096 }; /* at a time */
+    enum { PAGES = 4096 }; /* per call of mincore */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const uintptr_t first = (uintptr_t)start / page * page, end = (uintptr_t)start + bytes;
     unsigned char seen[PAGES];
@@ -24,7 +24,7 @@ static int64_t resident_in(const void *start, size_t bytes) {
     return resident;
 }
 
-/* A line "Name:  123 kB" of /proc/self/status; -1 when it is not there. */
+/* A line "Name:  123 kB" of /proc/self/status; -1 if there is no such line. */
 static int64_t status_bytes(const char *name) {
     char text[4096], key[64];
     const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -38,7 +38,7 @@ static int64_t status_bytes(const char *name) {
     return line == NULL ? -1 : (int64_t)strtoll(line + strlen(key), NULL, 10) * 1024;
 }
 
-/* Where the private arena begins: any private buffer tells. */
+/* The start of the private arena, found from any private buffer's address and offset. */
 static const void *private_base(const ls_rank *rank) {
     for (int i = 0; i < rank->image->n_buffers; i++) {
         const ls_buffer *buffer = &rank->image->buffers[i];
@@ -58,16 +58,16 @@ ls_resident ls_resident_bytes(const ls_rank *rank) {
                          .arenas = private + heap};
 }
 
-/* --- huge pages ------------------------------------------------------------------------------------------------------------ */
+/* --- huge pages --------------------------------------------------------------------------------------------------------------- */
 
-/* Bytes that two stretches of addresses share. */
-static int64_t common(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end) {
+/* Bytes in the intersection of two address ranges. */
+static int64_t overlap(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end) {
     const int64_t first = ls_max((int64_t)a, (int64_t)b), end = ls_min((int64_t)a_end, (int64_t)b_end);
     return ls_max(0, end - first);
 }
 
-/* The kilobytes of a line of smaps, if it is one of those that count huge pages. */
-static bool reads_huge(const char *line, long long *kilobytes) {
+/* Whether the line of smaps counts huge pages; *kilobytes is its number. */
+static bool parse_huge(const char *line, long long *kilobytes) {
     static const char *const keys[] = {
         "AnonHugePages:", "ShmemPmdMapped:", "Shared_Hugetlb:", "Private_Hugetlb:"};
     for (size_t i = 0; i < LS_COUNT(keys); i++) {
@@ -86,16 +86,17 @@ int64_t ls_resident_huge(const ls_rank *rank) {
     char line[512];
     unsigned long start, end;
     long long kilobytes;
-    int64_t huge = 0, most = 0; /* most: of the mapping that the lines are about, bytes of the arenas */
+    int64_t huge = 0,
+            arena_bytes = 0; /* arena_bytes: those of the current mapping, not yet counted as huge */
     while (fgets(line, sizeof line, file) != NULL) {
         if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
-            most = 0;
+            arena_bytes = 0;
             for (int s = 0; s < LS_SPACES; s++)
-                most += common(start, end, arena[s], arena[s] + rank->image->bytes[s]);
-        } else if (reads_huge(line, &kilobytes)) {
-            const int64_t more = ls_min(most, kilobytes * 1024);
+                arena_bytes += overlap(start, end, arena[s], arena[s] + rank->image->bytes[s]);
+        } else if (parse_huge(line, &kilobytes)) {
+            const int64_t more = ls_min(arena_bytes, kilobytes * 1024);
             huge += more;
-            most -= more;
+            arena_bytes -= more;
         }
     }
     fclose(file);

@@ -1,4 +1,4 @@
-/* From wishes to running ranks. */
+/* A session: requests are checked, the job is planned, compiled and verified, and its ranks are run. */
 #include "session/session.h"
 
 #include "plan/plan.h"
@@ -11,24 +11,23 @@
 
 enum { WAIT_TIMEOUT_SECONDS = 600 };
 
-/* Of a machine's memory, what ranks may map together; the rest is left to the system, the text and the page cache. */
+/* The share of a machine's memory that its ranks may map together; the system and the page cache need the rest. */
 static const double usable_memory = 0.9;
 
 struct ls_session {
     const ls_job *job; /* borrowed */
     ls_plan plan;
-    ls_arena *arena; /* of the layout that all ranks compile with */
+    ls_arena *arena; /* holds the layout that all ranks compile with */
     ls_layout layout;
-    ls_image *
-        *images; /* by rank: rank 0's, and all that were proved together; NULL: that rank compiles its own */
+    ls_image **images; /* [ranks]: rank 0's and all verified ones; NULL: the rank compiles its own */
     ls_world *world;
     double wait_timeout;
     bool as_threads;
-    ls_rank_work work; /* while it runs */
+    ls_rank_work work; /* set while ls_session_run is active, as is context */
     void *context;
 };
 
-/* --- wishes ---------------------------------------------------------------------------------------------------------------- */
+/* --- requests ----------------------------------------------------------------------------------------------------------------- */
 
 static ls_status resolve_isa(const char *name, ls_isa *out) {
     ls_isa isa = LS_ISA_REF;
@@ -96,9 +95,9 @@ ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
     return ls_ok();
 }
 
-/* --- opening ----------------------------------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------------------------------------------ */
 
-/* More ranks than this are compiled by themselves and not proved together. */
+/* With more ranks than this, each rank compiles its own program and no proof is made. */
 enum { MOST_VERIFIED_RANKS = 64 };
 
 static ls_status compile(const ls_session *s, int rank, ls_image **out) {
@@ -107,7 +106,7 @@ static ls_status compile(const ls_session *s, int rank, ls_image **out) {
     return ls_compile(s->job, &target, out);
 }
 
-/* The proof before every run: all ranks' programs together. They are kept: what was proved is what runs, and compiled once. */
+/* Verifies the programs of all ranks together. The images are kept, so that exactly the verified programs run. */
 static ls_status verify(ls_session *s) {
     const int ranks = ls_session_ranks(s);
     if (ranks > MOST_VERIFIED_RANKS) {
@@ -197,9 +196,9 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     return r;
 }
 
-/* --- running ----------------------------------------------------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------------------------------------------------ */
 
-/* Every rank must have compiled the same program. */
+/* LS_INVALID unless all ranks have the same program. Collective. */
 static ls_status compare_images(const ls_image *image, ls_comm *comm) {
     const int ranks = ls_comm_size(comm);
     const uint64_t mine = ls_image_skeleton(image);

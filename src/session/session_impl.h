@@ -1,4 +1,4 @@
-/* What the files of engines share: an engine, and a worker's state. */
+/* The state of an engine and of its workers, for engine.c and worker.c. */
 #ifndef LS_SESSION_IMPL_H
 #define LS_SESSION_IMPL_H
 
@@ -11,25 +11,19 @@ struct ls_engine {
     ls_job job;
     ls_session *session;
     bool ran;
-    ls_work work; /* while it runs */
+    ls_work work; /* set while ls_engine_run is active, as is context */
     void *context;
-    void *exchange; /* ranks put together here what is read; zeros in between */
+    void *
+        exchange; /* shared by the ranks: they assemble in it a value that is read; zeros between two reads */
     size_t exchange_bytes;
 };
 
 struct ls_worker_state {
     const ls_engine *engine;
     ls_rank *rank;
-    int64_t updates;     /* of AdamW, applied */
+    int64_t updates;     /* AdamW updates that were applied */
     bool *input_set;     /* [n_bindings of the image] */
     bool *parameter_set; /* [n_flats] */
 };
-
-/* LS_INVALID: not the worker that ls_engine_run gives to `work`. */
-ls_status ls_worker_check(const ls_worker *worker);
-/* LS_USAGE: nothing of that kind has that name; lists those that do. */
-ls_status ls_worker_unknown(const ls_worker *worker, const char *kind, const char *name, ls_role role);
-/* The parameter of that name, or NULL. */
-const ls_flat *ls_worker_flat(const ls_worker *worker, const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * One step of a rank: what the host writes before the micro-batches, which program each of them runs, and what it reads after the last.
- * Everything that makes steps goes this way: training, a library's worker, the grad command, benches and timelines.
+ * One training step of a rank: the numbers that the host writes before the micro-batches, the program of each micro-batch, and the
+ * numbers that the host reads after the last one. Training, the library's worker, the grad command, benchmarks and timelines use it.
  */
 #include "session/session.h"
 
@@ -27,7 +27,7 @@ void ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *n) {
     double *totals = ls_executor_tensor(rank->executor, LS_BIND_TOTALS);
     ls_rank_put_number(rank, LS_BIND_SCALE, n->tokens > 0 ? 1 / (double)n->tokens : 0);
     if (totals != NULL) totals[LS_TOTAL_STOP] = n->stop;
-    if (hyper == NULL) return; /* nothing is updated */
+    if (hyper == NULL) return; /* the programs have no update */
     hyper[LS_HYPER_LR] = n->lr;
     hyper[LS_HYPER_CLIP] = n->clip;
     hyper[LS_HYPER_STEP] = (double)n->update;

@@ -1,26 +1,24 @@
-/* See trial.h. */
+/* Runs the best candidates of a plan and chooses the fastest by measured time (--measure). */
 #include "session/session.h"
-
-#include "base/base.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 6, RUNS = 3 };
+enum { MOST_CANDIDATES = 6, RUNS = 3 };
 
-/* Candidates predicted to take longer than so many times the best are not run. */
-static const double hopeless = 1.5;
+/* A candidate whose predicted time exceeds the best prediction by more than this factor is not run. */
+static const double most_times_best = 1.5;
 
-/* What the ranks of one candidate took: [rank][run], shared with them. */
+/* One candidate's runs. */
 typedef struct trial {
     const ls_job *job;
     int program[LS_WORK], n_programs;
-    double (*seconds)[RUNS];
+    double (*seconds)[RUNS]; /* [rank][run], in memory that the ranks share */
 } trial;
 
-/* Typical documents, other ones for each run; their sequences in turn. */
-static ls_status give_documents(const ls_job *job, const ls_rank *rank, int run) {
+/* Sets the bounds of documents to the job's typical ones, different ones in each run. */
+static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) {
     const ls_image *image = rank->image;
     if (job->n_documents == 0 || image->n_masks == 0) return ls_ok();
     const int64_t B = image->masks[0].spans.view.size[0] * image->mesh.size[LS_AXIS_DP];
@@ -43,8 +41,8 @@ static ls_status give_documents(const ls_job *job, const ls_rank *rank, int run)
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     const trial *t = context;
-    for (int i = -1; i < RUNS; i++) { /* the first warms up: fresh pages, code */
-        LS_TRY(give_documents(t->job, rank, i));
+    for (int i = -1; i < RUNS; i++) { /* run -1 is not measured: it touches fresh pages and loads code */
+        LS_TRY(set_documents(t->job, rank, i));
         LS_TRY(ls_comm_barrier(rank->comm));
         const double before = ls_executor_times(rank->executor).total;
         for (int k = 0; k < t->n_programs; k++) LS_TRY(ls_executor_run(rank->executor, t->program[k]));
@@ -55,11 +53,11 @@ static ls_status on_rank(ls_rank *rank, void *context) {
 
 /* The median over the runs of the slowest rank. */
 static double seconds_of(const trial *t, int ranks) {
-    double most[RUNS] = {0};
+    double slowest[RUNS] = {0};
     for (int r = 0; r < ranks; r++) {
-        for (int i = 0; i < RUNS; i++) most[i] = fmax(most[i], t->seconds[r][i]);
+        for (int i = 0; i < RUNS; i++) slowest[i] = fmax(slowest[i], t->seconds[r][i]);
     }
-    return ls_median(most, RUNS);
+    return ls_median(slowest, RUNS);
 }
 
 static ls_status run(const ls_job *job, ls_session *session, int ranks, double *seconds) {
@@ -75,7 +73,7 @@ static ls_status run(const ls_job *job, ls_session *session, int ranks, double *
     return status;
 }
 
-static void report(const ls_plan_candidate *c) {
+static void log_measured(const ls_plan_candidate *c) {
     char name[LS_CANDIDATE_NAME], measured[LS_SECONDS_TEXT], predicted[LS_SECONDS_TEXT];
     ls_candidate_name(c, name);
     ls_log("%s: %s measured, %s predicted", name, ls_seconds_text(c->measured, measured),
@@ -100,11 +98,11 @@ ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *request, cons
     LS_TRY(ls_plan_make(job, request, plan));
     if (!spread->measure) return ls_ok();
     const double best = plan->candidates[0].seconds;
-    for (int i = 0; i < plan->n_candidates && i < FEW; i++) {
+    for (int i = 0; i < plan->n_candidates && i < MOST_CANDIDATES; i++) {
         ls_plan_candidate *c = &plan->candidates[i];
-        if (c->refused[0] != 0 || !c->fits || c->seconds > hopeless * best) continue;
+        if (c->refused[0] != 0 || !c->fits || c->seconds > most_times_best * best) continue;
         LS_TRY(ls_plan_try(job, request, spread, plan, i, &c->measured));
-        report(c);
+        log_measured(c);
     }
     ls_plan_choose(request, plan);
     return ls_ok();

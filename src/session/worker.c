@@ -1,21 +1,25 @@
-/* A worker: one rank of an engine. Inputs, parameters, steps. */
+/* A worker, one rank of an engine: sets inputs and parameters, runs steps, reads parameters, gradients and tensors. */
 #include "session/session_impl.h"
 #include "weights/weights.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-/* --- names ------------------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------------------- */
 
-ls_status ls_worker_check(const ls_worker *w) {
+/* LS_INVALID unless w is the worker that ls_engine_run passes to `work`. */
+static ls_status check_worker(const ls_worker *w) {
     if (w != NULL && w->state != NULL) return ls_ok();
     return ls_error(LS_INVALID, "no worker; expected the one that ls_engine_run gives to `work`");
 }
 
+/* The graph's input that steps write, not the user. */
 static bool is_own(const char *name) { return strcmp(name, LS_BIND_SCALE) == 0; }
 
-ls_status ls_worker_unknown(const ls_worker *w, const char *kind, const char *name, ls_role role) {
+/* LS_USAGE: the graph has nothing of that kind with that name; the message lists the names that it has. */
+static ls_status unknown_name(const ls_worker *w, const char *kind, const char *name, ls_role role) {
     const ls_graph *g = w->state->engine->graph;
     char known[256] = "";
     for (int t = 1; t < g->n_tensors; t++) {
@@ -27,7 +31,8 @@ ls_status ls_worker_unknown(const ls_worker *w, const char *kind, const char *na
     return ls_error(LS_USAGE, "the graph has no %s \"%s\"; expected one of %s", kind, name, known);
 }
 
-const ls_flat *ls_worker_flat(const ls_worker *w, const char *name) {
+/* The parameter with that name, or NULL. */
+static const ls_flat *find_parameter(const ls_worker *w, const char *name) {
     const ls_image *image = w->state->rank->image;
     for (int f = 0; f < image->n_flats; f++) {
         if (strcmp(image->flats[f].name, name) == 0) return &image->flats[f];
@@ -35,7 +40,7 @@ const ls_flat *ls_worker_flat(const ls_worker *w, const char *name) {
     return NULL;
 }
 
-/* --- what goes in -------------------------------------------------------------------------------------------------------------- */
+/* --- inputs and parameters ---------------------------------------------------------------------------------------------------- */
 
 static ls_tensor find_input(const ls_graph *g, const char *name) {
     for (int t = 1; t < g->n_tensors; t++) {
@@ -57,13 +62,13 @@ static ls_status check_ids(const ls_tensor_info *input, const ls_id_range *range
 }
 
 ls_status ls_worker_set_input(ls_worker *w, const char *name, const int32_t *values) {
-    LS_TRY(ls_worker_check(w));
+    LS_TRY(check_worker(w));
     LS_NEED(name, "name");
     LS_NEED(values, "values");
     const ls_graph *g = w->state->engine->graph;
     const ls_image *image = w->state->rank->image;
     const ls_tensor input = find_input(g, name);
-    if (input.id == 0) return ls_worker_unknown(w, "input", name, LS_ROLE_INPUT);
+    if (input.id == 0) return unknown_name(w, "input", name, LS_ROLE_INPUT);
     const ls_id_range range = ls_graph_id_range(g, input);
     LS_TRY(check_ids(ls_graph_tensor(g, input), &range, values));
     const ls_binding *binding = ls_image_find(image, name);
@@ -73,18 +78,18 @@ ls_status ls_worker_set_input(ls_worker *w, const char *name, const int32_t *val
 }
 
 ls_status ls_worker_set_parameter(ls_worker *w, const char *name, const double *values) {
-    LS_TRY(ls_worker_check(w));
+    LS_TRY(check_worker(w));
     LS_NEED(name, "name");
     LS_NEED(values, "values");
-    const ls_flat *flat = ls_worker_flat(w, name);
-    if (flat == NULL) return ls_worker_unknown(w, "parameter", name, LS_ROLE_PARAMETER);
+    const ls_flat *flat = find_parameter(w, name);
+    if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
     ls_weights_store(w->state->rank->executor, flat, 0, flat->count, values);
     w->state->parameter_set[flat - w->state->rank->image->flats] = true;
     return ls_ok();
 }
 
 ls_status ls_worker_set_random(ls_worker *w, double deviation, uint64_t seed) {
-    LS_TRY(ls_worker_check(w));
+    LS_TRY(check_worker(w));
     if (!(deviation >= 0) || !isfinite(deviation))
         return ls_error(LS_INVALID, "a deviation of %g; expected a finite number, not negative", deviation);
     const ls_image *image = w->state->rank->image;
@@ -96,8 +101,8 @@ ls_status ls_worker_set_random(ls_worker *w, double deviation, uint64_t seed) {
     return status;
 }
 
-/* Nothing is computed from what nobody gave. */
-static ls_status check_given(const ls_worker *w) {
+/* LS_USAGE unless every input and parameter has been set. */
+static ls_status check_all_set(const ls_worker *w) {
     const ls_worker_state *s = w->state;
     const ls_graph *g = s->engine->graph;
     const ls_image *image = s->rank->image;
@@ -112,38 +117,38 @@ static ls_status check_given(const ls_worker *w) {
     return ls_ok();
 }
 
-/* --- steps --------------------------------------------------------------------------------------------------------------------- */
+/* --- steps -------------------------------------------------------------------------------------------------------------------- */
 
-/* A worker and the step that it makes. */
-typedef struct making {
+/* The context of `feed`. */
+typedef struct feeding {
     ls_worker *worker;
     const ls_step *step;
-} making;
+} feeding;
 
-/* The caller's inputs of a micro-batch. */
+/* Lets the caller set the inputs of a micro-batch, and checks that none is missing. */
 static ls_status feed(void *context, int64_t micro_batch) {
-    const making *m = context;
-    if (m->step->feed != NULL) LS_TRY(m->step->feed(m->worker, micro_batch, m->step->context));
-    return check_given(m->worker);
+    const feeding *f = context;
+    if (f->step->feed != NULL) LS_TRY(f->step->feed(f->worker, micro_batch, f->step->context));
+    return check_all_set(f->worker);
 }
 
 static double wants_to_stop(const ls_rank *rank) { return ls_comm_stop_requested(rank->comm) ? 1 : 0; }
 
-/* A step without tokens: nothing but the wish to stop. */
-static ls_status do_nothing(const ls_rank *rank, ls_step_result *out) {
+/* A step without tokens: it only shares whether a rank was asked to stop. */
+static ls_status run_empty_step(const ls_rank *rank, ls_step_result *out) {
     double stop = wants_to_stop(rank);
     LS_TRY(ls_rank_sum(rank, &stop, 1));
     out->stop = stop > 0;
     return ls_ok();
 }
 
-static ls_status do_evaluate(ls_worker *w, const ls_step *step, ls_step_result *out) {
+static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_result *out) {
     const ls_rank *rank = w->state->rank;
-    making m = {w, step};
+    feeding f = {w, step};
     const double kept = ls_rank_get_number(rank, LS_BIND_LOSS);
     ls_rank_put_number(rank, LS_BIND_LOSS, 0);
     for (int64_t i = 0; i < w->state->engine->options.micro_batches; i++) {
-        LS_TRY(feed(&m, i));
+        LS_TRY(feed(&f, i));
         LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_EVALUATE));
     }
     double sums[] = {ls_rank_get_number(rank, LS_BIND_LOSS), wants_to_stop(rank)};
@@ -155,10 +160,10 @@ static ls_status do_evaluate(ls_worker *w, const ls_step *step, ls_step_result *
 }
 
 /*
- * Where micro-batches are added up, sums start at zero; those that outlive the program and are not applied hold those of the last step. A
- * step of one micro-batch writes them first.
+ * Sets the sums of gradients to zero where a step adds micro-batches to them. They still hold the last step's sums when these live
+ * between programs and no update consumed them. A step of one micro-batch overwrites them, so they need no zeros.
  */
-static void zero_sums(const ls_worker *w) {
+static void zero_gradient_sums(const ls_worker *w) {
     const ls_rank *rank = w->state->rank;
     const ls_binding *sums = ls_image_find(rank->image, LS_BIND_GRADIENTS);
     if (sums == NULL || !w->state->engine->job.accumulates) return;
@@ -167,10 +172,10 @@ static void zero_sums(const ls_worker *w) {
            element * (size_t)ls_view_elements(&sums->operand.view));
 }
 
-static ls_status do_step(ls_worker *w, const ls_step *step, ls_step_result *out) {
+static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out) {
     const ls_rank *rank = w->state->rank;
     const ls_engine_options *o = &w->state->engine->options;
-    making m = {w, step};
+    feeding f = {w, step};
     const ls_step_numbers numbers = {.tokens = step->tokens,
                                      .update = w->state->updates + 1,
                                      .lr = step->lr,
@@ -178,9 +183,9 @@ static ls_status do_step(ls_worker *w, const ls_step *step, ls_step_result *out)
                                      .beta1 = o->beta1,
                                      .beta2 = o->beta2,
                                      .stop = wants_to_stop(rank)};
-    zero_sums(w);
+    zero_gradient_sums(w);
     ls_rank_put_number(rank, LS_BIND_LOSS, 0);
-    LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){o->micro_batches, feed, &m}));
+    LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){o->micro_batches, feed, &f}));
     const ls_step_sums sums = ls_rank_read_step(rank);
     out->loss = sums.loss / (double)step->tokens;
     out->grad_norm = sums.grad_norm;
@@ -190,9 +195,10 @@ static ls_status do_step(ls_worker *w, const ls_step *step, ls_step_result *out)
     return ls_ok();
 }
 
-typedef ls_status (*doing)(ls_worker *w, const ls_step *step, ls_step_result *out);
+typedef ls_status (*step_function)(ls_worker *w, const ls_step *step, ls_step_result *out);
 
-static ls_status timed(ls_worker *w, const ls_step *step, doing what, ls_step_result *result) {
+static ls_status check_and_time(ls_worker *w, const ls_step *step, step_function run,
+                                ls_step_result *result) {
     LS_NEED(step, "step");
     LS_NEED(result, "result");
     ls_rank *rank = w->state->rank;
@@ -203,7 +209,7 @@ static ls_status timed(ls_worker *w, const ls_step *step, doing what, ls_step_re
         return ls_error(LS_INVALID, "lr %g, clip %g; expected finite numbers, not negative", step->lr,
                         step->clip);
     ls_step_result made = {.loss = NAN, .grad_norm = NAN};
-    LS_TRY(step->tokens > 0 ? what(w, step, &made) : do_nothing(rank, &made));
+    LS_TRY(step->tokens > 0 ? run(w, step, &made) : run_empty_step(rank, &made));
     made.seconds = ls_seconds() - start;
     made.wait_seconds = ls_executor_times(rank->executor).waiting - waited;
     *result = made;
@@ -211,13 +217,159 @@ static ls_status timed(ls_worker *w, const ls_step *step, doing what, ls_step_re
 }
 
 ls_status ls_worker_step(ls_worker *w, const ls_step *step, ls_step_result *result) {
-    LS_TRY(ls_worker_check(w));
+    LS_TRY(check_worker(w));
     if (w->state->engine->options.purpose == LS_TO_EVALUATE)
         return ls_error(LS_USAGE, "a step on an engine that was opened to evaluate");
-    return timed(w, step, do_step, result);
+    return check_and_time(w, step, run_step, result);
 }
 
 ls_status ls_worker_evaluate(ls_worker *w, const ls_step *step, ls_step_result *result) {
-    LS_TRY(ls_worker_check(w));
-    return timed(w, step, do_evaluate, result);
+    LS_TRY(check_worker(w));
+    return check_and_time(w, step, run_evaluation, result);
+}
+
+/* --- values that a worker reads ----------------------------------------------------------------------------------------------- */
+
+/* Converts n elements, from element `first` on, to f64. */
+static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, double *out) {
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = first + i;
+        if (dtype == LS_F64)
+            out[i] = ((const double *)from)[at];
+        else if (dtype == LS_F32)
+            out[i] = (double)((const float *)from)[at];
+        else if (dtype == LS_BF16)
+            out[i] = (double)ls_bf16_to_f32(((const ls_bf16 *)from)[at]);
+        else
+            out[i] = ((const int32_t *)from)[at];
+    }
+}
+
+ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
+    LS_TRY(check_worker(w));
+    LS_NEED(name, "name");
+    const ls_rank *rank = w->state->rank;
+    const ls_flat *flat = find_parameter(w, name);
+    if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
+    if (out == NULL) return ls_ok();
+    const void *all = ls_executor_tensor(rank->executor, LS_BIND_PARAMETERS);
+    widen(rank->image->dtype, all, flat->start, flat->count, out);
+    return ls_ok();
+}
+
+/* --- gradients ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Copies the assembled value from the exchange to `out` once all ranks have written their parts, and sets the exchange to zero.
+ * Collective: the exchange is zero again when any rank returns.
+ */
+static ls_status read_exchange(ls_worker *w, ls_dtype dtype, int64_t n, double *out) {
+    const ls_engine *e = w->state->engine;
+    ls_comm *comm = w->state->rank->comm;
+    LS_TRY(ls_comm_barrier(comm));
+    if (out != NULL) widen(dtype, e->exchange, 0, n, out);
+    LS_TRY(ls_comm_barrier(comm));
+    if (w->rank == 0) {
+        memset(e->exchange, 0, ls_dtype_bytes(dtype) * (size_t)n);
+        /* Returns the pages if the system can; nothing depends on it. */
+        (void)madvise(e->exchange, e->exchange_bytes, MADV_REMOVE);
+    }
+    return ls_comm_barrier(comm);
+}
+
+ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
+    LS_TRY(check_worker(w));
+    LS_NEED(name, "name");
+    const ls_rank *rank = w->state->rank;
+    const ls_image *image = rank->image;
+    const ls_flat *flat = find_parameter(w, name);
+    if (flat == NULL) return unknown_name(w, "parameter", name, LS_ROLE_PARAMETER);
+    if (w->state->engine->options.purpose != LS_TO_DIFFERENTIATE)
+        return ls_error(LS_USAGE, "gradient of \"%s\": only an engine opened to differentiate keeps it",
+                        name);
+    const size_t element = ls_dtype_bytes(image->accumulator);
+    const char *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
+    for (int p = 0; p < image->n_pieces; p++) {
+        const ls_flat_piece part = ls_piece_within(&image->pieces[p], flat->start, flat->count);
+        if (part.count > 0)
+            memcpy((char *)w->state->engine->exchange + element * (size_t)(part.start - flat->start),
+                   shard + element * (size_t)part.at, element * (size_t)part.count);
+    }
+    return read_exchange(w, image->accumulator, flat->count, out);
+}
+
+/* --- tensors ------------------------------------------------------------------------------------------------------------------ */
+
+static bool is_cut_along(const ls_binding *binding, ls_axis axis) {
+    const ls_factor factor = axis == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
+    for (int i = 0; i < binding->shape.ndim; i++) {
+        if (binding->cut[i] && binding->shape.dim[i].factor == factor) return true;
+    }
+    return false;
+}
+
+/* Whether this rank writes its part: of ranks that hold equal copies only the first does. */
+static bool is_contributor(const ls_image *image, const ls_binding *binding) {
+    for (int a = 0; a < LS_AXES; a++) {
+        if (!binding->partial[a] && !is_cut_along(binding, (ls_axis)a) &&
+            ls_mesh_coordinate(&image->mesh, image->rank, (ls_axis)a) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Adds this rank's part to the f64 sum in the exchange. */
+static ls_status add_part(ls_worker *w, const ls_binding *binding, int64_t n) {
+    const ls_dtype dtype = binding->operand.view.dtype;
+    double *sum = w->state->engine->exchange;
+    void *part = calloc((size_t)n, ls_dtype_bytes(dtype));
+    double *wide = malloc(sizeof *wide * (size_t)n);
+    ls_status status =
+        ls_error(LS_NO_MEMORY, "no memory to read %lld elements of \"%s\"", (long long)n, binding->name);
+    if (part != NULL && wide != NULL) {
+        ls_executor_gather(w->state->rank->executor, binding, part);
+        widen(dtype, part, 0, n, wide);
+        for (int64_t i = 0; i < n; i++) sum[i] += wide[i];
+        status = ls_ok();
+    }
+    free(part);
+    free(wide);
+    return status;
+}
+
+/* The ranks add their parts one after the other, in rank order, so that the result has the same bits in every run. */
+static ls_status sum_parts(ls_worker *w, const ls_binding *binding, int64_t n) {
+    ls_comm *comm = w->state->rank->comm;
+    for (int r = 0; r < w->ranks; r++) {
+        const bool mine = r == w->rank && is_contributor(w->state->rank->image, binding);
+        LS_TRY(ls_comm_agree(comm, mine ? add_part(w, binding, n) : ls_ok()));
+    }
+    return ls_ok();
+}
+
+static bool is_readable(const ls_engine *e, const char *name) {
+    for (int i = 0; i < e->options.n_read; i++) {
+        if (strcmp(ls_graph_tensor(e->graph, e->options.read[i])->name, name) == 0) return true;
+    }
+    return false;
+}
+
+ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
+    LS_TRY(check_worker(w));
+    LS_NEED(name, "name");
+    const ls_engine *e = w->state->engine;
+    const ls_rank *rank = w->state->rank;
+    if (!is_readable(e, name))
+        return ls_error(LS_USAGE, "tensor \"%s\" was not among those to be read when the engine was opened",
+                        name);
+    const ls_binding *binding = ls_image_find(rank->image, name);
+    const int64_t n = ls_shape_elements(&binding->shape);
+    bool partial = false;
+    for (int a = 0; a < LS_AXES; a++) partial |= binding->partial[a];
+    if (partial) {
+        LS_TRY(sum_parts(w, binding, n));
+        return read_exchange(w, LS_F64, n, out);
+    }
+    if (is_contributor(rank->image, binding)) ls_executor_gather(rank->executor, binding, e->exchange);
+    return read_exchange(w, binding->operand.view.dtype, n, out);
 }

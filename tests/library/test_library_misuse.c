@@ -320,7 +320,7 @@ static void test_engine(void **state) {
         {{.weight_decay = INFINITY}, LS_USAGE, "weight decay inf"},
         {{.n_read = 1}, LS_INVALID, "a list of 1 tensors to be read, which is NULL"},
         {{.n_read = -1}, LS_INVALID, "a list of -1 tensors"},
-        {{.n_read = 1, .read = &other.x}, LS_INVALID, "none of this graph"},
+        {{.n_read = 1, .read = &other.x}, LS_INVALID, "not a tensor of this graph"},
         {{.n_read = 1, .read = &c.tokens}, LS_INVALID, "no op makes it"},
         {{.spread = {.ranks = -1}}, LS_USAGE, "-1 ranks"},
         {{.spread = {.threads = INT64_MAX}}, LS_USAGE, "--threads"},
