@@ -1,3 +1,4 @@
+/* A decoder: prefill of a prompt, then one token at a time over the cache of keys and values. */
 #include "eval/eval.h"
 #include "tensor/tensor.h"
 #include "weights/weights.h"
@@ -26,7 +27,6 @@ static ls_status open_all(const ls_model *model, int64_t known, const char *dtyp
     return ls_session_open(&d->job, spread, &d->session);
 }
 
-/* The decoder is made in its place: its session borrows the job. */
 ls_status ls_decoder_open(const ls_model *model, int64_t known, int64_t most, const char *dtype,
                           const ls_spread *spread, ls_decoder *out) {
     *out = (ls_decoder){.most = most};
@@ -72,7 +72,7 @@ static void put_number(const ls_rank *rank, const char *name, int64_t value) {
     if (to != NULL) *to = (int32_t)value; /* a model may have no positions */
 }
 
-/* What the token at that place sees: what the mask lets it see, and nothing behind itself. */
+/* Writes the spans that the token at `place` sees: those of the mask, cut off after the token itself. */
 static void put_spans(const ls_decoder *d, const ls_rank *rank, int64_t place) {
     for (int m = 0; m < d->decoding.n_masks; m++) {
         char name[48];
@@ -87,15 +87,15 @@ static void put_spans(const ls_decoder *d, const ls_rank *rank, int64_t place) {
     }
 }
 
-/* Logits that are not finite say nothing of a token. Every rank has the same. */
+/* LS_INVALID if a logit is not finite. All ranks have equal logits, so they return the same status. */
 static ls_status check_logits(const ls_decoder *d, const ls_rank *rank, const float *logits, int64_t place) {
     const int64_t V = ls_view_elements(&ls_image_find(rank->image, d->logits)->operand.view);
     bool finite = true;
     for (int64_t v = 0; v < V; v++) finite &= isfinite(logits[v]) != 0;
     if (finite) return ls_ok();
-    char what[64];
-    snprintf(what, sizeof what, "the logits behind token %lld are", (long long)place + 1);
-    return ls_weights_not_finite(rank->executor, what);
+    char subject[64];
+    snprintf(subject, sizeof subject, "the logits behind token %lld are", (long long)place + 1);
+    return ls_weights_not_finite(rank->executor, subject);
 }
 
 ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place,

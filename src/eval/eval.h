@@ -1,5 +1,5 @@
 /*
- * eval: how well a model does, and what it says: losses by position, recall, generation token by token.
+ * eval: losses of a model by position, recall, and generation token by token.
  */
 #ifndef LS_EVAL_H
 #define LS_EVAL_H
@@ -12,9 +12,9 @@
 #include "session/session.h"
 #include "text/text.h"
 
-/* --- trained.c ------------------------------------------------------------------------------------------------------------- */
+/* --- trained.c ---------------------------------------------------------------------------------------------------------------- */
 
-/* A model as it is used: config, tokenizer, and weights of its own or of a checkpoint. */
+/* A model with its config, its tokenizer, and weights of its own or of a checkpoint. */
 
 typedef struct ls_trained {
     ls_model *model;
@@ -24,105 +24,104 @@ typedef struct ls_trained {
 
 /*
  * model: config.json or a directory with one; NULL: the checkpoint's. checkpoint: a folder with model.safetensors, or a training run,
- * of which the newest is taken; NULL: none. At least one of them (LS_USAGE). The vocabularies are checked against each other.
+ * whose newest checkpoint is used; NULL: none. LS_USAGE if both are NULL; LS_INVALID if the tokenizer has more tokens than the model.
  */
 LS_MUST_USE ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out);
-/* The same with other rotary positions than the config's; NULL: none. */
+/* ls_trained_open with changes to the config's rotary positions; rope NULL: no change. */
 LS_MUST_USE ls_status ls_trained_open_changed(const char *model, const char *checkpoint,
                                               const ls_rope_change *rope, ls_trained *out);
 void ls_trained_close(ls_trained *trained); /* a zeroed one is allowed */
 
-/* The weights into a rank's memory; rank 0 says when they are random (from seed), as nothing else is there. */
+/* Loads the weights into a rank's memory. A model without weights gets random ones from seed, and rank 0 logs it. */
 LS_MUST_USE ls_status ls_trained_fill(const ls_trained *trained, const ls_rank *rank, uint64_t seed);
 
-/* --- text.c ---------------------------------------------------------------------------------------------------------------- */
+/* --- text.c ------------------------------------------------------------------------------------------------------------------- */
 
 /* Sequences of a text, for training and evaluation. */
 
 typedef struct ls_text_sequences {
     const ls_data *data;
-    int64_t some; /* > 0: so many of the text's, evenly spread over it; 0: as they come */
+    int64_t some; /* > 0: that number of sequences, evenly spread over the text; 0: all in order */
 } ls_text_sequences;
 
-/* Any number of ranks may read them at once. The struct is borrowed. */
+/* Ranks may read them at the same time. The struct is borrowed. */
 ls_sequences ls_text_sequences_of(const ls_text_sequences *text);
 
-/* Documents of a few sequences, spread over a text: what its batches are like. */
+/* The documents of a few sequences, spread over a text, as examples of what a batch holds. */
 typedef struct ls_typical {
-    ls_mask_term *terms; /* of kind documents, as ls_job has them; NULL: documents do not stand apart */
+    ls_mask_term *terms; /* LS_MASK_DOCUMENTS, for ls_job.documents; NULL: tokens may see other documents */
     int n;
 } ls_typical;
 LS_MUST_USE ls_status ls_typical_read(const ls_data *data, int64_t S, ls_typical *out);
 void ls_typical_free(ls_typical *typical); /* a zeroed one is allowed */
 
-/* --- evaluate.c ------------------------------------------------------------------------------------------------------------ */
-
-/* The loss of a model on a text that is open already: what the command and the end of a training share. */
+/* --- evaluate.c --------------------------------------------------------------------------------------------------------------- */
 
 /*
- * Of the options seq and pack (those of the data), batch, sequences, dtype, seed, out and spread count, and none is left to a default but those of
- * the spread. All is borrowed for the call.
+ * The loss of a model on data that is already open, for the eval command and the end of a training. Of the options it uses seq and pack
+ * (equal to the data's), batch, sequences, dtype, seed, out and spread; all but those of the spread must be set. Everything is borrowed
+ * for the call.
  */
 LS_MUST_USE ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *trained,
                                        const ls_data *data, ls_eval_result *result);
 
-/* --- positions.c ----------------------------------------------------------------------------------------------------------- */
+/* --- positions.c -------------------------------------------------------------------------------------------------------------- */
 
-/* Losses by distance into the document: the figure that shows whether a long context is of use. */
+/* Losses by the distance from the beginning of the document: they show whether the model makes use of a long context. */
 
-/* Sums over tokens of loss and loss²; and over sequences, each with n of the tokens and their loss L: of L², L·n and n². */
+/* Sums over tokens: of their loss and loss². Sums over sequences, each with n tokens of total loss L: of L², L·n and n². */
 typedef struct ls_loss_sum {
     int64_t sequences, tokens;
-    double loss, token_squares;
-    double squares, cross, counts;
+    double loss, token_squares;    /* loss, loss² */
+    double squares, cross, counts; /* L², L·n, n² */
 } ls_loss_sum;
 
-/* Starts as zeros. */
+/* Zero before the first sequence is added. */
 typedef struct ls_loss_sums {
     ls_loss_sum bins[LS_LOSS_BINS][LS_LOSS_BINS]; /* [first][last]: of all tokens in bins first to last */
-    int64_t farthest;                             /* most tokens before a predicted one */
+    int64_t farthest;                             /* largest number of tokens before a predicted one */
 } ls_loss_sums;
 
 /*
- * Adds a sequence with the losses[S] of its labels (ignored ones: LS_LABEL_IGNORED) by sample->seen: what the model has not seen of a
- * document, because the sequence begins inside it, does not count.
+ * Adds the losses[S] of a sequence whose label is not LS_LABEL_IGNORED to the bins of sample->seen. If the sequence begins inside a
+ * document, the tokens before its beginning do not count as seen.
  */
 void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses);
 
 /*
- * Neighbouring bins are joined until each holds so many tokens that their scatter leaves its mean a standard error of `error` nats at most:
- * no line of the table is noise. INFINITY joins none.
+ * Joins neighbouring bins until each has enough tokens for a mean whose standard error, from their scatter, is at most `error` nats.
+ * INFINITY joins none.
  */
 ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums, double error);
 #define LS_LOSS_BIN_ERROR 0.05
 
-/* "loss", "tokens", "sequences", "perplexity" and the array "by_position" of an open object. */
+/* Writes "loss", "tokens", "sequences", "perplexity" and the array "by_position" into the open object. */
 void ls_loss_table_put(const ls_loss_table *table, ls_json_writer *writer);
-/* directory/loss_by_position.svg. what: a line that says of which text, e.g. "8 sequences of 4096 tokens". */
+/* Writes directory/loss_by_position.svg. */
 LS_MUST_USE ls_status ls_loss_table_draw(const ls_loss_table *table, const char *directory);
-/* A line for each bin. */
+/* Prints a line for each bin. */
 void ls_loss_table_print(const ls_loss_table *table, FILE *out);
 
-/* --- decoder.c ------------------------------------------------------------------------------------------------------------- */
+/* --- decoder.c ---------------------------------------------------------------------------------------------------------------- */
 
 /*
- * A model that reads a sequence once and goes on token by token: keys and values of the prompt are made at once, its tokens shared by the
- * ranks, and stay where they are made (prefill, program evaluate); a token is computed over them and adds its own (program decode).
- * The sequence is compiled for the most tokens that there will be; what stands behind the last one is seen by nobody.
+ * A model that reads a prompt at once and continues it token by token. Prefill (program evaluate) computes the keys and values of the
+ * prompt, whose tokens are spread over the ranks; each rank keeps those of its tokens. Each further token (program decode) attends to
+ * them and adds its own key and value. Programs are compiled for a largest sequence; no token sees positions after the current one.
  */
 
 typedef struct ls_decoder {
-    int64_t most; /* tokens of a sequence */
+    int64_t most; /* largest number of tokens of a sequence */
     ls_graph *model, *graph;
     ls_decoding decoding;
-    const char *logits; /* name */
+    const char *logits; /* the name of the logits */
     ls_job job;
-    ls_session *session; /* the caller's to run, once */
+    ls_session *session; /* the caller runs it, once */
 } ls_decoder;
 
 /*
- * For texts of `known` tokens that grow up to `most`. dtype: "f32" or "bf16"; NULL: f32. LS_USAGE for another. The model is
- * borrowed for the call.
+ * For prompts of `known` tokens that grow to at most `most`. dtype: "f32" or "bf16", NULL: f32; LS_USAGE for another. The model is
+ * borrowed for the call. `out` must stay at its address until it is closed, since the session borrows its job.
  */
 LS_MUST_USE ls_status ls_decoder_open(const ls_model *model, int64_t known, int64_t most, const char *dtype,
                                       const ls_spread *spread, ls_decoder *out);
@@ -131,27 +130,28 @@ void ls_decoder_close(ls_decoder *decoder); /* a zeroed one is allowed */
 /* Bytes of keys and values that the image's rank holds. */
 int64_t ls_decoder_cache_bytes(const ls_decoder *decoder, const ls_image *image);
 
-/* On every rank of its session alike: ids[0, n), n <= most, become the sequence; what was there before is forgotten. */
+/* Makes ids[0, n), n <= most, the sequence and computes its keys and values. Collective, with equal arguments on every rank. */
 LS_MUST_USE ls_status ls_decoder_prefill(const ls_decoder *decoder, const ls_rank *rank, const int32_t *ids,
                                          int64_t n);
 /*
- * The token `id` at `place`, the number of tokens before it: *logits [V] are those of the token that follows, the same bits on every rank;
- * valid until the next call. Where one is not finite: LS_INVALID that names the weight to blame, on every rank.
+ * Adds token `id` at `place`, the number of tokens before it. *logits [V] are those of the token that follows, with equal bits on every
+ * rank, valid until the next call. Collective. If a logit is not finite: LS_INVALID on every rank, naming the weight that is the cause.
  */
 LS_MUST_USE ls_status ls_decoder_next(const ls_decoder *decoder, const ls_rank *rank, int32_t id,
                                       int64_t place, const float **logits);
 
-/* --- sample.c -------------------------------------------------------------------------------------------------------------- */
+/* --- generation.c ------------------------------------------------------------------------------------------------------------- */
 
 /*
- * Drawing the next token from its logits, in the Hugging Face library's order: logits are divided by the temperature, top_k keeps the
- * likeliest (all that are as likely as the k-th among them), top_p keeps of these the fewest that hold its share together.
+ * Drawing the next token from its logits, in the order of the Hugging Face library: logits are divided by the temperature; top_k keeps the
+ * k most likely tokens and those as likely as the k-th; top_p keeps the fewest of these, most likely first, that reach its share.
  */
 
 typedef struct ls_sampling {
-    double temperature; /* 0: the likeliest */
-    double top_p;       /* of what top_k leaves, the one that crosses the share included; 0 and 1: all */
-    int64_t top_k;      /* 0: all */
+    double temperature; /* 0: always the most likely token */
+    double
+        top_p; /* share of the probability that top_k leaves; the token that reaches it is kept; 0 and 1: all */
+    int64_t top_k; /* 0: all */
     uint64_t seed;
 } ls_sampling;
 
@@ -160,14 +160,12 @@ LS_MUST_USE ls_status ls_sampler_create(const ls_sampling *sampling, int64_t V, 
 void ls_sampler_destroy(ls_sampler *sampler); /* NULL is allowed */
 
 /*
- * The token of draw `number`: a pure function of the sampling, the logits [V] and the number. Of equal logits the smaller id is the likelier.
- * Logits that are not finite are never drawn, unless none is: then it is id 0.
+ * The token of draw `number`: a pure function of the sampling, the logits [V] and the number. Of equal logits the smaller id counts as more
+ * likely. A token with a logit that is not finite is not drawn; if no logit is finite, the result is id 0.
  */
 int32_t ls_sampler_draw(ls_sampler *sampler, const float *logits, uint64_t number);
 
-/* --- stop.c ---------------------------------------------------------------------------------------------------------------- */
-
-/* The tokens that a text ends with. */
+/* The tokens that end a text. */
 
 enum { LS_MOST_STOPS = 64 };
 
@@ -177,38 +175,36 @@ typedef struct ls_stops {
 } ls_stops;
 
 /*
- * "eos_token_id", a number or several, of the folder's generation_config.json, or else of its config.json; where neither says it,
- * the tokenizer's end of document. LS_INVALID naming the file and what is no token of the model.
+ * Reads "eos_token_id", a number or an array, from the model folder's generation_config.json, or else from its config.json; if neither has
+ * it, takes the tokenizer's end of document. LS_INVALID names the file and a value that is no token of the model.
  */
 LS_MUST_USE ls_status ls_stops_read(const ls_trained *trained, ls_stops *out);
 bool ls_stops_have(const ls_stops *stops, int32_t id);
 
-/* --- generated.c ----------------------------------------------------------------------------------------------------------- */
-
-/* Tokens to text as they come: whole characters only, fit to be printed. */
+/* Turns tokens into printable text as they come, in whole characters. */
 
 typedef struct ls_generated_text {
     const ls_tokenizer *tokenizer;
     void (*out)(void *context, const char *bytes, size_t n);
     void *context;
     ls_token_stream *tokens;
-    ls_text text; /* what has not been put out yet */
+    ls_text text; /* bytes not yet passed to out */
 } ls_generated_text;
 
 /*
- * Begins behind ids[0, n), of which nothing is put out: a token's text may depend on those before it. stream->tokenizer, out and context
- * are set by the caller, the rest is zero. ls_generated_free it whatever the status.
+ * Begins after the tokens ids[0, n), whose text is not passed to out, since a token's text may depend on the tokens before it. The
+ * caller sets stream->tokenizer, out and context, leaves the rest zero, and calls ls_generated_free whatever the status is.
  */
 LS_MUST_USE ls_status ls_generated_begin(ls_generated_text *stream, const int32_t *ids, size_t n);
-/* Puts out what the token adds; special tokens add nothing. What may become a character with the next ones waits. */
+/* Passes the text that the token adds to out; special tokens add none. Bytes of an incomplete character wait for the next token. */
 LS_MUST_USE ls_status ls_generated_put(ls_generated_text *stream, int32_t id);
-/* Nothing more comes: what has waited is put out. */
+/* After the last token: passes the waiting bytes to out. */
 LS_MUST_USE ls_status ls_generated_end(ls_generated_text *stream);
 void ls_generated_free(ls_generated_text *stream); /* a zeroed one is allowed */
 
-/* --- recall_write.c -------------------------------------------------------------------------------------------------------- */
+/* --- recall.c ----------------------------------------------------------------------------------------------------------------- */
 
-/* A line for each depth, a column for each length. */
+/* Prints a line for each depth with a column for each length. */
 void ls_recall_print(const ls_recall_result *result, FILE *out);
 void ls_recall_result_json(const ls_recall_result *result, FILE *out);
 

@@ -1,4 +1,4 @@
-/* The eval command: forward passes over a text. */
+/* The loss of a model on a text: forward passes over its sequences. */
 #include "eval/eval.h"
 #include "graph/graph.h"
 #include "weights/weights.h"
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- on a text that is open ------------------------------------------------------------------------------------------------ */
+/* --- on open data ------------------------------------------------------------------------------------------------------------- */
 
-/* What rank 0 leaves for the caller, in memory that both see. */
+/* What rank 0 computes for the caller, in memory that they share. */
 typedef struct outcome {
     ls_loss_sums sums;
     double seconds;
@@ -45,7 +45,7 @@ static ls_status open_program(evaluation *e) {
     return ls_score_room_make(o->batch, o->seq, &e->room);
 }
 
-static void add(void *context, int64_t index, const ls_sample *sample, const float *losses) {
+static void add_losses(void *context, int64_t index, const ls_sample *sample, const float *losses) {
     (void)index;
     const evaluation *e = context;
     ls_loss_sums_add(&e->outcome->sums, e->room.S, sample, losses);
@@ -58,7 +58,7 @@ static ls_status score_text(evaluation *e, const ls_rank *rank) {
     const bool shown = rank->rank == 0 && progress.terminal;
     const double began = ls_seconds();
     const ls_status status =
-        ls_score(rank, LS_PROGRAM_MICRO, &e->room, &from, e->n, add, e, shown ? &progress : NULL);
+        ls_score(rank, LS_PROGRAM_MICRO, &e->room, &from, e->n, add_losses, e, shown ? &progress : NULL);
     if (shown) ls_progress_end(&progress);
     LS_TRY(status);
     ls_status finite = ls_ok();
@@ -127,7 +127,7 @@ ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *tra
     return status;
 }
 
-/* --- the command -------------------------------------------------------------------------------------------------------------- */
+/* --- from options ------------------------------------------------------------------------------------------------------------- */
 
 static ls_status complete(ls_eval_options *o) {
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");

@@ -1,26 +1,23 @@
-/* What generation needs beside a decoder: draws from logits, the tokens that end a text, and text from tokens as they come. */
+/* Generation beside the decoder: draws tokens from logits, knows the tokens that end a text, and turns tokens into text as they come. */
 #include "eval/eval.h"
-
-#include "base/base.h"
-#include "format/format.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct ls_sampler {
-    ls_sampling how;
+    ls_sampling sampling;
     int64_t V;
     double *chance; /* [V], not normalised */
     int32_t *
-        heap; /* [V] ids: the likeliest on top; behind those that are left, the taken ones, last taken first */
+        heap; /* [V] ids: a heap of `left`, the most likely on top; then the removed ones, last removed first */
     int64_t left;
 };
 
 ls_status ls_sampler_create(const ls_sampling *sampling, int64_t V, ls_sampler **out) {
     ls_sampler *s = calloc(1, sizeof *s);
     if (s != NULL) {
-        *s = (ls_sampler){.how = *sampling, .V = V};
+        *s = (ls_sampler){.sampling = *sampling, .V = V};
         s->chance = malloc(sizeof *s->chance * (size_t)V);
         s->heap = malloc(sizeof *s->heap * (size_t)V);
     }
@@ -50,7 +47,8 @@ static bool comes_before(const ls_sampler *s, int32_t a, int32_t b) {
     return s->chance[a] != s->chance[b] ? s->chance[a] > s->chance[b] : a < b;
 }
 
-static void sink(ls_sampler *s, int64_t at) {
+/* Restores the order of the heap below `at`. */
+static void sift_down(ls_sampler *s, int64_t at) {
     for (int64_t child; (child = 2 * at + 1) < s->left; at = child) {
         if (child + 1 < s->left && comes_before(s, s->heap[child + 1], s->heap[child])) child++;
         if (!comes_before(s, s->heap[child], s->heap[at])) return;
@@ -60,45 +58,45 @@ static void sink(ls_sampler *s, int64_t at) {
     }
 }
 
-/* The likeliest that is left. Few are taken of many, so a heap is quicker than sorting all. */
-static int32_t take(ls_sampler *s) {
+/* Removes the most likely id from the heap. Few of many ids are removed, so a heap is faster than sorting all. */
+static int32_t pop(ls_sampler *s) {
     const int32_t id = s->heap[0];
     s->heap[0] = s->heap[--s->left];
     s->heap[s->left] = id;
-    sink(s, 0);
+    sift_down(s, 0);
     return id;
 }
 
-/* Chances relative to the likeliest; returns their sum. */
-static double weigh(ls_sampler *s, const float *logits, int32_t best) {
+/* Sets the chance of every id, relative to the most likely one; returns their sum. */
+static double compute_chances(ls_sampler *s, const float *logits, int32_t best) {
     double sum = 0;
     for (int64_t v = 0; v < s->V; v++) {
-        const double below = ((double)logits[v] - (double)logits[best]) / s->how.temperature;
+        const double below = ((double)logits[v] - (double)logits[best]) / s->sampling.temperature;
         sum += s->chance[v] = isfinite(logits[v]) ? exp(below) : 0;
     }
     return sum;
 }
 
-/* The chance of the n-th likeliest, which are asked for in order; 0 past the last. */
+/* The chance of the n-th most likely id; 0 past the last. To be called with n = 0, 1, 2, ... */
 static double chance_of(ls_sampler *s, int64_t n) {
     if (n >= s->V) return 0;
     const int64_t at = s->V - 1 - n;
-    return s->chance[at < s->left ? take(s) : s->heap[at]];
+    return s->chance[at < s->left ? pop(s) : s->heap[at]];
 }
 
-/* How many are left by top_k: the k likeliest, and all that are as likely as the last of them. *sum becomes the sum of their chances. */
+/* The number of ids that top_k keeps: the k most likely and those as likely as the last of them. *sum becomes the sum of their chances. */
 static int64_t cut_to_count(ls_sampler *s, double *sum) {
     double kept = 0, last = 0;
     int64_t n = 0;
-    for (double next; (next = chance_of(s, n)) > 0 && (n < s->how.top_k || next == last); n++)
+    for (double next; (next = chance_of(s, n)) > 0 && (n < s->sampling.top_k || next == last); n++)
         kept += last = next;
     *sum = kept;
     return n;
 }
 
-/* How many of `most` are left by top_p: the likeliest up to the one with which they reach their share of the sum. */
+/* The number of ids, of at most `most`, that top_p keeps: the most likely until they reach the share of *sum, which becomes their sum. */
 static int64_t cut_to_share(ls_sampler *s, int64_t most, double *sum) {
-    const double share = s->how.top_p * *sum;
+    const double share = s->sampling.top_p * *sum;
     double kept = 0;
     int64_t n = 0;
     for (double next; n < most && kept < share && (next = chance_of(s, n)) > 0; n++) kept += next;
@@ -106,14 +104,14 @@ static int64_t cut_to_share(ls_sampler *s, int64_t most, double *sum) {
     return n;
 }
 
-/* All but the likeliest lose their chance; returns the sum of those that are left. */
+/* Sets the chance of the ids that top_k and top_p remove to 0; returns the sum of the others. */
 static double cut(ls_sampler *s, double sum) {
-    const bool by_count = s->how.top_k > 0 && s->how.top_k < s->V;
-    const bool by_share = s->how.top_p > 0 && s->how.top_p < 1;
+    const bool by_count = s->sampling.top_k > 0 && s->sampling.top_k < s->V;
+    const bool by_share = s->sampling.top_p > 0 && s->sampling.top_p < 1;
     if (!by_count && !by_share) return sum;
     for (int64_t v = 0; v < s->V; v++) s->heap[v] = (int32_t)v;
     s->left = s->V;
-    for (int64_t at = s->V / 2; at-- > 0;) sink(s, at);
+    for (int64_t at = s->V / 2; at-- > 0;) sift_down(s, at);
     int64_t n = by_count ? cut_to_count(s, &sum) : s->V;
     if (by_share) n = cut_to_share(s, n, &sum);
     for (int64_t i = 0; i < s->V - n; i++) s->chance[s->heap[i]] = 0;
@@ -121,25 +119,25 @@ static double cut(ls_sampler *s, double sum) {
 }
 
 /*
- * The id where the running sum of the chances passes `drawn`. By ids, not by chances: those of two tokens that are almost equal may
- * change places by rounding, and the draw would be another one.
+ * The id where the running sum of the chances passes `drawn`; `otherwise` if rounding keeps the sum below it. The order is that of ids, not
+ * of chances: two almost equal chances may change places by rounding, which would change the draw.
  */
 static int32_t find(const ls_sampler *s, double drawn, int32_t otherwise) {
     for (int64_t v = 0; v < s->V; v++) {
         drawn -= s->chance[v];
         if (drawn < 0) return (int32_t)v;
     }
-    return otherwise; /* by rounding alone */
+    return otherwise;
 }
 
 int32_t ls_sampler_draw(ls_sampler *s, const float *logits, uint64_t number) {
     const int32_t best = likeliest(logits, s->V);
-    if (!(s->how.temperature > 0) || !isfinite(logits[best])) return best;
-    const double sum = cut(s, weigh(s, logits, best));
-    return find(s, sum * ls_rng_uniform(s->how.seed, ls_rng_stream("generate"), number), best);
+    if (!(s->sampling.temperature > 0) || !isfinite(logits[best])) return best;
+    const double sum = cut(s, compute_chances(s, logits, best));
+    return find(s, sum * ls_rng_uniform(s->sampling.seed, ls_rng_stream("generate"), number), best);
 }
 
-/* --- where a text ends --------------------------------------------------------------------------------------------------------- */
+/* --- where a text ends -------------------------------------------------------------------------------------------------------- */
 
 static ls_status read_ids(ls_json_value value, int64_t V, ls_stops *out) {
     const bool several = ls_json_is_array(value);
@@ -153,13 +151,13 @@ static ls_status read_ids(ls_json_value value, int64_t V, ls_stops *out) {
     return ls_ok();
 }
 
-/* Nothing is added where the text does not say it. */
+/* Adds the tokens of "eos_token_id", if the JSON text has it. `name` is the file for error messages. */
 static ls_status read_text(const char *name, const char *text, int64_t V, ls_stops *out) {
     ls_json *document;
     LS_TRY(ls_json_parse(name, text, strlen(text), &document));
     const ls_json_value root = ls_json_root(document);
-    const bool said = ls_json_has(root, "eos_token_id");
-    const ls_status status = said ? read_ids(ls_json_field(root, "eos_token_id"), V, out) : ls_ok();
+    const bool present = ls_json_has(root, "eos_token_id");
+    const ls_status status = present ? read_ids(ls_json_field(root, "eos_token_id"), V, out) : ls_ok();
     ls_json_free(document);
     return status;
 }
@@ -194,14 +192,14 @@ bool ls_stops_have(const ls_stops *stops, int32_t id) {
     return false;
 }
 
-/* --- text of tokens as they come ----------------------------------------------------------------------------------------------- */
+/* --- tokens to text ----------------------------------------------------------------------------------------------------------- */
 
 static void emit(ls_generated_text *s) {
     char piece[64];
     for (size_t at = 0, part; at < s->text.count; at += part) {
         const char *bytes = s->text.byte + at;
         part = ls_utf8_valid_prefix(bytes, (size_t)ls_min((int64_t)(s->text.count - at), 16));
-        if (part == 0) part = 1; /* a wrong byte: printed as U+FFFD */
+        if (part == 0) part = 1; /* an invalid byte: printed as U+FFFD */
         s->out(s->context, piece, ls_utf8_printable(bytes, part, piece, sizeof piece));
     }
     s->text.count = 0;

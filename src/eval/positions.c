@@ -1,12 +1,10 @@
+/* Losses by the number of tokens of the document that were seen before: sums, a table with joined bins, and its output. */
 #include "eval/eval.h"
-
-#include "base/base.h"
-#include "session/session.h"
 
 #include <math.h>
 #include <string.h>
 
-/* 0 for no token before, then bins that double and end with a power of two, as sequences do: 1, 2, 3-4, 5-8, ... */
+/* The bin of a number of tokens seen before: 0, 1, 2, 3-4, 5-8, ... Each ends with a power of two, as sequence lengths do. */
 static int bin_of(int64_t before) {
     int bin = before > 0;
     for (int64_t last = 1; last < before && bin + 1 < LS_LOSS_BINS; last *= 2) bin++;
@@ -15,7 +13,7 @@ static int bin_of(int64_t before) {
 
 static int64_t last_of(int bin) { return bin > 0 ? (int64_t)1 << (bin - 1) : 0; }
 
-/* A sequence's tokens of some bins. */
+/* One sequence's tokens in a run of bins: their number, and the sums of loss and loss². */
 typedef struct part {
     int64_t tokens;
     double loss, squares;
@@ -33,7 +31,10 @@ static void add_part(ls_loss_sum *sum, const part *p) {
     sum->counts += n * n;
 }
 
-/* Sums for every run of bins, since which ones will be joined is known at the end, and L² of two bins is not the sum of theirs. */
+/*
+ * Adds to the sums of every run of bins: which bins are joined is known at the end only, and the L² of two joined bins is not the sum
+ * of their L².
+ */
 void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses) {
     part parts[LS_LOSS_BINS] = {{0}};
     for (int64_t i = 0; i < S; i++) {
@@ -54,8 +55,8 @@ void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, co
 }
 
 /*
- * Tokens of one sequence are not independent, so sequences are the sample: the mean is a ratio of two sums over them, and its
- * standard error follows from what each adds to loss - mean·tokens.
+ * Tokens of one sequence are not independent, so the sample consists of sequences: the mean is a ratio of two sums over them, and its
+ * standard error follows from the scatter of L - mean·n over the sequences.
  */
 static ls_loss_bin bin_between(const ls_loss_sums *sums, int first, int last) {
     const ls_loss_sum *sum = &sums->bins[first][last];
@@ -71,11 +72,11 @@ static ls_loss_bin bin_between(const ls_loss_sums *sums, int first, int last) {
     return bin;
 }
 
-enum { FEWEST = 32 }; /* tokens that say what their scatter is */
+enum { FEWEST = 32 }; /* the fewest tokens from which the scatter is estimated */
 
 /*
- * Whether a bin holds enough tokens. As if tokens were independent: the scatter between a few sequences is too rough an estimate to
- * decide by, and much of it is the difference between texts, which no joining takes away.
+ * Whether a bin holds enough tokens, which are treated as independent here: the scatter between a few sequences is too rough an
+ * estimate to decide by, and much of it is the difference between texts, which joining bins does not reduce.
  */
 static bool is_enough(const ls_loss_sum *sum, double error) {
     const double n = (double)sum->tokens;
@@ -88,23 +89,23 @@ static bool is_enough(const ls_loss_sum *sum, double error) {
 ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums, double error) {
     ls_loss_table table = {.all = bin_between(sums, 0, LS_LOSS_BINS - 1),
                            .sequences = sums->bins[0][LS_LOSS_BINS - 1].sequences};
-    int first = 0, before = 0; /* of the bin that is growing, and of the one before it */
+    int first = 0, before = 0; /* the first bin of the growing run, and of the run before it */
     for (int last = 0; last < LS_LOSS_BINS; last++) {
         const ls_loss_sum *sum = &sums->bins[first][last];
-        if (sum->tokens == 0) first = last + 1; /* nothing yet: it begins later */
+        if (sum->tokens == 0) first = last + 1; /* empty bins at its beginning do not belong to a run */
         if (!is_enough(sum, error)) continue;
         table.bin[table.n++] = bin_between(sums, first, last);
         before = first;
         first = last + 1;
     }
     if (first == LS_LOSS_BINS) return table;
-    /* What is left at the end is too little for a bin of its own. */
+    /* The rest has too few tokens for a run of its own and joins the last one. */
     if (table.n == 0) table.n = 1, before = first;
     table.bin[table.n - 1] = bin_between(sums, before, LS_LOSS_BINS - 1);
     return table;
 }
 
-/* --- as text, JSON and a picture ----------------------------------------------------------------------------------------------- */
+/* --- as text, JSON and a picture ---------------------------------------------------------------------------------------------- */
 
 void ls_loss_table_print(const ls_loss_table *t, FILE *out) {
     if (t == NULL || out == NULL || t->n > LS_LOSS_BINS) return;
@@ -149,7 +150,7 @@ ls_status ls_loss_table_draw(const ls_loss_table *t, const char *directory) {
     int n = 0;
     for (int i = 0; i < t->n; i++) {
         const ls_loss_bin *b = &t->bin[i];
-        if (b->last == 0) continue; /* has no place on a scale of doublings */
+        if (b->last == 0) continue; /* 0 has no place on a logarithmic axis */
         x[n] = sqrt((double)ls_max(b->first, 1) * (double)b->last);
         y[n] = b->loss;
         error[n++] = b->error;

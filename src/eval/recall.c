@@ -1,8 +1,5 @@
-/* The recall command: for each length a decoder, for each text a prefill, and the answer token by token. */
-#include "eval/eval.h"
+/* Recall of a pass key: one decoder for each length; each text is prefilled, and its answer scored token by token. */
 #include "eval/eval_impl.h"
-
-#include "format/format.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +22,7 @@ static ls_recall_cell total(const ls_recall_result *r) {
     return all;
 }
 
-/* A result as ls_recall makes it, and somewhere to write it. */
+/* Whether a caller's result is within its arrays, and there is a file. */
 static bool can_write(const ls_recall_result *r, FILE *out) {
     return r != NULL && out != NULL && r->n_lengths <= LS_RECALL_LENGTHS && r->n_depths <= LS_RECALL_DEPTHS;
 }
@@ -75,7 +72,7 @@ void ls_recall_result_json(const ls_recall_result *result, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* --- the picture ----------------------------------------------------------------------------------------------------------- */
+/* --- the picture -------------------------------------------------------------------------------------------------------------- */
 
 enum {
     LEFT = 92,
@@ -88,22 +85,22 @@ enum {
     LEAST_COLUMNS = 5
 };
 
-/* From nothing right to all right: one hue, told apart by lightness too. */
+/* From none right to all right: one hue, with rising contrast. */
 static const char *const light_shades[SHADES] = {"#f3f4f6", "#d3e4f5", "#a5c9ea",
                                                  "#6ba6d9", "#2f7fc1", "#0b5394"};
 static const char *const dark_shades[SHADES] = {"#23262c", "#1f3a54", "#22527c",
                                                 "#2a6ea8", "#3d8dd0", "#6cb4f2"};
-/* Of the numbers in them. */
+/* The colours of the numbers in the cells. */
 static const char *const light_ink[SHADES] = {"#3b3f46", "#22303c", "#16222d",
                                               "#0d1720", "#ffffff", "#ffffff"};
 static const char *const dark_ink[SHADES] = {"#c9ccd2", "#dbe6f0", "#e6eff8",
                                              "#f2f7fc", "#ffffff", "#0d1720"};
 
+/* The strongest shade is for all right only, the faintest for none right only. */
 static int shade_of(double accuracy) {
     if (accuracy >= 1) return SHADES - 1;
     const int shade = (int)(accuracy * (SHADES - 1) + 0.999);
-    return shade < SHADES - 1 ? shade
-                              : SHADES - 2; /* the strongest is for all right, the faintest for none */
+    return shade < SHADES - 1 ? shade : SHADES - 2;
 }
 
 static void draw_cell(FILE *out, const ls_recall_result *r, int l, int d) {
@@ -158,14 +155,14 @@ ls_status ls_recall_write(const ls_recall_result *r, const char *directory) {
     return ls_svg_write(path, &look, draw, r);
 }
 
-/* --- running it ---------------------------------------------------------------------------------------------------------------- */
+/* --- running it --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct asking {
     const ls_recall_options *options;
     const ls_trained *trained;
-    const ls_decoder *decoder; /* of the length at work */
+    const ls_decoder *decoder; /* of the current length */
     ls_haystack haystack;
-    int length; /* its index */
+    int length; /* index of the current length */
     ls_progress *progress;
     ls_recall_result *result; /* shared with the ranks; rank 0 writes */
 } asking;
@@ -173,15 +170,15 @@ typedef struct asking {
 double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *likeliest) {
     double most = -INFINITY, sum = 0;
     for (int64_t v = 0; v < V; v++)
-        if ((double)logits[v] > most)
-            most = (double)logits[v]; /* gcc 12 breaks down at fmax here, on aarch64 */
+        if ((double)logits[v] > most) most = (double)logits[v]; /* fmax here crashes gcc 12 on aarch64 */
     for (int64_t v = 0; v < V; v++) sum += exp((double)logits[v] - most);
     *likeliest = (double)logits[id] == most;
-    for (int64_t v = 0; v < id; v++) *likeliest &= (double)logits[v] < most; /* of equal ones the first */
+    for (int64_t v = 0; v < id; v++)
+        *likeliest &= (double)logits[v] < most; /* of equal ones, the first counts */
     return most + log(sum) - (double)logits[id];
 }
 
-/* One text: how the model likes its answer. Every rank finds the same. */
+/* Scores the answer of one text. All ranks compute the same; rank 0 writes it to the result. */
 static ls_status ask(const asking *a, const ls_rank *rank, int32_t *ids, int64_t depth, int64_t sample) {
     ls_recall_cell *cell = &a->result->cell[a->length][depth];
     const int64_t n = a->haystack.length, V = ls_model_describe(a->trained->model).V;
@@ -208,9 +205,9 @@ static ls_status ask(const asking *a, const ls_rank *rank, int32_t *ids, int64_t
 static ls_status ask_all(const asking *a, const ls_rank *rank, int32_t *ids) {
     const int64_t texts = a->options->depths * a->options->samples;
     for (int64_t t = 0; t < texts; t++) {
-        ls_status wish = ls_ok();
-        if (ls_comm_stop_requested(rank->comm)) wish = ls_error(LS_INTERRUPTED, "stopped");
-        LS_TRY(ls_comm_agree(rank->comm, wish));
+        ls_status stop = ls_ok();
+        if (ls_comm_stop_requested(rank->comm)) stop = ls_error(LS_INTERRUPTED, "stopped");
+        LS_TRY(ls_comm_agree(rank->comm, stop));
         LS_TRY(ask(a, rank, ids, t / a->options->samples, t % a->options->samples));
         if (rank->rank == 0 && a->progress->terminal)
             ls_progress_show(a->progress, a->length * texts + t + 1, "");
@@ -229,7 +226,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return status;
 }
 
-/* All texts of one length. */
+/* Scores all texts of one length. */
 static ls_status ask_length(asking *a, ls_decoder *decoder, ls_data **data) {
     const ls_recall_options *o = a->options;
     const int64_t length = a->result->length[a->length];

@@ -1,21 +1,22 @@
-#include "base/base.h"
+/* The sequences of a text, and the documents that a plan takes as typical of it. */
 #include "eval/eval.h"
 
 #include <stdlib.h>
 
-static ls_status sample(const void *context, int64_t index, ls_sample *out) {
+static ls_status read_sample(const void *context, int64_t index, ls_sample *out) {
     const ls_text_sequences *text = context;
     if (text->some > 0) index = ls_part_start(ls_data_summarise(text->data)->windows, text->some, index);
     return ls_data_read(text->data, index, out);
 }
 
 ls_sequences ls_text_sequences_of(const ls_text_sequences *text) {
-    return (ls_sequences){.context = text, .sample = sample};
+    return (ls_sequences){.context = text, .sample = read_sample};
 }
 
-/* So many of 8,192 tokens tell a step's time to a percent; of long sequences fewer do, and to count their pairs takes longer. */
+/* Eight sequences of 8,192 tokens determine the time of a step to a percent. Fewer long ones suffice, and their pairs take long to count. */
 enum { MOST_TYPICAL = 8, TYPICAL_TOKENS = 1 << 18 };
 
+/* The document bounds of one sequence, as a mask term. room: 4·(S + 1) numbers for the call. */
 static ls_status read_ends(const ls_text_sequences *text, int64_t S, int64_t index, int32_t *room,
                            ls_mask_term *out) {
     const size_t each = (size_t)S + 1;

@@ -1,10 +1,11 @@
+/* A model with its tokenizer and weights. */
 #include "checkpoint/checkpoint.h"
 #include "eval/eval.h"
 #include "format/format.h"
 
 #include <stdlib.h>
 
-/* The checkpoint itself, or the newest one of a run. */
+/* *out: the folder itself if it has model.safetensors, else the newest checkpoint of the run; NULL if none is given. */
 static ls_status find_checkpoint(const char *given, char **out) {
     if (given == NULL) return ls_ok();
     LS_PATH weights = NULL;
