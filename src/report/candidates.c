@@ -1,4 +1,4 @@
-/* The candidates of a plan, as a table and as JSON. */
+/* The candidates of a plan as a table and as JSON, and the printed description of an engine or an attention. */
 #include "report/report.h"
 
 #include "base/base.h"
@@ -66,7 +66,7 @@ void ls_candidates_put(const ls_plan *plan, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-/* What was chosen, in as much detail, with the programs of rank 0. */
+/* Prints the choice, the candidates and the programs of rank 0, as far as `detail` says. */
 static void print_session(const ls_session *session, ls_detail detail, FILE *out) {
     const ls_plan *plan = ls_session_plan(session);
     if (detail == LS_PRINT_CHOICE)

@@ -1,4 +1,4 @@
-/* Drawn from the image alone; lengths in the picture are pixels. */
+/* The memory map, drawn from the image alone. Lengths are pixels. */
 #include "report/report.h"
 
 #include "base/base.h"
@@ -15,8 +15,8 @@ enum {
     LEFT = 92,
     PLOT = 900,   /* width of the programs together */
     GAP = 10,     /* between programs */
-    ASIDE = 1020, /* where the account of the peak begins */
-    RIGHT = 1292, /* where it ends */
+    ASIDE = 1020, /* x of the text about the peak */
+    RIGHT = 1292, /* its right end */
     SMALL = 12,   /* font size */
     LARGEST = 9   /* buffers named at a peak */
 };
@@ -26,19 +26,19 @@ static const char *const light_colours[LS_BUFFER_KINDS] = {
 static const char *const dark_colours[LS_BUFFER_KINDS] = {
     "#4a525c", "#5f553d", "#1f5f9e", "#9a4d16", "#77620f", "#69727d", "#1f6b4a", "#5b3f94", "#8a3566"};
 
-/* Where each program lies along the time axis. */
+/* The place of each program along the x axis. */
 typedef struct columns {
-    double x[LS_PROGRAMS], step[LS_PROGRAMS]; /* of its first instruction; of one */
+    double x[LS_PROGRAMS], step[LS_PROGRAMS]; /* x of its first instruction; width of an instruction */
 } columns;
 
-/* One arena's part of the picture. */
+/* The part of the picture for one arena. */
 typedef struct panel {
     FILE *out;
     const ls_image *image;
     const columns *columns;
     ls_space space;
     double top, bottom;
-    double most; /* bytes at the top */
+    double most; /* the number of bytes at the top */
     ls_peak peak;
 } panel;
 
@@ -47,9 +47,9 @@ typedef struct picture {
     const char *model;
 } picture;
 
-/* --- where things lie ------------------------------------------------------------------------------------------------------- */
+/* --- positions ---------------------------------------------------------------------------------------------------------------- */
 
-/* Widths go with the numbers of instructions, but a short program stays visible. */
+/* Widths are proportional to the numbers of instructions, with a minimum that keeps short programs visible. */
 static columns make_columns(const ls_image *image) {
     double weight[LS_PROGRAMS], sum = 0, all = 0;
     int n = 0;
@@ -80,7 +80,7 @@ static double place_y(const panel *p, double bytes) {
     return p->bottom - bytes / p->most * (p->bottom - p->top);
 }
 
-/* --- one arena -------------------------------------------------------------------------------------------------------------- */
+/* --- one arena ---------------------------------------------------------------------------------------------------------------- */
 
 static void put_axes(const panel *p) {
     double step = 1;
@@ -128,13 +128,13 @@ static bool is_placed(const panel *p, const ls_buffer *b) {
     return b->space == p->space && b->bytes > 0 && (b->program < 0 || b->first >= 0);
 }
 
-static void put_level(const panel *p, double bytes, double text_below, const char *words) {
+static void put_level(const panel *p, double bytes, double text_below, const char *text) {
     const double y = place_y(p, bytes);
     ls_svg_line(p->out, "level", LEFT, y, LEFT + PLOT, y);
-    ls_svg_text(p->out, "y small strong", LEFT + PLOT, y + text_below, words);
+    ls_svg_text(p->out, "y small strong", LEFT + PLOT, y + text_below, text);
 }
 
-/* The bytes mapped, and the least that any placement needs; in one line where they lie too close to tell apart. */
+/* The mapped bytes and the lower bound of any placement, as one line if they are too close for two. */
 static void put_levels(const panel *p) {
     char mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT], text[160];
     const double bytes = (double)p->image->bytes[p->space], bound = (double)p->image->least[p->space];
@@ -153,7 +153,7 @@ static void put_levels(const panel *p) {
     put_level(p, bound, 16, text);
 }
 
-/* Beside the panel: where the peak is, and what lives there. */
+/* Marks the peak, and lists the largest buffers that are live there beside the panel. */
 static void put_peak(const panel *p) {
     char text[200], bytes[LS_BYTES_TEXT], name[96], css[32];
     int largest[LARGEST];
@@ -204,7 +204,7 @@ static void put_panel(FILE *out, const ls_image *image, const columns *where, ls
     put_peak(&p);
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------------------- */
 
 static void put_legend(FILE *out, const ls_image *image, double y) {
     double x = LEFT;

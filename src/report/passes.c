@@ -1,14 +1,14 @@
-/* The account of the passes: what each made of what it was given, and what came out, op by op. */
+/* What each pass of the compiler did, and the ops of the program that it made, as text and as JSON. */
 #include "base/base.h"
 #include "program/account.h"
 #include "report/report.h"
 
-/* Nodes that the program is made of. */
+/* The number of graph nodes of which the program was made. */
 static int nodes_of(const ls_passes *passes, int program) {
     return program == LS_PROGRAM_EVALUATE ? passes->forward_nodes : passes->graph->n_nodes;
 }
 
-/* Bytes of an arena, with a place of its own for every buffer that is ever used. */
+/* The bytes of an arena in which no two used buffers would share memory. */
 static size_t bytes_apart(const ls_image *image, ls_space space) {
     size_t sum = 0;
     for (int i = 0; i < image->n_buffers; i++) {
@@ -20,7 +20,7 @@ static size_t bytes_apart(const ls_image *image, ls_space space) {
 
 static const char *space_name(int space) { return space == LS_PRIVATE ? "private" : "symmetric"; }
 
-/* --- as a page --------------------------------------------------------------------------------------------------------------- */
+/* --- as text ------------------------------------------------------------------------------------------------------------------ */
 
 static void print_row(FILE *out, const char *pass, const char *of) { fprintf(out, "%-14s %-10s ", pass, of); }
 
@@ -42,7 +42,7 @@ static void print_placing(const ls_image *image, int space, FILE *out) {
     char apart[LS_BYTES_TEXT], mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT];
     const double bytes = (double)image->bytes[space], bound = (double)image->least[space];
     print_row(out, "place", space_name(space));
-    fprintf(out, "%s side by side → %s mapped, %.2f %% over the lower bound of %s\n",
+    fprintf(out, "%s without reuse → %s mapped, %.2f %% over the lower bound of %s\n",
             ls_bytes_text((double)bytes_apart(image, (ls_space)space), apart), ls_bytes_text(bytes, mapped),
             bound > 0 ? (bytes / bound - 1) * 100 : 0, ls_bytes_text(bound, least));
 }
@@ -60,7 +60,7 @@ void ls_passes_print(const ls_passes *passes, FILE *out) {
     for (int p = 0; p < LS_PROGRAMS; p++) {
         if (!exists(passes, p)) continue;
         print_row(out, "name", ls_program_name(p));
-        fprintf(out, "%d reads name the value that they must find\n",
+        fprintf(out, "%d reads name the value that they expect\n",
                 ls_program_account_of(passes->image, p).reads);
     }
     for (int s = 0; s < LS_SPACES; s++) print_placing(passes->image, s, out);
@@ -92,7 +92,7 @@ void ls_program_ops_print(const ls_image *image, int program, FILE *out) {
     print_op(&sum, out);
 }
 
-/* --- as JSON ----------------------------------------------------------------------------------------------------------------- */
+/* --- as JSON ------------------------------------------------------------------------------------------------------------------ */
 
 static void put_program_pass(const ls_passes *passes, int program, ls_json_writer *w) {
     const ls_program_account a = ls_program_account_of(passes->image, program);

@@ -1,11 +1,11 @@
-/* What each choice of the compiler does to a step: the job is compiled with one more of them switched on at a time. */
+/* The effect of each choice on a step: the job is compiled repeatedly, each time with one more choice. */
 #include "base/base.h"
 #include "program/account.h"
 #include "report/report.h"
 
 #include <stdio.h>
 
-/* One choice more than the stage before. */
+/* Adds one choice to the target of the stage before. */
 typedef struct stage {
     const char *name;
     const char *about;
@@ -36,14 +36,14 @@ static void tile(ls_target *t, const ls_target *chosen) { t->saving = chosen->sa
 static void transfers(ls_target *t, const ls_target *chosen) { t->transfers = chosen->transfers; }
 
 static const stage stages[] = {
-    {"one device", "the graph as it was given, on one rank", one_device},
-    {"shard", "dealt over the mesh", shard},
-    {"recompute", "results made again in the backward pass", recompute},
-    {"tile", "runs of token-wise nodes cut", tile},
-    {"transfers", "blocks read where they lie, where the plan says so", transfers},
+    {"one device", "the whole graph on one rank", one_device},
+    {"shard", "spread over the mesh", shard},
+    {"recompute", "results computed again in the backward pass", recompute},
+    {"tile", "runs of token-wise ops computed in tiles", tile},
+    {"transfers", "blocks read in place, if the plan says so", transfers},
 };
 
-/* Of one step of a rank: micro-batch and update. */
+/* Sums over one step of a rank: micro-batch and update. */
 typedef struct figures {
     double flops, sent, read, moved;
     int instructions;
@@ -83,8 +83,8 @@ static void print(const stage *s, const figures *f, FILE *out) {
 
 ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, FILE *out) {
     ls_target target = *chosen;
-    fprintf(out, "%-11s %13s %12s %12s %12s %12s %12s\n", "with also", "instructions", "GFLOP", "moved",
-            "sent", "read there", "mapped");
+    fprintf(out, "%-11s %13s %12s %12s %12s %12s %12s\n", "added", "instructions", "GFLOP", "moved", "sent",
+            "in place", "mapped");
     for (size_t i = 0; i < LS_COUNT(stages); i++) {
         figures f;
         stages[i].add(&target, chosen);

@@ -1,40 +1,213 @@
-/* Drawn from spans alone; lengths in the picture are pixels. */
-#include "report/timeline_impl.h"
-
-#include "base/base.h"
-#include "format/format.h"
+/* The timeline: what the queues of all ranks do when, drawn from spans alone. Lengths are pixels. */
+#include "report/report.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* --- kinds of instructions ---------------------------------------------------------------------------------------------------- */
+
+/* The colour of a box. BOX_IDLE is no instruction: both queues of the rank wait. */
+typedef enum box_kind {
+    BOX_ATTENTION,
+    BOX_GRADIENT,
+    BOX_MATMUL,
+    BOX_KERNEL,
+    BOX_PUT,
+    BOX_SIGNAL,
+    BOX_WAIT,
+    BOX_IDLE,
+    BOX_KINDS
+} box_kind;
+
+static const char *const kind_names[BOX_KINDS] = {
+    "attention", "attention's gradient", "matrix products",       "other kernels", "puts",
+    "signals",   "wait of one queue",    "idle: both queues wait"};
+
+static box_kind kind_of(const ls_instr *instr) {
+    static const struct {
+        const char *kernel;
+        box_kind kind;
+    } own[] = {{"attention", BOX_ATTENTION}, {"attention_grad", BOX_GRADIENT}, {"matmul", BOX_MATMUL}};
+    static const box_kind kinds[LS_INSTR_KINDS] = {[LS_INSTR_KERNEL] = BOX_KERNEL,
+                                                   [LS_INSTR_PUT_SIGNAL] = BOX_PUT,
+                                                   [LS_INSTR_SIGNAL] = BOX_SIGNAL,
+                                                   [LS_INSTR_WAIT] = BOX_WAIT,
+                                                   [LS_INSTR_QUIET] = BOX_SIGNAL};
+    for (size_t i = 0; i < LS_COUNT(own) && instr->kind == LS_INSTR_KERNEL; i++) {
+        if (strcmp(instr->kernel->name, own[i].kernel) == 0) return own[i].kind;
+    }
+    return kinds[instr->kind];
+}
+
+/* --- one row: a queue of a rank ----------------------------------------------------------------------------------------------- */
+
+static const double narrow = 1.5; /* pixels: narrower spans are drawn together with their neighbours */
+
+/* Seconds of a queue's instructions, and of its waits. */
+typedef struct queue_sum {
+    double working, waiting;
+} queue_sum;
+
+/* A row of the picture: one queue of one rank. */
+typedef struct queue_row {
+    FILE *out;
+    const ls_program *program;
+    ls_queue queue;
+    double x, y, height; /* x of time 0, y of the top */
+    double per_second;
+    int width;
+} queue_row;
+
+/* --- wide spans --------------------------------------------------------------------------------------------------------------- */
+
+/* Waits are thin, in the middle of the row; other boxes stand at its bottom, as high as the share `full` of it. */
+static void put_box(const queue_row *row, box_kind kind, double x, double width, double full,
+                    const char *tip) {
+    char css[16];
+    const bool thin = kind >= BOX_WAIT;
+    const double height = thin ? row->height * 0.3 : row->height * full;
+    const double y = thin ? row->y + (row->height - height) / 2 : row->y + row->height - height;
+    snprintf(css, sizeof css, "k%d", (int)kind);
+    ls_svg_box(row->out, css, x, y, width, height, tip);
+}
+
+static void put_span(const queue_row *row, box_kind kind, const ls_span_time *span) {
+    char tip[200], time[LS_SECONDS_TEXT];
+    const double x = row->x + span->begin * row->per_second,
+                 width = (span->end - span->begin) * row->per_second;
+    (void)ls_seconds_text(span->end - span->begin, time);
+    if (span->instr < 0) {
+        snprintf(tip, sizeof tip, "idle · %s", time);
+        put_box(row, kind, x, width, 1, tip);
+        return;
+    }
+    const ls_instr *instr = &row->program->instrs[span->instr];
+    const char *channel = instr->channel >= 0 ? row->program->channels[instr->channel].name : "";
+    snprintf(tip, sizeof tip, "%d %s%s%s%s · %s", span->instr, instr->op, channel[0] != 0 ? " " : "", channel,
+             instr->ready ? " free" : "", time);
+    put_box(row, kind, x, width, 1, tip);
+    if (kind < BOX_WAIT && ls_svg_text_width(instr->op, 10) + 6 <= width)
+        ls_svg_text(row->out, "on", x + 3, row->y + row->height - 5, instr->op);
+}
+
+/* --- narrow spans ------------------------------------------------------------------------------------------------------------- */
+
+/* One column of pixels: the narrow spans whose middle lies in it. */
+typedef struct cell {
+    double seconds[BOX_KINDS];
+    int n;
+} cell;
+
+static double sum_of(const cell *c) {
+    double sum = 0;
+    for (int k = 0; k < BOX_KINDS; k++) sum += c->seconds[k];
+    return sum;
+}
+
+static box_kind most_of(const cell *c) {
+    int most = 0;
+    for (int k = 1; k < BOX_KINDS; k++) most = c->seconds[k] > c->seconds[most] ? k : most;
+    return (box_kind)most;
+}
+
+/* Columns [from, to), in which the same kind took most of the time, as one box. */
+static void put_run(const queue_row *row, const cell *cells, int from, int to) {
+    char tip[160], time[LS_SECONDS_TEXT], all[LS_SECONDS_TEXT];
+    const box_kind kind = most_of(&cells[from]);
+    double sum = 0;
+    int n = 0;
+    for (int i = from; i < to; i++) {
+        sum += sum_of(&cells[i]);
+        n += cells[i].n;
+    }
+    const double wide = (to - from) / row->per_second;
+    snprintf(tip, sizeof tip, "%d narrow ones, mostly %s · %s of %s", n, kind_names[kind],
+             ls_seconds_text(sum, time), ls_seconds_text(wide, all));
+    put_box(row, kind, row->x + from, to - from, fmin(1, fmax(0.12, sum / wide)), tip);
+}
+
+static void put_cells(const queue_row *row, const cell *cells) {
+    for (int from = 0, to; from < row->width; from = to) {
+        to = from + 1;
+        if (sum_of(&cells[from]) == 0) continue;
+        while (to < row->width && sum_of(&cells[to]) > 0 && most_of(&cells[to]) == most_of(&cells[from]))
+            to++;
+        put_run(row, cells, from, to);
+    }
+}
+
+/* --- both --------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_shown(const queue_row *row, const ls_span_time *span, bool idle) {
+    if (idle) return span->instr == LS_SPAN_ASLEEP;
+    return span->instr >= 0 && row->program->instrs[span->instr].queue == row->queue;
+}
+
+static void put_spans(const queue_row *row, const ls_timeline_rank *rank, bool idle) {
+    cell *cells = calloc((size_t)row->width, sizeof *cells);
+    LS_ASSERT(cells != NULL);
+    for (size_t i = 0; i < rank->n; i++) {
+        const ls_span_time *span = &rank->spans[i];
+        if (!is_shown(row, span, idle) || (span->end - span->begin) * row->per_second >= narrow) continue;
+        const double middle = (span->begin + span->end) / 2 * row->per_second;
+        cell *c = &cells[(int)fmin(fmax(middle, 0), row->width - 1)];
+        c->seconds[idle ? BOX_IDLE : kind_of(&row->program->instrs[span->instr])] += span->end - span->begin;
+        c->n++;
+    }
+    put_cells(row, cells);
+    free(cells);
+    for (size_t i = 0; i < rank->n; i++) {
+        const ls_span_time *span = &rank->spans[i];
+        if (!is_shown(row, span, idle) || (span->end - span->begin) * row->per_second < narrow) continue;
+        put_span(row, idle ? BOX_IDLE : kind_of(&row->program->instrs[span->instr]), span);
+    }
+}
+
+/* Draws the spans of one queue; returns their sums. */
+static queue_sum put_queue(const queue_row *row, const ls_timeline_rank *rank) {
+    queue_sum sum = {0, 0};
+    put_spans(row, rank, false);
+    if (row->queue == LS_COMPUTE) put_spans(row, rank, true);
+    for (size_t i = 0; i < rank->n; i++) {
+        const ls_span_time *span = &rank->spans[i];
+        if (!is_shown(row, span, false)) continue;
+        const bool waits = row->program->instrs[span->instr].kind == LS_INSTR_WAIT;
+        *(waits ? &sum.waiting : &sum.working) += span->end - span->begin;
+    }
+    return sum;
+}
+
+/* --- the picture -------------------------------------------------------------------------------------------------------------- */
 
 enum {
     WIDTH = 1320,
     LEFT = 156, /* where time begins */
     PLOT = 912,
-    WORKS = LEFT + PLOT + 76, /* right ends of the columns of sums */
+    WORKS = LEFT + PLOT + 76, /* right ends of the columns with sums */
     WAITS = WORKS + 72,
     IDLE = WAITS + 72,
     TOP = 186,    /* of the first rank */
     HEADING = 20, /* above the rows of a rank */
     ROW = 18,
     SMALL = 12, /* font size */
-    BELOW = 64  /* the last rank: the axis, and one end */
+    BELOW = 64  /* space below the last rank, for the axis and one line of text */
 };
 
-/* Space beneath a row: to the other row of its queue, to the next queue, to the next rank. */
+/* Space below a row: before the other row of its queue, before the next queue, before the next rank. */
 enum { BESIDE = 2, BETWEEN = 8, APART = 16 };
 
-static const char *const light_colours[LS_TIMELINE_KINDS] = {"#93c6f2", "#4f96d8", "#8fcfae", "#d9c9a3",
-                                                             "#f09a5e", "#b79be0", "#eda7a2", "#cf222e"};
-static const char *const dark_colours[LS_TIMELINE_KINDS] = {"#1b4f85", "#2f7cc4", "#1f6b4a", "#6b5f41",
-                                                            "#b55f22", "#5b3f94", "#8c4743", "#ff6a61"};
+static const char *const light_colours[BOX_KINDS] = {"#93c6f2", "#4f96d8", "#8fcfae", "#d9c9a3",
+                                                     "#f09a5e", "#b79be0", "#eda7a2", "#cf222e"};
+static const char *const dark_colours[BOX_KINDS] = {"#1b4f85", "#2f7cc4", "#1f6b4a", "#6b5f41",
+                                                    "#b55f22", "#5b3f94", "#8c4743", "#ff6a61"};
 
 typedef struct picture {
     const ls_timeline *timeline;
-    double predicted, measured; /* seconds of the whole; measured -1: it was not run */
+    double predicted, measured; /* seconds until the last rank ends; measured -1: the program was not run */
     double per_second;          /* pixels */
-    bool copies;                /* there is a copy queue to show */
+    bool copies;                /* some rank uses its copy queue */
 } picture;
 
 double ls_timeline_end(const ls_timeline_rank *ranks, int n) {
@@ -67,7 +240,7 @@ static bool uses_copies(const picture *p) {
     return false;
 }
 
-/* --- where things lie -------------------------------------------------------------------------------------------------------- */
+/* --- positions ---------------------------------------------------------------------------------------------------------------- */
 
 static int rows_of_queue(const picture *p) { return p->measured >= 0 ? 2 : 1; }
 
@@ -81,7 +254,7 @@ static double bottom_of(const picture *p) {
     return TOP + p->timeline->shown * (height_of_rank(p) + APART) - APART;
 }
 
-/* --- time -------------------------------------------------------------------------------------------------------------------- */
+/* --- time --------------------------------------------------------------------------------------------------------------------- */
 
 static void put_axis(FILE *out, const picture *p) {
     static const struct {
@@ -101,19 +274,19 @@ static void put_axis(FILE *out, const picture *p) {
     }
 }
 
-/* When the last rank is through. */
-static void put_end(FILE *out, const picture *p, double end, const char *what, double y) {
+/* A line at the end of the last rank. */
+static void put_end(FILE *out, const picture *p, double end, const char *name, double y) {
     char text[80], time[LS_SECONDS_TEXT];
     const double x = LEFT + end * p->per_second;
     const bool left = end * p->per_second > PLOT / 2.0;
     ls_svg_line(out, "level", x, TOP - 4, x, y + 4);
-    snprintf(text, sizeof text, "%s: through after %s", what, ls_seconds_text(end, time));
+    snprintf(text, sizeof text, "%s: ends after %s", name, ls_seconds_text(end, time));
     ls_svg_text(out, left ? "y small strong" : "small strong", left ? x - 6 : x + 6, y, text);
 }
 
-/* --- a rank ------------------------------------------------------------------------------------------------------------------ */
+/* --- a rank ------------------------------------------------------------------------------------------------------------------- */
 
-/* One of the sums beside a row. */
+/* A sum to the right of a row. */
 static void put_sum(FILE *out, double seconds, double x, double y) {
     char text[LS_SECONDS_TEXT];
     ls_svg_text(out, "y small", x, y, seconds > 0 ? ls_seconds_text(seconds, text) : "0");
@@ -122,19 +295,19 @@ static void put_sum(FILE *out, double seconds, double x, double y) {
 static void put_row(FILE *out, const picture *p, int rank, ls_queue queue, bool measured, double y) {
     char text[96];
     const ls_timeline_rank *times = measured ? &p->timeline->measured[rank] : &p->timeline->predicted[rank];
-    const ls_timeline_row row = {.out = out,
-                                 .program = program_of(p, rank),
-                                 .queue = queue,
-                                 .x = LEFT,
-                                 .y = y,
-                                 .height = ROW,
-                                 .per_second = p->per_second,
-                                 .width = PLOT};
+    const queue_row row = {.out = out,
+                           .program = program_of(p, rank),
+                           .queue = queue,
+                           .x = LEFT,
+                           .y = y,
+                           .height = ROW,
+                           .per_second = p->per_second,
+                           .width = PLOT};
     snprintf(text, sizeof text, "%s · %s", queue == LS_COMPUTE ? "compute" : "copy",
              measured ? "measured" : "predicted");
     ls_svg_text(out, "y small", LEFT - 8, y + 13, text);
     ls_svg_box(out, "bed", LEFT, y, PLOT, ROW, NULL);
-    const ls_timeline_sum sum = ls_timeline_put_row(&row, times);
+    const queue_sum sum = put_queue(&row, times);
     put_sum(out, sum.working, WORKS, y + 13);
     put_sum(out, sum.waiting, WAITS, y + 13);
     if (queue == LS_COMPUTE) put_sum(out, idle_of(times), IDLE, y + 13);
@@ -152,7 +325,7 @@ static void put_rank(FILE *out, const picture *p, int rank, double y) {
     }
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------------------- */
 
 static void put_title(FILE *out, const picture *p) {
     const ls_timeline *t = p->timeline;
@@ -180,18 +353,18 @@ static void put_title(FILE *out, const picture *p) {
 
 static void put_legend(FILE *out, double y) {
     double x = 24;
-    for (int k = 0; k < LS_TIMELINE_KINDS; k++) {
+    for (int k = 0; k < BOX_KINDS; k++) {
         char css[16];
-        const bool thin = k >= LS_TIMELINE_WAIT;
+        const bool thin = k >= BOX_WAIT;
         snprintf(css, sizeof css, "k%d", k);
         ls_svg_box(out, css, x, thin ? y - 6.5 : y - 11, 14, thin ? 5 : 14, NULL);
-        ls_svg_text(out, "small", x + 20, y, ls_timeline_kind_name[k]);
-        x += 20 + ls_svg_text_width(ls_timeline_kind_name[k], SMALL) + 18;
+        ls_svg_text(out, "small", x + 20, y, kind_names[k]);
+        x += 20 + ls_svg_text_width(kind_names[k], SMALL) + 18;
     }
     ls_svg_text(
         out, "small", 24, y + 22,
-        "A low box: instructions too narrow to be drawn, together; in the colour of what took most of the time, as "
-        "high as they fill it.");
+        "A low box stands for instructions that are too narrow to draw: its colour is the kind that took most of the "
+        "time, its height the share of the time that they fill.");
 }
 
 static void draw(FILE *out, const void *context) {
@@ -218,7 +391,7 @@ ls_status ls_timeline_write(const ls_timeline *timeline, const char *path) {
                      timeline->measured != NULL ? ls_timeline_end(timeline->measured, timeline->ranks) : -1};
     p.per_second = PLOT / (1.02 * fmax(fmax(p.predicted, p.measured), 1e-9));
     p.copies = uses_copies(&p);
-    const ls_svg_palette palette = {"k", "fill", light_colours, dark_colours, LS_TIMELINE_KINDS};
+    const ls_svg_palette palette = {"k", "fill", light_colours, dark_colours, BOX_KINDS};
     const ls_svg_look look = {.width = WIDTH,
                               .height = (int)bottom_of(&p) + BELOW + (p.measured >= 0 ? 20 : 0),
                               .light = ".bed{fill:#f3f5f7}.on{font-size:10px;fill:#1f2328}\n",

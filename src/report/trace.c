@@ -1,6 +1,5 @@
+/* A recorded training as a file for trace viewers. */
 #include "report/report.h"
-
-#include "format/format.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,27 +7,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Threads of a rank, in the order in which a viewer shows them; the queues keep their numbers. */
+/* The threads that a viewer shows for a rank. The queues come first, with their own numbers. */
 enum { TRACK_PROGRAM = LS_QUEUES, TRACK_ASLEEP, TRACKS };
 static const char *const track_names[TRACKS] = {"compute", "copy", "program", "asleep"};
-static const int track_order[TRACKS] = {1, 2, 0, 3};
+static const int track_order[TRACKS] = {1, 2, 0, 3}; /* sort key of each track */
 
 typedef struct tracing {
     const ls_rank *rank;
-    double base; /* the clock's time 0 in the file */
+    double base; /* the clock's time that is 0 in the file */
     ls_json_writer *writer;
 } tracing;
 
 size_t ls_trace_spans(const ls_image *image, int64_t micros, int64_t steps) {
-    /* Beside each instruction and the program, about as often asleep. */
+    /* A span for each instruction and the program, and about one sleep per instruction. */
     const int64_t micro = 2 * (int64_t)image->programs[LS_PROGRAM_MICRO].n_instrs + 1;
     const int64_t step = 2 * (int64_t)image->programs[LS_PROGRAM_STEP].n_instrs + 1;
     return (size_t)(micros * micro + steps * step);
 }
 
-enum { THREADS = 10 }; /* numbers kept for the tracks of a rank */
+enum { THREADS = 10 }; /* thread ids reserved for each rank */
 
-/* --- events ------------------------------------------------------------------------------------------------------------------ */
+/* --- events ------------------------------------------------------------------------------------------------------------------- */
 
 static double microseconds(const tracing *t, double seconds) { return (seconds - t->base) * 1e6; }
 
@@ -36,14 +35,14 @@ static void open_event(const tracing *t, const char *phase, const char *name, in
     ls_json_open_object(t->writer, NULL);
     ls_json_put_text(t->writer, "ph", phase);
     ls_json_put_text(t->writer, "name", name);
-    /* Viewers know a process 0 and a thread 0 of their own (the idle task), and like threads that differ over processes. */
+    /* Viewers reserve process 0 and thread 0 for the idle task, and expect thread ids that differ between processes. */
     ls_json_put_int(t->writer, "pid", t->rank->rank + 1);
     ls_json_put_int(t->writer, "tid", (t->rank->rank + 1) * THREADS + track);
 }
 
-/* A name for the process or a thread, or its place among them. */
-static void put_label(const tracing *t, const char *what, int track, const char *text, int order) {
-    open_event(t, "M", what, track);
+/* Gives the process or a thread a name, or, with text NULL, its place in the order. */
+static void put_label(const tracing *t, const char *label, int track, const char *text, int order) {
+    open_event(t, "M", label, track);
     ls_json_open_object(t->writer, "args");
     if (text != NULL)
         ls_json_put_text(t->writer, "name", text);
@@ -64,14 +63,15 @@ static void put_labels(const tracing *t) {
     }
 }
 
-/* One number for a transfer or signal, the same on both sides: who, to whom, over which word, which time. */
+/* The id of a transfer or signal, equal on both sides, from: program, sender, receiver, word and generation. */
 static int64_t arrow_number(const ls_instr *instr, const ls_span_time *span, int from, int to,
                             uint64_t generation) {
     uint64_t n = (uint64_t)span->program;
     n = n << 10 | (uint64_t)from;
     n = n << 10 | (uint64_t)to;
     n = n << 13 | (((uint64_t)instr->channel * 2 + instr->ready) & 0x1fff);
-    return (int64_t)(n << 18 | (generation & 0x3ffff)); /* 53 bits: exact for readers that use doubles */
+    return (int64_t)(n << 18 |
+                     (generation & 0x3ffff)); /* at most 53 bits: exact for readers that use doubles */
 }
 
 static void put_arrow(const tracing *t, const ls_instr *instr, const ls_span_time *span,
@@ -83,7 +83,7 @@ static void put_arrow(const tracing *t, const ls_instr *instr, const ls_span_tim
     if (arrives) ls_json_put_text(t->writer, "bp", "e");
     ls_json_put_int(t->writer, "id",
                     arrow_number(instr, span, arrives ? peer : me, arrives ? me : peer, generation));
-    /* Inside the span: where a put begins, where a wait ends. */
+    /* An arrow must begin and end within a span: at the beginning of the put, just before the end of the wait. */
     const double at = arrives ? fmax(span->begin, span->end - 1e-7) : span->begin;
     ls_json_put_double(t->writer, "ts", microseconds(t, at));
     ls_json_close(t->writer);
@@ -149,13 +149,13 @@ static void put_span(const tracing *t, const ls_span_time *span) {
     }
 }
 
-/* --- files ------------------------------------------------------------------------------------------------------------------- */
+/* --- files -------------------------------------------------------------------------------------------------------------------- */
 
 static ls_status part_path(const char *path, int rank, char **out) {
     return ls_path_print(out, "%s.rank-%d", path, rank);
 }
 
-/* The items of this rank, without the brackets of their array. */
+/* Writes the events of this rank, without the brackets of their array. */
 static ls_status write_part(const ls_rank *rank, const char *path, double base) {
     LS_PATH part = NULL;
     LS_TRY(part_path(path, rank->rank, &part));
@@ -198,7 +198,7 @@ static ls_status join_parts(const char *path, int ranks) {
     return status;
 }
 
-/* The earliest beginning on any rank. */
+/* *out: the earliest beginning of a span on any rank. Collective. */
 static ls_status find_base(const ls_rank *rank, double *out) {
     double mine = INFINITY, *all = calloc((size_t)rank->ranks, sizeof *all);
     if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the clocks of %d ranks", rank->ranks);
@@ -217,7 +217,7 @@ ls_status ls_trace_write(const ls_rank *rank, const char *path) {
     LS_TRY(find_base(rank, &base));
     LS_TRY(ls_comm_agree(rank->comm, write_part(rank, path, base)));
     ls_status status = rank->rank == 0 ? join_parts(path, rank->ranks) : ls_ok();
-    status = ls_comm_agree(rank->comm, status); /* parts stay until they are joined */
+    status = ls_comm_agree(rank->comm, status); /* parts must stay until they are joined */
     if (part_path(path, rank->rank, &part).code == LS_OK) (void)unlink(part);
     return status;
 }

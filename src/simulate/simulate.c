@@ -1,35 +1,35 @@
-/* See clock.h. Events in the order of their time: of all ranks the one whose next event is earliest goes on. */
+/* A discrete simulation of all ranks: in each round the rank with the earliest next event advances by one event. */
 #include "simulate/simulate.h"
 
 #include "program/far.h"
 
 #include <math.h>
 
-/* One rank's way through its program. */
-typedef struct walker {
+/* The state of one rank. */
+typedef struct simulated {
     const ls_program *program;
-    int *instrs[LS_QUEUES]; /* of each queue, in order */
+    int *instrs[LS_QUEUES]; /* instructions of each queue, in order */
     int n[LS_QUEUES], next[LS_QUEUES];
-    int done[LS_QUEUES];    /* last instruction done; -1: none */
-    double held[LS_QUEUES]; /* since when the wait at its head holds it up; -1: it does not */
-    double *posted;         /* by word of its own and generation: when it is set; INFINITY: not yet */
-    size_t *first;          /* by word: its first entry there */
-    double *far;            /* by instruction: bytes that come from memory */
-    double now;             /* it is through with all it has begun */
-    double wake;            /* its next event; INFINITY: when another rank posts */
+    int done[LS_QUEUES];    /* last completed instruction; -1: none */
+    double held[LS_QUEUES]; /* since when the wait at the head blocks the queue; -1: it does not */
+    double *posted;         /* [word][generation] of its own words: when it is set; INFINITY: not yet known */
+    size_t *first;          /* [word]: index of its first entry in `posted` */
+    double *far;            /* [instruction]: bytes that come from memory, not from a cache */
+    double now;             /* when the last instruction that it began ends */
+    double wake;            /* time of its next event; INFINITY: unknown until another rank posts */
     ls_simulated_rank *times;
-} walker;
+} simulated;
 
-typedef struct play {
+typedef struct simulation {
     ls_arena *arena;
     const ls_image *const *images;
     const ls_rates *rates;
     const ls_simulation_watch *watch;
     int ranks, program;
-    walker *rank;
-} play;
+    simulated *rank;
+} simulation;
 
-static void split_queues(play *p, walker *w) {
+static void split_queues(simulation *p, simulated *w) {
     for (int q = 0; q < LS_QUEUES; q++) {
         w->instrs[q] = LS_NEW_ARRAY(p->arena, int, w->program->n_instrs + 1);
         w->done[q] = -1;
@@ -41,8 +41,8 @@ static void split_queues(play *p, walker *w) {
     }
 }
 
-/* Words of a program: channel c has 2c and 2c + 1 ("free"), each as many generations as it has uses. */
-static void make_words(play *p, walker *w) {
+/* Channel c of a program has the words 2c (sent) and 2c + 1 (ready), each with a generation per use. */
+static void make_words(simulation *p, simulated *w) {
     const int channels = w->program->n_channels;
     size_t entries = 0;
     w->first = LS_NEW_ARRAY(p->arena, size_t, 2 * channels + 1);
@@ -54,61 +54,61 @@ static void make_words(play *p, walker *w) {
     for (size_t i = 0; i < entries; i++) w->posted[i] = INFINITY;
 }
 
-/* When that generation of the instruction's word is set, at its owner. */
-static double *posted(const walker *owner, const ls_instr *instr) {
+/* The entry of the owner's `posted` for the instruction's word and generation. */
+static double *post_time(const simulated *owner, const ls_instr *instr) {
     const int word = 2 * instr->channel + (instr->ready ? 1 : 0);
     LS_ASSERT(instr->generation >= 1 && instr->generation <= owner->program->channels[instr->channel].uses);
     return &owner->posted[owner->first[word] + instr->generation - 1];
 }
 
-/* Does it, from w->now on. */
-static void execute(play *p, walker *w, int i) {
+/* Executes instruction i from w->now on. */
+static void execute(simulation *p, simulated *w, int i) {
     const ls_instr *instr = &w->program->instrs[i];
     const double seconds = ls_instr_seconds(instr, w->far[i], p->rates);
-    LS_ASSERT(seconds >= 0); /* a number */
+    LS_ASSERT(seconds >= 0); /* false for NaN */
     w->now += seconds;
     *(instr->kind == LS_INSTR_KERNEL ? &w->times->computing : &w->times->sending) += seconds;
     if (instr->kind != LS_INSTR_PUT_SIGNAL && instr->kind != LS_INSTR_SIGNAL) return;
-    walker *peer = &p->rank[instr->peer];
-    double *time = posted(peer, instr);
+    simulated *peer = &p->rank[instr->peer];
+    double *time = post_time(peer, instr);
     *time = w->now + p->rates->latency;
     if (*time < peer->wake) peer->wake = fmax(*time, peer->now);
 }
 
-/* When the head of a queue may begin: w->now, later, or INFINITY where nobody can say yet. */
-static double may_begin(walker *w, ls_queue q) {
+/* When the head of a queue may begin: w->now, a later time, or INFINITY if that is not known yet. */
+static double earliest_begin(simulated *w, ls_queue q) {
     if (w->next[q] == w->n[q]) return INFINITY;
     const ls_instr *instr = &w->program->instrs[w->instrs[q][w->next[q]]];
     if (instr->after > w->done[1 - q]) return INFINITY;
     if (instr->kind != LS_INSTR_WAIT) return w->now;
-    const double begin = fmax(w->now, *posted(w, instr));
+    const double begin = fmax(w->now, *post_time(w, instr));
     if (begin > w->now && w->held[q] < 0) w->held[q] = w->now;
     return begin;
 }
 
-static void tell(const play *p, const walker *w, int instr, double begin) {
-    if (p->watch != NULL) p->watch->see(p->watch->context, (int)(w - p->rank), instr, begin, w->now);
+static void report_span(const simulation *p, const simulated *w, int instr, double begin) {
+    if (p->watch != NULL) p->watch->on_span(p->watch->context, (int)(w - p->rank), instr, begin, w->now);
 }
 
-/* The rank's next event: one instruction, or the word that no queue goes on without. */
-static void step(play *p, walker *w) {
+/* Advances the rank by one event: an instruction, or the signal for which both queues wait. */
+static void step(simulation *p, simulated *w) {
     static const ls_queue order[LS_QUEUES] = {LS_COPY, LS_COMPUTE};
     if (w->wake > w->now) {
-        const double stood = w->now;
+        const double blocked = w->now;
         w->times->waiting += w->wake - w->now;
         w->now = w->wake;
-        tell(p, w, -1, stood);
+        report_span(p, w, -1, blocked);
     }
     double soonest = INFINITY;
     for (int k = 0; k < LS_QUEUES; k++) {
         const ls_queue q = order[k];
-        const double begin = may_begin(w, q);
+        const double begin = earliest_begin(w, q);
         soonest = fmin(soonest, begin);
         if (begin > w->now) continue;
         const int i = w->instrs[q][w->next[q]++];
         const double from = w->held[q] >= 0 ? w->held[q] : w->now;
         execute(p, w, i);
-        tell(p, w, i, from);
+        report_span(p, w, i, from);
         w->held[q] = -1;
         w->done[q] = i;
         soonest = w->now;
@@ -118,21 +118,21 @@ static void step(play *p, walker *w) {
     w->wake = soonest;
 }
 
-static bool is_through(const walker *w) {
+static bool has_ended(const simulated *w) {
     return w->next[LS_COMPUTE] == w->n[LS_COMPUTE] && w->next[LS_COPY] == w->n[LS_COPY];
 }
 
-static walker *first_to_go(play *p) {
-    walker *first = NULL;
+static simulated *next_rank(simulation *p) {
+    simulated *first = NULL;
     for (int r = 0; r < p->ranks; r++) {
-        walker *w = &p->rank[r];
-        if (!is_through(w) && (first == NULL || w->wake < first->wake)) first = w;
+        simulated *w = &p->rank[r];
+        if (!has_ended(w) && (first == NULL || w->wake < first->wake)) first = w;
     }
     return first;
 }
 
-static ls_status run(play *p) {
-    for (walker *w = first_to_go(p); w != NULL; w = first_to_go(p)) {
+static ls_status run(simulation *p) {
+    for (simulated *w = next_rank(p); w != NULL; w = next_rank(p)) {
         if (isinf(w->wake))
             return ls_error(LS_INVALID, "program %s: rank %d waits for ever (and maybe others)",
                             w->program->name, (int)(w - p->rank));
@@ -143,15 +143,15 @@ static ls_status run(play *p) {
 
 ls_status ls_simulate(const ls_image *const *images, int ranks, int program, const ls_rates *rates,
                       const ls_simulation_watch *watch, ls_simulated_rank *out) {
-    play p = {.arena = ls_arena_create(),
-              .images = images,
-              .rates = rates,
-              .watch = watch,
-              .ranks = ranks,
-              .program = program};
-    p.rank = LS_NEW_ARRAY(p.arena, walker, ranks);
+    simulation p = {.arena = ls_arena_create(),
+                    .images = images,
+                    .rates = rates,
+                    .watch = watch,
+                    .ranks = ranks,
+                    .program = program};
+    p.rank = LS_NEW_ARRAY(p.arena, simulated, ranks);
     for (int r = 0; r < ranks; r++) {
-        walker *w = &p.rank[r];
+        simulated *w = &p.rank[r];
         out[r] = (ls_simulated_rank){0};
         w->program = &images[r]->programs[program];
         w->times = &out[r];

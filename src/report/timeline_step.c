@@ -1,0 +1,260 @@
+/* The timeline of one program of a step: predicted by the simulator, measured by a run, and drawn. */
+#include "report/report.h"
+#include "simulate/simulate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* --- the prediction ----------------------------------------------------------------------------------------------------------- */
+
+enum { MOST_PLAYED = 64 };
+
+/* The images of all ranks and their simulated spans. */
+typedef struct prediction {
+    int ranks, program;
+    ls_image *image[MOST_PLAYED];
+    ls_timeline_rank rank[MOST_PLAYED];
+    ls_span_time *spans[MOST_PLAYED]; /* the spans of rank[], writable */
+    ls_arena *arena;
+} prediction;
+
+/* Adds a span. Consecutive idle times are joined, so a rank has at most one more idle span than instructions. */
+static void add_span(void *context, int rank, int instr, double begin, double end) {
+    prediction *p = context;
+    ls_timeline_rank *to = &p->rank[rank];
+    ls_span_time *last = to->n > 0 ? &p->spans[rank][to->n - 1] : NULL;
+    if (instr < 0 && last != NULL && last->instr == LS_SPAN_ASLEEP) {
+        last->end = end;
+        return;
+    }
+    p->spans[rank][to->n++] = (ls_span_time){begin, end, p->program, instr < 0 ? LS_SPAN_ASLEEP : instr, 0};
+}
+
+static ls_status predict(const ls_timeline_step *step, const ls_host *host, prediction *p) {
+    for (int r = 0; r < p->ranks; r++) {
+        ls_target target = step->plan->target;
+        target.rank = r;
+        LS_TRY(ls_compile(step->job, &target, &p->image[r]));
+        p->spans[r] =
+            LS_NEW_ARRAY(p->arena, ls_span_time, 2 * p->image[r]->programs[p->program].n_instrs + 2);
+        p->rank[r] = (ls_timeline_rank){p->spans[r], 0};
+    }
+    ls_simulated_rank times[MOST_PLAYED];
+    const ls_rates rates = ls_plan_rates(p->image[0], host);
+    return ls_simulate((const ls_image *const *)p->image, p->ranks, p->program, &rates,
+                       &(ls_simulation_watch){add_span, p}, times);
+}
+
+/* --- the measurement ---------------------------------------------------------------------------------------------------------- */
+
+enum { RUNS = 3, SEED = 1 };
+
+/* A rank's part of the shared memory: this header, then its spans. */
+typedef struct recorded {
+    uint64_t n; /* spans */
+} recorded;
+
+/* The spans of one run, in memory of the arena. */
+typedef struct measurement {
+    ls_arena *arena;
+    ls_timeline_rank *rank; /* [ranks]; NULL: not run */
+} measurement;
+
+typedef struct running {
+    const ls_timeline_step *step;
+    size_t capacity; /* most spans of a rank */
+    void *shared;
+} running;
+
+static size_t bytes_of_rank(const running *r) {
+    return sizeof(recorded) + r->capacity * sizeof(ls_span_time);
+}
+
+static recorded *recorded_of(const running *r, int rank) {
+    return (recorded *)((char *)r->shared + bytes_of_rank(r) * (size_t)rank);
+}
+
+/* --- on a rank ---------------------------------------------------------------------------------------------------------------- */
+
+static ls_status fill_weights(const ls_timeline_step *step, const ls_rank *rank) {
+    ls_weight_source source;
+    LS_TRY(ls_model_weights(step->model, rank->image, SEED, &source));
+    const ls_status status = ls_weights_fill(rank->executor, &source);
+    ls_weights_close(&source);
+    return status;
+}
+
+/* Element i of input 0, 1 or 2: random tokens, the tokens that follow as labels, positions. */
+static int32_t input_at(int input, uint64_t i, int64_t S, int64_t V) {
+    if (input == 2) return (int32_t)(i % (uint64_t)S);
+    return (int32_t)ls_rng_below(SEED, 0, i + (uint64_t)input, (uint64_t)V);
+}
+
+static ls_status set_inputs(const ls_timeline_step *step, const ls_rank *rank) {
+    static const char *const names[] = {"tokens", "labels", "positions"};
+    const int64_t n = step->B * step->S, V = ls_model_describe(step->model).V;
+    int32_t *values = malloc((size_t)n * sizeof *values);
+    if (values == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)n);
+    for (int input = 0; input < (int)LS_COUNT(names); input++) {
+        const ls_binding *binding = ls_image_find(rank->image, names[input]);
+        if (binding == NULL) continue; /* the model has no positions */
+        for (int64_t i = 0; i < n; i++) values[i] = input_at(input, (uint64_t)i, step->S, V);
+        ls_executor_scatter(rank->executor, binding, values);
+    }
+    free(values);
+    return ls_ok();
+}
+
+/* With a small learning rate, so that the weights hardly change. */
+static void set_step_numbers(const ls_timeline_step *step, const ls_rank *rank) {
+    ls_rank_begin_step(
+        rank,
+        &(ls_step_numbers){
+            .tokens = step->B * step->S, .update = 1, .lr = 1e-6, .clip = 1, .beta1 = 0.9, .beta2 = 0.95});
+}
+
+static ls_status on_rank(ls_rank *rank, void *context) {
+    const running *r = context;
+    LS_TRY(fill_weights(r->step, rank));
+    LS_TRY(set_inputs(r->step, rank));
+    set_step_numbers(r->step, rank);
+    LS_TRY(ls_executor_record(rank->executor, r->capacity));
+    for (int i = -1; i < RUNS; i++) {
+        LS_TRY(ls_comm_barrier(rank->comm));
+        LS_TRY(ls_executor_run(rank->executor, r->step->program));
+    }
+    recorded *own = recorded_of(r, rank->rank);
+    ls_span_time *spans = (ls_span_time *)(own + 1);
+    own->n = ls_executor_spans(rank->executor);
+    for (uint64_t i = 0; i < own->n; i++) spans[i] = *ls_executor_span(rank->executor, i);
+    return ls_ok();
+}
+
+/* --- in the caller ------------------------------------------------------------------------------------------------------------ */
+
+/* When the first rank begins a run and when the last rank ends it. */
+static void find_ends(const running *r, int ranks, uint64_t run, double *begin, double *end) {
+    *begin = INFINITY;
+    *end = -INFINITY;
+    for (int rank = 0; rank < ranks; rank++) {
+        const recorded *rec = recorded_of(r, rank);
+        const ls_span_time *spans = (const ls_span_time *)(rec + 1);
+        for (uint64_t i = 0; i < rec->n; i++) {
+            if (spans[i].instr != LS_SPAN_PROGRAM || spans[i].run != run) continue;
+            *begin = fmin(*begin, spans[i].begin);
+            *end = fmax(*end, spans[i].end);
+        }
+    }
+}
+
+static uint64_t median_run(const running *r, int ranks) {
+    double seconds[RUNS];
+    for (int i = 0; i < RUNS; i++) {
+        double begin, end;
+        find_ends(r, ranks, (uint64_t)i + 1, &begin, &end);
+        seconds[i] = end - begin;
+    }
+    return (uint64_t)ls_median_place(seconds, RUNS) + 1;
+}
+
+/* Copies the spans of the run of median length to *out, with times from its beginning. */
+static ls_status copy_median_run(const running *r, const ls_session *session, measurement *out) {
+    const int ranks = ls_session_ranks(session);
+    const uint64_t run = median_run(r, ranks);
+    double begin, end;
+    find_ends(r, ranks, run, &begin, &end);
+    out->rank = LS_NEW_ARRAY(out->arena, ls_timeline_rank, ranks);
+    for (int rank = 0; rank < ranks; rank++) {
+        const recorded *rec = recorded_of(r, rank);
+        const ls_span_time *spans = (const ls_span_time *)(rec + 1);
+        ls_span_time *kept = LS_NEW_ARRAY(out->arena, ls_span_time, rec->n + 1);
+        size_t n = 0;
+        int instrs = 0;
+        for (uint64_t i = 0; i < rec->n; i++) {
+            if (spans[i].run != run) continue;
+            kept[n] = spans[i];
+            kept[n].begin -= begin;
+            kept[n++].end -= begin;
+            instrs += spans[i].instr >= 0;
+        }
+        out->rank[rank] = (ls_timeline_rank){kept, n};
+        if (instrs != ls_session_image(session, rank)->programs[r->step->program].n_instrs)
+            return ls_error(LS_INVALID,
+                            "rank %d slept too often: its record has no room for all instructions", rank);
+    }
+    return ls_ok();
+}
+
+static ls_status run_session(running *r, ls_session *session, measurement *out) {
+    const int ranks = ls_session_ranks(session);
+    int longest = 0;
+    for (int rank = 0; rank < ranks; rank++)
+        longest = (int)ls_max(longest, ls_session_image(session, rank)->programs[r->step->program].n_instrs);
+    r->capacity =
+        (RUNS + 1) * (4 * (size_t)longest + 4096); /* room to sleep more often than there are waits */
+    const size_t bytes = bytes_of_rank(r) * (size_t)ranks;
+    LS_TRY(ls_shared_map(bytes, &r->shared));
+    ls_status status = ls_session_run(session, on_rank, r);
+    if (status.code == LS_OK) status = copy_median_run(r, session, out);
+    ls_shared_unmap(r->shared, bytes);
+    return status;
+}
+
+/*
+ * Runs the program on the model's weights and random tokens: once to warm up, then RUNS times. *out: the spans of the run of median
+ * length.
+ */
+static ls_status run_step(const ls_timeline_step *step, measurement *out) {
+    running r = {.step = step};
+    ls_session *session;
+    LS_TRY(ls_session_open_planned(step->job, step->plan, step->spread, &session));
+    const ls_status status = run_session(&r, session, out);
+    ls_session_close(session);
+    return status;
+}
+
+/* --- the picture -------------------------------------------------------------------------------------------------------------- */
+
+static void log_times(const ls_timeline *t) {
+    char predicted[LS_SECONDS_TEXT], measured[LS_SECONDS_TEXT];
+    (void)ls_seconds_text(ls_timeline_end(t->predicted, t->ranks), predicted);
+    if (t->measured == NULL)
+        ls_log("program %s: %s predicted", ls_program_name(t->program), predicted);
+    else
+        ls_log("program %s: %s predicted, %s measured", ls_program_name(t->program), predicted,
+               ls_seconds_text(ls_timeline_end(t->measured, t->ranks), measured));
+}
+
+static ls_status draw(const ls_timeline_step *step, const prediction *p, const measurement *runs, int rank,
+                      const char *title, const char *path) {
+    const int shown = (int)ls_min(p->ranks, LS_TIMELINE_RANKS);
+    const ls_timeline timeline = {.model = title,
+                                  .images = (const ls_image *const *)p->image,
+                                  .ranks = p->ranks,
+                                  .program = p->program,
+                                  .predicted = p->rank,
+                                  .measured = runs->rank,
+                                  .host_measured = step->plan->measured,
+                                  .first = (int)ls_min(rank / shown * shown, p->ranks - shown),
+                                  .shown = shown};
+    LS_TRY(ls_timeline_write(&timeline, path));
+    log_times(&timeline);
+    return ls_ok();
+}
+
+ls_status ls_timeline_draw(const ls_timeline_step *step, const ls_host *host, int rank, bool run,
+                           const char *title, const char *path) {
+    prediction p = {.ranks = ls_mesh_ranks(&step->plan->target.mesh), .program = step->program};
+    if (p.ranks > MOST_PLAYED)
+        return ls_error(LS_UNSUPPORTED, "--schedule: %d ranks; up to %d are played together", p.ranks,
+                        MOST_PLAYED);
+    measurement runs = {.arena = ls_arena_create()};
+    p.arena = runs.arena;
+    ls_status status = predict(step, host, &p);
+    if (status.code == LS_OK && run) status = run_step(step, &runs);
+    if (status.code == LS_OK) status = draw(step, &p, &runs, rank, title, path);
+    for (int r = 0; r < p.ranks; r++) ls_image_destroy(p.image[r]);
+    ls_arena_destroy(runs.arena);
+    return status;
+}
