@@ -103,7 +103,8 @@ double ls_timeline_end(const ls_timeline_rank *ranks, int n);
 /*
  * Draws, for each rank, a row per queue: a box per instruction, coloured by kind. Neighbours too narrow to draw become one box
  * in the colour of the kind that took most of the time, with the height of the share of time that they fill. Waits are thin, in a strong
- * colour where both queues wait. Beside each row: how long the queue worked and waited. Writes the SVG atomically; LS_IO errors name the file.
+ * colour where both queues wait. Beside each row: how long the queue worked and waited. Writes the SVG atomically; LS_IO errors name
+ * the file.
  */
 LS_MUST_USE ls_status ls_timeline_write(const ls_timeline *timeline, const char *path);
 
