@@ -3,7 +3,7 @@
  *
  * When memory for these objects (kilobytes to a few megabytes) runs out, the process ends with a message:
  * a status from every list push would hide the algorithms. Memory for tensors never comes from here;
- * it is mapped once per rank, and its failure is an ls_status (run/memory.h).
+ * it is mapped once per rank, and its failure is an ls_status (ls_memory_map).
  * Not thread-safe: an arena belongs to one thread at a time.
  */
 #ifndef LS_BASE_ARENA_H

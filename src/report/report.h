@@ -7,7 +7,6 @@
 #include "format/format.h"
 #include "longspan/engine.h"
 #include "model/model.h"
-#include "run/trace.h"
 #include "session/session.h"
 
 /* --- candidates (candidates.c) ------------------------------------------------------------------------------------------------ */

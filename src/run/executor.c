@@ -1,14 +1,55 @@
 /*
- * The executor: polls the heads of both queues, and sleeps only when both wait for other ranks. Everything that can fail
- * was prepared before; while a program runs nothing is allocated.
+ * The executor: polls the heads of both queues, and sleeps only when both wait for other ranks. Kernels are prepared when it is
+ * created; while a program runs, nothing is allocated.
  */
 #include "run/executor_impl.h"
 
-#include "run/memory.h"
-
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* --- the record of spans ------------------------------------------------------------------------------------------------------ */
+
+ls_status ls_executor_record(ls_executor *ex, size_t spans) {
+    LS_ASSERT(ex->trace == NULL && spans >= 1);
+    ls_trace *trace = calloc(1, sizeof *trace);
+    ls_span_time *ring = malloc(spans * sizeof *ring);
+    if (trace == NULL || ring == NULL) {
+        free(trace);
+        free(ring);
+        return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a trace of %zu spans",
+                        spans * sizeof *ring, spans);
+    }
+    for (size_t i = 0; i < spans; i++)
+        ring[i] = (ls_span_time){.instr = LS_SPAN_ASLEEP}; /* touches the pages */
+    *trace = (ls_trace){.ring = ring, .capacity = spans};
+    ex->trace = trace;
+    return ls_ok();
+}
+
+static void trace_add(ls_trace *trace, ls_span_time span) {
+    trace->ring[trace->count++ % trace->capacity] = span;
+}
+
+static void trace_destroy(ls_trace *trace) {
+    if (trace == NULL) return;
+    free(trace->ring);
+    free(trace);
+}
+
+size_t ls_executor_spans(const ls_executor *ex) {
+    if (ex->trace == NULL) return 0;
+    return ex->trace->count < ex->trace->capacity ? ex->trace->count : ex->trace->capacity;
+}
+
+const ls_span_time *ls_executor_span(const ls_executor *ex, size_t i) {
+    const size_t n = ls_executor_spans(ex);
+    LS_ASSERT(i < n);
+    return &ex->trace->ring[(ex->trace->count - n + i) % ex->trace->capacity];
+}
+
+/* --- preparing ---------------------------------------------------------------------------------------------------------------- */
 
 const char *ls_transport_for(int ranks) { return ranks == 1 ? "self" : "shm"; }
 
@@ -33,7 +74,7 @@ void *ls_executor_tensor(const ls_executor *ex, const char *name) {
     return binding == NULL ? NULL : ls_executor_address(ex, &binding->operand);
 }
 
-/* Where an operand lies, be it in another rank's heap. */
+/* *out: the operand's view with its address, which may lie in another rank's heap. */
 static ls_status resolve(const ls_executor *ex, const ls_operand *o, ls_view *out) {
     ls_view view = o->view;
     view.data = ls_executor_address(ex, o);
@@ -80,7 +121,7 @@ static ls_status prepare_program(ls_executor *ex, int index) {
     return ls_ok();
 }
 
-/* Both arenas at once, before anything of them is used. A machine that could not hold them is left to find out by itself. */
+/* Touches both arenas before their first use, unless the machine has less memory available than they need. */
 static void touch_arenas(ls_executor *ex) {
     const size_t *bytes = ex->image->bytes;
     if (bytes[LS_PRIVATE] + bytes[LS_SYMMETRIC] > ls_machine_available()) return;
@@ -125,7 +166,7 @@ void ls_executor_destroy(ls_executor *ex) {
     }
     ls_memory_unmap(ex->base[LS_PRIVATE], ex->image->bytes[LS_PRIVATE]);
     ls_pool_destroy(ex->pool);
-    ls_trace_destroy(ex->trace);
+    trace_destroy(ex->trace);
     ls_arena_destroy(ex->arena);
 }
 
@@ -134,9 +175,9 @@ ls_touched ls_executor_touched(const ls_executor *ex) { return ex->touched; }
 ls_pool *ls_executor_pool(const ls_executor *ex) { return ex->pool; }
 const ls_image *ls_executor_image(const ls_executor *ex) { return ex->image; }
 
-/* --- running ------------------------------------------------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------------------------------------------------ */
 
-/* Which result of a kernel is not finite, if one is looked for. */
+/* The first kernel result that is not finite; NULL: none yet. */
 typedef struct inspection {
     const char *op, *tensor;
 } inspection;
@@ -148,9 +189,9 @@ typedef struct run {
     ls_prepared_program *prepared;
     int next[LS_QUEUES]; /* position in each queue */
     int done[LS_QUEUES]; /* last instruction that each queue has finished; -1: none */
-    inspection *inspect; /* NULL: nobody asks */
-    double
-        held[LS_QUEUES]; /* traced: since when the wait at the head of a queue holds it up; 0: it does not */
+    inspection *inspect; /* NULL: results are not inspected */
+    double held
+        [LS_QUEUES]; /* while recording: since when the wait at the head blocks the queue; 0: it does not */
 } run;
 
 static int word_of(const run *r, const ls_instr *instr) {
@@ -174,7 +215,7 @@ static double number_at(const ls_view *v, int64_t i) {
     }
 }
 
-/* Looks at dense results only; -inf is how attention says that a query sees nothing. */
+/* Inspects dense results only. An lse of -inf is valid: the query sees no key. */
 static void inspect(const run *r, const ls_instr *instr, const ls_kernel_call *call) {
     for (int o = 0; o < call->n_out && r->inspect->op == NULL; o++) {
         const ls_view *v = &call->out[o];
@@ -209,7 +250,7 @@ static void execute(run *r, const ls_instr *instr, ls_prepared *prepared) {
 }
 
 static void record(const run *r, int instr, double begin, double end) {
-    ls_trace_add(r->ex->trace, (ls_span_time){begin, end, r->index, instr, r->prepared->runs});
+    trace_add(r->ex->trace, (ls_span_time){begin, end, r->index, instr, r->prepared->runs});
 }
 
 static void execute_traced(run *r, ls_queue q, int i) {
@@ -219,7 +260,7 @@ static void execute_traced(run *r, ls_queue q, int i) {
     r->held[q] = 0;
 }
 
-/* Runs the head of a queue if nothing holds it up. */
+/* Executes the head of a queue if nothing blocks it; else returns false. */
 static bool step(run *r, ls_queue q) {
     if (r->next[q] == r->prepared->length[q]) return false;
     const int i = r->prepared->queue[q][r->next[q]];
@@ -240,7 +281,7 @@ static bool step(run *r, ls_queue q) {
     return true;
 }
 
-/* Both queues wait: spins, then sleeps, until something arrives or the peer that is waited for is dead or stands still. */
+/* Both queues wait: spins, then sleeps, until something arrives. LS_PEER if the awaited peer has died or makes no progress. */
 static ls_status sleep_until_bell(run *r, uint32_t bell) {
     const ls_instr *instr = NULL;
     int number = -1, waits = 0;
@@ -254,29 +295,30 @@ static ls_status sleep_until_bell(run *r, uint32_t bell) {
         number = i;
         awaited[waits++] = (ls_awaited){word_of(r, instr), generation_of(r, instr)};
     }
-    LS_ASSERT(instr != NULL); /* only a wait can hold both queues up */
+    LS_ASSERT(instr != NULL); /* only a wait can block both queues */
     if (ls_comm_spin(r->ex->comm, awaited, waits)) return ls_ok();
-    char what[256];
-    snprintf(what, sizeof what, "program %s, instruction %d, \"%s%s\", expected generation %llu, seen %llu",
-             r->program->name, number, r->program->channels[instr->channel].name, instr->ready ? " free" : "",
+    char awaiting[256];
+    snprintf(awaiting, sizeof awaiting,
+             "program %s, instruction %d, \"%s%s\", expected generation %llu, seen %llu", r->program->name,
+             number, r->program->channels[instr->channel].name, instr->ready ? " free" : "",
              (unsigned long long)generation_of(r, instr),
              (unsigned long long)ls_comm_word(r->ex->comm, word_of(r, instr)));
-    return ls_comm_sleep(r->ex->comm, bell, instr->peer, what);
+    return ls_comm_sleep(r->ex->comm, bell, instr->peer, awaiting);
 }
 
-static ls_status run_program(ls_executor *ex, int index, inspection *look) {
+static ls_status run_program(ls_executor *ex, int index, inspection *inspect_into) {
     run r = {.ex = ex,
              .program = &ex->image->programs[index],
              .index = index,
              .prepared = &ex->programs[index],
              .done = {-1, -1},
-             .inspect = look};
+             .inspect = inspect_into};
     const double start = ls_seconds();
     while (r.next[LS_COMPUTE] < r.prepared->length[LS_COMPUTE] ||
            r.next[LS_COPY] < r.prepared->length[LS_COPY]) {
         const uint32_t bell = ls_comm_bell(ex->comm);
         bool moved = false;
-        while (step(&r, LS_COPY)) moved = true; /* puts first: others wait for them */
+        while (step(&r, LS_COPY)) moved = true; /* puts first, since other ranks wait for them */
         if (step(&r, LS_COMPUTE) || moved) continue;
         const double asleep = ls_seconds();
         LS_TRY(sleep_until_bell(&r, bell));
@@ -294,9 +336,9 @@ static ls_status run_program(ls_executor *ex, int index, inspection *look) {
 ls_status ls_executor_run(ls_executor *ex, int program) { return run_program(ex, program, NULL); }
 
 ls_status ls_executor_run_checked(ls_executor *ex, int program, const char **op, const char **tensor) {
-    inspection look = {NULL, NULL};
-    LS_TRY(run_program(ex, program, &look));
-    *op = look.op;
-    *tensor = look.tensor;
+    inspection found = {NULL, NULL};
+    LS_TRY(run_program(ex, program, &found));
+    *op = found.op;
+    *tensor = found.tensor;
     return ls_ok();
 }

@@ -1,26 +1,26 @@
-/* The executor's inside, shared by its files. */
+/* The state of an executor, for executor.c and tensors.c. */
 #ifndef LS_EXECUTOR_IMPL_H
 #define LS_EXECUTOR_IMPL_H
 
 #include "run/run.h"
 
-/* One instruction, ready to run: addresses resolved, kernel prepared. */
+/* One instruction with resolved addresses and its kernel prepared. */
 typedef struct ls_prepared {
     ls_kernel_call call;
-    void *state;       /* the kernel's */
-    ls_range from, to; /* of a put, within the source's arena and the heap */
+    void *state;       /* made by the kernel's prepare */
+    ls_range from, to; /* of a put: within the source's arena, and within the heap */
 } ls_prepared;
 
 typedef struct ls_prepared_program {
     ls_prepared *instrs;
     int *queue[LS_QUEUES]; /* instructions of each queue, in order */
     int length[LS_QUEUES];
-    uint64_t runs; /* made so far: the base of generations */
+    uint64_t runs; /* completed so far: the base of generations */
 } ls_prepared_program;
 
 typedef struct ls_trace {
     ls_span_time *ring;
-    size_t capacity, count; /* count: recorded so far, overwritten ones included */
+    size_t capacity, count; /* count: all that were recorded, also overwritten ones */
 } ls_trace;
 
 struct ls_executor {
@@ -30,17 +30,14 @@ struct ls_executor {
     ls_arena *arena;
     void *base[LS_SPACES];
     int32_t *own_positions; /* of this rank's tokens */
-    bool documents;         /* the tables of spans follow a batch's documents */
+    bool documents;         /* the tables of spans are those of a batch's documents */
     ls_prepared_program programs[LS_PROGRAMS];
     ls_run_times times;
     ls_touched touched;
-    ls_trace *trace; /* NULL: nothing is recorded */
+    ls_trace *trace; /* NULL: spans are not recorded */
 };
 
-void ls_trace_add(ls_trace *trace, ls_span_time span);
-void ls_trace_destroy(ls_trace *trace); /* NULL is allowed */
-
-/* The rank's own positions; in tables, positions of all tokens and the spans of each mask for this rank's queries. */
+/* Computes the rank's own positions, and fills the tables: positions of all tokens, spans of each mask for this rank's queries. */
 void ls_executor_fill_tables(ls_executor *executor);
 
 #endif

@@ -1,42 +1,198 @@
-/* See interpret.h. Queues and the choice of what moves; memory is in interpret_memory.c, transfers in interpret_network.c. */
-#include "run/interpret.h"
+/* The interpreter: queues, transfers, and the random choice of what advances next. Its memory is in interpret_memory.c. */
+#include "run/interpret_impl.h"
 
 #include "program/in_place.h"
-#include "run/interpret_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t ls_interpreter_draw(ls_interpreter *in, uint64_t below) {
+enum { MOST_PIECES = 4, CLASSES = 3 };
+
+/* What can advance: each queue of each rank, and the transfers that the rank has begun. */
+enum { NETWORK = LS_QUEUES, ACTORS };
+
+/* A put or signal that has not completed. */
+typedef struct pending_put {
+    struct pending_put *next; /* the next one of this rank, in the order in which they began */
+    int peer, queue;
+    const ls_units *from, *to; /* NULL: a signal */
+    int piece[MOST_PIECES][2]; /* [from, to) of the units, in the order in which the pieces arrive */
+    int n, delivered;
+    uint64_t sum; /* hash of what was read */
+    size_t read;  /* index in `reads` where it is noted */
+    int word;
+    uint64_t generation;
+} pending_put;
+
+typedef struct queue_state {
+    int *instrs; /* of the current program, in order */
+    int n, next, done;
+    bool running;         /* a kernel has begun and not ended */
+    uint64_t inputs_hash; /* hash of its inputs when it began */
+} queue_state;
+
+typedef struct rank_state {
+    const ls_image *image;
+    ls_hashes store;
+    ls_interpreted *instrs[LS_PROGRAMS];
+    int sequence[LS_SEQUENCE]; /* of programs */
+    int stages, stage;
+    uint64_t runs[LS_PROGRAMS];
+    queue_state queue[LS_QUEUES];
+    uint64_t *words;
+    pending_put *puts;
+    int class[ACTORS]; /* an actor advances only when none of a lower class number can, but for exceptions */
+} rank_state;
+
+struct ls_interpreter {
+    ls_arena *arena;
+    int ranks;
+    rank_state *rank;
+    size_t span, n_reads;
+    uint64_t *reads;
+    pending_put *free_puts;
+    uint64_t seed, draws;
+    bool strict;                   /* there are no exceptions from the order of classes */
+    ls_interpreter_result outcome; /* so far */
+};
+
+/* A random number from 0 to below - 1. */
+static uint64_t draw(ls_interpreter *in, uint64_t below) {
     uint64_t x = in->seed + ++in->draws * 0x9e3779b97f4a7c15u; /* splitmix64 */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return (x ^ (x >> 31)) % below;
 }
 
-static int index_of(const ls_interpreted_rank *r) { return r->sequence[r->stage]; }
+static int index_of(const rank_state *r) { return r->sequence[r->stage]; }
 
-const ls_program *ls_interpreted_program(const ls_interpreted_rank *r) {
-    return &r->image->programs[index_of(r)];
-}
+static const ls_program *program_of(const rank_state *r) { return &r->image->programs[index_of(r)]; }
 
-uint64_t ls_interpreted_generation(const ls_interpreted_rank *r, const ls_instr *instr) {
-    const ls_program *p = ls_interpreted_program(r);
+static uint64_t generation_of(const rank_state *r, const ls_instr *instr) {
+    const ls_program *p = program_of(r);
     return r->runs[index_of(r)] * p->channels[instr->channel].uses + instr->generation;
 }
 
-int ls_interpreted_word(const ls_program *p, const ls_instr *instr) {
+static int word_of(const ls_program *p, const ls_instr *instr) {
     return p->first_word + 2 * instr->channel + (instr->ready ? 1 : 0);
 }
 
-size_t ls_interpreter_read_index(const ls_interpreter *in, int rank, int number) {
+static size_t read_index(const ls_interpreter *in, int rank, int number) {
     return ((size_t)rank * LS_SEQUENCE + (size_t)in->rank[rank].stage) * in->span + (size_t)number;
 }
 
-/* --- queues -------------------------------------------------------------------------------------------------------------- */
+/* --- transfers ---------------------------------------------------------------------------------------------------------------- */
 
-/* A hash of all that a kernel reads: inputs, and outputs that it adds to. */
-static uint64_t find(ls_interpreter *in, int rank, const ls_instr *instr, const ls_interpreted *units) {
+static pending_put *new_put(ls_interpreter *in, int rank) {
+    pending_put *p = in->free_puts;
+    if (p != NULL)
+        in->free_puts = p->next;
+    else
+        p = LS_NEW(in->arena, pending_put);
+    *p = (pending_put){0};
+    pending_put **last = &in->rank[rank].puts;
+    while (*last != NULL) last = &(*last)->next;
+    *last = p;
+    return p;
+}
+
+static void split(ls_interpreter *in, pending_put *p) {
+    const int units = (int)ls_min(p->from->n, p->to->n), most = 1 + (int)draw(in, MOST_PIECES);
+    for (int at = 0; at < units; p->n++) {
+        const bool last = p->n + 1 == most;
+        const int end = last ? units : at + 1 + (int)draw(in, (uint64_t)(units - at));
+        const int place = (int)draw(in, (uint64_t)p->n + 1); /* the pieces are shuffled while they are made */
+        memcpy(p->piece[p->n], p->piece[place], sizeof p->piece[0]);
+        p->piece[place][0] = at;
+        p->piece[place][1] = end;
+        at = end;
+    }
+}
+
+static void begin_put(ls_interpreter *in, int rank, int queue, const ls_instr *instr,
+                      const ls_interpreted *units) {
+    rank_state *r = &in->rank[rank];
+    pending_put *p = new_put(in, rank);
+    p->peer = instr->peer;
+    p->queue = queue;
+    p->word = word_of(program_of(r), instr);
+    p->generation = generation_of(r, instr);
+    if (instr->kind != LS_INSTR_PUT_SIGNAL) return;
+    p->from = &units->in[0];
+    p->to = &units->out[0];
+    p->read = read_index(in, rank, instr->number);
+    split(in, p);
+    ls_hashes_poison(&in->rank[p->peer].store, p->to);
+}
+
+static void deliver_piece(ls_interpreter *in, int rank, pending_put *p) {
+    const int *piece = p->piece[p->delivered++];
+    const uint64_t *source = in->rank[rank].store.value[p->from->space];
+    uint64_t *target = in->rank[p->peer].store.value[p->to->space];
+    for (int i = piece[0]; i < piece[1]; i++) {
+        const uint64_t value = source[p->from->at[i]];
+        in->outcome.poison |= value == LS_POISON;
+        p->sum += ls_hash_mix(value, (uint64_t)i + 1);
+        target[p->to->at[i]] = value;
+    }
+    if (p->delivered == p->n) in->reads[p->read] = p->sum | 1;
+}
+
+/* Whether an older put of this rank to the same word is pending. */
+static bool is_behind(const rank_state *r, const pending_put *p) {
+    for (const pending_put *e = r->puts; e != p; e = e->next) {
+        if (e->word == p->word && e->peer == p->peer) return true;
+    }
+    return false;
+}
+
+/* Delivers a piece or the signal of a random pending put; false: there is none. */
+static bool advance_transfers(ls_interpreter *in, int rank) {
+    rank_state *r = &in->rank[rank];
+    pending_put **link = &r->puts;
+    if (*link == NULL) return false;
+    for (uint64_t steps = draw(in, 32); steps > 0; steps--)
+        link = (*link)->next != NULL ? &(*link)->next : &r->puts;
+    pending_put *p = *link;
+    if (p->delivered < p->n) {
+        deliver_piece(in, rank, p);
+        return true;
+    }
+    if (is_behind(r, p)) { /* signals of one word arrive in order: the oldest put completes first */
+        link = &r->puts;
+        while ((*link)->word != p->word || (*link)->peer != p->peer) link = &(*link)->next;
+        p = *link;
+        while (p->delivered < p->n) deliver_piece(in, rank, p);
+    }
+    in->rank[p->peer].words[p->word] = p->generation;
+    *link = p->next;
+    p->next = in->free_puts;
+    in->free_puts = p;
+    return true;
+}
+
+/* The payloads of this queue's puts arrive. */
+static void deliver_all(ls_interpreter *in, int rank, int queue) {
+    for (pending_put *p = in->rank[rank].puts; p != NULL; p = p->next) {
+        while (p->queue == queue && p->delivered < p->n) deliver_piece(in, rank, p);
+    }
+}
+
+static void clear_transfers(ls_interpreter *in, int rank) {
+    rank_state *r = &in->rank[rank];
+    while (r->puts != NULL) {
+        pending_put *p = r->puts;
+        r->puts = p->next;
+        p->next = in->free_puts;
+        in->free_puts = p;
+    }
+}
+
+/* --- queues ------------------------------------------------------------------------------------------------------------------- */
+
+/* A hash of what a kernel reads: its inputs, and the outputs that it adds to. */
+static uint64_t read_inputs(ls_interpreter *in, int rank, const ls_instr *instr,
+                            const ls_interpreted *units) {
     const ls_hashes *store = &in->rank[rank].store;
     uint64_t hash = ls_hash_mix((uint64_t)rank + 1, (uint64_t)instr->number + 1);
     for (int i = 0; i < instr->n_in; i++) {
@@ -56,17 +212,17 @@ static void note_outside(ls_interpreter *in, const ls_instr *instr, const ls_int
     in->outcome.outside |= units->workspace.outside;
 }
 
-static void end_kernel(ls_interpreter *in, int rank, ls_interpreted_queue *q, const ls_instr *instr,
+static void end_kernel(ls_interpreter *in, int rank, queue_state *q, const ls_instr *instr,
                        const ls_interpreted *units) {
     ls_hashes *store = &in->rank[rank].store;
-    uint64_t hash = find(in, rank, instr, units);
-    if (hash != q->found) hash = ls_hash_mix(hash, q->found); /* something changed under its eyes */
-    in->reads[ls_interpreter_read_index(in, rank, instr->number)] = hash;
+    uint64_t hash = read_inputs(in, rank, instr, units);
+    if (hash != q->inputs_hash) hash = ls_hash_mix(hash, q->inputs_hash); /* an input changed while it ran */
+    in->reads[read_index(in, rank, instr->number)] = hash;
     for (int i = 0; i < instr->n_out; i++)
         ls_hashes_write(store, &units->out[i], ls_hash_mix(hash, (uint64_t)i + 1));
 }
 
-/* Whether the kernel keeps what lies where it will write this output until it has read it. */
+/* Whether the kernel writes this output over something that it reads first: an input or an earlier output in place, or a sum. */
 static bool works_in_place(const ls_image *image, const ls_instr *instr, int output) {
     bool in_place = instr->out[output].value != 0;
     for (int k = 0; k < instr->n_in; k++) {
@@ -79,17 +235,17 @@ static bool works_in_place(const ls_image *image, const ls_instr *instr, int out
     return in_place;
 }
 
-/* Results may be written before everything has been read. */
-static void spoil_results(ls_interpreted_rank *r, const ls_instr *instr, const ls_interpreted *units) {
+/* Poisons the outputs when a kernel begins, since it may write results before it has read all inputs. */
+static void spoil_results(rank_state *r, const ls_instr *instr, const ls_interpreted *units) {
     for (int i = 0; i < instr->n_out; i++)
         if (!works_in_place(r->image, instr, i)) ls_hashes_poison(&r->store, &units->out[i]);
     ls_hashes_poison(&r->store, &units->workspace);
 }
 
-/* Begins or ends the instruction; whether it is through. */
+/* Begins or ends the instruction. Returns whether it has ended. */
 static bool execute(ls_interpreter *in, int rank, int queue, const ls_instr *instr,
                     const ls_interpreted *units) {
-    ls_interpreted_queue *q = &in->rank[rank].queue[queue];
+    queue_state *q = &in->rank[rank].queue[queue];
     if (q->running) {
         end_kernel(in, rank, q, instr, units);
         q->running = false;
@@ -97,28 +253,26 @@ static bool execute(ls_interpreter *in, int rank, int queue, const ls_instr *ins
     }
     note_outside(in, instr, units);
     if (instr->kind == LS_INSTR_KERNEL) {
-        q->found = find(in, rank, instr, units);
+        q->inputs_hash = read_inputs(in, rank, instr, units);
         spoil_results(&in->rank[rank], instr, units);
         q->running = true;
         return false;
     }
-    if (instr->kind == LS_INSTR_QUIET) ls_network_quiet(in, rank, queue);
+    if (instr->kind == LS_INSTR_QUIET) deliver_all(in, rank, queue);
     if (instr->kind == LS_INSTR_PUT_SIGNAL || instr->kind == LS_INSTR_SIGNAL)
-        ls_network_send(in, rank, queue, instr, units);
+        begin_put(in, rank, queue, instr, units);
     return true;
 }
 
-static bool move_queue(ls_interpreter *in, int rank, int queue) {
-    ls_interpreted_rank *r = &in->rank[rank];
-    ls_interpreted_queue *q = &r->queue[queue];
+static bool advance_queue(ls_interpreter *in, int rank, int queue) {
+    rank_state *r = &in->rank[rank];
+    queue_state *q = &r->queue[queue];
     if (q->next == q->n) return false;
-    const ls_program *p = ls_interpreted_program(r);
+    const ls_program *p = program_of(r);
     const int i = q->instrs[q->next];
     const ls_instr *instr = &p->instrs[i];
     if (instr->after > r->queue[1 - queue].done) return false;
-    if (instr->kind == LS_INSTR_WAIT &&
-        r->words[ls_interpreted_word(p, instr)] < ls_interpreted_generation(r, instr))
-        return false;
+    if (instr->kind == LS_INSTR_WAIT && r->words[word_of(p, instr)] < generation_of(r, instr)) return false;
     if (execute(in, rank, queue, instr, &r->instrs[index_of(r)][i])) {
         q->done = i;
         q->next++;
@@ -126,19 +280,18 @@ static bool move_queue(ls_interpreter *in, int rank, int queue) {
     return true;
 }
 
-static void begin_program(ls_interpreted_rank *r) {
-    const ls_program *p = ls_interpreted_program(r);
-    for (int q = 0; q < LS_QUEUES; q++)
-        r->queue[q] = (ls_interpreted_queue){.instrs = r->queue[q].instrs, .done = -1};
+static void begin_program(rank_state *r) {
+    const ls_program *p = program_of(r);
+    for (int q = 0; q < LS_QUEUES; q++) r->queue[q] = (queue_state){.instrs = r->queue[q].instrs, .done = -1};
     for (int i = 0; i < p->n_instrs; i++) {
-        ls_interpreted_queue *q = &r->queue[p->instrs[i].queue];
+        queue_state *q = &r->queue[p->instrs[i].queue];
         q->instrs[q->n++] = i;
     }
     ls_hashes_set_inputs(&r->store, (uint64_t)r->stage + 1);
 }
 
-/* On to the next program, when both queues are through. */
-static bool advance(ls_interpreted_rank *r) {
+/* Begins the next program if both queues have ended; else returns false. */
+static bool next_program(rank_state *r) {
     for (int q = 0; q < LS_QUEUES; q++) {
         if (r->queue[q].next < r->queue[q].n) return false;
     }
@@ -148,36 +301,36 @@ static bool advance(ls_interpreted_rank *r) {
     return true;
 }
 
-static bool move(ls_interpreter *in, int rank, int actor) {
-    ls_interpreted_rank *r = &in->rank[rank];
-    if (actor == LS_NETWORK) return ls_network_move(in, rank);
+/* Advances a queue by one step, the rank to its next program, or a transfer; false: it cannot advance. */
+static bool advance_actor(ls_interpreter *in, int rank, int actor) {
+    rank_state *r = &in->rank[rank];
+    if (actor == NETWORK) return advance_transfers(in, rank);
     if (r->stage == r->stages) return false;
-    return move_queue(in, rank, actor) || advance(r);
+    return advance_queue(in, rank, actor) || next_program(r);
 }
 
-/* Something of this class moves, from a random one on; false: nothing can. */
-static bool move_class(ls_interpreter *in, int class) {
-    const int n = in->ranks * LS_ACTORS, first = (int)ls_interpreter_draw(in, (uint64_t)n);
+/* Advances one actor of the class, searched from a random one on; false: none can advance. */
+static bool advance_class(ls_interpreter *in, int class) {
+    const int n = in->ranks * ACTORS, first = (int)draw(in, (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        const int rank = (first + i) % n / LS_ACTORS, actor = (first + i) % n % LS_ACTORS;
-        if (in->rank[rank].class[actor] == class && move(in, rank, actor)) return true;
+        const int rank = (first + i) % n / ACTORS, actor = (first + i) % n % ACTORS;
+        if (in->rank[rank].class[actor] == class && advance_actor(in, rank, actor)) return true;
     }
     return false;
 }
 
-static bool move_any(ls_interpreter *in) {
-    const int start = !in->strict && ls_interpreter_draw(in, 32) == 0
-                          ? (int)ls_interpreter_draw(in, LS_CLASSES)
-                          : 0; /* out of turn */
-    for (int c = 0; c < LS_CLASSES; c++) {
-        if (move_class(in, (start + c) % LS_CLASSES)) return true;
+static bool advance_any(ls_interpreter *in) {
+    const int start = !in->strict && draw(in, 32) == 0 ? (int)draw(in, CLASSES)
+                                                       : 0; /* an exception from the order of classes */
+    for (int c = 0; c < CLASSES; c++) {
+        if (advance_class(in, (start + c) % CLASSES)) return true;
     }
     return false;
 }
 
-/* --- from outside -------------------------------------------------------------------------------------------------------- */
+/* --- interface ---------------------------------------------------------------------------------------------------------------- */
 
-static void prepare(ls_interpreter *in, ls_interpreted_rank *r, const ls_image *image, size_t unit) {
+static void prepare(ls_interpreter *in, rank_state *r, const ls_image *image, size_t unit) {
     r->image = image;
     r->stages = ls_image_sequence(image, r->sequence);
     ls_hashes_create(&r->store, image, unit, in->arena);
@@ -206,7 +359,7 @@ ls_interpreter *ls_interpreter_create(const ls_image *const *images, int ranks) 
     ls_interpreter *in = LS_NEW(arena, ls_interpreter);
     in->arena = arena;
     in->ranks = ranks;
-    in->rank = LS_NEW_ARRAY(arena, ls_interpreted_rank, ranks);
+    in->rank = LS_NEW_ARRAY(arena, rank_state, ranks);
     const size_t unit = ls_hashes_unit(images, ranks);
     for (int r = 0; r < ranks; r++) prepare(in, &in->rank[r], images[r], unit);
     in->n_reads = (size_t)ranks * LS_SEQUENCE * in->span;
@@ -219,21 +372,20 @@ void ls_interpreter_destroy(ls_interpreter *in) {
 }
 
 /*
- * Who is held back for whom in this run: nobody; one for all, or all for one, which finds most; or by chance.
+ * Chooses which actors are held back in this run: none, one, all but one, or random ones. One and all but one find the most errors.
  */
 static void choose_classes(ls_interpreter *in) {
     enum { ONE_SLOW = 4, ONE_FAST = 7, EQUAL = 8, WAYS = 12 };
-    const int way = (int)ls_interpreter_draw(in, WAYS),
-              one = (int)ls_interpreter_draw(in, (uint64_t)in->ranks * LS_ACTORS);
-    in->strict = ls_interpreter_draw(in, 3) > 0;
-    for (int i = 0; i < in->ranks * LS_ACTORS; i++) {
-        int *class = &in->rank[i / LS_ACTORS].class[i % LS_ACTORS];
+    const int way = (int)draw(in, WAYS), one = (int)draw(in, (uint64_t)in->ranks * ACTORS);
+    in->strict = draw(in, 3) > 0;
+    for (int i = 0; i < in->ranks * ACTORS; i++) {
+        int *class = &in->rank[i / ACTORS].class[i % ACTORS];
         if (way < ONE_SLOW)
             *class = i == one;
         else if (way < ONE_FAST)
             *class = i != one;
         else
-            *class = way < EQUAL ? 0 : (int)ls_interpreter_draw(in, LS_CLASSES);
+            *class = way < EQUAL ? 0 : (int)draw(in, CLASSES);
     }
 }
 
@@ -244,8 +396,8 @@ static void reset(ls_interpreter *in, uint64_t seed) {
     memset(in->reads, 0, in->n_reads * sizeof *in->reads);
     choose_classes(in);
     for (int rank = 0; rank < in->ranks; rank++) {
-        ls_interpreted_rank *r = &in->rank[rank];
-        ls_network_clear(in, rank);
+        rank_state *r = &in->rank[rank];
+        clear_transfers(in, rank);
         memset(r->words, 0, sizeof *r->words * (size_t)r->image->words);
         memset(r->runs, 0, sizeof r->runs);
         ls_hashes_reset(&r->store);
@@ -256,7 +408,7 @@ static void reset(ls_interpreter *in, uint64_t seed) {
 
 ls_interpreter_result ls_interpreter_run(ls_interpreter *in, uint64_t seed) {
     reset(in, seed);
-    while (move_any(in)) {
+    while (advance_any(in)) {
     }
     for (int r = 0; r < in->ranks; r++) {
         in->outcome.hung |= in->rank[r].stage < in->rank[r].stages;

@@ -1,4 +1,4 @@
-/* Memory of the interpreter: one hash per unit. */
+/* The memory of the interpreter: one hash per unit. */
 #include "run/interpret_impl.h"
 
 #include <stdlib.h>
@@ -77,8 +77,8 @@ ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_a
     return units;
 }
 
-/* Values that the host has written: different for every rank, buffer, unit and run. */
-static void host_writes(ls_hashes *store, int buffer, uint64_t run) {
+/* Writes values as the host would: different ones for every rank, buffer, unit and run. */
+static void write_as_host(ls_hashes *store, int buffer, uint64_t run) {
     const ls_buffer *b = &store->image->buffers[buffer];
     const uint64_t seed =
         ls_hash_mix(ls_hash_mix((uint64_t)store->image->rank + 1, (uint64_t)buffer + 1), run + 1);
@@ -91,14 +91,14 @@ void ls_hashes_reset(ls_hashes *store) {
         for (size_t i = 0; i < store->n[s]; i++) store->value[s][i] = LS_POISON;
     }
     for (int i = 0; i < store->image->n_buffers; i++) {
-        if (store->image->buffers[i].program < 0) host_writes(store, i, 0);
+        if (store->image->buffers[i].program < 0) write_as_host(store, i, 0);
     }
 }
 
 void ls_hashes_set_inputs(ls_hashes *store, uint64_t run) {
     for (int i = 0; i < store->image->n_buffers; i++) {
         const ls_buffer *b = &store->image->buffers[i];
-        if (b->program < 0 && b->kind == LS_BUFFER_INPUT) host_writes(store, i, run);
+        if (b->program < 0 && b->kind == LS_BUFFER_INPUT) write_as_host(store, i, run);
     }
 }
 

@@ -1,9 +1,9 @@
 /*
- * The launcher: one loop in the calling thread that takes the signals SIGINT, SIGTERM, SIGHUP and SIGCHLD by
- * sigtimedwait, so there is no signal handler and no state outside this call. A rank that is a thread
- * announces its end with the signal that a process sends by itself, SIGCHLD, so both kinds share the loop.
+ * The launcher: one loop in the calling thread that receives SIGINT, SIGTERM, SIGHUP and SIGCHLD with sigtimedwait, so there is no
+ * signal handler and no state outside this call. A rank that is a thread sends SIGCHLD at its end, as the system does for a
+ * process, so that both kinds of ranks share the loop.
  */
-#include "run/launch.h"
+#include "run/run.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,13 +19,13 @@
 
 #define LEAVE_SECONDS_AFTER_DEATH 3.0
 #define LEAVE_SECONDS_AFTER_FAILURE 30.0
-/* A rank that has been stopped for so long is told of; or for half the time that the others wait, where that is less. */
-#define TOLD_SECONDS_AFTER_STOP 10.0
+/* A rank that has been stopped for this time, or for half of the world's wait_timeout if that is less, is logged. */
+#define WARN_SECONDS_AFTER_STOP 10.0
 #define STACK_BYTES ((size_t)8 << 20)
-/* A SIGCHLD may be taken by another thread of the process, so the ranks are looked at now and then anyway. */
-#define LOOK_NANOSECONDS 50000000L
+/* Another thread of the process may receive a SIGCHLD, so the ranks are also polled. */
+#define POLL_NANOSECONDS 50000000L
 
-/* What a rank says at its end, in shared memory. order: 0 nothing yet, else 1, 2, ... as they came. */
+/* The result of a rank, in shared memory. order: 0 before it has ended, else 1, 2, ... in the order in which ranks ended. */
 typedef struct report {
     _Atomic int order;
     ls_status status;
@@ -44,8 +44,8 @@ typedef struct rank_slot {
     bool running;
     pid_t process;
     pthread_t thread;
-    double stopped; /* since when (ls_seconds), 0: it is not */
-    bool told;      /* that it is */
+    double stopped; /* since when (ls_seconds); 0: it is not stopped */
+    bool warned;    /* the stop has been logged */
 } rank_slot;
 
 struct launch {
@@ -60,12 +60,12 @@ struct launch {
     rank_slot *slots;
     int running;
     int interrupts, hangups;
-    double deadline; /* when ranks that are still there are killed; 0: never */
-    bool killed;     /* the launcher has killed what was left */
-    ls_status died;  /* the first rank that died by itself or could not be started */
-    int64_t kills;   /* of the system for want of memory, before the ranks began */
+    double deadline; /* when the remaining ranks are killed; 0: never */
+    bool killed;     /* the launcher has killed the remaining ranks */
+    ls_status died;  /* error of the first rank that died by itself or could not be started */
+    int64_t kills;   /* processes that the system had killed for lack of memory before the ranks began */
     pthread_t caller;
-    sigset_t signals; /* that the loop takes */
+    sigset_t signals; /* that the loop receives */
     sigset_t old_mask;
     struct sigaction old_child;
 };
@@ -91,8 +91,7 @@ static void *thread_main(void *argument) {
     return NULL;
 }
 
-/* Only the parent answers to Ctrl-C and to a terminal that closes; the child goes when its parent does, even if that is already past. */
-/* In a signal handler: the report of a rank whose file was cut. */
+/* Called in a signal handler: reports that a mapped file of the rank was truncated. */
 static void report_fault(void *context, const char *text) {
     const rank_slot *slot = context;
     report *mine = &slot->launch->reports->of[slot->rank];
@@ -103,6 +102,7 @@ static void report_fault(void *context, const char *text) {
     atomic_store(&mine->order, 1 + atomic_fetch_add(&slot->launch->reports->count, 1));
 }
 
+/* A forked rank. Only the parent handles Ctrl-C and SIGHUP; the child ends with its parent, even if the parent has ended before prctl. */
 _Noreturn static void process_main(launch *l, int rank, pid_t parent) {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &ignore, NULL);
@@ -133,7 +133,7 @@ static ls_status start_thread(rank_slot *slot) {
 
 static ls_status start_process(rank_slot *slot) {
     const pid_t parent = getpid();
-    fflush(NULL); /* or the child would print what stands in the buffers once more */
+    fflush(NULL); /* or the child would print the buffered output again */
     slot->process = fork();
     if (slot->process == 0) process_main(slot->launch, slot->rank, parent);
     if (slot->process < 0)
@@ -159,6 +159,7 @@ static void start_all(launch *l) {
 
 /* ---- watching ---- */
 
+/* Ranks that have not ended after this time are killed. */
 static void leave_within(launch *l, double seconds) {
     const double deadline = ls_seconds() + seconds;
     if (l->deadline == 0.0 || deadline < l->deadline) l->deadline = deadline;
@@ -170,7 +171,7 @@ static void kill_rest(launch *l) {
         if (l->slots[rank].running) kill(l->slots[rank].process, SIGKILL);
 }
 
-/* The system takes back memory with SIGKILL. */
+/* Whether the system killed the rank for lack of memory: with SIGKILL, and its count of such kills has grown. */
 static bool memory_ran_out(const launch *l, int wait_status) {
     return WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL && l->kills >= 0 &&
            ls_machine_memory_kills() > l->kills;
@@ -190,7 +191,7 @@ static ls_status killed_for_memory(int rank) {
 
 /* A rank has ended without a report; wait_status as waitpid gives it. */
 static void note_death(launch *l, int rank, int wait_status) {
-    if (l->killed) return; /* our own doing */
+    if (l->killed) return; /* by this launcher */
     ls_status status;
     if (memory_ran_out(l, wait_status))
         status = killed_for_memory(rank);
@@ -218,36 +219,37 @@ static void note_report(launch *l, int rank) {
         leave_within(l, status->code == LS_PEER ? LEAVE_SECONDS_AFTER_DEATH : LEAVE_SECONDS_AFTER_FAILURE);
 }
 
-/* A rank was stopped, or goes on. */
+/* A rank was stopped or continued. */
 static void note_stop(launch *l, rank_slot *slot, bool stopped) {
     ls_world_set_stopped(l->world, slot->rank, stopped);
-    if (!stopped && slot->told) ls_log("rank %d goes on", slot->rank);
+    if (!stopped && slot->warned) ls_log("rank %d continues", slot->rank);
     slot->stopped = stopped ? ls_seconds() : 0;
-    slot->told = false;
+    slot->warned = false;
 }
 
-static void tell_stopped(const launch *l, rank_slot *slot) {
+/* Logs once that a rank is stopped. */
+static void warn_if_stopped(const launch *l, rank_slot *slot) {
     const double limit = ls_world_wait_timeout(l->world);
     const double most =
-        limit > 0 && limit / 2 < TOLD_SECONDS_AFTER_STOP ? limit / 2 : TOLD_SECONDS_AFTER_STOP;
-    if (slot->stopped <= 0 || slot->told || ls_seconds() - slot->stopped < most) return;
-    slot->told = true;
+        limit > 0 && limit / 2 < WARN_SECONDS_AFTER_STOP ? limit / 2 : WARN_SECONDS_AFTER_STOP;
+    if (slot->stopped <= 0 || slot->warned || ls_seconds() - slot->stopped < most) return;
+    slot->warned = true;
     ls_log(
-        "warning: rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it go on",
+        "warning: rank %d (process %d) is stopped, and the others wait for it; kill -CONT %d lets it continue",
         slot->rank, (int)slot->process, (int)slot->process);
 }
 
-/* Has the rank's process ended? Takes note of its stops. */
+/* Whether the rank's process has ended. Notes whether it was stopped or continued. */
 static bool has_ended(launch *l, rank_slot *slot, int *wait_status) {
     while (waitpid(slot->process, wait_status, WNOHANG | WUNTRACED | WCONTINUED) == slot->process) {
         if (!WIFSTOPPED(*wait_status) && !WIFCONTINUED(*wait_status)) return true;
         note_stop(l, slot, WIFSTOPPED(*wait_status));
     }
-    tell_stopped(l, slot);
+    warn_if_stopped(l, slot);
     return false;
 }
 
-/* Takes note of ranks that have ended. */
+/* Handles the ranks that have ended. */
 static void reap(launch *l) {
     for (int rank = 0; rank < l->ranks; rank++) {
         rank_slot *slot = &l->slots[rank];
@@ -269,7 +271,7 @@ static void reap(launch *l) {
     }
 }
 
-/* A terminal that closes; shells send it more than once, so that a second one means nothing. */
+/* The terminal closed. Shells may send SIGHUP more than once, so only the first one counts. */
 static void on_hangup(launch *l) {
     if (l->hangups++ > 0) return;
     ls_world_request_stop(l->world);
@@ -286,17 +288,19 @@ static void on_interrupt(launch *l, int signal_number) {
         kill_rest(l);
         return;
     }
-    const struct sigaction standard = {.sa_handler = SIG_DFL}; /* threads end only with their process */
+    const struct sigaction standard = {.sa_handler =
+                                           SIG_DFL}; /* threads cannot be killed: the whole process ends */
     sigaction(signal_number, &standard, NULL);
     pthread_sigmask(SIG_UNBLOCK, &l->signals, NULL);
     raise(signal_number);
 }
 
-static void watch_over(launch *l) {
-    const struct timespec look = {0, LOOK_NANOSECONDS};
+/* Handles signals and ends of ranks until all ranks have ended. */
+static void watch(launch *l) {
+    const struct timespec poll = {0, POLL_NANOSECONDS};
     for (reap(l); l->running > 0; reap(l)) {
         if (!l->as_threads && !l->killed && l->deadline > 0.0 && ls_seconds() >= l->deadline) kill_rest(l);
-        const int signal_number = sigtimedwait(&l->signals, NULL, &look);
+        const int signal_number = sigtimedwait(&l->signals, NULL, &poll);
         if (signal_number == SIGINT || signal_number == SIGTERM) on_interrupt(l, signal_number);
         if (signal_number == SIGHUP) on_hangup(l);
     }
@@ -304,7 +308,7 @@ static void watch_over(launch *l) {
 
 /* ---- the end ---- */
 
-/* Of two failures the one that explains the other. */
+/* Of two failures, the one with the greater severity is the cause of the other. */
 static int severity(ls_code code) {
     if (code == LS_OK) return 0;
     if (code == LS_INTERRUPTED) return 1;
@@ -325,21 +329,21 @@ static ls_status root_cause(const launch *l) {
     return worst ? worst->status : ls_ok();
 }
 
-static void take_signals(launch *l) {
+static void block_signals(launch *l) {
     struct sigaction hangup;
     sigaction(SIGHUP, NULL, &hangup);
     sigemptyset(&l->signals);
     sigaddset(&l->signals, SIGINT);
     sigaddset(&l->signals, SIGTERM);
-    if (hangup.sa_handler != SIG_IGN) sigaddset(&l->signals, SIGHUP); /* else started by nohup */
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&l->signals, SIGHUP); /* ignored: started by nohup */
     sigaddset(&l->signals, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &l->signals, &l->old_mask);
-    /* Where SIGCHLD was inherited as ignored, ends of children would be lost. */
+    /* If SIGCHLD was inherited as ignored, the ends of children would be lost. */
     const struct sigaction standard = {.sa_handler = SIG_DFL};
     sigaction(SIGCHLD, &standard, &l->old_child);
 }
 
-static void give_signals_back(const launch *l) {
+static void restore_signals(const launch *l) {
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -362,10 +366,10 @@ ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main ra
     if (!l.slots || l.reports == MAP_FAILED) {
         status = ls_error(LS_NO_MEMORY, "cannot map %zu bytes to launch %d ranks", l.reports_bytes, ranks);
     } else {
-        take_signals(&l);
+        block_signals(&l);
         start_all(&l);
-        watch_over(&l);
-        give_signals_back(&l);
+        watch(&l);
+        restore_signals(&l);
         status = root_cause(&l);
     }
     if (l.reports != MAP_FAILED) munmap(l.reports, l.reports_bytes);

@@ -1,15 +1,67 @@
 /*
- * run: executes programs. An executor is one rank's: it maps the private arena, takes the heap from the rank's end of the
- * world, prepares every kernel call once, and then runs programs without allocating anything.
+ * run: starts the ranks, and executes programs. Each rank has an executor: it maps the private arena, takes the heap from the
+ * rank's ls_comm, prepares every kernel call once, and then runs programs without allocating anything.
  */
 #ifndef LS_RUN_H
 #define LS_RUN_H
 
 #include "comm/comm.h"
 #include "program/program.h"
-#include "run/launch.h"
-#include "run/touch.h"
-#include "run/trace.h"
+
+/* --- ranks (launch.c) --------------------------------------------------------------------------------------------------------- */
+
+/* The main function of a rank, in its own process or thread; its status is the rank's result. The launcher owns comm. */
+typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
+
+/*
+ * Runs rank_main once for each rank 0 .. ranks-1 of the world (`ranks` is the world's number of ranks) and returns
+ * when all have ended. A world is launched once. Blocks; the calling thread must stay until the end and
+ * should be the process's only one, or the others should have SIGINT, SIGTERM and SIGHUP blocked.
+ *
+ * Processes (as_threads false) are forked from the caller, so each has a copy of context and of all other memory; what they
+ * write outside the world's shared memory is lost when they end. They ignore SIGINT,
+ * SIGTERM and SIGHUP and die with the caller. Threads share context.
+ *
+ * SIGINT or SIGTERM to this process: the first calls ls_world_request_stop and logs it, the
+ * second ends all ranks at once (with threads, the whole process). This holds even where a shell had
+ * SIGINT ignored. SIGHUP (the terminal closed) requests a stop too, any number of times, unless it is ignored (nohup).
+ *
+ * When a rank dies or returns a failure other than LS_INTERRUPTED, the world is aborted, so that waiting ranks
+ * return LS_PEER; processes that have not ended 3 s after a death (30 s after a failure other than
+ * LS_PEER, since a rank may be writing a checkpoint) are killed. Threads cannot be killed and are waited for.
+ *
+ * If a rank is stopped (SIGSTOP) for 10 s, or for half of the world's wait_timeout if that is less, its number and process are logged,
+ * and later that it continues.
+ *
+ * Returns LS_OK when every rank did, else the root cause: a rank that died (LS_PEER, "rank 2 was killed by signal 9 (Killed)", or by
+ * the system because memory ran out, with the limit); else the earliest failure that is neither LS_PEER nor LS_INTERRUPTED; else the
+ * earliest LS_PEER; else LS_INTERRUPTED. LS_NO_MEMORY when a rank could not be started.
+ */
+LS_MUST_USE ls_status ls_launch(ls_world *world, int ranks, bool as_threads, ls_rank_main rank_main,
+                                void *context);
+
+/* --- memory (memory.c) -------------------------------------------------------------------------------------------------------- */
+
+/* Maps zeroed private memory, with huge pages and the name "longspan" where the system supports them. LS_NO_MEMORY names the bytes. */
+LS_MUST_USE ls_status ls_memory_map(size_t bytes, void **out);
+void ls_memory_unmap(void *memory, size_t bytes);
+
+/* The time that first touches took, and the bytes that were mapped by them. */
+typedef struct ls_touched {
+    double seconds;
+    size_t bytes;
+} ls_touched;
+
+/*
+ * Makes the system map the pages of [start, start + bytes), start at a page, in slices that the pool's threads take in turn, and adds to
+ * *sum. Contents are kept, also those that other ranks write at the same time. If the system refuses, the remaining pages are mapped
+ * at their first use. comm (NULL: none) ticks between slices, since peers may wait.
+ */
+void ls_touch(void *start, size_t bytes, ls_pool *pool, ls_comm *comm, ls_touched *sum);
+
+/* --- the executor (executor.c, tensors.c) ------------------------------------------------------------------------------------- */
+
+typedef struct ls_executor ls_executor;
 
 /* Sums over the runs so far, in seconds. */
 typedef struct ls_run_times {
@@ -18,60 +70,80 @@ typedef struct ls_run_times {
     double copying; /* inside puts */
 } ls_run_times;
 
-const char *ls_transport_for(int ranks); /* when none is named: "self" for one rank, else "shm" */
+const char *ls_transport_for(int ranks); /* the default: "self" for one rank, else "shm" */
 
 /*
- * The world that images of this skeleton need: heap bytes and signal words are the image's, the rest the caller's.
- * transport NULL: "self" for one rank, else "shm".
+ * Creates a world with the ranks, heap bytes and signal words of the image. transport NULL: that of ls_transport_for.
  */
 LS_MUST_USE ls_status ls_world_for(const ls_image *image, const char *transport, bool may_spin,
                                    double wait_timeout, ls_world **out);
 
 /*
- * Image and comm stay the caller's and must outlive the executor. Memory starts as zeros; tables (positions, mask
- * spans) are filled. LS_NO_MEMORY names the bytes; kernels' own refusals pass through.
+ * Image and comm are borrowed until the executor is destroyed. Memory is zero but for the tables of positions and mask spans.
+ * LS_NO_MEMORY names the bytes; other errors are those of kernels that refuse a call.
  */
 LS_MUST_USE ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor **out);
 void ls_executor_destroy(ls_executor *executor); /* NULL is allowed */
 
 /*
- * Runs the program to its end on this rank; the other ranks must run it too. Blocks while peers are behind. LS_PEER when a peer
- * died or stands still.
+ * Runs the program to its end on this rank; the other ranks must run it too. Blocks until the signals of peers
+ * arrive; LS_PEER when a peer has died or makes no progress.
  */
 LS_MUST_USE ls_status ls_executor_run(ls_executor *executor, int program);
 ls_run_times ls_executor_times(const ls_executor *executor);
-/* What was touched when the executor was made: both arenas, or nothing where memory is short. */
+/* The first touch of both arenas when the executor was created; zero if too little memory was available. */
 ls_touched ls_executor_touched(const ls_executor *executor);
 
 /*
- * Runs the program like ls_executor_run and looks at every kernel's results on the way: *op and *tensor name the first that
- * is not finite (NULL: all are). For finding out after a step went wrong; slow.
+ * Runs the program like ls_executor_run and inspects the results of every kernel: *op and *tensor name the first result that is not
+ * finite (NULL: all are finite). Slow; for the diagnosis of a failed step.
  */
 LS_MUST_USE ls_status ls_executor_run_checked(ls_executor *executor, int program, const char **op,
                                               const char **tensor);
 
 /* Address of an operand's first element. */
 void *ls_executor_address(const ls_executor *executor, const ls_operand *operand);
-/* Address of a bound tensor's local part (dense); NULL when no such name is bound. */
+/* Address of a bound tensor's local part (dense); NULL if the name is not bound. */
 void *ls_executor_tensor(const ls_executor *executor, const char *name);
 
 /*
- * Copies this rank's part of a dense global array into the bound tensor, and back: each rank writes its elements of
- * `global` and leaves the others alone. Element types as bound.
+ * Scatter copies this rank's part of a dense global array into the bound tensor; gather copies it back and leaves the other elements
+ * of `global` unchanged. `global` has the element type of the binding.
  */
 void ls_executor_scatter(ls_executor *executor, const ls_binding *binding, const void *global);
 void ls_executor_gather(const ls_executor *executor, const ls_binding *binding, void *global);
 
 /*
- * Packed documents of the batch that the next programs run on: in sequence b of the whole batch those that end at ends[b*room + 1], ...,
- * n_ends[b] cumulative lengths from 0 to S. From then on attention shows what its mask shows inside each document; programs are as
- * they were: they send and compute at most what they were made for. ends NULL: no documents again. LS_UNSUPPORTED: a mask has no room
- * for another term.
+ * Sets the document bounds of the batch for the next programs. Sequence b of the whole batch has the bounds ends[b*room], ...: n_ends[b]
+ * cumulative lengths from 0 to S. From then on a token sees what the mask shows within its document. Programs do not change: they
+ * send and compute at most what they were compiled for. ends NULL: no documents. LS_UNSUPPORTED: a mask has no room for another term.
  */
 LS_MUST_USE ls_status ls_executor_set_documents(ls_executor *executor, const int32_t *ends, const int *n_ends,
                                                 int64_t room);
 
 ls_pool *ls_executor_pool(const ls_executor *executor);
 const ls_image *ls_executor_image(const ls_executor *executor);
+
+/* --- the record of an executor (executor.c) ----------------------------------------------------------------------------------- */
+
+/* The `instr` of spans that are no instruction: a whole run of a program; a time in which the rank slept because both queues waited. */
+enum { LS_SPAN_PROGRAM = -1, LS_SPAN_ASLEEP = -2 };
+
+/* Seconds on the host's monotonic clock, the same for all its processes. A wait's span begins when the wait first blocks its queue. */
+typedef struct ls_span_time {
+    double begin, end;
+    int program, instr;
+    uint64_t run; /* number of the run of that program, from 0 */
+} ls_span_time;
+
+/*
+ * Records spans from now on, in a ring of the newest `spans` >= 1 that is allocated here, so that recording allocates nothing. Once per
+ * executor. Without a record, it costs one branch per instruction. LS_NO_MEMORY names the bytes.
+ */
+LS_MUST_USE ls_status ls_executor_record(ls_executor *executor, size_t spans);
+
+/* The number of kept spans (0 without ls_executor_record), and the i-th of them in the order in which they ended. */
+size_t ls_executor_spans(const ls_executor *executor);
+const ls_span_time *ls_executor_span(const ls_executor *executor, size_t i);
 
 #endif

@@ -1,9 +1,9 @@
-/* Between the host's global arrays and a rank's local parts; and the tables that depend on the layout alone. */
+/* Copies between global arrays and a rank's local parts; fills the tables of positions and mask spans. */
 #include "run/executor_impl.h"
 
 #include <string.h>
 
-/* A sequence's rows of a table; the mask may show less than the one that the program was made for. */
+/* Fills the rows of sequence b in a table of spans. The mask may show less than the mask that the program was compiled for. */
 static void fill_spans(const ls_executor *ex, const ls_mask_binding *binding, int64_t b,
                        const ls_mask *mask) {
     const int64_t n = binding->query_count, width = binding->spans.view.size[2] / 2;
@@ -50,11 +50,11 @@ ls_status ls_executor_set_documents(ls_executor *ex, const int32_t *ends, const 
     return ls_ok();
 }
 
-/* Where each local index of a dimension lies globally. */
+/* The global index of each local index of a dimension. */
 typedef struct index_map {
     int64_t n;
     int64_t global_stride; /* elements */
-    int64_t first;         /* of a run; used when map is NULL */
+    int64_t first;         /* global index of local index 0; used when map is NULL */
     const int32_t *map;
 } index_map;
 
@@ -92,7 +92,7 @@ static void copy(const transfer *t, char *local, char *global, size_t bytes) {
         memcpy(global, local, bytes);
 }
 
-/* Walks the dimensions; the innermost is copied as a run where it is whole. Returns the local bytes done. */
+/* Copies dimension `dim` and those inside it; an uncut innermost dimension is one copy. Returns the number of local bytes. */
 static size_t move(const transfer *t, int dim, char *local, char *global) {
     if (dim >= t->ndim || dim >= LS_MAX_DIMS) {
         copy(t, local, global, t->element);

@@ -108,7 +108,7 @@ static void test_stopped_rank_is_named(void **state) {
     s.goes_on = true;
     options.wait_timeout = 2.2; /* told of after 1.1 s */
     assert_ok(run_and_hear(&options, stop_while_others_wait, &s, said, sizeof said));
-    assert_non_null(strstr(said, "rank 0 goes on"));
+    assert_non_null(strstr(said, "rank 0 continues"));
     munmap((void *)s.process, sizeof(int));
 }
 

@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "run/touch.h"
+#include "run/run.h"
 #include "support/scratch.h"
 
 enum { BYTES = 40 << 20, BEFORE = 3 << 20 };

@@ -9,7 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
-#include "run/launch.h"
+#include "run/run.h"
 #include "scratch.h"
 
 const char saved_config[] =

@@ -5,7 +5,7 @@
 #ifndef TESTS_WORLD_H
 #define TESTS_WORLD_H
 
-#include "run/launch.h"
+#include "run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
