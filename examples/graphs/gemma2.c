@@ -1,7 +1,7 @@
 /*
- * Gemma 2 (Gemma Team, arXiv 2408.00118): every other layer sees a window only, each block is normalised before and
- * after, the gate goes through gelu, and logits are capped softly in attention and at the end. Its files hold weights
- * of norms minus one; a graph has them whole. Gemma 2 2B has E 2304, Hq 8, Hkv 4, D 256, F 9216, V 256000, L 26,
+ * Gemma 2 (Gemma Team, arXiv 2408.00118): every other layer attends to a window only, each block is normalised before and
+ * after, the gate is a gelu, and logits have soft caps in attention and at the end. Its files hold the weights of norms minus one;
+ * the graph has the weights themselves. Gemma 2 2B has E 2304, Hq 8, Hkv 4, D 256, F 9216, V 256000, L 26,
  * windows of 4096, caps 50 and 30.
  */
 #include "graphs.h"
@@ -9,7 +9,8 @@
 #include <math.h>
 
 enum { B = 2, S = 23, WINDOW = 6, E = 32, Hq = 8, Hkv = 4, D = 4, F = 40, V = 17, L = 3 };
-static const double attention_cap = 1.5, final_cap = 2; /* low, so that a small network feels them */
+static const double attention_cap = 1.5,
+                    final_cap = 2; /* low, so that they have an effect in a small network */
 
 static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer) {
     return ls_rmsnorm(g, x, ls_parameter_named(g, 1, (int64_t[]){E}, "layers.%d.%s", layer, name), 1e-6);

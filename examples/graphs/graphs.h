@@ -1,7 +1,7 @@
 /*
- * Graphs as a user writes them, with longspan/graph.h alone: each function builds a network for one device and returns the
- * sum of its losses over all tokens. Sizes are constants at the top of each file, small enough for a test that runs them over
- * several ranks (tests/compile/test_examples.c); nothing else in them is different from the published models.
+ * Networks written with longspan/graph.h alone: each function builds a network for one device and returns the sum of its losses over
+ * all tokens. Sizes are constants at the top of each file, small enough for a test on several ranks
+ * (tests/compile/test_examples.c); otherwise the networks are the published ones, unless their file says more.
  */
 #ifndef EXAMPLES_GRAPHS_H
 #define EXAMPLES_GRAPHS_H
@@ -10,8 +10,8 @@
 
 ls_tensor gpt2_loss(ls_graph *g);    /* layernorm, gelu, learned positions, biases, a tied head */
 ls_tensor llama2_loss(ls_graph *g);  /* rmsnorm, rotary positions, swiglu */
-ls_tensor llama_loss(ls_graph *g);   /* Llama 3: the same with grouped queries and scaled rotations */
-ls_tensor qwen2_loss(ls_graph *g);   /* the same with biases on q, k, v */
+ls_tensor llama_loss(ls_graph *g);   /* Llama 3: Llama 2 with grouped queries and scaled rotations */
+ls_tensor qwen2_loss(ls_graph *g);   /* Llama 3 with biases on q, k, v, unscaled rotations */
 ls_tensor qwen3_loss(ls_graph *g);   /* queries and keys normalised per head */
 ls_tensor mistral_loss(ls_graph *g); /* a sliding window */
 ls_tensor gemma2_loss(ls_graph *g);  /* alternating windows, norms before and after, soft caps, gelu gates */

@@ -10,7 +10,7 @@
 
 enum { B = 2, S = 23, E = 32, Hq = 8, D = 4, F = 40, V = 17, L = 2 };
 
-/* Where the three differ. */
+/* What differs between the three. */
 typedef struct family {
     int64_t Hkv;
     bool biases; /* of queries, keys and values */

@@ -1,7 +1,7 @@
 /*
  * A network without attention: each layer mixes tokens by a token shift with learned shares (as in RWKV, Peng et al.,
- * arXiv 2305.13048) and by a gated convolution over the last tokens (as in Mamba, Gu and Dao, arXiv 2312.00752). Over
- * ranks, each gets the few tokens that it needs from its neighbours; nothing here says so.
+ * arXiv 2305.13048) and by a gated convolution over the last tokens (as in Mamba, Gu and Dao, arXiv 2312.00752). On
+ * several ranks, each rank gets the few tokens that it needs from its neighbours, without any code for it here.
  */
 #include "graphs.h"
 
@@ -15,7 +15,7 @@ static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer) {
     return ls_rmsnorm(g, x, ls_parameter_named(g, 1, (int64_t[]){E}, "layer.%d.%s", layer, name), 1e-5);
 }
 
-/* A share of each channel from this token and one from the token before it: a convolution of width 1 is a weight by channel. */
+/* Adds a weighted copy of this token and of the token before it. A convolution of width 1 multiplies each channel by a weight. */
 static ls_tensor shift_tokens(ls_graph *g, ls_tensor x, int layer) {
     const ls_tensor now = ls_conv(g, x, parameter(g, "now", layer, 1, E));
     return ls_add(g, now, ls_conv(g, ls_shift(g, x, 1), parameter(g, "before", layer, 1, E)));

@@ -1,5 +1,5 @@
 /*
- * Qwen3 (Yang et al., arXiv 2505.09388): as Llama, but queries and keys are normalised within each head before they are
+ * Qwen3 (Yang et al., arXiv 2505.09388): like Llama, but queries and keys are normalised within each head before they are
  * rotated, and the heads together may be wider than the model. Qwen3-0.6B has E 1024, Hq 16, Hkv 8, D 128, F 3072, V
  * 151936, L 28.
  */

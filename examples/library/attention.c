@@ -1,6 +1,6 @@
 /*
- * Attention alone, on queries, keys and values of one's own: forward and backward with the sequence shared by several ranks, compared
- * with the same on one rank. Each rank writes its own tokens where Longspan keeps them, calls, and reads its own results.
+ * Attention alone, on the caller's queries, keys and values: forward and backward with the sequence spread over several ranks, compared
+ * with one rank. Each rank writes its tokens into Longspan's arrays, calls forward and backward, and reads its results.
  *
  *     cc attention.c $(pkg-config --cflags --libs longspan) -lm -o attention && ./attention [RANKS [STRATEGY]]
  */
@@ -11,7 +11,7 @@
 
 enum { B = 2, S = 500, HQ = 4, HKV = 2, D = 32, STEPS = 3 };
 
-/* What the ranks put together, in the order of the sequence: memory that they share. */
+/* The results of all ranks in the order of the sequence, in memory that the ranks share. */
 typedef struct results {
     float o[B][S][HQ][D], lse[B][HQ][S];
     float dq[B][S][HQ][D], dk[B][S][HKV][D], dv[B][S][HKV][D];
@@ -19,7 +19,7 @@ typedef struct results {
 
 /* --- one rank's tokens ------------------------------------------------------------------------------------------------------ */
 
-/* A number between -1 and 1 for each element of each array in each step, the same wherever it is made. */
+/* A number between -1 and 1, a pure function of its arguments. */
 static float number(int step, int array, int64_t element) {
     uint64_t x = (uint64_t)element + 0x9e3779b97f4a7c15u * (uint64_t)(1 + array + 16 * step);
     x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9u;
@@ -27,7 +27,7 @@ static float number(int step, int array, int64_t element) {
     return (float)(int32_t)(x >> 32) * 0x1p-31f;
 }
 
-/* The token's row in the arrays of the whole sequence, [B,S]. */
+/* The row of the rank's token i of sequence b in the arrays of whole sequences, [B,S]. */
 static int64_t global_row(const ls_attention_rank *r, int64_t b, int64_t i) {
     return (r->first_batch + b) * S + r->positions[i];
 }
@@ -64,9 +64,10 @@ static ls_status work(ls_attention_rank *r, void *context) {
         write_tokens(r, &r->q, step, 0);
         write_tokens(r, &r->k, step, 1);
         write_tokens(r, &r->v, step, 2);
-        LS_TRY(ls_attention_forward(r)); /* o and lse of my tokens are complete */
+        LS_TRY(ls_attention_forward(r)); /* o and lse of this rank's tokens are complete */
         write_tokens(r, &r->grad_o, step, 3);
-        LS_TRY(ls_attention_backward(r)); /* and dq, dk, dv of my tokens, from all ranks */
+        LS_TRY(
+            ls_attention_backward(r)); /* dq, dk and dv of its tokens are complete: the sums over all ranks */
     }
     read_tokens(r, &r->o, all->o[0][0][0]);
     read_lse(r, all->lse);
@@ -78,7 +79,7 @@ static ls_status work(ls_attention_rank *r, void *context) {
 
 /* --- all ranks ---------------------------------------------------------------------------------------------------------------- */
 
-/* A window of 96 tokens within packed documents. */
+/* Runs attention with a window of 96 tokens within packed documents. */
 static ls_status run(int ranks, const char *strategy, results *out) {
     static const int32_t ends[] = {0, 130, 131, 420, S};
     const ls_mask mask = {.n = 2,
@@ -101,7 +102,7 @@ static ls_status run(int ranks, const char *strategy, results *out) {
     return status;
 }
 
-/* The largest norm of a difference over the norm of what is compared; NaN when something is. */
+/* The largest of: norm of the difference of two results / norm of the first; NaN if a result has NaN. */
 static double compare(const results *one, const results *many) {
     const struct {
         const char *name;

@@ -1,7 +1,7 @@
 /*
- * A network of one's own, trained with its sequences shared by several ranks: a convolution over the last tokens, then attention.
- * The second half of each sequence repeats the first, of random symbols; to know the next one, a token must find where the tokens
- * before it stood earlier, up to half a sequence away and on another rank.
+ * A user's network, trained with its sequences spread over several ranks: a convolution over the last tokens, then attention. The first
+ * half of each sequence consists of random symbols, and the second half repeats it. To predict the next symbol, a token must find
+ * the last tokens in the first half, half a sequence away and on another rank.
  *
  *     cc graph.c $(pkg-config --cflags --libs longspan) -o graph && ./graph [RANKS [STRATEGY]]
  */
@@ -23,7 +23,7 @@ enum {
     STEPS = 160
 };
 
-/* --- the network: for one device --------------------------------------------------------------------------------------- */
+/* --- the network, for one device --------------------------------------------------------------------------------------- */
 
 static ls_tensor matrix(ls_graph *g, int layer, const char *name, int64_t to, int64_t from) {
     return ls_parameter_named(g, 2, (int64_t[]){to, from}, "layer.%d.%s", layer, name);
@@ -42,8 +42,8 @@ static ls_tensor layer(ls_graph *g, ls_tensor x, ls_tensor rope, int n) {
     x = ls_add(g, x, ls_conv(g, norm(g, x, n, "norm 1"), matrix(g, n, "taps", WIDTH, E)));
     const ls_tensor y = norm(g, x, n, "norm 2");
     const ls_tensor q = ls_rotate(g, heads(g, y, n, "q"), rope), k = ls_rotate(g, heads(g, y, n, "k"), rope);
-    const ls_tensor seen = ls_attention(g, q, k, heads(g, y, n, "v"), &causal, 1 / sqrt(D));
-    return ls_add(g, x, ls_linear(g, ls_merge_last(g, seen), matrix(g, n, "o", E, E), LS_NO_TENSOR));
+    const ls_tensor o = ls_attention(g, q, k, heads(g, y, n, "v"), &causal, 1 / sqrt(D));
+    return ls_add(g, x, ls_linear(g, ls_merge_last(g, o), matrix(g, n, "o", E, E), LS_NO_TENSOR));
 }
 
 static ls_tensor network(ls_graph *g) {
@@ -58,7 +58,7 @@ static ls_tensor network(ls_graph *g) {
     return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, norm(g, x, LAYERS, "norm"), head), labels));
 }
 
-/* --- the data: the same on every rank -------------------------------------------------------------------------------------- */
+/* --- the data, equal on every rank -------------------------------------------------------------------------------------- */
 
 typedef struct batch {
     uint32_t random;
@@ -72,12 +72,12 @@ static void draw(batch *b) {
             b->tokens[row][i] = i < HALF ? (int32_t)(b->random >> 28) : b->tokens[row][i - HALF];
             b->positions[row][i] = i;
         }
-        for (int i = 0; i < S; i++) /* the next token, where it can be known; -100 counts for nothing */
+        for (int i = 0; i < S; i++) /* the next token, if it can be predicted; -100: ignored */
             b->labels[row][i] = i >= HALF && i + 1 < S ? b->tokens[row][i + 1] : -100;
     }
 }
 
-/* --- the training: on each rank ------------------------------------------------------------------------------------------- */
+/* --- the training, on each rank ------------------------------------------------------------------------------------------- */
 
 typedef struct outcome {
     double first, last;

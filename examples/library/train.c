@@ -1,4 +1,4 @@
-/* Trains a model on text, its sequences shared by two ranks, and says what came of it. */
+/* Trains a model on text, with its sequences spread over two ranks, and prints the result. */
 #include <longspan/longspan.h>
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
         .seq = 1024,
         .steps = 20,
         .lr = 3e-3,
-        .spread = {.ranks = 2}, /* mesh, strategy, layout, threads: chosen */
+        .spread = {.ranks = 2}, /* Longspan chooses mesh, strategy, layout, threads */
     };
     ls_train_result result;
     const ls_status status = ls_train(&options, &result);

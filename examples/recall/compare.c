@@ -1,4 +1,4 @@
-/* The same task on one rank and on several: a table, the curves in characters, and a picture of them. */
+/* Compares trainings on one rank and on several: a table, loss curves in characters, and a chart. */
 #include "outcome.h"
 #include "task.h"
 
@@ -13,7 +13,7 @@
 
 enum { CELLS = 56, BLOCK_BYTES = 3 };
 
-/* The mean loss of each of CELLS equal parts of `steps` steps, as blocks of eight heights. */
+/* The mean losses of CELLS equal parts of `steps` steps, each as a block character of one of eight heights. */
 static void draw_cells(const outcome *o, int64_t steps, double highest, char out[CELLS * BLOCK_BYTES + 1]) {
     static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     out[0] = 0;
@@ -34,7 +34,7 @@ static void print_row(const outcome *o) {
            100 * o->accuracy, (long long)o->steps, o->seconds, ls_bytes_text((double)o->measured, memory));
 }
 
-/* How far the curves are apart: at most, and in half of the steps. */
+/* Prints the median and the largest difference of the two curves. */
 static void print_difference(const outcome *one, const outcome *many, int64_t steps) {
     double *difference = calloc((size_t)steps + 1, sizeof *difference), most = 0;
     LS_ASSERT(difference != NULL);
@@ -51,7 +51,7 @@ static void print_difference(const outcome *one, const outcome *many, int64_t st
 static void print_curves(const outcome *one, const outcome *many) {
     const int64_t both = ls_min(one->steps, many->steps), most = ls_max(one->steps, many->steps);
     const double highest =
-        1.2 * log(RECALL_VALUES); /* a little above guessing, where most of the time goes */
+        1.2 * log(RECALL_VALUES); /* a little above the loss of guessing, near which the curves stay longest */
     char cells[CELLS * BLOCK_BYTES + 1];
     draw_cells(one, most, highest, cells);
     printf("  loss, 1 rank   %s\n", cells);
@@ -60,7 +60,7 @@ static void print_curves(const outcome *one, const outcome *many) {
     if (both > 0) print_difference(one, many, both);
 }
 
-/* y with gaps, so that the line beneath shows between its dashes. */
+/* Copies y with gaps (NAN), so that the line below is visible between the dashes. */
 static void dash(const double *y, int64_t n, double *out) {
     enum { DASHES = 30 };
     for (int64_t i = 0; i < n; i++) out[i] = i * 2 * DASHES / n % 2 != 0 ? NAN : y[i];

@@ -1,7 +1,7 @@
 /*
- * Trains a small model on the recall task over several ranks until it answers right, and says how often it does. Exit 0 when the
- * accuracy on fresh sequences reaches the target. Built and run by run.sh; it uses Longspan's internal headers, since
- * the command `train` reads text and has no answers to score.
+ * Trains a small model on the recall task over several ranks until its answers are right, and prints the accuracy. Exit 0 when the
+ * accuracy on fresh sequences reaches the target. Built and run by run.sh. It uses Longspan's internal headers, since the command
+ * `train` reads text and scores no answers.
  */
 #include "outcome.h"
 #include "task.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sequences for measuring are never trained on: their numbers begin here. */
+/* The index of the first sequence for measurements; training uses smaller indices only. */
 #define FRESH ((int64_t)1 << 40)
 enum { MEASURE_EVERY = 20, MEASURE_SEQUENCES = 16, FINAL_SEQUENCES = 64 };
 
@@ -24,11 +24,10 @@ typedef struct recall {
     int64_t batch, steps;
     double lr, target;
     const char *model_path;
-    const char
-        *compare; /* a directory: the training on one rank comes first, and both are compared; NULL: no */
+    const char *compare; /* directory for the comparison with a training on one rank; NULL: no comparison */
     ls_spread spread;
     ls_model *model;
-    const char *logits; /* name */
+    const char *logits; /* name of the tensor */
 } recall;
 
 typedef struct rank_work {
@@ -49,7 +48,7 @@ typedef struct score {
     int64_t right, asked;
 } score;
 
-/* Greedy answers of this rank's tokens, after program evaluate. */
+/* Counts the right greedy answers of this rank's tokens, after program evaluate. */
 static void count_right(void *context, const ls_rank *rank) {
     score *s = context;
     const ls_binding *binding = ls_image_find(rank->image, s->logits);
@@ -86,7 +85,7 @@ static ls_status measure(const recall *r, const ls_rank *rank, ls_trainer *train
     return status;
 }
 
-/* Of all ways from a place where an entry may stand to one where it is asked for: the part that leads to another rank. */
+/* The share of all pairs (position of an entry, position of a question) whose two positions are on different ranks. */
 static double count_crossing(int64_t S, const ls_layout *layout) {
     int32_t *owner = calloc((size_t)(2 * S), sizeof *owner), *held = owner + S;
     LS_ASSERT(owner != NULL);
@@ -95,19 +94,20 @@ static double count_crossing(int64_t S, const ls_layout *layout) {
         for (int64_t i = 0; i < ls_layout_count(layout, p); i++) owner[held[i]] = p;
     }
     int64_t crossing = 0;
-    for (int64_t shown = S / 4; shown < S / 2; shown++)
-        for (int64_t asked = 3 * S / 4; asked < S; asked++) crossing += owner[shown] != owner[asked];
+    for (int64_t entry = S / 4; entry < S / 2; entry++)
+        for (int64_t question = 3 * S / 4; question < S; question++)
+            crossing += owner[entry] != owner[question];
     free(owner);
     return (double)crossing / ((double)S / 4 * (double)S / 4);
 }
 
-/* A short warm-up, then down to a tenth in a straight line. */
+/* The learning rate: a short warm-up, then a linear decay to a tenth. */
 static double rate(const recall *r, int64_t step) {
     const double warm = step < 20 ? (double)(step + 1) / 20 : 1.0;
     return r->lr * warm * (1.0 - 0.9 * (double)step / (double)r->steps);
 }
 
-/* One step; an interrupted or diverged training ends here. */
+/* Runs one step. LS_INTERRUPTED or LS_DIVERGED ends the training. */
 static ls_status advance(const recall *r, const ls_rank *rank, ls_trainer *trainer, int64_t step,
                          double *loss) {
     const ls_sequences from = {.read = read_training, .context = &r->task};
@@ -122,25 +122,25 @@ static ls_status advance(const recall *r, const ls_rank *rank, ls_trainer *train
     return ls_ok();
 }
 
-static double part(const score *s) { return s->asked > 0 ? (double)s->right / (double)s->asked : 0.0; }
+static double accuracy_of(const score *s) { return s->asked > 0 ? (double)s->right / (double)s->asked : 0.0; }
 
-/* Until the target is reached: looked for on a few sequences, found on many. */
+/* Trains until the accuracy reaches the target on a few sequences and then on many. */
 static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer, outcome *out) {
     const double began = ls_seconds();
     ls_progress progress = ls_progress_start("recall", r->steps);
     score s = {.asked = 0}, all = {.asked = 0};
     int64_t step = 0;
     double loss = 0;
-    while (step < r->steps && part(&all) < r->target) {
+    while (step < r->steps && accuracy_of(&all) < r->target) {
         LS_TRY(advance(r, rank, trainer, step, &loss));
         if (rank->rank == 0) out->loss[step] = loss;
         step++;
         if (step % MEASURE_EVERY != 0 && step != r->steps) continue;
         LS_TRY(measure(r, rank, trainer, MEASURE_SEQUENCES, &s));
-        if (part(&s) >= r->target || step == r->steps)
+        if (accuracy_of(&s) >= r->target || step == r->steps)
             LS_TRY(measure(r, rank, trainer, FINAL_SEQUENCES, &all));
         char note[120];
-        snprintf(note, sizeof note, "loss %.4f · right %.1f %%", loss, 100.0 * part(&s));
+        snprintf(note, sizeof note, "loss %.4f · right %.1f %%", loss, 100.0 * accuracy_of(&s));
         if (rank->rank == 0) ls_progress_show(&progress, step, note);
     }
     if (rank->rank != 0) return ls_ok();
@@ -151,7 +151,7 @@ static ls_status train(const recall *r, const ls_rank *rank, ls_trainer *trainer
                      .queries = all.asked,
                      .planned = (int64_t)(planned[LS_PRIVATE] + planned[LS_SYMMETRIC]),
                      .measured = ls_resident_bytes(rank).arenas,
-                     .accuracy = part(&all),
+                     .accuracy = accuracy_of(&all),
                      .crossing = count_crossing(r->task.S, &rank->image->layout),
                      .seconds = ls_seconds() - began};
     return ls_ok();
@@ -192,7 +192,7 @@ static ls_status run_graph(recall *r, ls_graph *graph, outcome *out) {
 
 static size_t outcome_bytes(const recall *r) { return sizeof(outcome) + (size_t)r->steps * sizeof(double); }
 
-/* One training, from its weights to its outcome; *out is of outcome_bytes. */
+/* Runs one training; *out has outcome_bytes, to be unmapped by the caller. */
 static ls_status run(recall *r, outcome **out) {
     void *shared;
     LS_TRY(ls_shared_map(outcome_bytes(r), &shared));
@@ -203,7 +203,7 @@ static ls_status run(recall *r, outcome **out) {
     return status;
 }
 
-/* The same task and the same weights on one rank, then on many. */
+/* Trains on one rank, then on many, with equal task and weights, and compares them. */
 static ls_status run_both(recall *r, outcome **one, outcome **many) {
     const ls_spread spread = r->spread;
     r->spread = (ls_spread){.ranks = 1, .as_threads = spread.as_threads};
@@ -263,7 +263,8 @@ static ls_status parse(int argc, char **argv, recall *r) {
         return ls_error(LS_USAGE, "--seq %lld; expected a multiple of 4, %d at least", (long long)r->task.S,
                         4 * RECALL_KEYS);
     if (r->spread.ranks < 1 || r->batch < 1 || r->steps < 1)
-        return ls_error(LS_USAGE, "--ranks, --batch and --steps are 1 at least");
+        return ls_error(LS_USAGE, "--ranks %lld, --batch %lld, --steps %lld; expected 1 or more",
+                        (long long)r->spread.ranks, (long long)r->batch, (long long)r->steps);
     return ls_ok();
 }
 

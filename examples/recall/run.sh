@@ -14,7 +14,7 @@ fi
 program=$(mktemp -t recall.XXXXXX)
 trap 'rm -f "$program"' EXIT
 sanitizer=$(sed -n 's/^LONGSPAN_SANITIZE:STRING=//p' "$build/CMakeCache.txt")
-# what the static library needs besides
+# libraries that the static library needs
 libraries=$(sed -n "s/^Libs.private://p" "$build/longspan.pc")
 cc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra ${sanitizer:+-g -fsanitize=$sanitizer} -I"$root/include" -I"$root/src" \
     "$here"/{recall,compare,task}.c "$build/liblongspan.a" $libraries -o "$program"

@@ -1,4 +1,4 @@
-/* The recall task: which sequences there are. See README.md. */
+/* The sequences of the recall task, which README.md describes. */
 #ifndef RECALL_TASK_H
 #define RECALL_TASK_H
 
@@ -6,7 +6,7 @@
 
 enum { RECALL_KEYS = 8, RECALL_VALUES = 4 };
 
-/* Tokens: 0 is filler; questions 1 .. KEYS; entries "key k has value v"; answers. */
+/* Token ids, in this order: 0 is filler; a question per key; an entry "key k has value v" per pair; an answer per value. */
 static inline int32_t recall_entry(int32_t key, int32_t value) {
     return 1 + RECALL_KEYS + key * RECALL_VALUES + value;
 }
@@ -20,9 +20,9 @@ typedef struct recall_task {
 } recall_task;
 
 /*
- * Sequence `index`: every key has a random value, and its entry stands somewhere in the second quarter, once for every 512
- * tokens of S (at least once); the last quarter is questions, and the label of each is the answer. The rest is filler, and no
- * other label counts. So an answer lies more than S/4 tokens after all that tells it.
+ * Writes sequence `index`. Every key has a random value; its entry is at random places in the second quarter, one for every 512
+ * tokens of S (at least one). The last quarter consists of questions, each with its answer as the label. The rest is filler, and
+ * other labels are ignored. So an answer is more than S/4 tokens after every entry that it depends on.
  */
 void recall_sequence(const recall_task *task, int64_t index, int32_t *tokens, int32_t *labels);
 
