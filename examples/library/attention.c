@@ -66,8 +66,7 @@ static ls_status work(ls_attention_rank *r, void *context) {
         write_tokens(r, &r->v, step, 2);
         LS_TRY(ls_attention_forward(r)); /* o and lse of this rank's tokens are complete */
         write_tokens(r, &r->grad_o, step, 3);
-        LS_TRY(
-            ls_attention_backward(r)); /* dq, dk and dv of its tokens are complete: the sums over all ranks */
+        LS_TRY(ls_attention_backward(r)); /* dq, dk and dv of its tokens are complete, from all ranks */
     }
     read_tokens(r, &r->o, all->o[0][0][0]);
     read_lse(r, all->lse);

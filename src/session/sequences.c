@@ -121,8 +121,8 @@ static ls_status score_all(scoring *s, ls_scored on_scored, void *context, ls_pr
     const ls_binding *losses = ls_image_find(s->rank->image, LS_SCORE_LOSSES);
     LS_ASSERT(losses != NULL && losses->operand.view.dtype == LS_F32);
     for (int64_t first = 0; first < s->n; first += room->B) {
-        LS_TRY(agree_to_continue(
-            s, first)); /* rank 0 has read the losses of the last pass before they are overwritten */
+        /* Rank 0 has read the losses of the last pass when this returns, so they may be overwritten. */
+        LS_TRY(agree_to_continue(s, first));
         LS_TRY(put_batch(s, first));
         LS_TRY(ls_executor_run(s->rank->executor, s->program));
         ls_executor_gather(s->rank->executor, losses, room->losses);

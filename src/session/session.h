@@ -92,7 +92,7 @@ typedef struct ls_step_numbers {
     int64_t update;      /* the number of the update, from 1 */
     double lr, clip;     /* clip 0: gradients are not clipped */
     double beta1, beta2; /* as in the job */
-    double stop;         /* 1: this rank was asked to stop, else 0; summed over the ranks */
+    double stop;         /* 0: this rank does not wish to stop; summed over the ranks */
 } ls_step_numbers;
 /* Writes them where the programs micro, step and evaluate read them. */
 void ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *numbers);
@@ -102,9 +102,8 @@ int ls_rank_step_program(int64_t micro_batch, int64_t micro_batches);
 
 typedef struct ls_micro_batches {
     int64_t count;
-    ls_status (*feed)(
-        void *context,
-        int64_t micro_batch); /* writes its inputs; NULL: the inputs of the last one are used again */
+    /* Writes the inputs of a micro-batch; NULL: the inputs stay as they are. */
+    ls_status (*feed)(void *context, int64_t micro_batch);
     void *context;
 } ls_micro_batches;
 /* Calls ls_rank_begin_step, then feeds and runs each micro-batch. Collective; blocks until this rank's part is done. */
@@ -115,7 +114,7 @@ LS_MUST_USE ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_number
 typedef struct ls_step_sums {
     double loss;      /* sum over the step's tokens */
     double grad_norm; /* before clipping */
-    double stop;      /* the number of ranks that were asked to stop */
+    double stop;      /* the sum of the ranks' `stop`; 0: no rank wishes to stop */
     bool applied;     /* parameters were updated */
 } ls_step_sums;
 ls_step_sums ls_rank_read_step(const ls_rank *rank);
