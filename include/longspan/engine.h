@@ -137,10 +137,9 @@ LS_MUST_USE ls_status ls_worker_set_parameter(ls_worker *worker, const char *nam
 LS_MUST_USE ls_status ls_worker_set_random(ls_worker *worker, double deviation, uint64_t seed);
 
 typedef struct ls_step {
-    int64_t
-        tokens; /* with a label, in all micro-batches; divisor of loss and gradients. 0: the step does nothing */
-    double lr;   /* learning rate */
-    double clip; /* largest norm of all gradients together; 0: no limit */
+    int64_t tokens; /* with a label, in all micro-batches: divides loss and gradients. 0: does nothing */
+    double lr;      /* learning rate */
+    double clip;    /* largest norm of all gradients together; 0: no limit */
     /* Sets the inputs of micro-batch 0, 1, ...; NULL: the inputs stay as they were set last. */
     ls_status (*feed)(ls_worker *worker, int64_t micro_batch, void *context);
     void *context; /* passed to feed */

@@ -149,9 +149,8 @@ LS_MUST_USE ls_status ls_decoder_next(const ls_decoder *decoder, const ls_rank *
 
 typedef struct ls_sampling {
     double temperature; /* 0: always the most likely token */
-    double
-        top_p; /* share of the probability that is kept, the token that reaches it included; 0 and 1: all */
-    int64_t top_k; /* 0: all */
+    double top_p;       /* keep this share of the probability, as above; 0 and 1: all */
+    int64_t top_k;      /* 0: all */
     uint64_t seed;
 } ls_sampling;
 

@@ -9,8 +9,7 @@ struct ls_sampler {
     ls_sampling sampling;
     int64_t V;
     double *chance; /* [V], not normalised */
-    int32_t *
-        heap; /* [V] ids: a heap of `left`, the most likely on top; then the removed ones, last removed first */
+    int32_t *heap;  /* [V] ids: a heap of `left`, most likely on top; then those removed, last first */
     int64_t left;
 };
 
