@@ -91,9 +91,9 @@ void ls_engine_close(ls_engine *engine); /* NULL is allowed */
 ls_spread_result ls_engine_describe(const ls_engine *engine);
 
 typedef enum ls_detail {
-    LS_PRINT_CHOICE,   /* one line: what was chosen, and against what */
-    LS_PRINT_PLAN,     /* and a line for each candidate */
-    LS_PRINT_PROGRAMS, /* and the programs of rank 0, instruction by instruction */
+    LS_PRINT_CHOICE,   /* one line: the choice and its reason */
+    LS_PRINT_PLAN,     /* also a line for each candidate */
+    LS_PRINT_PROGRAMS, /* also the programs of rank 0, instruction by instruction */
 } ls_detail;
 void ls_engine_print(const ls_engine *engine, ls_detail detail, FILE *out);
 

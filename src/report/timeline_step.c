@@ -8,14 +8,14 @@
 
 /* --- the prediction ----------------------------------------------------------------------------------------------------------- */
 
-enum { MOST_PLAYED = 64 };
+enum { MOST_RANKS = 64 };
 
 /* The images of all ranks and their simulated spans. */
 typedef struct prediction {
     int ranks, program;
-    ls_image *image[MOST_PLAYED];
-    ls_timeline_rank rank[MOST_PLAYED];
-    ls_span_time *spans[MOST_PLAYED]; /* the spans of rank[], writable */
+    ls_image *image[MOST_RANKS];
+    ls_timeline_rank rank[MOST_RANKS];
+    ls_span_time *spans[MOST_RANKS]; /* the spans of rank[], writable */
     ls_arena *arena;
 } prediction;
 
@@ -40,7 +40,7 @@ static ls_status predict(const ls_timeline_step *step, const ls_host *host, pred
             LS_NEW_ARRAY(p->arena, ls_span_time, 2 * p->image[r]->programs[p->program].n_instrs + 2);
         p->rank[r] = (ls_timeline_rank){p->spans[r], 0};
     }
-    ls_simulated_rank times[MOST_PLAYED];
+    ls_simulated_rank times[MOST_RANKS];
     const ls_rates rates = ls_plan_rates(p->image[0], host);
     return ls_simulate((const ls_image *const *)p->image, p->ranks, p->program, &rates,
                        &(ls_simulation_watch){add_span, p}, times);
@@ -246,9 +246,8 @@ static ls_status draw(const ls_timeline_step *step, const prediction *p, const m
 ls_status ls_timeline_draw(const ls_timeline_step *step, const ls_host *host, int rank, bool run,
                            const char *title, const char *path) {
     prediction p = {.ranks = ls_mesh_ranks(&step->plan->target.mesh), .program = step->program};
-    if (p.ranks > MOST_PLAYED)
-        return ls_error(LS_UNSUPPORTED, "--schedule: %d ranks; up to %d are played together", p.ranks,
-                        MOST_PLAYED);
+    if (p.ranks > MOST_RANKS)
+        return ls_error(LS_UNSUPPORTED, "--schedule: %d ranks; expected at most %d", p.ranks, MOST_RANKS);
     measurement runs = {.arena = ls_arena_create()};
     p.arena = runs.arena;
     ls_status status = predict(step, host, &p);
