@@ -104,7 +104,7 @@ static ls_status evaluate(evaluation *e, ls_eval_result *result) {
                            .text_sequences = ls_data_summarise(e->data)->windows,
                            .spread = ls_session_describe(e->session)};
     if (made.table.all.tokens == 0)
-        return ls_error(LS_INVALID, "no label of %lld sequences counts: all that they hold is masked",
+        return ls_error(LS_INVALID, "%lld sequences have no label to predict: all their tokens are masked",
                         (long long)e->n);
     made.perplexity = exp(made.table.all.loss);
     made.spread.seconds = e->outcome->seconds;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double part(const ls_recall_cell *c) {
+static double accuracy_of(const ls_recall_cell *c) {
     return c->samples > 0 ? (double)c->right / (double)c->samples : 0;
 }
 
@@ -34,7 +34,7 @@ void ls_recall_print(const ls_recall_result *r, FILE *out) {
     fputs("   tokens\n", out);
     for (int d = 0; d < r->n_depths; d++) {
         fprintf(out, "%5.0f %% ", 100 * r->depth[d]);
-        for (int l = 0; l < r->n_lengths; l++) fprintf(out, " %7.0f %%", 100 * part(&r->cell[l][d]));
+        for (int l = 0; l < r->n_lengths; l++) fprintf(out, " %7.0f %%", 100 * accuracy_of(&r->cell[l][d]));
         fputc('\n', out);
     }
     const ls_recall_cell all = total(r);
@@ -44,7 +44,7 @@ void ls_recall_print(const ls_recall_result *r, FILE *out) {
 
 static void put(const ls_recall_result *r, ls_json_writer *w) {
     const ls_recall_cell all = total(r);
-    ls_json_put_double(w, "accuracy", part(&all));
+    ls_json_put_double(w, "accuracy", accuracy_of(&all));
     ls_json_put_double(w, "loss", all.loss);
     ls_json_put_int(w, "samples", all.samples);
     ls_json_put_double(w, "seconds", r->seconds);
@@ -57,7 +57,7 @@ static void put(const ls_recall_result *r, ls_json_writer *w) {
             ls_json_put_double(w, "depth", r->depth[d]);
             ls_json_put_int(w, "samples", c->samples);
             ls_json_put_int(w, "right", c->right);
-            ls_json_put_double(w, "accuracy", part(c));
+            ls_json_put_double(w, "accuracy", accuracy_of(c));
             ls_json_put_double(w, "loss", c->loss);
             ls_json_close(w);
         }
@@ -107,13 +107,13 @@ static void draw_cell(FILE *out, const ls_recall_result *r, int l, int d) {
     const ls_recall_cell *c = &r->cell[l][d];
     const double x = LEFT + l * CELL_WIDTH, y = TOP + d * CELL_HEIGHT;
     char css[24], text[160];
-    const int shade = shade_of(part(c));
+    const int shade = shade_of(accuracy_of(c));
     snprintf(css, sizeof css, "s%d", shade);
     snprintf(text, sizeof text, "%lld tokens, depth %.0f %%: %lld of %lld right, loss %.4f",
              (long long)r->length[l], 100 * r->depth[d], (long long)c->right, (long long)c->samples, c->loss);
     ls_svg_box(out, css, x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, text);
     snprintf(css, sizeof css, "x i%d", shade);
-    snprintf(text, sizeof text, "%.0f %%", 100 * part(c));
+    snprintf(text, sizeof text, "%.0f %%", 100 * accuracy_of(c));
     ls_svg_text(out, css, x + CELL_WIDTH / 2.0, y + CELL_HEIGHT / 2.0 + 5, text);
 }
 
@@ -157,6 +157,7 @@ ls_status ls_recall_write(const ls_recall_result *r, const char *directory) {
 
 /* --- running it --------------------------------------------------------------------------------------------------------------- */
 
+/* The state of one ls_recall. */
 typedef struct asking {
     const ls_recall_options *options;
     const ls_trained *trained;

@@ -288,8 +288,8 @@ static void on_interrupt(launch *l, int signal_number) {
         kill_rest(l);
         return;
     }
-    const struct sigaction standard = {.sa_handler =
-                                           SIG_DFL}; /* threads cannot be killed: the whole process ends */
+    /* Threads cannot be killed, so the whole process ends. */
+    const struct sigaction standard = {.sa_handler = SIG_DFL};
     sigaction(signal_number, &standard, NULL);
     pthread_sigmask(SIG_UNBLOCK, &l->signals, NULL);
     raise(signal_number);

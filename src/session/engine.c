@@ -109,7 +109,8 @@ static ls_status copy_read(ls_engine *e) {
     const ls_tensor *given = e->options.read;
     e->options.read = NULL;
     if (n < 0 || (n > 0 && given == NULL))
-        return ls_error(LS_INVALID, "a list of %d tensors to be read%s", n, n > 0 ? ", which is NULL" : "");
+        return ls_error(LS_INVALID, "options.n_read is %d%s", n,
+                        n > 0 ? ", but options.read is NULL" : "; expected 0 or more");
     if (n == 0) return ls_ok();
     ls_tensor *own = malloc(sizeof *own * (size_t)n);
     if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for a list of %d tensors", n);
