@@ -8,7 +8,7 @@
 
 #include "graph/graph.h"
 #include "model/model.h"
-#include "train/trainer.h"
+#include "train/train.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "task.h"
 
 #include "base/base.h"
-#include "train/trainer.h"
+#include "train/train.h"
 
 /* The random numbers of one sequence. */
 typedef struct draws {

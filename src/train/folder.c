@@ -1,4 +1,4 @@
-/* The folder of a run: who may write to it, what others left in it, and what becomes of it while the run goes on. */
+/* The folder of a run: its lock, leftovers of killed runs, and what happens when it is removed during a run. */
 #include "train/train_impl.h"
 
 #include "checkpoint/checkpoint.h"
@@ -16,7 +16,7 @@ ls_status ls_folder_claim(ls_training *t) {
 ls_status ls_folder_refuse_existing(const ls_training *t) {
     LS_PATH found = NULL;
     int64_t newest;
-    /* A folder that cannot be listed may well hold one. */
+    /* A folder that cannot be listed is an error, because it may hold a run. */
     LS_TRY(ls_checkpoint_newest(t->options.out, &newest));
     if (newest < 0) return ls_ok();
     LS_TRY(ls_checkpoint_path(t->options.out, newest, &found));
@@ -28,12 +28,12 @@ ls_status ls_folder_make(ls_training *t) {
     if (t->lock != NULL) return ls_ok();
     LS_TRY(ls_file_make_directories(t->options.out));
     LS_TRY(ls_folder_claim(t));
-    return ls_folder_refuse_existing(t); /* another run may have been faster */
+    return ls_folder_refuse_existing(t); /* another run may have created it meanwhile */
 }
 
 /* --- leftovers -------------------------------------------------------------------------------------------------------------- */
 
-/* What is left of a file that a run was writing when it was killed (ls_file_write): "loss.svg.tmp-4711". */
+/* Whether a name is that of a file which a killed run left unfinished: "loss.svg.tmp-4711" (ls_file_write). */
 static bool is_unfinished(const char *name) {
     static const char *const files[] = {"run.json", "metrics.jsonl", "loss.svg", "eval.json",
                                         "loss_by_position.svg"};
@@ -72,29 +72,31 @@ static ls_status clean(const ls_training *t) {
 
 void ls_folder_clean(const ls_training *t) {
     const ls_status status = clean(t);
-    if (status.code != LS_OK) ls_log("what an earlier run left in %s stays: %s", t->options.out, status.text);
+    if (status.code != LS_OK)
+        ls_log("leftovers of an earlier run in %s cannot be removed: %s", t->options.out, status.text);
 }
 
-/* --- a folder that is gone -------------------------------------------------------------------------------------------------- */
+/* --- a folder that is removed during a run ---------------------------------------------------------------------------------- */
 
-ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *again) {
+ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *remade) {
     const char *out = t->options.out;
     LS_PATH moved = NULL;
-    *again = !ls_lock_is_valid(*lock);
-    if (!*again) return ls_ok();
+    *remade = !ls_lock_is_valid(*lock);
+    if (!*remade) return ls_ok();
     LS_TRY(ls_lock_folder(*lock, &moved));
     LS_TRY(ls_file_make_directories(out));
     ls_lock *taken = NULL;
-    LS_TRY(ls_error_in(ls_lock_take(out, &taken),
-                       "%s was removed or replaced while this run wrote to it, and is not its own any more",
-                       out));
+    LS_TRY(ls_error_in(
+        ls_lock_take(out, &taken),
+        "%s was removed or replaced while this run wrote to it, and now belongs to another run", out));
     *lock = taken;
     if (moved != NULL)
-        ls_log("warning: what was %s is now %s: the training goes on in a new %s, and saves at once", out,
-               moved, out);
+        ls_log(
+            "warning: %s was moved to %s: the training continues in a new %s, and saves a checkpoint at once",
+            out, moved, out);
     else
         ls_log(
-            "warning: %s was removed: it is made again, the training goes on and saves at once; what it held is lost",
+            "warning: %s was removed, and its contents are lost: it is created again, and the training continues with a checkpoint at once",
             out);
     return ls_record_run(t);
 }

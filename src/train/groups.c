@@ -1,4 +1,4 @@
-/* --group: parameters, by patterns of their names, that have a learning rate or a decay of their own, or are frozen. */
+/* --group: parameters that are frozen or have a learning rate or a decay of their own, chosen by patterns of their names. */
 #include "train/train_impl.h"
 
 #include <errno.h>
@@ -9,14 +9,14 @@
 
 typedef struct parameter_group {
     char pattern[256];
-    double rate, decay; /* decay NAN: as without the group */
+    double rate, decay; /* rate: factor of --lr; decay NAN: that of parameters without a group */
     bool frozen;
     bool matched;
 } parameter_group;
 
-/* --- reading a group -------------------------------------------------------------------------------------------------------- */
+/* --- parsing a group -------------------------------------------------------------------------------------------------------- */
 
-static ls_status misread(const char *text) {
+static ls_status group_error(const char *text) {
     return ls_error(
         LS_USAGE,
         "--group '%s'; expected PATTERN:lr=X, PATTERN:decay=X, both with a comma between, or PATTERN:frozen; X from 0 to "
@@ -24,7 +24,7 @@ static ls_status misread(const char *text) {
         text);
 }
 
-static bool read_number(const char *text, size_t length, const char *key, double *out) {
+static bool parse_number(const char *text, size_t length, const char *key, double *out) {
     const size_t name = strlen(key);
     if (length <= name || strncmp(text, key, name) != 0) return false;
     char *end;
@@ -35,17 +35,18 @@ static bool read_number(const char *text, size_t length, const char *key, double
     return true;
 }
 
-static ls_status read_group(const char *text, parameter_group *out) {
+static ls_status parse_group(const char *text, parameter_group *out) {
     parameter_group g = {.rate = 1, .decay = NAN};
     const char *colon = strrchr(text, ':');
-    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof g.pattern) return misread(text);
+    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof g.pattern)
+        return group_error(text);
     memcpy(g.pattern, text, (size_t)(colon - text));
     for (const char *at = colon + 1;;) {
         const size_t length = strcspn(at, ",");
         if (length == strlen("frozen") && strncmp(at, "frozen", length) == 0)
             g.frozen = true;
-        else if (!read_number(at, length, "lr=", &g.rate) && !read_number(at, length, "decay=", &g.decay))
-            return misread(text);
+        else if (!parse_number(at, length, "lr=", &g.rate) && !parse_number(at, length, "decay=", &g.decay))
+            return group_error(text);
         if (at[length] == 0) break;
         at += length + 1;
     }
@@ -53,9 +54,9 @@ static ls_status read_group(const char *text, parameter_group *out) {
     return ls_ok();
 }
 
-/* --- applying them to a graph ----------------------------------------------------------------------------------------------- */
+/* --- applying the groups to a graph ----------------------------------------------------------------------------------------- */
 
-static ls_status matches_nothing(const ls_graph *g, const char *text, const char *pattern) {
+static ls_status no_match_error(const ls_graph *g, const char *text, const char *pattern) {
     const char *nearest = "";
     int least = INT32_MAX;
     for (int t = 1; t < g->n_tensors; t++) {
@@ -67,11 +68,11 @@ static ls_status matches_nothing(const ls_graph *g, const char *text, const char
         nearest = name;
     }
     return ls_error(LS_USAGE,
-                    "--group '%s' matches no parameter; a near name is %s (* stands for any characters)",
+                    "--group '%s' matches no parameter; the nearest name is %s (* stands for any characters)",
                     text, nearest);
 }
 
-/* The last group that matches, or NULL; all that match are marked. */
+/* Returns the last group that matches the name, or NULL, and marks all groups that match. */
 static const parameter_group *group_of(parameter_group *groups, int n, const char *name) {
     const parameter_group *last = NULL;
     for (int i = 0; i < n; i++) {
@@ -98,7 +99,7 @@ static ls_status apply(const ls_train_options *o, parameter_group *groups, ls_gr
         p++;
     }
     for (int i = 0; i < o->n_groups; i++)
-        if (!groups[i].matched) return matches_nothing(g, o->groups[i], groups[i].pattern);
+        if (!groups[i].matched) return no_match_error(g, o->groups[i], groups[i].pattern);
     return trained ? ls_ok()
                    : ls_error(LS_USAGE, "--group freezes every parameter; nothing is left to train");
 }
@@ -110,7 +111,7 @@ ls_status ls_groups_apply(const ls_train_options *o, ls_graph *g, const ls_adamw
     if (groups == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d groups of parameters", o->n_groups);
     ls_status status = ls_ok();
     for (int i = 0; i < o->n_groups && status.code == LS_OK; i++)
-        status = read_group(o->groups[i], &groups[i]);
+        status = parse_group(o->groups[i], &groups[i]);
     if (status.code == LS_OK) status = apply(o, groups, g, made);
     free(groups);
     *own = made;
@@ -119,14 +120,14 @@ ls_status ls_groups_apply(const ls_train_options *o, ls_graph *g, const ls_adamw
 
 /* --- run.json --------------------------------------------------------------------------------------------------------------- */
 
+/* Whether parameter number p (a) is trained like parameter number q (b). */
 static bool alike(const ls_job *job, const ls_tensor_info *a, int p, const ls_tensor_info *b, int q) {
     if (a->frozen || b->frozen) return a->frozen && b->frozen;
     return job->own[p].rate == job->own[q].rate && job->own[p].weight_decay == job->own[q].weight_decay;
 }
 
-/* The parameters that are trained as number p is, which is the first of them. */
-static void write_like(const ls_job *job, const ls_tensor_info *const *info, int n, int p,
-                       ls_json_writer *w) {
+/* Writes one object: all parameters that are trained like number p, the first of them. */
+static void write_set(const ls_job *job, const ls_tensor_info *const *info, int n, int p, ls_json_writer *w) {
     ls_json_open_object(w, NULL);
     ls_json_put_bool(w, "frozen", info[p]->frozen);
     if (!info[p]->frozen) {
@@ -155,7 +156,7 @@ void ls_groups_write(const ls_job *job, ls_json_writer *w) {
     for (int p = 0; p < n; p++) {
         bool first = true;
         for (int q = 0; q < p && first; q++) first = !alike(job, info[q], q, info[p], p);
-        if (first) write_like(job, info, n, p, w);
+        if (first) write_set(job, info, n, p, w);
     }
     ls_json_close(w);
     free(info);

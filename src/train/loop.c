@@ -1,4 +1,4 @@
-/* A rank's training: weights or a checkpoint, then step after step. Rank 0 alone writes and speaks. */
+/* The training of one rank: weights or a checkpoint, then step after step. Only rank 0 writes files and logs. */
 #include "train/train_impl.h"
 
 #include "eval/eval.h"
@@ -8,30 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHART_SECONDS 10.0
-#define TRACED_STEPS 4    /* the last ones */
-#define WATCH_SECONDS 1.0 /* between looks at the folder */
-#define LINE_SECONDS 2.0  /* between plain lines, where there is no terminal */
+#define CHART_SECONDS 10.0 /* between drawings of the chart */
+#define TRACED_STEPS 4     /* the trace has the last steps */
+#define WATCH_SECONDS 1.0  /* between checks of the folder */
+#define LINE_SECONDS 2.0   /* between progress lines, where there is no terminal */
 
 typedef struct loop {
     const ls_training *t;
     const ls_rank *rank;
     ls_trainer *trainer;
     ls_sequences train, eval;
-    int64_t evaluated; /* sequences: whole micro-batches */
+    int64_t evaluated; /* sequences of an evaluation: whole micro-batches */
     ls_progress progress;
-    double charted, said; /* when last */
-    double step_seconds;  /* of the last step; 0 before the first */
+    double charted, printed; /* when the chart was last drawn, and progress last shown (ls_seconds) */
+    double step_seconds;     /* of the last step; 0 before the first */
     ls_start_up start_up;
-    double best;   /* evaluation so far that has a checkpoint, with keep_best */
-    unsigned told; /* ls_record_spare */
-    ls_lock *lock; /* rank 0: the folder's, the training's own unless the folder was made again */
-    double watched;
-    bool made_again; /* the folder: a checkpoint is wished */
+    double best;     /* with keep_best: best evaluation so far that has a checkpoint */
+    unsigned warned; /* ls_record_warn */
+    ls_lock *lock;   /* rank 0: lock of the folder; the training's own unless the folder was made anew */
+    double watched;  /* when the folder was last checked (ls_seconds) */
+    bool remade;     /* the folder was made anew since the last step: a checkpoint is wanted */
     ls_saves saves;
 } loop;
 
-/* --- the beginning ---------------------------------------------------------------------------------------------------------- */
+/* --- weights ---------------------------------------------------------------------------------------------------------------- */
 
 static ls_status fresh_weights(const loop *l) {
     ls_weight_source source;
@@ -45,7 +45,7 @@ static ls_status fresh_weights(const loop *l) {
     return status;
 }
 
-static ls_status begin(const loop *l) {
+static ls_status set_weights(const loop *l) {
     if (l->t->resumed_from == NULL) return ls_comm_agree(l->rank->comm, fresh_weights(l));
     ls_train_state state;
     return ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &state);
@@ -53,7 +53,7 @@ static ls_status begin(const loop *l) {
 
 /* --- around a step ---------------------------------------------------------------------------------------------------------- */
 
-static ls_status not_finite(loop *l, int64_t step, const ls_step_report *report) {
+static ls_status not_finite_error(loop *l, int64_t step, const ls_step_report *report) {
     char what[400];
     LS_PATH last = NULL;
     LS_TRY(ls_trainer_explain(l->trainer, &l->train, step, report, what, sizeof what));
@@ -69,7 +69,7 @@ static ls_status evaluate(loop *l, int64_t step, double *loss) {
     return ls_trainer_evaluate(l->trainer, &l->eval, l->evaluated, NULL, NULL, loss);
 }
 
-/* All ranks have the same numbers, and decide alike. */
+/* Saves and marks the best evaluation so far. All ranks have the same numbers, so they decide alike. */
 static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss) {
     const ls_train_options *o = &l->t->options;
     if (!o->keep_best || !(eval_loss < l->best)) return ls_ok(); /* false for NaN too: not evaluated */
@@ -79,7 +79,7 @@ static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss)
     const ls_status marked =
         ls_comm_agree(l->rank->comm, first ? ls_checkpoint_mark_best(o->out, step) : ls_ok());
     if (marked.code != LS_OK && marked.code != LS_IO) return marked;
-    if (first) ls_record_spare(LS_SPARE_BEST, &l->told, marked);
+    if (first) ls_record_warn(LS_OUTPUT_BEST, &l->warned, marked);
     if (marked.code != LS_OK) return ls_ok();
     l->best = eval_loss;
     if (first) {
@@ -89,23 +89,23 @@ static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss)
     return ls_ok();
 }
 
-/* Rank 0's account of a step: metrics, chart, progress. step: done so far, this one included. */
-static void tell(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
-    ls_record_spare(LS_SPARE_METRICS, &l->told,
-                    ls_record_step(l->t, step, lr, report, eval_loss,
-                                   step == l->t->start.step + 1 ? &l->start_up : NULL));
-    ls_record_spare(LS_SPARE_EVENTS, &l->told, ls_record_event(l->t, step, lr, report, eval_loss));
+/* Rank 0 writes metrics, events, chart and progress. step: number of steps done, including this one. */
+static void report_step(loop *l, int64_t step, double lr, const ls_step_report *report, double eval_loss) {
+    ls_record_warn(LS_OUTPUT_METRICS, &l->warned,
+                   ls_record_step(l->t, step, lr, report, eval_loss,
+                                  step == l->t->start.step + 1 ? &l->start_up : NULL));
+    ls_record_warn(LS_OUTPUT_EVENTS, &l->warned, ls_record_event(l->t, step, lr, report, eval_loss));
     const int64_t steps = l->t->options.steps;
     const double now = ls_seconds();
     const bool last = step == steps || report->wish.stop != LS_STOP_NOT;
-    if (now - l->charted > CHART_SECONDS && !last) { /* the last one is drawn at the end */
-        ls_record_spare(LS_SPARE_CHART, &l->told, ls_record_chart(l->t));
+    if (now - l->charted > CHART_SECONDS && !last) { /* finish() draws the last chart */
+        ls_record_warn(LS_OUTPUT_CHART, &l->warned, ls_record_chart(l->t));
         l->charted = now;
     }
     if (report->tokens == 0)
         ls_log("step %lld: all labels are ignored (N = 0); the update was skipped", (long long)step);
-    if (!l->progress.terminal && !last && now - l->said < LINE_SECONDS) return;
-    l->said = now;
+    if (!l->progress.terminal && !last && now - l->printed < LINE_SECONDS) return;
+    l->printed = now;
     char note[160];
     snprintf(note, sizeof note, "loss %.4f · %.1fk tokens/s", report->loss,
              (double)report->tokens / fmax(report->seconds, 1e-9) / 1e3);
@@ -114,7 +114,7 @@ static void tell(loop *l, int64_t step, double lr, const ls_step_report *report,
     ls_progress_show(&l->progress, step, note);
 }
 
-static void add_up(const loop *l, int64_t step, const ls_step_report *report, double eval_loss) {
+static void add_to_outcome(const loop *l, int64_t step, const ls_step_report *report, double eval_loss) {
     ls_train_outcome *o = l->t->outcome;
     o->steps = step;
     o->tokens += report->tokens;
@@ -127,49 +127,50 @@ static ls_stop stop_wish(const loop *l) {
     if (ls_comm_stop_requested(l->rank->comm)) return LS_STOP_SIGNAL;
     const double most = l->t->options.max_seconds;
     if (most <= 0 || l->rank->rank != 0) return LS_STOP_NOT;
-    /* The step that begins now is the last one when the time is over at its end. */
+    /* The next step takes about as long as the last one: it is the last when the time will be over at its end. */
     return ls_seconds() - l->t->began + l->step_seconds >= most ? LS_STOP_TIME : LS_STOP_NOT;
 }
 
-/* Rank 0 looks at its folder now and then. */
+/* Rank 0 checks every WATCH_SECONDS that the folder is still there. */
 static ls_status watch_folder(loop *l) {
     const double now = ls_seconds();
-    bool again = false;
+    bool remade = false;
     if (l->rank->rank != 0 || now - l->watched < WATCH_SECONDS) return ls_ok();
     l->watched = now;
     ls_lock *before = l->lock;
-    LS_TRY(ls_folder_watch(l->t, &l->lock, &again));
-    if (again && before != l->t->lock) ls_lock_release(before);
-    l->made_again |= again;
+    LS_TRY(ls_folder_watch(l->t, &l->lock, &remade));
+    if (remade && before != l->t->lock) ls_lock_release(before);
+    l->remade |= remade;
     return ls_ok();
 }
 
-/* One step and what follows it; *stop tells whether it was the last. */
+/* Runs one step and what follows it. *stop: why it was the last one, or LS_STOP_NOT; *loss: of the step. */
 static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     const ls_train_options *o = &l->t->options;
     const ls_step_hyper hyper = {ls_schedule_lr(o, step + 1), fmax(o->clip, 0.0), o->beta1, o->beta2};
     ls_step_report report;
     LS_TRY(watch_folder(l));
-    const ls_wish wish = {stop_wish(l), l->made_again | ls_saves_wish(&l->saves)};
+    const ls_wish wish = {stop_wish(l), l->remade | ls_saves_wanted(&l->saves)};
     LS_TRY(ls_trainer_step(l->trainer, &l->train, step, &hyper, wish, &report));
-    if (!report.applied && report.tokens > 0) return not_finite(l, step, &report);
+    if (!report.applied && report.tokens > 0) return not_finite_error(l, step, &report);
     double eval_loss;
     LS_TRY(evaluate(l, step + 1, &eval_loss));
     if (l->rank->rank == 0) {
-        tell(l, step + 1, hyper.lr, &report, eval_loss);
-        add_up(l, step + 1, &report, eval_loss);
+        report_step(l, step + 1, hyper.lr, &report, eval_loss);
+        add_to_outcome(l, step + 1, &report, eval_loss);
     }
     LS_TRY(keep_best(l, step + 1, report.loss, eval_loss));
     LS_TRY(ls_saves_after(&l->saves, step + 1, report.loss, report.wish.save));
-    l->made_again = false;
+    l->remade = false;
     l->step_seconds = report.seconds;
     *stop = report.wish.stop;
     *loss = report.loss;
     return ls_ok();
 }
 
-/* --- the whole ---------------------------------------------------------------------------------------------------------------- */
+/* --- the steps -------------------------------------------------------------------------------------------------------------- */
 
+/* Fills in the rest of the outcome, and draws the last chart. */
 static ls_status finish(loop *l) {
     const int64_t mine = ls_resident_bytes(l->rank).arenas;
     int64_t *all = calloc((size_t)l->rank->ranks, sizeof *all);
@@ -183,7 +184,7 @@ static ls_status finish(loop *l) {
     ls_train_outcome *o = l->t->outcome;
     o->arenas = most;
     o->saved = l->saves.saved;
-    ls_record_spare(LS_SPARE_CHART, &l->told, ls_record_chart(l->t));
+    ls_record_warn(LS_OUTPUT_CHART, &l->warned, ls_record_chart(l->t));
     return ls_ok();
 }
 
@@ -201,7 +202,7 @@ static ls_status run_loop(loop *l) {
     l->start_up.touch = ls_executor_touched(l->rank->executor).seconds;
     l->start_up.ranks = here - l->t->launched - l->start_up.touch;
     l->start_up.huge = ls_resident_huge(l->rank);
-    LS_TRY(begin(l));
+    LS_TRY(set_weights(l));
     l->start_up.weights = ls_seconds() - here;
     LS_TRY(start_trace(l));
     LS_TRY(ls_saves_begin(&l->saves));
@@ -229,7 +230,7 @@ static ls_status run_loop(loop *l) {
                     (long long)step, (long long)o->steps, checkpoint);
 }
 
-/* Spread over the text: packers put the longest documents first. */
+/* Sequences of an evaluation, in whole micro-batches. */
 static int64_t sequences_evaluated(const ls_training *t) {
     if (t->eval_data == NULL) return 0;
     const int64_t some = ls_min(LS_EVAL_SEQUENCES, ls_data_summarise(t->eval_data)->windows);
@@ -240,6 +241,7 @@ static int64_t sequences_evaluated(const ls_training *t) {
 ls_status ls_train_rank(ls_rank *rank, void *context) {
     const ls_training *t = context;
     const int64_t S = t->options.seq, evaluated = sequences_evaluated(t);
+    /* Evaluated sequences are spread over the text, because packers put the longest documents first. */
     const ls_text_sequences train = {t->data, 0}, eval = {t->eval_data, evaluated};
     loop l = {.t = t,
               .rank = rank,

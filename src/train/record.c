@@ -13,14 +13,14 @@ ls_status ls_record_path(const ls_training *t, const char *name, char **out) {
     return ls_path_join(t->options.out, name, out);
 }
 
-void ls_record_spare(ls_spare what, unsigned *told, ls_status status) {
-    const unsigned bit = 1u << what;
-    if (status.code == LS_OK || (*told & bit) != 0) return;
-    *told |= bit;
-    ls_log("warning: %s; the training goes on (this is said once)", status.text);
+void ls_record_warn(ls_optional_output output, unsigned *warned, ls_status status) {
+    const unsigned bit = 1u << output;
+    if (status.code == LS_OK || (*warned & bit) != 0) return;
+    *warned |= bit;
+    ls_log("warning: %s; the training continues (this warning is not repeated)", status.text);
 }
 
-/* --- run.json -------------------------------------------------------------------------------------------------------------- */
+/* --- run.json --------------------------------------------------------------------------------------------------------------- */
 
 static void write_model(const ls_training *t, ls_json_writer *w) {
     const ls_model_sizes m = ls_model_describe(t->model);
@@ -115,7 +115,7 @@ ls_status ls_record_run(const ls_training *t) {
     return ls_json_end_file(w, path);
 }
 
-/* Of two texts with the same counts of all tokens the numbers differ. Earlier versions wrote none. */
+/* Compares the hash of the data, which tells texts with equal token counts apart. run.json files of older versions have none. */
 static ls_status check_content(const ls_training *t, ls_json_value data) {
     const char *recorded;
     char here[20];
@@ -128,7 +128,7 @@ static ls_status check_content(const ls_training *t, ls_json_value data) {
         t->options.out, here, recorded);
 }
 
-/* run.json may have been edited; the state of a checkpoint cannot be without its hash. */
+/* The seed of run.json may have been edited; that of the checkpoint is protected by a hash. */
 static ls_status check_seed(const ls_training *t) {
     if (t->options.seed == t->start.seed) return ls_ok();
     return ls_error(LS_USAGE, "%s/run.json: seed is %llu, but %s was trained with %llu; expected the same",
@@ -158,7 +158,7 @@ ls_status ls_record_check(const ls_training *t) {
     return check_content(t, data);
 }
 
-/* --- events for TensorBoard --------------------------------------------------------------------------------------------- */
+/* --- events for TensorBoard ------------------------------------------------------------------------------------------------- */
 
 static double wall_time(void) {
     struct timespec now;
@@ -186,12 +186,12 @@ ls_status ls_record_event(const ls_training *t, int64_t step, double lr, const l
         {"train/grad_norm", report->grad_norm},
         {"train/lr", lr},
         {"speed/tokens_per_second", (double)report->tokens / fmax(report->seconds, 1e-9)},
-        {"eval/loss", eval_loss}, /* left out where there is none */
+        {"eval/loss", eval_loss}, /* left out when NaN */
     };
     return ls_tfevents_append(t->events, wall_time(), step, scalars, LS_COUNT(scalars));
 }
 
-/* --- metrics.jsonl --------------------------------------------------------------------------------------------------------- */
+/* --- metrics.jsonl ---------------------------------------------------------------------------------------------------------- */
 
 static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_open_object(w, "start_up");
@@ -225,7 +225,7 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     return ls_jsonl_append(path, w);
 }
 
-/* Columns of metrics.jsonl; *rows 0 and *out NULL when it is not there yet. */
+/* Reads columns of metrics.jsonl: *out is [n, rows], freed by the caller. *rows 0 and *out NULL when the file does not exist. */
 static ls_status read_columns(const ls_training *t, const char *const *keys, int n, double **out,
                               int64_t *rows) {
     LS_PATH path = NULL;
@@ -256,9 +256,9 @@ ls_status ls_record_losses(const ls_training *t, double *first, double *last) {
     return ls_ok();
 }
 
-/* --- loss.svg -------------------------------------------------------------------------------------------------------------- */
+/* --- loss.svg --------------------------------------------------------------------------------------------------------------- */
 
-/* A running mean over about a twentieth of the steps, in place of y. */
+/* A running mean of y over about a twentieth of the steps; values that are not finite are left out. */
 static void smooth(const double *y, int64_t n, double *out) {
     const double weight = 2.0 / ((double)ls_max(n / 20, 3) + 1.0);
     double mean = NAN;
@@ -268,8 +268,8 @@ static void smooth(const double *y, int64_t n, double *out) {
     }
 }
 
-/* Where y is finite: points so that the line joins them. Returns how many; x and y are overwritten. */
-static int64_t pack(double *x, double *y, int64_t n) {
+/* Removes the points where y is not finite, so that the line joins the others. Returns how many are left. */
+static int64_t keep_finite(double *x, double *y, int64_t n) {
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(y[i])) continue;
@@ -295,7 +295,7 @@ ls_status ls_record_chart(const ls_training *t) {
     double *eval_steps = mean + n;
     for (int64_t i = 0; i < n; i++) eval_steps[i] = column[STEP * n + i];
     if (n > 0) smooth(column + LOSS * n, n, mean);
-    const int64_t evals = n > 0 ? pack(eval_steps, column + EVAL * n, n) : 0;
+    const int64_t evals = n > 0 ? keep_finite(eval_steps, column + EVAL * n, n) : 0;
     const ls_chart_series series[] = {
         {"training", column, n > 0 ? column + LOSS * n : NULL, n, NULL},
         {"training, smoothed", column, mean, n, NULL},

@@ -1,6 +1,7 @@
 /*
- * When a run's checkpoints are written, and what becomes of one that cannot be. No try that fails ends the training but the last: the older
- * ones stand, and it is tried again. Every rank decides alike: by the step, by a wish that all have heard, by a status that all have.
+ * When checkpoints are written, and what happens when one cannot be written: the older ones stay and the training continues, and the
+ * checkpoint is tried again later. Only the failure of the last one ends the training. All ranks decide alike, because they decide by
+ * the step number, by wishes that are exchanged after each step, and by a status that all ranks agree on.
  */
 #include "base/base.h"
 #include "train/train_impl.h"
@@ -8,16 +9,19 @@
 #include <math.h>
 #include <string.h>
 
-#define ASK_SECONDS 30.0     /* between looks at the free space */
-#define RETRY_SECONDS 60.0   /* after a try that failed, where there is room for another */
-#define REPEAT_SECONDS 600.0 /* between lines that say the same */
+#define MEASURE_SECONDS 30.0 /* between measurements of the free space */
+#define RETRY_SECONDS 60.0   /* from a failed attempt to the next, when there is space */
+#define REPEAT_SECONDS 600.0 /* between repetitions of the same warning */
 
 static bool is_first(const ls_saves *s) { return s->rank->rank == 0; }
 
-/* --- room ------------------------------------------------------------------------------------------------------------------- */
+/* --- space ------------------------------------------------------------------------------------------------------------------ */
 
-/* The most checkpoints that this run still adds to the folder, one that is pruned only after the next among them; 1 where the clock decides. */
-static int64_t most_to_come(const ls_training *t) {
+/*
+ * The most checkpoints that this run will add to the folder; 1 when they are due by time. With --keep n it is n + 1: the oldest is
+ * removed only after the newest is written.
+ */
+static int64_t checkpoints_to_come(const ls_training *t) {
     const ls_train_options *o = &t->options;
     const int64_t left = o->steps - t->start.step;
     int64_t n = o->save_every > 0 ? ls_ceil_div(left, o->save_every) : 1;
@@ -25,19 +29,22 @@ static int64_t most_to_come(const ls_training *t) {
     return ls_max(n, 1);
 }
 
-/* Says it once when room runs short for n checkpoints, and once when there is enough again. Only a warning: room may be made. */
-static bool has_room(ls_saves *s, int64_t n) {
+/*
+ * Whether the disk has space for n checkpoints. Logs once when it becomes short and once when it is enough again: only a warning,
+ * because the user may free some.
+ */
+static bool has_space(ls_saves *s, int64_t n) {
     const char *out = s->t->options.out;
     char missing[LS_BYTES_TEXT], each[LS_BYTES_TEXT], free_text[LS_BYTES_TEXT];
     int64_t available;
-    s->asked = ls_seconds();
+    s->measured = ls_seconds();
     if (ls_file_free_bytes(out, &available).code != LS_OK)
-        return true; /* nobody knows; the save itself will tell */
+        return true; /* unknown: writing the checkpoint will show it */
     const double wanted = (double)n * (double)s->bytes, short_of = wanted - (double)available;
     if (short_of > 0 && !s->is_short)
         ls_log(
-            "warning: %s has %s free, and up to %lld checkpoints to come take %s each: %s are missing; the training goes "
-            "on, but what has no room is not saved",
+            "warning: %s has %s free, and up to %lld checkpoints to come take %s each: %s are missing; the training "
+            "continues, but checkpoints that do not fit are not saved",
             out, ls_bytes_text((double)available, free_text), (long long)n,
             ls_bytes_text((double)s->bytes, each), ls_bytes_text(short_of, missing));
     if (short_of <= 0 && s->is_short) ls_log("%s has room for a checkpoint again", out);
@@ -47,28 +54,28 @@ static bool has_room(ls_saves *s, int64_t n) {
 
 ls_status ls_saves_begin(ls_saves *s) {
     s->tried = ls_seconds();
-    s->said = -INFINITY;
+    s->warned = -INFINITY;
     for (size_t i = 0; i < LS_COUNT(s->timed); i++) s->timed[i] = -1;
     LS_TRY(ls_checkpoint_bytes(s->rank->image, ls_model_config_text(s->t->model), &s->bytes));
     if (is_first(s)) {
-        (void)has_room(s, most_to_come(s->t));
-        s->is_short = false; /* of one alone, it is said again */
+        (void)has_space(s, checkpoints_to_come(s->t));
+        s->is_short = false; /* so that a lack of space for one checkpoint is logged too */
     }
     return ls_ok();
 }
 
-bool ls_saves_wish(ls_saves *s) {
+bool ls_saves_wanted(ls_saves *s) {
     const double every = s->t->options.save_seconds, now = ls_seconds();
     if (!is_first(s)) return false;
-    const bool looks = now - s->asked >= ASK_SECONDS;
-    if (looks && !has_room(s, 1)) return false;
-    if (s->failed) return now - s->tried >= RETRY_SECONDS && (looks || has_room(s, 1));
+    const bool measures = now - s->measured >= MEASURE_SECONDS;
+    if (measures && !has_space(s, 1)) return false;
+    if (s->failed) return now - s->tried >= RETRY_SECONDS && (measures || has_space(s, 1));
     return every > 0 && now - s->tried >= every;
 }
 
-/* --- saving ------------------------------------------------------------------------------------------------------------------ */
+/* --- saving ----------------------------------------------------------------------------------------------------------------- */
 
-/* Of those that the clock made the two newest stay, whatever else does: so many are no archive, and may not fill the disk. */
+/* Keeps the two newest of the checkpoints that were due by time, whatever --keep says, so that they do not fill the disk. */
 static void replace_timed(ls_saves *s, int64_t step) {
     const int64_t oldest = s->timed[0];
     for (size_t i = 1; i < LS_COUNT(s->timed); i++) s->timed[i - 1] = s->timed[i];
@@ -91,7 +98,7 @@ static ls_status save(ls_saves *s, int64_t step, double loss) {
     return status;
 }
 
-/* What the run can be resumed from. */
+/* Writes a clause about the checkpoint that the run can be resumed from. */
 static ls_status name_kept(const ls_saves *s, char **out) {
     LS_PATH newest = NULL;
     if (ls_checkpoint_find(s->t->options.out, &newest).code != LS_OK)
@@ -106,23 +113,23 @@ ls_status ls_saves_try(ls_saves *s, int64_t step, double loss) {
     if (status.code == LS_OK && again && is_first(s))
         ls_log("step %lld is saved; there is room again", (long long)step);
     if (status.code != LS_IO) return status;
-    if (is_first(s) && s->tried - s->said >= REPEAT_SECONDS) {
+    if (is_first(s) && s->tried - s->warned >= REPEAT_SECONDS) {
         LS_TRY(name_kept(s, &kept));
-        ls_log("warning: step %lld is not saved: %s; %s; the training goes on and tries again",
+        ls_log("warning: step %lld is not saved: %s; %s; the training continues and tries again",
                (long long)step, status.text, kept);
-        s->said = s->tried;
+        s->warned = s->tried;
     }
     return ls_ok();
 }
 
-ls_status ls_saves_after(ls_saves *s, int64_t step, double loss, bool wished) {
+ls_status ls_saves_after(ls_saves *s, int64_t step, double loss, bool wanted) {
     const int64_t every = s->t->options.save_every;
     const bool due = every > 0 && step % every == 0;
     if (step == s->t->options.steps) return ls_ok(); /* ls_saves_last follows */
-    if (!due && !wished) return ls_ok();
-    const bool by_clock = !due && s->saved != step;
+    if (!due && !wanted) return ls_ok();
+    const bool by_time = !due && s->saved != step;
     LS_TRY(ls_saves_try(s, step, loss));
-    if (by_clock && s->saved == step) replace_timed(s, step);
+    if (by_time && s->saved == step) replace_timed(s, step);
     return ls_ok();
 }
 

@@ -1,6 +1,6 @@
 /*
- * The options of a training, as one table: default, limits, what a resumed run may change. A value of zero or NULL means
- * "not given".
+ * The options of a training as one table: default, limits, whether a resumed run may change it; and the learning rate. In
+ * ls_train_options a value of zero or NULL means that the option was not given.
  */
 #include "train/train_impl.h"
 
@@ -11,18 +11,18 @@
 typedef enum setting_kind { INTEGER, REAL, TEXT } setting_kind;
 
 typedef struct setting {
-    const char *name; /* the flag's, with - for _ */
+    const char *name; /* field of run.json; the flag has - for _ */
     setting_kind kind;
-    size_t at;          /* in ls_train_options */
+    size_t at;          /* offset in ls_train_options */
     double initial;     /* the default */
     const char *text;   /* the default of a TEXT */
-    double least, most; /* of what may be given */
-    bool may_change;    /* on resume */
-    bool newer;         /* a run from before there was such a setting had the default */
+    double least, most; /* limits of a number */
+    bool may_change;    /* a resumed run may have another value */
+    bool may_lack;      /* run.json files of older versions lack the field, which then means the default */
 } setting;
 
 #define AT(field) offsetof(ls_train_options, field)
-/* A clip or a decay below zero turns it off, and a min_lr below zero is zero: zero already means the default. */
+/* Because zero means the default, a clip or a decay below zero means none, and a min_lr below zero means zero. */
 static const setting settings[] = {
     {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false, false},
     {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false},
@@ -59,7 +59,47 @@ static const setting settings[] = {
 };
 #undef AT
 
-/* --- one value, of whatever kind ------------------------------------------------------------------------------------------ */
+/* --- the learning rate ------------------------------------------------------------------------------------------------------ */
+
+/* wsd ("warm-up, stable, decay"): the share of the steps, at the end, in which the rate falls. */
+#define DECAY_PART 0.2
+
+static double constant_height(double progress) {
+    (void)progress;
+    return 1.0;
+}
+
+static double linear_height(double progress) { return 1.0 - progress; }
+
+static double cosine_height(double progress) { return 0.5 * (1.0 + cos(3.14159265358979323846 * progress)); }
+
+static double wsd_height(double progress) { return fmin((1.0 - progress) / DECAY_PART, 1.0); }
+
+/* progress: 0 after the warm-up, 1 at the last step. height: 1 is --lr, 0 is --min-lr. */
+static const struct {
+    const char *name;
+    double (*height)(double progress);
+} schedules[] = {
+    {"cosine", cosine_height}, {"linear", linear_height}, {"constant", constant_height}, {"wsd", wsd_height}};
+
+static bool schedule_known(const char *name) {
+    for (size_t i = 0; i < LS_COUNT(schedules); i++)
+        if (strcmp(schedules[i].name, name) == 0) return true;
+    return false;
+}
+
+double ls_schedule_lr(const ls_train_options *options, int64_t n) {
+    if (n <= options->warmup) return options->lr * (double)n / (double)options->warmup;
+    const int64_t after = ls_max(options->steps - options->warmup, 1);
+    const double progress = fmin((double)(n - options->warmup) / (double)after, 1.0);
+    const double lowest = fmax(options->min_lr, 0.0);
+    for (size_t i = 0; i < LS_COUNT(schedules); i++)
+        if (strcmp(schedules[i].name, options->schedule) == 0)
+            return lowest + (options->lr - lowest) * schedules[i].height(progress);
+    return options->lr;
+}
+
+/* --- the value of one setting ----------------------------------------------------------------------------------------------- */
 
 static void *field(ls_train_options *options, const setting *s) { return (char *)options + s->at; }
 
@@ -85,7 +125,7 @@ static void set_default(ls_train_options *options, const setting *s) {
         *(double *)field(options, s) = s->initial;
 }
 
-/* The flag as it is typed. */
+/* The flag of a setting: "--min-lr". */
 static void flag_of(const char *name, char *out, size_t room) {
     snprintf(out, room, "--%s", name);
     for (char *c = out + 2; *c; c++)
@@ -95,13 +135,13 @@ static void flag_of(const char *name, char *out, size_t room) {
 static ls_status check_limits(const ls_train_options *options, const setting *s) {
     if (s->kind == TEXT) return ls_ok();
     const double value = number(options, s);
-    if (value >= s->least && value <= s->most) return ls_ok(); /* false for NaN too */
+    if (value >= s->least && value <= s->most) return ls_ok(); /* the comparison is false for NaN */
     char flag[40];
     flag_of(s->name, flag, sizeof flag);
     return ls_error(LS_USAGE, "%s is %.15g; expected %.15g to %.15g", flag, value, s->least, s->most);
 }
 
-/* --- resuming ------------------------------------------------------------------------------------------------------------- */
+/* --- resuming --------------------------------------------------------------------------------------------------------------- */
 
 static ls_status contradiction(const ls_training *t, const char *name, const char *is, const char *was) {
     char flag[40];
@@ -111,7 +151,7 @@ static ls_status contradiction(const ls_training *t, const char *name, const cha
                     is, t->options.out, was);
 }
 
-/* was NULL: it was left out. */
+/* was NULL: the run was begun without this option. */
 static ls_status agree_text(const ls_training *t, const char *name, const char *is, const char *was) {
     if (was == NULL) return contradiction(t, name, is, "nothing");
     return strcmp(is, was) == 0 ? ls_ok() : contradiction(t, name, is, was);
@@ -125,7 +165,7 @@ static ls_status agree_number(const ls_training *t, const char *name, double is,
     return contradiction(t, name, text_is, text_was);
 }
 
-/* The recorded value of a setting into *recorded, whose other fields stay; within the limits of what may be given. */
+/* Reads the value of a setting from run.json into *recorded, and checks its limits. Other fields of *recorded stay as they are. */
 static ls_status read_back(ls_json_value object, const setting *s, ls_train_options *recorded) {
     if (s->kind == TEXT) return ls_json_text(object, s->name, (const char **)field(recorded, s));
     if (s->kind == INTEGER)
@@ -136,7 +176,7 @@ static ls_status read_back(ls_json_value object, const setting *s, ls_train_opti
 
 static ls_status resume_setting(ls_training *t, ls_json_value object, const setting *s) {
     ls_train_options recorded = t->options;
-    if (s->newer && !ls_json_has(object, s->name))
+    if (s->may_lack && !ls_json_has(object, s->name))
         set_default(&recorded, s);
     else
         LS_TRY(read_back(object, s, &recorded));
@@ -149,7 +189,7 @@ static ls_status resume_setting(ls_training *t, ls_json_value object, const sett
     return ls_ok();
 }
 
-/* All of them or none: their order counts. */
+/* The groups must be given all or not at all, because the order of groups matters. */
 static ls_status resume_groups(ls_training *t, ls_json_value object) {
     ls_train_options *o = &t->options;
     ls_json_value list = {0};
@@ -173,10 +213,10 @@ static ls_status resume_groups(ls_training *t, ls_json_value object) {
     return ls_ok();
 }
 
-static bool chosen(const char *name) { return name != NULL && strcmp(name, "auto") != 0; }
+static bool is_chosen(const char *name) { return name != NULL && strcmp(name, "auto") != 0; }
 
-/* The record counts the results that are made again; none is another word for 0. */
-static const char *results_of(const char *recompute) {
+/* run.json has the number of results that are recomputed: "none" is 0. */
+static const char *recompute_number(const char *recompute) {
     return strcmp(recompute, "none") == 0 ? "0" : recompute;
 }
 
@@ -191,7 +231,7 @@ static ls_status resume_mesh(ls_training *t, const char *recorded) {
     return ls_ok();
 }
 
-/* How the run was spread, unless it is to be planned anew. */
+/* Takes the spread of the resumed run, unless --replan is given. */
 static ls_status resume_spread(ls_training *t, ls_json_value run) {
     ls_json_value object;
     LS_TRY(ls_json_object(run, "spread", &object));
@@ -202,7 +242,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     LS_TRY(ls_json_text(object, "mesh", &was.mesh));
     LS_TRY(ls_json_text(object, "layout", &was.layout));
     LS_TRY(ls_json_text(object, "isa", &was.isa));
-    /* A run from before there was such a choice put its blocks, kept its results and had no tiles. */
+    /* Runs of older versions lack these fields: they used puts, kept all results and had no tiles. */
     LS_TRY(ls_json_text_or(object, "transfers", "put", &was.transfers));
     LS_TRY(ls_json_text_or(object, "recompute", "0", &was.recompute));
     LS_TRY(ls_json_text_or(object, "tile", "none", &was.tile));
@@ -211,12 +251,13 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     const ls_spread *is = &t->options.spread;
     if (is->ranks != 0) LS_TRY(agree_number(t, "ranks", (double)is->ranks, (double)was.ranks));
     if (is->threads != 0) LS_TRY(agree_number(t, "threads", (double)is->threads, (double)was.threads));
-    if (chosen(is->strategy)) LS_TRY(agree_text(t, "strategy", is->strategy, was.strategy));
-    if (chosen(is->layout)) LS_TRY(agree_text(t, "layout", is->layout, was.layout));
-    if (chosen(is->transfers)) LS_TRY(agree_text(t, "transfers", is->transfers, was.transfers));
-    if (chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
-    if (chosen(is->recompute)) LS_TRY(agree_text(t, "recompute", results_of(is->recompute), was.recompute));
-    if (chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));
+    if (is_chosen(is->strategy)) LS_TRY(agree_text(t, "strategy", is->strategy, was.strategy));
+    if (is_chosen(is->layout)) LS_TRY(agree_text(t, "layout", is->layout, was.layout));
+    if (is_chosen(is->transfers)) LS_TRY(agree_text(t, "transfers", is->transfers, was.transfers));
+    if (is_chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
+    if (is_chosen(is->recompute))
+        LS_TRY(agree_text(t, "recompute", recompute_number(is->recompute), was.recompute));
+    if (is_chosen(is->tile)) LS_TRY(agree_text(t, "tile", is->tile, was.tile));
     if (is->tile_rows != 0)
         LS_TRY(agree_number(t, "tile_rows", (double)is->tile_rows, (double)was.tile_rows));
     LS_TRY(resume_mesh(t, was.mesh));
@@ -224,12 +265,12 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     return ls_ok();
 }
 
-/* --- all of them ---------------------------------------------------------------------------------------------------------- */
+/* --- all settings ----------------------------------------------------------------------------------------------------------- */
 
 static ls_status check_together(const ls_train_options *o) {
     if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
         return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", o->dtype);
-    if (!ls_schedule_known(o->schedule))
+    if (!schedule_known(o->schedule))
         return ls_error(LS_USAGE, "--schedule is %s; expected cosine, linear, constant or wsd", o->schedule);
     if (o->min_lr > o->lr) return ls_error(LS_USAGE, "--min-lr %g is more than --lr %g", o->min_lr, o->lr);
     if (o->batch % o->accumulate != 0)
@@ -251,10 +292,9 @@ ls_status ls_settings_resolve(ls_training *t) {
         LS_TRY(resume_spread(t, run));
         LS_TRY(resume_groups(t, object));
     }
-    const bool by_steps = o->save_every != 0, by_clock = o->save_seconds != 0;
-    if (by_steps && !by_clock) o->save_seconds = -1;
-    const bool counted =
-        o->steps != 0; /* --steps was given: it overrules the --epochs of a run that is resumed */
+    const bool by_steps = o->save_every != 0, by_time = o->save_seconds != 0;
+    if (by_steps && !by_time) o->save_seconds = -1;
+    const bool steps_given = o->steps != 0;
     for (size_t i = 0; i < LS_COUNT(settings); i++) {
         const setting *s = &settings[i];
         if (given(o, s)) LS_TRY(check_limits(o, s));
@@ -263,8 +303,8 @@ ls_status ls_settings_resolve(ls_training *t) {
         else if (!given(o, s))
             set_default(o, s);
     }
-    if (by_clock && !by_steps) o->save_every = 0; /* one of them overrules both of a run that is resumed */
-    if (counted) o->epochs = 0;
+    if (by_time && !by_steps) o->save_every = 0; /* --save-every replaces both values of the resumed run */
+    if (steps_given) o->epochs = 0;              /* --steps replaces --epochs of the resumed run */
     if (o->min_lr == 0) o->min_lr = o->lr / 10;
     return check_together(o);
 }

@@ -1,4 +1,4 @@
-/* Training from its options to its result: everything before and after the ranks run. */
+/* A training from its options to its result: everything before and after the ranks run. */
 #include "train/train_impl.h"
 
 #include "checkpoint/checkpoint.h"
@@ -10,17 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- where to begin --------------------------------------------------------------------------------------------------------- */
+/* --- a fresh start or a resumed run ----------------------------------------------------------------------------------------- */
 
-/* Of a run that ended before its first checkpoint only its metrics are left, and they go. */
-static ls_status clear_directory(const ls_training *t) {
+/* Removes the metrics of an earlier run that ended before its first checkpoint. */
+static ls_status remove_old_metrics(const ls_training *t) {
     LS_PATH path = NULL;
     LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     if (ls_file_exists(path)) ls_log("%s has no checkpoint: starting over", t->options.out);
     return ls_file_remove_tree(path);
 }
 
-static ls_status begin_resumed(ls_training *t) {
+/* Finds the newest good checkpoint, and reads run.json. */
+static ls_status open_resumed(ls_training *t) {
     LS_PATH path = NULL;
     LS_TRY(ls_checkpoint_find_whole(t->options.out, &t->resumed_from));
     LS_TRY(ls_checkpoint_state(t->resumed_from, &t->start));
@@ -28,21 +29,21 @@ static ls_status begin_resumed(ls_training *t) {
     return ls_json_read(path, LS_JSON_MOST_BYTES, &t->record);
 }
 
-/* After all checks: lines of steps that will be done again go. */
-static ls_status drop_later_lines(const ls_training *t) {
+/* Removes the metrics of steps after the checkpoint, which will be repeated. Called after all checks. */
+static ls_status drop_later_metrics(const ls_training *t) {
     LS_PATH path = NULL;
     int64_t dropped = 0, strange = 0;
     LS_TRY(ls_record_path(t, "metrics.jsonl", &path));
     LS_TRY(ls_jsonl_truncate(path, "step", t->start.step, &dropped, &strange));
     if (strange > 0)
-        ls_log("warning: %s line %lld is no record of a step: such lines are kept, and passed over", path,
+        ls_log("warning: %s line %lld is no record of a step: such lines are kept, and ignored", path,
                (long long)strange);
     ls_log("resuming after step %lld from %s%s", (long long)t->start.step, t->resumed_from,
            dropped > 0 ? "; later metrics are dropped" : "");
     return ls_ok();
 }
 
-/* The best evaluation of the run that is resumed, if its checkpoint was kept. */
+/* Finds the best evaluation of the resumed run, if its checkpoint exists. */
 static ls_status find_best(ls_training *t) {
     t->best_loss = INFINITY;
     const int64_t step =
@@ -53,10 +54,10 @@ static ls_status find_best(ls_training *t) {
     return ls_ok();
 }
 
-/* --- model, text, program ----------------------------------------------------------------------------------------------------- */
+/* --- model and text --------------------------------------------------------------------------------------------------------- */
 
-/* Sequences longer than the model was made for: nothing is wrong with the training, but the user may not have meant it. */
-static ls_status lengthen(const ls_training *t) {
+/* Adapts the model to sequences longer than it was made for, with a warning: the user may not have meant it. */
+static ls_status lengthen_model(const ls_training *t) {
     const int64_t longest = ls_model_describe(t->model).longest, S = t->options.seq;
     bool longer;
     LS_TRY(ls_model_lengthen(t->model, S, &longer));
@@ -70,7 +71,7 @@ static ls_status lengthen(const ls_training *t) {
 
 static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
-    LS_TRY(lengthen(t));
+    LS_TRY(lengthen_model(t));
     LS_TRY(ls_tokenizer_open_model(ls_model_directory(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
     if (sizes.V < ls_tokenizer_vocabulary(t->tokenizer))
@@ -111,7 +112,81 @@ static ls_status open_text(ls_training *t) {
     return ls_error_in(ls_data_open(&text, &t->eval_data), "--eval-data");
 }
 
-/* A step at one sequence length (ls_plan_variants). */
+/* --- the memory of each rank ------------------------------------------------------------------------------------------------ */
+
+/* Whether a buffer of this kind lives from one program to the next. */
+static bool is_persistent(ls_buffer_kind kind) {
+    return kind != LS_BUFFER_ACTIVATION && kind != LS_BUFFER_WORKSPACE && kind != LS_BUFFER_SLOT;
+}
+
+static ls_rank_bytes count_bytes(const ls_image *image) {
+    ls_rank_bytes bytes = {{0}, 0, 0, 0};
+    for (int s = 0; s < LS_SPACES; s++) bytes.space[s] = (int64_t)image->bytes[s];
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        if (b->space == LS_PRIVATE && b->program < 0 && is_persistent(b->kind))
+            bytes.persistent += (int64_t)b->bytes;
+        if (b->space == LS_SYMMETRIC && is_persistent(b->kind)) bytes.slots -= (int64_t)b->bytes;
+    }
+    bytes.slots += bytes.space[LS_SYMMETRIC]; /* all of the heap but parameters */
+    bytes.activations = bytes.space[LS_PRIVATE] - bytes.persistent;
+    return bytes;
+}
+
+static int64_t mapped_bytes(const ls_rank_bytes *bytes) {
+    return bytes->space[LS_PRIVATE] + bytes->space[LS_SYMMETRIC];
+}
+
+/* LS_NO_MEMORY when all ranks together map more than the machine has. */
+static ls_status check_fits(const ls_training *t) {
+    const int ranks = ls_session_ranks(t->session);
+    int64_t all = 0, most = 0;
+    for (int r = 0; r < ranks; r++) {
+        all += mapped_bytes(&t->ranks[r]);
+        most = ls_max(most, mapped_bytes(&t->ranks[r]));
+    }
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    if (all > (int64_t)machine.memory_bytes)
+        return ls_error(
+            LS_NO_MEMORY,
+            "%d ranks need %lld bytes together (%lld the largest), but this machine has %zu; use a "
+            "shorter --seq or a larger --accumulate",
+            ranks, (long long)all, (long long)most, machine.memory_bytes);
+    return ls_ok();
+}
+
+static ls_status count_rank(ls_training *t, const ls_target *target) {
+    const ls_image *kept = ls_session_image(t->session, target->rank);
+    if (kept != NULL) {
+        t->ranks[target->rank] = count_bytes(kept);
+        return ls_ok();
+    }
+    ls_image *image;
+    LS_TRY(ls_compile(&t->job, target, &image));
+    t->ranks[target->rank] = count_bytes(image);
+    ls_image_destroy(image);
+    return ls_ok();
+}
+
+/* Fills in t->ranks and t->one_rank_bytes by compiling. LS_NO_MEMORY, with the numbers, when the ranks do not fit into the machine. */
+static ls_status count_memory(ls_training *t) {
+    const int ranks = ls_session_ranks(t->session);
+    t->ranks = calloc((size_t)ranks, sizeof *t->ranks);
+    if (t->ranks == NULL) return ls_error(LS_NO_MEMORY, "no memory for the sizes of %d ranks", ranks);
+    ls_target target = ls_session_plan(t->session)->target;
+    for (target.rank = 0; target.rank < ranks; target.rank++) LS_TRY(count_rank(t, &target));
+    ls_image *alone;
+    LS_TRY(ls_compile_alone(&t->job, &target, &alone));
+    const ls_rank_bytes bytes = count_bytes(alone);
+    t->one_rank_bytes = mapped_bytes(&bytes);
+    ls_image_destroy(alone);
+    return check_fits(t);
+}
+
+/* --- the program ------------------------------------------------------------------------------------------------------------ */
+
+/* The job of a step at one sequence length (ls_plan_variants). */
 static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *job) {
     const ls_training *t = context;
     const ls_train_options *o = &t->options;
@@ -121,7 +196,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     const ls_adamw_own *own;
     LS_TRY(ls_groups_apply(o, *graph, &own));
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
-    const bool typical = seq == o->seq; /* documents are cut for that length */
+    const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
     *job = (ls_job){.graph = *graph,
                     .forward_nodes = t->eval_data != NULL ? lm.forward_nodes : 0,
                     .documents = t->typical.terms,
@@ -145,12 +220,12 @@ static ls_status open_program(ls_training *t) {
     if (planned.code == LS_NO_MEMORY) return ls_plan_advise(&variants, &request, &plan, planned);
     LS_TRY(planned);
     LS_TRY(ls_session_open_planned(&t->job, &plan, &o->spread, &t->session));
-    LS_TRY(ls_train_memory(t));
+    LS_TRY(count_memory(t));
     ls_log("spread: %s", ls_session_plan(t->session)->reason);
     return ls_ok();
 }
 
-/* --- the result --------------------------------------------------------------------------------------------------------------- */
+/* --- the result ------------------------------------------------------------------------------------------------------------- */
 
 static ls_status describe(const ls_training *t, ls_train_result *out) {
     const ls_train_outcome *o = t->outcome;
@@ -173,20 +248,20 @@ static ls_status describe(const ls_training *t, ls_train_result *out) {
     snprintf(out->reason, sizeof out->reason, "%s", ls_session_plan(t->session)->reason);
     LS_PATH checkpoint = NULL;
     LS_TRY(ls_checkpoint_path(t->options.out, o->saved, &checkpoint));
-    snprintf(out->checkpoint, sizeof out->checkpoint, "%s", checkpoint); /* check_wanted saw that it fits */
+    snprintf(out->checkpoint, sizeof out->checkpoint, "%s", checkpoint); /* fits: check_options */
     return ls_ok();
 }
 
-/* --- the model's folder ------------------------------------------------------------------------------------------------------- */
+/* --- the model's folder ----------------------------------------------------------------------------------------------------- */
 
-/* Where the trained model goes, for other programs; that it may go there is checked before any work. */
-static ls_status open_export(const ls_training *t) {
+/* Checks, before any work, that the trained model can be exported to the folder "model" of the run. */
+static ls_status check_export(const ls_training *t) {
     LS_PATH out = NULL;
     LS_TRY(ls_record_path(t, "model", &out));
     return ls_export_check(out, ls_model_directory(t->model));
 }
 
-/* The checkpoint stands whatever becomes of this. */
+/* Exports the trained model. The checkpoint is complete already, so the message of a failure says so. */
 static ls_status export_model(const ls_training *t, ls_train_result *result) {
     LS_PATH out = NULL;
     ls_export_result exported;
@@ -203,7 +278,7 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
     return ls_ok();
 }
 
-/* The result is set when a checkpoint stands at its end: done, or stopped on request. */
+/* Runs the ranks once. *result is set when they were done (LS_OK) or stopped on request (LS_INTERRUPTED). */
 static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     void *shared;
     if (t->outcome == NULL) {
@@ -218,16 +293,16 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     t->outcome->interrupted = status.code == LS_INTERRUPTED;
     ls_train_result made;
     LS_TRY(describe(t, &made));
-    unsigned told = 0;
+    unsigned warned = 0;
     made.first_loss = made.last_loss = NAN;
-    ls_record_spare(LS_SPARE_METRICS, &told, ls_record_losses(t, &made.first_loss, &made.last_loss));
+    ls_record_warn(LS_OUTPUT_METRICS, &warned, ls_record_losses(t, &made.first_loss, &made.last_loss));
     *result = made;
     return status;
 }
 
-/* --- after a death ------------------------------------------------------------------------------------------------------------ */
+/* --- restarts --------------------------------------------------------------------------------------------------------------- */
 
-/* Where the newest good checkpoint is; a run that has none yet begins anew. */
+/* Sets the state to the newest good checkpoint, or leaves it at the beginning if there is none. */
 static ls_status go_back(ls_training *t) {
     int64_t newest;
     LS_TRY(ls_folder_reclaim(t));
@@ -237,7 +312,8 @@ static ls_status go_back(ls_training *t) {
     return ls_checkpoint_state(t->resumed_from, &t->start);
 }
 
-static ls_status start_again(ls_training *t, ls_status died, int64_t restart) {
+/* Starts the ranks again after one died; `died` is the status that says so. */
+static ls_status restart_ranks(ls_training *t, ls_status died, int64_t restart) {
     const int64_t began = t->start.step, most = t->options.restarts;
     if (restart > most)
         return ls_error_in(died, "not started again, as %lld restarts were made", (long long)most);
@@ -248,33 +324,33 @@ static ls_status start_again(ls_training *t, ls_status died, int64_t restart) {
             (long long)began);
     ls_log("%s; the ranks are started again from step %lld (restart %lld of %lld)", died.text,
            (long long)t->start.step, (long long)restart, (long long)most);
-    LS_TRY(t->resumed_from != NULL ? drop_later_lines(t) : clear_directory(t));
+    LS_TRY(t->resumed_from != NULL ? drop_later_metrics(t) : remove_old_metrics(t));
     ls_folder_clean(t);
     LS_TRY(find_best(t));
-    unsigned told = 0;
-    ls_record_spare(LS_SPARE_EVENTS, &told, ls_record_begin_events(t));
+    unsigned warned = 0;
+    ls_record_warn(LS_OUTPUT_EVENTS, &warned, ls_record_begin_events(t));
     return ls_session_renew(t->session);
 }
 
-/* As often as the options say; a death is LS_PEER, and after a request to stop it is the end. */
+/* Runs the ranks, and restarts them as often as the options allow when one dies (LS_PEER), but not after a request to stop. */
 static ls_status run_to_the_end(ls_training *t, ls_train_result *result) {
     ls_status status = run_ranks(t, result);
     for (int64_t restart = 1; status.code == LS_PEER && t->options.restarts > 0; restart++) {
         if (ls_session_stop_requested(t->session)) return status;
-        LS_TRY(start_again(t, status, restart));
+        LS_TRY(restart_ranks(t, status, restart));
         status = run_ranks(t, result);
     }
     return status;
 }
 
 /*
- * The loss by position, of the weights that were saved: a forward pass over a few sequences, as `longspan eval` makes it. The training
- * is done by then, so that a failure is only told.
+ * Evaluates the loss by position with the saved weights: a forward pass over a few sequences, like that of `longspan eval`. A failure
+ * is only logged, because the training is done.
  */
 static void evaluate_positions(ls_training *t, ls_train_result *result) {
     const ls_train_options *o = &t->options;
     const ls_data *data = t->eval_data != NULL ? t->eval_data : t->data;
-    /* A tenth of what was trained on at most, but enough for a standard error. */
+    /* At most a tenth of the sequences of the training, but two at least, for a standard error. */
     const int64_t done = (t->outcome->steps - t->start.step) * o->batch;
     ls_eval_options options = {.pack = o->pack,
                                .seq = o->seq,
@@ -283,7 +359,7 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
                                .dtype = o->dtype,
                                .out = o->out,
                                .spread = o->spread};
-    options.spread.recompute = NULL; /* of a backward pass */
+    options.spread.recompute = NULL; /* there is no backward pass */
     options.spread.measure = false;
     const ls_trained trained = {
         .model = t->model, .tokenizer = t->tokenizer, .checkpoint = result->checkpoint};
@@ -295,10 +371,10 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
         ls_log("no loss by position: %s", status.text);
 }
 
-/* The most that the names of checkpoints and of the model take behind --out, with a zero byte. */
+/* Room for the names of checkpoints and of the model behind --out, and a zero byte. */
 enum { NAMES_IN_OUT = 64 };
 
-static ls_status check_wanted(const ls_train_options *o) {
+static ls_status check_options(const ls_train_options *o) {
     if (o->model == NULL)
         return ls_error(LS_USAGE, "--model is missing; expected a config.json or its directory");
     if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a directory");
@@ -306,21 +382,22 @@ static ls_status check_wanted(const ls_train_options *o) {
         return ls_error(LS_USAGE, "--out is a path of %zu bytes; expected at most %zu", strlen(o->out),
                         sizeof((ls_train_result *)NULL)->checkpoint - NAMES_IN_OUT);
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");
-    if (o->replan && !o->resume) return ls_error(LS_USAGE, "--replan goes with --resume alone");
+    if (o->replan && !o->resume)
+        return ls_error(LS_USAGE, "--replan is given without --resume; expected both");
     if (o->steps != 0 && o->epochs != 0)
-        return ls_error(LS_USAGE, "--steps %lld and --epochs %g say the same; expected one of them",
+        return ls_error(LS_USAGE, "--steps %lld and --epochs %g are both given; expected one of them",
                         (long long)o->steps, o->epochs);
     ls_plan_request request;
     return ls_spread_resolve(&o->spread, &request);
 }
 
 static ls_status train(ls_training *t, ls_train_result *result) {
-    LS_TRY(check_wanted(&t->options));
+    LS_TRY(check_options(&t->options));
     LS_TRY(ls_folder_claim(t));
-    LS_TRY(t->options.resume ? begin_resumed(t) : ls_folder_refuse_existing(t));
+    LS_TRY(t->options.resume ? open_resumed(t) : ls_folder_refuse_existing(t));
     LS_TRY(ls_settings_resolve(t));
     LS_TRY(open_model(t));
-    LS_TRY(open_export(t));
+    LS_TRY(check_export(t));
     LS_TRY(open_text(t));
     if (t->record != NULL) LS_TRY(ls_record_check(t));
     LS_TRY(ls_settings_count_steps(t));
@@ -328,20 +405,19 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     t->start_up.read = ls_seconds() - t->began;
     LS_TRY(open_program(t));
     t->start_up.plan = ls_seconds() - t->began - t->start_up.read;
-    LS_TRY(t->record != NULL ? drop_later_lines(t) : clear_directory(t));
+    LS_TRY(t->record != NULL ? drop_later_metrics(t) : remove_old_metrics(t));
     ls_folder_clean(t);
     LS_TRY(find_best(t));
-    unsigned told = 0;
-    ls_record_spare(LS_SPARE_EVENTS, &told, ls_record_begin_events(t));
+    unsigned warned = 0;
+    ls_record_warn(LS_OUTPUT_EVENTS, &warned, ls_record_begin_events(t));
     const ls_status recorded = ls_record_run(t);
-    if (t->record == NULL) LS_TRY(recorded); /* nothing is lost yet, and nobody could resume without it */
-    ls_record_spare(LS_SPARE_RUN, &told, recorded);
+    if (t->record == NULL) LS_TRY(recorded); /* nothing is lost yet, and a resume needs run.json */
+    ls_record_warn(LS_OUTPUT_RUN, &warned, recorded);
     LS_TRY(run_to_the_end(t, result));
     LS_TRY(ls_folder_reclaim(t));
-    ls_session_close(t->session); /* its memory, before more is asked for */
+    ls_session_close(t->session); /* frees its memory before the evaluation needs some */
     t->session = NULL;
-    LS_TRY(
-        export_model(t, result)); /* not of a run that was interrupted: who does that does not want to wait */
+    LS_TRY(export_model(t, result)); /* not reached when interrupted: the user does not want to wait */
     evaluate_positions(t, result);
     return ls_ok();
 }

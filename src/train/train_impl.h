@@ -1,4 +1,4 @@
-/* What the files of train share: the whole of one training, from its options to its results. */
+/* What the files of train share: the state of one training, from its options to its results. */
 #ifndef LS_TRAIN_IMPL_H
 #define LS_TRAIN_IMPL_H
 
@@ -9,45 +9,45 @@
 #include "longspan/train.h"
 #include "model/model.h"
 #include "session/session.h"
-#include "train/trainer.h"
+#include "train/train.h"
 
-/* Evaluation reads this many sequences, or all when there are fewer. */
+/* An evaluation reads this many sequences, or all when there are fewer. */
 #define LS_EVAL_SEQUENCES 8
 
-/* Bytes that a rank maps, as compiled. */
+/* Bytes that a rank maps, by its compiled programs. */
 typedef struct ls_rank_bytes {
     int64_t space[LS_SPACES];
     int64_t persistent;  /* private: parameters, gradients, optimiser, inputs, tables */
     int64_t activations; /* private: the rest, which lives within programs */
-    int64_t slots;       /* symmetric: where peers put */
+    int64_t slots;       /* symmetric: the slots where peers put */
 } ls_rank_bytes;
 
-/* Seconds before the first step of this call, one after the other. */
+/* Seconds of the stages before the first step of this call, in their order. */
 typedef struct ls_start_up {
-    double read;    /* model, tokenizer and text */
-    double plan;    /* candidates, programs and their proof */
-    double ranks;   /* processes or threads, memory mapped, kernels prepared */
-    double touch;   /* first touch of the arenas */
-    double weights; /* made, or read from a checkpoint */
-    int64_t huge;   /* bytes of the arenas in huge pages */
+    double read;    /* read model, tokenizer and text */
+    double plan;    /* compare candidates, compile and verify programs */
+    double ranks;   /* start processes or threads, map memory, prepare kernels */
+    double touch;   /* touch the arenas' pages for the first time */
+    double weights; /* make the weights, or read them from a checkpoint */
+    int64_t huge;   /* bytes of the arenas that lie in huge pages */
 } ls_start_up;
 
-/* What rank 0 leaves for the caller, in memory that both see. */
+/* What rank 0 reports to the caller, in memory that both map. */
 typedef struct ls_train_outcome {
-    int64_t steps;        /* done, resumed ones included */
+    int64_t steps;        /* done, including those before a resume */
     int64_t tokens;       /* of this call's steps */
     double seconds, wait; /* of this call's steps */
-    double eval_loss;     /* NaN: none */
+    double eval_loss;     /* NaN: no evaluation was made */
     int64_t best_step;    /* with keep_best; 0: none */
     double best_loss;
-    int64_t arenas; /* resident bytes of the arenas, the rank with most */
+    int64_t arenas; /* resident bytes of the arenas, of the rank with most */
     bool interrupted;
     int64_t saved; /* step of the last checkpoint */
 } ls_train_outcome;
 
 typedef struct ls_training {
-    ls_train_options options; /* completed: every default filled in */
-    ls_lock *lock;            /* of the folder `out`, from before anything in it is read until the end */
+    ls_train_options options; /* ls_settings_resolve fills in the defaults */
+    ls_lock *lock; /* of the folder `out`; held from before the first read of the folder until the end */
     ls_model *model;
     ls_tokenizer *tokenizer;
     ls_data *data, *eval_data;
@@ -55,144 +55,140 @@ typedef struct ls_training {
     ls_graph *graph;
     ls_job job;
     ls_session *session;
-    char *resumed_from;   /* a checkpoint; NULL: a fresh start */
-    ls_train_state start; /* where to begin */
-    int64_t best_step;    /* with keep_best, of the run that is resumed; 0: none */
+    char *resumed_from;   /* path of a checkpoint; NULL: a fresh start */
+    ls_train_state start; /* state before the first step of this call */
+    int64_t best_step;    /* best evaluation of the resumed run, with keep_best; 0: none */
     double best_loss;     /* infinite: none */
-    int64_t steps_before; /* of the run that is resumed, as it was planned; 0: a fresh start */
+    int64_t steps_before; /* number of steps that the resumed run was planned for; 0: a fresh start */
     ls_rank_bytes *ranks; /* [ranks] */
     int64_t one_rank_bytes;
-    double unigram;   /* nats per token */
-    uint64_t content; /* of the training data (ls_data_content) */
-    double began;     /* ls_seconds */
-    double launched;  /* the ranks, when last */
+    double unigram;   /* entropy of the text by a unigram model, nats per token */
+    uint64_t content; /* hash of the training data (ls_data_content) */
+    double began;     /* when the call began (ls_seconds) */
+    double launched;  /* when the ranks were last started (ls_seconds) */
     ls_start_up start_up;
-    char *events; /* file for TensorBoard; NULL: none */
+    char *events; /* path of the event file for TensorBoard; NULL: none */
     ls_train_outcome *outcome;
-    ls_json *record;     /* run.json of the run that is resumed; NULL otherwise */
-    const char **groups; /* of that run, where none were given: the options' array */
+    ls_json *record;     /* run.json of the resumed run; NULL otherwise */
+    const char **groups; /* the groups of the resumed run, which options.groups points to; NULL otherwise */
 } ls_training;
 
-/* --- settings.c ---------------------------------------------------------------------------------------------------------- */
+/* --- settings.c: the table of options and the learning rate ----------------------------------------------------------------- */
 
 /*
- * Completes the options. On resume what was left out comes from run.json (t->record), and what was given must agree
- * with it: LS_USAGE names flag, both values and the file.
+ * Completes the options. On resume, options that were not given come from run.json (t->record), and those that were given must
+ * agree with it: LS_USAGE names the flag, both values and the file.
  */
 LS_MUST_USE ls_status ls_settings_resolve(ls_training *t);
-/* What depends on how much data there is: the number of steps of --epochs; and whether a resumed run may have so many. Says what it means. */
-LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
-/* All settings as fields of an open object, so that they can be read back. */
-void ls_settings_write(const ls_training *t, ls_json_writer *writer);
-
-/* --- folder.c: --out ------------------------------------------------------------------------------------------------------ */
-
-/* Takes the lock of the folder, if that is there and the lock is not ours: from then on no other run may change it. */
-LS_MUST_USE ls_status ls_folder_claim(ls_training *t);
-/* A run is never overwritten: LS_USAGE where there is one. */
-LS_MUST_USE ls_status ls_folder_refuse_existing(const ls_training *t);
-/* Makes a folder that is not there yet, after all checks, and claims it. */
-LS_MUST_USE ls_status ls_folder_make(ls_training *t);
-/* Removes what runs that were killed left: unfinished files and checkpoints, those beyond `keep`. A failure is told. */
-void ls_folder_clean(const ls_training *t);
 /*
- * For rank 0, while steps are done. Where the folder was removed, or another stands in its place: says so, makes it again, takes a lock
- * there (*lock, which the caller releases) and writes run.json; *again: all that had been saved is elsewhere. LS_USAGE when another
- * run has the new folder: this one has no place any more.
+ * Computes what depends on the amount of data: the number of steps of --epochs, and the interval of evaluations. Logs the result.
+ * LS_USAGE when a resumed run has done more steps already.
  */
-LS_MUST_USE ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *again);
-/* After the ranks, one of which may have found the folder gone. */
-LS_MUST_USE ls_status ls_folder_reclaim(ls_training *t);
-
-/* --- schedule.c ---------------------------------------------------------------------------------------------------------- */
-
+LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
+/* Writes all settings as fields of an open object, in the form that ls_settings_resolve reads back. */
+void ls_settings_write(const ls_training *t, ls_json_writer *writer);
 /* Learning rate of step number n (from 1). */
 double ls_schedule_lr(const ls_train_options *options, int64_t n);
-bool ls_schedule_known(const char *name);
 
-/* --- groups.c: --group PATTERN:SETTINGS ---------------------------------------------------------------------------------- */
+/* --- folder.c: the folder of a run (--out) ---------------------------------------------------------------------------------- */
+
+/* Takes the lock of the folder if the folder exists and the lock is not held yet. While it is held no other run may change the folder. */
+LS_MUST_USE ls_status ls_folder_claim(ls_training *t);
+/* LS_USAGE when the folder holds a run already: a run is never overwritten. */
+LS_MUST_USE ls_status ls_folder_refuse_existing(const ls_training *t);
+/* Creates the folder if it is missing, and claims it. Called after all checks, so that a refused call leaves no folder. */
+LS_MUST_USE ls_status ls_folder_make(ls_training *t);
+/* Removes what killed runs left: unfinished files and checkpoints, and checkpoints beyond `keep`. A failure is only logged. */
+void ls_folder_clean(const ls_training *t);
+/*
+ * Checks, on rank 0 during the steps, that the folder is still the one that was locked. If it was removed or replaced: logs that,
+ * creates it again, takes a lock there (*lock, which the caller releases), writes run.json and sets *remade: the new folder has no
+ * checkpoint. LS_USAGE when another run holds the new folder.
+ */
+LS_MUST_USE ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *remade);
+/* Takes the lock again if a rank made the folder anew; called when the ranks have ended. */
+LS_MUST_USE ls_status ls_folder_reclaim(ls_training *t);
+
+/* --- groups.c: --group PATTERN:SETTINGS ------------------------------------------------------------------------------------- */
 
 /*
- * Freezes parameters of a graph that is not differentiated yet, as the options' groups say, and gives the learning rate's factor and
- * the decay of each, in the order of declaration; they live as long as the graph. LS_USAGE for a group that cannot be read or that
- * matches no parameter, with the nearest name, and where nothing is left to train.
+ * Applies the options' groups to a graph that is not differentiated yet: freezes parameters, and sets *own to the factor of the
+ * learning rate and the decay of each parameter, in the order of declaration. *own lives as long as the graph. LS_USAGE for a group
+ * that cannot be parsed or that matches no parameter (with the nearest name), and where nothing is left to train.
  */
 LS_MUST_USE ls_status ls_groups_apply(const ls_train_options *options, ls_graph *graph,
                                       const ls_adamw_own **own);
-/* Array "parameters" of run.json: the parameters of a job that are trained alike, by what distinguishes them. */
+/* Writes the array "parameters" of run.json: one object for each set of parameters that are trained alike. */
 void ls_groups_write(const ls_job *job, ls_json_writer *writer);
 
-/* --- record.c: the files of a run ---------------------------------------------------------------------------------------- */
+/* --- record.c: the files of a run ------------------------------------------------------------------------------------------- */
 
 LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, char **out);
-/* run.json. */
+/* Writes run.json. */
 LS_MUST_USE ls_status ls_record_run(const ls_training *t);
-/* Compares model and data with those that run.json tells of, and its seed with the checkpoint's. */
+/* Compares the model and the data with those of run.json, and its seed with that of the checkpoint. LS_USAGE when they differ. */
 LS_MUST_USE ls_status ls_record_check(const ls_training *t);
-/* Begins an event file for TensorBoard, whose name has the time, the host and the process, in t->events; not without --tensorboard. */
+/* Creates the event file for TensorBoard (t->events); its name has the time, the host and the process. Does nothing without --tensorboard. */
 LS_MUST_USE ls_status ls_record_begin_events(ls_training *t);
-/* One line of metrics.jsonl; eval_loss NaN: not evaluated after this step; start_up NULL: not the first step of this call. */
+/* Appends a line to metrics.jsonl. eval_loss NaN: there was no evaluation after this step. start_up: NULL but for the first step of this call. */
 LS_MUST_USE ls_status ls_record_step(const ls_training *t, int64_t step, double lr,
                                      const ls_step_report *report, double eval_loss,
                                      const ls_start_up *start_up);
-/* One event, where there is a file for them. */
+/* Appends an event to the event file, if there is one. */
 LS_MUST_USE ls_status ls_record_event(const ls_training *t, int64_t step, double lr,
                                       const ls_step_report *report, double eval_loss);
-/* loss.svg from metrics.jsonl. */
+/* Draws loss.svg from metrics.jsonl. */
 LS_MUST_USE ls_status ls_record_chart(const ls_training *t);
-/* What was evaluated after a step; infinite where nothing was. */
+/* *loss becomes the evaluation after a step, from metrics.jsonl; infinite when there was none. */
 LS_MUST_USE ls_status ls_record_evaluation(const ls_training *t, int64_t step, double *loss);
-/* Loss of the first and of the last line of metrics.jsonl; NaN when there is none. */
+/* The losses of the first and of the last line of metrics.jsonl; NaN when it has none. */
 LS_MUST_USE ls_status ls_record_losses(const ls_training *t, double *first, double *last);
 
-/*
- * What a run can do without: a failure to write it is told, once for each (*told has a bit of each that was), and the training goes on.
- */
-typedef enum ls_spare {
-    LS_SPARE_RUN,
-    LS_SPARE_METRICS,
-    LS_SPARE_EVENTS,
-    LS_SPARE_CHART,
-    LS_SPARE_BEST
-} ls_spare;
-void ls_record_spare(ls_spare what, unsigned *told, ls_status status);
+/* What a training can do without. */
+typedef enum ls_optional_output {
+    LS_OUTPUT_RUN,
+    LS_OUTPUT_METRICS,
+    LS_OUTPUT_EVENTS,
+    LS_OUTPUT_CHART,
+    LS_OUTPUT_BEST
+} ls_optional_output;
 
-/* --- saves.c: checkpoints ------------------------------------------------------------------------------------------------ */
+/* Logs a failure to write an optional output, once for each; *warned has a bit for each that was logged. */
+void ls_record_warn(ls_optional_output output, unsigned *warned, ls_status status);
 
-/* One rank's. The caller sets t, rank and saved. */
+/* --- saves.c: checkpoints --------------------------------------------------------------------------------------------------- */
+
+/* The state of one rank. The caller sets t, rank and saved. Times are those of ls_seconds. */
 typedef struct ls_saves {
     const ls_training *t;
     const ls_rank *rank;
-    int64_t saved;             /* step of the newest checkpoint; -1: there is none */
-    int64_t bytes;             /* that one takes */
-    bool failed;               /* the last try did */
-    bool is_short;             /* rank 0: of space, when it was asked last */
-    double tried, asked, said; /* when last (ls_seconds); tried: or when the steps began */
-    int64_t timed[2];          /* steps of the newest that the clock made; -1: none */
+    int64_t saved;    /* step of the newest checkpoint; -1: there is none */
+    int64_t bytes;    /* of one checkpoint */
+    bool failed;      /* the last attempt failed */
+    bool is_short;    /* rank 0: space was short when last measured */
+    double tried;     /* when a checkpoint was last attempted; at first: when the steps began */
+    double measured;  /* when the free space was last measured */
+    double warned;    /* when a failure was last logged */
+    int64_t timed[2]; /* steps of the two newest checkpoints that were due by time, oldest first; -1: none */
 } ls_saves;
 
-/* Before the first step: says where the space will not do. */
+/* Before the first step: logs a warning when the disk has too little space. */
 LS_MUST_USE ls_status ls_saves_begin(ls_saves *saves);
-/* Before each step: whether this rank wishes a checkpoint after it, by the clock (save_seconds, or because one failed). */
-bool ls_saves_wish(ls_saves *saves);
+/* Before each step: whether this rank wants a checkpoint after it, because of the time (save_seconds) or because the last one failed. */
+bool ls_saves_wanted(ls_saves *saves);
 /*
- * After each step, on all ranks; wished: what the ranks wish together. Writes a checkpoint where one is due. One that cannot be written
- * (LS_IO on any rank) is told and tried again later; other failures are returned.
+ * After each step, on all ranks: writes a checkpoint if one is due. wanted: whether any rank wants one. A checkpoint that cannot be
+ * written (LS_IO on any rank) is logged and tried again later; other failures are returned.
  */
-LS_MUST_USE ls_status ls_saves_after(ls_saves *saves, int64_t step, double loss, bool wished);
-/* Writes one in any case, with the same patience; saves->saved is `step` when it stands. */
+LS_MUST_USE ls_status ls_saves_after(ls_saves *saves, int64_t step, double loss, bool wanted);
+/* Writes a checkpoint now; LS_IO is handled as in ls_saves_after. On success saves->saved is `step`. */
 LS_MUST_USE ls_status ls_saves_try(ls_saves *saves, int64_t step, double loss);
-/* The same at the end: a failure is returned, and names what was kept. */
+/* Writes the last checkpoint. Every failure is returned, with the name of the newest checkpoint that exists. */
 LS_MUST_USE ls_status ls_saves_last(ls_saves *saves, int64_t step, double loss);
 
-/* --- memory.c ------------------------------------------------------------------------------------------------------------ */
+/* --- loop.c ----------------------------------------------------------------------------------------------------------------- */
 
-/* Fills t->ranks and t->one_rank_bytes by compiling; refuses what does not fit (LS_NO_MEMORY with the numbers). */
-LS_MUST_USE ls_status ls_train_memory(ls_training *t);
-
-/* --- loop.c -------------------------------------------------------------------------------------------------------------- */
-
-/* A rank's whole training; context is the ls_training. */
+/* The whole training of one rank; context is the ls_training. */
 ls_status ls_train_rank(ls_rank *rank, void *context);
 
 #endif

@@ -1,28 +1,28 @@
-/* One rank's optimiser steps: the host's part around the programs micro, step and evaluate. */
-#include "train/trainer.h"
+/* One rank's optimiser steps: what the host does before, between and after the programs micro, step and evaluate. */
+#include "train/train.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What ranks tell each other after a step. */
-typedef struct after_step {
+/* The figures that each rank sends to all others after a step. */
+typedef struct step_figures {
     double wait, copy, stop, save;
     int64_t peak;
-} after_step;
+} step_figures;
 
 struct ls_trainer {
     const ls_rank *rank;
     int64_t B, S, accumulate; /* B sequences in a micro-batch */
     ls_batch batch;
     uint64_t data_hash; /* of the step so far */
-    int64_t valid;      /* labels of the batch in the arrays that count */
-    int64_t peak;       /* of this rank so far */
-    after_step *told;   /* [ranks] */
+    int64_t valid;      /* labels of `batch` that are not ignored */
+    int64_t peak;       /* largest resident bytes of this rank so far */
+    step_figures *all;  /* [ranks] */
 };
 
-/* A wish to stop travels as a number in a sum over ranks: signals outweigh any number of others. */
+/* The wishes to stop are summed over ranks as numbers: one signal must weigh more than the time wishes of all ranks. */
 #define SIGNAL_WEIGHT 65536.0
 
 static double stop_number(ls_stop wish) {
@@ -41,9 +41,9 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
     t->B = micro_batch;
     t->S = S;
     t->accumulate = accumulate;
-    t->told = calloc((size_t)rank->ranks, sizeof *t->told);
+    t->all = calloc((size_t)rank->ranks, sizeof *t->all);
     ls_status status = ls_batch_make(micro_batch, S, false, &t->batch);
-    if (status.code == LS_OK && t->told == NULL)
+    if (status.code == LS_OK && t->all == NULL)
         status = ls_error(LS_NO_MEMORY, "no memory for the figures of %d ranks", rank->ranks);
     if (status.code != LS_OK) {
         ls_trainer_destroy(t);
@@ -56,11 +56,11 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
 void ls_trainer_destroy(ls_trainer *t) {
     if (t == NULL) return;
     ls_batch_free(&t->batch);
-    free(t->told);
+    free(t->all);
     free(t);
 }
 
-/* Sequences first .. first+B-1 into the host's arrays. */
+/* Reads sequences first .. first+B-1 into t->batch. */
 static ls_status read_batch(ls_trainer *t, const ls_sequences *from, int64_t first) {
     const ls_batch *batch = &t->batch;
     t->valid = 0;
@@ -72,7 +72,7 @@ static ls_status read_batch(ls_trainer *t, const ls_sequences *from, int64_t fir
     return ls_ok();
 }
 
-/* Puts it in its place; and what steps were trained on goes into t->data_hash. */
+/* Copies t->batch to the rank's inputs, and adds it to t->data_hash. */
 static ls_status put_batch(ls_trainer *t) {
     for (int64_t b = 0; b < t->B; b++)
         t->data_hash =
@@ -80,47 +80,47 @@ static ls_status put_batch(ls_trainer *t) {
     return ls_batch_put(&t->batch, t->rank);
 }
 
-/* Valid labels of the whole step: an integer known before the first backward. */
+/* Counts the valid labels of the whole step: the loss is divided by their number, so it must be known before the first backward pass. */
 static ls_status count_valid(ls_trainer *t, const ls_sequences *from, int64_t first, int64_t *valid) {
     *valid = 0;
-    for (int64_t m = t->accumulate - 1; m >= 0;
-         m--) { /* so that the first micro-batch is in the arrays at the end */
+    /* Backwards, so that the first micro-batch is left in t->batch. */
+    for (int64_t m = t->accumulate - 1; m >= 0; m--) {
         LS_TRY(read_batch(t, from, first + m * t->B));
         *valid += t->valid;
     }
     return ls_ok();
 }
 
-/* A step on its way: the first micro-batch is in the arrays already, the others are read when they come. */
-typedef struct making {
+/* The input of a running step: its first micro-batch is in t->batch already, the others are read one by one. */
+typedef struct step_input {
     ls_trainer *trainer;
     const ls_sequences *from;
-    int64_t first; /* sequence of the step */
-} making;
+    int64_t first; /* index of the step's first sequence */
+} step_input;
 
 static ls_status feed(void *context, int64_t micro_batch) {
-    const making *m = context;
+    const step_input *m = context;
     ls_trainer *t = m->trainer;
     if (micro_batch > 0) LS_TRY(read_batch(t, m->from, m->first + micro_batch * t->B));
     return put_batch(t);
 }
 
-/* stop: the number of a wish that no sum over ranks has; the report's wish to stop is set by it. */
-static ls_status exchange_after(ls_trainer *t, const ls_run_times *before, double stop, bool save,
-                                ls_step_report *out) {
+/* Exchanges the figures of a step. stop: this rank's wish as a number, summed into the report's wish to stop. */
+static ls_status exchange_figures(ls_trainer *t, const ls_run_times *before, double stop, bool save,
+                                  ls_step_report *out) {
     const int ranks = t->rank->ranks;
     const ls_run_times now = ls_executor_times(t->rank->executor);
     t->peak = ls_max(t->peak, ls_resident_bytes(t->rank).bytes);
-    const after_step mine = {now.waiting - before->waiting, now.copying - before->copying, stop,
-                             save ? 1.0 : 0.0, t->peak};
-    LS_TRY(ls_comm_exchange(t->rank->comm, &mine, sizeof mine, t->told));
+    const step_figures mine = {now.waiting - before->waiting, now.copying - before->copying, stop,
+                               save ? 1.0 : 0.0, t->peak};
+    LS_TRY(ls_comm_exchange(t->rank->comm, &mine, sizeof mine, t->all));
     double wishes = 0;
     for (int r = 0; r < ranks; r++) {
-        out->wait_seconds = fmax(out->wait_seconds, t->told[r].wait);
-        out->copy_seconds = fmax(out->copy_seconds, t->told[r].copy);
-        out->peak_bytes = ls_max(out->peak_bytes, t->told[r].peak);
-        wishes += t->told[r].stop;
-        out->wish.save |= t->told[r].save > 0;
+        out->wait_seconds = fmax(out->wait_seconds, t->all[r].wait);
+        out->copy_seconds = fmax(out->copy_seconds, t->all[r].copy);
+        out->peak_bytes = ls_max(out->peak_bytes, t->all[r].peak);
+        wishes += t->all[r].stop;
+        out->wish.save |= t->all[r].save > 0;
     }
     out->wish.stop = stop_of(wishes);
     return ls_ok();
@@ -135,7 +135,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     LS_TRY(count_valid(t, from, first, &out->tokens));
     t->data_hash = 0;
     if (out->tokens == 0) {
-        LS_TRY(exchange_after(t, &before, stop_number(wish.stop), wish.save, out));
+        LS_TRY(exchange_figures(t, &before, stop_number(wish.stop), wish.save, out));
         out->seconds = ls_seconds() - start;
         return ls_ok();
     }
@@ -146,29 +146,29 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
                                      .beta1 = hyper->beta1,
                                      .beta2 = hyper->beta2,
                                      .stop = stop_number(wish.stop)};
-    making m = {t, from, first};
+    step_input m = {t, from, first};
     LS_TRY(ls_rank_run_step(t->rank, &numbers, &(ls_micro_batches){t->accumulate, feed, &m}));
     const ls_step_sums sums = ls_rank_read_step(t->rank);
     out->loss = sums.loss / (double)out->tokens;
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
     out->data_hash = t->data_hash;
-    LS_TRY(exchange_after(t, &before, 0.0, wish.save, out));
-    out->wish.stop = stop_of(sums.stop);
+    LS_TRY(exchange_figures(t, &before, 0.0, wish.save, out));
+    out->wish.stop = stop_of(sums.stop); /* program step has summed the wishes to stop */
     out->seconds = ls_seconds() - start;
     return ls_ok();
 }
 
-/* --- when a step went wrong ---------------------------------------------------------------------------------------------- */
+/* --- results that are not finite -------------------------------------------------------------------------------------------- */
 
-/* The first bad result of a rank: where in the step, and its names. */
+/* The first result of a rank that is not finite: where in the step, and the names of op and tensor. */
 typedef struct finding {
-    int64_t micro_batch; /* -1: nothing bad */
-    int instr;           /* of the program that it was run by */
+    int64_t micro_batch; /* -1: every result is finite */
+    int instr;           /* index in the program of the micro-batch */
     char op[64], tensor[160];
 } finding;
 
-/* Names of results repeat only by renaming in place, and then the first is the one that was found. */
+/* The first instruction that writes the tensor: later ones with the same name write it in place. */
 static int instruction_of(const ls_program *p, const ls_buffer *buffers, const char *op, const char *tensor) {
     for (int i = 0; i < p->n_instrs; i++) {
         if (p->instrs[i].kind != LS_INSTR_KERNEL || strcmp(p->instrs[i].op, op) != 0) continue;
@@ -178,8 +178,8 @@ static int instruction_of(const ls_program *p, const ls_buffer *buffers, const c
     return p->n_instrs;
 }
 
-/* The step is not applied this time either, and leaves the sums zero. */
-static ls_status look_for_bad(ls_trainer *t, const ls_sequences *from, int64_t first, finding *out) {
+/* Repeats the step. Its update is not applied this time either, and sets the sums to zero. */
+static ls_status find_not_finite(ls_trainer *t, const ls_sequences *from, int64_t first, finding *out) {
     *out = (finding){.micro_batch = -1};
     for (int64_t m = 0; m < t->accumulate; m++) {
         LS_TRY(read_batch(t, from, first + m * t->B));
@@ -207,7 +207,7 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
                              const ls_step_report *report, char *out, size_t room) {
     const int ranks = t->rank->ranks;
     finding mine;
-    LS_TRY(look_for_bad(t, from, step * t->B * t->accumulate, &mine));
+    LS_TRY(find_not_finite(t, from, step * t->B * t->accumulate, &mine));
     finding *all = calloc((size_t)ranks, sizeof *all);
     if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the findings of %d ranks", ranks);
     const ls_status status = ls_comm_exchange(t->rank->comm, &mine, sizeof mine, all);
@@ -225,10 +225,10 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
     return status;
 }
 
-/* --- evaluation ---------------------------------------------------------------------------------------------------------- */
+/* --- evaluation ------------------------------------------------------------------------------------------------------------- */
 
-ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n, ls_trainer_look look,
-                              void *context, double *loss) {
+ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n,
+                              ls_trainer_on_batch on_batch, void *context, double *loss) {
     const double kept = ls_rank_get_number(t->rank, LS_BIND_LOSS);
     ls_rank_put_number(t->rank, LS_BIND_LOSS, 0.0);
     int64_t valid = 0;
@@ -237,7 +237,7 @@ ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n
         valid += t->valid;
         LS_TRY(put_batch(t));
         LS_TRY(ls_executor_run(t->rank->executor, LS_PROGRAM_EVALUATE));
-        if (look != NULL) look(context, t->rank);
+        if (on_batch != NULL) on_batch(context, t->rank);
     }
     double sum = ls_rank_get_number(t->rank, LS_BIND_LOSS);
     ls_rank_put_number(t->rank, LS_BIND_LOSS, kept);

@@ -20,7 +20,7 @@
 
 #include "model/model.h"
 #include "support/train.h"
-#include "train/trainer.h"
+#include "train/train.h"
 #include "weights/weights.h"
 
 static atomic_bool counting;

@@ -9,7 +9,7 @@
 #include "support/train.h"
 
 #include "model/model.h"
-#include "train/trainer.h"
+#include "train/train.h"
 
 enum { S = 61, V = 256, ROWS = 2, DOCUMENTS = 6 };
 
