@@ -130,7 +130,7 @@ static void print(const problem *p, const ls_plan *plan, double ratio) {
             printf("\"refused\": true}");
         else
             printf("\"predicted\": %.6f, \"at_least\": %s, \"measured\": %.6f}", c->seconds,
-                   c->played ? "false" : "true", c->measured);
+                   c->simulated ? "false" : "true", c->measured);
     }
     printf("]}\n");
     fflush(stdout);

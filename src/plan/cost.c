@@ -1,4 +1,4 @@
-/* What a candidate costs: its own programs, a few of them by themselves, or all played on a clock. */
+/* The cost of a candidate: the programs of a few of its ranks by themselves, or those of all ranks simulated. */
 #include "plan/plan_impl.h"
 
 #include "program/far.h"
@@ -14,14 +14,14 @@ ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
                            machine.cores);
 }
 
-/* The programs of the ranks that are looked at. */
-typedef struct looked_at {
+/* The images of the ranks that are costed. */
+typedef struct costed {
     ls_image *image[LS_PLAN_ALL];
     int n;
-    int program[LS_WORK], n_programs; /* that count, one after the other */
-} looked_at;
+    int program[LS_WORK], n_programs; /* the programs of a step, in order */
+} costed;
 
-/* If it never waits: kernels and bytes one after the other. */
+/* Seconds of a program if it never waits: kernels and transfers one after the other. */
 static double seconds_alone(const ls_image *image, int program, const ls_rates *rates) {
     const ls_program *p = &image->programs[program];
     ls_arena *arena = ls_arena_create();
@@ -32,10 +32,10 @@ static double seconds_alone(const ls_image *image, int program, const ls_rates *
     return seconds;
 }
 
-/* All ranks begin each program together. */
-static ls_status play(const looked_at *all, const ls_rates *rates, ls_plan_candidate *c) {
+/* Simulates the programs of all ranks. All ranks begin each program together. */
+static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_candidate *c) {
     double idle[LS_PLAN_ALL] = {0};
-    c->played = true;
+    c->simulated = true;
     c->seconds = 0;
     for (int k = 0; k < all->n_programs; k++) {
         ls_simulated_rank times[LS_PLAN_ALL];
@@ -60,8 +60,8 @@ static void add_bytes(const ls_image *image, const ls_program_cost *sum, ls_plan
     c->most_rank = image->rank;
 }
 
-/* Of the programs as they are costed now. */
-static ls_status fill(const looked_at *all, const ls_host *host, bool together, ls_plan_candidate *c) {
+/* Fills in the figures of the candidate from its images. */
+static ls_status fill_in(const costed *all, const ls_host *host, bool together, ls_plan_candidate *c) {
     const ls_rates rates = ls_plan_rates(all->image[0], host);
     double flops_sum = 0, flops_most = 0;
     for (int i = 0; i < all->n; i++) {
@@ -79,8 +79,9 @@ static ls_status fill(const looked_at *all, const ls_host *host, bool together, 
         flops_most = fmax(flops_most, sum.flops);
         c->seconds = fmax(c->seconds, seconds);
     }
-    c->imbalance = flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* rounding */
-    return together ? play(all, &rates, c) : ls_ok();
+    c->imbalance =
+        flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* below 0 only by rounding */
+    return together ? simulate_all(all, &rates, c) : ls_ok();
 }
 
 static ls_status cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
@@ -89,7 +90,7 @@ static ls_status cost(const ls_job *job, const ls_target *target, const ls_host 
     const int sample[] = {0, P / 2, P - 1};
     const bool every = together || P <= (int)LS_COUNT(sample);
     const int n = every ? P : (int)LS_COUNT(sample);
-    looked_at all = {.n = n};
+    costed all = {.n = n};
     ls_status status = ls_ok();
     for (int i = 0; i < n && status.code == LS_OK; i++) {
         ls_target one = *target;
@@ -99,14 +100,14 @@ static ls_status cost(const ls_job *job, const ls_target *target, const ls_host 
     }
     if (status.code == LS_OK) {
         all.n_programs = ls_image_work(all.image[0], all.program);
-        status = fill(&all, host, together, c);
+        status = fill_in(&all, host, together, c);
     }
     if (status.code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status.text);
     for (int i = 0; i < n; i++) ls_image_destroy(all.image[i]);
     return status;
 }
 
-/* Sequences of a micro-batch. */
+/* Number of sequences of a micro-batch. */
 static int64_t batch_of(const ls_graph *g) {
     int64_t B = 1;
     for (int t = 1; t < g->n_tensors; t++) {
@@ -118,8 +119,8 @@ static int64_t batch_of(const ls_graph *g) {
 }
 
 /*
- * Packed documents differ from batch to batch, and so does which rank has most to do: a mean over batches of what each takes, not what the
- * mean of batches takes. As many typical sequences as a rank has of a micro-batch are a batch.
+ * Packed documents differ from batch to batch, and so does the rank with most work: the seconds are the mean over several batches, which is
+ * more than the seconds of a mean batch. A batch has as many typical sequences as a rank has of a micro-batch.
  */
 ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
                        ls_plan_candidate *c) {

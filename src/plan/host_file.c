@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every rate and cost by its name in the file, and the least that it may be. */
+/* One number of the file: its name, its offset in the struct, and the least valid value. */
 typedef struct rate_row {
     const char *name;
     size_t offset;
@@ -30,7 +30,7 @@ static const rate_row of_type[] = {
 };
 #undef ATTENTION
 
-/* Of a kernel of stream.h. */
+/* The numbers of each kernel in ls_streams. */
 static const rate_row of_bytes[] = {
     {"near", offsetof(ls_byte_cost, near), 1e-18},
     {"far", offsetof(ls_byte_cost, far), 1e-18},
@@ -48,7 +48,7 @@ static const struct {
     ls_dtype type;
 } types[] = {{"f32", LS_F32}, {"f64", LS_F64}, {"bf16", LS_BF16}};
 
-/* Puts or reads the rows of one struct. */
+/* Write and read the numbers of one struct. */
 static void put_rows(const rate_row *rows, size_t n, const void *base, ls_json_writer *w) {
     for (size_t i = 0; i < n; i++)
         ls_json_put_double(w, rows[i].name,
@@ -62,7 +62,7 @@ static ls_status read_rows(const rate_row *rows, size_t n, ls_json_value from, v
     return ls_ok();
 }
 
-/* Letters and digits as they are, the rest as one '-'. */
+/* Appends text; each run of other characters than letters and digits becomes one '-'. */
 static void add_plain(char *out, size_t room, const char *text) {
     size_t n = strlen(out);
     for (; *text != 0 && n + 1 < room; text++) {
@@ -127,7 +127,7 @@ static ls_status read_rates(ls_json_value root, ls_host *out) {
     return read_rows(of_host, LS_COUNT(of_host), root, out);
 }
 
-/* Kernels change from one version to the next, and their rates with them. */
+/* Rates of another version are refused, because kernels change from version to version. */
 static ls_status check_version(ls_json_value root, const char *path) {
     const char *version;
     LS_TRY(ls_json_text(root, "version", &version));

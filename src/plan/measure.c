@@ -1,22 +1,20 @@
 /*
- * What one core of this machine does while all the others do the same, as in a step: each kernel by itself, on every core at once, each on
- * data of its own; and puts between ranks on all of them.
+ * Measures the rates of this machine: what one core does while all others do the same, as in a step. Each kernel runs by itself, on every
+ * core at once, with data of its own for each core.
  */
-#include "base/base.h"
-#include "plan/measure_impl.h"
-#include "plan/plan.h"
+#include "plan/plan_impl.h"
 
 #include <math.h>
 #include <string.h>
 
 ls_status ls_measure_call(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                           const ls_kernel_call *call, double *seconds) {
-    ls_timed_crowd timed;
+    ls_timed_calls timed;
     double times[LS_MEASURED_RUNS];
-    LS_TRY(ls_timed_crowd_open(name, dtype, isa, pool, call, &timed));
-    (void)ls_timed_crowd_run(&timed);
-    for (int i = 0; i < LS_MEASURED_RUNS; i++) times[i] = ls_timed_crowd_run(&timed);
-    ls_timed_crowd_close(&timed);
+    LS_TRY(ls_timed_calls_open(name, dtype, isa, pool, call, &timed));
+    (void)ls_timed_calls_run(&timed);
+    for (int i = 0; i < LS_MEASURED_RUNS; i++) times[i] = ls_timed_calls_run(&timed);
+    ls_timed_calls_close(&timed);
     *seconds = ls_median(times, LS_MEASURED_RUNS);
     return ls_ok();
 }
@@ -33,7 +31,7 @@ static ls_kernel_call product(ls_dtype T, int64_t m, int64_t n) {
 }
 
 static ls_status measure_matmul(ls_dtype T, ls_isa isa, ls_pool *pool, int64_t n, ls_core_rates *rates) {
-    const int64_t m = 4 * n; /* tokens: more than outputs, as in a step */
+    const int64_t m = 4 * n; /* more rows than columns, as in a step */
     const ls_kernel_call call = product(T, m, n);
     double seconds;
     LS_TRY(ls_measure_call("matmul", T, isa, pool, &call, &seconds));
@@ -41,24 +39,27 @@ static ls_status measure_matmul(ls_dtype T, ls_isa isa, ls_pool *pool, int64_t n
     return ls_ok();
 }
 
-/* Two cores with a product each, and one twice as large that is split over them, by turns: it waits for the later of them. */
+/*
+ * How much longer a product takes that is split over two cores, as it waits for the later core: measured in turns with two products of
+ * half its size, one on each core.
+ */
 static ls_status measure_split(ls_dtype T, ls_isa isa, int64_t n, double *split) {
     enum { RUNS = 5 * LS_MEASURED_RUNS };
     const ls_kernel_call each = product(T, n, n), both = product(T, 2 * n, n);
     double apart[RUNS], together[RUNS];
-    ls_timed_crowd crowd;
+    ls_timed_calls halves;
     ls_timed_call shared;
     ls_pool *two;
     LS_TRY(ls_pool_create(2, true, &two));
-    ls_status status = ls_timed_crowd_open("matmul", T, isa, two, &each, &crowd);
+    ls_status status = ls_timed_calls_open("matmul", T, isa, two, &each, &halves);
     if (status.code == LS_OK) {
         status = ls_timed_call_open("matmul", T, isa, two, &both, &shared);
         for (int i = -1; i < RUNS && status.code == LS_OK; i++) { /* the first is not counted */
-            apart[ls_max(i, 0)] = ls_timed_crowd_run(&crowd);
+            apart[ls_max(i, 0)] = ls_timed_calls_run(&halves);
             together[ls_max(i, 0)] = ls_timed_call_run(&shared);
         }
         if (status.code == LS_OK) ls_timed_call_close(&shared);
-        ls_timed_crowd_close(&crowd);
+        ls_timed_calls_close(&halves);
     }
     ls_pool_destroy(two);
     LS_TRY(status);
@@ -66,7 +67,7 @@ static ls_status measure_split(ls_dtype T, ls_isa isa, int64_t n, double *split)
     return ls_ok();
 }
 
-/* A copy of numbers that lie in pieces of 64 bytes, and of as many that lie together, in a cache. */
+/* The cost of a piece of a strided copy: a copy of pieces of 64 bytes against a flat copy of as many bytes, both in a cache. */
 static ls_status measure_pieces(ls_arena *arena, ls_isa isa, double *piece) {
     enum { PIECES = 2048, LONG = 16 };
     const int64_t size[] = {PIECES, LONG};
@@ -83,14 +84,14 @@ static ls_status measure_pieces(ls_arena *arena, ls_isa isa, double *piece) {
     return ls_ok();
 }
 
-/* A sum of n elements of each of two operands. */
+/* Seconds of adding two arrays of n elements. */
 static ls_status measure_add(ls_isa isa, ls_pool *pool, int64_t n, double *seconds) {
     const ls_view x = ls_view_dense(NULL, LS_F32, 1, &n);
     const ls_kernel_call call = {.n_in = 2, .in = {x, x}, .n_out = 1, .out = {x}};
     return ls_measure_call("add", LS_F32, isa, pool, &call, seconds);
 }
 
-/* Sums larger than all caches, on all cores and on one; one of nothing to speak of. */
+/* Rates of memory, from sums larger than all caches, on all cores and on one; the overhead of a call, from a tiny sum. */
 static ls_status measure_memory(ls_isa isa, ls_pool *pool, ls_host *out) {
     const int64_t n = (int64_t)fmin(fmax(out->cache, 0x1p20), 0x1p24);
     double busy, alone, nothing;
@@ -106,14 +107,14 @@ static ls_status measure_memory(ls_isa isa, ls_pool *pool, ls_host *out) {
 
 static ls_status measure_type(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, double cache,
                               ls_core_rates *rates) {
-    const bool reference = T == LS_F64; /* kernels that are slow */
+    const bool reference = T == LS_F64; /* has only the slow reference kernels */
     LS_TRY(ls_measure_attention(arena, T, isa, pool, reference ? 192 : 2048, rates->attention));
     LS_TRY(measure_matmul(T, isa, pool, reference ? 128 : 768, rates));
     if (ls_pool_threads(pool) > 1) LS_TRY(measure_split(T, isa, reference ? 128 : 768, &rates->split));
     return ls_measure_streams(arena, T, isa, pool, reference ? 0x1p18 : cache, rates->stream);
 }
 
-/* One pass. f64, in which results are checked and no model is trained, is measured in the first alone. */
+/* One pass over all measurements. f64 is used to check results, not to train, and is measured in the first pass only. */
 static ls_status measure(ls_arena *arena, ls_isa isa, ls_pool *pool, bool first, ls_host *out) {
     static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
     for (size_t i = 0; i < (first ? LS_COUNT(types) : LS_COUNT(types) - 1); i++)
@@ -125,10 +126,10 @@ static ls_status measure(ls_arena *arena, ls_isa isa, ls_pool *pool, bool first,
 
 enum { PASSES = 3 };
 
-/* Of every number in it the median of the passes: a disturbance of seconds falls into one. */
+/* The median of the passes, number by number: a disturbance of seconds falls into one pass. */
 static ls_host median_of(const ls_host pass[PASSES]) {
     enum { NUMBERS = sizeof(ls_host) / sizeof(double) };
-    _Static_assert(sizeof(ls_host) == NUMBERS * sizeof(double), "a host is numbers, and nothing else");
+    _Static_assert(sizeof(ls_host) == NUMBERS * sizeof(double), "ls_host has only members of type double");
     double number[PASSES][NUMBERS], median[NUMBERS];
     ls_host host;
     memcpy(number, pass, sizeof number);

@@ -1,11 +1,9 @@
 /*
- * What attention costs on this machine, from four calls of each pass: heads of 32 and of 128, a long call that is causal and a short one
- * that sees all. The long ones tell what pairs cost, the short ones what rows and bytes cost beside them; heads of two sizes tell flops
- * from pairs, and bytes from rows. Calls take turns, so that all see the machine in the same hours.
+ * Measures what attention costs on this machine, with four calls of each pass: heads of size 32 and 128, each with a long causal call and a
+ * short call without a mask. The cost of a pair follows from the long calls, that of rows and bytes from the short ones; the two sizes of
+ * heads separate flops from pairs, and bytes from rows. The calls run in turns, so that a slow period of the machine affects all of them.
  */
-#include "base/base.h"
-#include "plan/measure_impl.h"
-#include "plan/plan.h"
+#include "plan/plan_impl.h"
 
 #include <math.h>
 
@@ -14,12 +12,12 @@ enum { LONG, SHORT, LENGTHS };
 
 static const int64_t head_size[HEADS] = {32, 128};
 
-/* A call of one pass, and what it has of everything. */
+/* A timed call of one pass, and its amounts of work. */
 typedef struct probe {
-    ls_timed_crowd timed;
+    ls_timed_calls timed;
     bool open;
     double pairs, rows, bytes;             /* pairs and rows of query heads */
-    double run[LS_MEASURED_RUNS], seconds; /* of each run; what counts */
+    double run[LS_MEASURED_RUNS], seconds; /* of each run; their median */
 } probe;
 
 static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, int pass, int length,
@@ -34,13 +32,13 @@ static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *po
     *out = (probe){.pairs = ls_attention_call_pairs(&call), .rows = (double)(S * Hq)};
     for (int i = 0; i < call.n_in; i++) out->bytes += (double)ls_view_bytes(&call.in[i]);
     for (int i = 0; i < call.n_out; i++) out->bytes += (double)ls_view_bytes(&call.out[i]);
-    LS_TRY(ls_timed_crowd_open(pass == LS_FORWARD ? "attention" : "attention_grad", T, isa, pool, &call,
+    LS_TRY(ls_timed_calls_open(pass == LS_FORWARD ? "attention" : "attention_grad", T, isa, pool, &call,
                                &out->timed));
     out->open = true;
     return ls_ok();
 }
 
-/* y = constant + slope x, neither below 0. Where two points say otherwise, which is noise, all is put down to the slope. */
+/* y = constant + slope x, neither below 0. If the two points contradict that, because of noise, the constant is 0. */
 typedef struct line {
     double constant, slope;
 } line;
@@ -50,11 +48,11 @@ static line line_through(double x0, double y0, double x1, double y1) {
     return (line){fmax(0, y1 - slope * x1), slope};
 }
 
-/* Seconds of a pair and of a row with its bytes: two calls of one size of head, long and short, two unknowns. */
+/* Seconds of a pair and of a row with its bytes: two unknowns, from the long and the short call with one size of head. */
 static void pair_and_row(const probe *p, double *pair, double *row) {
     const probe *a = &p[LONG], *b = &p[SHORT];
     *pair = (a->seconds * b->rows - b->seconds * a->rows) / (a->pairs * b->rows - b->pairs * a->rows);
-    *pair = fmin(fmax(*pair, 0.1 * a->seconds / a->pairs), a->seconds / a->pairs); /* noise */
+    *pair = fmin(fmax(*pair, 0.1 * a->seconds / a->pairs), a->seconds / a->pairs); /* bounds against noise */
     *row = fmax(0, (b->seconds - *pair * b->pairs) / b->rows);
 }
 
@@ -81,9 +79,9 @@ static ls_status time_probes(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *p
     for (int i = 0; i < N; i++)
         LS_TRY(probe_open(arena, T, isa, pool, i / (HEADS * LENGTHS), i % LENGTHS, tokens,
                           head_size[i / LENGTHS % HEADS], &each[i]));
-    for (int run = -1; run < LS_MEASURED_RUNS; run++) { /* the first is not counted */
+    for (int run = -1; run < LS_MEASURED_RUNS; run++) { /* run -1 warms up */
         for (int i = 0; i < N; i++) {
-            const double seconds = ls_timed_crowd_run(&each[i].timed);
+            const double seconds = ls_timed_calls_run(&each[i].timed);
             if (run >= 0) each[i].run[run] = seconds;
         }
     }
@@ -99,7 +97,7 @@ ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool 
         if (status.code == LS_OK) out[pass] = cost_of(all[pass], pass);
         for (int i = 0; i < HEADS * LENGTHS; i++) {
             probe *p = &all[pass][0][0] + i;
-            if (p->open) ls_timed_crowd_close(&p->timed);
+            if (p->open) ls_timed_calls_close(&p->timed);
         }
     }
     return status;

@@ -1,6 +1,5 @@
-/* Puts and signals between ranks of one thread, one on each core. */
-#include "base/base.h"
-#include "plan/measure_impl.h"
+/* Measures puts and signals between ranks of one thread, one on each core. */
+#include "plan/plan_impl.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -8,14 +7,14 @@
 
 enum { BLOCK = 1 << 20, TRIPS = 1024, MOST_RANKS = 64, WORD_DATA = 0, WORD_ANSWER = 1 };
 
-/* Blocks that a rank sends one after the other, and as many that it receives. */
+/* How many blocks a rank sends one after the other, and receives. */
 typedef struct exchange {
-    int near, far; /* that lie in a cache; that do not */
-    ls_host *out;  /* rank 0 writes it */
+    int near, far; /* few enough to lie in a cache; too many for it */
+    ls_host *out;  /* written by rank 0 */
 } exchange;
 
-/* There and back, nothing but a signal, between the first two ranks. *seconds: of one way. */
-static ls_status trips(ls_comm *comm, uint64_t *generation, double *seconds) {
+/* Round trips of a signal between the first two ranks. *seconds: of one direction. */
+static ls_status time_signals(ls_comm *comm, uint64_t *generation, double *seconds) {
     const int rank = ls_comm_rank(comm);
     LS_TRY(ls_comm_barrier(comm));
     const double start = ls_seconds();
@@ -33,7 +32,7 @@ static ls_status trips(ls_comm *comm, uint64_t *generation, double *seconds) {
     return ls_comm_barrier(comm);
 }
 
-/* Every rank sends all its blocks to the next one, at once. *seconds: of a byte, as this rank sends it. */
+/* Every rank sends all its blocks to the next rank, all ranks at once. *seconds: per byte that this rank sends. */
 static ls_status send_round(ls_comm *comm, int blocks, uint64_t *generation, double *seconds) {
     const int rank = ls_comm_rank(comm), ranks = ls_comm_size(comm);
     double spent = 0;
@@ -54,7 +53,7 @@ static ls_status send_round(ls_comm *comm, int blocks, uint64_t *generation, dou
 
 static ls_status send(ls_comm *comm, int blocks, uint64_t *generation, double *seconds) {
     double runs[LS_MEASURED_RUNS];
-    for (int i = -1; i < LS_MEASURED_RUNS; i++) /* the first is not counted */
+    for (int i = -1; i < LS_MEASURED_RUNS; i++) /* run -1 warms up */
         LS_TRY(send_round(comm, blocks, generation, &runs[i < 0 ? 0 : i]));
     *seconds = ls_median(runs, LS_MEASURED_RUNS);
     return ls_ok();
@@ -66,8 +65,8 @@ static ls_status on_rank(ls_comm *comm, void *context) {
     ls_byte_cost put;
     uint64_t answers = 0, blocks = 0;
     memset(ls_comm_heap(comm), 1,
-           2 * (size_t)x->far * BLOCK); /* placed by its owner, and no page fault later */
-    for (int i = 0; i < LS_MEASURED_RUNS; i++) LS_TRY(trips(comm, &answers, &small[i]));
+           2 * (size_t)x->far * BLOCK); /* places the pages near their owner, and avoids page faults later */
+    for (int i = 0; i < LS_MEASURED_RUNS; i++) LS_TRY(time_signals(comm, &answers, &small[i]));
     LS_TRY(send(comm, x->near, &blocks, &put.near));
     LS_TRY(send(comm, x->far, &blocks, &put.far));
     if (ls_comm_rank(comm) != 0) return ls_ok();
@@ -90,7 +89,7 @@ ls_status ls_measure_puts(double cache, ls_host *out) {
                                       .wait_timeout = 30};
     ls_world *world;
     LS_TRY(ls_world_create("shm", &options, &world));
-    /* Threads: rank 0 writes what it found into our memory. */
+    /* Ranks are threads, so that rank 0 can write to *out. */
     const ls_status status = ls_launch(world, ranks, true, on_rank, &x);
     ls_world_destroy(world);
     return status;

@@ -1,16 +1,20 @@
 /*
- * What kernels cost by their bytes, on all cores at once: each of stream.h on operands that lie in a cache, and on operands that are
- * larger than it by far.
+ * Measures what kernels cost by their bytes, on all cores at once: each kernel of ls_streams on operands that lie in a cache, and on
+ * operands that are much larger than it.
  */
-#include "base/base.h"
-#include "plan/measure_impl.h"
+#include "plan/plan_impl.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { E = 768, D = 64, H = E / D, WIDE = 16 }; /* of a token; a row of logits is as wide as so many tokens */
+enum {
+    E = 768,
+    D = 64,
+    H = E / D,
+    WIDE = 16
+}; /* sizes of a token; a row of logits is as wide as WIDE tokens */
 
-/* A call on n tokens. */
+/* The call to make: on n tokens, of element type T and accumulator type G. */
 typedef struct maker {
     ls_arena *arena;
     ls_dtype T, G;
@@ -34,7 +38,7 @@ static ls_view heads(ls_dtype type, int64_t n) {
     return ls_view_dense(NULL, type, 4, size);
 }
 
-/* n numbers below `below`, in no order. */
+/* n random integers below `below`. */
 static ls_view numbers(const maker *m, int64_t n, int64_t below) {
     ls_view view = vector(LS_I32, n);
     int32_t *to = LS_NEW_ARRAY(m->arena, int32_t, n);
@@ -44,7 +48,7 @@ static ls_view numbers(const maker *m, int64_t n, int64_t below) {
     return view;
 }
 
-/* Of an update that is applied. */
+/* The control values of an update that is applied. */
 static ls_view control(const maker *m) {
     ls_view view = vector(LS_F64, LS_CONTROLS);
     double *to = LS_NEW_ARRAY(m->arena, double, LS_CONTROLS);
@@ -54,7 +58,7 @@ static ls_view control(const maker *m) {
     return view;
 }
 
-/* See stream.h. */
+/* The operand that a letter of ls_stream_row stands for. */
 static ls_view operand(const maker *m, char letter) {
     switch (letter) {
     case 'x':
@@ -106,7 +110,7 @@ static ls_kernel_call make_call(const maker *m, const ls_stream_row *stream, dou
     return call;
 }
 
-/* Seconds of a byte in calls of about so many bytes. */
+/* *out becomes the seconds per byte of calls of about `wanted` bytes. */
 static ls_status measure(const maker *any, const ls_stream_row *stream, ls_isa isa, ls_pool *pool,
                          double wanted, double *out) {
     maker m = *any;
@@ -127,7 +131,7 @@ ls_status ls_measure_streams(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *p
     for (int i = 0; i < LS_STREAMS; i++) {
         LS_TRY(measure(&m, &ls_streams[i], isa, pool, near, &out[i].near));
         LS_TRY(measure(&m, &ls_streams[i], isa, pool, far, &out[i].far));
-        out[i].far = fmax(out[i].far, out[i].near); /* noise */
+        out[i].far = fmax(out[i].far, out[i].near); /* less only by noise */
     }
     return ls_ok();
 }

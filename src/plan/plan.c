@@ -1,8 +1,5 @@
-/* Candidates for mesh, strategy and layout; their order; and the one line that says why the first was taken. */
+/* Candidates for mesh, strategy and layout; their order; and the line that says why the first is chosen. */
 #include "plan/plan_impl.h"
-
-#include "base/base.h"
-#include "plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +7,7 @@
 
 static bool is_free(const char *name) { return name == NULL || strcmp(name, "auto") == 0; }
 
-/* --- what the request leaves open ---------------------------------------------------------------------------------------- */
+/* --- what the request leaves open ------------------------------------------------------------------------------------------- */
 
 static bool is_causal_like(const ls_mask *mask) {
     for (int t = 0; t < mask->n; t++) {
@@ -19,7 +16,7 @@ static bool is_causal_like(const ls_mask *mask) {
     return false;
 }
 
-/* Whether some attention sees less to the right than to the left, so that equal parts are unequal work. */
+/* Whether the visible keys of some attention depend on the position, so that equal parts of the sequence are unequal work. */
 static bool has_causal_attention(const ls_graph *g) {
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_mask *mask = ls_node_mask(&g->nodes[n]);
@@ -37,7 +34,7 @@ static bool has_documents(const ls_graph *g) {
     return false;
 }
 
-/* Layouts to try, the one to prefer among equals first. Striped parts are even whatever documents are packed. */
+/* Layouts to try, the preferred one of equals first. Striped parts are even work whichever documents are packed. */
 static int layouts_for(const ls_plan_request *request, bool causal, const ls_mesh *mesh, bool packed,
                        ls_layout_kind out[3], ls_status *status) {
     *status = ls_ok();
@@ -53,8 +50,8 @@ static int layouts_for(const ls_plan_request *request, bool causal, const ls_mes
     return packed && mesh->size[LS_AXIS_RING] > 1 ? 3 : 2;
 }
 
-/* Whether a strategy by name goes with this split; a mesh that was asked for is left to the strategy's own judgement. */
-static bool goes_with(const ls_plan_request *request, const ls_mesh *mesh) {
+/* Whether the strategy of the request is tried on this mesh. On a mesh of the request it always is: the compiler may refuse it. */
+static bool suits_mesh(const ls_plan_request *request, const ls_mesh *mesh) {
     if (request->mesh.size[LS_AXIS_RING] != 0 || request->mesh.size[LS_AXIS_ULYSSES] != 0) return true;
     if (is_free(request->strategy)) return true;
     if (ls_mesh_sequence_ranks(mesh) == 1 || strcmp(request->strategy, "usp") == 0) return true;
@@ -74,18 +71,18 @@ static bool fits_mesh(const ls_plan_request *request, const ls_mesh *mesh) {
 }
 
 static ls_status mesh_error(const ls_plan_request *request) {
-    char asked[96] = "";
+    char given[96] = "";
     for (int a = 0; a < LS_AXES; a++) {
-        const size_t used = strlen(asked);
+        const size_t used = strlen(given);
         if (request->mesh.size[a] != 0)
-            snprintf(asked + used, sizeof asked - used, "%s%s=%d", used > 0 ? "," : "",
+            snprintf(given + used, sizeof given - used, "%s%s=%d", used > 0 ? "," : "",
                      ls_axis_name((ls_axis)a), request->mesh.size[a]);
     }
-    return ls_error(LS_USAGE, "mesh '%s' does not multiply to %d ranks%s", asked, request->ranks,
+    return ls_error(LS_USAGE, "mesh '%s' does not multiply to %d ranks%s", given, request->ranks,
                     request->mesh.size[LS_AXIS_DP] == 0 ? " (dp is 1 unless given)" : "");
 }
 
-/* --- candidates ------------------------------------------------------------------------------------------------------------ */
+/* --- candidates ------------------------------------------------------------------------------------------------------------- */
 
 ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *c) {
     return (ls_target){.mesh = c->mesh,
@@ -111,13 +108,13 @@ static ls_status strategies_for(const ls_plan_request *request, const ls_mesh *m
         *n = 1;
         return ls_ok();
     }
-    return ls_strategy_applicable(request->strategy,
-                                  &(ls_attention_problem){.mesh = *mesh}); /* says which are known */
+    return ls_strategy_applicable(
+        request->strategy, &(ls_attention_problem){.mesh = *mesh}); /* its error lists the known ones */
 }
 
-/* Costs the candidate with what it must save; where another rank needs more than rank 0, with that much less allowed. */
-static ls_status cost_on(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
-                         bool together, ls_plan_candidate *c) {
+/* Finds what the candidate must save, and costs it. If another rank needs more than rank 0, rank 0 is allowed that much less. */
+static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
+                                  bool together, ls_plan_candidate *c) {
     ls_target target = ls_plan_target(request, c);
     target.made = layout;
     enum { TRIES = 3 };
@@ -140,27 +137,27 @@ static ls_status cost_on(const ls_job *job, const ls_plan_request *request, cons
     return ls_ok();
 }
 
-/* The layout is made once for all programs of a candidate. */
-static ls_status cost_within(const ls_job *job, const ls_plan_request *request, bool together,
-                             ls_plan_candidate *c) {
+/* Costs a candidate; its layout is made once for all its programs. */
+static ls_status cost_candidate(const ls_job *job, const ls_plan_request *request, bool together,
+                                ls_plan_candidate *c) {
     const ls_target target = ls_plan_target(request, c);
     ls_arena *arena = ls_arena_create();
     ls_layout layout;
     ls_status status = ls_compile_layout(job, &target, arena, &layout);
     if (status.code == LS_OK)
-        status = cost_on(job, request, &layout, together, c);
+        status = cost_with_layout(job, request, &layout, together, c);
     else
         snprintf(c->refused, sizeof c->refused, "%s", status.text);
     ls_arena_destroy(arena);
     return status;
 }
 
-/* Of a plan that takes long: how far it is. */
-static void tell(ls_plan *plan, const ls_plan_candidate *c) {
-    const double now = ls_seconds(), often = 5;
+/* Logs the progress of a plan that takes long. */
+static void log_progress(ls_plan *plan, const ls_plan_candidate *c) {
+    const double now = ls_seconds(), interval = 5;
     char name[LS_CANDIDATE_NAME];
-    if (now - plan->told < often) return;
-    plan->told = now;
+    if (now - plan->logged < interval) return;
+    plan->logged = now;
     ls_candidate_name(c, name);
     ls_log("planning: candidate %d, %s", c->listed, name);
 }
@@ -171,12 +168,12 @@ static void add_candidate(const ls_job *job, const ls_plan_request *request, con
     ls_plan_candidate *c = &plan->candidates[plan->n_candidates++];
     *c = *bare;
     c->listed = plan->n_candidates;
-    tell(plan, c);
-    const ls_status status = cost_within(job, request, false, c);
+    log_progress(plan, c);
+    const ls_status status = cost_candidate(job, request, false, c);
     if (status.code != LS_OK && refusal->code == LS_OK) *refusal = status;
 }
 
-/* Whether no candidate from `first` on is balanced: those of layouts that know nothing of masks. */
+/* Whether no candidate from `first` on is balanced. Their layouts do not depend on the masks. */
 static bool is_uneven(const ls_plan *plan, int first) {
     enum { TOLERATED_PERCENT = 2 };
     bool any = false;
@@ -221,7 +218,10 @@ static double bytes_of(const ls_plan_candidate *c) {
     return (double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC];
 }
 
-/* Those that fit first, the others by their bytes. Measured ones first, then cheaper ones; equal ones (to a millionth) as they were listed; refused ones last. */
+/*
+ * The order of candidates: those that fit, those that do not fit by their bytes, refused ones. Of those that fit: measured ones by their
+ * measured time, then the others by their predicted time; equal ones (to a millionth) in the order in which they were listed.
+ */
 static bool comes_before(const ls_plan_candidate *a, const ls_plan_candidate *b) {
     if ((a->refused[0] != 0) != (b->refused[0] != 0)) return a->refused[0] == 0;
     if (a->fits != b->fits) return a->fits;
@@ -243,23 +243,23 @@ static void sort_candidates(ls_plan *plan) {
 }
 
 /*
- * Plays candidates until the best one is played: the others' seconds are then at least as many. Each is costed anew, because of all
- * ranks one may map more than those that were looked at.
+ * Simulates the best candidate until it stays the best: the seconds of the others are lower bounds. Each is costed anew, because among
+ * all ranks one may map more than those that were costed before.
  */
-static ls_status play_best(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
+static ls_status simulate_best(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
     for (int i = 0; i < plan->n_candidates && request->ranks <= LS_PLAN_ALL; i++) {
         ls_plan_candidate *c = &plan->candidates[0];
-        if (c->refused[0] != 0 || c->played) break;
+        if (c->refused[0] != 0 || c->simulated) break;
         *c = (ls_plan_candidate){
             .mesh = c->mesh, .strategy = c->strategy, .layout = c->layout, .listed = c->listed};
-        tell(plan, c);
-        LS_TRY(cost_within(job, request, true, c));
+        log_progress(plan, c);
+        LS_TRY(cost_candidate(job, request, true, c));
         sort_candidates(plan);
     }
     return ls_ok();
 }
 
-/* --- the reason ------------------------------------------------------------------------------------------------------------ */
+/* --- the reason ------------------------------------------------------------------------------------------------------------- */
 
 void ls_candidate_name(const ls_plan_candidate *c, char out[LS_CANDIDATE_NAME]) {
     char mesh[64];
@@ -270,7 +270,7 @@ void ls_candidate_name(const ls_plan_candidate *c, char out[LS_CANDIDATE_NAME]) 
         snprintf(out, LS_CANDIDATE_NAME, "%s · %s", mesh, ls_layout_name(c->layout));
 }
 
-/* The best of another mesh, else of another layout; NULL when there was no choice. */
+/* The best candidate of another mesh, else the second best; NULL when there is none. */
 static const ls_plan_candidate *runner_up(const ls_plan *plan) {
     const ls_plan_candidate *first = &plan->candidates[0], *found = NULL;
     for (int i = plan->n_candidates - 1; i > 0; i--) {
@@ -289,7 +289,7 @@ static void explain_choice(ls_plan *plan) {
         other_time[LS_SECONDS_TEXT];
     char sent[LS_BYTES_TEXT], other_sent[LS_BYTES_TEXT];
     ls_candidate_name(first, name);
-    const bool both = other != NULL && other->measured > 0; /* then first is, too */
+    const bool both = other != NULL && other->measured > 0; /* then the first is measured too */
     const char *how = both ? "measured" : "predicted",
                *rates = both || plan->measured ? "" : ", nominal rates";
     (void)ls_seconds_text(both ? first->measured : first->seconds, time);
@@ -314,7 +314,7 @@ void ls_plan_choose(const ls_plan_request *request, ls_plan *plan) {
     explain_choice(plan);
 }
 
-/* What the smallest candidate needs, and for what. */
+/* The error when no candidate fits: what the smallest one needs, and for which buffers. */
 static ls_status no_memory(const ls_job *job, const ls_plan_request *request, const ls_plan *plan) {
     ls_target target = plan->target;
     target.rank = plan->candidates[0].most_rank;
@@ -329,17 +329,18 @@ static ls_status no_memory(const ls_job *job, const ls_plan_request *request, co
 static ls_status find_candidates(const ls_job *job, const ls_plan_request *request, ls_plan *plan,
                                  ls_status *refusal) {
     const int dp = request->mesh.size[LS_AXIS_DP] != 0 ? request->mesh.size[LS_AXIS_DP] : 1;
-    const int P = request->ranks % dp == 0 ? request->ranks / dp : 0; /* that share a sequence */
+    const int P = request->ranks % dp == 0 ? request->ranks / dp : 0; /* ranks that share a sequence */
     const bool causal = has_causal_attention(job->graph);
     plan->n_candidates = 0;
     plan->measured = request->measured;
     for (int U = 1; U <= P; U++) {
         const ls_mesh mesh = ls_mesh_make(dp, P / U, U);
-        if (P % U != 0 || !fits_mesh(request, &mesh) || !goes_with(request, &mesh)) continue;
+        if (P % U != 0 || !fits_mesh(request, &mesh) || !suits_mesh(request, &mesh)) continue;
         LS_TRY(add_candidates(job, request, &mesh, causal, plan, refusal));
     }
     const ls_mesh ring = ls_mesh_make(dp, P, 1);
-    if (plan->n_candidates == 0 && P > 0 && fits_mesh(request, &ring)) /* it says itself why it does not go */
+    if (plan->n_candidates == 0 && P > 0 &&
+        fits_mesh(request, &ring)) /* the compiler's refusal of it says why */
         LS_TRY(add_candidates(job, request, &ring, causal, plan, refusal));
     return plan->n_candidates > 0 ? ls_ok() : mesh_error(request);
 }
@@ -347,11 +348,11 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
 ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out) {
     LS_TRY(ls_graph_status(job->graph));
     ls_status refusal = ls_ok();
-    out->told = ls_seconds();
+    out->logged = ls_seconds();
     LS_TRY(find_candidates(job, request, out, &refusal));
     sort_candidates(out);
     if (out->candidates[0].refused[0] != 0) return refusal;
-    LS_TRY(play_best(job, request, out));
+    LS_TRY(simulate_best(job, request, out));
     ls_plan_choose(request, out);
     return out->candidates[0].fits ? ls_ok() : no_memory(job, request, out);
 }

@@ -1,6 +1,7 @@
 /*
- * plan: resolves what was left to choice: mesh, strategy, layout. Every candidate is compiled for all its ranks, and its own programs
- * are played on a clock (program/clock.h) with the rates of this machine: the last rank to be through counts.
+ * plan: resolves what the user left to choice: mesh, strategy, layout, and which memory is saved. Every candidate is compiled and costed.
+ * The best ones are compiled for all ranks and simulated with the rates of this machine, until the best candidate is a simulated one; its
+ * seconds last until the slowest rank is done. The header for other folders.
  */
 #ifndef LS_PLAN_H
 #define LS_PLAN_H
@@ -19,14 +20,14 @@ typedef struct ls_plan_request {
     const char *strategy; /* NULL or "auto": free */
     const char *layout;   /* NULL or "auto": free */
     ls_isa isa;
-    ls_host host;  /* what candidates are costed by */
-    bool measured; /* on this machine; else nominal */
+    ls_host host;  /* the rates by which candidates are costed */
+    bool measured; /* the rates were measured on this machine; else they are nominal */
     int threads;
     ls_transfers transfers;
-    bool addressable;  /* ls_target */
-    int64_t memory;    /* bytes that a rank may map; 0: any number */
-    bool machine;      /* memory is a rank's share of this machine's, not the user's word */
-    int drop;          /* ls_saving; -1: free */
+    bool addressable;  /* as in ls_target */
+    int64_t memory;    /* bytes that a rank may map; 0: no limit */
+    bool machine;      /* memory is a rank's share of this machine's memory; false: the user gave it */
+    int drop;          /* as in ls_saving; -1: free */
     int tile;          /* an ls_tile_kind; -1: free */
     int64_t tile_rows; /* 0: chosen */
 } ls_plan_request;
@@ -36,136 +37,129 @@ typedef struct ls_plan_candidate {
     const char *strategy;
     ls_layout_kind layout;
     ls_saving saving;
-    int listed;              /* place among the candidates as they were thought of: the plainest first */
-    bool fits;               /* into the memory asked for */
-    double seconds;          /* predicted for one micro-batch and update */
-    bool played;             /* seconds: until the last rank is through; else at least so many */
-    double measured;         /* of the same, in a trial (ls_plan_try); 0: not run */
-    double waiting;          /* part of that in which the idlest rank waits for others; 0 unless played */
-    double bytes_sent;       /* of the busiest rank */
-    double bytes_forward;    /* of these, by the forward pass: program evaluate; 0 when the job has none */
-    double bytes_read;       /* of other ranks, in place, by the busiest rank */
-    double read_forward;     /* of these, by the forward pass */
+    int listed;      /* position in the order in which candidates are made: the simplest first */
+    bool fits;       /* into the memory of the request */
+    double seconds;  /* predicted for one micro-batch and update */
+    bool simulated;  /* with all ranks; otherwise `seconds` is a lower bound */
+    double measured; /* seconds of the same in a trial (ls_plan_try); 0: it was not run */
+    /* share of `seconds` that the rank which waits most waits for others; 0 unless simulated */
+    double waiting;
+    double bytes_sent; /* by the rank that sends most */
+    /* the part of bytes_sent in the forward pass (program evaluate); 0 when the job has none */
+    double bytes_forward;
+    double bytes_read;       /* from other ranks, in place, by the rank that reads most */
+    double read_forward;     /* the part of bytes_read in the forward pass */
     double imbalance;        /* flops of the busiest rank over the mean, minus 1 */
     size_t bytes[LS_SPACES]; /* mapped by the rank that maps most */
-    int most_rank;           /* that rank */
-    char refused[256];       /* why it does not apply; empty when it does */
+    int most_rank;           /* the rank that maps most */
+    char refused[256];       /* why the candidate does not apply; empty when it does */
 } ls_plan_candidate;
 
 typedef struct ls_plan {
-    ls_target target; /* rank 0's; the same for the others but for `rank` */
+    ls_target target; /* of rank 0; other ranks differ in `rank` only */
     char reason[400]; /* one line: what was chosen and why */
-    bool measured;    /* predictions are by rates measured on this machine; else by nominal ones */
-    double told;      /* when it was last said how far the making of the plan is (ls_seconds) */
+    bool measured;    /* predictions use rates measured on this machine; else nominal ones */
+    double logged;    /* when progress was last logged (ls_seconds) */
     int n_candidates;
     ls_plan_candidate candidates[256]; /* best first, refused ones last */
 } ls_plan;
 
-/* What candidates are costed by: of one rank, on a host; threads that share a core share its speed. */
+/* The rates of one rank of the image's job on a host. Threads that share a core share its speed. */
 ls_rates ls_plan_rates(const ls_image *image, const ls_host *host);
 
-/* The wishes about memory (memory, recompute, tile), checked. LS_USAGE errors name the flag. */
-LS_MUST_USE ls_status ls_plan_wishes(const ls_spread *spread, ls_plan_request *request);
+/* Checks the options about memory (memory, recompute, tile, tile_rows) and puts them into the request. LS_USAGE names the flag. */
+LS_MUST_USE ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_request *request);
 
 /*
- * dp is 1 unless the mesh says otherwise. A candidate saves as little memory as lets it fit
- * into request->memory; when none fits the error is LS_NO_MEMORY, says what the smallest needs and where, and out->target is that
- * one. When nothing goes with the request the error is that of the only candidate, or names
- * the request. A strategy by name goes with the meshes on which it is one of
- * ls_strategies_for; usp with any split.
+ * Chooses the best candidate of a request. dp is 1 unless the mesh gives it. A strategy that is named is tried on the meshes for which
+ * ls_strategies_for lists it; usp on any mesh. A candidate saves as little memory as it must to fit into request->memory. When none fits
+ * the status is LS_NO_MEMORY, its message says what the smallest candidate needs and for which buffers, and out->target is that candidate.
+ * When no candidate applies the status is that of the first refused one, or names the mesh of the request.
  */
 LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);
 
-/* Rank 0's target for a candidate. */
+/* The target of rank 0 for a candidate. */
 ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *candidate);
 
-/* Puts the candidates in order, best first: target and reason are then the first one's. */
+/* Sorts the candidates, best first, and sets target and reason to those of the first. */
 void ls_plan_choose(const ls_plan_request *request, ls_plan *plan);
 
 /* "ring 2 · zigzag" */
 #define LS_CANDIDATE_NAME 128
 void ls_candidate_name(const ls_plan_candidate *candidate, char out[LS_CANDIDATE_NAME]);
 
-/* --- memory.c ---------------------------------------------------------------------------------------------------------------- */
+/* --- memory.c --------------------------------------------------------------------------------------------------------------- */
 
-/*
- * A rank's memory in words: what it maps, by kind of buffer, and whether that is allowed.
- */
-
+/* A rank's memory in bytes: what it maps, by kind of buffer. */
 typedef struct ls_memory_account {
-    size_t mapped;                      /* both arenas, in bytes like all here */
-    size_t kind_bytes[LS_BUFFER_KINDS]; /* live at the peak of each arena */
-    size_t unused; /* of the mapped bytes: in no buffer that is live at its arena's peak */
+    size_t mapped;                      /* by both arenas */
+    size_t kind_bytes[LS_BUFFER_KINDS]; /* live at the peaks of the arenas */
+    size_t unused;                      /* mapped, but in no buffer that is live at its arena's peak */
     ls_peak peak[LS_SPACES];
 } ls_memory_account;
 
 ls_memory_account ls_memory_account_of(const ls_image *image);
 
 /*
- * LS_NO_MEMORY when the rank maps more than `allowed` bytes: says how much it needs, where the peak is, and what lives there. who: that
- * allows no more ("--memory").
+ * LS_NO_MEMORY when the rank maps more than `allowed` bytes; the message says how much it needs, where the peak is, and the largest
+ * buffers there. limit: what allows no more, in words ("--memory", "this machine").
  */
-LS_MUST_USE ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *who);
+LS_MUST_USE ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *limit);
 
-/* The job as one rank alone would run it, with everything else as in `target`. */
+/* Compiles the job for one rank alone, with everything else as in `target`. */
 LS_MUST_USE ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image **out);
 
-/* --- advice.c ---------------------------------------------------------------------------------------------------------------- */
-
-/*
- * What would fit where a job does not: the smallest change to the ranks or to the sequence.
- */
-
-/* The same job at another sequence length: *graph is the adviser's to destroy, whatever the status. */
+/* Makes the same job at another sequence length. The caller of make destroys *graph, whatever the status. */
 typedef struct ls_plan_variants {
     ls_status (*make)(void *context, int64_t seq, ls_graph **graph, ls_job *job);
     void *context;
-    int64_t seq; /* as asked for */
+    int64_t seq; /* the length that the user gave */
 } ls_plan_variants;
 
 /*
- * The refusal (LS_NO_MEMORY, of planning the request; `refused` is the plan that it left) with what would fit: "--ranks 4 would fit, or
- * --seq 112". As it is where the plan does not lack memory. Plans many variants, which takes seconds for large models; runs nothing.
+ * Adds to a refusal what would fit: "--ranks 4 would fit, or --seq 112", the smallest change to the ranks or to the sequence. refusal is
+ * the LS_NO_MEMORY status of planning the request, and `refused` the plan that it left. Other refusals are returned unchanged. Plans many
+ * variants, which takes seconds for large models; runs nothing.
  */
 LS_MUST_USE ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request *request,
                                      const ls_plan *refused, ls_status refusal);
 
-/* --- host_file.c ------------------------------------------------------------------------------------------------------------- */
+/* --- host_file.c ------------------------------------------------------------------------------------------------------------ */
 
 /*
- * This machine's rates (program/cost.h): measured once by `longspan bench machine`, kept in the user's cache directory,
+ * This machine's rates (program/cost.h): `longspan bench machine` measures them once and keeps them in the user's cache directory,
  * $XDG_CACHE_HOME/longspan or ~/.cache/longspan, one file for each processor, number of cores and instruction set.
  */
 
-/* Where the file is or would be. LS_IO when the user has no home. */
+/* The path of the file, which need not exist. LS_IO when the user has no home directory. */
 LS_MUST_USE ls_status ls_host_path(ls_isa isa, char **out);
 
-/* As fields of an open object. */
+/* Writes the rates as fields of an open object. */
 void ls_host_put(const ls_host *host, ls_json_writer *writer);
 
-/* Makes the folder where it is missing. */
+/* Writes the file, and creates its folder if it is missing. */
 LS_MUST_USE ls_status ls_host_save(ls_isa isa, const ls_host *host);
 
 /*
- * The measured rates where there are some, else the nominal ones; returns whether they were measured. A file that is there and
- * wrong, or was measured by another version, is passed over with one line that says why.
+ * *out becomes the measured rates if there is a file of them, else the nominal ones. Returns whether they were measured. A file that is
+ * not valid, or was written by another version, is ignored with one log line that says why.
  */
 bool ls_host_load(ls_isa isa, ls_host *out);
 
 /*
- * Measures, on all cores at once: attention, its gradient and a matrix product of each type, kernels bound by memory in a cache and past
- * it, and puts between ranks. Takes half a minute of an otherwise idle machine. Prints nothing. LS_NO_MEMORY, LS_UNSUPPORTED.
+ * Measures, on all cores at once: attention, its gradient and a matrix product of each type, kernels bound by memory in a cache and from
+ * memory, and puts between ranks. Takes half a minute; the machine should be idle. Prints nothing. LS_NO_MEMORY, LS_UNSUPPORTED.
  */
 LS_MUST_USE ls_status ls_host_measure(ls_isa isa, ls_host *out);
 
-/* --- timed_call.c ------------------------------------------------------------------------------------------------------------ */
+/* --- timed_call.c ----------------------------------------------------------------------------------------------------------- */
 
 /*
- * A kernel by itself, on data of its own: what is timed of one kernel is timed this way.
+ * A kernel by itself, on data of its own, timed. All measurements of one kernel are made this way.
  *
  *     ls_timed_call timed;
  *     LS_TRY(ls_timed_call_open("matmul", LS_BF16, isa, pool, &call, &timed));
- *     double seconds = ls_timed_call_run(&timed);      as often as needed; the first meets cold caches
+ *     double seconds = ls_timed_call_run(&timed);      any number of times; caches are cold in the first run
  *     ls_timed_call_close(&timed);
  */
 
@@ -179,9 +173,9 @@ typedef struct ls_timed_call {
 } ls_timed_call;
 
 /*
- * Of the call, operands and parameters count. Operands without data must be dense; they get memory as a rank's arenas have it, all
- * pages there, those of floating-point types filled with numbers in (-1, 1), others with zeros. What the call points to and the pool (NULL: this
- * thread alone) are borrowed. LS_NO_MEMORY, LS_UNSUPPORTED.
+ * Takes the operands and the parameters of `call`. Operands without data must be dense. They get memory like that of a rank's arenas, with
+ * all pages touched: those of floating-point types filled with numbers in (-1, 1), others with zeros. The pool (NULL: this thread alone)
+ * and everything that the call points to are borrowed. LS_NO_MEMORY, LS_UNSUPPORTED.
  */
 LS_MUST_USE ls_status ls_timed_call_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                                          const ls_kernel_call *call, ls_timed_call *out);
@@ -189,43 +183,39 @@ double ls_timed_call_run(const ls_timed_call *timed); /* seconds */
 void ls_timed_call_close(ls_timed_call *timed);
 
 /*
- * The same call on several cores at once, each on data of its own, as ranks of one thread would do it: what a core does while the
- * others want the same caches, memory and electricity.
+ * The same call on several cores at once, each on data of its own, like ranks of one thread: the cores compete for caches, memory and
+ * electric power, as they do in a step.
  */
-typedef struct ls_timed_crowd {
-    ls_timed_call *member;
-    double *seconds;
+typedef struct ls_timed_calls {
+    ls_timed_call *call;
+    double *seconds; /* of each call */
     int n;
     ls_pool *pool;
-} ls_timed_crowd;
+} ls_timed_calls;
 
-/* On all threads of the pool (NULL: this one alone), fewer where memory is short. */
-LS_MUST_USE ls_status ls_timed_crowd_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
-                                          const ls_kernel_call *call, ls_timed_crowd *out);
-/* All begin together; seconds of one, the mean. */
-double ls_timed_crowd_run(const ls_timed_crowd *crowd);
-void ls_timed_crowd_close(ls_timed_crowd *crowd);
+/* One call for each thread of the pool (NULL: this thread alone), fewer if memory is short. */
+LS_MUST_USE ls_status ls_timed_calls_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+                                          const ls_kernel_call *call, ls_timed_calls *out);
+/* Runs all calls, which begin together. Returns the mean of their seconds. */
+double ls_timed_calls_run(const ls_timed_calls *calls);
+void ls_timed_calls_close(ls_timed_calls *calls);
 
-/* --- attention_call.c -------------------------------------------------------------------------------------------------------- */
-
-/* Calls of attention by itself, with the operands that a rank alone would give it: what timed_call.h times. */
-
-/* One sequence of S tokens, Hq query heads of size D that share Hkv KV heads. */
+/* One sequence of S tokens with Hq query heads of size D, which share Hkv KV heads. */
 typedef struct ls_attention_shape {
     int64_t S, Hq, Hkv, D;
 } ls_attention_shape;
 
 /*
- * Operands and parameters of "attention" (LS_FORWARD) or "attention_grad" (LS_BACKWARD), without data but for positions and the table of
- * visible keys, which lie in the arena.
+ * A call of "attention" (LS_FORWARD) or "attention_grad" (LS_BACKWARD), with the operands that a rank alone would give it, to be timed as
+ * above. Operands have no data, except for the positions and the table of visible keys, which lie in the arena.
  */
 ls_kernel_call ls_attention_call_make(ls_arena *arena, ls_dtype T, int pass, const ls_attention_shape *shape,
                                       const ls_mask *mask);
 
-/* Of "attention_delta", which the gradient needs. */
+/* A call of "attention_delta", which the gradient needs. */
 ls_kernel_call ls_attention_delta_call(ls_dtype T, const ls_attention_shape *shape);
 
-/* Keys that queries see, over all query heads, in the call's table. */
+/* Pairs of a query and a key that it sees, summed over the query heads, from the table of the call. */
 double ls_attention_call_pairs(const ls_kernel_call *call);
 
 #endif

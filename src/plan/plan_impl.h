@@ -1,24 +1,51 @@
-/* What the files of this folder share: the cost of one candidate. */
+/* What the files of plan share: the cost of one candidate, what it must save, and the measurements of this machine. */
 #ifndef LS_PLAN_IMPL_H
 #define LS_PLAN_IMPL_H
 
 #include "plan/plan.h"
 
-enum { LS_PLAN_ALL = 16 }; /* most ranks that are played together */
+enum { LS_PLAN_ALL = 16 }; /* most ranks that are simulated together */
 
 /*
- * Fills bytes, imbalance and seconds of the candidate. together (of LS_PLAN_ALL ranks at most): from the programs of all ranks, played on
- * a clock, and `waiting` too; else from those of the first, the middle and the last, and seconds are what the slowest of these takes if it never
- * waits: what is played never takes less. A refusal of the compiler is returned, and written into `refused`.
+ * Fills in bytes, imbalance and seconds of the candidate. together (for at most LS_PLAN_ALL ranks): simulates the programs of all ranks,
+ * and fills in `waiting` too. Otherwise takes the programs of the first, the middle and the last rank, and seconds is the time of the
+ * slowest of them without any waiting, which is never more than the simulated time. A refusal of the compiler is returned, and
+ * written into `refused`.
  */
 LS_MUST_USE ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host,
                                    bool together, ls_plan_candidate *candidate);
 
 /*
- * Fills target->saving: what the request asks for, and as much more of what it leaves open as rank 0 needs to fit into
- * `allowed` bytes (0: any number); where nothing fits, what comes nearest. The status is the compiler's.
+ * Fills in target->saving: what the request fixes, and of what it leaves free the least with which rank 0 fits into `allowed` bytes
+ * (0: no limit). If nothing fits, it is the saving that needs fewest bytes. The status is the compiler's.
  */
 LS_MUST_USE ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed,
                                      ls_target *target);
+
+/* --- measurements of this machine (measure.c and measure_*.c) --------------------------------------------------------------- */
+
+/* Runs of each call in one pass over all measurements; the median counts. */
+enum { LS_MEASURED_RUNS = 3 };
+
+/*
+ * *seconds becomes the time of a call that runs on every thread of the pool at once (NULL: on this thread alone). The first run is not
+ * counted. LS_NO_MEMORY, LS_UNSUPPORTED.
+ */
+LS_MUST_USE ls_status ls_measure_call(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+                                      const ls_kernel_call *call, double *seconds);
+
+/*
+ * Measures what attention of a type costs a core, forward and backward, while all threads of the pool compute it, with heads of size 32
+ * to 128. tokens: length of the longest call. LS_NO_MEMORY, LS_UNSUPPORTED.
+ */
+LS_MUST_USE ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool,
+                                           int64_t tokens, ls_attention_cost out[LS_PASSES]);
+
+/* Measures the costs by bytes of the kernels in ls_streams. cache: bytes of a core's share. LS_NO_MEMORY, LS_UNSUPPORTED. */
+LS_MUST_USE ls_status ls_measure_streams(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, double cache,
+                                         ls_byte_cost out[LS_STREAMS]);
+
+/* Measures puts and signals between ranks, one on each core: fills in out->put and out->latency. */
+LS_MUST_USE ls_status ls_measure_puts(double cache, ls_host *out);
 
 #endif

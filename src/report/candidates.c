@@ -20,9 +20,9 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
             fprintf(out, "%s\n", c->refused);
             continue;
         }
-        fprintf(out, "%s%10s", c->played ? "  " : "≥ ", ls_seconds_text(c->seconds, time));
+        fprintf(out, "%s%10s", c->simulated ? "  " : "≥ ", ls_seconds_text(c->seconds, time));
         if (measured) fprintf(out, " %12s", c->measured > 0 ? ls_seconds_text(c->measured, time) : "-");
-        if (c->played)
+        if (c->simulated)
             fprintf(out, " %7.1f %%", c->waiting * 100);
         else
             fprintf(out, " %9s", "-");
@@ -45,7 +45,7 @@ static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
         ls_json_put_text(w, "refused", c->refused);
     } else {
         ls_json_put_double(w, "seconds", c->seconds);
-        ls_json_put_bool(w, "at_least", !c->played);
+        ls_json_put_bool(w, "at_least", !c->simulated);
         if (c->measured > 0) ls_json_put_double(w, "measured_seconds", c->measured);
         ls_json_put_double(w, "waiting", c->waiting);
         ls_json_put_double(w, "bytes_sent", c->bytes_sent);

@@ -64,7 +64,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
         return ls_error(LS_USAGE, "--threads %lld; expected 1 to 1024", (long long)spread->threads);
     if (!(spread->wait_timeout >= 0))
         return ls_error(LS_USAGE, "--wait-timeout %g; expected a number of seconds", spread->wait_timeout);
-    LS_TRY(ls_plan_wishes(spread, &request));
+    LS_TRY(ls_plan_memory_options(spread, &request));
     LS_TRY(ls_transfers_parse(spread->transfers, &request.transfers));
     request.addressable = ls_transport_addresses_peers(ls_transport_for((int)ranks));
     request.ranks = (int)ranks;

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "plan/measure_impl.h"
+#include "plan/plan_impl.h"
 #include "plan/plan.h"
 #include "support/scratch.h"
 

@@ -151,7 +151,7 @@ static void test_rank_without_heads(void **state) {
         const ls_plan_candidate *c = &found.candidates[i];
         assert_true(c->refused[0] != 0 || (c->seconds > 0 && c->seconds < 1));
     }
-    assert_true(found.candidates[0].played);
+    assert_true(found.candidates[0].simulated);
     free_problem(p);
 }
 
