@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "format/format.h"
 #include "format/json.h"
 

@@ -1,5 +1,5 @@
 /* Arrays, token ids and masks between files and memory. */
-#include "cli/arrays.h"
+#include "cli/cli_impl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -122,9 +122,9 @@ ls_status ls_array_write(const ls_array *a, const char *directory, const char *n
     return status;
 }
 
-/* --- token ids ----------------------------------------------------------------------------------------------------------------- */
+/* --- token ids -------------------------------------------------------------------------------------------------------------- */
 
-/* Row and column, since that is how the user sees the file. */
+/* Checks that each id is in [0,V), or ignored if these are labels. The error names row and column of the file. */
 static ls_status check_ids(const char *path, const ls_array *ids, int64_t V, bool labels) {
     const int32_t *id = ids->data;
     for (int64_t i = 0; i < ids->count; i++) {
@@ -147,7 +147,7 @@ static ls_status check_shape(const char *path, const ls_array *ids, const ls_arr
                     like != NULL ? " like the tokens" : "");
 }
 
-/* The next token of each row; the last one has none. */
+/* The label of each token is the next token of its row; that of the last token is ignored. */
 static void next_tokens(const ls_array *tokens, int32_t *labels) {
     const int32_t *token = tokens->data;
     const int64_t S = tokens->size[1];
@@ -174,11 +174,12 @@ ls_status ls_labels_read(const char *path, int64_t V, const ls_array *tokens, ls
     return ls_ok();
 }
 
-/* --- masks --------------------------------------------------------------------------------------------------------------------- */
+/* --- masks ------------------------------------------------------------------------------------------------------------------ */
 
 static ls_status add_documents(const char *path, int64_t S, ls_mask_text *out) {
     if (out->mask.n == LS_MASK_TERMS)
-        return ls_error(LS_USAGE, "mask term 'documents:%s': the mask has %d terms already, expected at most %d", path,
+        return ls_error(LS_USAGE,
+                        "mask term 'documents:%s': the mask has %d terms already, expected at most %d", path,
                         LS_MASK_TERMS, LS_MASK_TERMS);
     ls_array *ends = &out->ends[out->n_ends];
     LS_TRY(ls_array_read_integers(path, ends));

@@ -1,10 +1,9 @@
 /*
- * The attention command: q, k, v (a sink, and the gradient of the output) from files, one attention op as a graph, and its
- * results back in the caller's order.
+ * longspan attention: reads q, k, v (a sink, and the gradient of the output) from files, runs one attention op as a graph, and writes its
+ * results in the order of the input.
  */
-#include "cli/cli.h"
+#include "cli/cli_impl.h"
 
-#include "cli/arrays.h"
 #include "session/session.h"
 
 #include <math.h>
@@ -22,7 +21,7 @@ typedef struct attention_run {
     double *seconds; /* shared, by rank */
 } attention_run;
 
-/* --- inputs ------------------------------------------------------------------------------------------------------------------ */
+/* --- inputs ----------------------------------------------------------------------------------------------------------------- */
 
 static ls_status shape_error(const char *path, const ls_npy *file, const char *expected) {
     char shape[96];
@@ -30,7 +29,7 @@ static ls_status shape_error(const char *path, const ls_npy *file, const char *e
     return ls_error(LS_INVALID, "%s: shape is %s, expected %s", path, shape, expected);
 }
 
-/* k like q but for the heads, v like k, grad_o like q, a sink for each head of q. */
+/* k has the shape of q except for the heads, v that of k, grad_o that of q; the sink has one element per head of q. */
 static ls_status check_shapes(const char *const path[], const ls_npy file[]) {
     char expected[128];
     for (int i = LS_Q; i <= LS_GRAD_O; i++) {
@@ -82,7 +81,7 @@ static ls_status read_inputs(attention_run *r) {
     return ls_mask_text_read(r->job->mask, r->in[LS_Q].size[1], &r->mask);
 }
 
-/* --- the graph --------------------------------------------------------------------------------------------------------------- */
+/* --- the graph -------------------------------------------------------------------------------------------------------------- */
 
 static ls_status build(attention_run *r) {
     const int64_t *q = r->in[LS_Q].size;
@@ -110,7 +109,7 @@ static ls_status make_outputs(attention_run *r) {
     return ls_ok();
 }
 
-/* --- on a rank --------------------------------------------------------------------------------------------------------------- */
+/* --- on a rank -------------------------------------------------------------------------------------------------------------- */
 
 static ls_status on_rank(ls_rank *rank, void *context) {
     attention_run *r = context;
@@ -119,7 +118,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
             ls_executor_scatter(rank->executor, ls_image_find(rank->image, ls_attention_input[i]),
                                 r->in[i].data);
     }
-    LS_TRY(ls_comm_barrier(rank->comm)); /* so that seconds are of the work alone */
+    LS_TRY(ls_comm_barrier(
+        rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
     for (int i = 0; i < r->graph.n_results; i++)
         ls_executor_gather(rank->executor, ls_image_find(rank->image, ls_attention_result[i]),
@@ -148,7 +148,7 @@ static ls_status compute(attention_run *r, ls_spread_result *result) {
     const ls_job job = ls_attention_graph_job(&r->graph);
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->job->spread, &session));
-    /* Before the work, so that it is not done in vain. */
+    /* Before the work, so that it is not lost when the folder cannot be made. */
     ls_status status = ls_file_make_directories(r->job->out);
     if (status.code == LS_OK) status = run_ranks(r, session, result);
     ls_session_close(session);
@@ -177,7 +177,7 @@ ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result
     return status;
 }
 
-/* --- the command --------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct attention_flags {
     cli_common common;
@@ -188,18 +188,20 @@ typedef struct attention_flags {
 static const ls_option options[] = {
     CLI_REQUIRED_TEXT("q", "FILE", AT(q), "queries [B,S,Hq,D], f4 or f8 .npy"),
     CLI_REQUIRED_TEXT("k", "FILE", AT(k), "keys [B,S,Hkv,D]; Hq is a multiple of Hkv"),
-    CLI_REQUIRED_TEXT("v", "FILE", AT(v), "values, like the keys"),
-    CLI_TEXT("do", "FILE", AT(grad_o), "gradient of the output, like the queries; asks for the gradients"),
+    CLI_REQUIRED_TEXT("v", "FILE", AT(v), "values, shaped like the keys"),
+    CLI_TEXT("do", "FILE", AT(grad_o),
+             "gradient of the output, shaped like the queries; with it the gradients are computed"),
     CLI_TEXT("sink", "FILE", AT(sink),
-             "a further logit for each query head [Hq], seen by all its queries, of value 0"),
-    CLI_REQUIRED_TEXT("mask", "MASK", AT(mask), "see above"),
-    CLI_FLOAT("scale", "X", NULL, 1e-30, CLI_ANY, AT(scale), "of q·k; 1/sqrt(D) when left out"),
+             "an additional logit for each query head [Hq], seen by all its queries, with value 0"),
+    CLI_REQUIRED_TEXT("mask", "MASK", AT(mask), "which keys a query sees: see above"),
+    CLI_FLOAT("scale", "X", NULL, 1e-30, CLI_ANY, AT(scale), "factor of q·k; 1/sqrt(D) when left out"),
     CLI_FLOAT("softcap", "X", NULL, 1e-30, CLI_ANY, AT(softcap),
-              "a logit becomes X·tanh(logit/X), as in Gemma 2; not when left out"),
+              "replace each logit by X·tanh(logit/X), as in Gemma 2"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
-               "element type; that of the queries when left out"),
-    CLI_REQUIRED_TEXT("out", "DIR", AT(out),
-                      "for o.npy, lse.npy and, with --do, dq.npy dk.npy dv.npy (and dsink.npy, with --sink)"),
+               "element type; that of the file of queries when left out"),
+    CLI_REQUIRED_TEXT(
+        "out", "DIR", AT(out),
+        "folder for o.npy, lse.npy and, with --do, dq.npy dk.npy dv.npy (and dsink.npy, with --sink)"),
 };
 #undef AT
 
@@ -224,9 +226,9 @@ const cli_command cli_attention = {
     .summary = "distributed attention on arrays, and its gradients",
     .usage = "--q FILE --k FILE --v FILE [--do FILE] --mask MASK --out DIR [options]",
     .about =
-        "Reads .npy arrays, spreads them over the ranks, and writes the results in the caller's order: o [B,S,Hq,D], lse [B,Hq,S] "
-        "(natural logarithm; -inf, and output 0, for a query that sees nothing), dq, dk, dv. With --sink s, each query of head h has exp(s[h]) in its "
-        "softmax's denominator beside what it sees, and in its lse; dsink [Hq] is the gradient.\n"
+        "Reads .npy arrays, spreads them over the ranks, and writes the results in the order of the input: o [B,S,Hq,D], lse [B,Hq,S] "
+        "(natural logarithm; for a query that sees no key it is -inf, and o is 0), dq, dk, dv. With --sink s, exp(s[h]) is added to the "
+        "softmax's denominator of each query of head h, and to its lse; dsink [Hq] is the gradient.\n"
         "MASK: full; causal; window:W (a query sees itself and the W-1 before it); window:W:N (and the first N tokens, for all "
         "later ones); prefix:N (causal, and the first N are seen by all); documents:FILE.npy (ascending cumulative lengths from 0 "
         "to S); joined by + for the intersection.",

@@ -1,7 +1,5 @@
-/* longspan checkpoint: what is in a checkpoint, whether it is intact, and its export as a folder that other programs load. */
-#include "cli/arrays.h"
-#include "cli/cli.h"
-#include "cli/commands.h"
+/* longspan checkpoint: the contents of a checkpoint, its verification, and its export as a folder that other programs load. */
+#include "cli/cli_impl.h"
 
 #include "base/base.h"
 #include "checkpoint/checkpoint.h"
@@ -10,29 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The folder that a path means: itself, or the one that the file lies in. */
+/* Reads run.json beside the checkpoint at `path`; *out stays as it is if there is none. */
+static ls_status read_run(const char *path, ls_json **out) {
+    LS_PATH name = NULL;
+    LS_TRY(ls_path_join(path, "../run.json", &name));
+    return ls_file_exists(name) ? ls_json_read(name, LS_JSON_MOST_BYTES, out) : ls_ok();
+}
+
+/* The path itself if it is a folder, else the folder of the file. */
 static ls_status folder_of(const char *path, char **out) {
     return ls_file_is_directory(path) ? ls_path_print(out, "%s", path) : ls_path_parent(path, out);
 }
 
-/* What run.json says of the model; NULL: nothing. The text is the document's. */
+/* *out becomes the path of the model in run.json, NULL if there is none. The text lives as long as *run. */
 static ls_status recorded_model(const char *checkpoint, ls_json **run, const char **out) {
     *out = NULL;
-    LS_TRY(ls_job_read_run(checkpoint, run));
+    LS_TRY(read_run(checkpoint, run));
     if (*run == NULL) return ls_ok();
     return ls_json_text(ls_json_field(ls_json_root(*run), "model"), "path", out);
 }
 
 /*
- * The folder of the tokenizer's files: of the model that was named, of the one that the run was started from, or what the run exported
- * at its end. NULL: none is known, which is said.
+ * Finds the folder of the tokenizer's files: that of --model, that of the model which the run was started from, or the folder which the run
+ * exported at its end. *out stays NULL, with a log line, if there is none.
  */
-static ls_status find_source(const ls_export_job *job, const char *checkpoint, char **out) {
+static ls_status find_tokenizer_files(const ls_export_job *job, const char *checkpoint, char **out) {
     LS_PATH exported = NULL;
     ls_json *run = NULL;
     const char *model = job->model;
     if (model != NULL && !ls_file_exists(model))
-        return ls_error(LS_USAGE, "--model %s is not there; expected the folder of a model", model);
+        return ls_error(LS_USAGE, "--model %s does not exist; expected the folder of a model", model);
     LS_TRY(ls_path_join(checkpoint, "../model", &exported));
     ls_status status = model != NULL ? ls_ok() : recorded_model(checkpoint, &run, &model);
     if (status.code == LS_OK && model != NULL && ls_file_exists(model))
@@ -40,9 +45,9 @@ static ls_status find_source(const ls_export_job *job, const char *checkpoint, c
     else if (status.code == LS_OK && ls_file_is_directory(exported))
         status = ls_path_print(out, "%s", exported);
     else if (status.code == LS_OK)
-        ls_log("no tokenizer is carried over: %s; --model FOLDER names one",
+        ls_log("no tokenizer is copied: %s; --model FOLDER names one",
                model == NULL ? "there is no run.json that says where the model came from"
-                             : "its model is not there any more");
+                             : "its model does not exist any more");
     ls_json_free(run);
     return status;
 }
@@ -83,7 +88,7 @@ ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
     if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder to export to");
     LS_TRY(ls_export_dtype(job->dtype, &options.dtype));
     LS_TRY(ls_checkpoint_resolve(job->checkpoint, &checkpoint_path));
-    LS_TRY(find_source(job, checkpoint_path, &source));
+    LS_TRY(find_tokenizer_files(job, checkpoint_path, &source));
     options.checkpoint = checkpoint_path;
     options.carry = source;
     LS_TRY(ls_checkpoint_export(&options, &result));
@@ -94,23 +99,15 @@ ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
     return ls_ok();
 }
 
-/* --- inspect, verify, and the command ------------------------------------------------------------------------------------------ */
-
-/* ---- what belongs to a checkpoint ---- */
+/* --- inspect ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct opened {
     char *path;
     ls_checkpoint_info info;
-    ls_model *model; /* NULL: it has no config.json */
+    ls_model *model; /* NULL: there is no config.json */
     ls_json *run;    /* run.json of its run; NULL: there is none */
     ls_st_file *weights;
 } opened;
-
-ls_status ls_job_read_run(const char *path, ls_json **out) {
-    LS_PATH name = NULL;
-    LS_TRY(ls_path_join(path, "../run.json", &name));
-    return ls_file_exists(name) ? ls_json_read(name, LS_JSON_MOST_BYTES, out) : ls_ok();
-}
 
 static ls_status open_checkpoint(const char *path, opened *c) {
     LS_PATH name = NULL;
@@ -118,7 +115,7 @@ static ls_status open_checkpoint(const char *path, opened *c) {
     LS_TRY(ls_checkpoint_describe(c->path, &c->info));
     LS_TRY(ls_path_join(c->path, "config.json", &name));
     if (ls_file_exists(name)) LS_TRY(ls_model_open(c->path, &c->model));
-    LS_TRY(ls_job_read_run(c->path, &c->run));
+    LS_TRY(read_run(c->path, &c->run));
     LS_TRY(ls_path_join(c->path, "model.safetensors", &name));
     return ls_st_open(name, &c->weights);
 }
@@ -158,7 +155,7 @@ static void put_model(const ls_model *model, ls_json_writer *w) {
 
 static const char *const run_texts[] = {"strategy", "mesh", "layout"};
 
-/* A field of run.json's spread; NULL where it is missing or no text. */
+/* A text of the object `spread` in run.json; NULL if it is missing or no text. */
 static const char *run_text(const ls_json *run, const char *name) {
     const char *text = NULL;
     const ls_status status = ls_json_text(ls_json_field(ls_json_root(run), "spread"), name, &text);
@@ -294,7 +291,7 @@ ls_status ls_checkpoint_print(const char *path, bool json, FILE *out) {
     return status;
 }
 
-/* ---- verify ---- */
+/* --- verify ----------------------------------------------------------------------------------------------------------------- */
 
 static void print_verdict_json(const char *path, const ls_checkpoint_info *info, int bad, FILE *out) {
     ls_json_writer *w = ls_json_begin(0);
@@ -352,7 +349,7 @@ ls_status ls_checkpoint_print_verdict(const char *path, bool json, FILE *out) {
     return ls_error(LS_INVALID, "%d of %d files are bad: %s", bad, info.n_files, first->status.text);
 }
 
-/* --- the command --------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct checkpoint_flags {
     cli_common common;
@@ -362,18 +359,18 @@ typedef struct checkpoint_flags {
 
 #define AT(field) offsetof(checkpoint_flags, field)
 static const ls_option options[] = {
-    CLI_TEXT("action", "NAME", AT(action),
-             "inspect, verify or export; the word behind checkpoint says the same"),
+    CLI_TEXT("action", "NAME", AT(action), "inspect, verify or export; or the first word after checkpoint"),
     CLI_TEXT("checkpoint", "PATH", AT(job.checkpoint),
-             "a checkpoint, or the --out of a training run (its newest one); the second word says the same"),
-    CLI_TEXT("out", "DIR", AT(job.out), "export: the folder to write; new, or one that was exported"),
+             "a checkpoint, or the --out of a training run (its newest one); or the second word"),
+    CLI_TEXT("out", "DIR", AT(job.out),
+             "export: the folder to write; a new one, or an earlier export, which is replaced"),
     CLI_TEXT(
         "model", "PATH", AT(job.model),
-        "export: whose tokenizer files are carried over; the model that the run was started from when left out"),
+        "export: the model whose tokenizer files are copied; the model that the run was started from when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16|f16", NULL, AT(job.dtype),
-               "export: of the weights; what config.json says when left out, else f32"),
+               "export: type of the weights; that of config.json when left out, else f32"),
     CLI_BYTES("shard-size", "BYTES", "5000000000", 1, CLI_ANY, AT(job.shard_bytes),
-              "export: most bytes of weights in one file; more are spread over several, with an index"),
+              "export: most bytes of weights in one file; larger models get several files, with an index"),
 };
 #undef AT
 
@@ -389,7 +386,7 @@ static ls_status export(const checkpoint_flags *flags) {
     return ls_run_export(&flags->job, flags->common.json, stdout);
 }
 
-enum { FIRST_OF_EXPORT = 2 }; /* in options */
+enum { FIRST_OF_EXPORT = 2 }; /* row of the first option that only export takes */
 
 static const struct {
     const char *name;
@@ -405,9 +402,10 @@ static ls_status run(void *context) {
             if (flags->common.given[k])
                 return ls_error(LS_USAGE, "--%s is for export, not for %s", options[k].name, flags->action);
         if (flags->job.checkpoint == NULL)
-            return ls_error(LS_USAGE,
-                            "checkpoint %s: which? Expected a checkpoint, or the --out of a training run",
-                            flags->action);
+            return ls_error(
+                LS_USAGE,
+                "checkpoint %s: no path is given; expected a checkpoint, or the --out of a training run",
+                flags->action);
         return actions[i].run(flags);
     }
     return ls_error(LS_USAGE, "checkpoint: '%s' is unknown, expected inspect, verify or export",
@@ -416,14 +414,14 @@ static ls_status run(void *context) {
 
 const cli_command cli_checkpoint = {
     .name = "checkpoint",
-    .summary = "what is in a checkpoint, and whether it is whole; a folder for other programs",
+    .summary = "show or verify a checkpoint, or export it as a folder for other programs",
     .usage = "inspect|verify|export PATH [--out DIR] [options]",
     .about =
-        "inspect: step, loss, model, the spread of its run, files and tensors.\n"
-        "verify: reads every byte, compares it with its hash and says which file is bad; exit code 1 then.\n"
+        "inspect: prints step, loss, model, the spread of its run, files and tensors.\n"
+        "verify: reads every byte and compares it with its hash; if a file is bad, prints which, with exit code 1.\n"
         "export: writes a folder that Hugging Face tools load as it is: config.json with all its fields, generation_config.json, the tokenizer's "
-        "files, and the weights as model.safetensors, or in several files with an index. Streams, whatever the model's size. The folder "
-        "gets its name once it is whole; an earlier export of that name stays until then.",
+        "files, and the weights as model.safetensors, or in several files with an index. Needs little memory, whatever the model's size. The folder "
+        "gets its name when it is complete; an earlier export of that name is kept until then.",
     CLI_OWN(options, run, checkpoint_flags),
     .takes_word = 2,
 };

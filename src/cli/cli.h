@@ -1,122 +1,244 @@
 /*
- * The command line: one file and one row per command.
+ * cli: the work of the commands, as calls (the tests use them), and their results as JSON. Each call starts the ranks, runs them, and
+ * returns when all have ended. Messages for people go to standard error, results to the given file. Paths and texts are borrowed for the
+ * call. The JSON of a result is one object on one line, with a newline; nothing is written when the result or the file is NULL.
  */
 #ifndef LS_CLI_H
 #define LS_CLI_H
 
 #include "base/base.h"
-#include "cli/commands.h"
+#include "longspan/longspan.h"
 
-#include <stddef.h>
+#include <stdio.h>
 
-#define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define CLI_MOST_OPTIONS 96
+/* Distributed attention on arrays [B,S,H,D] (.npy, f32 or f64). See the command for masks and outputs. */
+typedef struct ls_attention_job {
+    const char *q, *k, *v, *grad_o; /* files; grad_o may be NULL */
+    const char *sink; /* file: an additional logit per query head [Hq], whose value vector is 0; NULL: none */
+    const char *mask; /* "causal", "window:64+documents:FILE.npy", ... */
+    const char *dtype; /* "f32", "f64", "bf16"; NULL: that of q */
+    const char *out; /* directory for o.npy lse.npy, with grad_o dq.npy dk.npy dv.npy, with both dsink.npy */
+    double scale;    /* 0: 1/sqrt(D) */
+    double softcap;  /* logits become softcap·tanh(logit/softcap); 0: they do not */
+    ls_spread spread;
+} ls_attention_job;
+LS_MUST_USE ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result);
 
-/* What commands take beside options of their own; the first member of every struct of flags. */
-typedef struct cli_common {
-    bool json;
-    bool help; /* seen by main before the flags are read */
-    bool given
-        [CLI_MOST_OPTIONS]; /* by row of cli_options_of, which begins with the command's own: on the command line */
-    ls_spread spread;       /* of commands that plan ranks */
-    ls_rope_change rope;  /* of commands that open a model */
-    ls_text_form form;    /* of commands that read texts */
-    const char *ranks_as; /* of commands that run them */
-} cli_common;
+/* Gradients of a model on given tokens, written as safetensors with the weights' names and shapes. */
+typedef struct ls_grad_job {
+    const char *model;
+    ls_rope_change rope;
+    const char *tokens, *labels; /* i32 .npy [B,S]; labels may be NULL: the next token; -100 is ignored */
+    const char *dtype;           /* "f32", "f64", "bf16"; NULL: f32 */
+    const char *out;             /* file */
+    const char *logits; /* .npy file for the logits [B,S,V], f4 (f8 for f64); NULL: they are not written */
+    uint64_t seed;      /* for random weights, when the model has none */
+    ls_spread spread;
+} ls_grad_job;
+typedef struct ls_grad_result {
+    double loss;    /* mean over valid tokens */
+    int64_t tokens; /* valid ones */
+    ls_spread_result spread;
+} ls_grad_result;
+LS_MUST_USE ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result);
 
-typedef struct cli_command {
-    const char *name;
-    const char *summary;      /* one line */
-    const char *usage;        /* behind "longspan NAME " */
-    const char *about;        /* paragraphs for --help and the manual; NULL: none */
-    const ls_option *options; /* its own; NULL: none */
-    int n_options;
-    bool spreads; /* takes the options that say how a job is spread over ranks */
-    bool runs;    /* and those of ranks that run */
-    bool opens;   /* takes the options that change a model's rotary positions */
-    bool reads;   /* takes the options that say how texts become documents */
-    ls_status (*run)(void *flags);
-    size_t flags_bytes;
-    int takes_word; /* how many words that are no flags may come before the flags: they go to the first options of the table */
-    size_t
-        words_at; /* of an ls_option_list in the flags, for the words that belong to no flag; 0: there may be none */
-} cli_command;
-
-/* What every row with options of its own has: their table, what to call, and the struct of flags that both are about. */
-#define CLI_OWN(table, function, flags) \
-    .options = table, .n_options = CLI_COUNT(table), .run = function, .flags_bytes = sizeof(flags)
-
-extern const cli_command cli_train, cli_data, cli_attention, cli_grad, cli_generate, cli_eval, cli_recall,
-    cli_tokenize, cli_explain, cli_plan, cli_bench, cli_checkpoint, cli_version, cli_help;
-
-/* The visible table, NULL past the end (main.c). */
-const cli_command *cli_command_at(int index);
-/* LS_USAGE error with the nearest name when there is none. */
-LS_MUST_USE ls_status cli_find(const char *name, const cli_command **out);
-
-/* The page of --help. */
-void cli_print_help(const cli_command *command, FILE *out);
-/* All commands, one line each. */
-void cli_print_commands(FILE *out);
-/* The manual page, in roff (manual.c). */
-void cli_print_manual(FILE *out);
-
-/* --- rows of a table of options: each says what its kind needs, and nothing twice ---------------------------------------------- */
-
-#define CLI_ANY 0x1p62 /* a number may be as large as it likes */
-
-#define CLI_FLAG(called, at, text) \
-    { .name = called, .type = LS_OPTION_FLAG, .offset = at, .help = text }
-#define CLI_WORDS(kind, needed, called, value, at, text) \
-    { .name = called, .type = kind, .metavar = value, .required = needed, .offset = at, .help = text }
-#define CLI_TEXT(...) CLI_WORDS(LS_OPTION_TEXT, false, __VA_ARGS__)
-#define CLI_REQUIRED_TEXT(...) CLI_WORDS(LS_OPTION_TEXT, true, __VA_ARGS__)
-#define CLI_LIST(...) CLI_WORDS(LS_OPTION_LIST, false, __VA_ARGS__)
-#define CLI_REQUIRED_LIST(...) CLI_WORDS(LS_OPTION_LIST, true, __VA_ARGS__)
-#define CLI_CHOICE(called, value, among, otherwise, at, text)                                               \
-    {                                                                                                       \
-        .name = called, .type = LS_OPTION_CHOICE, .metavar = value, .choices = among, .initial = otherwise, \
-        .offset = at, .help = text                                                                          \
-    }
-#define CLI_NUMBER(kind, called, value, otherwise, from, to, at, text)                                   \
-    {                                                                                                    \
-        .name = called, .type = kind, .metavar = value, .initial = otherwise, .least = from, .most = to, \
-        .offset = at, .help = text                                                                       \
-    }
-#define CLI_INT(...) CLI_NUMBER(LS_OPTION_INT, __VA_ARGS__)
-#define CLI_FLOAT(...) CLI_NUMBER(LS_OPTION_FLOAT, __VA_ARGS__)
-#define CLI_BYTES(...) CLI_NUMBER(LS_OPTION_BYTES, __VA_ARGS__)
-
-/* The rows of a model, and of what trained it. */
-#define CLI_MODEL(at)                      \
-    CLI_REQUIRED_TEXT("model", "PATH", at, \
-                      "config.json, or a directory with one and, if trained, *.safetensors")
-#define CLI_CHECKPOINT(at)            \
-    CLI_TEXT("checkpoint", "DIR", at, \
-             "a checkpoint, or the --out of a training run; the model's own weights when left out")
-/* What is read, where a command reads texts or shards. */
-#define CLI_DATA_HELP                                                                                      \
-    "files, folders or patterns: text (a document each), JSONL or JSON (a document per record), plain or " \
-    "compressed (.gz, .zst); or token shards (longspan data build)"
-/* How documents come into the sequences that a command reads. */
-#define CLI_PACK(at)                                                                                 \
-    CLI_CHOICE(                                                                                      \
-        "pack", "NAME", "join|best|stream", "join", at,                                              \
-        "how documents come into sequences: joined, so that they see each other; or apart, each at " \
-        "positions from 0, by best fit or in their order. One longer than a sequence is cut; its pieces, too, begin at 0")
-
-/* --- pieces that commands share (shared.c) ------------------------------------------------------------------------------------ */
-
-/* All rows of a command, its own first. Returns how many there are; out has the first CLI_MOST_OPTIONS of them. */
-int cli_options_of(const cli_command *command, ls_option out[CLI_MOST_OPTIONS]);
-
-/* The spread as the library takes it. */
-ls_spread cli_spread_of(const cli_common *flags);
 /*
- * Puts the words that belong to no flag behind all others, in their order; returns how many. argv's own pointers are moved, nothing else.
+ * Continues a prompt. The ranks share its tokens, and each keeps the keys and values of its tokens; each further token is computed over all
+ * of them. text(context, bytes, n) receives whole characters as they are generated, in the caller's process: ranks are threads. Ends after
+ * `tokens`, at a token that ends a text, or when stopped by a signal (LS_INTERRUPTED). Tokens that end a text are eos_token_id of the
+ * model's generation_config.json or else config.json, and the tokenizer's end of a document.
+ *
+ * The same command draws the same tokens. With another number of ranks or threads the logits differ by rounding. A token differs if the
+ * draw, or the limit of top_k or top_p, falls into that difference: about one draw in a million in f32, one in a thousand in bf16.
  */
-int cli_part_words(const ls_option *table, int rows, int argc, const char **argv);
-/* "ring 2 · zigzag" in one line on standard output: what was chosen, time, bytes. */
-void cli_print_spread(const ls_spread_result *result);
+typedef struct ls_generate_job {
+    const char *model; /* directory or config.json */
+    ls_rope_change rope;
+    /* Directory of a checkpoint or of a training run; NULL: the model's own weights. */
+    const char *checkpoint;
+    const char *prompt,
+        *prompt_file;   /* exactly one is given; an empty prompt begins a document; "-": standard input */
+    int64_t tokens;     /* to generate */
+    bool ignore_end;    /* continue after tokens that end a text */
+    const char *dtype;  /* "f32", "bf16"; NULL: f32 */
+    double temperature; /* of logits; 0: always the likeliest token */
+    int64_t top_k;      /* draws from the k likeliest tokens, and those as likely as the k-th; 0: from all */
+    double top_p;       /* of these, from the fewest whose probabilities sum to this; 0 and 1: from all */
+    uint64_t seed;
+    ls_spread spread;
+    void (*text)(void *context, const char *bytes, size_t n);
+    void (*token)(void *context,
+                  int32_t id); /* called for each token before its text, but not for the end; may be NULL */
+    void *context;
+} ls_generate_job;
+typedef struct ls_generate_result {
+    int64_t prompt_tokens, tokens; /* tokens: generated */
+    bool at_end;                   /* a token that ends a text was drawn */
+    double prefill_seconds, decode_seconds;
+    int64_t cache_bytes; /* keys and values, of the predicted bytes of a rank */
+    /* Measured at the end: how many of the predicted bytes of a rank are resident. */
+    int64_t resident_bytes;
+    ls_spread_result spread;
+} ls_generate_result;
+/* The result is set when the status is LS_OK or LS_INTERRUPTED. */
+LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result);
+
+/* Options of benches; zero and NULL mean the default of the bench. Each bench takes some of them, and refuses the others. */
+typedef struct ls_bench_options {
+    int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
+    int64_t heads, kv_heads, head_size;
+    const char *mask, *dtype, *strategy;
+    const char *config; /* config.json of a model, or its directory */
+} ls_bench_options;
+
+/*
+ * Measures this machine and prints the figures. The names are:
+ *
+ *     machine    rates of kernels and puts; they are kept in the user's cache directory, and all later jobs predict and choose by them
+ *     attention  forward and backward of one attention by every strategy over ranks of one thread, against one rank with as many threads
+ *     comm       a put with a signal between two ranks, against bare shared memory
+ *     gemm       the matrix products of a model's training step, each by itself, against the best rate of square products
+ *     step       training steps of a model on random weights and tokens, against the same rate, and where their time goes
+ *     predicted  how well the seconds of steps are predicted
+ *
+ * LS_USAGE for another name, with a list of the names, and for an option that the bench does not take.
+ */
+typedef struct ls_bench_job {
+    const char *name;
+    bool json;
+    ls_bench_options options;
+} ls_bench_job;
+LS_MUST_USE ls_status ls_run_bench(const ls_bench_job *job, FILE *out);
+
+/* Prints the compiled program of a rank, and the table of candidates that it was chosen from. */
+typedef struct ls_explain_job {
+    const char *model;
+    ls_rope_change rope;
+    int64_t seq, batch; /* batch: sequences of a micro-batch */
+    int64_t accumulate; /* micro-batches of a step; 0: 1 */
+    const char *dtype;
+    int64_t rank;
+    /* "micro" (if a step has several micro-batches), "step", "evaluate"; NULL: all. */
+    const char *program;
+    bool json; /* print an object instead of a page: candidates, passes, figures, ops and lines of programs */
+    bool passes; /* print what the passes made and a table of ops, instead of the programs' lines */
+    const char *memory_map; /* SVG file for a drawing of the rank's memory over its programs; NULL: none */
+    /* SVG file for a drawing of the queues of all ranks over time, of `program` or else of the step; NULL: none. */
+    const char *schedule;
+    /* Run the program on the model's weights and random tokens, and draw the measured schedule too. */
+    bool run;
+    ls_spread spread;
+} ls_explain_job;
+LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);
+
+/*
+ * Prints what training would use, without running it: mesh, strategy and layout with the reason, the candidates, and the bytes that a rank
+ * maps by kind of buffer. When a rank needs more than `memory`, prints nothing and returns LS_NO_MEMORY; the message says how much the rank
+ * needs, which buffers are at the peak, and what would fit.
+ */
+typedef struct ls_plan_job {
+    const char *model;
+    ls_rope_change rope;
+    int64_t seq, batch, accumulate; /* as in ls_train_options */
+    const char *dtype;              /* "f32", "bf16"; NULL: f32 */
+    bool json;
+    ls_spread spread;
+} ls_plan_job;
+LS_MUST_USE ls_status ls_run_plan(const ls_plan_job *job, FILE *out);
+
+/* --- checkpoints ------------------------------------------------------------------------------------------------------------ */
+
+/*
+ * Prints the step, the model, how the run was spread over ranks, the files and the tensors. path: a checkpoint, or the --out of a
+ * training run, which means its newest checkpoint.
+ */
+LS_MUST_USE ls_status ls_checkpoint_print(const char *path, bool json, FILE *out);
+
+/* Compares every byte with its hash and prints the result for each file. If a file is damaged, prints that and returns LS_INVALID. */
+LS_MUST_USE ls_status ls_checkpoint_print_verdict(const char *path, bool json, FILE *out);
+
+/* Fields are the flags of `longspan checkpoint export`; zero and NULL mean the default that the command's help shows. */
+typedef struct ls_export_job {
+    const char *checkpoint; /* a checkpoint, or the --out of a training run */
+    const char *out;        /* a new folder, or an exported one, which is replaced */
+    const char *model;   /* a model folder, or a file in it, whose tokenizer is used; NULL: the run's own */
+    const char *dtype;   /* "f32", "f16", "bf16"; NULL: the type that config.json says, else f32 */
+    int64_t shard_bytes; /* most bytes of tensors in one file; 0: 5 GB */
+} ls_export_job;
+
+/* Writes the folder and prints a summary. */
+LS_MUST_USE ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out);
+
+/* --- data ------------------------------------------------------------------------------------------------------------------- */
+
+void ls_data_build_result_json(const ls_data_build_result *result, FILE *out);
+
+/*
+ * Prints the contents of shards: counts, lengths, the first documents. With order: which parts of which documents each step of
+ * `longspan train` reads, with the same data, seq, batch, seed and pack.
+ */
+typedef struct ls_data_inspect_job {
+    const char *const *paths; /* folders of shards, or shards; with order also text */
+    int n_paths;
+    const char *tokenizer; /* to decode; NULL: bytes */
+    ls_text_form form;     /* with order, of text */
+    bool verify;           /* checks the checksums and every token */
+    int64_t documents;     /* number to show; < 0: none; 0: 3 */
+    bool order;
+    int64_t seq, batch, steps, from; /* with order; from: steps to skip. 0 means 1024, 1, 1, 0 */
+    uint64_t seed;
+    const char *pack;
+    bool json;
+} ls_data_inspect_job;
+LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *out);
+
+/*
+ * Converts text to token ids, or back. Each line of the files, without its newline, is a text; its ids are printed as a JSON array on one
+ * line. With decode each line is such an array (or an object with "ids"), and its text is printed with a newline behind it.
+ */
+typedef struct ls_tokenize_job {
+    const char *tokenizer; /* directory of a tokenizer.json, or that file; NULL: bytes */
+    const char *text;      /* one text; NULL: the files */
+    const char *const *paths;
+    int n_paths;       /* 0: standard input, as is the file "-" */
+    bool whole;        /* each file is one text; decoded texts have no newlines between them */
+    bool special;      /* adds the tokens that the tokenizer's files put around a text */
+    bool decode;       /* ids to text */
+    bool skip_special; /* of decode: leaves special tokens out */
+    bool json;         /* each line is an object: {"ids": [...]}, or {"text": "..."} */
+} ls_tokenize_job;
+LS_MUST_USE ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out);
+
+/* --- results ---------------------------------------------------------------------------------------------------------------- */
+
+/* This build on this machine. Texts of lists are separated by ", ". */
+typedef struct ls_about {
+    char version[32], commit[64];
+    char isa[16];         /* the best instruction set that this process may use */
+    char isas[96];        /* all instruction sets that this process may use, the best one last */
+    char processor[64];   /* the name that the processor reports */
+    int64_t cores;        /* that this process may use */
+    int64_t memory_bytes; /* that this process may use */
+    char transports[64];
+    char libraries[256]; /* shared libraries in use, without those of the C library */
+    char strategies[128];
+    int64_t kernels; /* registered, of all types and instruction sets */
+} ls_about;
+/* LS_USAGE when the environment variable LONGSPAN_ISA names no instruction set of this processor. */
+LS_MUST_USE ls_status ls_about_get(ls_about *out);
+
+void ls_about_json(const ls_about *about, FILE *out);
+void ls_spread_result_json(const ls_spread_result *result, FILE *out);
+void ls_grad_result_json(const ls_grad_result *result, FILE *out);
+void ls_eval_result_json(const ls_eval_result *result, FILE *out);
+void ls_train_result_json(const ls_train_result *result, FILE *out);
+/* The prompt (left out when NULL) and the text, with bytes that are not UTF-8 replaced; result->tokens ids; and the figures. */
+void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids,
+                             const ls_generate_result *result, FILE *out);
+/* [{"name": ..., "summary": ...}, ...]. */
+typedef struct ls_named_text {
+    const char *name, *summary;
+} ls_named_text;
+void ls_named_texts_json(const ls_named_text *list, int n, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* longspan data */
-#include "cli/cli.h"
+#include "cli/cli_impl.h"
 
 #include <string.h>
 
@@ -15,26 +15,29 @@ typedef struct data_flags {
 
 #define BUILD(field) offsetof(data_flags, build.field)
 #define INSPECT(field) offsetof(data_flags, inspect.field)
-/* The first N_SHARED rows are of both, the next N_BUILD of build alone, the rest of inspect alone. */
+/* The first N_SHARED rows belong to build and inspect, the next N_BUILD to build, the rest to inspect. */
 enum { N_SHARED = 2, N_BUILD = 4 };
 static const ls_option options[] = {
     CLI_TEXT("what", "WHAT", offsetof(data_flags, what),
              "build or inspect (required); the word may stand alone"),
     CLI_TEXT("tokenizer", "DIR", offsetof(data_flags, tokenizer),
-             "with a tokenizer.json, such as a model's folder; bytes when left out"),
-    CLI_TEXT("out", "DIR", BUILD(out), "build: for the shards"),
+             "folder with a tokenizer.json, such as that of a model; bytes when left out"),
+    CLI_TEXT("out", "DIR", BUILD(out), "build: folder for the shards"),
     CLI_INT("shard-tokens", "N", NULL, 1, CLI_ANY, BUILD(shard_tokens),
-            "build: a shard ends with the document that makes it so long; 2^26 when left out"),
-    CLI_INT("threads", "T", NULL, 1, 1024, BUILD(threads), "build: as many as cores when left out"),
-    CLI_FLAG("resume", BUILD(resume), "build: go on with what was not finished in --out"),
-    CLI_FLAG("verify", INSPECT(verify), "inspect: checksums and every token"),
-    CLI_INT("documents", "N", NULL, 1, CLI_ANY, INSPECT(documents), "inspect: to show; 3 when left out"),
+            "build: a shard ends with the document that brings it to N tokens; 2^26 when left out"),
+    CLI_INT("threads", "T", NULL, 1, 1024, BUILD(threads),
+            "build: number of threads; the number of cores when left out"),
+    CLI_FLAG("resume", BUILD(resume), "build: continue an unfinished build in --out"),
+    CLI_FLAG("verify", INSPECT(verify), "inspect: check the checksums and every token"),
+    CLI_INT("documents", "N", NULL, 1, CLI_ANY, INSPECT(documents),
+            "inspect: how many documents to show; 3 when left out"),
     CLI_FLAG("order", INSPECT(order),
-             "inspect: which stretches of which documents each step of a training reads; takes text too"),
+             "inspect: show which parts of which documents each step of a training reads; takes text too"),
     CLI_INT("seq", "N", NULL, 1, 0x1p30, INSPECT(seq), "inspect --order: as of train; 1024 when left out"),
     CLI_INT("batch", "N", NULL, 1, 0x1p24, INSPECT(batch), "inspect --order: as of train; 1 when left out"),
-    CLI_INT("steps", "N", NULL, 1, CLI_ANY, INSPECT(steps), "inspect --order: to show; 1 when left out"),
-    CLI_INT("from", "N", NULL, 0, 0x1p40, INSPECT(from), "inspect --order: steps passed over"),
+    CLI_INT("steps", "N", NULL, 1, CLI_ANY, INSPECT(steps),
+            "inspect --order: how many steps to show; 1 when left out"),
+    CLI_INT("from", "N", NULL, 0, 0x1p40, INSPECT(from), "inspect --order: how many steps to skip first"),
     CLI_INT("seed", "N", NULL, 0, CLI_ANY, offsetof(data_flags, seed), "inspect --order: as of train"),
     CLI_CHOICE("pack", "NAME", "join|best|stream", NULL, INSPECT(pack),
                "inspect --order: as of train; join when left out"),
@@ -83,8 +86,9 @@ static ls_status run_inspect(data_flags *flags) {
     job->tokenizer = flags->tokenizer;
     job->form = flags->common.form;
     if (!job->order && memcmp(&job->form, &(ls_text_form){0}, sizeof job->form) != 0)
-        return ls_error(LS_USAGE,
-                        "data inspect reads no texts without --order; leave out what says how they are read");
+        return ls_error(
+            LS_USAGE,
+            "data inspect reads no texts without --order; leave out the flags about texts (--format and so on)");
     job->seed = (uint64_t)flags->seed;
     job->json = flags->common.json;
     return ls_run_data_inspect(job, stdout);
@@ -103,16 +107,16 @@ const cli_command cli_data = {
     .summary = "text to token shards, and what is in them",
     .usage = "build --out DIR [--tokenizer DIR] PATH... | inspect DIR... [options]",
     .about =
-        "build: text files (a document each), JSONL (a document per line) and JSON (a document per item of its array), plain or compressed "
-        "(.gz, .zst), become files of token ids that "
-        "train maps into memory: DIR/shard-000000.tokens and so on, and DIR/shards.json. The corpus is never in memory as a whole. A "
-        "build that was killed goes on with --resume; the bytes are the same however often, and for any number of threads.\n"
-        "Of prompt and completion the completion is learnt, of messages what the assistant says; labels of all else are ignored. Messages are "
-        "written by the chat template, Jinja as the library transformers renders it, with the record's tools, documents and "
-        "chat_template_kwargs. Learnt is what stands in its generation blocks, else what it writes for an answer behind what it writes before "
-        "one; an answer that it writes otherwise once the conversation goes on (without its thinking) is not learnt there. Special tokens count "
-        "where the template writes them; in contents they are text like any other.\n"
-        "inspect: counts, lengths and first documents of shards.",
+        "build: converts text files (a document each), JSONL (a document per line) and JSON (a document per item of its array), plain or compressed "
+        "(.gz, .zst), to files of token ids that train maps into memory: DIR/shard-000000.tokens and so on, and DIR/shards.json. The corpus is "
+        "never in memory as a whole. --resume continues a build that was killed; the result has the same bytes, however often it was "
+        "continued and for any number of threads.\n"
+        "Of records with prompt and completion the completion is learnt, of messages those of the assistant; the labels of all other tokens are "
+        "ignored. The chat template (Jinja, rendered as the library transformers does) gets the messages and the record's tools, documents and "
+        "chat_template_kwargs. Learnt is the text in its generation blocks. A template without them is rendered before and after each answer, and "
+        "the text that is added is learnt; an answer that is written differently once the conversation continues (without its thinking) is not learnt. "
+        "Special tokens that the template writes are tokens; in the contents of messages they are plain text.\n"
+        "inspect: prints counts, lengths and first documents of shards.",
     .reads = true,
     CLI_OWN(options, run, data_flags),
     .takes_word = 1,

@@ -1,5 +1,5 @@
-/* longspan data inspect: what is in token shards, and with --order the documents that each step of a training reads. */
-#include "cli/commands.h"
+/* longspan data inspect: the contents of token shards, and with --order the documents that each step of a training reads. */
+#include "cli/cli_impl.h"
 #include "data/data.h"
 #include "session/session.h"
 #include "text/text.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the order of training ---------------------------------------------------------------------------------------------------- */
+/* --- the order of training -------------------------------------------------------------------------------------------------- */
 
 typedef struct order {
     const ls_data_inspect_job *job;
@@ -16,7 +16,7 @@ typedef struct order {
     int64_t S, B, steps;
     ls_data_piece *pieces; /* [S + 1] */
     ls_sample sample;
-    ls_json_writer *json; /* NULL: lines */
+    ls_json_writer *json; /* NULL: print lines */
     FILE *out;
 } order;
 
@@ -41,8 +41,8 @@ static void put_sequence(const order *o, int64_t pieces) {
     ls_json_close(o->json);
 }
 
-/* step: from 1, as in metrics.jsonl. */
-static ls_status tell_step(const order *o, int64_t step) {
+/* Shows one step. step: from 1, as in metrics.jsonl. */
+static ls_status show_step(const order *o, int64_t step) {
     uint64_t hash = 0;
     if (o->json != NULL) {
         ls_json_open_object(o->json, NULL);
@@ -69,7 +69,7 @@ static ls_status tell_step(const order *o, int64_t step) {
     return ls_ok();
 }
 
-static ls_status tell(order *o) {
+static ls_status show_steps(order *o) {
     const ls_data_summary *s = ls_data_summarise(o->data);
     if (o->json != NULL) {
         ls_json_put_int(o->json, "documents", s->documents);
@@ -84,7 +84,7 @@ static ls_status tell(order *o) {
             100.0 * (double)s->padding / ((double)s->windows * (double)o->S), "step", "sequence", "place",
             "document", "offset", "length");
     }
-    for (int64_t i = 0; i < o->steps; i++) LS_TRY(tell_step(o, o->job->from + i + 1));
+    for (int64_t i = 0; i < o->steps; i++) LS_TRY(show_step(o, o->job->from + i + 1));
     if (o->json == NULL) return ls_ok();
     ls_json_close(o->json);
     ls_json_end(o->json, o->out);
@@ -111,9 +111,9 @@ static ls_status open_data(order *o) {
     return status;
 }
 
-static ls_status make(order *o) {
+static ls_status open_and_show(order *o) {
     const size_t room = (size_t)o->S + 1;
-    const int64_t from = o->job->from, most = INT64_C(1) << 37; /* times a batch, sequences can be counted */
+    const int64_t from = o->job->from, most = INT64_C(1) << 37; /* times a batch this is still below 2^63 */
     LS_TRY(ls_step_size_check(o->S, o->B));
     if (from < 0 || from > most || o->steps > most)
         return ls_error(LS_USAGE, "--from %lld and --steps %lld; expected 0 to %lld and 1 to %lld",
@@ -124,7 +124,7 @@ static ls_status make(order *o) {
     o->sample.labels = malloc(room * sizeof(int32_t));
     if (o->pieces == NULL || o->sample.tokens == NULL || o->sample.labels == NULL)
         return ls_error(LS_NO_MEMORY, "no memory for a sequence of %lld tokens", (long long)o->S);
-    return tell(o);
+    return show_steps(o);
 }
 
 static ls_status print_order(const ls_data_inspect_job *job, FILE *out) {
@@ -134,7 +134,7 @@ static ls_status print_order(const ls_data_inspect_job *job, FILE *out) {
                .steps = job->steps > 0 ? job->steps : 1,
                .json = job->json ? ls_json_begin(0) : NULL,
                .out = out};
-    const ls_status status = make(&o);
+    const ls_status status = open_and_show(&o);
     ls_json_writer_destroy(o.json);
     free(o.pieces);
     free(o.sample.tokens);
@@ -143,20 +143,20 @@ static ls_status print_order(const ls_data_inspect_job *job, FILE *out) {
     return status;
 }
 
-/* --- what is in shards ---------------------------------------------------------------------------------------------------------- */
+/* --- the contents of shards ------------------------------------------------------------------------------------------------- */
 
 enum { CLASSES = 48, SHOWN_TOKENS = 60, SHOWN_DOCUMENTS = 3 };
 
 /* Documents by length: class c holds those of 2^c .. 2^(c+1) - 1 tokens. */
 typedef struct histogram {
     int64_t documents[CLASSES], tokens[CLASSES];
-    int64_t learnt; /* tokens that are labels to be learnt */
+    int64_t learnt; /* tokens that are learnt as labels */
 } histogram;
 
 typedef struct inspection {
     const ls_data_inspect_job *job;
     ls_tokenizer *tokenizer;
-    bool decodes; /* it made the shards */
+    bool decodes; /* the tokenizer is that of the shards */
     ls_corpus corpus;
     histogram lengths;
 } inspection;
@@ -187,8 +187,8 @@ static ls_status verify(const ls_shard_set *set) {
     return status;
 }
 
-/* The beginning of a document, decoded, on one line. */
-static ls_status beginning(const inspection *n, int64_t start, int64_t length, char **out) {
+/* Decodes the beginning of a document into one line. The caller frees *out. */
+static ls_status decode_beginning(const inspection *n, int64_t start, int64_t length, char **out) {
     int32_t ids[SHOWN_TOKENS];
     ls_text text = {0};
     const int64_t some = ls_min(length, SHOWN_TOKENS);
@@ -237,8 +237,8 @@ static void print_lengths(const inspection *n, FILE *out) {
     }
 }
 
-/* start, length of document d; false past the last. */
-static bool document_at(const ls_corpus *c, int64_t d, int64_t *start, int64_t *length) {
+/* Finds start and length of document d; false past the last. */
+static bool find_document(const ls_corpus *c, int64_t d, int64_t *start, int64_t *length) {
     for (int64_t p = 0; p < c->n_parts; p++) {
         const ls_corpus_part *part = &c->parts[p];
         const int64_t at = d - part->first_document;
@@ -250,7 +250,8 @@ static bool document_at(const ls_corpus *c, int64_t d, int64_t *start, int64_t *
     return false;
 }
 
-static int64_t shown(const inspection *n) {
+/* How many documents to show. */
+static int64_t count_shown(const inspection *n) {
     const int64_t wanted = n->job->documents == 0 ? SHOWN_DOCUMENTS : ls_max(0, n->job->documents);
     return n->decodes ? ls_min(wanted, n->corpus.documents) : 0;
 }
@@ -258,10 +259,10 @@ static int64_t shown(const inspection *n) {
 static ls_status print_documents(const inspection *n, FILE *out) {
     int64_t start, length;
     if (!n->decodes) fprintf(out, "\nno documents shown: give the --tokenizer that made the shards\n");
-    if (shown(n) > 0) fprintf(out, "\n");
-    for (int64_t d = 0; d < shown(n) && document_at(&n->corpus, d, &start, &length); d++) {
+    if (count_shown(n) > 0) fprintf(out, "\n");
+    for (int64_t d = 0; d < count_shown(n) && find_document(&n->corpus, d, &start, &length); d++) {
         char *text = NULL;
-        LS_TRY(beginning(n, start, length, &text));
+        LS_TRY(decode_beginning(n, start, length, &text));
         ls_print_line(out, "document %lld, %lld tokens: %s", (long long)d, (long long)length, text);
         free(text);
     }
@@ -287,9 +288,9 @@ static void put_shards(const inspection *n, ls_json_writer *w) {
 static ls_status put_documents(const inspection *n, ls_json_writer *w) {
     int64_t start, length;
     ls_json_open_array(w, "first_documents");
-    for (int64_t d = 0; d < shown(n) && document_at(&n->corpus, d, &start, &length); d++) {
+    for (int64_t d = 0; d < count_shown(n) && find_document(&n->corpus, d, &start, &length); d++) {
         char *text = NULL;
-        LS_TRY(beginning(n, start, length, &text));
+        LS_TRY(decode_beginning(n, start, length, &text));
         ls_json_open_object(w, NULL);
         ls_json_put_int(w, "tokens", length);
         ls_json_put_text(w, "text", text);
@@ -336,7 +337,7 @@ static ls_status print_json(const inspection *n, FILE *out) {
     return status;
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------------------------------------- */
 
 static ls_status open_shards(inspection *n) {
     ls_shard_set *set = &n->corpus.shards;
@@ -346,7 +347,7 @@ static ls_status open_shards(inspection *n) {
     if (n->job->tokenizer != NULL) ls_tokenizer_log(n->tokenizer, 0);
     const ls_shard_header *first = set->shard[0].header;
     n->decodes = first->tokenizer == ls_tokenizer_fingerprint(n->tokenizer);
-    /* All of one kind; of the given tokenizer, where one is given. */
+    /* All shards must be of one tokenizer: the given one, or that of the first shard. */
     LS_TRY(n->job->tokenizer != NULL
                ? ls_shard_set_check(set, ls_tokenizer_fingerprint(n->tokenizer),
                                     ls_tokenizer_name(n->tokenizer), ls_tokenizer_vocabulary(n->tokenizer))

@@ -1,5 +1,5 @@
 /* longspan eval */
-#include "cli/cli.h"
+#include "cli/cli_impl.h"
 
 #include "eval/eval.h"
 
@@ -18,10 +18,11 @@ static const ls_option options[] = {
     CLI_INT("seq", "N", "1024", 1, 1 << 30, AT(seq), "tokens of a sequence (N + 1 are read)"),
     CLI_INT("batch", "N", "1", 1, 1 << 24, AT(batch), "sequences of a forward pass, over all dp ranks"),
     CLI_INT("sequences", "N", NULL, 1, CLI_ANY, AT(sequences),
-            "to evaluate, spread evenly over the text; all when left out"),
+            "how many sequences to evaluate, spread evenly over the text; all when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", "f32", AT(dtype), "element type"),
-    CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of random weights, when the model has none"),
-    CLI_TEXT("out", "DIR", AT(out), "for eval.json and loss_by_position.svg; not written when left out"),
+    CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of random weights, if the model has none"),
+    CLI_TEXT("out", "DIR", AT(out),
+             "folder for eval.json and loss_by_position.svg; they are not written when left out"),
 };
 #undef AT
 
@@ -59,11 +60,11 @@ const cli_command cli_eval = {
     .summary = "loss of a model on a text, by position in the document",
     .usage = "--model PATH [--checkpoint DIR] --data PATH... [--seq N] [options]",
     .about =
-        "Forward passes over the text's sequences. Beside the mean loss and the perplexity a table tells the loss by the number of "
-        "tokens of the same document that stand before a token in its sequence, in bins that double (joined where their tokens "
-        "are too few for a mean within 0.05 nats): how much the model gains from a longer context. The errors are standard errors of the means, with sequences as the sample. Labels that are "
-        "masked (prompts, what users say) are left out. With --pack best or stream no document sees another, as when a "
-        "training packs them so.",
+        "Runs forward passes over the sequences of the text. Prints the mean loss, the perplexity, and a table of the loss by the number of "
+        "tokens of the same document before a token in its sequence: it shows how much the model gains from a longer context. The bins double "
+        "in size, and are joined where they have too few tokens for a mean within 0.05 nats. The errors are standard errors of the means, with "
+        "sequences as the sample. Ignored labels (prompts, messages of users) are left out. With --pack best or stream no document sees "
+        "another, as in a training with that option.",
     .opens = true,
     .reads = true,
     .spreads = true,

@@ -1,7 +1,6 @@
-/* The explain command: what a training step of a model would be, and what it was chosen from. Nothing is run, unless asked for. */
-#include "cli/cli.h"
+/* longspan explain: the programs of a training step, and the candidates that it was chosen from. Runs nothing without --run or --measure. */
+#include "cli/cli_impl.h"
 
-#include "cli/arrays.h"
 #include "report/report.h"
 #include "session/session.h"
 
@@ -16,14 +15,14 @@ typedef struct explanation {
     int forward_nodes;
     ls_job step;
     ls_plan plan;
-    ls_host host;     /* that predictions are for */
-    ls_target target; /* of the rank asked about, and its image */
+    ls_host host;     /* rates for predictions */
+    ls_target target; /* of the rank of the job, like its image */
     ls_image *image;
 } explanation;
 
-/* --- as a page --------------------------------------------------------------------------------------------------------------- */
+/* --- as a page -------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the program exists and was asked for. */
+/* Whether the program exists and the user wants it. */
 static bool is_wanted(const explanation *e, int program) {
     LS_ASSERT(e->image != NULL);
     if (e->image->programs[program].n_instrs == 0) return false;
@@ -60,7 +59,7 @@ static ls_status print_page(const explanation *e, FILE *out) {
     return ls_ok();
 }
 
-/* --- as JSON ----------------------------------------------------------------------------------------------------------------- */
+/* --- as JSON ---------------------------------------------------------------------------------------------------------------- */
 
 static ls_status put_program(ls_json_writer *w, const ls_image *image, int program) {
     char *page = NULL;
@@ -116,7 +115,7 @@ static ls_status print_json(const explanation *e, FILE *out) {
     return status;
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------------------------------------- */
 
 static ls_status check_program(const char *name) {
     char known[64] = "";
@@ -160,7 +159,7 @@ static ls_status build(explanation *e) {
     return ls_compile(&e->step, &e->target, &e->image);
 }
 
-/* A model is called like its directory; "." says nothing, its architecture does. */
+/* A model has the name of its directory; if that is "." or "..", of its architecture. */
 static void name_model(const explanation *e, char *out, size_t room) {
     const char *begin = ls_model_directory(e->model), *end = begin + strlen(begin);
     while (end > begin + 1 && end[-1] == '/') end--;
@@ -171,7 +170,7 @@ static void name_model(const explanation *e, char *out, size_t room) {
     if (out[strspn(out, "./")] == 0) snprintf(out, room, "%s", ls_model_architecture(e->model));
 }
 
-/* The program asked for, else the whole step. */
+/* Draws the program of the job, else the whole step. */
 static ls_status draw_schedule(const explanation *e, const char *title) {
     const ls_timeline_step step = {.model = e->model,
                                    .B = e->job->batch > 0 ? e->job->batch : 1,
@@ -206,7 +205,7 @@ ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
     return status;
 }
 
-/* --- the command --------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct explain_flags {
     cli_common common;
@@ -219,20 +218,20 @@ static const ls_option options[] = {
     CLI_INT("seq", "N", "1024", 1, 0x1p30, AT(seq), "tokens of a sequence"),
     CLI_INT("batch", "N", "1", 1, 0x1p24, AT(batch), "sequences of a micro-batch, over all dp ranks"),
     CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate),
-            "micro-batches of a step; of several, all but the last are program micro"),
+            "micro-batches of a step; all but the last run program micro, the last runs program step"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
-    CLI_INT("rank", "N", "0", 0, 1023, AT(rank), "whose program to print"),
+    CLI_INT("rank", "N", "0", 0, 1023, AT(rank), "the rank whose programs to print"),
     CLI_CHOICE("program", "NAME", "micro|step|evaluate", NULL, AT(program),
-               "which program; all when left out"),
+               "the program to print; all when left out"),
     CLI_FLAG("passes", AT(passes),
-             "instead of the programs: what each pass made, and the ops by count, flops and bytes"),
+             "instead of the programs, print what each pass made, and the ops by count, flops and bytes"),
     CLI_TEXT("memory-map", "FILE", AT(memory_map),
              "draw the rank's memory over its programs into an SVG file"),
     CLI_TEXT(
         "schedule", "FILE", AT(schedule),
-        "draw what the queues of all ranks do when, as predicted, into an SVG file: of --program, else of the step"),
+        "draw the predicted queues of all ranks over time into an SVG file: of --program, else of the step"),
     CLI_FLAG("run", AT(run),
-             "with --schedule: run the program here, and draw what was measured beneath what was predicted"),
+             "with --schedule: run the program here, and draw the measured queues below the predicted ones"),
 };
 #undef AT
 
@@ -246,11 +245,11 @@ static ls_status run(void *context) {
 
 const cli_command cli_explain = {
     .name = "explain",
-    .summary = "print the compiled program of a rank, and what it was chosen from",
+    .summary = "print the compiled programs of a rank, and the candidates that they were chosen from",
     .usage = "--model PATH [--seq N] [--ranks R] [--rank N] [options]",
     .about =
-        "Compiles a training step and, without --run or --measure, runs nothing. First the candidates: what each is predicted to take, send and map on the "
-        "busiest rank. Then the programs: one instruction a line, with its queue, operands, the peer and generation of a "
+        "Compiles a training step and, without --run or --measure, runs nothing. Prints the candidates: the predicted time, sent bytes and memory "
+        "on the busiest rank. Then prints the programs, one instruction a line, with its queue, operands, the peer and generation of a "
         "transfer, and the instruction of the other queue that it comes after.",
     .opens = true,
     .spreads = true,

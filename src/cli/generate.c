@@ -1,5 +1,5 @@
 /* longspan generate: continues a prompt, token by token. */
-#include "cli/cli.h"
+#include "cli/cli_impl.h"
 
 #include "base/base.h"
 #include "eval/eval.h"
@@ -35,8 +35,8 @@ static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t 
     return ls_ok();
 }
 
-/* All of standard input, which may be a pipe. */
-static ls_status read_input(char **out, size_t *bytes) {
+/* Reads all of standard input, which may be a pipe. The caller frees *out. */
+static ls_status read_stdin(char **out, size_t *bytes) {
     enum { FIRST = 1 << 16 };
     char *text = malloc(FIRST);
     size_t room = FIRST, n = 0;
@@ -64,45 +64,46 @@ static ls_status read_input(char **out, size_t *bytes) {
 }
 
 /*
- * The prompt as tokens: of the text, or of a file ("-": standard input); one of them is NULL. The tokenizer's beginning comes first. A prompt without any
- * token becomes the end of a document, since the model saw texts begin behind one. *out is for the caller to free.
+ * Makes tokens of the prompt: of `text`, or of `file` ("-": standard input); the other one is NULL. The tokens that the tokenizer puts before
+ * a text come first. A prompt without any token becomes the end of a document, because in training texts begin after one. The caller frees
+ * *out.
  */
 static ls_status tokenize_prompt(const ls_tokenizer *tokenizer, const char *text, const char *file,
                                  ls_token_list *out) {
     char *read = NULL;
     size_t bytes = 0;
     if (text != NULL) return encode(tokenizer, text, strlen(text), out);
-    LS_TRY(strcmp(file, "-") == 0 ? read_input(&read, &bytes) : ls_file_read(file, INT32_MAX, &read, &bytes));
+    LS_TRY(strcmp(file, "-") == 0 ? read_stdin(&read, &bytes) : ls_file_read(file, INT32_MAX, &read, &bytes));
     const ls_status status = encode(tokenizer, read, bytes, out);
     free(read);
     return status;
 }
 
-/* --- generation ---------------------------------------------------------------------------------------------------------------- */
+/* --- generation ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct generation {
     const ls_generate_job *job;
     ls_trained trained;
-    int32_t *ids; /* [most + 1] prompt and, on rank 0, what was made */
+    int32_t *ids; /* [most + 1]: the prompt and, on rank 0, the generated tokens */
     int64_t n_prompt, most;
     int ranks;
     ls_decoder decoder;
-    ls_stops stops; /* none when they are ignored */
+    ls_stops stops; /* none with ignore_end */
     ls_sampler *sampler;
     ls_generated_text stream;
-    ls_generate_result result; /* rank 0's */
+    ls_generate_result result; /* written by rank 0 */
 } generation;
 
 /* --- on a rank -------------------------------------------------------------------------------------------------------------- */
 
-/* What rank 0 has decided; the others do the same. */
-typedef enum what_next { GO_ON, AT_END, STOPPED, FAILED } what_next;
+/* What all ranks do after a token, as rank 0 has decided. */
+typedef enum what_next { CONTINUE, AT_END, STOPPED, FAILED } what_next;
 typedef struct decision {
     what_next what;
     int32_t id;
 } decision;
 
-/* Rank 0: draws, shows, and says what all do. */
+/* On rank 0: draws a token, passes its text on, and decides what all ranks do. */
 static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const float *logits,
                         decision *out) {
     const int32_t id = ls_sampler_draw(g->sampler, logits, (uint64_t)made);
@@ -110,7 +111,7 @@ static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const 
     if (ls_comm_stop_requested(rank->comm)) out->what = STOPPED;
     if (ls_stops_have(&g->stops, id)) out->what = AT_END;
     g->result.at_end = out->what == AT_END;
-    if (out->what != GO_ON) return ls_ok();
+    if (out->what != CONTINUE) return ls_ok();
     g->ids[g->n_prompt + made] = id;
     g->result.tokens = made + 1;
     if (g->job->token != NULL) g->job->token(g->job->context, id);
@@ -119,14 +120,15 @@ static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const 
     return status;
 }
 
-/* Decides on rank 0 and tells the others. */
-static ls_status agree(generation *g, const ls_rank *rank, int64_t made, const float *logits, decision *out) {
+/* Decides on rank 0, and sends the decision to all ranks. */
+static ls_status share_decision(generation *g, const ls_rank *rank, int64_t made, const float *logits,
+                                decision *out) {
     ls_status status = ls_ok();
-    decision mine = {.what = GO_ON}, all[LS_MAX_RANKS];
+    decision mine = {.what = CONTINUE}, all[LS_MAX_RANKS];
     if (rank->rank == 0) status = decide(g, rank, made, logits, &mine);
-    const ls_status told = ls_comm_exchange(rank->comm, &mine, sizeof mine, all);
+    const ls_status sent = ls_comm_exchange(rank->comm, &mine, sizeof mine, all);
     LS_TRY(status);
-    LS_TRY(told);
+    LS_TRY(sent);
     *out = all[0];
     if (out->what == FAILED) return ls_error(LS_PEER, "rank 0 failed");
     return ls_ok();
@@ -137,7 +139,7 @@ static ls_status make_tokens(generation *g, const ls_rank *rank) {
     for (int64_t made = 0; made < g->job->tokens; made++) {
         const float *logits;
         LS_TRY(ls_decoder_next(&g->decoder, rank, next.id, g->n_prompt - 1 + made, &logits));
-        LS_TRY(agree(g, rank, made, logits, &next));
+        LS_TRY(share_decision(g, rank, made, logits, &next));
         if (next.what == STOPPED)
             return ls_error(LS_INTERRUPTED, "stopped after %lld tokens", (long long)made);
         if (next.what == AT_END) break;
@@ -145,7 +147,7 @@ static ls_status make_tokens(generation *g, const ls_rank *rank) {
     return ls_ok();
 }
 
-/* Of the rank that has most of each. */
+/* The maximum over ranks of the cache and of the resident memory. */
 static ls_status count_memory(generation *g, const ls_rank *rank) {
     typedef struct memory {
         int64_t cache, resident;
@@ -177,9 +179,9 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return status;
 }
 
-/* --- before it --------------------------------------------------------------------------------------------------------------- */
+/* --- before the ranks run --------------------------------------------------------------------------------------------------- */
 
-static ls_status check_wishes(const ls_generate_job *job, int *ranks) {
+static ls_status check_job(const ls_generate_job *job, int *ranks) {
     if ((job->prompt == NULL) == (job->prompt_file == NULL))
         return ls_error(LS_USAGE, "--prompt and --prompt-file: expected one of them");
     if (job->tokens < 1 || job->tokens > 1 << 30)
@@ -198,7 +200,7 @@ static ls_status read_prompt(generation *g) {
     ls_token_list list;
     LS_TRY(tokenize_prompt(g->trained.tokenizer, g->job->prompt, g->job->prompt_file, &list));
     g->n_prompt = (int64_t)list.count;
-    /* The last token is made, and has no place of its own. */
+    /* The last generated token is not fed back, so it needs no position. */
     g->most = ls_max(g->n_prompt + g->job->tokens - 1, g->ranks);
     ls_status status = ls_ok();
     g->ids = g->most < INT32_MAX ? calloc((size_t)g->most + 1, sizeof *g->ids) : NULL;
@@ -210,7 +212,7 @@ static ls_status read_prompt(generation *g) {
     return status;
 }
 
-/* Rotary positions go on beyond those that the model was made for, and it is said; learned ones end. */
+/* A generation beyond the model's positions is logged if they are rotary, and an error if they are learned. */
 static ls_status check_positions(const generation *g) {
     const ls_model_sizes sizes = ls_model_describe(g->trained.model);
     const int64_t needed = g->n_prompt + g->job->tokens - 1;
@@ -230,15 +232,15 @@ static ls_status check_positions(const generation *g) {
 static ls_status open_decoder(generation *g) {
     LS_TRY(check_positions(g));
     ls_spread spread = g->job->spread;
-    spread.as_threads = true; /* so that the caller's function is called in the caller's process */
+    spread.as_threads = true; /* so that the job's callbacks run in the caller's process */
     LS_TRY(ls_decoder_open(g->trained.model, g->n_prompt, g->most, g->job->dtype, &spread, &g->decoder));
     const ls_sampling how = {g->job->temperature, g->job->top_p, g->job->top_k, g->job->seed};
-    /* The model may have more rows than there are tokens. */
+    /* The model's vocabulary may be larger than the tokenizer's. */
     return ls_sampler_create(&how, ls_tokenizer_vocabulary(g->trained.tokenizer), &g->sampler);
 }
 
 static ls_status generate(generation *g) {
-    LS_TRY(check_wishes(g->job, &g->ranks));
+    LS_TRY(check_job(g->job, &g->ranks));
     LS_TRY(ls_trained_open_changed(g->job->model, g->job->checkpoint, &g->job->rope, &g->trained));
     if (!g->job->ignore_end) LS_TRY(ls_stops_read(&g->trained, &g->stops));
     LS_TRY(read_prompt(g));
@@ -268,7 +270,7 @@ ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result
     return status;
 }
 
-/* --- the command --------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct generate_flags {
     cli_common common;
@@ -279,16 +281,18 @@ typedef struct generate_flags {
 static const ls_option options[] = {
     CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a directory with one"),
     CLI_CHECKPOINT(AT(checkpoint)),
-    CLI_TEXT("prompt", "TEXT", AT(prompt), "what to continue"),
+    CLI_TEXT("prompt", "TEXT", AT(prompt), "text to continue"),
     CLI_TEXT("prompt-file", "FILE", AT(prompt_file),
              "a text file to continue, instead of --prompt; -: standard input"),
-    CLI_INT("tokens", "N", "200", 1, 1 << 30, AT(tokens), "to make; fewer where the document ends"),
-    CLI_FLAG("ignore-eos", AT(ignore_end), "go on behind tokens that end a text"),
-    CLI_FLOAT("temperature", "X", "1", 0, CLI_ANY, AT(temperature), "0: always the likeliest"),
+    CLI_INT("tokens", "N", "200", 1, 1 << 30, AT(tokens),
+            "tokens to generate; fewer if the document ends before"),
+    CLI_FLAG("ignore-eos", AT(ignore_end), "continue after tokens that end a text"),
+    CLI_FLOAT("temperature", "X", "1", 0, CLI_ANY, AT(temperature),
+              "divisor of the logits; 0: always the likeliest token"),
     CLI_INT("top-k", "N", "0", 0, CLI_ANY, AT(top_k),
-            "draw from the N likeliest, and all as likely as the last of them; 0: from all"),
+            "draw from the N likeliest tokens, and those as likely as the last of them; 0: from all"),
     CLI_FLOAT("top-p", "X", "1", 1e-9, 1, AT(top_p),
-              "and of these from the fewest that hold this share of their chances"),
+              "of these, draw from the fewest whose probabilities sum to X"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", "f32", AT(dtype), "element type"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of the draws, and of random weights"),
 };
@@ -300,10 +304,10 @@ static void write_now(void *context, const char *bytes, size_t n) {
     fflush(stdout);
 }
 
-/* What is made, for --json. */
+/* The generated text and tokens, for --json. */
 typedef struct kept {
     FILE *text;
-    int32_t *ids; /* as many as are asked for */
+    int32_t *ids; /* room for --tokens */
     int64_t n;
 } kept;
 
@@ -371,11 +375,11 @@ const cli_command cli_generate = {
     .summary = "continue a text with a model",
     .usage = "--model PATH [--checkpoint DIR] --prompt TEXT|--prompt-file FILE [options]",
     .about =
-        "Prints what follows the prompt, as it is made. Ranks share the prompt's tokens and keep the keys and values of their part; each "
+        "Prints the continuation of the prompt while it is generated. Ranks share the prompt's tokens and keep the keys and values of their part; each "
         "further token is computed over all of them. Ranks are threads here. The text ends after --tokens, or at one of the model's "
-        "eos_token_id (generation_config.json, config.json) or the tokenizer's end of a document. Logits are divided by --temperature, "
-        "then --top-k, then --top-p cut them, as in the Hugging Face library. The same command draws the same text; so does any number "
-        "of ranks, but where a draw falls between two tokens to within rounding. Ctrl-C ends it.",
+        "eos_token_id (generation_config.json, config.json), or at the tokenizer's end of a document. The logits are divided by --temperature, "
+        "then restricted by --top-k and then by --top-p, as in the Hugging Face library. The same command draws the same text. Another number "
+        "of ranks draws the same text too, unless a draw falls between two tokens to within rounding. Ctrl-C ends the generation.",
     .opens = true,
     .spreads = true,
     CLI_OWN(options, run, generate_flags),

@@ -1,10 +1,9 @@
 /*
- * The grad command: one forward and backward of a model on given tokens. Gradients are summed over the ranks by program step,
- * which leaves each rank a shard of the flat space of parameters; each writes its shard into the one file.
+ * longspan grad: one forward and backward pass of a model on given tokens. Program step sums the gradients over the ranks and leaves each rank
+ * a shard of the flat space of parameters; each rank writes its shard into one common file.
  */
-#include "cli/cli.h"
+#include "cli/cli_impl.h"
 
-#include "cli/arrays.h"
 #include "model/model.h"
 
 #include <math.h>
@@ -18,17 +17,17 @@ typedef struct grad_run {
     ls_dtype dtype;
     ls_model *model;
     ls_array tokens, labels, positions;
-    int64_t valid; /* labels that count: N */
+    int64_t valid; /* N: labels that are not ignored */
     ls_graph *graph;
     ls_language_model lm;
-    ls_array logits;  /* shared; of nobody who did not ask for them */
-    char *partial;    /* the file until it is whole */
+    ls_array logits;  /* shared; without data if they are not written */
+    char *partial;    /* path of the file until it is complete */
     ls_st_plan *plan; /* one entry per parameter, in the image's order */
     double *seconds;  /* shared, by rank */
-    double *loss;     /* shared: summed over ranks */
+    double *loss;     /* shared: sum over ranks */
 } grad_run;
 
-/* --- before the ranks -------------------------------------------------------------------------------------------------------- */
+/* --- before the ranks ------------------------------------------------------------------------------------------------------- */
 
 static ls_status make_positions(grad_run *r) {
     LS_TRY(ls_array_make(LS_I32, 2, r->tokens.size, &r->positions));
@@ -55,7 +54,7 @@ static ls_status build(grad_run *r) {
     return ls_array_make(ls_graph_tensor(r->graph, r->lm.logits)->dtype, 3, size, &r->logits);
 }
 
-/* Names and shapes of the weights, in the type that gradients are summed in. */
+/* Plans the file: names and shapes of the weights, in the type in which gradients are summed. */
 static ls_status plan_file(grad_run *r, const ls_image *image) {
     ls_st_entry *entries = calloc((size_t)image->n_flats, sizeof *entries);
     if (entries == NULL)
@@ -72,7 +71,7 @@ static ls_status plan_file(grad_run *r, const ls_image *image) {
     return status;
 }
 
-/* --- on a rank --------------------------------------------------------------------------------------------------------------- */
+/* --- on a rank -------------------------------------------------------------------------------------------------------------- */
 
 static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     ls_weight_source source;
@@ -85,7 +84,7 @@ static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     return status;
 }
 
-static void give_inputs(const grad_run *r, ls_rank *rank) {
+static void set_inputs(const grad_run *r, ls_rank *rank) {
     const struct {
         const char *name;
         const ls_array *array;
@@ -95,7 +94,7 @@ static void give_inputs(const grad_run *r, ls_rank *rank) {
                             inputs[i].array->data);
 }
 
-/* The part of each parameter that lies in this rank's shard. */
+/* Writes the part of each parameter that lies in this rank's shard. */
 static ls_status write_parts(const ls_rank *rank, ls_st_writer *writer) {
     const ls_image *image = rank->image;
     const char *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
@@ -124,8 +123,9 @@ static ls_status write_shard(const grad_run *r, const ls_rank *rank) {
 static ls_status on_rank(ls_rank *rank, void *context) {
     const grad_run *r = context;
     LS_TRY(fill_weights(r, rank));
-    give_inputs(r, rank);
-    LS_TRY(ls_comm_barrier(rank->comm)); /* so that seconds are of the work alone */
+    set_inputs(r, rank);
+    LS_TRY(ls_comm_barrier(
+        rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.tokens = r->valid}, &(ls_micro_batches){.count = 1}));
     r->seconds[rank->rank] = ls_executor_times(rank->executor).total;
     if (r->logits.data != NULL)
@@ -134,7 +134,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     return write_shard(r, rank);
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------------------------------------- */
 
 static ls_status run_ranks(grad_run *r, ls_session *session, ls_grad_result *result) {
     const int ranks = ls_session_ranks(session);
@@ -159,7 +159,7 @@ static ls_status write_logits(const grad_run *r) {
                         a->data);
 }
 
-/* Creates the file beside its final name, lets the ranks fill it, and renames it when all have. */
+/* Creates the file under a temporary name, lets the ranks fill it, and renames it when all are done. */
 static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
     LS_TRY(plan_file(r, ls_session_image(session, 0)));
     LS_TRY(ls_path_print(&r->partial, "%s.partial-%ld", r->job->out, (long)getpid()));
@@ -211,7 +211,7 @@ ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result) {
     return status;
 }
 
-/* --- the command --------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct grad_flags {
     cli_common common;
@@ -225,10 +225,10 @@ static const ls_option options[] = {
     CLI_TEXT("labels", "FILE", AT(labels),
              "target at each position [B,S], -100 is ignored; the next token when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
-    CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of random weights, when the model has none"),
+    CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of random weights, if the model has none"),
     CLI_REQUIRED_TEXT("out", "FILE", AT(out),
                       "safetensors with the weights' names and shapes, F32 (F64 for f64)"),
-    CLI_TEXT("logits", "FILE", AT(logits), "the logits too, [B,S,V], f4 (f8 for f64) .npy"),
+    CLI_TEXT("logits", "FILE", AT(logits), "write the logits too, [B,S,V], f4 (f8 for f64) .npy"),
 };
 #undef AT
 
@@ -254,7 +254,7 @@ const cli_command cli_grad = {
     .summary = "loss and gradients of a model on given tokens",
     .usage = "--model PATH --tokens FILE [--labels FILE] --out FILE [options]",
     .about =
-        "One forward and backward. The loss is the mean over all labels that are not -100, in nats; so are its gradients.",
+        "One forward and backward pass. The loss is the mean over all labels that are not -100, in nats, and the gradients are those of this mean.",
     .opens = true,
     .spreads = true,
     .runs = true,

@@ -1,5 +1,5 @@
-/* The visible table of commands, and the way from words to one of them. */
-#include "cli/cli.h"
+/* The table of commands, and main: it finds the command, parses its flags, runs it, and turns its status into an exit code. */
+#include "cli/cli_impl.h"
 
 #include "base/base.h"
 
@@ -43,7 +43,7 @@ void cli_print_commands(FILE *out) {
           out);
 }
 
-/* Paragraphs broken at spaces, 100 characters wide. */
+/* Prints paragraphs with lines of at most 100 characters. */
 static void print_wrapped(const char *text, FILE *out) {
     enum { WIDTH = 100 };
     for (int column = 0; *text != 0;) {
@@ -84,7 +84,7 @@ static bool asks_for_help(int argc, char *const *argv) {
     return false;
 }
 
-/* Flags, and the words between them where the command takes some. */
+/* Parses the flags, and collects the words between them if the command takes words. */
 static ls_status parse(const cli_command *c, const ls_option *options, int n_options, int argc,
                        char *const *argv, cli_common *flags) {
     if (c->words_at == 0) return ls_options_parse(options, n_options, argc, argv, flags, flags->given);
@@ -118,7 +118,7 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
     return status;
 }
 
-/* Output that could not be written (a full disk, a closed pipe) is a failure too. */
+/* LS_IO if the output could not be written (a full disk, a closed pipe). */
 static ls_status flush(void) {
     return fflush(stdout) == 0 && !ferror(stdout) ? ls_ok()
                                                   : ls_error(LS_IO, "cannot write to standard output");
@@ -130,9 +130,10 @@ static const char *alias_of(const char *word) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of writing it, with its name */
-    ls_mapped_watch(NULL,
-                    NULL); /* a mapped file that becomes shorter ends the process with a line that names it */
+    signal(SIGXFSZ,
+           SIG_IGN); /* a write beyond the file size limit then fails with an error that names the file */
+    /* A mapped file that becomes shorter ends the process with a line that names it. */
+    ls_mapped_watch(NULL, NULL);
     if (argc < 2) {
         cli_print_commands(stderr);
         return 2;
@@ -141,7 +142,7 @@ int main(int argc, char **argv) {
     ls_status status = cli_find(alias_of(argv[1]), &command);
     if (status.code == LS_OK) status = run_command(command, argc - 2, argv + 2);
     if (status.code == LS_OK) status = flush();
-    signal(SIGPIPE, SIG_IGN); /* the exit code tells, whether or not somebody reads the message */
+    signal(SIGPIPE, SIG_IGN); /* a closed standard error must not change the exit code */
     if (status.code != LS_OK) fprintf(stderr, "longspan: %s\n", status.text);
     return exit_code(status.code);
 }

@@ -1,7 +1,5 @@
-/* The plan command: what training would use and map, and what would fit where it does not. Nothing is run. */
-#include "cli/cli.h"
-
-#include "cli/arrays.h"
+/* longspan plan: what training would use and map, and what would fit if it does not fit. Nothing is run. */
+#include "cli/cli_impl.h"
 
 #include "base/base.h"
 #include "model/model.h"
@@ -34,7 +32,7 @@ static void free_planned(planned *p) {
     ls_graph_destroy(p->graph);
 }
 
-/* A step at one sequence length (ls_plan_variants). */
+/* The job of a step at one sequence length (ls_plan_variants). */
 static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *job) {
     const planning *g = context;
     ls_language_model lm;
@@ -44,7 +42,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     return ls_ok();
 }
 
-/* The plan, and the image of the rank that maps most. */
+/* Makes the plan, and the image of the rank that maps most. */
 static ls_status make_plan(planning *g, planned *out) {
     LS_TRY(make_job(g, g->job->seq, &out->graph, &out->job));
     const ls_status status = ls_plan_decide(&out->job, &g->request, &g->job->spread, &out->plan);
@@ -56,7 +54,7 @@ static ls_status make_plan(planning *g, planned *out) {
     return ls_compile(&out->job, &target, &out->image);
 }
 
-/* --- as a page --------------------------------------------------------------------------------------------------------------- */
+/* --- as a page -------------------------------------------------------------------------------------------------------------- */
 
 static void print_bytes(FILE *out, const char *name, size_t bytes) {
     char text[LS_BYTES_TEXT];
@@ -100,7 +98,7 @@ static void print_page(const planning *g, FILE *out) {
     fprintf(out, "\none rank alone would need %s\n", ls_bytes_text((double)g->one_rank_bytes, text));
 }
 
-/* --- as JSON ----------------------------------------------------------------------------------------------------------------- */
+/* --- as JSON ---------------------------------------------------------------------------------------------------------------- */
 
 static void put_peak(ls_json_writer *w, const ls_image *image, const ls_memory_account *account,
                      ls_space space) {
@@ -150,7 +148,7 @@ static void print_json(const planning *g, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------------------------------------- */
 
 static ls_status build(planning *g) {
     const ls_plan_job *job = g->job;
@@ -188,7 +186,7 @@ ls_status ls_run_plan(const ls_plan_job *job, FILE *out) {
     return status;
 }
 
-/* --- the command --------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct plan_flags {
     cli_common common;
@@ -219,9 +217,9 @@ const cli_command cli_plan = {
     .summary = "what train would use: mesh, strategy, layout, time, bytes",
     .usage = "--model PATH [--seq N] [--ranks R] [--memory BYTES] [options]",
     .about =
-        "Compiles a training step for every candidate and runs nothing (with --measure, a few steps on zeros). Says what is chosen and why, what each candidate is "
-        "predicted to take, send and map, and what the rank that maps most holds, by kind of buffer: train maps exactly that.\n"
-        "With --memory, exit code 1 when a rank needs more; the message says how much, what makes the peak, and what would fit.",
+        "Compiles a training step for every candidate and runs nothing (with --measure, a few steps on zeros). Prints what is chosen and why, the "
+        "predicted time, sent bytes and memory of each candidate, and the memory of the rank that maps most, by kind of buffer: train maps exactly that.\n"
+        "With --memory, the exit code is 1 when a rank needs more; the message says how much it needs, which buffers are at the peak, and what would fit.",
     .opens = true,
     .spreads = true,
     CLI_OWN(options, run, plan_flags),

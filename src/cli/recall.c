@@ -1,5 +1,5 @@
 /* longspan recall */
-#include "cli/cli.h"
+#include "cli/cli_impl.h"
 
 #include "eval/eval.h"
 
@@ -17,17 +17,18 @@ static const ls_option options[] = {
     CLI_CHECKPOINT(AT(checkpoint)),
     CLI_LIST(
         "lengths", "N", offsetof(recall_flags, lengths),
-        "tokens of a text, one number for each column; a quarter, a half and all of the model's positions (8192 at "
-        "most) when left out"),
+        "lengths of the texts in tokens, one for each column; a quarter, a half and all of the model's positions (at most "
+        "8192) when left out"),
     CLI_INT("depths", "N", "5", 1, LS_RECALL_DEPTHS, AT(depths),
-            "places of the key, evenly from begin to end"),
+            "number of places of the key, evenly from begin to end of the text"),
     CLI_INT("samples", "N", "5", 1, 1 << 20, AT(samples), "texts of each length and depth"),
     CLI_LIST("data", "PATH", offsetof(recall_flags, data),
-             "to hide the key in, as of train; a few sentences over and over when left out"),
+             "texts to hide the key in, as of train; a few repeated sentences when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", "f32", AT(dtype), "element type"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed),
-            "of the keys, and of random weights, when the model has none"),
-    CLI_TEXT("out", "DIR", AT(out), "for recall.json and recall.svg; not written when left out"),
+            "of the keys, and of random weights if the model has none"),
+    CLI_TEXT("out", "DIR", AT(out),
+             "folder for recall.json and recall.svg; they are not written when left out"),
 };
 #undef AT
 
@@ -70,9 +71,9 @@ const cli_command cli_recall = {
     .summary = "whether a model finds a pass key again, by depth and length of the text",
     .usage = "--model PATH [--checkpoint DIR] [--lengths N...] [--data PATH...] [options]",
     .about =
-        "A sentence with a pass key of five digits is put at a depth of a text, and asked for at its end. The text is read once; then the "
-        "answer is given token by token, and each is looked at before it is: a key is right when every token of it was the likeliest, "
-        "which is when greedy generation would have written it. The loss of the answer's tokens tells more where few keys are right.",
+        "Puts a sentence with a pass key of five digits at some depth of a text, and asks for the key at the end of the text. A key is right "
+        "when each of its tokens is the likeliest one after the text and the tokens before it, so that greedy generation would write the "
+        "key. Where few keys are right, the loss of their tokens shows more.",
     .opens = true,
     .reads = true,
     .spreads = true,

@@ -1,5 +1,5 @@
 /* Results as JSON. */
-#include "cli/commands.h"
+#include "cli/cli_impl.h"
 #include "eval/eval.h"
 #include "format/format.h"
 

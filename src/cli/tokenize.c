@@ -1,5 +1,5 @@
-/* longspan tokenize: text to ids, and ids to text, a line at a time. */
-#include "cli/cli.h"
+/* longspan tokenize: text to ids, and ids to text, line by line. */
+#include "cli/cli_impl.h"
 
 #include "base/base.h"
 #include "format/format.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 64 << 20 }; /* of a text, and of a line of ids */
+enum { MOST_BYTES = 64 << 20 }; /* limit of a text, and of a line of ids */
 
 typedef struct tokenizing {
     const ls_tokenize_job *job;
@@ -23,7 +23,8 @@ typedef struct tokenizing {
 
 /* ---- reading ---- */
 
-static bool put(ls_text *text, int byte) {
+/* Appends a byte; false when there is no memory. */
+static bool append_byte(ls_text *text, int byte) {
     if (text->count == text->capacity) {
         const size_t capacity = text->capacity > 0 ? 2 * text->capacity : 4096;
         char *grown = realloc(text->byte, capacity);
@@ -35,8 +36,8 @@ static bool put(ls_text *text, int byte) {
     return true;
 }
 
-/* The next line, or with `whole` all that is left, into t->in; *found is false behind the last. */
-static ls_status next_text(tokenizing *t, FILE *file, bool whole, bool *found) {
+/* Reads the next line, or with `whole` the rest of the file, into t->in; *found is false after the last. */
+static ls_status read_text(tokenizing *t, FILE *file, bool whole, bool *found) {
     int byte;
     t->in.count = 0;
     *found = false;
@@ -46,7 +47,8 @@ static ls_status next_text(tokenizing *t, FILE *file, bool whole, bool *found) {
         if (t->in.count == MOST_BYTES)
             return ls_error(LS_INVALID, "a %s of more than %d MiB (longspan data build takes longer ones)",
                             whole ? "text" : "line", MOST_BYTES >> 20);
-        if (!put(&t->in, byte)) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
+        if (!append_byte(&t->in, byte))
+            return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
     }
     return ferror(file) ? ls_error(LS_IO, "cannot be read: %s", strerror(errno)) : ls_ok();
 }
@@ -90,16 +92,17 @@ static ls_status read_ids(const tokenizing *t, ls_json_value root, ls_token_list
 }
 
 static ls_status print_object(tokenizing *t) {
-    if (!put(&t->text, 0)) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->text.count);
+    if (!append_byte(&t->text, 0))
+        return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->text.count);
     if (memchr(t->text.byte, 0, t->text.count - 1) != NULL)
-        return ls_error(LS_UNSUPPORTED, "the text has a NUL, which --json does not write");
+        return ls_error(LS_UNSUPPORTED, "the text has a zero byte, which --json cannot write");
     ls_json_writer *w = ls_json_begin(0);
     ls_json_put_text(w, "text", t->text.byte);
     ls_json_end(w, t->out);
     return ls_ok();
 }
 
-/* Byte for byte into a file or a pipe; a terminal gets what is printable of it. */
+/* Writes the text unchanged to a file or a pipe, and only its printable characters to a terminal. */
 static ls_status write_text(const tokenizing *t) {
     if (!isatty(fileno(t->out))) {
         fwrite(t->text.byte, 1, t->text.count, t->out);
@@ -136,7 +139,7 @@ static ls_status run_file(tokenizing *t, FILE *file, const char *name) {
         LS_PATH where = NULL;
         LS_TRY(whole ? ls_path_print(&where, "%s", name)
                      : ls_path_print(&where, "%s, line %lld", name, (long long)line));
-        LS_TRY(ls_error_in(next_text(t, file, whole, &found), "%s", where));
+        LS_TRY(ls_error_in(read_text(t, file, whole, &found), "%s", where));
         if (!found && !(whole && line == 1)) return ls_ok();
         LS_TRY(ls_error_in(t->job->decode ? decode(t) : encode(t), "%s", where));
     }
@@ -152,11 +155,11 @@ static ls_status run_path(tokenizing *t, const char *path) {
     return status;
 }
 
-/* The text on the command line, as a file in memory. */
+/* Converts the text of the command line. */
 static ls_status run_text(tokenizing *t, const char *text) {
     t->in.count = 0;
     for (; *text != 0; text++)
-        if (!put(&t->in, *text))
+        if (!append_byte(&t->in, *text))
             return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of text", t->in.count);
     return ls_error_in(t->job->decode ? decode(t) : encode(t), "--text");
 }
@@ -169,7 +172,7 @@ static ls_status run_all(tokenizing *t) {
     return ls_ok();
 }
 
-/* A folder, or the tokenizer.json in it. */
+/* path: a folder, or the tokenizer.json in it. */
 static ls_status open_tokenizer(const char *path, ls_tokenizer **out) {
     static const char name[] = "tokenizer.json";
     LS_PATH folder = NULL;
@@ -188,10 +191,10 @@ ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out) {
     if (job->text != NULL && job->n_paths > 0)
         return ls_error(LS_USAGE, "--text and files are given; expected one of them");
     if (job->decode && job->special)
-        return ls_error(
-            LS_USAGE,
-            "--special is about ids that are made; with --decode expected --skip-special or nothing");
-    if (!job->decode && job->skip_special) return ls_error(LS_USAGE, "--skip-special is of --decode");
+        return ls_error(LS_USAGE,
+                        "--special adds ids to a text; with --decode expected --skip-special or neither");
+    if (!job->decode && job->skip_special)
+        return ls_error(LS_USAGE, "--skip-special is given without --decode; expected both");
     tokenizing t = {.job = job, .out = out};
     LS_TRY(open_tokenizer(job->tokenizer, &t.tokenizer));
     ls_tokenizer_log(t.tokenizer, 0);
@@ -203,7 +206,7 @@ ls_status ls_run_tokenize(const ls_tokenize_job *job, FILE *out) {
     return status;
 }
 
-/* --- the command --------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct tokenize_flags {
     cli_common common;
@@ -216,13 +219,13 @@ static const ls_option options[] = {
     CLI_TEXT(
         "tokenizer", "PATH", AT(tokenizer),
         "a model's folder, or another with a tokenizer.json or with vocab.json and merges.txt; bytes when left out"),
-    CLI_TEXT("text", "TEXT", AT(text), "a text instead of files; with --decode, its ids"),
+    CLI_TEXT("text", "TEXT", AT(text), "a text instead of files; with --decode, a line of ids"),
     CLI_FLAG("whole", AT(whole),
-             "a file is one text, not each of its lines; with --decode, no newlines between texts"),
+             "each file is one text, not each of its lines; with --decode, print no newlines between texts"),
     CLI_FLAG("special", AT(special),
-             "with the tokens that the tokenizer's files put around a text (a begin of text, as a rule)"),
-    CLI_FLAG("decode", AT(decode), "the other way: lines of ids to text"),
-    CLI_FLAG("skip-special", AT(skip_special), "of --decode: without special tokens"),
+             "add the tokens that the tokenizer's files put around a text (usually a begin of text)"),
+    CLI_FLAG("decode", AT(decode), "convert lines of ids to text"),
+    CLI_FLAG("skip-special", AT(skip_special), "with --decode: leave special tokens out"),
 };
 #undef AT
 
@@ -239,9 +242,9 @@ const cli_command cli_tokenize = {
     .summary = "text to token ids, and back",
     .usage = "[--tokenizer PATH] [FILE...] [--text TEXT] [--decode] [options]",
     .about =
-        "Each line of the files (of standard input, when there are none; - is standard input) is a text, and its ids are a line of the output: "
-        "[1, 2, 3], or with --json {\"ids\": [1, 2, 3]}. With --decode each line is such an array or object, and its text is the output, or "
-        "with --json {\"text\": \"...\"}. Words of the text that are special tokens become those. The ids are those of the Python package tokenizers.",
+        "Each line of the files is a text (without files, or for -, each line of standard input), and its ids are a line of the output: "
+        "[1, 2, 3], or with --json {\"ids\": [1, 2, 3]}. With --decode each line is such an array or object, and the output is its text, or "
+        "with --json {\"text\": \"...\"}. Special tokens in the text are recognised. The ids are those of the Python package tokenizers.",
     CLI_OWN(options, run, tokenize_flags),
     .words_at = offsetof(tokenize_flags, paths),
 };

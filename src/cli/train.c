@@ -1,5 +1,5 @@
 /* longspan train */
-#include "cli/cli.h"
+#include "cli/cli_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,44 +11,45 @@ typedef struct train_flags {
     ls_train_options options;
 } train_flags;
 
-/* Defaults stand here for --help; the library has them too and learns what was not given as zero (see forget_defaults). */
+/* The defaults here are only for --help: see forget_defaults. */
 #define AT(field) offsetof(train_flags, options.field)
 static const ls_option options[] = {
     CLI_REQUIRED_TEXT("model", "PATH", AT(model),
-                      "config.json, or a directory with one and, to go on from, *.safetensors"),
+                      "config.json, or a directory with one and, to continue a model, its *.safetensors"),
     CLI_REQUIRED_LIST("data", "PATH", offsetof(train_flags, data), CLI_DATA_HELP),
     CLI_REQUIRED_TEXT("out", "DIR", AT(out),
-                      "for run.json, metrics.jsonl, loss.svg, loss_by_position.svg and checkpoints"),
+                      "folder for run.json, metrics.jsonl, loss.svg, loss_by_position.svg and checkpoints"),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence (N + 1 are read)"),
     CLI_PACK(AT(pack)),
     CLI_INT(
         "steps", "N", "100", 1, CLI_ANY, AT(steps),
-        "optimiser steps in all, resumed ones included; with --resume, more of them go on from a run that is done: the schedule is "
-        "that of the new number from there on"),
+        "optimiser steps in all, including those before a resume; with --resume a larger number continues a run that is done, with the "
+        "schedule of the new number"),
     CLI_FLOAT("epochs", "X", NULL, 1e-9, 1e9, AT(epochs),
               "instead of --steps: how many times the data is read"),
     CLI_INT("batch", "N", "1", 1, CLI_ANY, AT(batch),
             "sequences of a step, over all dp ranks and micro-batches"),
     CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate), "micro-batches that a step is cut into"),
     CLI_FLOAT("lr", "X", "1e-3", 1e-30, CLI_ANY, AT(lr), "largest learning rate"),
-    CLI_FLOAT("min-lr", "X", NULL, 0, CLI_ANY, AT(min_lr),
-              "learning rate of the last step, but with constant; a tenth of --lr when left out"),
+    CLI_FLOAT(
+        "min-lr", "X", NULL, 0, CLI_ANY, AT(min_lr),
+        "learning rate of the last step, unless the schedule is constant; a tenth of --lr when left out"),
     CLI_INT("warmup", "N", "0", 0, CLI_ANY, AT(warmup), "steps of linear warm-up"),
     CLI_CHOICE(
         "schedule", "NAME", "cosine|linear|constant|wsd", "cosine", AT(schedule),
-        "of the learning rate after the warm-up: cosine and linear fall to --min-lr over all steps, wsd in the last fifth "
-        "of them, constant stays"),
+        "learning rate after the warm-up: cosine and linear fall to --min-lr over all steps, wsd in the last fifth of "
+        "them, constant does not fall"),
     CLI_FLOAT("beta1", "X", "0.9", 1e-9, 0.999999999, AT(beta1), "of AdamW"),
     CLI_FLOAT("beta2", "X", "0.95", 1e-9, 0.999999999, AT(beta2), "of AdamW"),
     CLI_FLOAT("eps", "X", "1e-8", 1e-30, 1, AT(eps), "of AdamW"),
     CLI_FLOAT(
         "weight-decay", "X", "0.1", 0, CLI_ANY, AT(weight_decay),
-        "of parameters with two or more dimensions: matrices and embeddings, not norms and biases; 0: none"),
+        "decay of parameters with two or more dimensions: matrices and embeddings, not norms and biases; 0: none"),
     CLI_LIST(
         "group", "PATTERN:WHAT", offsetof(train_flags, groups),
-        "parameters of their own, by their names (* and ? in it): 'PATTERN:lr=0.1,decay=0' trains them with a tenth of --lr and no "
-        "decay, 'PATTERN:frozen' not at all. Of several that match a name the last one counts"),
-    CLI_FLOAT("clip", "X", "1", 0, CLI_ANY, AT(clip), "largest norm of the gradient; 0: any"),
+        "settings for parameters whose names match (with * and ?): 'PATTERN:lr=0.1,decay=0' trains them with a tenth of --lr and no "
+        "decay, 'PATTERN:frozen' not at all. If several groups match a name, the last one counts"),
+    CLI_FLOAT("clip", "X", "1", 0, CLI_ANY, AT(clip), "largest norm of the gradient; 0: no clipping"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of weights and of the order of the data"),
     {.name = "save-every",
@@ -57,36 +58,34 @@ static const ls_option options[] = {
      .initial = "15m",
      .offset = offsetof(train_flags, save_every),
      .help =
-         "steps between checkpoints, or a time (90s, 15m, 2h): of those the two newest are kept; 0: at the end only"},
-    CLI_INT("keep", "N", "0", 0, CLI_ANY, AT(keep), "newest checkpoints to keep; 0: all"),
+         "steps between checkpoints, or a time (90s, 15m, 2h), of which the two newest checkpoints are kept; 0: only at the end"},
+    CLI_INT("keep", "N", "0", 0, CLI_ANY, AT(keep), "how many of the newest checkpoints to keep; 0: all"),
     CLI_FLAG(
         "keep-best", AT(keep_best),
-        "a checkpoint after each evaluation that is the best so far; it stays, whatever --keep says, and DIR/best leads to it"),
+        "save a checkpoint after each evaluation that is the best so far; it is kept whatever --keep says, and DIR/best is a link to it"),
     CLI_FLAG("resume", AT(resume),
-             "go on from the newest checkpoint in --out; flags may not contradict its run.json"),
-    CLI_FLAG("replan", AT(replan), "with --resume: another mesh, strategy or instruction set is allowed"),
+             "continue from the newest checkpoint in --out; flags must agree with its run.json"),
+    CLI_FLAG("replan", AT(replan), "with --resume: allow another mesh, strategy or instruction set"),
     CLI_FLAG(
         "trust-data", AT(trust_data),
-        "token shards are not compared with their checksums first, which takes the time to read them once"),
+        "do not compare token shards with their checksums first, which takes as long as reading them once"),
     CLI_INT(
         "restart", "N", "0", 0, 1000000, AT(restarts),
-        "start the ranks again from the newest good checkpoint when one dies (killed, out of memory, crashed), N times at most, and "
-        "not where the last such start made no progress"),
-    CLI_TEXT("eval-data", "PATH", AT(eval_data), "to evaluate on, read and packed as --data"),
+        "start the ranks again from the newest good checkpoint when one dies (killed, out of memory, crashed), at most N times, and "
+        "not if the last such start made no progress"),
+    CLI_TEXT("eval-data", "PATH", AT(eval_data), "text to evaluate on, read and packed like --data"),
     CLI_INT("eval-every", "N", NULL, 1, CLI_ANY, AT(eval_every),
             "steps between evaluations; a tenth of --steps when left out"),
     CLI_FLOAT("max-seconds", "S", NULL, 0.001, CLI_ANY, AT(max_seconds),
-              "stop after this time, with a checkpoint; never when left out"),
-    CLI_FLAG("tensorboard", AT(tensorboard), "an event file for TensorBoard in --out, beside metrics.jsonl"),
-    CLI_TEXT("trace", "FILE", AT(trace),
-             "what each queue of each rank did when in about the last 4 steps, as JSON for ui.perfetto.dev"),
+              "stop after this time, with a checkpoint; no limit when left out"),
+    CLI_FLAG("tensorboard", AT(tensorboard), "write an event file for TensorBoard to --out too"),
+    CLI_TEXT(
+        "trace", "FILE", AT(trace),
+        "write a trace of each queue of each rank in about the last 4 steps, as JSON for ui.perfetto.dev"),
 };
 #undef AT
 
-/*
- * The library tells "not given" (zero: its default, or what a resumed run had) from a value; so what the parser filled in from the
- * table is taken out again. Zero as a value of --clip, --weight-decay and --min-lr is written as -1 there.
- */
+/* Sets options that were not given to zero, which means the library's default, or the value of the resumed run. */
 static void forget_defaults(train_flags *flags) {
     for (size_t i = 0; i < CLI_COUNT(options); i++) {
         const ls_option *row = &options[i];
@@ -97,7 +96,8 @@ static void forget_defaults(train_flags *flags) {
     }
 }
 
-static void turn_off_zeros(train_flags *flags) {
+/* Replaces a zero that was given for --clip, --weight-decay or --min-lr by -1, since zero means that it was not given. */
+static void mark_zeros(train_flags *flags) {
     ls_train_options *o = &flags->options;
     double *const fields[] = {&o->clip, &o->weight_decay, &o->min_lr};
     for (size_t i = 0; i < CLI_COUNT(options); i++) {
@@ -109,8 +109,8 @@ static void turn_off_zeros(train_flags *flags) {
     }
 }
 
-/* "100" steps, or a time: "90s", "15m", "2h". 0 of either: none before the end. */
-static ls_status read_save_every(const char *text, ls_train_options *o) {
+/* Parses a number of steps ("100") or a time ("90s", "15m", "2h"). 0 of either: no checkpoints before the end. */
+static ls_status parse_save_every(const char *text, ls_train_options *o) {
     static const char units[] = "smh";
     static const double seconds[] = {1, 60, 3600};
     const size_t digits = strspn(text, "0123456789");
@@ -159,8 +159,8 @@ static ls_status run(void *context) {
     train_flags *flags = context;
     ls_train_options *o = &flags->options;
     forget_defaults(flags);
-    turn_off_zeros(flags);
-    if (flags->save_every != NULL) LS_TRY(read_save_every(flags->save_every, o));
+    mark_zeros(flags);
+    if (flags->save_every != NULL) LS_TRY(parse_save_every(flags->save_every, o));
     o->data = flags->data.items;
     o->n_data = flags->data.count;
     o->groups = flags->groups.items;
@@ -183,10 +183,11 @@ const cli_command cli_train = {
     .summary = "train a model on text, each sequence shared by the ranks",
     .usage = "--model PATH --data PATH... --out DIR [--seq N] [--ranks R] [options]",
     .about =
-        "Writes DIR/run.json (everything that was resolved), DIR/metrics.jsonl (a line per step), DIR/loss.svg and checkpoints; "
+        "Writes DIR/run.json (all settings, with the defaults and choices), DIR/metrics.jsonl (a line per step), DIR/loss.svg and checkpoints; "
         "at the end DIR/model, a folder that Hugging Face tools load as it is (see checkpoint export), and "
-        "DIR/eval.json and DIR/loss_by_position.svg, the loss by the tokens of the document before, of a few sequences. "
-        "Ctrl-C, SIGTERM and a terminal that closes (SIGHUP) end it after the step with a checkpoint; a second Ctrl-C ends it at once. What is left out is chosen well and said.",
+        "DIR/eval.json and DIR/loss_by_position.svg, the loss of a few sequences by the number of tokens of the document before. "
+        "Ctrl-C, SIGTERM and SIGHUP (the terminal closes) end the training after the current step, with a checkpoint; a second Ctrl-C ends it at once. "
+        "Options that are left out are chosen, and the choice is printed.",
     .opens = true,
     .reads = true,
     .spreads = true,

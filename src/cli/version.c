@@ -1,8 +1,6 @@
-/* What this build is and what it runs on. */
-#include "cli/cli.h"
+/* longspan version: this build, and the machine that it runs on. */
+#include "cli/cli_impl.h"
 
-#include "cli/arrays.h"
-#include "cli/commands.h"
 #include "kernel/kernel.h"
 #include "ls_version.h"
 
@@ -20,7 +18,7 @@ static void append(text_list *list, const char *word, size_t length) {
     snprintf(list->text + used, list->room - used, "%s%.*s", used > 0 ? ", " : "", (int)length, word);
 }
 
-/* Shared objects of the process that a user may have several versions of. */
+/* Adds a shared library of which users may have different versions. */
 static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
     static const char *const ours[] = {"libdnnl", "libjansson", "libzstd"};
     (void)size;
@@ -32,7 +30,7 @@ static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
-/* Instruction sets that some kernel of this build was compiled for, up to `best`; the oracle's plain C is none. */
+/* Lists the instruction sets up to `best` for which this build has kernels; `ref` (plain C) is not one of them. */
 static void list_isas(ls_isa best, text_list *out) {
     for (ls_isa isa = LS_ISA_BASE; isa <= best; isa++) {
         const ls_kernel *kernel = ls_kernel_at(0);
@@ -66,7 +64,7 @@ ls_status ls_about_get(ls_about *out) {
     return ls_ok();
 }
 
-/* --- the command --------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct version_flags {
     cli_common common;

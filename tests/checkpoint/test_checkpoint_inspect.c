@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/checkpoint.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "support/saved_model.h"
 #include "support/scratch.h"
 

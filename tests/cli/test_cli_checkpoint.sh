@@ -72,7 +72,7 @@ grep -q 'weights: the \*.safetensors of run/model' err || fail "train: $(cat err
 # Refusals.
 expect 2 "expected inspect, verify or export" checkpoint
 expect 2 "'prune' is unknown, expected inspect, verify or export" checkpoint prune run
-expect 2 'which? Expected a checkpoint' checkpoint inspect
+expect 2 'no path is given; expected a checkpoint' checkpoint inspect
 expect 2 '--out is missing' checkpoint export run
 expect 2 '--out is for export, not for verify' checkpoint verify run --out x
 expect 2 'dtype' checkpoint export run --out x --dtype f8

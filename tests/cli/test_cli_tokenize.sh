@@ -44,7 +44,7 @@ expect 1 "ids is missing" tokenize --decode --text '{}'
 expect 1 "nowhere: cannot be opened" tokenize nowhere
 expect 1 "cannot be read: Is a directory" tokenize .
 expect 2 "expected one of them" tokenize --text a lines.txt
-expect 2 "--skip-special is of --decode" tokenize --skip-special lines.txt
+expect 2 "--skip-special is given without --decode" tokenize --skip-special lines.txt
 expect 2 "with --decode" tokenize --decode --special ids
 mkdir empty
 expect 1 "no tokenizer in empty" tokenize --tokenizer empty lines.txt

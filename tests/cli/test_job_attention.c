@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "compile/compile.h"
 #include "support/kernel_call.h"
 #include "support/scratch.h"

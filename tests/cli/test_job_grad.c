@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "support/kernel_call.h"
 #include "support/scratch.h"
 

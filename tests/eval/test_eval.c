@@ -10,7 +10,7 @@
 
 #include "support/train.h"
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "data/data.h"
 #include "eval/eval.h"
 #include "longspan/eval.h"

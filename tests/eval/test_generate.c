@@ -10,7 +10,7 @@
 
 #include "support/train.h"
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "eval/eval.h"
 #include "graph/graph.h"
 

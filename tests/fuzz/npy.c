@@ -2,7 +2,7 @@
  * Any .npy file is refused, or its array is inside its mapping. The readers of tokens, labels and ends of documents refuse it, or give values
  * in range.
  */
-#include "cli/arrays.h"
+#include "cli/cli_impl.h"
 #include "fuzz/fuzz.h"
 
 enum { VOCABULARY = 16, SEQUENCE = 8 };

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "eval/eval.h"
 #include "longspan/longspan.h"
 
@@ -418,7 +418,7 @@ static void test_jobs(void **state) {
     must_fail(ls_run_generate(&(ls_generate_job){.prompt = "p", .tokens = 1, .text = no_text}, &generated),
               LS_USAGE, "--model");
     must_fail(ls_run_bench(NULL, out), LS_INVALID, "job is NULL");
-    must_fail(ls_run_bench(&(ls_bench_job){.name = NULL}, out), LS_USAGE, "which bench?");
+    must_fail(ls_run_bench(&(ls_bench_job){.name = NULL}, out), LS_USAGE, "no bench is given");
     must_fail(ls_run_bench(&(ls_bench_job){.name = "gemm"}, NULL), LS_INVALID, "out is NULL");
     must_fail(ls_run_explain(NULL, out), LS_INVALID, "job is NULL");
     must_fail(ls_run_explain(&(ls_explain_job){.seq = 8}, out), LS_USAGE, "--model is missing");

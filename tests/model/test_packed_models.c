@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "graph/graph.h"
 #include "model/model.h"
 #include "session/session.h"

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "graph/graph.h"
 #include "model/model.h"
 #include "session/session.h"

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/checkpoint.h"
-#include "cli/arrays.h"
+#include "cli/cli_impl.h"
 #include "data/build_impl.h"
 #include "data/data.h"
 #include "data/source_impl.h"

@@ -1,7 +1,7 @@
 /*
- * Attention over ranks against one rank with as many threads: every strategy of the table on every mesh, blocks put and read in place.
- * Each measurement is paired with one of the single rank, right after it in one round and right before it in the next, so that
- * both see the same machine, and one that grows slower or faster does it to both.
+ * Attention over ranks against one rank with as many threads: every strategy of the table on every mesh, with blocks put and read in place.
+ * Each measurement is paired with one of the single rank, right after it in one round and right before it in the next, so that a machine
+ * that becomes slower or faster affects both alike.
  */
 #include "longspan/attention.h"
 #include "base/base.h"
@@ -13,12 +13,12 @@
 
 enum { MOST_ROWS = 64 };
 
-/* Work below so many operations on a rank is done once before it is timed: fresh pages and code would show. */
+/* Work of fewer operations on a rank is done once before it is timed, because page faults and cold code would distort its time. */
 static const double short_work = 2e11;
 
 typedef struct row {
     const char *strategy, *transfers;
-    char mesh[64]; /* of the request; empty: free */
+    char mesh[64]; /* requested; empty: free */
     char refused[256];
     ls_spread_result chosen;
     double forward[LS_BENCH_MOST_ROUNDS], seconds[LS_BENCH_MOST_ROUNDS], one[LS_BENCH_MOST_ROUNDS],
@@ -33,19 +33,19 @@ typedef struct bench {
     row rows[MOST_ROWS];
 } bench;
 
-/* --- one measurement ------------------------------------------------------------------------------------------------------- */
+/* --- one measurement -------------------------------------------------------------------------------------------------------- */
 
-/* By rank, in memory that they share. */
+/* Seconds of one rank, in memory that the ranks share. */
 typedef struct times {
     double forward, both;
 } times;
 
-static void scribble(const ls_attention_array *a, uint32_t seed) {
+static void fill_random(const ls_attention_array *a, uint32_t seed) {
     const ls_view view = ls_view_dense(a->data, a->dtype, a->ndim, a->size);
     ls_view_fill(&view, seed);
 }
 
-static ls_status pass(ls_attention_rank *r, times *out) {
+static ls_status time_pass(ls_attention_rank *r, times *out) {
     bool stop;
     LS_TRY(ls_attention_barrier(r, &stop));
     if (stop) return ls_error(LS_INTERRUPTED, "stopped");
@@ -57,7 +57,7 @@ static ls_status pass(ls_attention_rank *r, times *out) {
     return ls_ok();
 }
 
-/* Operations of the busiest possible rank, without a mask. */
+/* Whether the work is short, by the operations of a rank without a mask. */
 static bool is_short(const ls_attention_rank *r) {
     const int64_t *q = r->q.size;
     return 14.0 * (double)(q[0] * q[1] * q[2] * q[3]) * (double)(q[1] * r->ranks) < short_work;
@@ -66,12 +66,12 @@ static bool is_short(const ls_attention_rank *r) {
 static ls_status on_rank(ls_attention_rank *r, void *context) {
     times *mine = &((times *)context)[r->rank];
     const ls_attention_array *const in[] = {&r->q, &r->k, &r->v, &r->grad_o};
-    for (size_t i = 0; i < LS_COUNT(in); i++) scribble(in[i], (uint32_t)(i + 4 * (size_t)r->rank));
-    if (is_short(r)) LS_TRY(pass(r, mine));
-    return pass(r, mine);
+    for (size_t i = 0; i < LS_COUNT(in); i++) fill_random(in[i], (uint32_t)(i + 4 * (size_t)r->rank));
+    if (is_short(r)) LS_TRY(time_pass(r, mine));
+    return time_pass(r, mine);
 }
 
-/* Until the last rank is through. */
+/* Measures until the last rank is done. */
 static ls_status measure(const ls_attention_options *options, ls_spread_result *chosen, times *out) {
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(options, &attention));
@@ -93,11 +93,11 @@ static ls_status measure(const ls_attention_options *options, ls_spread_result *
     return status;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------------------ */
+/* --- rows ------------------------------------------------------------------------------------------------------------------- */
 
 static const char *const ways[] = {"put", "in-place"};
 
-/* A strategy on a mesh, with each way of getting at other ranks' blocks that it has. */
+/* Adds a strategy on a mesh, once for each kind of transfers that it supports. */
 static ls_status add_rows(bench *b, const char *strategy, const char *mesh) {
     bool in_place;
     LS_TRY(ls_strategy_reads_in_place(strategy, &in_place));
@@ -125,7 +125,7 @@ static ls_status list_rows(bench *b) {
     return ls_ok();
 }
 
-/* A strategy that cannot do the problem says so once, in its row. */
+/* Runs a pair of measurements. A strategy that does not apply is refused in the first round, and its row has the reason. */
 static ls_status run_row(bench *b, row *r, int round) {
     if (r->refused[0] != 0) return ls_ok();
     ls_attention_options many = b->options, one = b->options;
@@ -136,7 +136,8 @@ static ls_status run_row(bench *b, row *r, int round) {
                               .transfers = r->transfers};
     one.spread = (ls_spread){.ranks = 1, .threads = b->job.ranks};
     times shared = {0, 0}, alone = {0, 0};
-    if (round % 2 == 1) LS_TRY(measure(&one, NULL, &alone)); /* whether the row is refused is known by now */
+    if (round % 2 == 1)
+        LS_TRY(measure(&one, NULL, &alone)); /* a row that is refused is known since round 0 */
     const ls_status status = measure(&many, &r->chosen, &shared);
     if (status.code == LS_USAGE || status.code == LS_UNSUPPORTED) {
         snprintf(r->refused, sizeof r->refused, "%s", status.text);
@@ -153,7 +154,7 @@ static ls_status run_row(bench *b, row *r, int round) {
     return ls_ok();
 }
 
-/* --- the page -------------------------------------------------------------------------------------------------------------- */
+/* --- the page --------------------------------------------------------------------------------------------------------------- */
 
 static void print_page(const bench *b, FILE *out) {
     const ls_bench_options *j = &b->job;
@@ -223,7 +224,7 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* --- all of it ------------------------------------------------------------------------------------------------------------- */
+/* --- the bench -------------------------------------------------------------------------------------------------------------- */
 
 static void fill_in(ls_bench_options *j) {
     ls_machine machine;

@@ -1,6 +1,6 @@
 /*
- * The attention kernels alone on one rank, against the best rate of square products on the same type and threads in the same run. Only
- * the operations that the mask leaves are counted. A mask other than the causal one has causal attention beside it, in turn.
+ * The attention kernels alone on one rank, against the best rate of square products of the same type and threads in the same run. Only the
+ * operations that the mask leaves are counted. With another mask than causal, causal attention is measured in turns with it.
  */
 #include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* "delta" belongs to the gradient; no operations are counted for it. */
+/* DELTA belongs to the backward pass; its operations are not counted. */
 enum { FORWARD, DELTA, GRADIENT, CALLS };
 static const char *const kernels[CALLS] = {"attention", "attention_delta", "attention_grad"};
 
@@ -23,8 +23,8 @@ typedef struct masked {
     int opened;
     double flops[PASSES];
     double seconds[PASSES][LS_BENCH_MOST_ROUNDS];
-    double products
-        [LS_BENCH_MOST_ROUNDS]; /* operations per second of square products right before and after, the mean */
+    /* Mean rate of square products right before and after, in operations per second. */
+    double products[LS_BENCH_MOST_ROUNDS];
 } masked;
 
 typedef struct bench {
@@ -34,13 +34,13 @@ typedef struct bench {
     ls_machine machine;
     int rounds, n;
     ls_mask causal;
-    masked masked[2]; /* the last one is causal */
+    masked masked[2]; /* the last of the n is causal */
     double floor;
 } bench;
 
-static const double SUSTAINED = 0.2; /* seconds of products */
+static const double SUSTAINED = 0.2; /* seconds of products before and after each measurement */
 
-/* --- measuring --------------------------------------------------------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------------------------------------------------------- */
 
 static ls_status open_masked(const bench *b, ls_arena *arena, ls_pool *pool, masked *m) {
     const ls_kernel_call call[CALLS] = {
@@ -70,14 +70,14 @@ static void run_rounds(bench *b, ls_bench_peak *peak) {
     for (int i = 0; i < b->n; i++) run_masked(&b->masked[i], 0); /* warms up */
     for (int round = 0; round < b->rounds; round++) {
         for (int i = 0; i < b->n; i++) {
-            ls_bench_peak_look(peak);
+            ls_bench_peak_update(peak);
             const double before = ls_bench_peak_sustain(peak, SUSTAINED);
             run_masked(&b->masked[i], round);
             b->masked[i].products[round] = (before + ls_bench_peak_sustain(peak, SUSTAINED)) / 2;
         }
         ls_log("round %d of %d", round + 1, b->rounds);
     }
-    ls_bench_peak_look(peak);
+    ls_bench_peak_update(peak);
     b->floor = peak->best;
 }
 
@@ -104,22 +104,22 @@ static ls_status measure(bench *b) {
     return status;
 }
 
-/* --- the page ---------------------------------------------------------------------------------------------------------------- */
+/* --- the page --------------------------------------------------------------------------------------------------------------- */
 
 static ls_bench_figure figure_of(const bench *b, const masked *m, int pass) {
     const double rate = m->flops[pass] / ls_bench_median(m->seconds[pass], b->rounds);
     return (ls_bench_figure){"GFLOP/s", b->floor * 1e-9, rate * 1e-9, rate / b->floor};
 }
 
-/* The rate over that of the products beside it, round by round. */
-static double of_products(const bench *b, const masked *m, int pass) {
+/* The rate over that of the products before and after it: the median over rounds. */
+static double ratio_to_products(const bench *b, const masked *m, int pass) {
     double ratio[LS_BENCH_MOST_ROUNDS];
     for (int r = 0; r < b->rounds; r++) ratio[r] = m->flops[pass] / m->seconds[pass][r] / m->products[r];
     return ls_bench_median(ratio, b->rounds);
 }
 
-/* The rate under the mask over that of causal attention, round by round. */
-static double of_causal(const bench *b, const masked *m, int pass) {
+/* The rate over that of causal attention: the median over rounds. */
+static double ratio_to_causal(const bench *b, const masked *m, int pass) {
     const masked *causal = &b->masked[b->n - 1];
     double ratio[LS_BENCH_MOST_ROUNDS];
     for (int r = 0; r < b->rounds; r++)
@@ -139,12 +139,13 @@ static void print_page(const bench *b, FILE *out) {
         const masked *m = &b->masked[i / PASSES];
         const ls_bench_figure figure = figure_of(b, m, i % PASSES);
         fprintf(out, "%-24s %-9s %11.2f %7.3f", m->name, passes[i % PASSES],
-                ls_bench_median(m->seconds[i % PASSES], b->rounds) * 1e3, of_products(b, m, i % PASSES));
+                ls_bench_median(m->seconds[i % PASSES], b->rounds) * 1e3,
+                ratio_to_products(b, m, i % PASSES));
         ls_bench_print_figure(&figure, out);
     }
     for (int pass = 0; pass < PASSES && b->n > 1; pass++)
         fprintf(out, "%s%-24s %-9s %.3f of the causal rate\n", pass == 0 ? "\n" : "", b->masked[0].name,
-                passes[pass], of_causal(b, &b->masked[0], pass));
+                passes[pass], ratio_to_causal(b, &b->masked[0], pass));
     fprintf(
         out,
         "\nbeside: over the mean rate of square products for %.1f s right before and after · floor: the fastest single one on that type and threads · only pairs that the mask leaves count\n",
@@ -170,15 +171,15 @@ static void print_json(const bench *b, FILE *out) {
         ls_json_put_text(w, "pass", passes[i % PASSES]);
         ls_json_put_double(w, "seconds", ls_bench_median(m->seconds[i % PASSES], b->rounds));
         ls_bench_put_figure(&figure, w);
-        ls_json_put_double(w, "beside", of_products(b, m, i % PASSES));
-        ls_json_put_double(w, "of_causal", of_causal(b, m, i % PASSES));
+        ls_json_put_double(w, "beside", ratio_to_products(b, m, i % PASSES));
+        ls_json_put_double(w, "of_causal", ratio_to_causal(b, m, i % PASSES));
         ls_json_close(w);
     }
     ls_json_close(w);
     ls_json_end(w, out);
 }
 
-/* --- all of it --------------------------------------------------------------------------------------------------------------- */
+/* --- the bench -------------------------------------------------------------------------------------------------------------- */
 
 static ls_status run(bench *b, ls_mask_text *text) {
     ls_bench_options *j = &b->job;

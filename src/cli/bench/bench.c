@@ -1,5 +1,5 @@
-/* What this machine does: measured, printed beside what it was taken for, and kept for plan. One bench is one row of the table. */
-#include "cli/cli.h"
+/* longspan bench: the table of benches, one row each, and the bench machine, which measures the rates that plan uses. */
+#include "cli/cli_impl.h"
 
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- machine --------------------------------------------------------------------------------------------------------------- */
+/* --- machine ---------------------------------------------------------------------------------------------------------------- */
 
 static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
 
@@ -68,7 +68,7 @@ static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
     ls_machine machine;
     ls_machine_detect(&machine);
     LS_PATH path = NULL;
-    LS_TRY(ls_host_path(machine.isa, &path)); /* before the work, so that it is not done in vain */
+    LS_TRY(ls_host_path(machine.isa, &path)); /* before the work, so that it is not lost */
     ls_host host;
     LS_TRY(ls_host_measure(machine.isa, &host));
     LS_TRY(ls_host_save(machine.isa, &host));
@@ -80,14 +80,14 @@ static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
     return ls_ok();
 }
 
-/* --- the table ------------------------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------------------------------------- */
 
-/* Flags that some benches take. */
+/* The options of benches. */
 static const struct {
     const char *name;
     size_t offset;
     bool text;
-    int64_t most; /* of a number, from 1 on */
+    int64_t most; /* limit of a number; the least is 1 */
 } flags[] = {
     {"seq", offsetof(ls_bench_options, seq), false, 1 << 24},
     {"batch", offsetof(ls_bench_options, batch), false, 1 << 20},
@@ -171,11 +171,11 @@ ls_status ls_run_bench(const ls_bench_job *job, FILE *out) {
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", benches[i].name);
     }
-    if (job->name == NULL) return ls_error(LS_USAGE, "which bench? expected one of %s", known);
+    if (job->name == NULL) return ls_error(LS_USAGE, "no bench is given, expected one of %s", known);
     return ls_error(LS_USAGE, "bench '%s' is not known, expected one of %s", job->name, known);
 }
 
-/* --- the command --------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct bench_flags {
     cli_common common;
@@ -191,22 +191,22 @@ static const ls_option options[] = {
     CLI_INT("batch", "B", NULL, 1, 0x1p20, AT(batch), "step: sequences; 1 when left out"),
     CLI_INT(
         "ranks", "R", NULL, 1, 1024, AT(ranks),
-        "attention: of one thread each, or 1 for the kernels alone; as many as cores when left out. step: 1 when left out"),
+        "attention: ranks of one thread each, or 1 for the kernels alone; the number of cores when left out. step: 1 when left out"),
     CLI_INT(
         "threads", "T", NULL, 1, 1024, AT(threads),
-        "gemm: beside one alone; attention: with --ranks 1; as many as cores when left out. step: of each rank; cores divided by ranks when left out"),
+        "gemm: threads, measured besides one thread; attention: with --ranks 1; the number of cores when left out. step: threads of each rank; cores divided by ranks when left out"),
     CLI_INT("heads", "N", NULL, 1, 0x1p16, AT(heads), "attention: query heads; 8 when left out"),
     CLI_INT("kv-heads", "N", NULL, 1, 0x1p16, AT(kv_heads),
-            "attention: that the query heads share; 2 when left out"),
-    CLI_INT("head-size", "N", NULL, 1, 0x1p16, AT(head_size), "attention: 128 when left out"),
+            "attention: KV heads, which the query heads share; 2 when left out"),
+    CLI_INT("head-size", "N", NULL, 1, 0x1p16, AT(head_size), "attention: size of a head; 128 when left out"),
     CLI_INT(
         "rounds", "N", NULL, 1, 0x1p16, AT(rounds),
-        "in which everything is timed once, each beside its floor; attention and predicted: 3 when left out, gemm and step: 5, comm: 15"),
-    CLI_TEXT("mask", "MASK", AT(mask), "attention: as of longspan attention; causal when left out"),
+        "rounds, in each of which everything is timed once, next to its floor; attention and predicted: 3 when left out, gemm and step: 5, comm: 15"),
+    CLI_TEXT("mask", "MASK", AT(mask), "attention: the mask, as of longspan attention; causal when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype),
                "element type; attention and step: bf16 when left out, gemm: f32 and bf16 both"),
     CLI_TEXT("strategy", "NAME", AT(strategy),
-             "attention: this one alone; all when left out. step: chosen when left out"),
+             "attention: only this strategy; all when left out. step: chosen when left out"),
     CLI_TEXT(
         "config", "FILE", AT(config),
         "gemm and step: config.json of a model or its directory; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out"),
@@ -221,25 +221,25 @@ static ls_status run(void *context) {
 
 const cli_command cli_bench = {
     .name = "bench",
-    .summary = "measures what this machine does",
+    .summary = "measure this machine",
     .usage = "NAME [options]",
     .about =
-        "machine: what one core does while all the others do the same: attention, its gradient and matrix products of each type, kernels "
-        "bound by their bytes, in a cache and from memory, and puts between ranks. Takes half a minute of a machine that has nothing "
-        "else to do. The rates are kept in the user's cache "
-        "directory ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan); from then on all commands predict and choose by them "
-        "instead of by nominal ones.\n"
+        "machine: measures what one core does while all others do the same: attention, its gradient and matrix products of each type, kernels "
+        "bound by their bytes, in a cache and from memory, and puts between ranks. Takes half a minute; the machine should be idle. "
+        "The rates are kept in the user's cache directory ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan). From then on all commands predict "
+        "and choose by them instead of by nominal rates.\n"
         "attention: forward and backward of one attention over ranks of one thread, by every strategy that applies, with blocks put and "
-        "read in place, against one rank with as many threads doing the same; pair by pair, medians. At the default "
-        "sizes a round takes minutes. With --ranks 1 the kernels alone, forward and backward, against the best rate of square products, and "
-        "where another mask is given, against the causal one.\n"
+        "read in place, against the same by one rank with as many threads. They are measured in pairs; the figures are medians. At the default "
+        "sizes a round takes minutes. With --ranks 1: the kernels alone, forward and backward, against the best rate of square products, and, "
+        "with another mask than causal, against causal attention.\n"
         "gemm: the matrix products that a training step of a model calls, forward and for the gradients of inputs and weights, each by "
-        "itself, against the best rate that was seen on the type in the same run, square products among them.\n"
-        "comm: a put with a signal between two processes over shared memory: its latency against a bare flag there, and its bandwidth against "
-        "a plain copy, a flag and the peer's read; and reading in place beside it.\n"
+        "itself, against the best rate of any product of that type in the same run, including square ones.\n"
+        "comm: a put with a signal between two processes over shared memory: its latency against a bare flag, and its bandwidth against "
+        "a plain copy, a flag and the peer's read; and the same for reading in place.\n"
         "step: training steps of a model on random weights and tokens (micro-batch and update) against the best rate of square products; "
-        "where the time of the median step went, by kind of kernel and by weight, beside what was predicted; start-up and memory.\n"
-        "predicted: in each round measures the machine as above, keeps nothing, and runs steps of eight configurations beside what it predicts of them; medians of the rounds.\n"
+        "where the time of the median step went, by kind of kernel and by weight, next to the prediction; start-up and memory.\n"
+        "predicted: in each round measures the machine as above, without keeping the rates, and runs steps of eight configurations next to "
+        "their predictions; the figures are medians of the rounds.\n"
         "Each bench refuses the flags of the others.",
     CLI_OWN(options, run, bench_flags),
     .takes_word = 1,

@@ -1,94 +1,149 @@
-/* The benches of `longspan bench`: one function each, a row of the table in bench.c; and what they share (bench_shared.c). */
+/* The benches of `longspan bench`: one file and one function each, a row of the table in bench.c; and what they share. */
 #ifndef LS_BENCH_IMPL_H
 #define LS_BENCH_IMPL_H
 
-#include "cli/arrays.h"
+#include "cli/cli_impl.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "simulate/simulate.h"
 
-LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out); /* bench_attention.c */
-/* With --ranks 1, defaults filled in: bench_attention_alone.c. */
+LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out);
+/* The bench attention with --ranks 1; the defaults are filled in. */
 LS_MUST_USE ls_status ls_run_bench_attention_alone(const ls_bench_job *job, FILE *out);
-LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);      /* bench_comm.c */
-LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);      /* bench_gemm.c */
-LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out);      /* bench_step.c */
-LS_MUST_USE ls_status ls_run_bench_predicted(const ls_bench_job *job, FILE *out); /* bench_predicted.c */
+LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);
+LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);
+LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out);
+LS_MUST_USE ls_status ls_run_bench_predicted(const ls_bench_job *job, FILE *out);
 
-/* --- bench_shared.c -------------------------------------------------------------------------------------------------------- */
+/* --- shared.c --------------------------------------------------------------------------------------------------------------- */
 
 enum { LS_BENCH_MOST_ROUNDS = 64 };
 
-/* An option that was left out gets its initial value. */
+/* Sets an option that was left out (0) to its default. */
 void ls_bench_fill_in(int64_t *value, int64_t initial);
-/* --rounds, from 1 to LS_BENCH_MOST_ROUNDS. LS_USAGE. */
+/* *out becomes --rounds, or `initial` if it was left out. LS_USAGE if it is not from 1 to LS_BENCH_MOST_ROUNDS. */
 LS_MUST_USE ls_status ls_bench_rounds(const ls_bench_options *options, int initial, int *out);
-/* Of one value for each round, which keep their order. */
+/* The median of one value for each round; the order of the values is kept. */
 double ls_bench_median(const double *values, int rounds);
 
-/* What the machine could do, what was done, and the one by the other; both of one unit, "ns", "GB/s" or "GFLOP/s". */
+/* What the machine can do (floor), what was measured (figure), and their ratio. Both have one unit: "ns", "GB/s" or "GFLOP/s". */
 typedef struct ls_bench_figure {
     const char *unit;
     double floor, figure, ratio;
 } ls_bench_figure;
 
-/* The end of a line of a table: floor, figure, unit and ratio, under the titles. */
+/* Print the last columns of a table: their titles, and floor, figure, unit and ratio. */
 void ls_bench_print_titles(const char *figure, FILE *out);
 void ls_bench_print_figure(const ls_bench_figure *figure, FILE *out);
-/* As fields of an open object. */
+/* Writes a figure as fields of an open object. */
 void ls_bench_put_figure(const ls_bench_figure *figure, ls_json_writer *writer);
 
-/* The model of --config, or the one that benches take when it is left out: a Llama of 100M parameters in its products. */
+/* Opens the model of --config, or the default of the benches: a Llama whose products have 100M parameters. */
 LS_MUST_USE ls_status ls_bench_model_open(const ls_bench_options *options, ls_model **out);
 const char *ls_bench_model_name(const ls_bench_options *options);
 
-/* --- bench_peak.c ---------------------------------------------------------------------------------------------------------- */
-
 /*
- * The rate of matrix products that a machine is seen to do on a type, with the threads of a pool: the best run of square ones, looked
- * at again and again between other measurements.
+ * The best rate of matrix products that was measured on a type with the threads of a pool: that of square products, which are run again
+ * and again between other measurements.
  */
 enum { LS_BENCH_SQUARES = 2 };
 typedef struct ls_bench_peak {
     ls_timed_call square[LS_BENCH_SQUARES];
     int n;
-    double best; /* operations per second, so far */
+    double best; /* operations per second */
 } ls_bench_peak;
 
 LS_MUST_USE ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench_peak *out);
-void ls_bench_peak_look(ls_bench_peak *peak);
+/* Runs each square product twice, and updates `best`. */
+void ls_bench_peak_update(ls_bench_peak *peak);
 /*
- * Square products one after the other for so many seconds, at least one: operations per second, the mean. Where other programs share the
- * cores it lies far below the best, which a lucky millisecond gives; what takes long itself is compared with this as well.
+ * Runs square products for `seconds`, at least one, and returns their mean rate in operations per second. If other programs share the cores
+ * it is far below the best rate, which needs only one undisturbed millisecond; long measurements are compared with this rate too.
  */
 double ls_bench_peak_sustain(ls_bench_peak *peak, double seconds);
 void ls_bench_peak_close(ls_bench_peak *peak);
 
-/* --- bench_rows.c ---------------------------------------------------------------------------------------------------------- */
+/* --- rows.c ----------------------------------------------------------------------------------------------------------------- */
 
-/* Where the time of a step went: one row for each op, for products one for each weight's shape; the mean over the ranks. */
+/* Where the time of a step went: one row for each op, and for products one for each shape of a weight; the mean over the ranks. */
 typedef struct ls_bench_row {
     char name[64];
-    int count; /* of instructions, of all ranks together */
+    int count; /* number of instructions of all ranks */
     double seconds, predicted, flops, bytes;
 } ls_bench_row;
 
 enum { LS_BENCH_ROWS = 160 };
 typedef struct ls_bench_table {
-    ls_bench_row row[LS_BENCH_ROWS]; /* most seconds first; sorted by ls_bench_table_end */
+    ls_bench_row row[LS_BENCH_ROWS]; /* ls_bench_table_end sorts them: most seconds first */
     int n;
 } ls_bench_table;
 
 /*
- * Adds what one of `ranks` did in a run of the program: seconds by instruction, of which those of waits do not count, and those that the
- * clock predicts.
+ * Adds a run of the program by one of `ranks` ranks: the measured and the predicted seconds of each instruction. Waits are left out,
+ * because the other queue may have run meanwhile.
  */
 void ls_bench_table_add(ls_bench_table *table, const ls_image *image, int program, const double *seconds,
                         const double *predicted, int ranks);
-/* A row for what is no instruction. */
+/* Adds a row for time that belongs to no instruction. */
 void ls_bench_table_add_row(ls_bench_table *table, const char *name, double seconds, double predicted);
 void ls_bench_table_end(ls_bench_table *table);
 void ls_bench_table_print(const ls_bench_table *table, FILE *out);
-/* As the array "rows" of an open object. */
+/* Writes the table as the array "rows" of an open object. */
 void ls_bench_table_put(const ls_bench_table *table, ls_json_writer *writer);
+
+/* --- training steps (step.c) ------------------------------------------------------------------------------------------------ */
+
+/* The times of one rank, in memory that it shares with the caller. */
+typedef struct ls_bench_step_times {
+    double began,
+        ready; /* ls_seconds when memory was mapped and kernels prepared; when weights and inputs were set */
+    ls_touched touched;
+    int64_t huge; /* bytes in huge pages */
+    double first; /* seconds of the first step */
+    double loss;  /* of the last step */
+    int64_t peak; /* most resident bytes after any step */
+    double total[LS_BENCH_MOST_ROUNDS], waiting[LS_BENCH_MOST_ROUNDS];
+} ls_bench_step_times;
+
+enum { LS_BENCH_MOST_RANKS = 64 };
+
+typedef struct ls_bench_step {
+    /* Set by the caller: */
+    ls_bench_options options; /* ls_bench_step_run fills in the defaults */
+    ls_model *model;          /* ls_bench_step_close closes it */
+    const ls_host *host;      /* rates for predictions; NULL: those that plan uses */
+    bool without_floor;       /* do not measure the floor */
+    /* Set by ls_bench_step_run: */
+    ls_dtype dtype;
+    ls_graph *graph;
+    ls_job job;
+    ls_array tokens, labels, positions;
+    ls_session *session;
+    int ranks, rounds;
+    int instrs;   /* most instructions of any rank's program */
+    void *shared; /* memory for times and seconds, which the ranks write */
+    size_t shared_bytes;
+    ls_bench_step_times *times;   /* [ranks] */
+    double *seconds;              /* measured: [ranks, rounds, instrs] */
+    double *predicted;            /* simulated: [ranks, instrs] */
+    ls_simulated_rank *simulated; /* [ranks] */
+    double opened;                /* seconds to plan, compile and verify */
+    double launched;              /* when the ranks were started (ls_seconds) */
+    bool host_measured;           /* predictions use rates measured on this machine; else nominal ones */
+    double floor;                 /* operations per second */
+    double products[2];           /* mean rates of square products before and after the steps */
+} ls_bench_step;
+
+/* Plans, predicts and runs the steps. The caller calls ls_bench_step_close whatever the status. */
+LS_MUST_USE ls_status ls_bench_step_run(ls_bench_step *b);
+void ls_bench_step_close(ls_bench_step *b);
+
+/* Seconds of the slowest rank in the step of median length. */
+double ls_bench_step_median(const ls_bench_step *b);
+
+/* Seconds of each instruction of the rank's program in one of the timed steps. */
+double *ls_bench_step_seconds(const ls_bench_step *b, int rank, int round);
+/* Predicted seconds of each instruction of the rank's program. */
+double *ls_bench_step_predicted(const ls_bench_step *b, int rank);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * A put with a signal between two processes of this host, against bare shared memory: the floor of its latency is a flag that one
- * sets and the other looks at, of its bandwidth a plain copy, such a flag, and the other's read of what came. Reading in place, without a
- * put, stands beside them. In each round the floor is
- * measured right before the put, over the same memory; the ratio is the median of the rounds' ratios.
+ * A put with a signal between two processes of this host, against bare shared memory. The floor of the latency is a flag that one process sets
+ * and the other polls; the floor of the bandwidth is a plain copy, such a flag, and the read of the copied bytes by the other process. Reading
+ * in place, without a put, is measured too. In each round the floor is measured right before the put, over the same memory; the ratio is the
+ * median of the rounds' ratios.
  */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
@@ -17,14 +17,16 @@ enum { WORD_DATA = 0, WORD_ANSWER = 1 };
 #define LARGEST ((size_t)16 << 20)
 #define LINE ((size_t)64)
 
-/* Trips of one measurement take about so long together. */
+/* About the seconds of all trips of one measurement. */
 static const double batch_seconds = 0.02;
 
-/* The heap of each rank: what is put | what it is put from | the flag of the floor. */
+/* The heap of each rank: target of puts | source of puts | flag of the floor. */
 static const size_t source_at = LARGEST, flag_at = 2 * LARGEST, heap_bytes = 2 * LARGEST + LINE;
 
-/* latency: as much comes back as went there, and nobody reads it. Otherwise it is read, and a signal comes back: of bytes that were put, or
- * that the peer reads where they lie after a signal. */
+/*
+ * LATENCY: the peer sends as many bytes back, and nobody reads them. PUT: the peer reads the bytes that were put, and answers with a signal.
+ * IN_PLACE: after a signal the peer reads the bytes where they lie, and answers with a signal.
+ */
 typedef enum kind { LATENCY, PUT, IN_PLACE } kind;
 
 typedef struct row {
@@ -38,14 +40,14 @@ static const row rows[] = {
     {IN_PLACE, 4 << 10}, {IN_PLACE, 64 << 10}, {IN_PLACE, 1 << 20}, {IN_PLACE, LARGEST},
 };
 
-/* Seconds of a trip there and back; in memory that both ranks share, written by rank 0. */
+/* Seconds of a round trip, in memory that both ranks share; written by rank 0. */
 typedef struct times {
     double floor[LS_BENCH_MOST_ROUNDS], put[LS_BENCH_MOST_ROUNDS];
 } times;
 
 typedef struct shared {
     times row[LS_COUNT(rows)];
-    uint64_t sum; /* of what rank 1 read, so that it is read */
+    uint64_t sum; /* of the bytes that rank 1 read, so that the reads are not optimised away */
 } shared;
 
 typedef struct side {
@@ -53,12 +55,12 @@ typedef struct side {
     const row *row;
     shared *out;
     char *mine, *theirs;            /* heaps */
-    uint64_t generation, flag_seen; /* so far */
+    uint64_t generation, flag_seen; /* the last ones used */
 } side;
 
-/* --- trips ----------------------------------------------------------------------------------------------------------------- */
+/* --- trips ------------------------------------------------------------------------------------------------------------------ */
 
-/* Reads all of it at the speed of the memory that it lies in. */
+/* Reads all bytes, at the speed of the memory that they lie in. */
 static uint64_t read_all(const void *data, size_t bytes) {
     const uint64_t *words = data;
     uint64_t sum = 0;
@@ -70,7 +72,7 @@ static void read_payload(const side *s, const char *payload) {
     if (s->row->kind != LATENCY) s->out->sum += read_all(payload, s->row->bytes);
 }
 
-/* What is sent was just made: else it would lie in the caches of a peer who copies or reads it there. */
+/* Writes the payload anew before each trip: otherwise it could still lie in the caches of the peer that reads it. */
 static void make_payload(const side *s) {
     for (size_t i = 0; i < s->row->bytes; i += LINE) s->mine[source_at + i]++;
 }
@@ -79,12 +81,12 @@ static void raise_flag(const side *s, uint64_t value) {
     atomic_store_explicit((_Atomic uint64_t *)(void *)(s->theirs + flag_at), value, memory_order_release);
 }
 
-/* Yields now and then: both may be on one core. A peer that died takes this process with it (ls_launch). */
+/* Yields sometimes, because both processes may run on one core. If the peer dies, ls_launch ends this process. */
 static void await_flag(const side *s, uint64_t value) {
     const _Atomic uint64_t *flag = (const _Atomic uint64_t *)(const void *)(s->mine + flag_at);
-    for (unsigned looks = 1; atomic_load_explicit(flag, memory_order_acquire) < value; looks++) {
-        ls_pause(); /* without it the flag comes later: the looks take the line away from its writer */
-        if (looks % 4096 == 0) sched_yield();
+    for (unsigned polls = 1; atomic_load_explicit(flag, memory_order_acquire) < value; polls++) {
+        ls_pause(); /* without a pause the polls take the cache line away from its writer */
+        if (polls % 4096 == 0) sched_yield();
     }
 }
 
@@ -102,7 +104,7 @@ static ls_status bare_trip(side *s) {
     return ls_ok();
 }
 
-/* As the executor waits. */
+/* Waits in the same way as the executor. */
 static ls_status await_word(const side *s, int word, uint64_t generation, int peer, const char *what) {
     const ls_awaited awaited = {word, generation};
     for (;;) {
@@ -135,7 +137,7 @@ static ls_status put_trip(side *s) {
 
 typedef ls_status (*trip)(side *s);
 
-/* Seconds of one of n trips, without the making of what is sent. */
+/* *seconds becomes the mean of n trips, without the time of make_payload. */
 static ls_status time_trips(side *s, trip make, int64_t n, double *seconds) {
     const bool payload = s->row->kind != LATENCY && ls_comm_rank(s->comm) == 0;
     LS_TRY(ls_comm_barrier(s->comm));
@@ -153,7 +155,7 @@ static ls_status time_trips(side *s, trip make, int64_t n, double *seconds) {
     return ls_ok();
 }
 
-/* Both ranks make as many trips as rank 0 finds right. */
+/* *out becomes the number of trips in batch_seconds; both ranks use that of rank 0. */
 static ls_status count_trips(side *s, int64_t *out) {
     enum { FIRST = 8 };
     double seconds;
@@ -165,14 +167,14 @@ static ls_status count_trips(side *s, int64_t *out) {
     return ls_ok();
 }
 
-/* --- one rank -------------------------------------------------------------------------------------------------------------- */
+/* --- one rank --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct bench {
     int rounds;
     shared *out;
 } bench;
 
-/* To a processor of its own among those that this process may run on, where there are two; a wish. */
+/* Pins the rank to a processor of its own, if this process may run on several. Failures are ignored. */
 static void pin(int rank) {
     cpu_set_t allowed, own;
     CPU_ZERO(&own);
@@ -187,7 +189,7 @@ static ls_status on_rank(ls_comm *comm, void *context) {
     pin(ls_comm_rank(comm));
     side s = {.comm = comm, .out = b->out, .mine = ls_comm_heap(comm)};
     s.theirs = ls_comm_peer_heap(comm, 1 - ls_comm_rank(comm));
-    memset(s.mine, 1, 2 * LARGEST); /* placed by its owner, and no page fault later */
+    memset(s.mine, 1, 2 * LARGEST); /* places the pages near their owner, and avoids page faults later */
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
         int64_t n;
         s.row = &rows[i];
@@ -216,9 +218,9 @@ static ls_status measure(bench *b) {
     return status;
 }
 
-/* --- the figures ----------------------------------------------------------------------------------------------------------- */
+/* --- the figures ------------------------------------------------------------------------------------------------------------ */
 
-/* A trip is there and back: half of it is the latency. */
+/* The latency is half of a round trip. */
 static ls_bench_figure figure_of(const bench *b, size_t i) {
     const times *t = &b->out->row[i];
     double ratio[LS_BENCH_MOST_ROUNDS];

@@ -1,7 +1,7 @@
 /*
- * The matrix products of a training step, each by itself: those that the compiled step of the model calls (forward, input gradient,
- * weight gradient; the head in the tiles that it is run in), on operands of its shapes. The floor is the best rate that was seen on the
- * type with as many threads: of square products, looked at in each round, and of these products themselves.
+ * The matrix products of a training step, each by itself: those that the compiled step of the model calls (forward, input gradient, weight
+ * gradient; the head in its tiles), on operands of the same shapes. The floor is the best rate that was measured on the type with as many
+ * threads, of square products, which are run in each round, and of the products themselves.
  */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
@@ -13,9 +13,9 @@
 enum { MOST_PRODUCTS = 64, MOST_SETTINGS = 4 };
 
 typedef struct product {
-    const ls_instr *instr; /* of the image */
+    const ls_instr *instr; /* in the image of the setting */
     int64_t M, N, K;
-    int uses; /* in a step */
+    int uses; /* how often a step calls it */
 } product;
 
 /* One type with one number of threads. */
@@ -23,7 +23,7 @@ typedef struct setting {
     ls_dtype dtype;
     int threads, n;
     double floor;    /* operations per second */
-    ls_image *image; /* whose products these are */
+    ls_image *image; /* the compiled step */
     product product[MOST_PRODUCTS];
     ls_timed_call timed[MOST_PRODUCTS];
     double seconds[MOST_PRODUCTS][LS_BENCH_MOST_ROUNDS];
@@ -37,7 +37,7 @@ typedef struct bench {
     setting *setting; /* room for MOST_SETTINGS */
 } bench;
 
-/* --- which products ---------------------------------------------------------------------------------------------------------- */
+/* --- the products ----------------------------------------------------------------------------------------------------------- */
 
 static const char *role_of(const ls_instr *instr) {
     const ls_matmul_params *params = instr->params;
@@ -89,9 +89,9 @@ static ls_status find_products(const bench *b, setting *s) {
     return ls_ok();
 }
 
-/* --- one setting ------------------------------------------------------------------------------------------------------------- */
+/* --- one setting ------------------------------------------------------------------------------------------------------------ */
 
-/* A call of the instruction's shapes, on data of its own. */
+/* Opens a timed call with the shapes of an instruction. */
 static ls_status open_call(const bench *b, const setting *s, const ls_instr *instr, ls_pool *pool,
                            ls_timed_call *out) {
     ls_kernel_call call = {.n_in = instr->n_in, .n_out = instr->n_out, .params = instr->params};
@@ -103,13 +103,13 @@ static ls_status open_call(const bench *b, const setting *s, const ls_instr *ins
 static void run_rounds(const bench *b, setting *s, ls_bench_peak *peak) {
     for (int i = 0; i < s->n; i++) (void)ls_timed_call_run(&s->timed[i]); /* warms up */
     for (int r = 0; r < b->rounds; r++) {
-        ls_bench_peak_look(peak);
+        ls_bench_peak_update(peak);
         for (int i = 0; i < s->n; i++) {
             s->seconds[i][r] = ls_timed_call_run(&s->timed[i]);
             peak->best = fmax(peak->best, s->product[i].instr->flops / s->seconds[i][r]);
         }
     }
-    ls_bench_peak_look(peak);
+    ls_bench_peak_update(peak);
     s->floor = peak->best;
 }
 
@@ -137,7 +137,7 @@ static ls_status measure(const bench *b, setting *s) {
     return status;
 }
 
-/* --- the figures ------------------------------------------------------------------------------------------------------------- */
+/* --- the figures ------------------------------------------------------------------------------------------------------------ */
 
 static ls_bench_figure figure_of(const setting *s, double flops, double seconds) {
     return (ls_bench_figure){"GFLOP/s", s->floor * 1e-9, flops / seconds * 1e-9, flops / seconds / s->floor};
@@ -147,7 +147,7 @@ static ls_bench_figure product_figure(const bench *b, const setting *s, int i) {
     return figure_of(s, s->product[i].instr->flops, ls_bench_median(s->seconds[i], b->rounds));
 }
 
-/* All that a step does, each product as often as it is used. */
+/* The figure of all products of a step, each as often as it is used. */
 static ls_bench_figure sum_figure(const bench *b, const setting *s) {
     double flops = 0, seconds = 0;
     for (int i = 0; i < s->n; i++) {
@@ -217,7 +217,7 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* --- all of it --------------------------------------------------------------------------------------------------------------- */
+/* --- the bench -------------------------------------------------------------------------------------------------------------- */
 
 static ls_status add_setting(bench *b, ls_dtype dtype, int threads) {
     setting *s = &b->setting[b->n++];

@@ -1,16 +1,15 @@
 /*
- * How well steps are predicted: in each round this machine's rates are measured as by `bench machine`, then steps of eight configurations
- * are predicted by them and run. What differs between the configurations is what a prediction could get wrong: width, length, type, ranks,
- * threads, strategy.
+ * How well steps are predicted: each round measures this machine's rates like `bench machine`, then predicts steps of eight configurations by
+ * them, and runs the steps. The configurations differ in what a prediction could get wrong: width, length, type, ranks, threads, strategy.
  */
 #include "base/base.h"
-#include "cli/bench/step_impl.h"
+#include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Few layers, for one is like the next. */
+/* The models have few layers, because all layers are alike. */
 typedef struct sizes {
     const char *name;
     int E, F, layers, heads, kv_heads, vocabulary;
@@ -46,8 +45,10 @@ static ls_status open_model(const sizes *n, ls_model **out) {
 
 enum { STEPS = 3 }; /* of a configuration in a round */
 
-/* Of a configuration in one round: seconds of a step; and of its instructions alone, the fastest run of each: what else happens on the machine
- * counts less. */
+/*
+ * One configuration in one round: seconds of a step, and of its instructions alone, with the fastest run of each instruction, which other
+ * programs on the machine disturb less.
+ */
 typedef struct outcome {
     double predicted, measured;
     double instrs_predicted, instrs_fastest;
@@ -78,7 +79,7 @@ static ls_status run_one(size_t c, const ls_host *host, outcome *out) {
     ls_status status = open_model(configurations[c].model, &b.model);
     if (status.code == LS_OK) status = ls_bench_step_run(&b);
     if (status.code == LS_OK) {
-        *out = (outcome){.predicted = ls_simulated_seconds(b.clock, b.ranks),
+        *out = (outcome){.predicted = ls_simulated_seconds(b.simulated, b.ranks),
                          .measured = ls_bench_step_median(&b)};
         add_instrs(&b, out);
     }
@@ -86,11 +87,11 @@ static ls_status run_one(size_t c, const ls_host *host, outcome *out) {
     return status;
 }
 
-/* Medians over the rounds; the ratios are of each round, whose rates and steps saw the machine at one time. */
+/* Medians over the rounds. The ratios are those of each round, whose rates and steps were measured close together. */
 typedef struct summary {
     double predicted, measured;
     double ratio, least, most;
-    double undisturbed; /* of instructions alone */
+    double undisturbed; /* ratio of the instructions alone */
 } summary;
 
 static summary summarise(const outcome *round, int rounds) {
@@ -106,7 +107,7 @@ static summary summarise(const outcome *round, int rounds) {
                  .measured = ls_median(measured, rounds),
                  .ratio = ls_median(ratio, rounds),
                  .undisturbed = ls_median(undisturbed, rounds)};
-    s.least = ratio[0]; /* sorted by now */
+    s.least = ratio[0]; /* ls_median has sorted the ratios */
     s.most = ratio[rounds - 1];
     return s;
 }

@@ -1,4 +1,4 @@
-/* See bench_impl.h: where the time of a step went. */
+/* The table of where the time of a step went. */
 #include "cli/bench/bench_impl.h"
 #include "program/account.h"
 
@@ -15,7 +15,7 @@ static ls_bench_row *row_of(ls_bench_table *t, const char *name) {
     return row;
 }
 
-/* A product's op goes by many weights: its shape tells which. */
+/* The name of an instruction's row: its op, and for products the shape of the weight, because many weights share an op. */
 static void name_instr(const ls_instr *instr, char *out, size_t room) {
     snprintf(out, room, "%s", instr->op);
     if (instr->kind != LS_INSTR_KERNEL || strcmp(instr->kernel->name, "matmul") != 0) return;
@@ -30,7 +30,7 @@ void ls_bench_table_add(ls_bench_table *t, const ls_image *image, int program, c
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         char name[sizeof t->row->name];
-        if (instr->kind == LS_INSTR_WAIT) continue; /* the other queue may have run meanwhile */
+        if (instr->kind == LS_INSTR_WAIT) continue;
         name_instr(instr, name, sizeof name);
         ls_bench_row *row = row_of(t, name);
         row->count++;

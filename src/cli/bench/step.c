@@ -1,10 +1,10 @@
 /*
- * Training steps of a model on random weights and tokens: micro-batch and update in one program, on the ranks and threads asked for. The
- * figure is the work of a step over its time: 6 operations for each weight that products use and token, and attention's for the pairs
- * that the mask leaves, whatever is computed again; the floor the best rate of square products before and after the steps, with
- * as many threads. The step of median length is told apart by what it was spent on.
+ * Training steps of a model on random weights and tokens: micro-batch and update in one program, on the given ranks and threads. The figure is
+ * the work of a step over its time: 6 operations for each token and weight of a product, and those of attention for the pairs that the mask
+ * leaves; recomputed results do not count. The floor is the best rate of square products before and after the steps, with as many threads. A
+ * table shows where the time of the step of median length went.
  */
-#include "cli/bench/step_impl.h"
+#include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
 #include "report/report.h"
 #include "session/session.h"
@@ -14,7 +14,7 @@
 
 static const ls_adamw adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
-/* --- one rank -------------------------------------------------------------------------------------------------------------- */
+/* --- one rank --------------------------------------------------------------------------------------------------------------- */
 
 double *ls_bench_step_seconds(const ls_bench_step *b, int rank, int round) {
     return b->seconds + ((size_t)rank * (size_t)b->rounds + (size_t)round) * (size_t)b->instrs;
@@ -29,19 +29,19 @@ static void scatter(const ls_rank *rank, const char *name, const ls_array *array
     if (binding != NULL) ls_executor_scatter(rank->executor, binding, array->data);
 }
 
-/* In [-1, 1), by the number of the element alone: the same on every rank. */
-static double scrambled(uint64_t n) {
+/* A number in [-1, 1) that depends on the index of an element only, so that all ranks have the same. */
+static double hashed(uint64_t n) {
     n *= 0x9e3779b97f4a7c15u;
     n ^= n >> 32;
     n *= 0xd6e8feb86659fd93u;
     return (double)(int64_t)n * 0x1p-63;
 }
 
-/* Norms 1, the rest uniform with the deviation in *context: normal numbers take their time. */
+/* Norms are 1, other weights uniform with the deviation *context; normal numbers would take longer to make. */
 static ls_status read_weights(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     const double most = *(const double *)context * sqrt(3);
     for (int64_t i = 0; i < count; i++)
-        out[i] = flat->shape.ndim == 1 ? 1 : most * scrambled((uint64_t)(flat->start + start + i));
+        out[i] = flat->shape.ndim == 1 ? 1 : most * hashed((uint64_t)(flat->start + start + i));
     return ls_ok();
 }
 
@@ -55,7 +55,7 @@ static ls_status set_up(const ls_bench_step *b, const ls_rank *rank) {
     return ls_executor_record(rank->executor, 4 * ls_trace_spans(rank->image, 0, 1));
 }
 
-/* The spans of the run's instructions. */
+/* Sets seconds[instruction] from the recorded spans of a run. */
 static void collect(const ls_executor *executor, uint64_t run, double *seconds) {
     for (size_t i = 0, n = ls_executor_spans(executor); i < n; i++) {
         const ls_span_time *span = ls_executor_span(executor, i);
@@ -65,7 +65,7 @@ static void collect(const ls_executor *executor, uint64_t run, double *seconds) 
 }
 
 /* Run 0 warms up. */
-static ls_status step(const ls_bench_step *b, const ls_rank *rank, int run) {
+static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run) {
     ls_bench_step_times *mine = &b->times[rank->rank];
     const ls_step_numbers numbers = {.tokens = b->tokens.count,
                                      .update = run + 1,
@@ -100,14 +100,17 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(set_up(b, rank));
     mine->ready = ls_seconds();
     mine->huge = ls_resident_huge(rank);
-    for (int run = 0; run <= b->rounds; run++) LS_TRY(step(b, rank, run));
+    for (int run = 0; run <= b->rounds; run++) LS_TRY(run_step(b, rank, run));
     return ls_ok();
 }
 
-/* --- all ranks --------------------------------------------------------------------------------------------------------------- */
+/* --- all ranks -------------------------------------------------------------------------------------------------------------- */
 
-/* Of the machine, with as many threads as all ranks have. Nothing of it is left, so that ranks may be forked after it. */
-static ls_status look_at_peak(ls_bench_step *b, double *sustained) {
+/*
+ * Updates the floor with as many threads as all ranks have, and measures the mean rate of products. The threads have ended when it returns,
+ * so that ranks may be forked.
+ */
+static ls_status measure_floor(ls_bench_step *b, double *sustained) {
     const ls_target *target = &ls_session_plan(b->session)->target;
     ls_machine machine;
     ls_machine_detect(&machine);
@@ -117,7 +120,7 @@ static ls_status look_at_peak(ls_bench_step *b, double *sustained) {
     LS_TRY(ls_pool_create(threads, threads <= machine.cores, &pool));
     const ls_status status = ls_bench_peak_open(b->dtype, target->isa, pool, &peak);
     if (status.code == LS_OK) {
-        for (int i = 0; i < 2; i++) ls_bench_peak_look(&peak);
+        for (int i = 0; i < 2; i++) ls_bench_peak_update(&peak);
         *sustained = ls_bench_peak_sustain(&peak, 0.5);
         b->floor = fmax(b->floor, peak.best);
         ls_bench_peak_close(&peak);
@@ -126,46 +129,48 @@ static ls_status look_at_peak(ls_bench_step *b, double *sustained) {
     return status;
 }
 
-static void see(void *context, int rank, int instr, double begin, double end) {
+static void note_prediction(void *context, int rank, int instr, double begin, double end) {
     if (instr >= 0) ls_bench_step_predicted(context, rank)[instr] = end - begin;
 }
 
-/* What the clock says of the step that is run. */
+/* Simulates the step. */
 static ls_status predict(ls_bench_step *b) {
     const ls_image *images[LS_BENCH_MOST_RANKS];
     for (int r = 0; r < b->ranks; r++) images[r] = ls_session_image(b->session, r);
     b->predicted = calloc((size_t)b->ranks * (size_t)b->instrs, sizeof *b->predicted);
-    b->clock = calloc((size_t)b->ranks, sizeof *b->clock);
-    if (b->predicted == NULL || b->clock == NULL) return ls_error(LS_NO_MEMORY, "no memory for a prediction");
+    b->simulated = calloc((size_t)b->ranks, sizeof *b->simulated);
+    if (b->predicted == NULL || b->simulated == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for a prediction");
     ls_host host;
     b->host_measured = b->host != NULL || ls_host_load(images[0]->isa, &host);
     const ls_rates rates = ls_plan_rates(images[0], b->host != NULL ? b->host : &host);
-    return ls_simulate(images, b->ranks, LS_PROGRAM_STEP, &rates, &(ls_simulation_watch){see, b}, b->clock);
+    return ls_simulate(images, b->ranks, LS_PROGRAM_STEP, &rates, &(ls_simulation_watch){note_prediction, b},
+                       b->simulated);
 }
 
 static ls_status run_session(ls_bench_step *b) {
     const size_t of_ranks = ls_round_up(sizeof *b->times * (size_t)b->ranks, 64);
     for (int r = 0; r < b->ranks; r++) {
         const ls_image *image = ls_session_image(b->session, r);
-        if (image == NULL || r >= LS_BENCH_MOST_RANKS) /* more than are proved together */
+        if (image == NULL || r >= LS_BENCH_MOST_RANKS) /* a session keeps no images of more ranks */
             return ls_error(LS_USAGE, "--ranks %d are too many for this bench", b->ranks);
         b->instrs = (int)ls_max(b->instrs, image->programs[LS_PROGRAM_STEP].n_instrs);
     }
     b->shared_bytes =
         of_ranks + sizeof *b->seconds * (size_t)b->ranks * (size_t)b->rounds * (size_t)b->instrs;
     LS_TRY(predict(b));
-    if (!b->without_floor) LS_TRY(look_at_peak(b, &b->products[0]));
+    if (!b->without_floor) LS_TRY(measure_floor(b, &b->products[0]));
     LS_TRY(ls_shared_map(b->shared_bytes, &b->shared));
     b->times = b->shared;
     b->seconds = (double *)(void *)((char *)b->shared + of_ranks);
     b->launched = ls_seconds();
     LS_TRY(ls_session_run(b->session, on_rank, b));
-    return b->without_floor ? ls_ok() : look_at_peak(b, &b->products[1]);
+    return b->without_floor ? ls_ok() : measure_floor(b, &b->products[1]);
 }
 
-/* --- all of it ----------------------------------------------------------------------------------------------------------------- */
+/* --- the session ------------------------------------------------------------------------------------------------------------ */
 
-/* Random tokens; each label is the next of its sequence, and the last one the first. */
+/* Random tokens; the label of a token is the next token of its sequence, that of the last token the first. */
 static ls_status make_inputs(ls_bench_step *b) {
     const int64_t B = b->options.batch, S = b->options.seq, size[] = {B, S};
     const uint64_t V = (uint64_t)ls_model_describe(b->model).V;
@@ -211,7 +216,7 @@ ls_status ls_bench_step_run(ls_bench_step *b) {
 void ls_bench_step_close(ls_bench_step *b) {
     ls_shared_unmap(b->shared, b->shared_bytes);
     free(b->predicted);
-    free(b->clock);
+    free(b->simulated);
     ls_session_close(b->session);
     ls_graph_destroy(b->graph);
     ls_array_free(&b->tokens);
@@ -220,11 +225,176 @@ void ls_bench_step_close(ls_bench_step *b) {
     ls_model_close(b->model);
 }
 
+/* --- the figures ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct figures {
+    int round;            /* the step of median length */
+    double seconds, mean; /* of that step: of the slowest rank; the mean over the ranks */
+    double predicted;     /* simulated */
+    ls_bench_figure rate;
+    double beside; /* the rate over the mean rate of products before and after the steps */
+    double tokens_per_second;
+    /* Seconds of the start-up: until all ranks had memory and kernels; to touch memory; to set weights; what the first step took longer. */
+    double mapped, touched, set, first;
+    double loss;
+    int64_t peak, huge;
+    ls_bench_table table;
+} figures;
+
+static double slowest(const ls_bench_step *b, int round) {
+    double most = 0;
+    for (int r = 0; r < b->ranks; r++) most = fmax(most, b->times[r].total[round]);
+    return most;
+}
+
+static int median_round(const ls_bench_step *b) {
+    double steps[LS_BENCH_MOST_ROUNDS];
+    for (int i = 0; i < b->rounds; i++) steps[i] = slowest(b, i);
+    return ls_median_place(steps, b->rounds);
+}
+
+double ls_bench_step_median(const ls_bench_step *b) { return slowest(b, median_round(b)); }
+
+/* Operations of a step. A causal mask leaves each token the tokens up to itself. */
+static double work_of(const ls_bench_step *b) {
+    const ls_model_sizes n = ls_model_describe(b->model);
+    const double B = (double)b->options.batch, S = (double)b->options.seq;
+    const double weights = (double)(ls_model_parameters(b->model) - (n.tied ? 0 : n.V * n.E));
+    const double pairs = B * S * (S + 1) / 2;
+    return 6 * weights * B * S + 14 * pairs * (double)(n.Hq * n.D * n.L);
+}
+
+static void fill_table(const ls_bench_step *b, figures *f) {
+    double waiting = 0, known = 0, idle = 0, ended = 0;
+    f->predicted = ls_simulated_seconds(b->simulated, b->ranks);
+    for (int r = 0; r < b->ranks; r++) {
+        ls_bench_table_add(&f->table, ls_session_image(b->session, r), LS_PROGRAM_STEP,
+                           ls_bench_step_seconds(b, r, f->round), ls_bench_step_predicted(b, r), b->ranks);
+        idle += b->simulated[r].waiting / b->ranks;
+        ended += (f->predicted - b->simulated[r].end) / b->ranks;
+        waiting += b->times[r].waiting[f->round] / b->ranks;
+        f->mean += b->times[r].total[f->round] / b->ranks;
+    }
+    for (int i = 0; i < f->table.n; i++) known += f->table.row[i].seconds;
+    ls_bench_table_add_row(&f->table, "between instructions", f->mean - known - waiting, 0);
+    if (b->ranks > 1) {
+        ls_bench_table_add_row(&f->table, "waiting for other ranks", waiting, idle);
+        ls_bench_table_add_row(&f->table, "ended before the slowest", f->seconds - f->mean, ended);
+    }
+    ls_bench_table_end(&f->table);
+}
+
+static void compute_figures(const ls_bench_step *b, figures *f) {
+    f->round = median_round(b);
+    f->seconds = slowest(b, f->round);
+    f->tokens_per_second = (double)b->tokens.count / f->seconds;
+    const double rate = work_of(b) / f->seconds;
+    f->rate = (ls_bench_figure){"GFLOP/s", b->floor * 1e-9, rate * 1e-9, rate / b->floor};
+    f->beside = rate / ((b->products[0] + b->products[1]) / 2);
+    f->loss = b->times[0].loss;
+    for (int r = 0; r < b->ranks; r++) {
+        const ls_bench_step_times *t = &b->times[r];
+        f->mapped = fmax(f->mapped, t->began - b->launched - t->touched.seconds);
+        f->touched = fmax(f->touched, t->touched.seconds);
+        f->huge = r == 0 ? t->huge : ls_min(f->huge, t->huge);
+        f->set = fmax(f->set, t->ready - t->began);
+        f->first = fmax(f->first, t->first - f->seconds);
+        f->peak = ls_max(f->peak, t->peak);
+    }
+    fill_table(b, f);
+}
+
+static void print_page(const ls_bench_step *b, const figures *f, FILE *out) {
+    const ls_spread_result chosen = ls_session_describe(b->session);
+    char text[5][LS_SECONDS_TEXT], bytes[3][LS_BYTES_TEXT];
+    fprintf(
+        out,
+        "training step · %s · B %lld · S %lld · %s · %s · %d rank%s of %d thread%s · %s · %s · the median of %d\n\n",
+        ls_bench_model_name(&b->options), (long long)b->options.batch, (long long)b->options.seq,
+        ls_dtype_name(b->dtype), chosen.isa, b->ranks, b->ranks == 1 ? "" : "s",
+        ls_session_plan(b->session)->target.threads,
+        ls_session_plan(b->session)->target.threads == 1 ? "" : "s", chosen.strategy, chosen.mesh, b->rounds);
+    fprintf(out, "%-30s", "");
+    ls_bench_print_titles("figure", out);
+    fprintf(out, "%-30s", "6·N·tokens + attention");
+    ls_bench_print_figure(&f->rate, out);
+    fprintf(
+        out,
+        "%s a step, %.1f tokens/s, loss %.3f; %.3f of square products for half a second before and after\n",
+        ls_seconds_text(f->seconds, text[0]), f->tokens_per_second, f->loss, f->beside);
+    fprintf(out, "%s predicted, %.3f of what was measured, by %s rates\n",
+            ls_seconds_text(f->predicted, text[0]), f->predicted / f->seconds,
+            b->host_measured ? "this machine's" : "nominal");
+    fprintf(
+        out,
+        "start-up: plan, compile and verify %s; start, map and prepare %s; touch memory %s; set weights %s; first step longer by %s\n",
+        ls_seconds_text(b->opened, text[0]), ls_seconds_text(f->mapped, text[1]),
+        ls_seconds_text(f->touched, text[2]), ls_seconds_text(f->set, text[3]),
+        ls_seconds_text(f->first, text[4]));
+    fprintf(out, "memory of a rank: %s mapped, %s of it in huge pages, %s resident at most\n\n",
+            ls_bytes_text((double)chosen.predicted_bytes, bytes[0]), ls_bytes_text((double)f->huge, bytes[1]),
+            ls_bytes_text((double)f->peak, bytes[2]));
+    ls_bench_table_print(&f->table, out);
+    fprintf(
+        out,
+        "\nfloor: the fastest run of a square product on as many threads · N: weights that products use · rates: of one rank, operands "
+        "in full\n");
+}
+
+static void print_json(const ls_bench_step *b, const figures *f, FILE *out) {
+    const ls_spread_result chosen = ls_session_describe(b->session);
+    ls_json_writer *w = ls_json_begin(0);
+    ls_json_put_text(w, "model", ls_bench_model_name(&b->options));
+    ls_json_put_int(w, "batch", b->options.batch);
+    ls_json_put_int(w, "seq", b->options.seq);
+    ls_json_put_text(w, "dtype", ls_dtype_name(b->dtype));
+    ls_json_put_text(w, "isa", chosen.isa);
+    ls_json_put_int(w, "ranks", b->ranks);
+    ls_json_put_int(w, "threads", ls_session_plan(b->session)->target.threads);
+    ls_json_put_text(w, "strategy", chosen.strategy);
+    ls_json_put_text(w, "mesh", chosen.mesh);
+    ls_json_put_int(w, "rounds", b->rounds);
+    ls_bench_put_figure(&f->rate, w);
+    ls_json_put_double(w, "beside", f->beside);
+    ls_json_put_double(w, "work", work_of(b));
+    ls_json_put_double(w, "seconds", f->seconds);
+    ls_json_put_double(w, "predicted_seconds", f->predicted);
+    ls_json_put_bool(w, "host_measured", b->host_measured);
+    ls_json_put_double(w, "tokens_per_second", f->tokens_per_second);
+    ls_json_put_double(w, "loss", f->loss);
+    ls_json_open_object(w, "start_up");
+    ls_json_put_double(w, "compile", b->opened);
+    ls_json_put_double(w, "map_and_prepare", f->mapped);
+    ls_json_put_double(w, "touch", f->touched);
+    ls_json_put_double(w, "set_weights", f->set);
+    ls_json_put_double(w, "first_step_longer", f->first);
+    ls_json_close(w);
+    ls_json_put_int(w, "mapped_bytes", chosen.predicted_bytes);
+    ls_json_put_int(w, "huge_page_bytes", f->huge);
+    ls_json_put_int(w, "peak_bytes", f->peak);
+    ls_bench_table_put(&f->table, w);
+    ls_json_end(w, out);
+}
+
+static ls_status print_figures(const ls_bench_step *b, bool json, FILE *out) {
+    figures *f = calloc(1, sizeof *f);
+    if (f == NULL) return ls_error(LS_NO_MEMORY, "no memory for the figures of a bench");
+    compute_figures(b, f);
+    if (json)
+        print_json(b, f, out);
+    else
+        print_page(b, f, out);
+    free(f);
+    return ls_ok();
+}
+
+/* --- the bench -------------------------------------------------------------------------------------------------------------- */
+
 ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out) {
     ls_bench_step b = {.options = job->options};
     ls_status status = ls_bench_model_open(&b.options, &b.model);
     if (status.code == LS_OK) status = ls_bench_step_run(&b);
-    if (status.code == LS_OK) status = ls_bench_step_print(&b, job->json, out);
+    if (status.code == LS_OK) status = print_figures(&b, job->json, out);
     ls_bench_step_close(&b);
     return status;
 }

@@ -1,0 +1,180 @@
+/*
+ * What the files of cli share: how the row of a command is written, the options that several commands take, and arrays, token ids and masks
+ * between files and memory.
+ */
+#ifndef LS_CLI_IMPL_H
+#define LS_CLI_IMPL_H
+
+#include "base/base.h"
+#include "cli/cli.h"
+#include "format/format.h"
+#include "session/session.h"
+
+#include <stddef.h>
+
+#define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define CLI_MOST_OPTIONS 96
+
+/* The flags that are not a command's own; the first member of every struct of flags. */
+typedef struct cli_common {
+    bool json;
+    bool help; /* handled by main before the flags are parsed */
+    /* Whether the option was on the command line, by row of cli_options_of, which begins with the command's own options. */
+    bool given[CLI_MOST_OPTIONS];
+    ls_spread spread;     /* of commands that spread work over ranks */
+    ls_rope_change rope;  /* of commands that open a model */
+    ls_text_form form;    /* of commands that read texts */
+    const char *ranks_as; /* of commands that run ranks */
+} cli_common;
+
+typedef struct cli_command {
+    const char *name;
+    const char *summary;      /* one line */
+    const char *usage;        /* what follows "longspan NAME " */
+    const char *about;        /* paragraphs for --help and the manual; NULL: none */
+    const ls_option *options; /* its own; NULL: none */
+    int n_options;
+    bool spreads; /* takes the options of spread_rows (options.c): how a job is spread over ranks */
+    bool runs;    /* takes the options of run_rows: how ranks run */
+    bool opens;   /* takes the options of rope_rows: changes of a model's rotary positions */
+    bool reads;   /* takes the options of form_rows: how texts become documents */
+    ls_status (*run)(void *flags);
+    size_t flags_bytes;
+    int takes_word; /* how many words may stand before the flags: they are the values of the first options of the table */
+    /* Offset in the flags of an ls_option_list for all other words that are no flags; 0: such words are an error. */
+    size_t words_at;
+} cli_command;
+
+/* The members of a row with options of its own: their table, the function to run, and the struct of flags. */
+#define CLI_OWN(table, function, flags) \
+    .options = table, .n_options = CLI_COUNT(table), .run = function, .flags_bytes = sizeof(flags)
+
+extern const cli_command cli_train, cli_data, cli_attention, cli_grad, cli_generate, cli_eval, cli_recall,
+    cli_tokenize, cli_explain, cli_plan, cli_bench, cli_checkpoint, cli_version, cli_help;
+
+/* Row `index` of the table in main.c; NULL past the end. */
+const cli_command *cli_command_at(int index);
+/* Finds a command by its name. LS_USAGE, with the nearest name, if there is none. */
+LS_MUST_USE ls_status cli_find(const char *name, const cli_command **out);
+
+/* Prints the page of --help. */
+void cli_print_help(const cli_command *command, FILE *out);
+/* Prints all commands, one line each. */
+void cli_print_commands(FILE *out);
+/* Prints the manual page in roff (help.c). */
+void cli_print_manual(FILE *out);
+
+/* --- rows of a table of options: one macro for each kind of option ---------------------------------------------------------- */
+
+#define CLI_ANY 0x1p62 /* the largest value of a number without a limit */
+
+#define CLI_FLAG(called, at, text) \
+    { .name = called, .type = LS_OPTION_FLAG, .offset = at, .help = text }
+#define CLI_WORDS(kind, needed, called, value, at, text) \
+    { .name = called, .type = kind, .metavar = value, .required = needed, .offset = at, .help = text }
+#define CLI_TEXT(...) CLI_WORDS(LS_OPTION_TEXT, false, __VA_ARGS__)
+#define CLI_REQUIRED_TEXT(...) CLI_WORDS(LS_OPTION_TEXT, true, __VA_ARGS__)
+#define CLI_LIST(...) CLI_WORDS(LS_OPTION_LIST, false, __VA_ARGS__)
+#define CLI_REQUIRED_LIST(...) CLI_WORDS(LS_OPTION_LIST, true, __VA_ARGS__)
+#define CLI_CHOICE(called, value, among, otherwise, at, text)                                               \
+    {                                                                                                       \
+        .name = called, .type = LS_OPTION_CHOICE, .metavar = value, .choices = among, .initial = otherwise, \
+        .offset = at, .help = text                                                                          \
+    }
+#define CLI_NUMBER(kind, called, value, otherwise, from, to, at, text)                                   \
+    {                                                                                                    \
+        .name = called, .type = kind, .metavar = value, .initial = otherwise, .least = from, .most = to, \
+        .offset = at, .help = text                                                                       \
+    }
+#define CLI_INT(...) CLI_NUMBER(LS_OPTION_INT, __VA_ARGS__)
+#define CLI_FLOAT(...) CLI_NUMBER(LS_OPTION_FLOAT, __VA_ARGS__)
+#define CLI_BYTES(...) CLI_NUMBER(LS_OPTION_BYTES, __VA_ARGS__)
+
+/* The options of commands that open a trained model. */
+#define CLI_MODEL(at)                      \
+    CLI_REQUIRED_TEXT("model", "PATH", at, \
+                      "config.json, or a directory with one and, if trained, *.safetensors")
+#define CLI_CHECKPOINT(at)            \
+    CLI_TEXT("checkpoint", "DIR", at, \
+             "a checkpoint, or the --out of a training run; the model's own weights when left out")
+/* The help of options for texts or shards. */
+#define CLI_DATA_HELP                                                                                      \
+    "files, folders or patterns: text (a document each), JSONL or JSON (a document per record), plain or " \
+    "compressed (.gz, .zst); or token shards (longspan data build)"
+/* How documents are packed into the sequences that a command reads. */
+#define CLI_PACK(at)                                                                                 \
+    CLI_CHOICE(                                                                                      \
+        "pack", "NAME", "join|best|stream", "join", at,                                              \
+        "how documents come into sequences: joined, so that they see each other; or apart, each at " \
+        "positions from 0, by best fit or in their order. One longer than a sequence is cut; its pieces, too, begin at 0")
+
+/* --- options that commands share (options.c) -------------------------------------------------------------------------------- */
+
+/* Lists all options of a command, its own first. Returns their number; `out` gets the first CLI_MOST_OPTIONS. */
+int cli_options_of(const cli_command *command, ls_option out[CLI_MOST_OPTIONS]);
+
+/* The spread for the library, from the flags. */
+ls_spread cli_spread_of(const cli_common *flags);
+/* Moves the words that belong to no flag to the end of argv, in their order, and returns their number. */
+int cli_part_words(const ls_option *table, int rows, int argc, const char **argv);
+/* Prints what was chosen, with time and bytes, to standard output. */
+void cli_print_spread(const ls_spread_result *result);
+
+/* --- arrays, token ids and masks (arrays.c) --------------------------------------------------------------------------------- */
+
+/* A dense global array in memory that forked ranks share with their parent. */
+typedef struct ls_array {
+    ls_dtype dtype;
+    int ndim;
+    int64_t size[LS_MAX_DIMS];
+    int64_t count; /* elements */
+    size_t bytes;
+    void *data;
+} ls_array;
+
+/* An array of zeros. */
+LS_MUST_USE ls_status ls_array_make(ls_dtype dtype, int ndim, const int64_t *size, ls_array *out);
+void ls_array_free(ls_array *array); /* NULL and a zeroed array are allowed */
+/* Reads the numbers of an f4 or f8 file, rounded to dtype. path is for messages. */
+LS_MUST_USE ls_status ls_array_from_npy(const char *path, const ls_npy *file, ls_dtype dtype, ls_array *out);
+/* Reads an i4 or i8 file as i32. LS_INVALID names a value that does not fit. */
+LS_MUST_USE ls_status ls_array_read_integers(const char *path, ls_array *out);
+/* Writes directory/NAME.npy, as f8 if the array is f64, else as f4. */
+LS_MUST_USE ls_status ls_array_write(const ls_array *array, const char *directory, const char *name);
+
+void ls_sizes_print(int ndim, const int64_t *size, char *out, size_t bytes); /* "[2,16,64]" */
+
+/* Parses "f32", "f64" or "bf16"; NULL means `initial`. LS_USAGE for other texts. */
+LS_MUST_USE ls_status ls_job_dtype(const char *text, ls_dtype initial, ls_dtype *out);
+
+/* --- masks ------------------------------------------------------------------------------------------------------------------ */
+
+/* A mask from text, with the arrays that its `documents` terms point to. */
+typedef struct ls_mask_text {
+    ls_mask mask;
+    ls_array ends[LS_MASK_TERMS];
+    int n_ends;
+} ls_mask_text;
+
+/*
+ * Parses terms that are joined by '+', such as "documents:FILE.npy", and checks them against a sequence of S tokens. The caller frees *out
+ * whatever the status.
+ */
+LS_MUST_USE ls_status ls_mask_text_read(const char *text, int64_t S, ls_mask_text *out);
+void ls_mask_text_free(ls_mask_text *mask);
+
+/* --- token ids -------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Reads token ids: i32[B,S], each in [0,V). LS_INVALID names row, column and value of another one. The caller frees *out whatever the
+ * status.
+ */
+LS_MUST_USE ls_status ls_tokens_read(const char *path, int64_t V, ls_array *out);
+/*
+ * Reads labels in the same way; -100 (ignored) is allowed. path NULL: the label of a token is the next token, and -100 at the end of each
+ * row. *valid becomes the number of labels that are not -100.
+ */
+LS_MUST_USE ls_status ls_labels_read(const char *path, int64_t V, const ls_array *tokens, ls_array *out,
+                                     int64_t *valid);
+
+#endif
