@@ -245,7 +245,7 @@ static ls_status run(void *context) {
 
 const cli_command cli_explain = {
     .name = "explain",
-    .summary = "print the compiled programs of a rank, and the candidates that they were chosen from",
+    .summary = "print the compiled programs of a rank, and the candidates they were chosen from",
     .usage = "--model PATH [--seq N] [--ranks R] [--rank N] [options]",
     .about =
         "Compiles a training step and, without --run or --measure, runs nothing. Prints the candidates: the predicted time, sent bytes and memory "

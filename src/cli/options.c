@@ -71,8 +71,8 @@ static const ls_option form_rows[] = {
         "mistral, mistral-v3, gemma and gemma3; the tokenizer's own when left out"),
     CLI_TEXT(
         "system", "TEXT", FORM(system),
-        "system message of conversations that begin without one, '' for an empty text; the default of the template "
-        "when left out"),
+        "system message of conversations that begin without one, '' for an empty text; that of the template when "
+        "left out"),
     CLI_TEXT("today", "DATE", FORM(today),
              "date (2025-07-09) for chat templates that write a date; today when left out"),
     CLI_TEXT(
