@@ -82,7 +82,7 @@ static void replace_timed(ls_saves *s, int64_t step) {
     s->timed[LS_COUNT(s->timed) - 1] = step;
     if (oldest < 0 || !is_first(s)) return;
     const ls_status removed = ls_checkpoint_remove(s->t->options.out, oldest);
-    if (removed.code != LS_OK) ls_log("an old checkpoint stays: %s", removed.text);
+    if (removed.code != LS_OK) ls_log("an old checkpoint cannot be removed: %s", removed.text);
 }
 
 static ls_status save(ls_saves *s, int64_t step, double loss) {

@@ -324,7 +324,7 @@ ls_status ls_settings_count_steps(ls_training *t) {
         return ls_error(LS_USAGE, "--steps %lld is less than the %lld steps of %s that are done",
                         (long long)o->steps, (long long)t->start.step, o->out);
     if (t->record != NULL && o->steps == t->start.step)
-        ls_log("all %lld steps are done; a larger --steps goes on", (long long)o->steps);
+        ls_log("all %lld steps are done; a larger --steps continues the run", (long long)o->steps);
     else if (t->record != NULL && o->steps != t->steps_before) {
         ls_train_options before = *o;
         before.steps = t->steps_before;

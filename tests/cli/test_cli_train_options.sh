@@ -52,7 +52,7 @@ expect_refused "--steps 3 and --epochs 2" "${base[@]}" --out x --steps 3 --epoch
 # A finished run continues with more steps, reports the jump of the learning rate, and keeps counting.
 train more --seq 24 --steps 4 --lr 0.01
 train more --seq 24 --resume
-grep -q 'all 4 steps are done; a larger --steps goes on' err || fail "a run that is done: $(cat err)"
+grep -q 'all 4 steps are done; a larger --steps continues the run' err || fail "a run that is done: $(cat err)"
 train more --seq 24 --steps 8 --resume
 grep -q '8 steps instead of 4: the schedule (cosine) is that of 8 steps from here on; the next learning rate is 0.00378, the last was 0.001' err ||
     fail "more steps: $(cat err)"

@@ -95,8 +95,8 @@ void ls_bench_table_put(const ls_bench_table *table, ls_json_writer *writer);
 
 /* The times of one rank, in memory that it shares with the caller. */
 typedef struct ls_bench_step_times {
-    double began,
-        ready; /* ls_seconds when memory was mapped and kernels prepared; when weights and inputs were set */
+    /* ls_seconds when memory was mapped and kernels prepared; when weights and inputs were set */
+    double began, ready;
     ls_touched touched;
     int64_t huge; /* bytes in huge pages */
     double first; /* seconds of the first step */
