@@ -17,7 +17,8 @@ import sys
 LEVELS = [
     ["base"],
     ["tensor", "comm", "format"],
-    ["kernel", "graph", "text"],
+    ["kernel", "text"],
+    ["graph"],
     ["jinja"],
     ["program", "data"],
     ["compile"],

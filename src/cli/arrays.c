@@ -178,7 +178,8 @@ ls_status ls_labels_read(const char *path, int64_t V, const ls_array *tokens, ls
 
 static ls_status add_documents(const char *path, int64_t S, ls_mask_text *out) {
     if (out->mask.n == LS_MASK_TERMS)
-        return ls_error(LS_USAGE, "mask term 'documents:%s': the mask has %d terms already, expected at most %d", path,
+        return ls_error(LS_USAGE,
+                        "mask term 'documents:%s': the mask has %d terms already, expected at most %d", path,
                         LS_MASK_TERMS, LS_MASK_TERMS);
     ls_array *ends = &out->ends[out->n_ends];
     LS_TRY(ls_array_read_integers(path, ends));

@@ -4,7 +4,7 @@
  */
 #include "program/name.h"
 #include "compile/compile_impl.h"
-#include "kernel/effects.h"
+#include "kernel/kernel.h"
 
 /* A write that no later one covers. */
 typedef struct write {
@@ -107,7 +107,7 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
     instr->transfer = transfer_of(p, instr);
     for (int i = 0; i < instr->n_in; i++) name_read(n, &instr->in[i]);
     for (int i = 0; i < instr->n_out && instr->kind == LS_INSTR_KERNEL; i++) {
-        if (ls_kernel_reads_output(instr->kernel->name, instr->params, i)) name_read(n, &instr->out[i]);
+        if (ls_kernel_reads_output(instr->kernel->id, instr->params, i)) name_read(n, &instr->out[i]);
     }
     if (instr->kind == LS_INSTR_WAIT && instr->n_out > 0 && instr->out[0].peer >= 0) begin_lease(n, instr);
     if (instr->kind == LS_INSTR_SIGNAL && instr->n_out > 0 && instr->out[0].peer >= 0) end_lease(n, instr);

@@ -164,7 +164,7 @@ LS_MUST_USE ls_status ls_host_measure(ls_isa isa, ls_host *out);
  * A kernel by itself, on data of its own: what is timed of one kernel is timed this way.
  *
  *     ls_timed_call timed;
- *     LS_TRY(ls_timed_call_open("matmul", LS_BF16, isa, pool, &call, &timed));
+ *     LS_TRY(ls_timed_call_open(LS_KERNEL_MATMUL, LS_BF16, isa, pool, &call, &timed));
  *     double seconds = ls_timed_call_run(&timed);      as often as needed; the first meets cold caches
  *     ls_timed_call_close(&timed);
  */
@@ -183,7 +183,7 @@ typedef struct ls_timed_call {
  * pages there, those of floating-point types filled with numbers in (-1, 1), others with zeros. What the call points to and the pool (NULL: this
  * thread alone) are borrowed. LS_NO_MEMORY, LS_UNSUPPORTED.
  */
-LS_MUST_USE ls_status ls_timed_call_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+LS_MUST_USE ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                                          const ls_kernel_call *call, ls_timed_call *out);
 double ls_timed_call_run(const ls_timed_call *timed); /* seconds */
 void ls_timed_call_close(ls_timed_call *timed);
@@ -200,7 +200,7 @@ typedef struct ls_timed_crowd {
 } ls_timed_crowd;
 
 /* On all threads of the pool (NULL: this one alone), fewer where memory is short. */
-LS_MUST_USE ls_status ls_timed_crowd_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+LS_MUST_USE ls_status ls_timed_crowd_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                                           const ls_kernel_call *call, ls_timed_crowd *out);
 /* All begin together; seconds of one, the mean. */
 double ls_timed_crowd_run(const ls_timed_crowd *crowd);

@@ -15,20 +15,17 @@ const char *const ls_timeline_kind_name[LS_TIMELINE_KINDS] = {
     "signals",   "wait of one queue",    "idle: both queues wait"};
 
 ls_timeline_kind ls_timeline_kind_of(const ls_instr *instr) {
-    static const struct {
-        const char *kernel;
-        ls_timeline_kind kind;
-    } own[] = {{"attention", LS_TIMELINE_ATTENTION},
-               {"attention_grad", LS_TIMELINE_GRADIENT},
-               {"matmul", LS_TIMELINE_MATMUL}};
+    static const ls_timeline_kind own[] = {[LS_COST_BYTES] = LS_TIMELINE_KERNEL,
+                                           [LS_COST_COPY] = LS_TIMELINE_KERNEL,
+                                           [LS_COST_PRODUCT] = LS_TIMELINE_MATMUL,
+                                           [LS_COST_ATTENTION] = LS_TIMELINE_ATTENTION,
+                                           [LS_COST_ATTENTION_GRAD] = LS_TIMELINE_GRADIENT};
     static const ls_timeline_kind kinds[LS_INSTR_KINDS] = {[LS_INSTR_KERNEL] = LS_TIMELINE_KERNEL,
                                                            [LS_INSTR_PUT_SIGNAL] = LS_TIMELINE_PUT,
                                                            [LS_INSTR_SIGNAL] = LS_TIMELINE_SIGNAL,
                                                            [LS_INSTR_WAIT] = LS_TIMELINE_WAIT,
                                                            [LS_INSTR_QUIET] = LS_TIMELINE_SIGNAL};
-    for (size_t i = 0; i < LS_COUNT(own) && instr->kind == LS_INSTR_KERNEL; i++) {
-        if (strcmp(instr->kernel->name, own[i].kernel) == 0) return own[i].kind;
-    }
+    if (instr->kind == LS_INSTR_KERNEL) return own[ls_contracts[instr->kernel->id].cost];
     return kinds[instr->kind];
 }
 

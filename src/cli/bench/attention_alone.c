@@ -11,7 +11,8 @@
 
 /* "delta" belongs to the gradient; no operations are counted for it. */
 enum { FORWARD, DELTA, GRADIENT, CALLS };
-static const char *const kernels[CALLS] = {"attention", "attention_delta", "attention_grad"};
+static const ls_kernel_id kernels[CALLS] = {LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_DELTA,
+                                            LS_KERNEL_ATTENTION_GRAD};
 
 enum { PASS_FORWARD, PASS_BACKWARD, PASS_BOTH, PASSES };
 static const char *const passes[PASSES] = {"forward", "backward", "both"};
