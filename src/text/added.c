@@ -171,7 +171,8 @@ static ls_status normalize(ls_json_value item, const ls_steps *normalizers, ls_t
         status = ls_error(LS_UNSUPPORTED,
                           "%s: of %s (\"%.60s\") the normalizer leaves %zu bytes, expected 1 to %d",
                           item.file, item.path, token->byte, piece.bytes, LS_MOST_PATTERN);
-    if (status.code == LS_OK && !(token->shown = copy_text(piece.text, piece.bytes))) status = no_memory(item);
+    if (status.code == LS_OK && !(token->shown = copy_text(piece.text, piece.bytes)))
+        status = no_memory(item);
     free(buffer[0].byte);
     free(buffer[1].byte);
     ls_match_scratch_destroy(scratch);
