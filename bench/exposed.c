@@ -18,7 +18,7 @@
 #include "base/base.h"
 #include "compile/compile.h"
 #include "model/model.h"
-#include "program/cost.h"
+#include "program/program.h"
 #include "run/run.h"
 #include "session/session.h"
 

@@ -2,7 +2,7 @@
  * Names: what every read must find, from the list in emission order alone: which writes to the buffer made the value. Given before
  * placement, so that the verifier can compare them with what lies at the final addresses (program/name.h).
  */
-#include "program/name.h"
+#include "program/program.h"
 #include "compile/compile_impl.h"
 #include "kernel/kernel.h"
 

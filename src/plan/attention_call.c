@@ -1,6 +1,6 @@
 #include "plan/plan.h"
 
-#include "program/cost.h"
+#include "program/program.h"
 
 #include <math.h>
 

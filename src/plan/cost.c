@@ -1,7 +1,7 @@
 /* What a candidate costs: its own programs, a few of them by themselves, or all played on a clock. */
 #include "plan/plan_impl.h"
 
-#include "program/far.h"
+#include "program/program.h"
 #include "simulate/simulate.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #define LS_PLAN_MEASURE_IMPL_H
 
 #include "plan/plan.h"
-#include "program/cost.h"
+#include "program/program.h"
 
 /* Of everything in one pass; the median counts. */
 enum { LS_MEASURED_RUNS = 3 };

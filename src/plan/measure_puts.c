@@ -1,7 +1,7 @@
 /* Puts and signals between ranks of one thread, one on each core. */
 #include "base/base.h"
 #include "plan/measure_impl.h"
-#include "run/launch.h"
+#include "run/run.h"
 
 #include <math.h>
 #include <string.h>

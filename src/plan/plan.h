@@ -10,8 +10,7 @@
 #include "format/format.h"
 #include "kernel/kernel.h"
 #include "longspan/spread.h"
-#include "program/cost.h"
-#include "program/peak.h"
+#include "program/program.h"
 
 typedef struct ls_plan_request {
     int ranks;

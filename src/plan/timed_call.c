@@ -1,6 +1,6 @@
 #include "plan/plan.h"
 
-#include "run/memory.h"
+#include "run/run.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

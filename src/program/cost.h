@@ -7,7 +7,7 @@
 #ifndef LS_PROGRAM_COST_H
 #define LS_PROGRAM_COST_H
 
-#include "program/program.h"
+#include "program/image.h"
 
 /*
  * Seconds of attention, or of its gradient, on one core: the sum over what a call has of each. A flop (4 for each element of a head and

@@ -2,7 +2,7 @@
 #ifndef LS_PROGRAM_IN_PLACE_H
 #define LS_PROGRAM_IN_PLACE_H
 
-#include "program/program.h"
+#include "program/image.h"
 
 typedef enum ls_sharing {
     LS_APART,    /* not a byte in common */

@@ -1,6 +1,6 @@
 /* The account of the passes: what each made of what it was given, and what came out, op by op. */
 #include "base/base.h"
-#include "program/account.h"
+#include "program/program.h"
 #include "report/report.h"
 
 /* Nodes that the program is made of. */

@@ -7,7 +7,7 @@
 #include "format/format.h"
 #include "longspan/engine.h"
 #include "model/model.h"
-#include "run/trace.h"
+#include "run/run.h"
 #include "session/session.h"
 
 /* --- candidates (candidates.c) ------------------------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* What each choice of the compiler does to a step: the job is compiled with one more of them switched on at a time. */
 #include "base/base.h"
-#include "program/account.h"
+#include "program/program.h"
 #include "report/report.h"
 
 #include <stdio.h>

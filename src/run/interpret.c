@@ -1,7 +1,7 @@
 /* See interpret.h. Queues and the choice of what moves; memory is in interpret_memory.c, transfers in interpret_network.c. */
 #include "run/interpret.h"
 
-#include "program/in_place.h"
+#include "program/program.h"
 #include "run/interpret_impl.h"
 
 #include <stdlib.h>

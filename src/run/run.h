@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "program/program.h"
 #include "run/launch.h"
+#include "run/memory.h"
 #include "run/touch.h"
 #include "run/trace.h"
 

@@ -1,7 +1,7 @@
 /* See clock.h. Events in the order of their time: of all ranks the one whose next event is earliest goes on. */
 #include "simulate/simulate.h"
 
-#include "program/far.h"
+#include "program/program.h"
 
 #include <math.h>
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "program/far.h"
+#include "program/program.h"
 #include "support/images.h"
 
 enum { MIB = 1 << 20, ADDS = 4 };

@@ -4,7 +4,7 @@
  */
 #include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
-#include "program/cost.h"
+#include "program/program.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* See bench_impl.h: where the time of a step went. */
 #include "cli/bench/bench_impl.h"
-#include "program/account.h"
+#include "program/program.h"
 
 #include <math.h>
 #include <stdlib.h>
