@@ -154,8 +154,8 @@ static ls_status bench(int argc, char **argv) {
         for (int element = 0; element < 2; element++) {
             const ls_dtype T = element ? LS_BF16 : LS_F32;
             const ls_kernel *forward, *backward;
-            LS_TRY(ls_kernel_find("attention", T, isa, &forward));
-            LS_TRY(ls_kernel_find("attention_grad", T, isa, &backward));
+            LS_TRY(ls_kernel_find(LS_KERNEL_ATTENTION, T, isa, &forward));
+            LS_TRY(ls_kernel_find(LS_KERNEL_ATTENTION_GRAD, T, isa, &backward));
             for (size_t i = 0; i < LS_COUNT(shapes); i++)
                 measure(&shapes[i], forward, backward, threads, pool, peak);
         }

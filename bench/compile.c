@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "format/format.h"
 #include "model/model.h"
-#include "program/verify.h"
+#include "program/program.h"
 
 #include <stdio.h>
 #include <stdlib.h>

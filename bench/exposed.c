@@ -18,7 +18,7 @@
 #include "base/base.h"
 #include "compile/compile.h"
 #include "model/model.h"
-#include "program/cost.h"
+#include "program/program.h"
 #include "run/run.h"
 #include "session/session.h"
 
@@ -54,7 +54,7 @@ static void sleep_for(const ls_kernel_call *call, void *state, ls_pool *pool) {
     nanosleep(&time, NULL);
 }
 
-static const ls_kernel asleep = {.name = "asleep", .run = sleep_for};
+static const ls_kernel asleep = {.run = sleep_for};
 
 /* Shorter ones cost nothing: the clock wakes us 50 microseconds late. */
 #define SHORTEST 100e-6

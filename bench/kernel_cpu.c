@@ -61,7 +61,7 @@ static void measure(const work *w, ls_dtype T, ls_isa isa, ls_pool *pool) {
         .n_in = w->n_in, .n_out = w->n_out, .params = w->params, .threads = ls_pool_threads(pool)};
     for (int i = 0; i < w->n_in; i++) call.in[i] = make_view(&w->in[i], T, &bytes);
     for (int i = 0; i < w->n_out; i++) call.out[i] = make_view(&w->out[i], T, &bytes);
-    stop_unless(ls_kernel_find(w->name, T, isa, &kernel));
+    stop_unless(ls_kernel_find(ls_kernel_named(w->name), T, isa, &kernel));
     const double before = ls_seconds();
     const size_t workspace = kernel->workspace ? kernel->workspace(&call) : 0;
     call.workspace = aligned_alloc(64, ls_round_up(workspace + 1, 64));

@@ -50,7 +50,7 @@ static ls_status measure(run *r, int argc, char **argv) {
         (double)r->text.bytes / 1e6 / r->encode);
     if (argc < 5) return ls_ok();
     LS_PATH path = NULL;
-    snprintf(path, sizeof path, "%s.txt", argv[4]);
+    LS_TRY(ls_path_print(&path, "%s.txt", argv[4]));
     LS_TRY(ls_file_write(argv[4], r->ids.id, r->ids.count * sizeof *r->ids.id));
     return ls_file_write(path, r->back.byte, r->back.count);
 }

@@ -191,8 +191,8 @@ static ls_status run(const char *folder, int64_t parameters, int threads) {
 
 int main(int argc, char **argv) {
     LS_PATH folder = NULL;
-    snprintf(folder, sizeof folder, "%s/longspan-weights-XXXXXX", argc > 1 ? argv[1] : "/tmp");
-    ls_status status = mkdtemp(folder) != NULL ? ls_ok() : ls_error(LS_IO, "cannot make %s", folder);
+    ls_status status = ls_path_print(&folder, "%s/longspan-weights-XXXXXX", argc > 1 ? argv[1] : "/tmp");
+    if (status.code == LS_OK && mkdtemp(folder) == NULL) status = ls_error(LS_IO, "cannot make %s", folder);
     if (status.code == LS_OK) {
         status = run(folder, (argc > 2 ? atoll(argv[2]) : 250) * 1000000, argc > 3 ? atoi(argv[3]) : 0);
         const ls_status removed = ls_file_remove_tree(folder);

@@ -2,7 +2,7 @@
 """Checks the shape of the sources, and prints each violation as file:line: what is wrong.
 
 - a folder of src/ includes only folders on a lower level of LEVELS, and itself
-- a header *_impl.h stays inside its folder
+- other folders include one header of a folder, FOLDER/FOLDER.h
 - includes in quotes are written from src/ or include/ and name a file that is there
 - external libraries stay where they belong (EXTERNAL), out of the core
 - a file has at most 600 lines, a function at most 80
@@ -17,7 +17,8 @@ import sys
 LEVELS = [
     ["base"],
     ["tensor", "comm", "format"],
-    ["kernel", "graph", "text"],
+    ["kernel", "text"],
+    ["graph"],
     ["jinja"],
     ["program", "data"],
     ["compile"],
@@ -81,8 +82,8 @@ def check_include(path, line, quoted, name):
         return
     if LEVEL.get(other, len(LEVELS)) >= LEVEL[folder]:
         report(path, line, f'{folder} (level {LEVEL[folder]}) includes "{name}" (level {LEVEL.get(other)})')
-    if name.endswith("_impl.h"):
-        report(path, line, f'"{name}" is for src/{other} alone')
+    if name != f"{other}/{other}.h":
+        report(path, line, f'"{name}" is for src/{other} alone; others include "{other}/{other}.h"')
 
 
 def check_public_include(path, line, quoted, name):

@@ -90,8 +90,8 @@ void ls_build_kernel(ls_builder *b, const ls_kernel_build *call) {
     instr->workspace = workspace_of(b, instr, call->params_bytes);
 }
 
-static void build_unary(ls_builder *b, const char *kernel, ls_dtype dtype, ls_operand from, ls_operand to) {
-    ls_build_kernel(b, &(ls_kernel_build){.op = kernel,
+static void build_unary(ls_builder *b, ls_kernel_id kernel, ls_dtype dtype, ls_operand from, ls_operand to) {
+    ls_build_kernel(b, &(ls_kernel_build){.op = ls_contracts[kernel].name,
                                           .kernel = kernel,
                                           .dtype = dtype,
                                           .n_in = 1,
@@ -101,20 +101,22 @@ static void build_unary(ls_builder *b, const char *kernel, ls_dtype dtype, ls_op
 }
 
 void ls_build_copy(ls_builder *b, ls_operand from, ls_operand to) {
-    build_unary(b, "copy", from.view.dtype, from, to);
+    build_unary(b, LS_KERNEL_COPY, from.view.dtype, from, to);
 }
 
 void ls_build_cast(ls_builder *b, ls_operand from, ls_operand to) {
-    build_unary(b, from.view.dtype == to.view.dtype ? "copy" : "cast", from.view.dtype, from, to);
+    build_unary(b, from.view.dtype == to.view.dtype ? LS_KERNEL_COPY : LS_KERNEL_CAST, from.view.dtype, from,
+                to);
 }
 
 void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to) {
-    build_unary(b, "accumulate", from.view.dtype, from, to);
+    build_unary(b, LS_KERNEL_ACCUMULATE, from.view.dtype, from, to);
 }
 
 void ls_build_fill(ls_builder *b, ls_operand to) {
-    ls_build_kernel(b, &(ls_kernel_build){
-                           .op = "fill", .kernel = "fill", .dtype = to.view.dtype, .n_out = 1, .out = {to}});
+    ls_build_kernel(
+        b, &(ls_kernel_build){
+               .op = "fill", .kernel = LS_KERNEL_FILL, .dtype = to.view.dtype, .n_out = 1, .out = {to}});
 }
 
 /* --- transfers ----------------------------------------------------------------------------------------------------------- */

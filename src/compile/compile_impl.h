@@ -106,7 +106,8 @@ ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *na
 /* A kernel call; finds the kernel and gives it its workspace. Lists may hold operands without buffer only beyond n. */
 typedef struct ls_kernel_build {
     ls_queue queue;
-    const char *op, *kernel;
+    const char *op;
+    ls_kernel_id kernel;
     ls_dtype dtype;
     const void *params; /* copied: bytes */
     size_t params_bytes;
@@ -214,7 +215,7 @@ ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
 ls_operand ls_lower_input(ls_builder *b, int node, int i);
-/* Ops that no single kernel call can do (`special` in their rows): most need other ranks' tokens. */
+/* Ops that no single kernel call can do (ls_op_is_special): most need other ranks' tokens. */
 void ls_lower_attention(ls_builder *b, int node);
 void ls_lower_attention_cached(ls_builder *b, int node); /* attention/cached.c */
 /* Whether blocks are read in place (attention/transfer.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */

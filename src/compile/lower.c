@@ -129,37 +129,12 @@ static bool writes_sum(ls_builder *b, int n, int o) {
     return false;
 }
 
-static const struct {
-    const char *name; /* as the op's row says */
-    void (*lower)(ls_builder *b, int node);
-} specials[] = {
-    {"attention", ls_lower_attention}, {"attention_cached", ls_lower_attention_cached},
-    {"shift", ls_lower_shift},         {"conv", ls_lower_conv},
-    {"split", ls_lower_split},         {"join", ls_lower_join},
-};
+static void lower_rename(ls_builder *b, int n) { (void)ls_lower_tensor(b, b->job->graph->nodes[n].in[0]); }
 
-static void lower_special(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
-    const char *name = node->op->special;
-    for (int o = 0; o < node->n_out; o++) (void)writes_sum(b, n, o);
-    size_t i = 0;
-    while (i < LS_COUNT(specials) && strcmp(specials[i].name, name) != 0) i++;
-    LS_ASSERT(i < LS_COUNT(specials));
-    specials[i].lower(b, n);
-}
-
-void ls_lower_node(ls_builder *b, int n) {
+static void lower_call(ls_builder *b, int n) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = &g->nodes[n];
     const ls_op *op = node->op;
-    if (op->special != NULL) {
-        lower_special(b, n);
-        return;
-    }
-    if (op->kernel == NULL) {
-        (void)ls_lower_tensor(b, node->in[0]); /* a renaming */
-        return;
-    }
     ls_kernel_build call = {.op = op->name, .kernel = op->kernel, .dtype = g->dtype, .params = node->params};
     for (int i = 0; i < node->n_in; i++) {
         bool in_place = false;
@@ -183,6 +158,24 @@ void ls_lower_node(ls_builder *b, int n) {
     for (int i = 0; i < call.n_out; i++) out[i] = call.out[i].view;
     call.flops = op->flops != NULL ? op->flops(in, out, node->params) : (double)ls_view_elements(&out[0]);
     ls_build_kernel(b, &call);
+}
+
+static void (*const lowerings[LS_LOWERINGS])(ls_builder *b, int node) = {
+    [LS_LOWER_CALL] = lower_call,
+    [LS_LOWER_RENAME] = lower_rename,
+    [LS_LOWER_ATTENTION] = ls_lower_attention,
+    [LS_LOWER_ATTENTION_CACHED] = ls_lower_attention_cached,
+    [LS_LOWER_SHIFT] = ls_lower_shift,
+    [LS_LOWER_CONV] = ls_lower_conv,
+    [LS_LOWER_SPLIT] = ls_lower_split,
+    [LS_LOWER_JOIN] = ls_lower_join,
+};
+
+void ls_lower_node(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    if (ls_op_is_special(node->op))
+        for (int o = 0; o < node->n_out; o++) (void)writes_sum(b, n, o);
+    lowerings[node->op->lowering](b, n);
 }
 
 void ls_lower_nodes(ls_builder *b, int n_nodes) {

@@ -2,9 +2,9 @@
  * Names: what every read must find, from the list in emission order alone: which writes to the buffer made the value. Given before
  * placement, so that the verifier can compare them with what lies at the final addresses (program/name.h).
  */
-#include "program/name.h"
 #include "compile/compile_impl.h"
-#include "kernel/effects.h"
+#include "kernel/kernel.h"
+#include "program/program.h"
 
 /* A write that no later one covers. */
 typedef struct write {
@@ -107,7 +107,7 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
     instr->transfer = transfer_of(p, instr);
     for (int i = 0; i < instr->n_in; i++) name_read(n, &instr->in[i]);
     for (int i = 0; i < instr->n_out && instr->kind == LS_INSTR_KERNEL; i++) {
-        if (ls_kernel_reads_output(instr->kernel->name, instr->params, i)) name_read(n, &instr->out[i]);
+        if (ls_kernel_reads_output(instr->kernel->id, instr->params, i)) name_read(n, &instr->out[i]);
     }
     if (instr->kind == LS_INSTR_WAIT && instr->n_out > 0 && instr->out[0].peer >= 0) begin_lease(n, instr);
     if (instr->kind == LS_INSTR_SIGNAL && instr->n_out > 0 && instr->out[0].peer >= 0) end_lease(n, instr);

@@ -42,7 +42,7 @@ static void find_fixed(candidates *c) {
     int *mixed = LS_NEW_ARRAY(c->arena, int, g->forward_nodes + 1); /* mixing nodes before node n */
     for (int n = 0; n < g->forward_nodes; n++) {
         const ls_op *op = g->nodes[n].op;
-        mixed[n + 1] = mixed[n] + (op->special != NULL && !op->by_rows ? 1 : 0);
+        mixed[n + 1] = mixed[n] + (ls_op_is_special(op) && !op->by_rows ? 1 : 0);
     }
     const int all = mixed[g->forward_nodes];
     for (int n = 0; n < g->forward_nodes; n++) {

@@ -4,7 +4,7 @@
  * program, nor for the heap, whose buffers must be alike on all ranks.
  */
 #include "compile/compile_impl.h"
-#include "program/in_place.h"
+#include "program/program.h"
 
 /* A buffer of the program's own that begins or ends with the instruction, as the operand says. */
 static bool may_pass(const ls_image *image, int program, const ls_operand *o) {

@@ -22,7 +22,7 @@
  * layout of the heap, which must be equal on all ranks: what touches the heap is in the chain.
  */
 #include "compile/compile_impl.h"
-#include "program/cost.h"
+#include "program/program.h"
 
 #include <math.h>
 #include <string.h>

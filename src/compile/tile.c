@@ -105,7 +105,7 @@ static bool is_whole(const ls_graph *g, const ls_node *node) {
     for (int i = 0; i < touched(node); i++) {
         if (has_factor(g, nth(node, i))) return false;
     }
-    return node->op->special == NULL;
+    return !ls_op_is_special(node->op);
 }
 
 /* Whether the node reads what one of the run makes at that turn. */

@@ -60,7 +60,7 @@ static void reduce_totals(ls_builder *b, ls_operand shard) {
     ls_build_fill(b, squares);
     if (shard.buffer >= 0)
         ls_build_kernel(b, &(ls_kernel_build){.op = "sum_squares",
-                                              .kernel = "sum_squares",
+                                              .kernel = LS_KERNEL_SUM_SQUARES,
                                               .dtype = b->image->accumulator,
                                               .flops = 2.0 * (double)ls_view_elements(&shard.view),
                                               .n_in = 1,
@@ -78,7 +78,7 @@ static void reduce_totals(ls_builder *b, ls_operand shard) {
 
 static void step_control(ls_builder *b) {
     ls_build_kernel(b, &(ls_kernel_build){.op = "step_control",
-                                          .kernel = "step_control",
+                                          .kernel = LS_KERNEL_STEP_CONTROL,
                                           .dtype = b->image->accumulator,
                                           .n_in = 2,
                                           .in = {bound(b, LS_BIND_RESULT), bound(b, LS_BIND_HYPER)},
@@ -106,7 +106,7 @@ static void adamw(ls_builder *b, const ls_flat_piece *piece) {
         const ls_adamw_params params = params_of(b, f);
         ls_build_kernel(
             b, &(ls_kernel_build){.op = "adamw",
-                                  .kernel = "adamw",
+                                  .kernel = LS_KERNEL_ADAMW,
                                   .dtype = image->dtype,
                                   .params = &params,
                                   .params_bytes = sizeof params,

@@ -8,6 +8,7 @@
 #define LS_GRAPH_H
 
 #include "base/base.h"
+#include "kernel/kernel.h"
 #include "longspan/graph.h"
 #include "tensor/tensor.h"
 
@@ -105,13 +106,24 @@ typedef struct ls_lookup {
     bool may_ignore; /* -100 is allowed and selects nothing */
 } ls_lookup;
 
+/* How the compiler makes instructions of an op (the table in compile/lower.c). */
+typedef enum ls_lowering {
+    LS_LOWER_CALL,   /* one call of `kernel` */
+    LS_LOWER_RENAME, /* nothing runs: only the shape changes */
+    LS_LOWER_ATTENTION,
+    LS_LOWER_ATTENTION_CACHED,
+    LS_LOWER_SHIFT,
+    LS_LOWER_CONV,
+    LS_LOWER_SPLIT,
+    LS_LOWER_JOIN,
+    LS_LOWERINGS
+} ls_lowering;
+
 typedef struct ls_op {
     const char *name;
-    /* NULL: no kernel runs (only the shape changes), or the compiler lowers the op (`special`) */
-    const char *kernel;
+    ls_kernel_id kernel;  /* of lowering LS_LOWER_CALL */
     bool kernel_by_input; /* the kernel is chosen by the type of input 0; otherwise by the graph's type */
-    /* name of the compiler's pass that lowers the op (compile/lower.c); NULL: one kernel call */
-    const char *special;
+    ls_lowering lowering;
     bool linear; /* partial sums may pass through, because f(a) + f(b) = f(a + b) */
     /*
      * Works token by token: the results of a token depend on the same token of the inputs and on whole inputs (weights); a whole
@@ -134,6 +146,9 @@ typedef struct ls_op {
     ls_status (*shard)(const ls_shard_query *q, ls_shard_answer *answer);
     ls_flops_rule flops;
 } ls_op;
+
+/* The compiler has a lowering for it: most of these need other ranks' tokens. */
+static inline bool ls_op_is_special(const ls_op *op) { return op->lowering > LS_LOWER_RENAME; }
 
 /* The table of all ops, in the order of graph/ops.c; NULL past the end. */
 const ls_op *ls_op_at(int index);

@@ -1,72 +1,11 @@
 /*
- * kernel: the contract of every kernel, and the registry.
+ * kernel: arithmetic on views. contracts.c has the contract of every kernel, registry.c the implementations.
  *
- * A kernel is chosen by (name, element type, isa). Every kernel has a reference implementation (ref/: plain C, f32 and f64); faster ones
+ * A kernel is chosen by (contract, element type, isa). Every kernel has a reference implementation (ref/: plain C, f32 and f64); faster ones
  * (cpu/) replace it for an isa. A kernel does not know about ranks: it gets views, parameters, a workspace whose size it declared, and the
  * pool on which it may split its work.
  * prepare checks everything that can fail, once, before a program runs. run cannot fail, allocates nothing, and gives the same bits for
  * the same views, parameters and number of threads.
- * T is the element type for which the kernel is registered (f32, f64, bf16), G = ls_dtype_accumulator(T). Views are dense unless the
- * contract says otherwise; [..] stands for any leading dimensions, merged into n rows (ls_view_rows).
- *
- *   name             in                                                    out
- *   embedding        ids i32[..], table T[V,E]                             T[..,E]
- *   embedding_grad   ids i32[..], dy T[..,E]                               dtable G[V,E]   (adds)
- *                    The row of the padding id in params does not change.
- *   matmul           A T, B T [, bias T[N]]                                C T, f32 or G [M,N]; A and B as params say
- *   column_sum       x T[..,N]                                             G[N]            (adds)
- *   rmsnorm          x T[..,E], weight T[E]                                y T[..,E], rstd G[..]
- *   rmsnorm_grad     x, weight, rstd, dy T[..,E]                           dx T[..,E], dweight G[E] (adds)
- *                    Both use weight + offset, with the offset in params.
- *   layernorm        x T[..,E], weight T[E] [, bias T[E]]                  y T[..,E], mean G[..], rstd G[..]
- *   layernorm_grad   x, weight, mean, rstd, dy T[..,E]                     dx T[..,E], dweight G[E] (adds)
- *   rope_table       positions i32[..]                                     G[..,D]: cos of D/2 angles, then sin
- *   rotate           x T[..,H,D], table G[..,D]                            T[..,H,D]
- *   swiglu           gate T[..,F], up T[..,F]                              silu(gate)*up T[..,F]
- *   swiglu_grad      gate, up, dy T[..,F]                                  dgate, dup T[..,F]
- *   activation       x T[..]                                               T[..]: gelu, gelu with tanh, relu, silu or softcap
- *   activation_grad  dy T[..], x X[..]                                     dx T[..]: dy times the slope of the function at x; X is T or G
- *   conv             x T[B,n+W-1,E], weight T[W,E]                         y T[B,n,E]: y[i] = sum over t of weight[t]*x[i+W-1-t],
- *                    or of weight[t]*x[i+t] if params.ahead. x, y and dy may be strided outside E.
- *   conv_dw          x T[B,n+W-1,E], dy T[B,n,E]                           dweight G[W,E] (adds)
- *   add, mul         a T[..], b T[..]                                      T[..]
- *   scale            x T[..]                                               T[..] * factor
- *   scale_by         x T[..], c G[1]                                       T[..] * c
- *   cast             x (any of f32 f64 bf16)                               any of them; registered under the type of its input (both may be strided)
- *   cross_entropy    logits X[..,V], labels i32[..]                        loss G[..], lse G[..]  (label -100: loss 0)
- *   cross_entropy_grad  logits X[..,V], labels, lse G[..], dloss G[..]     dlogits T[..,V]  (label -100: 0)
- *                    X is T or G (logits in f32 when T is bf16)
- *   sum              x G[..]                                               G[1]            (adds; inner sum in f64)
- *   broadcast        c G[1]                                                G[..]
- *   attention        q T[B,n,Hq,D], k T[B,t,Hkv,D], v T[B,t,Hkv,D], spans i32[B,n,2w], kpos i32[t]
- *                                                                          o G[B,n,Hq,D], lse G[B,Hq,n]
- *                    Query i of batch b sees key j if kpos[j] lies in one of its w spans [lo,hi). kpos may be in any order;
- *                    kernels skip hidden keys best if it ascends. For a query that sees nothing, o is 0 and lse -inf.
- *                    All but spans and kpos may be strided outside the last dimension, in attention_grad too.
- *                    The logit is x = scale*q·k, or softcap*tanh(x/softcap) if params have a softcap.
- *                    A query that sees an element of q, k or v that is not finite has an o and an lse that are not finite, except
- *                    that a key with logit -inf has weight 0.
- *   cache_write      x T[B,m,H,D], positions i32[B,m], kpos i32[t] ascending; in-out: cache T[B,t,H,D]      -: row j becomes the x at position kpos[j], if any
- *   attention_sink   sink T[Hq]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]      -: merged with a key of logit sink[h] and value 0 that
- *                    every query sees. o may be strided outside D; sink -inf changes nothing.
- *   attention_sink_grad  sink T[Hq], lse G[B,Hq,n] (including the sink), delta G[B,Hq,n]       dsink G[Hq]     (adds)
- *   attention_merge  part G[B,n,Hq,D], part_lse G[B,Hq,n]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]   -: merged with the result of other keys
- *   attention_delta  o T[B,n,Hq,D], do T[B,n,Hq,D]                         delta G[B,Hq,n]: sum over D of o*do
- *   attention_grad   q, k, v, spans, kpos, do T[B,n,Hq,D], lse G[B,Hq,n], delta G[B,Hq,n]
- *                                                                          dq G[B,n,Hq,D], dk G[B,t,Hkv,D], dv G[B,t,Hkv,D]
- *                    lse is that of all keys of the query, so P = exp(logit - lse) needs no merge; lse -inf gives P = 0. In f32 the
- *                    relative error of P is |lse|*1e-7. Beyond |lse| = 1e8 the kernels of cpu use P = 1 for logits that equal lse to a
- *                    relative 1e-6, and P = 0 for lower ones.
- *   accumulate       x T or G [..]                                         G[..]           (adds; both may be strided)
- *   copy             x [..]                                                same type [..]  (both may be strided)
- *   fill             -                                                     any type [..]: zero bits
- *   sum_squares      x G[..]                                               f64[1]          (adds; summed in f64)
- *   step_control     totals f64[LS_TOTALS], hyper f64[LS_HYPERS]           control f64[LS_CONTROLS]
- *   adamw            grad G[..], control f64[LS_CONTROLS], in-out: master G[..], m G[..], v G[..]   param T[..]
- *                    (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.) Nothing changes if control.apply is 0.
- *                    master and param may be the same bytes.
- * "adds" means out += result. The view of an in-out operand is among the outputs only.
- * sum_squares is registered for the type of grad, adamw for the type of param.
  */
 #ifndef LS_KERNEL_H
 #define LS_KERNEL_H
@@ -86,8 +25,106 @@ typedef struct ls_kernel_call {
     int threads;        /* number of threads of the pool given to run */
 } ls_kernel_call;
 
-typedef struct ls_kernel {
+/* The contracts, in the order of contracts.c. */
+typedef enum ls_kernel_id {
+    LS_KERNEL_NONE,
+    LS_KERNEL_EMBEDDING,
+    LS_KERNEL_EMBEDDING_GRAD,
+    LS_KERNEL_MATMUL,
+    LS_KERNEL_COLUMN_SUM,
+    LS_KERNEL_RMSNORM,
+    LS_KERNEL_RMSNORM_GRAD,
+    LS_KERNEL_LAYERNORM,
+    LS_KERNEL_LAYERNORM_GRAD,
+    LS_KERNEL_ROPE_TABLE,
+    LS_KERNEL_ROTATE,
+    LS_KERNEL_SWIGLU,
+    LS_KERNEL_SWIGLU_GRAD,
+    LS_KERNEL_ACTIVATION,
+    LS_KERNEL_ACTIVATION_GRAD,
+    LS_KERNEL_CONV,
+    LS_KERNEL_CONV_DW,
+    LS_KERNEL_ADD,
+    LS_KERNEL_MUL,
+    LS_KERNEL_SCALE,
+    LS_KERNEL_SCALE_BY,
+    LS_KERNEL_CAST,
+    LS_KERNEL_CROSS_ENTROPY,
+    LS_KERNEL_CROSS_ENTROPY_GRAD,
+    LS_KERNEL_SUM,
+    LS_KERNEL_BROADCAST,
+    LS_KERNEL_ATTENTION,
+    LS_KERNEL_CACHE_WRITE,
+    LS_KERNEL_ATTENTION_SINK,
+    LS_KERNEL_ATTENTION_SINK_GRAD,
+    LS_KERNEL_ATTENTION_MERGE,
+    LS_KERNEL_ATTENTION_DELTA,
+    LS_KERNEL_ATTENTION_GRAD,
+    LS_KERNEL_ACCUMULATE,
+    LS_KERNEL_COPY,
+    LS_KERNEL_FILL,
+    LS_KERNEL_SUM_SQUARES,
+    LS_KERNEL_STEP_CONTROL,
+    LS_KERNEL_ADAMW,
+    LS_KERNEL_IDS
+} ls_kernel_id;
+
+/* What the time of a call goes by, besides its flops. */
+typedef enum ls_cost_kind {
+    LS_COST_BYTES, /* one pass over its operands, with more or less to compute on the way */
+    LS_COST_COPY,  /* the same; an operand in several pieces is several copies */
+    LS_COST_PRODUCT,
+    LS_COST_ATTENTION,
+    LS_COST_ATTENTION_GRAD,
+} ls_cost_kind;
+
+/*
+ * A call of a kernel whose time goes by its bytes, for measuring it. in, out: one letter for each operand of a call on n tokens of E elements (H heads
+ * of D), of element type T with accumulator G:
+ *   x T[n,E]   g G[n,E]   w T[E]   s G[E]   r G[n]   i i32[n], rows of a table   q f64[1]   c the control of an update
+ *   v T[n/16,16 E], logits   l i32[n/16], labels   k G[n/16]
+ *   t T[n,H,D]   a G[n,D], angles   h T[1,n,H,D]   p G[1,H,n]
+ */
+typedef struct ls_kernel_sample {
+    const char *in, *out; /* out NULL: none is measured, and the time is taken to be that of `add` */
+    bool of_accumulator;  /* the kernel is that of type G */
+    const void *params;
+} ls_kernel_sample;
+
+typedef struct ls_contract {
     const char *name;
+    const char *in, *out;                           /* the operands (check.c) */
+    bool params;                                    /* a call has params */
+    ls_status (*check)(const ls_kernel_call *call); /* what the operands cannot say; NULL: nothing */
+    unsigned reads; /* bit i: output i is read before it is written ("adds", in-out) */
+    unsigned (*reads_too)(const void *params); /* more of them, depending on params; NULL: none */
+    /*
+     * For each output a bit for each operand (inputs, then outputs; 16 higher: inputs of a larger type) whose place it may take: the kernel has read all
+     * that any thread needs of an element before it writes that element. A test tries every pair.
+     */
+    unsigned over[LS_KERNEL_OUTPUTS];
+    unsigned table; /* the operand of which only the rows are touched that input 0 names; 0: none */
+    ls_cost_kind cost;
+    ls_kernel_sample sample;
+} ls_contract;
+
+extern const ls_contract ls_contracts[LS_KERNEL_IDS];
+
+/* The contract of that name; LS_KERNEL_NONE: there is none. */
+ls_kernel_id ls_kernel_named(const char *name);
+
+/* Whether the kernel reads the output before it writes it. params: those of the call. */
+bool ls_kernel_reads_output(ls_kernel_id id, const void *params, int output);
+
+/*
+ * Whether output `output` may begin where operand `other` begins (input i is i, output i is LS_KERNEL_INPUTS + i). Both are dense and
+ * have the same number of elements; they have one type, or with `narrows` the output has a smaller one. The results have the same bits
+ * as with separate places.
+ */
+bool ls_kernel_works_in_place(ls_kernel_id id, int output, int other, bool narrows);
+
+typedef struct ls_kernel {
+    ls_kernel_id id; /* the contract that it implements */
     ls_dtype dtype;
     ls_isa isa;
     /* Bytes of workspace for a call of these shapes (data pointers are not read). NULL: none. */
@@ -102,7 +139,9 @@ typedef struct ls_kernel {
  * The registered kernel with the highest isa up to the given one; of several, the last in the list.
  * LS_UNSUPPORTED: there is none. LS_USAGE: this process may not use that isa.
  */
-LS_MUST_USE ls_status ls_kernel_find(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel **out);
+LS_MUST_USE ls_status ls_kernel_find(ls_kernel_id id, ls_dtype dtype, ls_isa isa, const ls_kernel **out);
+
+static inline const char *ls_kernel_name(const ls_kernel *kernel) { return ls_contracts[kernel->id].name; }
 
 /* All registered kernels, for tests, benchmarks and `version`. Index 0..count-1, NULL past the end. */
 const ls_kernel *ls_kernel_at(int index);

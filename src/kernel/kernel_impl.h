@@ -5,11 +5,17 @@
 #include "kernel/kernel.h"
 
 /*
- * For prepare: checks a call of kernel `name` with element type T against the contract in kernel.h: number, types, sizes and strides of
+ * For prepare: checks a call with element type T against its contract: number, types, sizes and strides of
  * the operands, and that params are present. Data pointers are not read. LS_INVALID names the kernel, the operand, its type and
  * shape, and what was expected.
  */
-LS_MUST_USE ls_status ls_kernel_check(const char *name, ls_dtype T, const ls_kernel_call *call);
+LS_MUST_USE ls_status ls_kernel_check(ls_kernel_id id, ls_dtype T, const ls_kernel_call *call);
+
+/* A view as text for errors: "f32[2,3]". */
+typedef struct ls_view_text {
+    char text[96];
+} ls_view_text;
+ls_view_text ls_kernel_view_text(const ls_view *view);
 
 /* The tables that registry.c lists. Each ends with NULL. */
 extern const ls_kernel *const ls_ref_f32_kernels[];

@@ -2,8 +2,6 @@
  * The registry: a list of tables in the order of their isa. All kernels of a table have one isa. With LS_HAVE_CPU_KERNELS 0 (a build of
  * the core only) there are only the reference kernels.
  */
-#include <string.h>
-
 #include "kernel/kernel_impl.h"
 
 #ifndef LS_HAVE_CPU_KERNELS
@@ -32,28 +30,27 @@ static const ls_kernel *const *const tables[] = {
 #endif
 };
 
-/* The last kernel with that name and type, or NULL. */
-static const ls_kernel *find_in(const ls_kernel *const *table, const char *name, ls_dtype dtype) {
+/* The last kernel with that contract and type, or NULL. */
+static const ls_kernel *find_in(const ls_kernel *const *table, ls_kernel_id id, ls_dtype dtype) {
     const ls_kernel *found = NULL;
     for (; *table != NULL; table++) {
         const ls_kernel *kernel = *table;
-        if (kernel->dtype == dtype && kernel->name[0] == name[0] && strcmp(kernel->name, name) == 0)
-            found = kernel;
+        if (kernel->dtype == dtype && kernel->id == id) found = kernel;
     }
     return found;
 }
 
-ls_status ls_kernel_find(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel **out) {
+ls_status ls_kernel_find(ls_kernel_id id, ls_dtype dtype, ls_isa isa, const ls_kernel **out) {
     LS_TRY(ls_isa_check(isa)); /* even a kernel's workspace function may use the instruction set */
     for (size_t t = LS_COUNT(tables); t-- > 0;) {
         if (tables[t][0] == NULL || tables[t][0]->isa > isa) continue;
-        const ls_kernel *found = find_in(tables[t], name, dtype);
+        const ls_kernel *found = find_in(tables[t], id, dtype);
         if (found == NULL) continue;
         *out = found;
         return ls_ok();
     }
-    return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on isa %s", name, ls_dtype_name(dtype),
-                    ls_isa_name(isa));
+    return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on isa %s", ls_contracts[id].name,
+                    ls_dtype_name(dtype), ls_isa_name(isa));
 }
 
 const ls_kernel *ls_kernel_at(int index) {

@@ -1,7 +1,7 @@
 /* The cost of a candidate: the programs of a few of its ranks by themselves, or those of all ranks simulated. */
 #include "plan/plan_impl.h"
 
-#include "program/far.h"
+#include "program/program.h"
 #include "simulate/simulate.h"
 
 #include <math.h>

@@ -30,7 +30,7 @@ static const rate_row of_type[] = {
 };
 #undef ATTENTION
 
-/* The numbers of each kernel in ls_streams. */
+/* The numbers of each kernel with a sample. */
 static const rate_row of_bytes[] = {
     {"near", offsetof(ls_byte_cost, near), 1e-18},
     {"far", offsetof(ls_byte_cost, far), 1e-18},
@@ -91,9 +91,10 @@ void ls_host_put(const ls_host *host, ls_json_writer *w) {
         const ls_core_rates *rates = &host->type[types[t].type];
         ls_json_open_object(w, types[t].name);
         put_rows(of_type, LS_COUNT(of_type), rates, w);
-        for (int k = 0; k < LS_STREAMS; k++) {
-            ls_json_open_object(w, ls_streams[k].name);
-            put_rows(of_bytes, LS_COUNT(of_bytes), &rates->stream[k], w);
+        for (int k = 0; k < LS_KERNEL_IDS; k++) {
+            if (ls_contracts[k].sample.out == NULL) continue;
+            ls_json_open_object(w, ls_contracts[k].name);
+            put_rows(of_bytes, LS_COUNT(of_bytes), &rates->bytes[k], w);
             ls_json_close(w);
         }
         ls_json_close(w);
@@ -115,13 +116,14 @@ ls_status ls_host_save(ls_isa isa, const ls_host *host) {
 
 static ls_status read_rates(ls_json_value root, ls_host *out) {
     for (size_t t = 0; t < LS_COUNT(types); t++) {
-        ls_json_value group, stream;
+        ls_json_value group, bytes;
         ls_core_rates *rates = &out->type[types[t].type];
         LS_TRY(ls_json_object(root, types[t].name, &group));
         LS_TRY(read_rows(of_type, LS_COUNT(of_type), group, rates));
-        for (int k = 0; k < LS_STREAMS; k++) {
-            LS_TRY(ls_json_object(group, ls_streams[k].name, &stream));
-            LS_TRY(read_rows(of_bytes, LS_COUNT(of_bytes), stream, &rates->stream[k]));
+        for (int k = 0; k < LS_KERNEL_IDS; k++) {
+            if (ls_contracts[k].sample.out == NULL) continue;
+            LS_TRY(ls_json_object(group, ls_contracts[k].name, &bytes));
+            LS_TRY(read_rows(of_bytes, LS_COUNT(of_bytes), bytes, &rates->bytes[k]));
         }
     }
     return read_rows(of_host, LS_COUNT(of_host), root, out);
@@ -141,7 +143,7 @@ bool ls_host_load(ls_isa isa, ls_host *out) {
     *out = ls_host_nominal(isa);
     if (ls_host_path(isa, &path).code != LS_OK || !ls_file_exists(path)) return false;
     ls_json *document = NULL;
-    ls_host measured = {.memory = 0};
+    ls_host measured = *out; /* kernels without a sample have no rates in the file */
     ls_status status = ls_json_read(path, LS_JSON_MOST_BYTES, &document);
     if (status.code == LS_OK) status = check_version(ls_json_root(document), path);
     if (status.code == LS_OK) status = read_rates(ls_json_root(document), &measured);

@@ -7,11 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-ls_status ls_measure_call(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+ls_status ls_measure_call(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                           const ls_kernel_call *call, double *seconds) {
     ls_timed_calls timed;
     double times[LS_MEASURED_RUNS];
-    LS_TRY(ls_timed_calls_open(name, dtype, isa, pool, call, &timed));
+    LS_TRY(ls_timed_calls_open(id, dtype, isa, pool, call, &timed));
     (void)ls_timed_calls_run(&timed);
     for (int i = 0; i < LS_MEASURED_RUNS; i++) times[i] = ls_timed_calls_run(&timed);
     ls_timed_calls_close(&timed);
@@ -34,7 +34,7 @@ static ls_status measure_matmul(ls_dtype T, ls_isa isa, ls_pool *pool, int64_t n
     const int64_t m = 4 * n; /* more rows than columns, as in a step */
     const ls_kernel_call call = product(T, m, n);
     double seconds;
-    LS_TRY(ls_measure_call("matmul", T, isa, pool, &call, &seconds));
+    LS_TRY(ls_measure_call(LS_KERNEL_MATMUL, T, isa, pool, &call, &seconds));
     rates->matmul = 2 * (double)m * (double)n * (double)n / seconds;
     return ls_ok();
 }
@@ -51,9 +51,9 @@ static ls_status measure_split(ls_dtype T, ls_isa isa, int64_t n, double *split)
     ls_timed_call shared;
     ls_pool *two;
     LS_TRY(ls_pool_create(2, true, &two));
-    ls_status status = ls_timed_calls_open("matmul", T, isa, two, &each, &halves);
+    ls_status status = ls_timed_calls_open(LS_KERNEL_MATMUL, T, isa, two, &each, &halves);
     if (status.code == LS_OK) {
-        status = ls_timed_call_open("matmul", T, isa, two, &both, &shared);
+        status = ls_timed_call_open(LS_KERNEL_MATMUL, T, isa, two, &both, &shared);
         for (int i = -1; i < RUNS && status.code == LS_OK; i++) { /* the first is not counted */
             apart[ls_max(i, 0)] = ls_timed_calls_run(&halves);
             together[ls_max(i, 0)] = ls_timed_call_run(&shared);
@@ -78,8 +78,8 @@ static ls_status measure_pieces(ls_arena *arena, ls_isa isa, double *piece) {
     apart.data = LS_NEW_ARRAY(arena, float, 2 * LONG * PIECES);
     const ls_kernel_call strided = {.n_in = 1, .in = {apart}, .n_out = 1, .out = {dense}},
                          flat = {.n_in = 1, .in = {dense}, .n_out = 1, .out = {dense}};
-    LS_TRY(ls_measure_call("copy", LS_F32, isa, NULL, &strided, &of_pieces));
-    LS_TRY(ls_measure_call("copy", LS_F32, isa, NULL, &flat, &of_one));
+    LS_TRY(ls_measure_call(LS_KERNEL_COPY, LS_F32, isa, NULL, &strided, &of_pieces));
+    LS_TRY(ls_measure_call(LS_KERNEL_COPY, LS_F32, isa, NULL, &flat, &of_one));
     *piece = fmax(0, of_pieces - of_one) / PIECES;
     return ls_ok();
 }
@@ -88,7 +88,7 @@ static ls_status measure_pieces(ls_arena *arena, ls_isa isa, double *piece) {
 static ls_status measure_add(ls_isa isa, ls_pool *pool, int64_t n, double *seconds) {
     const ls_view x = ls_view_dense(NULL, LS_F32, 1, &n);
     const ls_kernel_call call = {.n_in = 2, .in = {x, x}, .n_out = 1, .out = {x}};
-    return ls_measure_call("add", LS_F32, isa, pool, &call, seconds);
+    return ls_measure_call(LS_KERNEL_ADD, LS_F32, isa, pool, &call, seconds);
 }
 
 /* Rates of memory, from sums larger than all caches, on all cores and on one; the overhead of a call, from a tiny sum. */
@@ -111,7 +111,7 @@ static ls_status measure_type(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *
     LS_TRY(ls_measure_attention(arena, T, isa, pool, reference ? 192 : 2048, rates->attention));
     LS_TRY(measure_matmul(T, isa, pool, reference ? 128 : 768, rates));
     if (ls_pool_threads(pool) > 1) LS_TRY(measure_split(T, isa, reference ? 128 : 768, &rates->split));
-    return ls_measure_streams(arena, T, isa, pool, reference ? 0x1p18 : cache, rates->stream);
+    return ls_measure_streams(arena, T, isa, pool, reference ? 0x1p18 : cache, rates->bytes);
 }
 
 /* One pass over all measurements. f64 is used to check results, not to train, and is measured in the first pass only. */

@@ -32,8 +32,8 @@ static ls_status probe_open(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *po
     *out = (probe){.pairs = ls_attention_call_pairs(&call), .rows = (double)(S * Hq)};
     for (int i = 0; i < call.n_in; i++) out->bytes += (double)ls_view_bytes(&call.in[i]);
     for (int i = 0; i < call.n_out; i++) out->bytes += (double)ls_view_bytes(&call.out[i]);
-    LS_TRY(ls_timed_calls_open(pass == LS_FORWARD ? "attention" : "attention_grad", T, isa, pool, &call,
-                               &out->timed));
+    LS_TRY(ls_timed_calls_open(pass == LS_FORWARD ? LS_KERNEL_ATTENTION : LS_KERNEL_ATTENTION_GRAD, T, isa,
+                               pool, &call, &out->timed));
     out->open = true;
     return ls_ok();
 }

@@ -1,5 +1,5 @@
 /*
- * Measures what kernels cost by their bytes, on all cores at once: each kernel of ls_streams on operands that lie in a cache, and on
+ * Measures what kernels cost by their bytes, on all cores at once: each kernel with a sample on operands that lie in a cache, and on
  * operands that are much larger than it.
  */
 #include "plan/plan_impl.h"
@@ -58,7 +58,7 @@ static ls_view control(const maker *m) {
     return view;
 }
 
-/* The operand that a letter of ls_stream_row stands for. */
+/* The operand that a letter of ls_kernel_sample stands for. */
 static ls_view operand(const maker *m, char letter) {
     switch (letter) {
     case 'x':
@@ -96,14 +96,14 @@ static ls_view operand(const maker *m, char letter) {
     }
 }
 
-static ls_kernel_call make_call(const maker *m, const ls_stream_row *stream, double *bytes) {
-    ls_kernel_call call = {.params = stream->params};
+static ls_kernel_call make_call(const maker *m, const ls_kernel_sample *sample, double *bytes) {
+    ls_kernel_call call = {.params = sample->params};
     *bytes = 0;
-    for (const char *c = stream->in; *c != 0; c++) {
+    for (const char *c = sample->in; *c != 0; c++) {
         call.in[call.n_in] = operand(m, *c);
         *bytes += (double)ls_view_bytes(&call.in[call.n_in++]);
     }
-    for (const char *c = stream->out; *c != 0; c++) {
+    for (const char *c = sample->out; *c != 0; c++) {
         call.out[call.n_out] = operand(m, *c);
         *bytes += (double)ls_view_bytes(&call.out[call.n_out++]);
     }
@@ -111,26 +111,28 @@ static ls_kernel_call make_call(const maker *m, const ls_stream_row *stream, dou
 }
 
 /* *out becomes the seconds per byte of calls of about `wanted` bytes. */
-static ls_status measure(const maker *any, const ls_stream_row *stream, ls_isa isa, ls_pool *pool,
-                         double wanted, double *out) {
+static ls_status measure(const maker *any, ls_kernel_id id, ls_isa isa, ls_pool *pool, double wanted,
+                         double *out) {
+    const ls_kernel_sample *sample = &ls_contracts[id].sample;
     maker m = *any;
     double bytes, seconds;
     m.n = WIDE;
-    (void)make_call(&m, stream, &bytes);
+    (void)make_call(&m, sample, &bytes);
     m.n = (int64_t)ceil(wanted / bytes) * m.n;
-    const ls_kernel_call call = make_call(&m, stream, &bytes);
-    LS_TRY(ls_measure_call(stream->name, stream->of_accumulator ? m.G : m.T, isa, pool, &call, &seconds));
+    const ls_kernel_call call = make_call(&m, sample, &bytes);
+    LS_TRY(ls_measure_call(id, sample->of_accumulator ? m.G : m.T, isa, pool, &call, &seconds));
     *out = seconds / bytes;
     return ls_ok();
 }
 
 ls_status ls_measure_streams(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, double cache,
-                             ls_byte_cost out[LS_STREAMS]) {
+                             ls_byte_cost out[LS_KERNEL_IDS]) {
     const maker m = {.arena = arena, .T = T, .G = ls_dtype_accumulator(T)};
     const double near = fmin(cache / 4, 0x1p22), far = fmin(fmax(4 * cache, 0x1p16), 0x1p27);
-    for (int i = 0; i < LS_STREAMS; i++) {
-        LS_TRY(measure(&m, &ls_streams[i], isa, pool, near, &out[i].near));
-        LS_TRY(measure(&m, &ls_streams[i], isa, pool, far, &out[i].far));
+    for (int i = 0; i < LS_KERNEL_IDS; i++) {
+        if (ls_measured_as((ls_kernel_id)i) != (ls_kernel_id)i) continue;
+        LS_TRY(measure(&m, (ls_kernel_id)i, isa, pool, near, &out[i].near));
+        LS_TRY(measure(&m, (ls_kernel_id)i, isa, pool, far, &out[i].far));
         out[i].far = fmax(out[i].far, out[i].near); /* less only by noise */
     }
     return ls_ok();

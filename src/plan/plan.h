@@ -11,8 +11,7 @@
 #include "format/format.h"
 #include "kernel/kernel.h"
 #include "longspan/spread.h"
-#include "program/cost.h"
-#include "program/peak.h"
+#include "program/program.h"
 
 typedef struct ls_plan_request {
     int ranks;
@@ -158,7 +157,7 @@ LS_MUST_USE ls_status ls_host_measure(ls_isa isa, ls_host *out);
  * A kernel by itself, on data of its own, timed. All measurements of one kernel are made this way.
  *
  *     ls_timed_call timed;
- *     LS_TRY(ls_timed_call_open("matmul", LS_BF16, isa, pool, &call, &timed));
+ *     LS_TRY(ls_timed_call_open(LS_KERNEL_MATMUL, LS_BF16, isa, pool, &call, &timed));
  *     double seconds = ls_timed_call_run(&timed);      any number of times; caches are cold in the first run
  *     ls_timed_call_close(&timed);
  */
@@ -177,7 +176,7 @@ typedef struct ls_timed_call {
  * all pages touched: those of floating-point types filled with numbers in (-1, 1), others with zeros. The pool (NULL: this thread alone)
  * and everything that the call points to are borrowed. LS_NO_MEMORY, LS_UNSUPPORTED.
  */
-LS_MUST_USE ls_status ls_timed_call_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+LS_MUST_USE ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                                          const ls_kernel_call *call, ls_timed_call *out);
 double ls_timed_call_run(const ls_timed_call *timed); /* seconds */
 void ls_timed_call_close(ls_timed_call *timed);
@@ -194,7 +193,7 @@ typedef struct ls_timed_calls {
 } ls_timed_calls;
 
 /* One call for each thread of the pool (NULL: this thread alone), fewer if memory is short. */
-LS_MUST_USE ls_status ls_timed_calls_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+LS_MUST_USE ls_status ls_timed_calls_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                                           const ls_kernel_call *call, ls_timed_calls *out);
 /* Runs all calls, which begin together. Returns the mean of their seconds. */
 double ls_timed_calls_run(const ls_timed_calls *calls);

@@ -31,7 +31,7 @@ enum { LS_MEASURED_RUNS = 3 };
  * *seconds becomes the time of a call that runs on every thread of the pool at once (NULL: on this thread alone). The first run is not
  * counted. LS_NO_MEMORY, LS_UNSUPPORTED.
  */
-LS_MUST_USE ls_status ls_measure_call(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+LS_MUST_USE ls_status ls_measure_call(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                                       const ls_kernel_call *call, double *seconds);
 
 /*
@@ -41,9 +41,9 @@ LS_MUST_USE ls_status ls_measure_call(const char *name, ls_dtype dtype, ls_isa i
 LS_MUST_USE ls_status ls_measure_attention(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool,
                                            int64_t tokens, ls_attention_cost out[LS_PASSES]);
 
-/* Measures the costs by bytes of the kernels in ls_streams. cache: bytes of a core's share. LS_NO_MEMORY, LS_UNSUPPORTED. */
+/* Measures the costs by bytes of the kernels with a sample. cache: bytes of a core's share. LS_NO_MEMORY, LS_UNSUPPORTED. */
 LS_MUST_USE ls_status ls_measure_streams(ls_arena *arena, ls_dtype T, ls_isa isa, ls_pool *pool, double cache,
-                                         ls_byte_cost out[LS_STREAMS]);
+                                         ls_byte_cost out[LS_KERNEL_IDS]);
 
 /* Measures puts and signals between ranks, one on each core: fills in out->put and out->latency. */
 LS_MUST_USE ls_status ls_measure_puts(double cache, ls_host *out);

@@ -1,7 +1,6 @@
 /* A kernel by itself, on data of its own, timed; and the calls of attention that are timed this way. */
 #include "plan/plan.h"
 
-#include "program/cost.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -37,10 +36,10 @@ static ls_status set_up(ls_timed_call *t) {
     return t->kernel->prepare != NULL ? t->kernel->prepare(call, &t->state) : ls_ok();
 }
 
-ls_status ls_timed_call_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                              const ls_kernel_call *call, ls_timed_call *out) {
     ls_timed_call timed = {.call = *call, .pool = pool};
-    LS_TRY(ls_kernel_find(name, dtype, isa, &timed.kernel));
+    LS_TRY(ls_kernel_find(id, dtype, isa, &timed.kernel));
     timed.call.threads = ls_pool_threads(pool);
     const ls_status status = set_up(&timed);
     if (status.code != LS_OK)
@@ -63,7 +62,7 @@ void ls_timed_call_close(ls_timed_call *t) {
 
 /* --- calls on several cores at once ----------------------------------------------------------------------------------------- */
 
-ls_status ls_timed_calls_open(const char *name, ls_dtype dtype, ls_isa isa, ls_pool *pool,
+ls_status ls_timed_calls_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                               const ls_kernel_call *call, ls_timed_calls *out) {
     int n = ls_pool_threads(pool);
     ls_timed_calls calls = {.pool = pool};
@@ -71,9 +70,9 @@ ls_status ls_timed_calls_open(const char *name, ls_dtype dtype, ls_isa isa, ls_p
     calls.seconds = calloc((size_t)n, sizeof *calls.seconds);
     ls_status status = ls_ok();
     if (calls.call == NULL || calls.seconds == NULL)
-        status = ls_error(LS_NO_MEMORY, "no memory to time %d calls of %s", n, name);
+        status = ls_error(LS_NO_MEMORY, "no memory to time %d calls of %s", n, ls_contracts[id].name);
     while (status.code == LS_OK && calls.n < n) {
-        status = ls_timed_call_open(name, dtype, isa, NULL, call, &calls.call[calls.n]);
+        status = ls_timed_call_open(id, dtype, isa, NULL, call, &calls.call[calls.n]);
         if (status.code != LS_OK) break;
         const size_t each = ls_max(1, (int64_t)calls.call[0].bytes), some = ls_machine_available() / 4;
         if (calls.n++ == 0 && some > 0) n = (int)ls_max(1, ls_min(n, (int64_t)(some / each)));

@@ -4,7 +4,7 @@
 #ifndef LS_PROGRAM_ACCOUNT_H
 #define LS_PROGRAM_ACCOUNT_H
 
-#include "program/program.h"
+#include "program/image.h"
 
 /*
  * Bytes that an instruction reads and writes in this rank's memory, puts into another's, and reads of another's in place; its operands

@@ -3,7 +3,6 @@
 #include "program/far.h"
 
 #include <math.h>
-#include <string.h>
 
 /*
  * Of one core of a host of this kind, docs/performance.md: the attention kernels, where long sequences spend nearly all their
@@ -40,8 +39,8 @@ static ls_attention_cost attention_at(double flops) {
 static ls_core_rates everywhere(double flops) {
     const ls_attention_cost cost = attention_at(flops);
     ls_core_rates rates = {.attention = {cost, cost}, .matmul = flops};
-    for (int i = 0; i < LS_STREAMS; i++)
-        rates.stream[i] = (ls_byte_cost){1 / nominal.memory, 1 / nominal.memory};
+    for (int i = 0; i < LS_KERNEL_IDS; i++)
+        rates.bytes[i] = (ls_byte_cost){1 / nominal.memory, 1 / nominal.memory};
     return rates;
 }
 
@@ -84,8 +83,8 @@ ls_rates ls_rates_beside(const ls_host *host, ls_dtype dtype, int threads, int b
     const double each = fmin(host->memory_alone, host->memory * cores / fmin(busy, cores));
     const double factor = fmin(1, host->memory / each);
     ls_host relief = *host;
-    for (int i = 0; i < LS_STREAMS; i++)
-        relief.type[dtype].stream[i] = relieved(host->type[dtype].stream[i], factor);
+    for (int i = 0; i < LS_KERNEL_IDS; i++)
+        relief.type[dtype].bytes[i] = relieved(host->type[dtype].bytes[i], factor);
     relief.put = relieved(host->put, factor);
     ls_rates rates = ls_rates_on(&relief, dtype, threads);
     rates.core = ls_core_rates_of(&rates.core, share);
@@ -107,8 +106,8 @@ ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
         all.attention[pass] =
             (ls_attention_cost){one->flop / cores, one->pair / cores, one->row / cores, one->byte / cores};
     }
-    for (int i = 0; i < LS_STREAMS; i++)
-        all.stream[i] = (ls_byte_cost){rates->stream[i].near / cores, rates->stream[i].far / cores};
+    for (int i = 0; i < LS_KERNEL_IDS; i++)
+        all.bytes[i] = (ls_byte_cost){rates->bytes[i].near / cores, rates->bytes[i].far / cores};
     return all;
 }
 
@@ -119,12 +118,8 @@ double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size)
     return 1 / (cost->flop + cost->pair / (ls_attention_flops(pass) * head_size));
 }
 
-/* LS_FORWARD or LS_BACKWARD; LS_PASSES: no kernel of attention. */
-static int attention_pass(const ls_instr *instr) {
-    static const char *const names[LS_PASSES] = {"attention", "attention_grad"};
-    int pass = 0;
-    while (pass < LS_PASSES && strcmp(instr->kernel->name, names[pass]) != 0) pass++;
-    return pass;
+ls_kernel_id ls_measured_as(ls_kernel_id id) {
+    return ls_contracts[id].sample.out != NULL ? id : LS_KERNEL_ADD;
 }
 
 static double attention_seconds(const ls_instr *instr, int pass, double bytes, const ls_rates *rates) {
@@ -147,7 +142,7 @@ static double bytes_seconds(const ls_byte_cost *cost, double bytes, double far) 
 static double product_seconds(const ls_instr *instr, double moved, double far, const ls_rates *rates) {
     const double seconds = instr->flops / rates->core.matmul;
     if (isinf(far)) return fmax(seconds, moved);
-    return fmax(seconds + far * rates->core.stream[0].far, moved);
+    return fmax(seconds + far * rates->core.bytes[LS_KERNEL_ADD].far, moved);
 }
 
 /* Of a copy or a put: where a side is in several pieces, each is a copy of its own. */
@@ -163,13 +158,13 @@ static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *
     for (int i = 0; i < instr->n_in; i++)
         elsewhere += instr->in[i].peer >= 0 ? ls_operand_bytes(&instr->in[i]) : 0;
     const double before = rates->overhead + elsewhere * rates->put.near;
-    const int pass = attention_pass(instr);
-    if (pass < LS_PASSES) return before + attention_seconds(instr, pass, bytes, rates);
-    const ls_byte_cost *cost = &rates->core.stream[ls_stream_of(instr->kernel->name)];
-    const double moved = bytes_seconds(cost, bytes, far);
-    if (strcmp(instr->kernel->name, "matmul") == 0) return before + product_seconds(instr, moved, far, rates);
-    if (strcmp(instr->kernel->name, "copy") == 0)
-        return before + moved + pieces_seconds(&instr->in[0], &instr->out[0], rates);
+    const ls_contract *c = &ls_contracts[instr->kernel->id];
+    if (c->cost == LS_COST_ATTENTION) return before + attention_seconds(instr, LS_FORWARD, bytes, rates);
+    if (c->cost == LS_COST_ATTENTION_GRAD)
+        return before + attention_seconds(instr, LS_BACKWARD, bytes, rates);
+    const double moved = bytes_seconds(&rates->core.bytes[ls_measured_as(instr->kernel->id)], bytes, far);
+    if (c->cost == LS_COST_PRODUCT) return before + product_seconds(instr, moved, far, rates);
+    if (c->cost == LS_COST_COPY) return before + moved + pieces_seconds(&instr->in[0], &instr->out[0], rates);
     return before + fmax(instr->flops * rates->core.attention[LS_FORWARD].flop, moved);
 }
 

@@ -7,8 +7,7 @@
 #ifndef LS_PROGRAM_COST_H
 #define LS_PROGRAM_COST_H
 
-#include "program/program.h"
-#include "program/stream.h"
+#include "program/image.h"
 
 /*
  * Seconds of attention, or of its gradient, on one core: the sum over what a call has of each. A flop (4 for each element of a head and
@@ -35,8 +34,11 @@ typedef struct ls_core_rates {
     ls_attention_cost attention[LS_PASSES];
     double matmul; /* flops per second; a library does them */
     double split; /* how much longer a call takes that is split over two cores than its halves: 0.05 is 5 % */
-    ls_byte_cost stream[LS_STREAMS]; /* kernels of stream.h */
+    ls_byte_cost bytes[LS_KERNEL_IDS]; /* of the contracts with a sample; others are taken for `add` */
 } ls_core_rates;
+
+/* The contract whose measured bytes a kernel is costed by: its own, or `add`. */
+ls_kernel_id ls_measured_as(ls_kernel_id id);
 
 /* Of so many cores that share each call, or of a share of one. */
 ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores);

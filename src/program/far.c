@@ -1,7 +1,6 @@
 #include "program/far.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Blocks of both arenas: how much had been brought into the cache when each was touched last. */
 typedef struct traffic {
@@ -21,14 +20,20 @@ static bool is_repeated(const ls_instr *instr, const ls_operand *o) {
     return false;
 }
 
+/* Whether only the rows that the ids name are touched. */
+static bool is_table(const ls_instr *instr, const ls_operand *o) {
+    const unsigned table = ls_contracts[instr->kernel->id].table;
+    for (int i = 0; i < instr->n_in; i++)
+        if (o == &instr->in[i]) return (table >> i & 1) != 0;
+    return (table >> (LS_KERNEL_INPUTS + (o - instr->out)) & 1) != 0;
+}
+
 double ls_instr_touched(const ls_instr *instr, const ls_operand *o) {
     const double bytes = ls_operand_bytes(o);
     if (instr->kind != LS_INSTR_KERNEL) return bytes;
     if (is_repeated(instr, o)) return 0;
     if (o->view.ndim != 2) return bytes;
-    const bool reads_rows = strcmp(instr->kernel->name, "embedding") == 0 && o == &instr->in[1];
-    const bool adds_rows = strcmp(instr->kernel->name, "embedding_grad") == 0 && o == &instr->out[0];
-    if (!reads_rows && !adds_rows) return bytes;
+    if (!is_table(instr, o)) return bytes;
     const double ids = (double)ls_view_elements(&instr->in[0].view);
     return fmin(bytes, bytes / (double)ls_max(1, o->view.size[0]) * ids);
 }

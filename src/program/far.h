@@ -6,7 +6,7 @@
 #ifndef LS_PROGRAM_FAR_H
 #define LS_PROGRAM_FAR_H
 
-#include "program/program.h"
+#include "program/image.h"
 
 enum { LS_FAR_BLOCK = 1 << 16, LS_FAR_MOST_BLOCKS = 1 << 20 };
 

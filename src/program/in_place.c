@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "kernel/effects.h"
+#include "kernel/kernel.h"
 
 static const ls_operand *operand_at(const ls_instr *instr, int other) {
     return other < LS_KERNEL_INPUTS ? &instr->in[other] : &instr->out[other - LS_KERNEL_INPUTS];
@@ -24,7 +24,7 @@ bool ls_instr_could_share(const ls_instr *instr, int output, int other) {
     const bool narrows = ls_dtype_bytes(a->dtype) < ls_dtype_bytes(b->dtype);
     return (a->dtype == b->dtype || narrows) && ls_view_elements(a) == ls_view_elements(b) &&
            ls_view_is_dense(a) && ls_view_is_dense(b) &&
-           ls_kernel_works_in_place(instr->kernel->name, output, other, narrows);
+           ls_kernel_works_in_place(instr->kernel->id, output, other, narrows);
 }
 
 ls_sharing ls_instr_sharing(const ls_image *image, const ls_instr *instr, int output, int other) {

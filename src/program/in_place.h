@@ -2,11 +2,11 @@
 #ifndef LS_PROGRAM_IN_PLACE_H
 #define LS_PROGRAM_IN_PLACE_H
 
-#include "program/program.h"
+#include "program/image.h"
 
 typedef enum ls_sharing {
     LS_APART,    /* not a byte in common */
-    LS_IN_PLACE, /* they begin at one byte, and the kernel may put the output there (kernel/effects.h) */
+    LS_IN_PLACE, /* they begin at one byte, and the kernel may put the output there (kernel/kernel.h) */
     LS_CLASH     /* anything else */
 } ls_sharing;
 

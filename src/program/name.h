@@ -9,7 +9,7 @@
 #ifndef LS_PROGRAM_NAME_H
 #define LS_PROGRAM_NAME_H
 
-#include "program/program.h"
+#include "program/image.h"
 
 /* A write in emission order: output `output` of instruction `number`. */
 int ls_write_key(int number, int output);

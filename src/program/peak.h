@@ -4,7 +4,7 @@
 #ifndef LS_PROGRAM_PEAK_H
 #define LS_PROGRAM_PEAK_H
 
-#include "program/program.h"
+#include "program/image.h"
 
 typedef struct ls_peak {
     int program, instr;                 /* -1, -1: nothing but persistent buffers */

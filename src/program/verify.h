@@ -20,7 +20,7 @@
 #ifndef LS_PROGRAM_VERIFY_H
 #define LS_PROGRAM_VERIFY_H
 
-#include "program/program.h"
+#include "program/image.h"
 
 /*
  * images[r] is rank r's. LS_OK, or LS_INVALID naming the instructions (rank, program, number, op) and the buffer or channel.

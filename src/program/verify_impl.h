@@ -5,7 +5,7 @@
 #ifndef LS_PROGRAM_VERIFY_IMPL_H
 #define LS_PROGRAM_VERIFY_IMPL_H
 
-#include "program/program.h"
+#include "program/image.h"
 
 /* --- one rank's bytes ------------------------------------------------------------------------------------------------------- */
 

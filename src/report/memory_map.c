@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "format/format.h"
-#include "program/peak.h"
+#include "program/program.h"
 
 #include <math.h>
 #include <stdio.h>

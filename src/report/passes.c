@@ -1,6 +1,6 @@
 /* What each pass of the compiler did, and the ops of the program that it made, as text and as JSON. */
 #include "base/base.h"
-#include "program/account.h"
+#include "program/program.h"
 #include "report/report.h"
 
 /* The number of graph nodes of which the program was made. */

@@ -1,6 +1,6 @@
 /* The effect of each choice on a step: the job is compiled repeatedly, each time with one more choice. */
 #include "base/base.h"
-#include "program/account.h"
+#include "program/program.h"
 #include "report/report.h"
 
 #include <stdio.h>

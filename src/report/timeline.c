@@ -26,18 +26,17 @@ static const char *const kind_names[BOX_KINDS] = {
     "signals",   "wait of one queue",    "idle: both queues wait"};
 
 static box_kind kind_of(const ls_instr *instr) {
-    static const struct {
-        const char *kernel;
-        box_kind kind;
-    } own[] = {{"attention", BOX_ATTENTION}, {"attention_grad", BOX_GRADIENT}, {"matmul", BOX_MATMUL}};
+    static const box_kind own[] = {[LS_COST_BYTES] = BOX_KERNEL,
+                                   [LS_COST_COPY] = BOX_KERNEL,
+                                   [LS_COST_PRODUCT] = BOX_MATMUL,
+                                   [LS_COST_ATTENTION] = BOX_ATTENTION,
+                                   [LS_COST_ATTENTION_GRAD] = BOX_GRADIENT};
     static const box_kind kinds[LS_INSTR_KINDS] = {[LS_INSTR_KERNEL] = BOX_KERNEL,
                                                    [LS_INSTR_PUT_SIGNAL] = BOX_PUT,
                                                    [LS_INSTR_SIGNAL] = BOX_SIGNAL,
                                                    [LS_INSTR_WAIT] = BOX_WAIT,
                                                    [LS_INSTR_QUIET] = BOX_SIGNAL};
-    for (size_t i = 0; i < LS_COUNT(own) && instr->kind == LS_INSTR_KERNEL; i++) {
-        if (strcmp(instr->kernel->name, own[i].kernel) == 0) return own[i].kind;
-    }
+    if (instr->kind == LS_INSTR_KERNEL) return own[ls_contracts[instr->kernel->id].cost];
     return kinds[instr->kind];
 }
 

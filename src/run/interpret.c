@@ -1,7 +1,7 @@
 /* The interpreter: queues, transfers, and the random choice of what advances next. Its memory is in interpret_memory.c. */
 #include "run/interpret_impl.h"
 
-#include "program/in_place.h"
+#include "program/program.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "session/session.h"
 
 #include "plan/plan.h"
-#include "program/verify.h"
+#include "program/program.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* A discrete simulation of all ranks: in each round the rank with the earliest next event advances by one event. */
 #include "simulate/simulate.h"
 
-#include "program/far.h"
+#include "program/program.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
 #ifndef LS_SIMULATE_H
 #define LS_SIMULATE_H
 
-#include "program/cost.h"
+#include "program/program.h"
 
 /* Seconds of one rank, from a start that all ranks share. */
 typedef struct ls_simulated_rank {

@@ -56,7 +56,7 @@ static int count_kernels(const ls_image *image, int program, const char *name) {
     int n = 0;
     for (int i = 0; i < image->programs[program].n_instrs; i++) {
         const ls_instr *instr = &image->programs[program].instrs[i];
-        n += instr->kind == LS_INSTR_KERNEL && strcmp(instr->kernel->name, name) == 0;
+        n += instr->kind == LS_INSTR_KERNEL && strcmp(ls_kernel_name(instr->kernel), name) == 0;
     }
     return n;
 }

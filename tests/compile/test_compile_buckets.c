@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernel/effects.h"
+#include "kernel/kernel.h"
 #include "support/images.h"
 #include "support/network.h"
 
@@ -218,7 +218,7 @@ static void each_instr(const ls_image *image, traces *all, bool reads, visit wri
         for (int k = 0; reads && k < instr->n_in; k++) each_element(image, all, &instr->in[k], read);
         if (instr->kind != LS_INSTR_KERNEL) continue;
         for (int k = 0; k < instr->n_out; k++) {
-            if (reads && ls_kernel_reads_output(instr->kernel->name, instr->params, k))
+            if (reads && ls_kernel_reads_output(instr->kernel->id, instr->params, k))
                 each_element(image, all, &instr->out[k], read);
             each_element(image, all, &instr->out[k], writes);
         }

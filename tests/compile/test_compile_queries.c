@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "compile/compile.h"
-#include "program/verify.h"
+#include "program/program.h"
 #include "run/interpret.h"
 
 static const char *const strategies[] = {"tokenring", "decode"};

@@ -13,7 +13,7 @@
 
 #include "compile/compile.h"
 #include "model/model.h"
-#include "program/verify.h"
+#include "program/program.h"
 #include "support/scratch.h"
 
 #ifdef __SANITIZE_ADDRESS__

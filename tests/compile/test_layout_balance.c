@@ -102,7 +102,7 @@ static excesses time_excess(ls_layout_kind kind, int64_t S, const ls_mask *mask)
     const ls_rates rates = ls_rates_of(LS_ISA_AVX512, LS_BF16, 1);
     ls_rates free_transfers = rates;
     free_transfers.put = (ls_byte_cost){0, 0};
-    memset(free_transfers.core.stream, 0, sizeof free_transfers.core.stream);
+    memset(free_transfers.core.bytes, 0, sizeof free_transfers.core.bytes);
     free_transfers.latency = free_transfers.overhead = 0;
     const excesses over = {play((const ls_image *const *)images, &free_transfers),
                            play((const ls_image *const *)images, &rates)};

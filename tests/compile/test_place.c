@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "../../examples/graphs/graphs.h"
-#include "program/in_place.h"
+#include "program/program.h"
 #include "support/images.h"
 
 enum { UNIT = 64 }; /* that offsets are multiples of */

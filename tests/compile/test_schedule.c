@@ -14,8 +14,7 @@
 #include <string.h>
 
 #include "compile/compile_impl.h"
-#include "program/cost.h"
-#include "program/verify.h"
+#include "program/program.h"
 #include "support/images.h"
 
 static const struct {

@@ -23,7 +23,7 @@ static void run(const uint8_t *data, size_t bytes) {
     LS_ASSERT(measured || memcmp(&host, &nominal, sizeof host) == 0);
     LS_ASSERT(!measured || (host.memory >= 1 && isfinite(host.memory) && isfinite(host.put.near)));
     LS_ASSERT(!measured || (host.latency > 0 && host.overhead > 0 && host.type[LS_F32].matmul > 0));
-    LS_ASSERT(!measured || (host.put.far > 0 && host.type[LS_F32].stream[0].near > 0));
+    LS_ASSERT(!measured || (host.put.far > 0 && host.type[LS_F32].bytes[LS_KERNEL_ADD].near > 0));
     unsetenv("XDG_CACHE_HOME");
     fuzz_folder_remove(&folder);
 }

@@ -3,6 +3,7 @@
 #include "train/train_impl.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static void check_options(const ls_train_options *o) {
     LS_ASSERT(o->seq >= 1 && o->steps >= 1 && o->batch >= 1 && o->accumulate >= 1);
@@ -18,6 +19,7 @@ static void run(const uint8_t *data, size_t bytes) {
     ls_training t = {.options = {.out = "fuzz", .resume = true, .eval_data = "text"}};
     if (!fuzz_done(ls_json_parse("run.json", (const char *)data, bytes, &t.record))) return;
     if (fuzz_done(ls_settings_resolve(&t))) check_options(&t.options);
+    free(t.groups);
     ls_json_free(t.record);
 }
 

@@ -12,7 +12,7 @@
 
 #include "graph/graph.h"
 #include "model/model.h"
-#include "program/verify.h"
+#include "program/program.h"
 #include "run/run.h"
 #include "support/scratch.h"
 #include "support/spread.h"

@@ -124,7 +124,7 @@ static void answer(problem *p, result *right) {
 /* Every isa and type of this machine; only says whether the reference has a kernel of that type. */
 static bool runs(ls_dtype type, int isa) {
     const ls_kernel *kernel;
-    return ls_kernel_find("attention", type, (ls_isa)isa, &kernel).code == LS_OK;
+    return ls_kernel_find(LS_KERNEL_ATTENTION, type, (ls_isa)isa, &kernel).code == LS_OK;
 }
 
 static int machine_isas(void) {

@@ -1,5 +1,5 @@
 /*
- * Every pair of operands that src/kernel/effects.c allows in one place, for every kernel, instruction set and type
+ * Every pair of operands that src/kernel/contracts.c allows in one place, for every kernel, instruction set and type
  * of this machine: the results have the bits of operands that lie apart. Outputs are placed in all combinations of
  * allowed places; inputs that may share an output also share one array.
  */
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "kernel/effects.h"
+#include "kernel/kernel.h"
 #include "support/kernel_call.h"
 
 enum { OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS, LABELS = 1003, MOST = 61000 };
@@ -178,7 +178,7 @@ static void compare(const ls_kernel *kernel, const example *e, const int *place,
 static bool allowed(const ls_kernel *kernel, const example *e, int output, int other) {
     const size_t written = ls_dtype_bytes(dtype_of(&e->out[output], kernel->dtype));
     const size_t there = ls_dtype_bytes(dtype_of(operand_at(e, other), kernel->dtype));
-    return written <= there && ls_kernel_works_in_place(kernel->name, output, other, written < there);
+    return written <= there && ls_kernel_works_in_place(kernel->id, output, other, written < there);
 }
 
 /* Outputs from `output` on, in all combinations of places that nobody else has taken. */
@@ -219,7 +219,7 @@ static void place_on_equal_inputs(const ls_kernel *kernel, const example *e) {
     compare(kernel, e, place, apart);
 }
 
-static bool works_in_place(const char *kernel) {
+static bool works_in_place(ls_kernel_id kernel) {
     bool any = false;
     for (int k = 0; k < LS_KERNEL_OUTPUTS; k++)
         for (int i = 0; i < OPERANDS; i++) any |= ls_kernel_works_in_place(kernel, k, i, false);
@@ -233,16 +233,16 @@ static void every_pair_gives_the_same_bits(void **state) {
     int kernels = 0, pairs = 0;
     const ls_kernel *kernel;
     for (int i = 0; (kernel = ls_kernel_at(i)) != NULL; i++) {
-        if (kernel->isa > machine.isa || !works_in_place(kernel->name)) continue;
+        if (kernel->isa > machine.isa || !works_in_place(kernel->id)) continue;
         int place[OPERANDS], found = 0;
         for (int k = 0; k < OPERANDS; k++) place[k] = k;
         for (const example *e = examples; e < examples + LS_COUNT(examples); e++) {
-            if (strcmp(e->name, kernel->name) != 0) continue;
+            if (strcmp(e->name, ls_kernel_name(kernel)) != 0) continue;
             pairs += place_outputs(kernel, e, 0, place);
             place_on_equal_inputs(kernel, e);
             found++;
         }
-        if (found == 0) fail_msg("kernel %s works in place and has no example here", kernel->name);
+        if (found == 0) fail_msg("kernel %s works in place and has no example here", ls_kernel_name(kernel));
         kernels++;
     }
     print_message("%d kernels, %d pairs in place\n", kernels, pairs);

@@ -47,16 +47,18 @@ static void test_registry(void **state) {
         for (int f64 = 0; f64 < 2; f64++) {
             const ls_kernel *kernel = NULL, *best = NULL;
             const ls_dtype dtype = f64 ? LS_F64 : LS_F32;
-            assert_int_equal(ls_kernel_find(names[i], dtype, LS_ISA_REF, &kernel).code, LS_OK);
-            assert_string_equal(kernel->name, names[i]);
+            assert_int_equal(ls_kernel_find(ls_kernel_named(names[i]), dtype, LS_ISA_REF, &kernel).code,
+                             LS_OK);
+            assert_string_equal(ls_kernel_name(kernel), names[i]);
             assert_int_equal(kernel->dtype, dtype);
             assert_int_equal(kernel->isa, LS_ISA_REF);
-            assert_int_equal(ls_kernel_find(names[i], dtype, machine.isa, &best).code, LS_OK);
+            assert_int_equal(ls_kernel_find(ls_kernel_named(names[i]), dtype, machine.isa, &best).code,
+                             LS_OK);
             assert_true(best->isa >= kernel->isa);
         }
     }
     const ls_kernel *kernel = NULL;
-    ls_status status = ls_kernel_find("matmul", LS_I32, LS_ISA_BASE, &kernel);
+    ls_status status = ls_kernel_find(LS_KERNEL_MATMUL, LS_I32, LS_ISA_BASE, &kernel);
     assert_int_equal(status.code, LS_UNSUPPORTED);
     assert_string_equal(status.text, "no kernel matmul for i32 on isa base");
     assert_null(kernel);
@@ -64,15 +66,15 @@ static void test_registry(void **state) {
     while ((kernel = ls_kernel_at(count)) != NULL) {
         const ls_kernel *found = NULL;
         if (kernel->isa > machine.isa) {
-            status = ls_kernel_find(kernel->name, kernel->dtype, kernel->isa, &found);
+            status = ls_kernel_find(kernel->id, kernel->dtype, kernel->isa, &found);
             assert_int_equal(status.code, LS_USAGE);
             assert_non_null(strstr(status.text, ls_isa_name(kernel->isa)));
             assert_non_null(strstr(status.text, ls_isa_name(machine.isa)));
             count++;
             continue;
         }
-        assert_int_equal(ls_kernel_find(kernel->name, kernel->dtype, kernel->isa, &found).code, LS_OK);
-        assert_true(found->isa == kernel->isa && strcmp(found->name, kernel->name) == 0);
+        assert_int_equal(ls_kernel_find(kernel->id, kernel->dtype, kernel->isa, &found).code, LS_OK);
+        assert_true(found->isa == kernel->isa && found->id == kernel->id);
         assert_non_null(kernel->run);
         count++;
     }

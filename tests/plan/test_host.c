@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "plan/plan_impl.h"
 #include "plan/plan.h"
+#include "plan/plan_impl.h"
 #include "support/scratch.h"
 
 static const ls_core_rates core = {.attention = {{2.5e-12, 1e-9, 3e-8, 1e-10}, {2e-12, 5e-10, 5e-8, 0}},
@@ -43,7 +43,7 @@ static void test_attention_seconds(void **state) {
     (void)state;
     enum { N = 40, T = 70, HQ = 6, HKV = 3, D = 32 };
     const int64_t q[] = {1, N, HQ, D}, kv[] = {1, T, HKV, D};
-    static const ls_kernel kernel = {.name = "attention"}, other = {.name = "copy"};
+    static const ls_kernel kernel = {.id = LS_KERNEL_ATTENTION}, other = {.id = LS_KERNEL_COPY};
     const double flops = 4.0 * D * N * T * HQ / 2, bytes = 2.0 * (N * HQ * D + 2 * T * HKV * D);
     ls_operand in[] = {ls_operand_dense(0, 0, LS_BF16, 4, q), ls_operand_dense(1, 0, LS_BF16, 4, kv),
                        ls_operand_dense(2, 0, LS_BF16, 4, kv)};
@@ -54,7 +54,7 @@ static void test_attention_seconds(void **state) {
                             .n_in = LS_COUNT(in),
                             .in = in};
     ls_rates rates = {.core = core, .overhead = 1e-6};
-    rates.core.stream[ls_stream_of("copy")] = (ls_byte_cost){1e-11, 1e-10};
+    rates.core.bytes[LS_KERNEL_COPY] = (ls_byte_cost){1e-11, 1e-10};
     const double expected =
         1e-6 + flops * 2.5e-12 + N * T * HQ / 2 * 1e-9 + (N * HQ * 3e-8 + bytes * 1e-10) / 2;
     assert_float_equal(ls_instr_seconds(&instr, INFINITY, &rates) / expected, 1, 1e-9);
@@ -72,10 +72,10 @@ static void test_attention_seconds(void **state) {
     assert_float_equal(ls_instr_seconds(&copy, 0, &rates) / (1e-6 + bytes * 1e-11), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&copy, bytes / 4, &rates) / (1e-6 + bytes * (0.75e-11 + 0.25e-10)), 1,
                        1e-9);
-    static const ls_kernel matmul = {.name = "matmul"};
+    static const ls_kernel matmul = {.id = LS_KERNEL_MATMUL};
     ls_instr product = {
         .kind = LS_INSTR_KERNEL, .kernel = &matmul, .flops = flops, .n_in = LS_COUNT(in), .in = in};
-    rates.core.stream[0].far = 1e-9; /* bytes from memory cost time, bytes in a cache do not */
+    rates.core.bytes[LS_KERNEL_ADD].far = 1e-9; /* bytes from memory cost time, bytes in a cache do not */
     assert_float_equal(ls_instr_seconds(&product, 0, &rates) / (1e-6 + flops / 9e11), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&product, 1000, &rates) / (1e-6 + flops / 9e11 + 1e-6), 1, 1e-9);
     ls_instr put = {.kind = LS_INSTR_PUT_SIGNAL, .n_in = 1, .in = in, .n_out = 1, .out = in};
@@ -89,7 +89,7 @@ static void test_attention_seconds(void **state) {
 static void test_pieces(void **state) {
     (void)state;
     enum { ROWS = 30, WIDE = 16 };
-    static const ls_kernel copy = {.name = "copy"}, add = {.name = "add"};
+    static const ls_kernel copy = {.id = LS_KERNEL_COPY}, add = {.id = LS_KERNEL_ADD};
     const int64_t size[] = {ROWS, WIDE};
     ls_operand from = ls_operand_dense(0, 0, LS_F32, 2, size), to = ls_operand_dense(1, 0, LS_F32, 2, size);
     ls_instr instr = {
@@ -114,41 +114,46 @@ static void test_shared_memory(void **state) {
     host.memory_alone = 10e9;
     host.cache = 1e6;
     host.put = (ls_byte_cost){1e-10, 1e-9};
-    host.type[LS_F32].stream[0] = (ls_byte_cost){0.5e-10, 2.5e-10};
+    host.type[LS_F32].bytes[LS_KERNEL_ADD] = (ls_byte_cost){0.5e-10, 2.5e-10};
     const ls_rates all = ls_rates_beside(&host, LS_F32, 4, 8, 8),
                    one = ls_rates_beside(&host, LS_F32, 1, 1, 8),
                    half = ls_rates_beside(&host, LS_F32, 4, 4, 8),
                    many = ls_rates_beside(&host, LS_F32, 8, 16, 8);
-    assert_float_equal(all.core.stream[0].far * 4e10, 2.5, 1e-6);
-    assert_float_equal(half.core.stream[0].far * 4e10, 1.25, 1e-6); /* 4 draw all of 32 GB/s */
-    assert_float_equal(one.core.stream[0].far * 1e10, 1, 1e-6);     /* one 10 GB/s */
-    assert_float_equal(many.core.stream[0].far * 4e10, 2.5, 1e-6);  /* 8 threads with half a core each */
-    assert_float_equal(one.core.stream[0].near * 1e10, 0.5, 1e-6);
+    assert_float_equal(all.core.bytes[LS_KERNEL_ADD].far * 4e10, 2.5, 1e-6);
+    assert_float_equal(half.core.bytes[LS_KERNEL_ADD].far * 4e10, 1.25, 1e-6); /* 4 draw all of 32 GB/s */
+    assert_float_equal(one.core.bytes[LS_KERNEL_ADD].far * 1e10, 1, 1e-6);     /* one 10 GB/s */
+    assert_float_equal(many.core.bytes[LS_KERNEL_ADD].far * 4e10, 2.5,
+                       1e-6); /* 8 threads with half a core each */
+    assert_float_equal(one.core.bytes[LS_KERNEL_ADD].near * 1e10, 0.5, 1e-6);
     assert_float_equal(one.put.far * 1e10, 4, 1e-6);
     assert_float_equal(all.cache * 1e-6, 4, 1e-6);
     assert_float_equal(one.cache * 1e-6, 8, 1e-6);
-    host.type[LS_F32].stream[0].near = 2e-10; /* its instructions bound it: no faster than in a cache */
-    assert_float_equal(ls_rates_beside(&host, LS_F32, 1, 1, 8).core.stream[0].far * 1e10, 2, 1e-6);
+    host.type[LS_F32].bytes[LS_KERNEL_ADD].near =
+        2e-10; /* its instructions bound it: no faster than in a cache */
+    assert_float_equal(ls_rates_beside(&host, LS_F32, 1, 1, 8).core.bytes[LS_KERNEL_ADD].far * 1e10, 2, 1e-6);
 }
 
 /* Every kernel of the table can be called as its row says, and takes no less time from memory than from a cache. */
 static void test_measured_streams(void **state) {
     (void)state;
     static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
+    int measured = 0;
     ls_pool *pool;
     assert_ok(ls_pool_create(2, false, &pool));
     for (size_t t = 0; t < LS_COUNT(types); t++) {
         ls_arena *arena = ls_arena_create();
-        ls_byte_cost cost[LS_STREAMS];
+        ls_byte_cost cost[LS_KERNEL_IDS];
         assert_ok(ls_measure_streams(arena, types[t], LS_ISA_BASE, pool, 0x1p14, cost));
-        for (int i = 0; i < LS_STREAMS; i++) {
-            assert_int_equal(ls_stream_of(ls_streams[i].name), i);
+        for (int i = 0; i < LS_KERNEL_IDS; i++) {
+            if (ls_measured_as((ls_kernel_id)i) != (ls_kernel_id)i) continue;
+            measured++;
             assert_true(cost[i].near > 0 && cost[i].near <= cost[i].far && cost[i].far < 1e-5);
         }
         ls_arena_destroy(arena);
     }
     ls_pool_destroy(pool);
-    assert_int_equal(ls_stream_of("no such kernel"), ls_stream_of("add"));
+    assert_int_equal(measured, 3 * 23);
+    assert_int_equal(ls_measured_as(LS_KERNEL_SUM), LS_KERNEL_ADD); /* it has no sample */
 }
 
 /* Measured costs are possible for a machine. */
@@ -181,7 +186,7 @@ static void test_file(void **state) {
     host.cache = 1e6;
     host.type[LS_F32].split = 0.25;
     host.put.far = 1e-8;
-    host.type[LS_BF16].stream[LS_STREAMS - 1].near = 1e-12;
+    host.type[LS_BF16].bytes[LS_KERNEL_ADAMW].near = 1e-12;
     assert_ok(ls_host_save(LS_ISA_REF, &host));
     assert_true(ls_host_load(LS_ISA_REF, &found));
     assert_memory_equal(&found, &host, sizeof host);

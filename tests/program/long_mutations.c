@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "program/verify.h"
+#include "program/program.h"
 #include "support/images.h"
 #include "support/mutate.h"
 

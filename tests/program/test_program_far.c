@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "program/far.h"
+#include "program/program.h"
 #include "support/images.h"
 
 enum { MIB = 1 << 20, ADDS = 4 };
@@ -15,7 +15,7 @@ enum { MIB = 1 << 20, ADDS = 4 };
 /* Four buffers of 1 MiB, one behind the other; a -> b, b -> c, c -> d, a -> b. */
 static void a_buffer_is_near_while_the_cache_holds_it(void **state) {
     (void)state;
-    static const ls_kernel kernel = {.name = "copy"};
+    static const ls_kernel kernel = {.id = LS_KERNEL_COPY};
     static const int from[ADDS] = {0, 1, 2, 0}, to[ADDS] = {1, 2, 3, 1};
     const int64_t size[] = {MIB / 4};
     ls_buffer buffers[4];
@@ -73,7 +73,7 @@ static void a_larger_cache_holds_more(void **state) {
 /* 10 ids read 10 rows of a table of 1,000. */
 static void an_embedding_reads_the_rows_that_are_asked_for(void **state) {
     (void)state;
-    static const ls_kernel kernel = {.name = "embedding"};
+    static const ls_kernel kernel = {.id = LS_KERNEL_EMBEDDING};
     const int64_t ids[] = {10}, table[] = {1000, 8}, y[] = {10, 8};
     ls_operand in[] = {ls_operand_dense(0, 0, LS_I32, 1, ids), ls_operand_dense(1, 0, LS_F32, 2, table)},
                out[] = {ls_operand_dense(2, 0, LS_F32, 2, y)};

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "program/verify.h"
+#include "program/program.h"
 #include "support/images.h"
 
 static ls_status verify(const image_set *set) {

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "program/peak.h"
+#include "program/program.h"
 #include "report/report.h"
 #include "support/images.h"
 #include "support/scratch.h"

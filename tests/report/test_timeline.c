@@ -72,7 +72,7 @@ static int boxes(const char *text) { return occurrences(text, "<rect class=\"k")
 static int find_instr(const setting *s, const char *op) {
     for (int i = 0; i < program_of(s)->n_instrs; i++) {
         const ls_instr *instr = &program_of(s)->instrs[i];
-        if (instr->kind == LS_INSTR_KERNEL && strcmp(instr->kernel->name, op) == 0) return i;
+        if (instr->kind == LS_INSTR_KERNEL && strcmp(ls_kernel_name(instr->kernel), op) == 0) return i;
     }
     fail_msg("no %s", op);
     return -1;

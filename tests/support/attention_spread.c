@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/verify.h"
+#include "program/program.h"
 #include "run/run.h"
 
 static const char *const in_name[PLAIN_INPUTS] = {"q", "k", "v", "grad_o"};

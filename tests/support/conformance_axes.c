@@ -136,7 +136,7 @@ void conformance_axes_make(conformance_axes *axes) {
 
 bool conformance_has_kernels(int isa, int dtype) {
     const ls_kernel *kernel;
-    return ls_kernel_find("attention", dtypes[dtype], (ls_isa)isa, &kernel).code == LS_OK &&
+    return ls_kernel_find(LS_KERNEL_ATTENTION, dtypes[dtype], (ls_isa)isa, &kernel).code == LS_OK &&
            kernel->isa == (ls_isa)isa;
 }
 

@@ -15,7 +15,7 @@ void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_ke
     const ls_kernel *kernel = NULL;
     ls_pool *pool = NULL;
     void *state = NULL;
-    need_ok(ls_kernel_find(name, dtype, isa, &kernel));
+    need_ok(ls_kernel_find(ls_kernel_named(name), dtype, isa, &kernel));
     need_ok(ls_pool_create(threads, false, &pool));
     call.threads = threads;
     const size_t bytes = kernel->workspace != NULL ? kernel->workspace(&call) : 0;
@@ -43,7 +43,7 @@ int say_missing_isas(void **state) {
 ls_status prepare_kernel(const char *name, ls_dtype dtype, ls_isa isa, ls_kernel_call call) {
     const ls_kernel *kernel = NULL;
     void *state = NULL;
-    LS_TRY(ls_kernel_find(name, dtype, isa, &kernel));
+    LS_TRY(ls_kernel_find(ls_kernel_named(name), dtype, isa, &kernel));
     if (call.threads == 0) call.threads = 1;
     LS_TRY(kernel->prepare(&call, &state));
     if (kernel->release != NULL) kernel->release(state);

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "program/verify.h"
+#include "program/program.h"
 #include "run/interpret.h"
 #include "support/images.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernel_call.h"
-#include "program/verify.h"
+#include "program/program.h"
 #include "run/interpret.h"
 #include "spread.h"
 

@@ -4,14 +4,15 @@
  */
 #include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
-#include "program/cost.h"
+#include "program/program.h"
 
 #include <math.h>
 #include <string.h>
 
 /* DELTA belongs to the backward pass; its operations are not counted. */
 enum { FORWARD, DELTA, GRADIENT, CALLS };
-static const char *const kernels[CALLS] = {"attention", "attention_delta", "attention_grad"};
+static const ls_kernel_id kernels[CALLS] = {LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_DELTA,
+                                            LS_KERNEL_ATTENTION_GRAD};
 
 enum { PASS_FORWARD, PASS_BACKWARD, PASS_BOTH, PASSES };
 static const char *const passes[PASSES] = {"forward", "backward", "both"};

@@ -39,12 +39,13 @@ static void print_page(const ls_host *host, const ls_host *nominal, const char *
         fprintf(out, "  split over two    %-4s %11.1f %11.1f  %% longer than its halves\n", name,
                 100 * a->split, 100 * b->split);
     }
-    static const char *const shown[] = {"rmsnorm_grad", "swiglu_grad", "cross_entropy", "adamw"};
+    static const ls_kernel_id shown[] = {LS_KERNEL_RMSNORM_GRAD, LS_KERNEL_SWIGLU_GRAD,
+                                         LS_KERNEL_CROSS_ENTROPY, LS_KERNEL_ADAMW};
     for (size_t i = 0; i < LS_COUNT(shown); i++) {
-        const ls_byte_cost *a = &host->type[LS_F32].stream[ls_stream_of(shown[i])],
-                           *b = &nominal->type[LS_F32].stream[ls_stream_of(shown[i])];
-        print_bytes(shown[i], "in a cache", 1 / a->near, 1 / b->near, out);
-        print_bytes(shown[i], "from memory", 1 / a->far, 1 / b->far, out);
+        const ls_byte_cost *a = &host->type[LS_F32].bytes[shown[i]],
+                           *b = &nominal->type[LS_F32].bytes[shown[i]];
+        print_bytes(ls_contracts[shown[i]].name, "in a cache", 1 / a->near, 1 / b->near, out);
+        print_bytes(ls_contracts[shown[i]].name, "from memory", 1 / a->far, 1 / b->far, out);
     }
     print_bytes("sums", "from memory", host->memory, nominal->memory, out);
     print_bytes("sums, one core alone", "", host->memory_alone, nominal->memory_alone, out);

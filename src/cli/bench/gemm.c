@@ -83,7 +83,7 @@ static ls_status find_products(const bench *b, setting *s) {
     const ls_program *p = &s->image->programs[LS_PROGRAM_STEP];
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
-        if (instr->kind == LS_INSTR_KERNEL && strcmp(instr->kernel->name, "matmul") == 0)
+        if (instr->kind == LS_INSTR_KERNEL && instr->kernel->id == LS_KERNEL_MATMUL)
             LS_TRY(add_product(s, instr));
     }
     return ls_ok();
@@ -97,7 +97,7 @@ static ls_status open_call(const bench *b, const setting *s, const ls_instr *ins
     ls_kernel_call call = {.n_in = instr->n_in, .n_out = instr->n_out, .params = instr->params};
     for (int i = 0; i < instr->n_in; i++) call.in[i] = instr->in[i].view;
     for (int i = 0; i < instr->n_out; i++) call.out[i] = instr->out[i].view;
-    return ls_timed_call_open(instr->kernel->name, s->dtype, b->machine.isa, pool, &call, out);
+    return ls_timed_call_open(instr->kernel->id, s->dtype, b->machine.isa, pool, &call, out);
 }
 
 static void run_rounds(const bench *b, setting *s, ls_bench_peak *peak) {

@@ -1,6 +1,6 @@
 /* The table of where the time of a step went. */
 #include "cli/bench/bench_impl.h"
-#include "program/account.h"
+#include "program/program.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static ls_bench_row *row_of(ls_bench_table *t, const char *name) {
 /* The name of an instruction's row: its op, and for products the shape of the weight, because many weights share an op. */
 static void name_instr(const ls_instr *instr, char *out, size_t room) {
     snprintf(out, room, "%s", instr->op);
-    if (instr->kind != LS_INSTR_KERNEL || strcmp(instr->kernel->name, "matmul") != 0) return;
+    if (instr->kind != LS_INSTR_KERNEL || instr->kernel->id != LS_KERNEL_MATMUL) return;
     const ls_matmul_params *params = instr->params;
     const ls_view weight = ls_view_rows(params->transpose_a ? instr->out[0].view : instr->in[1].view);
     snprintf(out, room, "%s %lldx%lld", instr->op, (long long)weight.size[0], (long long)weight.size[1]);

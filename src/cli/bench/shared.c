@@ -64,7 +64,7 @@ ls_status ls_bench_peak_open(ls_dtype dtype, ls_isa isa, ls_pool *pool, ls_bench
         const ls_view view = ls_view_dense(NULL, dtype, 2, size);
         const ls_kernel_call call = {
             .n_in = 2, .in = {view, view}, .n_out = 1, .out = {view}, .params = &params};
-        status = ls_timed_call_open("matmul", dtype, isa, pool, &call, &peak.square[i]);
+        status = ls_timed_call_open(LS_KERNEL_MATMUL, dtype, isa, pool, &call, &peak.square[i]);
         peak.n += status.code == LS_OK;
     }
     if (status.code != LS_OK) {

@@ -28,7 +28,7 @@ static partial make_partial(ls_builder *b, const char *name, int64_t Hq, int64_t
 
 static void write_cache(ls_builder *b, ls_operand x, ls_operand place, ls_operand kpos, ls_operand cache) {
     ls_build_kernel(b, &(ls_kernel_build){.op = "cache_write",
-                                          .kernel = "cache_write",
+                                          .kernel = LS_KERNEL_CACHE_WRITE,
                                           .dtype = b->image->dtype,
                                           .n_in = 3,
                                           .in = {x, place, kpos},
@@ -38,7 +38,7 @@ static void write_cache(ls_builder *b, ls_operand x, ls_operand place, ls_operan
 
 static void merge(ls_builder *b, const partial *from, const partial *to) {
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_merge",
-                                          .kernel = "attention_merge",
+                                          .kernel = LS_KERNEL_ATTENTION_MERGE,
                                           .dtype = b->image->dtype,
                                           .flops = (double)ls_view_elements(&from->o.view),
                                           .n_in = 2,
@@ -110,7 +110,7 @@ void ls_lower_attention_cached(ls_builder *b, int n) {
     const partial all = exchange(b, &mine, Hq, D);
     if (node->n_in > LS_CACHED_SINK)
         ls_build_kernel(b, &(ls_kernel_build){.op = "attention_sink",
-                                              .kernel = "attention_sink",
+                                              .kernel = LS_KERNEL_ATTENTION_SINK,
                                               .dtype = b->image->dtype,
                                               .n_in = 1,
                                               .in = {in[LS_CACHED_SINK]},

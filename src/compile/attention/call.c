@@ -1,10 +1,10 @@
 /* The calls of the attention kernels: what every strategy's forward and backward pass come down to. */
 #include "compile/attention/attention.h"
 
-static ls_kernel_build call_of(const ls_builder *b, const ls_attention_call *call, const char *kernel,
+static ls_kernel_build call_of(const ls_builder *b, const ls_attention_call *call, ls_kernel_id kernel,
                                double products) {
     const int64_t *q = call->q.view.size;
-    return (ls_kernel_build){.op = kernel,
+    return (ls_kernel_build){.op = ls_contracts[kernel].name,
                              .kernel = kernel,
                              .dtype = b->image->dtype,
                              .params = &call->params,
@@ -16,7 +16,7 @@ static ls_kernel_build call_of(const ls_builder *b, const ls_attention_call *cal
 }
 
 void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand o, ls_operand lse) {
-    ls_kernel_build build = call_of(b, call, "attention", 2); /* scores, output */
+    ls_kernel_build build = call_of(b, call, LS_KERNEL_ATTENTION, 2); /* scores, output */
     build.n_out = 2;
     build.out[0] = o;
     build.out[1] = lse;
@@ -25,7 +25,7 @@ void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand
 
 void ls_build_attention_grad(ls_builder *b, const ls_attention_call *call, const ls_attention_given *given,
                              ls_operand dq, ls_operand dk, ls_operand dv) {
-    ls_kernel_build build = call_of(b, call, "attention_grad", 5); /* scores again, dP, dV, dQ, dK */
+    ls_kernel_build build = call_of(b, call, LS_KERNEL_ATTENTION_GRAD, 5); /* scores again, dP, dV, dQ, dK */
     build.n_in = 8;
     build.in[5] = given->grad_o;
     build.in[6] = given->lse;

@@ -75,7 +75,7 @@ void ls_share_attention(ls_builder *b, int n_nodes) {
     b->shared = LS_NEW_ARRAY(b->image->arena, bool, g->n_tensors);
     for (int n = 0; n < n_nodes; n++) {
         const ls_node *node = &g->nodes[n];
-        if (node->op->special == NULL || strcmp(node->op->special, "attention") != 0) continue;
+        if (node->op->lowering != LS_LOWER_ATTENTION) continue;
         for (int i = 0; i < node->n_in; i++) {
             if (is_shared(b, node, i)) b->shared[ls_graph_tensor(g, node->in[i])->storage.id] = true;
         }

@@ -158,7 +158,7 @@ static void attend(ls_builder *b, const ls_queries *q, int round, const ls_opera
 
 static void merge(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_merge",
-                                          .kernel = "attention_merge",
+                                          .kernel = LS_KERNEL_ATTENTION_MERGE,
                                           .dtype = b->image->dtype,
                                           .n_in = 2,
                                           .in = {part[0], part[1]},

@@ -18,7 +18,7 @@ static ls_operand sink_of(ls_builder *b, const ls_site *site, const ls_node *nod
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o) {
     if (site->node->n_in <= LS_ATTENTION_SINK) return;
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_sink",
-                                          .kernel = "attention_sink",
+                                          .kernel = LS_KERNEL_ATTENTION_SINK,
                                           .dtype = b->image->dtype,
                                           .flops = (double)ls_view_elements(&o.view),
                                           .n_in = 1,
@@ -32,7 +32,7 @@ void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_node *node, l
     if (node->n_in <= LS_ATTENTION_GRAD_SINK) return;
     ls_build_kernel(
         b, &(ls_kernel_build){.op = "attention_sink_grad",
-                              .kernel = "attention_sink_grad",
+                              .kernel = LS_KERNEL_ATTENTION_SINK_GRAD,
                               .dtype = b->image->dtype,
                               .flops = 2 * (double)ls_view_elements(&delta.view),
                               .n_in = 3,

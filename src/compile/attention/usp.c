@@ -164,7 +164,7 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
     ls_operand delta = ls_exchange_room(b, "delta", G, 3, (int64_t[]){v->size[0], v->size[2], v->size[1]},
                                         v->size[0] * v->size[2] * ls_layout_most(&b->image->layout));
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_delta",
-                                          .kernel = "attention_delta",
+                                          .kernel = LS_KERNEL_ATTENTION_DELTA,
                                           .dtype = b->image->dtype,
                                           .flops = 2 * (double)ls_view_elements(v),
                                           .n_in = 2,

@@ -40,7 +40,7 @@ static double flops(const ls_view *in, const ls_view *out, const void *params) {
 
 const ls_op ls_op_activation = {.name = "activation",
                                 .by_rows = true,
-                                .kernel = "activation",
+                                .kernel = LS_KERNEL_ACTIVATION,
                                 .kernel_by_input = true,
                                 .least_in = 1,
                                 .most_in = 1,
@@ -52,7 +52,7 @@ const ls_op ls_op_activation = {.name = "activation",
 
 const ls_op ls_op_activation_grad = {.name = "activation_grad",
                                      .by_rows = true,
-                                     .kernel = "activation_grad",
+                                     .kernel = LS_KERNEL_ACTIVATION_GRAD,
                                      .kernel_by_input = true,
                                      .least_in = 2,
                                      .most_in = 2,

@@ -10,7 +10,7 @@ static void add_gradient(ls_gradient *d, const ls_node *node) {
 
 const ls_op ls_op_add = {.name = "add",
                          .by_rows = true,
-                         .kernel = "add",
+                         .kernel = LS_KERNEL_ADD,
                          .kernel_by_input = true,
                          .linear = true,
                          .least_in = 2,

@@ -1,6 +1,6 @@
 /*
  * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. An optional sink is one more logit per query head
- * that takes part in the softmax but has no value. The op is `special`: queries need all keys and values, so the compiler lowers it by
+ * that takes part in the softmax but has no value. The op has a lowering of its own: queries need all keys and values, so the compiler lowers it by
  * a strategy (compile/attention/). The gradient op names its forward node, because the strategy keeps data for the backward pass.
  */
 #include "graph/graph_impl.h"
@@ -95,7 +95,7 @@ static ls_status sink_grad_shape(const ls_graph *g, const ls_node *node, ls_tens
 }
 
 const ls_op ls_op_attention = {.name = "attention",
-                               .special = "attention",
+                               .lowering = LS_LOWER_ATTENTION,
                                .least_in = 3,
                                .most_in = 4,
                                .n_out = 2,
@@ -105,7 +105,7 @@ const ls_op ls_op_attention = {.name = "attention",
                                .shard = ls_shard_rows};
 
 const ls_op ls_op_attention_grad = {.name = "attention_grad",
-                                    .special = "attention",
+                                    .lowering = LS_LOWER_ATTENTION,
                                     .least_in = 6,
                                     .most_in = 6,
                                     .n_out = 3,
@@ -114,8 +114,8 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
 
 /* The same with the gradient of the sink, which is a sum over all queries: a rank adds the terms of its own queries and heads. */
 const ls_op ls_op_attention_sink_grad = {.name = "attention_sink_grad",
-                                         .kernel = "attention_sink_grad",
-                                         .special = "attention",
+                                         .kernel = LS_KERNEL_ATTENTION_SINK_GRAD,
+                                         .lowering = LS_LOWER_ATTENTION,
                                          .least_in = 8,
                                          .most_in = 8,
                                          .n_out = 4,

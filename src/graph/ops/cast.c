@@ -25,7 +25,7 @@ static void cast_gradient(ls_gradient *d, const ls_node *node) {
 
 const ls_op ls_op_cast = {.name = "cast",
                           .by_rows = true,
-                          .kernel = "cast",
+                          .kernel = LS_KERNEL_CAST,
                           .kernel_by_input = true,
                           .least_in = 1,
                           .most_in = 1,

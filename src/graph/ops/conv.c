@@ -1,5 +1,5 @@
 /*
- * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. Like shift it is `special`:
+ * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. Like shift it has a lowering of its own:
  * the first tokens of a rank need the last tokens of its neighbour. The gradient with respect to x is the same convolution in the
  * other direction.
  */
@@ -48,8 +48,8 @@ static double dw_flops(const ls_view *in, const ls_view *out, const void *params
 }
 
 const ls_op ls_op_conv = {.name = "conv",
-                          .kernel = "conv",
-                          .special = "conv",
+                          .kernel = LS_KERNEL_CONV,
+                          .lowering = LS_LOWER_CONV,
                           .least_in = 2,
                           .most_in = 2,
                           .n_out = 1,
@@ -59,8 +59,8 @@ const ls_op ls_op_conv = {.name = "conv",
                           .flops = conv_flops};
 
 const ls_op ls_op_conv_dw = {.name = "conv_dw",
-                             .kernel = "conv_dw",
-                             .special = "conv",
+                             .kernel = LS_KERNEL_CONV_DW,
+                             .lowering = LS_LOWER_CONV,
                              .least_in = 3,
                              .most_in = 3,
                              .n_out = 1,

@@ -29,7 +29,7 @@ static void embedding_gradient(ls_gradient *d, const ls_node *node) {
 
 const ls_op ls_op_embedding = {.name = "embedding",
                                .by_rows = true,
-                               .kernel = "embedding",
+                               .kernel = LS_KERNEL_EMBEDDING,
                                .least_in = 2,
                                .most_in = 2,
                                .n_out = 1,
@@ -40,7 +40,7 @@ const ls_op ls_op_embedding = {.name = "embedding",
 
 const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
                                     .by_rows = true,
-                                    .kernel = "embedding_grad",
+                                    .kernel = LS_KERNEL_EMBEDDING_GRAD,
                                     .least_in = 3,
                                     .most_in = 3,
                                     .n_out = 1,

@@ -58,7 +58,7 @@ static double grad_flops(const ls_view *in, const ls_view *out, const void *para
 
 const ls_op ls_op_layernorm = {.name = "layernorm",
                                .by_rows = true,
-                               .kernel = "layernorm",
+                               .kernel = LS_KERNEL_LAYERNORM,
                                .least_in = 2,
                                .most_in = 3,
                                .n_out = 3,
@@ -69,7 +69,7 @@ const ls_op ls_op_layernorm = {.name = "layernorm",
 
 const ls_op ls_op_layernorm_grad = {.name = "layernorm_grad",
                                     .by_rows = true,
-                                    .kernel = "layernorm_grad",
+                                    .kernel = LS_KERNEL_LAYERNORM_GRAD,
                                     .least_in = 6,
                                     .most_in = 6,
                                     .n_out = 2,

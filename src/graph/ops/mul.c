@@ -10,7 +10,7 @@ static void mul_gradient(ls_gradient *d, const ls_node *node) {
 
 const ls_op ls_op_mul = {.name = "mul",
                          .by_rows = true,
-                         .kernel = "mul",
+                         .kernel = LS_KERNEL_MUL,
                          .kernel_by_input = true,
                          .least_in = 2,
                          .most_in = 2,

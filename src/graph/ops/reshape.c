@@ -55,6 +55,7 @@ static void reshape_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_reshape = {.name = "reshape",
+                             .lowering = LS_LOWER_RENAME,
                              .by_rows = true,
                              .linear = true,
                              .least_in = 1,

@@ -50,7 +50,7 @@ static double grad_flops(const ls_view *in, const ls_view *out, const void *para
 
 const ls_op ls_op_rmsnorm = {.name = "rmsnorm",
                              .by_rows = true,
-                             .kernel = "rmsnorm",
+                             .kernel = LS_KERNEL_RMSNORM,
                              .least_in = 2,
                              .most_in = 2,
                              .n_out = 2,
@@ -61,7 +61,7 @@ const ls_op ls_op_rmsnorm = {.name = "rmsnorm",
 
 const ls_op ls_op_rmsnorm_grad = {.name = "rmsnorm_grad",
                                   .by_rows = true,
-                                  .kernel = "rmsnorm_grad",
+                                  .kernel = LS_KERNEL_RMSNORM_GRAD,
                                   .least_in = 5,
                                   .most_in = 5,
                                   .n_out = 2,

@@ -64,7 +64,7 @@ static double rotate_flops(const ls_view *in, const ls_view *out, const void *pa
 
 const ls_op ls_op_rope_table = {.name = "rope_table",
                                 .by_rows = true,
-                                .kernel = "rope_table",
+                                .kernel = LS_KERNEL_ROPE_TABLE,
                                 .least_in = 1,
                                 .most_in = 1,
                                 .n_out = 1,
@@ -74,7 +74,7 @@ const ls_op ls_op_rope_table = {.name = "rope_table",
 
 const ls_op ls_op_rotate = {.name = "rotate",
                             .by_rows = true,
-                            .kernel = "rotate",
+                            .kernel = LS_KERNEL_ROTATE,
                             .linear = true,
                             .least_in = 2,
                             .most_in = 2,

@@ -1,5 +1,5 @@
 /*
- * shift: moves tokens along the sequence: y[i] = x[i-n], and 0 where i-n is outside. It is `special`: some of the x[i-n] lie on other
+ * shift: moves tokens along the sequence: y[i] = x[i-n], and 0 where i-n is outside. It has a lowering of its own: some of the x[i-n] lie on other
  * ranks (compile/halo.c). Its gradient is the shift by -n.
  */
 #include "graph/graph_impl.h"
@@ -21,7 +21,7 @@ static void shift_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_shift = {.name = "shift",
-                           .special = "shift",
+                           .lowering = LS_LOWER_SHIFT,
                            .least_in = 1,
                            .most_in = 1,
                            .n_out = 1,

@@ -87,7 +87,7 @@ static void join_gradient(ls_gradient *d, const ls_node *node) {
 
 const ls_op ls_op_split = {.name = "split",
                            .by_rows = true,
-                           .special = "split",
+                           .lowering = LS_LOWER_SPLIT,
                            .linear = true,
                            .least_in = 1,
                            .most_in = 1,
@@ -99,7 +99,7 @@ const ls_op ls_op_split = {.name = "split",
 
 const ls_op ls_op_join = {.name = "join",
                           .by_rows = true,
-                          .special = "join",
+                          .lowering = LS_LOWER_JOIN,
                           .linear = true,
                           .least_in = PARTS,
                           .most_in = PARTS,

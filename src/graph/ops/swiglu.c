@@ -16,7 +16,7 @@ static double flops(const ls_view *in, const ls_view *out, const void *params) {
 
 const ls_op ls_op_swiglu = {.name = "swiglu",
                             .by_rows = true,
-                            .kernel = "swiglu",
+                            .kernel = LS_KERNEL_SWIGLU,
                             .least_in = 2,
                             .most_in = 2,
                             .n_out = 1,
@@ -27,7 +27,7 @@ const ls_op ls_op_swiglu = {.name = "swiglu",
 
 const ls_op ls_op_swiglu_grad = {.name = "swiglu_grad",
                                  .by_rows = true,
-                                 .kernel = "swiglu_grad",
+                                 .kernel = LS_KERNEL_SWIGLU_GRAD,
                                  .least_in = 3,
                                  .most_in = 3,
                                  .n_out = 2,

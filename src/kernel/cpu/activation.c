@@ -142,19 +142,19 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
 }
 
 static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
-    return check_only("activation", call, state);
+    return check_only(LS_KERNEL_ACTIVATION, call, state);
 }
 
 static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
-    return check_only("activation_grad", call, state);
+    return check_only(LS_KERNEL_ACTIVATION_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(activation) = {.name = "activation",
+const ls_kernel LS_CPU_NAME(activation) = {.id = LS_KERNEL_ACTIVATION,
                                            .dtype = LS_CPU_DTYPE,
                                            .isa = LS_CPU_LEVEL,
                                            .prepare = prepare_forward,
                                            .run = forward_run};
-const ls_kernel LS_CPU_NAME(activation_grad) = {.name = "activation_grad",
+const ls_kernel LS_CPU_NAME(activation_grad) = {.id = LS_KERNEL_ACTIVATION_GRAD,
                                                 .dtype = LS_CPU_DTYPE,
                                                 .isa = LS_CPU_LEVEL,
                                                 .prepare = prepare_gradient,

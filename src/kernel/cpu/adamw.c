@@ -67,8 +67,8 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
-    return check_only("adamw", call, state);
+    return check_only(LS_KERNEL_ADAMW, call, state);
 }
 
 const ls_kernel LS_CPU_NAME(adamw) = {
-    .name = "adamw", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};
+    .id = LS_KERNEL_ADAMW, .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};

@@ -234,7 +234,7 @@ static size_t forward_workspace(const ls_kernel_call *call) {
 
 static ls_status forward_prepare(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("attention", LS_CPU_DTYPE, call);
+    return ls_kernel_check(LS_KERNEL_ATTENTION, LS_CPU_DTYPE, call);
 }
 
 static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -262,7 +262,7 @@ static void choice_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel LS_CPU_NAME(attention) = {
-    .name = "attention",
+    .id = LS_KERNEL_ATTENTION,
     .dtype = LS_CPU_DTYPE,
     .isa = LS_CPU_LEVEL,
     .workspace = choice_workspace,
@@ -275,7 +275,7 @@ const ls_kernel LS_CPU_NAME(attention_pairs) = {
 #else
 const ls_kernel LS_CPU_NAME(attention) = {
 #endif
-    .name = "attention",
+    .id = LS_KERNEL_ATTENTION,
     .dtype = LS_CPU_DTYPE,
     .isa = LS_CPU_LEVEL,
     .workspace = forward_workspace,

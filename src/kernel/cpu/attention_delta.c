@@ -29,8 +29,11 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
-    return check_only("attention_delta", call, state);
+    return check_only(LS_KERNEL_ATTENTION_DELTA, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(attention_delta) = {
-    .name = "attention_delta", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};
+const ls_kernel LS_CPU_NAME(attention_delta) = {.id = LS_KERNEL_ATTENTION_DELTA,
+                                                .dtype = LS_CPU_DTYPE,
+                                                .isa = LS_CPU_LEVEL,
+                                                .prepare = prepare,
+                                                .run = run};

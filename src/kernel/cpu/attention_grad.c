@@ -133,7 +133,7 @@ static size_t backward_workspace(const ls_kernel_call *call) {
 
 static ls_status backward_prepare(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("attention_grad", LS_CPU_DTYPE, call);
+    return ls_kernel_check(LS_KERNEL_ATTENTION_GRAD, LS_CPU_DTYPE, call);
 }
 
 static void backward_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -160,7 +160,7 @@ static void choice_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel LS_CPU_NAME(attention_grad) = {
-    .name = "attention_grad",
+    .id = LS_KERNEL_ATTENTION_GRAD,
     .dtype = LS_CPU_DTYPE,
     .isa = LS_CPU_LEVEL,
     .workspace = choice_workspace,
@@ -173,7 +173,7 @@ const ls_kernel LS_CPU_NAME(attention_grad_pairs) = {
 #else
 const ls_kernel LS_CPU_NAME(attention_grad) = {
 #endif
-    .name = "attention_grad",
+    .id = LS_KERNEL_ATTENTION_GRAD,
     .dtype = LS_CPU_DTYPE,
     .isa = LS_CPU_LEVEL,
     .workspace = backward_workspace,

@@ -50,10 +50,10 @@ static void run_merge(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 static ls_status prepare_merge(const ls_kernel_call *call, void **state) {
-    return check_only("attention_merge", call, state);
+    return check_only(LS_KERNEL_ATTENTION_MERGE, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(attention_merge) = {.name = "attention_merge",
+const ls_kernel LS_CPU_NAME(attention_merge) = {.id = LS_KERNEL_ATTENTION_MERGE,
                                                 .dtype = LS_CPU_DTYPE,
                                                 .isa = LS_CPU_LEVEL,
                                                 .prepare = prepare_merge,
@@ -116,19 +116,19 @@ static void run_sink_grad(const ls_kernel_call *call, void *state, ls_pool *pool
 }
 
 static ls_status prepare_sink(const ls_kernel_call *call, void **state) {
-    return check_only("attention_sink", call, state);
+    return check_only(LS_KERNEL_ATTENTION_SINK, call, state);
 }
 
 static ls_status prepare_sink_grad(const ls_kernel_call *call, void **state) {
-    return check_only("attention_sink_grad", call, state);
+    return check_only(LS_KERNEL_ATTENTION_SINK_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(attention_sink) = {.name = "attention_sink",
+const ls_kernel LS_CPU_NAME(attention_sink) = {.id = LS_KERNEL_ATTENTION_SINK,
                                                .dtype = LS_CPU_DTYPE,
                                                .isa = LS_CPU_LEVEL,
                                                .prepare = prepare_sink,
                                                .run = run_sink};
-const ls_kernel LS_CPU_NAME(attention_sink_grad) = {.name = "attention_sink_grad",
+const ls_kernel LS_CPU_NAME(attention_sink_grad) = {.id = LS_KERNEL_ATTENTION_SINK_GRAD,
                                                     .dtype = LS_CPU_DTYPE,
                                                     .isa = LS_CPU_LEVEL,
                                                     .prepare = prepare_sink_grad,

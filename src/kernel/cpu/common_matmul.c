@@ -115,7 +115,7 @@ void ls_cpu_matmul_release(void *state) {
 
 ls_status ls_cpu_matmul_prepare(ls_dtype dtype, const ls_kernel_call *call, void **state) {
     matmul_plan plan;
-    LS_TRY(ls_kernel_check("matmul", dtype, call));
+    LS_TRY(ls_kernel_check(LS_KERNEL_MATMUL, dtype, call));
     LS_TRY(make_plan(call, &plan));
     matmul *m = calloc(1, sizeof *m + sizeof *m->tiles * (size_t)plan.tiles);
     if (!m) return ls_error(LS_NO_MEMORY, "matmul: no memory for %d tiles", plan.tiles);

@@ -75,19 +75,19 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
 }
 
 static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
-    return check_only("conv", call, state);
+    return check_only(LS_KERNEL_CONV, call, state);
 }
 
 static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
-    return check_only("conv_dw", call, state);
+    return check_only(LS_KERNEL_CONV_DW, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(conv) = {.name = "conv",
+const ls_kernel LS_CPU_NAME(conv) = {.id = LS_KERNEL_CONV,
                                      .dtype = LS_CPU_DTYPE,
                                      .isa = LS_CPU_LEVEL,
                                      .prepare = prepare_forward,
                                      .run = forward_run};
-const ls_kernel LS_CPU_NAME(conv_dw) = {.name = "conv_dw",
+const ls_kernel LS_CPU_NAME(conv_dw) = {.id = LS_KERNEL_CONV_DW,
                                         .dtype = LS_CPU_DTYPE,
                                         .isa = LS_CPU_LEVEL,
                                         .prepare = prepare_gradient,

@@ -128,29 +128,38 @@ static void fill_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 static ls_status prepare_copy(const ls_kernel_call *call, void **state) {
-    return check_only("copy", call, state);
+    return check_only(LS_KERNEL_COPY, call, state);
 }
 
 static ls_status prepare_cast(const ls_kernel_call *call, void **state) {
-    return check_only("cast", call, state);
+    return check_only(LS_KERNEL_CAST, call, state);
 }
 
 static ls_status prepare_accumulate(const ls_kernel_call *call, void **state) {
-    return check_only("accumulate", call, state);
+    return check_only(LS_KERNEL_ACCUMULATE, call, state);
 }
 
 static ls_status prepare_fill(const ls_kernel_call *call, void **state) {
-    return check_only("fill", call, state);
+    return check_only(LS_KERNEL_FILL, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(copy) = {
-    .name = "copy", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_copy, .run = copy_run};
-const ls_kernel LS_CPU_NAME(cast) = {
-    .name = "cast", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_cast, .run = cast_run};
-const ls_kernel LS_CPU_NAME(accumulate) = {.name = "accumulate",
+const ls_kernel LS_CPU_NAME(copy) = {.id = LS_KERNEL_COPY,
+                                     .dtype = LS_CPU_DTYPE,
+                                     .isa = LS_CPU_LEVEL,
+                                     .prepare = prepare_copy,
+                                     .run = copy_run};
+const ls_kernel LS_CPU_NAME(cast) = {.id = LS_KERNEL_CAST,
+                                     .dtype = LS_CPU_DTYPE,
+                                     .isa = LS_CPU_LEVEL,
+                                     .prepare = prepare_cast,
+                                     .run = cast_run};
+const ls_kernel LS_CPU_NAME(accumulate) = {.id = LS_KERNEL_ACCUMULATE,
                                            .dtype = LS_CPU_DTYPE,
                                            .isa = LS_CPU_LEVEL,
                                            .prepare = prepare_accumulate,
                                            .run = accumulate_run};
-const ls_kernel LS_CPU_NAME(fill) = {
-    .name = "fill", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_fill, .run = fill_run};
+const ls_kernel LS_CPU_NAME(fill) = {.id = LS_KERNEL_FILL,
+                                     .dtype = LS_CPU_DTYPE,
+                                     .isa = LS_CPU_LEVEL,
+                                     .prepare = prepare_fill,
+                                     .run = fill_run};

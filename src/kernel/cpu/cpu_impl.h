@@ -54,10 +54,10 @@ V_INLINE int64_t row_count(const ls_view *view) {
     return last > 0 ? ls_view_elements(view) / last : 0;
 }
 
-/* A prepare that only checks the call against the contract of kernel `name`. */
-V_INLINE ls_status check_only(const char *name, const ls_kernel_call *call, void **state) {
+/* A prepare that only checks the call against its contract. */
+V_INLINE ls_status check_only(ls_kernel_id id, const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check(name, LS_CPU_DTYPE, call);
+    return ls_kernel_check(id, LS_CPU_DTYPE, call);
 }
 
 /* Runs the body over n rows of `row` elements each, in parts on the threads; the call is the body's context. */

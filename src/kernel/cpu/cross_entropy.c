@@ -140,19 +140,19 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
 }
 
 static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
-    return check_only("cross_entropy", call, state);
+    return check_only(LS_KERNEL_CROSS_ENTROPY, call, state);
 }
 
 static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
-    return check_only("cross_entropy_grad", call, state);
+    return check_only(LS_KERNEL_CROSS_ENTROPY_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(cross_entropy) = {.name = "cross_entropy",
+const ls_kernel LS_CPU_NAME(cross_entropy) = {.id = LS_KERNEL_CROSS_ENTROPY,
                                               .dtype = LS_CPU_DTYPE,
                                               .isa = LS_CPU_LEVEL,
                                               .prepare = prepare_forward,
                                               .run = forward_run};
-const ls_kernel LS_CPU_NAME(cross_entropy_grad) = {.name = "cross_entropy_grad",
+const ls_kernel LS_CPU_NAME(cross_entropy_grad) = {.id = LS_KERNEL_CROSS_ENTROPY_GRAD,
                                                    .dtype = LS_CPU_DTYPE,
                                                    .isa = LS_CPU_LEVEL,
                                                    .prepare = prepare_gradient,

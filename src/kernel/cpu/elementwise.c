@@ -74,37 +74,40 @@ static void broadcast_run(const ls_kernel_call *call, void *state, ls_pool *pool
 }
 
 static ls_status prepare_add(const ls_kernel_call *call, void **state) {
-    return check_only("add", call, state);
+    return check_only(LS_KERNEL_ADD, call, state);
 }
 
 static ls_status prepare_mul(const ls_kernel_call *call, void **state) {
-    return check_only("mul", call, state);
+    return check_only(LS_KERNEL_MUL, call, state);
 }
 
 static ls_status prepare_scale(const ls_kernel_call *call, void **state) {
-    return check_only("scale", call, state);
+    return check_only(LS_KERNEL_SCALE, call, state);
 }
 
 static ls_status prepare_scale_by(const ls_kernel_call *call, void **state) {
-    return check_only("scale_by", call, state);
+    return check_only(LS_KERNEL_SCALE_BY, call, state);
 }
 
 static ls_status prepare_broadcast(const ls_kernel_call *call, void **state) {
-    return check_only("broadcast", call, state);
+    return check_only(LS_KERNEL_BROADCAST, call, state);
 }
 
 const ls_kernel LS_CPU_NAME(add) = {
-    .name = "add", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_add, .run = add_run};
+    .id = LS_KERNEL_ADD, .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_add, .run = add_run};
 const ls_kernel LS_CPU_NAME(mul) = {
-    .name = "mul", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_mul, .run = mul_run};
-const ls_kernel LS_CPU_NAME(scale) = {
-    .name = "scale", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_scale, .run = scale_run};
-const ls_kernel LS_CPU_NAME(scale_by) = {.name = "scale_by",
+    .id = LS_KERNEL_MUL, .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_mul, .run = mul_run};
+const ls_kernel LS_CPU_NAME(scale) = {.id = LS_KERNEL_SCALE,
+                                      .dtype = LS_CPU_DTYPE,
+                                      .isa = LS_CPU_LEVEL,
+                                      .prepare = prepare_scale,
+                                      .run = scale_run};
+const ls_kernel LS_CPU_NAME(scale_by) = {.id = LS_KERNEL_SCALE_BY,
                                          .dtype = LS_CPU_DTYPE,
                                          .isa = LS_CPU_LEVEL,
                                          .prepare = prepare_scale_by,
                                          .run = scale_by_run};
-const ls_kernel LS_CPU_NAME(broadcast) = {.name = "broadcast",
+const ls_kernel LS_CPU_NAME(broadcast) = {.id = LS_KERNEL_BROADCAST,
                                           .dtype = LS_CPU_DTYPE,
                                           .isa = LS_CPU_LEVEL,
                                           .prepare = prepare_broadcast,

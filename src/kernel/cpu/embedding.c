@@ -66,19 +66,19 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
 }
 
 static ls_status prepare_gather(const ls_kernel_call *call, void **state) {
-    return check_only("embedding", call, state);
+    return check_only(LS_KERNEL_EMBEDDING, call, state);
 }
 
 static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
-    return check_only("embedding_grad", call, state);
+    return check_only(LS_KERNEL_EMBEDDING_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(embedding) = {.name = "embedding",
+const ls_kernel LS_CPU_NAME(embedding) = {.id = LS_KERNEL_EMBEDDING,
                                           .dtype = LS_CPU_DTYPE,
                                           .isa = LS_CPU_LEVEL,
                                           .prepare = prepare_gather,
                                           .run = gather_run};
-const ls_kernel LS_CPU_NAME(embedding_grad) = {.name = "embedding_grad",
+const ls_kernel LS_CPU_NAME(embedding_grad) = {.id = LS_KERNEL_EMBEDDING_GRAD,
                                                .dtype = LS_CPU_DTYPE,
                                                .isa = LS_CPU_LEVEL,
                                                .workspace = gradient_workspace,

@@ -95,19 +95,19 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
 }
 
 static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
-    return check_only("layernorm", call, state);
+    return check_only(LS_KERNEL_LAYERNORM, call, state);
 }
 
 static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
-    return check_only("layernorm_grad", call, state);
+    return check_only(LS_KERNEL_LAYERNORM_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(layernorm) = {.name = "layernorm",
+const ls_kernel LS_CPU_NAME(layernorm) = {.id = LS_KERNEL_LAYERNORM,
                                           .dtype = LS_CPU_DTYPE,
                                           .isa = LS_CPU_LEVEL,
                                           .prepare = prepare_forward,
                                           .run = forward_run};
-const ls_kernel LS_CPU_NAME(layernorm_grad) = {.name = "layernorm_grad",
+const ls_kernel LS_CPU_NAME(layernorm_grad) = {.id = LS_KERNEL_LAYERNORM_GRAD,
                                                .dtype = LS_CPU_DTYPE,
                                                .isa = LS_CPU_LEVEL,
                                                .workspace = gradient_workspace,

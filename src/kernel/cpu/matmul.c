@@ -401,7 +401,7 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 /* --- prepare and release ------------------------------------------------------------------------------------------------------- */
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
-    LS_TRY(ls_kernel_check("matmul", LS_CPU_DTYPE, call));
+    LS_TRY(ls_kernel_check(LS_KERNEL_MATMUL, LS_CPU_DTYPE, call));
     const vectors_plan plan = make_plan(call);
     vectors_state *s = calloc(1, sizeof *s + sizeof *s->kept * (size_t)plan.threads);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "matmul: no memory for the description of a product");
@@ -422,14 +422,14 @@ static void release(void *state) {
     free(s);
 }
 
-const ls_kernel LS_CPU_NAME(matmul) = {"matmul", LS_CPU_DTYPE, LS_CPU_LEVEL, workspace,
-                                       prepare,  release,      run};
+const ls_kernel LS_CPU_NAME(matmul) = {LS_KERNEL_MATMUL, LS_CPU_DTYPE, LS_CPU_LEVEL, workspace,
+                                       prepare,          release,      run};
 #else
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     return ls_cpu_matmul_prepare(LS_CPU_DTYPE, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(matmul) = {
-    "matmul", LS_CPU_DTYPE,          LS_CPU_LEVEL,     ls_cpu_matmul_workspace,
-    prepare,  ls_cpu_matmul_release, ls_cpu_matmul_run};
+const ls_kernel LS_CPU_NAME(matmul) = {LS_KERNEL_MATMUL,        LS_CPU_DTYPE, LS_CPU_LEVEL,
+                                       ls_cpu_matmul_workspace, prepare,      ls_cpu_matmul_release,
+                                       ls_cpu_matmul_run};
 #endif

@@ -305,7 +305,7 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 /* --- prepare and release ------------------------------------------------------------------------------------------------------- */
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
-    LS_TRY(ls_kernel_check("matmul", LS_BF16, call));
+    LS_TRY(ls_kernel_check(LS_KERNEL_MATMUL, LS_BF16, call));
     const tiles_plan plan = make_plan(call);
     tiles_state *s = calloc(1, sizeof *s + sizeof *s->kept * (size_t)plan.threads);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "matmul: no memory for the description of a product");
@@ -325,5 +325,5 @@ static void release(void *state) {
     free(s);
 }
 
-const ls_kernel LS_CPU_NAME(matmul) = {"matmul", LS_CPU_DTYPE, LS_CPU_LEVEL, workspace,
-                                       prepare,  release,      run};
+const ls_kernel LS_CPU_NAME(matmul) = {LS_KERNEL_MATMUL, LS_CPU_DTYPE, LS_CPU_LEVEL, workspace,
+                                       prepare,          release,      run};

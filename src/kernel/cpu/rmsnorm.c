@@ -70,19 +70,19 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
 }
 
 static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
-    return check_only("rmsnorm", call, state);
+    return check_only(LS_KERNEL_RMSNORM, call, state);
 }
 
 static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
-    return check_only("rmsnorm_grad", call, state);
+    return check_only(LS_KERNEL_RMSNORM_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(rmsnorm) = {.name = "rmsnorm",
+const ls_kernel LS_CPU_NAME(rmsnorm) = {.id = LS_KERNEL_RMSNORM,
                                         .dtype = LS_CPU_DTYPE,
                                         .isa = LS_CPU_LEVEL,
                                         .prepare = prepare_forward,
                                         .run = forward_run};
-const ls_kernel LS_CPU_NAME(rmsnorm_grad) = {.name = "rmsnorm_grad",
+const ls_kernel LS_CPU_NAME(rmsnorm_grad) = {.id = LS_KERNEL_RMSNORM_GRAD,
                                              .dtype = LS_CPU_DTYPE,
                                              .isa = LS_CPU_LEVEL,
                                              .workspace = gradient_workspace,

@@ -32,8 +32,8 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
-    return check_only("rotate", call, state);
+    return check_only(LS_KERNEL_ROTATE, call, state);
 }
 
 const ls_kernel LS_CPU_NAME(rotate) = {
-    .name = "rotate", .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};
+    .id = LS_KERNEL_ROTATE, .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};

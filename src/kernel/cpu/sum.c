@@ -61,20 +61,20 @@ static void squares_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
 }
 
 static ls_status prepare_sum(const ls_kernel_call *call, void **state) {
-    return check_only("sum", call, state);
+    return check_only(LS_KERNEL_SUM, call, state);
 }
 
 static ls_status prepare_squares(const ls_kernel_call *call, void **state) {
-    return check_only("sum_squares", call, state);
+    return check_only(LS_KERNEL_SUM_SQUARES, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(sum) = {.name = "sum",
+const ls_kernel LS_CPU_NAME(sum) = {.id = LS_KERNEL_SUM,
                                     .dtype = LS_CPU_DTYPE,
                                     .isa = LS_CPU_LEVEL,
                                     .workspace = workspace,
                                     .prepare = prepare_sum,
                                     .run = sum_run};
-const ls_kernel LS_CPU_NAME(sum_squares) = {.name = "sum_squares",
+const ls_kernel LS_CPU_NAME(sum_squares) = {.id = LS_KERNEL_SUM_SQUARES,
                                             .dtype = LS_CPU_DTYPE,
                                             .isa = LS_CPU_LEVEL,
                                             .workspace = workspace,
@@ -101,10 +101,10 @@ static void column_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 static ls_status prepare_column(const ls_kernel_call *call, void **state) {
-    return check_only("column_sum", call, state);
+    return check_only(LS_KERNEL_COLUMN_SUM, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(column_sum) = {.name = "column_sum",
+const ls_kernel LS_CPU_NAME(column_sum) = {.id = LS_KERNEL_COLUMN_SUM,
                                            .dtype = LS_CPU_DTYPE,
                                            .isa = LS_CPU_LEVEL,
                                            .prepare = prepare_column,

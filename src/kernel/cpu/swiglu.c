@@ -59,19 +59,19 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
 }
 
 static ls_status prepare_forward(const ls_kernel_call *call, void **state) {
-    return check_only("swiglu", call, state);
+    return check_only(LS_KERNEL_SWIGLU, call, state);
 }
 
 static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
-    return check_only("swiglu_grad", call, state);
+    return check_only(LS_KERNEL_SWIGLU_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(swiglu) = {.name = "swiglu",
+const ls_kernel LS_CPU_NAME(swiglu) = {.id = LS_KERNEL_SWIGLU,
                                        .dtype = LS_CPU_DTYPE,
                                        .isa = LS_CPU_LEVEL,
                                        .prepare = prepare_forward,
                                        .run = forward_run};
-const ls_kernel LS_CPU_NAME(swiglu_grad) = {.name = "swiglu_grad",
+const ls_kernel LS_CPU_NAME(swiglu_grad) = {.id = LS_KERNEL_SWIGLU_GRAD,
                                             .dtype = LS_CPU_DTYPE,
                                             .isa = LS_CPU_LEVEL,
                                             .prepare = prepare_gradient,

@@ -66,7 +66,7 @@ static const function functions[LS_ACTIVATIONS] = {
 
 static ls_status prepare_activation(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("activation", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ACTIVATION, LS_REAL, call);
 }
 
 static void forward(const void *context, int64_t first, int64_t last) {
@@ -84,7 +84,7 @@ static void run_activation(const ls_kernel_call *call, void *state, ls_pool *poo
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("activation_grad", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ACTIVATION_GRAD, LS_REAL, call);
 }
 
 static void backward(const void *context, int64_t first, int64_t last) {
@@ -102,6 +102,6 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(activation) = {
-    .name = "activation", .dtype = LS_REAL, .prepare = prepare_activation, .run = run_activation};
+    .id = LS_KERNEL_ACTIVATION, .dtype = LS_REAL, .prepare = prepare_activation, .run = run_activation};
 const ls_kernel REF(activation_grad) = {
-    .name = "activation_grad", .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};
+    .id = LS_KERNEL_ACTIVATION_GRAD, .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};

@@ -3,7 +3,7 @@
 
 static ls_status prepare_control(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("step_control", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_STEP_CONTROL, LS_REAL, call);
 }
 
 static void run_control(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -21,7 +21,7 @@ static void run_control(const ls_kernel_call *call, void *state, ls_pool *pool) 
 
 static ls_status prepare_adamw(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("adamw", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ADAMW, LS_REAL, call);
 }
 
 static void update(const void *context, int64_t first, int64_t last) {
@@ -53,9 +53,10 @@ static void run_adamw(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(step_control) = {
-    .name = "step_control", .dtype = LS_REAL, .prepare = prepare_control, .run = run_control};
-const ls_kernel REF(adamw) = {.name = "adamw", .dtype = LS_REAL, .prepare = prepare_adamw, .run = run_adamw};
+    .id = LS_KERNEL_STEP_CONTROL, .dtype = LS_REAL, .prepare = prepare_control, .run = run_control};
+const ls_kernel REF(adamw) = {
+    .id = LS_KERNEL_ADAMW, .dtype = LS_REAL, .prepare = prepare_adamw, .run = run_adamw};
 #if !LS_REAL_IS_F64 /* operands are f64 for any element type */
 const ls_kernel REF(step_control_bf16) = {
-    .name = "step_control", .dtype = LS_BF16, .prepare = prepare_control, .run = run_control};
+    .id = LS_KERNEL_STEP_CONTROL, .dtype = LS_BF16, .prepare = prepare_control, .run = run_control};
 #endif

@@ -28,7 +28,7 @@ static size_t workspace(const ls_kernel_call *call) {
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("attention", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ATTENTION, LS_REAL, call);
 }
 
 typedef struct tile {
@@ -116,4 +116,4 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(attention) = {
-    .name = "attention", .dtype = LS_REAL, .workspace = workspace, .prepare = prepare, .run = run};
+    .id = LS_KERNEL_ATTENTION, .dtype = LS_REAL, .workspace = workspace, .prepare = prepare, .run = run};

@@ -11,7 +11,7 @@
 
 static ls_status prepare_delta(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("attention_delta", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ATTENTION_DELTA, LS_REAL, call);
 }
 
 static void run_delta(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -63,7 +63,7 @@ static size_t workspace(const ls_kernel_call *call) {
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("attention_grad", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ATTENTION_GRAD, LS_REAL, call);
 }
 
 static void load_queries(const problem *p, const pair *t, const scratch *s) {
@@ -168,8 +168,8 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(attention_delta) = {
-    .name = "attention_delta", .dtype = LS_REAL, .prepare = prepare_delta, .run = run_delta};
-const ls_kernel REF(attention_grad) = {.name = "attention_grad",
+    .id = LS_KERNEL_ATTENTION_DELTA, .dtype = LS_REAL, .prepare = prepare_delta, .run = run_delta};
+const ls_kernel REF(attention_grad) = {.id = LS_KERNEL_ATTENTION_GRAD,
                                        .dtype = LS_REAL,
                                        .workspace = workspace,
                                        .prepare = prepare_grad,

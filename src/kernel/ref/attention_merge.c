@@ -21,7 +21,7 @@ void REF(merge_row)(const double *new_o, double new_lse, int64_t D, real *o, rea
 
 static ls_status prepare_merge(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("attention_merge", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ATTENTION_MERGE, LS_REAL, call);
 }
 
 static size_t workspace(const ls_kernel_call *call) {
@@ -50,7 +50,7 @@ static void run_merge(const ls_kernel_call *call, void *state, ls_pool *pool) {
     ls_pool_run(pool, (int)(call->out[0].size[0] * call->out[0].size[2]), merge_head, &own);
 }
 
-const ls_kernel REF(attention_merge) = {.name = "attention_merge",
+const ls_kernel REF(attention_merge) = {.id = LS_KERNEL_ATTENTION_MERGE,
                                         .dtype = LS_REAL,
                                         .workspace = workspace,
                                         .prepare = prepare_merge,
@@ -60,7 +60,7 @@ const ls_kernel REF(attention_merge) = {.name = "attention_merge",
 
 static ls_status prepare_sink(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("attention_sink", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ATTENTION_SINK, LS_REAL, call);
 }
 
 static void merge_sink(double sink, int64_t D, real *o, real *lse) {
@@ -93,7 +93,7 @@ static void run_sink(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_sink_grad(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("attention_sink_grad", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ATTENTION_SINK_GRAD, LS_REAL, call);
 }
 
 static void grad_of_heads(const void *context, int64_t first, int64_t last) {
@@ -119,6 +119,8 @@ static void run_sink_grad(const ls_kernel_call *call, void *state, ls_pool *pool
 }
 
 const ls_kernel REF(attention_sink) = {
-    .name = "attention_sink", .dtype = LS_REAL, .prepare = prepare_sink, .run = run_sink};
-const ls_kernel REF(attention_sink_grad) = {
-    .name = "attention_sink_grad", .dtype = LS_REAL, .prepare = prepare_sink_grad, .run = run_sink_grad};
+    .id = LS_KERNEL_ATTENTION_SINK, .dtype = LS_REAL, .prepare = prepare_sink, .run = run_sink};
+const ls_kernel REF(attention_sink_grad) = {.id = LS_KERNEL_ATTENTION_SINK_GRAD,
+                                            .dtype = LS_REAL,
+                                            .prepare = prepare_sink_grad,
+                                            .run = run_sink_grad};

@@ -6,7 +6,7 @@
 
 static ls_status prepare_conv(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("conv", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_CONV, LS_REAL, call);
 }
 
 /* Token i of batch b of a view [B,tokens,E]. */
@@ -39,7 +39,7 @@ static void run_conv(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_dw(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("conv_dw", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_CONV_DW, LS_REAL, call);
 }
 
 /* Computes elements of dweight, numbered over taps and channels. */
@@ -63,5 +63,7 @@ static void run_dw(const ls_kernel_call *call, void *state, ls_pool *pool) {
     ref_split(pool, ls_view_elements(&call->out[0]), correlate, call);
 }
 
-const ls_kernel REF(conv) = {.name = "conv", .dtype = LS_REAL, .prepare = prepare_conv, .run = run_conv};
-const ls_kernel REF(conv_dw) = {.name = "conv_dw", .dtype = LS_REAL, .prepare = prepare_dw, .run = run_dw};
+const ls_kernel REF(conv) = {
+    .id = LS_KERNEL_CONV, .dtype = LS_REAL, .prepare = prepare_conv, .run = run_conv};
+const ls_kernel REF(conv_dw) = {
+    .id = LS_KERNEL_CONV_DW, .dtype = LS_REAL, .prepare = prepare_dw, .run = run_dw};

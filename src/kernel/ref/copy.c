@@ -20,7 +20,7 @@ static void step(walk *w) {
 
 static ls_status prepare_copy(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("copy", call->n_in > 0 ? call->in[0].dtype : LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_COPY, call->n_in > 0 ? call->in[0].dtype : LS_REAL, call);
 }
 
 static void run_copy(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -34,7 +34,7 @@ static void run_copy(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_accumulate(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("accumulate", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ACCUMULATE, LS_REAL, call);
 }
 
 static void run_accumulate(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -48,7 +48,7 @@ static void run_accumulate(const ls_kernel_call *call, void *state, ls_pool *poo
 
 static ls_status prepare_fill(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("fill", call->n_out > 0 ? call->out[0].dtype : LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_FILL, call->n_out > 0 ? call->out[0].dtype : LS_REAL, call);
 }
 
 static void run_fill(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -59,7 +59,7 @@ static void run_fill(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_cast(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("cast", call->n_in > 0 ? call->in[0].dtype : LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_CAST, call->n_in > 0 ? call->in[0].dtype : LS_REAL, call);
 }
 
 static double load(const ls_view *view, int64_t i) {
@@ -100,7 +100,7 @@ static void run_cast(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_write(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("cache_write", call->n_in > 0 ? call->in[0].dtype : LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_CACHE_WRITE, call->n_in > 0 ? call->in[0].dtype : LS_REAL, call);
 }
 
 /* Index of a position among n ascending ones, or -1. */
@@ -130,19 +130,27 @@ static void run_write(const ls_kernel_call *call, void *state, ls_pool *pool) {
     }
 }
 
-const ls_kernel REF(copy) = {.name = "copy", .dtype = LS_REAL, .prepare = prepare_copy, .run = run_copy};
+const ls_kernel REF(copy) = {
+    .id = LS_KERNEL_COPY, .dtype = LS_REAL, .prepare = prepare_copy, .run = run_copy};
 const ls_kernel REF(accumulate) = {
-    .name = "accumulate", .dtype = LS_REAL, .prepare = prepare_accumulate, .run = run_accumulate};
-const ls_kernel REF(fill) = {.name = "fill", .dtype = LS_REAL, .prepare = prepare_fill, .run = run_fill};
-const ls_kernel REF(cast) = {.name = "cast", .dtype = LS_REAL, .prepare = prepare_cast, .run = run_cast};
+    .id = LS_KERNEL_ACCUMULATE, .dtype = LS_REAL, .prepare = prepare_accumulate, .run = run_accumulate};
+const ls_kernel REF(fill) = {
+    .id = LS_KERNEL_FILL, .dtype = LS_REAL, .prepare = prepare_fill, .run = run_fill};
+const ls_kernel REF(cast) = {
+    .id = LS_KERNEL_CAST, .dtype = LS_REAL, .prepare = prepare_cast, .run = run_cast};
 const ls_kernel REF(cache_write) = {
-    .name = "cache_write", .dtype = LS_REAL, .prepare = prepare_write, .run = run_write};
+    .id = LS_KERNEL_CACHE_WRITE, .dtype = LS_REAL, .prepare = prepare_write, .run = run_write};
 #if !LS_REAL_IS_F64
-const ls_kernel REF(copy_bf16) = {.name = "copy", .dtype = LS_BF16, .prepare = prepare_copy, .run = run_copy};
-const ls_kernel REF(copy_i32) = {.name = "copy", .dtype = LS_I32, .prepare = prepare_copy, .run = run_copy};
-const ls_kernel REF(fill_bf16) = {.name = "fill", .dtype = LS_BF16, .prepare = prepare_fill, .run = run_fill};
-const ls_kernel REF(fill_i32) = {.name = "fill", .dtype = LS_I32, .prepare = prepare_fill, .run = run_fill};
-const ls_kernel REF(cast_bf16) = {.name = "cast", .dtype = LS_BF16, .prepare = prepare_cast, .run = run_cast};
+const ls_kernel REF(copy_bf16) = {
+    .id = LS_KERNEL_COPY, .dtype = LS_BF16, .prepare = prepare_copy, .run = run_copy};
+const ls_kernel REF(copy_i32) = {
+    .id = LS_KERNEL_COPY, .dtype = LS_I32, .prepare = prepare_copy, .run = run_copy};
+const ls_kernel REF(fill_bf16) = {
+    .id = LS_KERNEL_FILL, .dtype = LS_BF16, .prepare = prepare_fill, .run = run_fill};
+const ls_kernel REF(fill_i32) = {
+    .id = LS_KERNEL_FILL, .dtype = LS_I32, .prepare = prepare_fill, .run = run_fill};
+const ls_kernel REF(cast_bf16) = {
+    .id = LS_KERNEL_CAST, .dtype = LS_BF16, .prepare = prepare_cast, .run = run_cast};
 const ls_kernel REF(cache_write_bf16) = {
-    .name = "cache_write", .dtype = LS_BF16, .prepare = prepare_write, .run = run_write};
+    .id = LS_KERNEL_CACHE_WRITE, .dtype = LS_BF16, .prepare = prepare_write, .run = run_write};
 #endif

@@ -11,7 +11,7 @@ typedef struct rows {
 
 static ls_status prepare_loss(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("cross_entropy", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_CROSS_ENTROPY, LS_REAL, call);
 }
 
 static double log_sum_exp(const real *x, int64_t n) {
@@ -44,7 +44,7 @@ static void run_loss(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("cross_entropy_grad", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_CROSS_ENTROPY_GRAD, LS_REAL, call);
 }
 
 static void gradients(const void *context, int64_t first, int64_t last) {
@@ -69,6 +69,6 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(cross_entropy) = {
-    .name = "cross_entropy", .dtype = LS_REAL, .prepare = prepare_loss, .run = run_loss};
+    .id = LS_KERNEL_CROSS_ENTROPY, .dtype = LS_REAL, .prepare = prepare_loss, .run = run_loss};
 const ls_kernel REF(cross_entropy_grad) = {
-    .name = "cross_entropy_grad", .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};
+    .id = LS_KERNEL_CROSS_ENTROPY_GRAD, .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};

@@ -5,7 +5,7 @@ static int64_t outputs(const ls_kernel_call *call) { return ls_view_elements(&ca
 
 static ls_status prepare_add(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("add", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ADD, LS_REAL, call);
 }
 
 static void run_add(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -17,7 +17,7 @@ static void run_add(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_mul(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("mul", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_MUL, LS_REAL, call);
 }
 
 static void run_mul(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -35,7 +35,7 @@ static void multiply_by(const ls_kernel_call *call, double factor) {
 
 static ls_status prepare_scale(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("scale", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_SCALE, LS_REAL, call);
 }
 
 static void run_scale(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -45,7 +45,7 @@ static void run_scale(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_scale_by(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("scale_by", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_SCALE_BY, LS_REAL, call);
 }
 
 static void run_scale_by(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -55,7 +55,7 @@ static void run_scale_by(const ls_kernel_call *call, void *state, ls_pool *pool)
 
 static ls_status prepare_broadcast(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("broadcast", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_BROADCAST, LS_REAL, call);
 }
 
 static void run_broadcast(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -65,14 +65,15 @@ static void run_broadcast(const ls_kernel_call *call, void *state, ls_pool *pool
     for (int64_t i = 0, n = outputs(call); i < n; i++) y[i] = c;
 }
 
-const ls_kernel REF(add) = {.name = "add", .dtype = LS_REAL, .prepare = prepare_add, .run = run_add};
-const ls_kernel REF(mul) = {.name = "mul", .dtype = LS_REAL, .prepare = prepare_mul, .run = run_mul};
-const ls_kernel REF(scale) = {.name = "scale", .dtype = LS_REAL, .prepare = prepare_scale, .run = run_scale};
+const ls_kernel REF(add) = {.id = LS_KERNEL_ADD, .dtype = LS_REAL, .prepare = prepare_add, .run = run_add};
+const ls_kernel REF(mul) = {.id = LS_KERNEL_MUL, .dtype = LS_REAL, .prepare = prepare_mul, .run = run_mul};
+const ls_kernel REF(scale) = {
+    .id = LS_KERNEL_SCALE, .dtype = LS_REAL, .prepare = prepare_scale, .run = run_scale};
 const ls_kernel REF(scale_by) = {
-    .name = "scale_by", .dtype = LS_REAL, .prepare = prepare_scale_by, .run = run_scale_by};
+    .id = LS_KERNEL_SCALE_BY, .dtype = LS_REAL, .prepare = prepare_scale_by, .run = run_scale_by};
 const ls_kernel REF(broadcast) = {
-    .name = "broadcast", .dtype = LS_REAL, .prepare = prepare_broadcast, .run = run_broadcast};
+    .id = LS_KERNEL_BROADCAST, .dtype = LS_REAL, .prepare = prepare_broadcast, .run = run_broadcast};
 #if !LS_REAL_IS_F64 /* all operands are of type G, which is f32 for bf16 too */
 const ls_kernel REF(broadcast_bf16) = {
-    .name = "broadcast", .dtype = LS_BF16, .prepare = prepare_broadcast, .run = run_broadcast};
+    .id = LS_KERNEL_BROADCAST, .dtype = LS_BF16, .prepare = prepare_broadcast, .run = run_broadcast};
 #endif

@@ -5,7 +5,7 @@
 
 static ls_status prepare_gather(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("embedding", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_EMBEDDING, LS_REAL, call);
 }
 
 static void run_gather(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -32,7 +32,7 @@ static size_t grad_workspace(const ls_kernel_call *call) {
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("embedding_grad", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_EMBEDDING_GRAD, LS_REAL, call);
 }
 
 /* Counting sort. Placing the rows moves start[v] to the first row of v + 1; then the array is shifted back. */
@@ -76,8 +76,8 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(embedding) = {
-    .name = "embedding", .dtype = LS_REAL, .prepare = prepare_gather, .run = run_gather};
-const ls_kernel REF(embedding_grad) = {.name = "embedding_grad",
+    .id = LS_KERNEL_EMBEDDING, .dtype = LS_REAL, .prepare = prepare_gather, .run = run_gather};
+const ls_kernel REF(embedding_grad) = {.id = LS_KERNEL_EMBEDDING_GRAD,
                                        .dtype = LS_REAL,
                                        .workspace = grad_workspace,
                                        .prepare = prepare_grad,

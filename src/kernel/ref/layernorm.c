@@ -12,7 +12,7 @@ static rows rows_of(const ls_kernel_call *call) {
 
 static ls_status prepare_layernorm(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("layernorm", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_LAYERNORM, LS_REAL, call);
 }
 
 static void normalise(const void *context, int64_t first, int64_t last) {
@@ -43,7 +43,7 @@ static void run_layernorm(const ls_kernel_call *call, void *state, ls_pool *pool
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("layernorm_grad", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_LAYERNORM_GRAD, LS_REAL, call);
 }
 
 /* With h = (x - mean) rstd and g = w dy:  dx = rstd (g - mean(g) - h mean(g h)) */
@@ -92,6 +92,6 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(layernorm) = {
-    .name = "layernorm", .dtype = LS_REAL, .prepare = prepare_layernorm, .run = run_layernorm};
+    .id = LS_KERNEL_LAYERNORM, .dtype = LS_REAL, .prepare = prepare_layernorm, .run = run_layernorm};
 const ls_kernel REF(layernorm_grad) = {
-    .name = "layernorm_grad", .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};
+    .id = LS_KERNEL_LAYERNORM_GRAD, .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};

@@ -19,7 +19,7 @@ typedef struct product {
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("matmul", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_MATMUL, LS_REAL, call);
 }
 
 /* op(B)[k0.., n0..] as doubles; columns beyond n_size are 0. */
@@ -97,4 +97,4 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     ref_split(pool, ls_ceil_div(p.M, TILE) * p.tiles_n, tiles, &p);
 }
 
-const ls_kernel REF(matmul) = {.name = "matmul", .dtype = LS_REAL, .prepare = prepare, .run = run};
+const ls_kernel REF(matmul) = {.id = LS_KERNEL_MATMUL, .dtype = LS_REAL, .prepare = prepare, .run = run};

@@ -8,7 +8,7 @@ typedef struct rows {
 
 static ls_status prepare_rmsnorm(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("rmsnorm", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_RMSNORM, LS_REAL, call);
 }
 
 static void normalise(const void *context, int64_t first, int64_t last) {
@@ -35,7 +35,7 @@ static void run_rmsnorm(const ls_kernel_call *call, void *state, ls_pool *pool) 
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("rmsnorm_grad", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_RMSNORM_GRAD, LS_REAL, call);
 }
 
 /* With w = offset + weight: dx = rstd * (w dy) - x * rstd^3 * mean(w dy x) */
@@ -79,6 +79,6 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(rmsnorm) = {
-    .name = "rmsnorm", .dtype = LS_REAL, .prepare = prepare_rmsnorm, .run = run_rmsnorm};
+    .id = LS_KERNEL_RMSNORM, .dtype = LS_REAL, .prepare = prepare_rmsnorm, .run = run_rmsnorm};
 const ls_kernel REF(rmsnorm_grad) = {
-    .name = "rmsnorm_grad", .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};
+    .id = LS_KERNEL_RMSNORM_GRAD, .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};

@@ -3,7 +3,7 @@
 
 static ls_status prepare_table(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("rope_table", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ROPE_TABLE, LS_REAL, call);
 }
 
 static void table_columns(const void *context, int64_t first, int64_t last) {
@@ -30,7 +30,7 @@ static void run_table(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_rotate(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("rotate", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_ROTATE, LS_REAL, call);
 }
 
 /* Rotates elements i and i + D/2 of a head against each other. direction: 1, or -1 for the inverse. */
@@ -64,10 +64,10 @@ static void run_rotate(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(rope_table) = {
-    .name = "rope_table", .dtype = LS_REAL, .prepare = prepare_table, .run = run_table};
+    .id = LS_KERNEL_ROPE_TABLE, .dtype = LS_REAL, .prepare = prepare_table, .run = run_table};
 const ls_kernel REF(rotate) = {
-    .name = "rotate", .dtype = LS_REAL, .prepare = prepare_rotate, .run = run_rotate};
+    .id = LS_KERNEL_ROTATE, .dtype = LS_REAL, .prepare = prepare_rotate, .run = run_rotate};
 #if !LS_REAL_IS_F64 /* all operands are of type G or i32; G is f32 for bf16 too */
 const ls_kernel REF(rope_table_bf16) = {
-    .name = "rope_table", .dtype = LS_BF16, .prepare = prepare_table, .run = run_table};
+    .id = LS_KERNEL_ROPE_TABLE, .dtype = LS_BF16, .prepare = prepare_table, .run = run_table};
 #endif

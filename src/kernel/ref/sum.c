@@ -14,7 +14,7 @@ static void add_term(kahan_sum *sum, double term) {
 
 static ls_status prepare_sum(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("sum", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_SUM, LS_REAL, call);
 }
 
 static void run_sum(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -28,7 +28,7 @@ static void run_sum(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_sum_squares(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("sum_squares", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_SUM_SQUARES, LS_REAL, call);
 }
 
 static void run_sum_squares(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -42,7 +42,7 @@ static void run_sum_squares(const ls_kernel_call *call, void *state, ls_pool *po
 
 static ls_status prepare_column_sum(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("column_sum", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_COLUMN_SUM, LS_REAL, call);
 }
 
 static void sum_columns(const void *context, int64_t first, int64_t last) {
@@ -62,11 +62,12 @@ static void run_column_sum(const ls_kernel_call *call, void *state, ls_pool *poo
     ref_split(pool, ref_columns(&call->in[0]), sum_columns, call);
 }
 
-const ls_kernel REF(sum) = {.name = "sum", .dtype = LS_REAL, .prepare = prepare_sum, .run = run_sum};
+const ls_kernel REF(sum) = {.id = LS_KERNEL_SUM, .dtype = LS_REAL, .prepare = prepare_sum, .run = run_sum};
 const ls_kernel REF(sum_squares) = {
-    .name = "sum_squares", .dtype = LS_REAL, .prepare = prepare_sum_squares, .run = run_sum_squares};
+    .id = LS_KERNEL_SUM_SQUARES, .dtype = LS_REAL, .prepare = prepare_sum_squares, .run = run_sum_squares};
 const ls_kernel REF(column_sum) = {
-    .name = "column_sum", .dtype = LS_REAL, .prepare = prepare_column_sum, .run = run_column_sum};
+    .id = LS_KERNEL_COLUMN_SUM, .dtype = LS_REAL, .prepare = prepare_column_sum, .run = run_column_sum};
 #if !LS_REAL_IS_F64 /* all operands are of type G, which is f32 for bf16 too */
-const ls_kernel REF(sum_bf16) = {.name = "sum", .dtype = LS_BF16, .prepare = prepare_sum, .run = run_sum};
+const ls_kernel REF(sum_bf16) = {
+    .id = LS_KERNEL_SUM, .dtype = LS_BF16, .prepare = prepare_sum, .run = run_sum};
 #endif

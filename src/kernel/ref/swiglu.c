@@ -5,7 +5,7 @@ static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
 static ls_status prepare_swiglu(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("swiglu", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_SWIGLU, LS_REAL, call);
 }
 
 static void forward(const void *context, int64_t first, int64_t last) {
@@ -25,7 +25,7 @@ static void run_swiglu(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     *state = NULL;
-    return ls_kernel_check("swiglu_grad", LS_REAL, call);
+    return ls_kernel_check(LS_KERNEL_SWIGLU_GRAD, LS_REAL, call);
 }
 
 static void backward(const void *context, int64_t first, int64_t last) {
@@ -45,6 +45,6 @@ static void run_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(swiglu) = {
-    .name = "swiglu", .dtype = LS_REAL, .prepare = prepare_swiglu, .run = run_swiglu};
+    .id = LS_KERNEL_SWIGLU, .dtype = LS_REAL, .prepare = prepare_swiglu, .run = run_swiglu};
 const ls_kernel REF(swiglu_grad) = {
-    .name = "swiglu_grad", .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};
+    .id = LS_KERNEL_SWIGLU_GRAD, .dtype = LS_REAL, .prepare = prepare_grad, .run = run_grad};

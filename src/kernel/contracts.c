@@ -1,0 +1,375 @@
+/*
+ * The contracts: what every implementation of a kernel promises, one row each. T is the element type for which a kernel is registered (f32, f64,
+ * bf16), G = ls_dtype_accumulator(T). Views are dense unless the row says otherwise; [..] stands for any leading dimensions.
+ *
+ *   name             in                                                    out
+ *   embedding        ids i32[..], table T[V,E]                             T[..,E]
+ *   embedding_grad   ids i32[..], dy T[..,E]                               dtable G[V,E]   (adds)
+ *                    The row of the padding id in params does not change.
+ *   matmul           A T, B T [, bias T[N]]                                C T, f32 or G [M,N]; A and B as params say
+ *   column_sum       x T[..,N]                                             G[N]            (adds)
+ *   rmsnorm          x T[..,E], weight T[E]                                y T[..,E], rstd G[..]
+ *   rmsnorm_grad     x, weight, rstd, dy T[..,E]                           dx T[..,E], dweight G[E] (adds)
+ *                    Both use weight + offset, with the offset in params.
+ *   layernorm        x T[..,E], weight T[E] [, bias T[E]]                  y T[..,E], mean G[..], rstd G[..]
+ *   layernorm_grad   x, weight, mean, rstd, dy T[..,E]                     dx T[..,E], dweight G[E] (adds)
+ *   rope_table       positions i32[..]                                     G[..,D]: cos of D/2 angles, then sin
+ *   rotate           x T[..,H,D], table G[..,D]                            T[..,H,D]
+ *   swiglu           gate T[..,F], up T[..,F]                              silu(gate)*up T[..,F]
+ *   swiglu_grad      gate, up, dy T[..,F]                                  dgate, dup T[..,F]
+ *   activation       x T[..]                                               T[..]: gelu, gelu with tanh, relu, silu or softcap
+ *   activation_grad  dy T[..], x X[..]                                     dx T[..]: dy times the slope of the function at x; X is T or G
+ *   conv             x T[B,n+W-1,E], weight T[W,E]                         y T[B,n,E]: y[i] = sum over t of weight[t]*x[i+W-1-t],
+ *                    or of weight[t]*x[i+t] if params.ahead. x, y and dy may be strided outside E.
+ *   conv_dw          x T[B,n+W-1,E], dy T[B,n,E]                           dweight G[W,E] (adds)
+ *   add, mul         a T[..], b T[..]                                      T[..]
+ *   scale            x T[..]                                               T[..] * factor
+ *   scale_by         x T[..], c G[1]                                       T[..] * c
+ *   cast             x (any of f32 f64 bf16)                               any of them; registered under the type of its input (both may be strided)
+ *   cross_entropy    logits X[..,V], labels i32[..]                        loss G[..], lse G[..]  (label -100: loss 0)
+ *   cross_entropy_grad  logits X[..,V], labels, lse G[..], dloss G[..]     dlogits T[..,V]  (label -100: 0)
+ *                    X is T or G (logits in f32 when T is bf16)
+ *   sum              x G[..]                                               G[1]            (adds; inner sum in f64)
+ *   broadcast        c G[1]                                                G[..]
+ *   attention        q T[B,n,Hq,D], k T[B,t,Hkv,D], v T[B,t,Hkv,D], spans i32[B,n,2w], kpos i32[t]
+ *                                                                          o G[B,n,Hq,D], lse G[B,Hq,n]
+ *                    Query i of batch b sees key j if kpos[j] lies in one of its w spans [lo,hi). kpos may be in any order;
+ *                    kernels skip hidden keys best if it ascends. For a query that sees nothing, o is 0 and lse -inf.
+ *                    All but spans and kpos may be strided outside the last dimension, in attention_grad too.
+ *                    The logit is x = scale*q·k, or softcap*tanh(x/softcap) if params have a softcap.
+ *                    A query that sees an element of q, k or v that is not finite has an o and an lse that are not finite, except
+ *                    that a key with logit -inf has weight 0.
+ *   cache_write      x T[B,m,H,D], positions i32[B,m], kpos i32[t] ascending; in-out: cache T[B,t,H,D]      -: row j becomes the x at position kpos[j], if any
+ *   attention_sink   sink T[Hq]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]      -: merged with a key of logit sink[h] and value 0 that
+ *                    every query sees. o may be strided outside D; sink -inf changes nothing.
+ *   attention_sink_grad  sink T[Hq], lse G[B,Hq,n] (including the sink), delta G[B,Hq,n]       dsink G[Hq]     (adds)
+ *   attention_merge  part G[B,n,Hq,D], part_lse G[B,Hq,n]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]   -: merged with the result of other keys
+ *   attention_delta  o T[B,n,Hq,D], do T[B,n,Hq,D]                         delta G[B,Hq,n]: sum over D of o*do
+ *   attention_grad   q, k, v, spans, kpos, do T[B,n,Hq,D], lse G[B,Hq,n], delta G[B,Hq,n]
+ *                                                                          dq G[B,n,Hq,D], dk G[B,t,Hkv,D], dv G[B,t,Hkv,D]
+ *                    lse is that of all keys of the query, so P = exp(logit - lse) needs no merge; lse -inf gives P = 0. In f32 the
+ *                    relative error of P is |lse|*1e-7. Beyond |lse| = 1e8 the kernels of cpu use P = 1 for logits that equal lse to a
+ *                    relative 1e-6, and P = 0 for lower ones.
+ *   accumulate       x T or G [..]                                         G[..]           (adds; both may be strided)
+ *   copy             x [..]                                                same type [..]  (both may be strided)
+ *   fill             -                                                     any type [..]: zero bits
+ *   sum_squares      x G[..]                                               f64[1]          (adds; summed in f64)
+ *   step_control     totals f64[LS_TOTALS], hyper f64[LS_HYPERS]           control f64[LS_CONTROLS]
+ *   adamw            grad G[..], control f64[LS_CONTROLS], in-out: master G[..], m G[..], v G[..]   param T[..]
+ *                    (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.) Nothing changes if control.apply is 0.
+ *                    master and param may be the same bytes.
+ * "adds" means out += result. The view of an in-out operand is among the outputs only.
+ * sum_squares is registered for the type of grad, adamw for the type of param.
+ */
+#include "kernel/kernel_impl.h"
+
+#include <string.h>
+
+/* --- what a row's operands cannot say ------------------------------------------------------------------------------------------- */
+
+static ls_status check_activation(const ls_kernel_call *call) {
+    const ls_activation_params *p = call->params;
+    if ((unsigned)p->kind >= LS_ACTIVATIONS)
+        return ls_error(LS_INVALID, "kernel activation: kind is %d, expected 0 to %d", (int)p->kind,
+                        LS_ACTIVATIONS - 1);
+    if (p->kind == LS_ACTIVATION_SOFTCAP && !(p->cap > 0))
+        return ls_error(LS_INVALID, "kernel activation: softcap's cap is %g, expected a positive number",
+                        p->cap);
+    return ls_ok();
+}
+
+static ls_status check_taps(const char *name, int64_t in, int64_t out, int64_t taps) {
+    if (in == out + taps - 1) return ls_ok();
+    return ls_error(LS_INVALID, "kernel %s: %lld tokens for %lld and %lld taps, expected %lld", name,
+                    (long long)in, (long long)out, (long long)taps, (long long)(out + taps - 1));
+}
+
+static ls_status check_conv(const ls_kernel_call *call) {
+    return check_taps("conv", call->in[0].size[1], call->out[0].size[1], call->in[1].size[0]);
+}
+
+static ls_status check_conv_dw(const ls_kernel_call *call) {
+    return check_taps("conv_dw", call->in[0].size[1], call->in[1].size[1], call->out[0].size[0]);
+}
+
+static ls_status check_matmul(const ls_kernel_call *call) {
+    const ls_matmul_params *p = call->params;
+    const ls_view A = ls_view_rows(call->in[0]), B = ls_view_rows(call->in[1]),
+                  C = ls_view_rows(call->out[0]);
+    const char *a_is = p->transpose_a ? " transposed" : "", *b_is = p->transpose_b ? " transposed" : "";
+    const int64_t M = A.size[p->transpose_a], a_inner = A.size[!p->transpose_a];
+    const int64_t N = B.size[!p->transpose_b], b_inner = B.size[p->transpose_b];
+    if (a_inner != b_inner)
+        return ls_error(LS_INVALID, "kernel matmul: A is %s%s, B is %s%s, inner sizes differ",
+                        ls_kernel_view_text(&A).text, a_is, ls_kernel_view_text(&B).text, b_is);
+    if (C.size[0] != M || C.size[1] != N)
+        return ls_error(LS_INVALID, "kernel matmul: A is %s%s, B is %s%s, C is %s, expected [%lld,%lld]",
+                        ls_kernel_view_text(&A).text, a_is, ls_kernel_view_text(&B).text, b_is,
+                        ls_kernel_view_text(&C).text, (long long)M, (long long)N);
+    return ls_ok();
+}
+
+static ls_status check_attention(const ls_kernel_call *call) {
+    const ls_attention_params *p = call->params;
+    const int64_t query_heads = call->in[0].size[2], heads = call->in[1].size[2],
+                  columns = call->in[3].size[2];
+    if (columns < 2 || columns % 2 != 0)
+        return ls_error(LS_INVALID, "kernel attention: spans have %lld columns, expected pairs",
+                        (long long)columns);
+    if (p->group < 1)
+        return ls_error(LS_INVALID, "kernel attention: group is %d, expected at least 1", p->group);
+    if (!(p->softcap >= 0))
+        return ls_error(LS_INVALID, "kernel attention: softcap is %g, expected 0 or more", p->softcap);
+    const int64_t first = p->first_q / p->group - p->first_kv;
+    const int64_t last = (p->first_q + query_heads - 1) / p->group - p->first_kv;
+    if (query_heads > 0 && (p->first_q < 0 || first < 0 || last >= heads))
+        return ls_error(
+            LS_INVALID,
+            "kernel attention: query heads %d to %lld in groups of %d read key heads %lld to %lld of %lld",
+            p->first_q, (long long)(p->first_q + query_heads - 1), p->group, (long long)first,
+            (long long)last, (long long)heads);
+    return ls_ok();
+}
+
+static ls_status check_even_head(const ls_kernel_call *call) {
+    const ls_view *table = &call->out[0];
+    const int64_t D = table->size[table->ndim - 1];
+    if (D % 2 != 0)
+        return ls_error(LS_INVALID, "kernel rope: head size is %lld, expected an even number", (long long)D);
+    return ls_ok();
+}
+
+/* --- outputs that are read before they are written, depending on params ---------------------------------------------------------- */
+
+#define RESULT(i) (1u << (i))
+
+static unsigned reads_of_matmul(const void *p) {
+    return ((const ls_matmul_params *)p)->accumulate ? RESULT(0) : 0;
+}
+
+static unsigned reads_of_attention(const void *p) {
+    return ((const ls_attention_params *)p)->merge ? RESULT(0) | RESULT(1) : 0;
+}
+
+static unsigned reads_of_attention_grad(const void *p) {
+    const ls_attention_params *params = p;
+    return (params->accumulate_dq ? RESULT(0) : 0) | (params->accumulate_dkv ? RESULT(1) | RESULT(2) : 0);
+}
+
+/* --- the table ------------------------------------------------------------------------------------------------------------------- */
+
+#define IN(i) (1u << (i))
+#define OUT(i) (1u << (LS_KERNEL_INPUTS + (i)))
+#define WIDER(i) (IN(i) | 1u << (16 + (i)))
+#define ATTENTION_INPUTS "q ~T[B,N,H,D] k ~T[B,K,J,D] v ~T[B,K,J,D] spans i32[B,N,W] kpos i32[K]"
+
+/* Params of calls that are measured. */
+static const ls_embedding_params embedding = {.padding = -1};
+static const ls_norm_params norm = {.epsilon = 1e-5};
+static const ls_activation_params gelu = {.kind = LS_ACTIVATION_GELU_TANH};
+static const ls_rotate_params rotate = {.inverse = false};
+static const ls_rope_params rope = {.theta = 10000};
+static const ls_adamw_params adamw = {
+    .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .rate = 1};
+
+const ls_contract ls_contracts[LS_KERNEL_IDS] = {
+    [LS_KERNEL_NONE] = {.name = "none"},
+    [LS_KERNEL_EMBEDDING] = {.name = "embedding",
+                             .in = "ids i32[n] table T[V,E]",
+                             .out = "y T[n,E]",
+                             .table = IN(1),
+                             .sample = {"ix", "x", false, NULL}},
+    [LS_KERNEL_EMBEDDING_GRAD] = {.name = "embedding_grad",
+                                  .in = "ids i32[n] dy T[n,E]",
+                                  .out = "dtable G[V,E]",
+                                  .params = true,
+                                  .reads = RESULT(0),
+                                  .table = OUT(0),
+                                  .sample = {"ix", "g", false, &embedding}},
+    [LS_KERNEL_MATMUL] = {.name = "matmul",
+                          .in = "A T[a,I] B T[b,J] ?bias T[N]",
+                          .out = "C C[m,N]",
+                          .params = true,
+                          .check = check_matmul,
+                          .reads_too = reads_of_matmul,
+                          .cost = LS_COST_PRODUCT},
+    [LS_KERNEL_COLUMN_SUM] = {.name = "column_sum",
+                              .in = "x T[n,N]",
+                              .out = "y G[N]",
+                              .reads = RESULT(0),
+                              .sample = {"x", "s", false, NULL}},
+    [LS_KERNEL_RMSNORM] = {.name = "rmsnorm",
+                           .in = "x T[n,E] weight T[E]",
+                           .out = "y T[n,E] rstd G[n]",
+                           .params = true,
+                           .over = {IN(0)},
+                           .sample = {"xw", "xr", false, &norm}},
+    [LS_KERNEL_RMSNORM_GRAD] = {.name = "rmsnorm_grad",
+                                .in = "x T[n,E] weight T[E] rstd G[n] dy T[n,E]",
+                                .out = "dx T[n,E] dweight G[E]",
+                                .params = true,
+                                .reads = RESULT(1),
+                                .over = {IN(0) | IN(3)},
+                                .sample = {"xwrx", "xs", false, &norm}},
+    [LS_KERNEL_LAYERNORM] = {.name = "layernorm",
+                             .in = "x T[n,E] weight T[E] ?bias T[E]",
+                             .out = "y T[n,E] mean G[n] rstd G[n]",
+                             .params = true,
+                             .over = {IN(0)},
+                             .sample = {"xw", "xrr", false, &norm}},
+    [LS_KERNEL_LAYERNORM_GRAD] = {.name = "layernorm_grad",
+                                  .in = "x T[n,E] weight T[E] mean G[n] rstd G[n] dy T[n,E]",
+                                  .out = "dx T[n,E] dweight G[E]",
+                                  .reads = RESULT(1),
+                                  .over = {IN(0) | IN(4)},
+                                  .sample = {"xwrrx", "xs", false, &norm}},
+    [LS_KERNEL_ROPE_TABLE] = {.name = "rope_table",
+                              .in = "positions i32[n]",
+                              .out = "table G[n,D]",
+                              .params = true,
+                              .check = check_even_head,
+                              .sample = {"i", "a", false, &rope}},
+    [LS_KERNEL_ROTATE] = {.name = "rotate",
+                          .in = "x T[n,H,D] table G[n,D]",
+                          .out = "y T[n,H,D]",
+                          .params = true,
+                          .check = check_even_head,
+                          .over = {IN(0)},
+                          .sample = {"ta", "t", false, &rotate}},
+    [LS_KERNEL_SWIGLU] = {.name = "swiglu",
+                          .in = "gate T[n] up T[n]",
+                          .out = "y T[n]",
+                          .over = {IN(0) | IN(1)},
+                          .sample = {"xx", "x", false, NULL}},
+    [LS_KERNEL_SWIGLU_GRAD] = {.name = "swiglu_grad",
+                               .in = "gate T[n] up T[n] dy T[n]",
+                               .out = "dgate T[n] dup T[n]",
+                               .over = {IN(0) | IN(1) | IN(2), IN(0) | IN(1) | IN(2)},
+                               .sample = {"xxx", "xx", false, NULL}},
+    [LS_KERNEL_ACTIVATION] = {.name = "activation",
+                              .in = "x T[n]",
+                              .out = "y T[n]",
+                              .params = true,
+                              .check = check_activation,
+                              .over = {IN(0)},
+                              .sample = {"x", "x", false, &gelu}},
+    [LS_KERNEL_ACTIVATION_GRAD] = {.name = "activation_grad",
+                                   .in = "dy T[n] x X[n]",
+                                   .out = "dx T[n]",
+                                   .params = true,
+                                   .check = check_activation,
+                                   .over = {IN(0) | IN(1)},
+                                   .sample = {"xx", "x", false, &gelu}},
+    [LS_KERNEL_CONV] = {.name = "conv",
+                        .in = "x ~T[B,M,E] weight T[W,E]",
+                        .out = "y ~T[B,N,E]",
+                        .params = true,
+                        .check = check_conv},
+    [LS_KERNEL_CONV_DW] = {.name = "conv_dw",
+                           .in = "x ~T[B,M,E] dy ~T[B,N,E]",
+                           .out = "dweight G[W,E]",
+                           .params = true,
+                           .check = check_conv_dw,
+                           .reads = RESULT(0)},
+    [LS_KERNEL_ADD] = {.name = "add",
+                       .in = "a T[n] b T[n]",
+                       .out = "y T[n]",
+                       .over = {IN(0) | IN(1)},
+                       .sample = {"xx", "x", false, NULL}},
+    [LS_KERNEL_MUL] = {.name = "mul", .in = "a T[n] b T[n]", .out = "y T[n]", .over = {IN(0) | IN(1)}},
+    [LS_KERNEL_SCALE] = {.name = "scale", .in = "x T[n]", .out = "y T[n]", .params = true, .over = {IN(0)}},
+    [LS_KERNEL_SCALE_BY] = {.name = "scale_by", .in = "x T[n] c G[1]", .out = "y T[n]", .over = {IN(0)}},
+    [LS_KERNEL_CAST] = {.name = "cast",
+                        .in = "x ~~T[n]",
+                        .out = "y ~~F[n]",
+                        .sample = {"x", "g", false, NULL}},
+    [LS_KERNEL_CROSS_ENTROPY] = {.name = "cross_entropy",
+                                 .in = "logits X[n,V] labels i32[n]",
+                                 .out = "loss G[n] lse G[n]",
+                                 .sample = {"vl", "kk", false, NULL}},
+    [LS_KERNEL_CROSS_ENTROPY_GRAD] = {.name = "cross_entropy_grad",
+                                      .in = "logits X[n,V] labels i32[n] lse G[n] dloss G[n]",
+                                      .out = "dlogits T[n,V]",
+                                      .over = {WIDER(0)},
+                                      .sample = {"vlkk", "v", false, NULL}},
+    [LS_KERNEL_SUM] = {.name = "sum", .in = "x G[n]", .out = "y G[1]", .reads = RESULT(0)},
+    [LS_KERNEL_BROADCAST] = {.name = "broadcast", .in = "c G[1]", .out = "y G[n]"},
+    [LS_KERNEL_ATTENTION] = {.name = "attention",
+                             .in = ATTENTION_INPUTS,
+                             .out = "o ~G[B,N,H,D] lse ~G[B,H,N]",
+                             .params = true,
+                             .check = check_attention,
+                             .reads_too = reads_of_attention,
+                             .cost = LS_COST_ATTENTION},
+    [LS_KERNEL_CACHE_WRITE] = {.name = "cache_write",
+                               .in = "x T[B,M,H,D] positions i32[B,M] kpos i32[K]",
+                               .out = "cache T[B,K,H,D]",
+                               .reads = RESULT(0)},
+    [LS_KERNEL_ATTENTION_SINK] = {.name = "attention_sink",
+                                  .in = "sink T[H]",
+                                  .out = "o ~G[B,N,H,D] lse G[B,H,N]",
+                                  .reads = RESULT(0) | RESULT(1)},
+    [LS_KERNEL_ATTENTION_SINK_GRAD] = {.name = "attention_sink_grad",
+                                       .in = "sink T[H] lse G[B,H,N] delta G[B,H,N]",
+                                       .out = "dsink G[H]",
+                                       .reads = RESULT(0)},
+    [LS_KERNEL_ATTENTION_MERGE] = {.name = "attention_merge",
+                                   .in = "part ~G[B,N,H,D] part_lse G[B,H,N]",
+                                   .out = "o ~G[B,N,H,D] lse G[B,H,N]",
+                                   .reads = RESULT(0) | RESULT(1)},
+    [LS_KERNEL_ATTENTION_DELTA] = {.name = "attention_delta",
+                                   .in = "o T[B,N,H,D] do T[B,N,H,D]",
+                                   .out = "delta G[B,H,N]",
+                                   .sample = {"hh", "p", false, NULL}},
+    [LS_KERNEL_ATTENTION_GRAD] = {.name = "attention_grad",
+                                  .in = ATTENTION_INPUTS " do ~T[B,N,H,D] lse ~G[B,H,N] delta ~G[B,H,N]",
+                                  .out = "dq ~G[B,N,H,D] dk ~G[B,K,J,D] dv ~G[B,K,J,D]",
+                                  .params = true,
+                                  .check = check_attention,
+                                  .reads_too = reads_of_attention_grad,
+                                  .cost = LS_COST_ATTENTION_GRAD},
+    [LS_KERNEL_ACCUMULATE] = {.name = "accumulate",
+                              .in = "x ~~X[n]",
+                              .out = "y ~~G[n]",
+                              .reads = RESULT(0),
+                              .sample = {"x", "g", false, NULL}},
+    [LS_KERNEL_COPY] = {.name = "copy",
+                        .in = "x ~~T[n]",
+                        .out = "y ~~T[n]",
+                        .cost = LS_COST_COPY,
+                        .sample = {"x", "x", false, NULL}},
+    [LS_KERNEL_FILL] = {.name = "fill", .in = "", .out = "y T[n]", .sample = {"", "x", false, NULL}},
+    [LS_KERNEL_SUM_SQUARES] = {.name = "sum_squares",
+                               .in = "x G[n]",
+                               .out = "y f64[1]",
+                               .reads = RESULT(0),
+                               .sample = {"g", "q", true, NULL}},
+    [LS_KERNEL_STEP_CONTROL] = {.name = "step_control",
+                                .in = "totals f64[3] hyper f64[5]",
+                                .out = "control f64[6]"},
+    [LS_KERNEL_ADAMW] = {.name = "adamw",
+                         .in = "grad G[n] control f64[6]",
+                         .out = "master G[n] m G[n] v G[n] param T[n]",
+                         .params = true,
+                         .reads = RESULT(0) | RESULT(1) | RESULT(2),
+                         .over = {0, 0, 0, OUT(0)},
+                         .sample = {"gc", "gggx", false, &adamw}},
+};
+
+_Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6, "the rows of step_control and adamw");
+
+ls_kernel_id ls_kernel_named(const char *name) {
+    int id = LS_KERNEL_IDS - 1;
+    while (id > LS_KERNEL_NONE && strcmp(ls_contracts[id].name, name) != 0) id--;
+    return (ls_kernel_id)id;
+}
+
+bool ls_kernel_reads_output(ls_kernel_id id, const void *params, int output) {
+    const ls_contract *c = &ls_contracts[id];
+    const unsigned more = c->reads_too != NULL && params != NULL ? c->reads_too(params) : 0;
+    return ((c->reads | more) >> output & 1) != 0;
+}
+
+bool ls_kernel_works_in_place(ls_kernel_id id, int output, int other, bool narrows) {
+    return (ls_contracts[id].over[output] >> (narrows ? 16 + other : other) & 1) != 0;
+}

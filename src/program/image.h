@@ -1,0 +1,266 @@
+/*
+ * Images: what one rank executes. A flat list of instructions over two arenas: private memory, and the symmetric heap with
+ * the same offsets on every rank. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
+ *
+ * The list, executed one after the other, would be right. Each instruction stands on a queue, and
+ * `after` names the one instruction of the other queue that must be done before it starts (the queues themselves keep
+ * their order), so the two queues may run against each other. Queues are orders, not threads.
+ *
+ * Symmetric by construction: the list of buffers in the heap, their sizes and offsets, the channels and the order of the
+ * transfers are the same on every rank; only peers, views, kernels and private sizes differ.
+ */
+#ifndef LS_PROGRAM_IMAGE_H
+#define LS_PROGRAM_IMAGE_H
+
+#include <stdio.h>
+
+#include "base/base.h"
+#include "kernel/kernel.h"
+#include "tensor/tensor.h"
+
+typedef enum ls_space { LS_PRIVATE, LS_SYMMETRIC, LS_SPACES } ls_space;
+
+typedef enum ls_buffer_kind {
+    LS_BUFFER_INPUT,      /* written by the host: tokens, labels, step parameters */
+    LS_BUFFER_TABLE,      /* written by the host once: positions, mask spans */
+    LS_BUFFER_PARAMETER,  /* weights in the working type */
+    LS_BUFFER_GRADIENT,   /* sums of gradients */
+    LS_BUFFER_OPTIMIZER,  /* this rank's part of the optimiser's state */
+    LS_BUFFER_OUTPUT,     /* read by the host */
+    LS_BUFFER_ACTIVATION, /* lives within a program */
+    LS_BUFFER_SLOT,       /* where peers put */
+    LS_BUFFER_WORKSPACE,  /* scratch of one kernel call */
+    LS_BUFFER_KINDS
+} ls_buffer_kind;
+
+enum {
+    LS_PROGRAM_MICRO,    /* a micro-batch that is not the last of its step, or all of a job without update */
+    LS_PROGRAM_STEP,     /* the last micro-batch of a step, and the update */
+    LS_PROGRAM_EVALUATE, /* forward alone */
+    LS_PROGRAM_BACKWARD, /* of a job whose passes run apart: the gradient alone, after evaluate */
+    LS_PROGRAM_DECODE, /* of such a job that generates: the next token, after evaluate, any number of times */
+    LS_PROGRAMS
+};
+
+typedef struct ls_buffer {
+    const char *name;
+    ls_space space;
+    ls_buffer_kind kind;
+    size_t bytes;
+    size_t offset; /* in its arena; set by placement */
+    int program;   /* the only program that uses it; -1: persistent */
+    int first,
+        last; /* instructions of that program between which its bytes are live (inclusive); where another buffer
+                        takes them over in place, the last is the one before */
+    uint64_t left[LS_PROGRAMS]; /* persistent: name of what each program leaves in it (name.h) */
+} ls_buffer;
+
+/* What an instruction touches: a view whose first element lies `offset` bytes into the buffer. */
+typedef struct ls_operand {
+    int buffer; /* index into ls_image.buffers; -1: none */
+    int peer; /* the bytes are that rank's, of a buffer in the heap, and are read in place; -1: this rank's own */
+    size_t offset;  /* bytes */
+    ls_view view;   /* data is NULL: addresses exist only in a run */
+    uint64_t value; /* name of what must be there (name.h); 0: it is not read */
+} ls_operand;
+
+typedef enum ls_instr_kind {
+    LS_INSTR_KERNEL,     /* operands in[], out[] of a kernel */
+    LS_INSTR_PUT_SIGNAL, /* in[0] to the peer's out[0], then the peer's word */
+    LS_INSTR_SIGNAL,     /* sets the peer's word (see ls_channel for what in[0] or out[0] is) */
+    LS_INSTR_WAIT,       /* until the own word is set */
+    LS_INSTR_QUIET,      /* all earlier puts of this queue are complete: their sources may be overwritten */
+    LS_INSTR_KINDS
+} ls_instr_kind;
+
+typedef enum ls_queue { LS_COMPUTE, LS_COPY, LS_QUEUES } ls_queue;
+
+typedef struct ls_instr {
+    ls_instr_kind kind;
+    ls_queue queue;
+    const char *op; /* what to call it: the op's or kernel's name */
+    int n_in, n_out;
+    ls_operand *in, *out; /* n_in and n_out of them in the image's arena; a copied instruction shares them */
+    const ls_kernel *kernel; /* of LS_INSTR_KERNEL */
+    const void *params;
+    const ls_operand *workspace; /* buffer -1: none */
+    double flops;
+    double rows;         /* of attention: queries of heads that see a key at all */
+    int peer;            /* rank; of the three communicating kinds */
+    int channel;         /* index into ls_program.channels */
+    bool ready;          /* the word is the channel's "free" word, not its "data is there" word */
+    uint64_t generation; /* of this use within one run of the program: 1, 2, ... */
+    int after;           /* instruction of the other queue that must be done first; -1: none */
+    int number;          /* in emission order; kept when instructions are moved */
+    uint64_t
+        transfer; /* of what says "data is there" and the wait for it: name of the payload (name.h); else 0 */
+} ls_instr;
+
+/*
+ * One transfer seen from both sides: a word that says "data is there" at the receiver and one that says "free" at the sender.
+ * Either the payload is put into a slot of the receiver:
+ *   receiver  SIGNAL "free" out[0] slot     sender    WAIT "free"
+ *   sender    PUT in[0] to out[0]           receiver  WAIT out[0] slot
+ * or it is read where it lies, with a plain signal for each word; the reader's operands say `peer`:
+ *   owner     SIGNAL in[0] block            reader    WAIT out[0] the owner's block, then instructions that read it
+ *   reader    SIGNAL "free" out[0] block    owner     WAIT "free" in[0] block, which may be overwritten after it
+ * uses: transfers through it in one run of the program; run r adds r*uses to every generation.
+ */
+typedef struct ls_channel {
+    const char *name;
+    uint64_t uses;
+} ls_channel;
+
+typedef struct ls_program {
+    const char *name;
+    ls_instr *instrs;
+    int n_instrs;
+    size_t instr_capacity;
+    ls_channel *channels;
+    int n_channels;
+    size_t channel_capacity;
+    int first_word; /* channel c owns words first_word + 2c (data) and + 2c + 1 (free) */
+} ls_program;
+
+/* A tensor that the host reads or writes by name. */
+typedef struct ls_binding {
+    const char *name;
+    ls_operand operand;    /* local shape */
+    ls_shape shape;        /* global */
+    bool cut[LS_MAX_DIMS]; /* dimensions of which this rank holds a part */
+    bool partial[LS_AXES]; /* axes over whose ranks it is a sum: this rank holds a term */
+} ls_binding;
+
+/* A mask of the graph, whose spans for a block of queries the host writes. */
+typedef struct ls_mask_binding {
+    ls_mask mask;                     /* ends are the image's own copy */
+    int64_t query_start, query_count; /* the block: a run of positions[] */
+    ls_operand spans;                 /* i32[B,query_count,2*width] */
+} ls_mask_binding;
+
+/* A parameter's place in the flat space of all parameters (elements). */
+typedef struct ls_flat {
+    const char *name;
+    ls_shape shape;
+    int64_t start, count;
+    bool frozen; /* it has no gradient and is not updated */
+} ls_flat;
+
+/* A run of the flat space that lies in a rank's shard. */
+typedef struct ls_flat_piece {
+    int64_t start, count; /* in the flat space */
+    int64_t at;           /* in the shard */
+} ls_flat_piece;
+
+/* One rank's programs and the memory that they share. */
+typedef struct ls_image {
+    ls_arena *arena;
+    ls_mesh mesh;
+    int rank;
+    ls_layout layout;
+    ls_dtype dtype, accumulator;
+    const char *strategy; /* of the attention nodes; "none" when there are none */
+    bool in_place;        /* attention reads other ranks' blocks where they lie */
+    ls_isa isa;
+    int threads;
+
+    ls_buffer *buffers;
+    int n_buffers;
+    size_t buffer_capacity;
+    size_t bytes[LS_SPACES];          /* of each arena */
+    size_t least[LS_SPACES];          /* largest sum of live bytes: no placement could need less */
+    ls_program programs[LS_PROGRAMS]; /* n_instrs 0: not made */
+    int words;
+
+    ls_binding *bindings;
+    int n_bindings;
+    size_t binding_capacity;
+
+    ls_mask_binding *masks;
+    int n_masks;
+    size_t mask_capacity;
+    ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
+
+    ls_flat *flats; /* all parameters, in the order of declaration */
+    int n_flats;
+    int64_t flat_elements; /* with padding */
+    ls_flat_piece *pieces; /* this rank's shard: one piece of each bucket, in order */
+    int n_pieces;
+    int64_t shard_count;
+} ls_image;
+
+void ls_image_destroy(ls_image *image); /* NULL is allowed */
+
+/* Names that images bind, beside the graph's inputs, parameters and fetched tensors. */
+#define LS_BIND_TOTALS "step.totals"    /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
+#define LS_BIND_RESULT "step.result"    /* f64[LS_TOTALS]: summed over the ranks */
+#define LS_BIND_HYPER "step.hyper"      /* f64[LS_HYPERS] */
+#define LS_BIND_CONTROL "step.control"  /* f64[LS_CONTROLS] */
+#define LS_BIND_PARAMETERS "parameters" /* T[flat_elements] */
+#define LS_BIND_GRADIENTS "gradients"   /* G[flat_elements]: this rank's sums; where they outlive a program */
+#define LS_BIND_SHARD "gradient.shard"  /* G[shard_count]: summed over the ranks, after step */
+#define LS_BIND_MASTER "optimizer.master" /* G[shard_count]; only where T is not G (ls_image_master) */
+#define LS_BIND_M "optimizer.m"
+#define LS_BIND_V "optimizer.v"
+
+/* The binding of that name, or NULL. */
+const ls_binding *ls_image_find(const ls_image *image, const char *name);
+
+/*
+ * The part of the piece that lies in elements [start, start+count) of the flat space (a parameter, say); count 0: none.
+ */
+ls_flat_piece ls_piece_within(const ls_flat_piece *piece, int64_t start, int64_t count);
+/* The masters of a piece or part of one: where T is G, the parameters themselves. The job's update is AdamW. */
+ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
+
+/*
+ * Programs as a run may have them, one after the other, each after each that it can follow: what is proved and interpreted. Returns
+ * how many.
+ */
+enum { LS_SEQUENCE = 5 };
+int ls_image_sequence(const ls_image *image, int out[LS_SEQUENCE]);
+
+/*
+ * The programs that make up the work of one micro-batch, one after the other, as it is costed and timed: step, or micro where there are
+ * no steps; of a job whose passes run apart, both of them. Returns how many.
+ */
+enum { LS_WORK = 2 };
+int ls_image_work(const ls_image *image, int out[LS_WORK]);
+
+/* Of its elements; 0 when there is none. */
+static inline double ls_operand_bytes(const ls_operand *operand) {
+    return operand->buffer < 0 ? 0 : (double)ls_view_bytes(&operand->view);
+}
+/* In how many places its bytes lie: 1 where they are next to each other. */
+double ls_operand_pieces(const ls_operand *operand);
+/* Bytes of an operand as one range of its arena. */
+ls_range ls_operand_range(const ls_image *image, const ls_operand *operand);
+/* The same bytes in the heap of another rank. */
+ls_operand ls_operand_of_peer(ls_operand operand, int peer);
+/* The part of an operand: elements [start, start+count) of dimension dim. */
+ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t count);
+/* The same bytes, dense, under another shape or as part of a buffer. */
+ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size);
+
+/* What a run of the program moves and computes on this rank. */
+typedef struct ls_program_cost {
+    double flops;
+    double bytes_sent; /* to other ranks */
+    double bytes_read; /* of other ranks, in place */
+    int transfers;     /* puts to other ranks */
+    int kernels;
+} ls_program_cost;
+ls_program_cost ls_program_measure(const ls_image *image, int program);
+
+/*
+ * A hash of what must be the same on every rank: the layout, transfers, their channels and generations, and the buffers of the
+ * symmetric heap. Ranks compare it before the first step.
+ */
+uint64_t ls_image_skeleton(const ls_image *image);
+
+/* The page that `explain` shows for one program. */
+void ls_program_print(const ls_image *image, int program, FILE *out);
+const char *ls_program_name(int program); /* "micro", "step", "evaluate", "backward", "decode" */
+const char *ls_buffer_kind_name(ls_buffer_kind kind);
+
+#endif
