@@ -130,7 +130,7 @@ static void test_job(void **state) {
     assert_error(ls_run_export(&wrong, true, stdout), LS_USAGE, "--dtype is 'f8'", "f32, f16 or bf16");
     wrong = job;
     wrong.model = "/nowhere";
-    assert_error(ls_run_export(&wrong, true, stdout), LS_USAGE, "--model /nowhere is not there", "");
+    assert_error(ls_run_export(&wrong, true, stdout), LS_USAGE, "--model /nowhere does not exist", "");
     wrong = job;
     wrong.out = NULL;
     assert_error(ls_run_export(&wrong, true, stdout), LS_USAGE, "--out is missing", "");
