@@ -125,3 +125,20 @@ ls_status ls_differentiate(ls_graph *g, ls_derivative *what) {
     for (int i = 0; i < what->n_wanted; i++) what->gradient[i] = d.gradient[what->wanted[i].id];
     return ls_ok();
 }
+
+/* --- the loss of a training step ------------------------------------------------------------------------------------------------- */
+
+static const ls_shape one_number = {1, {{1, LS_FACTOR_NONE}}};
+
+/* The gradient does not pass through this sum, so each micro-batch is differentiated alone. */
+ls_status ls_graph_accumulate_loss(ls_graph *g, ls_tensor loss) {
+    const ls_tensor total = ls_graph_leaf(g, LS_ROLE_ACCUMULATOR, LS_BIND_LOSS, g->accumulator, &one_number);
+    (void)ls_named(g, ls_accumulate(g, loss, total), "loss total");
+    return ls_graph_status(g);
+}
+
+ls_status ls_graph_differentiate_loss(ls_graph *g, ls_tensor loss) {
+    const ls_tensor scale = ls_graph_leaf(g, LS_ROLE_INPUT, LS_BIND_SCALE, g->accumulator, &one_number);
+    ls_derivative derivative = {.n_roots = 1, .root = {loss}, .seed = {scale}};
+    return ls_differentiate(g, &derivative);
+}

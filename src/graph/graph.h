@@ -233,14 +233,14 @@ typedef struct ls_derivative {
  */
 LS_MUST_USE ls_status ls_differentiate(ls_graph *graph, ls_derivative *derivative);
 
-/* --- what a loss needs beside its gradient (objective.c) ------------------------------------------------------------------------ */
+/* --- the loss of a training step (differentiate.c) ------------------------------------------------------------------------------- */
 
 /* Names of the two leaves. Both are G[1]. */
 #define LS_BIND_LOSS "step.loss" /* this rank's sum over the micro-batches so far */
 #define LS_BIND_SCALE \
     "step.scale" /* what the loss is multiplied by before it is differentiated: 1/N, N the tokens of the step */
 
-/* Adds the loss G[1] to the sum of the micro-batches before it. What a forward pass has to compute ends here. */
+/* Adds nodes that add the loss G[1] to the sum of earlier micro-batches. These are the last nodes of the forward pass. */
 LS_MUST_USE ls_status ls_graph_accumulate_loss(ls_graph *graph, ls_tensor loss);
 /* Adds the gradients of all parameters of scale·loss, into accumulators. */
 LS_MUST_USE ls_status ls_graph_differentiate_loss(ls_graph *graph, ls_tensor loss);
