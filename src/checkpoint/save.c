@@ -10,7 +10,7 @@
 enum {
     PIECE_BYTES = 8 << 20, /* of one piece, which is hashed and written at a time */
     SYNC_BYTES = 64 << 20, /* a file is synced after this many bytes, so that no single sync takes long */
-    BATCH = LS_COMM_EXCHANGE / sizeof(ls_tensor_piece)
+    BATCH = 1024 / sizeof(ls_tensor_piece) /* pieces that a rank sends to rank 0 at a time */
 };
 
 /* ---- the layout: which tensor lies where, the same for every mesh ---- */
@@ -212,20 +212,20 @@ static ls_status close_files(saving *s, ls_status status) {
 /* Gathers all pieces on rank 0, in rounds of one batch per rank. */
 static ls_status gather_pieces(saving *s) {
     const int ranks = ls_comm_size(s->comm), mine = s->n_pieces;
-    char *all = ls_arena_alloc(s->arena, (size_t)ranks * LS_COMM_EXCHANGE);
     int *counts = LS_NEW_ARRAY(s->arena, int, ranks);
     int most = 0;
     LS_TRY(ls_comm_exchange(s->comm, &mine, sizeof mine, counts));
     for (int r = 0; r < ranks; r++) most = (int)ls_max(most, counts[r]);
-    for (int first = 0; first < most; first += (int)BATCH) {
+    const int room = (int)ls_min(most, BATCH);
+    ls_tensor_piece *all = LS_NEW_ARRAY(s->arena, ls_tensor_piece, (size_t)ranks * (size_t)room);
+    for (int first = 0; first < most; first += room) {
         ls_tensor_piece batch[BATCH] = {{0}};
         if (first < mine)
-            memcpy(batch, s->pieces + first, sizeof *batch * (size_t)ls_min(BATCH, mine - first));
-        LS_TRY(ls_comm_exchange(s->comm, batch, sizeof batch, all));
+            memcpy(batch, s->pieces + first, sizeof *batch * (size_t)ls_min(room, mine - first));
+        LS_TRY(ls_comm_exchange(s->comm, batch, sizeof *batch * (size_t)room, all));
         for (int r = 1; r < ranks && is_rank_0(s); r++) {
-            const ls_tensor_piece *theirs =
-                (const ls_tensor_piece *)(const void *)(all + (size_t)r * sizeof batch);
-            for (int i = 0; i < ls_min(BATCH, counts[r] - first); i++)
+            const ls_tensor_piece *theirs = all + (size_t)r * (size_t)room;
+            for (int i = 0; i < ls_min(room, counts[r] - first); i++)
                 *LS_PUSH(s->arena, s->pieces, s->n_pieces, s->capacity) = theirs[i];
         }
     }

@@ -124,12 +124,12 @@ static ls_status decide(generation *g, const ls_rank *rank, int64_t made, const 
 static ls_status share_decision(generation *g, const ls_rank *rank, int64_t made, const float *logits,
                                 decision *out) {
     ls_status status = ls_ok();
-    decision mine = {.what = CONTINUE}, all[LS_MAX_RANKS];
-    if (rank->rank == 0) status = decide(g, rank, made, logits, &mine);
-    const ls_status sent = ls_comm_exchange(rank->comm, &mine, sizeof mine, all);
+    decision made_by_0 = {.what = CONTINUE};
+    if (rank->rank == 0) status = decide(g, rank, made, logits, &made_by_0);
+    const ls_status sent = ls_comm_broadcast(rank->comm, &made_by_0, sizeof made_by_0);
     LS_TRY(status);
     LS_TRY(sent);
-    *out = all[0];
+    *out = made_by_0;
     if (out->what == FAILED) return ls_error(LS_PEER, "rank 0 failed");
     return ls_ok();
 }
@@ -147,18 +147,25 @@ static ls_status make_tokens(generation *g, const ls_rank *rank) {
     return ls_ok();
 }
 
+/* The bytes of a rank's cache and of its resident memory. */
+typedef struct rank_memory {
+    int64_t cache, resident;
+} rank_memory;
+
+static void keep_largest(void *into, const void *from, size_t bytes) {
+    (void)bytes;
+    rank_memory *most = into;
+    const rank_memory *one = from;
+    *most = (rank_memory){ls_max(most->cache, one->cache), ls_max(most->resident, one->resident)};
+}
+
 /* The maximum over ranks of the cache and of the resident memory. */
 static ls_status count_memory(generation *g, const ls_rank *rank) {
-    typedef struct memory {
-        int64_t cache, resident;
-    } memory;
-    const memory mine = {ls_decoder_cache_bytes(&g->decoder, rank->image), ls_resident_bytes(rank).arenas};
-    memory all[LS_MAX_RANKS];
-    LS_TRY(ls_comm_exchange(rank->comm, &mine, sizeof mine, all));
-    for (int r = 0; r < rank->ranks && rank->rank == 0; r++) {
-        g->result.cache_bytes = ls_max(g->result.cache_bytes, all[r].cache);
-        g->result.resident_bytes = ls_max(g->result.resident_bytes, all[r].resident);
-    }
+    rank_memory most = {ls_decoder_cache_bytes(&g->decoder, rank->image), ls_resident_bytes(rank).arenas};
+    LS_TRY(ls_comm_reduce(rank->comm, &most, sizeof most, keep_largest));
+    if (rank->rank != 0) return ls_ok();
+    g->result.cache_bytes = most.cache;
+    g->result.resident_bytes = most.resident;
     return ls_ok();
 }
 

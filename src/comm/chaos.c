@@ -88,9 +88,9 @@ static ls_status read_settings(const char *text, ls_chaos_settings *out) {
 static ls_status map(ls_world *world) {
     ls_chaos_settings settings;
     LS_TRY(read_settings(world->settings, &settings));
-    if (world->options.ranks > settings.inner->max_ranks)
-        return ls_error(LS_INVALID, "transport %s takes 1 to %d ranks, not %d", settings.inner->name,
-                        settings.inner->max_ranks, world->options.ranks);
+    if (world->options.ranks > 1 && settings.inner->alone)
+        return ls_error(LS_INVALID, "transport %s takes 1 rank, not %d", settings.inner->name,
+                        world->options.ranks);
     world->chaos = settings;
     return settings.inner->map(world);
 }
@@ -341,7 +341,6 @@ static void quiet(ls_comm *comm) {
 
 const ls_transport ls_transport_chaos = {
     .name = "chaos",
-    .max_ranks = 1024,
     .addressable = true, /* because all transports that it can wrap are */
     .map = map,
     .unmap = unmap,

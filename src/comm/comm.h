@@ -104,14 +104,25 @@ void ls_comm_quiet(ls_comm *comm);
 void ls_comm_tick(ls_comm *comm);
 
 /*
- * Host collectives are called outside programs. They have signal words of their own. All ranks call them in the same order; each blocks
- * until all ranks have called it.
- *   exchange  all[r] is `mine` of rank r; bytes <= LS_COMM_EXCHANGE
- *   agree     LS_OK when `mine` is LS_OK on all ranks; else, on every rank, the status of the first rank that failed, with the rank
- *             before its text
+ * Host collectives are called outside programs. They have signal words of their own. All ranks call them in the same order and with the
+ * same sizes; each blocks until all ranks have called it, and takes ceil(log2 ranks) rounds, in each of which a rank sends one message.
+ *   barrier    what all ranks have put before it is in place
+ *   broadcast  *value becomes that of rank 0; bytes <= LS_COMM_VALUE
+ *   reduce     *value becomes the merge of the values of all ranks; bytes <= LS_COMM_VALUE
+ *   exchange   all[r] is `mine` of rank r, any number of bytes. What every rank holds afterwards grows with the number of ranks; where a
+ *              maximum, or another merge, is all that is needed, reduce needs less
+ *   agree      LS_OK when `mine` is LS_OK on all ranks; else, on every rank, the status of the first rank that failed, with the rank
+ *              before its text
  */
-#define LS_COMM_EXCHANGE 1024
+#define LS_COMM_VALUE 1024
 LS_MUST_USE ls_status ls_comm_barrier(ls_comm *comm);
+LS_MUST_USE ls_status ls_comm_broadcast(ls_comm *comm, void *value, size_t bytes);
+/*
+ * *into becomes the merge of two values. Values are merged in an order that depends on the rank, and some more than once, so the result
+ * must not depend on that: a minimum, "any", the first of something; not a sum.
+ */
+typedef void (*ls_comm_merge)(void *into, const void *from, size_t bytes);
+LS_MUST_USE ls_status ls_comm_reduce(ls_comm *comm, void *value, size_t bytes, ls_comm_merge merge);
 LS_MUST_USE ls_status ls_comm_exchange(ls_comm *comm, const void *mine, size_t bytes, void *all);
 LS_MUST_USE ls_status ls_comm_agree(ls_comm *comm, ls_status mine);
 

@@ -5,8 +5,8 @@
  *   heap    of one rank: heap_bytes of the caller, then the inbox of the host collectives. It is page aligned. This folder does not
  *           touch it before the rank does, so that the system places its pages near the rank
  *
- *     rank 0: | heap_bytes ........ | inbox: 2 x ranks x LS_COMM_EXCHANGE |   heap_stride bytes in all
- *     rank 1: | heap_bytes ........ | inbox                               |
+ *     rank 0: | heap_bytes ........ | inbox: 2 x ls_host_inbox_bytes |   heap_stride bytes in all
+ *     rank 1: | heap_bytes ........ | inbox                          |
  */
 #ifndef LS_COMM_IMPL_H
 #define LS_COMM_IMPL_H
@@ -62,10 +62,10 @@ struct ls_world {
     const char *settings; /* the text after "NAME:", or ""; valid only while map runs */
     ls_chaos_settings chaos;
     ls_world_options options;
-    size_t heap_stride;      /* bytes from one rank's heap to the next */
-    size_t inbox;            /* offset of the inbox in each heap */
-    size_t words_stride;     /* words per rank: options.words, then one per rank for the host collectives */
-    ls_mapping shared;       /* the board; with shm also the heaps */
+    size_t heap_stride;  /* bytes from one rank's heap to the next */
+    size_t inbox;        /* offset of the inbox in each heap */
+    size_t words_stride; /* words per rank: options.words, then one for each round of the host collectives */
+    ls_mapping shared;   /* the board; with shm also the heaps */
     ls_mapping private_heap; /* with self: the heap */
     ls_board *board;
     _Atomic uint64_t *words;
@@ -101,7 +101,7 @@ struct ls_comm {
  */
 struct ls_transport {
     const char *name;
-    int max_ranks;
+    bool alone;       /* it takes one rank only */
     bool addressable; /* peer_heap returns the heap of every rank */
     /* Maps the board and heaps of a world whose sizes are set. Sets shared, board and heaps, or nothing on error. */
     ls_status (*map)(ls_world *world);
@@ -123,6 +123,13 @@ struct ls_transport {
 extern const ls_transport ls_transport_self;
 extern const ls_transport ls_transport_shm;
 extern const ls_transport ls_transport_chaos;
+
+/*
+ * host.c: the rounds of a host collective, each with a signal word; and the bytes of one half of the inbox, which grow with the number of
+ * ranks because everyone receives everyone's part of an exchange: 64 bytes of it at a time.
+ */
+int ls_host_rounds(int ranks);
+size_t ls_host_inbox_bytes(int ranks);
 
 /* comm.c: calls `progress` of the transport; INFINITY if it has none. */
 double ls_comm_progress(ls_comm *comm);

@@ -70,7 +70,7 @@ static void unmap_self(ls_world *world) {
 
 const ls_transport ls_transport_self = {
     .name = "self",
-    .max_ranks = 1,
+    .alone = true,
     .addressable = true,
     .map = map_self,
     .unmap = unmap_self,
@@ -102,7 +102,6 @@ static void unmap_shm(ls_world *world) { ls_unmap(&world->shared); }
 
 const ls_transport ls_transport_shm = {
     .name = "shm",
-    .max_ranks = 1024,
     .addressable = true,
     .map = map_shm,
     .unmap = unmap_shm,

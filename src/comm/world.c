@@ -50,10 +50,16 @@ void ls_board_place(ls_world *world, char *at) {
     world->words = (_Atomic uint64_t *)(at + board_head_bytes(world));
 }
 
+/* The bytes of a rank on the board. */
+static size_t board_share(const ls_world_options *options) {
+    const size_t words = (size_t)options->words + (size_t)ls_host_rounds(options->ranks);
+    return sizeof(ls_rank_line) + words * sizeof(uint64_t);
+}
+
 static ls_status check_options(const ls_transport *transport, const ls_world_options *options) {
-    if (options->ranks < 1 || options->ranks > transport->max_ranks)
-        return ls_error(LS_INVALID, "transport %s takes 1 to %d ranks, not %d", transport->name,
-                        transport->max_ranks, options->ranks);
+    if (options->ranks < 1 || (transport->alone && options->ranks > 1))
+        return ls_error(LS_INVALID, "transport %s takes %s, not %d", transport->name,
+                        transport->alone ? "1 rank" : "1 rank or more", options->ranks);
     if (options->words < 0)
         return ls_error(LS_INVALID, "a rank has 0 or more signal words, not %d", options->words);
     if (!(options->wait_timeout >= 0.0) || isinf(options->wait_timeout))
@@ -63,7 +69,8 @@ static ls_status check_options(const ls_transport *transport, const ls_world_opt
     /* The system maps more shared memory than it has, and kills the process when it is touched. So check whether it can exist. */
     ls_machine machine;
     ls_machine_detect(&machine);
-    if (options->heap_bytes > machine.memory_bytes / (size_t)options->ranks)
+    const size_t each = machine.memory_bytes / (size_t)options->ranks, board = board_share(options);
+    if (board > each || options->heap_bytes > each - board)
         return ls_error(LS_NO_MEMORY,
                         "%d symmetric heaps of %zu bytes do not fit: this machine has %zu bytes of memory",
                         options->ranks, options->heap_bytes, machine.memory_bytes);
@@ -85,10 +92,11 @@ ls_status ls_world_create(const char *transport_name, const ls_world_options *op
     world->transport = transport;
     world->settings = *settings == ':' ? settings + 1 : "";
     world->options = *options;
-    world->words_stride = ls_round_up((size_t)options->words + ranks, line / sizeof(uint64_t));
+    world->words_stride =
+        ls_round_up((size_t)options->words + (size_t)ls_host_rounds(options->ranks), line / sizeof(uint64_t));
     world->inbox = ls_round_up(options->heap_bytes, line);
     world->heap_stride =
-        ls_round_up(world->inbox + 2 * ranks * LS_COMM_EXCHANGE, (size_t)sysconf(_SC_PAGESIZE));
+        ls_round_up(world->inbox + 2 * ls_host_inbox_bytes(options->ranks), (size_t)sysconf(_SC_PAGESIZE));
 
     const ls_status status = transport->map(world);
     world->settings = NULL;

@@ -198,17 +198,18 @@ static ls_status join_parts(const char *path, int ranks) {
     return status;
 }
 
+static void keep_earlier(void *into, const void *from, size_t bytes) {
+    if (*(const double *)from < *(double *)into) memcpy(into, from, bytes);
+}
+
 /* *out: the earliest beginning of a span on any rank. Collective. */
 static ls_status find_base(const ls_rank *rank, double *out) {
-    double mine = INFINITY, *all = calloc((size_t)rank->ranks, sizeof *all);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the clocks of %d ranks", rank->ranks);
+    double first = INFINITY;
     for (size_t i = 0, n = ls_executor_spans(rank->executor); i < n; i++)
-        mine = fmin(mine, ls_executor_span(rank->executor, i)->begin);
-    const ls_status status = ls_comm_exchange(rank->comm, &mine, sizeof mine, all);
-    for (int r = 0; r < rank->ranks; r++) mine = fmin(mine, all[r]);
-    free(all);
-    *out = mine;
-    return status;
+        first = fmin(first, ls_executor_span(rank->executor, i)->begin);
+    LS_TRY(ls_comm_reduce(rank->comm, &first, sizeof first, keep_earlier));
+    *out = first;
+    return ls_ok();
 }
 
 ls_status ls_trace_write(const ls_rank *rank, const char *path) {

@@ -245,17 +245,17 @@ ls_status ls_attention_backward(ls_attention_rank *r) {
     return ls_executor_run(r->state->rank->executor, LS_PROGRAM_BACKWARD);
 }
 
+static void any(void *into, const void *from, size_t bytes) {
+    (void)bytes;
+    *(bool *)into |= *(const bool *)from;
+}
+
 ls_status ls_attention_barrier(ls_attention_rank *r, bool *stop) {
     LS_TRY(check_rank(r));
     const ls_rank *rank = r->state->rank;
     if (stop == NULL) return ls_comm_barrier(rank->comm);
-    const bool mine = ls_comm_stop_requested(rank->comm);
-    bool *all = malloc(sizeof *all * (size_t)rank->ranks);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the stop flags of %d ranks", rank->ranks);
-    const ls_status status = ls_comm_exchange(rank->comm, &mine, sizeof mine, all);
-    bool any = false;
-    for (int i = 0; i < rank->ranks && status.code == LS_OK; i++) any |= all[i];
-    if (status.code == LS_OK) *stop = any;
-    free(all);
-    return status;
+    bool asked = ls_comm_stop_requested(rank->comm);
+    LS_TRY(ls_comm_reduce(rank->comm, &asked, sizeof asked, any));
+    *stop = asked;
+    return ls_ok();
 }

@@ -200,21 +200,17 @@ ls_spread_result ls_session_describe(const ls_session *s) {
 
 /* LS_INVALID unless all ranks have the same program. Collective. */
 static ls_status compare_images(const ls_image *image, ls_comm *comm) {
-    const int ranks = ls_comm_size(comm);
     const uint64_t mine = ls_image_skeleton(image);
-    uint64_t *all = malloc(sizeof *all * (size_t)ranks);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d program hashes", ranks);
-    ls_status status = ls_comm_exchange(comm, &mine, sizeof mine, all);
-    for (int r = 1; r < ranks && status.code == LS_OK; r++) {
-        if (all[r] != all[0])
-            status = ls_error(
-                LS_INVALID,
-                "ranks 0 and %d compiled different programs (%016llx, %016llx); expected one build and "
-                "one job on all ranks",
-                r, (unsigned long long)all[0], (unsigned long long)all[r]);
-    }
-    free(all);
-    return status;
+    uint64_t first = mine;
+    LS_TRY(ls_comm_broadcast(comm, &first, sizeof first));
+    ls_status status = ls_ok();
+    if (mine != first)
+        status =
+            ls_error(LS_INVALID,
+                     "compiled another program than rank 0 (%016llx, %016llx); expected one build and one "
+                     "job on all ranks",
+                     (unsigned long long)mine, (unsigned long long)first);
+    return ls_comm_agree(comm, status);
 }
 
 static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_comm *comm) {

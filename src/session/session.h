@@ -92,7 +92,7 @@ typedef struct ls_step_numbers {
     int64_t update;      /* the number of the update, from 1 */
     double lr, clip;     /* clip 0: gradients are not clipped */
     double beta1, beta2; /* as in the job */
-    double stop;         /* 0: this rank was not asked to stop; summed over the ranks */
+    bool stop;           /* this rank was asked to stop */
 } ls_step_numbers;
 /* Writes them where the programs micro, step and evaluate read them. */
 void ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *numbers);
@@ -114,7 +114,7 @@ LS_MUST_USE ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_number
 typedef struct ls_step_sums {
     double loss;      /* sum over the step's tokens */
     double grad_norm; /* before clipping */
-    double stop;      /* the sum of the ranks' `stop`; 0: no rank was asked to stop */
+    bool stop;        /* some rank was asked to stop */
     bool applied;     /* parameters were updated */
 } ls_step_sums;
 ls_step_sums ls_rank_read_step(const ls_rank *rank);

@@ -26,7 +26,7 @@ void ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *n) {
     double *hyper = ls_executor_tensor(rank->executor, LS_BIND_HYPER);
     double *totals = ls_executor_tensor(rank->executor, LS_BIND_TOTALS);
     ls_rank_put_number(rank, LS_BIND_SCALE, n->tokens > 0 ? 1 / (double)n->tokens : 0);
-    if (totals != NULL) totals[LS_TOTAL_STOP] = n->stop;
+    if (totals != NULL) totals[LS_TOTAL_STOP] = n->stop ? 1 : 0;
     if (hyper == NULL) return; /* the programs have no update */
     hyper[LS_HYPER_LR] = n->lr;
     hyper[LS_HYPER_CLIP] = n->clip;
@@ -54,7 +54,7 @@ ls_step_sums ls_rank_read_step(const ls_rank *rank) {
     const double *control = ls_executor_tensor(rank->executor, LS_BIND_CONTROL);
     return (ls_step_sums){.loss = result[LS_TOTAL_LOSS],
                           .grad_norm = sqrt(result[LS_TOTAL_SQUARES]),
-                          .stop = result[LS_TOTAL_STOP],
+                          .stop = result[LS_TOTAL_STOP] > 0,
                           .applied = control != NULL && control[LS_CONTROL_APPLY] != 0};
 }
 

@@ -132,11 +132,9 @@ static ls_status feed(void *context, int64_t micro_batch) {
     return check_all_set(f->worker);
 }
 
-static double wants_to_stop(const ls_rank *rank) { return ls_comm_stop_requested(rank->comm) ? 1 : 0; }
-
 /* A step without tokens: it only shares whether a rank was asked to stop. */
 static ls_status run_empty_step(const ls_rank *rank, ls_step_result *out) {
-    double stop = wants_to_stop(rank);
+    double stop = ls_comm_stop_requested(rank->comm);
     LS_TRY(ls_rank_sum(rank, &stop, 1));
     out->stop = stop > 0;
     return ls_ok();
@@ -151,7 +149,7 @@ static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_resul
         LS_TRY(feed(&f, i));
         LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_EVALUATE));
     }
-    double sums[] = {ls_rank_get_number(rank, LS_BIND_LOSS), wants_to_stop(rank)};
+    double sums[] = {ls_rank_get_number(rank, LS_BIND_LOSS), ls_comm_stop_requested(rank->comm)};
     ls_rank_put_number(rank, LS_BIND_LOSS, kept);
     LS_TRY(ls_rank_sum(rank, sums, 2));
     out->loss = sums[0] / (double)step->tokens;
@@ -182,7 +180,7 @@ static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out
                                      .clip = step->clip,
                                      .beta1 = o->beta1,
                                      .beta2 = o->beta2,
-                                     .stop = wants_to_stop(rank)};
+                                     .stop = ls_comm_stop_requested(rank->comm)};
     zero_gradient_sums(w);
     ls_rank_put_number(rank, LS_BIND_LOSS, 0);
     LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){o->micro_batches, feed, &f}));
@@ -190,7 +188,7 @@ static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out
     out->loss = sums.loss / (double)step->tokens;
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
-    out->stop = sums.stop > 0;
+    out->stop = sums.stop;
     w->state->updates += sums.applied;
     return ls_ok();
 }

@@ -170,16 +170,14 @@ static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
 
 /* --- the steps -------------------------------------------------------------------------------------------------------------- */
 
+static void keep_larger(void *into, const void *from, size_t bytes) {
+    if (*(const int64_t *)from > *(int64_t *)into) memcpy(into, from, bytes);
+}
+
 /* Fills in the rest of the outcome, and draws the last chart. */
 static ls_status finish(loop *l) {
-    const int64_t mine = ls_resident_bytes(l->rank).arenas;
-    int64_t *all = calloc((size_t)l->rank->ranks, sizeof *all);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the figures of %d ranks", l->rank->ranks);
-    const ls_status status = ls_comm_exchange(l->rank->comm, &mine, sizeof mine, all);
-    int64_t most = 0;
-    for (int r = 0; r < l->rank->ranks; r++) most = ls_max(most, all[r]);
-    free(all);
-    LS_TRY(status);
+    int64_t most = ls_resident_bytes(l->rank).arenas;
+    LS_TRY(ls_comm_reduce(l->rank->comm, &most, sizeof most, keep_larger));
     if (l->rank->rank != 0) return ls_ok();
     ls_train_outcome *o = l->t->outcome;
     o->arenas = most;

@@ -6,11 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The figures that each rank sends to all others after a step. */
+/* The figures of a step: each the largest of all ranks, once they are reduced. */
 typedef struct step_figures {
-    double wait, copy, stop, save;
+    double wait, copy;
     int64_t peak;
+    ls_wish wish;
 } step_figures;
+
+static void keep_largest(void *into, const void *from, size_t bytes) {
+    (void)bytes;
+    step_figures *all = into;
+    const step_figures *one = from;
+    all->wait = fmax(all->wait, one->wait);
+    all->copy = fmax(all->copy, one->copy);
+    all->peak = ls_max(all->peak, one->peak);
+    all->wish.save |= one->wish.save;
+    if (one->wish.stop > all->wish.stop) all->wish.stop = one->wish.stop;
+}
 
 struct ls_trainer {
     const ls_rank *rank;
@@ -19,19 +31,7 @@ struct ls_trainer {
     uint64_t data_hash; /* of the step so far */
     int64_t valid;      /* labels of `batch` that are not ignored */
     int64_t peak;       /* largest resident bytes of this rank so far */
-    step_figures *all;  /* [ranks] */
 };
-
-/* The wishes to stop are summed over ranks as numbers: one signal must weigh more than the time wishes of all ranks. */
-#define SIGNAL_WEIGHT 65536.0
-
-static double stop_number(ls_stop wish) {
-    return wish == LS_STOP_SIGNAL ? SIGNAL_WEIGHT : wish == LS_STOP_TIME ? 1.0 : 0.0;
-}
-
-static ls_stop stop_of(double sum) {
-    return sum >= SIGNAL_WEIGHT ? LS_STOP_SIGNAL : sum > 0 ? LS_STOP_TIME : LS_STOP_NOT;
-}
 
 ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S,
                             ls_trainer **out) {
@@ -41,10 +41,7 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
     t->B = micro_batch;
     t->S = S;
     t->accumulate = accumulate;
-    t->all = calloc((size_t)rank->ranks, sizeof *t->all);
-    ls_status status = ls_batch_make(micro_batch, S, false, &t->batch);
-    if (status.code == LS_OK && t->all == NULL)
-        status = ls_error(LS_NO_MEMORY, "no memory for the figures of %d ranks", rank->ranks);
+    const ls_status status = ls_batch_make(micro_batch, S, false, &t->batch);
     if (status.code != LS_OK) {
         ls_trainer_destroy(t);
         return status;
@@ -56,7 +53,6 @@ ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t ac
 void ls_trainer_destroy(ls_trainer *t) {
     if (t == NULL) return;
     ls_batch_free(&t->batch);
-    free(t->all);
     free(t);
 }
 
@@ -105,24 +101,17 @@ static ls_status feed(void *context, int64_t micro_batch) {
     return put_batch(t);
 }
 
-/* Exchanges the figures of a step. stop: this rank's wish as a number, summed into the report's wish to stop. */
-static ls_status exchange_figures(ls_trainer *t, const ls_run_times *before, double stop, bool save,
-                                  ls_step_report *out) {
-    const int ranks = t->rank->ranks;
+/* Reduces the figures of a step over the ranks, and this rank's wish with them. */
+static ls_status reduce_figures(ls_trainer *t, const ls_run_times *before, ls_wish wish,
+                                ls_step_report *out) {
     const ls_run_times now = ls_executor_times(t->rank->executor);
     t->peak = ls_max(t->peak, ls_resident_bytes(t->rank).bytes);
-    const step_figures mine = {now.waiting - before->waiting, now.copying - before->copying, stop,
-                               save ? 1.0 : 0.0, t->peak};
-    LS_TRY(ls_comm_exchange(t->rank->comm, &mine, sizeof mine, t->all));
-    double wishes = 0;
-    for (int r = 0; r < ranks; r++) {
-        out->wait_seconds = fmax(out->wait_seconds, t->all[r].wait);
-        out->copy_seconds = fmax(out->copy_seconds, t->all[r].copy);
-        out->peak_bytes = ls_max(out->peak_bytes, t->all[r].peak);
-        wishes += t->all[r].stop;
-        out->wish.save |= t->all[r].save > 0;
-    }
-    out->wish.stop = stop_of(wishes);
+    step_figures all = {now.waiting - before->waiting, now.copying - before->copying, t->peak, wish};
+    LS_TRY(ls_comm_reduce(t->rank->comm, &all, sizeof all, keep_largest));
+    out->wait_seconds = all.wait;
+    out->copy_seconds = all.copy;
+    out->peak_bytes = all.peak;
+    out->wish = all.wish;
     return ls_ok();
 }
 
@@ -135,7 +124,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     LS_TRY(count_valid(t, from, first, &out->tokens));
     t->data_hash = 0;
     if (out->tokens == 0) {
-        LS_TRY(exchange_figures(t, &before, stop_number(wish.stop), wish.save, out));
+        LS_TRY(reduce_figures(t, &before, wish, out));
         out->seconds = ls_seconds() - start;
         return ls_ok();
     }
@@ -144,8 +133,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
                                      .lr = hyper->lr,
                                      .clip = hyper->clip,
                                      .beta1 = hyper->beta1,
-                                     .beta2 = hyper->beta2,
-                                     .stop = stop_number(wish.stop)};
+                                     .beta2 = hyper->beta2};
     step_input m = {t, from, first};
     LS_TRY(ls_rank_run_step(t->rank, &numbers, &(ls_micro_batches){t->accumulate, feed, &m}));
     const ls_step_sums sums = ls_rank_read_step(t->rank);
@@ -153,8 +141,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
     out->data_hash = t->data_hash;
-    LS_TRY(exchange_figures(t, &before, 0.0, wish.save, out));
-    out->wish.stop = stop_of(sums.stop); /* program step has summed the wishes to stop */
+    LS_TRY(reduce_figures(t, &before, wish, out));
     out->seconds = ls_seconds() - start;
     return ls_ok();
 }
@@ -164,7 +151,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
 /* The first result of a rank that is not finite: where in the step, and the names of op and tensor. */
 typedef struct finding {
     int64_t micro_batch; /* -1: every result is finite */
-    int instr;           /* index in the program of the micro-batch */
+    int instr, rank;     /* index in the program of the micro-batch */
     char op[64], tensor[160];
 } finding;
 
@@ -180,7 +167,7 @@ static int instruction_of(const ls_program *p, const ls_buffer *buffers, const c
 
 /* Repeats the step. Its update is not applied this time either, and sets the sums to zero. */
 static ls_status find_not_finite(ls_trainer *t, const ls_sequences *from, int64_t first, finding *out) {
-    *out = (finding){.micro_batch = -1};
+    *out = (finding){.micro_batch = -1, .rank = t->rank->rank};
     for (int64_t m = 0; m < t->accumulate; m++) {
         LS_TRY(read_batch(t, from, first + m * t->B));
         LS_TRY(put_batch(t));
@@ -200,29 +187,27 @@ static ls_status find_not_finite(ls_trainer *t, const ls_sequences *from, int64_
 
 static bool earlier(const finding *a, const finding *b) {
     if (a->micro_batch < 0 || b->micro_batch < 0) return a->micro_batch >= 0 && b->micro_batch < 0;
-    return a->micro_batch != b->micro_batch ? a->micro_batch < b->micro_batch : a->instr < b->instr;
+    if (a->micro_batch != b->micro_batch) return a->micro_batch < b->micro_batch;
+    return a->instr != b->instr ? a->instr < b->instr : a->rank < b->rank;
+}
+
+static void keep_earliest(void *into, const void *from, size_t bytes) {
+    if (earlier(from, into)) memcpy(into, from, bytes);
 }
 
 ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t step,
                              const ls_step_report *report, char *out, size_t room) {
-    const int ranks = t->rank->ranks;
-    finding mine;
-    LS_TRY(find_not_finite(t, from, step * t->B * t->accumulate, &mine));
-    finding *all = calloc((size_t)ranks, sizeof *all);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the findings of %d ranks", ranks);
-    const ls_status status = ls_comm_exchange(t->rank->comm, &mine, sizeof mine, all);
-    int worst = 0;
-    for (int r = 1; r < ranks; r++)
-        if (earlier(&all[r], &all[worst])) worst = r;
+    finding first;
+    LS_TRY(find_not_finite(t, from, step * t->B * t->accumulate, &first));
+    LS_TRY(ls_comm_reduce(t->rank->comm, &first, sizeof first, keep_earliest));
     const char *what = isfinite(report->loss) ? "the gradient's norm is not finite" : "loss is not finite";
-    if (all[worst].micro_batch >= 0)
-        snprintf(out, room, "%s; first bad tensor \"%s\" (op %s) on rank %d", what, all[worst].tensor,
-                 all[worst].op, worst);
+    if (first.micro_batch >= 0)
+        snprintf(out, room, "%s; first bad tensor \"%s\" (op %s) on rank %d", what, first.tensor, first.op,
+                 first.rank);
     else
         snprintf(out, room, "%s (loss %g, gradient norm %g), though every single result is: a sum overflows",
                  what, report->loss, report->grad_norm);
-    free(all);
-    return status;
+    return ls_ok();
 }
 
 /* --- evaluation ------------------------------------------------------------------------------------------------------------- */

@@ -1,24 +1,28 @@
 /* Worlds, and the collectives among the ranks of a host. */
+#include "comm/comm_impl.h"
 #include "support/world.h"
 
 #include <stdlib.h>
 
+/* Host collectives are tried at every number of ranks up to this: one beyond a power of two. */
+enum { MOST_RANKS = 33, MOST_BYTES = 1000 };
+
 static ls_status exchange_sizes(ls_comm *comm, void *context) {
     (void)context;
     const int rank = ls_comm_rank(comm), size = ls_comm_size(comm);
-    static const size_t sizes[] = {1, 8, 100, LS_COMM_EXCHANGE, 0};
-    unsigned char *all = malloc((size_t)size * LS_COMM_EXCHANGE);
+    static const size_t sizes[] = {1, 8, 100, MOST_BYTES, 0};
+    unsigned char *all = malloc((size_t)size * MOST_BYTES);
     RANK_CHECK(all != NULL);
     ls_status status = ls_ok();
-    for (int round = 0; round < 100 && status.code == LS_OK; round++) {
+    for (int round = 0; round < 10 && status.code == LS_OK; round++) {
         const size_t bytes = sizes[(size_t)round % LS_COUNT(sizes)];
-        unsigned char mine[LS_COMM_EXCHANGE];
-        memset(mine, (rank * 7 + round) % 251, sizeof mine);
+        unsigned char mine[MOST_BYTES];
+        for (size_t i = 0; i < bytes; i++) mine[i] = (unsigned char)((rank * 7 + round + (int)i) % 251);
         status = ls_comm_exchange(comm, mine, bytes, all);
         memset(mine, 0, sizeof mine); /* ours again at once */
         for (int peer = 0; peer < size && status.code == LS_OK; peer++)
             for (size_t i = 0; i < bytes; i++)
-                if (all[(size_t)peer * bytes + i] != (peer * 7 + round) % 251)
+                if (all[(size_t)peer * bytes + i] != (peer * 7 + round + (int)i) % 251)
                     status = ls_error(LS_INVALID, "round %d: rank %d sees a wrong byte %zu of rank %d", round,
                                       rank, i, peer);
     }
@@ -33,7 +37,7 @@ static ls_status barriers(ls_comm *comm, void *context) {
     const uint32_t *heap = ls_comm_heap(comm);
     const ls_range from = ls_range_flat(0, sizeof(uint32_t));
     const ls_range to = ls_range_flat((size_t)rank * sizeof(uint32_t), sizeof(uint32_t));
-    for (uint32_t round = 1; round <= 200; round++) {
+    for (uint32_t round = 1; round <= 6; round++) {
         for (int peer = 0; peer < size; peer++) ls_comm_put(comm, peer, &to, &round, &from);
         LS_TRY(ls_comm_barrier(comm));
         for (int peer = 0; peer < size; peer++) RANK_CHECK(heap[peer] == round);
@@ -42,10 +46,49 @@ static ls_status barriers(ls_comm *comm, void *context) {
     return ls_ok();
 }
 
+/* A set of ranks as bits, and the largest of some numbers, in a value of the largest size. */
+typedef struct heard {
+    uint64_t ranks;
+    double most;
+    char text[LS_COMM_VALUE - 16];
+} heard;
+
+static void hear(void *into, const void *from, size_t bytes) {
+    heard *all = into;
+    const heard *one = from;
+    LS_ASSERT(bytes == sizeof *all);
+    all->ranks |= one->ranks;
+    if (one->most <= all->most) return;
+    all->most = one->most;
+    memcpy(all->text, one->text, sizeof all->text);
+}
+
+/* Every rank's value is merged, on every rank; and everybody hears rank 0, of any number of bytes. */
+static ls_status reductions(ls_comm *comm, void *context) {
+    (void)context;
+    const int rank = ls_comm_rank(comm), size = ls_comm_size(comm);
+    for (int round = 0; round < 6; round++) {
+        const int loudest = round % size;
+        heard all = {.ranks = (uint64_t)1 << rank, .most = rank == loudest ? 1000 : rank};
+        memset(all.text, 'a' + rank % 26, sizeof all.text);
+        LS_TRY(ls_comm_reduce(comm, &all, sizeof all, hear));
+        RANK_CHECK(all.ranks == ((uint64_t)1 << size) - 1);
+        RANK_CHECK(all.most == 1000 && all.text[sizeof all.text - 1] == 'a' + loudest % 26);
+        int64_t said[2] = {rank + round, rank - round};
+        LS_TRY(ls_comm_broadcast(comm, said, sizeof said));
+        RANK_CHECK(said[0] == round && said[1] == -round);
+        char most[LS_COMM_VALUE];
+        memset(most, rank == 0 ? round : 99, sizeof most);
+        LS_TRY(ls_comm_broadcast(comm, most, sizeof most));
+        for (size_t i = 0; i < sizeof most; i++) RANK_CHECK(most[i] == round);
+    }
+    return ls_ok();
+}
+
 static ls_status agreements(ls_comm *comm, void *context) {
     (void)context;
     const int rank = ls_comm_rank(comm), size = ls_comm_size(comm);
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 6; round++) {
         LS_TRY(ls_comm_agree(comm, ls_ok()));
         /* the ranks from `first` on fail; everybody hears of `first` */
         const int first = round % size;
@@ -59,28 +102,56 @@ static ls_status agreements(ls_comm *comm, void *context) {
     return ls_ok();
 }
 
-static void at_sizes(ls_rank_main rank_main) {
-    static const int sizes[] = {1, 2, 3, 8, 16};
-    for (size_t i = 0; i < LS_COUNT(sizes); i++) {
-        const ls_world_options options = small_world(sizes[i]);
-        assert_ok(run_world(&options, true, rank_main, NULL));
-        assert_ok(run_world(&options, false, rank_main, NULL));
+static const ls_rank_main collectives[] = {exchange_sizes, barriers, reductions, agreements};
+
+/* All of them one after the other: a message of one must not be taken for one of the next. */
+static ls_status every_collective(ls_comm *comm, void *context) {
+    for (size_t i = 0; i < LS_COUNT(collectives); i++) LS_TRY(collectives[i](comm, context));
+    return ls_ok();
+}
+
+static void test_any_number_of_ranks(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
+        const ls_world_options options = small_world(ranks);
+        assert_ok(run_world_on("shm", &options, true, every_collective, NULL));
     }
 }
 
-static void test_exchange(void **state) {
+static void test_processes(void **state) {
     (void)state;
-    at_sizes(exchange_sizes);
+    static const int sizes[] = {1, 2, 3, 8, 17};
+    for (size_t i = 0; i < LS_COUNT(sizes); i++) {
+        const ls_world_options options = small_world(sizes[i]);
+        assert_ok(run_world_on("shm", &options, false, every_collective, NULL));
+    }
 }
 
-static void test_barrier(void **state) {
+static void test_chaos(void **state) {
     (void)state;
-    at_sizes(barriers);
+    for (int ranks = 1; ranks <= MOST_RANKS; ranks += ranks < 9 ? 1 : 8) {
+        const ls_world_options options = small_world(ranks);
+        char name[32];
+        snprintf(name, sizeof name, "chaos:%d", ranks);
+        assert_ok(run_world_on(name, &options, true, every_collective, NULL));
+    }
 }
 
-static void test_agree(void **state) {
+/* Messages take a millisecond, so ranks are a round apart. */
+static void test_slow_messages(void **state) {
     (void)state;
-    at_sizes(agreements);
+    const ls_world_options options = small_world(5);
+    assert_ok(run_world_on("chaos:1:0.001", &options, true, reductions, NULL));
+}
+
+/* What one rank holds for them grows as P, not as P squared in all but the parts of an exchange. */
+static void test_inbox(void **state) {
+    (void)state;
+    assert_int_equal(ls_host_rounds(1), 0);
+    assert_int_equal(ls_host_rounds(33), 6);
+    assert_int_equal(ls_host_rounds(INT32_MAX), 31);
+    assert_true(ls_host_inbox_bytes(4096) <= 4096 * 64);
+    assert_true(ls_host_inbox_bytes(2) <= 4096);
 }
 
 static void test_transport_names(void **state) {
@@ -97,12 +168,13 @@ static void test_options_refused(void **state) {
     ls_world *world = NULL;
     ls_world_options options = small_world(2);
     assert_fails(ls_world_create("pigeon", &options, &world), LS_INVALID, "'pigeon'");
-    assert_fails(ls_world_create("self", &options, &world), LS_INVALID,
-                 "transport self takes 1 to 1 ranks, not 2");
+    assert_fails(ls_world_create("self", &options, &world), LS_INVALID, "transport self takes 1 rank, not 2");
     options.ranks = 0;
     assert_fails(ls_world_create("shm", &options, &world), LS_INVALID, "not 0");
-    options.ranks = 100000;
-    assert_fails(ls_world_create("shm", &options, &world), LS_INVALID, "not 100000");
+    assert_fails(ls_world_create("chaos:1:0:self", &(ls_world_options){.ranks = 2}, &world), LS_INVALID,
+                 "takes 1 rank");
+    options.ranks = INT32_MAX; /* no limit but this machine's */
+    assert_fails(ls_world_create("shm", &options, &world), LS_NO_MEMORY, "2147483647 symmetric heaps");
     options = small_world(2);
     options.words = -1;
     assert_fails(ls_world_create("shm", &options, &world), LS_INVALID, "-1");
@@ -183,10 +255,16 @@ static void test_heap_untouched(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange),        cmocka_unit_test(test_barrier),
-        cmocka_unit_test(test_agree),           cmocka_unit_test(test_transport_names),
-        cmocka_unit_test(test_options_refused), cmocka_unit_test(test_heap_too_large),
-        cmocka_unit_test(test_thousand_ranks),  cmocka_unit_test(test_heap_untouched),
+        cmocka_unit_test(test_any_number_of_ranks),
+        cmocka_unit_test(test_processes),
+        cmocka_unit_test(test_chaos),
+        cmocka_unit_test(test_slow_messages),
+        cmocka_unit_test(test_inbox),
+        cmocka_unit_test(test_transport_names),
+        cmocka_unit_test(test_options_refused),
+        cmocka_unit_test(test_heap_too_large),
+        cmocka_unit_test(test_thousand_ranks),
+        cmocka_unit_test(test_heap_untouched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,13 +30,18 @@ static inline ls_world_options small_world(int ranks) {
 }
 
 /* The world's launch result. */
-static inline ls_status run_world(const ls_world_options *options, bool as_threads, ls_rank_main rank_main,
-                                  void *context) {
+static inline ls_status run_world_on(const char *transport, const ls_world_options *options, bool as_threads,
+                                     ls_rank_main rank_main, void *context) {
     ls_world *world;
-    LS_TRY(ls_world_create("shm", options, &world));
+    LS_TRY(ls_world_create(transport, options, &world));
     const ls_status status = ls_launch(world, options->ranks, as_threads, rank_main, context);
     ls_world_destroy(world);
     return status;
+}
+
+static inline ls_status run_world(const ls_world_options *options, bool as_threads, ls_rank_main rank_main,
+                                  void *context) {
+    return run_world_on("shm", options, as_threads, rank_main, context);
 }
 
 static inline void assert_ok(ls_status status) {

@@ -8,9 +8,8 @@
 
 #include <cmocka.h>
 
+#include "comm/comm_impl.h"
 #include "support/train.h"
-
-enum { INBOX_BYTES = 2 * LS_COMM_EXCHANGE }; /* that comm adds to a heap, for each rank (comm/world.c) */
 
 static ls_json_value rank_bytes(ls_json *run, int rank) {
     ls_json_value all;
@@ -109,9 +108,10 @@ static void check_mapped(void **state, const char *pack) {
         heaps += number(rank_bytes(predicted, r), "symmetric");
     }
     /* One mapping holds all heaps, each with the inbox of host collectives and rounded to pages, and a board of signals. */
+    const int64_t inbox = 2 * (int64_t)ls_host_inbox_bytes(RANKS);
     const int64_t shared = mapped_as(rank_process(run.pid, 0), "longspan-heap");
     assert_true(shared >= heaps);
-    assert_true(shared <= heaps + RANKS * (RANKS * INBOX_BYTES + 2 * 4096) + 32768);
+    assert_true(shared <= heaps + RANKS * (inbox + 2 * 4096) + 32768);
     ls_json_free(predicted);
     (void)kill(run.pid, SIGKILL);
     (void)end_run(&run, NULL);
@@ -196,7 +196,8 @@ static void resident_is_predicted(void **state) {
         bound[r] = bytes + bytes / 20 + (64 << 20);
     }
     const int64_t symmetric = number(rank_bytes(predicted, 0), "symmetric");
-    const int64_t stride = round_page((int64_t)ls_round_up((size_t)symmetric, 64) + RANKS * INBOX_BYTES);
+    const int64_t stride =
+        round_page((int64_t)ls_round_up((size_t)symmetric, 64) + 2 * (int64_t)ls_host_inbox_bytes(RANKS));
     for (int i = 0; i < SAMPLES; i++) { /* over more than a step */
         for (int r = 0; r < RANKS; r++) {
             const pid_t pid = rank_process(run.pid, r);
