@@ -250,7 +250,7 @@ const cli_command cli_explain = {
     .about =
         "Compiles a training step and, without --run or --measure, runs nothing. Prints the candidates: the predicted time, sent bytes and memory "
         "on the busiest rank. Then prints the programs, one instruction a line, with its queue, operands, the peer and generation of a "
-        "transfer, and the instruction of the other queue that it comes after.",
+        "transfer, and the instructions of other queues that it comes after.",
     .opens = true,
     .spreads = true,
     .runs = true,

@@ -51,12 +51,11 @@ static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const c
     ls_program *p = b->program;
     ls_instr *instr = LS_PUSH(b->image->arena, p->instrs, p->n_instrs, p->instr_capacity);
     instr->kind = kind;
-    instr->queue = queue;
+    instr->queue = (int)queue;
     instr->op = op;
     instr->workspace = &no_operand;
     instr->peer = -1;
     instr->channel = -1;
-    instr->after = -1;
     return instr;
 }
 

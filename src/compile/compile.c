@@ -17,6 +17,7 @@ static void begin_program(ls_builder *b, int index) {
     b->program_index = index;
     b->program = &b->image->programs[index];
     b->program->name = ls_program_name(index);
+    b->program->queues = LS_QUEUES;
     b->program->first_word = b->image->words;
     b->counts = NULL;
     b->n_counts = 0;

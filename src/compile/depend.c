@@ -4,6 +4,7 @@
  * apart by buffer; in persistent buffers, which hold many tensors, by the parts that no instruction touches across.
  */
 #include "compile/compile_impl.h"
+#include "program/program.h"
 
 #include <stdlib.h>
 
@@ -37,8 +38,6 @@ typedef struct tracker {
     size_t room;
 } tracker;
 
-static bool is_empty(const ls_operand *o) { return o->buffer < 0 || ls_view_elements(&o->view) == 0; }
-
 static bool is_persistent(const tracker *t, int buffer) { return t->image->buffers[buffer].program < 0; }
 
 /* --- parts of persistent buffers ------------------------------------------------------------------------------------------- */
@@ -56,7 +55,7 @@ static part part_of(const ls_operand *o) {
 
 static int count_operands(const ls_program *p) {
     int n = 0;
-    for (int i = 0; i < p->n_instrs; i++) n += p->instrs[i].n_in + p->instrs[i].n_out;
+    for (int i = 0; i < p->n_instrs; i++) n += ls_instr_operands(&p->instrs[i]);
     return n;
 }
 
@@ -65,17 +64,19 @@ static void find_parts(tracker *t) {
     const ls_program *p = &t->image->programs[t->program];
     t->written = LS_NEW_ARRAY(t->arena, bool, t->image->n_buffers + 1);
     for (int i = 0; i < p->n_instrs; i++) {
-        for (int k = 0; k < p->instrs[i].n_out; k++) {
-            if (!is_empty(&p->instrs[i].out[k])) t->written[p->instrs[i].out[k].buffer] = true;
+        for (int k = 0; k < ls_instr_operands(&p->instrs[i]); k++) {
+            const ls_instr_access a = ls_instr_access_at(&p->instrs[i], k);
+            if (a.kind != LS_ACCESS_READ && !ls_operand_is_empty(a.operand))
+                t->written[a.operand->buffer] = true;
         }
     }
     t->parts = LS_NEW_ARRAY(t->arena, part, count_operands(p) + 1);
     int n = 0;
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
-        for (int k = 0; k < instr->n_in + instr->n_out; k++) {
-            const ls_operand *o = k < instr->n_in ? &instr->in[k] : &instr->out[k - instr->n_in];
-            if (!is_empty(o) && is_persistent(t, o->buffer) && t->written[o->buffer])
+        for (int k = 0; k < ls_instr_operands(instr); k++) {
+            const ls_operand *o = ls_instr_access_at(instr, k).operand;
+            if (!ls_operand_is_empty(o) && is_persistent(t, o->buffer) && t->written[o->buffer])
                 t->parts[n++] = part_of(o);
         }
     }
@@ -113,7 +114,7 @@ static void depend(tracker *t, int instr, int on) {
 }
 
 static void note_read(tracker *t, const ls_operand *o, int instr) {
-    cell *c = is_empty(o) ? NULL : cell_of(t, o);
+    cell *c = ls_operand_is_empty(o) ? NULL : cell_of(t, o);
     if (c == NULL) return;
     depend(t, instr, c->writer);
     reader *r = LS_NEW(t->arena, reader);
@@ -122,7 +123,7 @@ static void note_read(tracker *t, const ls_operand *o, int instr) {
 }
 
 static void note_write(tracker *t, const ls_operand *o, int instr) {
-    cell *c = is_empty(o) ? NULL : cell_of(t, o);
+    cell *c = ls_operand_is_empty(o) ? NULL : cell_of(t, o);
     if (c == NULL) return;
     depend(t, instr, c->writer);
     for (const reader *r = c->readers; r != NULL; r = r->next) depend(t, instr, r->instr);
@@ -140,11 +141,11 @@ void ls_depend(const ls_image *image, int program, ls_arena *arena, ls_dependenc
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         out->first[i] = t.n_on;
-        for (int k = 0; k < instr->n_in; k++) note_read(&t, &instr->in[k], i);
-        /* A put writes the peer's memory; that the slot is free there, signals say. */
-        for (int k = 0; k < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; k++)
-            note_write(&t, &instr->out[k], i);
-        note_write(&t, instr->workspace, i);
+        for (int k = 0; k < ls_instr_accesses(instr); k++) {
+            const ls_instr_access a = ls_instr_access_at(instr, k);
+            if (a.kind == LS_ACCESS_READ) note_read(&t, a.operand, i);
+            if (ls_access_writes(&a)) note_write(&t, a.operand, i);
+        }
         for (; instr->kind == LS_INSTR_QUIET && pending < i; pending++) { /* until here sources are read */
             if (p->instrs[pending].kind == LS_INSTR_PUT_SIGNAL) note_read(&t, &p->instrs[pending].in[0], i);
         }

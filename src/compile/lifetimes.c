@@ -1,5 +1,6 @@
 /* Lifetimes: between which instructions of its program a buffer's bytes are live, and how many are at any time. */
 #include "compile/compile_impl.h"
+#include "program/program.h"
 
 static void touch(ls_image *image, const ls_operand *o, int program, int instr) {
     if (o->buffer < 0) return;
@@ -18,11 +19,11 @@ void ls_find_lifetimes(ls_image *image, int program, int *taker) {
     int pending = 0; /* first instruction whose put may still be under way */
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
-        for (int k = 0; k < instr->n_in; k++) touch(image, &instr->in[k], program, i);
-        /* What a put writes lies in the peer's heap: there the slot is live from "ready" to its last reader. */
-        for (int k = 0; k < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; k++)
-            touch(image, &instr->out[k], program, i);
-        touch(image, instr->workspace, program, i);
+        for (int k = 0; k < ls_instr_accesses(instr); k++) {
+            const ls_instr_access a = ls_instr_access_at(instr, k);
+            /* What a put writes lies in the peer's heap: there the slot is live from "ready" to its last reader. */
+            if (a.kind != LS_ACCESS_PUT) touch(image, a.operand, program, i);
+        }
         if (instr->kind != LS_INSTR_QUIET) continue;
         for (int j = pending; j < i; j++) {
             if (p->instrs[j].kind == LS_INSTR_PUT_SIGNAL) touch(image, &p->instrs[j].in[0], program, i);

@@ -29,8 +29,6 @@ typedef struct naming {
     write *free_writes;
 } naming;
 
-static bool is_empty(const ls_operand *o) { return o->buffer < 0 || ls_view_elements(&o->view) == 0; }
-
 /* The name of what lies in `range` of the buffer now. */
 static uint64_t name_of(const naming *n, int buffer, const ls_range *range, uint64_t name) {
     if (n->image->buffers[buffer].program < 0) name += ls_name_entry(range->offset);
@@ -52,7 +50,7 @@ static uint64_t name_in_place(const naming *n, const ls_operand *o, const ls_ran
 }
 
 static void name_read(const naming *n, ls_operand *o) {
-    if (is_empty(o)) return;
+    if (ls_operand_is_empty(o)) return;
     const ls_range range = ls_view_range(&o->view, o->offset);
     if (o->peer >= 0) {
         o->value = name_in_place(n, o, &range);
@@ -62,7 +60,7 @@ static void name_read(const naming *n, ls_operand *o) {
 }
 
 static void record(naming *n, const ls_operand *o, int key) {
-    if (is_empty(o) || o->peer >= 0) return;
+    if (ls_operand_is_empty(o) || o->peer >= 0) return;
     const ls_range range = ls_view_range(&o->view, o->offset);
     for (write **link = &n->last[o->buffer]; *link != NULL;) {
         write *w = *link;
@@ -105,14 +103,17 @@ static void end_lease(naming *n, const ls_instr *instr) {
 static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int number) {
     instr->number = number;
     instr->transfer = transfer_of(p, instr);
-    for (int i = 0; i < instr->n_in; i++) name_read(n, &instr->in[i]);
-    for (int i = 0; i < instr->n_out && instr->kind == LS_INSTR_KERNEL; i++) {
-        if (ls_kernel_reads_output(instr->kernel->id, instr->params, i)) name_read(n, &instr->out[i]);
+    for (int k = 0; k < ls_instr_operands(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        if (ls_access_reads(&access))
+            name_read(n, k < instr->n_in ? &instr->in[k] : &instr->out[access.output]);
     }
     if (instr->kind == LS_INSTR_WAIT && instr->n_out > 0 && instr->out[0].peer >= 0) begin_lease(n, instr);
     if (instr->kind == LS_INSTR_SIGNAL && instr->n_out > 0 && instr->out[0].peer >= 0) end_lease(n, instr);
-    if (instr->kind == LS_INSTR_PUT_SIGNAL) return; /* it writes the peer's bytes */
-    for (int i = 0; i < instr->n_out; i++) record(n, &instr->out[i], ls_write_key(number, i));
+    for (int k = 0; k < ls_instr_operands(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        if (ls_access_writes(&access)) record(n, access.operand, ls_write_key(number, access.output));
+    }
 }
 
 static void name_program(ls_image *image, int index) {

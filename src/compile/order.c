@@ -1,9 +1,10 @@
 /*
- * Order: the compute and the copy queue keep their own order; where one touches bytes that the other touched earlier in the
- * list, and one of them writes, the later instruction must wait. Bytes are compared at their final addresses, so reuse of
- * memory is covered like data flow.
+ * Order: queues keep their own order; where one touches bytes that another touched earlier in the list, and one of them
+ * writes, the later instruction must wait. Bytes are compared at their final addresses, so reuse of memory is covered like
+ * data flow.
  */
 #include "compile/compile_impl.h"
+#include "program/program.h"
 
 typedef struct access {
     bool writes;
@@ -17,24 +18,17 @@ typedef struct accesses {
     access *list;
 } accesses;
 
-static void add(const ls_image *image, accesses *a, const ls_operand *o, bool writes) {
-    if (o->buffer < 0 || ls_view_elements(&o->view) == 0) return;
-    a->list[a->n++] = (access){.writes = writes,
-                               .peer = o->peer,
-                               .space = image->buffers[o->buffer].space,
-                               .range = ls_operand_range(image, o)};
-}
-
-/*
- * The bytes that an instruction touches, each of one rank. Handing a slot over counts as writing it, and so do, for a block of
- * another rank, the wait after which it may be read and the signal that gives it back.
- */
+/* The bytes that an instruction touches, each of one rank, and whose order is this rank's to keep. */
 static void find_accesses(const ls_image *image, const ls_instr *instr, ls_arena *scratch, accesses *a) {
-    a->list = LS_NEW_ARRAY(scratch, access, instr->n_in + instr->n_out + 1);
-    for (int i = 0; i < instr->n_in; i++) add(image, a, &instr->in[i], false);
-    for (int i = 0; i < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; i++)
-        add(image, a, &instr->out[i], true);
-    add(image, a, instr->workspace, true);
+    a->list = LS_NEW_ARRAY(scratch, access, ls_instr_accesses(instr));
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
+        const ls_instr_access it = ls_instr_access_at(instr, k);
+        if (it.kind == LS_ACCESS_PUT || ls_operand_is_empty(it.operand)) continue;
+        a->list[a->n++] = (access){.writes = ls_access_writes(&it),
+                                   .peer = it.operand->peer,
+                                   .space = image->buffers[it.operand->buffer].space,
+                                   .range = ls_operand_range(image, it.operand)};
+    }
 }
 
 static bool conflict(const accesses *a, const accesses *b) {
@@ -64,28 +58,38 @@ static bool frees_source(const ls_program *p, const accesses *all, const queue_h
     return false;
 }
 
+/* The last instruction of another queue, behind `joined`, that instruction i must come after; -1: there is none. */
+static int last_conflict(const ls_program *p, const accesses *all, const queue_history *other, int joined,
+                         int i) {
+    for (int k = other->n - 1; k >= 0 && other->instrs[k] > joined; k--) {
+        const int j = other->instrs[k];
+        const bool must = p->instrs[j].kind == LS_INSTR_QUIET ? frees_source(p, all, other, k, &all[i])
+                                                              : conflict(&all[j], &all[i]);
+        if (must) return j;
+    }
+    return -1;
+}
+
 static void order_program(ls_image *image, ls_program *p) {
     ls_arena *scratch = ls_arena_create();
+    const int queues = p->queues;
     accesses *all = LS_NEW_ARRAY(scratch, accesses, p->n_instrs + 1);
-    queue_history history[LS_QUEUES];
-    int joined[LS_QUEUES]; /* what each queue has already waited for in the other */
-    for (int q = 0; q < LS_QUEUES; q++) {
-        history[q] = (queue_history){LS_NEW_ARRAY(scratch, int, p->n_instrs + 1), 0};
-        joined[q] = -1;
-    }
+    queue_history *history = LS_NEW_ARRAY(scratch, queue_history, queues + 1);
+    int *joined =
+        LS_NEW_ARRAY(scratch, int, queues *queues + 1); /* by queue: what it has waited for in each other */
+    ls_after *found = LS_NEW_ARRAY(scratch, ls_after, queues + 1);
+    for (int q = 0; q < queues; q++) history[q].instrs = LS_NEW_ARRAY(scratch, int, p->n_instrs + 1);
+    for (int k = 0; k < queues * queues; k++) joined[k] = -1;
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
         find_accesses(image, instr, scratch, &all[i]);
-        const queue_history *other = &history[1 - instr->queue];
-        for (int k = other->n - 1; k >= 0 && other->instrs[k] > joined[instr->queue]; k--) {
-            const int j = other->instrs[k];
-            const bool must = p->instrs[j].kind == LS_INSTR_QUIET ? frees_source(p, all, other, k, &all[i])
-                                                                  : conflict(&all[j], &all[i]);
-            if (!must) continue;
-            instr->after = j;
-            joined[instr->queue] = j;
-            break;
+        instr->n_after = 0;
+        for (int q = 0; q < queues; q++) {
+            int *known = &joined[instr->queue * queues + q];
+            const int j = q == instr->queue ? -1 : last_conflict(p, all, &history[q], *known, i);
+            if (j >= 0) found[instr->n_after++] = (ls_after){.queue = q, .instr = *known = j};
         }
+        instr->after = ls_arena_copy(image->arena, found, sizeof *found * (size_t)instr->n_after);
         history[instr->queue].instrs[history[instr->queue].n++] = i;
     }
     ls_arena_destroy(scratch);

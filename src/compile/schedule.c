@@ -65,8 +65,8 @@ static bool is_data_wait(const ls_instr *instr) { return instr->kind == LS_INSTR
 
 /* Whether an operand lies in the heap, in a buffer that shares bytes with others. */
 static bool touches_heap(const schedule *s, const ls_instr *instr) {
-    for (int k = 0; k < instr->n_in + instr->n_out; k++) {
-        const int b = k < instr->n_in ? instr->in[k].buffer : instr->out[k - instr->n_in].buffer;
+    for (int k = 0; k < ls_instr_operands(instr); k++) {
+        const int b = ls_instr_access_at(instr, k).operand->buffer;
         if (b >= 0 && s->image->buffers[b].space == LS_SYMMETRIC && s->image->buffers[b].program >= 0)
             return true;
     }
@@ -215,22 +215,15 @@ static void place(schedule *s, int i) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------------------ */
 
-static int operands_of(const ls_instr *instr) {
-    return instr->n_in + (instr->kind == LS_INSTR_PUT_SIGNAL ? 0 : instr->n_out) + 1;
-}
-
-/* The program's own buffer behind operand k; NULL: none, or one that an earlier operand has named already. */
+/* The program's own buffer behind access k; NULL: none, or one that an earlier access has named already. */
 static ls_buffer *buffer_of(const schedule *s, const ls_instr *instr, int k) {
-    const ls_operand *all[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1];
-    for (int i = 0; i <= k; i++)
-        all[i] = i < instr->n_in              ? &instr->in[i]
-                 : i < operands_of(instr) - 1 ? &instr->out[i - instr->n_in]
-                                              : instr->workspace;
-    if (all[k]->buffer < 0 || s->image->buffers[all[k]->buffer].program != s->index) return NULL;
+    const ls_instr_access access = ls_instr_access_at(instr, k);
+    const int b = access.operand->buffer;
+    if (access.kind == LS_ACCESS_PUT || b < 0 || s->image->buffers[b].program != s->index) return NULL;
     for (int i = 0; i < k; i++) {
-        if (all[i]->buffer == all[k]->buffer) return NULL;
+        if (ls_instr_access_at(instr, i).operand->buffer == b) return NULL;
     }
-    return &s->image->buffers[all[k]->buffer];
+    return &s->image->buffers[b];
 }
 
 /* Instructions, from..to - 1, at which the buffer would be live as well, were it touched at the head; scratch is only then. */
@@ -255,7 +248,7 @@ static bool add_live(schedule *s, const ls_buffer *b, int64_t bytes) {
 
 static bool add_all(schedule *s, const ls_instr *instr, int sign) {
     bool fits = true;
-    for (int k = 0; k < operands_of(instr); k++) {
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
         const ls_buffer *b = buffer_of(s, instr, k);
         if (b != NULL) fits &= add_live(s, b, sign * (int64_t)ls_round_up(b->bytes, LS_PLACE_ALIGN));
     }
@@ -272,7 +265,7 @@ static bool extend(schedule *s, int i) {
         (void)add_all(s, instr, -1);
         return false;
     }
-    for (int k = 0; k < operands_of(instr); k++) {
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
         ls_buffer *b = buffer_of(s, instr, k);
         if (b == NULL) continue;
         if (b->first > s->head) b->first = s->head;

@@ -1,5 +1,7 @@
 #include "program/account.h"
 
+#include "program/instr.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +16,10 @@ static double operand_bytes(const ls_image *image, const ls_operand *o) {
     return (double)ls_range_bytes(&range);
 }
 
-/* A wait and a signal name the slot that they are about, and do not touch it. */
 double ls_instr_bytes(const ls_image *image, const ls_instr *instr) {
     double bytes = 0;
-    if (instr->kind != LS_INSTR_KERNEL && instr->kind != LS_INSTR_PUT_SIGNAL) return 0;
-    for (int i = 0; i < instr->n_in; i++) bytes += operand_bytes(image, &instr->in[i]);
-    for (int i = 0; i < instr->n_out; i++) bytes += operand_bytes(image, &instr->out[i]);
+    for (int k = 0; k < ls_instr_operands(instr) && ls_instr_moves(instr); k++)
+        bytes += operand_bytes(image, ls_instr_access_at(instr, k).operand);
     return bytes;
 }
 
@@ -61,9 +61,9 @@ ls_program_account ls_program_account_of(const ls_image *image, int program) {
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         account.kinds[instr->kind]++;
-        account.joins += instr->after >= 0;
-        for (int k = 0; k < instr->n_in; k++) account.reads += instr->in[k].value != 0;
-        for (int k = 0; k < instr->n_out; k++) account.reads += instr->out[k].value != 0;
+        account.joins += instr->n_after > 0;
+        for (int k = 0; k < ls_instr_operands(instr); k++)
+            account.reads += ls_instr_access_at(instr, k).operand->value != 0;
     }
     for (int i = 0; i < image->n_buffers; i++)
         account.buffers += image->buffers[i].program == program && image->buffers[i].first >= 0;

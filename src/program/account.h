@@ -27,7 +27,7 @@ int ls_program_ops(const ls_image *image, int program, ls_op_account out[LS_OP_A
 
 typedef struct ls_program_account {
     int kinds[LS_INSTR_KINDS]; /* instructions of each kind */
-    int joins;                 /* instructions that wait for the other queue */
+    int joins;                 /* instructions that wait for another queue */
     int reads;                 /* operands that name the value they must find */
     int buffers;               /* of this program alone */
 } ls_program_account;

@@ -1,6 +1,7 @@
 #include "program/cost.h"
 
 #include "program/far.h"
+#include "program/instr.h"
 
 #include <math.h>
 
@@ -153,10 +154,12 @@ static double pieces_seconds(const ls_operand *from, const ls_operand *to, const
 
 static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *rates) {
     double bytes = 0, elsewhere = 0;
-    for (int i = 0; i < instr->n_in; i++) bytes += ls_instr_touched(instr, &instr->in[i]);
-    for (int i = 0; i < instr->n_out; i++) bytes += ls_instr_touched(instr, &instr->out[i]);
-    for (int i = 0; i < instr->n_in; i++)
-        elsewhere += instr->in[i].peer >= 0 ? ls_operand_bytes(&instr->in[i]) : 0;
+    for (int k = 0; k < ls_instr_operands(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        bytes += ls_instr_touched(instr, access.operand);
+        if (access.kind == LS_ACCESS_READ && access.operand->peer >= 0)
+            elsewhere += ls_operand_bytes(access.operand);
+    }
     const double before = rates->overhead + elsewhere * rates->put.near;
     const ls_contract *c = &ls_contracts[instr->kernel->id];
     if (c->cost == LS_COST_ATTENTION) return before + attention_seconds(instr, LS_FORWARD, bytes, rates);

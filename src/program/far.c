@@ -1,5 +1,7 @@
 #include "program/far.h"
 
+#include "program/instr.h"
+
 #include <math.h>
 
 /* Blocks of both arenas: how much had been brought into the cache when each was touched last. */
@@ -12,8 +14,8 @@ typedef struct traffic {
 
 /* Whether an operand before it is the same bytes. */
 static bool is_repeated(const ls_instr *instr, const ls_operand *o) {
-    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
-        const ls_operand *other = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
+    for (int i = 0; i < ls_instr_operands(instr); i++) {
+        const ls_operand *other = ls_instr_access_at(instr, i).operand;
         if (other == o) return false;
         if (other->buffer == o->buffer && other->offset == o->offset && other->peer == o->peer) return true;
     }
@@ -73,9 +75,8 @@ double *ls_program_far(const ls_image *image, int program, double cache, ls_aren
         for (int i = 0; i < p->n_instrs; i++) {
             const ls_instr *instr = &p->instrs[i];
             far[i] = 0;
-            if (instr->kind != LS_INSTR_KERNEL && instr->kind != LS_INSTR_PUT_SIGNAL) continue;
-            for (int k = 0; k < instr->n_in; k++) far[i] += touch(&t, instr, &instr->in[k]);
-            for (int k = 0; k < instr->n_out; k++) far[i] += touch(&t, instr, &instr->out[k]);
+            for (int k = 0; k < ls_instr_operands(instr) && ls_instr_moves(instr); k++)
+                far[i] += touch(&t, instr, ls_instr_access_at(instr, k).operand);
         }
     }
     return far;

@@ -2,9 +2,9 @@
  * Images: what one rank executes. A flat list of instructions over two arenas: private memory, and the symmetric heap with
  * the same offsets on every rank. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
  *
- * The list, executed one after the other, would be right. Each instruction stands on a queue, and
- * `after` names the one instruction of the other queue that must be done before it starts (the queues themselves keep
- * their order), so the two queues may run against each other. Queues are orders, not threads.
+ * The list, executed one after the other, would be right. Each instruction stands on a queue, and `after` names, for other
+ * queues, the last instruction that must have been executed before it starts (a queue keeps its own order), so queues may run
+ * against each other. Queues are orders, not threads. A cursor (cursor.h) goes through a program.
  *
  * Symmetric by construction: the list of buffers in the heap, their sizes and offsets, the channels and the order of the
  * transfers are the same on every rank; only peers, views, kernels and private sizes differ.
@@ -73,11 +73,18 @@ typedef enum ls_instr_kind {
     LS_INSTR_KINDS
 } ls_instr_kind;
 
+/* The queues that the compiler uses; a program says how many it has. */
 typedef enum ls_queue { LS_COMPUTE, LS_COPY, LS_QUEUES } ls_queue;
+
+/* What an instruction comes after on another queue: everything up to and including that instruction has been executed. */
+typedef struct ls_after {
+    int queue;
+    int instr;
+} ls_after;
 
 typedef struct ls_instr {
     ls_instr_kind kind;
-    ls_queue queue;
+    int queue;
     const char *op; /* what to call it: the op's or kernel's name */
     int n_in, n_out;
     ls_operand *in, *out; /* n_in and n_out of them in the image's arena; a copied instruction shares them */
@@ -90,8 +97,9 @@ typedef struct ls_instr {
     int channel;         /* index into ls_program.channels */
     bool ready;          /* the word is the channel's "free" word, not its "data is there" word */
     uint64_t generation; /* of this use within one run of the program: 1, 2, ... */
-    int after;           /* instruction of the other queue that must be done first; -1: none */
-    int number;          /* in emission order; kept when instructions are moved */
+    int n_after;
+    ls_after *after; /* n_after of them in the image's arena, at most one for each other queue */
+    int number;      /* in emission order; kept when instructions are moved */
     uint64_t
         transfer; /* of what says "data is there" and the wait for it: name of the payload (name.h); else 0 */
 } ls_instr;
@@ -113,6 +121,7 @@ typedef struct ls_channel {
 
 typedef struct ls_program {
     const char *name;
+    int queues;
     ls_instr *instrs;
     int n_instrs;
     size_t instr_capacity;
@@ -227,6 +236,10 @@ int ls_image_sequence(const ls_image *image, int out[LS_SEQUENCE]);
 enum { LS_WORK = 2 };
 int ls_image_work(const ls_image *image, int out[LS_WORK]);
 
+/* Whether there is none, or it has no elements. */
+static inline bool ls_operand_is_empty(const ls_operand *operand) {
+    return operand->buffer < 0 || ls_view_elements(&operand->view) == 0;
+}
 /* Of its elements; 0 when there is none. */
 static inline double ls_operand_bytes(const ls_operand *operand) {
     return operand->buffer < 0 ? 0 : (double)ls_view_bytes(&operand->view);
@@ -260,6 +273,7 @@ uint64_t ls_image_skeleton(const ls_image *image);
 
 /* The page that `explain` shows for one program. */
 void ls_program_print(const ls_image *image, int program, FILE *out);
+const char *ls_queue_name(int queue);     /* "compute", "copy" */
 const char *ls_program_name(int program); /* "micro", "step", "evaluate", "backward", "decode" */
 const char *ls_buffer_kind_name(ls_buffer_kind kind);
 

@@ -8,10 +8,8 @@ static const ls_operand *operand_at(const ls_instr *instr, int other) {
     return other < LS_KERNEL_INPUTS ? &instr->in[other] : &instr->out[other - LS_KERNEL_INPUTS];
 }
 
-static bool is_empty(const ls_operand *o) { return o->buffer < 0 || ls_view_elements(&o->view) == 0; }
-
 static bool share_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
-    if (is_empty(a) || is_empty(b) || a->peer != b->peer) return false;
+    if (ls_operand_is_empty(a) || ls_operand_is_empty(b) || a->peer != b->peer) return false;
     const ls_buffer *x = &image->buffers[a->buffer], *y = &image->buffers[b->buffer];
     if (x->space != y->space || x->offset >= y->offset + y->bytes || y->offset >= x->offset + x->bytes)
         return false;

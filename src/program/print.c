@@ -1,7 +1,7 @@
 /*
  * A program as a page to read. One instruction is one line:
  *
- *   NUMBER  QUEUE  OP  inputs → outputs   [rank R "channel" gen G]   [after N]
+ *   NUMBER  QUEUE  OP  inputs → outputs   [rank R "channel" gen G]   [after N, ...]
  *
  * Operands print as name[sizes], with +offset where they begin inside their buffer, and @R where they lie in the heap of rank R.
  */
@@ -94,6 +94,11 @@ static const print_rule print_rules[LS_INSTR_KINDS] = {
     [LS_INSTR_WAIT] = print_signal,   [LS_INSTR_QUIET] = print_nothing,
 };
 
+static void print_after(const ls_instr *instr, FILE *out) {
+    for (int i = 0; i < instr->n_after; i++)
+        fprintf(out, "%s%d", i == 0 ? "   after " : ", ", instr->after[i].instr);
+}
+
 void ls_program_print(const ls_image *image, int program, FILE *out) {
     const ls_program *p = &image->programs[program];
     char mesh[64];
@@ -117,11 +122,11 @@ void ls_program_print(const ls_image *image, int program, FILE *out) {
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         const bool alone =
-            instr->kind == LS_INSTR_QUIET && instr->after < 0; /* no blanks at the end of a line */
-        fprintf(out, "%5d  %-7s  %-*s%s", i, instr->queue == LS_COMPUTE ? "compute" : "copy", alone ? 0 : 16,
-                instr->op, alone ? "" : " ");
+            instr->kind == LS_INSTR_QUIET && instr->n_after == 0; /* no blanks at the end of a line */
+        fprintf(out, "%5d  %-7s  %-*s%s", i, ls_queue_name(instr->queue), alone ? 0 : 16, instr->op,
+                alone ? "" : " ");
         print_rules[instr->kind](image, p, instr, out);
-        if (instr->after >= 0) fprintf(out, "   after %d", instr->after);
+        print_after(instr, out);
         fputc('\n', out);
     }
 }

@@ -90,9 +90,10 @@ ls_operand ls_operand_of_peer(ls_operand operand, int peer) {
 
 static double bytes_in_place(const ls_image *image, const ls_instr *instr) {
     double bytes = 0;
-    for (int k = 0; k < instr->n_in && instr->kind == LS_INSTR_KERNEL; k++) {
-        const ls_operand *o = &instr->in[k];
-        if (o->buffer < 0 || o->peer < 0) continue;
+    for (int k = 0; k < ls_instr_operands(instr) && ls_instr_moves(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        const ls_operand *o = access.operand;
+        if (access.kind != LS_ACCESS_READ || o->buffer < 0 || o->peer < 0) continue;
         const ls_range range = ls_operand_range(image, o);
         bytes += (double)ls_range_bytes(&range);
     }
@@ -135,7 +136,7 @@ static uint64_t mix_program(uint64_t hash, const ls_program *p) {
         if (instr->kind == LS_INSTR_KERNEL) continue; /* a rank's own business: shards differ */
         if (instr->kind == LS_INSTR_WAIT && !instr->ready) continue; /* their place is a rank's own, too */
         hash = mix_int(hash, instr->kind);
-        hash = mix_int(hash, instr->queue);
+        hash = mix_int(hash, (uint64_t)instr->queue);
         hash = mix(hash, instr->op, strlen(instr->op));
         hash = mix_int(hash, (uint64_t)(int64_t)instr->channel);
         hash = mix_int(hash, instr->generation);
@@ -175,6 +176,11 @@ uint64_t ls_image_skeleton(const ls_image *image) {
     hash = mix_int(hash, image->bytes[LS_SYMMETRIC]);
     for (int p = 0; p < LS_PROGRAMS; p++) hash = mix_program(hash, &image->programs[p]);
     return hash;
+}
+
+const char *ls_queue_name(int queue) {
+    static const char *const names[LS_QUEUES] = {"compute", "copy"};
+    return queue >= 0 && queue < LS_QUEUES ? names[queue] : "?";
 }
 
 const char *ls_program_name(int program) {

@@ -6,9 +6,11 @@
 
 #include "program/account.h"
 #include "program/cost.h"
+#include "program/cursor.h"
 #include "program/far.h"
 #include "program/image.h"
 #include "program/in_place.h"
+#include "program/instr.h"
 #include "program/name.h"
 #include "program/peak.h"
 #include "program/verify.h"

@@ -16,11 +16,11 @@ static void check_left(ls_play *p, int rank) {
     }
 }
 
-/* A rank whose queues are both through goes on to the next program, knowing what both knew. */
+/* A rank whose queues are all through goes on to the next program, knowing what they knew. */
 static ls_status advance(ls_play *p, int rank, bool *moved) {
     ls_play_rank *r = &p->rank[rank];
     if (r->stage == r->stages) return ls_ok();
-    for (int q = 0; q < LS_QUEUES; q++) {
+    for (int q = 0; q < p->queues_each; q++) {
         if (r->queue[q].next < r->queue[q].n) return ls_ok();
     }
     check_left(p, rank);
@@ -33,7 +33,7 @@ static ls_status advance(ls_play *p, int rank, bool *moved) {
 static ls_status stuck(const ls_play *p) {
     for (int rank = 0; rank < p->ranks; rank++) {
         const ls_play_rank *r = &p->rank[rank];
-        for (int queue = 0; r->stage < r->stages && queue < LS_QUEUES; queue++) {
+        for (int queue = 0; r->stage < r->stages && queue < p->queues_each; queue++) {
             const ls_play_queue *q = &r->queue[queue];
             if (q->next == q->n || ls_play_program(r)->instrs[q->instrs[q->next]].kind != LS_INSTR_WAIT)
                 continue;
@@ -60,7 +60,7 @@ static ls_status run(ls_play *p) {
 }
 
 ls_status ls_verify(const ls_image *const *images, int ranks) {
-    ls_play p = {.arena = ls_arena_create(), .ranks = ranks, .queues = ranks * LS_QUEUES, .value = ls_ok()};
+    ls_play p = {.arena = ls_arena_create(), .ranks = ranks, .value = ls_ok()};
     ls_status status = ls_play_set_up(&p, images);
     if (status.code == LS_OK) status = run(&p);
     ls_arena_destroy(p.arena);

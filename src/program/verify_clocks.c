@@ -12,11 +12,11 @@ void ls_clock_join(const ls_play *p, uint32_t *into, const uint32_t *from) {
     for (int q = 0; q < p->queues; q++) into[q] = from[q] > into[q] ? from[q] : into[q];
 }
 
-/* The instruction of this queue at whose end `after` is reached, or -1: never. */
-static int reached_at(const ls_play_rank *r, int queue, int after) {
+/* The instruction of this queue at whose end it is past the given one, or -1: never. */
+static int reached_at(const ls_play_rank *r, int queue, int instr) {
     const ls_program *program = ls_play_program(r);
-    for (int i = after; i < program->n_instrs; i++) {
-        if ((int)program->instrs[i].queue == queue) return i;
+    for (int i = instr; i < program->n_instrs; i++) {
+        if (program->instrs[i].queue == queue) return i;
     }
     return -1;
 }
@@ -31,10 +31,10 @@ void ls_clock_remember(ls_play *p, ls_play_queue *q) {
     q->moments[q->done] = m;
 }
 
-void ls_clock_learn(ls_play *p, int rank, int queue, int after) {
+void ls_clock_learn(ls_play *p, int rank, int queue, ls_after after) {
     ls_play_rank *r = &p->rank[rank];
-    ls_play_queue *other = &r->queue[1 - queue];
-    const int at = reached_at(r, 1 - queue, after);
+    ls_play_queue *other = &r->queue[after.queue];
+    const int at = reached_at(r, after.queue, after.instr);
     ls_moment *m = other->moments[at];
     ls_clock_join(p, r->queue[queue].clock, m->clock);
     if (--other->awaited[at] > 0) return;
@@ -48,8 +48,9 @@ void ls_clock_begin(ls_play_rank *r) {
     for (int i = 0; i < program->n_instrs; i++) r->queue[program->instrs[i].queue].awaited[i] = 0;
     for (int i = 0; i < program->n_instrs; i++) {
         const ls_instr *instr = &program->instrs[i];
-        const int other = 1 - (int)instr->queue;
-        const int at = instr->after >= 0 ? reached_at(r, other, instr->after) : -1;
-        if (at >= 0) r->queue[other].awaited[at]++;
+        for (int k = 0; k < instr->n_after; k++) {
+            const int at = reached_at(r, instr->after[k].queue, instr->after[k].instr);
+            if (at >= 0) r->queue[instr->after[k].queue].awaited[at]++;
+        }
     }
 }

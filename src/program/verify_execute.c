@@ -10,8 +10,6 @@ static void settle(ls_play *p, int rank, int queue) {
     q->n_puts = 0;
 }
 
-static bool is_empty(const ls_operand *o) { return o->buffer < 0 || ls_view_elements(&o->view) == 0; }
-
 /* An operand lies inside its buffer. */
 static ls_status check_inside(const ls_play *p, int rank, const ls_operand *o, ls_point at) {
     const ls_image *image = p->rank[rank].image;
@@ -24,13 +22,13 @@ static ls_status check_inside(const ls_play *p, int rank, const ls_operand *o, l
 
 /* What the instruction reads, and has just touched, is there. */
 static void check_value(ls_play *p, int rank, const ls_operand *o, ls_point at) {
-    if (is_empty(o) || o->value == 0) return;
+    if (ls_operand_is_empty(o) || o->value == 0) return;
     ls_play_expect(p, rank, o->buffer, ls_name_begin(&o->view), o->value, at);
 }
 
 static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, ls_point at,
                        const uint32_t *clock, bool open, ls_access **out) {
-    if (is_empty(o)) {
+    if (ls_operand_is_empty(o)) {
         if (out != NULL) *out = NULL;
         return ls_ok();
     }
@@ -41,7 +39,7 @@ static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, l
 /* Bytes of another rank, where they lie. */
 static ls_status read_in_place(ls_play *p, int rank, int queue, const ls_operand *o, ls_point at) {
     const uint32_t *clock = p->rank[rank].queue[queue].clock;
-    if (is_empty(o)) return ls_ok();
+    if (ls_operand_is_empty(o)) return ls_ok();
     const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
     LS_TRY(touch(p, o->peer, &there, false, at, clock, false, NULL));
     if (p->value.code != LS_OK) return ls_ok();
@@ -50,16 +48,29 @@ static ls_status read_in_place(ls_play *p, int rank, int queue, const ls_operand
     return ls_ok();
 }
 
-/* Those of the operands that are read. */
-static ls_status read(ls_play *p, int rank, int queue, const ls_operand *operands, int n, ls_point at) {
-    for (int i = 0; i < n; i++) {
-        if (operands[i].value == 0) continue;
-        if (operands[i].peer >= 0) {
-            LS_TRY(read_in_place(p, rank, queue, &operands[i], at));
+/* What the instruction reads, in this rank's memory or in place. */
+static ls_status read(ls_play *p, int rank, int queue, const ls_instr *instr, ls_point at) {
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        const ls_operand *o = access.operand;
+        if (!ls_access_reads(&access)) continue;
+        if (o->peer >= 0) {
+            LS_TRY(read_in_place(p, rank, queue, o, at));
             continue;
         }
-        LS_TRY(touch(p, rank, &operands[i], false, at, p->rank[rank].queue[queue].clock, false, NULL));
-        check_value(p, rank, &operands[i], at);
+        LS_TRY(touch(p, rank, o, false, at, p->rank[rank].queue[queue].clock, false, NULL));
+        check_value(p, rank, o, at);
+    }
+    return ls_ok();
+}
+
+/* What it writes in this rank's memory. */
+static ls_status write(ls_play *p, int rank, int queue, const ls_instr *instr, ls_point at) {
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        if (!ls_access_writes(&access) || access.operand->peer >= 0) continue;
+        at.key = access.output >= 0 ? ls_write_key(instr->number, access.output) : -1;
+        LS_TRY(touch(p, rank, access.operand, true, at, p->rank[rank].queue[queue].clock, false, NULL));
     }
     return ls_ok();
 }
@@ -81,7 +92,7 @@ static ls_status put(ls_play *p, int rank, int queue, ls_point at) {
 }
 
 static bool shares_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
-    if (is_empty(a) || is_empty(b) || a->peer != b->peer) return false;
+    if (ls_operand_is_empty(a) || ls_operand_is_empty(b) || a->peer != b->peer) return false;
     const ls_buffer *x = &image->buffers[a->buffer], *y = &image->buffers[b->buffer];
     return x->space == y->space && x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
@@ -89,9 +100,9 @@ static bool shares_bytes(const ls_image *image, const ls_operand *a, const ls_op
 /* A kernel's results lie apart from its other operands but where it works in place; and its scratch is its own. */
 static ls_status check_apart(const ls_play *p, int rank, const ls_instr *instr, ls_point at) {
     const ls_image *image = p->rank[rank].image;
-    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
+    for (int i = 0; i < ls_instr_operands(instr); i++) {
         const int other = i < instr->n_in ? i : LS_KERNEL_INPUTS + i - instr->n_in;
-        const ls_operand *o = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
+        const ls_operand *o = ls_instr_access_at(instr, i).operand;
         if (shares_bytes(image, o, instr->workspace))
             return ls_play_fault(p, at, "an operand lies in its workspace");
         for (int k = 0; k < instr->n_out; k++) {
@@ -106,8 +117,8 @@ static ls_status check_apart(const ls_play *p, int rank, const ls_instr *instr, 
 
 /* Operands in another rank's memory: of the heap, of kernels that read them, or what a wait or a signal is about. */
 static ls_status check_peers(const ls_play *p, int rank, int queue, const ls_instr *instr) {
-    for (int i = 0; i < instr->n_in + instr->n_out; i++) {
-        const ls_operand *o = i < instr->n_in ? &instr->in[i] : &instr->out[i - instr->n_in];
+    for (int i = 0; i < ls_instr_operands(instr); i++) {
+        const ls_operand *o = ls_instr_access_at(instr, i).operand;
         if (o->buffer < 0 || o->peer < 0) continue;
         if (o->peer >= p->ranks || o->peer == rank)
             return ls_play_fault(p, ls_play_point(p, rank, queue), "there is no such peer");
@@ -124,20 +135,14 @@ static ls_status execute(ls_play *p, int rank, int queue) {
     ls_play_rank *r = &p->rank[rank];
     ls_play_queue *q = &r->queue[queue];
     const ls_instr *instr = &ls_play_program(r)->instrs[q->instrs[q->next]];
-    q->clock[ls_play_queue_id(rank, queue)]++;
-    ls_point at = ls_play_point(p, rank, queue);
+    q->clock[ls_play_queue_id(p, rank, queue)]++;
+    const ls_point at = ls_play_point(p, rank, queue);
     if (instr->kind == LS_INSTR_PUT_SIGNAL) return put(p, rank, queue, at);
     if (instr->kind == LS_INSTR_QUIET) settle(p, rank, queue);
     const bool first = r->runs[ls_play_index(r)] == 0; /* what does not depend on the play is asked once */
     if (instr->kind == LS_INSTR_KERNEL && first) LS_TRY(check_apart(p, rank, instr, at));
-    LS_TRY(read(p, rank, queue, instr->in, instr->n_in, at));
-    LS_TRY(read(p, rank, queue, instr->out, instr->n_out, at));
-    for (int i = 0; i < instr->n_out; i++) {
-        if (instr->out[i].peer >= 0) continue;
-        at.key = ls_write_key(instr->number, i);
-        LS_TRY(touch(p, rank, &instr->out[i], true, at, q->clock, false, NULL));
-    }
-    LS_TRY(touch(p, rank, instr->workspace, true, at, q->clock, false, NULL));
+    LS_TRY(read(p, rank, queue, instr, at));
+    LS_TRY(write(p, rank, queue, instr, at));
     return instr->kind == LS_INSTR_SIGNAL ? ls_play_post(p, rank, queue, NULL, NULL) : ls_ok();
 }
 
@@ -147,12 +152,14 @@ static ls_status step(ls_play *p, int rank, int queue, bool *moved) {
     ls_play_queue *q = &r->queue[queue];
     if (q->next == q->n) return ls_ok();
     const ls_instr *instr = &ls_play_program(r)->instrs[q->instrs[q->next]];
-    if (instr->after > r->queue[1 - queue].done) return ls_ok();
+    for (int i = 0; i < instr->n_after; i++) {
+        if (instr->after[i].instr > r->queue[instr->after[i].queue].done) return ls_ok();
+    }
     LS_TRY(check_peers(p, rank, queue, instr));
     bool came = instr->kind != LS_INSTR_WAIT;
     if (!came) LS_TRY(ls_play_take(p, rank, queue, &came));
     if (!came) return ls_ok();
-    if (instr->after >= 0) ls_clock_learn(p, rank, queue, instr->after);
+    for (int i = 0; i < instr->n_after; i++) ls_clock_learn(p, rank, queue, instr->after[i]);
     LS_TRY(execute(p, rank, queue));
     q->done = q->instrs[q->next++];
     if (q->awaited[q->done] > 0) ls_clock_remember(p, q);
@@ -161,7 +168,7 @@ static ls_status step(ls_play *p, int rank, int queue, bool *moved) {
 }
 
 ls_status ls_play_run(ls_play *p, int rank, bool *moved) {
-    for (int q = 0; q < LS_QUEUES; q++) {
+    for (int q = 0; q < p->queues_each; q++) {
         bool again = true;
         while (again) {
             again = false;
@@ -175,10 +182,10 @@ ls_status ls_play_run(ls_play *p, int rank, bool *moved) {
 ls_status ls_play_host_writes(ls_play *p, int rank) {
     ls_play_rank *r = &p->rank[rank];
     uint32_t *clock = r->queue[LS_COMPUTE].clock;
-    const int queue = ls_play_queue_id(rank, LS_COMPUTE);
-    ls_clock_join(p, clock, r->queue[LS_COPY].clock);
+    const int queue = ls_play_queue_id(p, rank, LS_COMPUTE);
+    for (int q = 0; q < p->queues_each; q++) ls_clock_join(p, clock, r->queue[q].clock);
     clock[queue]++;
-    ls_clock_join(p, r->queue[LS_COPY].clock, clock);
+    for (int q = 0; q < p->queues_each; q++) ls_clock_join(p, r->queue[q].clock, clock);
     const ls_point at = {.rank = rank,
                          .program = ls_play_index(r),
                          .instr = -1,

@@ -5,7 +5,7 @@
 #ifndef LS_PROGRAM_VERIFY_IMPL_H
 #define LS_PROGRAM_VERIFY_IMPL_H
 
-#include "program/image.h"
+#include "program/instr.h"
 
 /* --- one rank's bytes ------------------------------------------------------------------------------------------------------- */
 
@@ -119,8 +119,8 @@ typedef struct ls_play_queue {
     int n, next, done;
     uint32_t *clock;     /* what this queue has seen of each queue */
     ls_moment **moments; /* by instruction */
-    int *awaited;     /* by instruction: how many of the other queue wait for it and have not seen it yet */
-    ls_access **puts; /* sources not yet known to be read */
+    int *awaited;        /* by instruction: how many of other queues come after it and have not seen it yet */
+    ls_access **puts;    /* sources not yet known to be read */
     int n_puts;
 } ls_play_queue;
 
@@ -130,7 +130,7 @@ typedef struct ls_play_rank {
     int sequence[LS_SEQUENCE]; /* of programs */
     int stages;
     uint64_t runs[LS_PROGRAMS];
-    ls_play_queue queue[LS_QUEUES];
+    ls_play_queue *queue;
     ls_word *words;
     ls_range *granted; /* by channel: what the receiver has handed over to this sender */
     ls_leases leases;  /* blocks of other ranks that may be read now */
@@ -138,7 +138,7 @@ typedef struct ls_play_rank {
 
 typedef struct ls_play {
     ls_arena *arena;
-    int ranks, queues;
+    int ranks, queues_each, queues; /* queues of each rank; of all ranks together */
     ls_play_rank *rank;
     ls_bytes *bytes; /* by rank */
     ls_message *free_messages;
@@ -146,7 +146,9 @@ typedef struct ls_play {
     ls_status value; /* the first read that does not find its value: told when nothing explains it better */
 } ls_play;
 
-static inline int ls_play_queue_id(int rank, int queue) { return rank * LS_QUEUES + queue; }
+static inline int ls_play_queue_id(const ls_play *p, int rank, int queue) {
+    return rank * p->queues_each + queue;
+}
 
 /* The program that the rank is in. */
 static inline int ls_play_index(const ls_play_rank *r) { return r->sequence[r->stage]; }
@@ -154,7 +156,7 @@ static inline const ls_program *ls_play_program(const ls_play_rank *r) {
     return &r->image->programs[ls_play_index(r)];
 }
 
-/* arena, ranks and queues are set: all ranks at the beginning of their first program. */
+/* arena and ranks are set: all ranks at the beginning of their first program. */
 LS_MUST_USE ls_status ls_play_set_up(ls_play *p, const ls_image *const *images);
 /* The rank at the beginning of its present program: the host has written its inputs. */
 LS_MUST_USE ls_status ls_play_begin(ls_play *p, int rank);
@@ -168,20 +170,20 @@ static inline ls_point ls_play_point(const ls_play *p, int rank, int queue) {
                       .instr = q->instrs[q->next],
                       .op = ls_play_program(r)->instrs[q->instrs[q->next]].op,
                       .key = -1,
-                      .queue = ls_play_queue_id(rank, queue),
-                      .tick = q->clock[ls_play_queue_id(rank, queue)]};
+                      .queue = ls_play_queue_id(p, rank, queue),
+                      .tick = q->clock[ls_play_queue_id(p, rank, queue)]};
 }
 ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what);
 
 /*
- * Clocks (verify_clocks.c). begin: counts, in a program that begins, who waits for what in the other queue. remember: keeps what the
- * queue has seen after its last instruction, for the other one will ask. learn: the queue has waited until the other was past
- * instruction `after`; it learns what that one had seen there and no more, for it may be further by now.
+ * Clocks (verify_clocks.c). begin: counts, in a program that begins, who comes after what in other queues. remember: keeps what the
+ * queue has seen after its last instruction, for others will ask. learn: the queue has waited until another one was past an
+ * instruction; it learns what that one had seen there and no more, for it may be further by now.
  */
 void ls_clock_join(const ls_play *p, uint32_t *into, const uint32_t *from);
 void ls_clock_begin(ls_play_rank *r);
 void ls_clock_remember(ls_play *p, ls_play_queue *q);
-void ls_clock_learn(ls_play *p, int rank, int queue, int after);
+void ls_clock_learn(ls_play *p, int rank, int queue, ls_after after);
 
 /*
  * Words (verify_words.c). post: the head of the queue sets its peer's word; put, source: the accesses of a put, else NULL. take: the
@@ -193,7 +195,7 @@ LS_MUST_USE ls_status ls_play_all_taken(const ls_play *p, int rank);
 
 /*
  * What is touched (verify_execute.c). run: executes the rank's queues, one after the other, until something holds them up; *moved
- * stays as it was when nothing could be executed. host_writes: between programs the host writes the rank's inputs, knowing what both
+ * stays as it was when nothing could be executed. host_writes: between programs the host writes the rank's inputs, knowing what all
  * of its queues knew. expect: the bytes that are asked about hold a value (ls_bytes_expect); when they do not, the play remembers it.
  */
 LS_MUST_USE ls_status ls_play_run(ls_play *p, int rank, bool *moved);

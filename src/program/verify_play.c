@@ -15,7 +15,7 @@ ls_status ls_play_begin(ls_play *p, int rank) {
     ls_play_rank *r = &p->rank[rank];
     LS_TRY(ls_play_host_writes(p, rank));
     ls_bytes_begin(&p->bytes[rank]);
-    for (int q = 0; q < LS_QUEUES; q++) {
+    for (int q = 0; q < p->queues_each; q++) {
         r->queue[q].n = r->queue[q].next = r->queue[q].n_puts = 0;
         r->queue[q].done = -1;
     }
@@ -36,7 +36,17 @@ static int enough(const int *sequence, int n) {
     return (int)ls_min(n, 2);
 }
 
+static int most_queues(const ls_image *const *images, int ranks) {
+    int most = 1;
+    for (int r = 0; r < ranks; r++) {
+        for (int i = 0; i < LS_PROGRAMS; i++) most = (int)ls_max(most, images[r]->programs[i].queues);
+    }
+    return most;
+}
+
 ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
+    p->queues_each = most_queues(images, p->ranks);
+    p->queues = p->ranks * p->queues_each;
     p->rank = LS_NEW_ARRAY(p->arena, ls_play_rank, p->ranks);
     p->bytes = LS_NEW_ARRAY(p->arena, ls_bytes, p->ranks);
     for (int r = 0; r < p->ranks; r++) {
@@ -49,7 +59,8 @@ ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
         rank->words = LS_NEW_ARRAY(p->arena, ls_word, images[r]->words + 1);
         int most = 1;
         for (int i = 0; i < LS_PROGRAMS; i++) most = (int)ls_max(most, images[r]->programs[i].n_instrs);
-        for (int q = 0; q < LS_QUEUES; q++) {
+        rank->queue = LS_NEW_ARRAY(p->arena, ls_play_queue, p->queues_each);
+        for (int q = 0; q < p->queues_each; q++) {
             rank->queue[q].instrs = LS_NEW_ARRAY(p->arena, int, most);
             rank->queue[q].moments = LS_NEW_ARRAY(p->arena, ls_moment *, most);
             rank->queue[q].awaited = LS_NEW_ARRAY(p->arena, int, most);

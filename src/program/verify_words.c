@@ -19,12 +19,11 @@ struct ls_message {
 };
 
 static ls_word *word_of(const ls_play *p, int owner, const ls_program *program, const ls_instr *instr) {
-    return &p->rank[owner].words[program->first_word + 2 * instr->channel + (instr->ready ? 1 : 0)];
+    return &p->rank[owner].words[ls_instr_word(program, instr)];
 }
 
 static uint64_t generation_of(const ls_play_rank *r, const ls_instr *instr) {
-    const ls_program *program = ls_play_program(r);
-    return r->runs[ls_play_index(r)] * program->channels[instr->channel].uses + instr->generation;
+    return ls_instr_generation(ls_play_program(r), instr, r->runs[ls_play_index(r)]);
 }
 
 static ls_message *new_message(ls_play *p) {

@@ -67,7 +67,7 @@ void ls_passes_print(const ls_passes *passes, FILE *out) {
     for (int p = 0; p < LS_PROGRAMS; p++) {
         if (!exists(passes, p)) continue;
         print_row(out, "order", ls_program_name(p));
-        fprintf(out, "%d instructions wait for the other queue\n",
+        fprintf(out, "%d instructions wait for another queue\n",
                 ls_program_account_of(passes->image, p).joins);
     }
 }

@@ -53,7 +53,7 @@ typedef struct queue_sum {
 typedef struct queue_row {
     FILE *out;
     const ls_program *program;
-    ls_queue queue;
+    int queue;
     double x, y, height; /* x of time 0, y of the top */
     double per_second;
     int width;
@@ -206,7 +206,7 @@ typedef struct picture {
     const ls_timeline *timeline;
     double predicted, measured; /* seconds until the last rank ends; measured -1: the program was not run */
     double per_second;          /* pixels */
-    bool copies;                /* some rank uses its copy queue */
+    int queues;                 /* up to the last one that some rank uses */
 } picture;
 
 double ls_timeline_end(const ls_timeline_rank *ranks, int n) {
@@ -229,14 +229,13 @@ static const ls_program *program_of(const picture *p, int rank) {
     return &p->timeline->images[rank]->programs[p->timeline->program];
 }
 
-static bool uses_copies(const picture *p) {
+static int used_queues(const picture *p) {
+    int last = LS_COMPUTE;
     for (int r = 0; r < p->timeline->ranks; r++) {
         const ls_program *program = program_of(p, r);
-        for (int i = 0; i < program->n_instrs; i++) {
-            if (program->instrs[i].queue == LS_COPY) return true;
-        }
+        for (int i = 0; i < program->n_instrs; i++) last = (int)ls_max(last, program->instrs[i].queue);
     }
-    return false;
+    return last + 1;
 }
 
 /* --- positions ---------------------------------------------------------------------------------------------------------------- */
@@ -246,7 +245,7 @@ static int rows_of_queue(const picture *p) { return p->measured >= 0 ? 2 : 1; }
 static double height_of_queue(const picture *p) { return rows_of_queue(p) * (ROW + BESIDE) - BESIDE; }
 
 static double height_of_rank(const picture *p) {
-    return HEADING + height_of_queue(p) + (p->copies ? BETWEEN + height_of_queue(p) : 0);
+    return HEADING + p->queues * (height_of_queue(p) + BETWEEN) - BETWEEN;
 }
 
 static double bottom_of(const picture *p) {
@@ -291,7 +290,7 @@ static void put_sum(FILE *out, double seconds, double x, double y) {
     ls_svg_text(out, "y small", x, y, seconds > 0 ? ls_seconds_text(seconds, text) : "0");
 }
 
-static void put_row(FILE *out, const picture *p, int rank, ls_queue queue, bool measured, double y) {
+static void put_row(FILE *out, const picture *p, int rank, int queue, bool measured, double y) {
     char text[96];
     const ls_timeline_rank *times = measured ? &p->timeline->measured[rank] : &p->timeline->predicted[rank];
     const queue_row row = {.out = out,
@@ -302,8 +301,7 @@ static void put_row(FILE *out, const picture *p, int rank, ls_queue queue, bool 
                            .height = ROW,
                            .per_second = p->per_second,
                            .width = PLOT};
-    snprintf(text, sizeof text, "%s · %s", queue == LS_COMPUTE ? "compute" : "copy",
-             measured ? "measured" : "predicted");
+    snprintf(text, sizeof text, "%s · %s", ls_queue_name(queue), measured ? "measured" : "predicted");
     ls_svg_text(out, "y small", LEFT - 8, y + 13, text);
     ls_svg_box(out, "bed", LEFT, y, PLOT, ROW, NULL);
     const queue_sum sum = put_queue(&row, times);
@@ -317,7 +315,7 @@ static void put_rank(FILE *out, const picture *p, int rank, double y) {
     snprintf(text, sizeof text, "rank %d", rank);
     ls_svg_text(out, "strong", 24, y + 14, text);
     y += HEADING;
-    for (ls_queue q = LS_COMPUTE; q <= (p->copies ? LS_COPY : LS_COMPUTE); q++) {
+    for (int q = 0; q < p->queues; q++) {
         put_row(out, p, rank, q, false, y);
         if (p->measured >= 0) put_row(out, p, rank, q, true, y + ROW + BESIDE);
         y += height_of_queue(p) + BETWEEN;
@@ -389,7 +387,7 @@ ls_status ls_timeline_write(const ls_timeline *timeline, const char *path) {
                  .measured =
                      timeline->measured != NULL ? ls_timeline_end(timeline->measured, timeline->ranks) : -1};
     p.per_second = PLOT / (1.02 * fmax(fmax(p.predicted, p.measured), 1e-9));
-    p.copies = uses_copies(&p);
+    p.queues = used_queues(&p);
     const ls_svg_palette palette = {"k", "fill", light_colours, dark_colours, BOX_KINDS};
     const ls_svg_look look = {.width = WIDTH,
                               .height = (int)bottom_of(&p) + BELOW + (p.measured >= 0 ? 20 : 0),

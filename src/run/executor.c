@@ -1,5 +1,5 @@
 /*
- * The executor: polls the heads of both queues, and sleeps only when both wait for other ranks. Kernels are prepared when it is
+ * The executor: polls the heads of all queues, and sleeps only when every one waits for other ranks. Kernels are prepared when it is
  * created; while a program runs, nothing is allocated.
  */
 #include "run/executor_impl.h"
@@ -112,12 +112,10 @@ static ls_status prepare_program(ls_executor *ex, int index) {
     const ls_program *p = &ex->image->programs[index];
     ls_prepared_program *prepared = &ex->programs[index];
     prepared->instrs = LS_NEW_ARRAY(ex->arena, ls_prepared, p->n_instrs);
-    for (int q = 0; q < LS_QUEUES; q++) prepared->queue[q] = LS_NEW_ARRAY(ex->arena, int, p->n_instrs);
-    for (int i = 0; i < p->n_instrs; i++) {
-        const ls_queue q = p->instrs[i].queue;
-        prepared->queue[q][prepared->length[q]++] = i;
-        LS_TRY(prepare_instr(ex, &p->instrs[i], &prepared->instrs[i]));
-    }
+    prepared->cursor = ls_cursor_make(p, ex->arena);
+    prepared->held = LS_NEW_ARRAY(ex->arena, double, p->queues + 1);
+    prepared->awaited = LS_NEW_ARRAY(ex->arena, ls_awaited, p->queues + 1);
+    for (int i = 0; i < p->n_instrs; i++) LS_TRY(prepare_instr(ex, &p->instrs[i], &prepared->instrs[i]));
     return ls_ok();
 }
 
@@ -187,19 +185,14 @@ typedef struct run {
     const ls_program *program;
     int index; /* of the program */
     ls_prepared_program *prepared;
-    int next[LS_QUEUES]; /* position in each queue */
-    int done[LS_QUEUES]; /* last instruction that each queue has finished; -1: none */
+    ls_cursor *cursor;
     inspection *inspect; /* NULL: results are not inspected */
-    double held
-        [LS_QUEUES]; /* while recording: since when the wait at the head blocks the queue; 0: it does not */
 } run;
 
-static int word_of(const run *r, const ls_instr *instr) {
-    return r->program->first_word + 2 * instr->channel + (instr->ready ? 1 : 0);
-}
+static int word_of(const run *r, const ls_instr *instr) { return ls_instr_word(r->program, instr); }
 
 static uint64_t generation_of(const run *r, const ls_instr *instr) {
-    return r->prepared->runs * r->program->channels[instr->channel].uses + instr->generation;
+    return ls_instr_generation(r->program, instr, r->cursor->runs);
 }
 
 static double number_at(const ls_view *v, int64_t i) {
@@ -253,50 +246,57 @@ static void record(const run *r, int instr, double begin, double end) {
     trace_add(r->ex->trace, (ls_span_time){begin, end, r->index, instr, r->prepared->runs});
 }
 
-static void execute_traced(run *r, ls_queue q, int i) {
-    const double begin = r->held[q] > 0 ? r->held[q] : ls_seconds();
+static void execute_traced(run *r, int queue, int i) {
+    double *held = &r->prepared->held[queue];
+    const double begin = *held > 0 ? *held : ls_seconds();
     execute(r, &r->program->instrs[i], &r->prepared->instrs[i]);
     record(r, i, begin, ls_seconds());
-    r->held[q] = 0;
+    *held = 0;
 }
 
 /* Executes the head of a queue if nothing blocks it; else returns false. */
-static bool step(run *r, ls_queue q) {
-    if (r->next[q] == r->prepared->length[q]) return false;
-    const int i = r->prepared->queue[q][r->next[q]];
+static bool step(run *r, int queue) {
+    const int i = ls_cursor_head(r->cursor, queue);
+    if (i < 0 || !ls_cursor_may_start(r->cursor, queue)) return false;
     const ls_instr *instr = &r->program->instrs[i];
-    if (instr->after > r->done[1 - q]) return false;
     if (instr->kind == LS_INSTR_WAIT &&
         !ls_comm_test(r->ex->comm, word_of(r, instr), generation_of(r, instr))) {
-        if (r->ex->trace != NULL && r->held[q] == 0) r->held[q] = ls_seconds();
+        double *held = &r->prepared->held[queue];
+        if (r->ex->trace != NULL && *held == 0) *held = ls_seconds();
         return false;
     }
     if (r->ex->trace == NULL)
         execute(r, instr, &r->prepared->instrs[i]);
     else
-        execute_traced(r, q, i);
+        execute_traced(r, queue, i);
     ls_comm_tick(r->ex->comm);
-    r->done[q] = i;
-    r->next[q]++;
+    ls_cursor_advance(r->cursor, queue);
     return true;
 }
 
-/* Both queues wait: spins, then sleeps, until something arrives. LS_PEER if the awaited peer has died or makes no progress. */
+/* Executes what can be executed now; false: nothing. Compute goes last and only one instruction far: other ranks wait for puts. */
+static bool step_all(run *r) {
+    bool moved = false;
+    for (int q = r->program->queues - 1; q > LS_COMPUTE; q--) {
+        while (step(r, q)) moved = true;
+    }
+    return step(r, LS_COMPUTE) || moved;
+}
+
+/* All queues wait: spins, then sleeps, until something arrives. LS_PEER if the awaited peer has died or makes no progress. */
 static ls_status sleep_until_bell(run *r, uint32_t bell) {
     const ls_instr *instr = NULL;
     int number = -1, waits = 0;
-    ls_awaited awaited[LS_QUEUES];
-    for (int q = 0; q < LS_QUEUES; q++) {
-        if (r->next[q] == r->prepared->length[q]) continue;
-        const int i = r->prepared->queue[q][r->next[q]];
-        const ls_instr *head = &r->program->instrs[i];
-        if (head->kind != LS_INSTR_WAIT || head->after > r->done[1 - q]) continue;
-        instr = head;
+    for (int q = 0; q < r->program->queues; q++) {
+        const int i = ls_cursor_head(r->cursor, q);
+        if (i < 0 || r->program->instrs[i].kind != LS_INSTR_WAIT || !ls_cursor_may_start(r->cursor, q))
+            continue;
+        instr = &r->program->instrs[i];
         number = i;
-        awaited[waits++] = (ls_awaited){word_of(r, instr), generation_of(r, instr)};
+        r->prepared->awaited[waits++] = (ls_awaited){word_of(r, instr), generation_of(r, instr)};
     }
-    LS_ASSERT(instr != NULL); /* only a wait can block both queues */
-    if (ls_comm_spin(r->ex->comm, awaited, waits)) return ls_ok();
+    LS_ASSERT(instr != NULL); /* only a wait can block all queues */
+    if (ls_comm_spin(r->ex->comm, r->prepared->awaited, waits)) return ls_ok();
     char awaiting[256];
     snprintf(awaiting, sizeof awaiting,
              "program %s, instruction %d, \"%s%s\", expected generation %llu, seen %llu", r->program->name,
@@ -311,15 +311,13 @@ static ls_status run_program(ls_executor *ex, int index, inspection *inspect_int
              .program = &ex->image->programs[index],
              .index = index,
              .prepared = &ex->programs[index],
-             .done = {-1, -1},
+             .cursor = &ex->programs[index].cursor,
              .inspect = inspect_into};
     const double start = ls_seconds();
-    while (r.next[LS_COMPUTE] < r.prepared->length[LS_COMPUTE] ||
-           r.next[LS_COPY] < r.prepared->length[LS_COPY]) {
+    ls_cursor_begin(r.cursor, r.prepared->runs);
+    while (!ls_cursor_has_ended(r.cursor)) {
         const uint32_t bell = ls_comm_bell(ex->comm);
-        bool moved = false;
-        while (step(&r, LS_COPY)) moved = true; /* puts first, since other ranks wait for them */
-        if (step(&r, LS_COMPUTE) || moved) continue;
+        if (step_all(&r)) continue;
         const double asleep = ls_seconds();
         LS_TRY(sleep_until_bell(&r, bell));
         const double awake = ls_seconds();

@@ -13,9 +13,11 @@ typedef struct ls_prepared {
 
 typedef struct ls_prepared_program {
     ls_prepared *instrs;
-    int *queue[LS_QUEUES]; /* instructions of each queue, in order */
-    int length[LS_QUEUES];
-    uint64_t runs; /* completed so far: the base of generations */
+    ls_cursor cursor;
+    double *
+        held; /* by queue, while recording: since when the wait at the head blocks the queue; 0: it does not */
+    ls_awaited *awaited; /* by queue: room for what all of them wait for */
+    uint64_t runs;       /* completed so far */
 } ls_prepared_program;
 
 typedef struct ls_trace {

@@ -8,9 +8,6 @@
 
 enum { MOST_PIECES = 4, CLASSES = 3 };
 
-/* What can advance: each queue of each rank, and the transfers that the rank has begun. */
-enum { NETWORK = LS_QUEUES, ACTORS };
-
 /* A put or signal that has not completed. */
 typedef struct pending_put {
     struct pending_put *next; /* the next one of this rank, in the order in which they began */
@@ -24,9 +21,8 @@ typedef struct pending_put {
     uint64_t generation;
 } pending_put;
 
+/* The head of a queue while it runs. */
 typedef struct queue_state {
-    int *instrs; /* of the current program, in order */
-    int n, next, done;
     bool running;         /* a kernel has begun and not ended */
     uint64_t inputs_hash; /* hash of its inputs when it began */
 } queue_state;
@@ -34,19 +30,21 @@ typedef struct queue_state {
 typedef struct rank_state {
     const ls_image *image;
     ls_hashes store;
-    ls_interpreted *instrs[LS_PROGRAMS];
+    ls_units **units[LS_PROGRAMS]; /* by instruction and access (ls_instr_access_at) */
+    ls_cursor cursor[LS_PROGRAMS];
     int sequence[LS_SEQUENCE]; /* of programs */
     int stages, stage;
     uint64_t runs[LS_PROGRAMS];
-    queue_state queue[LS_QUEUES];
+    queue_state *queue;
     uint64_t *words;
     pending_put *puts;
-    int class[ACTORS]; /* an actor advances only when none of a lower class number can, but for exceptions */
+    int *class; /* by actor: it advances only when none of a lower class number can, but for exceptions */
 } rank_state;
 
 struct ls_interpreter {
     ls_arena *arena;
     int ranks;
+    int actors; /* of each rank, that can advance: its queues, and then the transfers that it has begun */
     rank_state *rank;
     size_t span, n_reads;
     uint64_t *reads;
@@ -68,13 +66,10 @@ static int index_of(const rank_state *r) { return r->sequence[r->stage]; }
 
 static const ls_program *program_of(const rank_state *r) { return &r->image->programs[index_of(r)]; }
 
-static uint64_t generation_of(const rank_state *r, const ls_instr *instr) {
-    const ls_program *p = program_of(r);
-    return r->runs[index_of(r)] * p->channels[instr->channel].uses + instr->generation;
-}
+static ls_cursor *cursor_of(rank_state *r) { return &r->cursor[index_of(r)]; }
 
-static int word_of(const ls_program *p, const ls_instr *instr) {
-    return p->first_word + 2 * instr->channel + (instr->ready ? 1 : 0);
+static uint64_t generation_of(const rank_state *r, const ls_instr *instr) {
+    return ls_instr_generation(program_of(r), instr, r->runs[index_of(r)]);
 }
 
 static size_t read_index(const ls_interpreter *in, int rank, int number) {
@@ -109,17 +104,16 @@ static void split(ls_interpreter *in, pending_put *p) {
     }
 }
 
-static void begin_put(ls_interpreter *in, int rank, int queue, const ls_instr *instr,
-                      const ls_interpreted *units) {
+static void begin_put(ls_interpreter *in, int rank, int queue, const ls_instr *instr, const ls_units *units) {
     rank_state *r = &in->rank[rank];
     pending_put *p = new_put(in, rank);
     p->peer = instr->peer;
     p->queue = queue;
-    p->word = word_of(program_of(r), instr);
+    p->word = ls_instr_word(program_of(r), instr);
     p->generation = generation_of(r, instr);
     if (instr->kind != LS_INSTR_PUT_SIGNAL) return;
-    p->from = &units->in[0];
-    p->to = &units->out[0];
+    p->from = &units[0];
+    p->to = &units[1];
     p->read = read_index(in, rank, instr->number);
     split(in, p);
     ls_hashes_poison(&in->rank[p->peer].store, p->to);
@@ -191,40 +185,35 @@ static void clear_transfers(ls_interpreter *in, int rank) {
 /* --- queues ------------------------------------------------------------------------------------------------------------------- */
 
 /* A hash of what a kernel reads: its inputs, and the outputs that it adds to. */
-static uint64_t read_inputs(ls_interpreter *in, int rank, const ls_instr *instr,
-                            const ls_interpreted *units) {
-    const ls_hashes *store = &in->rank[rank].store;
+static uint64_t read_inputs(ls_interpreter *in, int rank, const ls_instr *instr, const ls_units *units) {
     uint64_t hash = ls_hash_mix((uint64_t)rank + 1, (uint64_t)instr->number + 1);
-    for (int i = 0; i < instr->n_in; i++) {
-        const int peer = instr->in[i].buffer >= 0 ? instr->in[i].peer : -1; /* read in place */
-        hash = ls_hashes_read(peer >= 0 ? &in->rank[peer].store : store, &units->in[i], hash,
-                              &in->outcome.poison);
-    }
-    for (int i = 0; i < instr->n_out; i++) {
-        if (instr->out[i].value != 0) hash = ls_hashes_read(store, &units->out[i], hash, &in->outcome.poison);
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        if (!ls_access_reads(&access)) continue;
+        const bool in_place = access.operand->buffer >= 0 && access.operand->peer >= 0;
+        const ls_hashes *store = &in->rank[in_place ? access.operand->peer : rank].store;
+        hash = ls_hashes_read(store, &units[k], hash, &in->outcome.poison);
     }
     return hash;
 }
 
-static void note_outside(ls_interpreter *in, const ls_instr *instr, const ls_interpreted *units) {
-    for (int i = 0; i < instr->n_in; i++) in->outcome.outside |= units->in[i].outside;
-    for (int i = 0; i < instr->n_out; i++) in->outcome.outside |= units->out[i].outside;
-    in->outcome.outside |= units->workspace.outside;
+static void note_outside(ls_interpreter *in, const ls_instr *instr, const ls_units *units) {
+    for (int k = 0; k < ls_instr_accesses(instr); k++) in->outcome.outside |= units[k].outside;
 }
 
 static void end_kernel(ls_interpreter *in, int rank, queue_state *q, const ls_instr *instr,
-                       const ls_interpreted *units) {
+                       const ls_units *units) {
     ls_hashes *store = &in->rank[rank].store;
     uint64_t hash = read_inputs(in, rank, instr, units);
     if (hash != q->inputs_hash) hash = ls_hash_mix(hash, q->inputs_hash); /* an input changed while it ran */
     in->reads[read_index(in, rank, instr->number)] = hash;
     for (int i = 0; i < instr->n_out; i++)
-        ls_hashes_write(store, &units->out[i], ls_hash_mix(hash, (uint64_t)i + 1));
+        ls_hashes_write(store, &units[instr->n_in + i], ls_hash_mix(hash, (uint64_t)i + 1));
 }
 
 /* Whether the kernel writes this output over something that it reads first: an input or an earlier output in place, or a sum. */
-static bool works_in_place(const ls_image *image, const ls_instr *instr, int output) {
-    bool in_place = instr->out[output].value != 0;
+static bool works_in_place(const ls_image *image, const ls_instr *instr, int output, bool adds) {
+    bool in_place = adds;
     for (int k = 0; k < instr->n_in; k++) {
         const ls_sharing sharing = ls_instr_sharing(image, instr, output, k);
         if (sharing == LS_CLASH) return false;
@@ -236,15 +225,18 @@ static bool works_in_place(const ls_image *image, const ls_instr *instr, int out
 }
 
 /* Poisons the outputs when a kernel begins, since it may write results before it has read all inputs. */
-static void spoil_results(rank_state *r, const ls_instr *instr, const ls_interpreted *units) {
-    for (int i = 0; i < instr->n_out; i++)
-        if (!works_in_place(r->image, instr, i)) ls_hashes_poison(&r->store, &units->out[i]);
-    ls_hashes_poison(&r->store, &units->workspace);
+static void spoil_results(rank_state *r, const ls_instr *instr, const ls_units *units) {
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        if (!ls_access_writes(&access)) continue;
+        const bool adds = access.kind == LS_ACCESS_UPDATE;
+        if (access.output < 0 || !works_in_place(r->image, instr, access.output, adds))
+            ls_hashes_poison(&r->store, &units[k]);
+    }
 }
 
 /* Begins or ends the instruction. Returns whether it has ended. */
-static bool execute(ls_interpreter *in, int rank, int queue, const ls_instr *instr,
-                    const ls_interpreted *units) {
+static bool execute(ls_interpreter *in, int rank, int queue, const ls_instr *instr, const ls_units *units) {
     queue_state *q = &in->rank[rank].queue[queue];
     if (q->running) {
         end_kernel(in, rank, q, instr, units);
@@ -266,35 +258,24 @@ static bool execute(ls_interpreter *in, int rank, int queue, const ls_instr *ins
 
 static bool advance_queue(ls_interpreter *in, int rank, int queue) {
     rank_state *r = &in->rank[rank];
-    queue_state *q = &r->queue[queue];
-    if (q->next == q->n) return false;
-    const ls_program *p = program_of(r);
-    const int i = q->instrs[q->next];
-    const ls_instr *instr = &p->instrs[i];
-    if (instr->after > r->queue[1 - queue].done) return false;
-    if (instr->kind == LS_INSTR_WAIT && r->words[word_of(p, instr)] < generation_of(r, instr)) return false;
-    if (execute(in, rank, queue, instr, &r->instrs[index_of(r)][i])) {
-        q->done = i;
-        q->next++;
-    }
+    ls_cursor *cursor = cursor_of(r);
+    const int i = queue < cursor->program->queues ? ls_cursor_head(cursor, queue) : -1;
+    if (i < 0 || !ls_cursor_may_start(cursor, queue)) return false;
+    const ls_instr *instr = &cursor->program->instrs[i];
+    const bool waits = instr->kind == LS_INSTR_WAIT;
+    if (waits && r->words[ls_instr_word(cursor->program, instr)] < generation_of(r, instr)) return false;
+    if (execute(in, rank, queue, instr, r->units[index_of(r)][i])) ls_cursor_advance(cursor, queue);
     return true;
 }
 
 static void begin_program(rank_state *r) {
-    const ls_program *p = program_of(r);
-    for (int q = 0; q < LS_QUEUES; q++) r->queue[q] = (queue_state){.instrs = r->queue[q].instrs, .done = -1};
-    for (int i = 0; i < p->n_instrs; i++) {
-        queue_state *q = &r->queue[p->instrs[i].queue];
-        q->instrs[q->n++] = i;
-    }
+    ls_cursor_begin(cursor_of(r), r->runs[index_of(r)]);
     ls_hashes_set_inputs(&r->store, (uint64_t)r->stage + 1);
 }
 
-/* Begins the next program if both queues have ended; else returns false. */
+/* Begins the next program if all queues have ended; else returns false. */
 static bool next_program(rank_state *r) {
-    for (int q = 0; q < LS_QUEUES; q++) {
-        if (r->queue[q].next < r->queue[q].n) return false;
-    }
+    if (!ls_cursor_has_ended(cursor_of(r))) return false;
     r->runs[index_of(r)]++;
     r->stage++;
     if (r->stage < r->stages) begin_program(r);
@@ -304,16 +285,16 @@ static bool next_program(rank_state *r) {
 /* Advances a queue by one step, the rank to its next program, or a transfer; false: it cannot advance. */
 static bool advance_actor(ls_interpreter *in, int rank, int actor) {
     rank_state *r = &in->rank[rank];
-    if (actor == NETWORK) return advance_transfers(in, rank);
+    if (actor == in->actors - 1) return advance_transfers(in, rank);
     if (r->stage == r->stages) return false;
     return advance_queue(in, rank, actor) || next_program(r);
 }
 
 /* Advances one actor of the class, searched from a random one on; false: none can advance. */
 static bool advance_class(ls_interpreter *in, int class) {
-    const int n = in->ranks * ACTORS, first = (int)draw(in, (uint64_t)n);
+    const int n = in->ranks * in->actors, first = (int)draw(in, (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        const int rank = (first + i) % n / ACTORS, actor = (first + i) % n % ACTORS;
+        const int rank = (first + i) % n / in->actors, actor = (first + i) % n % in->actors;
         if (in->rank[rank].class[actor] == class && advance_actor(in, rank, actor)) return true;
     }
     return false;
@@ -335,23 +316,20 @@ static void prepare(ls_interpreter *in, rank_state *r, const ls_image *image, si
     r->stages = ls_image_sequence(image, r->sequence);
     ls_hashes_create(&r->store, image, unit, in->arena);
     r->words = LS_NEW_ARRAY(in->arena, uint64_t, image->words + 1);
-    int most = 1;
     for (int p = 0; p < LS_PROGRAMS; p++) {
         const ls_program *program = &image->programs[p];
-        most = (int)ls_max(most, program->n_instrs);
-        r->instrs[p] = LS_NEW_ARRAY(in->arena, ls_interpreted, program->n_instrs + 1);
+        r->cursor[p] = ls_cursor_make(program, in->arena);
+        r->units[p] = LS_NEW_ARRAY(in->arena, ls_units *, program->n_instrs + 1);
+        in->actors = (int)ls_max(in->actors, program->queues + 1);
         for (int i = 0; i < program->n_instrs; i++) {
             const ls_instr *instr = &program->instrs[i];
-            ls_interpreted *units = &r->instrs[p][i];
+            r->units[p][i] = LS_NEW_ARRAY(in->arena, ls_units, ls_instr_accesses(instr));
             in->span = (size_t)ls_max((int64_t)in->span, instr->number + 1);
-            for (int k = 0; k < instr->n_in; k++)
-                units->in[k] = ls_hashes_units(&r->store, &instr->in[k], in->arena);
-            for (int k = 0; k < instr->n_out; k++)
-                units->out[k] = ls_hashes_units(&r->store, &instr->out[k], in->arena);
-            units->workspace = ls_hashes_units(&r->store, instr->workspace, in->arena);
+            for (int k = 0; k < ls_instr_accesses(instr); k++)
+                r->units[p][i][k] =
+                    ls_hashes_units(&r->store, ls_instr_access_at(instr, k).operand, in->arena);
         }
     }
-    for (int q = 0; q < LS_QUEUES; q++) r->queue[q].instrs = LS_NEW_ARRAY(in->arena, int, most);
 }
 
 ls_interpreter *ls_interpreter_create(const ls_image *const *images, int ranks) {
@@ -362,6 +340,10 @@ ls_interpreter *ls_interpreter_create(const ls_image *const *images, int ranks) 
     in->rank = LS_NEW_ARRAY(arena, rank_state, ranks);
     const size_t unit = ls_hashes_unit(images, ranks);
     for (int r = 0; r < ranks; r++) prepare(in, &in->rank[r], images[r], unit);
+    for (int r = 0; r < ranks; r++) {
+        in->rank[r].queue = LS_NEW_ARRAY(arena, queue_state, in->actors);
+        in->rank[r].class = LS_NEW_ARRAY(arena, int, in->actors);
+    }
     in->n_reads = (size_t)ranks * LS_SEQUENCE * in->span;
     in->reads = LS_NEW_ARRAY(arena, uint64_t, in->n_reads + 1);
     return in;
@@ -376,10 +358,10 @@ void ls_interpreter_destroy(ls_interpreter *in) {
  */
 static void choose_classes(ls_interpreter *in) {
     enum { ONE_SLOW = 4, ONE_FAST = 7, EQUAL = 8, WAYS = 12 };
-    const int way = (int)draw(in, WAYS), one = (int)draw(in, (uint64_t)in->ranks * ACTORS);
+    const int way = (int)draw(in, WAYS), one = (int)draw(in, (uint64_t)(in->ranks * in->actors));
     in->strict = draw(in, 3) > 0;
-    for (int i = 0; i < in->ranks * ACTORS; i++) {
-        int *class = &in->rank[i / ACTORS].class[i % ACTORS];
+    for (int i = 0; i < in->ranks * in->actors; i++) {
+        int *class = &in->rank[i / in->actors].class[i % in->actors];
         if (way < ONE_SLOW)
             *class = i == one;
         else if (way < ONE_FAST)
@@ -402,6 +384,7 @@ static void reset(ls_interpreter *in, uint64_t seed) {
         memset(r->runs, 0, sizeof r->runs);
         ls_hashes_reset(&r->store);
         r->stage = 0;
+        for (int a = 0; a < in->actors; a++) r->queue[a].running = false;
         begin_program(r);
     }
 }

@@ -14,11 +14,6 @@ typedef struct ls_units {
     uint32_t *at;
 } ls_units;
 
-/* The operands of one instruction. */
-typedef struct ls_interpreted {
-    ls_units in[LS_KERNEL_INPUTS], out[LS_KERNEL_OUTPUTS], workspace;
-} ls_interpreted;
-
 /* One rank's memory. */
 typedef struct ls_hashes {
     const ls_image *image;

@@ -35,9 +35,8 @@ size_t ls_hashes_unit(const ls_image *const *images, int ranks) {
         for (int p = 0; p < LS_PROGRAMS; p++) {
             for (int i = 0; i < image->programs[p].n_instrs; i++) {
                 const ls_instr *instr = &image->programs[p].instrs[i];
-                for (int k = 0; k < instr->n_in; k++) unit = unit_of_operand(image, &instr->in[k], unit);
-                for (int k = 0; k < instr->n_out; k++) unit = unit_of_operand(image, &instr->out[k], unit);
-                unit = unit_of_operand(image, instr->workspace, unit);
+                for (int k = 0; k < ls_instr_accesses(instr); k++)
+                    unit = unit_of_operand(image, ls_instr_access_at(instr, k).operand, unit);
             }
         }
     }

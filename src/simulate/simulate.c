@@ -8,15 +8,13 @@
 /* The state of one rank. */
 typedef struct simulated {
     const ls_program *program;
-    int *instrs[LS_QUEUES]; /* instructions of each queue, in order */
-    int n[LS_QUEUES], next[LS_QUEUES];
-    int done[LS_QUEUES];    /* last completed instruction; -1: none */
-    double held[LS_QUEUES]; /* since when the wait at the head blocks the queue; -1: it does not */
-    double *posted;         /* [word][generation] of its own words: when it is set; INFINITY: not yet known */
-    size_t *first;          /* [word]: index of its first entry in `posted` */
-    double *far;            /* [instruction]: bytes that come from memory, not from a cache */
-    double now;             /* when the last instruction that it began ends */
-    double wake;            /* time of its next event; INFINITY: unknown until another rank posts */
+    ls_cursor cursor;
+    double *held;   /* by queue: since when the wait at the head blocks it; -1: it does not */
+    double *posted; /* [word][generation] of its own words: when it is set; INFINITY: not yet known */
+    size_t *first;  /* [word]: index of its first entry in `posted` */
+    double *far;    /* [instruction]: bytes that come from memory, not from a cache */
+    double now;     /* when the last instruction that it began ends */
+    double wake;    /* time of its next event; INFINITY: unknown until another rank posts */
     ls_simulated_rank *times;
 } simulated;
 
@@ -29,19 +27,7 @@ typedef struct simulation {
     simulated *rank;
 } simulation;
 
-static void split_queues(simulation *p, simulated *w) {
-    for (int q = 0; q < LS_QUEUES; q++) {
-        w->instrs[q] = LS_NEW_ARRAY(p->arena, int, w->program->n_instrs + 1);
-        w->done[q] = -1;
-        w->held[q] = -1;
-    }
-    for (int i = 0; i < w->program->n_instrs; i++) {
-        const ls_queue q = w->program->instrs[i].queue;
-        w->instrs[q][w->n[q]++] = i;
-    }
-}
-
-/* Channel c of a program has the words 2c (sent) and 2c + 1 (ready), each with a generation per use. */
+/* A word of the program, counted from its first, has a generation for each use of its channel. */
 static void make_words(simulation *p, simulated *w) {
     const int channels = w->program->n_channels;
     size_t entries = 0;
@@ -56,7 +42,7 @@ static void make_words(simulation *p, simulated *w) {
 
 /* The entry of the owner's `posted` for the instruction's word and generation. */
 static double *post_time(const simulated *owner, const ls_instr *instr) {
-    const int word = 2 * instr->channel + (instr->ready ? 1 : 0);
+    const int word = ls_instr_word(owner->program, instr) - owner->program->first_word;
     LS_ASSERT(instr->generation >= 1 && instr->generation <= owner->program->channels[instr->channel].uses);
     return &owner->posted[owner->first[word] + instr->generation - 1];
 }
@@ -76,10 +62,10 @@ static void execute(simulation *p, simulated *w, int i) {
 }
 
 /* When the head of a queue may begin: w->now, a later time, or INFINITY if that is not known yet. */
-static double earliest_begin(simulated *w, ls_queue q) {
-    if (w->next[q] == w->n[q]) return INFINITY;
-    const ls_instr *instr = &w->program->instrs[w->instrs[q][w->next[q]]];
-    if (instr->after > w->done[1 - q]) return INFINITY;
+static double earliest_begin(simulated *w, int q) {
+    const int head = ls_cursor_head(&w->cursor, q);
+    if (head < 0 || !ls_cursor_may_start(&w->cursor, q)) return INFINITY;
+    const ls_instr *instr = &w->program->instrs[head];
     if (instr->kind != LS_INSTR_WAIT) return w->now;
     const double begin = fmax(w->now, *post_time(w, instr));
     if (begin > w->now && w->held[q] < 0) w->held[q] = w->now;
@@ -90,9 +76,8 @@ static void report_span(const simulation *p, const simulated *w, int instr, doub
     if (p->watch != NULL) p->watch->on_span(p->watch->context, (int)(w - p->rank), instr, begin, w->now);
 }
 
-/* Advances the rank by one event: an instruction, or the signal for which both queues wait. */
+/* Advances the rank by one event: an instruction, or the signal for which all queues wait. Compute goes last, as in the executor. */
 static void step(simulation *p, simulated *w) {
-    static const ls_queue order[LS_QUEUES] = {LS_COPY, LS_COMPUTE};
     if (w->wake > w->now) {
         const double blocked = w->now;
         w->times->waiting += w->wake - w->now;
@@ -100,17 +85,16 @@ static void step(simulation *p, simulated *w) {
         report_span(p, w, -1, blocked);
     }
     double soonest = INFINITY;
-    for (int k = 0; k < LS_QUEUES; k++) {
-        const ls_queue q = order[k];
+    for (int q = w->program->queues - 1; q >= 0; q--) {
         const double begin = earliest_begin(w, q);
         soonest = fmin(soonest, begin);
         if (begin > w->now) continue;
-        const int i = w->instrs[q][w->next[q]++];
+        const int i = ls_cursor_head(&w->cursor, q);
         const double from = w->held[q] >= 0 ? w->held[q] : w->now;
         execute(p, w, i);
         report_span(p, w, i, from);
         w->held[q] = -1;
-        w->done[q] = i;
+        ls_cursor_advance(&w->cursor, q);
         soonest = w->now;
         break;
     }
@@ -118,15 +102,11 @@ static void step(simulation *p, simulated *w) {
     w->wake = soonest;
 }
 
-static bool has_ended(const simulated *w) {
-    return w->next[LS_COMPUTE] == w->n[LS_COMPUTE] && w->next[LS_COPY] == w->n[LS_COPY];
-}
-
 static simulated *next_rank(simulation *p) {
     simulated *first = NULL;
     for (int r = 0; r < p->ranks; r++) {
         simulated *w = &p->rank[r];
-        if (!has_ended(w) && (first == NULL || w->wake < first->wake)) first = w;
+        if (!ls_cursor_has_ended(&w->cursor) && (first == NULL || w->wake < first->wake)) first = w;
     }
     return first;
 }
@@ -155,7 +135,9 @@ ls_status ls_simulate(const ls_image *const *images, int ranks, int program, con
         out[r] = (ls_simulated_rank){0};
         w->program = &images[r]->programs[program];
         w->times = &out[r];
-        split_queues(&p, w);
+        w->cursor = ls_cursor_make(w->program, p.arena);
+        w->held = LS_NEW_ARRAY(p.arena, double, w->program->queues + 1);
+        for (int q = 0; q < w->program->queues; q++) w->held[q] = -1;
         make_words(&p, w);
         w->far = ls_program_far(images[r], program, rates->cache, p.arena);
     }

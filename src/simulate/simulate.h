@@ -12,11 +12,11 @@ typedef struct ls_simulated_rank {
     double end;       /* when its program ends */
     double computing; /* in kernels */
     double sending;   /* in puts, in which the sender's thread copies */
-    double waiting;   /* for signals, in both queues at once; end = computing + sending + waiting */
+    double waiting;   /* for signals, in all queues at once; end = computing + sending + waiting */
 } ls_simulated_rank;
 
 /*
- * Called for each span of a rank: of an instruction, or, with instr -1, of a time in which both queues waited. The span of a wait begins
+ * Called for each span of a rank: of an instruction, or, with instr -1, of a time in which all queues waited. The span of a wait begins
  * when the wait first blocks its queue.
  */
 typedef struct ls_simulation_watch {
@@ -25,8 +25,8 @@ typedef struct ls_simulation_watch {
 } ls_simulation_watch;
 
 /*
- * Simulates one run of a program on all ranks. As in the executor, one thread of a rank executes the heads of both queues in turn, the
- * copy queue's first. A put or signal takes time of its sender and arrives after the rates' latency. A kernel that reads other ranks'
+ * Simulates one run of a program on all ranks. As in the executor, one thread of a rank executes the heads of its queues in turn, the
+ * compute queue's last. A put or signal takes time of its sender and arrives after the rates' latency. A kernel that reads other ranks'
  * memory takes as long as a put of those bytes in addition. rates: those of every rank. out: [ranks]. watch may be NULL. LS_INVALID
  * when the ranks wait for each other for ever (ls_verify says more).
  */

@@ -30,7 +30,7 @@ static void test_missing_wait_shows(void **state) {
     for (int r = 0; r < set.ranks; r++) {
         ls_program *p = &set.image[r]->programs[LS_PROGRAM_MICRO];
         for (int i = 0; i < p->n_instrs; i++) {
-            if (p->instrs[i].kind == LS_INSTR_KERNEL) p->instrs[i].after = -1;
+            if (p->instrs[i].kind == LS_INSTR_KERNEL) p->instrs[i].n_after = 0;
         }
     }
     int other = 0;

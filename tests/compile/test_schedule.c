@@ -121,11 +121,7 @@ static double exposed_seconds(const ls_image *image, int program, double latency
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         double begin = fmax(now[instr->queue], 0);
-        for (int k = instr->after; k >= 0; k--) { /* the other queue's last instruction up to there */
-            if (p->instrs[k].queue == instr->queue) continue;
-            begin = fmax(begin, end[k]);
-            break;
-        }
+        for (int k = 0; k < instr->n_after; k++) begin = fmax(begin, end[instr->after[k].instr]);
         double *word =
             instr->channel < 0
                 ? NULL

@@ -55,12 +55,12 @@ static void wrong_generation(image_set *set) { nth(set, 1, LS_INSTR_SIGNAL, 0)->
 static void forget_order(image_set *set) {
     ls_program *p = &set->image[1]->programs[LS_PROGRAM_MICRO];
     for (int i = 0; i < p->n_instrs; i++) {
-        if (p->instrs[i].kind == LS_INSTR_KERNEL && p->instrs[i].after >= 0) {
-            p->instrs[i].after = -1;
+        if (p->instrs[i].kind == LS_INSTR_KERNEL && p->instrs[i].n_after > 0) {
+            p->instrs[i].n_after = 0;
             return;
         }
     }
-    fail_msg("no kernel waits for the other queue");
+    fail_msg("no kernel waits for another queue");
 }
 static void shift_slot(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 1)->out[0].offset += 64; }
 static void early_reuse(image_set *set) {
@@ -113,7 +113,7 @@ static void read_at_once(image_set *set) { /* without the order after the wait o
     ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
     ls_operand *block;
     for (const ls_instr *instr = reader(set, 0, &block); instr >= p->instrs; instr--)
-        p->instrs[instr - p->instrs].after = -1;
+        p->instrs[instr - p->instrs].n_after = 0;
 }
 /* The first signal or wait of rank 0 that is about a block read in place. */
 static ls_instr *word_in_place(image_set *set, ls_instr_kind kind, bool of_reader) {

@@ -64,7 +64,7 @@ static void other_operand(image_set *set) { /* another part of the parameters */
 }
 static void forget_order(image_set *set) {
     ls_program *p = &set->image[1]->programs[LS_PROGRAM_MICRO];
-    for (int i = 0; i < p->n_instrs; i++) p->instrs[i].after = -1;
+    for (int i = 0; i < p->n_instrs; i++) p->instrs[i].n_after = 0;
 }
 
 static findings look(void (*edit)(image_set *set)) {

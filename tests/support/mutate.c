@@ -55,6 +55,14 @@ enum {
     WORDS = 1u << LS_INSTR_PUT_SIGNAL | 1u << LS_INSTR_SIGNAL | 1u << LS_INSTR_WAIT
 };
 
+/* The k-th thing that an instruction comes after is another instruction now, of the same queue; -1: it is dropped. */
+static void set_after(ls_instr *instr, int k, int other) {
+    if (other >= 0)
+        instr->after[k].instr = other;
+    else
+        instr->after[k] = instr->after[--instr->n_after];
+}
+
 static bool drop(edit *e) {
     const int at = pick(e, ANY);
     if (at < 0) return false;
@@ -65,9 +73,10 @@ static bool drop(edit *e) {
     memmove(&p->instrs[at], &p->instrs[at + 1], sizeof *p->instrs * (size_t)(p->n_instrs - at - 1));
     p->n_instrs--;
     for (int i = 0; i < p->n_instrs; i++) {
-        int *after = &p->instrs[i].after;
-        if (*after == at) *after = before;
-        if (*after > at) --*after;
+        for (int k = p->instrs[i].n_after - 1; k >= 0; k--) {
+            const int after = p->instrs[i].after[k].instr;
+            if (after >= at) set_after(&p->instrs[i], k, after == at ? before : after - 1);
+        }
     }
     return true;
 }
@@ -78,8 +87,10 @@ static void exchange(ls_program *p, int a, int b) {
     p->instrs[a] = p->instrs[b];
     p->instrs[b] = first;
     for (int i = 0; i < p->n_instrs; i++) {
-        int *after = &p->instrs[i].after;
-        if (*after == a || *after == b) *after = a + b - *after;
+        for (int k = 0; k < p->instrs[i].n_after; k++) {
+            int *after = &p->instrs[i].after[k].instr;
+            if (*after == a || *after == b) *after = a + b - *after;
+        }
     }
 }
 
@@ -132,11 +143,12 @@ static bool reorder(edit *e) {
     for (int k = 0; k < n; k++) {
         const int at = (from + k) % n;
         ls_instr *instr = &e->program->instrs[at];
-        if (instr->after < 0) continue;
+        if (instr->n_after == 0) continue;
         describe(e, "other order of", at);
+        const int which = draw(e, instr->n_after);
         int other = -1;
-        if (draw(e, 3) > 0) other = neighbour(p, instr->after, draw(e, 4) == 0 ? 1 : -1);
-        instr->after = other;
+        if (draw(e, 3) > 0) other = neighbour(p, instr->after[which].instr, draw(e, 4) == 0 ? 1 : -1);
+        set_after(instr, which, other);
         return true;
     }
     return false;
@@ -266,6 +278,7 @@ typedef struct subject {
     ls_instr *instrs[8][LS_PROGRAMS]; /* as compiled */
     int n_instrs[8][LS_PROGRAMS];
     ls_operand *operands[8][LS_PROGRAMS]; /* theirs, one after the other */
+    ls_after *after[8][LS_PROGRAMS];
     ls_buffer *buffers[8];
     ls_interpreter *interpreter;
     ls_interpreter_result right;
@@ -293,6 +306,21 @@ static size_t move_operands(const ls_instr *instrs, int n, ls_operand *all, bool
     return at;
 }
 
+/* The same for what they come after. */
+static size_t move_after(const ls_instr *instrs, int n, ls_after *all, bool save) {
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < instrs[i].n_after; k++, at++) {
+            if (all == NULL) continue;
+            if (save)
+                all[at] = instrs[i].after[k];
+            else
+                instrs[i].after[k] = all[at];
+        }
+    }
+    return at;
+}
+
 static const ls_image *const *images_of(const subject *s) { return (const ls_image *const *)s->set.image; }
 
 static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int layers, bool accumulates,
@@ -307,6 +335,8 @@ static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int lay
             s->operands[r][p] =
                 malloc(sizeof(ls_operand) * move_operands(s->instrs[r][p], n, NULL, true) + 1);
             (void)move_operands(s->instrs[r][p], n, s->operands[r][p], true);
+            s->after[r][p] = malloc(sizeof(ls_after) * move_after(s->instrs[r][p], n, NULL, true) + 1);
+            (void)move_after(s->instrs[r][p], n, s->after[r][p], true);
         }
         s->buffers[r] = copy_of(image->buffers, sizeof(ls_buffer) * (size_t)image->n_buffers);
     }
@@ -325,6 +355,7 @@ static void restore(subject *s) {
             if (n == 0) continue;
             memcpy(image->programs[p].instrs, s->instrs[r][p], sizeof(ls_instr) * (size_t)n);
             (void)move_operands(s->instrs[r][p], n, s->operands[r][p], false);
+            (void)move_after(s->instrs[r][p], n, s->after[r][p], false);
         }
         memcpy(image->buffers, s->buffers[r], sizeof(ls_buffer) * (size_t)image->n_buffers);
     }
@@ -336,6 +367,7 @@ static void free_subject(subject *s) {
         for (int p = 0; p < LS_PROGRAMS; p++) {
             free(s->instrs[r][p]);
             free(s->operands[r][p]);
+            free(s->after[r][p]);
         }
         free(s->buffers[r]);
     }

@@ -1,0 +1,51 @@
+/*
+ * A cursor: how far the queues of one run of a program are. Whoever goes through a program (the executor, the
+ * interpreter, the simulator) asks it which instruction heads a queue and whether it may start, and tells it what has been executed.
+ *
+ * A head may start when everything that it comes after has been executed. An instruction that waits for a signal word also needs the
+ * word's generation (ls_instr_word, ls_instr_generation), which the cursor does not see.
+ */
+#ifndef LS_PROGRAM_CURSOR_H
+#define LS_PROGRAM_CURSOR_H
+
+#include "program/instr.h"
+
+typedef struct ls_cursor {
+    const ls_program *program;
+    uint64_t runs; /* of the program before this one: the base of generations */
+    int *head;     /* by queue: its next instruction; n_instrs: the queue is through */
+    int *executed; /* by queue: its last instruction that has been executed; -1: none */
+    int *first;    /* by queue: its first instruction, or n_instrs */
+    int *next;     /* by instruction: the next one of its queue, or n_instrs */
+} ls_cursor;
+
+/* At the beginning of the program's first run. The program, but for its operands, must stay as it is; memory is the arena's. */
+ls_cursor ls_cursor_make(const ls_program *program, ls_arena *arena);
+/* To the beginning of a run, with so many before it. */
+void ls_cursor_begin(ls_cursor *cursor, uint64_t runs);
+/* Whether all queues are through. */
+bool ls_cursor_has_ended(const ls_cursor *cursor);
+
+/* The head of a queue: an index into instrs; -1: the queue is through. */
+static inline int ls_cursor_head(const ls_cursor *cursor, int queue) {
+    const int head = cursor->head[queue];
+    return head < cursor->program->n_instrs ? head : -1;
+}
+
+/* Whether all that the head of the queue, which is not through, comes after has been executed. */
+static inline bool ls_cursor_may_start(const ls_cursor *cursor, int queue) {
+    const ls_instr *instr = &cursor->program->instrs[cursor->head[queue]];
+    for (int i = 0; i < instr->n_after; i++) {
+        if (instr->after[i].instr > cursor->executed[instr->after[i].queue]) return false;
+    }
+    return true;
+}
+
+/* The head of the queue has been executed. */
+static inline void ls_cursor_advance(ls_cursor *cursor, int queue) {
+    const int instr = cursor->head[queue];
+    cursor->executed[queue] = instr;
+    cursor->head[queue] = cursor->next[instr];
+}
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * What an instruction means to every reader of a program: which bytes it accesses, and which signal word it sets or awaits.
+ */
+#ifndef LS_PROGRAM_INSTR_H
+#define LS_PROGRAM_INSTR_H
+
+#include "program/image.h"
+
+typedef enum ls_access_kind {
+    LS_ACCESS_READ,
+    LS_ACCESS_WRITE, /* or handed over, or taken back: what touched the bytes before is over, what touches them later comes after */
+    LS_ACCESS_UPDATE, /* written, and read first */
+    LS_ACCESS_PUT /* a put writes them in its peer's memory; signals, not this rank's order, say when it may */
+} ls_access_kind;
+
+/* One operand as its instruction accesses it. */
+typedef struct ls_instr_access {
+    const ls_operand *operand; /* its buffer may be -1: none */
+    ls_access_kind kind;
+    int output; /* of LS_ACCESS_WRITE and LS_ACCESS_UPDATE: its index in out[]; -1: the workspace */
+} ls_instr_access;
+
+/* How many operands an instruction has, inputs first, and how many accesses: these operands, then its workspace. */
+static inline int ls_instr_operands(const ls_instr *instr) { return instr->n_in + instr->n_out; }
+static inline int ls_instr_accesses(const ls_instr *instr) { return ls_instr_operands(instr) + 1; }
+/* The k-th access. */
+ls_instr_access ls_instr_access_at(const ls_instr *instr, int k);
+
+static inline bool ls_access_reads(const ls_instr_access *access) {
+    return access->kind == LS_ACCESS_READ || access->kind == LS_ACCESS_UPDATE;
+}
+static inline bool ls_access_writes(const ls_instr_access *access) {
+    return access->kind == LS_ACCESS_WRITE || access->kind == LS_ACCESS_UPDATE;
+}
+
+/* Whether bytes of its operands are moved or computed; other instructions only say something about them. */
+static inline bool ls_instr_moves(const ls_instr *instr) {
+    return instr->kind == LS_INSTR_KERNEL || instr->kind == LS_INSTR_PUT_SIGNAL;
+}
+
+/* The signal word, among all words of its owner, that the instruction sets or awaits. */
+static inline int ls_instr_word(const ls_program *program, const ls_instr *instr) {
+    return program->first_word + 2 * instr->channel + (instr->ready ? 1 : 0);
+}
+
+/* The generation that it sets or awaits in a run of the program; runs: those that came before. */
+static inline uint64_t ls_instr_generation(const ls_program *program, const ls_instr *instr, uint64_t runs) {
+    return runs * program->channels[instr->channel].uses + instr->generation;
+}
+
+#endif
