@@ -16,7 +16,7 @@
 enum { REPETITIONS = 7 };
 
 typedef struct operand {
-    char type; /* T, G (f32), D (f64), I (i32) */
+    char type; /* T, G (f32), D (f64), I (i32), Z (i32, zeros) */
     int64_t rows, columns;
 } operand;
 
@@ -36,7 +36,10 @@ static void stop_unless(ls_status status) {
 
 /* Memory of the operand, touched; adds its bytes. */
 static ls_view make_view(const operand *o, ls_dtype T, double *bytes) {
-    const ls_dtype dtype = o->type == 'T' ? T : o->type == 'D' ? LS_F64 : o->type == 'I' ? LS_I32 : LS_F32;
+    const ls_dtype dtype = o->type == 'T'          ? T
+                           : o->type == 'D'        ? LS_F64
+                           : strchr("IZ", o->type) ? LS_I32
+                                                   : LS_F32;
     const int64_t n = o->rows * o->columns;
     const size_t size = ls_round_up(ls_dtype_bytes(dtype) * (size_t)n, 64);
     void *data = aligned_alloc(64, size);
@@ -46,7 +49,7 @@ static ls_view make_view(const operand *o, ls_dtype T, double *bytes) {
         if (dtype == LS_F32) ((float *)data)[i] = value;
         if (dtype == LS_BF16) ((ls_bf16 *)data)[i] = ls_bf16_from_f32(value);
         if (dtype == LS_F64) ((double *)data)[i] = 1;
-        if (dtype == LS_I32) ((int32_t *)data)[i] = (int32_t)(i % 251);
+        if (dtype == LS_I32) ((int32_t *)data)[i] = o->type == 'Z' ? 0 : (int32_t)(i % 251);
     }
     *bytes += (double)size;
     return o->rows > 1 ? ls_view_dense(data, dtype, 2, (int64_t[]){o->rows, o->columns})
@@ -86,12 +89,13 @@ static void measure(const work *w, ls_dtype T, ls_isa isa, ls_pool *pool) {
 static void measure_all(ls_dtype T, ls_isa isa, ls_pool *pool) {
     static const ls_norm_params norm = {.epsilon = 1e-5};
     static const ls_activation_params gelu = {LS_ACTIVATION_GELU, 0};
-    static const ls_adamw_params adamw = {0.9, 0.95, 1e-8, 0.1, 1};
+    static const ls_adamw_params adamw = {0.9, 0.95, 1e-8};
     static const ls_embedding_params every = {-1};
     static const ls_matmul_params forward = {false, true, false}, input = {0}, weight = {true, false, true};
     enum { n = 8192, E = 768, F = 2048, V = 257 };
     const operand x = {'T', n, E}, h = {'T', n, F}, w = {'T', 1, E}, g = {'G', n, E};
     const operand rows = {'G', 1, n}, dw = {'G', 1, E}, control = {'D', 1, LS_CONTROLS}, ids = {'I', 1, n};
+    const operand units = {'Z', 1, (int64_t)n * E / LS_FLAT_UNIT}, settings = {'D', 1, 2};
     const operand logits = {'T', n, V}, table = {'T', V, E}, dtable = {'G', V, E};
     const work all[] = {
         {"rmsnorm", &norm, 2, 2, {x, w}, {x, rows}, 0},
@@ -112,7 +116,7 @@ static void measure_all(ls_dtype T, ls_isa isa, ls_pool *pool) {
         {"cross_entropy", NULL, 2, 2, {logits, ids}, {rows, rows}, 0},
         {"cross_entropy_grad", NULL, 4, 1, {logits, ids, rows, rows}, {logits}, 0},
         {"sum_squares", NULL, 1, 1, {g}, {{'D', 1, 1}}, 0},
-        {"adamw", &adamw, 2, 4, {g, control}, {g, g, g, x}, 0},
+        {"adamw", &adamw, 4, 4, {g, control, units, settings}, {g, g, g, x}, 0},
         {"matmul", &forward, 2, 1, {x, {'T', F, E}}, {h}, 2.0 * n * E * F},
         {"matmul", &input, 2, 1, {h, {'T', F, E}}, {x}, 2.0 * n * E * F},
         {"matmul", &weight, 2, 1, {h, x}, {{'G', F, E}}, 2.0 * n * E * F},

@@ -25,12 +25,6 @@ typedef struct ls_adamw {
     double beta1, beta2, epsilon, weight_decay;
 } ls_adamw;
 
-/* What holds for one parameter instead. */
-typedef struct ls_adamw_own {
-    double rate; /* the learning rate is multiplied by it */
-    double weight_decay;
-} ls_adamw_own;
-
 typedef struct ls_job {
     const ls_graph *graph;
     int forward_nodes; /* nodes before differentiation: program evaluate runs these; 0: no such program */
@@ -46,8 +40,8 @@ typedef struct ls_job {
     const ls_mask_term *documents;
     int n_documents;
     ls_adamw adamw;
-    const ls_adamw_own *own; /* by parameter, in the order of declaration; NULL: rate 1 and adamw's decay */
-    const ls_tensor *fetch;  /* tensors that the host reads after a program, by name */
+    const ls_adamw_settings *own; /* by parameter, as declared; NULL: rate 1 and adamw's decay */
+    const ls_tensor *fetch;       /* tensors that the host reads after a program, by name */
     int n_fetch;
 } ls_job;
 

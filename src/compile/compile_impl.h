@@ -31,8 +31,6 @@ typedef struct ls_group {
     int first_bucket, n_buckets;
 } ls_group;
 
-enum { LS_FLAT_UNIT = 32 }; /* elements; parameters and pieces start at multiples of it in the flat space */
-
 /* A part of a group: what is divided over all ranks and travels at once. */
 typedef struct ls_bucket {
     int64_t start, count;
@@ -211,6 +209,8 @@ void ls_reduction_end(ls_builder *b);
 /* Where the gradient sum of a parameter lies that has no place yet: in its group's buffer, made and zeroed on first use. */
 ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
 
+/* The row of the image's settings for parameter `number` in the order of declaration: a new one where no earlier is equal. -1: none. */
+int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number);
 /* What program step does after the gradients are reduced. */
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */

@@ -16,18 +16,20 @@ static void lay_parameters(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
     image->flats = LS_NEW_ARRAY(image->arena, ls_flat, g->n_tensors);
+    image->settings = LS_NEW_ARRAY(image->arena, ls_adamw_settings, g->n_tensors);
     b->flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
     int64_t at = 0;
     for (int t = 0; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         b->flat_of[t] = info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0 ? b->flat_of[info->of.id] : -1;
         if (t == 0 || info->role != LS_ROLE_PARAMETER) continue;
-        b->flat_of[t] = image->n_flats;
-        image->flats[image->n_flats++] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
-                                                   .shape = info->shape,
-                                                   .start = at,
-                                                   .count = ls_shape_elements(&info->shape),
-                                                   .frozen = info->frozen};
+        const int f = image->n_flats++;
+        b->flat_of[t] = f;
+        image->flats[f] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
+                                    .shape = info->shape,
+                                    .start = at,
+                                    .count = ls_shape_elements(&info->shape),
+                                    .group = ls_update_group(b, info, f)};
         at = (int64_t)ls_round_up((size_t)(at + ls_shape_elements(&info->shape)), LS_FLAT_UNIT);
     }
     image->flat_elements = ls_max(at / LS_FLAT_UNIT, ls_mesh_ranks(&b->target->mesh)) * LS_FLAT_UNIT;

@@ -90,6 +90,11 @@ static void place_optimizer(ls_builder *b) {
     (void)bind_vector(b, LS_BIND_V, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
     if (image->dtype != image->accumulator) /* else the parameters are their own masters */
         (void)bind_vector(b, LS_BIND_MASTER, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);
+    (void)bind_vector(b, LS_BIND_GROUPS, LS_BUFFER_TABLE, LS_I32, image->shard_count / LS_FLAT_UNIT);
+    const int64_t size[] = {image->n_settings, 2};
+    const ls_shape shape = {2, {{size[0], LS_FACTOR_NONE}, {size[1], LS_FACTOR_NONE}}};
+    bind(b, LS_BIND_SETTINGS, ls_build_private(b, LS_BUFFER_TABLE, LS_BIND_SETTINGS, LS_F64, 2, size), &shape,
+         NULL);
 }
 
 /* The spans of a mask for the queries of a block of ranks. */

@@ -86,40 +86,41 @@ static void step_control(ls_builder *b) {
                                           .out = {bound(b, LS_BIND_CONTROL)}});
 }
 
-static ls_adamw_params params_of(const ls_builder *b, int f) {
-    const ls_adamw *all = &b->job->adamw;
-    ls_adamw_params params = {all->beta1, all->beta2, all->epsilon, all->weight_decay, 1};
-    if (b->image->flats[f].shape.ndim < 2) params.weight_decay = 0;
-    if (b->job->own != NULL) {
-        params.weight_decay = b->job->own[f].weight_decay;
-        params.rate = b->job->own[f].rate;
+int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) {
+    ls_image *image = b->image;
+    if (parameter->frozen || b->job->update != LS_UPDATE_ADAMW) return -1;
+    ls_adamw_settings wanted = {.rate = 1, .weight_decay = b->job->adamw.weight_decay};
+    if (parameter->shape.ndim < 2) wanted.weight_decay = 0;
+    if (b->job->own != NULL) wanted = b->job->own[number];
+    for (int i = 0; i < image->n_settings; i++) {
+        const ls_adamw_settings *known = &image->settings[i];
+        if (known->rate == wanted.rate && known->weight_decay == wanted.weight_decay) return i;
     }
-    return params;
+    image->settings[image->n_settings] = wanted;
+    return image->n_settings++;
 }
 
-/* AdamW on the part of each parameter that lies in this piece of the shard. One that is frozen stays as it is. */
+/* AdamW on a piece of the shard, whatever parameters it holds: the table of groups says what becomes of each unit. */
 static void adamw(ls_builder *b, const ls_flat_piece *piece) {
-    const ls_image *image = b->image;
-    for (int f = 0; f < image->n_flats; f++) {
-        const ls_flat_piece part = ls_piece_within(piece, image->flats[f].start, image->flats[f].count);
-        if (part.count == 0 || image->flats[f].frozen) continue;
-        const ls_adamw_params params = params_of(b, f);
-        ls_build_kernel(
-            b, &(ls_kernel_build){.op = "adamw",
-                                  .kernel = LS_KERNEL_ADAMW,
-                                  .dtype = image->dtype,
-                                  .params = &params,
-                                  .params_bytes = sizeof params,
-                                  .flops = 15.0 * (double)part.count,
-                                  .n_in = 2,
-                                  .in = {ls_operand_slice(bound(b, LS_BIND_SHARD), 0, part.at, part.count),
-                                         bound(b, LS_BIND_CONTROL)},
-                                  .n_out = 4,
-                                  .out = {ls_image_master(image, &part),
-                                          ls_operand_slice(bound(b, LS_BIND_M), 0, part.at, part.count),
-                                          ls_operand_slice(bound(b, LS_BIND_V), 0, part.at, part.count),
-                                          parameters_of(b, &part)}});
-    }
+    const ls_adamw *all = &b->job->adamw;
+    const ls_adamw_params params = {all->beta1, all->beta2, all->epsilon};
+    const ls_operand groups =
+        ls_operand_slice(bound(b, LS_BIND_GROUPS), 0, piece->at / LS_FLAT_UNIT, piece->count / LS_FLAT_UNIT);
+    ls_build_kernel(
+        b, &(ls_kernel_build){.op = "adamw",
+                              .kernel = LS_KERNEL_ADAMW,
+                              .dtype = b->image->dtype,
+                              .params = &params,
+                              .params_bytes = sizeof params,
+                              .flops = 15.0 * (double)piece->count,
+                              .n_in = 4,
+                              .in = {ls_operand_slice(bound(b, LS_BIND_SHARD), 0, piece->at, piece->count),
+                                     bound(b, LS_BIND_CONTROL), groups, bound(b, LS_BIND_SETTINGS)},
+                              .n_out = 4,
+                              .out = {ls_image_master(b->image, piece),
+                                      ls_operand_slice(bound(b, LS_BIND_M), 0, piece->at, piece->count),
+                                      ls_operand_slice(bound(b, LS_BIND_V), 0, piece->at, piece->count),
+                                      parameters_of(b, piece)}});
 }
 
 /* While one bucket is updated, the one before is on its way through a stage, back from the last to the first. */

@@ -55,8 +55,11 @@
  *   fill             -                                                     any type [..]: zero bits
  *   sum_squares      x G[..]                                               f64[1]          (adds; summed in f64)
  *   step_control     totals f64[LS_TOTALS], hyper f64[LS_HYPERS]           control f64[LS_CONTROLS]
- *   adamw            grad G[..], control f64[LS_CONTROLS], in-out: master G[..], m G[..], v G[..]   param T[..]
- *                    (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.) Nothing changes if control.apply is 0.
+ *   adamw            grad G[n], control f64[LS_CONTROLS], group i32[n/LS_FLAT_UNIT], settings f64[K,2]; in-out: master G[n], m G[n],
+ *                    v G[n], param T[n]                                    -: one step of AdamW; param becomes master
+ *                    (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.) The n elements may belong to many
+ *                    parameters: group[i] is the row of settings (ls_adamw_settings) of unit i. A unit with -1 (frozen parameters,
+ *                    padding) keeps all its bytes; so does everything if control.apply is 0.
  *                    master and param may be the same bytes.
  * "adds" means out += result. The view of an in-out operand is among the outputs only.
  * sum_squares is registered for the type of grad, adamw for the type of param.
@@ -139,6 +142,14 @@ static ls_status check_even_head(const ls_kernel_call *call) {
     return ls_ok();
 }
 
+static ls_status check_adamw(const ls_kernel_call *call) {
+    const int64_t elements = ls_view_elements(&call->in[0]), units = ls_view_elements(&call->in[2]);
+    if (elements == units * LS_FLAT_UNIT) return ls_ok();
+    return ls_error(LS_INVALID,
+                    "kernel adamw: %lld elements and groups of %lld units, expected %d elements a unit",
+                    (long long)elements, (long long)units, LS_FLAT_UNIT);
+}
+
 /* --- outputs that are read before they are written, depending on params ---------------------------------------------------------- */
 
 #define RESULT(i) (1u << (i))
@@ -169,8 +180,7 @@ static const ls_norm_params norm = {.epsilon = 1e-5};
 static const ls_activation_params gelu = {.kind = LS_ACTIVATION_GELU_TANH};
 static const ls_rotate_params rotate = {.inverse = false};
 static const ls_rope_params rope = {.theta = 10000};
-static const ls_adamw_params adamw = {
-    .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .rate = 1};
+static const ls_adamw_params adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
 
 const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     [LS_KERNEL_NONE] = {.name = "none"},
@@ -348,15 +358,18 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                 .in = "totals f64[3] hyper f64[5]",
                                 .out = "control f64[6]"},
     [LS_KERNEL_ADAMW] = {.name = "adamw",
-                         .in = "grad G[n] control f64[6]",
+                         .in = "grad G[n] control f64[6] group i32[u] settings f64[K,2]",
                          .out = "master G[n] m G[n] v G[n] param T[n]",
                          .params = true,
-                         .reads = RESULT(0) | RESULT(1) | RESULT(2),
+                         .check = check_adamw,
+                         .reads = RESULT(0) | RESULT(1) | RESULT(2) | RESULT(3),
                          .over = {0, 0, 0, OUT(0)},
-                         .sample = {"gc", "gggx", false, &adamw}},
+                         .sample = {"gcuo", "gggx", false, &adamw}},
 };
 
-_Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6, "the rows of step_control and adamw");
+_Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 &&
+                   sizeof(ls_adamw_settings) == sizeof(double[2]),
+               "the rows of step_control and adamw");
 
 ls_kernel_id ls_kernel_named(const char *name) {
     int id = LS_KERNEL_IDS - 1;

@@ -81,7 +81,8 @@ typedef enum ls_cost_kind {
 /*
  * A call of a kernel whose time goes by its bytes, for measuring it. in, out: one letter for each operand of a call on n tokens of E elements (H heads
  * of D), of element type T with accumulator G:
- *   x T[n,E]   g G[n,E]   w T[E]   s G[E]   r G[n]   i i32[n], rows of a table   q f64[1]   c the control of an update
+ *   x T[n,E]   g G[n,E]   w T[E]   s G[E]   r G[n]   i i32[n], rows of a table   q f64[1]
+ *   of an update: c the control   o the settings of one group   u i32[n E/LS_FLAT_UNIT], the group of each unit
  *   v T[n/16,16 E], logits   l i32[n/16], labels   k G[n/16]
  *   t T[n,H,D]   a G[n,D], angles   h T[1,n,H,D]   p G[1,H,n]
  */

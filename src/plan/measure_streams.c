@@ -58,6 +58,15 @@ static ls_view control(const maker *m) {
     return view;
 }
 
+/* Of one group of parameters. */
+static ls_view settings(const maker *m) {
+    ls_view view = matrix(LS_F64, 1, 2);
+    ls_adamw_settings *to = LS_NEW(m->arena, ls_adamw_settings);
+    *to = (ls_adamw_settings){.rate = 1, .weight_decay = 0.1};
+    view.data = to;
+    return view;
+}
+
 /* The operand that a letter of ls_kernel_sample stands for. */
 static ls_view operand(const maker *m, char letter) {
     switch (letter) {
@@ -83,6 +92,10 @@ static ls_view operand(const maker *m, char letter) {
         return vector(LS_F64, 1);
     case 'c':
         return control(m);
+    case 'o':
+        return settings(m);
+    case 'u':
+        return vector(LS_I32, m->n * E / LS_FLAT_UNIT); /* zeros: all are of that group */
     case 't':
         return cube(m->T, m->n, H, D);
     case 'a':

@@ -22,7 +22,7 @@ typedef enum ls_space { LS_PRIVATE, LS_SYMMETRIC, LS_SPACES } ls_space;
 
 typedef enum ls_buffer_kind {
     LS_BUFFER_INPUT,      /* written by the host: tokens, labels, step parameters */
-    LS_BUFFER_TABLE,      /* written by the host once: positions, mask spans */
+    LS_BUFFER_TABLE,      /* written by the host once: positions, mask spans, settings of the update */
     LS_BUFFER_PARAMETER,  /* weights in the working type */
     LS_BUFFER_GRADIENT,   /* sums of gradients */
     LS_BUFFER_OPTIMIZER,  /* this rank's part of the optimiser's state */
@@ -152,7 +152,7 @@ typedef struct ls_flat {
     const char *name;
     ls_shape shape;
     int64_t start, count;
-    bool frozen; /* it has no gradient and is not updated */
+    int group; /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
 } ls_flat;
 
 /* A run of the flat space that lies in a rank's shard. */
@@ -192,7 +192,9 @@ typedef struct ls_image {
 
     ls_flat *flats; /* all parameters, in the order of declaration */
     int n_flats;
-    int64_t flat_elements; /* with padding */
+    int64_t flat_elements;       /* with padding */
+    ls_adamw_settings *settings; /* of each group of parameters that are updated alike */
+    int n_settings;
     ls_flat_piece *pieces; /* this rank's shard: one piece of each bucket, in order */
     int n_pieces;
     int64_t shard_count;
@@ -211,6 +213,8 @@ void ls_image_destroy(ls_image *image); /* NULL is allowed */
 #define LS_BIND_MASTER "optimizer.master" /* G[shard_count]; only where T is not G (ls_image_master) */
 #define LS_BIND_M "optimizer.m"
 #define LS_BIND_V "optimizer.v"
+#define LS_BIND_GROUPS "update.groups"     /* i32[shard_count/LS_FLAT_UNIT]: row of the settings, or -1 */
+#define LS_BIND_SETTINGS "update.settings" /* f64[n_settings,2]: ls_adamw_settings */
 
 /* The binding of that name, or NULL. */
 const ls_binding *ls_image_find(const ls_image *image, const char *name);

@@ -39,7 +39,10 @@ struct ls_executor {
     ls_trace *trace; /* NULL: spans are not recorded */
 };
 
-/* Computes the rank's own positions, and fills the tables: positions of all tokens, spans of each mask for this rank's queries. */
+/*
+ * Computes the rank's own positions, and fills the tables: the settings of the update, positions of all tokens, spans of each mask for
+ * this rank's queries.
+ */
 void ls_executor_fill_tables(ls_executor *executor);
 
 #endif

@@ -1,4 +1,4 @@
-/* Copies between global arrays and a rank's local parts; fills the tables of positions and mask spans. */
+/* Copies between global arrays and a rank's local parts; fills the tables of positions, mask spans and the update. */
 #include "run/executor_impl.h"
 
 #include <string.h>
@@ -13,8 +13,28 @@ static void fill_spans(const ls_executor *ex, const ls_mask_binding *binding, in
     ls_mask_table(mask, ex->image->layout.S, positions + binding->query_start, n, spans + b * n * width);
 }
 
+/* The group of a parameter for every unit of this rank's shard that holds some of it, -1 for the others; and the settings. */
+static void fill_update(const ls_executor *ex) {
+    const ls_image *image = ex->image;
+    const ls_binding *groups = ls_image_find(image, LS_BIND_GROUPS);
+    if (groups == NULL) return; /* nothing is updated */
+    int32_t *group = ls_executor_address(ex, &groups->operand);
+    for (int64_t u = 0; u < image->shard_count / LS_FLAT_UNIT; u++) group[u] = -1;
+    for (int p = 0; p < image->n_pieces; p++) {
+        for (int f = 0; f < image->n_flats; f++) {
+            const ls_flat *flat = &image->flats[f];
+            const ls_flat_piece part = ls_piece_within(&image->pieces[p], flat->start, flat->count);
+            for (int64_t i = part.at; i < part.at + part.count; i += LS_FLAT_UNIT)
+                group[i / LS_FLAT_UNIT] = flat->group;
+        }
+    }
+    memcpy(ls_executor_address(ex, &ls_image_find(image, LS_BIND_SETTINGS)->operand), image->settings,
+           sizeof *image->settings * (size_t)image->n_settings);
+}
+
 void ls_executor_fill_tables(ls_executor *ex) {
     const ls_image *image = ex->image;
+    fill_update(ex);
     const int me = ls_mesh_sequence_index(&image->mesh, image->rank);
     ex->own_positions = LS_NEW_ARRAY(ex->arena, int32_t, ls_layout_count(&image->layout, me));
     ls_layout_positions(&image->layout, me, ex->own_positions);

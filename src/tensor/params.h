@@ -94,10 +94,18 @@ typedef struct ls_attention_params {
     bool accumulate_dq, accumulate_dkv;
 } ls_attention_params;
 
+/* Elements of a unit of the flat space of all parameters: each parameter begins with one, and none shares one with another. */
+enum { LS_FLAT_UNIT = 32 };
+
+/* What holds for all parameters that adamw updates. */
 typedef struct ls_adamw_params {
     double beta1, beta2, epsilon;
-    double weight_decay;
-    double rate; /* a factor on the learning rate of the step */
 } ls_adamw_params;
+
+/* What may differ from parameter to parameter: a row of the table that adamw reads. */
+typedef struct ls_adamw_settings {
+    double rate; /* a factor on the learning rate of the step */
+    double weight_decay;
+} ls_adamw_settings;
 
 #endif

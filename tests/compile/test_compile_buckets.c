@@ -117,6 +117,32 @@ static void test_memory(void **state) {
     free_images(&set);
 }
 
+/* Each rank updates each of its pieces at once, whatever it holds; and the settings are the same on every rank. */
+static void test_one_update_each(void **state) {
+    (void)state;
+    image_set set = images_of_step(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 8);
+    for (int r = 0; r < 3; r++) {
+        const ls_image *image = set.image[r];
+        const ls_program *p = &image->programs[LS_PROGRAM_STEP];
+        int n = 0;
+        for (int i = 0; i < p->n_instrs; i++) {
+            const ls_instr *instr = &p->instrs[i];
+            if (strcmp(instr->op, "adamw") != 0) continue;
+            const ls_flat_piece *piece = &image->pieces[n++];
+            assert_int_equal(ls_view_elements(&instr->in[0].view), piece->count);
+            assert_int_equal(ls_view_elements(&instr->in[2].view) * LS_FLAT_UNIT, piece->count);
+            assert_int_equal(instr->in[2].offset / sizeof(int32_t) * LS_FLAT_UNIT, piece->at);
+        }
+        assert_int_equal(n, image->n_pieces);
+        assert_int_equal(image->n_settings, 2); /* matrices decay, vectors do not */
+        assert_memory_equal(image->settings, set.image[0]->settings, 2 * sizeof *image->settings);
+        for (int f = 0; f < image->n_flats; f++)
+            assert_true((image->settings[image->flats[f].group].weight_decay > 0) ==
+                        (image->flats[f].shape.ndim > 1));
+    }
+    free_images(&set);
+}
+
 /* --- values ---------------------------------------------------------------------------------------------------------------- */
 
 enum { B = 2, S = 13, E = 48, V = 9 };
@@ -271,6 +297,7 @@ int main(void) {
         cmocka_unit_test(test_pieces_cover_once),
         cmocka_unit_test(test_leave_during_backward),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_one_update_each),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_same_sum),
         cmocka_unit_test(test_programs_verify),

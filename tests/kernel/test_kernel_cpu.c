@@ -14,14 +14,25 @@
 #include <cmocka.h>
 
 /* What an operand holds: T, G as in kernel.h; W f32 where a bf16 kernel may take T or f32; I i32; D f64. */
-typedef enum contents { NORMAL, POSITIVE, IDS, LABELS, POSITIONS, CONTROL, SKIP, POISON } contents;
+typedef enum contents {
+    NORMAL,
+    POSITIVE,
+    IDS,
+    LABELS,
+    POSITIONS,
+    CONTROL,
+    SKIP,
+    GROUPS, /* of limit many, in runs of several lengths; some units have none */
+    SETTINGS,
+    POISON
+} contents;
 
 typedef struct operand {
     char type;
     contents contents;
     int ndim;
     int64_t size[LS_MAX_DIMS];
-    int64_t limit; /* of ids and labels */
+    int64_t limit; /* of ids, labels and groups */
 } operand;
 
 typedef struct example {
@@ -70,6 +81,10 @@ static double value_of(const operand *o, uint64_t stream, int64_t i) {
         return control[i];
     case SKIP:
         return i == LS_CONTROL_APPLY ? 0 : control[i];
+    case GROUPS:
+        return (double)((i / 5 + i / 8) % (o->limit + 1) - 1);
+    case SETTINGS:
+        return i % 2 == 0 ? 1 - 0.25 * (double)i : 0.1 * (double)(i / 2);
     default:
         return NAN;
     }
@@ -377,23 +392,91 @@ static void cross_entropies(void **unused) {
     }
 }
 
+static const ls_adamw_params adamw_params = {0.9, 0.99, 1e-8};
+
+/* The last size is enough for parameters to be written past the caches. */
+static const int64_t units[] = {1, 2, 3, 21, 1300, 16563};
+
 static void optimiser(void **unused) {
     (void)unused;
-    const ls_adamw_params params = {0.9, 0.99, 1e-8, 0.1, 0.75};
-    for (size_t s = 0; s < LS_COUNT(sizes); s++) {
-        const int64_t n = sizes[s][0], E = sizes[s][1];
-        const operand x = {'G', NORMAL, 2, {n, E}, 0}, positive = {'G', POSITIVE, 2, {n, E}, 0};
-        const operand param = {'T', POISON, 2, {n, E}, 0}, kept = {'T', NORMAL, 2, {n, E}, 0};
+    enum { GROUPS_USED = 3 };
+    for (size_t s = 0; s < LS_COUNT(units); s++) {
+        const int64_t n = units[s] * LS_FLAT_UNIT;
+        const operand x = {'G', NORMAL, 1, {n}, 0}, positive = {'G', POSITIVE, 1, {n}, 0};
+        const operand param = {'T', POISON, 1, {n}, 0}, kept = {'T', NORMAL, 1, {n}, 0};
         const operand control = {'D', CONTROL, 1, {LS_CONTROLS}, 0}, skip = {'D', SKIP, 1, {LS_CONTROLS}, 0};
-        const example update = {"adamw", &params, 2, 4, {x, control}, {x, x, positive, param}};
-        const example skipped = {"adamw", &params, 2, 4, {x, skip}, {x, x, positive, kept}};
-        run_everywhere(&update);
-        run_everywhere(&skipped);
+        const operand groups = {'I', GROUPS, 1, {units[s]}, GROUPS_USED};
+        const operand one = {'I', IDS, 1, {units[s]}, 1};
+        const operand settings = {'D', SETTINGS, 2, {GROUPS_USED, 2}, 0};
+        const example examples[] = {
+            {"adamw", &adamw_params, 4, 4, {x, control, one, settings}, {x, x, positive, param}},
+            {"adamw", &adamw_params, 4, 4, {x, control, groups, settings}, {x, x, positive, param}},
+            {"adamw", &adamw_params, 4, 4, {x, skip, groups, settings}, {x, x, positive, kept}},
+        };
+        for (size_t i = 0; i < LS_COUNT(examples); i++) run_everywhere(&examples[i]);
     }
-    const operand x = {'G', NORMAL, 1, {530001}, 0}, positive = {'G', POSITIVE, 1, {530001}, 0};
-    const operand param = {'T', POISON, 1, {530001}, 0}, control = {'D', CONTROL, 1, {LS_CONTROLS}, 0};
-    const example streamed = {"adamw", &params, 2, 4, {x, control}, {x, x, positive, param}};
-    run_type(&streamed, LS_BF16);
+}
+
+/* Elements from..from + n - 1 of the operands of a call of adamw, whose units have the groups given. */
+static ls_kernel_call update_call(const array *arrays, int64_t from, int64_t n, int32_t *groups,
+                                  double *control, double *settings, int64_t rows) {
+    ls_kernel_call call = {.n_in = 4, .n_out = 4, .params = &adamw_params};
+    ls_view view[5];
+    for (int i = 0; i < 5; i++)
+        view[i] = ls_view_dense((char *)arrays[i].typed + ls_dtype_bytes(arrays[i].dtype) * (size_t)from,
+                                arrays[i].dtype, 1, &n);
+    const int64_t controls = LS_CONTROLS, of_call = n / LS_FLAT_UNIT, table[] = {rows, 2};
+    call.in[0] = view[0];
+    call.in[1] = ls_view_dense(control, LS_F64, 1, &controls);
+    call.in[2] = ls_view_dense(groups, LS_I32, 1, &of_call);
+    call.in[3] = ls_view_dense(settings, LS_F64, 2, table);
+    memcpy(call.out, &view[1], 4 * sizeof *view);
+    return call;
+}
+
+/* Where a parameter lies in a call, and what lies beside it, changes none of its bits; a unit without a group keeps its own. */
+static void one_update_of_many(ls_dtype T, ls_isa isa) {
+    enum { UNITS = 700, N = UNITS * LS_FLAT_UNIT };
+    static const contents of[] = {NORMAL, NORMAL, NORMAL, POSITIVE,
+                                  NORMAL}; /* gradient, master, m, v, param */
+    double control[LS_CONTROLS], settings[3][2];
+    int32_t groups[UNITS], zeros[UNITS] = {0};
+    array first[5], together[5], apart[5];
+    for (int i = 0; i < LS_CONTROLS; i++) control[i] = value_of(&(operand){.contents = CONTROL}, 0, i);
+    for (int i = 0; i < 6; i++) settings[i / 2][i % 2] = value_of(&(operand){.contents = SETTINGS}, 0, i);
+    for (int i = 0; i < UNITS; i++)
+        groups[i] = (int32_t)value_of(&(operand){.contents = GROUPS, .limit = 3}, 0, i);
+    for (int i = 0; i < 5; i++) {
+        first[i] = make_array(&(operand){i < 4 ? 'G' : 'T', of[i], 1, {N}, 0}, T, (uint64_t)i);
+        together[i] = copy_array(&first[i]);
+        apart[i] = copy_array(&first[i]);
+    }
+    run_kernel("adamw", T, isa, 3, update_call(together, 0, N, groups, control, settings[0], 3));
+    for (int u = 0, end; u < UNITS; u = end) {
+        for (end = u + 1; end < UNITS && groups[end] == groups[u];) end++;
+        if (groups[u] < 0) continue;
+        run_kernel("adamw", T, isa, 1,
+                   update_call(apart, u * LS_FLAT_UNIT, (end - u) * LS_FLAT_UNIT, zeros, control,
+                               settings[groups[u]], 1));
+    }
+    for (int i = 0; i < 5; i++) {
+        if (memcmp(together[i].typed, apart[i].typed, ls_dtype_bytes(apart[i].dtype) * N) != 0)
+            fail_msg("adamw %s %s: operand %d differs from that of one call for each parameter",
+                     ls_dtype_name(T), ls_isa_name(isa), i);
+        free_array(&first[i]);
+        free_array(&together[i]);
+        free_array(&apart[i]);
+    }
+}
+
+static void updates_of_many(void **unused) {
+    (void)unused;
+    ls_machine machine;
+    ls_machine_detect(&machine);
+    for (ls_isa isa = LS_ISA_REF; isa <= machine.isa; isa++) {
+        one_update_of_many(LS_F32, isa);
+        if (isa > LS_ISA_REF) one_update_of_many(LS_BF16, isa);
+    }
 }
 
 static void deltas(void **unused) {
@@ -444,10 +527,19 @@ static void sigmoids(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions), cmocka_unit_test(activations), cmocka_unit_test(elementwise),
-        cmocka_unit_test(norms),        cmocka_unit_test(sums),        cmocka_unit_test(many_tokens),
-        cmocka_unit_test(embeddings),   cmocka_unit_test(rotations),   cmocka_unit_test(cross_entropies),
-        cmocka_unit_test(optimiser),    cmocka_unit_test(deltas),      cmocka_unit_test(sigmoids),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(activations),
+        cmocka_unit_test(elementwise),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(many_tokens),
+        cmocka_unit_test(embeddings),
+        cmocka_unit_test(rotations),
+        cmocka_unit_test(cross_entropies),
+        cmocka_unit_test(optimiser),
+        cmocka_unit_test(updates_of_many),
+        cmocka_unit_test(deltas),
+        cmocka_unit_test(sigmoids),
     };
     return cmocka_run_group_tests(tests, say_missing_isas, NULL);
 }

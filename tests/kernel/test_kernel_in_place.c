@@ -15,7 +15,7 @@
 
 enum { OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS, LABELS = 1003, MOST = 61000 };
 
-/* Long enough for several parts, and no multiple of a vector; type: T, G as in kernel.h, L labels, C control of adamw. */
+/* Long enough for several parts, and no multiple of a vector; type: T, G as in kernel.h, L labels; of adamw C control, U groups, S settings. */
 typedef struct operand {
     char type;
     int ndim;
@@ -38,13 +38,17 @@ static const ls_activation_params activations[] = {{LS_ACTIVATION_GELU, 0},
 static const ls_norm_params norms[] = {{.epsilon = 1e-5, .offset = 0.75}};
 static const ls_rotate_params rotations[] = {{false}, {true}};
 static const ls_scale_params factors[] = {{0.37}};
-static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8, 0.1, 1}};
+static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8}};
 #define PARAMS(list) (const char *)(list), sizeof(list)[0], LS_COUNT(list)
 #define NONE NULL, 0, 1
 
 #define LONG(t)            \
     {                      \
         t, 1, { MOST - 9 } \
+    }
+#define UNITS(t)                      \
+    {                                 \
+        t, 1, { 1900 * LS_FLAT_UNIT } \
     }
 #define ROWS(t)            \
     {                      \
@@ -86,8 +90,8 @@ static const example examples[] = {
      {{'T', 2, {60, LABELS}}}},
     {"adamw",
      PARAMS(adamws),
-     {LONG('G'), {'C', 1, {LS_CONTROLS}}},
-     {LONG('G'), LONG('G'), LONG('G'), LONG('T')}},
+     {UNITS('G'), {'C', 1, {LS_CONTROLS}}, {'U', 1, {1900}}, {'S', 2, {2, 2}}},
+     {UNITS('G'), UNITS('G'), UNITS('G'), UNITS('T')}},
 };
 
 static const operand *operand_at(const example *e, int i) {
@@ -95,8 +99,8 @@ static const operand *operand_at(const example *e, int i) {
 }
 
 static ls_dtype dtype_of(const operand *o, ls_dtype T) {
-    if (o->type == 'L') return LS_I32;
-    if (o->type == 'C') return LS_F64;
+    if (o->type == 'L' || o->type == 'U') return LS_I32;
+    if (o->type == 'C' || o->type == 'S') return LS_F64;
     return o->type == 'G' ? ls_dtype_accumulator(T) : T;
 }
 
@@ -114,6 +118,11 @@ static void fill(void *data, const operand *o, ls_dtype dtype, uint64_t stream) 
             ((int32_t *)data)[i] = i % 5 == 3 ? -100 : (int32_t)(i * 89 % LABELS);
         else if (o->type == 'C')
             ((double *)data)[i] = control[i];
+        else if (o->type ==
+                 'U') /* every unit is updated: one that is not would keep what lies in either place */
+            ((int32_t *)data)[i] = (int32_t)(i / 3 % 2);
+        else if (o->type == 'S')
+            ((double *)data)[i] = 1 - 0.3 * (double)i;
         else if (dtype == LS_F64)
             ((double *)data)[i] = x * x;
         else if (dtype == LS_F32)

@@ -456,34 +456,50 @@ static void test_step_control(void **state) {
     assert_true(c[LS_CONTROL_APPLY] == 0);
 }
 
-/* Two steps by hand: b1 0.5, b2 0.75, lr 0.1, decay 0.5, gradients halved by clipping. */
+/*
+ * Two steps by hand: b1 0.5, b2 0.75, lr 0.2, gradients halved by clipping. Of three units the first has rate 0.5 and decay 0.5, the
+ * second is kept, the third has rate 1 and no decay.
+ */
 static void test_adamw(void **state) {
     (void)state;
-    double grad[1] = {4}, master[1] = {10}, m[1] = {0}, v[1] = {0},
-           control[LS_CONTROLS] = {1, 0.5, 0.2, 0.5, 0.25, 4};
-    const ls_adamw_params params = {
-        .beta1 = 0.5, .beta2 = 0.75, .epsilon = 1, .weight_decay = 0.5, .rate = 0.5};
-    const ls_kernel_call call = {.n_in = 2,
-                                 .n_out = 4,
-                                 .in = {VIEW(grad, LS_F64, 1), VIEW(control, LS_F64, LS_CONTROLS)},
-                                 .out = {VIEW(master, LS_F64, 1), VIEW(m, LS_F64, 1), VIEW(v, LS_F64, 1),
-                                         VIEW(master, LS_F64, 1)}, /* param: the same bytes */
-                                 .params = &params};
+    enum { U = LS_FLAT_UNIT, N = 3 * U };
+    double grad[N], master[N], m[N] = {0}, v[N] = {0}, control[LS_CONTROLS] = {1, 0.5, 0.2, 0.5, 0.25, 4};
+    double settings[] = {1, 0, 0.5, 0.5};
+    int32_t group[] = {1, -1, 0};
+    for (int i = 0; i < N; i++) grad[i] = 4, master[i] = 10;
+    for (int i = U; i < 2 * U; i++) grad[i] = NAN;
+    const ls_adamw_params params = {.beta1 = 0.5, .beta2 = 0.75, .epsilon = 1};
+    ls_kernel_call call = {.n_in = 4,
+                           .n_out = 4,
+                           .in = {VIEW(grad, LS_F64, N), VIEW(control, LS_F64, LS_CONTROLS),
+                                  VIEW(group, LS_I32, 3), VIEW(settings, LS_F64, 2, 2)},
+                           .out = {VIEW(master, LS_F64, N), VIEW(m, LS_F64, N), VIEW(v, LS_F64, N),
+                                   VIEW(master, LS_F64, N)}, /* param: the same bytes */
+                           .params = &params};
     ref("adamw", LS_F64, call);
     assert_true(m[0] == 1 && v[0] == 1); /* g = 2: m = 0.5*2, v = 0.25*4; corrected 2 and 4 */
     close_to(master[0], 10 - 0.1 * (2.0 / (2 + 1) + 5), 1e-15);
+    close_to(master[2 * U], 10 - 0.2 * 2.0 / (2 + 1), 1e-15);
     const double before = master[0];
     control[LS_CONTROL_CORRECTION1] = 0.75;
     control[LS_CONTROL_CORRECTION2] = 0.4375;
     ref("adamw", LS_F64, call);
     assert_true(m[0] == 1.5 && v[0] == 1.75);
     close_to(master[0], before - 0.1 * (2.0 / (2 + 1) + 0.5 * before), 1e-15);
+    for (int i = 0; i < U; i++) {
+        assert_true(master[i] == master[0] && master[2 * U + i] == master[2 * U]);
+        assert_true(master[U + i] == 10 && m[U + i] == 0 && v[U + i] == 0);
+    }
 
     const double kept = master[0];
     control[LS_CONTROL_APPLY] = 0;
     grad[0] = NAN;
     ref("adamw", LS_F64, call);
     assert_true(master[0] == kept && m[0] == 1.5 && v[0] == 1.75);
+
+    call.in[2] = VIEW(group, LS_I32, 2); /* not a group for each unit */
+    assert_string_equal(prepare_kernel("adamw", LS_F64, LS_ISA_REF, call).text,
+                        "kernel adamw: 96 elements and groups of 2 units, expected 32 elements a unit");
 }
 
 int main(void) {
