@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/float16.h"
 #include "base/hash.h"
+#include "base/index.h"
 #include "base/intervals.h"
 #include "base/machine.h"
 #include "base/mapped.h"

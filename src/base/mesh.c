@@ -40,6 +40,49 @@ int ls_mesh_sequence_index(const ls_mesh *mesh, int rank) {
     return rank % ls_mesh_sequence_ranks(mesh);
 }
 
+/* --- teams -------------------------------------------------------------------------------------------------------------------- */
+
+ls_team ls_mesh_team(const ls_mesh *mesh, const bool axes[LS_AXES]) {
+    ls_team team = {0};
+    for (int axis = 0; axis < LS_AXES; axis++) {
+        if (!axes[axis] || mesh->size[axis] == 1) continue;
+        team.digit[team.digits].size = mesh->size[axis];
+        team.digit[team.digits++].stride = axis_stride(mesh, (ls_axis)axis);
+    }
+    return team;
+}
+
+int ls_team_size(const ls_team *team) {
+    int size = 1;
+    for (int d = 0; d < team->digits; d++) size *= team->digit[d].size;
+    return size;
+}
+
+int ls_team_place(const ls_team *team, int rank) {
+    int place = 0;
+    for (int d = 0; d < team->digits; d++)
+        place = place * team->digit[d].size + rank / team->digit[d].stride % team->digit[d].size;
+    return place;
+}
+
+int ls_team_member(const ls_team *team, int rank, int shift) {
+    const int size = ls_team_size(team);
+    int place = ((ls_team_place(team, rank) + shift) % size + size) % size;
+    for (int d = team->digits - 1; d >= 0; d--) {
+        const int digit = rank / team->digit[d].stride % team->digit[d].size;
+        rank += (place % team->digit[d].size - digit) * team->digit[d].stride;
+        place /= team->digit[d].size;
+    }
+    return rank;
+}
+
+bool ls_team_equal(const ls_team *a, const ls_team *b) {
+    bool equal = a->digits == b->digits;
+    for (int d = 0; equal && d < a->digits; d++)
+        equal = a->digit[d].size == b->digit[d].size && a->digit[d].stride == b->digit[d].stride;
+    return equal;
+}
+
 /* Reads one "axis=number" of the given length into mesh. */
 static ls_status parse_part(const char *text, int length, ls_mesh *mesh) {
     const char *equals = memchr(text, '=', (size_t)length);

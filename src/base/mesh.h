@@ -5,6 +5,7 @@
 #ifndef LS_BASE_MESH_H
 #define LS_BASE_MESH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "longspan/status.h"
@@ -27,6 +28,26 @@ int ls_mesh_coordinate(const ls_mesh *mesh, int rank, ls_axis axis);
 int ls_mesh_neighbour(const ls_mesh *mesh, int rank, ls_axis axis, int coordinate);
 /* The index of a rank among those that share its sequence: ring*U + ulysses. */
 int ls_mesh_sequence_index(const ls_mesh *mesh, int rank);
+
+/*
+ * A team: the ranks that differ from each other only in some digits of their numbers. Digit d of a rank is rank / stride % size.
+ * A member's place is a number from 0 to size - 1, of which the first digit is the most significant. Zeroed: the rank alone.
+ */
+enum { LS_TEAM_DIGITS = 8 };
+typedef struct ls_team {
+    int digits;
+    struct {
+        int size, stride;
+    } digit[LS_TEAM_DIGITS];
+} ls_team;
+
+/* The ranks that differ only in their coordinates on these axes. */
+ls_team ls_mesh_team(const ls_mesh *mesh, const bool axes[LS_AXES]);
+int ls_team_size(const ls_team *team);
+int ls_team_place(const ls_team *team, int rank);
+/* The member of the rank's team that stands `shift` places after the rank; after the last place comes the first. shift may be negative. */
+int ls_team_member(const ls_team *team, int rank, int shift);
+bool ls_team_equal(const ls_team *a, const ls_team *b);
 
 /*
  * Reads "dp=A,ring=R,ulysses=U". Axes may be in any order; a missing axis gets size 0, which means "to be chosen".

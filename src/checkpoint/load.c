@@ -111,7 +111,8 @@ static ls_status check_optimizer(loading *l) {
             LS_TRY(find_moment(l, moments[m].letter, flat, &tensor));
             const int64_t begin = file->pieces[0].bytes + ((const char *)tensor->data - data);
             for (int p = 0; p < l->image->n_pieces; p++) {
-                const ls_flat_piece part = ls_piece_within(&l->image->pieces[p], flat->start, flat->count);
+                const ls_flat_piece piece = ls_image_piece(l->image, p, ls_executor_rank(l->executor));
+                const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
                 const int64_t from = begin + (part.start - flat->start) * size;
                 if (part.count > 0)
                     *LS_PUSH(l->arena, extents, n, room) = (extent){from, from + part.count * size};
@@ -130,7 +131,8 @@ static ls_status fill_optimizer(const loading *l) {
             const ls_st_tensor *tensor = NULL;
             LS_TRY(find_moment(l, moments[m].letter, flat, &tensor));
             for (int p = 0; p < l->image->n_pieces; p++) {
-                const ls_flat_piece part = ls_piece_within(&l->image->pieces[p], flat->start, flat->count);
+                const ls_flat_piece piece = ls_image_piece(l->image, p, ls_executor_rank(l->executor));
+                const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
                 if (part.count > 0)
                     LS_TRY(ls_st_convert(tensor, part.start - flat->start, part.count, l->image->accumulator,
                                          shard + (size_t)part.at * size));

@@ -183,9 +183,9 @@ static ls_status write_shard(saving *s) {
     for (int f = 0; f < 2; f++)
         if (s->writer[f] == NULL) LS_TRY(ls_st_join(s->path[f], s->layout.plan[f], &s->writer[f]));
     for (int p = 0; p < image->n_pieces; p++) {
+        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(s->executor));
         for (int i = 0; i < image->n_flats; i++) {
-            const ls_flat_piece part =
-                ls_piece_within(&image->pieces[p], image->flats[i].start, image->flats[i].count);
+            const ls_flat_piece part = ls_piece_within(&piece, image->flats[i].start, image->flats[i].count);
             if (part.count > 0) LS_TRY(write_parameter_part(s, i, &part));
         }
     }

@@ -54,20 +54,20 @@ static ls_status print_page(const explanation *e, FILE *out) {
         if (e->job->passes)
             ls_program_ops_print(e->image, p, out);
         else
-            ls_program_print(e->image, p, out);
+            ls_program_print(e->image, p, (int)e->job->rank, out);
     }
     return ls_ok();
 }
 
 /* --- as JSON ---------------------------------------------------------------------------------------------------------------- */
 
-static ls_status put_program(ls_json_writer *w, const ls_image *image, int program) {
+static ls_status put_program(ls_json_writer *w, const ls_image *image, int program, int rank) {
     char *page = NULL;
     size_t bytes = 0;
     FILE *memory = open_memstream(&page, &bytes);
     if (memory == NULL)
         return ls_error(LS_NO_MEMORY, "no memory to print program %s", ls_program_name(program));
-    ls_program_print(image, program, memory);
+    ls_program_print(image, program, rank, memory);
     const bool printed = fclose(memory) == 0;
     const ls_program_cost cost = ls_program_measure(image, program);
     ls_json_open_object(w, NULL);
@@ -92,14 +92,14 @@ static ls_status put_program(ls_json_writer *w, const ls_image *image, int progr
 
 static ls_status put_all(const explanation *e, ls_json_writer *w) {
     ls_json_put_text(w, "reason", e->plan.reason);
-    ls_json_put_int(w, "rank", e->image->rank);
+    ls_json_put_int(w, "rank", e->job->rank);
     ls_candidates_put(&e->plan, w);
     const ls_passes passes = passes_of(e);
     ls_passes_put(&passes, w);
     if (e->job->passes) LS_TRY(ls_stages_put(&e->step, &e->target, w));
     ls_json_open_array(w, "programs");
     for (int p = 0; p < LS_PROGRAMS; p++) {
-        if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p));
+        if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p, (int)e->job->rank));
     }
     ls_json_close(w);
     return ls_ok();
@@ -185,7 +185,7 @@ static ls_status draw_schedule(const explanation *e, const char *title) {
 static ls_status draw(const explanation *e) {
     char title[128];
     name_model(e, title, sizeof title);
-    if (e->job->memory_map != NULL) LS_TRY(ls_memory_map_write(e->image, title, e->job->memory_map));
+    if (e->job->memory_map != NULL) LS_TRY(ls_memory_map_write(e->image, (int)e->job->rank, title, e->job->memory_map));
     return e->job->schedule != NULL ? draw_schedule(e, title) : ls_ok();
 }
 

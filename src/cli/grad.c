@@ -102,7 +102,8 @@ static ls_status write_parts(const ls_rank *rank, ls_st_writer *writer) {
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
         for (int p = 0; p < image->n_pieces; p++) {
-            const ls_flat_piece part = ls_piece_within(&image->pieces[p], flat->start, flat->count);
+            const ls_flat_piece piece = ls_image_piece(image, p, rank->rank);
+            const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
             if (part.count > 0)
                 LS_TRY(ls_st_write(writer, i, (part.start - flat->start) * element, shard + part.at * element,
                                    part.count * element));

@@ -86,7 +86,7 @@ static void print_page(const planning *g, FILE *out) {
     const ls_memory_account account = ls_memory_account_of(image);
     char text[LS_BYTES_TEXT];
     ls_candidates_print(&g->chosen.plan, out);
-    fprintf(out, "\nrank %d of %d maps most, %s (%zu bytes), with %s kernels on %d thread%s:\n", image->rank,
+    fprintf(out, "\nrank %d of %d maps most, %s (%zu bytes), with %s kernels on %d thread%s:\n", g->chosen.plan.candidates[0].most_rank,
             ls_mesh_ranks(&image->mesh), ls_bytes_text((double)account.mapped, text), account.mapped,
             ls_isa_name(image->isa), image->threads, image->threads == 1 ? "" : "s");
     for (int k = 0; k < LS_BUFFER_KINDS; k++) {
@@ -136,7 +136,7 @@ static void print_json(const planning *g, FILE *out) {
                      ls_transfers_name(image->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
     ls_json_put_text(w, "isa", ls_isa_name(image->isa));
     ls_candidates_put(&g->chosen.plan, w);
-    ls_json_put_int(w, "most_rank", image->rank);
+    ls_json_put_int(w, "most_rank", g->chosen.plan.candidates[0].most_rank);
     ls_json_put_int(w, "predicted_bytes", (int64_t)account.mapped);
     ls_json_put_int(w, "one_rank_bytes", (int64_t)g->one_rank_bytes);
     ls_json_open_object(w, "bytes_by_kind");

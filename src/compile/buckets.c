@@ -13,8 +13,8 @@ struct ls_reduction {
     int *bucket;      /* in the order in which they leave */
     int *when;        /* by place in that order: the node after which it may leave */
     int left;         /* so many have left */
-    ls_operand slots[LS_STAGES];
-    int64_t most[LS_STAGES]; /* elements of a slot */
+    ls_operand slots[LS_TEAM_DIGITS];
+    int64_t most[LS_TEAM_DIGITS]; /* elements of a slot */
     ls_operand
         *partial; /* by place in that order: this rank's sum over the first stage, where there is a second */
     ls_operand
@@ -67,22 +67,33 @@ ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum) {
 
 /* --- one bucket ---------------------------------------------------------------------------------------------------------- */
 
-/* Of what this rank has added up before the stage, the part that goes to a rank in it, or stays. */
-static ls_operand part_of(ls_builder *b, int order, int stage, int rank) {
-    const int bucket = b->reduction->bucket[order], g = b->buckets[bucket].group;
-    const ls_flat_piece part = ls_bucket_part(b, bucket, stage, rank);
-    if (stage == 0)
-        return ls_operand_slice(group_operand(b, g), 0, part.start - b->groups[g].start, part.count);
-    const ls_flat_piece whole = ls_bucket_part(b, bucket, stage - 1, b->target->rank);
-    return ls_operand_slice(b->reduction->partial[order], 0, part.start - whole.start, part.count);
+static int64_t bucket_count(const ls_builder *b, int order) {
+    return b->buckets[b->reduction->bucket[order]].count;
 }
 
-/* The slot of the sender j ranks before the receiver, for a bucket that leaves as the given one. */
-static ls_operand slot_of(const ls_builder *b, int order, int stage, int j, int receiver) {
+/* Of what this rank has added up before the stage, the part that goes to the rank `shift` places further in it, or stays. */
+static ls_operand part_of(ls_builder *b, int order, int stage, int shift) {
+    const ls_bucket *bucket = &b->buckets[b->reduction->bucket[order]];
+    ls_operand sum = stage > 0
+                         ? b->reduction->partial[order]
+                         : ls_operand_slice(group_operand(b, bucket->group), 0,
+                                            bucket->start - b->groups[bucket->group].start, bucket->count);
+    const ls_stage *s = &b->stage[stage];
+    return ls_build_share(b, sum, 0, ls_stage_count(b, bucket->count, stage), s->team, shift);
+}
+
+/* The slots of a stage for a bucket that leaves as the given one: one for each rank of the stage, in the order of their places. */
+static ls_operand slots_of(const ls_builder *b, int order, int stage) {
     const ls_reduction *r = b->reduction;
-    const int64_t at = ((order % SETS) * (b->stage[stage].ranks - 1) + j - 1) * r->most[stage];
-    const ls_flat_piece part = ls_bucket_part(b, r->bucket[order], stage, receiver);
-    return ls_operand_slice(r->slots[stage], 0, at, part.count);
+    const int ranks = b->stage[stage].ranks;
+    return ls_operand_slice(r->slots[stage], 0, order % SETS * ranks * r->most[stage],
+                            ranks * ls_stage_count(b, bucket_count(b, order), stage));
+}
+
+/* The slot of the rank that stands `shift` places further. */
+static ls_operand slot_of(ls_builder *b, int order, int stage, int shift) {
+    return ls_build_share(b, slots_of(b, order, stage), 0, ls_stage_count(b, bucket_count(b, order), stage),
+                          b->stage[stage].team, shift);
 }
 
 static int channel_of(ls_builder *b, int order, int stage, int j) {
@@ -92,44 +103,46 @@ static int channel_of(ls_builder *b, int order, int stage, int j) {
 static void hand_over(ls_builder *b, int order, int stage) {
     if (order >= b->n_buckets) return;
     for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_ready(b, channel_of(b, order, stage, j), ls_stage_peer(b, stage, -j),
-                       slot_of(b, order, stage, j, b->target->rank));
+        ls_build_ready(b, channel_of(b, order, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
+                       slot_of(b, order, stage, -j));
 }
 
 static void send(ls_builder *b, int order, int stage) {
-    for (int j = 1; j < b->stage[stage].ranks; j++) {
-        const int to = ls_stage_peer(b, stage, j);
-        ls_build_send(b, channel_of(b, order, stage, j), to, part_of(b, order, stage, to),
-                      slot_of(b, order, stage, j, to));
-    }
+    for (int j = 1; j < b->stage[stage].ranks; j++)
+        ls_build_send(b, channel_of(b, order, stage, j), ls_build_peer(b, b->stage[stage].team, j),
+                      part_of(b, order, stage, j), slot_of(b, order, stage, 0));
 }
 
 /* Where a stage's sum goes: into the shard, or to the next stage. */
 static ls_operand sum_of(ls_builder *b, int order, int stage) {
-    const int bucket = b->reduction->bucket[order];
-    const ls_flat_piece *piece = &b->image->pieces[bucket];
+    const ls_flat_piece *piece = &b->image->pieces[b->reduction->bucket[order]];
     if (stage + 1 == b->n_stages)
         return ls_operand_slice(ls_image_find(b->image, LS_BIND_SHARD)->operand, 0, piece->at, piece->count);
-    const ls_flat_piece part = ls_bucket_part(b, bucket, stage, b->target->rank);
+    const int64_t count = ls_stage_count(b, bucket_count(b, order), stage);
     return b->reduction->partial[order] = ls_build_private(b, LS_BUFFER_GRADIENT, "gradients of near ranks",
-                                                           b->image->accumulator, 1, &part.count);
+                                                           b->image->accumulator, 1, &count);
 }
 
-/* Adds the parts of all ranks of the stage, in their order. */
+/* Adds the parts of all ranks of the stage in the order of their places; its own part goes through a slot like the others'. */
 static void collect(ls_builder *b, int order, int stage) {
-    const int n = b->stage[stage].ranks, me = b->target->rank;
-    for (int j = 1; j < n; j++)
-        ls_build_receive(b, channel_of(b, order, stage, j), ls_stage_peer(b, stage, -j),
-                         slot_of(b, order, stage, j, me));
-    const ls_operand mine = part_of(b, order, stage, me), sum = sum_of(b, order, stage);
-    const int before = ls_stage_place(&b->stage[stage], me); /* ranks of the stage */
-    for (int i = 0; i < n; i++) {
-        const ls_operand part = i == before ? mine : slot_of(b, order, stage, (before - i + n) % n, me);
-        if (i == 0)
-            ls_build_copy(b, part, sum);
-        else
-            ls_build_accumulate(b, part, sum);
-    }
+    const int ranks = b->stage[stage].ranks;
+    for (int j = 1; j < ranks; j++)
+        ls_build_receive(b, channel_of(b, order, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
+                         slot_of(b, order, stage, -j));
+    ls_build_copy(b, part_of(b, order, stage, 0), slot_of(b, order, stage, 0));
+    const ls_operand slots = slots_of(b, order, stage), sum = sum_of(b, order, stage);
+    const int64_t count = ls_stage_count(b, bucket_count(b, order), stage);
+    ls_build_kernel(b, &(ls_kernel_build){.op = "add",
+                                          .kernel = LS_KERNEL_ADD,
+                                          .dtype = b->image->accumulator,
+                                          .flops = (double)count,
+                                          .n_in = 2,
+                                          .in = {ls_operand_slice(slots, 0, 0, count),
+                                                 ls_operand_slice(slots, 0, count, count)},
+                                          .n_out = 1,
+                                          .out = {sum}});
+    for (int place = 2; place < ranks; place++)
+        ls_build_accumulate(b, ls_operand_slice(slots, 0, place * count, count), sum);
 }
 
 /* When that many buckets have left: each of the last few goes one stage on. */
@@ -214,8 +227,9 @@ void ls_reduction_begin(ls_builder *b, int n_nodes) {
     put_in_order(b, find_ends(b, n_nodes));
     r->partial = LS_NEW_ARRAY(b->image->arena, ls_operand, b->n_buckets);
     for (int stage = 0; stage < b->n_stages; stage++) {
-        r->most[stage] = ls_largest_part(b, stage);
-        const int64_t room = SETS * (b->stage[stage].ranks - 1) * r->most[stage];
+        for (int k = 0; k < b->n_buckets; k++)
+            r->most[stage] = ls_max(r->most[stage], ls_stage_count(b, b->buckets[k].count, stage));
+        const int64_t room = SETS * b->stage[stage].ranks * r->most[stage];
         r->slots[stage] =
             ls_build_symmetric(b, LS_BUFFER_SLOT, "gradient slots", room, b->image->accumulator, 1, &room);
     }

@@ -41,7 +41,7 @@ ls_operand ls_build_symmetric(ls_builder *b, ls_buffer_kind kind, const char *na
     return ls_operand_dense(buffer, 0, dtype, ndim, size);
 }
 
-static const ls_operand no_operand = {.buffer = -1, .peer = -1};
+static const ls_operand no_operand = {.buffer = -1};
 
 static ls_operand *keep(ls_builder *b, const ls_operand *operands, int n) {
     return n > 0 ? ls_arena_copy(b->image->arena, operands, sizeof *operands * (size_t)n) : NULL;
@@ -54,7 +54,6 @@ static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const c
     instr->queue = (int)queue;
     instr->op = op;
     instr->workspace = &no_operand;
-    instr->peer = -1;
     instr->channel = -1;
     return instr;
 }
@@ -120,13 +119,6 @@ void ls_build_fill(ls_builder *b, ls_operand to) {
 
 /* --- transfers ----------------------------------------------------------------------------------------------------------- */
 
-/* FNV-1a, 64 bits. */
-static uint64_t hash_of(const char *name) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char *c = name; *c != 0; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
-    return hash;
-}
-
 int ls_build_channel(ls_builder *b, const char *format, ...) {
     char name[96];
     va_list args;
@@ -134,19 +126,18 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     ls_program *p = b->program;
-    const uint64_t hash = hash_of(name);
-    for (int c = 0; c < p->n_channels; c++) {
-        if (b->counts[c].hash == hash && strcmp(p->channels[c].name, name) == 0) return c;
-    }
+    const uint64_t hash = ls_hash_bytes(name, strlen(name));
+    for (int c = ls_index_first(&b->channel_names, hash); c >= 0; c = ls_index_next(&b->channel_names, c))
+        if (strcmp(p->channels[c].name, name) == 0) return c;
+    ls_index_add(&b->channel_names, hash);
     ls_channel *channel = LS_PUSH(b->image->arena, p->channels, p->n_channels, p->channel_capacity);
     channel->name = ls_arena_strdup(b->image->arena, name);
     (void)LS_PUSH(b->image->arena, b->counts, b->n_counts, b->count_capacity);
-    b->counts[b->n_counts - 1] = (ls_channel_count){.hash = hash};
     return p->n_channels - 1;
 }
 
 static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, ls_queue queue, const char *op, int channel,
-                           int peer, bool ready, uint64_t generation) {
+                           ls_peer peer, bool ready, uint64_t generation) {
     ls_instr *instr = push(b, kind, queue, op);
     instr->channel = channel;
     instr->peer = peer;
@@ -166,13 +157,13 @@ static void tell_out(ls_builder *b, ls_instr *instr, ls_operand operand) {
     instr->out = keep(b, &operand, 1);
 }
 
-void ls_build_ready(ls_builder *b, int channel, int sender, ls_operand slot) {
+void ls_build_ready(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
     ls_instr *instr = push_word(b, LS_INSTR_SIGNAL, LS_COMPUTE, "signal", channel, sender, true,
                                 ++b->counts[channel].readied);
     tell_out(b, instr, slot);
 }
 
-void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls_operand to) {
+void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to) {
     ls_channel_count *count = &b->counts[channel];
     LS_ASSERT(ls_view_elements(&from.view) == ls_view_elements(&to.view) && from.view.dtype == to.view.dtype);
     push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, receiver, true, ++count->awaited);
@@ -182,13 +173,13 @@ void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls
     tell_out(b, instr, to);
 }
 
-void ls_build_receive(ls_builder *b, int channel, int sender, ls_operand slot) {
+void ls_build_receive(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
     ls_instr *instr =
         push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, sender, false, ++b->counts[channel].received);
     tell_out(b, instr, slot);
 }
 
-void ls_build_lease(ls_builder *b, int channel, int reader, ls_operand block) {
+void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block) {
     ls_instr *instr = push_word(b, LS_INSTR_SIGNAL, LS_COMPUTE, "signal", channel, reader, false,
                                 ++b->counts[channel].sent);
     tell_in(b, instr, block);
@@ -202,7 +193,7 @@ void ls_build_give_back(ls_builder *b, int channel, ls_operand block) {
     ls_build_ready(b, channel, block.peer, block);
 }
 
-void ls_build_reclaim(ls_builder *b, int channel, int reader, ls_operand block) {
+void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block) {
     ls_instr *instr =
         push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, reader, true, ++b->counts[channel].awaited);
     tell_in(b, instr, block);

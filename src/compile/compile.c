@@ -20,6 +20,7 @@ static void begin_program(ls_builder *b, int index) {
     b->program->queues = LS_QUEUES;
     b->program->first_word = b->image->words;
     b->counts = NULL;
+    b->channel_names = (ls_index){.arena = b->image->arena};
     b->n_counts = 0;
     b->count_capacity = 0;
     forget_values(b);
@@ -116,7 +117,8 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     ls_image *image = LS_NEW(arena, ls_image);
     image->arena = arena;
     image->mesh = target->mesh;
-    image->rank = target->rank;
+    (void)LS_PUSH(arena, image->teams, image->n_teams, image->team_capacity);
+    (void)LS_PUSH(arena, image->displacements, image->n_displacements, image->displacement_capacity);
     image->layout = layout;
     image->dtype = job->graph->dtype;
     image->accumulator = job->graph->accumulator;
@@ -127,6 +129,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     ls_job rewritten = *job;
     rewritten.graph = ls_recompute(job, target->saving.drop, arena);
     ls_builder b = {.job = &rewritten, .target = target, .image = image, .status = ls_ok()};
+    b.displacements.arena = arena;
     const ls_status status = compile(&b, rewritten.graph->n_nodes);
     if (status.code != LS_OK) {
         ls_image_destroy(image);

@@ -96,6 +96,24 @@ LS_MUST_USE ls_status ls_compile_layout(const ls_job *job, const ls_target *targ
  */
 LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out);
 
+/*
+ * Ranks whose programs are the same are a class: any of them may be compiled for all. Classes are numbered from 0; the first rank of
+ * class c is rank c.
+ */
+int ls_class_count(const ls_mesh *mesh);
+int ls_class_of(const ls_mesh *mesh, int rank);
+
+/* The images of all ranks of a mesh, one for each class. Zeroed: none. */
+typedef struct ls_images {
+    ls_mesh mesh;
+    int classes;
+    ls_image **of_class;
+} ls_images;
+/* ls_compile for each class; target->rank is ignored. LS_NO_MEMORY, or the first error of ls_compile. */
+LS_MUST_USE ls_status ls_compile_classes(const ls_job *job, const ls_target *target, ls_images *out);
+const ls_image *ls_images_of(const ls_images *images, int rank);
+void ls_images_destroy(ls_images *images); /* zeroed ones are allowed */
+
 /* What a strategy is asked about. */
 typedef struct ls_attention_problem {
     int64_t B, S; /* of one dp rank; global sequence */

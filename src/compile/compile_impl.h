@@ -22,7 +22,6 @@ LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh
 /* Uses of a channel counted from its four ends; the first three must come out equal to the last. */
 typedef struct ls_channel_count {
     uint64_t readied, awaited, sent, received;
-    uint64_t hash; /* of the channel's name */
 } ls_channel_count;
 
 /* Parameters that follow each other in the flat space: their gradients lie together and are complete together. */
@@ -37,12 +36,11 @@ typedef struct ls_bucket {
     int group;
 } ls_bucket;
 
-/* One of the exchanges that a bucket goes through: among ranks whose numbers differ by multiples of the stride (stages.c). */
+/* One of the exchanges that a bucket goes through (stages.c). */
 typedef struct ls_stage {
-    int ranks, stride;
+    int team, ranks; /* that exchange in it */
+    int before;      /* the team of those that have exchanged in the stages before it */
 } ls_stage;
-
-enum { LS_STAGES = 2 };
 
 typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) */
 
@@ -58,6 +56,8 @@ typedef struct ls_builder {
     int program_index;
     ls_program *program;
     ls_channel_count *counts; /* by channel */
+    ls_index channel_names;   /* of the program's channels */
+    ls_index displacements;   /* of the image's, but the first */
     size_t count_capacity;
     int n_counts;
     ls_workspace_answer *answers; /* of kernels, to how much scratch they need */
@@ -75,7 +75,8 @@ typedef struct ls_builder {
     int n_groups;
     ls_bucket *buckets;
     int n_buckets;
-    ls_stage stage[LS_STAGES]; /* of gradients; parameters go back through them */
+    size_t bucket_capacity;
+    ls_stage stage[LS_TEAM_DIGITS]; /* of gradients; parameters go back through them */
     int n_stages;
     ls_reduction *reduction; /* of program step; NULL: no gradients are reduced here */
     bool *begun;             /* by flat: something has been added to its gradients in this program, which
@@ -128,28 +129,38 @@ void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to);
  * three, for its two neighbours on the channel, equally often.
  */
 int ls_build_channel(ls_builder *b, const char *format, ...) LS_PRINTF(2, 3);
-void ls_build_ready(ls_builder *b, int channel, int sender, ls_operand slot);
-void ls_build_send(ls_builder *b, int channel, int receiver, ls_operand from, ls_operand to);
-void ls_build_receive(ls_builder *b, int channel, int sender, ls_operand slot);
+void ls_build_ready(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
+void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to);
+void ls_build_receive(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
 /*
  * Reading in place over the same channels: the owner of a block in the heap leases it to a reader, who borrows it (`block` is then
  * the owner's, ls_operand_of_peer), reads it, and gives it back; the owner reclaims it before it writes there again.
  */
-void ls_build_lease(ls_builder *b, int channel, int reader, ls_operand block);
+void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block);
 void ls_build_borrow(ls_builder *b, int channel, ls_operand block);
 void ls_build_give_back(ls_builder *b, int channel, ls_operand block);
-void ls_build_reclaim(ls_builder *b, int channel, int reader, ls_operand block);
+void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block);
 /* After this, sources of earlier sends may be overwritten. */
 void ls_build_quiet(ls_builder *b);
 
-/* Sum of a private operand (dense) over the ranks of a team, in team order, the same bits on each member. */
-typedef struct ls_team {
-    int n, me;    /* members; this rank's index */
-    int *members; /* ranks, ascending */
-} ls_team;
-/* The ranks that share this rank's coordinates on all axes but those given. */
-ls_team ls_build_team(ls_builder *b, const bool axes[LS_AXES]);
-void ls_build_all_reduce(ls_builder *b, const ls_team *team, ls_operand part, ls_operand sum);
+/* The number of the team in the image, added on first use; of the ranks that differ from this one only on some axes; of one axis. */
+int ls_build_team(ls_builder *b, const ls_team *team);
+int ls_build_team_of(ls_builder *b, const bool axes[LS_AXES]);
+int ls_build_axis(ls_builder *b, ls_axis axis);
+int ls_build_team_size(const ls_builder *b, int team);
+int ls_build_team_place(
+    const ls_builder *b,
+    int team); /* of the rank that is compiled; what depends on it, its class must share */
+/* The rank `shift` places further in the team; shift may be negative. */
+ls_peer ls_build_peer(const ls_builder *b, int team, int shift);
+/*
+ * `count` elements of dimension dim of an operand that has them for each member of a team, one after the other: those of the peer, or of
+ * the rank itself (shift 0).
+ */
+ls_operand ls_build_share(ls_builder *b, ls_operand all, int dim, int64_t count, int team, int shift);
+
+/* The sum of a private operand (dense) over the ranks of a team, in the order of their places, the same bits on each member. */
+void ls_build_all_reduce(ls_builder *b, int team, ls_operand part, ls_operand sum);
 
 /* --- lowering ------------------------------------------------------------------------------------------------------------ */
 
@@ -166,18 +177,17 @@ void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
 void ls_lower_persistent(ls_builder *b);
 /* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
 void ls_lay_flat(ls_builder *b);
+/* The stages of a team, nearest ranks first, as numbers of teams; returns how many. Digits of the stages together are those of the team. */
+int ls_build_stages(ls_builder *b, const ls_team *team, int stages[LS_TEAM_DIGITS]);
 /*
- * Stages (stages.c). find: those of the mesh. place: of a rank among those that exchange in the stage. peer: of this rank, the j-th
- * one after it in a stage, 0 < j < its ranks, or the j-th one before it (j < 0). channel: a number for its exchange with them, over all
- * stages. bucket_part: what is left to a rank when a bucket has gone through the stages up to that one, after the last its piece; `at` is
- * not set. largest_part: the most elements of all of them.
+ * The stages of gradients and parameters. find: those of all ranks. channel: a number for the exchange with the j-th next rank of a stage, over
+ * all stages. count: the elements of a bucket that are left to a rank after the stage. part: of an operand that holds a bucket whole, those that are
+ * left after the stage to the rank that stands `shift` places further in it.
  */
 void ls_find_stages(ls_builder *b);
-int ls_stage_place(const ls_stage *stage, int rank);
-int ls_stage_peer(const ls_builder *b, int stage, int j);
 int ls_stage_channel(const ls_builder *b, int stage, int j);
-ls_flat_piece ls_bucket_part(const ls_builder *b, int bucket, int stage, int rank);
-int64_t ls_largest_part(const ls_builder *b, int stage);
+int64_t ls_stage_count(const ls_builder *b, int64_t bucket, int stage);
+ls_operand ls_stage_part(ls_builder *b, ls_operand bucket, int stage, int shift);
 /* Nodes [0, n_nodes) as the given program. */
 void ls_lower_nodes(ls_builder *b, int n_nodes);
 void ls_lower_node(ls_builder *b, int node);

@@ -48,9 +48,9 @@ static int by_place(const void *x, const void *y) {
     return a->from < b->from ? -1 : a->from > b->from;
 }
 
-static part part_of(const ls_operand *o) {
-    const ls_range range = ls_view_range(&o->view, o->offset);
-    return (part){o->buffer, range.offset, ls_range_end(&range)};
+static part part_of(const tracker *t, const ls_operand *o) {
+    const ls_extent extent = ls_operand_extent(o, 0);
+    return (part){o->buffer, extent.range.offset, ls_extent_end(t->image, &extent)};
 }
 
 static int count_operands(const ls_program *p) {
@@ -77,7 +77,7 @@ static void find_parts(tracker *t) {
         for (int k = 0; k < ls_instr_operands(instr); k++) {
             const ls_operand *o = ls_instr_access_at(instr, k).operand;
             if (!ls_operand_is_empty(o) && is_persistent(t, o->buffer) && t->written[o->buffer])
-                t->parts[n++] = part_of(o);
+                t->parts[n++] = part_of(t, o);
         }
     }
     qsort(t->parts, (size_t)n, sizeof *t->parts, by_place);
@@ -94,7 +94,7 @@ static void find_parts(tracker *t) {
 static cell *cell_of(const tracker *t, const ls_operand *o) {
     if (!is_persistent(t, o->buffer)) return &t->cells[o->buffer];
     if (!t->written[o->buffer]) return NULL;
-    const part wanted = part_of(o);
+    const part wanted = part_of(t, o);
     int lo = 0, hi = t->n_parts - 1; /* the last part that does not begin behind it */
     while (lo < hi) {
         const int middle = (lo + hi + 1) / 2;

@@ -1,15 +1,16 @@
 /*
  * The flat space: all parameters in the order of declaration. It is cut at parameters into groups, whose gradients lie together
  * and are complete together, and a group into buckets of equal size, which travel at once. Every rank owns a piece of each
- * bucket; its pieces are its shard.
+ * bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a rank's pieces are its shard.
  */
 #include "compile/compile_impl.h"
 
 enum {
-    BUCKET_BYTES = 16 << 20,   /* of gradients: long enough that latency does not count */
-    LEAST_BUCKETS = 4,         /* about so many in a small model, that it may overlap too */
-    MOST_BUCKETS = 16,         /* at any number of ranks; */
-    MOST_BUCKET_PIECES = 1024, /* and of few ranks more: an instruction or ten for each */
+    BUCKET_BYTES = 16 << 20, /* of gradients: long enough that latency does not count */
+    LEAST_BUCKETS = 4,       /* about so many in a small model, that it may overlap too */
+    MANY_BUCKETS = 64,       /* more of them become larger instead, */
+    MOST_BUCKET_BYTES =
+        96 << 20, /* up to this: a rank has slots for two of them, and some more (buckets.c) */
 };
 
 static void lay_parameters(ls_builder *b) {
@@ -18,7 +19,6 @@ static void lay_parameters(ls_builder *b) {
     image->flats = LS_NEW_ARRAY(image->arena, ls_flat, g->n_tensors);
     image->settings = LS_NEW_ARRAY(image->arena, ls_adamw_settings, g->n_tensors);
     b->flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
-    int64_t at = 0;
     for (int t = 0; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         b->flat_of[t] = info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0 ? b->flat_of[info->of.id] : -1;
@@ -27,56 +27,68 @@ static void lay_parameters(ls_builder *b) {
         b->flat_of[t] = f;
         image->flats[f] = (ls_flat){.name = ls_arena_strdup(image->arena, info->name),
                                     .shape = info->shape,
-                                    .start = at,
                                     .count = ls_shape_elements(&info->shape),
                                     .group = ls_update_group(b, info, f)};
-        at = (int64_t)ls_round_up((size_t)(at + ls_shape_elements(&info->shape)), LS_FLAT_UNIT);
     }
-    image->flat_elements = ls_max(at / LS_FLAT_UNIT, ls_mesh_ranks(&b->target->mesh)) * LS_FLAT_UNIT;
 }
 
-/* Elements that a bucket is to have at least: of every bucket, each rank has a piece. */
+/* Elements that a parameter takes in the flat space. */
+static int64_t room_of(const ls_flat *flat) {
+    return (int64_t)ls_round_up((size_t)flat->count, LS_FLAT_UNIT);
+}
+
+/* Elements that a bucket is to have: of every bucket, each rank has a piece. */
 static int64_t bucket_elements(const ls_builder *b) {
-    const int P = ls_mesh_ranks(&b->target->mesh);
-    const int64_t all = b->image->flat_elements / LS_FLAT_UNIT;
-    if (P == 1) return b->image->flat_elements; /* nothing travels */
-    int64_t units = BUCKET_BYTES / LS_FLAT_UNIT / (int64_t)ls_dtype_bytes(b->image->accumulator);
-    units = ls_min(units, ls_ceil_div(all, LEAST_BUCKETS));
-    units = ls_max(units, ls_ceil_div(all, ls_max(MOST_BUCKETS, MOST_BUCKET_PIECES / P)));
-    return ls_max(units, P) * LS_FLAT_UNIT;
+    int64_t all = 0;
+    for (int f = 0; f < b->image->n_flats; f++) all += room_of(&b->image->flats[f]);
+    if (ls_mesh_ranks(&b->target->mesh) == 1) return all;
+    const int64_t element = (int64_t)ls_dtype_bytes(b->image->accumulator);
+    const int64_t few = ls_min(BUCKET_BYTES / element, ls_ceil_div(all, LEAST_BUCKETS));
+    return ls_min(MOST_BUCKET_BYTES / element, ls_max(few, ls_ceil_div(all, MANY_BUCKETS)));
 }
 
-/* As few parameters as make a bucket; what is left at the end joins the last group. */
-static void cut_groups(ls_builder *b, int64_t least) {
+/* Into how many buckets so many elements are cut: of about the wanted size, and none above the most. */
+static int64_t count_buckets(const ls_builder *b, int64_t count, int64_t wanted) {
+    if (ls_mesh_ranks(&b->target->mesh) == 1) return 1; /* nothing travels */
+    const int64_t most = MOST_BUCKET_BYTES / (int64_t)ls_dtype_bytes(b->image->accumulator);
+    return ls_max(1, ls_max((count + wanted / 2) / wanted, ls_ceil_div(count, most)));
+}
+
+/* Ends the group that began with parameter `first`, in front of parameter `past`: its parameters, buckets and padding. */
+static void end_group(ls_builder *b, int first, int past, int64_t least) {
     ls_image *image = b->image;
-    b->groups = LS_NEW_ARRAY(image->arena, ls_group, image->n_flats + 1);
-    int64_t start = 0;
-    for (int f = 0; f < image->n_flats; f++) {
-        const int64_t end = f + 1 < image->n_flats ? image->flats[f + 1].start : image->flat_elements;
-        if (end - start < least && f + 1 < image->n_flats) continue;
-        if (end - start < least && b->n_groups > 0)
-            b->groups[b->n_groups - 1].count += end - start;
-        else
-            b->groups[b->n_groups++] = (ls_group){.start = start, .count = end - start};
-        start = end;
+    const int64_t unit = (int64_t)LS_FLAT_UNIT * ls_mesh_ranks(&b->target->mesh);
+    ls_group *group = &b->groups[b->n_groups++];
+    *group = (ls_group){.start = image->flat_elements};
+    for (int f = first; f < past; f++) {
+        image->flats[f].start = group->start + group->count;
+        group->count += room_of(&image->flats[f]);
     }
+    group->first_bucket = b->n_buckets;
+    const int64_t bucket =
+        ls_ceil_div(ls_ceil_div(group->count, count_buckets(b, group->count, least)), unit) * unit;
+    group->n_buckets = (int)ls_ceil_div(group->count, bucket);
+    group->count = group->n_buckets * bucket;
+    for (int i = 0; i < group->n_buckets; i++)
+        *LS_PUSH(image->arena, b->buckets, b->n_buckets, b->bucket_capacity) =
+            (ls_bucket){group->start + i * bucket, bucket, b->n_groups - 1};
+    image->flat_elements += group->count;
 }
 
-static void cut_buckets(ls_builder *b, int64_t least) {
-    ls_image *image = b->image;
-    for (int g = 0; g < b->n_groups; g++) b->n_buckets += (int)ls_max(1, b->groups[g].count / least);
-    b->buckets = LS_NEW_ARRAY(image->arena, ls_bucket, b->n_buckets);
-    int n = 0;
-    for (int g = 0; g < b->n_groups; g++) {
-        ls_group *group = &b->groups[g];
-        const int64_t units = group->count / LS_FLAT_UNIT;
-        group->first_bucket = n;
-        group->n_buckets = (int)ls_max(1, group->count / least);
-        for (int i = 0; i < group->n_buckets; i++) {
-            const int64_t from = ls_part_start(units, group->n_buckets, i);
-            const int64_t to = ls_part_start(units, group->n_buckets, i + 1);
-            b->buckets[n++] = (ls_bucket){group->start + from * LS_FLAT_UNIT, (to - from) * LS_FLAT_UNIT, g};
-        }
+/* Groups of as few parameters as make a bucket; what is left at the end joins the last one. */
+static void cut_groups(ls_builder *b, int64_t least) {
+    const ls_image *image = b->image;
+    b->groups = LS_NEW_ARRAY(image->arena, ls_group, image->n_flats + 1);
+    int64_t after = 0; /* elements of the parameters behind the group */
+    for (int f = 0; f < image->n_flats; f++) after += room_of(&image->flats[f]);
+    int64_t count = 0;
+    for (int f = 0, first = 0; f < image->n_flats; f++) {
+        count += room_of(&image->flats[f]);
+        after -= room_of(&image->flats[f]);
+        if (f + 1 < image->n_flats && (count < least || after < least)) continue;
+        end_group(b, first, f + 1, least);
+        first = f + 1;
+        count = 0;
     }
 }
 
@@ -84,14 +96,12 @@ void ls_lay_flat(ls_builder *b) {
     ls_image *image = b->image;
     lay_parameters(b);
     ls_find_stages(b);
-    const int64_t least = bucket_elements(b);
-    cut_groups(b, least);
-    cut_buckets(b, least);
+    cut_groups(b, bucket_elements(b));
     image->n_pieces = b->n_buckets;
     image->pieces = LS_NEW_ARRAY(image->arena, ls_flat_piece, image->n_pieces + 1);
     for (int k = 0; k < b->n_buckets; k++) {
-        image->pieces[k] = ls_bucket_part(b, k, b->n_stages - 1, b->target->rank);
-        image->pieces[k].at = image->shard_count;
-        image->shard_count += image->pieces[k].count;
+        const int64_t count = ls_stage_count(b, b->buckets[k].count, b->n_stages - 1);
+        image->pieces[k] = (ls_flat_piece){b->buckets[k].start, count, image->shard_count};
+        image->shard_count += count;
     }
 }

@@ -93,15 +93,16 @@ static ls_operand make_private(ls_builder *b, const char *name, ls_operand like,
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, like.view.dtype, like.view.ndim, shape.view.size);
 }
 
-/* One message: what `rank` wants of what this rank holds, or the other way; at least a token, so that all ranks do the same. */
+/* One message: what the peer wants of what this rank holds, or the other way; at least a token, so that all ranks do the same. */
 typedef struct message {
-    int channel, rank;
+    int channel;
+    ls_peer peer;
     pieces what;
     ls_operand slot; /* the receiver's */
 } message;
 
-static message make_message(int channel, int rank, const pieces *what, ls_operand slot) {
-    return (message){channel, rank, *what, with_tokens(slot, slot.buffer, ls_max(1, what->tokens))};
+static message make_message(int channel, ls_peer peer, const pieces *what, ls_operand slot) {
+    return (message){channel, peer, *what, with_tokens(slot, slot.buffer, ls_max(1, what->tokens))};
 }
 
 static void send(ls_builder *b, const message *m, ls_operand x) {
@@ -114,11 +115,11 @@ static void send(ls_builder *b, const message *m, ls_operand x) {
                       ls_operand_slice(packed, 1, at, p->count));
         at += p->count;
     }
-    ls_build_send(b, m->channel, m->rank, packed, m->slot);
+    ls_build_send(b, m->channel, m->peer, packed, m->slot);
 }
 
 static void receive(ls_builder *b, const message *m, ls_operand out) {
-    ls_build_receive(b, m->channel, m->rank, m->slot);
+    ls_build_receive(b, m->channel, m->peer, m->slot);
     int64_t at = 0;
     for (int i = 0; i < m->what.n; i++) {
         const piece *p = &m->what.at[i];
@@ -156,28 +157,28 @@ static void clear_outside(ls_builder *b, const wish *w, ls_operand out) {
 static void gather(ls_builder *b, const wishes *w, ls_operand x, ls_operand out) {
     const ls_layout *layout = &b->image->layout;
     const bool sequence[LS_AXES] = {[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true};
-    const ls_team team = ls_build_team(b, sequence); /* ascending: by sequence index */
-    const int P = team.n;
-    const wish mine = wish_of(layout, w, team.me);
+    const int team = ls_build_team_of(b, sequence), P = ls_build_team_size(b, team);
+    const int me = ls_build_team_place(b, team); /* the sequence index */
+    const wish mine = wish_of(layout, w, me);
     message *in = LS_NEW_ARRAY(b->image->arena, message, P), *to = LS_NEW_ARRAY(b->image->arena, message, P);
     int n = 0;
     for (int j = 1; j < P; j++) {
         const int64_t most = largest(layout, w, j);
         if (most == 0) continue;
-        const int from = (team.me - j + P) % P, target = (team.me + j) % P;
+        const int from = (me - j + P) % P, target = (me + j) % P;
         const ls_operand shape = with_tokens(x, 0, most);
         const ls_operand slot =
             ls_build_symmetric(b, LS_BUFFER_SLOT, "halo in", ls_view_elements(&shape.view), x.view.dtype,
                                x.view.ndim, shape.view.size);
         const int channel = ls_build_channel(b, "halo.%d", j);
         const wish theirs = wish_of(layout, w, target);
-        const pieces gives = pieces_from(layout, team.me, &theirs), takes = pieces_from(layout, from, &mine);
-        in[n] = make_message(channel, team.members[from], &takes, slot);
-        to[n++] = make_message(channel, team.members[target], &gives, slot);
+        const pieces gives = pieces_from(layout, me, &theirs), takes = pieces_from(layout, from, &mine);
+        in[n] = make_message(channel, ls_build_peer(b, team, -j), &takes, slot);
+        to[n++] = make_message(channel, ls_build_peer(b, team, j), &gives, slot);
     }
-    for (int i = 0; i < n; i++) ls_build_ready(b, in[i].channel, in[i].rank, in[i].slot);
+    for (int i = 0; i < n; i++) ls_build_ready(b, in[i].channel, in[i].peer, in[i].slot);
     for (int i = 0; i < n; i++) send(b, &to[i], x);
-    const pieces own = pieces_from(layout, team.me, &mine);
+    const pieces own = pieces_from(layout, me, &mine);
     for (int i = 0; i < own.n; i++)
         ls_build_copy(b, ls_operand_slice(x, 1, own.at[i].from, own.at[i].count),
                       ls_operand_slice(out, 1, own.at[i].to, own.at[i].count));

@@ -82,7 +82,7 @@ ls_operand ls_lower_input(ls_builder *b, int n, int i) {
     if (b->resolved[t.id].buffer >= 0) return b->resolved[t.id];
     bool axes[LS_AXES];
     for (int a = 0; a < LS_AXES; a++) axes[a] = b->sharding->state[a][t.id] == LS_PARTIAL;
-    const ls_team team = ls_build_team(b, axes);
+    const int team = ls_build_team_of(b, axes);
     const ls_dtype G = b->image->accumulator, T = part.view.dtype;
     const ls_view *v = &part.view;
     ls_operand wide = part;
@@ -91,7 +91,7 @@ ls_operand ls_lower_input(ls_builder *b, int n, int i) {
         ls_build_cast(b, part, wide);
     }
     ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", G, v->ndim, v->size);
-    ls_build_all_reduce(b, &team, wide, sum);
+    ls_build_all_reduce(b, team, wide, sum);
     if (T != G) {
         const ls_operand narrow =
             ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over ranks", T, v->ndim, v->size);

@@ -8,9 +8,9 @@
 
 /* A write that no later one covers. */
 typedef struct write {
-    struct write *next; /* earlier ones */
+    ls_interval place; /* from the extent's first byte to its last */
     int key;
-    ls_range range; /* within its buffer */
+    ls_extent extent; /* within its buffer */
 } write;
 
 /* A block of another rank that may be read: between the wait for it and the signal that gives it back. */
@@ -25,15 +25,24 @@ typedef struct naming {
     ls_image *image;
     ls_arena *scratch;
     lease *leases;
-    write **last; /* by buffer */
-    write *free_writes;
+    ls_intervals *writes; /* by buffer */
+    ls_interval_list near;
+    write *free_writes; /* linked by place.left */
 } naming;
 
-/* The name of what lies in `range` of the buffer now. */
-static uint64_t name_of(const naming *n, int buffer, const ls_range *range, uint64_t name) {
-    if (n->image->buffers[buffer].program < 0) name += ls_name_entry(range->offset);
-    for (const write *w = n->last[buffer]; w != NULL; w = w->next) {
-        if (ls_range_overlap(&w->range, range)) name += ls_name_part(w->key, &w->range, range);
+/* n->near becomes the writes to the buffer that may meet the bytes. */
+static void find_near(naming *n, int buffer, const ls_extent *extent) {
+    ls_intervals_find(&n->writes[buffer], extent->range.offset, ls_extent_end(n->image, extent), &n->near);
+}
+
+/* The name of what lies in those bytes of the buffer now. */
+static uint64_t name_of(naming *n, int buffer, const ls_extent *extent, uint64_t name) {
+    if (n->image->buffers[buffer].program < 0) name += ls_name_entry(extent->range.offset);
+    find_near(n, buffer, extent);
+    for (int i = 0; i < n->near.n; i++) {
+        const write *w = (const write *)n->near.item[i];
+        if (ls_extents_meet(n->image, &w->extent, extent))
+            name += ls_name_part(w->key, &w->extent.range, &extent->range);
     }
     return name;
 }
@@ -42,43 +51,41 @@ static uint64_t name_of(const naming *n, int buffer, const ls_range *range, uint
 static uint64_t name_in_place(const naming *n, const ls_operand *o, const ls_range *range) {
     for (const lease *l = n->leases; l != NULL; l = l->next) {
         const ls_range leased = ls_view_range(&l->block->view, l->block->offset);
-        if (l->block->peer == o->peer && l->block->buffer == o->buffer && ls_range_covers(&leased, range))
+        if (ls_peer_equal(l->block->peer, o->peer) && l->block->buffer == o->buffer &&
+            ls_range_covers(&leased, range))
             return ls_name_in_place(&o->view, l->transfer, range->offset - leased.offset);
     }
     LS_ASSERT(false); /* lowering reads what nobody has leased */
     return 0;
 }
 
-static void name_read(const naming *n, ls_operand *o) {
+static void name_read(naming *n, ls_operand *o) {
     if (ls_operand_is_empty(o)) return;
-    const ls_range range = ls_view_range(&o->view, o->offset);
-    if (o->peer >= 0) {
-        o->value = name_in_place(n, o, &range);
-        return;
-    }
-    o->value = name_of(n, o->buffer, &range, ls_name_begin(&o->view));
+    const ls_extent extent = ls_operand_extent(o, 0);
+    o->value = ls_peer_is_self(o->peer) ? name_of(n, o->buffer, &extent, ls_name_begin(&o->view))
+                                        : name_in_place(n, o, &extent.range);
 }
 
 static void record(naming *n, const ls_operand *o, int key) {
-    if (ls_operand_is_empty(o) || o->peer >= 0) return;
-    const ls_range range = ls_view_range(&o->view, o->offset);
-    for (write **link = &n->last[o->buffer]; *link != NULL;) {
-        write *w = *link;
-        if (!ls_range_covers(&range, &w->range)) {
-            link = &w->next;
-            continue;
-        }
-        *link = w->next;
-        w->next = n->free_writes;
-        n->free_writes = w;
+    if (ls_operand_is_empty(o) || !ls_peer_is_self(o->peer)) return;
+    const ls_extent extent = ls_operand_extent(o, 0);
+    find_near(n, o->buffer, &extent);
+    for (int i = 0; i < n->near.n; i++) {
+        write *earlier = (write *)n->near.item[i];
+        if (!ls_extent_covers(n->image, &extent, &earlier->extent)) continue;
+        ls_intervals_remove(&n->writes[o->buffer], &earlier->place);
+        earlier->place.left = (ls_interval *)n->free_writes;
+        n->free_writes = earlier;
     }
     write *w = n->free_writes;
     if (w != NULL)
-        n->free_writes = w->next;
+        n->free_writes = (write *)w->place.left;
     else
         w = LS_NEW(n->scratch, write);
-    *w = (write){.next = n->last[o->buffer], .key = key, .range = range};
-    n->last[o->buffer] = w;
+    *w = (write){.place = {.from = extent.range.offset, .past = ls_extent_end(n->image, &extent)},
+                 .key = key,
+                 .extent = extent};
+    ls_intervals_add(&n->writes[o->buffer], &w->place);
 }
 
 static uint64_t transfer_of(const ls_program *p, const ls_instr *instr) {
@@ -108,8 +115,9 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
         if (ls_access_reads(&access))
             name_read(n, k < instr->n_in ? &instr->in[k] : &instr->out[access.output]);
     }
-    if (instr->kind == LS_INSTR_WAIT && instr->n_out > 0 && instr->out[0].peer >= 0) begin_lease(n, instr);
-    if (instr->kind == LS_INSTR_SIGNAL && instr->n_out > 0 && instr->out[0].peer >= 0) end_lease(n, instr);
+    const bool of_peer = instr->n_out > 0 && !ls_peer_is_self(instr->out[0].peer);
+    if (instr->kind == LS_INSTR_WAIT && of_peer) begin_lease(n, instr);
+    if (instr->kind == LS_INSTR_SIGNAL && of_peer) end_lease(n, instr);
     for (int k = 0; k < ls_instr_operands(instr); k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
         if (ls_access_writes(&access)) record(n, access.operand, ls_write_key(number, access.output));
@@ -119,10 +127,13 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
 static void name_program(ls_image *image, int index) {
     const ls_program *p = &image->programs[index];
     ls_arena *scratch = ls_arena_create();
-    naming n = {.image = image, .scratch = scratch, .last = LS_NEW_ARRAY(scratch, write *, image->n_buffers)};
+    naming n = {.image = image,
+                .scratch = scratch,
+                .writes = LS_NEW_ARRAY(scratch, ls_intervals, image->n_buffers),
+                .near = {.arena = scratch}};
     for (int i = 0; i < p->n_instrs; i++) name_instr(&n, p, &p->instrs[i], i);
     for (int b = 0; b < image->n_buffers; b++) {
-        const ls_range whole = ls_range_flat(0, image->buffers[b].bytes);
+        const ls_extent whole = {ls_range_flat(0, image->buffers[b].bytes), 0};
         if (image->buffers[b].program < 0) image->buffers[b].left[index] = name_of(&n, b, &whole, 1);
     }
     ls_arena_destroy(scratch);

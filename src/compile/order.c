@@ -8,9 +8,9 @@
 
 typedef struct access {
     bool writes;
-    int peer; /* whose bytes */
+    ls_peer peer; /* whose bytes */
     ls_space space;
-    ls_range range;
+    ls_extent extent;
 } access;
 
 typedef struct accesses {
@@ -24,19 +24,20 @@ static void find_accesses(const ls_image *image, const ls_instr *instr, ls_arena
     for (int k = 0; k < ls_instr_accesses(instr); k++) {
         const ls_instr_access it = ls_instr_access_at(instr, k);
         if (it.kind == LS_ACCESS_PUT || ls_operand_is_empty(it.operand)) continue;
-        a->list[a->n++] = (access){.writes = ls_access_writes(&it),
-                                   .peer = it.operand->peer,
-                                   .space = image->buffers[it.operand->buffer].space,
-                                   .range = ls_operand_range(image, it.operand)};
+        a->list[a->n++] =
+            (access){.writes = ls_access_writes(&it),
+                     .peer = it.operand->peer,
+                     .space = image->buffers[it.operand->buffer].space,
+                     .extent = ls_operand_extent(it.operand, image->buffers[it.operand->buffer].offset)};
     }
 }
 
-static bool conflict(const accesses *a, const accesses *b) {
+static bool conflict(const ls_image *image, const accesses *a, const accesses *b) {
     for (int i = 0; i < a->n; i++) {
         for (int j = 0; j < b->n; j++) {
             const access *x = &a->list[i], *y = &b->list[j];
-            if ((x->writes || y->writes) && x->space == y->space && x->peer == y->peer &&
-                ls_range_overlap(&x->range, &y->range))
+            if ((x->writes || y->writes) && x->space == y->space && ls_peer_equal(x->peer, y->peer) &&
+                ls_extents_meet(image, &x->extent, &y->extent))
                 return true;
         }
     }
@@ -49,22 +50,22 @@ typedef struct queue_history {
 } queue_history;
 
 /* Whether a quiet at `at` completes a put whose source `a` writes. */
-static bool frees_source(const ls_program *p, const accesses *all, const queue_history *h, int at,
-                         const accesses *a) {
+static bool frees_source(const ls_image *image, const ls_program *p, const accesses *all,
+                         const queue_history *h, int at, const accesses *a) {
     for (int k = at - 1; k >= 0 && p->instrs[h->instrs[k]].kind != LS_INSTR_QUIET; k--) {
-        if (p->instrs[h->instrs[k]].kind == LS_INSTR_PUT_SIGNAL && conflict(&all[h->instrs[k]], a))
+        if (p->instrs[h->instrs[k]].kind == LS_INSTR_PUT_SIGNAL && conflict(image, &all[h->instrs[k]], a))
             return true;
     }
     return false;
 }
 
 /* The last instruction of another queue, behind `joined`, that instruction i must come after; -1: there is none. */
-static int last_conflict(const ls_program *p, const accesses *all, const queue_history *other, int joined,
-                         int i) {
+static int last_conflict(const ls_image *image, const ls_program *p, const accesses *all,
+                         const queue_history *other, int joined, int i) {
     for (int k = other->n - 1; k >= 0 && other->instrs[k] > joined; k--) {
         const int j = other->instrs[k];
-        const bool must = p->instrs[j].kind == LS_INSTR_QUIET ? frees_source(p, all, other, k, &all[i])
-                                                              : conflict(&all[j], &all[i]);
+        const bool must = p->instrs[j].kind == LS_INSTR_QUIET ? frees_source(image, p, all, other, k, &all[i])
+                                                              : conflict(image, &all[j], &all[i]);
         if (must) return j;
     }
     return -1;
@@ -86,7 +87,7 @@ static void order_program(ls_image *image, ls_program *p) {
         instr->n_after = 0;
         for (int q = 0; q < queues; q++) {
             int *known = &joined[instr->queue * queues + q];
-            const int j = q == instr->queue ? -1 : last_conflict(p, all, &history[q], *known, i);
+            const int j = q == instr->queue ? -1 : last_conflict(image, p, all, &history[q], *known, i);
             if (j >= 0) found[instr->n_after++] = (ls_after){.queue = q, .instr = *known = j};
         }
         instr->after = ls_arena_copy(image->arena, found, sizeof *found * (size_t)instr->n_after);

@@ -1,31 +1,84 @@
 /*
- * How gradients are added up over all ranks, and parameters handed to all: a bucket is reduced and scattered among ranks with
- * neighbouring numbers, then each part among the ranks that hold the same part (and gathered the other way). That sends no more bytes than
- * everyone to everyone at once, in far fewer messages: of 64 ranks each has 7 + 7 peers, not 63. (Chan, Heimlich, Purkayastha and van de
- * Geijn, "Collective communication: theory, practice, and experience", 2007, section 7: the mesh.) Few ranks take one stage: fewer waits.
+ * How much is exchanged among many ranks: in stages, each among few. A bucket of gradients is reduced and scattered among ranks with
+ * neighbouring numbers, then each part among the ranks that hold the same part, and so on; parameters are gathered through the same stages in
+ * the other direction. That sends no more bytes than one exchange among all ranks, in far fewer messages: of 64 ranks each has 7 + 7 peers,
+ * not 63; of 10,240 it has 28. (Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice, and experience",
+ * 2007, section 7: meshes.) Few ranks take one stage: fewer waits.
  */
 #include "compile/compile_impl.h"
 
-enum { MANY_RANKS = 16 };
+#include <math.h>
 
-void ls_find_stages(ls_builder *b) {
-    const int P = ls_mesh_ranks(&b->target->mesh);
-    int near = P;
-    if (P >= MANY_RANKS) {
-        near = 1;
-        while (near * near < P || P % near != 0) near++;
+/* Fewer ranks than MANY take one stage; more take stages of about MEMBERS each. */
+enum { MANY = 16, MEMBERS = 8 };
+
+/* Digits whose members follow each other without gaps are one. */
+static ls_team merged(const ls_team *team) {
+    ls_team out = {0};
+    for (int d = 0; d < team->digits; d++) {
+        const int size = team->digit[d].size, stride = team->digit[d].stride;
+        if (out.digits > 0 && out.digit[out.digits - 1].stride == size * stride) {
+            out.digit[out.digits - 1].size *= size;
+            out.digit[out.digits - 1].stride = stride;
+        } else {
+            out.digit[out.digits].size = size;
+            out.digit[out.digits++].stride = stride;
+        }
     }
-    b->stage[0] = (ls_stage){.ranks = near, .stride = 1};
-    b->stage[1] = (ls_stage){.ranks = P / near, .stride = near};
-    b->n_stages = near < P ? 2 : 1;
+    return out;
 }
 
-int ls_stage_place(const ls_stage *stage, int rank) { return rank / stage->stride % stage->ranks; }
+/* The least divisor of n that leaves so little that stages of about MEMBERS suffice for the rest; n itself where it has no other. */
+static int first_factor(int n) {
+    const double stages = ceil(log(n) / log(MEMBERS) - 1e-9);
+    const double least = pow(n, 1 / stages) - 1e-9;
+    int factor = 2;
+    while (factor < least || n % factor != 0) factor++;
+    return factor;
+}
 
-int ls_stage_peer(const ls_builder *b, int stage, int j) {
-    const ls_stage *s = &b->stage[stage];
-    const int me = b->target->rank, mine = ls_stage_place(s, me);
-    return me + ((mine + j + s->ranks) % s->ranks - mine) * s->stride;
+int ls_build_stages(ls_builder *b, const ls_team *team, int stages[LS_TEAM_DIGITS]) {
+    const ls_team whole = merged(team);
+    int n = 0;
+    if (ls_team_size(team) < MANY) {
+        stages[n++] = ls_build_team(b, team);
+        return n;
+    }
+    for (int d = whole.digits - 1; d >= 0; d--) {
+        int left = whole.digit[d].size, stride = whole.digit[d].stride;
+        while (left > 1) {
+            const bool last = n + d + 1 == LS_TEAM_DIGITS; /* each digit further out needs a stage */
+            const int size = last ? left : first_factor(left);
+            const ls_team stage = {.digits = 1, .digit = {{size, stride}}};
+            stages[n++] = ls_build_team(b, &stage);
+            stride *= size;
+            left /= size;
+        }
+    }
+    return n;
+}
+
+/* The team of the ranks that exchange in the first n stages, the first stage's digits first. */
+static ls_team joined(const ls_image *image, const int *stages, int n) {
+    ls_team team = {0};
+    for (int s = 0; s < n; s++) {
+        const ls_team *stage = &image->teams[stages[s]];
+        for (int d = 0; d < stage->digits; d++) team.digit[team.digits++] = stage->digit[d];
+    }
+    return team;
+}
+
+void ls_find_stages(ls_builder *b) {
+    const bool all[LS_AXES] = {true, true, true};
+    const ls_team world = ls_mesh_team(&b->target->mesh, all);
+    int teams[LS_TEAM_DIGITS];
+    b->n_stages = ls_build_stages(b, &world, teams);
+    for (int s = 0; s < b->n_stages; s++) {
+        const ls_team before = joined(b->image, teams, s);
+        b->stage[s] = (ls_stage){
+            .team = teams[s], .ranks = ls_build_team_size(b, teams[s]), .before = ls_build_team(b, &before)};
+    }
+    b->image->owners = joined(b->image, teams, b->n_stages);
 }
 
 int ls_stage_channel(const ls_builder *b, int stage, int j) {
@@ -34,28 +87,14 @@ int ls_stage_channel(const ls_builder *b, int stage, int j) {
     return before + j;
 }
 
-/* Ranks that share a bucket's part after that stage. */
-static int sharers(const ls_builder *b, int stage) {
-    int n = ls_mesh_ranks(&b->target->mesh);
-    for (int s = 0; s <= stage; s++) n /= b->stage[s].ranks;
-    return n;
+int64_t ls_stage_count(const ls_builder *b, int64_t bucket, int stage) {
+    for (int s = 0; s <= stage; s++) bucket /= b->stage[s].ranks;
+    return bucket;
 }
 
-ls_flat_piece ls_bucket_part(const ls_builder *b, int bucket, int stage, int rank) {
-    const ls_bucket *whole = &b->buckets[bucket];
-    const int64_t units = whole->count / LS_FLAT_UNIT;
-    const int P = ls_mesh_ranks(&b->target->mesh), count = sharers(b, stage);
-    int first = 0; /* of the P pieces, those that are left lie together */
-    for (int s = 0; s <= stage; s++) first += ls_stage_place(&b->stage[s], rank) * sharers(b, s);
-    const int64_t from = ls_part_start(units, P, first), to = ls_part_start(units, P, first + count);
-    LS_ASSERT(from < to);
-    return (ls_flat_piece){whole->start + from * LS_FLAT_UNIT, (to - from) * LS_FLAT_UNIT, 0};
-}
-
-int64_t ls_largest_part(const ls_builder *b, int stage) {
-    const int P = ls_mesh_ranks(&b->target->mesh);
-    int64_t piece = 0;
-    for (int k = 0; k < b->n_buckets; k++)
-        piece = ls_max(piece, ls_ceil_div(b->buckets[k].count / LS_FLAT_UNIT, P) * LS_FLAT_UNIT);
-    return piece * sharers(b, stage);
+ls_operand ls_stage_part(ls_builder *b, ls_operand bucket, int stage, int shift) {
+    const ls_stage *s = &b->stage[stage];
+    const int64_t count = ls_stage_count(b, bucket.view.size[0], stage);
+    if (stage > 0) bucket = ls_build_share(b, bucket, 0, count * s->ranks, s->before, 0);
+    return ls_build_share(b, bucket, 0, count, s->team, shift);
 }

@@ -20,35 +20,31 @@ static int channel_of(ls_builder *b, int bucket, int stage, int j) {
     return ls_build_channel(b, "parameters.%d.%d", bucket, ls_stage_channel(b, stage, j));
 }
 
-static ls_operand parameters_of(const ls_builder *b, const ls_flat_piece *piece) {
-    return ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, piece->start, piece->count);
-}
-
-/* The new parameters that a rank has, when the later stages are done, to give to others in this one. */
-static ls_operand part_of(const ls_builder *b, int bucket, int stage, int rank) {
-    const ls_flat_piece part = ls_bucket_part(b, bucket, stage, rank);
-    return parameters_of(b, &part);
+/* Of a bucket's parameters those that the rank `shift` places further in the stage has to give to others in it, when the later stages are done. */
+static ls_operand part_of(ls_builder *b, int bucket, int stage, int shift) {
+    const ls_bucket *whole = &b->buckets[bucket];
+    return ls_stage_part(b, ls_operand_slice(bound(b, LS_BIND_PARAMETERS), 0, whole->start, whole->count),
+                         stage, shift);
 }
 
 /* Parameters that other ranks update: nothing here reads the old ones any more. */
 static void hand_over(ls_builder *b, int bucket, int stage) {
-    for (int j = 1; j < b->stage[stage].ranks; j++) {
-        const int from = ls_stage_peer(b, stage, -j);
-        ls_build_ready(b, channel_of(b, bucket, stage, j), from, part_of(b, bucket, stage, from));
-    }
+    for (int j = 1; j < b->stage[stage].ranks; j++)
+        ls_build_ready(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
+                       part_of(b, bucket, stage, -j));
 }
 
 static void send(ls_builder *b, int bucket, int stage) {
-    const ls_operand mine = part_of(b, bucket, stage, b->target->rank);
+    const ls_operand mine = part_of(b, bucket, stage, 0);
     for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_send(b, channel_of(b, bucket, stage, j), ls_stage_peer(b, stage, j), mine, mine);
+        ls_build_send(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, j), mine,
+                      mine);
 }
 
 static void receive(ls_builder *b, int bucket, int stage) {
-    for (int j = 1; j < b->stage[stage].ranks; j++) {
-        const int from = ls_stage_peer(b, stage, -j);
-        ls_build_receive(b, channel_of(b, bucket, stage, j), from, part_of(b, bucket, stage, from));
-    }
+    for (int j = 1; j < b->stage[stage].ranks; j++)
+        ls_build_receive(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
+                         part_of(b, bucket, stage, -j));
 }
 
 /* --- the step ------------------------------------------------------------------------------------------------------------ */
@@ -69,11 +65,11 @@ static void reduce_totals(ls_builder *b, ls_operand shard) {
                                               .out = {squares}});
     ls_build_cast(b, bound(b, LS_BIND_LOSS), ls_operand_slice(totals, 0, LS_TOTAL_LOSS, 1));
     const bool all[LS_AXES] = {true, true, true};
-    const ls_team team = ls_build_team(b, all);
-    if (team.n == 1)
+    const int team = ls_build_team_of(b, all);
+    if (ls_build_team_size(b, team) == 1)
         ls_build_copy(b, totals, result);
     else
-        ls_build_all_reduce(b, &team, totals, result);
+        ls_build_all_reduce(b, team, totals, result);
 }
 
 static void step_control(ls_builder *b) {
@@ -101,26 +97,30 @@ int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) 
 }
 
 /* AdamW on a piece of the shard, whatever parameters it holds: the table of groups says what becomes of each unit. */
-static void adamw(ls_builder *b, const ls_flat_piece *piece) {
+static void adamw(ls_builder *b, int bucket) {
+    const ls_flat_piece *piece = &b->image->pieces[bucket];
+    const ls_operand parameters = part_of(b, bucket, b->n_stages - 1, 0);
+    const bool apart = b->image->dtype != b->image->accumulator; /* else parameters are their own masters */
     const ls_adamw *all = &b->job->adamw;
     const ls_adamw_params params = {all->beta1, all->beta2, all->epsilon};
     const ls_operand groups =
         ls_operand_slice(bound(b, LS_BIND_GROUPS), 0, piece->at / LS_FLAT_UNIT, piece->count / LS_FLAT_UNIT);
     ls_build_kernel(
-        b, &(ls_kernel_build){.op = "adamw",
-                              .kernel = LS_KERNEL_ADAMW,
-                              .dtype = b->image->dtype,
-                              .params = &params,
-                              .params_bytes = sizeof params,
-                              .flops = 15.0 * (double)piece->count,
-                              .n_in = 4,
-                              .in = {ls_operand_slice(bound(b, LS_BIND_SHARD), 0, piece->at, piece->count),
-                                     bound(b, LS_BIND_CONTROL), groups, bound(b, LS_BIND_SETTINGS)},
-                              .n_out = 4,
-                              .out = {ls_image_master(b->image, piece),
-                                      ls_operand_slice(bound(b, LS_BIND_M), 0, piece->at, piece->count),
-                                      ls_operand_slice(bound(b, LS_BIND_V), 0, piece->at, piece->count),
-                                      parameters_of(b, piece)}});
+        b, &(ls_kernel_build){
+               .op = "adamw",
+               .kernel = LS_KERNEL_ADAMW,
+               .dtype = b->image->dtype,
+               .params = &params,
+               .params_bytes = sizeof params,
+               .flops = 15.0 * (double)piece->count,
+               .n_in = 4,
+               .in = {ls_operand_slice(bound(b, LS_BIND_SHARD), 0, piece->at, piece->count),
+                      bound(b, LS_BIND_CONTROL), groups, bound(b, LS_BIND_SETTINGS)},
+               .n_out = 4,
+               .out = {apart ? ls_operand_slice(bound(b, LS_BIND_MASTER), 0, piece->at, piece->count)
+                             : parameters,
+                       ls_operand_slice(bound(b, LS_BIND_M), 0, piece->at, piece->count),
+                       ls_operand_slice(bound(b, LS_BIND_V), 0, piece->at, piece->count), parameters}});
 }
 
 /* While one bucket is updated, the one before is on its way through a stage, back from the last to the first. */
@@ -131,7 +131,7 @@ static void update_buckets(ls_builder *b) {
             const int k = order - (last - stage);
             if (k < 0 || k >= b->n_buckets) continue;
             if (stage == last)
-                adamw(b, &b->image->pieces[k]);
+                adamw(b, k);
             else
                 receive(b, k, stage + 1);
             send(b, k, stage);

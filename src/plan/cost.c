@@ -14,9 +14,11 @@ ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
                            machine.cores);
 }
 
-/* The images of the ranks that are costed. */
+/* The images of the ranks that are costed, one for those of a class. */
 typedef struct costed {
-    ls_image *image[LS_PLAN_ALL];
+    ls_image *of_class[LS_PLAN_ALL]; /* of ranks[i], where no earlier one is of its class; else NULL */
+    const ls_image *image[LS_PLAN_ALL];
+    int rank[LS_PLAN_ALL];
     int n;
     int program[LS_WORK], n_programs; /* the programs of a step, in order */
 } costed;
@@ -39,7 +41,7 @@ static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_
     c->seconds = 0;
     for (int k = 0; k < all->n_programs; k++) {
         ls_simulated_rank times[LS_PLAN_ALL];
-        LS_TRY(ls_simulate((const ls_image *const *)all->image, all->n, all->program[k], rates, NULL, times));
+        LS_TRY(ls_simulate(all->image, all->n, all->program[k], rates, NULL, times));
         const double makespan = ls_simulated_seconds(times, all->n);
         for (int i = 0; i < all->n; i++) idle[i] += times[i].waiting + (makespan - times[i].end);
         c->seconds += makespan;
@@ -48,7 +50,7 @@ static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_
     return ls_ok();
 }
 
-static void add_bytes(const ls_image *image, const ls_program_cost *sum, ls_plan_candidate *c) {
+static void add_bytes(const ls_image *image, int rank, const ls_program_cost *sum, ls_plan_candidate *c) {
     const ls_program_cost forward = ls_program_measure(image, LS_PROGRAM_EVALUATE);
     c->bytes_sent = fmax(c->bytes_sent, sum->bytes_sent);
     c->bytes_forward = fmax(c->bytes_forward, forward.bytes_sent);
@@ -57,7 +59,7 @@ static void add_bytes(const ls_image *image, const ls_program_cost *sum, ls_plan
     const size_t mapped = image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC];
     if (mapped <= c->bytes[LS_PRIVATE] + c->bytes[LS_SYMMETRIC]) return;
     for (int s = 0; s < LS_SPACES; s++) c->bytes[s] = image->bytes[s];
-    c->most_rank = image->rank;
+    c->most_rank = rank;
 }
 
 /* Fills in the figures of the candidate from its images. */
@@ -74,7 +76,7 @@ static ls_status fill_in(const costed *all, const ls_host *host, bool together, 
             sum.bytes_read += cost.bytes_read;
             seconds += seconds_alone(all->image[i], all->program[k], &rates);
         }
-        add_bytes(all->image[i], &sum, c);
+        add_bytes(all->image[i], all->rank[i], &sum, c);
         flops_sum += sum.flops;
         flops_most = fmax(flops_most, sum.flops);
         c->seconds = fmax(c->seconds, seconds);
@@ -82,6 +84,20 @@ static ls_status fill_in(const costed *all, const ls_host *host, bool together, 
     c->imbalance =
         flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* below 0 only by rounding */
     return together ? simulate_all(all, &rates, c) : ls_ok();
+}
+
+/* The image of the i-th rank: that of an earlier one of its class, or compiled. */
+static ls_status find_image(const ls_job *job, const ls_target *target, costed *all, int i) {
+    for (int k = 0; k < i; k++) {
+        if (ls_class_of(&target->mesh, all->rank[k]) != ls_class_of(&target->mesh, all->rank[i])) continue;
+        all->image[i] = all->image[k];
+        return ls_ok();
+    }
+    ls_target one = *target;
+    one.rank = all->rank[i];
+    LS_TRY(ls_compile(job, &one, &all->of_class[i]));
+    all->image[i] = all->of_class[i];
+    return ls_ok();
 }
 
 static ls_status cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
@@ -93,17 +109,16 @@ static ls_status cost(const ls_job *job, const ls_target *target, const ls_host 
     costed all = {.n = n};
     ls_status status = ls_ok();
     for (int i = 0; i < n && status.code == LS_OK; i++) {
-        ls_target one = *target;
         LS_ASSERT(every || i < (int)LS_COUNT(sample));
-        one.rank = every ? i : sample[i];
-        status = ls_compile(job, &one, &all.image[i]);
+        all.rank[i] = every ? i : sample[i];
+        status = find_image(job, target, &all, i);
     }
     if (status.code == LS_OK) {
         all.n_programs = ls_image_work(all.image[0], all.program);
         status = fill_in(&all, host, together, c);
     }
     if (status.code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status.text);
-    for (int i = 0; i < n; i++) ls_image_destroy(all.image[i]);
+    for (int i = 0; i < n; i++) ls_image_destroy(all.of_class[i]);
     return status;
 }
 

@@ -10,16 +10,16 @@ const char *ls_instr_kind_name(ls_instr_kind kind) {
     return names[kind];
 }
 
-static double operand_bytes(const ls_image *image, const ls_operand *o) {
+static double operand_bytes(const ls_operand *o) {
     if (o->buffer < 0 || ls_view_elements(&o->view) == 0) return 0;
-    const ls_range range = ls_operand_range(image, o);
+    const ls_range range = ls_view_range(&o->view, 0);
     return (double)ls_range_bytes(&range);
 }
 
-double ls_instr_bytes(const ls_image *image, const ls_instr *instr) {
+double ls_instr_bytes(const ls_instr *instr) {
     double bytes = 0;
     for (int k = 0; k < ls_instr_operands(instr) && ls_instr_moves(instr); k++)
-        bytes += operand_bytes(image, ls_instr_access_at(instr, k).operand);
+        bytes += operand_bytes(ls_instr_access_at(instr, k).operand);
     return bytes;
 }
 
@@ -49,7 +49,7 @@ int ls_program_ops(const ls_image *image, int program, ls_op_account out[LS_OP_A
         ls_op_account *row = row_of(out, &n, p->instrs[i].op);
         row->count++;
         row->flops += p->instrs[i].flops;
-        row->bytes += ls_instr_bytes(image, &p->instrs[i]);
+        row->bytes += ls_instr_bytes(&p->instrs[i]);
     }
     qsort(out, (size_t)n, sizeof *out, by_work);
     return n;

@@ -10,7 +10,7 @@
  * Bytes that an instruction reads and writes in this rank's memory, puts into another's, and reads of another's in place; its operands
  * in full.
  */
-double ls_instr_bytes(const ls_image *image, const ls_instr *instr);
+double ls_instr_bytes(const ls_instr *instr);
 
 /* All instructions of one name: an op's, "put_signal", "wait", ... */
 typedef struct ls_op_account {

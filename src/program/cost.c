@@ -157,7 +157,7 @@ static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *
     for (int k = 0; k < ls_instr_operands(instr); k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
         bytes += ls_instr_touched(instr, access.operand);
-        if (access.kind == LS_ACCESS_READ && access.operand->peer >= 0)
+        if (access.kind == LS_ACCESS_READ && !ls_peer_is_self(access.operand->peer))
             elsewhere += ls_operand_bytes(access.operand);
     }
     const double before = rates->overhead + elsewhere * rates->put.near;

@@ -17,7 +17,9 @@ static bool is_repeated(const ls_instr *instr, const ls_operand *o) {
     for (int i = 0; i < ls_instr_operands(instr); i++) {
         const ls_operand *other = ls_instr_access_at(instr, i).operand;
         if (other == o) return false;
-        if (other->buffer == o->buffer && other->offset == o->offset && other->peer == o->peer) return true;
+        if (other->buffer == o->buffer && other->offset == o->offset &&
+            other->displacement == o->displacement && ls_peer_equal(other->peer, o->peer))
+            return true;
     }
     return false;
 }
@@ -45,7 +47,7 @@ static double touch(traffic *t, const ls_instr *instr, const ls_operand *o) {
     const double bytes = ls_instr_touched(instr, o);
     if (bytes == 0) return 0;
     const ls_buffer *b = &t->image->buffers[o->buffer];
-    const ls_range range = ls_operand_range(t->image, o);
+    const ls_range range = ls_operand_extent(o, b->offset).range;
     double *seen = t->seen[b->space];
     const size_t block = t->block[b->space], first = range.offset / block,
                  last = ls_max(first, (range.offset + range.length - 1) / block);

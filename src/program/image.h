@@ -1,13 +1,16 @@
 /*
- * Images: what one rank executes. A flat list of instructions over two arenas: private memory, and the symmetric heap with
+ * Images: what a rank executes. A flat list of instructions over two arenas: private memory, and the symmetric heap with
  * the same offsets on every rank. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
+ *
+ * Ranks whose programs read the same share one image: they are a class. An image names no rank. Peers are given by a team and a
+ * distance, and where an offset depends on the rank, the operand says how (ls_displacement).
  *
  * The list, executed one after the other, would be right. Each instruction stands on a queue, and `after` names, for other
  * queues, the last instruction that must have been executed before it starts (a queue keeps its own order), so queues may run
  * against each other. Queues are orders, not threads. A cursor (cursor.h) goes through a program.
  *
  * Symmetric by construction: the list of buffers in the heap, their sizes and offsets, the channels and the order of the
- * transfers are the same on every rank; only peers, views, kernels and private sizes differ.
+ * transfers are the same in every class; only peers, views, kernels and private sizes differ.
  */
 #ifndef LS_PROGRAM_IMAGE_H
 #define LS_PROGRAM_IMAGE_H
@@ -55,10 +58,35 @@ typedef struct ls_buffer {
     uint64_t left[LS_PROGRAMS]; /* persistent: name of what each program leaves in it (name.h) */
 } ls_buffer;
 
-/* What an instruction touches: a view whose first element lies `offset` bytes into the buffer. */
+/* A rank relative to the one that executes the program: so many places further in a team of the image. Zeroed: the rank itself. */
+typedef struct ls_peer {
+    int team;  /* index into ls_image.teams */
+    int shift; /* 0 < shift < the team's size */
+} ls_peer;
+
+static inline bool ls_peer_is_self(ls_peer peer) { return peer.shift == 0; }
+static inline bool ls_peer_equal(ls_peer a, ls_peer b) { return a.team == b.team && a.shift == b.shift; }
+
+/*
+ * Bytes that an operand lies further on a rank: the sum of the terms, each the place in a team of the rank that stands `shift` places further,
+ * times `bytes`. The place is less than the team's size also when the shift passes the last place.
+ */
+enum { LS_DISPLACEMENT_TERMS = 2 };
+typedef struct ls_displacement {
+    int n;
+    struct {
+        int team, shift;
+        size_t bytes;
+    } term[LS_DISPLACEMENT_TERMS];
+    size_t most; /* on any rank: all terms at the last place */
+} ls_displacement;
+
+/* What an instruction touches: a view whose first element lies `offset` bytes, and a displacement, into the buffer. */
 typedef struct ls_operand {
-    int buffer; /* index into ls_image.buffers; -1: none */
-    int peer; /* the bytes are that rank's, of a buffer in the heap, and are read in place; -1: this rank's own */
+    int buffer;       /* index into ls_image.buffers; -1: none */
+    int displacement; /* index into ls_image.displacements; 0: none */
+    ls_peer
+        peer; /* the rank whose bytes these are; another one's, of a buffer in the heap, are read in place */
     size_t offset;  /* bytes */
     ls_view view;   /* data is NULL: addresses exist only in a run */
     uint64_t value; /* name of what must be there (name.h); 0: it is not read */
@@ -93,7 +121,7 @@ typedef struct ls_instr {
     const ls_operand *workspace; /* buffer -1: none */
     double flops;
     double rows;         /* of attention: queries of heads that see a key at all */
-    int peer;            /* rank; of the three communicating kinds */
+    ls_peer peer;        /* of the three communicating kinds */
     int channel;         /* index into ls_program.channels */
     bool ready;          /* the word is the channel's "free" word, not its "data is there" word */
     uint64_t generation; /* of this use within one run of the program: 1, 2, ... */
@@ -155,17 +183,22 @@ typedef struct ls_flat {
     int group; /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
 } ls_flat;
 
-/* A run of the flat space that lies in a rank's shard. */
+/* A run of the flat space. */
 typedef struct ls_flat_piece {
     int64_t start, count; /* in the flat space */
-    int64_t at;           /* in the shard */
+    int64_t at;           /* in the shard of the rank that owns it */
 } ls_flat_piece;
 
-/* One rank's programs and the memory that they share. */
+/* The programs of a class of ranks, and the memory that they share. */
 typedef struct ls_image {
     ls_arena *arena;
     ls_mesh mesh;
-    int rank;
+    ls_team *teams; /* the first is the rank alone */
+    int n_teams;
+    size_t team_capacity;
+    ls_displacement *displacements; /* the first is none */
+    int n_displacements;
+    size_t displacement_capacity;
     ls_layout layout;
     ls_dtype dtype, accumulator;
     const char *strategy; /* of the attention nodes; "none" when there are none */
@@ -192,12 +225,14 @@ typedef struct ls_image {
 
     ls_flat *flats; /* all parameters, in the order of declaration */
     int n_flats;
-    int64_t flat_elements;       /* with padding */
+    int64_t flat_elements; /* with padding */
     ls_adamw_settings *settings; /* of each group of parameters that are updated alike */
     int n_settings;
-    ls_flat_piece *pieces; /* this rank's shard: one piece of each bucket, in order */
+    ls_flat_piece
+        *pieces; /* of the rank at place 0 of `owners`: one piece of each bucket, in order (ls_image_piece) */
     int n_pieces;
     int64_t shard_count;
+    ls_team owners; /* all ranks, in the order in which they own the pieces of a bucket */
 } ls_image;
 
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
@@ -219,12 +254,14 @@ void ls_image_destroy(ls_image *image); /* NULL is allowed */
 /* The binding of that name, or NULL. */
 const ls_binding *ls_image_find(const ls_image *image, const char *name);
 
+/* The masters of a piece or part of one: where T is G, the parameters themselves. The job's update is AdamW. */
+ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
+/* The rank's piece of bucket k: its shard has one of each bucket, in order. */
+ls_flat_piece ls_image_piece(const ls_image *image, int k, int rank);
 /*
  * The part of the piece that lies in elements [start, start+count) of the flat space (a parameter, say); count 0: none.
  */
 ls_flat_piece ls_piece_within(const ls_flat_piece *piece, int64_t start, int64_t count);
-/* The masters of a piece or part of one: where T is G, the parameters themselves. The job's update is AdamW. */
-ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part);
 
 /*
  * Programs as a run may have them, one after the other, each after each that it can follow: what is proved and interpreted. Returns
@@ -250,16 +287,37 @@ static inline double ls_operand_bytes(const ls_operand *operand) {
 }
 /* In how many places its bytes lie: 1 where they are next to each other. */
 double ls_operand_pieces(const ls_operand *operand);
-/* Bytes of an operand as one range of its arena. */
-ls_range ls_operand_range(const ls_image *image, const ls_operand *operand);
+/* The rank that a peer of this rank is. */
+int ls_peer_rank(const ls_image *image, ls_peer peer, int rank);
+/* Bytes by which the operand is displaced on a rank. */
+size_t ls_operand_displacement(const ls_image *image, const ls_operand *operand, int rank);
+/* Bytes of an operand, on a rank, as one range of its arena. */
+ls_range ls_operand_range(const ls_image *image, const ls_operand *operand, int rank);
 /* The same bytes in the heap of another rank. */
-ls_operand ls_operand_of_peer(ls_operand operand, int peer);
+ls_operand ls_operand_of_peer(ls_operand operand, ls_peer peer);
 /* The part of an operand: elements [start, start+count) of dimension dim. */
 ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t count);
 /* The same bytes, dense, under another shape or as part of a buffer. */
 ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size);
 
-/* What a run of the program moves and computes on this rank. */
+/*
+ * The bytes of an operand on every rank of a class at once: those at place 0 of its teams, and how they are displaced. Bytes of two
+ * extents are compared for all ranks: what holds here holds for each of them.
+ */
+typedef struct ls_extent {
+    ls_range range;
+    int displacement;
+} ls_extent;
+/* start: of the operand's buffer. */
+ls_extent ls_operand_extent(const ls_operand *operand, size_t start);
+/* The end of its bytes on the rank where they end last. */
+size_t ls_extent_end(const ls_image *image, const ls_extent *extent);
+/* Whether on some rank they have a byte in common; true where that is not known. */
+bool ls_extents_meet(const ls_image *image, const ls_extent *a, const ls_extent *b);
+/* Whether on every rank each byte of `part` is one of `whole`; false where that is not known. */
+bool ls_extent_covers(const ls_image *image, const ls_extent *whole, const ls_extent *part);
+
+/* What a run of the program moves and computes on a rank. */
 typedef struct ls_program_cost {
     double flops;
     double bytes_sent; /* to other ranks */
@@ -275,8 +333,8 @@ ls_program_cost ls_program_measure(const ls_image *image, int program);
  */
 uint64_t ls_image_skeleton(const ls_image *image);
 
-/* The page that `explain` shows for one program. */
-void ls_program_print(const ls_image *image, int program, FILE *out);
+/* The page that `explain` shows for one program, as the rank runs it. */
+void ls_program_print(const ls_image *image, int program, int rank, FILE *out);
 const char *ls_queue_name(int queue);     /* "compute", "copy" */
 const char *ls_program_name(int program); /* "micro", "step", "evaluate", "backward", "decode" */
 const char *ls_buffer_kind_name(ls_buffer_kind kind);

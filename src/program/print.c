@@ -24,71 +24,81 @@ static const ls_flat *flat_at(const ls_image *image, int64_t start, int64_t coun
     return NULL;
 }
 
+/* A program as one rank runs it. */
+typedef struct program_page {
+    const ls_image *image;
+    const ls_program *program;
+    int rank;
+} program_page;
+
 /* Parameters and their gradients lie in one buffer each: there, the parameter's own name says more. */
-static void print_name(const ls_image *image, const ls_operand *o, FILE *out) {
+static void print_name(const program_page *page, const ls_operand *o, FILE *out) {
+    const ls_image *image = page->image;
     const ls_buffer *b = &image->buffers[o->buffer];
-    const int64_t start = (int64_t)(o->offset / ls_dtype_bytes(o->view.dtype));
+    const size_t offset = o->offset + ls_operand_displacement(image, o, page->rank);
+    const int64_t start = (int64_t)(offset / ls_dtype_bytes(o->view.dtype));
     const ls_flat *flat = NULL;
     if (b->kind == LS_BUFFER_PARAMETER || b->kind == LS_BUFFER_GRADIENT)
         flat = flat_at(image, start, ls_view_elements(&o->view));
     if (flat != NULL)
         fprintf(out, "%s%s", b->kind == LS_BUFFER_GRADIENT ? "grad " : "", flat->name);
-    else if (o->offset != 0)
-        fprintf(out, "%s+%zu", b->name, o->offset);
+    else if (offset != 0)
+        fprintf(out, "%s+%zu", b->name, offset);
     else
         fputs(b->name, out);
 }
 
-static void print_operand(const ls_image *image, const ls_operand *o, FILE *out) {
-    print_name(image, o, out);
+static void print_operand(const program_page *page, const ls_operand *o, FILE *out) {
+    print_name(page, o, out);
     fputc('[', out);
     for (int i = 0; i < o->view.ndim; i++)
         fprintf(out, "%s%lld", i > 0 ? "," : "", (long long)o->view.size[i]);
     fputc(']', out);
-    if (o->peer >= 0) fprintf(out, "@%d", o->peer);
+    if (!ls_peer_is_self(o->peer)) fprintf(out, "@%d", ls_peer_rank(page->image, o->peer, page->rank));
 }
 
-static void print_list(const ls_image *image, const ls_operand *list, int n, const char *between, FILE *out) {
+static void print_list(const program_page *page, const ls_operand *list, int n, const char *between,
+                       FILE *out) {
     for (int i = 0; i < n; i++) {
         if (i > 0) fputs(between, out);
-        print_operand(image, &list[i], out);
+        print_operand(page, &list[i], out);
     }
 }
 
-static void print_word(const ls_program *p, const ls_instr *instr, FILE *out) {
-    fprintf(out, "rank %d \"%s%s\" gen %llu", instr->peer, p->channels[instr->channel].name,
-            instr->ready ? " free" : "", (unsigned long long)instr->generation);
+static void print_word(const program_page *page, const ls_instr *instr, FILE *out) {
+    fprintf(out, "rank %d \"%s%s\" gen %llu", ls_peer_rank(page->image, instr->peer, page->rank),
+            page->program->channels[instr->channel].name, instr->ready ? " free" : "",
+            (unsigned long long)instr->generation);
 }
 
-static void print_kernel(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
-    (void)p;
-    print_list(image, instr->in, instr->n_in, " · ", out);
+static void print_kernel(const program_page *page, const ls_instr *instr, FILE *out) {
+    print_list(page, instr->in, instr->n_in, " · ", out);
     fputs(instr->n_in > 0 ? " → " : "→ ", out);
-    print_list(image, instr->out, instr->n_out, ", ", out);
+    print_list(page, instr->out, instr->n_out, ", ", out);
 }
 
-static void print_put(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
-    print_operand(image, &instr->in[0], out);
+static void print_put(const program_page *page, const ls_instr *instr, FILE *out) {
+    print_operand(page, &instr->in[0], out);
     fputs(" → ", out);
-    print_operand(image, &instr->out[0], out);
+    print_operand(page, &instr->out[0], out);
     fputs(" of ", out);
-    print_word(p, instr, out);
+    print_word(page, instr, out);
 }
 
-static void print_signal(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
+static void print_signal(const program_page *page, const ls_instr *instr, FILE *out) {
     const ls_operand *block = instr->n_in > 0 ? &instr->in[0] : instr->n_out > 0 ? &instr->out[0] : NULL;
-    if (block != NULL && (instr->n_in > 0 || block->peer >= 0)) { /* leased, or given back */
-        print_operand(image, block, out);
+    if (block != NULL && (instr->n_in > 0 || !ls_peer_is_self(block->peer))) { /* leased, or given back */
+        print_operand(page, block, out);
         fputc(' ', out);
     }
-    print_word(p, instr, out);
+    print_word(page, instr, out);
 }
 
-static void print_nothing(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out) {
-    (void)image, (void)p, (void)instr, (void)out;
+static void print_nothing(const program_page *page, const ls_instr *instr, FILE *out) {
+    (void)page, (void)instr, (void)out;
 }
 
-typedef void (*print_rule)(const ls_image *image, const ls_program *p, const ls_instr *instr, FILE *out);
+typedef void (*print_rule)(const program_page *page, const ls_instr *instr, FILE *out);
 static const print_rule print_rules[LS_INSTR_KINDS] = {
     [LS_INSTR_KERNEL] = print_kernel, [LS_INSTR_PUT_SIGNAL] = print_put, [LS_INSTR_SIGNAL] = print_signal,
     [LS_INSTR_WAIT] = print_signal,   [LS_INSTR_QUIET] = print_nothing,
@@ -99,12 +109,13 @@ static void print_after(const ls_instr *instr, FILE *out) {
         fprintf(out, "%s%d", i == 0 ? "   after " : ", ", instr->after[i].instr);
 }
 
-void ls_program_print(const ls_image *image, int program, FILE *out) {
+void ls_program_print(const ls_image *image, int program, int rank, FILE *out) {
     const ls_program *p = &image->programs[program];
+    const program_page page = {image, p, rank};
     char mesh[64];
     ls_mesh_print(&image->mesh, mesh, sizeof mesh);
     const ls_program_cost cost = ls_program_measure(image, program);
-    fprintf(out, "program %s · rank %d of %d · %s · %s · %s · S %lld · %s · private ", p->name, image->rank,
+    fprintf(out, "program %s · rank %d of %d · %s · %s · %s · S %lld · %s · private ", p->name, rank,
             ls_mesh_ranks(&image->mesh), mesh, image->strategy, ls_layout_name(image->layout.kind),
             (long long)image->layout.S, ls_dtype_name(image->dtype));
     print_bytes(out, image->bytes[LS_PRIVATE]);
@@ -125,7 +136,7 @@ void ls_program_print(const ls_image *image, int program, FILE *out) {
             instr->kind == LS_INSTR_QUIET && instr->n_after == 0; /* no blanks at the end of a line */
         fprintf(out, "%5d  %-7s  %-*s%s", i, ls_queue_name(instr->queue), alone ? 0 : 16, instr->op,
                 alone ? "" : " ");
-        print_rules[instr->kind](image, p, instr, out);
+        print_rules[instr->kind](&page, instr, out);
         print_after(instr, out);
         fputc('\n', out);
     }

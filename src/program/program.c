@@ -1,4 +1,4 @@
-/* Operands, bindings, cost and the skeleton of a program. */
+/* Bindings, pieces, cost and the skeleton of a program. */
 #include "program/program.h"
 
 #include <string.h>
@@ -12,6 +12,12 @@ const ls_binding *ls_image_find(const ls_image *image, const char *name) {
         if (strcmp(image->bindings[i].name, name) == 0) return &image->bindings[i];
     }
     return NULL;
+}
+
+ls_flat_piece ls_image_piece(const ls_image *image, int k, int rank) {
+    ls_flat_piece piece = image->pieces[k];
+    piece.start += ls_team_place(&image->owners, rank) * piece.count;
+    return piece;
 }
 
 ls_flat_piece ls_piece_within(const ls_flat_piece *piece, int64_t start, int64_t count) {
@@ -63,38 +69,13 @@ int ls_image_work(const ls_image *image, int out[LS_WORK]) {
     return out[1] >= 0 ? 2 : 1;
 }
 
-ls_range ls_operand_range(const ls_image *image, const ls_operand *operand) {
-    return ls_view_range(&operand->view, image->buffers[operand->buffer].offset + operand->offset);
-}
-
-double ls_operand_pieces(const ls_operand *operand) {
-    const ls_range range = ls_view_range(&operand->view, 0);
-    return (double)range.count[0] * (double)range.count[1] * (double)range.count[2];
-}
-
-ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t count) {
-    operand.offset += (size_t)(start * operand.view.stride[dim]) * ls_dtype_bytes(operand.view.dtype);
-    operand.view.size[dim] = count;
-    return operand;
-}
-
-ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size) {
-    return (ls_operand){
-        .buffer = buffer, .peer = -1, .offset = offset, .view = ls_view_dense(NULL, dtype, ndim, size)};
-}
-
-ls_operand ls_operand_of_peer(ls_operand operand, int peer) {
-    operand.peer = peer;
-    return operand;
-}
-
-static double bytes_in_place(const ls_image *image, const ls_instr *instr) {
+static double bytes_in_place(const ls_instr *instr) {
     double bytes = 0;
     for (int k = 0; k < ls_instr_operands(instr) && ls_instr_moves(instr); k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
         const ls_operand *o = access.operand;
-        if (access.kind != LS_ACCESS_READ || o->buffer < 0 || o->peer < 0) continue;
-        const ls_range range = ls_operand_range(image, o);
+        if (access.kind != LS_ACCESS_READ || o->buffer < 0 || ls_peer_is_self(o->peer)) continue;
+        const ls_range range = ls_view_range(&o->view, 0);
         bytes += (double)ls_range_bytes(&range);
     }
     return bytes;
@@ -107,9 +88,9 @@ ls_program_cost ls_program_measure(const ls_image *image, int program) {
         const ls_instr *instr = &p->instrs[i];
         cost.flops += instr->flops;
         cost.kernels += instr->kind == LS_INSTR_KERNEL;
-        cost.bytes_read += bytes_in_place(image, instr);
-        if (instr->kind == LS_INSTR_PUT_SIGNAL && instr->peer != image->rank) {
-            const ls_range range = ls_operand_range(image, &instr->in[0]);
+        cost.bytes_read += bytes_in_place(instr);
+        if (instr->kind == LS_INSTR_PUT_SIGNAL && !ls_peer_is_self(instr->peer)) {
+            const ls_range range = ls_view_range(&instr->in[0].view, 0);
             cost.bytes_sent += (double)ls_range_bytes(&range);
             cost.transfers += ls_view_elements(&instr->in[0].view) > 0;
         }

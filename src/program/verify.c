@@ -11,7 +11,8 @@ static void check_left(ls_play *p, int rank) {
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
         if (b->program >= 0 || b->bytes == 0) continue;
-        ls_bytes_ask(&p->bytes[rank], b->space, ls_range_flat(b->offset, b->bytes));
+        const ls_range whole = ls_range_flat(b->offset, b->bytes);
+        ls_bytes_ask(&p->bytes[rank], b->space, whole, (ls_extent){whole, 0});
         ls_play_expect(p, rank, i, 1, b->left[program], end);
     }
 }

@@ -6,9 +6,10 @@
 
 #include "program/name.h"
 
-void ls_bytes_create(ls_bytes *bytes, const ls_image *image, ls_arena *arena) {
+void ls_bytes_create(ls_bytes *bytes, const ls_image *image, int rank, ls_arena *arena) {
     const int n = image->n_buffers;
     *bytes = (ls_bytes){.image = image,
+                        .rank = rank,
                         .arena = arena,
                         .symmetric = LS_NEW_ARRAY(arena, int, n + 1),
                         .ordinal = LS_NEW_ARRAY(arena, int, n),
@@ -20,9 +21,11 @@ void ls_bytes_create(ls_bytes *bytes, const ls_image *image, ls_arena *arena) {
     }
 }
 
-void ls_bytes_ask(ls_bytes *bytes, ls_space space, ls_range range) {
+void ls_bytes_ask(ls_bytes *bytes, ls_space space, ls_range range, ls_extent extent) {
     bytes->asked = range;
-    ls_intervals_find(&bytes->history[space], range.offset, ls_range_end(&range), &bytes->near);
+    bytes->asked_extent = extent;
+    ls_intervals_find(&bytes->history[space], extent.range.offset, ls_extent_end(bytes->image, &extent),
+                      &bytes->near);
 }
 
 ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls_operand *operand) {
@@ -50,7 +53,7 @@ static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_
         LS_INVALID,
         "program rejected: race in the memory of rank %d: %s of \"%s\" by rank %d, %s instruction %d (%s), and "
         "%s of \"%s\" by rank %d, %s instruction %d (%s) are not ordered (bytes %zu..%zu and %zu..%zu of the %s)",
-        image->rank, earlier->writes ? "write" : "read", image->buffers[earlier->buffer].name,
+        bytes->rank, earlier->writes ? "write" : "read", image->buffers[earlier->buffer].name,
         earlier->start.rank, ls_program_name(earlier->start.program), earlier->start.instr, earlier->start.op,
         later->writes ? "write" : "read", image->buffers[later->buffer].name, later->start.rank,
         ls_program_name(later->start.program), later->start.instr, later->start.op, earlier->range.offset,
@@ -58,12 +61,18 @@ static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_
         image->buffers[later->buffer].space == LS_SYMMETRIC ? "heap" : "private arena");
 }
 
+/* Of two accesses of this rank, on all ranks of its class: names do not depend on the rank. */
+static bool covers(const ls_bytes *bytes, const ls_access *later, const ls_access *earlier) {
+    const bool own = later->start.rank == bytes->rank && earlier->start.rank == bytes->rank;
+    return own ? ls_extent_covers(bytes->image, &later->extent, &earlier->extent)
+               : ls_range_covers(&later->range, &earlier->range);
+}
+
 /* Whether whoever is ordered after `later` is ordered after the earlier access too, and need not ask about it. */
-static bool replaces(const ls_access *later, const ls_access *earlier) {
+static bool replaces(const ls_bytes *bytes, const ls_access *later, const ls_access *earlier) {
     return later->n_end > 0 && (later->writes || !earlier->writes) &&
            later->place.from <= earlier->place.from && earlier->place.past <= later->place.past &&
-           (later->writes || later->start.queue == earlier->start.queue) &&
-           ls_range_covers(&later->range, &earlier->range);
+           (later->writes || later->start.queue == earlier->start.queue) && covers(bytes, later, earlier);
 }
 
 static ls_access *new_access(ls_bytes *bytes) {
@@ -93,14 +102,19 @@ ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes
                          const uint32_t *clock, bool open, ls_access **out) {
     const ls_space space = bytes->image->buffers[operand->buffer].space;
     ls_intervals *history = &bytes->history[space];
-    ls_bytes_ask(bytes, space, ls_operand_range(bytes->image, operand));
-    ls_access access = {.place = {.from = bytes->asked.offset, .past = ls_range_end(&bytes->asked)},
+    const ls_range range = ls_operand_range(bytes->image, operand, at.rank);
+    const ls_extent extent = at.rank == bytes->rank
+                                 ? ls_operand_extent(operand, bytes->image->buffers[operand->buffer].offset)
+                                 : (ls_extent){range, 0};
+    ls_bytes_ask(bytes, space, range, extent);
+    ls_access access = {.place = {.from = extent.range.offset, .past = ls_extent_end(bytes->image, &extent)},
                         .end_tick = {at.tick},
                         .end_queue = {(uint16_t)at.queue},
                         .n_end = open ? 0 : 1,
                         .writes = writes,
                         .opened = open,
-                        .range = bytes->asked,
+                        .range = range,
+                        .extent = extent,
                         .order = ++bytes->accesses,
                         .start = at,
                         .buffer = operand->buffer};
@@ -110,7 +124,7 @@ ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes
         const bool over = is_over(earlier, clock);
         if (!over && (earlier->writes || writes) && ls_range_overlap(&earlier->range, &access.range))
             return race(bytes, earlier, &access);
-        if (!over || !replaces(&access, earlier)) continue;
+        if (!over || !replaces(bytes, &access, earlier)) continue;
         const bool alike =
             earlier->place.from == access.place.from && earlier->place.past == access.place.past;
         if (alike && in_place == NULL && !earlier->opened)

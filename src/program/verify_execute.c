@@ -14,8 +14,8 @@ static void settle(ls_play *p, int rank, int queue) {
 static ls_status check_inside(const ls_play *p, int rank, const ls_operand *o, ls_point at) {
     const ls_image *image = p->rank[rank].image;
     const ls_buffer *b = &image->buffers[o->buffer];
-    const ls_range range = ls_operand_range(image, o);
-    return range.offset >= b->offset && ls_range_end(&range) <= b->offset + b->bytes
+    const ls_extent extent = ls_operand_extent(o, b->offset);
+    return extent.range.offset >= b->offset && ls_extent_end(image, &extent) <= b->offset + b->bytes
                ? ls_ok()
                : ls_play_fault(p, at, "it reaches outside of its buffer");
 }
@@ -40,10 +40,11 @@ static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, l
 static ls_status read_in_place(ls_play *p, int rank, int queue, const ls_operand *o, ls_point at) {
     const uint32_t *clock = p->rank[rank].queue[queue].clock;
     if (ls_operand_is_empty(o)) return ls_ok();
-    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
-    LS_TRY(touch(p, o->peer, &there, false, at, clock, false, NULL));
+    const int owner = ls_peer_rank(p->rank[rank].image, o->peer, rank);
+    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[owner], o);
+    LS_TRY(touch(p, owner, &there, false, at, clock, false, NULL));
     if (p->value.code != LS_OK) return ls_ok();
-    const ls_status found = ls_lease_expect(&p->rank[rank].leases, &p->bytes[o->peer], &there, at);
+    const ls_status found = ls_lease_expect(&p->rank[rank].leases, &p->bytes[owner], &there, at);
     if (found.code != LS_OK) p->value = found;
     return ls_ok();
 }
@@ -54,7 +55,7 @@ static ls_status read(ls_play *p, int rank, int queue, const ls_instr *instr, ls
         const ls_instr_access access = ls_instr_access_at(instr, k);
         const ls_operand *o = access.operand;
         if (!ls_access_reads(&access)) continue;
-        if (o->peer >= 0) {
+        if (!ls_peer_is_self(o->peer)) {
             LS_TRY(read_in_place(p, rank, queue, o, at));
             continue;
         }
@@ -68,7 +69,7 @@ static ls_status read(ls_play *p, int rank, int queue, const ls_instr *instr, ls
 static ls_status write(ls_play *p, int rank, int queue, const ls_instr *instr, ls_point at) {
     for (int k = 0; k < ls_instr_accesses(instr); k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
-        if (!ls_access_writes(&access) || access.operand->peer >= 0) continue;
+        if (!ls_access_writes(&access) || !ls_peer_is_self(access.operand->peer)) continue;
         at.key = access.output >= 0 ? ls_write_key(instr->number, access.output) : -1;
         LS_TRY(touch(p, rank, access.operand, true, at, p->rank[rank].queue[queue].clock, false, NULL));
     }
@@ -78,21 +79,21 @@ static ls_status write(ls_play *p, int rank, int queue, const ls_instr *instr, l
 static ls_status put(ls_play *p, int rank, int queue, ls_point at) {
     ls_play_queue *q = &p->rank[rank].queue[queue];
     const ls_instr *instr = &ls_play_program(&p->rank[rank])->instrs[at.instr];
-    if (instr->peer < 0 || instr->peer >= p->ranks) return ls_play_fault(p, at, "there is no such peer");
+    const int peer = ls_peer_rank(p->rank[rank].image, instr->peer, rank);
     ls_access *source, *target;
     LS_TRY(touch(p, rank, &instr->in[0], false, at, q->clock, true, &source));
     check_value(p, rank, &instr->in[0], at);
-    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[instr->peer], &instr->out[0]);
-    const ls_range lands = ls_operand_range(p->rank[instr->peer].image, &there);
+    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[peer], &instr->out[0]);
+    const ls_range lands = ls_operand_range(p->rank[peer].image, &there, rank);
     if (!ls_range_covers(&p->rank[rank].granted[instr->channel], &lands))
         return ls_play_fault(p, at, "it lands outside the slot that the receiver has handed over");
-    LS_TRY(touch(p, instr->peer, &there, true, at, q->clock, true, &target));
+    LS_TRY(touch(p, peer, &there, true, at, q->clock, true, &target));
     if (source != NULL) q->puts[q->n_puts++] = source;
     return ls_play_post(p, rank, queue, target, source);
 }
 
 static bool shares_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
-    if (ls_operand_is_empty(a) || ls_operand_is_empty(b) || a->peer != b->peer) return false;
+    if (ls_operand_is_empty(a) || ls_operand_is_empty(b) || !ls_peer_equal(a->peer, b->peer)) return false;
     const ls_buffer *x = &image->buffers[a->buffer], *y = &image->buffers[b->buffer];
     return x->space == y->space && x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
@@ -119,9 +120,7 @@ static ls_status check_apart(const ls_play *p, int rank, const ls_instr *instr, 
 static ls_status check_peers(const ls_play *p, int rank, int queue, const ls_instr *instr) {
     for (int i = 0; i < ls_instr_operands(instr); i++) {
         const ls_operand *o = ls_instr_access_at(instr, i).operand;
-        if (o->buffer < 0 || o->peer < 0) continue;
-        if (o->peer >= p->ranks || o->peer == rank)
-            return ls_play_fault(p, ls_play_point(p, rank, queue), "there is no such peer");
+        if (o->buffer < 0 || ls_peer_is_self(o->peer)) continue;
         if (p->rank[rank].image->buffers[o->buffer].space != LS_SYMMETRIC)
             return ls_play_fault(p, ls_play_point(p, rank, queue), "it names private memory of another rank");
         if (instr->kind == LS_INSTR_PUT_SIGNAL || (instr->kind == LS_INSTR_KERNEL) != (i < instr->n_in))

@@ -21,19 +21,21 @@ typedef struct ls_point {
 enum { LS_ACCESS_ENDS = 2 };
 
 /*
- * An access to bytes. It begins at `start`; it is over for those who have seen one of its ends: a tick of a queue. An open access
+ * An access to bytes of one rank. Within the rank's own program, bytes are compared for all ranks of its class (ls_extent), so that
+ * names do not depend on the rank; races are looked for among the bytes that the rank itself touches. It begins at `start`; it is over for those who have seen one of its ends: a tick of a queue. An open access
  * (a put under way) has no end yet. What most questions ask of most accesses comes first, in one line of the cache: there are
  * hundreds of thousands.
  */
 typedef struct ls_access {
-    ls_interval place; /* from the range's first byte to its last */
+    ls_interval place; /* from the extent's first byte to its last */
     uint32_t end_tick[LS_ACCESS_ENDS];
     uint16_t end_queue[LS_ACCESS_ENDS];
     uint8_t n_end;
     bool writes;
     bool opened; /* as open: someone may still hold a pointer to it */
     ls_range range;
-    uint64_t order; /* of the accesses to this rank's bytes, in the play: that of those that conflict */
+    ls_extent extent; /* of another rank's access: the range alone */
+    uint64_t order;   /* of the accesses to this rank's bytes, in the play: that of those that conflict */
     ls_point start;
     int buffer;
 } ls_access;
@@ -54,6 +56,7 @@ typedef struct ls_leases {
 
 typedef struct ls_bytes {
     const ls_image *image;
+    int rank;
     ls_arena *arena;
     ls_intervals history[LS_SPACES]; /* accesses that a later one could still race with */
     int *symmetric;                  /* buffers of the heap, in order */
@@ -62,10 +65,11 @@ typedef struct ls_bytes {
     uint64_t accesses;               /* so far */
     uint64_t began;                  /* accesses when the present program began */
     ls_range asked;                  /* the bytes that the present question is about */
-    ls_interval_list near;           /* accesses that lie near them */
+    ls_extent asked_extent;
+    ls_interval_list near; /* accesses that lie near them */
 } ls_bytes;
 
-void ls_bytes_create(ls_bytes *bytes, const ls_image *image, ls_arena *arena);
+void ls_bytes_create(ls_bytes *bytes, const ls_image *image, int rank, ls_arena *arena);
 
 /* The operand of another rank's program as the same bytes of this rank's heap. */
 ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls_operand *operand);
@@ -82,7 +86,7 @@ LS_MUST_USE ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand,
 void ls_bytes_begin(ls_bytes *bytes);
 
 /* From now on these bytes are asked about: bytes->near is the accesses between the first of them and the last. */
-void ls_bytes_ask(ls_bytes *bytes, ls_space space, ls_range range);
+void ls_bytes_ask(ls_bytes *bytes, ls_space space, ls_range range, ls_extent extent);
 
 /*
  * Whether the value of that name lies in the bytes that are asked about, which are of the buffer: the writes by this rank in this

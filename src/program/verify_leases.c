@@ -33,7 +33,7 @@ ls_status ls_lease_expect(const ls_leases *leases, const ls_bytes *owner, const 
     const char *why = "it reads a block of another rank that it has not been leased";
     for (int i = 0; i < leases->n; i++) {
         const ls_lease *l = &leases->list[i];
-        if (l->owner != owner->image->rank || !ls_range_covers(&l->range, range)) continue;
+        if (l->owner != owner->rank || !ls_range_covers(&l->range, range)) continue;
         why = "the block that it reads in place is not the value that it names";
         const size_t behind = range->offset - l->range.offset;
         if (ls_name_in_place(&operand->view, l->transfer, behind) != operand->value) continue;

@@ -13,14 +13,14 @@ static ls_status another_value(const ls_bytes *bytes, int buffer, ls_point at, c
     return ls_error(
         LS_INVALID,
         "program rejected: rank %d, %s instruction %d (%s) does not find its value in \"%s\": %s%s",
-        bytes->image->rank, ls_program_name(at.program), at.instr, at.op, bytes->image->buffers[buffer].name,
-        why, writer);
+        bytes->rank, ls_program_name(at.program), at.instr, at.op, bytes->image->buffers[buffer].name, why,
+        writer);
 }
 
 /* A write of this rank to the buffer itself, in the present program. */
 static bool is_part(const ls_bytes *bytes, const ls_access *access, int buffer) {
     return access->writes && access->order > bytes->began && access->buffer == buffer &&
-           access->start.rank == bytes->image->rank;
+           access->start.rank == bytes->rank;
 }
 
 static ls_access *near(const ls_bytes *bytes, int i) { return (ls_access *)bytes->near.item[i]; }
@@ -31,9 +31,12 @@ static int find_parts(ls_bytes *bytes, int buffer) {
     for (int i = 0; i < bytes->near.n; i++) {
         ls_interval *item = bytes->near.item[i];
         const ls_access *a = (const ls_access *)item;
-        if (!a->writes || !ls_range_overlap(&a->range, &bytes->asked)) continue;
+        const bool part = is_part(bytes, a, buffer);
+        const bool meets = part ? ls_extents_meet(bytes->image, &a->extent, &bytes->asked_extent)
+                                : ls_range_overlap(&a->range, &bytes->asked);
+        if (!a->writes || !meets) continue;
         bytes->near.item[n++] = item;
-        if (!is_part(bytes, a, buffer)) continue;
+        if (!part) continue;
         bytes->near.item[n - 1] = bytes->near.item[parts];
         bytes->near.item[parts++] = item;
     }
@@ -69,11 +72,11 @@ static const ls_access *disorder(const ls_bytes *bytes, int parts) {
 
 ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, uint64_t name, uint64_t expected, ls_point at) {
     const ls_buffer *b = &bytes->image->buffers[buffer];
-    const ls_range *range = &bytes->asked;
+    const ls_range *range = &bytes->asked_extent.range;
     const int parts = find_parts(bytes, buffer);
     if (b->program < 0) name += ls_name_entry(range->offset - b->offset);
     for (int i = 0; i < parts; i++)
-        name += ls_name_part(near(bytes, i)->start.key, &near(bytes, i)->range, range);
+        name += ls_name_part(near(bytes, i)->start.key, &near(bytes, i)->extent.range, range);
     if (name != expected)
         return another_value(bytes, buffer, at, "other instructions have written there",
                              parts > 0 ? near(bytes, 0) : NULL);

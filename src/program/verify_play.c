@@ -71,7 +71,7 @@ ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
         for (int i = 0; i < LS_PROGRAMS; i++)
             channels = (int)ls_max(channels, images[r]->programs[i].n_channels);
         rank->granted = LS_NEW_ARRAY(p->arena, ls_range, channels);
-        ls_bytes_create(&p->bytes[r], images[r], p->arena);
+        ls_bytes_create(&p->bytes[r], images[r], r, p->arena);
         LS_TRY(ls_play_begin(p, r));
     }
     return ls_ok();

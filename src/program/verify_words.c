@@ -37,9 +37,10 @@ static ls_message *new_message(ls_play *p) {
 
 /* The operand as bytes of the rank in whose memory it lies. */
 static ls_range own_range(const ls_play *p, int rank, const ls_operand *o) {
-    if (o->peer < 0) return ls_operand_range(p->rank[rank].image, o);
-    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[o->peer], o);
-    return ls_operand_range(p->rank[o->peer].image, &there);
+    const int owner = ls_peer_rank(p->rank[rank].image, o->peer, rank);
+    if (owner == rank) return ls_operand_range(p->rank[rank].image, o, rank);
+    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[owner], o);
+    return ls_operand_range(p->rank[owner].image, &there, rank);
 }
 
 /* What a plain signal is about. */
@@ -54,8 +55,8 @@ ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_acces
     ls_play_rank *r = &p->rank[rank];
     const ls_point at = ls_play_point(p, rank, queue);
     const ls_instr *instr = &ls_play_program(r)->instrs[at.instr];
-    if (instr->peer < 0 || instr->peer >= p->ranks) return ls_play_fault(p, at, "there is no such peer");
-    ls_word *w = word_of(p, instr->peer, ls_play_program(r), instr);
+    const int peer = ls_peer_rank(r->image, instr->peer, rank);
+    ls_word *w = word_of(p, peer, ls_play_program(r), instr);
     const uint64_t generation = generation_of(r, instr);
     if (generation != w->last + 1) return ls_play_fault(p, at, "the word's generations do not rise by one");
     w->last = generation;
@@ -90,7 +91,7 @@ static ls_status receive(ls_play *p, int rank, int queue, const ls_message *m) {
     ls_play_rank *r = &p->rank[rank];
     const ls_point here = ls_play_point(p, rank, queue);
     const ls_instr *instr = &ls_play_program(r)->instrs[here.instr];
-    if (m->sender != instr->peer)
+    if (m->sender != ls_peer_rank(r->image, instr->peer, rank))
         return ls_play_fault(p, here, "another rank than its peer has set the word");
     if (m->transfer != instr->transfer)
         return ls_play_fault(p, here, "what arrives is not the value that it waits for");
@@ -100,11 +101,11 @@ static ls_status receive(ls_play *p, int rank, int queue, const ls_message *m) {
     }
     const ls_operand *block = instr->ready ? &instr->in[0] : &instr->out[0];
     const ls_range awaited = own_range(p, rank, block);
-    const bool plain = instr->ready || block->peer >= 0;
+    const bool plain = instr->ready || !ls_peer_is_self(block->peer);
     const ls_range *came = plain ? &m->slot : m->put != NULL ? &m->put->range : &awaited;
     if (!same_bytes(came, &awaited))
         return ls_play_fault(p, here, "the bytes that arrive are not those that it waits for");
-    if (block->peer >= 0) borrow(p, rank, instr, m);
+    if (!ls_peer_is_self(block->peer)) borrow(p, rank, instr, m);
     return ls_ok();
 }
 

@@ -77,7 +77,7 @@ static void print_session(const ls_session *session, ls_detail detail, FILE *out
         const ls_image *image = ls_session_image(session, 0);
         if (image->programs[p].n_instrs == 0) continue;
         fputc('\n', out);
-        ls_program_print(image, p, out);
+        ls_program_print(image, p, 0, out);
     }
 }
 

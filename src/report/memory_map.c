@@ -44,6 +44,7 @@ typedef struct panel {
 
 typedef struct picture {
     const ls_image *image;
+    int rank;
     const char *model;
 } picture;
 
@@ -226,7 +227,7 @@ static void draw(FILE *out, const void *context) {
     const ls_image *image = p->image;
     char text[300], mesh[64], bytes[LS_BYTES_TEXT];
     ls_mesh_print(&image->mesh, mesh, sizeof mesh);
-    snprintf(text, sizeof text, "%s · rank %d of %d · %s · %s", p->model, image->rank,
+    snprintf(text, sizeof text, "%s · rank %d of %d · %s · %s", p->model, p->rank,
              ls_mesh_ranks(&image->mesh), mesh, image->strategy);
     ls_svg_text(out, "title", LEFT, 42, text);
     snprintf(text, sizeof text, "memory map: %s · %s · S %lld · %s mapped in all · time runs in instructions",
@@ -239,7 +240,7 @@ static void draw(FILE *out, const void *context) {
     put_panel(out, image, &c, LS_SYMMETRIC, 658, 892, "symmetric heap: the same offsets on every rank");
 }
 
-ls_status ls_memory_map_write(const ls_image *image, const char *model, const char *path) {
+ls_status ls_memory_map_write(const ls_image *image, int rank, const char *model, const char *path) {
     const ls_svg_palette palette = {"k", "fill", light_colours, dark_colours, LS_BUFFER_KINDS};
     const ls_svg_look look = {.width = WIDTH,
                               .height = HEIGHT,
@@ -249,5 +250,5 @@ ls_status ls_memory_map_write(const ls_image *image, const char *model, const ch
                                       ".peak{stroke:#ff7b72}.mark{fill:#ff7b72}\n",
                               .palettes = &palette,
                               .n_palettes = 1};
-    return ls_svg_write(path, &look, draw, &(picture){image, model});
+    return ls_svg_write(path, &look, draw, &(picture){image, rank, model});
 }

@@ -68,7 +68,7 @@ size_t ls_trace_spans(const ls_image *image, int64_t micros, int64_t steps);
  * kind; persistent ones as bands over all programs; the bytes mapped and the lower bound as lines; the peak with the
  * largest buffers that are live there. model: for the title. Writes the SVG atomically; LS_IO errors name the file.
  */
-LS_MUST_USE ls_status ls_memory_map_write(const ls_image *image, const char *model, const char *path);
+LS_MUST_USE ls_status ls_memory_map_write(const ls_image *image, int rank, const char *model, const char *path);
 
 /* --- timeline.c --------------------------------------------------------------------------------------------------------------- */
 

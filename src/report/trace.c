@@ -77,7 +77,7 @@ static int64_t arrow_number(const ls_instr *instr, const ls_span_time *span, int
 static void put_arrow(const tracing *t, const ls_instr *instr, const ls_span_time *span,
                       uint64_t generation) {
     const bool arrives = instr->kind == LS_INSTR_WAIT;
-    const int me = t->rank->rank, peer = instr->peer;
+    const int me = t->rank->rank, peer = ls_peer_rank(t->rank->image, instr->peer, me);
     open_event(t, arrives ? "f" : "s", "signal", (int)instr->queue);
     ls_json_put_text(t->writer, "cat", "signal");
     if (arrives) ls_json_put_text(t->writer, "bp", "e");
@@ -124,11 +124,11 @@ static void put_instr(const tracing *t, const ls_span_time *span) {
     const uint64_t generation =
         channel == NULL ? 0 : span->run * p->channels[instr->channel].uses + instr->generation;
     if (channel != NULL) {
-        ls_json_put_int(t->writer, "peer", instr->peer);
+        ls_json_put_int(t->writer, "peer", ls_peer_rank(t->rank->image, instr->peer, t->rank->rank));
         ls_json_put_int(t->writer, "generation", (int64_t)generation);
     }
     if (instr->kind == LS_INSTR_PUT_SIGNAL) {
-        const ls_range range = ls_operand_range(t->rank->image, &instr->in[0]);
+        const ls_range range = ls_operand_range(t->rank->image, &instr->in[0], t->rank->rank);
         ls_json_put_int(t->writer, "bytes", (int64_t)ls_range_bytes(&range));
     }
     close_span(t);

@@ -66,7 +66,8 @@ ls_status ls_world_for(const ls_image *image, const char *transport, bool may_sp
 
 void *ls_executor_address(const ls_executor *ex, const ls_operand *o) {
     const ls_buffer *b = &ex->image->buffers[o->buffer];
-    return (char *)ex->base[b->space] + b->offset + o->offset;
+    return (char *)ex->base[b->space] + b->offset + o->offset +
+           ls_operand_displacement(ex->image, o, ls_executor_rank(ex));
 }
 
 void *ls_executor_tensor(const ls_executor *ex, const char *name) {
@@ -78,23 +79,25 @@ void *ls_executor_tensor(const ls_executor *ex, const char *name) {
 static ls_status resolve(const ls_executor *ex, const ls_operand *o, ls_view *out) {
     ls_view view = o->view;
     view.data = ls_executor_address(ex, o);
-    if (o->peer >= 0) {
-        char *heap = ls_comm_peer_heap(ex->comm, o->peer);
+    if (!ls_peer_is_self(o->peer)) {
+        const int peer = ls_peer_rank(ex->image, o->peer, ls_executor_rank(ex));
+        char *heap = ls_comm_peer_heap(ex->comm, peer);
         if (heap == NULL)
             return ls_error(
                 LS_UNSUPPORTED,
                 "\"%s\" of rank %d is read in place, but its memory cannot be addressed from here",
-                ex->image->buffers[o->buffer].name, o->peer);
-        view.data = heap + ex->image->buffers[o->buffer].offset + o->offset;
+                ex->image->buffers[o->buffer].name, peer);
+        view.data = heap + ((char *)view.data - (char *)ex->base[LS_SYMMETRIC]);
     }
     *out = view;
     return ls_ok();
 }
 
 static ls_status prepare_instr(ls_executor *ex, const ls_instr *instr, ls_prepared *out) {
+    out->peer = ls_peer_rank(ex->image, instr->peer, ls_executor_rank(ex));
     if (instr->kind == LS_INSTR_PUT_SIGNAL) {
-        out->from = ls_operand_range(ex->image, &instr->in[0]);
-        out->to = ls_operand_range(ex->image, &instr->out[0]);
+        out->from = ls_operand_range(ex->image, &instr->in[0], ls_executor_rank(ex));
+        out->to = ls_operand_range(ex->image, &instr->out[0], ls_executor_rank(ex));
     }
     if (instr->kind != LS_INSTR_KERNEL) return ls_ok();
     ls_kernel_call *call = &out->call;
@@ -170,6 +173,7 @@ void ls_executor_destroy(ls_executor *ex) {
 
 ls_run_times ls_executor_times(const ls_executor *ex) { return ex->times; }
 ls_touched ls_executor_touched(const ls_executor *ex) { return ex->touched; }
+int ls_executor_rank(const ls_executor *ex) { return ls_comm_rank(ex->comm); }
 ls_pool *ls_executor_pool(const ls_executor *ex) { return ex->pool; }
 const ls_image *ls_executor_image(const ls_executor *ex) { return ex->image; }
 
@@ -232,11 +236,11 @@ static void execute(run *r, const ls_instr *instr, ls_prepared *prepared) {
     } else if (instr->kind == LS_INSTR_PUT_SIGNAL) {
         const double start = ls_seconds();
         const void *source = ex->base[ex->image->buffers[instr->in[0].buffer].space];
-        ls_comm_put_signal(ex->comm, instr->peer, &prepared->to, source, &prepared->from, word_of(r, instr),
-                           generation_of(r, instr));
+        ls_comm_put_signal(ex->comm, prepared->peer, &prepared->to, source, &prepared->from,
+                           word_of(r, instr), generation_of(r, instr));
         ex->times.copying += ls_seconds() - start;
     } else if (instr->kind == LS_INSTR_SIGNAL) {
-        ls_comm_signal(ex->comm, instr->peer, word_of(r, instr), generation_of(r, instr));
+        ls_comm_signal(ex->comm, prepared->peer, word_of(r, instr), generation_of(r, instr));
     } else if (instr->kind == LS_INSTR_QUIET) {
         ls_comm_quiet(ex->comm);
     }
@@ -303,7 +307,7 @@ static ls_status sleep_until_bell(run *r, uint32_t bell) {
              number, r->program->channels[instr->channel].name, instr->ready ? " free" : "",
              (unsigned long long)generation_of(r, instr),
              (unsigned long long)ls_comm_word(r->ex->comm, word_of(r, instr)));
-    return ls_comm_sleep(r->ex->comm, bell, instr->peer, awaiting);
+    return ls_comm_sleep(r->ex->comm, bell, r->prepared->instrs[number].peer, awaiting);
 }
 
 static ls_status run_program(ls_executor *ex, int index, inspection *inspect_into) {

@@ -8,6 +8,7 @@
 typedef struct ls_prepared {
     ls_kernel_call call;
     void *state;       /* made by the kernel's prepare */
+    int peer;          /* rank; of a communicating instruction */
     ls_range from, to; /* of a put: within the source's arena, and within the heap */
 } ls_prepared;
 

@@ -107,7 +107,7 @@ static void split(ls_interpreter *in, pending_put *p) {
 static void begin_put(ls_interpreter *in, int rank, int queue, const ls_instr *instr, const ls_units *units) {
     rank_state *r = &in->rank[rank];
     pending_put *p = new_put(in, rank);
-    p->peer = instr->peer;
+    p->peer = ls_peer_rank(r->image, instr->peer, rank);
     p->queue = queue;
     p->word = ls_instr_word(program_of(r), instr);
     p->generation = generation_of(r, instr);
@@ -190,9 +190,8 @@ static uint64_t read_inputs(ls_interpreter *in, int rank, const ls_instr *instr,
     for (int k = 0; k < ls_instr_accesses(instr); k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
         if (!ls_access_reads(&access)) continue;
-        const bool in_place = access.operand->buffer >= 0 && access.operand->peer >= 0;
-        const ls_hashes *store = &in->rank[in_place ? access.operand->peer : rank].store;
-        hash = ls_hashes_read(store, &units[k], hash, &in->outcome.poison);
+        const int owner = ls_peer_rank(in->rank[rank].image, access.operand->peer, rank);
+        hash = ls_hashes_read(&in->rank[owner].store, &units[k], hash, &in->outcome.poison);
     }
     return hash;
 }
@@ -311,10 +310,11 @@ static bool advance_any(ls_interpreter *in) {
 
 /* --- interface ---------------------------------------------------------------------------------------------------------------- */
 
-static void prepare(ls_interpreter *in, rank_state *r, const ls_image *image, size_t unit) {
+static void prepare(ls_interpreter *in, int rank, const ls_image *image, size_t unit) {
+    rank_state *r = &in->rank[rank];
     r->image = image;
     r->stages = ls_image_sequence(image, r->sequence);
-    ls_hashes_create(&r->store, image, unit, in->arena);
+    ls_hashes_create(&r->store, image, rank, unit, in->arena);
     r->words = LS_NEW_ARRAY(in->arena, uint64_t, image->words + 1);
     for (int p = 0; p < LS_PROGRAMS; p++) {
         const ls_program *program = &image->programs[p];
@@ -339,7 +339,7 @@ ls_interpreter *ls_interpreter_create(const ls_image *const *images, int ranks) 
     in->ranks = ranks;
     in->rank = LS_NEW_ARRAY(arena, rank_state, ranks);
     const size_t unit = ls_hashes_unit(images, ranks);
-    for (int r = 0; r < ranks; r++) prepare(in, &in->rank[r], images[r], unit);
+    for (int r = 0; r < ranks; r++) prepare(in, r, images[r], unit);
     for (int r = 0; r < ranks; r++) {
         in->rank[r].queue = LS_NEW_ARRAY(arena, queue_state, in->actors);
         in->rank[r].class = LS_NEW_ARRAY(arena, int, in->actors);

@@ -17,6 +17,7 @@ typedef struct ls_units {
 /* One rank's memory. */
 typedef struct ls_hashes {
     const ls_image *image;
+    int rank;
     size_t unit; /* bytes */
     size_t n[LS_SPACES];
     uint64_t *value[LS_SPACES];
@@ -24,7 +25,7 @@ typedef struct ls_hashes {
 
 /* The largest unit for all these images, in bytes. */
 size_t ls_hashes_unit(const ls_image *const *images, int ranks);
-void ls_hashes_create(ls_hashes *store, const ls_image *image, size_t unit, ls_arena *arena);
+void ls_hashes_create(ls_hashes *store, const ls_image *image, int rank, size_t unit, ls_arena *arena);
 
 ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_arena *arena);
 

@@ -17,9 +17,9 @@ static size_t gcd(size_t a, size_t b) {
     return a;
 }
 
-static size_t unit_of_operand(const ls_image *image, const ls_operand *o, size_t unit) {
+static size_t unit_of_operand(const ls_image *image, int rank, const ls_operand *o, size_t unit) {
     if (o->buffer < 0 || ls_view_elements(&o->view) == 0) return unit;
-    const ls_range range = ls_operand_range(image, o);
+    const ls_range range = ls_operand_range(image, o, rank);
     unit = gcd(gcd(unit, range.offset), range.length);
     for (int d = 0; d < LS_RANGE_DIMS; d++)
         unit = gcd(unit, range.count[d] > 1 ? (size_t)llabs(range.stride[d]) : 0);
@@ -36,15 +36,15 @@ size_t ls_hashes_unit(const ls_image *const *images, int ranks) {
             for (int i = 0; i < image->programs[p].n_instrs; i++) {
                 const ls_instr *instr = &image->programs[p].instrs[i];
                 for (int k = 0; k < ls_instr_accesses(instr); k++)
-                    unit = unit_of_operand(image, ls_instr_access_at(instr, k).operand, unit);
+                    unit = unit_of_operand(image, r, ls_instr_access_at(instr, k).operand, unit);
             }
         }
     }
     return unit > 0 ? unit : 1;
 }
 
-void ls_hashes_create(ls_hashes *store, const ls_image *image, size_t unit, ls_arena *arena) {
-    *store = (ls_hashes){.image = image, .unit = unit};
+void ls_hashes_create(ls_hashes *store, const ls_image *image, int rank, size_t unit, ls_arena *arena) {
+    *store = (ls_hashes){.image = image, .rank = rank, .unit = unit};
     for (int s = 0; s < LS_SPACES; s++) {
         store->n[s] = (size_t)ls_ceil_div((int64_t)image->bytes[s], (int64_t)unit);
         store->value[s] = LS_NEW_ARRAY(arena, uint64_t, store->n[s] + 1);
@@ -54,7 +54,7 @@ void ls_hashes_create(ls_hashes *store, const ls_image *image, size_t unit, ls_a
 ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_arena *arena) {
     ls_units units = {0};
     if (operand->buffer < 0 || ls_view_elements(&operand->view) == 0) return units;
-    const ls_range range = ls_operand_range(store->image, operand);
+    const ls_range range = ls_operand_range(store->image, operand, store->rank);
     const size_t length = range.length / store->unit;
     units.space = store->image->buffers[operand->buffer].space;
     units.at = LS_NEW_ARRAY(arena, uint32_t, ls_range_bytes(&range) / store->unit);
@@ -79,8 +79,7 @@ ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_a
 /* Writes values as the host would: different ones for every rank, buffer, unit and run. */
 static void write_as_host(ls_hashes *store, int buffer, uint64_t run) {
     const ls_buffer *b = &store->image->buffers[buffer];
-    const uint64_t seed =
-        ls_hash_mix(ls_hash_mix((uint64_t)store->image->rank + 1, (uint64_t)buffer + 1), run + 1);
+    const uint64_t seed = ls_hash_mix(ls_hash_mix((uint64_t)store->rank + 1, (uint64_t)buffer + 1), run + 1);
     const size_t first = b->offset / store->unit, n = b->bytes / store->unit;
     for (size_t i = 0; i < n; i++) store->value[b->space][first + i] = ls_hash_mix(seed, i + 1);
 }

@@ -121,6 +121,7 @@ void ls_executor_gather(const ls_executor *executor, const ls_binding *binding, 
 LS_MUST_USE ls_status ls_executor_set_documents(ls_executor *executor, const int32_t *ends, const int *n_ends,
                                                 int64_t room);
 
+int ls_executor_rank(const ls_executor *executor);
 ls_pool *ls_executor_pool(const ls_executor *executor);
 const ls_image *ls_executor_image(const ls_executor *executor);
 

@@ -21,9 +21,10 @@ static void fill_update(const ls_executor *ex) {
     int32_t *group = ls_executor_address(ex, &groups->operand);
     for (int64_t u = 0; u < image->shard_count / LS_FLAT_UNIT; u++) group[u] = -1;
     for (int p = 0; p < image->n_pieces; p++) {
+        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(ex));
         for (int f = 0; f < image->n_flats; f++) {
             const ls_flat *flat = &image->flats[f];
-            const ls_flat_piece part = ls_piece_within(&image->pieces[p], flat->start, flat->count);
+            const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
             for (int64_t i = part.at; i < part.at + part.count; i += LS_FLAT_UNIT)
                 group[i / LS_FLAT_UNIT] = flat->group;
         }
@@ -35,7 +36,7 @@ static void fill_update(const ls_executor *ex) {
 void ls_executor_fill_tables(ls_executor *ex) {
     const ls_image *image = ex->image;
     fill_update(ex);
-    const int me = ls_mesh_sequence_index(&image->mesh, image->rank);
+    const int me = ls_mesh_sequence_index(&image->mesh, ls_executor_rank(ex));
     ex->own_positions = LS_NEW_ARRAY(ex->arena, int32_t, ls_layout_count(&image->layout, me));
     ls_layout_positions(&image->layout, me, ex->own_positions);
     if (image->positions.buffer < 0) return;
@@ -54,7 +55,7 @@ ls_status ls_executor_set_documents(ls_executor *ex, const int32_t *ends, const 
     for (int m = 0; m < image->n_masks; m++) {
         const ls_mask_binding *binding = &image->masks[m];
         const int64_t B = binding->spans.view.size[0];
-        const int64_t first = B * ls_mesh_coordinate(&image->mesh, image->rank, LS_AXIS_DP);
+        const int64_t first = B * ls_mesh_coordinate(&image->mesh, ls_executor_rank(ex), LS_AXIS_DP);
         if (ends != NULL && binding->mask.n == LS_MASK_TERMS)
             return ls_error(LS_UNSUPPORTED, "a mask of %d terms cannot be met with documents, at most %d can",
                             binding->mask.n, LS_MASK_TERMS - 1);
@@ -98,7 +99,7 @@ static void make_transfer(const ls_executor *ex, const ls_binding *binding, bool
         stride *= binding->shape.dim[i].size;
         if (!binding->cut[i]) continue;
         if (binding->shape.dim[i].factor == LS_FACTOR_BATCH) {
-            m->first = m->n * ls_mesh_coordinate(&image->mesh, image->rank, LS_AXIS_DP);
+            m->first = m->n * ls_mesh_coordinate(&image->mesh, ls_executor_rank(ex), LS_AXIS_DP);
         } else {
             m->map = ex->own_positions;
         }

@@ -43,7 +43,7 @@ static const void *private_base(const ls_rank *rank) {
     for (int i = 0; i < rank->image->n_buffers; i++) {
         const ls_buffer *buffer = &rank->image->buffers[i];
         if (buffer->space != LS_PRIVATE || buffer->bytes == 0) continue;
-        const ls_operand start = {.buffer = i, .peer = -1};
+        const ls_operand start = {.buffer = i};
         return (const char *)ls_executor_address(rank->executor, &start) - buffer->offset;
     }
     return NULL;

@@ -19,7 +19,8 @@ struct ls_session {
     ls_plan plan;
     ls_arena *arena; /* holds the layout that all ranks compile with */
     ls_layout layout;
-    ls_image **images; /* [ranks]: rank 0's and all verified ones; NULL: the rank compiles its own */
+    ls_images images; /* of all classes, verified; none: each rank compiles its own */
+    ls_image *first;  /* rank 0's, where there are none */
     ls_world *world;
     double wait_timeout;
     bool as_threads;
@@ -106,33 +107,34 @@ static ls_status compile(const ls_session *s, int rank, ls_image **out) {
     return ls_compile(s->job, &target, out);
 }
 
-/* Verifies the programs of all ranks together. The images are kept, so that exactly the verified programs run. */
-static ls_status verify(ls_session *s) {
+/* Compiles and verifies the programs of all ranks together. The images are kept, so that exactly the verified programs run. */
+static ls_status make_images(ls_session *s) {
     const int ranks = ls_session_ranks(s);
     if (ranks > MOST_VERIFIED_RANKS) {
         ls_log("%d ranks: programs are not verified together (done up to %d)", ranks, MOST_VERIFIED_RANKS);
-        return ls_ok();
+        return compile(s, 0, &s->first);
     }
-    for (int r = 1; r < ranks; r++) LS_TRY(compile(s, r, &s->images[r]));
-    return ls_verify((const ls_image *const *)s->images, ranks);
+    LS_TRY(ls_compile_classes(s->job, &s->plan.target, &s->images));
+    const ls_image **images = malloc(sizeof *images * (size_t)ranks);
+    if (images == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers to programs", ranks);
+    for (int r = 0; r < ranks; r++) images[r] = ls_images_of(&s->images, r);
+    const ls_status status = ls_verify(images, ranks);
+    free(images);
+    return status;
 }
 
 static ls_status make_world(ls_session *s) {
     ls_machine machine;
     ls_machine_detect(&machine);
     const bool may_spin = ls_session_ranks(s) * s->plan.target.threads <= machine.cores;
-    return ls_world_for(s->images[0], NULL, may_spin, s->wait_timeout, &s->world);
+    return ls_world_for(ls_session_image(s, 0), NULL, may_spin, s->wait_timeout, &s->world);
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
-    const int ranks = ls_session_ranks(s);
-    s->images = calloc((size_t)ranks, sizeof *s->images);
-    if (s->images == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers to programs", ranks);
     s->arena = ls_arena_create();
     LS_TRY(ls_compile_layout(s->job, &s->plan.target, s->arena, &s->layout));
     s->plan.target.made = &s->layout;
-    LS_TRY(compile(s, 0, &s->images[0]));
-    LS_TRY(verify(s));
+    LS_TRY(make_images(s));
     s->wait_timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
     s->as_threads = spread->as_threads;
     return make_world(s);
@@ -164,14 +166,17 @@ ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const 
 void ls_session_close(ls_session *s) {
     if (s == NULL) return;
     if (s->world != NULL) ls_world_destroy(s->world);
-    for (int r = 0; s->images != NULL && r < ls_session_ranks(s); r++) ls_image_destroy(s->images[r]);
-    free(s->images);
+    ls_images_destroy(&s->images);
+    ls_image_destroy(s->first);
     ls_arena_destroy(s->arena);
     free(s);
 }
 
 const ls_plan *ls_session_plan(const ls_session *s) { return &s->plan; }
-const ls_image *ls_session_image(const ls_session *s, int rank) { return s->images[rank]; }
+const ls_image *ls_session_image(const ls_session *s, int rank) {
+    if (s->images.classes > 0) return ls_images_of(&s->images, rank);
+    return rank == 0 ? s->first : NULL;
+}
 int ls_session_ranks(const ls_session *s) { return ls_mesh_ranks(&s->plan.target.mesh); }
 
 ls_spread_result ls_session_describe(const ls_session *s) {
@@ -188,7 +193,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     r.bytes_read_forward = (int64_t)chosen->read_forward;
     r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
     snprintf(r.transfers, sizeof r.transfers, "%s",
-             ls_transfers_name(s->images[0]->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
+             ls_transfers_name(ls_session_image(s, 0)->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
     r.recompute = chosen->saving.drop;
     r.tile_rows = chosen->saving.tile_rows;
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));
@@ -225,7 +230,8 @@ static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_co
 static ls_status rank_main(ls_comm *comm, void *context) {
     const ls_session *s = context;
     const int rank = ls_comm_rank(comm);
-    if (s->images[rank] != NULL) return work_on_image(s, s->images[rank], comm);
+    const ls_image *made = ls_session_image(s, rank);
+    if (made != NULL) return work_on_image(s, made, comm);
     ls_image *image;
     LS_TRY(compile(s, rank, &image));
     const ls_status status = work_on_image(s, image, comm);

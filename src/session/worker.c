@@ -288,7 +288,8 @@ ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
     const size_t element = ls_dtype_bytes(image->accumulator);
     const char *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
     for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece part = ls_piece_within(&image->pieces[p], flat->start, flat->count);
+        const ls_flat_piece piece = ls_image_piece(image, p, rank->rank);
+        const ls_flat_piece part = ls_piece_within(&piece, flat->start, flat->count);
         if (part.count > 0)
             memcpy((char *)w->state->engine->exchange + element * (size_t)(part.start - flat->start),
                    shard + element * (size_t)part.at, element * (size_t)part.count);
@@ -307,10 +308,10 @@ static bool is_cut_along(const ls_binding *binding, ls_axis axis) {
 }
 
 /* Whether this rank writes its part: of ranks that hold equal copies only the first does. */
-static bool is_contributor(const ls_image *image, const ls_binding *binding) {
+static bool is_contributor(const ls_rank *rank, const ls_binding *binding) {
     for (int a = 0; a < LS_AXES; a++) {
         if (!binding->partial[a] && !is_cut_along(binding, (ls_axis)a) &&
-            ls_mesh_coordinate(&image->mesh, image->rank, (ls_axis)a) != 0)
+            ls_mesh_coordinate(&rank->image->mesh, rank->rank, (ls_axis)a) != 0)
             return false;
     }
     return true;
@@ -339,7 +340,7 @@ static ls_status add_part(ls_worker *w, const ls_binding *binding, int64_t n) {
 static ls_status sum_parts(ls_worker *w, const ls_binding *binding, int64_t n) {
     ls_comm *comm = w->state->rank->comm;
     for (int r = 0; r < w->ranks; r++) {
-        const bool mine = r == w->rank && is_contributor(w->state->rank->image, binding);
+        const bool mine = r == w->rank && is_contributor(w->state->rank, binding);
         LS_TRY(ls_comm_agree(comm, mine ? add_part(w, binding, n) : ls_ok()));
     }
     return ls_ok();
@@ -368,6 +369,6 @@ ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
         LS_TRY(sum_parts(w, binding, n));
         return read_exchange(w, LS_F64, n, out);
     }
-    if (is_contributor(rank->image, binding)) ls_executor_gather(rank->executor, binding, e->exchange);
+    if (is_contributor(rank, binding)) ls_executor_gather(rank->executor, binding, e->exchange);
     return read_exchange(w, binding->operand.view.dtype, n, out);
 }

@@ -55,7 +55,7 @@ static void execute(simulation *p, simulated *w, int i) {
     w->now += seconds;
     *(instr->kind == LS_INSTR_KERNEL ? &w->times->computing : &w->times->sending) += seconds;
     if (instr->kind != LS_INSTR_PUT_SIGNAL && instr->kind != LS_INSTR_SIGNAL) return;
-    simulated *peer = &p->rank[instr->peer];
+    simulated *peer = &p->rank[ls_peer_rank(p->images[w - p->rank], instr->peer, (int)(w - p->rank))];
     double *time = post_time(peer, instr);
     *time = w->now + p->rates->latency;
     if (*time < peer->wake) peer->wake = fmax(*time, peer->now);

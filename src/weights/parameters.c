@@ -56,7 +56,8 @@ void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start,
     if (image->dtype == image->accumulator) return; /* the parameters are their own masters */
     char *master = ls_executor_tensor(executor, LS_BIND_MASTER);
     for (int p = 0; p < image->n_pieces && master != NULL; p++) {
-        const ls_flat_piece part = ls_piece_within(&image->pieces[p], at, count);
+        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(executor));
+        const ls_flat_piece part = ls_piece_within(&piece, at, count);
         if (part.count > 0)
             store(values + (part.start - at), part.count, image->accumulator, master, part.at);
     }
@@ -87,7 +88,8 @@ static ls_status convert_chunk(const filling *f, const chunk *c) {
                            parameters + (size_t)at * ls_dtype_bytes(image->dtype)));
     if (image->dtype == image->accumulator) return ls_ok(); /* the parameters are their own masters */
     for (int p = 0; p < image->n_pieces && master != NULL; p++) {
-        const ls_flat_piece part = ls_piece_within(&image->pieces[p], at, c->count);
+        const ls_flat_piece piece = ls_image_piece(image, p, ls_executor_rank(f->executor));
+        const ls_flat_piece part = ls_piece_within(&piece, at, c->count);
         if (part.count > 0)
             LS_TRY(source->convert(source->context, c->flat, part.start - c->flat->start, part.count,
                                    image->accumulator,

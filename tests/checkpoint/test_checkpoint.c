@@ -48,8 +48,12 @@ typedef struct work {
     pthread_mutex_t lock;
 } work;
 
-/* State number i of a kind (0 master, 1 m, 2 v), with zeros of both signs and denormals among them. */
-static double value_of(const work *w, int kind, int64_t i) {
+/*
+ * State of element at + start of the flat space, which is one of parameter f: the same on any mesh. Kinds are 0 master, 1 m, 2 v; there are
+ * zeros of both signs and denormals among them.
+ */
+static double value_of(const work *w, int kind, int f, const ls_flat *flat, int64_t at) {
+    const int64_t i = ((int64_t)f << 24) + at - flat->start;
     if (i % 97 == 5) return -0.0;
     if (i % 89 == 7) return 1e-42;
     return w->salt * ls_rng_normal(5, (uint64_t)kind, (uint64_t)i);
@@ -83,9 +87,12 @@ static void *state_at(const ls_executor *ex, int k, const ls_flat_piece *part) {
 }
 
 /* The parts of a parameter in this rank's shard, one after the other; *p: begin with 0. */
-static bool next_part(const ls_image *image, const ls_flat *flat, int *p, ls_flat_piece *part) {
-    for (part->count = 0; *p < image->n_pieces && part->count == 0; ++*p)
-        *part = ls_piece_within(&image->pieces[*p], flat->start, flat->count);
+static bool next_part(const ls_executor *ex, const ls_flat *flat, int *p, ls_flat_piece *part) {
+    const ls_image *image = ls_executor_image(ex);
+    for (part->count = 0; *p < image->n_pieces && part->count == 0; ++*p) {
+        const ls_flat_piece piece = ls_image_piece(image, *p, ls_executor_rank(ex));
+        *part = ls_piece_within(&piece, flat->start, flat->count);
+    }
     return part->count > 0;
 }
 
@@ -95,11 +102,11 @@ static void fill_state(const work *w, ls_executor *ex) {
         const ls_flat *flat = &image->flats[f];
         ls_flat_piece part;
         for (int64_t i = flat->start; i < flat->start + flat->count; i++)
-            set(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, i));
-        for (int p = 0; next_part(image, flat, &p, &part);) {
+            set(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, f, flat, i));
+        for (int p = 0; next_part(ex, flat, &p, &part);) {
             for (int64_t i = 0; i < 3 * part.count; i++)
                 set(state_at(ex, (int)(i % 3), &part), i / 3, image->accumulator,
-                    value_of(w, (int)(i % 3), part.start + i / 3));
+                    value_of(w, (int)(i % 3), f, flat, part.start + i / 3));
         }
     }
 }
@@ -110,14 +117,14 @@ static ls_status check_state(const work *w, ls_executor *ex) {
         const ls_flat *flat = &image->flats[f];
         ls_flat_piece part;
         for (int64_t i = flat->start; i < flat->start + flat->count; i++) {
-            if (!same_bits(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, i)))
+            if (!same_bits(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, f, flat, i)))
                 return ls_error(LS_DIVERGED, "parameter %s, element %lld differs", flat->name, (long long)i);
         }
-        for (int p = 0; next_part(image, flat, &p, &part);) {
+        for (int p = 0; next_part(ex, flat, &p, &part);) {
             for (int64_t i = 0; i < 3 * part.count; i++) {
                 const int k = (int)(i % 3);
                 if (!same_bits(state_at(ex, k, &part), i / 3, image->accumulator,
-                               value_of(w, k, part.start + i / 3)))
+                               value_of(w, k, f, flat, part.start + i / 3)))
                     return ls_error(LS_DIVERGED, "%s of %s, element %lld differs", kinds[k], flat->name,
                                     (long long)(part.start + i / 3));
             }
@@ -472,7 +479,7 @@ static void test_weights(void **state) {
     assert_true(ls_weights_from_file(&source));
     const ls_flat *flat = &image->flats[image->n_flats - 1];
     assert_ok(source.read(source.context, flat, 4, 3, x));
-    for (int i = 0; i < 3; i++) assert_true(x[i] == (float)value_of(&saved, 0, flat->start + 4 + i));
+    for (int i = 0; i < 3; i++) assert_true(x[i] == (float)value_of(&saved, 0, image->n_flats - 1, flat, flat->start + 4 + i));
     ls_weights_close(&source);
     LS_PATH file = NULL;
     assert_ok(ls_path_join(path, "model.safetensors", &file));

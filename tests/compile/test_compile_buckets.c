@@ -30,10 +30,11 @@ static void test_pieces_cover_once(void **state) {
             int64_t at = 0;
             assert_int_equal(image->n_pieces, set.image[0]->n_pieces);
             for (int p = 0; p < image->n_pieces; p++) {
-                assert_int_equal(image->pieces[p].at, at);
-                assert_true(image->pieces[p].count > 0);
-                at += image->pieces[p].count;
-                for (int64_t i = 0; i < image->pieces[p].count; i++) owners[image->pieces[p].start + i]++;
+                const ls_flat_piece piece = ls_image_piece(image, p, r);
+                assert_int_equal(piece.at, at);
+                assert_true(piece.count > 0 && piece.count % 32 == 0);
+                at += piece.count;
+                for (int64_t i = 0; i < piece.count; i++) owners[piece.start + i]++;
             }
             assert_int_equal(image->shard_count, at);
         }
@@ -69,7 +70,7 @@ static void test_leave_during_backward(void **state) {
     }
 }
 
-/* Many ranks exchange in two stages: of 16 each has 3 + 3 peers, of 24 there are 5 + 3; 17 have one. Slots are no more than for one. */
+/* Many ranks exchange in two stages: of 16 each has 3 + 3 peers, of 24 there are 5 + 3; 17 have one. Slots are hardly more than for one. */
 static void test_stages(void **state) {
     (void)state;
     static const struct { int ranks, peers; } cases[] = {{15, 14}, {16, 6}, {17, 16}, {24, 8}};
@@ -86,15 +87,12 @@ static void test_stages(void **state) {
         }
         assert_int_equal(gradients, cases[c].peers * image->n_pieces);
         assert_int_equal(parameters, cases[c].peers * image->n_pieces);
-        for (int r = 0; r < cases[c].ranks; r++) {
-            for (int k = 0; k < image->n_pieces; k++)
-                largest = ls_max(largest, set.image[r]->pieces[k].count);
-        }
+        for (int k = 0; k < image->n_pieces; k++) largest = ls_max(largest, image->pieces[k].count);
         for (int i = 0; i < image->n_buffers; i++) {
             if (strcmp(image->buffers[i].name, "gradient slots") == 0)
                 slots += (int64_t)image->buffers[i].bytes;
         }
-        assert_in_range(slots, 1, 2 * (cases[c].ranks - 1) * (largest + 32) * (int64_t)sizeof(float));
+        assert_in_range(slots, 1, 2 * (cases[c].ranks + 6) * largest * (int64_t)sizeof(float));
         free_images(&set);
     }
 }
@@ -109,7 +107,7 @@ static void test_memory(void **state) {
     int found = 0;
     for (int i = 0; i < image->n_buffers; i++) {
         if (strcmp(image->buffers[i].name, "gradient slots") != 0) continue;
-        assert_true((int64_t)image->buffers[i].bytes <= 2 * 2 * (largest + 32) * (int64_t)sizeof(float));
+        assert_true((int64_t)image->buffers[i].bytes <= 2 * 3 * largest * (int64_t)sizeof(float));
         found++;
     }
     assert_int_equal(found, 1);
@@ -231,22 +229,23 @@ static void read(traces *t, const ls_buffer *buffer, int64_t i) {
     fail_msg("element %lld of %s is read before it is written", (long long)i, buffer->name);
 }
 
-static void each_element(const ls_image *image, traces *all, const ls_operand *o, visit body) {
+static void each_element(const ls_image *image, int rank, traces *all, const ls_operand *o, visit body) {
     if (o->buffer < 0 || image->buffers[o->buffer].kind != LS_BUFFER_GRADIENT) return;
-    const int64_t from = (int64_t)(o->offset / sizeof(float)), n = ls_view_elements(&o->view);
+    const size_t offset = o->offset + ls_operand_displacement(image, o, rank);
+    const int64_t from = (int64_t)(offset / sizeof(float)), n = ls_view_elements(&o->view);
     for (int64_t i = 0; i < n; i++) body(&all[o->buffer], &image->buffers[o->buffer], from + i);
 }
 
-static void each_instr(const ls_image *image, traces *all, bool reads, visit writes) {
+static void each_instr(const ls_image *image, int rank, traces *all, bool reads, visit writes) {
     const ls_program *p = &image->programs[LS_PROGRAM_STEP];
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
-        for (int k = 0; reads && k < instr->n_in; k++) each_element(image, all, &instr->in[k], read);
+        for (int k = 0; reads && k < instr->n_in; k++) each_element(image, rank, all, &instr->in[k], read);
         if (instr->kind != LS_INSTR_KERNEL) continue;
         for (int k = 0; k < instr->n_out; k++) {
             if (reads && ls_kernel_reads_output(instr->kernel->id, instr->params, k))
-                each_element(image, all, &instr->out[k], read);
-            each_element(image, all, &instr->out[k], writes);
+                each_element(image, rank, all, &instr->out[k], read);
+            each_element(image, rank, all, &instr->out[k], writes);
         }
     }
 }
@@ -280,8 +279,8 @@ static void test_sums_begin(void **state) {
                 all[i].so_far = calloc(image->buffers[i].bytes, 1);
                 all[i].ever = calloc(image->buffers[i].bytes, 1);
             }
-            each_instr(image, all, false, will_write);
-            if (!accumulates) each_instr(image, all, true, written);
+            each_instr(image, ranks - 1, all, false, will_write);
+            if (!accumulates) each_instr(image, ranks - 1, all, true, written);
             for (int i = 0; i < image->n_buffers; i++) {
                 free(all[i].so_far);
                 free(all[i].ever);

@@ -18,7 +18,7 @@
 enum { B = 4, S = 11, V = 6, E = 3, FLAT = 256 /* at 8 ranks, with padding */ };
 
 typedef struct answer {
-    double totals[LS_TOTALS], gradient[FLAT];
+    double totals[LS_TOTALS], gradient[FLAT]; /* parameter after parameter */
 } answer;
 
 /*
@@ -48,21 +48,35 @@ static void solve(ls_mesh mesh, answer *out) {
     const ls_status differentiated = ls_differentiate(g, &d);
     if (differentiated.code != LS_OK) fail_msg("%s", differentiated.text);
     int32_t tokens[B * S];
-    double parameters[FLAT], unit = 1;
+    double unit = 1;
     for (int i = 0; i < B * S; i++) tokens[i] = (i * 5 + i / 7) % V;
-    fill_normal(parameters, FLAT, 3);
+    const ls_target target = {.mesh = mesh, .strategy = "local", .threads = 1};
+    const ls_job reduces = {.graph = g, .update = LS_UPDATE_REDUCE};
+    ls_image *image;
+    const ls_status compiled = ls_compile(&reduces, &target, &image);
+    if (compiled.code != LS_OK) fail_msg("%s", compiled.text);
+    double *parameters = calloc((size_t)image->flat_elements, sizeof *parameters);
+    double *gradient = calloc((size_t)image->flat_elements, sizeof *gradient);
+    for (int f = 0; f < image->n_flats; f++)
+        fill_normal(parameters + image->flats[f].start, image->flats[f].count, (uint64_t)f);
     const spread_array in[] = {{"tokens", tokens}, {LS_BIND_PARAMETERS, parameters}, {LS_BIND_SCALE, &unit}};
     const spread_array results[] = {{LS_BIND_RESULT, out->totals}};
-    const spread_job job = {.job = {.graph = g, .update = LS_UPDATE_REDUCE},
-                            .target = {.mesh = mesh, .strategy = "local", .threads = 1},
+    const spread_job job = {.job = reduces,
+                            .target = target,
                             .update = true,
                             .in = in,
                             .n_in = 3,
                             .out = results,
                             .n_out = 1,
-                            .gradient = out->gradient};
+                            .gradient = gradient};
     const ls_status status = spread_run(&job);
     if (status.code != LS_OK) fail_msg("%s", status.text);
+    for (int64_t f = 0, at = 0; f < image->n_flats; at += image->flats[f++].count)
+        memcpy(out->gradient + at, gradient + image->flats[f].start,
+               sizeof *gradient * (size_t)image->flats[f].count);
+    free(parameters);
+    free(gradient);
+    ls_image_destroy(image);
     ls_graph_destroy(g);
 }
 

@@ -114,7 +114,7 @@ static void find_where(const ls_image *image, void *const *arena, char *out, siz
 static ls_status step(shared *s, ls_comm *comm, ls_executor *ex) {
     const ls_image *image = ls_executor_image(ex);
     const int rank = ls_comm_rank(comm);
-    const ls_operand first = {.buffer = 0, .peer = -1};
+    const ls_operand first = {.buffer = 0};
     char *base = (char *)ls_executor_address(ex, &first) - image->buffers[0].offset; /* an input's: private */
     assert_int_equal(image->buffers[0].space, LS_PRIVATE);
     void *const arena[LS_SPACES] = {base, ls_comm_heap(comm)};

@@ -108,7 +108,7 @@ static size_t most_bytes(const ls_image *image, int program, ls_space space, con
     return most;
 }
 
-static int check_image(const ls_image *image, const char *what, double *worst) {
+static int check_image(const ls_image *image, int rank, const char *what, double *worst) {
     int in_place = 0;
     for (int s = 0; s < LS_SPACES; s++) {
         size_t most = 0;
@@ -124,7 +124,7 @@ static int check_image(const ls_image *image, const char *what, double *worst) {
         const double more = (double)image->bytes[s] / (double)ls_max((int64_t)image->least[s], 1) - 1;
         *worst = fmax(*worst, more);
         if (!(more <= 0.03))
-            fail_msg("%s, rank %d, arena %d: %zu bytes placed, %zu is the lower bound", what, image->rank, s,
+            fail_msg("%s, rank %d, arena %d: %zu bytes placed, %zu is the lower bound", what, rank, s,
                      image->bytes[s], image->least[s]);
     }
     return in_place;
@@ -139,7 +139,7 @@ static const struct {
               {2, 2, 1, "ring"},    {2, 1, 2, "ulysses"}, {2, 2, 2, "usp"}};
 
 static void check_set(image_set set, const char *what, double *worst) {
-    for (int r = 0; r < set.ranks; r++) assert_true(check_image(set.image[r], what, worst) > 0);
+    for (int r = 0; r < set.ranks; r++) assert_true(check_image(set.image[r], r, what, worst) > 0);
     free_images(&set);
 }
 

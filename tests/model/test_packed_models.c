@@ -139,9 +139,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     ls_executor_gather(rank->executor, ls_image_find(rank->image, LS_SCORE_LOSSES), r->losses);
     const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
     for (int p = 0; p < rank->image->n_pieces; p++) {
-        const ls_flat_piece *piece = &rank->image->pieces[p];
-        const ls_flat_piece part = ls_piece_within(piece, piece->start, piece->count);
-        memcpy(r->gradients + part.start, shard + part.at, sizeof *shard * (size_t)part.count);
+        const ls_flat_piece piece = ls_image_piece(rank->image, p, rank->rank);
+        memcpy(r->gradients + piece.start, shard + piece.at, sizeof *shard * (size_t)piece.count);
     }
     return ls_comm_barrier(rank->comm);
 }
@@ -187,6 +186,7 @@ static int run_once(run *r, const ls_spread *spread, parameter out[MOST_PARAMETE
 typedef struct expectation {
     double losses[DOCUMENTS];
     double *gradients;
+    parameter parameters[MOST_PARAMETERS]; /* where each lies in them */
 } expectation;
 
 static double sum_of(const float *losses, int n) {
@@ -196,13 +196,12 @@ static double sum_of(const float *losses, int n) {
 }
 
 static expectation expect(const ls_model *model, bool own_length, int64_t room) {
-    parameter parameters[MOST_PARAMETERS];
     expectation e = {.gradients = calloc((size_t)room, sizeof *e.gradients)};
     run r = {.model = model, .B = 1, .gradients = calloc((size_t)room, sizeof *r.gradients), .n = room};
     for (r.document = 0; r.document < DOCUMENTS; r.document++) {
         const int length = where[r.document].length;
         r.length = own_length ? length : S;
-        run_once(&r, &alone, parameters);
+        run_once(&r, &alone, e.parameters);
         e.losses[r.document] = sum_of(r.losses, length);
         for (int64_t i = 0; i < room; i++) e.gradients[i] += (double)r.gradients[i];
     }
@@ -212,10 +211,12 @@ static expectation expect(const ls_model *model, bool own_length, int64_t room) 
 
 /* --- comparing --------------------------------------------------------------------------------------------------------------- */
 
-static double norm(const double *g, const float *less, const parameter *p) {
+/* Of parameter i of what is expected, or of its difference from what a run found. */
+static double norm(const expectation *e, int i, const float *found) {
+    const parameter *p = &e->parameters[i];
     double sum = 0;
-    for (int64_t i = p->start; i < p->start + p->count; i++)
-        sum += pow(g[i] - (less ? (double)less[i] : 0), 2);
+    for (int64_t k = 0; k < p->count; k++)
+        sum += pow(e->gradients[p->start + k] - (found != NULL ? (double)found[k] : 0), 2);
     return sqrt(sum);
 }
 
@@ -227,11 +228,11 @@ static void compare(const char *what, const run *r, const expectation *e, const 
         const double is = sum_of(r->losses + where[d].row * S + where[d].first, where[d].length);
         loss = fmax(loss, fabs(is - e->losses[d]) / e->losses[d]);
     }
-    for (int i = 0; i < n; i++) largest = fmax(largest, norm(e->gradients, NULL, &parameters[i]));
+    for (int i = 0; i < n; i++) largest = fmax(largest, norm(e, i, NULL));
     assert_true(largest > 0);
     for (int i = 0; i < n; i++) {
-        const double off = norm(e->gradients, r->gradients, &parameters[i]) /
-                           fmax(norm(e->gradients, NULL, &parameters[i]), 1e-3 * largest);
+        const double off =
+            norm(e, i, r->gradients + parameters[i].start) / fmax(norm(e, i, NULL), 1e-3 * largest);
         if (off <= gradient) continue;
         gradient = off;
         worst = parameters[i].name;

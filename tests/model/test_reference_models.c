@@ -122,9 +122,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     ls_executor_gather(rank->executor, ls_image_find(rank->image, "logits"), r->logits);
     const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
     for (int p = 0; p < rank->image->n_pieces; p++) {
-        const ls_flat_piece *piece = &rank->image->pieces[p];
-        const ls_flat_piece part = ls_piece_within(piece, piece->start, piece->count);
-        memcpy(r->gradients + part.start, shard + part.at, sizeof *shard * (size_t)part.count);
+        const ls_flat_piece piece = ls_image_piece(rank->image, p, rank->rank);
+        memcpy(r->gradients + piece.start, shard + piece.at, sizeof *shard * (size_t)piece.count);
     }
     return ls_comm_barrier(rank->comm);
 }

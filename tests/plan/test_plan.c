@@ -311,7 +311,7 @@ enum { RANKS = 3 };
 
 static ls_status note_rank(ls_rank *rank, void *context) {
     int *seen = context;
-    seen[rank->rank] = rank->image->rank + 10 * rank->ranks;
+    seen[rank->rank] = rank->rank + 10 * rank->ranks;
     LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
     return rank->rank == seen[RANKS] ? ls_error(LS_DIVERGED, "as told") : ls_ok();
 }

@@ -50,7 +50,7 @@ static ls_instr *nth(image_set *set, int rank, ls_instr_kind kind, int n) {
 static void drop_wait(image_set *set) { nth(set, 1, LS_INSTR_WAIT, 0)->kind = LS_INSTR_QUIET; }
 static void drop_signal(image_set *set) { nth(set, 1, LS_INSTR_SIGNAL, 1)->kind = LS_INSTR_QUIET; }
 static void drop_put(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 0)->kind = LS_INSTR_QUIET; }
-static void wrong_peer(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 0)->peer = 0; }
+static void wrong_peer(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 0)->peer = (ls_peer){0}; }
 static void wrong_generation(image_set *set) { nth(set, 1, LS_INSTR_SIGNAL, 0)->generation++; }
 static void forget_order(image_set *set) {
     ls_program *p = &set->image[1]->programs[LS_PROGRAM_MICRO];
@@ -88,7 +88,7 @@ static ls_instr *reader(image_set *set, int n, ls_operand **block) {
         ls_instr *instr = &p->instrs[i];
         if (instr->kind != LS_INSTR_KERNEL) continue;
         for (int k = 0; k < instr->n_in; k++) {
-            if (instr->in[k].buffer < 0 || instr->in[k].peer < 0 || n-- > 0) continue;
+            if (instr->in[k].buffer < 0 || ls_peer_is_self(instr->in[k].peer) || n-- > 0) continue;
             *block = &instr->in[k];
             return instr;
         }
@@ -103,7 +103,7 @@ static ls_operand *block_read(image_set *set) {
     return block;
 }
 
-static void read_another_rank(image_set *set) { block_read(set)->peer = 3 - block_read(set)->peer; }
+static void read_another_rank(image_set *set) { block_read(set)->peer.shift = 3 - block_read(set)->peer.shift; }
 static void read_further_on(image_set *set) { block_read(set)->offset += 16; }
 static void read_private(image_set *set) {
     ls_operand *block = block_read(set);
@@ -121,7 +121,7 @@ static ls_instr *word_in_place(image_set *set, ls_instr_kind kind, bool of_reade
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
         if (instr->kind != kind || (instr->n_out > 0) != of_reader) continue;
-        if (of_reader ? instr->out[0].peer >= 0 : instr->n_in > 0) return instr;
+        if (of_reader ? !ls_peer_is_self(instr->out[0].peer) : instr->n_in > 0) return instr;
     }
     fail_msg("there is none");
     return NULL;
@@ -137,7 +137,7 @@ static void give_back_too_early(image_set *set) {
     ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
     for (int i = 0; i + 1 < p->n_instrs; i++) {
         ls_instr *read = &p->instrs[i], *back = read + 1;
-        if (strcmp(read->op, "accumulate") != 0 || read->in[0].peer < 0) continue;
+        if (strcmp(read->op, "accumulate") != 0 || ls_peer_is_self(read->in[0].peer)) continue;
         if (strncmp(p->channels[back->channel].name, "ring.dv", 7) != 0) continue;
         const ls_instr first = *read;
         *read = *back;

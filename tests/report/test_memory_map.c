@@ -63,7 +63,7 @@ static void map_shows_every_buffer(void **state) {
     image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 64, 2);
     const ls_image *image = set.image[1];
     const char *path = scratch_path(state, "map.svg");
-    assert_ok(ls_memory_map_write(image, "a <model> & more", path));
+    assert_ok(ls_memory_map_write(image, 1, "a <model> & more", path));
     char *text, words[64], bytes[LS_BYTES_TEXT];
     size_t length;
     assert_ok(ls_file_read(path, 16 << 20, &text, &length));
@@ -93,7 +93,7 @@ static void a_lower_bound_below_stands_apart(void **state) {
     image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 32, 1);
     set.image[0]->least[LS_PRIVATE] = set.image[0]->bytes[LS_PRIVATE] / 2;
     const char *path = scratch_path(state, "apart.svg");
-    assert_ok(ls_memory_map_write(set.image[0], "m", path));
+    assert_ok(ls_memory_map_write(set.image[0], 0, "m", path));
     char *text;
     size_t length;
     assert_ok(ls_file_read(path, 16 << 20, &text, &length));
@@ -106,7 +106,7 @@ static void a_lower_bound_below_stands_apart(void **state) {
 
 static void errors_name_the_file(void **state) {
     image_set set = images_of_network(ls_mesh_make(1, 1, 1), "local", LS_LAYOUT_CONTIGUOUS, 16, 1);
-    assert_error(ls_memory_map_write(set.image[0], "m", scratch_path(state, "no/map.svg")), LS_IO,
+    assert_error(ls_memory_map_write(set.image[0], 0, "m", scratch_path(state, "no/map.svg")), LS_IO,
                  "no/map.svg", "No such file");
     free_images(&set);
 }

@@ -132,7 +132,7 @@ static void a_hang_is_refused(void **state) {
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
         if (instr->kind != LS_INSTR_SIGNAL || !instr->ready) continue;
-        instr->peer = 1; /* tells itself instead of rank 0 */
+        instr->peer = (ls_peer){0}; /* tells itself instead of rank 0 */
         break;
     }
     ls_simulated_rank times[2];

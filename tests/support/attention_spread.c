@@ -109,7 +109,7 @@ typedef struct shared_run {
 static void poison(const ls_executor *executor) {
     const ls_image *image = ls_executor_image(executor);
     for (int b = 0; b < image->n_buffers; b++) {
-        const ls_operand all = {.buffer = b, .peer = -1};
+        const ls_operand all = {.buffer = b};
         if (image->buffers[b].kind != LS_BUFFER_TABLE && image->buffers[b].bytes > 0)
             memset(ls_executor_address(executor, &all), 0xff, image->buffers[b].bytes);
     }

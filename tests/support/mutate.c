@@ -251,10 +251,11 @@ static bool other_peer(edit *e) {
         const ls_instr *instr = &p->instrs[at];
         for (int i = 0; i < instr->n_in && instr->kind == LS_INSTR_KERNEL; i++) {
             ls_operand *o = &instr->in[(i + which) % instr->n_in];
-            if (o->buffer < 0 || o->peer < 0) continue;
+            if (o->buffer < 0 || ls_peer_is_self(o->peer)) continue;
             describe(e, "another rank's block in", at);
-            o->peer = (o->peer + 1 + draw(e, e->set->ranks - 1)) % e->set->ranks;
-            if (o->peer == e->rank) o->peer = -1;
+            const int size = ls_team_size(&e->image->teams[o->peer.team]);
+            o->peer.shift = (o->peer.shift + 1 + draw(e, size - 1)) % size;
+            if (o->peer.shift == 0) o->peer = (ls_peer){0};
             return true;
         }
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "classes.h"
 #include "kernel_call.h"
 #include "program/program.h"
 #include "run/interpret.h"
@@ -65,9 +66,10 @@ static void *make_parameters(const ls_image *image, ls_dtype dtype, ls_dtype rou
     const int64_t n = image->flat_elements;
     double *exact = malloc(sizeof *exact * (size_t)n);
     void *typed = malloc(ls_dtype_bytes(dtype) * (size_t)n);
-    fill_normal(exact, n, 5);
+    memset(exact, 0, sizeof *exact * (size_t)n);
     for (int f = 0; f < image->n_flats; f++) {
         const ls_flat *flat = &image->flats[f];
+        fill_normal(exact + flat->start, flat->count, (uint64_t)(5 + f)); /* the same on any mesh */
         const bool vector = flat->shape.ndim == 1, bias = strstr(flat->name, "bias") != NULL;
         for (int64_t i = flat->start; i < flat->start + flat->count; i++)
             exact[i] = (vector && !bias ? 1 : 0) + (bias ? 0.05 : 0.25) * exact[i];
@@ -179,7 +181,7 @@ double network_error(const network_result *a, const network_result *b, int i) {
     const ls_flat *flat = &b->image->flats[i];
     const double kind = norm_of_kind(b, i), whole = norm_of_kind(b, -1);
     const bool zero_in_theory = kind < (b->image->dtype == LS_F64 ? 1e-12 : 1e-6) * whole;
-    return relative_error(a->gradient + flat->start, b->gradient + flat->start, flat->count,
+    return relative_error(a->gradient + a->image->flats[i].start, b->gradient + flat->start, flat->count,
                           zero_in_theory ? whole : 1e-3 * kind);
 }
 
@@ -253,6 +255,10 @@ ls_status network_verify(const network *n, const ls_target *target) {
         status = ls_compile(&job, &one, &images[r]);
         if (status.code == LS_OK && ls_image_skeleton(images[r]) != ls_image_skeleton(images[0]))
             status = ls_error(LS_INVALID, "%s: the skeletons of ranks 0 and %d differ", n->name, r);
+        const int first = ls_class_of(&target->mesh, r);
+        if (status.code == LS_OK && !images_equal(images[r], images[first]))
+            status = ls_error(LS_INVALID, "%s: ranks %d and %d are one class, and their programs differ",
+                              n->name, first, r);
     }
     if (status.code == LS_OK) status = ls_verify((const ls_image *const *)images, ranks);
     if (status.code == LS_OK && ranks <= 4) status = interpret(n, (const ls_image *const *)images, ranks);

@@ -5,12 +5,12 @@
 #include <string.h>
 
 /* Copies this rank's part of the summed gradient to its place in the whole. */
-static void copy_shard(const ls_image *image, const void *shard, void *gradient) {
+static void copy_shard(const ls_image *image, int rank, const void *shard, void *gradient) {
     const size_t bytes = ls_dtype_bytes(image->accumulator);
     for (int p = 0; p < image->n_pieces; p++) {
-        const ls_flat_piece *piece = &image->pieces[p];
-        memcpy((char *)gradient + bytes * (size_t)piece->start,
-               (const char *)shard + bytes * (size_t)piece->at, bytes * (size_t)piece->count);
+        const ls_flat_piece piece = ls_image_piece(image, p, rank);
+        memcpy((char *)gradient + bytes * (size_t)piece.start, (const char *)shard + bytes * (size_t)piece.at,
+               bytes * (size_t)piece.count);
     }
 }
 
@@ -58,7 +58,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     for (int i = 0; i < job->n_out && status.code == LS_OK; i++)
         status = gather(shared, executor, &job->out[i]);
     if (job->gradient != NULL && status.code == LS_OK)
-        copy_shard(image, ls_executor_tensor(executor, LS_BIND_SHARD), job->gradient);
+        copy_shard(image, target.rank, ls_executor_tensor(executor, LS_BIND_SHARD), job->gradient);
     ls_executor_destroy(executor);
     ls_image_destroy(image);
     return status;

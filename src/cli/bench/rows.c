@@ -37,7 +37,7 @@ void ls_bench_table_add(ls_bench_table *t, const ls_image *image, int program, c
         row->seconds += seconds[i] / ranks;
         row->predicted += predicted[i] / ranks;
         row->flops += instr->flops / ranks;
-        row->bytes += ls_instr_bytes(image, instr) / ranks;
+        row->bytes += ls_instr_bytes(instr) / ranks;
     }
 }
 

@@ -67,8 +67,8 @@ LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_at
 
 int ls_ring_index(const ls_builder *b);
 int ls_ulysses_index(const ls_builder *b);
-int ls_rank_in_ring(const ls_builder *b, int ring);     /* the rank of that ring index, my ulysses index */
-int ls_rank_in_block(const ls_builder *b, int ulysses); /* the rank of my block with that ulysses index */
+ls_peer ls_rank_in_ring(ls_builder *b, int ring);     /* the rank of that ring index, my ulysses index */
+ls_peer ls_rank_in_block(ls_builder *b, int ulysses); /* the rank of my block with that ulysses index */
 int64_t ls_block_start(const ls_builder *b, int ring);  /* first entry of the positions table */
 int64_t ls_block_tokens(const ls_builder *b, int ring);
 int64_t ls_block_most(const ls_builder *b);
@@ -80,7 +80,7 @@ int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring);
 /* The block that is here at hop h: it started h ranks back. And an operand of one block with the sizes of another. */
 int ls_block_at(const ls_builder *b, int hop);
 /* The rank that it is from; of a negative hop, the one to which mine goes. */
-int ls_rank_at(const ls_builder *b, int hop);
+ls_peer ls_rank_at(ls_builder *b, int hop);
 ls_operand ls_with_tokens(ls_operand o, int64_t tokens);
 
 /* --- what is seen (visible.c) --------------------------------------------------------------------------------------------- */

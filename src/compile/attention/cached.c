@@ -49,32 +49,30 @@ static void merge(ls_builder *b, const partial *from, const partial *to) {
 
 /* Everyone's part to everyone, and all of them merged in the order of the team. */
 static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t D) {
-    const ls_team team =
-        ls_build_team(b, (const bool[LS_AXES]){[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true});
-    if (team.n == 1) return *mine;
+    const int team =
+        ls_build_team_of(b, (const bool[LS_AXES]){[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true});
+    const int size = ls_build_team_size(b, team);
+    if (size == 1) return *mine;
     const int64_t n = Hq * (D + 1);
-    const ls_operand slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "cached slots", team.n * n,
-                                                b->image->accumulator, 2, (int64_t[]){team.n, n});
+    const ls_operand slots = ls_build_symmetric(b, LS_BUFFER_SLOT, "cached slots", size * n,
+                                                b->image->accumulator, 2, (int64_t[]){size, n});
     const ls_operand flat =
         ls_operand_dense(mine->all.buffer, mine->all.offset, mine->all.view.dtype, 2, (int64_t[]){1, n});
-    for (int j = 1; j < team.n; j++) {
-        const int from = (team.me - j + team.n) % team.n;
-        ls_build_ready(b, ls_build_channel(b, "cached.%d", j), team.members[from],
-                       ls_operand_slice(slots, 0, from, 1));
-    }
-    for (int j = 1; j < team.n; j++)
-        ls_build_send(b, ls_build_channel(b, "cached.%d", j), team.members[(team.me + j) % team.n], flat,
-                      ls_operand_slice(slots, 0, team.me, 1));
-    for (int j = 1; j < team.n; j++) {
-        const int from = (team.me - j + team.n) % team.n;
-        ls_build_receive(b, ls_build_channel(b, "cached.%d", j), team.members[from],
-                         ls_operand_slice(slots, 0, from, 1));
-    }
+    const ls_operand own = ls_build_share(b, slots, 0, 1, team, 0);
+    for (int j = 1; j < size; j++)
+        ls_build_ready(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, -j),
+                       ls_build_share(b, slots, 0, 1, team, -j));
+    for (int j = 1; j < size; j++)
+        ls_build_send(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, j), flat, own);
+    ls_build_copy(b, flat, own);
+    for (int j = 1; j < size; j++)
+        ls_build_receive(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, -j),
+                         ls_build_share(b, slots, 0, 1, team, -j));
     ls_build_quiet(b);
     const partial merged = make_partial(b, "merged", Hq, D);
-    for (int r = 0; r < team.n; r++) {
-        const partial part = r == team.me ? *mine : partial_in(ls_operand_slice(slots, 0, r, 1), Hq, D);
-        if (r == 0) {
+    for (int place = 0; place < size; place++) {
+        const partial part = partial_in(ls_operand_slice(slots, 0, place, 1), Hq, D);
+        if (place == 0) {
             ls_build_copy(b, part.o, merged.o);
             ls_build_copy(b, part.lse, merged.lse);
         } else {

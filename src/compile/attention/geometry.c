@@ -8,12 +8,12 @@ static int coordinate(const ls_builder *b, ls_axis axis) {
 int ls_ring_index(const ls_builder *b) { return coordinate(b, LS_AXIS_RING); }
 int ls_ulysses_index(const ls_builder *b) { return coordinate(b, LS_AXIS_ULYSSES); }
 
-int ls_rank_in_ring(const ls_builder *b, int ring) {
-    return ls_mesh_neighbour(&b->target->mesh, b->target->rank, LS_AXIS_RING, ring);
+ls_peer ls_rank_in_ring(ls_builder *b, int ring) {
+    return ls_build_peer(b, ls_build_axis(b, LS_AXIS_RING), ring - ls_ring_index(b));
 }
 
-int ls_rank_in_block(const ls_builder *b, int ulysses) {
-    return ls_mesh_neighbour(&b->target->mesh, b->target->rank, LS_AXIS_ULYSSES, ulysses);
+ls_peer ls_rank_in_block(ls_builder *b, int ulysses) {
+    return ls_build_peer(b, ls_build_axis(b, LS_AXIS_ULYSSES), ulysses - ls_ulysses_index(b));
 }
 
 int64_t ls_block_start(const ls_builder *b, int ring) {
@@ -29,7 +29,7 @@ int ls_block_at(const ls_builder *b, int hop) {
     return ((ls_ring_index(b) - hop) % R + R) % R;
 }
 
-int ls_rank_at(const ls_builder *b, int hop) { return ls_rank_in_ring(b, ls_block_at(b, hop)); }
+ls_peer ls_rank_at(ls_builder *b, int hop) { return ls_rank_in_ring(b, ls_block_at(b, hop)); }
 
 ls_operand ls_with_tokens(ls_operand o, int64_t tokens) {
     int64_t size[4];

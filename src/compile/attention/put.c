@@ -17,7 +17,7 @@ enum { SLOTS = 2 };
 typedef struct block_slots {
     int slots;
     int hops; /* that blocks go, and so arrivals here */
-    int next, previous;
+    ls_peer next, previous;
     int channel[LS_KV][SLOTS];
     ls_operand slot[LS_KV][SLOTS]; /* for the most tokens that travel */
 } block_slots;

@@ -46,11 +46,11 @@ static int channel(ls_builder *b, const ls_query_transfer *v, int i, int round) 
                             v->name[i], hop_of(v->q, round));
 }
 
-static int sender(const ls_builder *b, const ls_query_transfer *v, int round) {
+static ls_peer sender(ls_builder *b, const ls_query_transfer *v, int round) {
     return ls_rank_in_ring(b, v->back ? ls_queries_to(b, v->q, round) : ls_queries_from(b, v->q, round));
 }
 
-static int receiver(const ls_builder *b, const ls_query_transfer *v, int round) {
+static ls_peer receiver(ls_builder *b, const ls_query_transfer *v, int round) {
     return ls_rank_in_ring(b, v->back ? ls_queries_from(b, v->q, round) : ls_queries_to(b, v->q, round));
 }
 

@@ -35,7 +35,7 @@ static int64_t capacity(ls_operand o, int token, int64_t most_tokens, int head, 
 }
 
 /* The same buffer in the memory of ulysses rank u, where it has other sizes. */
-static ls_operand at_member(const ls_builder *b, ls_operand mine, int u, int token, int64_t tokens, int head,
+static ls_operand at_member(ls_builder *b, ls_operand mine, int u, int token, int64_t tokens, int head,
                             int64_t heads) {
     ls_operand there = resized(mine, mine.buffer, token, tokens, head, heads);
     there.offset = mine.offset;

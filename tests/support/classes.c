@@ -1,0 +1,82 @@
+#include "classes.h"
+
+#include <string.h>
+
+static bool views_equal(const ls_view *a, const ls_view *b) {
+    return a->dtype == b->dtype && ls_view_same_form(a, b);
+}
+
+static bool operands_equal(const ls_operand *a, const ls_operand *b, int n) {
+    for (int i = 0; i < n; i++) {
+        if (a[i].buffer != b[i].buffer) return false;
+        if (a[i].buffer < 0) continue;
+        if (a[i].displacement != b[i].displacement || !ls_peer_equal(a[i].peer, b[i].peer) ||
+            a[i].offset != b[i].offset || a[i].value != b[i].value || !views_equal(&a[i].view, &b[i].view))
+            return false;
+    }
+    return true;
+}
+
+static bool instrs_equal(const ls_instr *a, const ls_instr *b) {
+    return a->kind == b->kind && a->queue == b->queue && strcmp(a->op, b->op) == 0 && a->n_in == b->n_in &&
+           a->n_out == b->n_out && a->kernel == b->kernel && a->flops == b->flops && a->rows == b->rows &&
+           ls_peer_equal(a->peer, b->peer) && a->channel == b->channel && a->ready == b->ready &&
+           a->generation == b->generation && a->n_after == b->n_after &&
+           (a->n_after == 0 || memcmp(a->after, b->after, sizeof *a->after * (size_t)a->n_after) == 0) &&
+           a->number == b->number && a->transfer == b->transfer && operands_equal(a->in, b->in, a->n_in) &&
+           operands_equal(a->out, b->out, a->n_out) && operands_equal(a->workspace, b->workspace, 1);
+}
+
+static bool programs_equal(const ls_program *a, const ls_program *b) {
+    if (a->n_instrs != b->n_instrs || a->n_channels != b->n_channels || a->first_word != b->first_word)
+        return false;
+    for (int c = 0; c < a->n_channels; c++)
+        if (strcmp(a->channels[c].name, b->channels[c].name) != 0 ||
+            a->channels[c].uses != b->channels[c].uses)
+            return false;
+    for (int i = 0; i < a->n_instrs; i++)
+        if (!instrs_equal(&a->instrs[i], &b->instrs[i])) return false;
+    return true;
+}
+
+static bool buffers_equal(const ls_buffer *a, const ls_buffer *b) {
+    return strcmp(a->name, b->name) == 0 && a->space == b->space && a->kind == b->kind &&
+           a->bytes == b->bytes && a->offset == b->offset && a->program == b->program &&
+           a->first == b->first && a->last == b->last && memcmp(a->left, b->left, sizeof a->left) == 0;
+}
+
+static bool displacements_equal(const ls_displacement *a, const ls_displacement *b) {
+    bool equal = a->n == b->n;
+    for (int t = 0; equal && t < a->n; t++)
+        equal = a->term[t].team == b->term[t].team && a->term[t].shift == b->term[t].shift &&
+                a->term[t].bytes == b->term[t].bytes;
+    return equal;
+}
+
+bool images_equal(const ls_image *a, const ls_image *b) {
+    if (a->n_buffers != b->n_buffers || a->n_teams != b->n_teams ||
+        a->n_displacements != b->n_displacements || a->n_pieces != b->n_pieces ||
+        a->flat_elements != b->flat_elements || a->words != b->words)
+        return false;
+    for (int i = 0; i < a->n_buffers; i++)
+        if (!buffers_equal(&a->buffers[i], &b->buffers[i])) return false;
+    for (int t = 0; t < a->n_teams; t++)
+        if (!ls_team_equal(&a->teams[t], &b->teams[t])) return false;
+    for (int d = 0; d < a->n_displacements; d++)
+        if (!displacements_equal(&a->displacements[d], &b->displacements[d])) return false;
+    for (int k = 0; k < a->n_pieces; k++)
+        if (memcmp(&a->pieces[k], &b->pieces[k], sizeof a->pieces[k]) != 0) return false;
+    for (int p = 0; p < LS_PROGRAMS; p++)
+        if (!programs_equal(&a->programs[p], &b->programs[p])) return false;
+    return true;
+}
+
+int count_classes(const ls_image *const *images, int n) {
+    int classes = 0;
+    for (int i = 0; i < n; i++) {
+        bool known = false;
+        for (int k = 0; k < i; k++) known |= images_equal(images[i], images[k]);
+        classes += !known;
+    }
+    return classes;
+}
