@@ -32,7 +32,8 @@ typedef struct fixture {
     ls_language_model lm;
     int32_t tokens[TOKENS], labels[TOKENS], positions[TOKENS];
     double seed;
-    int64_t n; /* elements of the flat space on one rank */
+    ls_image *alone; /* of one rank: where parameters lie in the arrays */
+    int64_t n;       /* elements of its flat space */
     double *parameters;
 } fixture;
 
@@ -68,7 +69,7 @@ static ls_status read_parameters(ls_comm *comm, void *context) {
         for (int64_t e = 0; image->flats[i].shape.ndim == 1 && e < image->flats[i].count; e++)
             f->parameters[image->flats[i].start + e] += 0.1 * ls_rng_normal(1, (uint64_t)i, (uint64_t)e);
     ls_executor_destroy(executor);
-    ls_image_destroy(image);
+    f->alone = image;
     return ls_ok();
 }
 
@@ -95,28 +96,47 @@ static void set_up(void **state, fixture *f) {
 
 static void tear_down(fixture *f) {
     free(f->parameters);
+    ls_image_destroy(f->alone);
     ls_graph_destroy(f->graph);
     ls_model_close(f->model);
 }
 
+/* Copies parameters from where they lie in one image's flat space to where they lie in another's. */
+static void move(const ls_image *from, const double *source, const ls_image *to, double *target) {
+    for (int i = 0; i < from->n_flats; i++)
+        memcpy(target + to->flats[i].start, source + from->flats[i].start,
+               sizeof *source * (size_t)from->flats[i].count);
+}
+
 /* Loss times seed, and the gradient when asked for, over a mesh. */
 static ls_status evaluate(const fixture *f, const ls_target *target, double *gradient, double *loss) {
+    const ls_job job = job_of(f, LS_UPDATE_REDUCE);
+    ls_image *image;
+    LS_TRY(ls_compile(&job, target, &image));
+    double *parameters = calloc((size_t)image->flat_elements, sizeof *parameters),
+           *found = calloc((size_t)image->flat_elements, sizeof *found);
+    move(f->alone, f->parameters, image, parameters);
     const spread_array in[] = {{"tokens", (void *)(uintptr_t)f->tokens},
                                {"labels", (void *)(uintptr_t)f->labels},
                                {"positions", (void *)(uintptr_t)f->positions},
                                {LS_BIND_SCALE, (void *)(uintptr_t)&f->seed},
-                               {LS_BIND_PARAMETERS, f->parameters}};
+                               {LS_BIND_PARAMETERS, parameters}};
     double totals[LS_TOTALS] = {0};
     const spread_array out[] = {{LS_BIND_RESULT, totals}};
-    const spread_job run = {.job = job_of(f, LS_UPDATE_REDUCE),
+    const spread_job run = {.job = job,
                             .target = *target,
                             .update = true,
                             .in = in,
                             .n_in = (int)LS_COUNT(in),
                             .out = out,
                             .n_out = 1,
-                            .gradient = gradient};
-    LS_TRY(spread_run(&run));
+                            .gradient = found};
+    const ls_status status = spread_run(&run);
+    if (gradient != NULL) move(image, found, f->alone, gradient);
+    free(parameters);
+    free(found);
+    ls_image_destroy(image);
+    LS_TRY(status);
     *loss = totals[LS_TOTAL_LOSS] * f->seed;
     return ls_ok();
 }
