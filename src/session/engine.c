@@ -10,8 +10,9 @@
 /* LS_INVALID for a name that a program's own tensors have. */
 static ls_status check_name_free(const char *name) {
     static const char *const reserved[] = {
-        LS_BIND_TOTALS,    LS_BIND_RESULT, LS_BIND_HYPER,  LS_BIND_CONTROL, LS_BIND_LOSS, LS_BIND_PARAMETERS,
-        LS_BIND_GRADIENTS, LS_BIND_SHARD,  LS_BIND_MASTER, LS_BIND_M,       LS_BIND_V,    LS_BIND_SCALE};
+        LS_BIND_TOTALS,     LS_BIND_RESULT,    LS_BIND_HYPER,  LS_BIND_CONTROL, LS_BIND_LOSS,
+        LS_BIND_PARAMETERS, LS_BIND_GRADIENTS, LS_BIND_SHARD,  LS_BIND_MASTER,  LS_BIND_M,
+        LS_BIND_V,          LS_BIND_SCALE,     LS_BIND_GROUPS, LS_BIND_SETTINGS};
     for (size_t i = 0; i < LS_COUNT(reserved); i++) {
         if (strcmp(name, reserved[i]) == 0)
             return ls_error(LS_INVALID, "tensor \"%s\": Longspan uses this name itself; choose another",

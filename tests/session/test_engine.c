@@ -435,11 +435,15 @@ static void test_refusals(void **state) {
     ls_engine_close(engine);
     ls_graph_destroy(g);
 
-    g = ls_graph_create(LS_F64);
-    const ls_tensor clash =
-        ls_embedding(g, ls_tokens(g, "parameters", 1, 4), ls_parameter(g, "w", 2, (int64_t[]){2, 1}));
-    must_fail(ls_engine_open(g, ls_sum(g, clash), &train_it, &other), LS_INVALID, "uses this name itself");
-    ls_graph_destroy(g);
+    static const char *const taken[] = {"parameters", "update.groups", "update.settings"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        g = ls_graph_create(LS_F64);
+        const ls_tensor clash =
+            ls_embedding(g, ls_tokens(g, taken[i], 1, 4), ls_parameter(g, "w", 2, (int64_t[]){2, 1}));
+        must_fail(ls_engine_open(g, ls_sum(g, clash), &train_it, &other), LS_INVALID,
+                  "uses this name itself");
+        ls_graph_destroy(g);
+    }
 }
 
 static void test_printing(void **state) {
