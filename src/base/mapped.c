@@ -13,11 +13,12 @@
 
 enum { EMPTY, BEING_CHANGED, FILLED };
 
+/* All is atomic because who looks for an entry reads it while others may change it. */
 typedef struct entry {
     _Atomic int state;
-    const uint8_t *data;
-    size_t bytes;
-    char *path;
+    _Atomic(const uint8_t *) data;
+    _Atomic size_t bytes;
+    _Atomic(char *) path;
     struct entry *next;
 } entry;
 

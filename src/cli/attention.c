@@ -121,9 +121,10 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(ls_comm_barrier(
         rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
     LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
-    for (int i = 0; i < r->graph.n_results; i++)
-        ls_executor_gather(rank->executor, ls_image_find(rank->image, ls_attention_result[i]),
-                           r->out[i].data);
+    for (int i = 0; i < r->graph.n_results; i++) {
+        const ls_binding *result = ls_image_find(rank->image, ls_attention_result[i]);
+        if (ls_rank_contributes(rank, result)) ls_executor_gather(rank->executor, result, r->out[i].data);
+    }
     r->seconds[rank->rank] = ls_executor_times(rank->executor).total;
     return ls_ok();
 }

@@ -82,6 +82,12 @@ void ls_shared_unmap(void *memory, size_t bytes); /* NULL is allowed */
 
 /* --- steps (step.c) ----------------------------------------------------------------------------------------------------------- */
 
+/*
+ * Whether this rank's part of the tensor is to be copied into a global array: of ranks that hold equal copies only the first one's is, since two may
+ * not write one place at a time.
+ */
+bool ls_rank_contributes(const ls_rank *rank, const ls_binding *binding);
+
 /* Writes or reads a bound number of type G. Where the image binds no such name, put does nothing and get returns NaN. */
 void ls_rank_put_number(const ls_rank *rank, const char *name, double value);
 double ls_rank_get_number(const ls_rank *rank, const char *name);

@@ -299,24 +299,6 @@ ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
 
 /* --- tensors ------------------------------------------------------------------------------------------------------------------ */
 
-static bool is_cut_along(const ls_binding *binding, ls_axis axis) {
-    const ls_factor factor = axis == LS_AXIS_DP ? LS_FACTOR_BATCH : LS_FACTOR_SEQUENCE;
-    for (int i = 0; i < binding->shape.ndim; i++) {
-        if (binding->cut[i] && binding->shape.dim[i].factor == factor) return true;
-    }
-    return false;
-}
-
-/* Whether this rank writes its part: of ranks that hold equal copies only the first does. */
-static bool is_contributor(const ls_rank *rank, const ls_binding *binding) {
-    for (int a = 0; a < LS_AXES; a++) {
-        if (!binding->partial[a] && !is_cut_along(binding, (ls_axis)a) &&
-            ls_mesh_coordinate(&rank->image->mesh, rank->rank, (ls_axis)a) != 0)
-            return false;
-    }
-    return true;
-}
-
 /* Adds this rank's part to the f64 sum in the exchange. */
 static ls_status add_part(ls_worker *w, const ls_binding *binding, int64_t n) {
     const ls_dtype dtype = binding->operand.view.dtype;
@@ -340,7 +322,7 @@ static ls_status add_part(ls_worker *w, const ls_binding *binding, int64_t n) {
 static ls_status sum_parts(ls_worker *w, const ls_binding *binding, int64_t n) {
     ls_comm *comm = w->state->rank->comm;
     for (int r = 0; r < w->ranks; r++) {
-        const bool mine = r == w->rank && is_contributor(w->state->rank, binding);
+        const bool mine = r == w->rank && ls_rank_contributes(w->state->rank, binding);
         LS_TRY(ls_comm_agree(comm, mine ? add_part(w, binding, n) : ls_ok()));
     }
     return ls_ok();
@@ -369,6 +351,6 @@ ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
         LS_TRY(sum_parts(w, binding, n));
         return read_exchange(w, LS_F64, n, out);
     }
-    if (is_contributor(rank, binding)) ls_executor_gather(rank->executor, binding, e->exchange);
+    if (ls_rank_contributes(rank, binding)) ls_executor_gather(rank->executor, binding, e->exchange);
     return read_exchange(w, binding->operand.view.dtype, n, out);
 }
