@@ -142,7 +142,7 @@ static ls_status examine(const problem *p, const ls_spread *spread, int rounds, 
     ls_attention_graph attention = {.graph = NULL};
     static ls_plan plan;
     ls_status status = build(p, &attention);
-    const ls_job job = ls_attention_graph_job(&attention);
+    const ls_job job = ls_attention_graph_job(&attention, false);
     if (status.code == LS_OK) status = ls_plan_make(&job, &request, &plan);
     *ratio = 1;
     const trials t = {&job, &request, spread, rounds};

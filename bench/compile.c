@@ -75,7 +75,7 @@ static ls_status measure(const ls_job *job, const ls_mesh *mesh, const char *nam
     if (status.code == LS_OK) {
         int instrs = 0;
         size_t slots = 0;
-        for (int p = 0; p < LS_PROGRAMS; p++) instrs += image->programs[p].n_instrs;
+        for (int p = 0; p < image->n_programs; p++) instrs += image->programs[p].n_instrs;
         for (int i = 0; i < image->n_buffers; i++)
             if (strcmp(image->buffers[i].name, "gradient slots") == 0) slots += image->buffers[i].bytes;
         ls_machine machine;
@@ -102,7 +102,9 @@ static ls_status measure_mesh(const ls_model *model, int64_t S, const char *name
     ls_graph *g = ls_graph_create(LS_BF16);
     ls_language_model lm;
     ls_status status = ls_model_build(model, g, mesh.size[LS_AXIS_DP], S, true, &lm);
-    const ls_job job = {.graph = g, .update = LS_UPDATE_ADAMW, .adamw = {0.9, 0.95, 1e-8, 0.1}};
+    const ls_job job = {.graph = g,
+                        .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, false),
+                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
     if (status.code == LS_OK) status = measure(&job, &mesh, name);
     ls_graph_destroy(g);
     return status;

@@ -61,7 +61,7 @@ static const ls_kernel asleep = {.run = sleep_for};
 
 static void put_to_sleep(ls_image *image) {
     const ls_rates rates = ls_rates_of(image->isa, image->dtype, image->threads);
-    for (int p = 0; p < LS_PROGRAMS; p++) {
+    for (int p = 0; p < image->n_programs; p++) {
         double carried = 0; /* of short kernels, slept by the next */
         for (int i = 0; i < image->programs[p].n_instrs; i++) {
             ls_instr *instr = &image->programs[p].instrs[i];
@@ -96,7 +96,7 @@ static double longest_hop(const ls_executor *executor) {
 static ls_status step(const bench *b, ls_executor *executor, ls_comm *comm, int index) {
     LS_TRY(ls_comm_barrier(comm));
     const ls_run_times before = ls_executor_times(executor);
-    LS_TRY(ls_executor_run(executor, LS_PROGRAM_STEP));
+    LS_TRY(ls_executor_run(executor, ls_program_find(ls_executor_image(executor), LS_PROGRAM_STEP)));
     const ls_run_times after = ls_executor_times(executor);
     if (index < 0) return ls_ok();
     b->samples[index * b->ranks + ls_comm_rank(comm)] =
@@ -108,7 +108,8 @@ static ls_status step(const bench *b, ls_executor *executor, ls_comm *comm, int 
 static ls_status run_steps(const bench *b, const ls_image *image, ls_comm *comm) {
     ls_executor *executor;
     LS_TRY(ls_executor_create(image, comm, &executor));
-    ls_status status = ls_executor_record(executor, (size_t)image->programs[LS_PROGRAM_STEP].n_instrs * 3);
+    ls_status status = ls_executor_record(
+        executor, (size_t)image->programs[ls_program_find(image, LS_PROGRAM_STEP)].n_instrs * 3);
     for (int i = -1; i < b->steps && status.code == LS_OK; i++) status = step(b, executor, comm, i);
     ls_executor_destroy(executor);
     return status;
@@ -195,7 +196,7 @@ static ls_status measure(bench *b, const ls_model *model, int64_t S) {
     if (status.code == LS_OK) status = ls_shared_map(sizeof(sample) * (size_t)(b->steps * b->ranks), &shared);
     if (status.code == LS_OK) {
         b->samples = shared;
-        b->job = (ls_job){.graph = graph, .update = LS_UPDATE_ADAMW};
+        b->job = (ls_job){.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_ADAMW, false)};
         status = launch(b);
         if (status.code == LS_OK) print(b, S);
         ls_shared_unmap(shared, sizeof(sample) * (size_t)(b->steps * b->ranks));

@@ -120,7 +120,7 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     }
     LS_TRY(ls_comm_barrier(
         rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
-    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
+    LS_TRY(ls_executor_run(rank->executor, rank->micro));
     for (int i = 0; i < r->graph.n_results; i++) {
         const ls_binding *result = ls_image_find(rank->image, ls_attention_result[i]);
         if (ls_rank_contributes(rank, result)) ls_executor_gather(rank->executor, result, r->out[i].data);
@@ -146,7 +146,7 @@ static ls_status compute(attention_run *r, ls_spread_result *result) {
     LS_TRY(read_inputs(r));
     LS_TRY(build(r));
     LS_TRY(make_outputs(r));
-    const ls_job job = ls_attention_graph_job(&r->graph);
+    const ls_job job = ls_attention_graph_job(&r->graph, false);
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->job->spread, &session));
     /* Before the work, so that it is not lost when the folder cannot be made. */

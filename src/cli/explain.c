@@ -18,24 +18,13 @@ typedef struct explanation {
     ls_host host;     /* rates for predictions */
     ls_target target; /* of the rank of the job, like its image */
     ls_image *image;
+    int wanted; /* the program to print or draw; -1: all are printed, the step is drawn */
 } explanation;
 
 /* --- as a page -------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the program exists and the user wants it. */
-static bool is_wanted(const explanation *e, int program) {
-    LS_ASSERT(e->image != NULL);
-    if (e->image->programs[program].n_instrs == 0) return false;
-    return e->job->program == NULL || strcmp(e->job->program, ls_program_name(program)) == 0;
-}
-
-static int drawn_program(const explanation *e) {
-    int program = LS_PROGRAM_STEP;
-    for (int p = 0; p < LS_PROGRAMS; p++) {
-        if (e->job->program != NULL && is_wanted(e, p)) program = p;
-    }
-    return program;
-}
+/* Whether the user wants the program. */
+static bool is_wanted(const explanation *e, int program) { return e->wanted < 0 || e->wanted == program; }
 
 static ls_passes passes_of(const explanation *e) { return (ls_passes){e->graph, e->forward_nodes, e->image}; }
 
@@ -48,7 +37,7 @@ static ls_status print_page(const explanation *e, FILE *out) {
         fputc('\n', out);
         LS_TRY(ls_stages_print(&e->step, &e->target, out));
     }
-    for (int p = 0; p < LS_PROGRAMS; p++) {
+    for (int p = 0; p < e->image->n_programs; p++) {
         if (!is_wanted(e, p)) continue;
         fputc('\n', out);
         if (e->job->passes)
@@ -66,12 +55,12 @@ static ls_status put_program(ls_json_writer *w, const ls_image *image, int progr
     size_t bytes = 0;
     FILE *memory = open_memstream(&page, &bytes);
     if (memory == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory to print program %s", ls_program_name(program));
+        return ls_error(LS_NO_MEMORY, "no memory to print program %s", image->programs[program].name);
     ls_program_print(image, program, rank, memory);
     const bool printed = fclose(memory) == 0;
     const ls_program_cost cost = ls_program_measure(image, program);
     ls_json_open_object(w, NULL);
-    ls_json_put_text(w, "name", ls_program_name(program));
+    ls_json_put_text(w, "name", image->programs[program].name);
     ls_json_put_double(w, "flops", cost.flops);
     ls_json_put_double(w, "bytes_sent", cost.bytes_sent);
     ls_json_put_double(w, "bytes_read", cost.bytes_read);
@@ -87,7 +76,7 @@ static ls_status put_program(ls_json_writer *w, const ls_image *image, int progr
     ls_json_close(w);
     free(page);
     return printed ? ls_ok()
-                   : ls_error(LS_NO_MEMORY, "no memory to print program %s", ls_program_name(program));
+                   : ls_error(LS_NO_MEMORY, "no memory to print program %s", image->programs[program].name);
 }
 
 static ls_status put_all(const explanation *e, ls_json_writer *w) {
@@ -98,7 +87,7 @@ static ls_status put_all(const explanation *e, ls_json_writer *w) {
     ls_passes_put(&passes, w);
     if (e->job->passes) LS_TRY(ls_stages_put(&e->step, &e->target, w));
     ls_json_open_array(w, "programs");
-    for (int p = 0; p < LS_PROGRAMS; p++) {
+    for (int p = 0; p < e->image->n_programs; p++) {
         if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p, (int)e->job->rank));
     }
     ls_json_close(w);
@@ -117,27 +106,27 @@ static ls_status print_json(const explanation *e, FILE *out) {
 
 /* --- the run ---------------------------------------------------------------------------------------------------------------- */
 
-static ls_status check_program(const char *name) {
-    char known[64] = "";
-    for (int p = 0; p < LS_PROGRAMS; p++) {
-        if (name == NULL || strcmp(name, ls_program_name(p)) == 0) return ls_ok();
+/* Sets e->wanted to the program with the name that the user gave. */
+static ls_status find_program(explanation *e) {
+    const ls_job_programs *programs = &e->step.programs;
+    const char *name = e->job->program;
+    char known[128] = "";
+    e->wanted = -1;
+    for (int p = 0; p < programs->n && name != NULL; p++) {
         const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", p > 0 ? ", " : "", ls_program_name(p));
+        if (strcmp(name, programs->list[p].name) == 0) e->wanted = p;
+        snprintf(known + used, sizeof known - used, "%s%s", p > 0 ? ", " : "", programs->list[p].name);
     }
-    return ls_error(LS_USAGE, "--program %s; expected one of %s", name, known);
+    if (name == NULL || e->wanted >= 0) return ls_ok();
+    return ls_error(LS_USAGE, "--program %s; expected one of %s (micro: with --accumulate)", name, known);
 }
 
 static ls_status build(explanation *e) {
     const ls_explain_job *job = e->job;
     ls_dtype dtype;
-    LS_TRY(check_program(job->program));
     LS_TRY(ls_step_size_check(job->seq, job->batch > 0 ? job->batch : 1));
     if (job->run && job->schedule == NULL)
         return ls_error(LS_USAGE, "--run measures what --schedule FILE draws; expected that flag too");
-    if (job->program != NULL && job->accumulate <= 1 &&
-        strcmp(job->program, ls_program_name(LS_PROGRAM_MICRO)) == 0)
-        return ls_error(LS_USAGE,
-                        "--program micro: there is none when a step is one micro-batch (--accumulate)");
     LS_TRY(ls_job_dtype(job->dtype, LS_F32, &dtype));
     LS_TRY(ls_model_open_changed(job->model, &job->rope, &e->model));
     e->graph = ls_graph_create(dtype);
@@ -148,10 +137,10 @@ static ls_status build(explanation *e) {
     LS_TRY(ls_spread_resolve(&job->spread, &request));
     if (job->rank < 0 || job->rank >= request.ranks)
         return ls_error(LS_USAGE, "--rank %lld; expected 0 to %d", (long long)job->rank, request.ranks - 1);
-    e->step = (ls_job){.graph = e->graph,
-                       .forward_nodes = lm.forward_nodes,
-                       .update = LS_UPDATE_ADAMW,
-                       .accumulates = job->accumulate > 1};
+    e->step = (ls_job){
+        .graph = e->graph,
+        .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_ADAMW, job->accumulate > 1)};
+    LS_TRY(find_program(e));
     LS_TRY(ls_plan_decide(&e->step, &request, &job->spread, &e->plan));
     e->host = request.host;
     e->target = e->plan.target;
@@ -178,14 +167,16 @@ static ls_status draw_schedule(const explanation *e, const char *title) {
                                    .job = &e->step,
                                    .plan = &e->plan,
                                    .spread = &e->job->spread,
-                                   .program = drawn_program(e)};
+                                   .program = e->wanted >= 0 ? e->wanted
+                                                             : ls_program_find(e->image, LS_PROGRAM_STEP)};
     return ls_timeline_draw(&step, &e->host, (int)e->job->rank, e->job->run, title, e->job->schedule);
 }
 
 static ls_status draw(const explanation *e) {
     char title[128];
     name_model(e, title, sizeof title);
-    if (e->job->memory_map != NULL) LS_TRY(ls_memory_map_write(e->image, (int)e->job->rank, title, e->job->memory_map));
+    if (e->job->memory_map != NULL)
+        LS_TRY(ls_memory_map_write(e->image, (int)e->job->rank, title, e->job->memory_map));
     return e->job->schedule != NULL ? draw_schedule(e, title) : ls_ok();
 }
 

@@ -181,8 +181,8 @@ static ls_status compute(grad_run *r, ls_grad_result *result) {
     LS_TRY(read_inputs(r));
     LS_TRY(build(r));
     const ls_job job = {.graph = r->graph,
-                        .forward_nodes = r->lm.forward_nodes,
-                        .update = LS_UPDATE_REDUCE,
+                        .programs =
+                            ls_training_programs(r->graph, r->lm.forward_nodes, LS_UPDATE_REDUCE, false),
                         .fetch = &r->lm.logits,
                         .n_fetch = r->job->logits != NULL};
     ls_session *session;

@@ -38,7 +38,8 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     ls_language_model lm;
     *graph = ls_graph_create(g->dtype);
     LS_TRY(ls_model_build(g->model, *graph, g->job->batch / g->job->accumulate, seq, true, &lm));
-    *job = (ls_job){.graph = *graph, .update = LS_UPDATE_ADAMW, .accumulates = g->job->accumulate > 1};
+    *job = (ls_job){.graph = *graph,
+                    .programs = ls_training_programs(*graph, 0, LS_UPDATE_ADAMW, g->job->accumulate > 1)};
     return ls_ok();
 }
 
@@ -71,7 +72,7 @@ static void print_peak(const ls_image *image, const ls_memory_account *account, 
             ls_bytes_text((double)image->bytes[space], mapped),
             ls_bytes_text((double)image->least[space], least));
     if (peak->program >= 0)
-        fprintf(out, "; peak in %s at %d, %s", ls_program_name(peak->program), peak->instr,
+        fprintf(out, "; peak in %s at %d, %s", image->programs[peak->program].name, peak->instr,
                 image->programs[peak->program].instrs[peak->instr].op);
     fputc('\n', out);
     for (int i = 0; i < n; i++) {
@@ -86,9 +87,10 @@ static void print_page(const planning *g, FILE *out) {
     const ls_memory_account account = ls_memory_account_of(image);
     char text[LS_BYTES_TEXT];
     ls_candidates_print(&g->chosen.plan, out);
-    fprintf(out, "\nrank %d of %d maps most, %s (%zu bytes), with %s kernels on %d thread%s:\n", g->chosen.plan.candidates[0].most_rank,
-            ls_mesh_ranks(&image->mesh), ls_bytes_text((double)account.mapped, text), account.mapped,
-            ls_isa_name(image->isa), image->threads, image->threads == 1 ? "" : "s");
+    fprintf(out, "\nrank %d of %d maps most, %s (%zu bytes), with %s kernels on %d thread%s:\n",
+            g->chosen.plan.candidates[0].most_rank, ls_mesh_ranks(&image->mesh),
+            ls_bytes_text((double)account.mapped, text), account.mapped, ls_isa_name(image->isa),
+            image->threads, image->threads == 1 ? "" : "s");
     for (int k = 0; k < LS_BUFFER_KINDS; k++) {
         if (account.kind_bytes[k] > 0)
             print_bytes(out, ls_buffer_kind_name((ls_buffer_kind)k), account.kind_bytes[k]);
@@ -110,7 +112,7 @@ static void put_peak(ls_json_writer *w, const ls_image *image, const ls_memory_a
     ls_json_put_int(w, "mapped", (int64_t)image->bytes[space]);
     ls_json_put_int(w, "lower_bound", (int64_t)image->least[space]);
     ls_json_put_int(w, "live_at_peak", (int64_t)peak->bytes);
-    ls_json_put_text(w, "program", peak->program >= 0 ? ls_program_name(peak->program) : NULL);
+    ls_json_put_text(w, "program", peak->program >= 0 ? image->programs[peak->program].name : NULL);
     ls_json_put_int(w, "instruction", peak->instr);
     ls_json_open_array(w, "largest");
     for (int i = 0; i < n; i++) {

@@ -168,11 +168,11 @@ static void leave(ls_builder *b) {
 
 /* --- all buckets --------------------------------------------------------------------------------------------------------- */
 
-static int *find_last_writers(const ls_builder *b, int n_nodes) {
+static int *find_last_writers(const ls_builder *b) {
     const ls_graph *g = b->job->graph;
     int *of_flat = LS_NEW_ARRAY(b->image->arena, int, b->image->n_flats + 1);
     for (int f = 0; f < b->image->n_flats; f++) of_flat[f] = -1;
-    for (int n = 0; n < n_nodes; n++) {
+    for (int n = b->row->first_node; n < b->end_node; n++) {
         for (int o = 0; o < g->nodes[n].n_out; o++) {
             const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].out[o])->storage;
             const bool sum = ls_graph_tensor(g, storage)->role == LS_ROLE_ACCUMULATOR;
@@ -182,8 +182,8 @@ static int *find_last_writers(const ls_builder *b, int n_nodes) {
     return of_flat;
 }
 
-/* By group: the node after which its gradients are complete; n_nodes where none adds to them. */
-static int *find_ends(const ls_builder *b, int n_nodes) {
+/* By group: the node after which its gradients are complete; behind the last one where none adds to them. */
+static int *find_ends(const ls_builder *b) {
     int *last = LS_NEW_ARRAY(b->image->arena, int, b->n_groups + 1);
     for (int i = 0; i < b->n_groups; i++) last[i] = -1;
     for (int f = 0, i = 0; f < b->image->n_flats; f++) {
@@ -191,7 +191,7 @@ static int *find_ends(const ls_builder *b, int n_nodes) {
         last[i] = (int)ls_max(last[i], b->reduction->last_writer[f]);
     }
     for (int i = 0; i < b->n_groups; i++) {
-        if (last[i] < 0) last[i] = n_nodes;
+        if (last[i] < 0) last[i] = b->end_node;
     }
     return last;
 }
@@ -213,7 +213,7 @@ static void put_in_order(ls_builder *b, const int *last) {
     }
 }
 
-void ls_reduction_begin(ls_builder *b, int n_nodes) {
+void ls_reduction_begin(ls_builder *b) {
     const int P = ls_mesh_ranks(&b->target->mesh);
     if (P == 1 || b->image->n_flats == 0) return; /* the shard is the gradients */
     ls_reduction *r = LS_NEW(b->image->arena, ls_reduction);
@@ -223,8 +223,8 @@ void ls_reduction_begin(ls_builder *b, int n_nodes) {
     r->groups = LS_NEW_ARRAY(b->image->arena, ls_operand, b->n_groups);
     for (int g = 0; g < b->n_groups; g++) r->groups[g].buffer = -1;
     b->reduction = r;
-    r->last_writer = find_last_writers(b, n_nodes);
-    put_in_order(b, find_ends(b, n_nodes));
+    r->last_writer = find_last_writers(b);
+    put_in_order(b, find_ends(b));
     r->partial = LS_NEW_ARRAY(b->image->arena, ls_operand, b->n_buckets);
     for (int stage = 0; stage < b->n_stages; stage++) {
         for (int k = 0; k < b->n_buckets; k++)

@@ -14,11 +14,19 @@ static void forget_values(ls_builder *b) {
 }
 
 static void begin_program(ls_builder *b, int index) {
+    const ls_job_program *row = &b->job->programs.list[index];
     b->program_index = index;
     b->program = &b->image->programs[index];
-    b->program->name = ls_program_name(index);
+    b->row = row;
+    b->end_node = (int)ls_min(row->end_node, b->job->graph->n_nodes);
+    b->program->name = ls_arena_strdup(b->image->arena, row->name);
+    b->program->n_nodes = b->end_node - row->first_node;
+    b->program->timed = row->timed;
     b->program->queues = LS_QUEUES;
     b->program->first_word = b->image->words;
+    b->begun = NULL;
+    if (row->update != LS_UPDATE_NONE && row->sums == LS_SUMS_BEGUN)
+        b->begun = LS_NEW_ARRAY(b->image->arena, bool, b->image->n_flats + 1);
     b->counts = NULL;
     b->channel_names = (ls_index){.arena = b->image->arena};
     b->n_counts = 0;
@@ -36,34 +44,55 @@ static void end_program(ls_builder *b) {
     b->image->words += 2 * b->program->n_channels;
 }
 
-/* Whether a result of the forward pass is still there when another program begins: it lies in a buffer that persists. */
-static ls_status check_kept(const ls_builder *b, const ls_node *node) {
+/* Whether what the program reads of nodes before its own is there when it begins: it lies in a buffer that persists. */
+static ls_status check_kept(const ls_builder *b) {
     const ls_graph *g = b->job->graph;
-    for (int i = 0; i < node->n_in; i++) {
-        const ls_tensor storage = ls_graph_tensor(g, node->in[i])->storage;
-        const int producer = ls_graph_tensor(g, storage)->producer;
-        if (producer < 0 || producer >= b->job->forward_nodes || b->tensor[storage.id].buffer >= 0) continue;
-        return ls_error(LS_INVALID,
-                        "op %s reads \"%s\" of the forward pass, which is not kept for a program of its own",
-                        node->op->name, ls_graph_tensor(g, storage)->name);
+    for (int n = b->row->first_node; n < b->end_node; n++) {
+        const ls_node *node = &g->nodes[n];
+        for (int i = 0; i < node->n_in; i++) {
+            const ls_tensor storage = ls_graph_tensor(g, node->in[i])->storage;
+            const int producer = ls_graph_tensor(g, storage)->producer;
+            if (producer < 0 || producer >= b->row->first_node || b->tensor[storage.id].buffer >= 0) continue;
+            return ls_error(
+                LS_INVALID,
+                "op %s of program %s reads \"%s\" of an earlier program, which is not kept for it",
+                node->op->name, b->row->name, ls_graph_tensor(g, storage)->name);
+        }
     }
     return ls_ok();
 }
 
-/* The nodes behind the forward ones as a program of their own. */
-static ls_status lower_apart(ls_builder *b, int n_nodes) {
-    begin_program(b, b->job->apart);
-    for (int n = b->job->forward_nodes; n < n_nodes; n++) LS_TRY(check_kept(b, &b->job->graph->nodes[n]));
-    for (int n = b->job->forward_nodes; n < n_nodes && b->status.code == LS_OK; n++) ls_lower_node(b, n);
+static ls_status lower_program(ls_builder *b, int index) {
+    begin_program(b, index);
+    LS_TRY(check_kept(b));
+    const bool updates = b->row->update != LS_UPDATE_NONE;
+    if (updates) ls_reduction_begin(b);
+    ls_lower_nodes(b);
+    if (updates) ls_reduction_end(b);
+    if (updates) ls_lower_update(b);
     LS_TRY(b->status);
     end_program(b);
     return ls_ok();
+}
+
+/* Room for the programs of the job; and its phase table, checked. */
+static ls_status take_phases(ls_builder *b) {
+    const ls_job_programs *given = &b->job->programs;
+    ls_image *image = b->image;
+    image->n_programs = given->n;
+    image->programs = LS_NEW_ARRAY(image->arena, ls_program, given->n);
+    for (int p = 0; p < given->n; p++) image->programs[p].name = given->list[p].name;
+    image->n_phases = given->n_phases;
+    image->phases =
+        ls_arena_copy(image->arena, given->phases, sizeof *given->phases * (size_t)given->n_phases);
+    return ls_phases_check(image);
 }
 
 static ls_status compile(ls_builder *b, int n_nodes) {
     const ls_job *job = b->job;
     ls_image *image = b->image;
     ls_sharding sharding;
+    LS_TRY(take_phases(b));
     LS_TRY(ls_shard(job->graph, n_nodes, &image->mesh, image->arena, &sharding));
     b->sharding = &sharding;
     b->tensor = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
@@ -72,30 +101,7 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = b->resolved[t] = nowhere();
     ls_share_attention(b, n_nodes);
     ls_lower_persistent(b);
-    if ((job->update == LS_UPDATE_NONE && job->apart == 0) || job->accumulates) {
-        begin_program(b, LS_PROGRAM_MICRO);
-        ls_lower_nodes(b, n_nodes);
-        LS_TRY(b->status);
-        end_program(b);
-    }
-    if (job->update != LS_UPDATE_NONE) {
-        begin_program(b, LS_PROGRAM_STEP);
-        if (!job->accumulates) b->begun = LS_NEW_ARRAY(image->arena, bool, image->n_flats + 1);
-        ls_reduction_begin(b, n_nodes);
-        ls_lower_nodes(b, n_nodes);
-        ls_reduction_end(b);
-        ls_lower_update(b);
-        b->begun = NULL;
-        LS_TRY(b->status);
-        end_program(b);
-    }
-    if (job->forward_nodes > 0) {
-        begin_program(b, LS_PROGRAM_EVALUATE);
-        ls_lower_nodes(b, job->forward_nodes);
-        LS_TRY(b->status);
-        end_program(b);
-    }
-    if (job->apart != 0 && job->forward_nodes < n_nodes) LS_TRY(lower_apart(b, n_nodes));
+    for (int p = 0; p < image->n_programs; p++) LS_TRY(lower_program(b, p));
     ls_name_values(image);
     ls_schedule(image);
     ls_place(image);

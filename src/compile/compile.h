@@ -15,9 +15,12 @@
 #ifndef LS_COMPILE_H
 #define LS_COMPILE_H
 
+#include <limits.h>
+
 #include "graph/graph.h"
 #include "program/program.h"
 
+/* What follows a program's nodes: nothing; gradients are summed over the ranks; and AdamW applies them. */
 typedef enum ls_update { LS_UPDATE_NONE, LS_UPDATE_REDUCE, LS_UPDATE_ADAMW } ls_update;
 
 /* How AdamW updates. weight_decay is for parameters of two or more dimensions. */
@@ -25,14 +28,55 @@ typedef struct ls_adamw {
     double beta1, beta2, epsilon, weight_decay;
 } ls_adamw;
 
+/* The gradient sums of parameters around a program. */
+typedef enum ls_sums {
+    LS_SUMS_BEGUN,  /* it begins them, and they need not outlive it */
+    LS_SUMS_ADDED,  /* it adds to what it finds and leaves the sum */
+    LS_SUMS_CLEARED /* it adds to what it finds, uses the sum and leaves zeros */
+} ls_sums;
+
+/* One of a job's programs. It runs nodes [first_node, end_node) of the graph, then the update. */
+typedef struct ls_job_program {
+    const char *name;
+    int first_node, end_node; /* LS_LAST_NODE: to the end of the graph */
+    ls_update update;
+    ls_sums sums;
+    bool timed; /* as in ls_program */
+} ls_job_program;
+
+enum { LS_LAST_NODE = INT_MAX };
+
+/* A job's programs and its phase table, whose rows name programs by their index here. */
+typedef struct ls_job_programs {
+    const ls_job_program *list;
+    int n;
+    const ls_phase *phases;
+    int n_phases;
+} ls_job_programs;
+
+/*
+ * Tables for the usual jobs (programs.c). They lie in the graph's arena. forward_nodes: nodes before differentiation, or LS_LAST_NODE.
+ *   training    steps with an update: "step" is the last micro-batch with the update, "micro", if a step has several, each of those before
+ *               it; and "evaluate" the forward nodes alone (forward_nodes 0: there is none)
+ *   plain       "micro" is the whole graph, without an update; and "evaluate" the forward nodes alone (0: there is none)
+ *   forward     "evaluate" alone, the whole graph
+ *   apart       "evaluate" for the forward nodes and a program of that name for the others: any number of times after each time that the
+ *               first has run. What one makes and the other reads must be fetched, so that it outlives the first
+ */
+#define LS_PROGRAM_MICRO "micro"
+#define LS_PROGRAM_STEP "step"
+#define LS_PROGRAM_EVALUATE "evaluate"
+#define LS_PROGRAM_BACKWARD "backward" /* of attention alone: the gradient */
+#define LS_PROGRAM_DECODE "decode"     /* of generation: the next token */
+ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update,
+                                     bool accumulates);
+ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes);
+ls_job_programs ls_forward_programs(const ls_graph *graph);
+ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, const char *second);
+
 typedef struct ls_job {
     const ls_graph *graph;
-    int forward_nodes; /* nodes before differentiation: program evaluate runs these; 0: no such program */
-    ls_update update; /* none: program micro alone; reduce: gradients summed over ranks; adamw: and applied */
-    bool accumulates; /* steps of several micro-batches: program micro, and program step for the last */
-    int apart; /* without update: program evaluate for the forward nodes, and this one (LS_PROGRAM_BACKWARD or LS_PROGRAM_DECODE) for
-                  the others, instead of micro for all (0). What the one makes and the other reads is fetched, so that it outlives
-                  the first */
+    ls_job_programs programs;
     /*
      * Typical sequences, where the data packs documents: terms of kind LS_MASK_DOCUMENTS. What attention costs is the mean over them;
      * which instructions there are, and layouts, do not follow them. 0: none.

@@ -55,9 +55,11 @@ typedef struct ls_builder {
     const ls_sharding *sharding;
     int program_index;
     ls_program *program;
-    ls_channel_count *counts; /* by channel */
-    ls_index channel_names;   /* of the program's channels */
-    ls_index displacements;   /* of the image's, but the first */
+    const ls_job_program *row; /* of the program */
+    int end_node;              /* of the program: it runs nodes row->first_node to end_node - 1 */
+    ls_channel_count *counts;  /* by channel */
+    ls_index channel_names;    /* of the program's channels */
+    ls_index displacements;    /* of the image's, but the first */
     size_t count_capacity;
     int n_counts;
     ls_workspace_answer *answers; /* of kernels, to how much scratch they need */
@@ -78,7 +80,7 @@ typedef struct ls_builder {
     size_t bucket_capacity;
     ls_stage stage[LS_TEAM_DIGITS]; /* of gradients; parameters go back through them */
     int n_stages;
-    ls_reduction *reduction; /* of program step; NULL: no gradients are reduced here */
+    ls_reduction *reduction; /* of a program with an update; NULL: no gradients are reduced here */
     bool *begun;             /* by flat: something has been added to its gradients in this program, which
                                 finds none; NULL: they outlive programs and are zero, or a sum, at its begin */
     struct ls_visible *
@@ -175,6 +177,8 @@ void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
 
 /* Persistent buffers: inputs, parameters, gradients, tables, optimiser. Before any program. */
 void ls_lower_persistent(ls_builder *b);
+/* Whether some program of the job ends with an update that does at least as much. */
+bool ls_job_updates(const ls_job *job, ls_update least);
 /* The flat space of parameters, cut into groups and buckets, and this rank's pieces (flat.c). */
 void ls_lay_flat(ls_builder *b);
 /* The stages of a team, nearest ranks first, as numbers of teams; returns how many. Digits of the stages together are those of the team. */
@@ -188,8 +192,8 @@ void ls_find_stages(ls_builder *b);
 int ls_stage_channel(const ls_builder *b, int stage, int j);
 int64_t ls_stage_count(const ls_builder *b, int64_t bucket, int stage);
 ls_operand ls_stage_part(ls_builder *b, ls_operand bucket, int stage, int shift);
-/* Nodes [0, n_nodes) as the given program. */
-void ls_lower_nodes(ls_builder *b, int n_nodes);
+/* The nodes of the program. */
+void ls_lower_nodes(ls_builder *b);
 void ls_lower_node(ls_builder *b, int node);
 
 /* --- saving memory ------------------------------------------------------------------------------------------------------- */
@@ -200,8 +204,8 @@ void ls_lower_node(ls_builder *b, int node);
  */
 const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
 
-/* Finds the runs of nodes [0, n_nodes) that are lowered tile by tile (tile.c). */
-void ls_tile_find(ls_builder *b, int n_nodes);
+/* Finds the runs of the program's nodes that are lowered tile by tile (tile.c). */
+void ls_tile_find(ls_builder *b);
 /* Lowers the run that begins at node n, if one does; returns the node behind it, or n. */
 int ls_tile_lower(ls_builder *b, int n);
 /* While a tile is lowered: whether the storage exists for this tile only; a tensor's part of the tile; the tile's tokens. */
@@ -213,7 +217,7 @@ int64_t ls_tile_rows(const ls_builder *b);
  * The sum of gradients over the ranks, bucket by bucket (buckets.c). Between begin and end, each lowered node is told of:
  * where the last addition to a group's gradients is done, its buckets leave.
  */
-void ls_reduction_begin(ls_builder *b, int n_nodes);
+void ls_reduction_begin(ls_builder *b);
 void ls_reduction_follow(ls_builder *b, int node);
 void ls_reduction_end(ls_builder *b);
 /* Where the gradient sum of a parameter lies that has no place yet: in its group's buffer, made and zeroed on first use. */
@@ -221,7 +225,7 @@ ls_operand ls_reduction_place(ls_builder *b, ls_tensor sum);
 
 /* The row of the image's settings for parameter `number` in the order of declaration: a new one where no earlier is equal. -1: none. */
 int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number);
-/* What program step does after the gradients are reduced. */
+/* What a program with an update does after the gradients are reduced. */
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
 ls_operand ls_lower_input(ls_builder *b, int node, int i);

@@ -178,9 +178,9 @@ void ls_lower_node(ls_builder *b, int n) {
     lowerings[node->op->lowering](b, n);
 }
 
-void ls_lower_nodes(ls_builder *b, int n_nodes) {
-    ls_tile_find(b, n_nodes);
-    for (int n = 0; n < n_nodes && b->status.code == LS_OK;) {
+void ls_lower_nodes(ls_builder *b) {
+    ls_tile_find(b);
+    for (int n = b->row->first_node; n < b->end_node && b->status.code == LS_OK;) {
         const int past = ls_tile_lower(b, n);
         if (past == n) ls_lower_node(b, n);
         n = ls_max(past, n + 1);

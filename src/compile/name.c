@@ -125,20 +125,21 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
 }
 
 static void name_program(ls_image *image, int index) {
-    const ls_program *p = &image->programs[index];
+    ls_program *p = &image->programs[index];
     ls_arena *scratch = ls_arena_create();
     naming n = {.image = image,
                 .scratch = scratch,
                 .writes = LS_NEW_ARRAY(scratch, ls_intervals, image->n_buffers),
                 .near = {.arena = scratch}};
     for (int i = 0; i < p->n_instrs; i++) name_instr(&n, p, &p->instrs[i], i);
+    p->left = LS_NEW_ARRAY(image->arena, uint64_t, image->n_buffers + 1);
     for (int b = 0; b < image->n_buffers; b++) {
         const ls_extent whole = {ls_range_flat(0, image->buffers[b].bytes), 0};
-        if (image->buffers[b].program < 0) image->buffers[b].left[index] = name_of(&n, b, &whole, 1);
+        if (image->buffers[b].program < 0) p->left[b] = name_of(&n, b, &whole, 1);
     }
     ls_arena_destroy(scratch);
 }
 
 void ls_name_values(ls_image *image) {
-    for (int p = 0; p < LS_PROGRAMS; p++) name_program(image, p);
+    for (int p = 0; p < image->n_programs; p++) name_program(image, p);
 }

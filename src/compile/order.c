@@ -97,5 +97,5 @@ static void order_program(ls_image *image, ls_program *p) {
 }
 
 void ls_order(ls_image *image) {
-    for (int p = 0; p < LS_PROGRAMS; p++) order_program(image, &image->programs[p]);
+    for (int p = 0; p < image->n_programs; p++) order_program(image, &image->programs[p]);
 }

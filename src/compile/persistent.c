@@ -42,8 +42,10 @@ static void bind_tensor(ls_builder *b, ls_tensor t) {
  * them lives from its first addition until it has left (buckets.c).
  */
 static bool keeps_gradients(const ls_builder *b) {
-    if (b->job->update == LS_UPDATE_NONE) return false;
-    return b->job->accumulates || ls_mesh_ranks(&b->target->mesh) == 1;
+    const ls_job_programs *programs = &b->job->programs;
+    bool adds = false;
+    for (int p = 0; p < programs->n; p++) adds |= programs->list[p].sums != LS_SUMS_BEGUN;
+    return adds || (ls_job_updates(b->job, LS_UPDATE_REDUCE) && ls_mesh_ranks(&b->target->mesh) == 1);
 }
 
 /* Parameters, and their gradient sums where they are kept, each in one buffer in the order of declaration. */
@@ -52,7 +54,7 @@ static void place_parameters(ls_builder *b) {
     ls_image *image = b->image;
     ls_lay_flat(b);
     if (image->n_flats == 0) return;
-    const bool shared = ls_mesh_ranks(&b->target->mesh) > 1 && b->job->update == LS_UPDATE_ADAMW;
+    const bool shared = ls_mesh_ranks(&b->target->mesh) > 1 && ls_job_updates(b->job, LS_UPDATE_ADAMW);
     const int64_t n = image->flat_elements;
     const ls_operand parameters =
         shared ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, LS_BIND_PARAMETERS, n, image->dtype, 1, &n)
@@ -74,7 +76,7 @@ static void place_parameters(ls_builder *b) {
 /* Optimiser state: this rank's shard only (ZeRO stage 1: Rajbhandari et al., arXiv 1910.02054). */
 static void place_optimizer(ls_builder *b) {
     ls_image *image = b->image;
-    if (b->job->update == LS_UPDATE_NONE) return;
+    if (!ls_job_updates(b->job, LS_UPDATE_REDUCE)) return;
     (void)bind_vector(b, LS_BIND_TOTALS, LS_BUFFER_INPUT, LS_F64, LS_TOTALS);
     (void)bind_vector(b, LS_BIND_RESULT, LS_BUFFER_OUTPUT, LS_F64, LS_TOTALS);
     if (image->n_flats == 0) return;
@@ -83,7 +85,7 @@ static void place_optimizer(ls_builder *b) {
         bind(b, LS_BIND_SHARD, gradients->operand, &gradients->shape, NULL);
     else
         (void)bind_vector(b, LS_BIND_SHARD, LS_BUFFER_GRADIENT, image->accumulator, image->shard_count);
-    if (b->job->update != LS_UPDATE_ADAMW) return;
+    if (!ls_job_updates(b->job, LS_UPDATE_ADAMW)) return;
     (void)bind_vector(b, LS_BIND_HYPER, LS_BUFFER_INPUT, LS_F64, LS_HYPERS);
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
     (void)bind_vector(b, LS_BIND_M, LS_BUFFER_OPTIMIZER, image->accumulator, image->shard_count);

@@ -165,7 +165,7 @@ static size_t place_program(ls_image *image, int program, ls_space space, size_t
 void ls_place(ls_image *image) {
     int *taker = LS_NEW_ARRAY(image->arena, int, image->n_buffers + 1); /* who takes over a buffer's bytes */
     for (int i = 0; i < image->n_buffers; i++) taker[i] = -1;
-    for (int p = 0; p < LS_PROGRAMS; p++) ls_find_lifetimes(image, p, taker);
+    for (int p = 0; p < image->n_programs; p++) ls_find_lifetimes(image, p, taker);
     for (int s = 0; s < LS_SPACES; s++) {
         size_t base = 0;
         for (int i = 0; i < image->n_buffers; i++) {
@@ -175,7 +175,7 @@ void ls_place(ls_image *image) {
             base += ls_round_up(b->bytes, LS_PLACE_ALIGN);
         }
         image->bytes[s] = image->least[s] = base;
-        for (int p = 0; p < LS_PROGRAMS; p++) {
+        for (int p = 0; p < image->n_programs; p++) {
             const size_t least = base + (size_t)ls_find_live(image, p, (ls_space)s, NULL);
             if (least > image->least[s]) image->least[s] = least;
             const size_t enough =

@@ -353,6 +353,6 @@ static void schedule_program(ls_image *image, int index, ls_arena *scratch) {
 
 void ls_schedule(ls_image *image) {
     ls_arena *scratch = ls_arena_create();
-    for (int p = 0; p < LS_PROGRAMS; p++) schedule_program(image, p, scratch);
+    for (int p = 0; p < image->n_programs; p++) schedule_program(image, p, scratch);
     ls_arena_destroy(scratch);
 }

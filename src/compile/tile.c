@@ -205,12 +205,12 @@ static bool fit(const ls_builder *b, const touches *all, ls_tile_run *run) {
     return run->tile < rows;
 }
 
-static touches find_touches(const ls_builder *b, int n_nodes) {
+static touches find_touches(const ls_builder *b) {
     const ls_graph *g = b->job->graph;
     touches all = {LS_NEW_ARRAY(b->image->arena, int, g->n_tensors),
                    LS_NEW_ARRAY(b->image->arena, int, g->n_tensors)};
     for (int t = 0; t < g->n_tensors; t++) all.first[t] = all.last[t] = -1;
-    for (int n = 0; n < n_nodes; n++) {
+    for (int n = b->row->first_node; n < b->end_node; n++) {
         for (int i = 0; i < touched(&g->nodes[n]); i++) {
             const int s = ls_graph_tensor(g, nth(&g->nodes[n], i))->storage.id;
             if (all.first[s] < 0) all.first[s] = n;
@@ -220,23 +220,23 @@ static touches find_touches(const ls_builder *b, int n_nodes) {
     return all;
 }
 
-void ls_tile_find(ls_builder *b, int n_nodes) {
+void ls_tile_find(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_arena *arena = b->image->arena;
-    b->runs = LS_NEW_ARRAY(arena, ls_tile_run *, n_nodes + 1);
+    b->runs = LS_NEW_ARRAY(arena, ls_tile_run *, b->end_node + 1);
     b->run = NULL;
     if (b->target->saving.tile == LS_TILE_NONE) return;
-    const touches all = find_touches(b, n_nodes);
+    const touches all = find_touches(b);
     const int64_t width = logits_width(g);
-    for (int n = 0; n < n_nodes;) {
+    for (int n = b->row->first_node; n < b->end_node;) {
         if (node_rows(b, n) == 0) {
             n++;
             continue;
         }
         ls_tile_run *run = LS_NEW(arena, ls_tile_run);
-        run->turn = LS_NEW_ARRAY(arena, turn, n_nodes - n);
+        run->turn = LS_NEW_ARRAY(arena, turn, b->end_node - n);
         run->inner = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors);
-        extend(b, run, n, n_nodes);
+        extend(b, run, n, b->end_node);
         n = run->past;
         if (b->target->saving.tile == LS_TILE_LOSS && !narrow(b, run, width)) continue;
         if (fit(b, &all, run)) b->runs[run->first] = run;

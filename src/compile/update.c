@@ -84,7 +84,7 @@ static void step_control(ls_builder *b) {
 
 int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) {
     ls_image *image = b->image;
-    if (parameter->frozen || b->job->update != LS_UPDATE_ADAMW) return -1;
+    if (parameter->frozen || !ls_job_updates(b->job, LS_UPDATE_ADAMW)) return -1;
     ls_adamw_settings wanted = {.rate = 1, .weight_decay = b->job->adamw.weight_decay};
     if (parameter->shape.ndim < 2) wanted.weight_decay = 0;
     if (b->job->own != NULL) wanted = b->job->own[number];
@@ -142,7 +142,7 @@ static void update_buckets(ls_builder *b) {
 
 void ls_lower_update(ls_builder *b) {
     const bool gradients = b->image->n_flats > 0;
-    const bool applies = b->job->update == LS_UPDATE_ADAMW && gradients;
+    const bool applies = b->row->update == LS_UPDATE_ADAMW && gradients;
     ls_operand shard = {.buffer = -1};
     if (gradients) shard = bound(b, LS_BIND_SHARD);
     for (int k = 0; applies && k < b->n_buckets; k++) {
@@ -153,6 +153,6 @@ void ls_lower_update(ls_builder *b) {
     step_control(b);
     update_buckets(b);
     if (ls_mesh_ranks(&b->target->mesh) > 1) ls_build_quiet(b);
-    if (b->job->accumulates) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
+    if (b->row->sums == LS_SUMS_CLEARED) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
     ls_build_fill(b, bound(b, LS_BIND_LOSS));
 }

@@ -20,11 +20,12 @@ static ls_status open_all(const ls_model *model, int64_t known, const char *dtyp
     LS_TRY(ls_graph_decode(d->model, lm.logits, d->graph, &d->decoding));
     d->logits = ls_graph_tensor(d->graph, d->decoding.logits)->name;
     d->job = (ls_job){.graph = d->graph,
-                      .forward_nodes = d->decoding.forward_nodes,
-                      .apart = LS_PROGRAM_DECODE,
+                      .programs = ls_apart_programs(d->graph, d->decoding.forward_nodes, LS_PROGRAM_DECODE),
                       .fetch = d->decoding.kept,
                       .n_fetch = d->decoding.n_kept};
-    return ls_session_open(&d->job, spread, &d->session);
+    LS_TRY(ls_session_open(&d->job, spread, &d->session));
+    d->decode = ls_program_find(ls_session_image(d->session, 0), LS_PROGRAM_DECODE);
+    return ls_ok();
 }
 
 ls_status ls_decoder_open(const ls_model *model, int64_t known, int64_t most, const char *dtype,
@@ -64,7 +65,7 @@ ls_status ls_decoder_prefill(const ls_decoder *d, const ls_rank *rank, const int
     for (int64_t i = 0; i < d->most; i++) row[i] = (int32_t)i;
     if (positions != NULL) ls_executor_scatter(rank->executor, positions, row);
     free(row);
-    return ls_executor_run(rank->executor, LS_PROGRAM_EVALUATE);
+    return ls_executor_run(rank->executor, rank->evaluate);
 }
 
 static void put_number(const ls_rank *rank, const char *name, int64_t value) {
@@ -105,7 +106,7 @@ ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, 
     put_number(rank, LS_NEXT "positions", place);
     put_number(rank, LS_NEXT_PLACE, place);
     put_spans(d, rank, place);
-    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_DECODE));
+    LS_TRY(ls_executor_run(rank->executor, d->decode));
     *logits = ls_executor_tensor(rank->executor, d->logits);
     return check_logits(d, rank, *logits, place);
 }

@@ -117,6 +117,7 @@ typedef struct ls_decoder {
     const char *logits; /* the name of the logits */
     ls_job job;
     ls_session *session; /* the caller runs it, once */
+    int decode;          /* the program of that name */
 } ls_decoder;
 
 /*

@@ -37,6 +37,7 @@ static ls_status open_program(evaluation *e) {
     e->losses = lm.token_loss;
     LS_TRY(ls_typical_read(e->data, o->seq, &e->typical));
     e->job = (ls_job){.graph = e->graph,
+                      .programs = ls_forward_programs(e->graph),
                       .documents = e->typical.terms,
                       .n_documents = e->typical.n,
                       .fetch = &e->losses,
@@ -58,7 +59,7 @@ static ls_status score_text(evaluation *e, const ls_rank *rank) {
     const bool shown = rank->rank == 0 && progress.terminal;
     const double began = ls_seconds();
     const ls_status status =
-        ls_score(rank, LS_PROGRAM_MICRO, &e->room, &from, e->n, add_losses, e, shown ? &progress : NULL);
+        ls_score(rank, rank->evaluate, &e->room, &from, e->n, add_losses, e, shown ? &progress : NULL);
     if (shown) ls_progress_end(&progress);
     LS_TRY(status);
     ls_status finite = ls_ok();

@@ -20,7 +20,6 @@ typedef struct costed {
     const ls_image *image[LS_PLAN_ALL];
     int rank[LS_PLAN_ALL];
     int n;
-    int program[LS_WORK], n_programs; /* the programs of a step, in order */
 } costed;
 
 /* Seconds of a program if it never waits: kernels and transfers one after the other. */
@@ -39,9 +38,10 @@ static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_
     double idle[LS_PLAN_ALL] = {0};
     c->simulated = true;
     c->seconds = 0;
-    for (int k = 0; k < all->n_programs; k++) {
+    for (int p = 0; p < all->image[0]->n_programs; p++) {
+        if (!all->image[0]->programs[p].timed) continue;
         ls_simulated_rank times[LS_PLAN_ALL];
-        LS_TRY(ls_simulate(all->image, all->n, all->program[k], rates, NULL, times));
+        LS_TRY(ls_simulate(all->image, all->n, p, rates, NULL, times));
         const double makespan = ls_simulated_seconds(times, all->n);
         for (int i = 0; i < all->n; i++) idle[i] += times[i].waiting + (makespan - times[i].end);
         c->seconds += makespan;
@@ -51,7 +51,9 @@ static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_
 }
 
 static void add_bytes(const ls_image *image, int rank, const ls_program_cost *sum, ls_plan_candidate *c) {
-    const ls_program_cost forward = ls_program_measure(image, LS_PROGRAM_EVALUATE);
+    const int evaluate = ls_program_find(image, LS_PROGRAM_EVALUATE);
+    ls_program_cost forward = {0};
+    if (evaluate >= 0) forward = ls_program_measure(image, evaluate);
     c->bytes_sent = fmax(c->bytes_sent, sum->bytes_sent);
     c->bytes_forward = fmax(c->bytes_forward, forward.bytes_sent);
     c->bytes_read = fmax(c->bytes_read, sum->bytes_read);
@@ -69,12 +71,13 @@ static ls_status fill_in(const costed *all, const ls_host *host, bool together, 
     for (int i = 0; i < all->n; i++) {
         ls_program_cost sum = {0};
         double seconds = 0;
-        for (int k = 0; k < all->n_programs; k++) {
-            const ls_program_cost cost = ls_program_measure(all->image[i], all->program[k]);
+        for (int p = 0; p < all->image[i]->n_programs; p++) {
+            if (!all->image[i]->programs[p].timed) continue;
+            const ls_program_cost cost = ls_program_measure(all->image[i], p);
             sum.flops += cost.flops;
             sum.bytes_sent += cost.bytes_sent;
             sum.bytes_read += cost.bytes_read;
-            seconds += seconds_alone(all->image[i], all->program[k], &rates);
+            seconds += seconds_alone(all->image[i], p, &rates);
         }
         add_bytes(all->image[i], all->rank[i], &sum, c);
         flops_sum += sum.flops;
@@ -113,10 +116,7 @@ static ls_status cost(const ls_job *job, const ls_target *target, const ls_host 
         all.rank[i] = every ? i : sample[i];
         status = find_image(job, target, &all, i);
     }
-    if (status.code == LS_OK) {
-        all.n_programs = ls_image_work(all.image[0], all.program);
-        status = fill_in(&all, host, together, c);
-    }
+    if (status.code == LS_OK) status = fill_in(&all, host, together, c);
     if (status.code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status.text);
     for (int i = 0; i < n; i++) ls_image_destroy(all.of_class[i]);
     return status;

@@ -46,8 +46,8 @@ ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *li
     char needed[LS_BYTES_TEXT], given[LS_BYTES_TEXT], largest[256], where[96] = "";
     name_largest(image, space, peak, largest, sizeof largest);
     if (peak->program >= 0)
-        snprintf(where, sizeof where, " in program %s at %d, %s", ls_program_name(peak->program), peak->instr,
-                 image->programs[peak->program].instrs[peak->instr].op);
+        snprintf(where, sizeof where, " in program %s at %d, %s", image->programs[peak->program].name,
+                 peak->instr, image->programs[peak->program].instrs[peak->instr].op);
     return ls_error(
         LS_NO_MEMORY,
         "a rank needs %zu bytes (%s), but %s allows %lld (%s), even with recompute and tiles; its peak%s: %s",

@@ -36,26 +36,16 @@ typedef enum ls_buffer_kind {
     LS_BUFFER_KINDS
 } ls_buffer_kind;
 
-enum {
-    LS_PROGRAM_MICRO,    /* a micro-batch that is not the last of its step, or all of a job without update */
-    LS_PROGRAM_STEP,     /* the last micro-batch of a step, and the update */
-    LS_PROGRAM_EVALUATE, /* forward alone */
-    LS_PROGRAM_BACKWARD, /* of a job whose passes run apart: the gradient alone, after evaluate */
-    LS_PROGRAM_DECODE, /* of such a job that generates: the next token, after evaluate, any number of times */
-    LS_PROGRAMS
-};
-
 typedef struct ls_buffer {
     const char *name;
     ls_space space;
     ls_buffer_kind kind;
     size_t bytes;
     size_t offset; /* in its arena; set by placement */
-    int program;   /* the only program that uses it; -1: persistent */
+    int program;   /* the only program that uses it: index into ls_image.programs; -1: persistent */
     int first,
         last; /* instructions of that program between which its bytes are live (inclusive); where another buffer
                         takes them over in place, the last is the one before */
-    uint64_t left[LS_PROGRAMS]; /* persistent: name of what each program leaves in it (name.h) */
 } ls_buffer;
 
 /* A rank relative to the one that executes the program: so many places further in a team of the image. Zeroed: the rank itself. */
@@ -150,6 +140,10 @@ typedef struct ls_channel {
 typedef struct ls_program {
     const char *name;
     int queues;
+    int n_nodes; /* of the graph that it runs */
+    bool
+        timed; /* it is part of the work by which plans are costed and timed; the image's timed programs follow one another */
+    uint64_t *left; /* by buffer, of those that persist: name of what it leaves there (name.h) */
     ls_instr *instrs;
     int n_instrs;
     size_t instr_capacity;
@@ -158,6 +152,13 @@ typedef struct ls_program {
     size_t channel_capacity;
     int first_word; /* channel c owns words first_word + 2c (data) and + 2c + 1 (free) */
 } ls_program;
+
+/* A row of the phase table: program `to` may follow program `from` (LS_FIRST: it may be the first). */
+typedef struct ls_phase {
+    int from, to;
+} ls_phase;
+
+enum { LS_FIRST = -1 };
 
 /* A tensor that the host reads or writes by name. */
 typedef struct ls_binding {
@@ -209,9 +210,12 @@ typedef struct ls_image {
     ls_buffer *buffers;
     int n_buffers;
     size_t buffer_capacity;
-    size_t bytes[LS_SPACES];          /* of each arena */
-    size_t least[LS_SPACES];          /* largest sum of live bytes: no placement could need less */
-    ls_program programs[LS_PROGRAMS]; /* n_instrs 0: not made */
+    size_t bytes[LS_SPACES]; /* of each arena */
+    size_t least[LS_SPACES]; /* largest sum of live bytes: no placement could need less */
+    ls_program *programs;
+    int n_programs;
+    const ls_phase *phases; /* the phase table: no other order of programs is proved, or run */
+    int n_phases;
     int words;
 
     ls_binding *bindings;
@@ -225,7 +229,7 @@ typedef struct ls_image {
 
     ls_flat *flats; /* all parameters, in the order of declaration */
     int n_flats;
-    int64_t flat_elements; /* with padding */
+    int64_t flat_elements;       /* with padding */
     ls_adamw_settings *settings; /* of each group of parameters that are updated alike */
     int n_settings;
     ls_flat_piece
@@ -262,20 +266,6 @@ ls_flat_piece ls_image_piece(const ls_image *image, int k, int rank);
  * The part of the piece that lies in elements [start, start+count) of the flat space (a parameter, say); count 0: none.
  */
 ls_flat_piece ls_piece_within(const ls_flat_piece *piece, int64_t start, int64_t count);
-
-/*
- * Programs as a run may have them, one after the other, each after each that it can follow: what is proved and interpreted. Returns
- * how many.
- */
-enum { LS_SEQUENCE = 5 };
-int ls_image_sequence(const ls_image *image, int out[LS_SEQUENCE]);
-
-/*
- * The programs that make up the work of one micro-batch, one after the other, as it is costed and timed: step, or micro where there are
- * no steps; of a job whose passes run apart, both of them. Returns how many.
- */
-enum { LS_WORK = 2 };
-int ls_image_work(const ls_image *image, int out[LS_WORK]);
 
 /* Whether there is none, or it has no elements. */
 static inline bool ls_operand_is_empty(const ls_operand *operand) {
@@ -335,8 +325,7 @@ uint64_t ls_image_skeleton(const ls_image *image);
 
 /* The page that `explain` shows for one program, as the rank runs it. */
 void ls_program_print(const ls_image *image, int program, int rank, FILE *out);
-const char *ls_queue_name(int queue);     /* "compute", "copy" */
-const char *ls_program_name(int program); /* "micro", "step", "evaluate", "backward", "decode" */
+const char *ls_queue_name(int queue); /* "compute", "copy" */
 const char *ls_buffer_kind_name(ls_buffer_kind kind);
 
 #endif

@@ -42,7 +42,7 @@ ls_peak ls_image_peak(const ls_image *image, ls_space space) {
     ls_peak peak = {.program = -1, .instr = -1};
     const size_t always = live_bytes(image, space, -1, -1, NULL);
     peak.bytes = always;
-    for (int p = 0; p < LS_PROGRAMS; p++) raise_peak(image, space, p, always, &peak);
+    for (int p = 0; p < image->n_programs; p++) raise_peak(image, space, p, always, &peak);
     (void)live_bytes(image, space, peak.program, peak.instr, peak.kind_bytes);
     return peak;
 }

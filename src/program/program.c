@@ -34,41 +34,6 @@ ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part) {
     return ls_operand_slice(binding->operand, 0, apart ? part->at : part->start, part->count);
 }
 
-/* What a job whose passes run apart has beside evaluate; -1: it has none. */
-static int second_of(const ls_image *image) {
-    static const int seconds[] = {LS_PROGRAM_BACKWARD, LS_PROGRAM_DECODE};
-    for (size_t i = 0; i < LS_COUNT(seconds); i++)
-        if (image->programs[seconds[i]].n_instrs > 0) return seconds[i];
-    return -1;
-}
-
-int ls_image_sequence(const ls_image *image, int out[LS_SEQUENCE]) {
-    static const int alone[] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_MICRO};
-    static const int forward[] = {LS_PROGRAM_EVALUATE, LS_PROGRAM_EVALUATE, LS_PROGRAM_EVALUATE};
-    const int second = second_of(image);
-    const int apart[LS_SEQUENCE] = {LS_PROGRAM_EVALUATE, LS_PROGRAM_EVALUATE, second, second,
-                                    LS_PROGRAM_EVALUATE};
-    static const int steps[] = {LS_PROGRAM_STEP, LS_PROGRAM_STEP, LS_PROGRAM_STEP};
-    static const int both[LS_SEQUENCE] = {LS_PROGRAM_MICRO, LS_PROGRAM_MICRO, LS_PROGRAM_STEP,
-                                          LS_PROGRAM_MICRO, LS_PROGRAM_STEP};
-    const bool micro = image->programs[LS_PROGRAM_MICRO].n_instrs > 0;
-    const bool step = image->programs[LS_PROGRAM_STEP].n_instrs > 0;
-    const int n = (micro && step) || second >= 0 ? LS_SEQUENCE : 3;
-    const int *sequence = micro && step ? both : step ? steps : micro ? alone : second >= 0 ? apart : forward;
-    memcpy(out, sequence, sizeof *out * (size_t)n);
-    return n;
-}
-
-int ls_image_work(const ls_image *image, int out[LS_WORK]) {
-    static const int whole[] = {LS_PROGRAM_STEP, LS_PROGRAM_MICRO, LS_PROGRAM_EVALUATE};
-    for (size_t i = 0; i < LS_COUNT(whole); i++) {
-        out[0] = whole[i];
-        if (image->programs[whole[i]].n_instrs > 0) break;
-    }
-    out[1] = second_of(image);
-    return out[1] >= 0 ? 2 : 1;
-}
-
 static double bytes_in_place(const ls_instr *instr) {
     double bytes = 0;
     for (int k = 0; k < ls_instr_operands(instr) && ls_instr_moves(instr); k++) {
@@ -155,18 +120,13 @@ uint64_t ls_image_skeleton(const ls_image *image) {
         hash = mix_int(hash, b->offset);
     }
     hash = mix_int(hash, image->bytes[LS_SYMMETRIC]);
-    for (int p = 0; p < LS_PROGRAMS; p++) hash = mix_program(hash, &image->programs[p]);
+    for (int p = 0; p < image->n_programs; p++) hash = mix_program(hash, &image->programs[p]);
     return hash;
 }
 
 const char *ls_queue_name(int queue) {
     static const char *const names[LS_QUEUES] = {"compute", "copy"};
     return queue >= 0 && queue < LS_QUEUES ? names[queue] : "?";
-}
-
-const char *ls_program_name(int program) {
-    static const char *const names[LS_PROGRAMS] = {"micro", "step", "evaluate", "backward", "decode"};
-    return program >= 0 && program < LS_PROGRAMS ? names[program] : "?";
 }
 
 const char *ls_buffer_kind_name(ls_buffer_kind kind) {

@@ -13,6 +13,7 @@
 #include "program/instr.h"
 #include "program/name.h"
 #include "program/peak.h"
+#include "program/phase.h"
 #include "program/verify.h"
 
 #endif

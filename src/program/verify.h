@@ -1,7 +1,7 @@
 /*
  * The verifier: proves, over the programs of all ranks together, that a run cannot hang and cannot race.
  *
- * It plays the programs of ls_image_sequence on every rank with all queues, joining vector clocks at signals and
+ * It plays the programs of ls_phase_walk on every rank with all queues, joining vector clocks at signals and
  * waits (Mattern 1989; the race rule is FastTrack's, Flanagan and Freund, PLDI 2009). Because a word has one writer and
  * generations only rise, whether the play gets stuck and what is ordered before what do not depend on the order of play. Checked:
  *   - every wait is satisfied by exactly one put or signal, and every one of these is awaited;

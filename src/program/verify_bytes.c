@@ -54,10 +54,11 @@ static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_
         "program rejected: race in the memory of rank %d: %s of \"%s\" by rank %d, %s instruction %d (%s), and "
         "%s of \"%s\" by rank %d, %s instruction %d (%s) are not ordered (bytes %zu..%zu and %zu..%zu of the %s)",
         bytes->rank, earlier->writes ? "write" : "read", image->buffers[earlier->buffer].name,
-        earlier->start.rank, ls_program_name(earlier->start.program), earlier->start.instr, earlier->start.op,
-        later->writes ? "write" : "read", image->buffers[later->buffer].name, later->start.rank,
-        ls_program_name(later->start.program), later->start.instr, later->start.op, earlier->range.offset,
-        ls_range_end(&earlier->range), later->range.offset, ls_range_end(&later->range),
+        earlier->start.rank, image->programs[earlier->start.program].name, earlier->start.instr,
+        earlier->start.op, later->writes ? "write" : "read", image->buffers[later->buffer].name,
+        later->start.rank, image->programs[later->start.program].name, later->start.instr, later->start.op,
+        earlier->range.offset, ls_range_end(&earlier->range), later->range.offset,
+        ls_range_end(&later->range),
         image->buffers[later->buffer].space == LS_SYMMETRIC ? "heap" : "private arena");
 }
 

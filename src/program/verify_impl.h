@@ -130,10 +130,10 @@ typedef struct ls_play_queue {
 
 typedef struct ls_play_rank {
     const ls_image *image;
-    int stage;                 /* index into sequence */
-    int sequence[LS_SEQUENCE]; /* of programs */
+    int *walk; /* programs, in the order in which they are played (ls_phase_walk) */
+    int stage; /* index into it */
     int stages;
-    uint64_t runs[LS_PROGRAMS];
+    uint64_t *runs; /* by program */
     ls_play_queue *queue;
     ls_word *words;
     ls_range *granted; /* by channel: what the receiver has handed over to this sender */
@@ -155,7 +155,7 @@ static inline int ls_play_queue_id(const ls_play *p, int rank, int queue) {
 }
 
 /* The program that the rank is in. */
-static inline int ls_play_index(const ls_play_rank *r) { return r->sequence[r->stage]; }
+static inline int ls_play_index(const ls_play_rank *r) { return r->walk[r->stage]; }
 static inline const ls_program *ls_play_program(const ls_play_rank *r) {
     return &r->image->programs[ls_play_index(r)];
 }

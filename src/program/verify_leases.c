@@ -13,9 +13,9 @@ void ls_lease_begin(ls_leases *leases, ls_arena *arena, ls_lease lease) {
     *LS_PUSH(arena, leases->list, leases->n, leases->room) = lease;
 }
 
-static ls_status refused(ls_point at, const char *why) {
+static ls_status refused(const ls_bytes *owner, ls_point at, const char *why) {
     return ls_error(LS_INVALID, "program rejected: rank %d, %s instruction %d (%s): %s", at.rank,
-                    ls_program_name(at.program), at.instr, at.op, why);
+                    owner->image->programs[at.program].name, at.instr, at.op, why);
 }
 
 /* Whether someone has written to the bytes after they were leased. */
@@ -40,5 +40,5 @@ ls_status ls_lease_expect(const ls_leases *leases, const ls_bytes *owner, const 
         if (!written_since(owner, l->order)) return ls_ok();
         why = "the block that it reads in place was overwritten after it was leased";
     }
-    return refused(at, why);
+    return refused(owner, at, why);
 }

@@ -9,12 +9,12 @@ static ls_status another_value(const ls_bytes *bytes, int buffer, ls_point at, c
     char writer[96] = "";
     if (by != NULL)
         snprintf(writer, sizeof writer, " (by rank %d, %s instruction %d)", by->start.rank,
-                 ls_program_name(by->start.program), by->start.instr);
+                 bytes->image->programs[by->start.program].name, by->start.instr);
     return ls_error(
         LS_INVALID,
         "program rejected: rank %d, %s instruction %d (%s) does not find its value in \"%s\": %s%s",
-        bytes->rank, ls_program_name(at.program), at.instr, at.op, bytes->image->buffers[buffer].name, why,
-        writer);
+        bytes->rank, bytes->image->programs[at.program].name, at.instr, at.op,
+        bytes->image->buffers[buffer].name, why, writer);
 }
 
 /* A write of this rank to the buffer itself, in the present program. */

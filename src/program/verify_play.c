@@ -1,4 +1,5 @@
 /* A play from its set-up to the beginning of each program; and words for the place where a queue is. */
+#include "program/phase.h"
 #include "program/verify_impl.h"
 
 ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what) {
@@ -28,18 +29,11 @@ ls_status ls_play_begin(ls_play *p, int rank) {
     return ls_ok();
 }
 
-/* How many of n programs must be played. One that follows itself for ever: twice (docs/decisions/verification.md says why that is enough). */
-static int enough(const int *sequence, int n) {
-    for (int i = 1; i < n; i++) {
-        if (sequence[i] != sequence[0]) return n;
-    }
-    return (int)ls_min(n, 2);
-}
-
 static int most_queues(const ls_image *const *images, int ranks) {
     int most = 1;
     for (int r = 0; r < ranks; r++) {
-        for (int i = 0; i < LS_PROGRAMS; i++) most = (int)ls_max(most, images[r]->programs[i].queues);
+        for (int i = 0; i < images[r]->n_programs; i++)
+            most = (int)ls_max(most, images[r]->programs[i].queues);
     }
     return most;
 }
@@ -53,12 +47,20 @@ ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
         if (images[r]->words != images[0]->words)
             return ls_error(LS_INVALID, "program rejected: rank %d has %d signal words, rank 0 has %d", r,
                             images[r]->words, images[0]->words);
+        if (images[r]->n_programs != images[0]->n_programs)
+            return ls_error(LS_INVALID, "program rejected: rank %d has %d programs, rank 0 has %d", r,
+                            images[r]->n_programs, images[0]->n_programs);
         ls_play_rank *rank = &p->rank[r];
         rank->image = images[r];
-        rank->stages = enough(rank->sequence, ls_image_sequence(images[r], rank->sequence));
+        LS_TRY(ls_phases_check(images[r]));
+        rank->stages = ls_phase_walk(images[r], p->arena, &rank->walk);
+        rank->runs = LS_NEW_ARRAY(p->arena, uint64_t, images[r]->n_programs);
         rank->words = LS_NEW_ARRAY(p->arena, ls_word, images[r]->words + 1);
-        int most = 1;
-        for (int i = 0; i < LS_PROGRAMS; i++) most = (int)ls_max(most, images[r]->programs[i].n_instrs);
+        int most = 1, channels = 1;
+        for (int i = 0; i < images[r]->n_programs; i++) {
+            most = (int)ls_max(most, images[r]->programs[i].n_instrs);
+            channels = (int)ls_max(channels, images[r]->programs[i].n_channels);
+        }
         rank->queue = LS_NEW_ARRAY(p->arena, ls_play_queue, p->queues_each);
         for (int q = 0; q < p->queues_each; q++) {
             rank->queue[q].instrs = LS_NEW_ARRAY(p->arena, int, most);
@@ -67,9 +69,6 @@ ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
             rank->queue[q].puts = LS_NEW_ARRAY(p->arena, ls_access *, most);
             rank->queue[q].clock = LS_NEW_ARRAY(p->arena, uint32_t, p->queues);
         }
-        int channels = 1;
-        for (int i = 0; i < LS_PROGRAMS; i++)
-            channels = (int)ls_max(channels, images[r]->programs[i].n_channels);
         rank->granted = LS_NEW_ARRAY(p->arena, ls_range, channels);
         ls_bytes_create(&p->bytes[r], images[r], r, p->arena);
         LS_TRY(ls_play_begin(p, r));

@@ -73,9 +73,8 @@ static void print_session(const ls_session *session, ls_detail detail, FILE *out
         fprintf(out, "%s\n", plan->reason);
     else
         ls_candidates_print(plan, out);
-    for (int p = 0; p < LS_PROGRAMS && detail == LS_PRINT_PROGRAMS; p++) {
-        const ls_image *image = ls_session_image(session, 0);
-        if (image->programs[p].n_instrs == 0) continue;
+    const ls_image *image = ls_session_image(session, 0);
+    for (int p = 0; p < image->n_programs && detail == LS_PRINT_PROGRAMS; p++) {
         fputc('\n', out);
         ls_program_print(image, p, 0, out);
     }

@@ -28,7 +28,7 @@ static const char *const dark_colours[LS_BUFFER_KINDS] = {
 
 /* The place of each program along the x axis. */
 typedef struct columns {
-    double x[LS_PROGRAMS], step[LS_PROGRAMS]; /* x of its first instruction; width of an instruction */
+    double *x, *step; /* by program: x of its first instruction; width of an instruction */
 } columns;
 
 /* The part of the picture for one arena. */
@@ -51,19 +51,20 @@ typedef struct picture {
 /* --- positions ---------------------------------------------------------------------------------------------------------------- */
 
 /* Widths are proportional to the numbers of instructions, with a minimum that keeps short programs visible. */
-static columns make_columns(const ls_image *image) {
-    double weight[LS_PROGRAMS], sum = 0, all = 0;
+static columns make_columns(const ls_image *image, ls_arena *arena) {
+    double *weight = LS_NEW_ARRAY(arena, double, image->n_programs), sum = 0, all = 0;
     int n = 0;
-    for (int p = 0; p < LS_PROGRAMS; p++) all += image->programs[p].n_instrs;
-    for (int p = 0; p < LS_PROGRAMS; p++) {
+    for (int p = 0; p < image->n_programs; p++) all += image->programs[p].n_instrs;
+    for (int p = 0; p < image->n_programs; p++) {
         const int length = image->programs[p].n_instrs;
         weight[p] = length > 0 ? fmax(length, 0.14 * all) : 0;
         sum += weight[p];
         n += length > 0;
     }
-    columns c = {{0}, {0}};
+    columns c = {LS_NEW_ARRAY(arena, double, image->n_programs),
+                 LS_NEW_ARRAY(arena, double, image->n_programs)};
     double x = LEFT;
-    for (int p = 0; p < LS_PROGRAMS; p++) {
+    for (int p = 0; p < image->n_programs; p++) {
         if (weight[p] == 0) continue;
         const double width = (PLOT - GAP * (n - 1)) * weight[p] / sum;
         c.x[p] = x;
@@ -93,14 +94,14 @@ static void put_axes(const panel *p) {
         ls_svg_line(p->out, bytes > 0 ? "grid" : "axis", LEFT, y, LEFT + PLOT, y);
         ls_svg_text(p->out, "y small", LEFT - 10, y + 4, ls_bytes_text(bytes, text));
     }
-    for (int i = 0; i < LS_PROGRAMS; i++) {
+    for (int i = 0; i < p->image->n_programs; i++) {
         const int n = p->image->programs[i].n_instrs;
         if (n == 0) continue;
         char text[64];
         const double x0 = place_x(p, i, 0), x1 = place_x(p, i, n);
         ls_svg_line(p->out, "axis", x0, p->bottom, x0, p->bottom + 6);
         ls_svg_line(p->out, "axis", x1, p->bottom, x1, p->bottom + 6);
-        ls_svg_text(p->out, "x strong", (x0 + x1) / 2, p->bottom + 20, ls_program_name(i));
+        ls_svg_text(p->out, "x strong", (x0 + x1) / 2, p->bottom + 20, p->image->programs[i].name);
         snprintf(text, sizeof text, "%d instructions", n);
         ls_svg_text(p->out, "x small", (x0 + x1) / 2, p->bottom + 36, text);
     }
@@ -114,7 +115,7 @@ static void put_buffer(const panel *p, const ls_buffer *b) {
     if (b->program >= 0) {
         x0 = place_x(p, b->program, b->first);
         x1 = place_x(p, b->program, b->last + 1);
-        snprintf(tip + used, sizeof tip - (size_t)used, " · %s %d to %d", ls_program_name(b->program),
+        snprintf(tip + used, sizeof tip - (size_t)used, " · %s %d to %d", p->image->programs[b->program].name,
                  b->first, b->last);
     }
     const double y = place_y(p, (double)(b->offset + b->bytes)), height = place_y(p, (double)b->offset) - y;
@@ -166,8 +167,8 @@ static void put_peak(const panel *p) {
         const double x = place_x(p, p->peak.program, p->peak.instr + 0.5);
         ls_svg_line(p->out, "peak", x, p->top - 4, x, p->bottom);
         fprintf(p->out, "<path class=\"mark\" d=\"M%.1f %.1fl-6 -10h12z\"/>\n", x, p->top - 3);
-        snprintf(text, sizeof text, "in %s at %d, %s", ls_program_name(p->peak.program), p->peak.instr,
-                 p->image->programs[p->peak.program].instrs[p->peak.instr].op);
+        snprintf(text, sizeof text, "in %s at %d, %s", p->image->programs[p->peak.program].name,
+                 p->peak.instr, p->image->programs[p->peak.program].instrs[p->peak.instr].op);
         ls_svg_text(p->out, "small", ASIDE, y += 19, text);
     }
     const double row = 19;
@@ -235,9 +236,11 @@ static void draw(FILE *out, const void *context) {
              ls_bytes_text((double)image->bytes[LS_PRIVATE] + (double)image->bytes[LS_SYMMETRIC], bytes));
     ls_svg_text(out, "", LEFT, 66, text);
     put_legend(out, image, 96);
-    const columns c = make_columns(image);
+    ls_arena *arena = ls_arena_create();
+    const columns c = make_columns(image, arena);
     put_panel(out, image, &c, LS_PRIVATE, 152, 552, "private memory");
     put_panel(out, image, &c, LS_SYMMETRIC, 658, 892, "symmetric heap: the same offsets on every rank");
+    ls_arena_destroy(arena);
 }
 
 ls_status ls_memory_map_write(const ls_image *image, int rank, const char *model, const char *path) {

@@ -3,11 +3,6 @@
 #include "program/program.h"
 #include "report/report.h"
 
-/* The number of graph nodes of which the program was made. */
-static int nodes_of(const ls_passes *passes, int program) {
-    return program == LS_PROGRAM_EVALUATE ? passes->forward_nodes : passes->graph->n_nodes;
-}
-
 /* The bytes of an arena in which no two used buffers would share memory. */
 static size_t bytes_apart(const ls_image *image, ls_space space) {
     size_t sum = 0;
@@ -27,8 +22,8 @@ static void print_row(FILE *out, const char *pass, const char *of) { fprintf(out
 static void print_lowering(const ls_passes *passes, int program, FILE *out) {
     const ls_program_account a = ls_program_account_of(passes->image, program);
     const char *between = "";
-    print_row(out, "lower", ls_program_name(program));
-    fprintf(out, "%d nodes → %d instructions: ", nodes_of(passes, program),
+    print_row(out, "lower", passes->image->programs[program].name);
+    fprintf(out, "%d nodes → %d instructions: ", passes->image->programs[program].n_nodes,
             passes->image->programs[program].n_instrs);
     for (int k = 0; k < LS_INSTR_KINDS; k++) {
         if (a.kinds[k] == 0) continue;
@@ -47,26 +42,18 @@ static void print_placing(const ls_image *image, int space, FILE *out) {
             bound > 0 ? (bytes / bound - 1) * 100 : 0, ls_bytes_text(bound, least));
 }
 
-static bool exists(const ls_passes *passes, int program) {
-    return passes->image->programs[program].n_instrs > 0;
-}
-
 void ls_passes_print(const ls_passes *passes, FILE *out) {
     print_row(out, "differentiate", "graph");
     fprintf(out, "%d nodes → %d nodes\n", passes->forward_nodes, passes->graph->n_nodes);
-    for (int p = 0; p < LS_PROGRAMS; p++) {
-        if (exists(passes, p)) print_lowering(passes, p, out);
-    }
-    for (int p = 0; p < LS_PROGRAMS; p++) {
-        if (!exists(passes, p)) continue;
-        print_row(out, "name", ls_program_name(p));
+    for (int p = 0; p < passes->image->n_programs; p++) print_lowering(passes, p, out);
+    for (int p = 0; p < passes->image->n_programs; p++) {
+        print_row(out, "name", passes->image->programs[p].name);
         fprintf(out, "%d reads name the value that they expect\n",
                 ls_program_account_of(passes->image, p).reads);
     }
     for (int s = 0; s < LS_SPACES; s++) print_placing(passes->image, s, out);
-    for (int p = 0; p < LS_PROGRAMS; p++) {
-        if (!exists(passes, p)) continue;
-        print_row(out, "order", ls_program_name(p));
+    for (int p = 0; p < passes->image->n_programs; p++) {
+        print_row(out, "order", passes->image->programs[p].name);
         fprintf(out, "%d instructions wait for another queue\n",
                 ls_program_account_of(passes->image, p).joins);
     }
@@ -81,7 +68,7 @@ static void print_op(const ls_op_account *row, FILE *out) {
 void ls_program_ops_print(const ls_image *image, int program, FILE *out) {
     ls_op_account ops[LS_OP_ACCOUNTS], sum = {.op = "all"};
     const int n = ls_program_ops(image, program, ops);
-    fprintf(out, "program %s\n%-22s %7s %14s %12s\n", ls_program_name(program), "op", "count", "GFLOP",
+    fprintf(out, "program %s\n%-22s %7s %14s %12s\n", image->programs[program].name, "op", "count", "GFLOP",
             "moved");
     for (int i = 0; i < n; i++) {
         print_op(&ops[i], out);
@@ -96,8 +83,8 @@ void ls_program_ops_print(const ls_image *image, int program, FILE *out) {
 
 static void put_program_pass(const ls_passes *passes, int program, ls_json_writer *w) {
     const ls_program_account a = ls_program_account_of(passes->image, program);
-    ls_json_open_object(w, ls_program_name(program));
-    ls_json_put_int(w, "nodes", nodes_of(passes, program));
+    ls_json_open_object(w, passes->image->programs[program].name);
+    ls_json_put_int(w, "nodes", passes->image->programs[program].n_nodes);
     ls_json_put_int(w, "instructions", passes->image->programs[program].n_instrs);
     for (int k = 0; k < LS_INSTR_KINDS; k++)
         ls_json_put_int(w, ls_instr_kind_name((ls_instr_kind)k), a.kinds[k]);
@@ -111,9 +98,7 @@ void ls_passes_put(const ls_passes *passes, ls_json_writer *w) {
     ls_json_open_object(w, "passes");
     ls_json_put_int(w, "forward_nodes", passes->forward_nodes);
     ls_json_put_int(w, "nodes", passes->graph->n_nodes);
-    for (int p = 0; p < LS_PROGRAMS; p++) {
-        if (exists(passes, p)) put_program_pass(passes, p, w);
-    }
+    for (int p = 0; p < passes->image->n_programs; p++) put_program_pass(passes, p, w);
     for (int s = 0; s < LS_SPACES; s++) {
         ls_json_open_object(w, space_name(s));
         ls_json_put_int(w, "side_by_side", (int64_t)bytes_apart(passes->image, (ls_space)s));

@@ -56,8 +56,8 @@ void ls_program_ops_put(const ls_image *image, int program, ls_json_writer *writ
  */
 LS_MUST_USE ls_status ls_trace_write(const ls_rank *rank, const char *path);
 
-/* The number of spans that a ring needs for `micros` runs of program micro and `steps` runs of program step on this rank. */
-size_t ls_trace_spans(const ls_image *image, int64_t micros, int64_t steps);
+/* The number of spans that a ring needs for that many runs of a program on this rank; 0 for program -1. */
+size_t ls_trace_spans(const ls_image *image, int program, int64_t runs);
 
 /* --- memory_map.c ------------------------------------------------------------------------------------------------------------- */
 
@@ -68,7 +68,8 @@ size_t ls_trace_spans(const ls_image *image, int64_t micros, int64_t steps);
  * kind; persistent ones as bands over all programs; the bytes mapped and the lower bound as lines; the peak with the
  * largest buffers that are live there. model: for the title. Writes the SVG atomically; LS_IO errors name the file.
  */
-LS_MUST_USE ls_status ls_memory_map_write(const ls_image *image, int rank, const char *model, const char *path);
+LS_MUST_USE ls_status ls_memory_map_write(const ls_image *image, int rank, const char *model,
+                                          const char *path);
 
 /* --- timeline.c --------------------------------------------------------------------------------------------------------------- */
 

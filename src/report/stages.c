@@ -43,7 +43,7 @@ static const stage stages[] = {
     {"transfers", "blocks read in place, if the plan says so", transfers},
 };
 
-/* Sums over one step of a rank: micro-batch and update. */
+/* Sums over the timed programs of a rank: of training, one micro-batch and the update. */
 typedef struct figures {
     double flops, sent, read, moved;
     int instructions;
@@ -52,8 +52,8 @@ typedef struct figures {
 
 static figures measure(const ls_image *image) {
     figures f = {.mapped = image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC]};
-    for (int p = 0; p < LS_PROGRAMS; p++) {
-        if (p == LS_PROGRAM_EVALUATE) continue;
+    for (int p = 0; p < image->n_programs; p++) {
+        if (!image->programs[p].timed) continue;
         const ls_program_cost cost = ls_program_measure(image, p);
         ls_op_account ops[LS_OP_ACCOUNTS];
         const int n = ls_program_ops(image, p, ops);

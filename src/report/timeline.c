@@ -336,7 +336,7 @@ static void put_title(FILE *out, const picture *p) {
     ls_svg_text(out, "title", 24, 42, text);
     snprintf(text, sizeof text,
              "schedule of program %s: %d instructions · %s · %s · S %lld · isa %s · threads of a rank: %d",
-             ls_program_name(t->program), program_of(p, t->first)->n_instrs,
+             image->programs[t->program].name, program_of(p, t->first)->n_instrs,
              ls_layout_name(image->layout.kind), ls_dtype_name(image->dtype), (long long)image->layout.S,
              ls_isa_name(image->isa), image->threads);
     ls_svg_text(out, "", 24, 66, text);

@@ -219,10 +219,11 @@ static ls_status run_step(const ls_timeline_step *step, measurement *out) {
 static void log_times(const ls_timeline *t) {
     char predicted[LS_SECONDS_TEXT], measured[LS_SECONDS_TEXT];
     (void)ls_seconds_text(ls_timeline_end(t->predicted, t->ranks), predicted);
+    const char *program = t->images[0]->programs[t->program].name;
     if (t->measured == NULL)
-        ls_log("program %s: %s predicted", ls_program_name(t->program), predicted);
+        ls_log("program %s: %s predicted", program, predicted);
     else
-        ls_log("program %s: %s predicted, %s measured", ls_program_name(t->program), predicted,
+        ls_log("program %s: %s predicted, %s measured", program, predicted,
                ls_seconds_text(ls_timeline_end(t->measured, t->ranks), measured));
 }
 

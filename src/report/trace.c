@@ -18,11 +18,9 @@ typedef struct tracing {
     ls_json_writer *writer;
 } tracing;
 
-size_t ls_trace_spans(const ls_image *image, int64_t micros, int64_t steps) {
+size_t ls_trace_spans(const ls_image *image, int program, int64_t runs) {
     /* A span for each instruction and the program, and about one sleep per instruction. */
-    const int64_t micro = 2 * (int64_t)image->programs[LS_PROGRAM_MICRO].n_instrs + 1;
-    const int64_t step = 2 * (int64_t)image->programs[LS_PROGRAM_STEP].n_instrs + 1;
-    return (size_t)(micros * micro + steps * step);
+    return program >= 0 ? (size_t)runs * (2 * (size_t)image->programs[program].n_instrs + 1) : 0;
 }
 
 enum { THREADS = 10 }; /* thread ids reserved for each rank */
@@ -96,7 +94,7 @@ static void open_span(const tracing *t, const char *name, const char *category, 
     ls_json_put_double(t->writer, "ts", microseconds(t, span->begin));
     ls_json_put_double(t->writer, "dur", (span->end - span->begin) * 1e6);
     ls_json_open_object(t->writer, "args");
-    ls_json_put_text(t->writer, "program", ls_program_name(span->program));
+    ls_json_put_text(t->writer, "program", t->rank->image->programs[span->program].name);
     ls_json_put_int(t->writer, "run", (int64_t)span->run);
 }
 
@@ -143,7 +141,8 @@ static void put_span(const tracing *t, const ls_span_time *span) {
         close_span(t);
     } else {
         char name[64];
-        snprintf(name, sizeof name, "%s %llu", ls_program_name(span->program), (unsigned long long)span->run);
+        snprintf(name, sizeof name, "%s %llu", t->rank->image->programs[span->program].name,
+                 (unsigned long long)span->run);
         open_span(t, name, "program", TRACK_PROGRAM, span);
         close_span(t);
     }

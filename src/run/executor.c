@@ -134,7 +134,7 @@ static ls_status set_up(ls_executor *ex, bool may_spin) {
     LS_TRY(ls_memory_map(ex->image->bytes[LS_PRIVATE], &ex->base[LS_PRIVATE]));
     ex->base[LS_SYMMETRIC] = ls_comm_heap(ex->comm);
     touch_arenas(ex);
-    for (int p = 0; p < LS_PROGRAMS; p++) LS_TRY(prepare_program(ex, p));
+    for (int p = 0; p < ex->image->n_programs; p++) LS_TRY(prepare_program(ex, p));
     ls_executor_fill_tables(ex);
     return ls_ok();
 }
@@ -145,6 +145,7 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
     ex->arena = arena;
     ex->image = image;
     ex->comm = comm;
+    ex->programs = LS_NEW_ARRAY(arena, ls_prepared_program, image->n_programs);
     ls_machine machine;
     ls_machine_detect(&machine);
     const ls_status status = set_up(ex, ls_comm_size(comm) * image->threads <= machine.cores);
@@ -158,7 +159,7 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
 
 void ls_executor_destroy(ls_executor *ex) {
     if (ex == NULL) return;
-    for (int p = 0; p < LS_PROGRAMS; p++) {
+    for (int p = 0; p < ex->image->n_programs; p++) {
         for (int i = 0; i < ex->image->programs[p].n_instrs && ex->programs[p].instrs != NULL; i++) {
             const ls_kernel *kernel = ex->image->programs[p].instrs[i].kernel;
             if (kernel != NULL && kernel->release != NULL && ex->programs[p].instrs[i].state != NULL)

@@ -32,9 +32,9 @@ struct ls_executor {
     ls_pool *pool;
     ls_arena *arena;
     void *base[LS_SPACES];
-    int32_t *own_positions; /* of this rank's tokens */
-    bool documents;         /* the tables of spans are those of a batch's documents */
-    ls_prepared_program programs[LS_PROGRAMS];
+    int32_t *own_positions;        /* of this rank's tokens */
+    bool documents;                /* the tables of spans are those of a batch's documents */
+    ls_prepared_program *programs; /* by program of the image */
     ls_run_times times;
     ls_touched touched;
     ls_trace *trace; /* NULL: spans are not recorded */

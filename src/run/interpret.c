@@ -30,11 +30,11 @@ typedef struct queue_state {
 typedef struct rank_state {
     const ls_image *image;
     ls_hashes store;
-    ls_units **units[LS_PROGRAMS]; /* by instruction and access (ls_instr_access_at) */
-    ls_cursor cursor[LS_PROGRAMS];
-    int sequence[LS_SEQUENCE]; /* of programs */
-    int stages, stage;
-    uint64_t runs[LS_PROGRAMS];
+    ls_units ***units; /* by program, instruction and access (ls_instr_access_at) */
+    ls_cursor *cursor; /* by program */
+    uint64_t *runs;    /* by program */
+    int *walk;         /* programs, in the order in which they run: the same on all ranks */
+    int stages, stage; /* programs of the walk; index into it */
     queue_state *queue;
     uint64_t *words;
     pending_put *puts;
@@ -62,7 +62,7 @@ static uint64_t draw(ls_interpreter *in, uint64_t below) {
     return (x ^ (x >> 31)) % below;
 }
 
-static int index_of(const rank_state *r) { return r->sequence[r->stage]; }
+static int index_of(const rank_state *r) { return r->walk[r->stage]; }
 
 static const ls_program *program_of(const rank_state *r) { return &r->image->programs[index_of(r)]; }
 
@@ -73,7 +73,8 @@ static uint64_t generation_of(const rank_state *r, const ls_instr *instr) {
 }
 
 static size_t read_index(const ls_interpreter *in, int rank, int number) {
-    return ((size_t)rank * LS_SEQUENCE + (size_t)in->rank[rank].stage) * in->span + (size_t)number;
+    return ((size_t)rank * (size_t)in->rank[rank].stages + (size_t)in->rank[rank].stage) * in->span +
+           (size_t)number;
 }
 
 /* --- transfers ---------------------------------------------------------------------------------------------------------------- */
@@ -313,10 +314,13 @@ static bool advance_any(ls_interpreter *in) {
 static void prepare(ls_interpreter *in, int rank, const ls_image *image, size_t unit) {
     rank_state *r = &in->rank[rank];
     r->image = image;
-    r->stages = ls_image_sequence(image, r->sequence);
+    r->stages = ls_phase_walk(image, in->arena, &r->walk);
+    r->units = LS_NEW_ARRAY(in->arena, ls_units **, image->n_programs);
+    r->cursor = LS_NEW_ARRAY(in->arena, ls_cursor, image->n_programs);
+    r->runs = LS_NEW_ARRAY(in->arena, uint64_t, image->n_programs);
     ls_hashes_create(&r->store, image, rank, unit, in->arena);
     r->words = LS_NEW_ARRAY(in->arena, uint64_t, image->words + 1);
-    for (int p = 0; p < LS_PROGRAMS; p++) {
+    for (int p = 0; p < image->n_programs; p++) {
         const ls_program *program = &image->programs[p];
         r->cursor[p] = ls_cursor_make(program, in->arena);
         r->units[p] = LS_NEW_ARRAY(in->arena, ls_units *, program->n_instrs + 1);
@@ -344,7 +348,7 @@ ls_interpreter *ls_interpreter_create(const ls_image *const *images, int ranks) 
         in->rank[r].queue = LS_NEW_ARRAY(arena, queue_state, in->actors);
         in->rank[r].class = LS_NEW_ARRAY(arena, int, in->actors);
     }
-    in->n_reads = (size_t)ranks * LS_SEQUENCE * in->span;
+    in->n_reads = (size_t)ranks * (size_t)in->rank[0].stages * in->span;
     in->reads = LS_NEW_ARRAY(arena, uint64_t, in->n_reads + 1);
     return in;
 }
@@ -381,7 +385,7 @@ static void reset(ls_interpreter *in, uint64_t seed) {
         rank_state *r = &in->rank[rank];
         clear_transfers(in, rank);
         memset(r->words, 0, sizeof *r->words * (size_t)r->image->words);
-        memset(r->runs, 0, sizeof r->runs);
+        memset(r->runs, 0, sizeof *r->runs * (size_t)r->image->n_programs);
         ls_hashes_reset(&r->store);
         r->stage = 0;
         for (int a = 0; a < in->actors; a++) r->queue[a].running = false;

@@ -10,7 +10,7 @@
  * held back as long as others can advance. When none can advance, the programs hang. Bytes of another rank that a kernel reads in
  * place are read from that rank's memory.
  *
- * The programs are those of ls_image_sequence. Before each program the host writes new inputs. Persistent buffers start with different
+ * The programs are those of ls_phase_walk. Before each program the host writes new inputs. Persistent buffers start with different
  * values everywhere, all other memory as poison.
  */
 #ifndef LS_RUN_INTERPRET_H
@@ -26,7 +26,7 @@ typedef struct ls_interpreter_result {
     bool poison;   /* something was read that nothing had written, or that was being transferred */
     bool outside;  /* an operand lay outside of its arena */
     uint64_t left; /* hash of the persistent buffers of all ranks */
-    /* reads[(rank * LS_SEQUENCE + index in the sequence) * span + number]: hash of what that instruction read; 0: nothing */
+    /* reads[(rank * programs of the walk + index in it) * span + number]: hash of what that instruction read; 0: nothing */
     size_t n_reads;
     size_t span;
     const uint64_t *reads; /* owned by the interpreter, valid until its next run */

@@ -32,7 +32,7 @@ size_t ls_hashes_unit(const ls_image *const *images, int ranks) {
         const ls_image *image = images[r];
         for (int i = 0; i < image->n_buffers; i++)
             unit = gcd(gcd(unit, image->buffers[i].offset), image->buffers[i].bytes);
-        for (int p = 0; p < LS_PROGRAMS; p++) {
+        for (int p = 0; p < image->n_programs; p++) {
             for (int i = 0; i < image->programs[p].n_instrs; i++) {
                 const ls_instr *instr = &image->programs[p].instrs[i];
                 for (int k = 0; k < ls_instr_accesses(instr); k++)

@@ -68,9 +68,12 @@ ls_status ls_attention_graph_build(const ls_attention_options *o, ls_attention_g
     return ls_graph_status(g);
 }
 
-ls_job ls_attention_graph_job(const ls_attention_graph *g) {
-    return (ls_job){
-        .graph = g->graph, .forward_nodes = g->forward_nodes, .fetch = g->result, .n_fetch = g->n_results};
+ls_job ls_attention_graph_job(const ls_attention_graph *g, bool apart) {
+    return (ls_job){.graph = g->graph,
+                    .programs = apart ? ls_apart_programs(g->graph, g->forward_nodes, LS_PROGRAM_BACKWARD)
+                                      : ls_plain_programs(g->graph, g->forward_nodes),
+                    .fetch = g->result,
+                    .n_fetch = g->n_results};
 }
 
 /* --- an attention and its ranks ----------------------------------------------------------------------------------------------- */
@@ -80,6 +83,7 @@ struct ls_shared_attention {
     ls_attention_graph graph;
     ls_job job;
     ls_session *session;
+    int backward; /* that program; -1: there is none */
     bool ran;
     ls_attention_work work; /* set while ls_shared_attention_run is active, as is context */
     void *context;
@@ -126,9 +130,10 @@ static ls_status open_all(ls_shared_attention *a) {
     LS_TRY(check_sizes(o));
     if (o->mask != NULL) LS_TRY(ls_error_in(ls_mask_check(o->mask, o->seq), "attention"));
     LS_TRY(ls_attention_graph_build(o, &a->graph));
-    a->job = ls_attention_graph_job(&a->graph);
-    a->job.apart = LS_PROGRAM_BACKWARD;
-    return ls_session_open(&a->job, &o->spread, &a->session);
+    a->job = ls_attention_graph_job(&a->graph, true);
+    LS_TRY(ls_session_open(&a->job, &o->spread, &a->session));
+    a->backward = ls_program_find(ls_session_image(a->session, 0), LS_PROGRAM_BACKWARD);
+    return ls_ok();
 }
 
 ls_status ls_shared_attention_open(const ls_attention_options *options, ls_shared_attention **out) {
@@ -231,7 +236,7 @@ static ls_status check_rank(const ls_attention_rank *r) {
 
 ls_status ls_attention_forward(ls_attention_rank *r) {
     LS_TRY(check_rank(r));
-    LS_TRY(ls_executor_run(r->state->rank->executor, LS_PROGRAM_EVALUATE));
+    LS_TRY(ls_executor_run(r->state->rank->executor, r->state->rank->evaluate));
     r->state->forward_done = true;
     return ls_ok();
 }
@@ -242,7 +247,7 @@ ls_status ls_attention_backward(ls_attention_rank *r) {
         return ls_error(LS_USAGE, "backward on an attention that was opened without gradients");
     if (!r->state->forward_done)
         return ls_error(LS_USAGE, "backward before any forward: there is no o, no lse");
-    return ls_executor_run(r->state->rank->executor, LS_PROGRAM_BACKWARD);
+    return ls_executor_run(r->state->rank->executor, r->state->attention->backward);
 }
 
 static void any(void *into, const void *from, size_t bytes) {

@@ -74,7 +74,7 @@ static ls_status complete(ls_engine *e, ls_tensor loss) {
     LS_TRY(check_read(e));
     LS_TRY(check_loss(e, loss));
     if (loss.id != 0) LS_TRY(ls_graph_accumulate_loss(g, loss));
-    e->job.forward_nodes = g->n_nodes;
+    e->forward_nodes = g->n_nodes;
     if (e->options.purpose == LS_TO_EVALUATE) return ls_ok();
     return ls_graph_differentiate_loss(g, loss);
 }
@@ -101,9 +101,8 @@ static ls_status fill_defaults(ls_engine_options *o) {
     return ls_ok();
 }
 
-static const ls_update update_for[] = {[LS_TO_TRAIN] = LS_UPDATE_ADAMW,
-                                       [LS_TO_DIFFERENTIATE] = LS_UPDATE_REDUCE,
-                                       [LS_TO_EVALUATE] = LS_UPDATE_NONE};
+static const ls_update update_for[] = {
+    [LS_TO_TRAIN] = LS_UPDATE_ADAMW, [LS_TO_DIFFERENTIATE] = LS_UPDATE_REDUCE};
 
 static ls_status copy_read(ls_engine *e) {
     const int n = e->options.n_read;
@@ -128,8 +127,10 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
     LS_TRY(fill_defaults(o));
     LS_TRY(complete(e, loss));
     e->job.graph = e->graph;
-    e->job.update = update_for[o->purpose];
-    e->job.accumulates = o->micro_batches > 1;
+    e->job.programs =
+        o->purpose == LS_TO_EVALUATE
+            ? ls_forward_programs(e->graph)
+            : ls_training_programs(e->graph, e->forward_nodes, update_for[o->purpose], o->micro_batches > 1);
     e->job.adamw = (ls_adamw){o->beta1, o->beta2, o->epsilon, o->weight_decay};
     e->job.fetch = o->read;
     e->job.n_fetch = o->n_read;

@@ -220,7 +220,13 @@ static ls_status compare_images(const ls_image *image, ls_comm *comm) {
 
 static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_comm *comm) {
     LS_TRY(compare_images(image, comm));
-    ls_rank rank = {.rank = ls_comm_rank(comm), .ranks = ls_comm_size(comm), .comm = comm, .image = image};
+    ls_rank rank = {.rank = ls_comm_rank(comm),
+                    .ranks = ls_comm_size(comm),
+                    .comm = comm,
+                    .image = image,
+                    .micro = ls_program_find(image, LS_PROGRAM_MICRO),
+                    .step = ls_program_find(image, LS_PROGRAM_STEP),
+                    .evaluate = ls_program_find(image, LS_PROGRAM_EVALUATE)};
     LS_TRY(ls_executor_create(image, comm, &rank.executor));
     const ls_status status = s->work(&rank, s->context);
     ls_executor_destroy(rank.executor);

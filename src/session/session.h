@@ -60,7 +60,8 @@ typedef struct ls_rank {
     int rank, ranks;
     ls_comm *comm;
     const ls_image *image;
-    ls_executor *executor; /* its memory is zero but for the constant tables */
+    ls_executor *executor;     /* its memory is zero but for the constant tables */
+    int micro, step, evaluate; /* the image's programs of these names; -1: it has none */
 } ls_rank;
 
 /* Returns the rank's status. A rank that is a process loses what it writes outside shared memory (ls_shared_map). */
@@ -104,7 +105,7 @@ typedef struct ls_step_numbers {
 void ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *numbers);
 
 /* The program of a micro-batch: micro, or step with the update for the last one. */
-int ls_rank_step_program(int64_t micro_batch, int64_t micro_batches);
+int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro_batches);
 
 typedef struct ls_micro_batches {
     int64_t count;
@@ -142,7 +143,7 @@ LS_MUST_USE ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *r
 
 /*
  * Runs one candidate of a plan on all its ranks, on inputs of zeros: once to warm up, then a few measured times. *seconds: the median
- * over the measured runs of the slowest rank's time for the image's work (ls_image_work).
+ * over the measured runs of the slowest rank's time for the timed programs of the image.
  */
 LS_MUST_USE ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
                                   const ls_plan *plan, int candidate, double *seconds);
@@ -237,7 +238,7 @@ typedef struct ls_attention_graph {
 /* Uses the sizes, mask, scale, softcap, sink and gradients of the options, which must be valid. Copies the mask's arrays. */
 LS_MUST_USE ls_status ls_attention_graph_build(const ls_attention_options *options, ls_attention_graph *out);
 
-/* A job that fetches all results; it points into g. */
-ls_job ls_attention_graph_job(const ls_attention_graph *g);
+/* A job that fetches all results: with one program for the whole graph, or (apart) with evaluate and backward. It points into g. */
+ls_job ls_attention_graph_job(const ls_attention_graph *g, bool apart);
 
 #endif

@@ -8,6 +8,7 @@
 struct ls_engine {
     ls_graph *graph;           /* borrowed */
     ls_engine_options options; /* defaults filled in; `read` is the engine's own copy */
+    int forward_nodes;         /* of the completed graph */
     ls_job job;
     ls_session *session;
     bool ran;

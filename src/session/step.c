@@ -35,8 +35,8 @@ void ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *n) {
     hyper[LS_HYPER_BETA2] = n->beta2;
 }
 
-int ls_rank_step_program(int64_t micro_batch, int64_t micro_batches) {
-    return micro_batch + 1 < micro_batches ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
+int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro_batches) {
+    return micro_batch + 1 < micro_batches ? rank->micro : rank->step;
 }
 
 ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_numbers *numbers,
@@ -44,7 +44,7 @@ ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_numbers *numbers,
     ls_rank_begin_step(rank, numbers);
     for (int64_t m = 0; m < batches->count; m++) {
         if (batches->feed != NULL) LS_TRY(batches->feed(batches->context, m));
-        LS_TRY(ls_executor_run(rank->executor, ls_rank_step_program(m, batches->count)));
+        LS_TRY(ls_executor_run(rank->executor, ls_rank_step_program(rank, m, batches->count)));
     }
     return ls_ok();
 }

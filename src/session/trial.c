@@ -13,7 +13,6 @@ static const double most_times_best = 1.5;
 /* One candidate's runs. */
 typedef struct trial {
     const ls_job *job;
-    int program[LS_WORK], n_programs;
     double (*seconds)[RUNS]; /* [rank][run], in memory that the ranks share */
 } trial;
 
@@ -45,7 +44,9 @@ static ls_status on_rank(ls_rank *rank, void *context) {
         LS_TRY(set_documents(t->job, rank, i));
         LS_TRY(ls_comm_barrier(rank->comm));
         const double before = ls_executor_times(rank->executor).total;
-        for (int k = 0; k < t->n_programs; k++) LS_TRY(ls_executor_run(rank->executor, t->program[k]));
+        for (int p = 0; p < rank->image->n_programs; p++) {
+            if (rank->image->programs[p].timed) LS_TRY(ls_executor_run(rank->executor, p));
+        }
         if (i >= 0) t->seconds[rank->rank][i] = ls_executor_times(rank->executor).total - before;
     }
     return ls_ok();
@@ -62,7 +63,6 @@ static double seconds_of(const trial *t, int ranks) {
 
 static ls_status run(const ls_job *job, ls_session *session, int ranks, double *seconds) {
     trial t = {.job = job};
-    t.n_programs = ls_image_work(ls_session_image(session, 0), t.program);
     void *shared;
     const size_t bytes = sizeof *t.seconds * (size_t)ranks;
     LS_TRY(ls_shared_map(bytes, &shared));

@@ -147,7 +147,7 @@ static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_resul
     ls_rank_put_number(rank, LS_BIND_LOSS, 0);
     for (int64_t i = 0; i < w->state->engine->options.micro_batches; i++) {
         LS_TRY(feed(&f, i));
-        LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_EVALUATE));
+        LS_TRY(ls_executor_run(rank->executor, rank->evaluate));
     }
     double sums[] = {ls_rank_get_number(rank, LS_BIND_LOSS), ls_comm_stop_requested(rank->comm)};
     ls_rank_put_number(rank, LS_BIND_LOSS, kept);
@@ -164,7 +164,7 @@ static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_resul
 static void zero_gradient_sums(const ls_worker *w) {
     const ls_rank *rank = w->state->rank;
     const ls_binding *sums = ls_image_find(rank->image, LS_BIND_GRADIENTS);
-    if (sums == NULL || !w->state->engine->job.accumulates) return;
+    if (sums == NULL || w->state->engine->options.micro_batches == 1) return;
     const size_t element = ls_dtype_bytes(sums->operand.view.dtype);
     memset(ls_executor_address(rank->executor, &sums->operand), 0,
            element * (size_t)ls_view_elements(&sums->operand.view));

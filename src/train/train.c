@@ -198,11 +198,10 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
     *job = (ls_job){.graph = *graph,
-                    .forward_nodes = t->eval_data != NULL ? lm.forward_nodes : 0,
+                    .programs = ls_training_programs(*graph, t->eval_data != NULL ? lm.forward_nodes : 0,
+                                                     LS_UPDATE_ADAMW, o->accumulate > 1),
                     .documents = t->typical.terms,
                     .n_documents = typical ? t->typical.n : 0,
-                    .update = LS_UPDATE_ADAMW,
-                    .accumulates = o->accumulate > 1,
                     .adamw = {o->beta1, o->beta2, o->eps, fmax(o->weight_decay, 0.0)},
                     .own = own};
     return ls_ok();

@@ -172,15 +172,15 @@ static ls_status find_not_finite(ls_trainer *t, const ls_sequences *from, int64_
         LS_TRY(read_batch(t, from, first + m * t->B));
         LS_TRY(put_batch(t));
         const char *op = NULL, *tensor = NULL;
-        LS_TRY(
-            ls_executor_run_checked(t->rank->executor, ls_rank_step_program(m, t->accumulate), &op, &tensor));
+        LS_TRY(ls_executor_run_checked(t->rank->executor, ls_rank_step_program(t->rank, m, t->accumulate),
+                                       &op, &tensor));
         if (op == NULL || out->micro_batch >= 0) continue;
         out->micro_batch = m;
         snprintf(out->op, sizeof out->op, "%s", op);
         snprintf(out->tensor, sizeof out->tensor, "%s", tensor != NULL ? tensor : "?");
         const ls_image *image = t->rank->image;
-        out->instr = instruction_of(&image->programs[ls_rank_step_program(m, t->accumulate)], image->buffers,
-                                    op, out->tensor);
+        out->instr = instruction_of(&image->programs[ls_rank_step_program(t->rank, m, t->accumulate)],
+                                    image->buffers, op, out->tensor);
     }
     return ls_ok();
 }
@@ -221,7 +221,7 @@ ls_status ls_trainer_evaluate(ls_trainer *t, const ls_sequences *from, int64_t n
         LS_TRY(read_batch(t, from, first));
         valid += t->valid;
         LS_TRY(put_batch(t));
-        LS_TRY(ls_executor_run(t->rank->executor, LS_PROGRAM_EVALUATE));
+        LS_TRY(ls_executor_run(t->rank->executor, t->rank->evaluate));
         if (on_batch != NULL) on_batch(context, t->rank);
     }
     double sum = ls_rank_get_number(t->rank, LS_BIND_LOSS);

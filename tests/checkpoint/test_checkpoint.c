@@ -117,7 +117,8 @@ static ls_status check_state(const work *w, ls_executor *ex) {
         const ls_flat *flat = &image->flats[f];
         ls_flat_piece part;
         for (int64_t i = flat->start; i < flat->start + flat->count; i++) {
-            if (!same_bits(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype, value_of(w, 0, f, flat, i)))
+            if (!same_bits(ls_executor_tensor(ex, LS_BIND_PARAMETERS), i, image->dtype,
+                           value_of(w, 0, f, flat, i)))
                 return ls_error(LS_DIVERGED, "parameter %s, element %lld differs", flat->name, (long long)i);
         }
         for (int p = 0; next_part(ex, flat, &p, &part);) {
@@ -156,7 +157,8 @@ static ls_status make_image(const work *w, ls_model *model, ls_graph *g, int ran
     ls_machine machine;
     ls_machine_detect(&machine);
     LS_TRY(ls_model_build(model, g, 2, 11, true, &lm));
-    const ls_job job = {.graph = g, .forward_nodes = lm.forward_nodes, .update = LS_UPDATE_ADAMW};
+    const ls_job job = {.graph = g,
+                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, false)};
     const ls_target target = {.mesh = ls_mesh_make(w->mesh.dp, w->mesh.ring, w->mesh.ulysses),
                               .rank = rank,
                               .strategy = w->mesh.strategy,
@@ -479,7 +481,8 @@ static void test_weights(void **state) {
     assert_true(ls_weights_from_file(&source));
     const ls_flat *flat = &image->flats[image->n_flats - 1];
     assert_ok(source.read(source.context, flat, 4, 3, x));
-    for (int i = 0; i < 3; i++) assert_true(x[i] == (float)value_of(&saved, 0, image->n_flats - 1, flat, flat->start + 4 + i));
+    for (int i = 0; i < 3; i++)
+        assert_true(x[i] == (float)value_of(&saved, 0, image->n_flats - 1, flat, flat->start + 4 + i));
     ls_weights_close(&source);
     LS_PATH file = NULL;
     assert_ok(ls_path_join(path, "model.safetensors", &file));

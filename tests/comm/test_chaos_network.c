@@ -28,7 +28,7 @@ static void test_missing_wait_shows(void **state) {
     uint64_t plain, digest;
     assert_int_equal(step_digest(&set, NULL, &plain).code, LS_OK);
     for (int r = 0; r < set.ranks; r++) {
-        ls_program *p = &set.image[r]->programs[LS_PROGRAM_MICRO];
+        ls_program *p = &set.image[r]->programs[ls_program_find(set.image[r], LS_PROGRAM_MICRO)];
         for (int i = 0; i < p->n_instrs; i++) {
             if (p->instrs[i].kind == LS_INSTR_KERNEL) p->instrs[i].n_after = 0;
         }

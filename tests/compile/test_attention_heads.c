@@ -41,8 +41,7 @@ static ls_image *compiled(ls_attention_graph *g, ls_dtype dtype) {
     const ls_attention_options options = options_for(dtype);
     ls_image *image;
     assert_int_equal(ls_attention_graph_build(&options, g).code, LS_OK);
-    ls_job job = ls_attention_graph_job(g);
-    job.apart = LS_PROGRAM_BACKWARD;
+    const ls_job job = ls_attention_graph_job(g, true);
     const ls_target target = {.mesh = ls_mesh_make(1, 1, 1),
                               .strategy = "local",
                               .layout = LS_LAYOUT_CONTIGUOUS,
@@ -52,10 +51,11 @@ static ls_image *compiled(ls_attention_graph *g, ls_dtype dtype) {
     return image;
 }
 
-static int count_kernels(const ls_image *image, int program, const char *name) {
+static int count_kernels(const ls_image *image, const char *program, const char *name) {
+    const ls_program *p = &image->programs[ls_program_find(image, program)];
     int n = 0;
-    for (int i = 0; i < image->programs[program].n_instrs; i++) {
-        const ls_instr *instr = &image->programs[program].instrs[i];
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr *instr = &p->instrs[i];
         n += instr->kind == LS_INSTR_KERNEL && strcmp(ls_kernel_name(instr->kernel), name) == 0;
     }
     return n;

@@ -36,8 +36,7 @@ static void check(const ls_model *model, const char *name, size_t place) {
     const ls_status built = ls_model_build(model, g, mesh.size[LS_AXIS_DP], 24, true, &lm);
     if (built.code != LS_OK) fail_msg("%s", built.text);
     const ls_job job = {.graph = g,
-                        .update = LS_UPDATE_ADAMW,
-                        .accumulates = places[place].accumulates,
+                        .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, places[place].accumulates),
                         .adamw = {0.9, 0.95, 1e-8, 0.1}};
     const ls_image **images = calloc((size_t)ranks, sizeof *images);
     for (int r = 0; r < ranks; r++) {

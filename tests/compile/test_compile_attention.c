@@ -71,17 +71,18 @@ static void run(const problem *p, ls_mesh mesh, const char *strategy, ls_layout_
     const spread_array inputs[] = {{"q", in[0]}, {"k", in[1]}, {"v", in[2]}, {"do", in[3]}, {"sink", in[4]}};
     spread_array outputs[RESULTS];
     for (int i = 0; i < RESULTS; i++) outputs[i] = (spread_array){result_name[i], out->data[i]};
-    const spread_job job = {.job = {.graph = g, .fetch = fetch, .n_fetch = n_results},
-                            .target = {.mesh = mesh,
-                                       .strategy = strategy,
-                                       .layout = layout,
-                                       .threads = 1,
-                                       .transfers = transfers,
-                                       .addressable = true},
-                            .in = inputs,
-                            .n_in = p->sunk ? 5 : 4,
-                            .out = outputs,
-                            .n_out = n_results};
+    const spread_job job = {
+        .job = {.graph = g, .programs = ls_plain_programs(g, 0), .fetch = fetch, .n_fetch = n_results},
+        .target = {.mesh = mesh,
+                   .strategy = strategy,
+                   .layout = layout,
+                   .threads = 1,
+                   .transfers = transfers,
+                   .addressable = true},
+        .in = inputs,
+        .n_in = p->sunk ? 5 : 4,
+        .out = outputs,
+        .n_out = n_results};
     const ls_status status = spread_run(&job);
     if (status.code != LS_OK) fail_msg("%s: %s", strategy, status.text);
     for (int i = 0; i < 5; i++) free(in[i]);

@@ -55,7 +55,7 @@ static void test_leave_during_backward(void **state) {
     for (int accumulates = 0; accumulates < 2; accumulates++) {
         image_set set = (accumulates ? images_of_network : images_of_step)(ls_mesh_make(1, 3, 1), "ring",
                                                                            LS_LAYOUT_ZIGZAG, 37, 4);
-        const ls_program *p = &set.image[1]->programs[LS_PROGRAM_STEP];
+        const ls_program *p = &set.image[1]->programs[ls_program_find(set.image[1], LS_PROGRAM_STEP)];
         int during = 0, afterwards = 0;
         bool over = false;
         for (int i = 0; i < p->n_instrs; i++) {
@@ -78,7 +78,7 @@ static void test_stages(void **state) {
         image_set set =
             images_of_step(ls_mesh_make(1, cases[c].ranks, 1), "ring", LS_LAYOUT_CONTIGUOUS, 48, 4);
         const ls_image *image = set.image[cases[c].ranks - 1];
-        const ls_program *p = &image->programs[LS_PROGRAM_STEP];
+        const ls_program *p = &image->programs[ls_program_find(image, LS_PROGRAM_STEP)];
         int gradients = 0, parameters = 0;
         int64_t largest = 0, slots = 0;
         for (int i = 0; i < p->n_instrs; i++) {
@@ -121,7 +121,7 @@ static void test_one_update_each(void **state) {
     image_set set = images_of_step(ls_mesh_make(1, 3, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 8);
     for (int r = 0; r < 3; r++) {
         const ls_image *image = set.image[r];
-        const ls_program *p = &image->programs[LS_PROGRAM_STEP];
+        const ls_program *p = &image->programs[ls_program_find(image, LS_PROGRAM_STEP)];
         int n = 0;
         for (int i = 0; i < p->n_instrs; i++) {
             const ls_instr *instr = &p->instrs[i];
@@ -237,7 +237,7 @@ static void each_element(const ls_image *image, int rank, traces *all, const ls_
 }
 
 static void each_instr(const ls_image *image, int rank, traces *all, bool reads, visit writes) {
-    const ls_program *p = &image->programs[LS_PROGRAM_STEP];
+    const ls_program *p = &image->programs[ls_program_find(image, LS_PROGRAM_STEP)];
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         for (int k = 0; reads && k < instr->n_in; k++) each_element(image, rank, all, &instr->in[k], read);
@@ -252,7 +252,7 @@ static void each_instr(const ls_image *image, int rank, traces *all, bool reads,
 
 /* Products that write a gradient. */
 static int count_written(const ls_image *image) {
-    const ls_program *p = &image->programs[LS_PROGRAM_STEP];
+    const ls_program *p = &image->programs[ls_program_find(image, LS_PROGRAM_STEP)];
     int n = 0;
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];

@@ -90,7 +90,7 @@ typedef struct cost {
 } cost;
 
 static double keys_of(const ls_image *image, double *pairs) {
-    const ls_program *p = &image->programs[LS_PROGRAM_EVALUATE];
+    const ls_program *p = &image->programs[ls_program_find(image, LS_PROGRAM_EVALUATE)];
     double keys = 0;
     *pairs = 0;
     for (int i = 0; i < p->n_instrs; i++) {
@@ -103,10 +103,11 @@ static double keys_of(const ls_image *image, double *pairs) {
 }
 
 static size_t slots_of(const ls_image *image) {
+    const int micro = ls_program_find(image, LS_PROGRAM_MICRO);
     size_t bytes = 0;
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
-        bytes += b->kind == LS_BUFFER_SLOT && b->program == LS_PROGRAM_MICRO ? b->bytes : 0;
+        bytes += b->kind == LS_BUFFER_SLOT && b->program == micro ? b->bytes : 0;
     }
     return bytes;
 }
@@ -125,14 +126,14 @@ static cost measure_heads(const ls_mask *mask, int64_t S, int64_t Hq, int64_t Hk
     ls_derivative d = {.n_roots = 1, .root = {o}, .seed = {go}, .n_wanted = 3, .wanted = {q, k, v}};
     assert_int_equal(ls_differentiate(g, &d).code, LS_OK);
     const ls_job job = {.graph = g,
-                        .forward_nodes = forward,
+                        .programs = ls_plain_programs(g, forward),
                         .fetch = (ls_tensor[]){o, d.gradient[0], d.gradient[1], d.gradient[2]},
                         .n_fetch = 4};
     ls_image *image;
     const ls_status status = ls_compile(&job, &target, &image);
     if (status.code != LS_OK) fail_msg("%s", status.text);
-    cost c = {.forward = ls_program_measure(image, LS_PROGRAM_EVALUATE),
-              .both = ls_program_measure(image, LS_PROGRAM_MICRO)};
+    cost c = {.forward = ls_program_measure(image, ls_program_find(image, LS_PROGRAM_EVALUATE)),
+              .both = ls_program_measure(image, ls_program_find(image, LS_PROGRAM_MICRO))};
     c.keys = keys_of(image, &c.pairs);
     c.slots = slots_of(image);
     ls_image_destroy(image);

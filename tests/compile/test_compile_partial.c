@@ -51,7 +51,7 @@ static void solve(ls_mesh mesh, answer *out) {
     double unit = 1;
     for (int i = 0; i < B * S; i++) tokens[i] = (i * 5 + i / 7) % V;
     const ls_target target = {.mesh = mesh, .strategy = "local", .threads = 1};
-    const ls_job reduces = {.graph = g, .update = LS_UPDATE_REDUCE};
+    const ls_job reduces = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_REDUCE, false)};
     ls_image *image;
     const ls_status compiled = ls_compile(&reduces, &target, &image);
     if (compiled.code != LS_OK) fail_msg("%s", compiled.text);
@@ -116,7 +116,7 @@ static void test_bad_spread_is_refused(void **state) {
     (void)state;
     ls_graph *g = ls_graph_create(LS_F64);
     (void)ls_embedding(g, ls_tokens(g, "tokens", 3, 4), ls_parameter(g, "table", 2, (int64_t[]){V, E}));
-    const ls_job job = {.graph = g};
+    const ls_job job = {.graph = g, .programs = ls_plain_programs(g, 0)};
     ls_image *image;
     const ls_target five = {.mesh = ls_mesh_make(1, 5, 1), .strategy = "ring", .threads = 1};
     ls_status status = ls_compile(&job, &five, &image);

@@ -49,7 +49,8 @@ static ls_status compile(const problem *p, programs *out) {
         for (int i = 0; i < 3; i++) fetch[1 + i] = d.gradient[i];
     }
     for (int i = 0; i < (p->backward ? 4 : 1); i++) (void)ls_named(g, fetch[i], "out.%d", i);
-    const ls_job job = {.graph = g, .fetch = fetch, .n_fetch = p->backward ? 4 : 1};
+    const ls_job job = {
+        .graph = g, .programs = ls_plain_programs(g, 0), .fetch = fetch, .n_fetch = p->backward ? 4 : 1};
     const int ranks = ls_mesh_ranks(&p->mesh);
     for (out->ranks = 0; out->ranks < ranks; out->ranks++) {
         const ls_target target = {.mesh = p->mesh,
@@ -78,7 +79,7 @@ static programs must_compile(const problem *p) {
 }
 
 static double bytes_sent(const programs *p, int rank) {
-    return ls_program_measure(p->image[rank], LS_PROGRAM_MICRO).bytes_sent;
+    return ls_program_measure(p->image[rank], ls_program_find(p->image[rank], LS_PROGRAM_MICRO)).bytes_sent;
 }
 
 /* --- bytes ----------------------------------------------------------------------------------------------------------------- */

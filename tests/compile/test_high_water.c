@@ -126,9 +126,7 @@ static ls_status step(shared *s, ls_comm *comm, ls_executor *ex) {
     set_step(s, ex);
     char ready[8];
     LS_TRY(ls_comm_exchange(comm, "x", 1, ready)); /* nobody puts into a heap that is not ready */
-    if (s->job->accumulates) LS_TRY(ls_executor_run(ex, LS_PROGRAM_MICRO));
-    LS_TRY(ls_executor_run(ex, LS_PROGRAM_STEP));
-    LS_TRY(ls_executor_run(ex, LS_PROGRAM_EVALUATE));
+    for (int p = 0; p < image->n_programs; p++) LS_TRY(ls_executor_run(ex, p));
     LS_TRY(ls_comm_exchange(comm, "x", 1, ready));
     for (int a = 0; a < LS_SPACES; a++) {
         s->mapped[rank] += image->bytes[a];
@@ -177,9 +175,8 @@ static void check(void **state, const example *e) {
     assert_ok(ls_model_open(scratch_text(state, "config.json", config), &s->model));
     assert_ok(ls_model_build(s->model, g, e->dp, e->S, true, &lm));
     const ls_job job = {.graph = g,
-                        .forward_nodes = lm.forward_nodes,
-                        .update = LS_UPDATE_ADAMW,
-                        .accumulates = e->dtype == LS_F32,
+                        .programs =
+                            ls_training_programs(g, lm.forward_nodes, LS_UPDATE_ADAMW, e->dtype == LS_F32),
                         .adamw = {0.9, 0.95, 1e-8, 0.1}};
     s->job = &job;
     ls_image *image;

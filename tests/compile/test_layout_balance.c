@@ -77,7 +77,8 @@ typedef struct excesses {
 
 static double play(const ls_image *const *images, const ls_rates *rates) {
     ls_simulated_rank times[P];
-    assert_int_equal(ls_simulate(images, P, LS_PROGRAM_MICRO, rates, NULL, times).code, LS_OK);
+    assert_int_equal(
+        ls_simulate(images, P, ls_program_find(images[0], LS_PROGRAM_MICRO), rates, NULL, times).code, LS_OK);
     double busy = 0;
     for (int p = 0; p < P; p++) busy += (times[p].computing + times[p].sending) / P;
     return ls_simulated_seconds(times, P) / busy - 1;
@@ -86,7 +87,7 @@ static double play(const ls_image *const *images, const ls_rates *rates) {
 /* Of a ring, forward and backward. */
 static excesses time_excess(ls_layout_kind kind, int64_t S, const ls_mask *mask) {
     ls_graph *g = attention_graph(S, mask);
-    const ls_job job = {.graph = g};
+    const ls_job job = {.graph = g, .programs = ls_plain_programs(g, 0)};
     ls_target target = {.mesh = ls_mesh_make(1, P, 1),
                         .strategy = "ring",
                         .layout = kind,

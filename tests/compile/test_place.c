@@ -76,8 +76,8 @@ static int check_apart(const ls_image *image, int program, ls_space space, const
             if (x->offset >= y->offset + y->bytes || y->offset >= x->offset + x->bytes) continue;
             const int at = lives[b].first;
             if (at != lives[a].last || !passes(image, &image->programs[program].instrs[at], a, b))
-                fail_msg("%s: \"%s\" (%d to %d) lies on \"%s\" (%d to %d)", ls_program_name(program), y->name,
-                         lives[b].first, lives[b].last, x->name, lives[a].first, lives[a].last);
+                fail_msg("%s: \"%s\" (%d to %d) lies on \"%s\" (%d to %d)", image->programs[program].name,
+                         y->name, lives[b].first, lives[b].last, x->name, lives[a].first, lives[a].last);
             in_place++;
         }
     }
@@ -112,7 +112,7 @@ static int check_image(const ls_image *image, int rank, const char *what, double
     int in_place = 0;
     for (int s = 0; s < LS_SPACES; s++) {
         size_t most = 0;
-        for (int p = 0; p < LS_PROGRAMS; p++) {
+        for (int p = 0; p < image->n_programs; p++) {
             life *lives = lives_of(image, p);
             in_place += check_apart(image, p, (ls_space)s, lives);
             const size_t bytes = most_bytes(image, p, (ls_space)s, lives);

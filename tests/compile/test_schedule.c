@@ -76,7 +76,7 @@ static void test_a_valid_reorder(void **state) {
         image_set set = make(m, 37);
         for (int r = 0; r < set.ranks; r++) {
             bool moved = false;
-            for (int p = 0; p < LS_PROGRAMS; p++) moved |= check_order(set.image[r], p);
+            for (int p = 0; p < set.image[r]->n_programs; p++) moved |= check_order(set.image[r], p);
             assert_true(moved);
         }
         free_images(&set);
@@ -92,7 +92,7 @@ static void test_no_more_memory(void **state) {
             size_t scheduled[LS_SPACES], least[LS_SPACES];
             memcpy(scheduled, image->bytes, sizeof scheduled);
             memcpy(least, image->least, sizeof least);
-            for (int p = 0; p < LS_PROGRAMS; p++) emit_again(image, p);
+            for (int p = 0; p < image->n_programs; p++) emit_again(image, p);
             ls_place(image);
             for (int s = 0; s < LS_SPACES; s++) {
                 assert_true(least[s] <= image->least[s]);
@@ -144,11 +144,11 @@ static void test_no_more_exposed(void **state) {
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
         image_set set = make(m, 16385);
         ls_image *image = set.image[0];
-        const double scheduled = exposed_seconds(image, LS_PROGRAM_STEP, LATENCY);
-        for (int p = 0; p < LS_PROGRAMS; p++) emit_again(image, p);
+        const double scheduled = exposed_seconds(image, ls_program_find(image, LS_PROGRAM_STEP), LATENCY);
+        for (int p = 0; p < image->n_programs; p++) emit_again(image, p);
         ls_place(image);
         ls_order(image);
-        const double emitted = exposed_seconds(image, LS_PROGRAM_STEP, LATENCY);
+        const double emitted = exposed_seconds(image, ls_program_find(image, LS_PROGRAM_STEP), LATENCY);
         print_message("%-8s %d x %d x %d: %.2f ms exposed, as emitted %.2f\n", meshes[m].strategy,
                       meshes[m].dp, meshes[m].ring, meshes[m].ulysses, scheduled * 1e3, emitted * 1e3);
         assert_true(scheduled <= emitted * (1 + 1e-9));

@@ -198,7 +198,8 @@ static ls_status pass_by_pass(ls_rank *rank, void *context) {
     ls_executor_scatter(rank->executor, ls_image_find(rank->image, "positions"), positions);
     for (int64_t n = S - TOKENS; n < S; n++) {
         ls_executor_scatter(rank->executor, ls_image_find(rank->image, "tokens"), w->ids);
-        LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
+        LS_TRY(ls_executor_run(rank->executor,
+                               ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_MICRO)));
         const float *logits =
             (const float *)ls_executor_tensor(rank->executor, w->logits) + (n - 1) * vocabulary;
         for (int v = 0; v < vocabulary; v++)
@@ -216,7 +217,8 @@ static void expect_text(const char *model, heard *out) {
     ls_language_model lm;
     assert_ok(ls_model_build(trained.model, graph, 1, LS_COUNT(w.ids), false, &lm));
     w.logits = ls_graph_tensor(graph, lm.logits)->name;
-    const ls_job job = {.graph = graph, .fetch = &lm.logits, .n_fetch = 1};
+    const ls_job job = {
+        .graph = graph, .programs = ls_plain_programs(graph, 0), .fetch = &lm.logits, .n_fetch = 1};
     const ls_spread spread = {.ranks = 1, .threads = 1, .as_threads = true};
     ls_session *session;
     assert_ok(ls_session_open(&job, &spread, &session));

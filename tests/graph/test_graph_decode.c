@@ -122,7 +122,7 @@ static ls_status decode_all(play *p, ls_executor *executor, int rank) {
         put_number(executor, LS_NEXT "positions", place);
         put_number(executor, LS_NEXT_PLACE, place);
         put_spans(p, executor, place);
-        LS_TRY(ls_executor_run(executor, LS_PROGRAM_DECODE));
+        LS_TRY(ls_executor_run(executor, ls_program_find(ls_executor_image(executor), LS_PROGRAM_DECODE)));
         for (int v = 0; v < p->V; v++) {
             const double off = fabs(logits[v] - p->expected[place * p->V + v]);
             if (!(off <= p->worst[rank])) p->worst[rank] = off; /* no number is never small */
@@ -144,8 +144,7 @@ static ls_status run_image(play *p, const ls_image *image, ls_comm *comm) {
     const ls_binding *positions = ls_image_find(image, "positions");
     if (positions != NULL) ls_executor_scatter(executor, positions, row);
     ls_status status = ls_ok();
-    if (p->decoding == NULL || p->prompt > 1)
-        status = ls_executor_run(executor, p->decoding != NULL ? LS_PROGRAM_EVALUATE : LS_PROGRAM_MICRO);
+    if (p->decoding == NULL || p->prompt > 1) status = ls_executor_run(executor, 0);
     if (status.code == LS_OK && p->decoding != NULL)
         status = decode_all(p, executor, ls_comm_rank(comm));
     else if (status.code == LS_OK)
@@ -193,7 +192,8 @@ static ls_target target_of(int ring, int ulysses, const char *strategy, ls_layou
 
 /* The logits of all tokens from one pass over the whole. */
 static void expect_logits(play *p, ls_graph *whole, ls_tensor logits) {
-    p->job = (ls_job){.graph = whole, .fetch = &logits, .n_fetch = 1};
+    p->job =
+        (ls_job){.graph = whole, .programs = ls_plain_programs(whole, 0), .fetch = &logits, .n_fetch = 1};
     p->target = target_of(1, 1, "local", LS_LAYOUT_CONTIGUOUS);
     p->decoding = NULL;
     p->logits = ls_graph_tensor(whole, logits)->name;
@@ -234,8 +234,7 @@ static void decodes_like_the_whole(play *p, const char *name, ls_graph *whole, l
     for (int i = 0; i < p->S; i++) p->tokens[i] = (int32_t)ls_rng_below(9, 9, (uint64_t)i, (uint64_t)p->V);
     expect_logits(p, whole, logits);
     p->job = (ls_job){.graph = graph,
-                      .forward_nodes = decoding.forward_nodes,
-                      .apart = LS_PROGRAM_DECODE,
+                      .programs = ls_apart_programs(graph, decoding.forward_nodes, LS_PROGRAM_DECODE),
                       .fetch = decoding.kept,
                       .n_fetch = decoding.n_kept};
     p->decoding = &decoding;

@@ -246,12 +246,13 @@ static void evaluate(bench *b, bool gradients) {
                                {"x3", b->x[3]}};
     const spread_array results[] = {
         {"loss", &b->loss}, {"g0", b->grad[0]}, {"g1", b->grad[1]}, {"g2", b->grad[2]}, {"g3", b->grad[3]}};
-    const spread_job job = {.job = {.graph = g, .fetch = fetch, .n_fetch = n_fetch},
-                            .target = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1},
-                            .in = in,
-                            .n_in = 3 + b->c->n_in,
-                            .out = results,
-                            .n_out = n_fetch};
+    const spread_job job = {
+        .job = {.graph = g, .programs = ls_plain_programs(g, 0), .fetch = fetch, .n_fetch = n_fetch},
+        .target = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1},
+        .in = in,
+        .n_in = 3 + b->c->n_in,
+        .out = results,
+        .n_out = n_fetch};
     const ls_status status = spread_run(&job);
     if (status.code != LS_OK) fail_msg("%s: %s", b->c->op, status.text);
     ls_graph_destroy(g);

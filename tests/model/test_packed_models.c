@@ -135,7 +135,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     LS_TRY(status);
     LS_TRY(give_batch(r, rank));
     *(float *)ls_executor_tensor(rank->executor, LS_BIND_SCALE) = (float)(1.0 / (double)tokens_of_all());
-    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_STEP));
+    LS_TRY(
+        ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_STEP)));
     ls_executor_gather(rank->executor, ls_image_find(rank->image, LS_SCORE_LOSSES), r->losses);
     const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
     for (int p = 0; p < rank->image->n_pieces; p++) {
@@ -168,8 +169,7 @@ static int run_once(run *r, const ls_spread *spread, parameter out[MOST_PARAMETE
     ls_graph *graph = ls_graph_create(LS_F32);
     assert_ok(ls_model_build(r->model, graph, r->B, r->length, true, &lm));
     const ls_job job = {.graph = graph,
-                        .forward_nodes = lm.forward_nodes,
-                        .update = LS_UPDATE_REDUCE,
+                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_REDUCE, false),
                         .fetch = &lm.token_loss,
                         .n_fetch = 1};
     memset(r->gradients, 0, sizeof *r->gradients * (size_t)r->n);

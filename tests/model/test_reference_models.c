@@ -118,7 +118,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     const ls_binding *positions = ls_image_find(rank->image, "positions");
     if (positions != NULL) ls_executor_scatter(rank->executor, positions, r->positions);
     *(float *)ls_executor_tensor(rank->executor, LS_BIND_SCALE) = (float)(1.0 / (double)r->valid);
-    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_STEP));
+    LS_TRY(
+        ls_executor_run(rank->executor, ls_program_find(ls_executor_image(rank->executor), LS_PROGRAM_STEP)));
     ls_executor_gather(rank->executor, ls_image_find(rank->image, "logits"), r->logits);
     const float *shard = ls_executor_tensor(rank->executor, LS_BIND_SHARD);
     for (int p = 0; p < rank->image->n_pieces; p++) {
@@ -220,8 +221,8 @@ static void check(const folder *f, size_t mesh) {
     open_run(f, &r);
     const ls_spread spread = spread_of(mesh);
     const ls_job job = {.graph = r.graph,
-                        .forward_nodes = r.lm.forward_nodes,
-                        .update = LS_UPDATE_REDUCE,
+                        .programs =
+                            ls_training_programs(r.graph, r.lm.forward_nodes, LS_UPDATE_REDUCE, false),
                         .fetch = &r.lm.logits,
                         .n_fetch = 1};
     assert_ok(ls_session_open(&job, &spread, &session));

@@ -60,8 +60,10 @@ static problem *make_grouped(int64_t S, int64_t Hq, int64_t Hkv, const ls_mask *
     }
     p->output = ls_named(p->graph, ls_attention(p->graph, in[0], in[1], in[2], mask, 0.25), "o");
     assert_ok(ls_graph_status(p->graph));
-    p->job =
-        (ls_job){.graph = p->graph, .forward_nodes = p->graph->n_nodes, .fetch = &p->output, .n_fetch = 1};
+    p->job = (ls_job){.graph = p->graph,
+                      .programs = ls_plain_programs(p->graph, p->graph->n_nodes),
+                      .fetch = &p->output,
+                      .n_fetch = 1};
     return p;
 }
 
@@ -186,7 +188,7 @@ static double flops_alone(const ls_job *job, size_t bytes[LS_SPACES]) {
         .mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .isa = LS_ISA_REF, .threads = 1};
     ls_image *image;
     assert_ok(ls_compile(job, &target, &image));
-    const double flops = ls_program_measure(image, LS_PROGRAM_MICRO).flops;
+    const double flops = ls_program_measure(image, ls_program_find(image, LS_PROGRAM_MICRO)).flops;
     for (int s = 0; s < LS_SPACES; s++) bytes[s] = image->bytes[s];
     ls_image_destroy(image);
     return flops;
@@ -312,7 +314,7 @@ enum { RANKS = 3 };
 static ls_status note_rank(ls_rank *rank, void *context) {
     int *seen = context;
     seen[rank->rank] = rank->rank + 10 * rank->ranks;
-    LS_TRY(ls_executor_run(rank->executor, LS_PROGRAM_MICRO));
+    LS_TRY(ls_executor_run(rank->executor, rank->micro));
     return rank->rank == seen[RANKS] ? ls_error(LS_DIVERGED, "as told") : ls_ok();
 }
 

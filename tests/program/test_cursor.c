@@ -65,9 +65,8 @@ static void test_words_and_generations(void **state) {
 
 /* Moves every other channel's waits for data from the copy queue to a third one. */
 static void deal(ls_image *image) {
-    for (int p = 0; p < LS_PROGRAMS; p++) {
+    for (int p = 0; p < image->n_programs; p++) {
         ls_program *program = &image->programs[p];
-        if (program->n_instrs == 0) continue;
         program->queues = 3;
         for (int i = 0; i < program->n_instrs; i++) {
             ls_instr *instr = &program->instrs[i];
@@ -120,10 +119,10 @@ static void test_three_queues(void **state) {
         const ls_interpreter_result right = ls_interpreter_run(two, 0);
         for (int r = 0; r < set.ranks; r++) deal(set.image[r]);
         bool used = false;
-        for (int i = 0; i < images[0]->programs[LS_PROGRAM_STEP].n_instrs; i++)
-            used |= images[0]->programs[LS_PROGRAM_STEP].instrs[i].queue == 2;
+        const ls_program *step = &images[0]->programs[ls_program_find(images[0], LS_PROGRAM_STEP)];
+        for (int i = 0; i < step->n_instrs; i++) used |= step->instrs[i].queue == 2;
         assert_true(used);
-        for (int p = 0; p < LS_PROGRAMS; p++) go_through(&images[0]->programs[p]);
+        for (int p = 0; p < images[0]->n_programs; p++) go_through(&images[0]->programs[p]);
         const ls_status proved = ls_verify(images, set.ranks);
         if (proved.code != LS_OK) fail_msg("%s: %s", cases[c].strategy, proved.text);
         ls_interpreter *three = ls_interpreter_create(images, set.ranks);
@@ -135,7 +134,10 @@ static void test_three_queues(void **state) {
                          result.left == right.left ? "the same" : "something else");
         }
         ls_simulated_rank times[4];
-        assert_int_equal(ls_simulate(images, set.ranks, LS_PROGRAM_STEP, &rates, NULL, times).code, LS_OK);
+        assert_int_equal(
+            ls_simulate(images, set.ranks, ls_program_find(images[0], LS_PROGRAM_STEP), &rates, NULL, times)
+                .code,
+            LS_OK);
         ls_interpreter_destroy(two);
         ls_interpreter_destroy(three);
         free_images(&set);

@@ -33,8 +33,12 @@ static void a_buffer_is_near_while_the_cache_holds_it(void **state) {
                                .n_out = 1,
                                .out = &operands[i][1]};
     }
-    ls_image image = {.buffers = buffers, .n_buffers = 4, .bytes = {[LS_PRIVATE] = (size_t)4 * MIB}};
-    image.programs[LS_PROGRAM_STEP] = (ls_program){.instrs = instrs, .n_instrs = ADDS};
+    ls_program program = {.instrs = instrs, .n_instrs = ADDS};
+    ls_image image = {.programs = &program,
+                      .n_programs = 1,
+                      .buffers = buffers,
+                      .n_buffers = 4,
+                      .bytes = {[LS_PRIVATE] = (size_t)4 * MIB}};
     static const struct {
         double cache, far[ADDS]; /* MiB */
     } cases[] = {
@@ -44,7 +48,7 @@ static void a_buffer_is_near_while_the_cache_holds_it(void **state) {
     };
     ls_arena *arena = ls_arena_create();
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
-        const double *far = ls_program_far(&image, LS_PROGRAM_STEP, cases[c].cache * MIB, arena);
+        const double *far = ls_program_far(&image, 0, cases[c].cache * MIB, arena);
         for (int i = 0; i < ADDS; i++) assert_float_equal(far[i] / MIB, cases[c].far[i], 0.13);
     }
     ls_arena_destroy(arena);
@@ -54,12 +58,13 @@ static void a_buffer_is_near_while_the_cache_holds_it(void **state) {
 static void a_larger_cache_holds_more(void **state) {
     (void)state;
     image_set set = images_of_step(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 2048, 2);
-    const ls_program *p = &set.image[0]->programs[LS_PROGRAM_STEP];
+    const int step = ls_program_find(set.image[0], LS_PROGRAM_STEP);
+    const ls_program *p = &set.image[0]->programs[step];
     ls_arena *arena = ls_arena_create();
     double last = INFINITY;
     static const double caches[] = {0, INFINITY};
     for (size_t c = 0; c < LS_COUNT(caches); c++) {
-        const double *far = ls_program_far(set.image[0], LS_PROGRAM_STEP, caches[c], arena);
+        const double *far = ls_program_far(set.image[0], step, caches[c], arena);
         double sum = 0;
         for (int i = 0; i < p->n_instrs; i++) sum += far[i];
         assert_true(sum < last);

@@ -40,7 +40,7 @@ static void test_accepts(void **state) {
 
 /* The nth instruction of a kind in program micro of a rank. */
 static ls_instr *nth(image_set *set, int rank, ls_instr_kind kind, int n) {
-    ls_program *p = &set->image[rank]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[rank]->programs[ls_program_find(set->image[rank], LS_PROGRAM_MICRO)];
     for (int i = 0; i < p->n_instrs; i++) {
         if (p->instrs[i].kind == kind && n-- == 0) return &p->instrs[i];
     }
@@ -53,7 +53,7 @@ static void drop_put(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 0)->kind
 static void wrong_peer(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 0)->peer = (ls_peer){0}; }
 static void wrong_generation(image_set *set) { nth(set, 1, LS_INSTR_SIGNAL, 0)->generation++; }
 static void forget_order(image_set *set) {
-    ls_program *p = &set->image[1]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[1]->programs[ls_program_find(set->image[1], LS_PROGRAM_MICRO)];
     for (int i = 0; i < p->n_instrs; i++) {
         if (p->instrs[i].kind == LS_INSTR_KERNEL && p->instrs[i].n_after > 0) {
             p->instrs[i].n_after = 0;
@@ -83,7 +83,7 @@ static void early_reuse(image_set *set) {
 
 /* The nth kernel of rank 0 that reads another rank's bytes, and that operand. */
 static ls_instr *reader(image_set *set, int n, ls_operand **block) {
-    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
         if (instr->kind != LS_INSTR_KERNEL) continue;
@@ -103,21 +103,23 @@ static ls_operand *block_read(image_set *set) {
     return block;
 }
 
-static void read_another_rank(image_set *set) { block_read(set)->peer.shift = 3 - block_read(set)->peer.shift; }
+static void read_another_rank(image_set *set) {
+    block_read(set)->peer.shift = 3 - block_read(set)->peer.shift;
+}
 static void read_further_on(image_set *set) { block_read(set)->offset += 16; }
 static void read_private(image_set *set) {
     ls_operand *block = block_read(set);
     while (set->image[0]->buffers[block->buffer].space == LS_SYMMETRIC) block->buffer++;
 }
 static void read_at_once(image_set *set) { /* without the order after the wait on the other queue */
-    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
     ls_operand *block;
     for (const ls_instr *instr = reader(set, 0, &block); instr >= p->instrs; instr--)
         p->instrs[instr - p->instrs].n_after = 0;
 }
 /* The first signal or wait of rank 0 that is about a block read in place. */
 static ls_instr *word_in_place(image_set *set, ls_instr_kind kind, bool of_reader) {
-    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
         if (instr->kind != kind || (instr->n_out > 0) != of_reader) continue;
@@ -134,7 +136,7 @@ static void lease_nothing(image_set *set) {
 }
 /* A part of a gradient in whose place its owner makes the part after next. The owner waits for keys and values, so only the later part shows. */
 static void give_back_too_early(image_set *set) {
-    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
     for (int i = 0; i + 1 < p->n_instrs; i++) {
         ls_instr *read = &p->instrs[i], *back = read + 1;
         if (strcmp(read->op, "accumulate") != 0 || ls_peer_is_self(read->in[0].peer)) continue;
@@ -149,7 +151,7 @@ static void give_back_too_early(image_set *set) {
 static void never_reclaim(image_set *set) { word_in_place(set, LS_INSTR_WAIT, false)->kind = LS_INSTR_QUIET; }
 /* The owner writes where others still read: a kernel's result is placed on the block. */
 static void overwrite_leased(image_set *set) {
-    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
     const ls_instr *leases = word_in_place(set, LS_INSTR_SIGNAL, false);
     for (ls_instr *instr = &p->instrs[leases - p->instrs]; instr < p->instrs + p->n_instrs; instr++) {
         if (instr->kind != LS_INSTR_KERNEL) continue;

@@ -30,7 +30,7 @@ static void peak_is_the_most_of_all_instructions(void **state) {
         const ls_image *image = set.image[1];
         const ls_peak peak = ls_image_peak(image, (ls_space)s);
         size_t most = 0, kinds = 0;
-        for (int p = 0; p < LS_PROGRAMS; p++) {
+        for (int p = 0; p < image->n_programs; p++) {
             for (int i = 0; i < image->programs[p].n_instrs; i++) {
                 const size_t live = count_live(image, (ls_space)s, p, i);
                 most = live > most ? live : most;

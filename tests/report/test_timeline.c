@@ -29,7 +29,7 @@ static setting *new_setting(void) {
     s->timeline = (ls_timeline){.model = "a <model>",
                                 .images = (const ls_image *const *)s->set.image,
                                 .ranks = 2,
-                                .program = LS_PROGRAM_STEP,
+                                .program = ls_program_find(s->set.image[0], LS_PROGRAM_STEP),
                                 .predicted = s->predicted,
                                 .shown = 2};
     return s;
@@ -44,7 +44,9 @@ static void free_setting(setting *s) {
     free(s);
 }
 
-static const ls_program *program_of(const setting *s) { return &s->set.image[0]->programs[LS_PROGRAM_STEP]; }
+static const ls_program *program_of(const setting *s) {
+    return &s->set.image[0]->programs[s->timeline.program];
+}
 
 /* n spans of `seconds` without a gap, of all instructions in turn or of one. */
 static ls_timeline_rank spans_of(const setting *s, size_t n, double seconds, int one) {
@@ -52,7 +54,8 @@ static ls_timeline_rank spans_of(const setting *s, size_t n, double seconds, int
     assert_non_null(spans);
     for (size_t i = 0; i < n; i++) {
         const int instr = one >= 0 ? one : (int)(i % (size_t)program_of(s)->n_instrs);
-        spans[i] = (ls_span_time){(double)i * seconds, (double)(i + 1) * seconds, LS_PROGRAM_STEP, instr, 0};
+        spans[i] =
+            (ls_span_time){(double)i * seconds, (double)(i + 1) * seconds, s->timeline.program, instr, 0};
     }
     return (ls_timeline_rank){spans, n};
 }
@@ -136,7 +139,7 @@ static void measured_stands_beside_predicted(void **state) {
         s->measured[r] = spans_of(s, r == 0 ? 10 : 20, 1e-3, attention);
     }
     ((ls_span_time *)s->measured[1].spans)[19] =
-        (ls_span_time){15e-3, 20e-3, LS_PROGRAM_STEP, LS_SPAN_ASLEEP, 0};
+        (ls_span_time){15e-3, 20e-3, s->timeline.program, LS_SPAN_ASLEEP, 0};
     s->timeline.measured = s->measured;
     char *text = draw(state, s);
     assert_non_null(

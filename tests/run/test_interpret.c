@@ -46,7 +46,7 @@ typedef struct findings {
 } findings;
 
 static ls_instr *first_of(image_set *set, ls_instr_kind kind) {
-    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
     for (int i = 0; i < p->n_instrs; i++) {
         if (p->instrs[i].kind == kind) return &p->instrs[i];
     }
@@ -57,13 +57,13 @@ static void drop_put(image_set *set) { first_of(set, LS_INSTR_PUT_SIGNAL)->kind 
 static void drop_kernel(image_set *set) { first_of(set, LS_INSTR_KERNEL)->kind = LS_INSTR_QUIET; }
 static void far_outside(image_set *set) { first_of(set, LS_INSTR_KERNEL)->in[0].offset += 1u << 20; }
 static void other_operand(image_set *set) { /* another part of the parameters */
-    ls_program *p = &set->image[0]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
     int i = 0;
     while (strcmp(p->instrs[i].op, "embedding") != 0) i++;
     p->instrs[i].in[1].offset += 64;
 }
 static void forget_order(image_set *set) {
-    ls_program *p = &set->image[1]->programs[LS_PROGRAM_MICRO];
+    ls_program *p = &set->image[1]->programs[ls_program_find(set->image[1], LS_PROGRAM_MICRO)];
     for (int i = 0; i < p->n_instrs; i++) p->instrs[i].n_after = 0;
 }
 

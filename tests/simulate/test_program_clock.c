@@ -19,9 +19,11 @@ static const ls_rates even = {.core = {.attention = {{.flop = 1e-9}, {.flop = 1e
                               .latency = 1e-6,
                               .overhead = 0};
 
-static void play(const image_set *set, int program, const ls_rates *rates, ls_simulated_rank *out) {
-    const ls_status status =
-        ls_simulate((const ls_image *const *)set->image, set->ranks, program, rates, NULL, out);
+static int step_of(const ls_image *image) { return ls_program_find(image, LS_PROGRAM_STEP); }
+
+static void play(const image_set *set, const ls_rates *rates, ls_simulated_rank *out) {
+    const ls_status status = ls_simulate((const ls_image *const *)set->image, set->ranks,
+                                         step_of(set->image[0]), rates, NULL, out);
     if (status.code != LS_OK) fail_msg("%s", status.text);
 }
 
@@ -35,9 +37,9 @@ static void all_time_is_accounted_for(void **state) {
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
         image_set set = images_of_step(cases[c].mesh, cases[c].strategy, LS_LAYOUT_ZIGZAG, 41, 2);
         ls_simulated_rank times[16];
-        play(&set, LS_PROGRAM_STEP, &even, times);
+        play(&set, &even, times);
         for (int r = 0; r < set.ranks; r++) {
-            const ls_program_cost cost = ls_program_measure(set.image[r], LS_PROGRAM_STEP);
+            const ls_program_cost cost = ls_program_measure(set.image[r], step_of(set.image[r]));
             const ls_simulated_rank *t = &times[r];
             assert_true(fabs(t->computing + t->sending + t->waiting - t->end) <= 1e-9 * t->end);
             assert_true(fabs(t->computing - cost.flops / 1e9) <= 1e-9 * t->end);
@@ -53,7 +55,7 @@ static void imbalance_is_waited_for(void **state) {
     (void)state;
     image_set set = images_of_step(ls_mesh_make(1, 4, 1), "ring", LS_LAYOUT_CONTIGUOUS, 256, 2);
     ls_simulated_rank times[4];
-    play(&set, LS_PROGRAM_STEP, &even, times);
+    play(&set, &even, times);
     for (int r = 1; r < 4; r++) {
         assert_true(times[r].computing > times[r - 1].computing);
         assert_true(times[r].waiting < times[0].waiting);
@@ -68,8 +70,8 @@ static void a_slow_network_is_waited_for(void **state) {
     ls_rates slow = even;
     ls_simulated_rank fast_times[3], times[3];
     slow.latency = 1;
-    play(&set, LS_PROGRAM_STEP, &even, fast_times);
-    play(&set, LS_PROGRAM_STEP, &slow, times);
+    play(&set, &even, fast_times);
+    play(&set, &slow, times);
     /* The sums of a block's gradient take three hops, each followed only by the next. */
     assert_true(ls_simulated_seconds(times, 3) >= ls_simulated_seconds(fast_times, 3) + 3);
     free_images(&set);
@@ -107,12 +109,12 @@ static void what_is_seen_adds_up(void **state) {
         ls_simulated_rank times[16];
         seen all[16] = {0};
         for (int r = 0; r < set.ranks; r++)
-            all[r] = (seen){.program = &set.image[r]->programs[LS_PROGRAM_STEP], .last = {-1, -1}};
+            all[r] = (seen){.program = &set.image[r]->programs[step_of(set.image[r])], .last = {-1, -1}};
         const ls_simulation_watch watch = {see, all};
-        assert_int_equal(
-            ls_simulate((const ls_image *const *)set.image, set.ranks, LS_PROGRAM_STEP, &even, &watch, times)
-                .code,
-            LS_OK);
+        assert_int_equal(ls_simulate((const ls_image *const *)set.image, set.ranks, step_of(set.image[0]),
+                                     &even, &watch, times)
+                             .code,
+                         LS_OK);
         for (int r = 0; r < set.ranks; r++) {
             const double rounding = 1e-9 * times[r].end;
             assert_int_equal(all[r].instrs, all[r].program->n_instrs);
@@ -128,7 +130,7 @@ static void what_is_seen_adds_up(void **state) {
 static void a_hang_is_refused(void **state) {
     (void)state;
     image_set set = images_of_step(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 16, 1);
-    ls_program *p = &set.image[1]->programs[LS_PROGRAM_STEP];
+    ls_program *p = &set.image[1]->programs[step_of(set.image[1])];
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
         if (instr->kind != LS_INSTR_SIGNAL || !instr->ready) continue;
@@ -137,7 +139,7 @@ static void a_hang_is_refused(void **state) {
     }
     ls_simulated_rank times[2];
     const ls_status status =
-        ls_simulate((const ls_image *const *)set.image, 2, LS_PROGRAM_STEP, &even, NULL, times);
+        ls_simulate((const ls_image *const *)set.image, 2, step_of(set.image[0]), &even, NULL, times);
     assert_int_equal(status.code, LS_INVALID);
     assert_non_null(strstr(status.text, "waits for ever"));
     free_images(&set);

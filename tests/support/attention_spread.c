@@ -56,7 +56,8 @@ static ls_status compile(const plain_attention *problem, const ls_target *target
     LS_TRY(ls_differentiate(g, &d));
     memcpy(&fetch[PLAIN_DQ], d.gradient, sizeof in[0] * 3);
     for (int i = 0; i < PLAIN_OUTPUTS; i++) (void)ls_named(g, fetch[i], "%s", out_name[i]);
-    const ls_job job = {.graph = g, .forward_nodes = forward, .fetch = fetch, .n_fetch = PLAIN_OUTPUTS};
+    const ls_job job = {
+        .graph = g, .programs = ls_plain_programs(g, forward), .fetch = fetch, .n_fetch = PLAIN_OUTPUTS};
     for (int ranks = ls_mesh_ranks(&target->mesh); out->ranks < ranks; out->ranks++) {
         ls_target mine = *target;
         mine.rank = out->ranks;
@@ -67,15 +68,16 @@ static ls_status compile(const plain_attention *problem, const ls_target *target
 
 static attention_traffic measure(const images *set) {
     attention_traffic most = {0};
+    const int micro = ls_program_find(set->image[0], LS_PROGRAM_MICRO),
+              evaluate = ls_program_find(set->image[0], LS_PROGRAM_EVALUATE);
     for (int r = 0; r < set->ranks; r++) {
         const ls_image *image = set->image[r];
-        const ls_program_cost forward = ls_program_measure(image, LS_PROGRAM_EVALUATE),
-                              both = ls_program_measure(image, LS_PROGRAM_MICRO);
+        const ls_program_cost forward = ls_program_measure(image, evaluate),
+                              both = ls_program_measure(image, micro);
         double slots = 0;
         for (int b = 0; b < image->n_buffers; b++) {
             const ls_buffer *buffer = &image->buffers[b];
-            if (buffer->kind == LS_BUFFER_SLOT && buffer->program == LS_PROGRAM_MICRO)
-                slots += (double)buffer->bytes;
+            if (buffer->kind == LS_BUFFER_SLOT && buffer->program == micro) slots += (double)buffer->bytes;
         }
         most.sent_forward = fmax(most.sent_forward, forward.bytes_sent);
         most.sent_backward = fmax(most.sent_backward, both.bytes_sent - forward.bytes_sent);
@@ -122,7 +124,7 @@ static ls_status run_once(const shared_run *shared, ls_comm *comm, ls_executor *
     for (int i = 0; i < PLAIN_INPUTS; i++)
         ls_executor_scatter(executor, ls_image_find(image, in_name[i]), shared->in[i]);
     if (shared->sink != NULL) ls_executor_scatter(executor, ls_image_find(image, "sink"), shared->sink);
-    LS_TRY(ls_executor_run(executor, LS_PROGRAM_MICRO));
+    LS_TRY(ls_executor_run(executor, ls_program_find(ls_executor_image(executor), LS_PROGRAM_MICRO)));
     for (int i = 0; i < PLAIN_OUTPUTS; i++)
         ls_executor_gather(executor, ls_image_find(image, out_name[i]), out[i]);
     return ls_ok();

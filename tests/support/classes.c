@@ -27,8 +27,9 @@ static bool instrs_equal(const ls_instr *a, const ls_instr *b) {
            operands_equal(a->out, b->out, a->n_out) && operands_equal(a->workspace, b->workspace, 1);
 }
 
-static bool programs_equal(const ls_program *a, const ls_program *b) {
-    if (a->n_instrs != b->n_instrs || a->n_channels != b->n_channels || a->first_word != b->first_word)
+static bool programs_equal(const ls_program *a, const ls_program *b, int n_buffers) {
+    if (strcmp(a->name, b->name) != 0 || memcmp(a->left, b->left, sizeof *a->left * (size_t)n_buffers) != 0 ||
+        a->n_instrs != b->n_instrs || a->n_channels != b->n_channels || a->first_word != b->first_word)
         return false;
     for (int c = 0; c < a->n_channels; c++)
         if (strcmp(a->channels[c].name, b->channels[c].name) != 0 ||
@@ -42,7 +43,7 @@ static bool programs_equal(const ls_program *a, const ls_program *b) {
 static bool buffers_equal(const ls_buffer *a, const ls_buffer *b) {
     return strcmp(a->name, b->name) == 0 && a->space == b->space && a->kind == b->kind &&
            a->bytes == b->bytes && a->offset == b->offset && a->program == b->program &&
-           a->first == b->first && a->last == b->last && memcmp(a->left, b->left, sizeof a->left) == 0;
+           a->first == b->first && a->last == b->last;
 }
 
 static bool displacements_equal(const ls_displacement *a, const ls_displacement *b) {
@@ -56,7 +57,7 @@ static bool displacements_equal(const ls_displacement *a, const ls_displacement 
 bool images_equal(const ls_image *a, const ls_image *b) {
     if (a->n_buffers != b->n_buffers || a->n_teams != b->n_teams ||
         a->n_displacements != b->n_displacements || a->n_pieces != b->n_pieces ||
-        a->flat_elements != b->flat_elements || a->words != b->words)
+        a->flat_elements != b->flat_elements || a->words != b->words || a->n_programs != b->n_programs)
         return false;
     for (int i = 0; i < a->n_buffers; i++)
         if (!buffers_equal(&a->buffers[i], &b->buffers[i])) return false;
@@ -66,8 +67,8 @@ bool images_equal(const ls_image *a, const ls_image *b) {
         if (!displacements_equal(&a->displacements[d], &b->displacements[d])) return false;
     for (int k = 0; k < a->n_pieces; k++)
         if (memcmp(&a->pieces[k], &b->pieces[k], sizeof a->pieces[k]) != 0) return false;
-    for (int p = 0; p < LS_PROGRAMS; p++)
-        if (!programs_equal(&a->programs[p], &b->programs[p])) return false;
+    for (int p = 0; p < a->n_programs; p++)
+        if (!programs_equal(&a->programs[p], &b->programs[p], a->n_buffers)) return false;
     return true;
 }
 

@@ -274,12 +274,17 @@ enum { KINDS = LS_COUNT(kinds) };
 
 /* --- valid programs, and their restoration ------------------------------------------------------------------------------- */
 
+/* A program's list as compiled, and its operands and edges between queues, one after the other. */
+typedef struct kept_program {
+    ls_instr *instrs;
+    int n;
+    ls_operand *operands;
+    ls_after *after;
+} kept_program;
+
 typedef struct subject {
     image_set set;
-    ls_instr *instrs[8][LS_PROGRAMS]; /* as compiled */
-    int n_instrs[8][LS_PROGRAMS];
-    ls_operand *operands[8][LS_PROGRAMS]; /* theirs, one after the other */
-    ls_after *after[8][LS_PROGRAMS];
+    kept_program *programs[8]; /* by rank and program */
     ls_buffer *buffers[8];
     ls_interpreter *interpreter;
     ls_interpreter_result right;
@@ -329,15 +334,16 @@ static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int lay
     s->set = images_of_kind(mesh, strategy, LS_LAYOUT_ZIGZAG, 13, layers, accumulates, in_place);
     for (int r = 0; r < s->set.ranks; r++) {
         ls_image *image = s->set.image[r];
-        for (int p = 0; p < LS_PROGRAMS; p++) {
-            const int n = s->n_instrs[r][p] = image->programs[p].n_instrs;
-            if (n == 0) continue;
-            s->instrs[r][p] = copy_of(image->programs[p].instrs, sizeof(ls_instr) * (size_t)n);
-            s->operands[r][p] =
-                malloc(sizeof(ls_operand) * move_operands(s->instrs[r][p], n, NULL, true) + 1);
-            (void)move_operands(s->instrs[r][p], n, s->operands[r][p], true);
-            s->after[r][p] = malloc(sizeof(ls_after) * move_after(s->instrs[r][p], n, NULL, true) + 1);
-            (void)move_after(s->instrs[r][p], n, s->after[r][p], true);
+        s->programs[r] = calloc((size_t)image->n_programs, sizeof(kept_program));
+        for (int p = 0; p < image->n_programs; p++) {
+            kept_program *kept = &s->programs[r][p];
+            kept->n = image->programs[p].n_instrs;
+            kept->instrs = copy_of(image->programs[p].instrs, sizeof(ls_instr) * (size_t)kept->n);
+            kept->operands =
+                malloc(sizeof(ls_operand) * move_operands(kept->instrs, kept->n, NULL, true) + 1);
+            (void)move_operands(kept->instrs, kept->n, kept->operands, true);
+            kept->after = malloc(sizeof(ls_after) * move_after(kept->instrs, kept->n, NULL, true) + 1);
+            (void)move_after(kept->instrs, kept->n, kept->after, true);
         }
         s->buffers[r] = copy_of(image->buffers, sizeof(ls_buffer) * (size_t)image->n_buffers);
     }
@@ -351,12 +357,12 @@ static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int lay
 static void restore(subject *s) {
     for (int r = 0; r < s->set.ranks; r++) {
         ls_image *image = s->set.image[r];
-        for (int p = 0; p < LS_PROGRAMS; p++) {
-            const int n = image->programs[p].n_instrs = s->n_instrs[r][p];
-            if (n == 0) continue;
-            memcpy(image->programs[p].instrs, s->instrs[r][p], sizeof(ls_instr) * (size_t)n);
-            (void)move_operands(s->instrs[r][p], n, s->operands[r][p], false);
-            (void)move_after(s->instrs[r][p], n, s->after[r][p], false);
+        for (int p = 0; p < image->n_programs; p++) {
+            const kept_program *kept = &s->programs[r][p];
+            image->programs[p].n_instrs = kept->n;
+            memcpy(image->programs[p].instrs, kept->instrs, sizeof(ls_instr) * (size_t)kept->n);
+            (void)move_operands(kept->instrs, kept->n, kept->operands, false);
+            (void)move_after(kept->instrs, kept->n, kept->after, false);
         }
         memcpy(image->buffers, s->buffers[r], sizeof(ls_buffer) * (size_t)image->n_buffers);
     }
@@ -365,11 +371,12 @@ static void restore(subject *s) {
 static void free_subject(subject *s) {
     ls_interpreter_destroy(s->interpreter);
     for (int r = 0; r < s->set.ranks; r++) {
-        for (int p = 0; p < LS_PROGRAMS; p++) {
-            free(s->instrs[r][p]);
-            free(s->operands[r][p]);
-            free(s->after[r][p]);
+        for (int p = 0; p < s->set.image[r]->n_programs; p++) {
+            free(s->programs[r][p].instrs);
+            free(s->programs[r][p].operands);
+            free(s->programs[r][p].after);
         }
+        free(s->programs[r]);
         free(s->buffers[r]);
     }
     free_images(&s->set);
@@ -441,8 +448,7 @@ mutation_counts count_mutations(uint64_t first, int edits, int seeds) {
         const int kind = draw(&e, KINDS);
         e.rank = draw(&e, s->set.ranks);
         e.image = s->set.image[e.rank];
-        e.index = draw(&e, 2) == 0 ? LS_PROGRAM_MICRO : LS_PROGRAM_STEP;
-        if (e.image->programs[e.index].n_instrs == 0) e.index = LS_PROGRAM_STEP;
+        e.index = draw(&e, e.image->n_programs);
         e.program = &e.image->programs[e.index];
         if (kinds[kind].apply(&e)) {
             judge(s, &e, kind, seeds, counts);

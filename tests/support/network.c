@@ -111,10 +111,11 @@ static ls_status solve(const network *n, const ls_target *target, ls_dtype dtype
     *out = (network_result){0};
     network_result r = {0};
     ls_status status = build(n, dtype, &r.graph);
-    spread_job job = {.job = {.graph = r.graph, .update = LS_UPDATE_REDUCE, .accumulates = micro > 1},
-                      .target = *target,
-                      .transport = n->transport,
-                      .micro = micro};
+    spread_job job = {
+        .job = {.graph = r.graph, .programs = ls_training_programs(r.graph, 0, LS_UPDATE_REDUCE, micro > 1)},
+        .target = *target,
+        .transport = n->transport,
+        .micro = micro};
     job.target.rank = 0;
     if (status.code == LS_OK) status = ls_compile(&job.job, &job.target, &r.image);
     if (status.code == LS_OK) {
@@ -248,7 +249,9 @@ ls_status network_verify(const network *n, const ls_target *target) {
     ls_image **images = calloc((size_t)ranks, sizeof(ls_image *));
     ls_graph *g;
     ls_status status = build(n, LS_F64, &g);
-    const ls_job job = {.graph = g, .update = LS_UPDATE_ADAMW, .adamw = {0.9, 0.95, 1e-8, 0.1}};
+    const ls_job job = {.graph = g,
+                        .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, false),
+                        .adamw = {0.9, 0.95, 1e-8, 0.1}};
     for (int r = 0; r < ranks && status.code == LS_OK; r++) {
         ls_target one = *target;
         one.rank = r;

@@ -16,12 +16,6 @@ static void copy_shard(const ls_image *image, int rank, const void *shard, void 
 
 static int micro_batches(const spread_job *job) { return job->micro > 0 ? job->micro : 1; }
 
-static ls_job job_of(const spread_job *job) {
-    ls_job accumulating = job->job;
-    accumulating.accumulates |= micro_batches(job) > 1;
-    return accumulating;
-}
-
 /* Shared by the ranks. A result that every rank has whole is written by each of them, one at a time. */
 typedef struct shared_job {
     const spread_job *job;
@@ -43,8 +37,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     ls_target target = job->target;
     target.rank = ls_comm_rank(comm);
     ls_image *image;
-    const ls_job compiled = job_of(job);
-    LS_TRY(ls_compile(&compiled, &target, &image));
+    LS_TRY(ls_compile(&job->job, &target, &image));
     ls_executor *executor;
     LS_TRY(ls_executor_create(image, comm, &executor));
     for (int i = 0; i < job->n_in; i++) {
@@ -52,9 +45,11 @@ static ls_status rank_main(ls_comm *comm, void *context) {
         if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", job->in[i].name);
         ls_executor_scatter(executor, binding, job->in[i].data);
     }
+    const int micro = ls_program_find(image, LS_PROGRAM_MICRO),
+              step = ls_program_find(image, LS_PROGRAM_STEP);
     ls_status status = ls_ok();
     for (int i = 0, n = micro_batches(job); i < n && status.code == LS_OK; i++)
-        status = ls_executor_run(executor, job->update && i + 1 == n ? LS_PROGRAM_STEP : LS_PROGRAM_MICRO);
+        status = ls_executor_run(executor, job->update && i + 1 == n ? step : micro);
     for (int i = 0; i < job->n_out && status.code == LS_OK; i++)
         status = gather(shared, executor, &job->out[i]);
     if (job->gradient != NULL && status.code == LS_OK)
@@ -68,8 +63,7 @@ ls_status spread_run(const spread_job *job) {
     ls_target target = job->target;
     target.rank = 0;
     ls_image *image;
-    const ls_job compiled = job_of(job);
-    LS_TRY(ls_compile(&compiled, &target, &image));
+    LS_TRY(ls_compile(&job->job, &target, &image));
     ls_world *world;
     LS_TRY(ls_world_for(image, job->transport, false, 20, &world));
     shared_job shared = {.job = job, .results = PTHREAD_MUTEX_INITIALIZER};

@@ -65,9 +65,11 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     LS_TRY(ls_executor_create(run->set->image[ls_comm_rank(comm)], comm, &ex));
     set_inputs(ex);
     ls_status status = ls_comm_barrier(comm);
-    int sequence[LS_SEQUENCE];
-    const int n = ls_image_sequence(run->set->image[0], sequence);
-    for (int i = 0; i < n && status.code == LS_OK; i++) status = ls_executor_run(ex, sequence[i]);
+    ls_arena *arena = ls_arena_create();
+    int *walk;
+    const int n = ls_phase_walk(run->set->image[0], arena, &walk);
+    for (int i = 0; i < n && status.code == LS_OK; i++) status = ls_executor_run(ex, walk[i]);
+    ls_arena_destroy(arena);
     const double *result = ls_executor_tensor(ex, LS_BIND_RESULT);
     if (status.code == LS_OK && !(result[LS_TOTAL_LOSS] > 0 && isfinite(result[LS_TOTAL_LOSS])))
         status = ls_error(LS_INVALID, "the loss is %g; expected a number", result[LS_TOTAL_LOSS]);

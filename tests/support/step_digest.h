@@ -4,7 +4,7 @@
 
 #include "support/images.h"
 
-/* The programs of ls_image_sequence on random parameters and tokens; ranks are threads. *digest: of the bits of all ranks. */
+/* The programs of ls_phase_walk on random parameters and tokens; ranks are threads. *digest: of the bits of all ranks. */
 ls_status step_digest(const image_set *set, const char *transport, uint64_t *digest);
 
 /*

@@ -120,6 +120,7 @@ typedef struct ls_bench_step {
     ls_array tokens, labels, positions;
     ls_session *session;
     int ranks, rounds;
+    int step;     /* the program of that name */
     int instrs;   /* most instructions of any rank's program */
     void *shared; /* memory for times and seconds, which the ranks write */
     size_t shared_bytes;

@@ -76,11 +76,11 @@ static ls_status find_products(const bench *b, setting *s) {
                               .threads = s->threads,
                               .saving = {.tile = LS_TILE_LOSS}};
     ls_status status = ls_model_build(b->model, graph, 1, b->options.seq, true, &lm);
-    const ls_job job = {.graph = graph, .update = LS_UPDATE_ADAMW};
+    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_ADAMW, false)};
     if (status.code == LS_OK) status = ls_compile(&job, &target, &s->image);
     ls_graph_destroy(graph);
     LS_TRY(status);
-    const ls_program *p = &s->image->programs[LS_PROGRAM_STEP];
+    const ls_program *p = &s->image->programs[ls_program_find(s->image, LS_PROGRAM_STEP)];
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         if (instr->kind == LS_INSTR_KERNEL && instr->kernel->id == LS_KERNEL_MATMUL)

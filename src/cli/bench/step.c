@@ -52,14 +52,14 @@ static ls_status set_up(const ls_bench_step *b, const ls_rank *rank) {
     scatter(rank, "tokens", &b->tokens);
     scatter(rank, "labels", &b->labels);
     scatter(rank, "positions", &b->positions);
-    return ls_executor_record(rank->executor, 4 * ls_trace_spans(rank->image, 0, 1));
+    return ls_executor_record(rank->executor, 4 * ls_trace_spans(rank->image, rank->step, 1));
 }
 
 /* Sets seconds[instruction] from the recorded spans of a run. */
-static void collect(const ls_executor *executor, uint64_t run, double *seconds) {
+static void collect(const ls_executor *executor, int step, uint64_t run, double *seconds) {
     for (size_t i = 0, n = ls_executor_spans(executor); i < n; i++) {
         const ls_span_time *span = ls_executor_span(executor, i);
-        if (span->program == LS_PROGRAM_STEP && span->run == run && span->instr >= 0)
+        if (span->program == step && span->run == run && span->instr >= 0)
             seconds[span->instr] = span->end - span->begin;
     }
 }
@@ -88,7 +88,7 @@ static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run) 
     }
     mine->total[run - 1] = after.total - before.total;
     mine->waiting[run - 1] = after.waiting - before.waiting;
-    collect(rank->executor, (uint64_t)run, ls_bench_step_seconds(b, rank->rank, run - 1));
+    collect(rank->executor, rank->step, (uint64_t)run, ls_bench_step_seconds(b, rank->rank, run - 1));
     return ls_ok();
 }
 
@@ -144,7 +144,7 @@ static ls_status predict(ls_bench_step *b) {
     ls_host host;
     b->host_measured = b->host != NULL || ls_host_load(images[0]->isa, &host);
     const ls_rates rates = ls_plan_rates(images[0], b->host != NULL ? b->host : &host);
-    return ls_simulate(images, b->ranks, LS_PROGRAM_STEP, &rates, &(ls_simulation_watch){note_prediction, b},
+    return ls_simulate(images, b->ranks, b->step, &rates, &(ls_simulation_watch){note_prediction, b},
                        b->simulated);
 }
 
@@ -154,7 +154,7 @@ static ls_status run_session(ls_bench_step *b) {
         const ls_image *image = ls_session_image(b->session, r);
         if (image == NULL || r >= LS_BENCH_MOST_RANKS) /* a session keeps no images of more ranks */
             return ls_error(LS_USAGE, "--ranks %d are too many for this bench", b->ranks);
-        b->instrs = (int)ls_max(b->instrs, image->programs[LS_PROGRAM_STEP].n_instrs);
+        b->instrs = (int)ls_max(b->instrs, image->programs[b->step].n_instrs);
     }
     b->shared_bytes =
         of_ranks + sizeof *b->seconds * (size_t)b->ranks * (size_t)b->rounds * (size_t)b->instrs;
@@ -194,10 +194,13 @@ static ls_status open_session(ls_bench_step *b) {
     const double start = ls_seconds();
     b->graph = ls_graph_create(b->dtype);
     LS_TRY(ls_model_build(b->model, b->graph, o->batch, o->seq, true, &lm));
-    b->job = (ls_job){.graph = b->graph, .update = LS_UPDATE_ADAMW, .adamw = adamw};
+    b->job = (ls_job){.graph = b->graph,
+                      .programs = ls_training_programs(b->graph, 0, LS_UPDATE_ADAMW, false),
+                      .adamw = adamw};
     LS_TRY(ls_session_open(&b->job, &spread, &b->session));
     b->opened = ls_seconds() - start;
     b->ranks = ls_session_ranks(b->session);
+    b->step = ls_program_find(ls_session_image(b->session, 0), LS_PROGRAM_STEP);
     return ls_ok();
 }
 
@@ -268,7 +271,7 @@ static void fill_table(const ls_bench_step *b, figures *f) {
     double waiting = 0, known = 0, idle = 0, ended = 0;
     f->predicted = ls_simulated_seconds(b->simulated, b->ranks);
     for (int r = 0; r < b->ranks; r++) {
-        ls_bench_table_add(&f->table, ls_session_image(b->session, r), LS_PROGRAM_STEP,
+        ls_bench_table_add(&f->table, ls_session_image(b->session, r), b->step,
                            ls_bench_step_seconds(b, r, f->round), ls_bench_step_predicted(b, r), b->ranks);
         idle += b->simulated[r].waiting / b->ranks;
         ended += (f->predicted - b->simulated[r].end) / b->ranks;

@@ -32,8 +32,8 @@ struct ls_site {
     int mask; /* index into ls_image.masks: of my block of queries; where queries travel, + h is of those h hops away */
     ls_heads q_heads, kv_heads;
     ls_heads kv_parts; /* KV heads counted once per owner: where the owners' gradients are collected */
-    /* What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where the gradient is a program of its
-     * own (ls_job.apart) they are set anew for it; nothing else of the forward pass is there then. */
+    /* What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where another program
+     * runs the gradient they are set anew for it; nothing else of the forward pass is there then. */
     ls_operand q, k, v; /* T[B,n,heads,D] */
     ls_operand lse;     /* G[B,heads,n]; with the sink */
 };
@@ -67,9 +67,9 @@ LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_at
 
 int ls_ring_index(const ls_builder *b);
 int ls_ulysses_index(const ls_builder *b);
-ls_peer ls_rank_in_ring(ls_builder *b, int ring);     /* the rank of that ring index, my ulysses index */
-ls_peer ls_rank_in_block(ls_builder *b, int ulysses); /* the rank of my block with that ulysses index */
-int64_t ls_block_start(const ls_builder *b, int ring);  /* first entry of the positions table */
+ls_peer ls_rank_in_ring(ls_builder *b, int ring);      /* the rank of that ring index, my ulysses index */
+ls_peer ls_rank_in_block(ls_builder *b, int ulysses);  /* the rank of my block with that ulysses index */
+int64_t ls_block_start(const ls_builder *b, int ring); /* first entry of the positions table */
 int64_t ls_block_tokens(const ls_builder *b, int ring);
 int64_t ls_block_most(const ls_builder *b);
 int64_t ls_member_tokens(const ls_builder *b, int ulysses); /* tokens of a rank of my block */

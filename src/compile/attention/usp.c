@@ -142,7 +142,7 @@ static bool made_again(const ls_site *site, const ls_node *node) {
     return false;
 }
 
-/* In a program of its own the gradient finds what the host keeps: the tokens' tensors, with lse, but nothing that was gathered. */
+/* In another program than the forward node the gradient finds what persists: the tokens' tensors, with lse, but nothing that was gathered. */
 static void gather_kept(ls_builder *b, ls_site *site, const ls_node *node) {
     gather_inputs(b, site, node);
     site->lse = ls_lower_tensor(b, node->in[4]);
@@ -154,7 +154,7 @@ static void gather_kept(ls_builder *b, ls_site *site, const ls_node *node) {
 
 void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
     const ls_dtype G = b->image->accumulator;
-    if (b->program_index == LS_PROGRAM_BACKWARD)
+    if (node->forward < b->row->first_node)
         gather_kept(b, site, node);
     else if (made_again(site, node))
         gather_inputs(b, site, node);

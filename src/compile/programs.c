@@ -1,0 +1,71 @@
+/* The programs and phase tables of the usual jobs. */
+#include "compile/compile_impl.h"
+
+/* Of a table with every program and row that such a job could have: those that are kept, and the rows between them. */
+static ls_job_programs choose(ls_arena *arena, const ls_job_programs *all, const bool *kept) {
+    ls_job_program *list = LS_NEW_ARRAY(arena, ls_job_program, all->n);
+    ls_phase *phases = LS_NEW_ARRAY(arena, ls_phase, all->n_phases);
+    int *place = LS_NEW_ARRAY(arena, int, all->n);
+    ls_job_programs out = {.list = list, .phases = phases};
+    for (int p = 0; p < all->n; p++) {
+        place[p] = out.n;
+        if (kept[p]) list[out.n++] = all->list[p];
+    }
+    for (int i = 0; i < all->n_phases; i++) {
+        const ls_phase *row = &all->phases[i];
+        if ((row->from != LS_FIRST && !kept[row->from]) || !kept[row->to]) continue;
+        phases[out.n_phases++] =
+            (ls_phase){row->from == LS_FIRST ? LS_FIRST : place[row->from], place[row->to]};
+    }
+    return out;
+}
+
+ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update,
+                                     bool accumulates) {
+    enum { MICRO, STEP, EVALUATE, PROGRAMS };
+    const ls_sums used = update == LS_UPDATE_ADAMW ? LS_SUMS_CLEARED : LS_SUMS_ADDED;
+    const ls_job_program list[PROGRAMS] = {
+        [MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .sums = LS_SUMS_ADDED},
+        [STEP] = {LS_PROGRAM_STEP, 0, LS_LAST_NODE, .update = update, .timed = true,
+                  .sums = accumulates ? used : LS_SUMS_BEGUN},
+        [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
+    /* A step that has begun is finished before anything else. */
+    static const ls_phase phases[] = {{LS_FIRST, MICRO}, {LS_FIRST, STEP}, {LS_FIRST, EVALUATE},
+                                      {MICRO, MICRO},    {MICRO, STEP},    {STEP, MICRO},
+                                      {STEP, STEP},      {STEP, EVALUATE}, {EVALUATE, EVALUATE},
+                                      {EVALUATE, MICRO}, {EVALUATE, STEP}};
+    LS_ASSERT(update != LS_UPDATE_NONE);
+    return choose(graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
+                  (bool[PROGRAMS]){[MICRO] = accumulates, [STEP] = true, [EVALUATE] = forward_nodes > 0});
+}
+
+ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes) {
+    enum { MICRO, EVALUATE, PROGRAMS };
+    const ls_job_program list[PROGRAMS] = {[MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .timed = true},
+                                           [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
+    static const ls_phase phases[] = {{LS_FIRST, MICRO}, {LS_FIRST, EVALUATE}, {MICRO, MICRO},
+                                      {MICRO, EVALUATE}, {EVALUATE, EVALUATE}, {EVALUATE, MICRO}};
+    return choose(graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
+                  (bool[PROGRAMS]){[MICRO] = true, [EVALUATE] = forward_nodes > 0});
+}
+
+ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, const char *second) {
+    enum { FORWARD, SECOND, PROGRAMS };
+    const ls_job_program list[PROGRAMS] = {[FORWARD] = {LS_PROGRAM_EVALUATE, 0, forward_nodes, .timed = true},
+                                           [SECOND] = {second, forward_nodes, LS_LAST_NODE, .timed = true}};
+    static const ls_phase phases[] = {
+        {LS_FIRST, FORWARD}, {FORWARD, FORWARD}, {FORWARD, SECOND}, {SECOND, SECOND}, {SECOND, FORWARD}};
+    return choose(graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
+                  (bool[PROGRAMS]){[FORWARD] = true, [SECOND] = graph->n_nodes > forward_nodes});
+}
+
+ls_job_programs ls_forward_programs(const ls_graph *graph) {
+    return ls_apart_programs(graph, LS_LAST_NODE, "");
+}
+
+bool ls_job_updates(const ls_job *job, ls_update least) {
+    for (int p = 0; p < job->programs.n; p++) {
+        if (job->programs.list[p].update >= least) return true;
+    }
+    return false;
+}
