@@ -130,9 +130,9 @@ static void measure(const shape *s, const ls_kernel *forward, const ls_kernel *b
         "\"Hkv\":%lld,\"D\":%lld,\"forward_seconds\":%.4f,\"backward_seconds\":%.4f,\"forward_gflops\":%.1f,"
         "\"backward_gflops\":%.1f,\"peak_f32_gflops\":%.1f,\"forward_share\":%.3f,\"backward_share\":%.3f,"
         "\"forward_workspace\":%.0f,\"backward_workspace\":%.0f}\n",
-        ls_isa_name(forward->isa), ls_dtype_name(T), threads, (long long)s->S, (long long)s->Hq,
-        (long long)s->Hkv, (long long)s->D, forward_seconds, backward_seconds, forward_rate, backward_rate,
-        peak, forward_rate / peak, backward_rate / peak, forward_bytes, backward_bytes);
+        ls_isa_name(ls_isa_within(forward->needs)), ls_dtype_name(T), threads, (long long)s->S,
+        (long long)s->Hq, (long long)s->Hkv, (long long)s->D, forward_seconds, backward_seconds, forward_rate,
+        backward_rate, peak, forward_rate / peak, backward_rate / peak, forward_bytes, backward_bytes);
     fflush(stdout);
     void *all[] = {positions, spans,   q.data,  k.data,  v.data,   dout.data,
                    o.data,    dq.data, dk.data, dv.data, lse.data, delta.data};
@@ -144,18 +144,20 @@ static ls_status bench(int argc, char **argv) {
     ls_machine_detect(&machine);
     ls_isa isa = machine.isa;
     if (argc > 1) LS_TRY(ls_isa_parse(argv[1], &isa));
-    if (isa > machine.isa)
-        return ls_error(LS_USAGE, "isa is %s, this machine has %s", argv[1], ls_isa_name(machine.isa));
+    LS_TRY(ls_isa_check(isa));
     const int only = argc > 2 ? atoi(argv[2]) : 0;
     for (int threads = only > 0 ? only : 1; threads <= (only > 0 ? only : 2); threads++) {
         ls_pool *pool;
         LS_TRY(ls_pool_create(threads, true, &pool));
-        const double peak = machine.isa >= LS_ISA_AVX512 && threads <= 64 ? peak_gflops(pool, threads) : NAN;
+        const double peak =
+            ls_isa_allows(machine.isa, LS_FEATURE_AVX512) && threads <= 64 ? peak_gflops(pool, threads) : NAN;
         for (int element = 0; element < 2; element++) {
             const ls_dtype T = element ? LS_BF16 : LS_F32;
             const ls_kernel *forward, *backward;
-            LS_TRY(ls_kernel_find(LS_KERNEL_ATTENTION, T, isa, &forward));
-            LS_TRY(ls_kernel_find(LS_KERNEL_ATTENTION_GRAD, T, isa, &backward));
+            LS_TRY(ls_kernel_find(&(ls_kernel_request){.id = LS_KERNEL_ATTENTION, .dtype = T, .isa = isa},
+                                  &forward));
+            LS_TRY(ls_kernel_find(
+                &(ls_kernel_request){.id = LS_KERNEL_ATTENTION_GRAD, .dtype = T, .isa = isa}, &backward));
             for (size_t i = 0; i < LS_COUNT(shapes); i++)
                 measure(&shapes[i], forward, backward, threads, pool, peak);
         }

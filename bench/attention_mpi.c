@@ -154,7 +154,8 @@ static void make_ring(ring *r) {
 /* A kernel is prepared once and its workspace kept, as the executor does. */
 static void run_step(const ring *r, step *s, const char *name, ls_dtype dtype, const ls_kernel_call *call) {
     if (s->kernel == NULL) {
-        ls_status status = ls_kernel_find(ls_kernel_named(name), dtype, r->isa, &s->kernel);
+        ls_status status = ls_kernel_find(
+            &(ls_kernel_request){.id = ls_kernel_named(name), .dtype = dtype, .isa = r->isa}, &s->kernel);
         s->call = *call;
         s->call.threads = 1;
         if (status.code == LS_OK && s->kernel->workspace != NULL)

@@ -64,7 +64,8 @@ static void measure(const work *w, ls_dtype T, ls_isa isa, ls_pool *pool) {
         .n_in = w->n_in, .n_out = w->n_out, .params = w->params, .threads = ls_pool_threads(pool)};
     for (int i = 0; i < w->n_in; i++) call.in[i] = make_view(&w->in[i], T, &bytes);
     for (int i = 0; i < w->n_out; i++) call.out[i] = make_view(&w->out[i], T, &bytes);
-    stop_unless(ls_kernel_find(ls_kernel_named(w->name), T, isa, &kernel));
+    const ls_kernel_request request = {.id = ls_kernel_named(w->name), .dtype = T, .isa = isa};
+    stop_unless(ls_kernel_find(&request, &kernel));
     const double before = ls_seconds();
     const size_t workspace = kernel->workspace ? kernel->workspace(&call) : 0;
     call.workspace = aligned_alloc(64, ls_round_up(workspace + 1, 64));
@@ -77,8 +78,8 @@ static void measure(const work *w, ls_dtype T, ls_isa isa, ls_pool *pool) {
     }
     printf("{\"kernel\":\"%s\",\"dtype\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"rows\":%lld,\"columns\":%lld,"
            "\"ms\":%.3f,\"prepare_ms\":%.3f,\"workspace\":%zu,\"%s\":%.1f}\n",
-           w->name, ls_dtype_name(T), ls_isa_name(kernel->isa), call.threads, (long long)w->out[0].rows,
-           (long long)w->out[0].columns, best * 1e3, prepared * 1e3, workspace,
+           w->name, ls_dtype_name(T), ls_isa_name(ls_isa_within(kernel->needs)), call.threads,
+           (long long)w->out[0].rows, (long long)w->out[0].columns, best * 1e3, prepared * 1e3, workspace,
            w->flops > 0 ? "gflops" : "gb_per_s", (w->flops > 0 ? w->flops : bytes) / best * 1e-9);
     if (kernel->release) kernel->release(state);
     for (int i = 0; i < w->n_in; i++) free(call.in[i].data);

@@ -1,8 +1,8 @@
 # src/kernel/cpu: the same sources once per instruction set and element type. A file finds its variant in
 #   LS_CPU_ISA            base, avx2, avx512, avx512bf16 or amx (a bare word, to paste into names)
 #   LS_CPU_ELEMENT_BF16   0: arrays of float, 1: arrays of bf16
-# and the registry installs the best variant that the processor has. Files named common_* are compiled once.
-# An isa with a list of its own (sources_ISA, elements_ISA) has those kernels only; for the others the registry goes on to the isa below.
+# and the flags below say which features its kernels need (cpu_impl.h). Files named common_* are compiled once.
+# An isa with a list of its own (sources_ISA, elements_ISA) has those kernels only.
 set(isas base)
 set(flags_base "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")

@@ -11,10 +11,10 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [ -n "${ISA:-}" ]; then export LONGSPAN_ISA=$ISA; fi
-# The instruction sets that may be used, least first: "base avx2 avx512".
-sets=$("$build/longspan" version --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["isas"].replace(",", ""))')
+# The instruction set of this process, and all within it: "avx512" and "base avx2 avx512".
+read -r own sets < <("$build/longspan" version --json |
+    python3 -c 'import json, sys; v = json.load(sys.stdin); print(v["isa"], v["isas"].replace(",", ""))')
 [ -n "$sets" ] || exit 1 # what is wrong was said
-own=${sets##* }
 
 # part HEADING TIER [LIST]: runs a part of the tests, and keeps its counts.
 passed=0 failed=0

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/index.h"
 #include "base/intervals.h"
+#include "base/isa.h"
 #include "base/machine.h"
 #include "base/mapped.h"
 #include "base/measure.h"

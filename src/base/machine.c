@@ -2,109 +2,11 @@
 
 #include "base/base.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#endif
-
-static const char *const isa_names[LS_ISA_COUNT] = {"ref", "base", "avx2", "avx512", "avx512bf16", "amx"};
-#define EXPECTED_ISAS "expected ref, base, avx2, avx512, avx512bf16 or amx"
-
-const char *ls_isa_name(ls_isa isa) {
-    LS_ASSERT(isa < LS_ISA_COUNT);
-    return isa_names[isa];
-}
-
-ls_status ls_isa_parse(const char *text, ls_isa *out) {
-    for (int i = 0; i < LS_ISA_COUNT; i++) {
-        if (strcmp(text, isa_names[i]) != 0) continue;
-        *out = (ls_isa)i;
-        return ls_ok();
-    }
-    return ls_error(LS_USAGE, "instruction set '%s' is unknown; " EXPECTED_ISAS, text);
-}
-
-#if defined(__x86_64__)
-/* Whether cpuid leaf.subleaf has all of `bits` in register r (0 eax, 1 ebx, 2 ecx, 3 edx). */
-static bool cpuid_has(unsigned leaf, unsigned subleaf, int r, unsigned bits) {
-    unsigned registers[4] = {0};
-    if (!__get_cpuid_count(leaf, subleaf, &registers[0], &registers[1], &registers[2], &registers[3]))
-        return false;
-    return (registers[r] & bits) == bits;
-}
-
-/*
- * The system must save 8 KiB more per thread that uses tiles, so Linux requires a process to request permission once. Threads and
- * children inherit it.
- */
-static bool may_use_tiles(void) {
-    const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
-    /* ARCH_REQ_XCOMP_PERM of Linux 5.16, which older headers lack. */
-    enum { REQUEST_PERMISSION = 0x1023, XTILEDATA = 18 };
-    return cpuid_has(7, 0, 3, amx_bf16 | amx_tile) &&
-           syscall(SYS_arch_prctl, REQUEST_PERMISSION, XTILEDATA) == 0;
-}
-
-/* __builtin_cpu_supports also checks that the operating system saves the wide registers. */
-static ls_isa detect_isa(void) {
-    const unsigned fma = 1u << 12, movbe = 1u << 22, f16c = 1u << 29;
-    const unsigned lzcnt = 1u << 5, bf16 = 1u << 5;
-    __builtin_cpu_init();
-    const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2") && cpuid_has(1, 0, 2, fma | movbe | f16c) &&
-                    cpuid_has(0x80000001u, 0, 2, lzcnt);
-    if (!v3) return LS_ISA_BASE;
-    const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                    __builtin_cpu_supports("avx512vl");
-    if (!v4) return LS_ISA_AVX2;
-    if (!cpuid_has(7, 1, 0, bf16)) return LS_ISA_AVX512;
-    return may_use_tiles() ? LS_ISA_AMX : LS_ISA_AVX512BF16;
-}
-#else
-static ls_isa detect_isa(void) { return LS_ISA_BASE; }
-#endif
-
-static pthread_once_t isa_once = PTHREAD_ONCE_INIT;
-static ls_isa detected_isa; /* written once */
-
-static void detect_isa_once(void) { detected_isa = detect_isa(); }
-
-static ls_isa processor_isa(void) {
-    pthread_once(&isa_once, detect_isa_once);
-    return detected_isa;
-}
-
-ls_status ls_isa_limit(ls_isa *out) {
-    const char *const cap = getenv(LS_ISA_VARIABLE);
-    ls_isa isa = processor_isa();
-    *out = isa;
-    if (cap == NULL || cap[0] == 0) return ls_ok();
-    if (ls_isa_parse(cap, &isa).code != LS_OK)
-        return ls_error(LS_USAGE, "the environment's " LS_ISA_VARIABLE " is '%.40s'; " EXPECTED_ISAS, cap);
-    if (isa > processor_isa())
-        return ls_error(LS_USAGE,
-                        "the environment's " LS_ISA_VARIABLE " is %s; this processor has no more than %s",
-                        cap, ls_isa_name(processor_isa()));
-    *out = isa;
-    return ls_ok();
-}
-
-ls_status ls_isa_check(ls_isa isa) {
-    ls_isa limit = LS_ISA_REF;
-    LS_TRY(ls_isa_limit(&limit));
-    if (isa <= limit) return ls_ok();
-    return ls_error(LS_USAGE, "instruction set %s: %s has no more than %s", ls_isa_name(isa),
-                    limit < processor_isa() ? "as " LS_ISA_VARIABLE " says, this process" : "this processor",
-                    ls_isa_name(limit));
-}
 
 /* ---- control groups ---- */
 

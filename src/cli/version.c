@@ -30,12 +30,14 @@ static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
-/* Lists the instruction sets up to `best` for which this build has kernels; `ref` (plain C) is not one of them. */
-static void list_isas(ls_isa best, text_list *out) {
-    for (ls_isa isa = LS_ISA_BASE; isa <= best; isa++) {
+/* Lists the instruction sets within `limit` for which this build has kernels; `ref` (plain C) is not one of them. */
+static void list_isas(ls_isa limit, text_list *out) {
+    for (int i = 0; i < LS_ISA_COUNT; i++) {
+        const ls_isa_row *row = &ls_isas[i];
         const ls_kernel *kernel = ls_kernel_at(0);
-        for (int i = 0; kernel != NULL && kernel->isa != isa; i++) kernel = ls_kernel_at(i);
-        if (kernel != NULL) append(out, ls_isa_name(isa), strlen(ls_isa_name(isa)));
+        for (int k = 0; kernel != NULL && kernel->needs != row->features; k++) kernel = ls_kernel_at(k);
+        if (i != LS_ISA_REF && kernel != NULL && ls_isa_allows(limit, row->features))
+            append(out, row->name, strlen(row->name));
     }
 }
 

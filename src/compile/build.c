@@ -58,34 +58,46 @@ static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const c
     return instr;
 }
 
-/* Asks the kernel how much scratch a call of these shapes needs, and makes a buffer for it. */
-static const ls_operand *workspace_of(ls_builder *b, const ls_instr *instr, size_t params_bytes) {
-    const size_t bytes = ls_workspace_bytes(b, instr, params_bytes);
+/* A buffer for the scratch that the kernel needs in this call. */
+static const ls_operand *workspace_of(ls_builder *b, const ls_kernel *kernel, const ls_kernel_call *call,
+                                      size_t params_bytes) {
+    const size_t bytes = ls_workspace_bytes(b, kernel, call, params_bytes);
     if (bytes == 0) return &no_operand;
     const int64_t size = (int64_t)ls_ceil_div((int64_t)bytes, 4);
     const ls_operand made = ls_build_private(b, LS_BUFFER_WORKSPACE, "workspace", LS_F32, 1, &size);
     return keep(b, &made, 1);
 }
 
-void ls_build_kernel(ls_builder *b, const ls_kernel_build *call) {
+/* The call as the kernel will get it, without data. */
+static ls_kernel_call shapes_of(const ls_builder *b, const ls_kernel_build *k) {
+    ls_kernel_call call = {.n_in = k->n_in, .n_out = k->n_out, .threads = b->target->threads};
+    for (int i = 0; i < k->n_in; i++) call.in[i] = k->in[i].view;
+    for (int i = 0; i < k->n_out; i++) call.out[i] = k->out[i].view;
+    if (k->params_bytes > 0) call.params = ls_arena_copy(b->image->arena, k->params, k->params_bytes);
+    return call;
+}
+
+void ls_build_kernel(ls_builder *b, const ls_kernel_build *k) {
     if (b->status.code != LS_OK) return;
+    const ls_kernel_call call = shapes_of(b, k);
+    const ls_kernel_request request = {
+        .id = k->kernel, .dtype = k->dtype, .isa = b->target->isa, .call = &call};
     const ls_kernel *kernel;
-    const ls_status status = ls_kernel_find(call->kernel, call->dtype, b->target->isa, &kernel);
+    const ls_status status = ls_kernel_find(&request, &kernel);
     if (status.code != LS_OK) {
         ls_build_fail(b, status);
         return;
     }
-    ls_instr *instr = push(b, LS_INSTR_KERNEL, call->queue, call->op);
+    ls_instr *instr = push(b, LS_INSTR_KERNEL, k->queue, k->op);
     instr->kernel = kernel;
-    instr->flops = call->flops;
-    instr->rows = call->rows;
-    instr->params =
-        call->params_bytes > 0 ? ls_arena_copy(b->image->arena, call->params, call->params_bytes) : NULL;
-    instr->n_in = call->n_in;
-    instr->n_out = call->n_out;
-    instr->in = keep(b, call->in, call->n_in);
-    instr->out = keep(b, call->out, call->n_out);
-    instr->workspace = workspace_of(b, instr, call->params_bytes);
+    instr->flops = k->flops;
+    instr->rows = k->rows;
+    instr->params = call.params;
+    instr->n_in = k->n_in;
+    instr->n_out = k->n_out;
+    instr->in = keep(b, k->in, k->n_in);
+    instr->out = keep(b, k->out, k->n_out);
+    instr->workspace = workspace_of(b, kernel, &call, k->params_bytes);
 }
 
 static void build_unary(ls_builder *b, ls_kernel_id kernel, ls_dtype dtype, ls_operand from, ls_operand to) {

@@ -27,17 +27,13 @@ static bool is_about(const ls_workspace_answer *a, const ls_kernel *kernel, cons
            (params_bytes == 0 || memcmp(a->call.params, call->params, params_bytes) == 0);
 }
 
-size_t ls_workspace_bytes(ls_builder *b, const ls_instr *instr, size_t params_bytes) {
-    const ls_kernel *kernel = instr->kernel;
+size_t ls_workspace_bytes(ls_builder *b, const ls_kernel *kernel, const ls_kernel_call *call,
+                          size_t params_bytes) {
     if (kernel->workspace == NULL) return 0;
-    ls_kernel_call call = {
-        .n_in = instr->n_in, .n_out = instr->n_out, .params = instr->params, .threads = b->target->threads};
-    for (int i = 0; i < instr->n_in; i++) call.in[i] = instr->in[i].view;
-    for (int i = 0; i < instr->n_out; i++) call.out[i] = instr->out[i].view;
     for (int i = 0; i < b->n_answers; i++) {
-        if (is_about(&b->answers[i], kernel, &call, params_bytes)) return b->answers[i].bytes;
+        if (is_about(&b->answers[i], kernel, call, params_bytes)) return b->answers[i].bytes;
     }
     ls_workspace_answer *a = LS_PUSH(b->image->arena, b->answers, b->n_answers, b->answer_capacity);
-    *a = (ls_workspace_answer){kernel, call, params_bytes, kernel->workspace(&call)};
+    *a = (ls_workspace_answer){kernel, *call, params_bytes, kernel->workspace(call)};
     return a->bytes;
 }

@@ -1,9 +1,9 @@
 /*
  * kernel: arithmetic on views. contracts.c has the contract of every kernel, registry.c the implementations.
  *
- * A kernel is chosen by (contract, element type, isa). Every kernel has a reference implementation (ref/: plain C, f32 and f64); faster ones
- * (cpu/) replace it for an isa. A kernel does not know about ranks: it gets views, parameters, a workspace whose size it declared, and the
- * pool on which it may split its work.
+ * Every contract has a reference implementation (ref/: plain C, f32 and f64); faster ones (cpu/) need features of the processor and take
+ * its place where those are. A kernel does not know about ranks: it gets views, parameters, a workspace whose size it declared, and
+ * the pool on which it may split its work.
  * prepare checks everything that can fail, once, before a program runs. run cannot fail, allocates nothing, and gives the same bits for
  * the same views, parameters and number of threads.
  */
@@ -124,10 +124,16 @@ bool ls_kernel_reads_output(ls_kernel_id id, const void *params, int output);
  */
 bool ls_kernel_works_in_place(ls_kernel_id id, int output, int other, bool narrows);
 
+/* Where a kernel runs, and where its operands lie. */
+typedef enum ls_kernel_device { LS_DEVICE_CPU } ls_kernel_device;
+
 typedef struct ls_kernel {
     ls_kernel_id id; /* the contract that it implements */
     ls_dtype dtype;
-    ls_isa isa;
+    ls_kernel_device device;
+    ls_features needs; /* all that its code uses, workspace and prepare included */
+    /* Whether it can compute a call that fulfils the contract (data pointers are not read). NULL: any. */
+    bool (*supports)(const ls_kernel_call *call);
     /* Bytes of workspace for a call of these shapes (data pointers are not read). NULL: none. */
     size_t (*workspace)(const ls_kernel_call *call);
     /* Checks the call, and creates what its runs share (generated code, tables), which release frees. NULL: nothing to do. */
@@ -136,11 +142,20 @@ typedef struct ls_kernel {
     void (*run)(const ls_kernel_call *call, void *state, ls_pool *pool);
 } ls_kernel;
 
+/* What a kernel is wanted for. */
+typedef struct ls_kernel_request {
+    ls_kernel_id id;
+    ls_dtype dtype;
+    ls_kernel_device device;
+    ls_isa isa;                 /* the features that the kernel may need */
+    const ls_kernel_call *call; /* that it must support; NULL: any kernel will do */
+} ls_kernel_request;
+
 /*
- * The registered kernel with the highest isa up to the given one; of several, the last in the list.
- * LS_UNSUPPORTED: there is none. LS_USAGE: this process may not use that isa.
+ * The most specific of the registered kernels that fit: the one that needs most features, so that it is preferred to those that need only
+ * some of these; of several, the last in the list. LS_UNSUPPORTED: there is none. LS_USAGE: this process may not use that isa.
  */
-LS_MUST_USE ls_status ls_kernel_find(ls_kernel_id id, ls_dtype dtype, ls_isa isa, const ls_kernel **out);
+LS_MUST_USE ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out);
 
 static inline const char *ls_kernel_name(const ls_kernel *kernel) { return ls_contracts[kernel->id].name; }
 

@@ -11,6 +11,10 @@
  */
 LS_MUST_USE ls_status ls_kernel_check(ls_kernel_id id, ls_dtype T, const ls_kernel_call *call);
 
+/* The choice of ls_kernel_find among n tables (each ends with NULL), whatever this processor has. NULL: no kernel fits. */
+const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *tables, size_t n,
+                                  const ls_kernel_request *request);
+
 /* A view as text for errors: "f32[2,3]". */
 typedef struct ls_view_text {
     char text[96];

@@ -1,6 +1,6 @@
 /*
- * The registry: a list of tables in the order of their isa. All kernels of a table have one isa. With LS_HAVE_CPU_KERNELS 0 (a build of
- * the core only) there are only the reference kernels.
+ * The registry: the tables of kernels, and the choice among them. With LS_HAVE_CPU_KERNELS 0 (a build of the core only) there are only
+ * the reference kernels.
  */
 #include "kernel/kernel_impl.h"
 
@@ -30,27 +30,34 @@ static const ls_kernel *const *const tables[] = {
 #endif
 };
 
-/* The last kernel with that contract and type, or NULL. */
-static const ls_kernel *find_in(const ls_kernel *const *table, ls_kernel_id id, ls_dtype dtype) {
-    const ls_kernel *found = NULL;
-    for (; *table != NULL; table++) {
-        const ls_kernel *kernel = *table;
-        if (kernel->dtype == dtype && kernel->id == id) found = kernel;
-    }
-    return found;
+static bool fits(const ls_kernel *kernel, const ls_kernel_request *r) {
+    return kernel->id == r->id && kernel->dtype == r->dtype && kernel->device == r->device &&
+           ls_isa_allows(r->isa, kernel->needs) &&
+           (kernel->supports == NULL || r->call == NULL || kernel->supports(r->call));
 }
 
-ls_status ls_kernel_find(ls_kernel_id id, ls_dtype dtype, ls_isa isa, const ls_kernel **out) {
-    LS_TRY(ls_isa_check(isa)); /* even a kernel's workspace function may use the instruction set */
-    for (size_t t = LS_COUNT(tables); t-- > 0;) {
-        if (tables[t][0] == NULL || tables[t][0]->isa > isa) continue;
-        const ls_kernel *found = find_in(tables[t], id, dtype);
-        if (found == NULL) continue;
-        *out = found;
-        return ls_ok();
+const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *from, size_t n,
+                                  const ls_kernel_request *request) {
+    const ls_kernel *best = NULL;
+    for (size_t t = 0; t < n; t++) {
+        for (const ls_kernel *const *row = from[t]; *row != NULL; row++) {
+            if (fits(*row, request) &&
+                (best == NULL || __builtin_popcount((*row)->needs) >= __builtin_popcount(best->needs)))
+                best = *row;
+        }
     }
-    return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on isa %s", ls_contracts[id].name,
-                    ls_dtype_name(dtype), ls_isa_name(isa));
+    return best;
+}
+
+ls_status ls_kernel_find(const ls_kernel_request *request, const ls_kernel **out) {
+    LS_TRY(ls_isa_check(request->isa)); /* even a kernel's workspace function may use the instruction set */
+    const ls_kernel *found = ls_kernel_choose(tables, LS_COUNT(tables), request);
+    if (found == NULL)
+        return ls_error(LS_UNSUPPORTED, "no kernel %s for %s on isa %s%s", ls_contracts[request->id].name,
+                        ls_dtype_name(request->dtype), ls_isa_name(request->isa),
+                        request->call != NULL ? " that supports the call" : "");
+    *out = found;
+    return ls_ok();
 }
 
 const ls_kernel *ls_kernel_at(int index) {

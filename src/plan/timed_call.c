@@ -39,8 +39,9 @@ static ls_status set_up(ls_timed_call *t) {
 ls_status ls_timed_call_open(ls_kernel_id id, ls_dtype dtype, ls_isa isa, ls_pool *pool,
                              const ls_kernel_call *call, ls_timed_call *out) {
     ls_timed_call timed = {.call = *call, .pool = pool};
-    LS_TRY(ls_kernel_find(id, dtype, isa, &timed.kernel));
     timed.call.threads = ls_pool_threads(pool);
+    LS_TRY(ls_kernel_find(&(ls_kernel_request){.id = id, .dtype = dtype, .isa = isa, .call = &timed.call},
+                          &timed.kernel));
     const ls_status status = set_up(&timed);
     if (status.code != LS_OK)
         ls_timed_call_close(&timed);

@@ -10,27 +10,25 @@
  * time; kernels bound by memory; puts between processes.
  */
 static const struct {
-    double flops[LS_ISA_COUNT];               /* f32, by the instruction set of the kernels */
-    double bf16_gain;                         /* where the instruction set has bf16 products */
-    double amx_attention, amx_attention_grad; /* in bf16 */
-    double bf16_matmul;                       /* matrix products there: oneDNN, with AMX where it is */
-    double f64_flops;                         /* the reference kernels */
+    double f64_flops; /* the reference kernels */
     double memory, bandwidth, latency;
-} nominal = {
-    .flops = {[LS_ISA_REF] = 1e9,
-              [LS_ISA_BASE] = 3e10,
-              [LS_ISA_AVX2] = 9e10,
-              [LS_ISA_AVX512] = 1.4e11,
-              [LS_ISA_AVX512BF16] = 1.4e11,
-              [LS_ISA_AMX] = 1.4e11},
-    .bf16_gain = 1.15,
-    .amx_attention = 3.5e11,
-    .amx_attention_grad = 4.5e11,
-    .bf16_matmul = 4e11,
-    .f64_flops = 1e9,
-    .memory = 1.5e10,
-    .bandwidth = 8e9,
-    .latency = 2e-6,
+} nominal = {.f64_flops = 1e9, .memory = 1.5e10, .bandwidth = 8e9, .latency = 2e-6};
+
+/* Flops per second of kernels that may need these features. The last row that an instruction set allows is taken. */
+typedef struct nominal_flops {
+    ls_features needs;
+    double f32, bf16;
+    double bf16_matmul; /* oneDNN, with AMX where it is */
+    double bf16_attention[LS_PASSES];
+} nominal_flops;
+
+static const nominal_flops flops_with[] = {
+    {0, 1e9, 1e9, 1e9, {1e9, 1e9}},
+    {LS_FEATURE_BASELINE, 3e10, 3e10, 3e10, {3e10, 3e10}},
+    {LS_FEATURE_AVX2, 9e10, 9e10, 9e10, {9e10, 9e10}},
+    {LS_FEATURE_AVX512, 1.4e11, 1.4e11, 1.4e11, {1.4e11, 1.4e11}},
+    {LS_FEATURE_AVX512_BF16, 1.4e11, 1.61e11, 4e11, {1.61e11, 1.61e11}},
+    {LS_FEATURE_AMX_BF16, 1.4e11, 1.61e11, 4e11, {3.5e11, 4.5e11}},
 };
 
 static ls_attention_cost attention_at(double flops) {
@@ -46,22 +44,18 @@ static ls_core_rates everywhere(double flops) {
 }
 
 ls_host ls_host_nominal(ls_isa isa) {
-    const double flops = nominal.flops[isa];
-    ls_host host = {.type = {[LS_F32] = everywhere(flops),
+    const nominal_flops *flops = &flops_with[LS_COUNT(flops_with) - 1];
+    while (!ls_isa_allows(isa, flops->needs)) flops--;
+    ls_host host = {.type = {[LS_F32] = everywhere(flops->f32),
                              [LS_F64] = everywhere(nominal.f64_flops),
-                             [LS_BF16] = everywhere(flops)},
+                             [LS_BF16] = everywhere(flops->bf16)},
                     .put = {1 / nominal.bandwidth, 1 / nominal.bandwidth},
                     .memory = nominal.memory,
                     .memory_alone = nominal.memory,
                     .latency = nominal.latency};
-    if (isa >= LS_ISA_AVX512BF16) {
-        host.type[LS_BF16] = everywhere(flops * nominal.bf16_gain);
-        host.type[LS_BF16].matmul = nominal.bf16_matmul;
-    }
-    if (isa >= LS_ISA_AMX) {
-        host.type[LS_BF16].attention[LS_FORWARD] = attention_at(nominal.amx_attention);
-        host.type[LS_BF16].attention[LS_BACKWARD] = attention_at(nominal.amx_attention_grad);
-    }
+    host.type[LS_BF16].matmul = flops->bf16_matmul;
+    for (int pass = 0; pass < LS_PASSES; pass++)
+        host.type[LS_BF16].attention[pass] = attention_at(flops->bf16_attention[pass]);
     return host;
 }
 

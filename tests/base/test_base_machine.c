@@ -30,42 +30,6 @@ static void test_this_machine(void **state) {
     assert_true(m.l2_bytes == 0 || m.l2_bytes >= m.l1_bytes);
 }
 
-/* Whether /proc/cpuinfo lists a feature of the processor. */
-static bool cpuinfo_has(const char *flag) {
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    if (!file) return false;
-    static char line[1 << 14];
-    bool found = false;
-    char word[40];
-    snprintf(word, sizeof word, " %s ", flag);
-    while (!found && fgets(line, sizeof line, file)) {
-        if (strncmp(line, "flags", 5) != 0) continue;
-        line[strcspn(line, "\n")] = ' ';
-        found = strstr(line, word) != NULL;
-    }
-    fclose(file);
-    return found;
-}
-
-static void test_isa_is_what_the_kernel_lists(void **state) {
-    (void)state;
-    if (getenv("TEST_EMULATOR") != NULL) skip(); /* what it lists is the processor below the emulator */
-    ls_machine m;
-    ls_machine_detect(&m);
-    const bool v3 = cpuinfo_has("avx2") && cpuinfo_has("fma") && cpuinfo_has("bmi2") && cpuinfo_has("f16c") &&
-                    cpuinfo_has("movbe");
-    const bool v4 = v3 && cpuinfo_has("avx512f") && cpuinfo_has("avx512bw") && cpuinfo_has("avx512vl") &&
-                    cpuinfo_has("avx512dq") && cpuinfo_has("avx512cd");
-    const bool bf16 = v4 && cpuinfo_has("avx512_bf16");
-    const bool amx = bf16 && cpuinfo_has("amx_bf16") && cpuinfo_has("amx_tile");
-    if (amx && m.isa == LS_ISA_AVX512BF16) return; /* the system may refuse */
-    assert_int_equal(m.isa, amx    ? LS_ISA_AMX
-                            : bf16 ? LS_ISA_AVX512BF16
-                            : v4   ? LS_ISA_AVX512
-                            : v3   ? LS_ISA_AVX2
-                                   : LS_ISA_BASE);
-}
-
 static void test_affinity_counts(void **state) {
     (void)state;
     cpu_set_t before, one;
@@ -146,61 +110,12 @@ static void test_cgroup_limits(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* LONGSPAN_ISA lowers what kernels may use, and what it cannot mean is refused. */
-static void test_isa_limit(void **state) {
-    (void)state;
-    ls_isa best = LS_ISA_COUNT, isa = LS_ISA_COUNT;
-    assert_int_equal(ls_isa_limit(&best).code, LS_OK);
-    for (int i = 0; i < LS_ISA_COUNT; i++) {
-        const ls_isa asked = (ls_isa)i;
-        assert_int_equal(setenv(LS_ISA_VARIABLE, ls_isa_name(asked), 1), 0);
-        const ls_status status = ls_isa_limit(&isa);
-        assert_int_equal(status.code, asked <= best ? LS_OK : LS_USAGE);
-        assert_int_equal(isa, asked <= best ? asked : best);
-        ls_machine m;
-        ls_machine_detect(&m);
-        assert_int_equal(m.isa, isa);
-        for (int j = 0; j < LS_ISA_COUNT && asked <= best; j++) {
-            const ls_status usable = ls_isa_check((ls_isa)j);
-            assert_int_equal(usable.code, j <= i ? LS_OK : LS_USAGE);
-            if (j > i) assert_non_null(strstr(usable.text, ls_isa_name(asked)));
-        }
-        if (asked <= best) continue;
-        assert_non_null(strstr(status.text, LS_ISA_VARIABLE));
-        assert_non_null(strstr(status.text, ls_isa_name(best)));
-    }
-    assert_int_equal(setenv(LS_ISA_VARIABLE, "sse9", 1), 0);
-    const ls_status status = ls_isa_limit(&isa);
-    assert_int_equal(status.code, LS_USAGE);
-    assert_non_null(strstr(status.text, LS_ISA_VARIABLE " is 'sse9'"));
-    assert_int_equal(ls_isa_check(LS_ISA_REF).code, LS_USAGE);
-    assert_int_equal(setenv(LS_ISA_VARIABLE, "", 1), 0); /* as if it were not there */
-    assert_int_equal(ls_isa_limit(&isa).code, LS_OK);
-    assert_int_equal(isa, best);
-    assert_int_equal(unsetenv(LS_ISA_VARIABLE), 0);
-}
-
-static void test_isa_names(void **state) {
-    (void)state;
-    for (int i = 0; i < LS_ISA_COUNT; i++) {
-        ls_isa isa = LS_ISA_COUNT;
-        assert_int_equal(ls_isa_parse(ls_isa_name((ls_isa)i), &isa).code, LS_OK);
-        assert_int_equal(isa, i);
-    }
-    ls_isa isa = LS_ISA_AVX2;
-    const ls_status status = ls_isa_parse("sse9", &isa);
-    assert_int_equal(status.code, LS_USAGE);
-    assert_int_equal(isa, LS_ISA_AVX2);
-    for (int i = 0; i < LS_ISA_COUNT; i++) assert_non_null(strstr(status.text, ls_isa_name((ls_isa)i)));
-    assert_non_null(strstr(status.text, "sse9"));
-}
-
 int main(void) {
     unsetenv(LS_ISA_VARIABLE); /* here it is the processor that is asked for */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_this_machine),    cmocka_unit_test(test_isa_is_what_the_kernel_lists),
-        cmocka_unit_test(test_affinity_counts), cmocka_unit_test(test_cgroup_limits),
-        cmocka_unit_test(test_isa_limit),       cmocka_unit_test(test_isa_names),
+        cmocka_unit_test(test_this_machine),
+        cmocka_unit_test(test_affinity_counts),
+        cmocka_unit_test(test_cgroup_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,11 +19,11 @@
 
 enum { WORKERS = 8 };
 
-/* The isa of a turn, of those with kernels for the type. */
+/* The index of a turn's isa, of those with kernels for the type. */
 static int isa_of_turn(const conformance_axes *axes, int dtype, int turn) {
     int isas[LS_ISA_COUNT], n = 0;
     for (int isa = 0; isa < axes->size[CONFORM_ISA]; isa++) {
-        if (conformance_has_kernels(isa, dtype)) isas[n++] = isa;
+        if (conformance_has_kernels(axes->isa[isa], dtype)) isas[n++] = isa;
     }
     assert_true(n > 0);
     return isas[turn % n];

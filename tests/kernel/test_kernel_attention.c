@@ -376,7 +376,7 @@ static void expect_small(double error, double limit, const char *what, const pro
     if (!(error <= limit)) {
         fail_msg(
             "%s of %s %s: D %d Hq %d Hkv %d S %d P %d layout %d mask %s threads %d: error %.3g, at most %.3g",
-            what, ls_isa_name(v->forward->isa), ls_dtype_name(v->forward->dtype), p->c.D, p->c.Hq, p->c.Hkv,
+            what, kernel_isa_name(v->forward), ls_dtype_name(v->forward->dtype), p->c.D, p->c.Hq, p->c.Hkv,
             p->c.S, p->c.P, (int)p->c.layout, p->c.mask, p->c.threads, error, limit);
     }
 }
@@ -418,13 +418,11 @@ static void check_case(const problem *p, const variant *v) {
 }
 
 static void for_each_variant(const test_case *c) {
-    ls_machine machine;
-    ls_machine_detect(&machine);
     for (ls_dtype T = LS_F32; T < LS_DTYPES; T++) {
         if (T != LS_F32 && T != LS_BF16) continue;
         problem p = problem_make(c, T);
         for (size_t v = 0; v < LS_COUNT(variants); v++) {
-            if (variants[v].forward->dtype == T && variants[v].forward->isa <= machine.isa)
+            if (variants[v].forward->dtype == T && kernel_runs_here(variants[v].forward))
                 check_case(&p, &variants[v]);
         }
         problem_free(&p);
@@ -490,7 +488,7 @@ static void check_scores(const ls_kernel *kernel, int64_t n, float query, const 
     for (int64_t x = 0; x < n * 8; x++) {
         const double error = fabs(((float *)o.data)[x] - right / sum);
         if (!(error < 1e-4))
-            fail_msg("%s: o %g, expected %g", ls_isa_name(kernel->isa), ((float *)o.data)[x], right / sum);
+            fail_msg("%s: o %g, expected %g", kernel_isa_name(kernel), ((float *)o.data)[x], right / sum);
     }
     for (int64_t i = 0; i < n; i++) {
         const double log_sum = most + log(sum), error = fabs(((float *)lse.data)[i] - log_sum);
@@ -505,14 +503,12 @@ static void check_scores(const ls_kernel *kernel, int64_t n, float query, const 
  */
 static void test_odd_scores(void **state) {
     (void)state;
-    ls_machine machine;
-    ls_machine_detect(&machine);
     float rising[ODD_KEYS], huge[ODD_KEYS];
     for (int j = 0; j < ODD_KEYS; j++)
         rising[j] = (float)j * 0.25f, huge[j] = j == 137 ? 170003.3f : 70003.3f;
     for (size_t v = 0; v < LS_COUNT(variants); v++) {
         const ls_kernel *kernel = variants[v].forward;
-        if (kernel->isa > machine.isa || kernel->dtype != LS_F32) continue;
+        if (kernel->dtype != LS_F32 || !kernel_runs_here(kernel)) continue;
         for (int64_t n = 1; n <= 101; n += 100) {
             check_scores(kernel, n, 0.125f, rising);
             check_scores(kernel, n, -0.125f, rising);
@@ -527,11 +523,9 @@ static void test_odd_scores(void **state) {
  */
 static void test_empty(void **state) {
     (void)state;
-    ls_machine machine;
-    ls_machine_detect(&machine);
     for (size_t v = 0; v < LS_COUNT(variants); v++) {
         const variant *kernels = &variants[v];
-        if (kernels->forward->isa > machine.isa) continue;
+        if (!kernel_runs_here(kernels->forward)) continue;
         for (int which = 0; which < 2; which++) {
             const int64_t n = which == 0 ? 5 : 0, t = which == 0 ? 0 : 5, spans_size[] = {1, n, 2},
                           kpos_size[] = {t};

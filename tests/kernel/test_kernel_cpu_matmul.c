@@ -87,11 +87,11 @@ static void set_c(array *c, bool accumulate) {
 /* Products of our own: the same bits from any number of threads, too. Small ones are the library's. */
 static bool is_ours(const product *p, ls_isa isa) {
 #ifdef __aarch64__
-    return isa >= LS_ISA_BASE && p->K > 0;
+    return ls_isa_allows(isa, LS_FEATURE_BASELINE) && p->K > 0;
 #endif
-    if (p->in == LS_BF16) return isa >= LS_ISA_AMX && p->M >= 32;
-    if (isa < LS_ISA_AVX2 || p->M < 128 || p->N < 512 || p->K < 128) return false;
-    return isa >= LS_ISA_AVX512 || (p->K <= 8192 && (p->M <= 512 || p->K <= 512));
+    if (p->in == LS_BF16) return ls_isa_allows(isa, LS_FEATURE_AMX_BF16) && p->M >= 32;
+    if (!ls_isa_allows(isa, LS_FEATURE_AVX2) || p->M < 128 || p->N < 512 || p->K < 128) return false;
+    return ls_isa_allows(isa, LS_FEATURE_AVX512) || (p->K <= 8192 && (p->M <= 512 || p->K <= 512));
 }
 
 static void check(const product *p, ls_isa isa) {
@@ -157,9 +157,7 @@ static void products_in_tiles(void **unused) {
     static const int64_t tiled[][3] = {{32, 1, 1},    {65, 33, 40},   {70, 129, 260},
                                        {257, 96, 64}, {96, 65, 2100}, {64, 64, 4200}};
     static const product large = {70, 8200, 2049, false, {false, false, false}, LS_BF16, LS_BF16};
-    ls_machine machine;
-    ls_machine_detect(&machine);
-    if (machine.isa < LS_ISA_AMX) {
+    if (ls_isa_check(LS_ISA_AMX).code != LS_OK) {
         print_message("no AMX here: not run\n");
         skip();
     }
@@ -183,18 +181,18 @@ static void products_in_vectors(void **unused) {
     (void)unused;
     static const int64_t shapes[][3] = {{128, 512, 128}, {131, 573, 193}, {210, 528, 129}};
     static const product large = {130, 515, 5000, true, {false, true, true}, LS_F32, LS_F32};
-    ls_machine machine;
-    ls_machine_detect(&machine);
 #ifdef __aarch64__
-    const ls_isa first = LS_ISA_BASE;
+    static const ls_isa isas[] = {LS_ISA_BASE};
 #else
-    const ls_isa first = LS_ISA_AVX2;
+    static const ls_isa isas[] = {LS_ISA_AVX2, LS_ISA_AVX512};
 #endif
-    if (machine.isa < first) {
+    if (ls_isa_check(isas[0]).code != LS_OK) {
         print_message("no AVX2 here: not run\n");
         skip();
     }
-    for (ls_isa isa = first; isa <= LS_ISA_AVX512 && isa <= machine.isa; isa++) {
+    for (size_t i = 0; i < LS_COUNT(isas); i++) {
+        const ls_isa isa = isas[i];
+        if (ls_isa_check(isa).code != LS_OK) continue;
         for (size_t s = 0; s < LS_COUNT(shapes); s++) {
             for (int bits = 0; bits < 16; bits++) {
                 const product p = {

@@ -1,4 +1,4 @@
-/* The kernels of ref by known answers, and the registry. */
+/* The kernels of ref by known answers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,60 +26,6 @@ static void ref_map(const char *name, ls_view a, ls_view b, ls_view out, const v
 static void close_to(double is, double expected, double tolerance) {
     if (!(fabs(is - expected) <= tolerance)) printf("is %.17g, expected %.17g\n", is, expected);
     assert_true(fabs(is - expected) <= tolerance);
-}
-
-static void test_registry(void **state) {
-    (void)state;
-    static const char *const names[] = {
-        "embedding",    "embedding_grad", "matmul",        "column_sum",
-        "rmsnorm",      "rmsnorm_grad",   "rope_table",    "rotate",
-        "swiglu",       "swiglu_grad",    "add",           "mul",
-        "scale",        "scale_by",       "cast",          "cross_entropy_grad",
-        "sum",          "broadcast",      "attention",     "attention_sink_grad",
-        "copy",         "attention_grad", "fill",          "attention_delta",
-        "step_control", "sum_squares",    "cross_entropy", "adamw",
-        "layernorm",    "layernorm_grad", "activation",    "activation_grad",
-        "conv",         "conv_dw",        "accumulate",    "attention_sink",
-    };
-    ls_machine machine;
-    ls_machine_detect(&machine);
-    for (size_t i = 0; i < LS_COUNT(names); i++) {
-        for (int f64 = 0; f64 < 2; f64++) {
-            const ls_kernel *kernel = NULL, *best = NULL;
-            const ls_dtype dtype = f64 ? LS_F64 : LS_F32;
-            assert_int_equal(ls_kernel_find(ls_kernel_named(names[i]), dtype, LS_ISA_REF, &kernel).code,
-                             LS_OK);
-            assert_string_equal(ls_kernel_name(kernel), names[i]);
-            assert_int_equal(kernel->dtype, dtype);
-            assert_int_equal(kernel->isa, LS_ISA_REF);
-            assert_int_equal(ls_kernel_find(ls_kernel_named(names[i]), dtype, machine.isa, &best).code,
-                             LS_OK);
-            assert_true(best->isa >= kernel->isa);
-        }
-    }
-    const ls_kernel *kernel = NULL;
-    ls_status status = ls_kernel_find(LS_KERNEL_MATMUL, LS_I32, LS_ISA_BASE, &kernel);
-    assert_int_equal(status.code, LS_UNSUPPORTED);
-    assert_string_equal(status.text, "no kernel matmul for i32 on isa base");
-    assert_null(kernel);
-    int count = 0;
-    while ((kernel = ls_kernel_at(count)) != NULL) {
-        const ls_kernel *found = NULL;
-        if (kernel->isa > machine.isa) {
-            status = ls_kernel_find(kernel->id, kernel->dtype, kernel->isa, &found);
-            assert_int_equal(status.code, LS_USAGE);
-            assert_non_null(strstr(status.text, ls_isa_name(kernel->isa)));
-            assert_non_null(strstr(status.text, ls_isa_name(machine.isa)));
-            count++;
-            continue;
-        }
-        assert_int_equal(ls_kernel_find(kernel->id, kernel->dtype, kernel->isa, &found).code, LS_OK);
-        assert_true(found->isa == kernel->isa && found->id == kernel->id);
-        assert_non_null(kernel->run);
-        count++;
-    }
-    assert_true(count >= 2 * (int)LS_COUNT(names));
-    assert_null(ls_kernel_at(count + 5));
 }
 
 static void test_refusals(void **state) {
@@ -504,14 +450,21 @@ static void test_adamw(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_registry),      cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_rmsnorm),       cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_activation),    cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_rope_table),    cmocka_unit_test(test_rotate),
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_copy_and_accumulate),
-        cmocka_unit_test(test_cast),          cmocka_unit_test(test_step_control),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_activation),
+        cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_rope_table),
+        cmocka_unit_test(test_rotate),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_copy_and_accumulate),
+        cmocka_unit_test(test_cast),
+        cmocka_unit_test(test_step_control),
         cmocka_unit_test(test_adamw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

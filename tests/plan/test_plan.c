@@ -34,7 +34,7 @@ static void test_spread(void **state) {
                  "1 to");
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .isa = "sse"}, &r), LS_USAGE, "sse", "avx512");
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .mesh = "tp=2"}, &r), LS_USAGE, "tp", "ulysses");
-    if (machine.isa < LS_ISA_AMX)
+    if (!ls_isa_allows(machine.isa, LS_FEATURE_AMX_BF16))
         assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .isa = "amx"}, &r), LS_USAGE, "amx",
                      ls_isa_name(machine.isa));
 }

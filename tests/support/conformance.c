@@ -99,11 +99,11 @@ static void take_problem(conformance *c, const conformance_case *it) {
 
 /* One rank in the case's type, and for f64 against the formula. */
 static const baseline *take_baseline(conformance *c, const conformance_case *it) {
-    const int t = it->at[CONFORM_DTYPE], isa = it->at[CONFORM_ISA];
+    const int t = it->at[CONFORM_DTYPE];
+    const ls_isa isa = c->axes->isa[it->at[CONFORM_ISA]];
     baseline *one = &c->one[t][isa];
     if (one->made) return one;
-    const ls_target target = {
-        .mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1, .isa = (ls_isa)isa};
+    const ls_target target = {.mesh = ls_mesh_make(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
     ls_status refused;
     const ls_status status = attention_spread(&c->problem, &target, limits[t].dtype, &one->result, &refused);
     if (status.code != LS_OK || refused.code != LS_OK) fail_msg("one rank: %s%s", status.text, refused.text);
@@ -184,7 +184,7 @@ void conformance_check(conformance *c, const conformance_case *it) {
     const ls_target target = {.mesh = place->mesh,
                               .strategy = place->strategy,
                               .layout = (ls_layout_kind)it->at[CONFORM_LAYOUT],
-                              .isa = (ls_isa)it->at[CONFORM_ISA],
+                              .isa = c->axes->isa[it->at[CONFORM_ISA]],
                               .threads = 1,
                               .transfers = transfers,
                               .addressable = true};
@@ -204,7 +204,7 @@ void conformance_check(conformance *c, const conformance_case *it) {
     check_errors(c, it, name, &result);
     c->account->ran[place->index]++;
     c->account->in_place[place->index] += result.in_place;
-    c->account->by_isa[it->at[CONFORM_ISA]][it->at[CONFORM_DTYPE]]++;
+    c->account->by_isa[c->axes->isa[it->at[CONFORM_ISA]]][it->at[CONFORM_DTYPE]]++;
     attention_result_free(&result);
 }
 

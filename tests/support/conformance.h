@@ -14,7 +14,7 @@
 #include "compile/compile.h"
 #include "plain_attention.h"
 
-/* place: a strategy on a mesh; logits: ordinary or extreme; extras: sinks and soft caps; isa: an ls_isa of this machine. */
+/* place: a strategy on a mesh; logits: ordinary or extreme; extras: sinks and soft caps; isa: one that this machine has. */
 enum {
     CONFORM_PLACE,
     CONFORM_MASK,
@@ -47,6 +47,7 @@ enum { CONFORM_PLACES = 512, CONFORM_STRATEGIES = 32, CONFORM_RANKS = 7 };
 typedef struct conformance_axes {
     int size[CONFORM_AXES];
     conformance_place place[CONFORM_PLACES];
+    ls_isa isa[LS_ISA_COUNT]; /* those that this machine has */
     int strategies;
     int meshes_refused[CONFORM_STRATEGIES]; /* by strategy, of those that have a mesh of their own */
 } conformance_axes;
@@ -67,7 +68,7 @@ ls_dtype conformance_dtype(int dtype);
 ls_transfers conformance_transfers(int t);
 double conformance_spread(int logits); /* standard deviation of q and k */
 plain_extras conformance_extras(int e);
-bool conformance_has_kernels(int isa, int dtype); /* of its own, that is: not those of a lower isa alone */
+bool conformance_has_kernels(ls_isa isa, int dtype); /* of its own: some that need all of its features */
 void conformance_say(const conformance_axes *axes, const conformance_case *c, char *out, size_t room);
 
 /* --- running (conformance.c) --------------------------------------------------------------------------------------------------- */

@@ -117,8 +117,6 @@ static void add_places(conformance_axes *axes, const char *strategy, int ranks) 
 }
 
 void conformance_axes_make(conformance_axes *axes) {
-    ls_machine machine;
-    ls_machine_detect(&machine);
     *axes = (conformance_axes){.size = {[CONFORM_MASK] = LS_COUNT(masks),
                                         [CONFORM_LAYOUT] = LS_LAYOUTS,
                                         [CONFORM_HEADS] = LS_COUNT(heads),
@@ -126,23 +124,25 @@ void conformance_axes_make(conformance_axes *axes) {
                                         [CONFORM_TRANSFERS] = LS_COUNT(transfers),
                                         [CONFORM_SHAPE] = LS_COUNT(shapes),
                                         [CONFORM_LOGITS] = LS_COUNT(spreads),
-                                        [CONFORM_EXTRAS] = LS_COUNT(extras),
-                                        [CONFORM_ISA] = (int)machine.isa + 1}};
+                                        [CONFORM_EXTRAS] = LS_COUNT(extras)}};
+    for (ls_isa isa = LS_ISA_REF; isa < LS_ISA_COUNT; isa++) {
+        if (ls_isa_check(isa).code == LS_OK) axes->isa[axes->size[CONFORM_ISA]++] = isa;
+    }
     for (const char *name; (name = ls_strategy_name(axes->strategies)) != NULL; axes->strategies++) {
         assert_true(axes->strategies < CONFORM_STRATEGIES);
         for (int i = 0; i < CONFORM_RANKS; i++) add_places(axes, name, conformance_rank_counts[i]);
     }
 }
 
-bool conformance_has_kernels(int isa, int dtype) {
+bool conformance_has_kernels(ls_isa isa, int dtype) {
+    const ls_kernel_request request = {.id = LS_KERNEL_ATTENTION, .dtype = dtypes[dtype], .isa = isa};
     const ls_kernel *kernel;
-    return ls_kernel_find(LS_KERNEL_ATTENTION, dtypes[dtype], (ls_isa)isa, &kernel).code == LS_OK &&
-           kernel->isa == (ls_isa)isa;
+    return ls_kernel_find(&request, &kernel).code == LS_OK && kernel->needs == ls_isas[isa].features;
 }
 
 bool conformance_allowed(const void *context, int a, int i, int b, int j) {
     const conformance_axes *axes = context;
-    if (a == CONFORM_DTYPE && b == CONFORM_ISA) return conformance_has_kernels(j, i);
+    if (a == CONFORM_DTYPE && b == CONFORM_ISA) return conformance_has_kernels(axes->isa[j], i);
     if (a != CONFORM_PLACE) return true;
     const conformance_place *place = &axes->place[i];
     if (b == CONFORM_HEADS) return asked(place->strategy, place->mesh, j).code == LS_OK;
@@ -169,7 +169,7 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
              "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
              place->strategy, place->mesh.size[LS_AXIS_RING], place->mesh.size[LS_AXIS_ULYSSES],
              masks[at[CONFORM_MASK]], ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]),
-             ls_dtype_name(dtypes[at[CONFORM_DTYPE]]), ls_isa_name((ls_isa)at[CONFORM_ISA]),
+             ls_dtype_name(dtypes[at[CONFORM_DTYPE]]), ls_isa_name(axes->isa[at[CONFORM_ISA]]),
              ls_transfers_name(transfers[at[CONFORM_TRANSFERS]]), (long long)n.B, (long long)n.S,
              (long long)n.Hq, (long long)n.Hkv, (long long)n.D,
              spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "",

@@ -11,13 +11,19 @@ static void need_ok(ls_status status) {
     abort();
 }
 
+ls_status find_kernel(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel_call *call,
+                      const ls_kernel **out) {
+    return ls_kernel_find(
+        &(ls_kernel_request){.id = ls_kernel_named(name), .dtype = dtype, .isa = isa, .call = call}, out);
+}
+
 void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_kernel_call call) {
     const ls_kernel *kernel = NULL;
     ls_pool *pool = NULL;
     void *state = NULL;
-    need_ok(ls_kernel_find(ls_kernel_named(name), dtype, isa, &kernel));
-    need_ok(ls_pool_create(threads, false, &pool));
     call.threads = threads;
+    need_ok(find_kernel(name, dtype, isa, &call, &kernel));
+    need_ok(ls_pool_create(threads, false, &pool));
     const size_t bytes = kernel->workspace != NULL ? kernel->workspace(&call) : 0;
     if (bytes > 0) {
         call.workspace = aligned_alloc(64, ls_round_up(bytes, 64));
@@ -30,21 +36,28 @@ void run_kernel(const char *name, ls_dtype dtype, ls_isa isa, int threads, ls_ke
     ls_pool_destroy(pool);
 }
 
+bool kernel_runs_here(const ls_kernel *kernel) {
+    ls_isa limit = LS_ISA_REF;
+    need_ok(ls_isa_limit(&limit));
+    return ls_isa_allows(limit, kernel->needs);
+}
+
+const char *kernel_isa_name(const ls_kernel *kernel) { return ls_isa_name(ls_isa_within(kernel->needs)); }
+
 int say_missing_isas(void **state) {
     (void)state;
-    ls_machine machine;
-    ls_machine_detect(&machine);
-    for (int isa = (int)machine.isa + 1; isa < LS_ISA_COUNT; isa++)
-        printf("isa %s NOT RUN: this machine has no more than %s\n", ls_isa_name((ls_isa)isa),
-               ls_isa_name(machine.isa));
+    for (int i = 0; i < LS_ISA_COUNT; i++) {
+        const ls_status status = ls_isa_check((ls_isa)i);
+        if (status.code != LS_OK) printf("isa %s NOT RUN: %s\n", ls_isa_name((ls_isa)i), status.text);
+    }
     return 0;
 }
 
 ls_status prepare_kernel(const char *name, ls_dtype dtype, ls_isa isa, ls_kernel_call call) {
     const ls_kernel *kernel = NULL;
     void *state = NULL;
-    LS_TRY(ls_kernel_find(ls_kernel_named(name), dtype, isa, &kernel));
     if (call.threads == 0) call.threads = 1;
+    LS_TRY(find_kernel(name, dtype, isa, &call, &kernel));
     LS_TRY(kernel->prepare(&call, &state));
     if (kernel->release != NULL) kernel->release(state);
     return ls_ok();

@@ -9,6 +9,14 @@
     ls_view_dense((data), (dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
                   (int64_t[]){__VA_ARGS__})
 
+/* ls_kernel_find by the contract's name. call may be NULL. */
+ls_status find_kernel(const char *name, ls_dtype dtype, ls_isa isa, const ls_kernel_call *call,
+                      const ls_kernel **out);
+
+/* Whether this process may run it, and the instruction set that it is for. */
+bool kernel_runs_here(const ls_kernel *kernel);
+const char *kernel_isa_name(const ls_kernel *kernel);
+
 /*
  * Finds the kernel, prepares it, runs it on a pool of `threads` with a workspace full of NaN, releases it.
  * Ends the process with the message when the kernel is missing or refuses the call.

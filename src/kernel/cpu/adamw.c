@@ -82,5 +82,4 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_ADAMW, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(adamw) = {
-    .id = LS_KERNEL_ADAMW, .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};
+const ls_kernel LS_CPU_NAME(adamw) = {.id = LS_KERNEL_ADAMW, LS_CPU_VARIANT, .prepare = prepare, .run = run};

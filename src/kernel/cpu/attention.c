@@ -263,8 +263,7 @@ static void choice_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 const ls_kernel LS_CPU_NAME(attention) = {
     .id = LS_KERNEL_ATTENTION,
-    .dtype = LS_CPU_DTYPE,
-    .isa = LS_CPU_LEVEL,
+    LS_CPU_VARIANT,
     .workspace = choice_workspace,
     .prepare = forward_prepare,
     .run = choice_run,
@@ -276,8 +275,7 @@ const ls_kernel LS_CPU_NAME(attention_pairs) = {
 const ls_kernel LS_CPU_NAME(attention) = {
 #endif
     .id = LS_KERNEL_ATTENTION,
-    .dtype = LS_CPU_DTYPE,
-    .isa = LS_CPU_LEVEL,
+    LS_CPU_VARIANT,
     .workspace = forward_workspace,
     .prepare = forward_prepare,
     .run = forward_run,

@@ -32,8 +32,5 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_ATTENTION_DELTA, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(attention_delta) = {.id = LS_KERNEL_ATTENTION_DELTA,
-                                                .dtype = LS_CPU_DTYPE,
-                                                .isa = LS_CPU_LEVEL,
-                                                .prepare = prepare,
-                                                .run = run};
+const ls_kernel LS_CPU_NAME(attention_delta) = {
+    .id = LS_KERNEL_ATTENTION_DELTA, LS_CPU_VARIANT, .prepare = prepare, .run = run};

@@ -161,8 +161,7 @@ static void choice_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 const ls_kernel LS_CPU_NAME(attention_grad) = {
     .id = LS_KERNEL_ATTENTION_GRAD,
-    .dtype = LS_CPU_DTYPE,
-    .isa = LS_CPU_LEVEL,
+    LS_CPU_VARIANT,
     .workspace = choice_workspace,
     .prepare = backward_prepare,
     .run = choice_run,
@@ -174,8 +173,7 @@ const ls_kernel LS_CPU_NAME(attention_grad_pairs) = {
 const ls_kernel LS_CPU_NAME(attention_grad) = {
 #endif
     .id = LS_KERNEL_ATTENTION_GRAD,
-    .dtype = LS_CPU_DTYPE,
-    .isa = LS_CPU_LEVEL,
+    LS_CPU_VARIANT,
     .workspace = backward_workspace,
     .prepare = backward_prepare,
     .run = backward_run,

@@ -53,11 +53,8 @@ static ls_status prepare_merge(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_ATTENTION_MERGE, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(attention_merge) = {.id = LS_KERNEL_ATTENTION_MERGE,
-                                                .dtype = LS_CPU_DTYPE,
-                                                .isa = LS_CPU_LEVEL,
-                                                .prepare = prepare_merge,
-                                                .run = run_merge};
+const ls_kernel LS_CPU_NAME(attention_merge) = {
+    .id = LS_KERNEL_ATTENTION_MERGE, LS_CPU_VARIANT, .prepare = prepare_merge, .run = run_merge};
 
 /* --- the sink ------------------------------------------------------------------------------------------------------------------- */
 
@@ -123,13 +120,7 @@ static ls_status prepare_sink_grad(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_ATTENTION_SINK_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(attention_sink) = {.id = LS_KERNEL_ATTENTION_SINK,
-                                               .dtype = LS_CPU_DTYPE,
-                                               .isa = LS_CPU_LEVEL,
-                                               .prepare = prepare_sink,
-                                               .run = run_sink};
-const ls_kernel LS_CPU_NAME(attention_sink_grad) = {.id = LS_KERNEL_ATTENTION_SINK_GRAD,
-                                                    .dtype = LS_CPU_DTYPE,
-                                                    .isa = LS_CPU_LEVEL,
-                                                    .prepare = prepare_sink_grad,
-                                                    .run = run_sink_grad};
+const ls_kernel LS_CPU_NAME(attention_sink) = {
+    .id = LS_KERNEL_ATTENTION_SINK, LS_CPU_VARIANT, .prepare = prepare_sink, .run = run_sink};
+const ls_kernel LS_CPU_NAME(attention_sink_grad) = {
+    .id = LS_KERNEL_ATTENTION_SINK_GRAD, LS_CPU_VARIANT, .prepare = prepare_sink_grad, .run = run_sink_grad};

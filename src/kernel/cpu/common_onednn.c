@@ -49,18 +49,21 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *out, int64_t rows, int64_t colum
 
 /* Sets oneDNN's own limit from LONGSPAN_ISA; it must be set before oneDNN is first used. */
 static void limit_isa(void) {
-    static const dnnl_cpu_isa_t limits[LS_ISA_COUNT] = {
-        [LS_ISA_REF] = dnnl_cpu_isa_sse41,
-        [LS_ISA_BASE] = dnnl_cpu_isa_sse41,
-        [LS_ISA_AVX2] = dnnl_cpu_isa_avx2,
-        [LS_ISA_AVX512] = dnnl_cpu_isa_avx512_core,
-        [LS_ISA_AVX512BF16] = dnnl_cpu_isa_avx512_core_bf16,
-        [LS_ISA_AMX] = dnnl_cpu_isa_all,
-    };
+    /* The last row that the limit allows is taken. */
+    static const struct {
+        ls_features needs;
+        dnnl_cpu_isa_t most;
+    } limits[] = {{0, dnnl_cpu_isa_sse41},
+                  {LS_FEATURE_AVX2, dnnl_cpu_isa_avx2},
+                  {LS_FEATURE_AVX512, dnnl_cpu_isa_avx512_core},
+                  {LS_FEATURE_AVX512_BF16, dnnl_cpu_isa_avx512_core_bf16},
+                  {LS_FEATURE_AMX_BF16, dnnl_cpu_isa_all}};
     ls_isa isa = LS_ISA_REF;
     if (getenv(LS_ISA_VARIABLE) == NULL) return;
     if (ls_isa_limit(&isa).code != LS_OK) return; /* reported where kernels are chosen */
-    const dnnl_status_t status = dnnl_set_max_cpu_isa(limits[isa]);
+    size_t i = LS_COUNT(limits) - 1;
+    while (!ls_isa_allows(isa, limits[i].needs)) i--;
+    const dnnl_status_t status = dnnl_set_max_cpu_isa(limits[i].most);
     if (status != dnnl_success)
         ls_log("this oneDNN cannot limit its instruction set: " LS_ISA_VARIABLE
                " has no effect on its matrix products");

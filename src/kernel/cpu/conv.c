@@ -82,13 +82,7 @@ static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_CONV_DW, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(conv) = {.id = LS_KERNEL_CONV,
-                                     .dtype = LS_CPU_DTYPE,
-                                     .isa = LS_CPU_LEVEL,
-                                     .prepare = prepare_forward,
-                                     .run = forward_run};
-const ls_kernel LS_CPU_NAME(conv_dw) = {.id = LS_KERNEL_CONV_DW,
-                                        .dtype = LS_CPU_DTYPE,
-                                        .isa = LS_CPU_LEVEL,
-                                        .prepare = prepare_gradient,
-                                        .run = gradient_run};
+const ls_kernel LS_CPU_NAME(conv) = {
+    .id = LS_KERNEL_CONV, LS_CPU_VARIANT, .prepare = prepare_forward, .run = forward_run};
+const ls_kernel LS_CPU_NAME(conv_dw) = {
+    .id = LS_KERNEL_CONV_DW, LS_CPU_VARIANT, .prepare = prepare_gradient, .run = gradient_run};

@@ -143,23 +143,11 @@ static ls_status prepare_fill(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_FILL, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(copy) = {.id = LS_KERNEL_COPY,
-                                     .dtype = LS_CPU_DTYPE,
-                                     .isa = LS_CPU_LEVEL,
-                                     .prepare = prepare_copy,
-                                     .run = copy_run};
-const ls_kernel LS_CPU_NAME(cast) = {.id = LS_KERNEL_CAST,
-                                     .dtype = LS_CPU_DTYPE,
-                                     .isa = LS_CPU_LEVEL,
-                                     .prepare = prepare_cast,
-                                     .run = cast_run};
-const ls_kernel LS_CPU_NAME(accumulate) = {.id = LS_KERNEL_ACCUMULATE,
-                                           .dtype = LS_CPU_DTYPE,
-                                           .isa = LS_CPU_LEVEL,
-                                           .prepare = prepare_accumulate,
-                                           .run = accumulate_run};
-const ls_kernel LS_CPU_NAME(fill) = {.id = LS_KERNEL_FILL,
-                                     .dtype = LS_CPU_DTYPE,
-                                     .isa = LS_CPU_LEVEL,
-                                     .prepare = prepare_fill,
-                                     .run = fill_run};
+const ls_kernel LS_CPU_NAME(copy) = {
+    .id = LS_KERNEL_COPY, LS_CPU_VARIANT, .prepare = prepare_copy, .run = copy_run};
+const ls_kernel LS_CPU_NAME(cast) = {
+    .id = LS_KERNEL_CAST, LS_CPU_VARIANT, .prepare = prepare_cast, .run = cast_run};
+const ls_kernel LS_CPU_NAME(accumulate) = {
+    .id = LS_KERNEL_ACCUMULATE, LS_CPU_VARIANT, .prepare = prepare_accumulate, .run = accumulate_run};
+const ls_kernel LS_CPU_NAME(fill) = {
+    .id = LS_KERNEL_FILL, LS_CPU_VARIANT, .prepare = prepare_fill, .run = fill_run};

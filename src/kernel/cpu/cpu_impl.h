@@ -14,15 +14,25 @@
 #define LS_CPU_JOIN(isa, element, name) LS_CPU_JOIN_(isa, element, name)
 #define LS_CPU_NAME(name) LS_CPU_JOIN(LS_CPU_ISA, LS_CPU_ELEMENT, name)
 
-/* LS_CPU_ISA is a bare word; LS_CPU_LEVEL is its ls_isa. */
-#define LS_CPU_LEVEL_base LS_ISA_BASE
-#define LS_CPU_LEVEL_avx2 LS_ISA_AVX2
-#define LS_CPU_LEVEL_avx512 LS_ISA_AVX512
-#define LS_CPU_LEVEL_avx512bf16 LS_ISA_AVX512BF16
-#define LS_CPU_LEVEL_amx LS_ISA_AMX
-#define LS_CPU_PASTE_(a, b) a##b
-#define LS_CPU_PASTE(a, b) LS_CPU_PASTE_(a, b)
-#define LS_CPU_LEVEL LS_CPU_PASTE(LS_CPU_LEVEL_, LS_CPU_ISA)
+/* What the compiler may use of a processor in this variant is what the variant's kernels need. */
+enum {
+    LS_CPU_NEEDS = LS_FEATURE_BASELINE
+#ifdef __AVX2__
+                   | LS_FEATURE_AVX2
+#endif
+#ifdef __AVX512F__
+                   | LS_FEATURE_AVX512
+#endif
+#ifdef __AVX512BF16__
+                   | LS_FEATURE_AVX512_BF16
+#endif
+#ifdef __AMX_BF16__
+                   | LS_FEATURE_AMX_BF16
+#endif
+};
+
+/* What every kernel of this variant says in its row. */
+#define LS_CPU_VARIANT .dtype = LS_CPU_DTYPE, .device = LS_DEVICE_CPU, .needs = LS_CPU_NEEDS
 
 #if LS_CPU_ELEMENT_BF16
 #define LS_CPU_ELEMENT bf16

@@ -147,13 +147,7 @@ static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_CROSS_ENTROPY_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(cross_entropy) = {.id = LS_KERNEL_CROSS_ENTROPY,
-                                              .dtype = LS_CPU_DTYPE,
-                                              .isa = LS_CPU_LEVEL,
-                                              .prepare = prepare_forward,
-                                              .run = forward_run};
-const ls_kernel LS_CPU_NAME(cross_entropy_grad) = {.id = LS_KERNEL_CROSS_ENTROPY_GRAD,
-                                                   .dtype = LS_CPU_DTYPE,
-                                                   .isa = LS_CPU_LEVEL,
-                                                   .prepare = prepare_gradient,
-                                                   .run = gradient_run};
+const ls_kernel LS_CPU_NAME(cross_entropy) = {
+    .id = LS_KERNEL_CROSS_ENTROPY, LS_CPU_VARIANT, .prepare = prepare_forward, .run = forward_run};
+const ls_kernel LS_CPU_NAME(cross_entropy_grad) = {
+    .id = LS_KERNEL_CROSS_ENTROPY_GRAD, LS_CPU_VARIANT, .prepare = prepare_gradient, .run = gradient_run};

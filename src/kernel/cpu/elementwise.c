@@ -94,21 +94,12 @@ static ls_status prepare_broadcast(const ls_kernel_call *call, void **state) {
 }
 
 const ls_kernel LS_CPU_NAME(add) = {
-    .id = LS_KERNEL_ADD, .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_add, .run = add_run};
+    .id = LS_KERNEL_ADD, LS_CPU_VARIANT, .prepare = prepare_add, .run = add_run};
 const ls_kernel LS_CPU_NAME(mul) = {
-    .id = LS_KERNEL_MUL, .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare_mul, .run = mul_run};
-const ls_kernel LS_CPU_NAME(scale) = {.id = LS_KERNEL_SCALE,
-                                      .dtype = LS_CPU_DTYPE,
-                                      .isa = LS_CPU_LEVEL,
-                                      .prepare = prepare_scale,
-                                      .run = scale_run};
-const ls_kernel LS_CPU_NAME(scale_by) = {.id = LS_KERNEL_SCALE_BY,
-                                         .dtype = LS_CPU_DTYPE,
-                                         .isa = LS_CPU_LEVEL,
-                                         .prepare = prepare_scale_by,
-                                         .run = scale_by_run};
-const ls_kernel LS_CPU_NAME(broadcast) = {.id = LS_KERNEL_BROADCAST,
-                                          .dtype = LS_CPU_DTYPE,
-                                          .isa = LS_CPU_LEVEL,
-                                          .prepare = prepare_broadcast,
-                                          .run = broadcast_run};
+    .id = LS_KERNEL_MUL, LS_CPU_VARIANT, .prepare = prepare_mul, .run = mul_run};
+const ls_kernel LS_CPU_NAME(scale) = {
+    .id = LS_KERNEL_SCALE, LS_CPU_VARIANT, .prepare = prepare_scale, .run = scale_run};
+const ls_kernel LS_CPU_NAME(scale_by) = {
+    .id = LS_KERNEL_SCALE_BY, LS_CPU_VARIANT, .prepare = prepare_scale_by, .run = scale_by_run};
+const ls_kernel LS_CPU_NAME(broadcast) = {
+    .id = LS_KERNEL_BROADCAST, LS_CPU_VARIANT, .prepare = prepare_broadcast, .run = broadcast_run};

@@ -73,14 +73,10 @@ static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_EMBEDDING_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(embedding) = {.id = LS_KERNEL_EMBEDDING,
-                                          .dtype = LS_CPU_DTYPE,
-                                          .isa = LS_CPU_LEVEL,
-                                          .prepare = prepare_gather,
-                                          .run = gather_run};
+const ls_kernel LS_CPU_NAME(embedding) = {
+    .id = LS_KERNEL_EMBEDDING, LS_CPU_VARIANT, .prepare = prepare_gather, .run = gather_run};
 const ls_kernel LS_CPU_NAME(embedding_grad) = {.id = LS_KERNEL_EMBEDDING_GRAD,
-                                               .dtype = LS_CPU_DTYPE,
-                                               .isa = LS_CPU_LEVEL,
+                                               LS_CPU_VARIANT,
                                                .workspace = gradient_workspace,
                                                .prepare = prepare_gradient,
                                                .run = gradient_run};

@@ -102,14 +102,10 @@ static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_LAYERNORM_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(layernorm) = {.id = LS_KERNEL_LAYERNORM,
-                                          .dtype = LS_CPU_DTYPE,
-                                          .isa = LS_CPU_LEVEL,
-                                          .prepare = prepare_forward,
-                                          .run = forward_run};
+const ls_kernel LS_CPU_NAME(layernorm) = {
+    .id = LS_KERNEL_LAYERNORM, LS_CPU_VARIANT, .prepare = prepare_forward, .run = forward_run};
 const ls_kernel LS_CPU_NAME(layernorm_grad) = {.id = LS_KERNEL_LAYERNORM_GRAD,
-                                               .dtype = LS_CPU_DTYPE,
-                                               .isa = LS_CPU_LEVEL,
+                                               LS_CPU_VARIANT,
                                                .workspace = gradient_workspace,
                                                .prepare = prepare_gradient,
                                                .run = gradient_run};

@@ -422,14 +422,21 @@ static void release(void *state) {
     free(s);
 }
 
-const ls_kernel LS_CPU_NAME(matmul) = {LS_KERNEL_MATMUL, LS_CPU_DTYPE, LS_CPU_LEVEL, workspace,
-                                       prepare,          release,      run};
+const ls_kernel LS_CPU_NAME(matmul) = {.id = LS_KERNEL_MATMUL,
+                                       LS_CPU_VARIANT,
+                                       .workspace = workspace,
+                                       .prepare = prepare,
+                                       .release = release,
+                                       .run = run};
 #else
 static ls_status prepare(const ls_kernel_call *call, void **state) {
     return ls_cpu_matmul_prepare(LS_CPU_DTYPE, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(matmul) = {LS_KERNEL_MATMUL,        LS_CPU_DTYPE, LS_CPU_LEVEL,
-                                       ls_cpu_matmul_workspace, prepare,      ls_cpu_matmul_release,
-                                       ls_cpu_matmul_run};
+const ls_kernel LS_CPU_NAME(matmul) = {.id = LS_KERNEL_MATMUL,
+                                       LS_CPU_VARIANT,
+                                       .workspace = ls_cpu_matmul_workspace,
+                                       .prepare = prepare,
+                                       .release = ls_cpu_matmul_release,
+                                       .run = ls_cpu_matmul_run};
 #endif

@@ -325,5 +325,9 @@ static void release(void *state) {
     free(s);
 }
 
-const ls_kernel LS_CPU_NAME(matmul) = {LS_KERNEL_MATMUL, LS_CPU_DTYPE, LS_CPU_LEVEL, workspace,
-                                       prepare,          release,      run};
+const ls_kernel LS_CPU_NAME(matmul) = {.id = LS_KERNEL_MATMUL,
+                                       LS_CPU_VARIANT,
+                                       .workspace = workspace,
+                                       .prepare = prepare,
+                                       .release = release,
+                                       .run = run};

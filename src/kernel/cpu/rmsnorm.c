@@ -77,14 +77,10 @@ static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_RMSNORM_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(rmsnorm) = {.id = LS_KERNEL_RMSNORM,
-                                        .dtype = LS_CPU_DTYPE,
-                                        .isa = LS_CPU_LEVEL,
-                                        .prepare = prepare_forward,
-                                        .run = forward_run};
+const ls_kernel LS_CPU_NAME(rmsnorm) = {
+    .id = LS_KERNEL_RMSNORM, LS_CPU_VARIANT, .prepare = prepare_forward, .run = forward_run};
 const ls_kernel LS_CPU_NAME(rmsnorm_grad) = {.id = LS_KERNEL_RMSNORM_GRAD,
-                                             .dtype = LS_CPU_DTYPE,
-                                             .isa = LS_CPU_LEVEL,
+                                             LS_CPU_VARIANT,
                                              .workspace = gradient_workspace,
                                              .prepare = prepare_gradient,
                                              .run = gradient_run};

@@ -36,4 +36,4 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
 }
 
 const ls_kernel LS_CPU_NAME(rotate) = {
-    .id = LS_KERNEL_ROTATE, .dtype = LS_CPU_DTYPE, .isa = LS_CPU_LEVEL, .prepare = prepare, .run = run};
+    .id = LS_KERNEL_ROTATE, LS_CPU_VARIANT, .prepare = prepare, .run = run};

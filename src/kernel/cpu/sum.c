@@ -68,15 +68,10 @@ static ls_status prepare_squares(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_SUM_SQUARES, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(sum) = {.id = LS_KERNEL_SUM,
-                                    .dtype = LS_CPU_DTYPE,
-                                    .isa = LS_CPU_LEVEL,
-                                    .workspace = workspace,
-                                    .prepare = prepare_sum,
-                                    .run = sum_run};
+const ls_kernel LS_CPU_NAME(sum) = {
+    .id = LS_KERNEL_SUM, LS_CPU_VARIANT, .workspace = workspace, .prepare = prepare_sum, .run = sum_run};
 const ls_kernel LS_CPU_NAME(sum_squares) = {.id = LS_KERNEL_SUM_SQUARES,
-                                            .dtype = LS_CPU_DTYPE,
-                                            .isa = LS_CPU_LEVEL,
+                                            LS_CPU_VARIANT,
                                             .workspace = workspace,
                                             .prepare = prepare_squares,
                                             .run = squares_run};
@@ -104,8 +99,5 @@ static ls_status prepare_column(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_COLUMN_SUM, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(column_sum) = {.id = LS_KERNEL_COLUMN_SUM,
-                                           .dtype = LS_CPU_DTYPE,
-                                           .isa = LS_CPU_LEVEL,
-                                           .prepare = prepare_column,
-                                           .run = column_run};
+const ls_kernel LS_CPU_NAME(column_sum) = {
+    .id = LS_KERNEL_COLUMN_SUM, LS_CPU_VARIANT, .prepare = prepare_column, .run = column_run};

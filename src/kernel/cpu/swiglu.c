@@ -66,13 +66,7 @@ static ls_status prepare_gradient(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_SWIGLU_GRAD, call, state);
 }
 
-const ls_kernel LS_CPU_NAME(swiglu) = {.id = LS_KERNEL_SWIGLU,
-                                       .dtype = LS_CPU_DTYPE,
-                                       .isa = LS_CPU_LEVEL,
-                                       .prepare = prepare_forward,
-                                       .run = forward_run};
-const ls_kernel LS_CPU_NAME(swiglu_grad) = {.id = LS_KERNEL_SWIGLU_GRAD,
-                                            .dtype = LS_CPU_DTYPE,
-                                            .isa = LS_CPU_LEVEL,
-                                            .prepare = prepare_gradient,
-                                            .run = gradient_run};
+const ls_kernel LS_CPU_NAME(swiglu) = {
+    .id = LS_KERNEL_SWIGLU, LS_CPU_VARIANT, .prepare = prepare_forward, .run = forward_run};
+const ls_kernel LS_CPU_NAME(swiglu_grad) = {
+    .id = LS_KERNEL_SWIGLU_GRAD, LS_CPU_VARIANT, .prepare = prepare_gradient, .run = gradient_run};

@@ -1,0 +1,195 @@
+/* Which implementation of a kernel is chosen: the rule on made-up kernels, and what each instruction set gets of those that are registered. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernel/kernel_impl.h"
+#include "support/kernel_call.h"
+
+/* --- the rule ------------------------------------------------------------------------------------------------------------------ */
+
+static bool one_output(const ls_kernel_call *call) { return call->n_out == 1; }
+
+#define MADE_UP(features) \
+    { .id = LS_KERNEL_ADD, .dtype = LS_F32, .device = LS_DEVICE_CPU, .needs = (features) }
+
+static const ls_kernel plain = MADE_UP(0), base = MADE_UP(LS_FEATURE_BASELINE),
+                       avx2 = MADE_UP(LS_FEATURE_BASELINE | LS_FEATURE_AVX2),
+                       avx2_again = MADE_UP(LS_FEATURE_BASELINE | LS_FEATURE_AVX2),
+                       other_type = {.id = LS_KERNEL_ADD, .dtype = LS_F64, .needs = LS_FEATURE_BASELINE},
+                       other_contract = {.id = LS_KERNEL_MUL, .needs = LS_FEATURE_BASELINE},
+                       choosy = {.id = LS_KERNEL_ADD,
+                                 .needs = LS_FEATURE_BASELINE | LS_FEATURE_AVX2 | LS_FEATURE_AVX512,
+                                 .supports = one_output};
+
+static const ls_kernel *choose(ls_isa isa, const ls_kernel_call *call, const ls_kernel *const *list) {
+    const ls_kernel_request request = {.id = LS_KERNEL_ADD, .dtype = LS_F32, .isa = isa, .call = call};
+    return ls_kernel_choose(&list, 1, &request);
+}
+
+/* What includes the features of another is preferred, wherever they stand; what needs more than is allowed does not fit. */
+static void test_features(void **state) {
+    (void)state;
+    const ls_kernel *const rising[] = {&plain, &base, &avx2, NULL}, *const falling[] = {&avx2, &base, &plain,
+                                                                                        NULL};
+    for (int turn = 0; turn < 2; turn++) {
+        const ls_kernel *const *list = turn == 0 ? rising : falling;
+        assert_ptr_equal(choose(LS_ISA_REF, NULL, list), &plain);
+        assert_ptr_equal(choose(LS_ISA_BASE, NULL, list), &base);
+        assert_ptr_equal(choose(LS_ISA_AVX2, NULL, list), &avx2);
+        assert_ptr_equal(choose(LS_ISA_AMX, NULL, list), &avx2);
+    }
+    assert_null(choose(LS_ISA_REF, NULL, (const ls_kernel *const[]){&base, &avx2, NULL}));
+    assert_null(choose(LS_ISA_AMX, NULL, (const ls_kernel *const[]){NULL}));
+}
+
+static void test_the_last_of_equals(void **state) {
+    (void)state;
+    assert_ptr_equal(choose(LS_ISA_AVX2, NULL, (const ls_kernel *const[]){&avx2, &avx2_again, &base, NULL}),
+                     &avx2_again);
+    assert_ptr_equal(choose(LS_ISA_AVX2, NULL, (const ls_kernel *const[]){&avx2_again, &avx2, &base, NULL}),
+                     &avx2);
+}
+
+static void test_type_and_contract(void **state) {
+    (void)state;
+    assert_ptr_equal(
+        choose(LS_ISA_BASE, NULL, (const ls_kernel *const[]){&plain, &other_type, &other_contract, NULL}),
+        &plain);
+}
+
+/* A kernel that does not support the call leaves it to the next. */
+static void test_support(void **state) {
+    (void)state;
+    const ls_kernel *const list[] = {&base, &choosy, NULL};
+    assert_ptr_equal(choose(LS_ISA_AVX512, NULL, list), &choosy);
+    assert_ptr_equal(choose(LS_ISA_AVX512, &(ls_kernel_call){.n_out = 1}, list), &choosy);
+    assert_ptr_equal(choose(LS_ISA_AVX512, &(ls_kernel_call){.n_out = 2}, list), &base);
+    assert_null(choose(LS_ISA_AVX512, &(ls_kernel_call){.n_out = 2}, list + 1));
+}
+
+/* --- the registered kernels ------------------------------------------------------------------------------------------------------ */
+
+enum { MOST_KERNELS = 1024, MOST_ALIKE = 32 };
+
+/* All registered kernels as one table. */
+static const ls_kernel *const *registered(void) {
+    static const ls_kernel *all[MOST_KERNELS + 1];
+    int n = 0;
+    while (n < MOST_KERNELS && (all[n] = ls_kernel_at(n)) != NULL) n++;
+    assert_true(n < MOST_KERNELS);
+    return all;
+}
+
+/*
+ * What each instruction set gets, in the order of ls_isas: r a kernel of ref, b of base, 2 of avx2, 5 of avx512, f of avx512bf16, a of amx,
+ * - none. By element type in the order of ls_dtype; then the contracts for which that is so.
+ */
+static const struct {
+    const char *by_type[LS_DTYPES];
+    ls_kernel_id id[MOST_ALIKE];
+} chosen[] = {
+    {{"rb25ff", "rrrrrr", "-b25ff", "------"},
+     {LS_KERNEL_EMBEDDING,
+      LS_KERNEL_EMBEDDING_GRAD,
+      LS_KERNEL_COLUMN_SUM,
+      LS_KERNEL_RMSNORM,
+      LS_KERNEL_RMSNORM_GRAD,
+      LS_KERNEL_LAYERNORM,
+      LS_KERNEL_LAYERNORM_GRAD,
+      LS_KERNEL_ROTATE,
+      LS_KERNEL_SWIGLU,
+      LS_KERNEL_SWIGLU_GRAD,
+      LS_KERNEL_ACTIVATION,
+      LS_KERNEL_ACTIVATION_GRAD,
+      LS_KERNEL_CONV,
+      LS_KERNEL_CONV_DW,
+      LS_KERNEL_ADD,
+      LS_KERNEL_MUL,
+      LS_KERNEL_SCALE,
+      LS_KERNEL_SCALE_BY,
+      LS_KERNEL_CROSS_ENTROPY,
+      LS_KERNEL_CROSS_ENTROPY_GRAD,
+      LS_KERNEL_ATTENTION_SINK,
+      LS_KERNEL_ATTENTION_SINK_GRAD,
+      LS_KERNEL_ATTENTION_MERGE,
+      LS_KERNEL_ATTENTION_DELTA,
+      LS_KERNEL_ACCUMULATE,
+      LS_KERNEL_SUM_SQUARES,
+      LS_KERNEL_ADAMW}},
+    {{"rb25ff", "rrrrrr", "-b25fa", "------"},
+     {LS_KERNEL_MATMUL, LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD}},
+    {{"rb25ff", "rrrrrr", "rb25ff", "------"}, {LS_KERNEL_CAST, LS_KERNEL_SUM, LS_KERNEL_BROADCAST}},
+    {{"rb25ff", "rrrrrr", "rb25ff", "rrrrrr"}, {LS_KERNEL_COPY, LS_KERNEL_FILL}},
+    {{"rrrrrr", "rrrrrr", "rrrrrr", "------"},
+     {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL}},
+};
+
+static const char letters[LS_ISA_COUNT + 1] = "rb25fa";
+
+/* The letter that is expected here: a build for another architecture has no kernels above base. */
+static char expected_here(char letter) {
+#ifndef __x86_64__
+    if (letter != 'r' && letter != '-') return 'b';
+#endif
+    return letter;
+}
+
+static void check_choice(ls_kernel_id id, ls_dtype dtype, ls_isa isa, char expected) {
+    const ls_kernel *const *all = registered();
+    const ls_kernel_request request = {.id = id, .dtype = dtype, .isa = isa};
+    const ls_kernel *kernel = ls_kernel_choose(&all, 1, &request), *found = NULL;
+    const char is = kernel == NULL ? '-' : letters[ls_isa_within(kernel->needs)];
+    if (is != expected)
+        fail_msg("%s for %s on %s: %c is chosen, expected %c", ls_contracts[id].name, ls_dtype_name(dtype),
+                 ls_isa_name(isa), is, expected);
+    const ls_status allowed = ls_isa_check(isa), status = ls_kernel_find(&request, &found);
+    assert_int_equal(status.code, allowed.code != LS_OK ? LS_USAGE : kernel == NULL ? LS_UNSUPPORTED : LS_OK);
+    if (status.code == LS_OK) assert_ptr_equal(found, kernel);
+}
+
+/* Also for instruction sets that this machine lacks: their kernels are chosen here and not run. */
+static void test_every_choice(void **state) {
+    (void)state;
+    int contracts = 0;
+    for (size_t g = 0; g < LS_COUNT(chosen); g++) {
+        for (int i = 0; i < MOST_ALIKE && chosen[g].id[i] != LS_KERNEL_NONE; i++, contracts++) {
+            for (int t = 0; t < LS_DTYPES; t++) {
+                for (int isa = 0; isa < LS_ISA_COUNT; isa++)
+                    check_choice(chosen[g].id[i], (ls_dtype)t, (ls_isa)isa,
+                                 expected_here(chosen[g].by_type[t][isa]));
+            }
+        }
+    }
+    assert_int_equal(contracts, LS_KERNEL_IDS - 1);
+}
+
+static void test_registered_kernels(void **state) {
+    (void)state;
+    for (const ls_kernel *const *row = registered(); *row != NULL; row++) {
+        assert_non_null((*row)->run);
+        assert_int_equal((*row)->device, LS_DEVICE_CPU);
+        /* A name that users can ask for. */
+        assert_int_equal((*row)->needs, ls_isas[ls_isa_within((*row)->needs)].features);
+    }
+    assert_null(ls_kernel_at(MOST_KERNELS));
+    const ls_kernel *kernel = NULL;
+    ls_status status = find_kernel("matmul", LS_I32, LS_ISA_BASE, NULL, &kernel);
+    assert_int_equal(status.code, LS_UNSUPPORTED);
+    assert_string_equal(status.text, "no kernel matmul for i32 on isa base");
+    assert_null(kernel);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_features),          cmocka_unit_test(test_the_last_of_equals),
+        cmocka_unit_test(test_type_and_contract), cmocka_unit_test(test_support),
+        cmocka_unit_test(test_every_choice),      cmocka_unit_test(test_registered_kernels),
+    };
+    return cmocka_run_group_tests(tests, say_missing_isas, NULL);
+}
