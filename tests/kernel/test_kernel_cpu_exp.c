@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/base.h"
 #include "kernel/cpu/vmath.h"
 
 static double ulps(float got, double exact) {

@@ -1,5 +1,5 @@
 /*
- * Shared by attention.c and its two implementations of `attend`, which computes a row tile with a tile of keys: attention_rows.h in
+ * Shared by attention.c and its two implementations of `attend`, which computes a row block with a key block: attention_rows.h in
  * vectors, attention_strips.h on AMX.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_FORWARD_H
@@ -12,43 +12,43 @@
 #include "kernel/cpu/vmath.h"
 #include "kernel/kernel_impl.h"
 
-#define Q_TILE 96
-#define Q_BLOCKS (Q_TILE / MICRO_ROWS)
-#define K_TILE (LS_ATTENTION_TILES ? 384 : 128 * UNIT_ELEMENTS)
-#define TILE_GROUPS (K_TILE / KEY_GROUP)
-#define ITEM_TILES 8
-#define S_ROW K_TILE
+#define CACHE_ROWS 96
+#define Q_BLOCKS (CACHE_ROWS / MICRO_ROWS) /* register blocks of a row block */
+#define CACHE_KEYS (LS_ATTENTION_TILES ? 384 : 128 * UNIT_ELEMENTS)
+#define CACHE_GROUPS (CACHE_KEYS / KEY_GROUP)
+#define ITEM_BLOCKS 8
+#define S_ROW CACHE_KEYS
 
 enum { OUT_O, OUT_LSE };
 
-/* Row tiles first..first+count-1 of a KV head: tile i is query tile i / heads of query head i % heads of that KV head. */
+/* Row blocks first..first+count-1 of a KV head: number i is row block i / heads of query head i % heads of that KV head. */
 typedef struct item {
     int32_t b, kv, first, count;
 } item;
 
-/* The state of a row tile. */
-typedef struct row_tile {
+/* The state of a row block. */
+typedef struct row_block {
     int64_t query, queries; /* first query, number of queries */
     int64_t head;
-    float *q;      /* [Q_TILE][q_units] */
-    float *o;      /* [Q_TILE][width] */
-    float *m;      /* [Q_TILE] subtracted from the scores: approximately the largest score so far */
-    float *l;      /* [Q_TILE][V_LANES] sum of 2^(score - m), in lanes until the end */
+    float *q;      /* [CACHE_ROWS][q_units] */
+    float *o;      /* [CACHE_ROWS][width] */
+    float *m;      /* [CACHE_ROWS] subtracted from the scores: approximately the largest score so far */
+    float *l;      /* [CACHE_ROWS][V_LANES] sum of 2^(score - m), in lanes until the end */
     bounds *whole; /* [w] of all its queries */
-    bounds *block; /* [Q_BLOCKS][w] of each block of queries */
-} row_tile;
+    bounds *block; /* [Q_BLOCKS][w] of each register block */
+} row_block;
 
 typedef struct scratch {
-    row_tile tile[ITEM_TILES];
-    float *k, *v; /* K_TILE keys, packed */
-    float *s;     /* scores [Q_TILE][S_ROW]; on AMX two blocks of [PANEL][PANEL] */
-    /* P in units; s itself if a unit is one float; on AMX [K_TILE / PANEL][PANEL][V_LANES] */
+    row_block rows[ITEM_BLOCKS];
+    float *k, *v; /* CACHE_KEYS keys, packed */
+    float *s;     /* scores [CACHE_ROWS][S_ROW]; on AMX two blocks of [PANEL][PANEL] */
+    /* P in units; s itself if a unit is one float; on AMX [CACHE_KEYS / PANEL][PANEL][V_LANES] */
     float *p;
     float *sum;           /* on AMX: [PANEL][V_LANES] sums of P of a strip */
-    int32_t *kpos;        /* [K_TILE] */
-    ahead next_k, next_v; /* rows of the next tile of keys, which attention_rows.h prefetches */
+    int32_t *kpos;        /* [CACHE_KEYS] */
+    ahead next_k, next_v; /* rows of the next key block, which attention_rows.h prefetches */
     key_range range[Q_BLOCKS];
-    float decay[Q_TILE];
+    float decay[CACHE_ROWS];
 } scratch;
 
 typedef struct forward {
@@ -56,8 +56,8 @@ typedef struct forward {
     const ls_kernel_call *call;
     columns columns;
     int64_t q_units; /* of a packed row of Q */
-    int64_t query_tiles, groups;
-    int tiles_each; /* most row tiles of an item */
+    int64_t row_blocks, groups;
+    int blocks_each; /* most row blocks of an item */
     int items;
     item *item;
     int64_t *weight;

@@ -1,10 +1,10 @@
 /*
- * The matrix products inside attention. One micro-kernel computes them all, MICRO_ROWS rows of C by a panel of columns at a time:
+ * The matrix products inside attention. One micro-kernel computes them all, a register block of C at a time (MICRO_ROWS rows by a panel of columns):
  *
  *     C[i][j] = sum over k of A[i][k] * B[k][j]      A is broadcast, B and C are vectors
  *
  * k counts units of 32 bits, and so do all buffers here. A unit is one float, or with LS_ATTENTION_PAIRS two bf16 that are adjacent
- * along k and are multiplied and added by one vdpbf16ps (v_multiply_add in vector_tile.h). A may have any strides, so that products with
+ * along k and are multiplied and added by one vdpbf16ps (v_multiply_add in register_block.h). A may have any strides, so that products with
  * a transposed A need no copy. B is in dense panels of whole vectors, one panel after the other.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GEMM_H
@@ -56,13 +56,13 @@ V_INLINE void unit_store(float *p, v_f32 v) { v_store_f32(p, v, V_LANES); }
 #if LS_ATTENTION_TILES
 #include "kernel/cpu/attention_tiles.h"
 #else
-#include "kernel/cpu/vector_tile.h"
+#include "kernel/cpu/register_block.h"
 V_INLINE void products_begin(void) {}
 V_INLINE void products_end(void) {}
 
 /* `vectors` must be a constant where this is inlined. decay NULL: C = A B, otherwise C = decay[row] * C + A B. */
-V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
-                         const float *b, float *c, int64_t c_row, const float *decay) {
+V_INLINE void register_block(int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
+                             const float *b, float *c, int64_t c_row, const float *decay) {
     v_f32 sum[MICRO_ROWS][MICRO_VECTORS];
     vector_sums(sum, vectors, depth, a, a_row, a_step, b, NULL);
 #pragma GCC unroll 8
@@ -80,17 +80,17 @@ static void micro_product(int vectors, int64_t depth, const float *a, int64_t a_
                           const float *b, float *c, int64_t c_row, const float *decay) {
     switch (vectors) {
     case 1:
-        micro_tile(1, depth, a, a_row, a_step, b, c, c_row, decay);
+        register_block(1, depth, a, a_row, a_step, b, c, c_row, decay);
         break;
     case 2:
-        micro_tile(2, depth, a, a_row, a_step, b, c, c_row, decay);
+        register_block(2, depth, a, a_row, a_step, b, c, c_row, decay);
         break;
 #if MICRO_VECTORS > 2
     case 3:
-        micro_tile(3, depth, a, a_row, a_step, b, c, c_row, decay);
+        register_block(3, depth, a, a_row, a_step, b, c, c_row, decay);
         break;
     default:
-        micro_tile(4, depth, a, a_row, a_step, b, c, c_row, decay);
+        register_block(4, depth, a, a_row, a_step, b, c, c_row, decay);
         break;
 #endif
     }

@@ -1,15 +1,15 @@
 /*
  * attention_grad: blocked, with recomputed probabilities (Dao et al., FlashAttention and FlashAttention-2).
  *
- *   for each tile of keys of a KV head:               pack K and V; dK = dV = 0
- *     for each of its query heads, each tile of Q_TILE queries that sees some of them:
+ *   for each key block of a KV head:                pack K and V; dK = dV = 0
+ *     for each of its query heads, each row block of CACHE_ROWS queries that sees some of them:
  *       S = Q K^T   dP = dO V^T   P = 2^(S - lse)   dS = P (dP - delta)
  *       dV += P^T dO   dK += dS^T Q   dQ += dS K             (scale is applied to dK and dQ when they are stored)
  *
- * A task is a pair (batch, KV head) if the number of pairs is a multiple of the threads. Otherwise the key tiles and the query tiles of
+ * A task is a pair (batch, KV head) if the number of pairs is a multiple of the threads. Otherwise the key blocks and the row blocks of
  * each pair are divided into as many parts as there are threads, and a task is a key part; in phase f key part i works on query part
  * (i + f) mod parts. No two tasks of a phase write the same dQ, dK or dV, and phases run one after another. So sums have a fixed order,
- * without locks, buffers of partial sums or repeated work. Tiles are assigned to parts back and forth (0 1 1 0 0 1 ...), which balances a
+ * without locks, buffers of partial sums or repeated work. Blocks are assigned to parts back and forth (0 1 1 0 0 1 ...), which balances a
  * causal mask.
  */
 #if LS_CPU_ELEMENT_BF16 && defined __AVX512BF16__
@@ -27,54 +27,54 @@ static size_t backward_carve(backward *f, const ls_kernel_call *call, void *base
     const problem p = problem_of(call);
     *f = (backward){.problem = p, .call = call, .columns = columns_of(p.D)};
     f->q_units = (int64_t)ls_round_up((size_t)row_units(p.D), V_LANES);
-    f->query_tiles = ls_ceil_div(p.n, Q_TILE);
-    f->key_tile = p.D <= 64 ? K_TILE_MOST : K_TILE;
+    f->row_blocks = ls_ceil_div(p.n, CACHE_ROWS);
+    f->keys_each = p.D <= 64 ? CACHE_KEYS_MOST : CACHE_KEYS;
     if (LS_ATTENTION_TILES)
-        f->key_tile = ls_min(f->key_tile, (int64_t)ls_round_up((size_t)ls_max(p.t, 1), KEY_GROUP));
-    f->key_tiles = ls_ceil_div(p.t, f->key_tile);
+        f->keys_each = ls_min(f->keys_each, (int64_t)ls_round_up((size_t)ls_max(p.t, 1), KEY_GROUP));
+    f->key_blocks = ls_ceil_div(p.t, f->keys_each);
     f->groups = ls_ceil_div(p.t, KEY_GROUP);
-    f->parts = p.B * p.Hkv % p.threads == 0 ? 1 : (int)ls_max(1, ls_min(p.threads, f->key_tiles));
+    f->parts = p.B * p.Hkv % p.threads == 0 ? 1 : (int)ls_max(1, ls_min(p.threads, f->key_blocks));
     carving c = {base, 0};
     f->group = carve(&c, f->groups, sizeof *f->group);
-    f->bounds = carve(&c, p.B * f->query_tiles * p.spans_each, sizeof *f->bounds);
+    f->bounds = carve(&c, p.B * f->row_blocks * p.spans_each, sizeof *f->bounds);
     f->scratch = carve(&c, p.threads, sizeof *f->scratch);
     for (int i = 0; i < p.threads; i++) scratch_carve(base ? &f->scratch[i] : NULL, f, &c);
     return c.used;
 }
 
-static const bounds *tile_bounds(const backward *f, int64_t b, int64_t tile) {
-    return f->bounds + (b * f->query_tiles + tile) * f->problem.spans_each;
+static const bounds *rows_bounds(const backward *f, int64_t b, int64_t index) {
+    return f->bounds + (b * f->row_blocks + index) * f->problem.spans_each;
 }
 
-/* The part to which a tile belongs. */
-static int part_of(int64_t tile, int parts) {
-    const int at = (int)(tile % (2 * parts));
+/* The part to which a row block or a key block belongs. */
+static int part_of(int64_t index, int parts) {
+    const int at = (int)(index % (2 * parts));
     return at < parts ? at : 2 * parts - 1 - at;
 }
 
-/* One key tile of a KV head and the query tiles of one part. */
-static void work_key_tile(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t tile,
-                          int query_part) {
+/* One key block of a KV head and the row blocks of one part. */
+static void work_key_block(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t index,
+                           int query_part) {
     const problem *p = &f->problem;
     const head_range heads = heads_of(p, kv);
-    const int64_t start = tile * f->key_tile, keys = ls_min(f->key_tile, p->t - start);
-    const int64_t tile_groups = f->key_tile / KEY_GROUP, group = tile * tile_groups;
+    const int64_t start = index * f->keys_each, keys = ls_min(f->keys_each, p->t - start);
+    const int64_t groups_each = f->keys_each / KEY_GROUP, group = index * groups_each;
     bool packed = false;
-    for (int64_t i = 0; i < f->query_tiles && heads.count > 0; i++) {
+    for (int64_t i = 0; i < f->row_blocks && heads.count > 0; i++) {
         if (part_of(i, f->parts) != query_part) continue;
         const key_range range =
-            key_range_find(tile_bounds(f, b, i), p, f->group, group, ls_min(group + tile_groups, f->groups));
+            key_range_find(rows_bounds(f, b, i), p, f->group, group, ls_min(group + groups_each, f->groups));
         if (range.end == 0) continue;
         if (!packed) pack_keys(f, s, b, kv, start);
         packed = true;
-        find_ranges(f, &s->pair, b, i * Q_TILE, group,
-                    range.all && range.start == 0 && range.end == tile_groups);
+        find_ranges(f, &s->pair, b, i * CACHE_ROWS, group,
+                    range.all && range.start == 0 && range.end == groups_each);
         int64_t after = i + 1;
-        while (after < f->query_tiles && part_of(after, f->parts) != query_part) after++;
+        while (after < f->row_blocks && part_of(after, f->parts) != query_part) after++;
         for (int64_t h = 0; h < heads.count; h++) {
             const bool last = h + 1 == heads.count;
-            s->pair.next_query = (last ? after : i) * Q_TILE;
-            s->pair.next_head = !last ? heads.first + h + 1 : after < f->query_tiles ? heads.first : -1;
+            s->pair.next_query = (last ? after : i) * CACHE_ROWS;
+            s->pair.next_head = !last ? heads.first + h + 1 : after < f->row_blocks ? heads.first : -1;
             read_row_sums(f, &s->pair, heads.first + h);
             work_pair(f, s, heads.first + h);
         }
@@ -89,10 +89,10 @@ static void run_task(void *context, int index, int thread) {
     const int key_part = index % f->parts;
     const int64_t pair = index / f->parts;
     products_begin();
-    for (int64_t tile = 0; tile < f->key_tiles; tile++) {
-        if (part_of(tile, f->parts) != key_part) continue;
-        work_key_tile(f, &f->scratch[thread], pair / f->problem.Hkv, pair % f->problem.Hkv, tile,
-                      (key_part + f->phase) % f->parts);
+    for (int64_t k = 0; k < f->key_blocks; k++) {
+        if (part_of(k, f->parts) != key_part) continue;
+        work_key_block(f, &f->scratch[thread], pair / f->problem.Hkv, pair % f->problem.Hkv, k,
+                       (key_part + f->phase) % f->parts);
     }
     products_end();
 }
@@ -109,7 +109,7 @@ static void clear_rows(const ls_view *view, int64_t part, int64_t parts) {
     }
 }
 
-/* Clears the outputs that the call does not accumulate into, and finds the bounds of the query tiles. */
+/* Clears the outputs that the call does not accumulate into, and finds the bounds of the row blocks. */
 static void begin_task(void *context, int index, int thread) {
     const backward *f = context;
     const problem *p = &f->problem;
@@ -119,10 +119,10 @@ static void begin_task(void *context, int index, int thread) {
         clear_rows(&f->call->out[OUT_DK], index, p->threads);
         clear_rows(&f->call->out[OUT_DV], index, p->threads);
     }
-    for (int64_t i = index; i < p->B * f->query_tiles; i += p->threads) {
-        const int64_t b = i / f->query_tiles, query = i % f->query_tiles * Q_TILE;
+    for (int64_t i = index; i < p->B * f->row_blocks; i += p->threads) {
+        const int64_t b = i / f->row_blocks, query = i % f->row_blocks * CACHE_ROWS;
         bounds_find(f->bounds + i * p->spans_each, p->spans_each, spans_of(p, b, query),
-                    ls_min(Q_TILE, p->n - query));
+                    ls_min(CACHE_ROWS, p->n - query));
     }
 }
 

@@ -1,6 +1,6 @@
 /*
  * Shared by attention_grad.c and its two inner parts, in vectors (attention_grad_vectors.h) and on AMX (attention_grad_tiles.h): the whole
- * problem, and which blocks of a pair of tiles have work.
+ * problem, and which register blocks of a pair of cache blocks have work.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GRAD_H
 #define LS_KERNEL_CPU_ATTENTION_GRAD_H
@@ -11,32 +11,32 @@
 #include "kernel/cpu/attention_problem.h"
 #include "kernel/kernel_impl.h"
 
-#define Q_TILE (LS_ATTENTION_TILES ? 256 : 48)
-#define Q_BLOCKS (Q_TILE / MICRO_ROWS)
-#define K_TILE 384
-/* On AMX a tile has twice as many keys if D is small. Its packed keys and sums fill half of the second-level cache either way. */
-#define K_TILE_MOST (LS_ATTENTION_TILES ? 2 * K_TILE : K_TILE)
-#define K_BLOCKS (K_TILE / MICRO_ROWS)
+#define CACHE_ROWS (LS_ATTENTION_TILES ? 256 : 48)
+#define Q_BLOCKS (CACHE_ROWS / MICRO_ROWS) /* register blocks of a row block */
+#define CACHE_KEYS 384
+/* On AMX a key block has twice as many keys if D is small. Its packed keys and sums fill half of the second-level cache either way. */
+#define CACHE_KEYS_MOST (LS_ATTENTION_TILES ? 2 * CACHE_KEYS : CACHE_KEYS)
+#define K_BLOCKS (CACHE_KEYS / MICRO_ROWS)
 
 enum { IN_DO = 5, IN_LSE, IN_DELTA };
 enum { OUT_DQ, OUT_DK, OUT_DV };
 
-/* A tile of queries and a tile of keys. */
-typedef struct tile_pair {
+/* A row block and a key block, each a cache block. */
+typedef struct block_pair {
     int64_t b, query, queries; /* sequence of the batch; first query, number of queries */
     int64_t first_group;       /* first group of keys */
-    /* [Q_TILE] lse times log2 e; +inf for a missing row or one that sees nothing, 0 for a far row */
+    /* [CACHE_ROWS] lse times log2 e; +inf for a missing row or one that sees nothing, 0 for a far row */
     float *lse;
-    float *far_lse; /* [Q_TILE] lse times log2 e of far rows, those beyond FAR_SCORE; 0 for other rows */
+    float *far_lse; /* [CACHE_ROWS] lse times log2 e of far rows, those beyond FAR_SCORE; 0 for other rows */
     bool any_far;
-    float *delta;                  /* [Q_TILE] */
-    int32_t *kpos;                 /* [key_tile] */
+    float *delta;                  /* [CACHE_ROWS] */
+    int32_t *kpos;                 /* [keys_each] */
     bounds *block;                 /* [Q_BLOCKS][w] */
-    key_range range[Q_BLOCKS];     /* key groups that a block of queries sees */
+    key_range range[Q_BLOCKS];     /* key groups that a register block of queries sees */
     int64_t next_query, next_head; /* of the next pair with the same keys; next_head -1: there is none */
-    /* by key group: the query blocks that see it */
-    int first[K_TILE_MOST / KEY_GROUP], end[K_TILE_MOST / KEY_GROUP];
-} tile_pair;
+    /* by key group: the register blocks of queries that see it */
+    int first[CACHE_KEYS_MOST / KEY_GROUP], end[CACHE_KEYS_MOST / KEY_GROUP];
+} block_pair;
 
 typedef struct scratch scratch;
 
@@ -45,31 +45,31 @@ typedef struct backward {
     const ls_kernel_call *call;
     columns columns;
     int64_t q_units;
-    int64_t key_tile; /* keys of a tile */
-    int64_t query_tiles, key_tiles, groups;
+    int64_t keys_each; /* keys of a key block */
+    int64_t row_blocks, key_blocks, groups;
     int parts, phase;
     key_group *group;
-    bounds *bounds; /* [B][query_tiles][w] */
+    bounds *bounds; /* [B][row_blocks][w] */
     scratch *scratch;
 } backward;
 
-static void tile_pair_carve(tile_pair *pair, const backward *f, carving *c) {
-    *pair = (tile_pair){
-        .lse = carve(c, Q_TILE, sizeof(float)),
-        .far_lse = carve(c, Q_TILE, sizeof(float)),
-        .delta = carve(c, Q_TILE, sizeof(float)),
-        .kpos = carve(c, f->key_tile, sizeof(int32_t)),
+static void block_pair_carve(block_pair *pair, const backward *f, carving *c) {
+    *pair = (block_pair){
+        .lse = carve(c, CACHE_ROWS, sizeof(float)),
+        .far_lse = carve(c, CACHE_ROWS, sizeof(float)),
+        .delta = carve(c, CACHE_ROWS, sizeof(float)),
+        .kpos = carve(c, f->keys_each, sizeof(int32_t)),
         .block = carve(c, Q_BLOCKS * f->problem.spans_each, sizeof(bounds)),
     };
 }
 
-static void read_row_sums(const backward *f, tile_pair *pair, int64_t head) {
+static void read_row_sums(const backward *f, block_pair *pair, int64_t head) {
     const ls_view *lse = &f->call->in[IN_LSE], *delta = &f->call->in[IN_DELTA];
     const float *from = (const float *)lse->data + pair->b * lse->stride[0] + head * lse->stride[1];
     const float *delta_from =
         (const float *)delta->data + pair->b * delta->stride[0] + head * delta->stride[1];
     pair->any_far = false;
-    for (int64_t i = 0; i < Q_TILE; i++) {
+    for (int64_t i = 0; i < CACHE_ROWS; i++) {
         const int64_t at = pair->query + i;
         const float log_sum = i < pair->queries ? from[at * lse->stride[2]] : -INFINITY;
         const float sum = log_sum == -INFINITY ? INFINITY : (float)(log_sum * LOG2_E);
@@ -82,14 +82,14 @@ static void read_row_sums(const backward *f, tile_pair *pair, int64_t head) {
 }
 
 /* Sets a pair except its lse, delta and kpos. all: every query sees every key. */
-static void find_ranges(const backward *f, tile_pair *pair, int64_t b, int64_t query, int64_t first_group,
+static void find_ranges(const backward *f, block_pair *pair, int64_t b, int64_t query, int64_t first_group,
                         bool all) {
     const problem *p = &f->problem;
-    const int64_t tile_groups = f->key_tile / KEY_GROUP;
-    const int64_t last_group = ls_min(first_group + tile_groups, f->groups);
+    const int64_t groups_each = f->keys_each / KEY_GROUP;
+    const int64_t last_group = ls_min(first_group + groups_each, f->groups);
     pair->b = b, pair->query = query, pair->first_group = first_group;
-    pair->queries = ls_min(Q_TILE, p->n - query);
-    for (int g = 0; g < tile_groups; g++) pair->first[g] = Q_BLOCKS, pair->end[g] = 0;
+    pair->queries = ls_min(CACHE_ROWS, p->n - query);
+    for (int g = 0; g < groups_each; g++) pair->first[g] = Q_BLOCKS, pair->end[g] = 0;
     for (int i = 0; i < Q_BLOCKS; i++) {
         const int64_t row = i * MICRO_ROWS;
         bounds *block = pair->block + i * p->spans_each;
@@ -110,7 +110,7 @@ static void find_ranges(const backward *f, tile_pair *pair, int64_t b, int64_t q
 }
 
 /* The spans of a row of the pair. Rows past the end get those of the last row; their lse of +inf makes P 0. */
-V_INLINE const int32_t *pair_spans(const backward *f, const tile_pair *pair, int64_t row) {
+V_INLINE const int32_t *pair_spans(const backward *f, const block_pair *pair, int64_t row) {
     return spans_of(&f->problem, pair->b, pair->query + ls_min(row, pair->queries - 1));
 }
 

@@ -1,6 +1,6 @@
 /*
- * attention_grad of a tile of queries and a tile of keys on AMX, in blocks of 32 queries by 32 keys, which stay in the first-level cache
- * between the products:
+ * attention_grad of a row block and a key block on AMX, in register blocks of 32 queries by 32 keys ("blocks" below), which stay in the
+ * first-level cache between the products:
  *
  *   for each panel of 32 keys:
  *     for each 32 queries that see some of them:    S = Q K^T   dP = dO V^T,   and between the instructions of these
@@ -19,14 +19,14 @@
 #define BLOCK_UNITS (BLOCK / UNIT_ELEMENTS)
 
 struct scratch {
-    tile_pair pair;
-    float *k_transposed, *v_transposed; /* a key tile: panels of [units][PANEL] */
-    float *k_columns;                   /* panels of [key_tile / 2][PANEL] along D */
-    float *q_rows, *do_rows;            /* a query tile: [Q_TILE][q_units] */
-    float *q_summed, *do_summed;        /* its transpose: [width][Q_TILE / 2] */
+    block_pair pair;
+    float *k_transposed, *v_transposed; /* a key block: panels of [units][PANEL] */
+    float *k_columns;                   /* panels of [keys_each / 2][PANEL] along D */
+    float *q_rows, *do_rows;            /* a row block: [CACHE_ROWS][q_units] */
+    float *q_summed, *do_summed;        /* its transpose: [width][CACHE_ROWS / 2] */
     float *s[2], *dp[2];                /* [BLOCK][PANEL]: the current block and the previous one */
-    float *p, *ds;                      /* of a panel, in units along queries: [Q_TILE / 2][PANEL] */
-    float *ds_rows;                     /* in units along keys: [Q_TILE][key_tile / 2] */
+    float *p, *ds;                      /* of a panel, in units along queries: [CACHE_ROWS / 2][PANEL] */
+    float *ds_rows;                     /* in units along keys: [CACHE_ROWS][keys_each / 2] */
     float *dk, *dv;                     /* their transposes: panels of [width][PANEL] */
     float *dq;                          /* [BLOCK][width] */
 };
@@ -44,7 +44,7 @@ typedef struct block {
 } block;
 
 /* Floats of a row of ds_rows. */
-static int64_t ds_row_of(const backward *f) { return f->key_tile / UNIT_ELEMENTS; }
+static int64_t ds_row_of(const backward *f) { return f->keys_each / UNIT_ELEMENTS; }
 
 /* Columns of dk, dv, q_summed and do_summed: D and padding. */
 static int64_t summed_width(const backward *f) {
@@ -54,44 +54,44 @@ static int64_t summed_width(const backward *f) {
 static void scratch_carve(scratch *s, const backward *f, carving *c) {
     const int64_t width = summed_width(f), units = row_units(f->problem.D);
     scratch made = {
-        .k_transposed = carve(c, f->key_tile * units, sizeof(float)),
-        .v_transposed = carve(c, f->key_tile * units, sizeof(float)),
-        .k_columns = carve(c, f->key_tile / UNIT_ELEMENTS * width, sizeof(float)),
-        .q_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
-        .do_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
-        .q_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
-        .do_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
-        .p = carve(c, Q_TILE / UNIT_ELEMENTS * PANEL, sizeof(float)),
-        .ds = carve(c, Q_TILE / UNIT_ELEMENTS * PANEL, sizeof(float)),
-        .ds_rows = carve(c, Q_TILE * ds_row_of(f), sizeof(float)),
-        .dk = carve(c, f->key_tile * width, sizeof(float)),
-        .dv = carve(c, f->key_tile * width, sizeof(float)),
+        .k_transposed = carve(c, f->keys_each * units, sizeof(float)),
+        .v_transposed = carve(c, f->keys_each * units, sizeof(float)),
+        .k_columns = carve(c, f->keys_each / UNIT_ELEMENTS * width, sizeof(float)),
+        .q_rows = carve(c, CACHE_ROWS * f->q_units, sizeof(float)),
+        .do_rows = carve(c, CACHE_ROWS * f->q_units, sizeof(float)),
+        .q_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * width, sizeof(float)),
+        .do_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * width, sizeof(float)),
+        .p = carve(c, CACHE_ROWS / UNIT_ELEMENTS * PANEL, sizeof(float)),
+        .ds = carve(c, CACHE_ROWS / UNIT_ELEMENTS * PANEL, sizeof(float)),
+        .ds_rows = carve(c, CACHE_ROWS * ds_row_of(f), sizeof(float)),
+        .dk = carve(c, f->keys_each * width, sizeof(float)),
+        .dv = carve(c, f->keys_each * width, sizeof(float)),
         .dq = carve(c, BLOCK * width, sizeof(float)),
     };
     for (int i = 0; i < 2; i++) {
         made.s[i] = carve(c, BLOCK * PANEL, sizeof(float));
         made.dp[i] = carve(c, BLOCK * PANEL, sizeof(float));
     }
-    tile_pair_carve(&made.pair, f, c);
+    block_pair_carve(&made.pair, f, c);
     if (s) *s = made;
 }
 
 static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t start) {
     const problem *p = &f->problem;
     const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
-    const int64_t keys = ls_min(f->key_tile, p->t - start), width = summed_width(f);
+    const int64_t keys = ls_min(f->keys_each, p->t - start), width = summed_width(f);
     const element *k_rows = rows_of(k, b, kv, start), *v_rows = rows_of(v, b, kv, start);
     const columns padded = columns_of(width);
-    pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, f->key_tile, p->D);
-    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, f->key_tile, p->D);
-    pack_columns(s->k_columns, k_rows, k->stride[1], keys, f->key_tile, 0, f->key_tile, p->D, &padded);
-    key_positions(s->pair.kpos, p, start, f->key_tile);
-    memset(s->dk, 0, sizeof(float) * (size_t)(f->key_tile * width));
-    memset(s->dv, 0, sizeof(float) * (size_t)(f->key_tile * width));
+    pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, f->keys_each, p->D);
+    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, f->keys_each, p->D);
+    pack_columns(s->k_columns, k_rows, k->stride[1], keys, f->keys_each, 0, f->keys_each, p->D, &padded);
+    key_positions(s->pair.kpos, p, start, f->keys_each);
+    memset(s->dk, 0, sizeof(float) * (size_t)(f->keys_each * width));
+    memset(s->dv, 0, sizeof(float) * (size_t)(f->keys_each * width));
 }
 
-/* Packs the blocks of queries from the first to the last that sees some key of the tile. */
-static void pack_queries(const backward *f, const tile_pair *pair, const ls_view *view, int64_t head,
+/* Packs the blocks of queries from the first to the last that sees some key of the key block. */
+static void pack_queries(const backward *f, const block_pair *pair, const ls_view *view, int64_t head,
                          float *rows_out, float *summed_out) {
     const int64_t D = f->problem.D;
     int first = 0, end = Q_BLOCKS;
@@ -101,7 +101,7 @@ static void pack_queries(const backward *f, const tile_pair *pair, const ls_view
     const int64_t rows = ls_min(pair->queries - row, rows_there);
     const element *from = rows_of(view, pair->b, head, pair->query + row);
     pack_rows(rows_out + row * f->q_units, from, view->stride[1], rows, rows_there, D, f->q_units, 1);
-    pack_transposed_rows(summed_out + row / UNIT_ELEMENTS, Q_TILE / UNIT_ELEMENTS, from, view->stride[1],
+    pack_transposed_rows(summed_out + row / UNIT_ELEMENTS, CACHE_ROWS / UNIT_ELEMENTS, from, view->stride[1],
                          rows, rows_there, D, summed_width(f));
 }
 
@@ -140,7 +140,7 @@ V_INLINE void differentiate_some(const backward *f, block *at, int pairs, float 
 }
 
 /* Whether all queries of a block see all keys of a group. */
-static bool block_sees_all(const backward *f, const tile_pair *pair, int block_index, int group) {
+static bool block_sees_all(const backward *f, const block_pair *pair, int block_index, int group) {
     const problem *p = &f->problem;
     const int64_t at = pair->first_group + group;
     const bounds *seen = pair->block + block_index * p->spans_each;
@@ -175,7 +175,7 @@ static void product_beside(const backward *f, int64_t depth, const float *a, int
  */
 static void panel_blocks(const backward *f, scratch *s, int panel) {
     const problem *p = &f->problem;
-    const tile_pair *pair = &s->pair;
+    const block_pair *pair = &s->pair;
     const int64_t units = row_units(p->D), steps = units / DEPTH, ds_row = ds_row_of(f);
     const float scale = (float)(p->params->scale * LOG2_E);
     const int64_t late = ls_ceil_div(steps, 2);
@@ -220,7 +220,7 @@ static void panel_blocks(const backward *f, scratch *s, int panel) {
 /* dV^T += dO^T P or dK^T += Q^T dS of a panel: sums over the queries. */
 static void product_by_queries(const backward *f, const scratch *s, int panel, const float *summed,
                                const float *by_q, float *out) {
-    const int64_t width = summed_width(f), units = Q_TILE / UNIT_ELEMENTS;
+    const int64_t width = summed_width(f), units = CACHE_ROWS / UNIT_ELEMENTS;
     const int64_t start = s->pair.first[panel] * BLOCK_UNITS;
     const int64_t depth = s->pair.end[panel] * BLOCK_UNITS - start;
     for (int64_t d = 0; d < width; d += BLOCK) {
@@ -233,7 +233,7 @@ static void product_by_queries(const backward *f, const scratch *s, int panel, c
 /* dQ += dS K */
 static void product_for_queries(const backward *f, scratch *s, int64_t head) {
     const int64_t width = summed_width(f), ds_row = ds_row_of(f);
-    const tile_pair *pair = &s->pair;
+    const block_pair *pair = &s->pair;
     for (int i = 0; i * BLOCK < pair->queries; i++) {
         const int64_t start = pair->range[i].start * KEY_GROUP / UNIT_ELEMENTS, row = (int64_t)i * BLOCK;
         const int64_t depth = pair->range[i].end * KEY_GROUP / UNIT_ELEMENTS - start;
@@ -248,11 +248,11 @@ static void product_for_queries(const backward *f, scratch *s, int64_t head) {
     }
 }
 
-/* One query tile of one head and the packed key tile. */
+/* One row block of one head and the packed key block. */
 static void work_pair(const backward *f, scratch *s, int64_t head) {
     pack_queries(f, &s->pair, &f->call->in[IN_Q], head, s->q_rows, s->q_summed);
     pack_queries(f, &s->pair, &f->call->in[IN_DO], head, s->do_rows, s->do_summed);
-    for (int panel = 0; panel < f->key_tile / PANEL; panel++) {
+    for (int panel = 0; panel < f->keys_each / PANEL; panel++) {
         if (s->pair.end[panel] == 0) continue;
         panel_blocks(f, s, panel);
         product_by_queries(f, s, panel, s->do_summed, s->p, s->dv);
@@ -261,7 +261,7 @@ static void work_pair(const backward *f, scratch *s, int64_t head) {
     product_for_queries(f, s, head);
 }
 
-/* to[key][d] += factor * from[d][key], for `rows` keys of the tile. */
+/* to[key][d] += factor * from[d][key], for `rows` keys of the key block. */
 static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
                        int64_t rows, const float *from, float factor) {
     const int64_t D = f->problem.D, width = summed_width(f);

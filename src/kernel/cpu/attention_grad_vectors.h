@@ -1,5 +1,5 @@
 /*
- * attention_grad of a tile of queries and a tile of keys in vectors: S, dP, P and dS are computed for the whole pair, one after the
+ * attention_grad of a row block and a key block in vectors: S, dP, P and dS are computed for the whole pair, one after the
  * other, by the products of attention_gemm.h.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GRAD_VECTORS_H
@@ -8,45 +8,45 @@
 #include "kernel/cpu/attention_grad.h"
 
 /* Not a power of two, because columns of S are read too, and their elements must not fall into the same cache sets. */
-#define S_ROW (K_TILE + 16)
+#define S_ROW (CACHE_KEYS + 16)
 
 struct scratch {
-    tile_pair pair;
-    float *k_transposed, *v_transposed, *k_columns; /* a key tile, packed */
-    /* a query tile, packed: as rows, and as operand of sums over queries */
+    block_pair pair;
+    float *k_transposed, *v_transposed, *k_columns; /* a key block, packed */
+    /* a row block, packed: as rows, and as operand of sums over queries */
     float *q_rows, *do_rows, *q_summed, *do_summed;
-    float *s, *dp;  /* [Q_TILE][S_ROW]; without pairs, P and dS overwrite them */
-    float *p_by_q;  /* P in units along queries: [Q_TILE / UNIT_ELEMENTS][S_ROW] */
+    float *s, *dp;  /* [CACHE_ROWS][S_ROW]; without pairs, P and dS overwrite them */
+    float *p_by_q;  /* P in units along queries: [CACHE_ROWS / UNIT_ELEMENTS][S_ROW] */
     float *ds_by_q; /* dS likewise */
-    float *ds_by_k; /* dS in units along keys: [Q_TILE][S_ROW / UNIT_ELEMENTS] */
-    float *dk, *dv; /* [K_TILE][width] */
-    float *dq;      /* [Q_TILE][width] */
+    float *ds_by_k; /* dS in units along keys: [CACHE_ROWS][S_ROW / UNIT_ELEMENTS] */
+    float *dk, *dv; /* [CACHE_KEYS][width] */
+    float *dq;      /* [CACHE_ROWS][width] */
     ahead next[3];  /* rows of q, do and dq of the next pair */
 };
 
 static void scratch_carve(scratch *s, const backward *f, carving *c) {
     const int64_t width = f->columns.width, units = row_units(f->problem.D);
     scratch made = {
-        .k_transposed = carve(c, K_TILE * units, sizeof(float)),
-        .v_transposed = carve(c, K_TILE * units, sizeof(float)),
-        .k_columns = carve(c, K_TILE / UNIT_ELEMENTS * width, sizeof(float)),
-        .q_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
-        .do_rows = carve(c, Q_TILE * f->q_units, sizeof(float)),
-        .q_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
-        .do_summed = carve(c, Q_TILE / UNIT_ELEMENTS * width, sizeof(float)),
-        .s = carve(c, Q_TILE * S_ROW, sizeof(float)),
-        .dp = carve(c, Q_TILE * S_ROW, sizeof(float)),
-        .dk = carve(c, K_TILE * width, sizeof(float)),
-        .dv = carve(c, K_TILE * width, sizeof(float)),
-        .dq = carve(c, Q_TILE * width, sizeof(float)),
+        .k_transposed = carve(c, CACHE_KEYS * units, sizeof(float)),
+        .v_transposed = carve(c, CACHE_KEYS * units, sizeof(float)),
+        .k_columns = carve(c, CACHE_KEYS / UNIT_ELEMENTS * width, sizeof(float)),
+        .q_rows = carve(c, CACHE_ROWS * f->q_units, sizeof(float)),
+        .do_rows = carve(c, CACHE_ROWS * f->q_units, sizeof(float)),
+        .q_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * width, sizeof(float)),
+        .do_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * width, sizeof(float)),
+        .s = carve(c, CACHE_ROWS * S_ROW, sizeof(float)),
+        .dp = carve(c, CACHE_ROWS * S_ROW, sizeof(float)),
+        .dk = carve(c, CACHE_KEYS * width, sizeof(float)),
+        .dv = carve(c, CACHE_KEYS * width, sizeof(float)),
+        .dq = carve(c, CACHE_ROWS * width, sizeof(float)),
     };
-    tile_pair_carve(&made.pair, f, c);
+    block_pair_carve(&made.pair, f, c);
     made.p_by_q = made.s;
     made.ds_by_q = made.ds_by_k = made.dp;
 #if LS_ATTENTION_PAIRS
-    made.p_by_q = carve(c, Q_TILE / 2 * S_ROW, sizeof(float));
-    made.ds_by_q = carve(c, Q_TILE / 2 * S_ROW, sizeof(float));
-    made.ds_by_k = carve(c, Q_TILE * S_ROW / 2, sizeof(float));
+    made.p_by_q = carve(c, CACHE_ROWS / 2 * S_ROW, sizeof(float));
+    made.ds_by_q = carve(c, CACHE_ROWS / 2 * S_ROW, sizeof(float));
+    made.ds_by_k = carve(c, CACHE_ROWS * S_ROW / 2, sizeof(float));
 #endif
     if (s) *s = made;
 }
@@ -54,27 +54,27 @@ static void scratch_carve(scratch *s, const backward *f, carving *c) {
 static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t start) {
     const problem *p = &f->problem;
     const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
-    const int64_t keys = ls_min(K_TILE, p->t - start);
+    const int64_t keys = ls_min(CACHE_KEYS, p->t - start);
     const element *k_rows = rows_of(k, b, kv, start), *v_rows = rows_of(v, b, kv, start);
-    pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, K_TILE, p->D);
-    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, K_TILE, p->D);
-    pack_columns(s->k_columns, k_rows, k->stride[1], keys, K_TILE, 0, K_TILE, p->D, &f->columns);
-    key_positions(s->pair.kpos, p, start, K_TILE);
-    memset(s->dk, 0, sizeof(float) * (size_t)(K_TILE * f->columns.width));
-    memset(s->dv, 0, sizeof(float) * (size_t)(K_TILE * f->columns.width));
+    pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, CACHE_KEYS, p->D);
+    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, CACHE_KEYS, p->D);
+    pack_columns(s->k_columns, k_rows, k->stride[1], keys, CACHE_KEYS, 0, CACHE_KEYS, p->D, &f->columns);
+    key_positions(s->pair.kpos, p, start, CACHE_KEYS);
+    memset(s->dk, 0, sizeof(float) * (size_t)(CACHE_KEYS * f->columns.width));
+    memset(s->dv, 0, sizeof(float) * (size_t)(CACHE_KEYS * f->columns.width));
 }
 
 /*
- * Packs a query tile as rows and as operand of sums over queries, and returns the latter. If there is one panel and no pairs, both have
- * the same layout and the tile is packed once.
+ * Packs a row block as rows and as operand of sums over queries, and returns the latter. If there is one panel and no pairs, both have
+ * the same layout and the block is packed once.
  */
 static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
                         float *rows_out, float *summed_out) {
-    const int64_t rows = ls_min(Q_TILE, f->problem.n - start), D = f->problem.D;
+    const int64_t rows = ls_min(CACHE_ROWS, f->problem.n - start), D = f->problem.D;
     const element *from = rows_of(view, b, head, start);
-    pack_rows(rows_out, from, view->stride[1], rows, Q_TILE, D, f->q_units, 1);
+    pack_rows(rows_out, from, view->stride[1], rows, CACHE_ROWS, D, f->q_units, 1);
     if (UNIT_ELEMENTS == 1 && f->columns.panels == 1) return rows_out;
-    pack_columns(summed_out, from, view->stride[1], rows, Q_TILE, 0, Q_TILE, D, &f->columns);
+    pack_columns(summed_out, from, view->stride[1], rows, CACHE_ROWS, 0, CACHE_ROWS, D, &f->columns);
     return summed_out;
 }
 
@@ -109,12 +109,12 @@ V_INLINE void differentiate_rows(scratch *s, int64_t i, int64_t from, int64_t to
     }
 }
 
-/* P and dS of the pair of tiles from S and dP; 0 where S was not computed, because the products read it. */
+/* P and dS of the pair of blocks from S and dP; 0 where S was not computed, because the products read it. */
 static void differentiate(const backward *f, scratch *s) {
     const problem *p = &f->problem;
     const float scale = (float)(p->params->scale * LOG2_E);
     const int32_t *const nothing[2] = {NULL, NULL};
-    for (int64_t i = 0; i < Q_TILE; i += UNIT_ELEMENTS) {
+    for (int64_t i = 0; i < CACHE_ROWS; i += UNIT_ELEMENTS) {
         const key_range range = s->pair.range[i / MICRO_ROWS];
         const int64_t from = range.start * KEY_GROUP, to = range.end * KEY_GROUP;
         const int64_t row = i / UNIT_ELEMENTS * S_ROW;
@@ -128,8 +128,8 @@ static void differentiate(const backward *f, scratch *s) {
         }
         memset(s->p_by_q + row, 0, sizeof(float) * (size_t)from);
         memset(s->ds_by_q + row, 0, sizeof(float) * (size_t)from);
-        memset(s->p_by_q + row + to, 0, sizeof(float) * (size_t)(K_TILE - to));
-        memset(s->ds_by_q + row + to, 0, sizeof(float) * (size_t)(K_TILE - to));
+        memset(s->p_by_q + row + to, 0, sizeof(float) * (size_t)(CACHE_KEYS - to));
+        memset(s->ds_by_q + row + to, 0, sizeof(float) * (size_t)(CACHE_KEYS - to));
         if (range.all) {
             differentiate_rows(s, i, from, to, scale, nothing, 0);
         } else {
@@ -143,7 +143,7 @@ static void differentiate(const backward *f, scratch *s) {
 static void product_by_keys(const backward *f, scratch *s, const float *rows, const float *transposed,
                             float *out) {
     const int64_t units = row_units(f->problem.D);
-    for (int panel = 0; panel < K_TILE / PANEL; panel++) {
+    for (int panel = 0; panel < CACHE_KEYS / PANEL; panel++) {
         const int group = panel * PANEL / KEY_GROUP;
         for (int i = s->pair.first[group]; i < s->pair.end[group]; i++) {
             micro_product(MICRO_VECTORS, units, rows + i * MICRO_ROWS * f->q_units, f->q_units, 1,
@@ -163,7 +163,7 @@ static void product_by_queries(const backward *f, const scratch *s, const float 
     for (int panel = 0; panel < f->columns.panels; panel++) {
         const int vectors = columns_in(&f->columns, panel);
         const int64_t column = (int64_t)panel * f->columns.each * V_LANES;
-        const float *operand = column_operand + column * (Q_TILE / UNIT_ELEMENTS);
+        const float *operand = column_operand + column * (CACHE_ROWS / UNIT_ELEMENTS);
         for (int i = 0; i < K_BLOCKS; i++) {
             const int64_t key = i * MICRO_ROWS;
             const int64_t g = key / KEY_GROUP, h = (key + MICRO_ROWS - 1) / KEY_GROUP;
@@ -181,13 +181,13 @@ static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_
     add_rows(view, b, head, start, rows, from, f->columns.width, factor);
 }
 
-/* dQ = dS K of the query tile. */
+/* dQ = dS K of the row block. */
 static void product_for_queries(const backward *f, scratch *s, int64_t queries) {
     const int64_t row = S_ROW / UNIT_ELEMENTS, width = f->columns.width;
     for (int panel = 0; panel < f->columns.panels; panel++) {
         const int vectors = columns_in(&f->columns, panel);
         const int64_t column = (int64_t)panel * f->columns.each * V_LANES;
-        const float *operand = s->k_columns + column * (K_TILE / UNIT_ELEMENTS);
+        const float *operand = s->k_columns + column * (CACHE_KEYS / UNIT_ELEMENTS);
         for (int i = 0; i * MICRO_ROWS < queries; i++) {
             const int64_t start = s->pair.range[i].start * KEY_GROUP / UNIT_ELEMENTS;
             const int64_t depth = s->pair.range[i].end * KEY_GROUP / UNIT_ELEMENTS - start;
@@ -200,17 +200,17 @@ static void product_for_queries(const backward *f, scratch *s, int64_t queries) 
 
 /* Sets the rows of q, do and dq of the next pair, which are prefetched during the work on this one. */
 static void rows_ahead(const backward *f, scratch *s) {
-    const tile_pair *pair = &s->pair;
+    const block_pair *pair = &s->pair;
     const ls_view *views[] = {&f->call->in[IN_Q], &f->call->in[IN_DO], &f->call->out[OUT_DQ]};
     for (int i = 0; i < 3; i++) {
         s->next[i].rows = 0;
         if (pair->next_head < 0) continue;
         s->next[i] = ahead_of(views[i], pair->b, pair->next_head, pair->next_query,
-                              ls_min(Q_TILE, f->problem.n - pair->next_query));
+                              ls_min(CACHE_ROWS, f->problem.n - pair->next_query));
     }
 }
 
-/* One query tile of one head and the packed key tile. */
+/* One row block of one head and the packed key block. */
 static void work_pair(const backward *f, scratch *s, int64_t head) {
     const ls_view *q = &f->call->in[IN_Q], *dout = &f->call->in[IN_DO];
     const int64_t b = s->pair.b, query = s->pair.query;

@@ -127,7 +127,7 @@ static void key_groups_find(key_group *out, const int32_t *kpos, int64_t t) {
     }
 }
 
-/* The groups [start, end) of a tile of keys that some queries may see, and whether these queries see all keys of them. */
+/* The groups [start, end) of a key block that some queries may see, and whether these queries see all keys of them. */
 typedef struct key_range {
     int start, end;
     bool all;
@@ -150,7 +150,7 @@ static key_range key_range_find(const bounds *b, const problem *p, const key_gro
     return range;
 }
 
-/* Positions of the keys of a tile; keys past the end get a position that no query sees. */
+/* Positions of the keys of a key block; keys past the end get a position that no query sees. */
 static void key_positions(int32_t *out, const problem *p, int64_t start, int64_t keys) {
     for (int64_t j = 0; j < keys; j++) out[j] = start + j < p->t ? p->kpos[start + j] : INT32_MIN;
 }

@@ -1,4 +1,4 @@
-/* `attend` in vectors: for a row tile and a tile of keys, first all scores, then all probabilities, then the output. */
+/* `attend` in vectors: for a row block and a key block, first all scores, then all probabilities, then the output. */
 #ifndef LS_KERNEL_CPU_ATTENTION_ROWS_H
 #define LS_KERNEL_CPU_ATTENTION_ROWS_H
 
@@ -68,30 +68,30 @@ V_INLINE void softmax_row(float *s, float *p, int64_t keys, float scale, float *
     unit_store(l, unit_load(l) * *decay + sum);
 }
 
-static void softmax_rows(const forward *f, scratch *s, row_tile *tile, int64_t b) {
+static void softmax_rows(const forward *f, scratch *s, row_block *rows, int64_t b) {
     const problem *p = &f->problem;
     const float scale = score_scale(p->params);
-    for (int64_t i = 0; i < tile->queries; i++) {
+    for (int64_t i = 0; i < rows->queries; i++) {
         const key_range range = s->range[i / MICRO_ROWS];
         const int64_t start = range.start * KEY_GROUP, keys = (range.end - range.start) * KEY_GROUP;
         float *scores = s->s + i * S_ROW + start;
         if (keys == 0) continue;
         if (p->params->softcap > 0) cap_row(scores, keys, scale, p->params);
         if (!range.all) {
-            mask_row(scores, s->kpos + start, keys, spans_of(p, b, tile->query + i), p->spans_each);
+            mask_row(scores, s->kpos + start, keys, spans_of(p, b, rows->query + i), p->spans_each);
         }
-        softmax_row(scores, s->p + (i * K_TILE + start) / UNIT_ELEMENTS, keys, scale, &tile->m[i],
-                    tile->l + i * V_LANES, &s->decay[i]);
+        softmax_row(scores, s->p + (i * CACHE_KEYS + start) / UNIT_ELEMENTS, keys, scale, &rows->m[i],
+                    rows->l + i * V_LANES, &s->decay[i]);
     }
 }
 
-static void row_scores(const forward *f, scratch *s, const row_tile *tile, int blocks) {
+static void row_scores(const forward *f, scratch *s, const row_block *rows, int blocks) {
     const int64_t units = row_units(f->problem.D);
-    for (int panel = 0; panel < K_TILE / PANEL; panel++) {
+    for (int panel = 0; panel < CACHE_KEYS / PANEL; panel++) {
         for (int i = 0; i < blocks; i++) {
             const int group = panel * PANEL / KEY_GROUP;
             if (group < s->range[i].start || group >= s->range[i].end) continue;
-            micro_product(MICRO_VECTORS, units, tile->q + i * MICRO_ROWS * f->q_units, f->q_units, 1,
+            micro_product(MICRO_VECTORS, units, rows->q + i * MICRO_ROWS * f->q_units, f->q_units, 1,
                           s->k + panel * PANEL * units, s->s + i * MICRO_ROWS * S_ROW + panel * PANEL, S_ROW,
                           NULL);
             fetch_lines(&s->next_k, 1);
@@ -100,8 +100,8 @@ static void row_scores(const forward *f, scratch *s, const row_tile *tile, int b
     }
 }
 
-static void row_output(const forward *f, scratch *s, const row_tile *tile, int blocks) {
-    const int64_t row = K_TILE / UNIT_ELEMENTS, group = KEY_GROUP / UNIT_ELEMENTS;
+static void row_output(const forward *f, scratch *s, const row_block *rows, int blocks) {
+    const int64_t row = CACHE_KEYS / UNIT_ELEMENTS, group = KEY_GROUP / UNIT_ELEMENTS;
     for (int panel = 0; panel < f->columns.panels; panel++) {
         const int vectors = columns_in(&f->columns, panel);
         const int64_t column = (int64_t)panel * f->columns.each * V_LANES;
@@ -109,25 +109,25 @@ static void row_output(const forward *f, scratch *s, const row_tile *tile, int b
             const int64_t start = s->range[i].start * group, depth = s->range[i].end * group - start;
             if (depth == 0) continue;
             micro_product(vectors, depth, s->p + i * MICRO_ROWS * row + start, row, 1,
-                          s->v + column * (K_TILE / UNIT_ELEMENTS) + start * vectors * V_LANES,
-                          tile->o + i * MICRO_ROWS * f->columns.width + column, f->columns.width,
+                          s->v + column * (CACHE_KEYS / UNIT_ELEMENTS) + start * vectors * V_LANES,
+                          rows->o + i * MICRO_ROWS * f->columns.width + column, f->columns.width,
                           s->decay + i * MICRO_ROWS);
         }
     }
 }
 
-/* Computes a row tile with the packed tile of keys that begins at first_group. */
-static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int64_t first_group) {
+/* Computes a row block with the packed key block that begins at first_group. */
+static void attend(const forward *f, scratch *s, row_block *rows, int64_t b, int64_t first_group) {
     const problem *p = &f->problem;
-    const int64_t last_group = ls_min(first_group + TILE_GROUPS, f->groups);
-    const int blocks = (int)ls_ceil_div(tile->queries, MICRO_ROWS);
+    const int64_t last_group = ls_min(first_group + CACHE_GROUPS, f->groups);
+    const int blocks = (int)ls_ceil_div(rows->queries, MICRO_ROWS);
     for (int i = 0; i < blocks; i++) {
-        s->range[i] = key_range_find(tile->block + i * p->spans_each, p, f->group, first_group, last_group);
+        s->range[i] = key_range_find(rows->block + i * p->spans_each, p, f->group, first_group, last_group);
     }
-    for (int64_t i = tile->queries; i < Q_TILE; i++) s->decay[i] = 0;
-    row_scores(f, s, tile, blocks);
-    softmax_rows(f, s, tile, b);
-    row_output(f, s, tile, blocks);
+    for (int64_t i = rows->queries; i < CACHE_ROWS; i++) s->decay[i] = 0;
+    row_scores(f, s, rows, blocks);
+    softmax_rows(f, s, rows, b);
+    row_output(f, s, rows, blocks);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * `attend` on AMX: a row tile and a tile of keys, in strips of 32 rows, each in blocks of 32 keys. The products of a block take as long as
+ * `attend` on AMX: a row block and a key block, in strips of 32 rows, each in register blocks of 32 keys. The products of a block take as long as
  * its exponentials, and the processor computes both at once if their instructions alternate:
  *
  *   step j:  S(j) = Q K(j)^T in tiles, and between its instructions
@@ -36,11 +36,11 @@ typedef struct exponentials {
 typedef struct strip {
     const forward *f;
     scratch *s;
-    row_tile *tile;
+    row_block *rows;
     int64_t b;
-    int row;           /* first row of the strip in its tile */
-    int64_t key_group; /* first group of the tile of keys */
-    int start;         /* first group in that tile that the strip sees */
+    int row;           /* first row of the strip in its row block */
+    int64_t key_group; /* first group of the key block */
+    int start;         /* first group in that block that the strip sees */
     int blocks;        /* number of blocks of keys from there on */
     float factor;      /* by which products become scores in units of log2 */
     /* by which the scores of a settled block are still to be multiplied: factor, or 1 in a far strip */
@@ -142,7 +142,7 @@ static exponentials exponentials_of(const strip *t, int j) {
 static void score_block(const strip *t, int j, square *held, exponentials *e) {
     const int64_t units = row_units(t->f->problem.D);
     const float *k = t->s->k + (t->start + j) * BLOCK * units;
-    square_product(units / DEPTH, t->tile->q + t->row * t->f->q_units, t->f->q_units, DEPTH, k, held,
+    square_product(units / DEPTH, t->rows->q + t->row * t->f->q_units, t->f->q_units, DEPTH, k, held,
                    (square){scores_of(t, j), BLOCK}, false, e);
 }
 
@@ -164,20 +164,20 @@ static bool becomes_far(strip *t) {
 static void settle_block(strip *t, int j) {
     const problem *p = &t->f->problem;
     const int group = t->start + j;
-    const bounds *seen = t->tile->block + t->row / MICRO_ROWS * p->spans_each;
+    const bounds *seen = t->rows->block + t->row / MICRO_ROWS * p->spans_each;
     const int64_t first = t->key_group + group;
     const bool whole =
         bounds_see(seen, p->spans_each, t->f->group[first].first, t->f->group[first].last) == SEES_ALL &&
         (first + 1) * KEY_GROUP <= p->t;
     if (t->far) scale_row(scores_of(t, j), BLOCK * BLOCK, t->factor);
     if (whole && t->all_have && p->params->softcap <= 0) return;
-    float *m = t->tile->m + t->row;
+    float *m = t->rows->m + t->row;
     t->all_have = true;
     for (int i = 0; i < BLOCK; i++) {
         float *s = scores_of(t, j) + i * BLOCK;
         if (p->params->softcap > 0) cap_row(s, BLOCK, t->scale, p->params);
-        if (!whole && t->row + i < t->tile->queries) {
-            mask_row(s, t->s->kpos + group * KEY_GROUP, BLOCK, spans_of(p, t->b, t->tile->query + t->row + i),
+        if (!whole && t->row + i < t->rows->queries) {
+            mask_row(s, t->s->kpos + group * KEY_GROUP, BLOCK, spans_of(p, t->b, t->rows->query + t->row + i),
                      p->spans_each);
         }
         if (m[i] == -INFINITY) m[i] = row_largest(s) * t->scale;
@@ -212,7 +212,7 @@ static bool sums_are_small(const strip *t) {
 }
 
 static void add_sums(const strip *t) {
-    float *l = t->tile->l + t->row * V_LANES;
+    float *l = t->rows->l + t->row * V_LANES;
     for (int i = 0; i < BLOCK_UNITS; i += V_LANES) {
         unit_store(l + i, unit_load(l + i) + unit_load(t->s->sum + i));
     }
@@ -220,7 +220,7 @@ static void add_sums(const strip *t) {
 
 /* Sets m of each row to its largest score, and scales the row's O and l accordingly. */
 static void raise_rows(strip *t, square *held) {
-    float *m = t->tile->m + t->row, most[BLOCK];
+    float *m = t->rows->m + t->row, most[BLOCK];
     const int64_t width = t->f->columns.width;
     memcpy(most, m, sizeof most);
     for (int j = 0; j < t->blocks; j++) {
@@ -236,8 +236,8 @@ static void raise_rows(strip *t, square *held) {
     for (int i = 0; i < BLOCK; i++) {
         if (most[i] == m[i] || most[i] == -INFINITY) continue;
         const float decay = v_exp2(v_set(m[i] - most[i]))[0];
-        scale_row(t->tile->o + (t->row + i) * width, width, decay);
-        scale_row(t->tile->l + (t->row + i) * V_LANES, V_LANES, decay);
+        scale_row(t->rows->o + (t->row + i) * width, width, decay);
+        scale_row(t->rows->l + (t->row + i) * V_LANES, V_LANES, decay);
         m[i] = t->shift[i] = most[i];
     }
     becomes_far(t);
@@ -245,28 +245,28 @@ static void raise_rows(strip *t, square *held) {
 
 /* O += P V. */
 static void add_output(const strip *t, square *held) {
-    const int64_t width = t->f->columns.width, units = K_TILE / UNIT_ELEMENTS;
+    const int64_t width = t->f->columns.width, units = CACHE_KEYS / UNIT_ELEMENTS;
     exponentials none = exponentials_of(t, -1);
     for (int64_t column = 0; column < width; column += PANEL) {
         const float *v = t->s->v + column * units + t->start * DEPTH * PANEL;
         square_product(t->blocks, t->s->p, V_LANES, BLOCK_UNITS, v, held,
-                       (square){t->tile->o + t->row * width + column, width}, true, &none);
+                       (square){t->rows->o + t->row * width + column, width}, true, &none);
     }
 }
 
-/* Computes a row tile with the packed tile of keys that begins at first_group. */
-static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int64_t first_group) {
+/* Computes a row block with the packed key block that begins at first_group. */
+static void attend(const forward *f, scratch *s, row_block *rows, int64_t b, int64_t first_group) {
     const problem *p = &f->problem;
-    const int64_t last_group = ls_min(first_group + TILE_GROUPS, f->groups);
+    const int64_t last_group = ls_min(first_group + CACHE_GROUPS, f->groups);
     const float scale = score_scale(p->params);
     square held = {NULL, 0};
-    for (int row = 0; row < tile->queries; row += BLOCK) {
-        const bounds *seen = tile->block + row / MICRO_ROWS * p->spans_each;
+    for (int row = 0; row < rows->queries; row += BLOCK) {
+        const bounds *seen = rows->block + row / MICRO_ROWS * p->spans_each;
         const key_range range = key_range_find(seen, p, f->group, first_group, last_group);
         if (range.end == 0) continue;
         strip t = {.f = f,
                    .s = s,
-                   .tile = tile,
+                   .rows = rows,
                    .b = b,
                    .row = row,
                    .key_group = first_group,
@@ -276,8 +276,8 @@ static void attend(const forward *f, scratch *s, row_tile *tile, int64_t b, int6
                    .scale = scale,
                    .all_have = true};
         for (int i = 0; i < BLOCK; i++) {
-            t.shift[i] = tile->m[row + i] == -INFINITY ? 0 : tile->m[row + i];
-            t.all_have &= tile->m[row + i] != -INFINITY;
+            t.shift[i] = rows->m[row + i] == -INFINITY ? 0 : rows->m[row + i];
+            t.all_have &= rows->m[row + i] != -INFINITY;
         }
         becomes_far(&t);
         find_probabilities(&t, &held);

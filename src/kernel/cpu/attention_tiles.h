@@ -66,8 +66,8 @@ V_INLINE void sums_store(float *c, int64_t c_row) {
 }
 
 /* `vectors` must be a constant where this is inlined; depth is a multiple of DEPTH. add: C += A B, otherwise C = A B. */
-V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
-                         int64_t b_row, float *c, int64_t c_row, bool add) {
+V_INLINE void register_block(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
+                             int64_t b_row, float *c, int64_t c_row, bool add) {
     const int64_t a_bytes = a_row * 4, b_bytes = b_row * 4, c_bytes = c_row * 4;
     __asm__ volatile("" ::: "memory"); /* the compiler does not know that the intrinsics read memory */
     if (add) {
@@ -113,9 +113,9 @@ V_INLINE void micro_tile(int vectors, int64_t depth, const float *a, int64_t a_r
 V_INLINE void product_of(int vectors, int64_t depth, const float *a, int64_t a_row, const float *b,
                          int64_t b_row, float *c, int64_t c_row, bool add) {
     if (vectors == 1)
-        micro_tile(1, depth, a, a_row, b, b_row, c, c_row, add);
+        register_block(1, depth, a, a_row, b, b_row, c, c_row, add);
     else
-        micro_tile(2, depth, a, a_row, b, b_row, c, c_row, add);
+        register_block(2, depth, a, a_row, b, b_row, c, c_row, add);
 }
 
 #endif

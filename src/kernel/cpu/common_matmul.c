@@ -1,8 +1,8 @@
 /*
- * matmul by oneDNN: C is cut into one tile per thread, by rows, or by columns if there are few rows; oneDNN computes each tile on its
+ * matmul by oneDNN: C is cut into one part per thread, by rows, or by columns if there are few rows; oneDNN computes each part on its
  * thread. Where oneDNN does not support bf16 (below AVX-512), operands are first converted to f32 in the workspace.
  *
- * Workspace: scratch memory of each tile | f32 copies of A, B, bias and C if they are converted, each rounded up to 64 bytes.
+ * Workspace: scratch memory of each part | f32 copies of A, B, bias and C if they are converted, each rounded up to 64 bytes.
  */
 #include <stdlib.h>
 
@@ -16,16 +16,16 @@ enum { OPERAND_A, OPERAND_B, OPERAND_BIAS, OPERAND_C, OPERANDS };
 typedef struct matmul_plan {
     ls_cpu_product whole;
     bool by_columns, widened;
-    int tiles;
-    int64_t step;                   /* rows or columns of a tile; the last has fewer */
-    size_t scratch;                 /* bytes of each tile */
+    int parts;
+    int64_t step;                   /* rows or columns of a part; the last has fewer */
+    size_t scratch;                 /* bytes of each part */
     int64_t elements[OPERANDS];     /* of operands that are widened; 0 for the others */
     size_t at[OPERANDS], workspace; /* offsets of the f32 copies, and total size, in bytes */
 } matmul_plan;
 
 typedef struct matmul {
     matmul_plan plan;
-    ls_onednn *tiles[]; /* plan.tiles */
+    ls_onednn *parts[]; /* plan.parts */
 } matmul;
 
 ls_cpu_product ls_cpu_product_of(const ls_kernel_call *call) {
@@ -49,10 +49,10 @@ ls_cpu_product ls_cpu_product_of(const ls_kernel_call *call) {
     return p;
 }
 
-static ls_cpu_product tile_product(const matmul_plan *plan, int tile) {
+static ls_cpu_product part_product(const matmul_plan *plan, int part) {
     ls_cpu_product p = plan->whole;
     int64_t *const cut = plan->by_columns ? &p.N : &p.M;
-    *cut = ls_min(plan->step, *cut - tile * plan->step);
+    *cut = ls_min(plan->step, *cut - part * plan->step);
     return p;
 }
 
@@ -62,8 +62,8 @@ static void cut(matmul_plan *plan, int threads) {
     const int64_t size = plan->by_columns ? p->N : p->M;
     const size_t unit = plan->by_columns ? COLUMN_UNIT : ROW_UNIT;
     plan->step = (int64_t)ls_round_up((size_t)ls_ceil_div(size, threads), unit);
-    plan->tiles = plan->step > 0 ? (int)ls_ceil_div(size, plan->step) : 0;
-    if (p->M == 0 || p->N == 0) plan->tiles = 0;
+    plan->parts = plan->step > 0 ? (int)ls_ceil_div(size, plan->step) : 0;
+    if (p->M == 0 || p->N == 0) plan->parts = 0;
 }
 
 static void widen(matmul_plan *plan) {
@@ -76,10 +76,10 @@ static void widen(matmul_plan *plan) {
     p->in = p->out = LS_F32;
 }
 
-/* The larger one of the first and the last tile's scratch: only the last tile may have another size. */
+/* The larger one of the first and the last part's scratch: only the last part may have another size. */
 static ls_status find_scratch(matmul_plan *plan) {
     size_t first = 0, last = 0;
-    const ls_cpu_product a = tile_product(plan, 0), b = tile_product(plan, plan->tiles - 1);
+    const ls_cpu_product a = part_product(plan, 0), b = part_product(plan, plan->parts - 1);
     LS_TRY(ls_onednn_scratch(&a, &first));
     LS_TRY(ls_onednn_scratch(&b, &last));
     plan->scratch = ls_round_up(first > last ? first : last, LINE);
@@ -89,11 +89,11 @@ static ls_status find_scratch(matmul_plan *plan) {
 static ls_status make_plan(const ls_kernel_call *call, matmul_plan *plan) {
     *plan = (matmul_plan){.whole = ls_cpu_product_of(call)};
     cut(plan, (int)ls_max(1, call->threads));
-    if (plan->tiles > 0 && find_scratch(plan).code != LS_OK) {
+    if (plan->parts > 0 && find_scratch(plan).code != LS_OK) {
         if (plan->whole.in == LS_BF16) widen(plan);
         LS_TRY(find_scratch(plan));
     }
-    plan->workspace = plan->scratch * (size_t)plan->tiles;
+    plan->workspace = plan->scratch * (size_t)plan->parts;
     for (int i = 0; i < OPERANDS; i++) {
         plan->at[i] = plan->workspace;
         plan->workspace += ls_round_up(sizeof(float) * (size_t)plan->elements[i], LINE);
@@ -109,7 +109,7 @@ size_t ls_cpu_matmul_workspace(const ls_kernel_call *call) {
 void ls_cpu_matmul_release(void *state) {
     matmul *m = state;
     if (!m) return;
-    for (int i = 0; i < m->plan.tiles; i++) ls_onednn_destroy(m->tiles[i]);
+    for (int i = 0; i < m->plan.parts; i++) ls_onednn_destroy(m->parts[i]);
     free(m);
 }
 
@@ -117,12 +117,12 @@ ls_status ls_cpu_matmul_prepare(ls_dtype dtype, const ls_kernel_call *call, void
     matmul_plan plan;
     LS_TRY(ls_kernel_check(LS_KERNEL_MATMUL, dtype, call));
     LS_TRY(make_plan(call, &plan));
-    matmul *m = calloc(1, sizeof *m + sizeof *m->tiles * (size_t)plan.tiles);
-    if (!m) return ls_error(LS_NO_MEMORY, "matmul: no memory for %d tiles", plan.tiles);
+    matmul *m = calloc(1, sizeof *m + sizeof *m->parts * (size_t)plan.parts);
+    if (!m) return ls_error(LS_NO_MEMORY, "matmul: no memory for %d parts", plan.parts);
     m->plan = plan;
-    for (int i = 0; i < plan.tiles; i++) {
-        const ls_cpu_product product = tile_product(&plan, i);
-        const ls_status status = ls_onednn_create(&product, &m->tiles[i]);
+    for (int i = 0; i < plan.parts; i++) {
+        const ls_cpu_product product = part_product(&plan, i);
+        const ls_status status = ls_onednn_create(&product, &m->parts[i]);
         if (status.code != LS_OK) {
             ls_cpu_matmul_release(m);
             return status;
@@ -140,7 +140,7 @@ typedef struct matmul_job {
     ls_onednn_data data;
 } matmul_job;
 
-static void run_tile(void *context, int i, int thread) {
+static void run_part(void *context, int i, int thread) {
     (void)thread;
     const matmul_job *job = context;
     const matmul_plan *plan = &job->matmul->plan;
@@ -153,7 +153,7 @@ static void run_tile(void *context, int i, int thread) {
     data.bias = p->bias ? (const char *)data.bias + column * in : NULL;
     data.c = (char *)data.c + (row * p->c_row + column) * out;
     data.scratch = job->workspace + plan->scratch * (size_t)i;
-    ls_onednn_run(job->matmul->tiles[i], &data);
+    ls_onednn_run(job->matmul->parts[i], &data);
 }
 
 static float *widened(const matmul_job *job, int operand) {
@@ -202,7 +202,7 @@ void ls_cpu_matmul_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
                       .original = {call->in[0].data, call->in[1].data, bias, call->out[0].data},
                       .data = {call->in[0].data, call->in[1].data, bias, call->out[0].data, NULL}};
     if (m->plan.widened) widen_operands(&job, pool, call->threads);
-    ls_pool_run(pool, m->plan.tiles, run_tile, &job);
+    ls_pool_run(pool, m->plan.parts, run_part, &job);
     const int64_t narrowed = m->plan.elements[OPERAND_C];
     if (narrowed > 0)
         ls_cpu_split(pool, narrowed, ls_cpu_parts(narrowed, 16384, call->threads), narrow_c_part, &job);

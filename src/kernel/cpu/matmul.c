@@ -17,7 +17,7 @@
 #include "kernel/cpu/matmul_impl.h"
 
 #if defined __aarch64__ || (!LS_CPU_ELEMENT_BF16 && V_LANES >= 8)
-#include "kernel/cpu/vector_tile.h"
+#include "kernel/cpu/register_block.h"
 
 enum {
     PANEL = VECTOR_COLUMNS * V_LANES,
@@ -106,13 +106,13 @@ static size_t workspace(const ls_kernel_call *call) {
     return planned(&p) ? p.thread_bytes * (size_t)p.threads + p.sums_bytes : ls_cpu_matmul_workspace(call);
 }
 
-/* --- copies of operands in the order in which tiles read them ------------------------------------------------------------------- */
+/* --- copies of operands in the order in which register blocks read them ------------------------------------------------------------------- */
 
 V_INLINE void copy_as_f32(float *to, const element *from, int64_t n) {
     for (int64_t i = 0; i < n; i += V_LANES) v_store_f32(to + i, v_load(from + i, n - i), n - i);
 }
 
-/* Rows of A, contiguous along K, CHUNK of K at a time; missing rows of the last tile are 0. */
+/* Rows of A, contiguous along K, CHUNK of K at a time; missing rows of the last register block are 0. */
 static void pack_a_rows(float *to, const element *from, int64_t stride, int64_t rows, int64_t depth) {
     const int64_t padded = (int64_t)ls_round_up((size_t)rows, VECTOR_ROWS);
     for (int64_t i = 0; i < padded; i++) {
@@ -198,8 +198,8 @@ V_INLINE void fetch(const ahead *next, int64_t i, int64_t n) {
             __builtin_prefetch(next->at + r * next->row_step + j, 0, FETCHED_TO);
 }
 
-/* The tile from row i on; `vectors` must be a constant where this is inlined. */
-V_INLINE void tile_of_panel(int vectors, const panel *p, int64_t i) {
+/* The register block from row i on; `vectors` must be a constant where this is inlined. */
+V_INLINE void block_of_panel(int vectors, const panel *p, int64_t i) {
     const int64_t rows = ls_min(VECTOR_ROWS, p->rows - i);
     const float *a = p->a + i * CHUNK;
     float *c = p->c + i * p->c_row;
@@ -220,11 +220,11 @@ V_INLINE void tile_of_panel(int vectors, const panel *p, int64_t i) {
     }
 }
 
-V_INLINE void tiles_of_panel(int vectors, const panel *p) {
-    const int64_t tiles = ls_ceil_div(p->rows, VECTOR_ROWS);
-    for (int64_t i = 0; i < tiles; i++) {
-        fetch(&p->next, i, tiles);
-        tile_of_panel(vectors, p, i * VECTOR_ROWS);
+V_INLINE void blocks_of_panel(int vectors, const panel *p) {
+    const int64_t blocks = ls_ceil_div(p->rows, VECTOR_ROWS);
+    for (int64_t i = 0; i < blocks; i++) {
+        fetch(&p->next, i, blocks);
+        block_of_panel(vectors, p, i * VECTOR_ROWS);
     }
 }
 
@@ -232,17 +232,17 @@ V_INLINE void tiles_of_panel(int vectors, const panel *p) {
 static void panel_product(int vectors, const panel *p) {
     switch (vectors) {
     case 1:
-        tiles_of_panel(1, p);
+        blocks_of_panel(1, p);
         break;
     case 2:
-        tiles_of_panel(2, p);
+        blocks_of_panel(2, p);
         break;
 #if VECTOR_COLUMNS > 2
     case 3:
-        tiles_of_panel(3, p);
+        blocks_of_panel(3, p);
         break;
     case 4:
-        tiles_of_panel(4, p);
+        blocks_of_panel(4, p);
         break;
 #endif
     default:
@@ -250,7 +250,7 @@ static void panel_product(int vectors, const panel *p) {
     }
 }
 
-/* The same if the columns end within a vector: each row of tiles is computed in block[VECTOR_ROWS][PANEL] and then added to C. */
+/* The same if the columns end within a vector: each row of register blocks is computed in block[VECTOR_ROWS][PANEL] and then added to C. */
 static void ragged_product(const panel *whole, int64_t columns, float *block) {
     panel p = *whole;
     p.c = block, p.c_row = PANEL, p.add = false, p.bias = NULL;

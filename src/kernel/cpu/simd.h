@@ -1,8 +1,8 @@
 /*
  * Vectors of the width of the isa for which the file is compiled, by the compiler's vector extensions: 16 floats for AVX-512, 8 for
- * AVX2, 4 elsewhere (SSE2; NEON, the base of aarch64). Loads and stores need no alignment. If `count` is below V_LANES, they access
- * only that many elements, and the other lanes load as zero. bf16 is rounded to nearest even and NaN stays NaN, as in base/float16.h (the
- * avx512bf16 instruction also treats numbers below 1.2e-38 as zero).
+ * AVX2, 4 elsewhere (SSE2; NEON, the base of aarch64). Loads and stores need no alignment. If `count` is below V_LANES, they access only
+ * that many elements, and the other lanes load as zero. bf16 (its bits, in uint16_t) is rounded to nearest even and NaN stays NaN, as in
+ * base/float16.h (the avx512bf16 instruction also treats numbers below 1.2e-38 as zero).
  */
 #ifndef LS_KERNEL_CPU_SIMD_H
 #define LS_KERNEL_CPU_SIMD_H
@@ -10,8 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "base/base.h"
 
 #if defined __SSE2__
 #include <immintrin.h>
@@ -130,7 +128,7 @@ V_INLINE v_u16 v_narrow(v_u32 v) {
 #endif
 }
 
-V_INLINE v_f32 v_load_bf16(const ls_bf16 *p, int64_t count) {
+V_INLINE v_f32 v_load_bf16(const uint16_t *p, int64_t count) {
 #if defined __AVX512F__
     const v_u16 h = (v_u16)(count >= V_LANES ? _mm256_loadu_si256((const __m256i *)(const void *)p)
                                              : _mm256_maskz_loadu_epi16(v_first(count), p));
@@ -157,7 +155,7 @@ V_INLINE v_u16 v_round_bf16(v_f32 v) {
 #endif
 }
 
-V_INLINE void v_store_bf16(ls_bf16 *p, v_f32 v, int64_t count) {
+V_INLINE void v_store_bf16(uint16_t *p, v_f32 v, int64_t count) {
     const v_u16 h = v_round_bf16(v);
     if (count >= V_LANES) {
         memcpy(p, &h, sizeof h);

@@ -1,9 +1,9 @@
 /*
- * The inner loop of every matrix product in vectors: a tile of sums in registers. 6 x 4 sums, 4 vectors of B and one broadcast element
+ * The inner loop of every matrix product in vectors: a register block of sums. 6 x 4 sums, 4 vectors of B and one broadcast element
  * of A fill the 32 registers of AVX-512 and NEON; 6 x 2 sums fill the 16 registers of other isas.
  */
-#ifndef LS_KERNEL_CPU_VECTOR_TILE_H
-#define LS_KERNEL_CPU_VECTOR_TILE_H
+#ifndef LS_KERNEL_CPU_REGISTER_BLOCK_H
+#define LS_KERNEL_CPU_REGISTER_BLOCK_H
 
 #include "kernel/cpu/simd.h"
 
