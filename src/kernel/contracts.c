@@ -1,68 +1,7 @@
 /*
- * The contracts: what every implementation of a kernel promises, one row each. T is the element type for which a kernel is registered (f32, f64,
- * bf16), G = ls_dtype_accumulator(T). Views are dense unless the row says otherwise; [..] stands for any leading dimensions.
- *
- *   name             in                                                    out
- *   embedding        ids i32[..], table T[V,E]                             T[..,E]
- *   embedding_grad   ids i32[..], dy T[..,E]                               dtable G[V,E]   (adds)
- *                    The row of the padding id in params does not change.
- *   matmul           A T, B T [, bias T[N]]                                C T, f32 or G [M,N]; A and B as params say
- *   column_sum       x T[..,N]                                             G[N]            (adds)
- *   rmsnorm          x T[..,E], weight T[E]                                y T[..,E], rstd G[..]
- *   rmsnorm_grad     x, weight, rstd, dy T[..,E]                           dx T[..,E], dweight G[E] (adds)
- *                    Both use weight + offset, with the offset in params.
- *   layernorm        x T[..,E], weight T[E] [, bias T[E]]                  y T[..,E], mean G[..], rstd G[..]
- *   layernorm_grad   x, weight, mean, rstd, dy T[..,E]                     dx T[..,E], dweight G[E] (adds)
- *   rope_table       positions i32[..]                                     G[..,D]: cos of D/2 angles, then sin
- *   rotate           x T[..,H,D], table G[..,D]                            T[..,H,D]
- *   swiglu           gate T[..,F], up T[..,F]                              silu(gate)*up T[..,F]
- *   swiglu_grad      gate, up, dy T[..,F]                                  dgate, dup T[..,F]
- *   activation       x T[..]                                               T[..]: gelu, gelu with tanh, relu, silu or softcap
- *   activation_grad  dy T[..], x X[..]                                     dx T[..]: dy times the slope of the function at x; X is T or G
- *   conv             x T[B,n+W-1,E], weight T[W,E]                         y T[B,n,E]: y[i] = sum over t of weight[t]*x[i+W-1-t],
- *                    or of weight[t]*x[i+t] if params.ahead. x, y and dy may be strided outside E.
- *   conv_dw          x T[B,n+W-1,E], dy T[B,n,E]                           dweight G[W,E] (adds)
- *   add, mul         a T[..], b T[..]                                      T[..]
- *   scale            x T[..]                                               T[..] * factor
- *   scale_by         x T[..], c G[1]                                       T[..] * c
- *   cast             x (any of f32 f64 bf16)                               any of them; registered under the type of its input (both may be strided)
- *   cross_entropy    logits X[..,V], labels i32[..]                        loss G[..], lse G[..]  (label -100: loss 0)
- *   cross_entropy_grad  logits X[..,V], labels, lse G[..], dloss G[..]     dlogits T[..,V]  (label -100: 0)
- *                    X is T or G (logits in f32 when T is bf16)
- *   sum              x G[..]                                               G[1]            (adds; inner sum in f64)
- *   broadcast        c G[1]                                                G[..]
- *   attention        q T[B,n,Hq,D], k T[B,t,Hkv,D], v T[B,t,Hkv,D], spans i32[B,n,2w], kpos i32[t]
- *                                                                          o G[B,n,Hq,D], lse G[B,Hq,n]
- *                    Query i of batch b sees key j if kpos[j] lies in one of its w spans [lo,hi). kpos may be in any order;
- *                    kernels skip hidden keys best if it ascends. For a query that sees nothing, o is 0 and lse -inf.
- *                    All but spans and kpos may be strided outside the last dimension, in attention_grad too.
- *                    The logit is x = scale*q·k, or softcap*tanh(x/softcap) if params have a softcap.
- *                    A query that sees an element of q, k or v that is not finite has an o and an lse that are not finite, except
- *                    that a key with logit -inf has weight 0.
- *   cache_write      x T[B,m,H,D], positions i32[B,m], kpos i32[t] ascending; in-out: cache T[B,t,H,D]      -: row j becomes the x at position kpos[j], if any
- *   attention_sink   sink T[Hq]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]      -: merged with a key of logit sink[h] and value 0 that
- *                    every query sees. o may be strided outside D; sink -inf changes nothing.
- *   attention_sink_grad  sink T[Hq], lse G[B,Hq,n] (including the sink), delta G[B,Hq,n]       dsink G[Hq]     (adds)
- *   attention_merge  part G[B,n,Hq,D], part_lse G[B,Hq,n]; in-out: o G[B,n,Hq,D], lse G[B,Hq,n]   -: merged with the result of other keys
- *   attention_delta  o T[B,n,Hq,D], do T[B,n,Hq,D]                         delta G[B,Hq,n]: sum over D of o*do
- *   attention_grad   q, k, v, spans, kpos, do T[B,n,Hq,D], lse G[B,Hq,n], delta G[B,Hq,n]
- *                                                                          dq G[B,n,Hq,D], dk G[B,t,Hkv,D], dv G[B,t,Hkv,D]
- *                    lse is that of all keys of the query, so P = exp(logit - lse) needs no merge; lse -inf gives P = 0. In f32 the
- *                    relative error of P is |lse|*1e-7. Beyond |lse| = 1e8 the kernels of cpu use P = 1 for logits that equal lse to a
- *                    relative 1e-6, and P = 0 for lower ones.
- *   accumulate       x T or G [..]                                         G[..]           (adds; both may be strided)
- *   copy             x [..]                                                same type [..]  (both may be strided)
- *   fill             -                                                     any type [..]: zero bits
- *   sum_squares      x G[..]                                               f64[1]          (adds; summed in f64)
- *   step_control     totals f64[LS_TOTALS], hyper f64[LS_HYPERS]           control f64[LS_CONTROLS]
- *   adamw            grad G[n], control f64[LS_CONTROLS], group i32[n/LS_FLAT_UNIT], settings f64[K,2]; in-out: master G[n], m G[n],
- *                    v G[n], param T[n]                                    -: one step of AdamW; param becomes master
- *                    (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.) The n elements may belong to many
- *                    parameters: group[i] is the row of settings (ls_adamw_settings) of unit i. A unit with -1 (frozen parameters,
- *                    padding) keeps all its bytes; so does everything if control.apply is 0.
- *                    master and param may be the same bytes.
- * "adds" means out += result. The view of an in-out operand is among the outputs only.
- * sum_squares is registered for the type of grad, adamw for the type of param.
+ * The contracts: what every implementation of a kernel promises, one row each. A row has the operands in the notation of check.c: T is the
+ * element type for which a kernel is registered (f32, f64, bf16), G = ls_dtype_accumulator(T). Above it stands what it cannot say. What an
+ * output that is read holds is added to the result, unless that text says otherwise; its view is among the outputs only.
  */
 #include "kernel/kernel_impl.h"
 
@@ -184,11 +123,13 @@ static const ls_adamw_params adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e
 
 const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     [LS_KERNEL_NONE] = {.name = "none"},
+    /* y[i] = table[ids[i]] */
     [LS_KERNEL_EMBEDDING] = {.name = "embedding",
                              .in = "ids i32[n] table T[V,E]",
                              .out = "y T[n,E]",
                              .table = IN(1),
                              .sample = {"ix", "x", false, NULL}},
+    /* dtable[ids[i]] += dy[i]. The row of the padding id in params does not change. */
     [LS_KERNEL_EMBEDDING_GRAD] = {.name = "embedding_grad",
                                   .in = "ids i32[n] dy T[n,E]",
                                   .out = "dtable G[V,E]",
@@ -196,6 +137,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                   .reads = RESULT(0),
                                   .table = OUT(0),
                                   .sample = {"ix", "g", false, &embedding}},
+    /* C = A B + bias. Params say whether A or B is transposed, and whether the product is added to C. */
     [LS_KERNEL_MATMUL] = {.name = "matmul",
                           .in = "A T[a,I] B T[b,J] ?bias T[N]",
                           .out = "C C[m,N]",
@@ -203,11 +145,13 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                           .check = check_matmul,
                           .reads_too = reads_of_matmul,
                           .cost = LS_COST_PRODUCT},
+    /* y += the sum of the rows of x */
     [LS_KERNEL_COLUMN_SUM] = {.name = "column_sum",
                               .in = "x T[n,N]",
                               .out = "y G[N]",
                               .reads = RESULT(0),
                               .sample = {"x", "s", false, NULL}},
+    /* y = x * rstd * (weight + offset), with the offset in params; rstd = 1 / sqrt(mean of x^2 + epsilon). */
     [LS_KERNEL_RMSNORM] = {.name = "rmsnorm",
                            .in = "x T[n,E] weight T[E]",
                            .out = "y T[n,E] rstd G[n]",
@@ -221,24 +165,28 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                 .reads = RESULT(1),
                                 .over = {IN(0) | IN(3)},
                                 .sample = {"xwrx", "xs", false, &norm}},
+    /* y = (x - mean) * rstd * weight + bias */
     [LS_KERNEL_LAYERNORM] = {.name = "layernorm",
                              .in = "x T[n,E] weight T[E] ?bias T[E]",
                              .out = "y T[n,E] mean G[n] rstd G[n]",
                              .params = true,
                              .over = {IN(0)},
                              .sample = {"xw", "xrr", false, &norm}},
+    /* The gradient of the bias is a column_sum of dy. */
     [LS_KERNEL_LAYERNORM_GRAD] = {.name = "layernorm_grad",
                                   .in = "x T[n,E] weight T[E] mean G[n] rstd G[n] dy T[n,E]",
                                   .out = "dx T[n,E] dweight G[E]",
                                   .reads = RESULT(1),
                                   .over = {IN(0) | IN(4)},
                                   .sample = {"xwrrx", "xs", false, &norm}},
+    /* Of each position the cos of D/2 angles, then their sin. */
     [LS_KERNEL_ROPE_TABLE] = {.name = "rope_table",
                               .in = "positions i32[n]",
                               .out = "table G[n,D]",
                               .params = true,
                               .check = check_even_head,
                               .sample = {"i", "a", false, &rope}},
+    /* The pairs of each head by the angles of the table, or back if params say inverse. */
     [LS_KERNEL_ROTATE] = {.name = "rotate",
                           .in = "x T[n,H,D] table G[n,D]",
                           .out = "y T[n,H,D]",
@@ -246,6 +194,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                           .check = check_even_head,
                           .over = {IN(0)},
                           .sample = {"ta", "t", false, &rotate}},
+    /* y = silu(gate) * up */
     [LS_KERNEL_SWIGLU] = {.name = "swiglu",
                           .in = "gate T[n] up T[n]",
                           .out = "y T[n]",
@@ -256,6 +205,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                .out = "dgate T[n] dup T[n]",
                                .over = {IN(0) | IN(1) | IN(2), IN(0) | IN(1) | IN(2)},
                                .sample = {"xxx", "xx", false, NULL}},
+    /* y = gelu, gelu with tanh, relu, silu or softcap of x */
     [LS_KERNEL_ACTIVATION] = {.name = "activation",
                               .in = "x T[n]",
                               .out = "y T[n]",
@@ -263,6 +213,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                               .check = check_activation,
                               .over = {IN(0)},
                               .sample = {"x", "x", false, &gelu}},
+    /* dx = dy times the slope of the function at x */
     [LS_KERNEL_ACTIVATION_GRAD] = {.name = "activation_grad",
                                    .in = "dy T[n] x X[n]",
                                    .out = "dx T[n]",
@@ -270,40 +221,59 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .check = check_activation,
                                    .over = {IN(0) | IN(1)},
                                    .sample = {"xx", "x", false, &gelu}},
+    /* y[i] = sum over t of weight[t] * x[i + W-1 - t], or of weight[t] * x[i + t] if params.ahead; M = N + W-1. */
     [LS_KERNEL_CONV] = {.name = "conv",
                         .in = "x ~T[B,M,E] weight T[W,E]",
                         .out = "y ~T[B,N,E]",
                         .params = true,
                         .check = check_conv},
+    /* dweight[t] += sum over i of dy[i] * x[i + W-1 - t], or of dy[i] * x[i + t] if params.ahead. */
     [LS_KERNEL_CONV_DW] = {.name = "conv_dw",
                            .in = "x ~T[B,M,E] dy ~T[B,N,E]",
                            .out = "dweight G[W,E]",
                            .params = true,
                            .check = check_conv_dw,
                            .reads = RESULT(0)},
+    /* y = a + b */
     [LS_KERNEL_ADD] = {.name = "add",
                        .in = "a T[n] b T[n]",
                        .out = "y T[n]",
                        .over = {IN(0) | IN(1)},
                        .sample = {"xx", "x", false, NULL}},
+    /* y = a * b */
     [LS_KERNEL_MUL] = {.name = "mul", .in = "a T[n] b T[n]", .out = "y T[n]", .over = {IN(0) | IN(1)}},
+    /* y = x times the factor in params */
     [LS_KERNEL_SCALE] = {.name = "scale", .in = "x T[n]", .out = "y T[n]", .params = true, .over = {IN(0)}},
+    /* y = x * c */
     [LS_KERNEL_SCALE_BY] = {.name = "scale_by", .in = "x T[n] c G[1]", .out = "y T[n]", .over = {IN(0)}},
+    /* Registered for the type of x. */
     [LS_KERNEL_CAST] = {.name = "cast",
                         .in = "x ~~T[n]",
                         .out = "y ~~F[n]",
                         .sample = {"x", "g", false, NULL}},
+    /* lse = log sum exp(logits), loss = lse - logits[label]; label -100: loss 0. */
     [LS_KERNEL_CROSS_ENTROPY] = {.name = "cross_entropy",
                                  .in = "logits X[n,V] labels i32[n]",
                                  .out = "loss G[n] lse G[n]",
                                  .sample = {"vl", "kk", false, NULL}},
+    /* dlogits = (exp(logits - lse) - (1 at the label)) * dloss; label -100: 0. */
     [LS_KERNEL_CROSS_ENTROPY_GRAD] = {.name = "cross_entropy_grad",
                                       .in = "logits X[n,V] labels i32[n] lse G[n] dloss G[n]",
                                       .out = "dlogits T[n,V]",
                                       .over = {WIDER(0)},
                                       .sample = {"vlkk", "v", false, NULL}},
+    /* y += the sum of x; inner sum in f64. */
     [LS_KERNEL_SUM] = {.name = "sum", .in = "x G[n]", .out = "y G[1]", .reads = RESULT(0)},
+    /* y[i] = c */
     [LS_KERNEL_BROADCAST] = {.name = "broadcast", .in = "c G[1]", .out = "y G[n]"},
+    /*
+     * Query i of batch b sees key j if kpos[j] lies in one of its W/2 spans [lo, hi). kpos may be in any order; kernels skip hidden keys
+     * best if it ascends. o is softmax(x) v, with the logit x = scale * q·k, or softcap * tanh(x / softcap) if params have a softcap;
+     * lse = log sum exp(x).
+     * For a query that sees nothing, o is 0 and lse -inf. params.merge: o and lse are merged with what is there, the result of other keys.
+     * A query that sees an element of q, k or v that is not finite has an o and an lse that are not finite, except that a key with logit -inf
+     * has weight 0.
+     */
     [LS_KERNEL_ATTENTION] = {.name = "attention",
                              .in = ATTENTION_INPUTS,
                              .out = "o ~G[B,N,H,D] lse ~G[B,H,N]",
@@ -311,26 +281,36 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                              .check = check_attention,
                              .reads_too = reads_of_attention,
                              .cost = LS_COST_ATTENTION},
+    /* Row j of the cache becomes the x at position kpos[j], if there is any. kpos ascends. */
     [LS_KERNEL_CACHE_WRITE] = {.name = "cache_write",
                                .in = "x T[B,M,H,D] positions i32[B,M] kpos i32[K]",
                                .out = "cache T[B,K,H,D]",
                                .reads = RESULT(0)},
+    /* o and lse are merged with a key of logit sink[h] and value 0 that every query sees; sink -inf changes nothing. */
     [LS_KERNEL_ATTENTION_SINK] = {.name = "attention_sink",
                                   .in = "sink T[H]",
                                   .out = "o ~G[B,N,H,D] lse G[B,H,N]",
                                   .reads = RESULT(0) | RESULT(1)},
+    /* lse includes the sink. */
     [LS_KERNEL_ATTENTION_SINK_GRAD] = {.name = "attention_sink_grad",
                                        .in = "sink T[H] lse G[B,H,N] delta G[B,H,N]",
                                        .out = "dsink G[H]",
                                        .reads = RESULT(0)},
+    /* o and lse are merged with part and part_lse, the result of other keys. */
     [LS_KERNEL_ATTENTION_MERGE] = {.name = "attention_merge",
                                    .in = "part ~G[B,N,H,D] part_lse G[B,H,N]",
                                    .out = "o ~G[B,N,H,D] lse G[B,H,N]",
                                    .reads = RESULT(0) | RESULT(1)},
+    /* delta = the sum over D of o * do */
     [LS_KERNEL_ATTENTION_DELTA] = {.name = "attention_delta",
                                    .in = "o T[B,N,H,D] do T[B,N,H,D]",
                                    .out = "delta G[B,H,N]",
                                    .sample = {"hh", "p", false, NULL}},
+    /*
+     * lse is that of all keys of the query, so P = exp(logit - lse) needs no merge; lse -inf gives P = 0. In f32 the relative error of P is
+     * |lse| * 1e-7. Beyond |lse| = 1e8 the kernels of cpu use P = 1 for logits that equal lse to a relative 1e-6, and P = 0 for lower ones.
+     * Params say which results are added to what is there.
+     */
     [LS_KERNEL_ATTENTION_GRAD] = {.name = "attention_grad",
                                   .in = ATTENTION_INPUTS " do ~T[B,N,H,D] lse ~G[B,H,N] delta ~G[B,H,N]",
                                   .out = "dq ~G[B,N,H,D] dk ~G[B,K,J,D] dv ~G[B,K,J,D]",
@@ -338,25 +318,36 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                   .check = check_attention,
                                   .reads_too = reads_of_attention_grad,
                                   .cost = LS_COST_ATTENTION_GRAD},
+    /* y += x */
     [LS_KERNEL_ACCUMULATE] = {.name = "accumulate",
                               .in = "x ~~X[n]",
                               .out = "y ~~G[n]",
                               .reads = RESULT(0),
                               .sample = {"x", "g", false, NULL}},
+    /* y = x */
     [LS_KERNEL_COPY] = {.name = "copy",
                         .in = "x ~~T[n]",
                         .out = "y ~~T[n]",
                         .cost = LS_COST_COPY,
                         .sample = {"x", "x", false, NULL}},
+    /* y = zero bits, of any type */
     [LS_KERNEL_FILL] = {.name = "fill", .in = "", .out = "y T[n]", .sample = {"", "x", false, NULL}},
+    /* y += the sum of x^2, in f64. Registered for the type of the gradients. */
     [LS_KERNEL_SUM_SQUARES] = {.name = "sum_squares",
                                .in = "x G[n]",
                                .out = "y f64[1]",
                                .reads = RESULT(0),
                                .sample = {"g", "q", true, NULL}},
+    /* control: LS_CONTROL_... from the totals (LS_TOTAL_...) and what the host sets (LS_HYPER_...). */
     [LS_KERNEL_STEP_CONTROL] = {.name = "step_control",
                                 .in = "totals f64[3] hyper f64[5]",
                                 .out = "control f64[6]"},
+    /*
+     * One step of AdamW; param becomes master. (Loshchilov, Hutter: decoupled weight decay, ICLR 2019; bias-corrected.) The elements may belong
+     * to many parameters: group[i] is the row of settings (ls_adamw_settings) of unit i, which is LS_FLAT_UNIT elements. A unit with -1 (frozen
+     * parameters, padding) keeps all its bytes; so does everything if control says so (LS_CONTROL_APPLY). master and param may be the same
+     * bytes. Registered for the type of param.
+     */
     [LS_KERNEL_ADAMW] = {.name = "adamw",
                          .in = "grad G[n] control f64[6] group i32[u] settings f64[K,2]",
                          .out = "master G[n] m G[n] v G[n] param T[n]",
