@@ -1,7 +1,7 @@
 #!/bin/bash
 # The tests behind `make check` and `make check-long`:  check.sh BUILD short|long
 #   1. the suite of that tier, with the processor's own instruction set, or no more than ISA
-#   2. the tests of tests/by_isa.txt with each lesser instruction set
+#   2. the tests of tests/by_isa.txt with each other instruction set within it
 #   3. on x86, those of tests/by_isa.txt that say so on an emulated Haswell, which has no AVX-512: it faults where a limit is not heeded
 # ISA, from the environment: base, avx2, avx512 ...; the last line counts the cases of all parts.
 set -u

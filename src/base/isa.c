@@ -148,8 +148,8 @@ ls_status ls_isa_check(ls_isa isa) {
     LS_TRY(ls_isa_limit(&limit));
     const ls_isa_row *row = &ls_isas[isa];
     if (ls_isa_allows(limit, row->features)) return ls_ok();
-    return ls_error(LS_USAGE, "instruction set %s, of %s processors: %s has no more than %s", row->name,
-                    row->architecture != NULL ? row->architecture : "all",
+    return ls_error(LS_USAGE, "instruction set %s (%s): %s has no more than %s", row->name,
+                    row->architecture != NULL ? row->architecture : "every architecture",
                     limit != own ? "as " LS_ISA_VARIABLE " says, this process" : "this processor",
                     ls_isa_name(limit));
 }
