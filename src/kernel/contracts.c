@@ -1,7 +1,7 @@
 /*
  * The contracts: what every implementation of a kernel promises, one row each. A row has the operands in the notation of check.c: T is the
- * element type for which a kernel is registered (f32, f64, bf16), G = ls_dtype_accumulator(T). Above it stands what it cannot say. What an
- * output that is read holds is added to the result, unless that text says otherwise; its view is among the outputs only.
+ * element type for which a kernel is registered (f32, f64, bf16), G = ls_dtype_accumulator(T). The text above a row has what the row cannot
+ * say. An output that is read (reads, reads_too) is added to, unless that text says otherwise; its view is among the outputs alone.
  */
 #include "kernel/kernel_impl.h"
 
