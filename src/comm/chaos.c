@@ -3,7 +3,7 @@
  * TRANSPORT (default shm).
  *
  *   - A put is cut into pieces. They arrive in any order, mixed with those of other puts, at the latest before quiet returns. A piece reads
- *     its source when it arrives, which exposes a source that is overwritten too early.
+ *     its source when it arrives, which exposes a source that is overwritten too early. A put is done when its last piece has arrived.
  *   - The signal of a put follows its last piece at an arbitrary time, but not earlier than SECONDS after the put.
  *   - A plain signal may arrive before earlier puts, and late.
  *   - From the call of a put until a piece arrives, the target of that piece holds 0xFF bytes (a NaN), which exposes reads before the signal.
@@ -33,7 +33,8 @@ struct ls_chaos_message {
     const char *source;
     piece *pieces;
     size_t n, delivered;
-    int word; /* -1: no signal */
+    uint64_t ticket; /* of a put; 0: it is a plain signal */
+    int word;        /* -1: no signal */
     uint64_t generation;
     double due; /* the signal must not arrive before this ls_seconds() */
 };
@@ -174,6 +175,7 @@ static void send(ls_comm *comm, int peer, const ls_range *to, const void *source
                  int word, uint64_t generation) {
     ls_chaos_message *p = add(comm, peer, word, generation);
     p->source = source;
+    p->ticket = comm->puts;
     p->due = ls_seconds() + comm->world->chaos.delay;
     make_pieces(comm, p, to, from);
     poison(comm, p);
@@ -183,6 +185,7 @@ static void deliver_piece(ls_comm *comm, ls_chaos_message *p) {
     const piece *part = &p->pieces[p->delivered++];
     const ls_range to = ls_range_flat(part->to, part->bytes), from = ls_range_flat(part->from, part->bytes);
     inner_of(comm)->put(comm, p->peer, &to, p->source, &from);
+    if (p->delivered == p->n) ls_bell_ring(ls_line(comm)); /* the put is done */
 }
 
 /* Whether an earlier message has yet to set the same word. */
@@ -327,6 +330,16 @@ static double progress(ls_comm *comm) {
     return idle ? INFINITY : POLL_SECONDS;
 }
 
+/* Messages are in the order of their tickets. */
+static bool done(ls_comm *comm, uint64_t ticket) {
+    lock(comm);
+    const ls_chaos_message *p = comm->chaos.messages;
+    while (p != NULL && p->ticket <= ticket && p->delivered == p->n) p = p->next;
+    const bool all = p == NULL || p->ticket > ticket;
+    unlock(comm);
+    return all;
+}
+
 /* Delivers all payloads, and the signals that are allowed. */
 static void quiet(ls_comm *comm) {
     lock(comm);
@@ -350,6 +363,7 @@ const ls_transport ls_transport_chaos = {
     .signal = signal,
     .word = word_value,
     .quiet = quiet,
+    .done = done,
     .progress = progress,
     .leave = leave,
 };

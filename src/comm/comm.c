@@ -27,16 +27,26 @@ void *ls_comm_peer_heap(const ls_comm *comm, int peer) {
     return comm->world->transport->peer_heap(comm, peer);
 }
 
-void ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from) {
+uint64_t ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from) {
     check_put(comm, peer, to);
+    comm->puts++;
     comm->world->transport->put(comm, peer, to, source, from);
+    return comm->puts;
 }
 
-void ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
-                        int word, uint64_t generation) {
+uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source,
+                            const ls_range *from, int word, uint64_t generation) {
     check_put(comm, peer, to);
     check_word(comm, word);
+    comm->puts++;
     comm->world->transport->put_signal(comm, peer, to, source, from, word, generation);
+    return comm->puts;
+}
+
+bool ls_comm_done(ls_comm *comm, uint64_t ticket) {
+    if (comm->world->transport->done == NULL) return true;
+    (void)ls_comm_progress(comm);
+    return comm->world->transport->done(comm, ticket);
 }
 
 void ls_comm_signal(ls_comm *comm, int peer, int word, uint64_t generation) {

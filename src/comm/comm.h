@@ -4,8 +4,8 @@
  *
  * A world is made once, before its ranks start. Each rank has one heap, all of the same size, and one array of 64-bit signal
  * words. Offsets into heaps come from programs, never from an allocator. The contract:
- *   - puts complete in any order, at the latest at quiet; the source may be overwritten only after quiet, or when an answer of the
- *     peer shows that the put has arrived;
+ *   - a put is done when its source may be overwritten: when ls_comm_done says so, or when an answer of the peer shows that the put has
+ *     arrived. It does so without help of the peer. Puts are done in any order, and complete at their targets at the latest at quiet;
  *   - put_signal sets the peer's word after the payload of this put is visible there; it promises nothing about other puts;
  *   - signal releases the earlier loads and stores of the caller; it does not complete its earlier puts;
  *   - a word is SET to a generation number that only rises; only signal operations write words;
@@ -66,37 +66,42 @@ void *ls_comm_heap(const ls_comm *comm); /* of this rank */
 /* The heap of a peer; NULL if this rank cannot address it. */
 void *ls_comm_peer_heap(const ls_comm *comm, int peer);
 
-/* Copies the bytes `from` of source (any memory of this rank) to the bytes `to` of the peer's heap. peer may be this rank. */
-void ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from);
-void ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from,
-                        int word, uint64_t generation);
+/*
+ * Copies the bytes `from` of source (any memory of this rank) to the bytes `to` of the peer's heap. peer may be this rank. Returns a
+ * ticket for ls_comm_done; tickets of a rank rise by one from 1.
+ */
+uint64_t ls_comm_put(ls_comm *comm, int peer, const ls_range *to, const void *source, const ls_range *from);
+uint64_t ls_comm_put_signal(ls_comm *comm, int peer, const ls_range *to, const void *source,
+                            const ls_range *from, int word, uint64_t generation);
+/* Whether this rank's puts up to that ticket are done. Advances messages on their way. */
+bool ls_comm_done(ls_comm *comm, uint64_t ticket);
 void ls_comm_signal(ls_comm *comm, int peer, int word, uint64_t generation);
 
 /* Whether this rank's word has reached the generation. */
 bool ls_comm_test(ls_comm *comm, int word, uint64_t generation);
 
 /*
- * Sleeping without missing a signal. The bell is a counter that changes whenever a word of this rank is set. A caller reads the bell,
- * tests the words that it waits for, and sleeps if none has come. sleep returns LS_OK when the bell no longer has the value `bell`. It
+ * Sleeping without missing a signal. The bell is a counter that changes whenever a word of this rank is set, or a put of this rank is
+ * done that was not when it returned. A caller reads the bell, tests what it waits for, and sleeps if none has come. sleep returns LS_OK when the bell no longer has the value `bell`. It
  * returns LS_PEER when the world was aborted, or when `peer` has not advanced its instruction counter for wait_timeout seconds. `what`
  * (e.g. "instruction 12, slot kv.1, expected generation 7, seen 6") completes the message.
  */
 uint32_t ls_comm_bell(const ls_comm *comm);
 LS_MUST_USE ls_status ls_comm_sleep(ls_comm *comm, uint32_t bell, int peer, const char *what);
 
-/* A word of this rank, and the generation that it must have reached. */
+/* What a rank waits for: a word of its own to reach a generation, or its puts up to a ticket to be done. */
 typedef struct ls_awaited {
-    int word;
-    uint64_t generation;
+    int word;            /* -1: puts */
+    uint64_t generation; /* of puts: the ticket */
 } ls_awaited;
-/* Tests n awaited words, for a moment if ranks may spin; returns whether one has reached its generation. To be called before sleeping. */
+/* Tests n awaited things, for a moment if ranks may spin; returns whether one has come. To be called before sleeping. */
 bool ls_comm_spin(ls_comm *comm, const ls_awaited *awaited, int n);
 
 /* Waits for one word: spins, then tests and sleeps in a loop. */
 LS_MUST_USE ls_status ls_comm_wait(ls_comm *comm, int word, uint64_t generation, int peer, const char *what);
 uint64_t ls_comm_word(const ls_comm *comm, int word); /* the current value, for messages */
 
-/* Completes all puts of this rank at their targets. */
+/* Completes all puts of this rank at their targets: for ranks that leave, and before barriers. */
 void ls_comm_quiet(ls_comm *comm);
 
 /* Advances the instruction counter of this rank, which the timeouts of its peers read, and the messages of a transport that needs the

@@ -86,6 +86,7 @@ struct ls_comm {
     ls_world *world;
     int rank;
     uint64_t collectives; /* host collectives so far */
+    uint64_t puts;        /* so far: the ticket of the last one, also while the transport's put runs */
     ls_watch watch;
     struct {
         ls_chaos_message *messages;  /* on their way, oldest first */
@@ -113,8 +114,10 @@ struct ls_transport {
     void (*signal)(ls_comm *comm, int peer, int word, uint64_t generation);
     uint64_t (*word)(const ls_comm *comm, int word); /* of this rank, with acquire */
     void (*quiet)(ls_comm *comm);
+    /* ls_comm_done, without progress. NULL: a put is done when it returns. */
+    bool (*done)(ls_comm *comm, uint64_t ticket);
     /* Advances messages on their way, and returns the seconds that this rank may sleep before the next call; INFINITY: no message is on
-     * its way. NULL: a put is complete when it returns. */
+     * its way. NULL: a put is complete when it returns. Rings the rank's own bell when a put is done. */
     double (*progress)(ls_comm *comm);
     /* Ends threads of this rank; called when no message is on its way. NULL: there are none. */
     void (*leave)(ls_comm *comm);

@@ -118,11 +118,10 @@ static ls_status check_possible(const ls_comm *comm, uint32_t bell, int peer, co
 }
 
 /*
- * Checks the chain that begins at peer: LS_PEER when it has made no progress for wait_timeout seconds, or when the signal can never
- * come. Called between sleeps, at most CHECK_SECONDS apart.
+ * Checks the chain that begins at peer: LS_PEER when it has made no progress for wait_timeout seconds. Called between sleeps, at most
+ * CHECK_SECONDS apart.
  */
-static ls_status check_peers(ls_comm *comm, uint32_t bell, int peer, const char *what) {
-    LS_TRY(check_possible(comm, bell, peer, what));
+static ls_status check_peers(ls_comm *comm, int peer, const char *what) {
     const double limit = comm->world->options.wait_timeout;
     if (limit <= 0.0) return ls_ok();
 
@@ -155,9 +154,14 @@ static double until_check(const ls_comm *comm) {
 #define SPIN_SECONDS 500e-6
 #define PAUSES_PER_CLOCK_READ 32
 
-static bool any_reached(const ls_comm *comm, const ls_awaited *awaited, int n) {
+static bool has_come(ls_comm *comm, const ls_awaited *awaited) {
+    if (awaited->word < 0) return ls_comm_done(comm, awaited->generation);
+    return comm->world->transport->word(comm, awaited->word) >= awaited->generation;
+}
+
+static bool any_reached(ls_comm *comm, const ls_awaited *awaited, int n) {
     for (int i = 0; i < n; i++)
-        if (comm->world->transport->word(comm, awaited[i].word) >= awaited[i].generation) return true;
+        if (has_come(comm, &awaited[i])) return true;
     return false;
 }
 
@@ -186,7 +190,8 @@ static ls_status sleep_on(ls_comm *comm, uint32_t bell, int peer, const char *wh
         const double until_progress = ls_comm_progress(comm);
         status = ls_world_aborted(comm->world);
         if (status.code != LS_OK || ls_bell_read(line) != bell) break;
-        if (isinf(until_progress)) status = check_peers(comm, bell, peer, what);
+        if (isinf(until_progress)) status = check_possible(comm, bell, peer, what);
+        if (status.code == LS_OK) status = check_peers(comm, peer, what);
         if (status.code != LS_OK) break;
         ls_bell_sleep(line, bell, fmin(until_check(comm), until_progress));
     }
@@ -202,8 +207,7 @@ ls_status ls_comm_sleep(ls_comm *comm, uint32_t bell, int peer, const char *what
 }
 
 bool ls_comm_spin(ls_comm *comm, const ls_awaited *awaited, int n) {
-    for (int i = 0; i < n; i++)
-        LS_ASSERT(awaited[i].word >= 0 && awaited[i].word < comm->world->options.words);
+    for (int i = 0; i < n; i++) LS_ASSERT(awaited[i].word < comm->world->options.words);
     return spin_for(comm, awaited, n);
 }
 

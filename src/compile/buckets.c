@@ -103,7 +103,7 @@ static int channel_of(ls_builder *b, int order, int stage, int j) {
 static void hand_over(ls_builder *b, int order, int stage) {
     if (order >= b->n_buckets) return;
     for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_ready(b, channel_of(b, order, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
+        ls_build_grant(b, channel_of(b, order, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
                        slot_of(b, order, stage, -j));
 }
 
@@ -156,10 +156,8 @@ static void go_on(ls_builder *b, int order) {
     }
 }
 
-/* The sources of a bucket are free again when the next one leaves. */
 static void leave(ls_builder *b) {
     const int order = b->reduction->left++;
-    if (order > 0) ls_build_quiet(b);
     for (int i = 0; order == 0 && i < SETS; i++) {
         for (int stage = 0; stage < b->n_stages; stage++) hand_over(b, i, stage);
     }
@@ -244,6 +242,5 @@ void ls_reduction_end(ls_builder *b) {
     if (b->reduction == NULL) return;
     while (b->reduction->left < b->n_buckets) leave(b);
     for (int stage = 0; stage < b->n_stages; stage++) go_on(b, b->n_buckets + stage);
-    ls_build_quiet(b);
     b->reduction = NULL;
 }

@@ -1,5 +1,6 @@
 /* The builder: buffers, kernel calls, transfers. Every instruction of every program is made here. */
 #include "compile/compile_impl.h"
+#include "program/program.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -148,12 +149,13 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     return p->n_channels - 1;
 }
 
-static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, ls_queue queue, const char *op, int channel,
-                           ls_peer peer, bool ready, uint64_t generation) {
-    ls_instr *instr = push(b, kind, queue, op);
+/* Signals are the compute queue's, as what they say is known there; puts and waits are the copy queue's. */
+static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer,
+                           uint64_t generation) {
+    const ls_instr_traits *traits = &ls_instr_traits_of[kind];
+    ls_instr *instr = push(b, kind, traits->sets && !traits->moves ? LS_COMPUTE : LS_COPY, traits->name);
     instr->channel = channel;
     instr->peer = peer;
-    instr->ready = ready;
     instr->generation = generation;
     return instr;
 }
@@ -169,46 +171,35 @@ static void tell_out(ls_builder *b, ls_instr *instr, ls_operand operand) {
     instr->out = keep(b, &operand, 1);
 }
 
-void ls_build_ready(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
-    ls_instr *instr = push_word(b, LS_INSTR_SIGNAL, LS_COMPUTE, "signal", channel, sender, true,
-                                ++b->counts[channel].readied);
-    tell_out(b, instr, slot);
+void ls_build_grant(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
+    tell_out(b, push_word(b, LS_INSTR_GRANT, channel, sender, ++b->counts[channel].granted), slot);
 }
 
 void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to) {
     ls_channel_count *count = &b->counts[channel];
     LS_ASSERT(ls_view_elements(&from.view) == ls_view_elements(&to.view) && from.view.dtype == to.view.dtype);
-    push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, receiver, true, ++count->awaited);
-    ls_instr *instr =
-        push_word(b, LS_INSTR_PUT_SIGNAL, LS_COPY, "put_signal", channel, receiver, false, ++count->sent);
-    tell_in(b, instr, from);
-    tell_out(b, instr, to);
+    (void)push_word(b, LS_INSTR_ACQUIRE, channel, receiver, ++count->acquired);
+    ls_instr *put = push_word(b, LS_INSTR_PUT, channel, receiver, ++count->sent);
+    tell_in(b, put, from);
+    tell_out(b, put, to);
 }
 
 void ls_build_receive(ls_builder *b, int channel, ls_peer sender, ls_operand slot) {
-    ls_instr *instr =
-        push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, sender, false, ++b->counts[channel].received);
-    tell_out(b, instr, slot);
+    tell_out(b, push_word(b, LS_INSTR_RECEIVE, channel, sender, ++b->counts[channel].received), slot);
 }
 
 void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block) {
-    ls_instr *instr = push_word(b, LS_INSTR_SIGNAL, LS_COMPUTE, "signal", channel, reader, false,
-                                ++b->counts[channel].sent);
-    tell_in(b, instr, block);
+    tell_in(b, push_word(b, LS_INSTR_LEASE, channel, reader, ++b->counts[channel].sent), block);
 }
 
 void ls_build_borrow(ls_builder *b, int channel, ls_operand block) {
-    ls_build_receive(b, channel, block.peer, block);
+    tell_out(b, push_word(b, LS_INSTR_BORROW, channel, block.peer, ++b->counts[channel].received), block);
 }
 
-void ls_build_give_back(ls_builder *b, int channel, ls_operand block) {
-    ls_build_ready(b, channel, block.peer, block);
+void ls_build_return(ls_builder *b, int channel, ls_operand block) {
+    tell_out(b, push_word(b, LS_INSTR_RETURN, channel, block.peer, ++b->counts[channel].granted), block);
 }
 
 void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block) {
-    ls_instr *instr =
-        push_word(b, LS_INSTR_WAIT, LS_COPY, "wait", channel, reader, true, ++b->counts[channel].awaited);
-    tell_in(b, instr, block);
+    tell_in(b, push_word(b, LS_INSTR_RECLAIM, channel, reader, ++b->counts[channel].acquired), block);
 }
-
-void ls_build_quiet(ls_builder *b) { (void)push(b, LS_INSTR_QUIET, LS_COPY, "quiet"); }

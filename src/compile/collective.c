@@ -92,7 +92,7 @@ static void reduce_stage(ls_builder *b, int team, ls_operand part, ls_operand su
                                                 2, (int64_t[]){size, n});
     const ls_operand mine = ls_build_share(b, slots, 0, 1, team, 0);
     for (int j = 1; j < size; j++)
-        ls_build_ready(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, -j),
+        ls_build_grant(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, -j),
                        ls_build_share(b, slots, 0, 1, team, -j));
     for (int j = 1; j < size; j++)
         ls_build_send(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, j), part, mine);
@@ -100,7 +100,6 @@ static void reduce_stage(ls_builder *b, int team, ls_operand part, ls_operand su
     for (int j = 1; j < size; j++)
         ls_build_receive(b, ls_build_channel(b, "reduce.%d.%d", team, j), ls_build_peer(b, team, -j),
                          ls_build_share(b, slots, 0, 1, team, -j));
-    ls_build_quiet(b);
     ls_build_fill(b, sum);
     for (int place = 0; place < size; place++)
         ls_build_accumulate(b, ls_operand_slice(slots, 0, place, 1), sum);

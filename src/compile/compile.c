@@ -37,7 +37,7 @@ static void begin_program(ls_builder *b, int index) {
 static void end_program(ls_builder *b) {
     for (int c = 0; c < b->n_counts; c++) {
         const ls_channel_count *count = &b->counts[c];
-        LS_ASSERT(count->readied == count->received && count->awaited == count->sent &&
+        LS_ASSERT(count->granted == count->received && count->acquired == count->sent &&
                   count->sent == count->received);
         b->program->channels[c].uses = count->received;
     }

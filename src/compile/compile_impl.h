@@ -21,7 +21,7 @@ LS_MUST_USE ls_status ls_shard(const ls_graph *graph, int n_nodes, const ls_mesh
 
 /* Uses of a channel counted from its four ends; the first three must come out equal to the last. */
 typedef struct ls_channel_count {
-    uint64_t readied, awaited, sent, received;
+    uint64_t granted, acquired, sent, received; /* in place: returned, reclaimed, leased, borrowed */
 } ls_channel_count;
 
 /* Parameters that follow each other in the flat space: their gradients lie together and are complete together. */
@@ -127,24 +127,22 @@ void ls_build_fill(ls_builder *b, ls_operand to);
 void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to);
 
 /*
- * Transfers. The channel of that name in this program (made on first use). For each use: the receiver says that the
- * slot is free (ready), the sender waits for that and puts (send), the receiver waits for the data (receive). Each rank calls all
+ * Transfers. The channel of that name in this program (made on first use). For each use: the receiver grants its slot, the
+ * sender waits for that and puts (send), the receiver waits for the data (receive). Each rank calls all
  * three, for its two neighbours on the channel, equally often.
  */
 int ls_build_channel(ls_builder *b, const char *format, ...) LS_PRINTF(2, 3);
-void ls_build_ready(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
+void ls_build_grant(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
 void ls_build_send(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to);
 void ls_build_receive(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
 /*
  * Reading in place over the same channels: the owner of a block in the heap leases it to a reader, who borrows it (`block` is then
- * the owner's, ls_operand_of_peer), reads it, and gives it back; the owner reclaims it before it writes there again.
+ * the owner's, ls_operand_of_peer), reads it, and returns it; the owner reclaims it before it writes there again.
  */
 void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block);
 void ls_build_borrow(ls_builder *b, int channel, ls_operand block);
-void ls_build_give_back(ls_builder *b, int channel, ls_operand block);
+void ls_build_return(ls_builder *b, int channel, ls_operand block);
 void ls_build_reclaim(ls_builder *b, int channel, ls_peer reader, ls_operand block);
-/* After this, sources of earlier sends may be overwritten. */
-void ls_build_quiet(ls_builder *b);
 
 /* The number of the team in the image, added on first use; of the ranks that differ from this one only on some axes; of one axis. */
 int ls_build_team(ls_builder *b, const ls_team *team);

@@ -137,7 +137,6 @@ void ls_depend(const ls_image *image, int program, ls_arena *arena, ls_dependenc
     find_parts(&t);
     t.cells = LS_NEW_ARRAY(arena, cell, image->n_buffers + t.n_parts + 1);
     for (int i = 0; i < image->n_buffers + t.n_parts; i++) t.cells[i].writer = -1;
-    int pending = 0; /* first instruction whose put may still be under way */
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         out->first[i] = t.n_on;
@@ -145,9 +144,6 @@ void ls_depend(const ls_image *image, int program, ls_arena *arena, ls_dependenc
             const ls_instr_access a = ls_instr_access_at(instr, k);
             if (a.kind == LS_ACCESS_READ) note_read(&t, a.operand, i);
             if (ls_access_writes(&a)) note_write(&t, a.operand, i);
-        }
-        for (; instr->kind == LS_INSTR_QUIET && pending < i; pending++) { /* until here sources are read */
-            if (p->instrs[pending].kind == LS_INSTR_PUT_SIGNAL) note_read(&t, &p->instrs[pending].in[0], i);
         }
     }
     out->first[p->n_instrs] = t.n_on;

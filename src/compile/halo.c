@@ -176,7 +176,7 @@ static void gather(ls_builder *b, const wishes *w, ls_operand x, ls_operand out)
         in[n] = make_message(channel, ls_build_peer(b, team, -j), &takes, slot);
         to[n++] = make_message(channel, ls_build_peer(b, team, j), &gives, slot);
     }
-    for (int i = 0; i < n; i++) ls_build_ready(b, in[i].channel, in[i].peer, in[i].slot);
+    for (int i = 0; i < n; i++) ls_build_grant(b, in[i].channel, in[i].peer, in[i].slot);
     for (int i = 0; i < n; i++) send(b, &to[i], x);
     const pieces own = pieces_from(layout, me, &mine);
     for (int i = 0; i < own.n; i++)
@@ -184,7 +184,6 @@ static void gather(ls_builder *b, const wishes *w, ls_operand x, ls_operand out)
                       ls_operand_slice(out, 1, own.at[i].to, own.at[i].count));
     clear_outside(b, &mine, out);
     for (int i = 0; i < n; i++) receive(b, &in[i], out);
-    if (n > 0) ls_build_quiet(b);
 }
 
 /*

@@ -10,13 +10,12 @@ static void touch(ls_image *image, const ls_operand *o, int program, int instr) 
     if (instr > b->last) b->last = instr;
 }
 
-/* Sources of puts stay live until the quiet that completes them. */
+/* The source of a put ends with it: whoever overwrites it waits until the put is done (order.c). */
 void ls_find_lifetimes(ls_image *image, int program, int *taker) {
     const ls_program *p = &image->programs[program];
     for (int b = 0; b < image->n_buffers; b++) {
         if (image->buffers[b].program == program) image->buffers[b].first = image->buffers[b].last = -1;
     }
-    int pending = 0; /* first instruction whose put may still be under way */
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         for (int k = 0; k < ls_instr_accesses(instr); k++) {
@@ -24,11 +23,6 @@ void ls_find_lifetimes(ls_image *image, int program, int *taker) {
             /* What a put writes lies in the peer's heap: there the slot is live from "ready" to its last reader. */
             if (a.kind != LS_ACCESS_PUT) touch(image, a.operand, program, i);
         }
-        if (instr->kind != LS_INSTR_QUIET) continue;
-        for (int j = pending; j < i; j++) {
-            if (p->instrs[j].kind == LS_INSTR_PUT_SIGNAL) touch(image, &p->instrs[j].in[0], program, i);
-        }
-        pending = i + 1;
     }
     if (taker != NULL) ls_reuse_in_place(image, program, taker);
 }

@@ -89,9 +89,8 @@ static void record(naming *n, const ls_operand *o, int key) {
 }
 
 static uint64_t transfer_of(const ls_program *p, const ls_instr *instr) {
-    if (instr->channel < 0 || instr->ready) return 0;
-    const ls_operand *payload = instr->kind == LS_INSTR_WAIT ? &instr->out[0] : &instr->in[0];
-    const size_t bytes = ls_view_bytes(&payload->view);
+    if (instr->channel < 0 || ls_traits(instr)->free) return 0;
+    const size_t bytes = ls_view_bytes(&ls_instr_subject(instr)->view);
     return ls_name_transfer(p->channels[instr->channel].name, instr->generation, bytes);
 }
 
@@ -115,9 +114,8 @@ static void name_instr(naming *n, const ls_program *p, ls_instr *instr, int numb
         if (ls_access_reads(&access))
             name_read(n, k < instr->n_in ? &instr->in[k] : &instr->out[access.output]);
     }
-    const bool of_peer = instr->n_out > 0 && !ls_peer_is_self(instr->out[0].peer);
-    if (instr->kind == LS_INSTR_WAIT && of_peer) begin_lease(n, instr);
-    if (instr->kind == LS_INSTR_SIGNAL && of_peer) end_lease(n, instr);
+    if (instr->kind == LS_INSTR_BORROW) begin_lease(n, instr);
+    if (instr->kind == LS_INSTR_RETURN) end_lease(n, instr);
     for (int k = 0; k < ls_instr_operands(instr); k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
         if (ls_access_writes(&access)) record(n, access.operand, ls_write_key(number, access.output));

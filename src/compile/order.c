@@ -1,7 +1,7 @@
 /*
  * Order: queues keep their own order; where one touches bytes that another touched earlier in the list, and one of them
- * writes, the later instruction must wait. Bytes are compared at their final addresses, so reuse of memory is covered like
- * data flow.
+ * writes, the later instruction must wait. Where an instruction writes what a put reads, on any queue, it waits until the put
+ * is done. Bytes are compared at their final addresses, so reuse of memory is covered like data flow.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
@@ -49,49 +49,108 @@ typedef struct queue_history {
     int n;
 } queue_history;
 
-/* Whether a quiet at `at` completes a put whose source `a` writes. */
-static bool frees_source(const ls_image *image, const ls_program *p, const accesses *all,
-                         const queue_history *h, int at, const accesses *a) {
-    for (int k = at - 1; k >= 0 && p->instrs[h->instrs[k]].kind != LS_INSTR_QUIET; k--) {
-        if (p->instrs[h->instrs[k]].kind == LS_INSTR_PUT_SIGNAL && conflict(image, &all[h->instrs[k]], a))
-            return true;
-    }
-    return false;
+/* The source of a put that nothing has overwritten as a whole yet. */
+typedef struct source {
+    ls_interval place; /* from its first byte to its last, on any rank of the class */
+    ls_extent extent;
+    int queue, instr;
+} source;
+
+typedef struct ordering {
+    const ls_image *image;
+    ls_program *program;
+    ls_arena *scratch;
+    accesses *all;
+    queue_history *history;
+    ls_intervals sources[LS_SPACES];
+    ls_interval_list near;
+    /* [queue * queues + other queue]: up to where the queue has waited already, until it was executed and until its puts were done */
+    int *executed, *done;
+} ordering;
+
+static ordering begin(const ls_image *image, ls_program *p, ls_arena *scratch) {
+    const int queues = p->queues;
+    ordering o = {.image = image,
+                  .program = p,
+                  .scratch = scratch,
+                  .all = LS_NEW_ARRAY(scratch, accesses, p->n_instrs + 1),
+                  .history = LS_NEW_ARRAY(scratch, queue_history, queues + 1),
+                  .near = {.arena = scratch},
+                  .executed = LS_NEW_ARRAY(scratch, int, queues *queues + 1),
+                  .done = LS_NEW_ARRAY(scratch, int, queues *queues + 1)};
+    for (int q = 0; q < queues; q++) o.history[q].instrs = LS_NEW_ARRAY(scratch, int, p->n_instrs + 1);
+    for (int k = 0; k < queues * queues; k++) o.executed[k] = o.done[k] = -1;
+    return o;
 }
 
 /* The last instruction of another queue, behind `joined`, that instruction i must come after; -1: there is none. */
-static int last_conflict(const ls_image *image, const ls_program *p, const accesses *all,
-                         const queue_history *other, int joined, int i) {
-    for (int k = other->n - 1; k >= 0 && other->instrs[k] > joined; k--) {
-        const int j = other->instrs[k];
-        const bool must = p->instrs[j].kind == LS_INSTR_QUIET ? frees_source(image, p, all, other, k, &all[i])
-                                                              : conflict(image, &all[j], &all[i]);
-        if (must) return j;
+static int last_conflict(const ordering *o, int other, int joined, int i) {
+    const queue_history *h = &o->history[other];
+    for (int k = h->n - 1; k >= 0 && h->instrs[k] > joined; k--) {
+        if (conflict(o->image, &o->all[h->instrs[k]], &o->all[i])) return h->instrs[k];
     }
     return -1;
 }
 
+/* By queue: the last put whose source instruction i writes; -1: none. Sources that it writes as a whole are the later writers' no more. */
+static void find_overwritten(ordering *o, int i, int *last) {
+    for (int q = 0; q < o->program->queues; q++) last[q] = -1;
+    for (int k = 0; k < o->all[i].n; k++) {
+        const access *a = &o->all[i].list[k];
+        if (!a->writes || !ls_peer_is_self(a->peer)) continue;
+        ls_intervals_find(&o->sources[a->space], a->extent.range.offset, ls_extent_end(o->image, &a->extent),
+                          &o->near);
+        for (int n = 0; n < o->near.n; n++) {
+            source *s = (source *)o->near.item[n];
+            if (!ls_extents_meet(o->image, &s->extent, &a->extent)) continue;
+            last[s->queue] = (int)ls_max(last[s->queue], s->instr);
+            if (ls_extent_covers(o->image, &a->extent, &s->extent))
+                ls_intervals_remove(&o->sources[a->space], &s->place);
+        }
+    }
+}
+
+static void add_source(ordering *o, int i) {
+    const ls_instr *instr = &o->program->instrs[i];
+    if (instr->kind != LS_INSTR_PUT || o->all[i].n == 0) return;
+    const access *a = &o->all[i].list[0];
+    source *s = LS_NEW(o->scratch, source);
+    *s = (source){.place = {.from = a->extent.range.offset, .past = ls_extent_end(o->image, &a->extent)},
+                  .extent = a->extent,
+                  .queue = instr->queue,
+                  .instr = i};
+    ls_intervals_add(&o->sources[a->space], &s->place);
+}
+
+/* What instruction i comes after, into `found`; returns how many. That a put is done says that it, and what is before it, was executed. */
+static int find_after(ordering *o, int i, int *overwritten, ls_after *found) {
+    const int queue = o->program->instrs[i].queue, queues = o->program->queues;
+    int n = 0;
+    find_overwritten(o, i, overwritten);
+    for (int q = 0; q < queues; q++) {
+        int *executed = &o->executed[queue * queues + q], *done = &o->done[queue * queues + q];
+        const bool awaits_put = overwritten[q] > *done;
+        if (awaits_put) *executed = (int)ls_max(*executed, *done = overwritten[q]);
+        const int j = q == queue ? -1 : last_conflict(o, q, *executed, i);
+        if (j >= 0) found[n++] = (ls_after){.queue = q, .instr = *executed = j};
+        if (awaits_put) found[n++] = (ls_after){.queue = q, .instr = *done, .done = true};
+    }
+    return n;
+}
+
 static void order_program(ls_image *image, ls_program *p) {
     ls_arena *scratch = ls_arena_create();
-    const int queues = p->queues;
-    accesses *all = LS_NEW_ARRAY(scratch, accesses, p->n_instrs + 1);
-    queue_history *history = LS_NEW_ARRAY(scratch, queue_history, queues + 1);
-    int *joined =
-        LS_NEW_ARRAY(scratch, int, queues *queues + 1); /* by queue: what it has waited for in each other */
-    ls_after *found = LS_NEW_ARRAY(scratch, ls_after, queues + 1);
-    for (int q = 0; q < queues; q++) history[q].instrs = LS_NEW_ARRAY(scratch, int, p->n_instrs + 1);
-    for (int k = 0; k < queues * queues; k++) joined[k] = -1;
+    ordering o = begin(image, p, scratch);
+    int *overwritten = LS_NEW_ARRAY(scratch, int, p->queues + 1);
+    ls_after *found = LS_NEW_ARRAY(scratch, ls_after, 2 * p->queues + 1);
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
-        find_accesses(image, instr, scratch, &all[i]);
-        instr->n_after = 0;
-        for (int q = 0; q < queues; q++) {
-            int *known = &joined[instr->queue * queues + q];
-            const int j = q == instr->queue ? -1 : last_conflict(image, p, all, &history[q], *known, i);
-            if (j >= 0) found[instr->n_after++] = (ls_after){.queue = q, .instr = *known = j};
-        }
+        find_accesses(image, instr, scratch, &o.all[i]);
+        instr->n_after = find_after(&o, i, overwritten, found);
         instr->after = ls_arena_copy(image->arena, found, sizeof *found * (size_t)instr->n_after);
-        history[instr->queue].instrs[history[instr->queue].n++] = i;
+        add_source(&o, i);
+        queue_history *own = &o.history[instr->queue];
+        own->instrs[own->n++] = i;
     }
     ls_arena_destroy(scratch);
 }

@@ -2,7 +2,7 @@
  * Schedule: a new order for a program's list, on a clock. Lowering emits communication where it reads best; here puts go as early
  * and waits as late as dependencies (depend.c) and memory allow.
  *
- *   - What others see, the chain, keeps its order: signals, puts, waits for "free", quiets, and kernels that touch the heap. Each
+ *   - What others see, the chain, keeps its order: signals, puts, waits for "free", and kernels that touch the heap. Each
  *     goes as early as what it needs is there.
  *   - A wait for data goes right in front of the first instruction that needs what arrives; where none does, it stays.
  *   - A kernel keeps its turn unless it would have to wait. Then others fill the time: the first of those behind it that need
@@ -61,7 +61,12 @@ typedef struct schedule {
 
 static const ls_instr *instr_at(const schedule *s, int i) { return &s->program->instrs[i]; }
 
-static bool is_data_wait(const ls_instr *instr) { return instr->kind == LS_INSTR_WAIT && !instr->ready; }
+static bool is_data_wait(const ls_instr *instr) {
+    return ls_traits(instr)->awaits && !ls_traits(instr)->free;
+}
+
+/* It sets a word and sends nothing. */
+static bool is_signal(const ls_instr *instr) { return ls_traits(instr)->sets && !ls_traits(instr)->moves; }
 
 /* Whether an operand lies in the heap, in a buffer that shares bytes with others. */
 static bool touches_heap(const schedule *s, const ls_instr *instr) {
@@ -91,8 +96,9 @@ static void match(schedule *s, matching *m, int i) {
     const ls_instr *instr = instr_at(s, i);
     s->counterpart[i] = -1;
     if (instr->channel < 0) return;
-    int *first = &m->first[instr->ready][instr->channel], *last = &m->last[instr->ready][instr->channel];
-    if (instr->kind == LS_INSTR_WAIT) {
+    const bool free = ls_traits(instr)->free;
+    int *first = &m->first[free][instr->channel], *last = &m->last[free][instr->channel];
+    if (ls_traits(instr)->awaits) {
         s->counterpart[i] = *first;
         if (*first >= 0) *first = m->next[*first];
         return;
@@ -147,7 +153,7 @@ static void set_up(schedule *s) {
     s->order = LS_NEW_ARRAY(arena, int, 2 * s->n); /* with the places that sunk instructions left */
     ls_depend(s->image, s->index, arena, &s->needs);
     for (int i = 0; i < s->n; i++) {
-        if (instr_at(s, i)->kind != LS_INSTR_KERNEL && instr_at(s, i)->kind != LS_INSTR_PUT_SIGNAL) continue;
+        if (instr_at(s, i)->kind != LS_INSTR_KERNEL && instr_at(s, i)->kind != LS_INSTR_PUT) continue;
         for (int k = s->needs.first[i]; k < s->needs.first[i + 1]; k++) s->awaited[s->needs.on[k]] = true;
     }
     find_chain(s);
@@ -172,11 +178,11 @@ static double transfer(const schedule *s, int wait) {
     return from >= 0 && s->placed[from] ? s->done[from] : s->now;
 }
 
-/* When what needs i may begin: a put's source is free once it has been sent (quiet), not only when it has arrived. */
+/* When what needs i may begin: a put's source is free once it has been sent (done), not only when it has arrived. */
 static double over(const schedule *s, int i) {
     const ls_instr *instr = instr_at(s, i);
     if (is_data_wait(instr)) return transfer(s, i);
-    return instr->kind == LS_INSTR_PUT_SIGNAL || instr->kind == LS_INSTR_SIGNAL ? s->begin[i] : s->done[i];
+    return ls_traits(instr)->sets ? s->begin[i] : s->done[i];
 }
 
 /* When all that it needs is there; it may go. */
@@ -189,9 +195,9 @@ static double earliest(const schedule *s, int i) {
 /* Of a kernel; of a put or signal until it is there. */
 static double seconds_of(const schedule *s, int i) {
     const ls_instr *instr = instr_at(s, i);
-    if (instr->kind == LS_INSTR_SIGNAL) return s->rates.latency;
+    if (is_signal(instr)) return s->rates.latency;
     const double seconds = ls_instr_seconds(instr, INFINITY, &s->rates);
-    return instr->kind == LS_INSTR_PUT_SIGNAL ? LATENCY + s->rates.latency + seconds : seconds;
+    return instr->kind == LS_INSTR_PUT ? LATENCY + s->rates.latency + seconds : seconds;
 }
 
 static void place(schedule *s, int i) {
@@ -204,12 +210,12 @@ static void place(schedule *s, int i) {
     s->placed[i] = true;
     s->order[s->n_order++] = i;
     s->begin[i] = fmax(s->now, earliest(s, i));
-    if (instr->kind == LS_INSTR_PUT_SIGNAL) /* once its slot is free, which the element before it says */
+    if (instr->kind == LS_INSTR_PUT) /* once its slot is free, which the element before it says */
         s->begin[i] = fmax(s->begin[i], s->before[i] >= 0 ? s->done[s->before[i]] : 0);
     s->done[i] = s->begin[i] + seconds_of(s, i);
-    if (instr->kind == LS_INSTR_WAIT) s->done[i] = fmax(s->now, transfer(s, i));
+    if (ls_traits(instr)->awaits) s->done[i] = fmax(s->now, transfer(s, i));
     if (instr->kind == LS_INSTR_KERNEL) s->now = s->done[i];
-    if (instr->kind == LS_INSTR_SIGNAL) s->now = s->begin[i];
+    if (is_signal(instr)) s->now = s->begin[i];
     while (s->next_chain < s->n_chain && s->placed[s->chain[s->next_chain]]) s->next_chain++;
 }
 
@@ -304,7 +310,7 @@ static bool sink(schedule *s) {
     for (int at = s->n_order - 1, end = (int)ls_max(0, s->n_order - WINDOW); at >= end; at--) {
         const int i = s->order[at];
         if (i < 0) continue;
-        puts |= instr_at(s, i)->kind == LS_INSTR_PUT_SIGNAL;
+        puts |= instr_at(s, i)->kind == LS_INSTR_PUT;
         if (!puts || instr_at(s, i)->kind != LS_INSTR_KERNEL || s->in_chain[i] || s->needed[i] || s->fills[i])
             continue;
         const double seconds = s->done[i] - s->begin[i];

@@ -30,7 +30,7 @@ static ls_operand part_of(ls_builder *b, int bucket, int stage, int shift) {
 /* Parameters that other ranks update: nothing here reads the old ones any more. */
 static void hand_over(ls_builder *b, int bucket, int stage) {
     for (int j = 1; j < b->stage[stage].ranks; j++)
-        ls_build_ready(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
+        ls_build_grant(b, channel_of(b, bucket, stage, j), ls_build_peer(b, b->stage[stage].team, -j),
                        part_of(b, bucket, stage, -j));
 }
 
@@ -152,7 +152,6 @@ void ls_lower_update(ls_builder *b) {
     if (!applies) return;
     step_control(b);
     update_buckets(b);
-    if (ls_mesh_ranks(&b->target->mesh) > 1) ls_build_quiet(b);
     if (b->row->sums == LS_SUMS_CLEARED) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
     ls_build_fill(b, bound(b, LS_BIND_LOSS));
 }

@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *ls_instr_kind_name(ls_instr_kind kind) {
-    static const char *const names[LS_INSTR_KINDS] = {"kernel", "put_signal", "signal", "wait", "quiet"};
-    return names[kind];
-}
-
 static double operand_bytes(const ls_operand *o) {
     if (o->buffer < 0 || ls_view_elements(&o->view) == 0) return 0;
     const ls_range range = ls_view_range(&o->view, 0);
@@ -18,7 +13,7 @@ static double operand_bytes(const ls_operand *o) {
 
 double ls_instr_bytes(const ls_instr *instr) {
     double bytes = 0;
-    for (int k = 0; k < ls_instr_operands(instr) && ls_instr_moves(instr); k++)
+    for (int k = 0; k < ls_instr_operands(instr) && ls_traits(instr)->moves; k++)
         bytes += operand_bytes(ls_instr_access_at(instr, k).operand);
     return bytes;
 }

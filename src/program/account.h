@@ -12,7 +12,7 @@
  */
 double ls_instr_bytes(const ls_instr *instr);
 
-/* All instructions of one name: an op's, "put_signal", "wait", ... */
+/* All instructions of one name: an op's, or a kind's (ls_instr_traits) */
 typedef struct ls_op_account {
     const char *op;
     int count;
@@ -32,7 +32,5 @@ typedef struct ls_program_account {
     int buffers;               /* of this program alone */
 } ls_program_account;
 ls_program_account ls_program_account_of(const ls_image *image, int program);
-
-const char *ls_instr_kind_name(ls_instr_kind kind); /* "kernel", "put_signal", "signal", "wait", "quiet" */
 
 #endif

@@ -5,6 +5,7 @@ ls_cursor ls_cursor_make(const ls_program *program, ls_arena *arena) {
     ls_cursor cursor = {.program = program,
                         .head = LS_NEW_ARRAY(arena, int, queues + 1),
                         .executed = LS_NEW_ARRAY(arena, int, queues + 1),
+                        .done = LS_NEW_ARRAY(arena, int, queues + 1),
                         .first = LS_NEW_ARRAY(arena, int, queues + 1),
                         .next = LS_NEW_ARRAY(arena, int, n + 1)};
     for (int q = 0; q < queues; q++) cursor.first[q] = n;
@@ -21,7 +22,7 @@ void ls_cursor_begin(ls_cursor *cursor, uint64_t runs) {
     cursor->runs = runs;
     for (int q = 0; q < cursor->program->queues; q++) {
         cursor->head[q] = cursor->first[q];
-        cursor->executed[q] = -1;
+        cursor->executed[q] = cursor->done[q] = -1;
     }
 }
 

@@ -1,8 +1,9 @@
 /*
  * A cursor: how far the queues of one run of a program are. Whoever goes through a program (the executor, the
- * interpreter, the simulator) asks it which instruction heads a queue and whether it may start, and tells it what has been executed.
+ * interpreter, the simulator) asks it which instruction heads a queue and whether it may start, and tells it what has been executed and
+ * which puts are done.
  *
- * A head may start when everything that it comes after has been executed. An instruction that waits for a signal word also needs the
+ * A head may start when everything that it comes after has been executed, or is done where it says so. An instruction that waits for a signal word also needs the
  * word's generation (ls_instr_word, ls_instr_generation), which the cursor does not see.
  */
 #ifndef LS_PROGRAM_CURSOR_H
@@ -15,6 +16,7 @@ typedef struct ls_cursor {
     uint64_t runs; /* of the program before this one: the base of generations */
     int *head;     /* by queue: its next instruction; n_instrs: the queue is through */
     int *executed; /* by queue: its last instruction that has been executed; -1: none */
+    int *done;     /* by queue: its puts up to that instruction are known to be done; -1: none */
     int *first;    /* by queue: its first instruction, or n_instrs */
     int *next;     /* by instruction: the next one of its queue, or n_instrs */
 } ls_cursor;
@@ -32,13 +34,22 @@ static inline int ls_cursor_head(const ls_cursor *cursor, int queue) {
     return head < cursor->program->n_instrs ? head : -1;
 }
 
-/* Whether all that the head of the queue, which is not through, comes after has been executed. */
-static inline bool ls_cursor_may_start(const ls_cursor *cursor, int queue) {
+/* What holds up the head of the queue, which is not through: the first thing that it comes after and that has not happened. NULL: none. */
+static inline const ls_after *ls_cursor_obstacle(const ls_cursor *cursor, int queue) {
     const ls_instr *instr = &cursor->program->instrs[cursor->head[queue]];
     for (int i = 0; i < instr->n_after; i++) {
-        if (instr->after[i].instr > cursor->executed[instr->after[i].queue]) return false;
+        const ls_after *after = &instr->after[i];
+        const int *reached = after->done ? cursor->done : cursor->executed;
+        if (after->instr > reached[after->queue]) return after;
     }
-    return true;
+    return NULL;
+}
+static inline bool ls_cursor_may_start(const ls_cursor *cursor, int queue) {
+    return ls_cursor_obstacle(cursor, queue) == NULL;
+}
+/* Whether only puts that have been executed, and are not known to be done, make up the obstacle. */
+static inline bool ls_cursor_awaits_puts(const ls_cursor *cursor, const ls_after *obstacle) {
+    return obstacle->done && obstacle->instr <= cursor->executed[obstacle->queue];
 }
 
 /* The head of the queue has been executed. */
@@ -46,6 +57,11 @@ static inline void ls_cursor_advance(ls_cursor *cursor, int queue) {
     const int instr = cursor->head[queue];
     cursor->executed[queue] = instr;
     cursor->head[queue] = cursor->next[instr];
+}
+
+/* The puts of the queue up to that instruction, which have been executed, are done. */
+static inline void ls_cursor_complete(ls_cursor *cursor, int queue, int instr) {
+    if (instr > cursor->done[queue]) cursor->done[queue] = instr;
 }
 
 #endif

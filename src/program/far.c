@@ -77,7 +77,7 @@ double *ls_program_far(const ls_image *image, int program, double cache, ls_aren
         for (int i = 0; i < p->n_instrs; i++) {
             const ls_instr *instr = &p->instrs[i];
             far[i] = 0;
-            for (int k = 0; k < ls_instr_operands(instr) && ls_instr_moves(instr); k++)
+            for (int k = 0; k < ls_instr_operands(instr) && ls_traits(instr)->moves; k++)
                 far[i] += touch(&t, instr, ls_instr_access_at(instr, k).operand);
         }
     }

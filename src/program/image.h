@@ -5,9 +5,10 @@
  * Ranks whose programs read the same share one image: they are a class. An image names no rank. Peers are given by a team and a
  * distance, and where an offset depends on the rank, the operand says how (ls_displacement).
  *
- * The list, executed one after the other, would be right. Each instruction stands on a queue, and `after` names, for other
- * queues, the last instruction that must have been executed before it starts (a queue keeps its own order), so queues may run
- * against each other. Queues are orders, not threads. A cursor (cursor.h) goes through a program.
+ * The list, executed one after the other, each put done before the next instruction starts, would be right. Each instruction stands
+ * on a queue, and `after` names, for other queues, the last instruction that must have been executed before it starts (a queue keeps
+ * its own order), and for any queue the last put that must be done, so queues may run against each other and puts against what follows
+ * them. At the end of a run all its puts are done. Queues are orders, not threads. A cursor (cursor.h) goes through a program.
  *
  * Symmetric by construction: the list of buffers in the heap, their sizes and offsets, the channels and the order of the
  * transfers are the same in every class; only peers, views, kernels and private sizes differ.
@@ -83,21 +84,29 @@ typedef struct ls_operand {
 } ls_operand;
 
 typedef enum ls_instr_kind {
-    LS_INSTR_KERNEL,     /* operands in[], out[] of a kernel */
-    LS_INSTR_PUT_SIGNAL, /* in[0] to the peer's out[0], then the peer's word */
-    LS_INSTR_SIGNAL,     /* sets the peer's word (see ls_channel for what in[0] or out[0] is) */
-    LS_INSTR_WAIT,       /* until the own word is set */
-    LS_INSTR_QUIET,      /* all earlier puts of this queue are complete: their sources may be overwritten */
+    LS_INSTR_KERNEL,  /* operands in[], out[] of a kernel */
+    LS_INSTR_GRANT,   /* receiver: the peer may put into the slot out[0] */
+    LS_INSTR_ACQUIRE, /* sender: until its peer has granted the slot */
+    LS_INSTR_PUT,     /* sender: in[0] to the peer's slot out[0]; done when in[0] may be overwritten */
+    LS_INSTR_RECEIVE, /* receiver: until the slot out[0] is filled */
+    LS_INSTR_LEASE,   /* owner: the peer may read the block in[0] where it lies */
+    LS_INSTR_BORROW,  /* reader: until the peer's block out[0] may be read */
+    LS_INSTR_RETURN,  /* reader: the peer's block out[0] has been read */
+    LS_INSTR_RECLAIM, /* owner: until its block in[0] has been returned */
     LS_INSTR_KINDS
 } ls_instr_kind;
 
 /* The queues that the compiler uses; a program says how many it has. */
 typedef enum ls_queue { LS_COMPUTE, LS_COPY, LS_QUEUES } ls_queue;
 
-/* What an instruction comes after on another queue: everything up to and including that instruction has been executed. */
+/*
+ * What an instruction comes after. Everything on that queue up to and including an instruction has been executed; done: and all its puts
+ * up to there are done, which means that the bytes they read may be overwritten.
+ */
 typedef struct ls_after {
-    int queue;
+    int queue; /* done: any queue, also its own; else another one */
     int instr;
+    bool done;
 } ls_after;
 
 typedef struct ls_instr {
@@ -111,12 +120,11 @@ typedef struct ls_instr {
     const ls_operand *workspace; /* buffer -1: none */
     double flops;
     double rows;         /* of attention: queries of heads that see a key at all */
-    ls_peer peer;        /* of the three communicating kinds */
+    ls_peer peer;        /* of all kinds but kernels */
     int channel;         /* index into ls_program.channels */
-    bool ready;          /* the word is the channel's "free" word, not its "data is there" word */
     uint64_t generation; /* of this use within one run of the program: 1, 2, ... */
     int n_after;
-    ls_after *after; /* n_after of them in the image's arena, at most one for each other queue */
+    ls_after *after; /* n_after of them in the image's arena, at most one of each sort for each queue */
     int number;      /* in emission order; kept when instructions are moved */
     uint64_t
         transfer; /* of what says "data is there" and the wait for it: name of the payload (name.h); else 0 */
@@ -125,11 +133,11 @@ typedef struct ls_instr {
 /*
  * One transfer seen from both sides: a word that says "data is there" at the receiver and one that says "free" at the sender.
  * Either the payload is put into a slot of the receiver:
- *   receiver  SIGNAL "free" out[0] slot     sender    WAIT "free"
- *   sender    PUT in[0] to out[0]           receiver  WAIT out[0] slot
- * or it is read where it lies, with a plain signal for each word; the reader's operands say `peer`:
- *   owner     SIGNAL in[0] block            reader    WAIT out[0] the owner's block, then instructions that read it
- *   reader    SIGNAL "free" out[0] block    owner     WAIT "free" in[0] block, which may be overwritten after it
+ *   receiver  GRANT sets "free"    sender    ACQUIRE awaits it
+ *   sender    PUT sets "data"      receiver  RECEIVE awaits it
+ * or it is read where it lies; the reader's operands say `peer`:
+ *   owner     LEASE sets "data"    reader    BORROW awaits it, then instructions read the block
+ *   reader    RETURN sets "free"   owner     RECLAIM awaits it, then the block may be overwritten
  * uses: transfers through it in one run of the program; run r adds r*uses to every generation.
  */
 typedef struct ls_channel {

@@ -1,7 +1,31 @@
 #include "program/instr.h"
 
+const ls_instr_traits ls_instr_traits_of[LS_INSTR_KINDS] = {
+    [LS_INSTR_KERNEL] = {.name = "kernel", .moves = true},
+    [LS_INSTR_GRANT] = {.name = "grant", .sets = true, .free = true, .subject = LS_SUBJECT_OUT},
+    [LS_INSTR_ACQUIRE] = {.name = "acquire", .awaits = true, .free = true, .awaited = LS_INSTR_GRANT},
+    [LS_INSTR_PUT] = {.name = "put", .moves = true, .sets = true, .subject = LS_SUBJECT_IN},
+    [LS_INSTR_RECEIVE] = {.name = "receive",
+                          .awaits = true,
+                          .subject = LS_SUBJECT_OUT,
+                          .awaited = LS_INSTR_PUT},
+    [LS_INSTR_LEASE] = {.name = "lease", .sets = true, .subject = LS_SUBJECT_IN},
+    [LS_INSTR_BORROW] = {.name = "borrow",
+                         .awaits = true,
+                         .in_place = true,
+                         .subject = LS_SUBJECT_OUT,
+                         .awaited = LS_INSTR_LEASE},
+    [LS_INSTR_RETURN] =
+        {.name = "return", .sets = true, .free = true, .in_place = true, .subject = LS_SUBJECT_OUT},
+    [LS_INSTR_RECLAIM] = {.name = "reclaim",
+                          .awaits = true,
+                          .free = true,
+                          .subject = LS_SUBJECT_IN,
+                          .awaited = LS_INSTR_RETURN},
+};
+
 static ls_access_kind kind_of_output(const ls_instr *instr, int output) {
-    if (instr->kind == LS_INSTR_PUT_SIGNAL) return LS_ACCESS_PUT;
+    if (instr->kind == LS_INSTR_PUT) return LS_ACCESS_PUT;
     if (instr->kind != LS_INSTR_KERNEL) return LS_ACCESS_WRITE;
     return ls_kernel_reads_output(instr->kernel->id, instr->params, output) ? LS_ACCESS_UPDATE
                                                                             : LS_ACCESS_WRITE;

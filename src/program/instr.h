@@ -1,10 +1,36 @@
 /*
- * What an instruction means to every reader of a program: which bytes it accesses, and which signal word it sets or awaits.
+ * What an instruction means to every reader of a program: what its kind does, which bytes it accesses, and which signal word it sets or
+ * awaits.
  */
 #ifndef LS_PROGRAM_INSTR_H
 #define LS_PROGRAM_INSTR_H
 
 #include "program/image.h"
+
+/* The operand that a communicating instruction is about: a slot or a block. */
+typedef enum ls_subject { LS_SUBJECT_NONE, LS_SUBJECT_IN, LS_SUBJECT_OUT } ls_subject;
+
+/* What instructions of a kind do (instr.c has the table). */
+typedef struct ls_instr_traits {
+    const char *name; /* also what such instructions are called, but kernels */
+    bool moves;       /* it computes or copies bytes; others only say something about them */
+    bool sets;        /* the peer's word */
+    bool awaits;      /* the own word */
+    bool free;        /* its word is the channel's "free", not its "data" */
+    bool in_place;    /* its subject lies in the peer's memory, to be read there */
+    ls_subject subject;
+    ls_instr_kind awaited; /* of a kind that awaits: what the peer sets the word by */
+} ls_instr_traits;
+extern const ls_instr_traits ls_instr_traits_of[LS_INSTR_KINDS];
+
+static inline const ls_instr_traits *ls_traits(const ls_instr *instr) {
+    return &ls_instr_traits_of[instr->kind];
+}
+/* NULL: it has none. */
+static inline const ls_operand *ls_instr_subject(const ls_instr *instr) {
+    const ls_subject subject = ls_traits(instr)->subject;
+    return subject == LS_SUBJECT_NONE ? NULL : subject == LS_SUBJECT_IN ? &instr->in[0] : &instr->out[0];
+}
 
 typedef enum ls_access_kind {
     LS_ACCESS_READ,
@@ -33,14 +59,9 @@ static inline bool ls_access_writes(const ls_instr_access *access) {
     return access->kind == LS_ACCESS_WRITE || access->kind == LS_ACCESS_UPDATE;
 }
 
-/* Whether bytes of its operands are moved or computed; other instructions only say something about them. */
-static inline bool ls_instr_moves(const ls_instr *instr) {
-    return instr->kind == LS_INSTR_KERNEL || instr->kind == LS_INSTR_PUT_SIGNAL;
-}
-
 /* The signal word, among all words of its owner, that the instruction sets or awaits. */
 static inline int ls_instr_word(const ls_program *program, const ls_instr *instr) {
-    return program->first_word + 2 * instr->channel + (instr->ready ? 1 : 0);
+    return program->first_word + 2 * instr->channel + (ls_traits(instr)->free ? 1 : 0);
 }
 
 /* The generation that it sets or awaits in a run of the program; runs: those that came before. */

@@ -1,7 +1,7 @@
 /*
  * A program as a page to read. One instruction is one line:
  *
- *   NUMBER  QUEUE  OP  inputs → outputs   [rank R "channel" gen G]   [after N, ...]
+ *   NUMBER  QUEUE  OP  inputs → outputs   [rank R "channel" gen G]   [after N, put N done, ...]
  *
  * Operands print as name[sizes], with +offset where they begin inside their buffer, and @R where they lie in the heap of rank R.
  */
@@ -66,9 +66,8 @@ static void print_list(const program_page *page, const ls_operand *list, int n, 
 }
 
 static void print_word(const program_page *page, const ls_instr *instr, FILE *out) {
-    fprintf(out, "rank %d \"%s%s\" gen %llu", ls_peer_rank(page->image, instr->peer, page->rank),
-            page->program->channels[instr->channel].name, instr->ready ? " free" : "",
-            (unsigned long long)instr->generation);
+    fprintf(out, "rank %d \"%s\" gen %llu", ls_peer_rank(page->image, instr->peer, page->rank),
+            page->program->channels[instr->channel].name, (unsigned long long)instr->generation);
 }
 
 static void print_kernel(const program_page *page, const ls_instr *instr, FILE *out) {
@@ -85,28 +84,30 @@ static void print_put(const program_page *page, const ls_instr *instr, FILE *out
     print_word(page, instr, out);
 }
 
-static void print_signal(const program_page *page, const ls_instr *instr, FILE *out) {
-    const ls_operand *block = instr->n_in > 0 ? &instr->in[0] : instr->n_out > 0 ? &instr->out[0] : NULL;
-    if (block != NULL && (instr->n_in > 0 || !ls_peer_is_self(block->peer))) { /* leased, or given back */
-        print_operand(page, block, out);
+/* What only sets a word or awaits one. */
+static void print_plain(const program_page *page, const ls_instr *instr, FILE *out) {
+    const ls_operand *subject = ls_instr_subject(instr);
+    if (subject != NULL) {
+        print_operand(page, subject, out);
         fputc(' ', out);
     }
     print_word(page, instr, out);
 }
 
-static void print_nothing(const program_page *page, const ls_instr *instr, FILE *out) {
-    (void)page, (void)instr, (void)out;
+static void print_instr(const program_page *page, const ls_instr *instr, FILE *out) {
+    if (instr->kind == LS_INSTR_KERNEL)
+        print_kernel(page, instr, out);
+    else if (instr->kind == LS_INSTR_PUT)
+        print_put(page, instr, out);
+    else
+        print_plain(page, instr, out);
 }
 
-typedef void (*print_rule)(const program_page *page, const ls_instr *instr, FILE *out);
-static const print_rule print_rules[LS_INSTR_KINDS] = {
-    [LS_INSTR_KERNEL] = print_kernel, [LS_INSTR_PUT_SIGNAL] = print_put, [LS_INSTR_SIGNAL] = print_signal,
-    [LS_INSTR_WAIT] = print_signal,   [LS_INSTR_QUIET] = print_nothing,
-};
-
 static void print_after(const ls_instr *instr, FILE *out) {
-    for (int i = 0; i < instr->n_after; i++)
-        fprintf(out, "%s%d", i == 0 ? "   after " : ", ", instr->after[i].instr);
+    for (int i = 0; i < instr->n_after; i++) {
+        const ls_after *after = &instr->after[i];
+        fprintf(out, after->done ? "%sput %d done" : "%s%d", i == 0 ? "   after " : ", ", after->instr);
+    }
 }
 
 void ls_program_print(const ls_image *image, int program, int rank, FILE *out) {
@@ -132,11 +133,8 @@ void ls_program_print(const ls_image *image, int program, int rank, FILE *out) {
     fputc('\n', out);
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
-        const bool alone =
-            instr->kind == LS_INSTR_QUIET && instr->n_after == 0; /* no blanks at the end of a line */
-        fprintf(out, "%5d  %-7s  %-*s%s", i, ls_queue_name(instr->queue), alone ? 0 : 16, instr->op,
-                alone ? "" : " ");
-        print_rules[instr->kind](&page, instr, out);
+        fprintf(out, "%5d  %-7s  %-16s ", i, ls_queue_name(instr->queue), instr->op);
+        print_instr(&page, instr, out);
         print_after(instr, out);
         fputc('\n', out);
     }

@@ -36,7 +36,7 @@ ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part) {
 
 static double bytes_in_place(const ls_instr *instr) {
     double bytes = 0;
-    for (int k = 0; k < ls_instr_operands(instr) && ls_instr_moves(instr); k++) {
+    for (int k = 0; k < ls_instr_operands(instr) && instr->kind == LS_INSTR_KERNEL; k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
         const ls_operand *o = access.operand;
         if (access.kind != LS_ACCESS_READ || o->buffer < 0 || ls_peer_is_self(o->peer)) continue;
@@ -54,7 +54,7 @@ ls_program_cost ls_program_measure(const ls_image *image, int program) {
         cost.flops += instr->flops;
         cost.kernels += instr->kind == LS_INSTR_KERNEL;
         cost.bytes_read += bytes_in_place(instr);
-        if (instr->kind == LS_INSTR_PUT_SIGNAL && !ls_peer_is_self(instr->peer)) {
+        if (instr->kind == LS_INSTR_PUT && !ls_peer_is_self(instr->peer)) {
             const ls_range range = ls_view_range(&instr->in[0].view, 0);
             cost.bytes_sent += (double)ls_range_bytes(&range);
             cost.transfers += ls_view_elements(&instr->in[0].view) > 0;
@@ -79,11 +79,11 @@ static uint64_t mix_program(uint64_t hash, const ls_program *p) {
     }
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
-        if (instr->kind == LS_INSTR_KERNEL) continue; /* a rank's own business: shards differ */
-        if (instr->kind == LS_INSTR_WAIT && !instr->ready) continue; /* their place is a rank's own, too */
+        const ls_instr_traits *traits = ls_traits(instr);
+        if (instr->kind == LS_INSTR_KERNEL) continue;  /* a rank's own business: shards differ */
+        if (traits->awaits && !traits->free) continue; /* their place is a rank's own, too */
         hash = mix_int(hash, instr->kind);
         hash = mix_int(hash, (uint64_t)instr->queue);
-        hash = mix(hash, instr->op, strlen(instr->op));
         hash = mix_int(hash, (uint64_t)(int64_t)instr->channel);
         hash = mix_int(hash, instr->generation);
     }

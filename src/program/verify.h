@@ -14,7 +14,8 @@
  *     overwrote; and each program leaves in persistent buffers what it is to leave;
  *   - every operand lies inside its buffer, and those of one kernel apart from each other unless they are of one buffer;
  *   - no two accesses to the same byte of a rank, one of them writing, are unordered: a put writes the peer's bytes at any time
- *     between its issue and the wait that sees its signal, and reads its source until that wait or its queue's next quiet.
+ *     between its issue and the wait that sees its signal, and reads its source until that wait, or until it is done, for those that
+ *     come after that. At the end of a program all its puts are done.
  * Masks that come with the data only shrink puts and reads, so what holds for the maximum holds for every batch.
  */
 #ifndef LS_PROGRAM_VERIFY_H

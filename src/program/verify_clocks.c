@@ -33,6 +33,7 @@ void ls_clock_remember(ls_play *p, ls_play_queue *q) {
 
 void ls_clock_learn(ls_play *p, int rank, int queue, ls_after after) {
     ls_play_rank *r = &p->rank[rank];
+    if (after.queue == queue) return; /* a put of its own, of which it knows */
     ls_play_queue *other = &r->queue[after.queue];
     const int at = reached_at(r, after.queue, after.instr);
     ls_moment *m = other->moments[at];
@@ -49,6 +50,7 @@ void ls_clock_begin(ls_play_rank *r) {
     for (int i = 0; i < program->n_instrs; i++) {
         const ls_instr *instr = &program->instrs[i];
         for (int k = 0; k < instr->n_after; k++) {
+            if (instr->after[k].queue == instr->queue) continue;
             const int at = reached_at(r, instr->after[k].queue, instr->after[k].instr);
             if (at >= 0) r->queue[instr->after[k].queue].awaited[at]++;
         }

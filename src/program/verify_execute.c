@@ -3,11 +3,15 @@
 #include "program/name.h"
 #include "program/verify_impl.h"
 
-/* Sources of this queue's earlier puts have been read. */
-static void settle(ls_play *p, int rank, int queue) {
-    ls_play_queue *q = &p->rank[rank].queue[queue];
-    for (int i = 0; i < q->n_puts; i++) ls_access_seen(q->puts[i], ls_play_point(p, rank, queue));
-    q->n_puts = 0;
+#include <limits.h>
+
+/* A queue has waited until the puts of a queue up to that instruction were done: their sources have been read, as of `at`. */
+static void settle(ls_play *p, ls_point at, int queue, int of, int instr) {
+    ls_play_rank *r = &p->rank[at.rank];
+    const ls_play_queue *q = &r->queue[of];
+    int *settled = &r->queue[queue].settled[of];
+    for (; *settled < q->n_puts && q->puts[*settled]->start.instr <= instr; ++*settled)
+        ls_access_seen(q->puts[*settled], at);
 }
 
 /* An operand lies inside its buffer. */
@@ -116,16 +120,21 @@ static ls_status check_apart(const ls_play *p, int rank, const ls_instr *instr, 
     return ls_ok();
 }
 
-/* Operands in another rank's memory: of the heap, of kernels that read them, or what a wait or a signal is about. */
+/* Operands in another rank's memory: of the heap, and of kernels that read them or the subject of what says that they may be read. */
 static ls_status check_peers(const ls_play *p, int rank, int queue, const ls_instr *instr) {
+    const ls_point at = ls_play_point(p, rank, queue);
+    const bool in_place = ls_traits(instr)->in_place;
+    if (in_place && !ls_peer_equal(ls_instr_subject(instr)->peer, instr->peer))
+        return ls_play_fault(p, at, "the block that it is about is not its peer's");
     for (int i = 0; i < ls_instr_operands(instr); i++) {
-        const ls_operand *o = ls_instr_access_at(instr, i).operand;
+        const ls_instr_access access = ls_instr_access_at(instr, i);
+        const ls_operand *o = access.operand;
         if (o->buffer < 0 || ls_peer_is_self(o->peer)) continue;
         if (p->rank[rank].image->buffers[o->buffer].space != LS_SYMMETRIC)
-            return ls_play_fault(p, ls_play_point(p, rank, queue), "it names private memory of another rank");
-        if (instr->kind == LS_INSTR_PUT_SIGNAL || (instr->kind == LS_INSTR_KERNEL) != (i < instr->n_in))
-            return ls_play_fault(p, ls_play_point(p, rank, queue),
-                                 "it uses another rank's memory otherwise than to read it");
+            return ls_play_fault(p, at, "it names private memory of another rank");
+        const bool reads = instr->kind == LS_INSTR_KERNEL && access.kind == LS_ACCESS_READ;
+        if (!in_place && !reads)
+            return ls_play_fault(p, at, "it uses another rank's memory otherwise than to read it");
     }
     return ls_ok();
 }
@@ -136,13 +145,16 @@ static ls_status execute(ls_play *p, int rank, int queue) {
     const ls_instr *instr = &ls_play_program(r)->instrs[q->instrs[q->next]];
     q->clock[ls_play_queue_id(p, rank, queue)]++;
     const ls_point at = ls_play_point(p, rank, queue);
-    if (instr->kind == LS_INSTR_PUT_SIGNAL) return put(p, rank, queue, at);
-    if (instr->kind == LS_INSTR_QUIET) settle(p, rank, queue);
+    for (int i = 0; i < instr->n_after; i++) {
+        const ls_after *after = &instr->after[i];
+        if (after->done) settle(p, at, queue, after->queue, after->instr);
+    }
+    if (instr->kind == LS_INSTR_PUT) return put(p, rank, queue, at);
     const bool first = r->runs[ls_play_index(r)] == 0; /* what does not depend on the play is asked once */
     if (instr->kind == LS_INSTR_KERNEL && first) LS_TRY(check_apart(p, rank, instr, at));
     LS_TRY(read(p, rank, queue, instr, at));
     LS_TRY(write(p, rank, queue, instr, at));
-    return instr->kind == LS_INSTR_SIGNAL ? ls_play_post(p, rank, queue, NULL, NULL) : ls_ok();
+    return ls_traits(instr)->sets ? ls_play_post(p, rank, queue, NULL, NULL) : ls_ok();
 }
 
 /* Executes the head of a queue when nothing holds it up. */
@@ -155,7 +167,7 @@ static ls_status step(ls_play *p, int rank, int queue, bool *moved) {
         if (instr->after[i].instr > r->queue[instr->after[i].queue].done) return ls_ok();
     }
     LS_TRY(check_peers(p, rank, queue, instr));
-    bool came = instr->kind != LS_INSTR_WAIT;
+    bool came = !ls_traits(instr)->awaits;
     if (!came) LS_TRY(ls_play_take(p, rank, queue, &came));
     if (!came) return ls_ok();
     for (int i = 0; i < instr->n_after; i++) ls_clock_learn(p, rank, queue, instr->after[i]);
@@ -192,6 +204,7 @@ ls_status ls_play_host_writes(ls_play *p, int rank) {
                          .key = -1,
                          .queue = queue,
                          .tick = clock[queue]};
+    for (int q = 0; q < p->queues_each; q++) settle(p, at, LS_COMPUTE, q, INT_MAX); /* all are done */
     for (int i = 0; i < r->image->n_buffers; i++) {
         const ls_buffer *b = &r->image->buffers[i];
         if (b->program >= 0 || b->kind != LS_BUFFER_INPUT) continue;

@@ -18,7 +18,7 @@ typedef struct ls_point {
     uint32_t tick;
 } ls_point;
 
-enum { LS_ACCESS_ENDS = 2 };
+enum { LS_ACCESS_ENDS = 3 }; /* further ones are forgotten: then a program may be rejected for nothing */
 
 /*
  * An access to bytes of one rank. Within the rank's own program, bytes are compared for all ranks of its class (ls_extent), so that
@@ -124,8 +124,9 @@ typedef struct ls_play_queue {
     uint32_t *clock;     /* what this queue has seen of each queue */
     ls_moment **moments; /* by instruction */
     int *awaited;        /* by instruction: how many of other queues come after it and have not seen it yet */
-    ls_access **puts;    /* sources not yet known to be read */
+    ls_access **puts;    /* sources of the present program's puts, in order */
     int n_puts;
+    int *settled; /* by queue of the rank: how many of that queue's puts are known to be done here */
 } ls_play_queue;
 
 typedef struct ls_play_rank {

@@ -2,14 +2,15 @@
 #include "program/phase.h"
 #include "program/verify_impl.h"
 
+#include <string.h>
+
 ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what) {
     const ls_program *program = &p->rank[at.rank].image->programs[at.program];
     const ls_instr *instr = &program->instrs[at.instr];
-    return ls_error(LS_INVALID,
-                    "program rejected: rank %d, %s instruction %d (%s \"%s%s\", generation %llu): %s",
-                    at.rank, program->name, at.instr, instr->op,
-                    instr->channel >= 0 ? program->channels[instr->channel].name : "",
-                    instr->ready ? " free" : "", (unsigned long long)instr->generation, what);
+    return ls_error(
+        LS_INVALID, "program rejected: rank %d, %s instruction %d (%s \"%s\", generation %llu): %s", at.rank,
+        program->name, at.instr, instr->op, instr->channel >= 0 ? program->channels[instr->channel].name : "",
+        (unsigned long long)instr->generation, what);
 }
 
 ls_status ls_play_begin(ls_play *p, int rank) {
@@ -19,6 +20,7 @@ ls_status ls_play_begin(ls_play *p, int rank) {
     for (int q = 0; q < p->queues_each; q++) {
         r->queue[q].n = r->queue[q].next = r->queue[q].n_puts = 0;
         r->queue[q].done = -1;
+        memset(r->queue[q].settled, 0, sizeof(int) * (size_t)p->queues_each);
     }
     const ls_program *program = ls_play_program(r);
     for (int i = 0; i < program->n_instrs; i++) {
@@ -67,6 +69,7 @@ ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
             rank->queue[q].moments = LS_NEW_ARRAY(p->arena, ls_moment *, most);
             rank->queue[q].awaited = LS_NEW_ARRAY(p->arena, int, most);
             rank->queue[q].puts = LS_NEW_ARRAY(p->arena, ls_access *, most);
+            rank->queue[q].settled = LS_NEW_ARRAY(p->arena, int, p->queues_each);
             rank->queue[q].clock = LS_NEW_ARRAY(p->arena, uint32_t, p->queues);
         }
         rank->granted = LS_NEW_ARRAY(p->arena, ls_range, channels);

@@ -14,7 +14,8 @@ struct ls_message {
     ls_range slot;  /* of a plain signal: the bytes handed over, leased or given back */
     uint64_t order; /* of the sender's accesses to its bytes */
     int sender;
-    uint64_t transfer; /* name of what a put carries */
+    uint64_t transfer;  /* name of what a put carries */
+    ls_instr_kind kind; /* that set the word */
     uint32_t clock[];
 };
 
@@ -46,8 +47,7 @@ static ls_range own_range(const ls_play *p, int rank, const ls_operand *o) {
 /* What a plain signal is about. */
 static ls_range announced(const ls_play *p, int rank, const ls_instr *instr) {
     const ls_range nothing = {0};
-    if (instr->kind != LS_INSTR_SIGNAL || instr->n_in + instr->n_out == 0) return nothing;
-    return own_range(p, rank, instr->n_out > 0 ? &instr->out[0] : &instr->in[0]);
+    return ls_traits(instr)->moves ? nothing : own_range(p, rank, ls_instr_subject(instr));
 }
 
 /* Sets the peer's word: it must be the next generation. */
@@ -66,6 +66,7 @@ ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_acces
     m->source = source;
     m->sender = rank;
     m->transfer = instr->transfer;
+    m->kind = instr->kind;
     m->slot = announced(p, rank, instr);
     m->order = p->bytes[rank].accesses;
     memcpy(m->clock, r->queue[queue].clock, sizeof(uint32_t) * (size_t)p->queues);
@@ -93,19 +94,20 @@ static ls_status receive(ls_play *p, int rank, int queue, const ls_message *m) {
     const ls_instr *instr = &ls_play_program(r)->instrs[here.instr];
     if (m->sender != ls_peer_rank(r->image, instr->peer, rank))
         return ls_play_fault(p, here, "another rank than its peer has set the word");
+    if (m->kind != ls_traits(instr)->awaited)
+        return ls_play_fault(p, here, "the word was set by another kind of instruction than it waits for");
     if (m->transfer != instr->transfer)
         return ls_play_fault(p, here, "what arrives is not the value that it waits for");
-    if (instr->ready && instr->n_in == 0) {
+    if (instr->kind == LS_INSTR_ACQUIRE) {
         r->granted[instr->channel] = m->slot;
         return ls_ok();
     }
-    const ls_operand *block = instr->ready ? &instr->in[0] : &instr->out[0];
-    const ls_range awaited = own_range(p, rank, block);
-    const bool plain = instr->ready || !ls_peer_is_self(block->peer);
+    const ls_range awaited = own_range(p, rank, ls_instr_subject(instr));
+    const bool plain = instr->kind != LS_INSTR_RECEIVE;
     const ls_range *came = plain ? &m->slot : m->put != NULL ? &m->put->range : &awaited;
     if (!same_bytes(came, &awaited))
         return ls_play_fault(p, here, "the bytes that arrive are not those that it waits for");
-    if (!ls_peer_is_self(block->peer)) borrow(p, rank, instr, m);
+    if (instr->kind == LS_INSTR_BORROW) borrow(p, rank, instr, m);
     return ls_ok();
 }
 

@@ -27,7 +27,7 @@ static void print_lowering(const ls_passes *passes, int program, FILE *out) {
             passes->image->programs[program].n_instrs);
     for (int k = 0; k < LS_INSTR_KINDS; k++) {
         if (a.kinds[k] == 0) continue;
-        fprintf(out, "%s%d %s", between, a.kinds[k], ls_instr_kind_name((ls_instr_kind)k));
+        fprintf(out, "%s%d %s", between, a.kinds[k], ls_instr_traits_of[k].name);
         between = ", ";
     }
     fputc('\n', out);
@@ -86,8 +86,7 @@ static void put_program_pass(const ls_passes *passes, int program, ls_json_write
     ls_json_open_object(w, passes->image->programs[program].name);
     ls_json_put_int(w, "nodes", passes->image->programs[program].n_nodes);
     ls_json_put_int(w, "instructions", passes->image->programs[program].n_instrs);
-    for (int k = 0; k < LS_INSTR_KINDS; k++)
-        ls_json_put_int(w, ls_instr_kind_name((ls_instr_kind)k), a.kinds[k]);
+    for (int k = 0; k < LS_INSTR_KINDS; k++) ls_json_put_int(w, ls_instr_traits_of[k].name, a.kinds[k]);
     ls_json_put_int(w, "named_reads", a.reads);
     ls_json_put_int(w, "joins", a.joins);
     ls_json_put_int(w, "buffers", a.buffers);

@@ -31,13 +31,9 @@ static box_kind kind_of(const ls_instr *instr) {
                                    [LS_COST_PRODUCT] = BOX_MATMUL,
                                    [LS_COST_ATTENTION] = BOX_ATTENTION,
                                    [LS_COST_ATTENTION_GRAD] = BOX_GRADIENT};
-    static const box_kind kinds[LS_INSTR_KINDS] = {[LS_INSTR_KERNEL] = BOX_KERNEL,
-                                                   [LS_INSTR_PUT_SIGNAL] = BOX_PUT,
-                                                   [LS_INSTR_SIGNAL] = BOX_SIGNAL,
-                                                   [LS_INSTR_WAIT] = BOX_WAIT,
-                                                   [LS_INSTR_QUIET] = BOX_SIGNAL};
     if (instr->kind == LS_INSTR_KERNEL) return own[ls_contracts[instr->kernel->id].cost];
-    return kinds[instr->kind];
+    if (ls_traits(instr)->awaits) return BOX_WAIT;
+    return ls_traits(instr)->moves ? BOX_PUT : BOX_SIGNAL;
 }
 
 /* --- one row: a queue of a rank ----------------------------------------------------------------------------------------------- */
@@ -84,8 +80,8 @@ static void put_span(const queue_row *row, box_kind kind, const ls_span_time *sp
     }
     const ls_instr *instr = &row->program->instrs[span->instr];
     const char *channel = instr->channel >= 0 ? row->program->channels[instr->channel].name : "";
-    snprintf(tip, sizeof tip, "%d %s%s%s%s · %s", span->instr, instr->op, channel[0] != 0 ? " " : "", channel,
-             instr->ready ? " free" : "", time);
+    snprintf(tip, sizeof tip, "%d %s%s%s · %s", span->instr, instr->op, channel[0] != 0 ? " " : "", channel,
+             time);
     put_box(row, kind, x, width, 1, tip);
     if (kind < BOX_WAIT && ls_svg_text_width(instr->op, 10) + 6 <= width)
         ls_svg_text(row->out, "on", x + 3, row->y + row->height - 5, instr->op);
@@ -172,7 +168,7 @@ static queue_sum put_queue(const queue_row *row, const ls_timeline_rank *rank) {
     for (size_t i = 0; i < rank->n; i++) {
         const ls_span_time *span = &rank->spans[i];
         if (!is_shown(row, span, false)) continue;
-        const bool waits = row->program->instrs[span->instr].kind == LS_INSTR_WAIT;
+        const bool waits = ls_traits(&row->program->instrs[span->instr])->awaits;
         *(waits ? &sum.waiting : &sum.working) += span->end - span->begin;
     }
     return sum;

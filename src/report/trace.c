@@ -67,16 +67,16 @@ static int64_t arrow_number(const ls_instr *instr, const ls_span_time *span, int
     uint64_t n = (uint64_t)span->program;
     n = n << 10 | (uint64_t)from;
     n = n << 10 | (uint64_t)to;
-    n = n << 13 | (((uint64_t)instr->channel * 2 + instr->ready) & 0x1fff);
+    n = n << 13 | (((uint64_t)instr->channel * 2 + ls_traits(instr)->free) & 0x1fff);
     return (int64_t)(n << 18 |
                      (generation & 0x3ffff)); /* at most 53 bits: exact for readers that use doubles */
 }
 
 static void put_arrow(const tracing *t, const ls_instr *instr, const ls_span_time *span,
                       uint64_t generation) {
-    const bool arrives = instr->kind == LS_INSTR_WAIT;
+    const bool arrives = ls_traits(instr)->awaits;
     const int me = t->rank->rank, peer = ls_peer_rank(t->rank->image, instr->peer, me);
-    open_event(t, arrives ? "f" : "s", "signal", (int)instr->queue);
+    open_event(t, arrives ? "f" : "s", "signal", instr->queue);
     ls_json_put_text(t->writer, "cat", "signal");
     if (arrives) ls_json_put_text(t->writer, "bp", "e");
     ls_json_put_int(t->writer, "id",
@@ -104,14 +104,13 @@ static void close_span(const tracing *t) {
 }
 
 static void put_instr(const tracing *t, const ls_span_time *span) {
-    static const char *const categories[LS_INSTR_KINDS] = {"kernel", "put", "signal", "wait", "quiet"};
     const ls_program *p = &t->rank->image->programs[span->program];
     const ls_instr *instr = &p->instrs[span->instr];
     const char *channel = instr->channel >= 0 ? p->channels[instr->channel].name : NULL;
     char name[160];
-    snprintf(name, sizeof name, "%s%s%s%s %d", instr->op, channel != NULL ? " " : "",
-             channel != NULL ? channel : "", instr->ready ? " free" : "", span->instr);
-    open_span(t, name, categories[instr->kind], (int)instr->queue, span);
+    snprintf(name, sizeof name, "%s%s%s %d", instr->op, channel != NULL ? " " : "",
+             channel != NULL ? channel : "", span->instr);
+    open_span(t, name, ls_traits(instr)->name, instr->queue, span);
     ls_json_put_text(t->writer, "op", instr->op);
     ls_json_put_int(t->writer, "instruction", span->instr);
     if (instr->flops > 0) {
@@ -119,13 +118,12 @@ static void put_instr(const tracing *t, const ls_span_time *span) {
         ls_json_put_double(t->writer, "gflops_per_second",
                            instr->flops * 1e-9 / fmax(span->end - span->begin, 1e-9));
     }
-    const uint64_t generation =
-        channel == NULL ? 0 : span->run * p->channels[instr->channel].uses + instr->generation;
+    const uint64_t generation = channel == NULL ? 0 : ls_instr_generation(p, instr, span->run);
     if (channel != NULL) {
         ls_json_put_int(t->writer, "peer", ls_peer_rank(t->rank->image, instr->peer, t->rank->rank));
         ls_json_put_int(t->writer, "generation", (int64_t)generation);
     }
-    if (instr->kind == LS_INSTR_PUT_SIGNAL) {
+    if (instr->kind == LS_INSTR_PUT) {
         const ls_range range = ls_operand_range(t->rank->image, &instr->in[0], t->rank->rank);
         ls_json_put_int(t->writer, "bytes", (int64_t)ls_range_bytes(&range));
     }

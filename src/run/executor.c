@@ -1,5 +1,5 @@
 /*
- * The executor: polls the heads of all queues, and sleeps only when every one waits for other ranks. Kernels are prepared when it is
+ * The executor: polls the heads of all queues, and sleeps only when every one waits for other ranks or for puts to be done. Kernels are prepared when it is
  * created; while a program runs, nothing is allocated.
  */
 #include "run/executor_impl.h"
@@ -95,7 +95,7 @@ static ls_status resolve(const ls_executor *ex, const ls_operand *o, ls_view *ou
 
 static ls_status prepare_instr(ls_executor *ex, const ls_instr *instr, ls_prepared *out) {
     out->peer = ls_peer_rank(ex->image, instr->peer, ls_executor_rank(ex));
-    if (instr->kind == LS_INSTR_PUT_SIGNAL) {
+    if (instr->kind == LS_INSTR_PUT) {
         out->from = ls_operand_range(ex->image, &instr->in[0], ls_executor_rank(ex));
         out->to = ls_operand_range(ex->image, &instr->out[0], ls_executor_rank(ex));
     }
@@ -191,6 +191,7 @@ typedef struct run {
     int index; /* of the program */
     ls_prepared_program *prepared;
     ls_cursor *cursor;
+    int last_put;        /* the last one executed; -1: none */
     inspection *inspect; /* NULL: results are not inspected */
 } run;
 
@@ -234,16 +235,15 @@ static void execute(run *r, const ls_instr *instr, ls_prepared *prepared) {
     if (instr->kind == LS_INSTR_KERNEL) {
         instr->kernel->run(&prepared->call, prepared->state, ex->pool);
         if (r->inspect != NULL && r->inspect->op == NULL) inspect(r, instr, &prepared->call);
-    } else if (instr->kind == LS_INSTR_PUT_SIGNAL) {
+    } else if (instr->kind == LS_INSTR_PUT) {
         const double start = ls_seconds();
         const void *source = ex->base[ex->image->buffers[instr->in[0].buffer].space];
-        ls_comm_put_signal(ex->comm, prepared->peer, &prepared->to, source, &prepared->from,
-                           word_of(r, instr), generation_of(r, instr));
+        prepared->ticket = ls_comm_put_signal(ex->comm, prepared->peer, &prepared->to, source,
+                                              &prepared->from, word_of(r, instr), generation_of(r, instr));
+        r->last_put = (int)(instr - r->program->instrs);
         ex->times.copying += ls_seconds() - start;
-    } else if (instr->kind == LS_INSTR_SIGNAL) {
+    } else if (ls_traits(instr)->sets) {
         ls_comm_signal(ex->comm, prepared->peer, word_of(r, instr), generation_of(r, instr));
-    } else if (instr->kind == LS_INSTR_QUIET) {
-        ls_comm_quiet(ex->comm);
     }
 }
 
@@ -259,13 +259,26 @@ static void execute_traced(run *r, int queue, int i) {
     *held = 0;
 }
 
+static uint64_t ticket_of(const run *r, int put) { return r->prepared->instrs[put].ticket; }
+
+/* Whether nothing holds up the head of a queue; asks whether the puts are done that it comes after. */
+static bool may_start(const run *r, int queue) {
+    const ls_after *obstacle;
+    while ((obstacle = ls_cursor_obstacle(r->cursor, queue)) != NULL) {
+        if (!ls_cursor_awaits_puts(r->cursor, obstacle) ||
+            !ls_comm_done(r->ex->comm, ticket_of(r, obstacle->instr)))
+            return false;
+        ls_cursor_complete(r->cursor, obstacle->queue, obstacle->instr);
+    }
+    return true;
+}
+
 /* Executes the head of a queue if nothing blocks it; else returns false. */
 static bool step(run *r, int queue) {
     const int i = ls_cursor_head(r->cursor, queue);
-    if (i < 0 || !ls_cursor_may_start(r->cursor, queue)) return false;
+    if (i < 0 || !may_start(r, queue)) return false;
     const ls_instr *instr = &r->program->instrs[i];
-    if (instr->kind == LS_INSTR_WAIT &&
-        !ls_comm_test(r->ex->comm, word_of(r, instr), generation_of(r, instr))) {
+    if (ls_traits(instr)->awaits && !ls_comm_test(r->ex->comm, word_of(r, instr), generation_of(r, instr))) {
         double *held = &r->prepared->held[queue];
         if (r->ex->trace != NULL && *held == 0) *held = ls_seconds();
         return false;
@@ -288,27 +301,55 @@ static bool step_all(run *r) {
     return step(r, LS_COMPUTE) || moved;
 }
 
-/* All queues wait: spins, then sleeps, until something arrives. LS_PEER if the awaited peer has died or makes no progress. */
-static ls_status sleep_until_bell(run *r, uint32_t bell) {
-    const ls_instr *instr = NULL;
-    int number = -1, waits = 0;
+/* What holds up a rank that can execute nothing. */
+typedef struct standstill {
+    int waits; /* of the heads, for words or puts, in ls_prepared_program.awaited */
+    int word,
+        put; /* the last of these instructions that await a word, and the last put that is not done; -1: none */
+} standstill;
+
+/* Where no head waits, all queues are through and the last put is not done. */
+static standstill find_standstill(const run *r) {
+    standstill s = {.word = -1, .put = -1};
+    ls_awaited *awaited = r->prepared->awaited;
     for (int q = 0; q < r->program->queues; q++) {
         const int i = ls_cursor_head(r->cursor, q);
-        if (i < 0 || r->program->instrs[i].kind != LS_INSTR_WAIT || !ls_cursor_may_start(r->cursor, q))
-            continue;
-        instr = &r->program->instrs[i];
-        number = i;
-        r->prepared->awaited[waits++] = (ls_awaited){word_of(r, instr), generation_of(r, instr)};
+        const ls_after *obstacle = i < 0 ? NULL : ls_cursor_obstacle(r->cursor, q);
+        if (obstacle != NULL && ls_cursor_awaits_puts(r->cursor, obstacle)) {
+            s.put = obstacle->instr;
+            awaited[s.waits++] = (ls_awaited){-1, ticket_of(r, s.put)};
+        } else if (i >= 0 && obstacle == NULL) {
+            const ls_instr *instr = &r->program->instrs[i];
+            s.word = i;
+            awaited[s.waits++] = (ls_awaited){word_of(r, instr), generation_of(r, instr)};
+        }
     }
-    LS_ASSERT(instr != NULL); /* only a wait can block all queues */
-    if (ls_comm_spin(r->ex->comm, r->prepared->awaited, waits)) return ls_ok();
-    char awaiting[256];
-    snprintf(awaiting, sizeof awaiting,
-             "program %s, instruction %d, \"%s%s\", expected generation %llu, seen %llu", r->program->name,
-             number, r->program->channels[instr->channel].name, instr->ready ? " free" : "",
-             (unsigned long long)generation_of(r, instr),
-             (unsigned long long)ls_comm_word(r->ex->comm, word_of(r, instr)));
+    if (s.waits > 0) return s;
+    s.put = r->last_put;
+    awaited[s.waits++] = (ls_awaited){-1, ticket_of(r, s.put)};
+    return s;
+}
+
+/* Spins, then sleeps, until something arrives or a put is done. LS_PEER if the awaited peer has died or makes no progress. */
+static ls_status sleep_until_bell(run *r, uint32_t bell) {
+    const standstill s = find_standstill(r);
+    if (ls_comm_spin(r->ex->comm, r->prepared->awaited, s.waits)) return ls_ok();
+    const int number = s.word >= 0 ? s.word : s.put;
+    const ls_instr *instr = &r->program->instrs[number];
+    char missing[64] = "not done", awaiting[256];
+    if (s.word >= 0)
+        snprintf(missing, sizeof missing, "expected generation %llu, seen %llu",
+                 (unsigned long long)generation_of(r, instr),
+                 (unsigned long long)ls_comm_word(r->ex->comm, word_of(r, instr)));
+    snprintf(awaiting, sizeof awaiting, "program %s, instruction %d, %s \"%s\", %s", r->program->name, number,
+             instr->op, r->program->channels[instr->channel].name, missing);
     return ls_comm_sleep(r->ex->comm, bell, r->prepared->instrs[number].peer, awaiting);
+}
+
+/* Whether all queues are through and all puts done. */
+static bool has_ended(const run *r) {
+    return ls_cursor_has_ended(r->cursor) &&
+           (r->last_put < 0 || ls_comm_done(r->ex->comm, ticket_of(r, r->last_put)));
 }
 
 static ls_status run_program(ls_executor *ex, int index, inspection *inspect_into) {
@@ -317,12 +358,14 @@ static ls_status run_program(ls_executor *ex, int index, inspection *inspect_int
              .index = index,
              .prepared = &ex->programs[index],
              .cursor = &ex->programs[index].cursor,
+             .last_put = -1,
              .inspect = inspect_into};
     const double start = ls_seconds();
     ls_cursor_begin(r.cursor, r.prepared->runs);
-    while (!ls_cursor_has_ended(r.cursor)) {
+    for (;;) {
         const uint32_t bell = ls_comm_bell(ex->comm);
         if (step_all(&r)) continue;
+        if (has_ended(&r)) break;
         const double asleep = ls_seconds();
         LS_TRY(sleep_until_bell(&r, bell));
         const double awake = ls_seconds();

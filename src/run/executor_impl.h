@@ -10,6 +10,7 @@ typedef struct ls_prepared {
     void *state;       /* made by the kernel's prepare */
     int peer;          /* rank; of a communicating instruction */
     ls_range from, to; /* of a put: within the source's arena, and within the heap */
+    uint64_t ticket;   /* of a put: that of its last execution */
 } ls_prepared;
 
 typedef struct ls_prepared_program {

@@ -11,7 +11,7 @@ enum { MOST_PIECES = 4, CLASSES = 3 };
 /* A put or signal that has not completed. */
 typedef struct pending_put {
     struct pending_put *next; /* the next one of this rank, in the order in which they began */
-    int peer, queue;
+    int peer, queue, instr;
     const ls_units *from, *to; /* NULL: a signal */
     int piece[MOST_PIECES][2]; /* [from, to) of the units, in the order in which the pieces arrive */
     int n, delivered;
@@ -110,9 +110,10 @@ static void begin_put(ls_interpreter *in, int rank, int queue, const ls_instr *i
     pending_put *p = new_put(in, rank);
     p->peer = ls_peer_rank(r->image, instr->peer, rank);
     p->queue = queue;
+    p->instr = (int)(instr - program_of(r)->instrs);
     p->word = ls_instr_word(program_of(r), instr);
     p->generation = generation_of(r, instr);
-    if (instr->kind != LS_INSTR_PUT_SIGNAL) return;
+    if (instr->kind != LS_INSTR_PUT) return;
     p->from = &units[0];
     p->to = &units[1];
     p->read = read_index(in, rank, instr->number);
@@ -166,11 +167,12 @@ static bool advance_transfers(ls_interpreter *in, int rank) {
     return true;
 }
 
-/* The payloads of this queue's puts arrive. */
-static void deliver_all(ls_interpreter *in, int rank, int queue) {
-    for (pending_put *p = in->rank[rank].puts; p != NULL; p = p->next) {
-        while (p->queue == queue && p->delivered < p->n) deliver_piece(in, rank, p);
+/* Whether the puts of a queue up to that instruction of the present program are done: their payloads have been delivered. */
+static bool are_done(const rank_state *r, int queue, int instr) {
+    for (const pending_put *p = r->puts; p != NULL; p = p->next) {
+        if (p->queue == queue && p->instr <= instr && p->delivered < p->n) return false;
     }
+    return true;
 }
 
 static void clear_transfers(ls_interpreter *in, int rank) {
@@ -250,9 +252,18 @@ static bool execute(ls_interpreter *in, int rank, int queue, const ls_instr *ins
         q->running = true;
         return false;
     }
-    if (instr->kind == LS_INSTR_QUIET) deliver_all(in, rank, queue);
-    if (instr->kind == LS_INSTR_PUT_SIGNAL || instr->kind == LS_INSTR_SIGNAL)
-        begin_put(in, rank, queue, instr, units);
+    if (ls_traits(instr)->sets) begin_put(in, rank, queue, instr, units);
+    return true;
+}
+
+/* Whether nothing holds up the head of the queue. */
+static bool may_start(const rank_state *r, ls_cursor *cursor, int queue) {
+    const ls_after *obstacle;
+    while ((obstacle = ls_cursor_obstacle(cursor, queue)) != NULL) {
+        if (!ls_cursor_awaits_puts(cursor, obstacle) || !are_done(r, obstacle->queue, obstacle->instr))
+            return false;
+        ls_cursor_complete(cursor, obstacle->queue, obstacle->instr);
+    }
     return true;
 }
 
@@ -260,10 +271,10 @@ static bool advance_queue(ls_interpreter *in, int rank, int queue) {
     rank_state *r = &in->rank[rank];
     ls_cursor *cursor = cursor_of(r);
     const int i = queue < cursor->program->queues ? ls_cursor_head(cursor, queue) : -1;
-    if (i < 0 || !ls_cursor_may_start(cursor, queue)) return false;
+    if (i < 0 || !may_start(r, cursor, queue)) return false;
     const ls_instr *instr = &cursor->program->instrs[i];
-    const bool waits = instr->kind == LS_INSTR_WAIT;
-    if (waits && r->words[ls_instr_word(cursor->program, instr)] < generation_of(r, instr)) return false;
+    if (ls_traits(instr)->awaits && r->words[ls_instr_word(cursor->program, instr)] < generation_of(r, instr))
+        return false;
     if (execute(in, rank, queue, instr, r->units[index_of(r)][i])) ls_cursor_advance(cursor, queue);
     return true;
 }
@@ -273,9 +284,13 @@ static void begin_program(rank_state *r) {
     ls_hashes_set_inputs(&r->store, (uint64_t)r->stage + 1);
 }
 
-/* Begins the next program if all queues have ended; else returns false. */
+/* Begins the next program if all queues have ended and all puts are done; else returns false. */
 static bool next_program(rank_state *r) {
-    if (!ls_cursor_has_ended(cursor_of(r))) return false;
+    const ls_cursor *cursor = cursor_of(r);
+    if (!ls_cursor_has_ended(cursor)) return false;
+    for (int q = 0; q < cursor->program->queues; q++) {
+        if (!are_done(r, q, cursor->program->n_instrs)) return false;
+    }
     r->runs[index_of(r)]++;
     r->stage++;
     if (r->stage < r->stages) begin_program(r);

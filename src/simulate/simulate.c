@@ -54,7 +54,7 @@ static void execute(simulation *p, simulated *w, int i) {
     LS_ASSERT(seconds >= 0); /* false for NaN */
     w->now += seconds;
     *(instr->kind == LS_INSTR_KERNEL ? &w->times->computing : &w->times->sending) += seconds;
-    if (instr->kind != LS_INSTR_PUT_SIGNAL && instr->kind != LS_INSTR_SIGNAL) return;
+    if (!ls_traits(instr)->sets) return;
     simulated *peer = &p->rank[ls_peer_rank(p->images[w - p->rank], instr->peer, (int)(w - p->rank))];
     double *time = post_time(peer, instr);
     *time = w->now + p->rates->latency;
@@ -66,7 +66,7 @@ static double earliest_begin(simulated *w, int q) {
     const int head = ls_cursor_head(&w->cursor, q);
     if (head < 0 || !ls_cursor_may_start(&w->cursor, q)) return INFINITY;
     const ls_instr *instr = &w->program->instrs[head];
-    if (instr->kind != LS_INSTR_WAIT) return w->now;
+    if (!ls_traits(instr)->awaits) return w->now;
     const double begin = fmax(w->now, *post_time(w, instr));
     if (begin > w->now && w->held[q] < 0) w->held[q] = w->now;
     return begin;
@@ -95,6 +95,7 @@ static void step(simulation *p, simulated *w) {
         report_span(p, w, i, from);
         w->held[q] = -1;
         ls_cursor_advance(&w->cursor, q);
+        ls_cursor_complete(&w->cursor, q, i); /* the sender's thread has copied the source of a put */
         soonest = w->now;
         break;
     }

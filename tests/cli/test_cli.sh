@@ -117,7 +117,7 @@ expect 1 "no/where" grad --model model --tokens t.npy --out no/where
 grep -qF no/where err || fail "grad: $(cat err)"
 [ ! -e x ] || fail "a failed command left its output"
 "$longspan" explain --model model --seq 16 --ranks 4 --rank 3 >page.txt
-grep -q '^program step · rank 3 of 4' page.txt && grep -q 'put_signal' page.txt || fail "explain: $(head -20 page.txt)"
+grep -q '^program step · rank 3 of 4' page.txt && grep -q ' copy     put ' page.txt || fail "explain: $(head -20 page.txt)"
 "$longspan" explain --model model --seq 16 --ranks 2 --program step --json >out.json
 json "[p['name'] for p in d['programs']] == ['step'] and len(d['candidates']) >= 3 and d['reason']" out.json
 json "all(sum(o['count'] for o in p['ops']) == len(p['lines']) - 1 == d['passes'][p['name']]['instructions'] for p in d['programs'])" out.json

@@ -93,7 +93,7 @@ assert d["work"] == 6 * (products + (2 * L + 1) * E) * S + attention, d["work"]
 rows = {r["name"]: r for r in d["rows"]}
 assert len(rows) == len(d["rows"]), rows.keys()
 assert {"linear 96x32", "linear_dx 32x48", "linear_dw 16x32", "attention", "attention_grad", "rmsnorm", "cross_entropy", "adamw",
-        "signal", "waiting for other ranks", "ended before the slowest", "between instructions"} <= rows.keys(), rows.keys()
+        "grant", "waiting for other ranks", "ended before the slowest", "between instructions"} <= rows.keys(), rows.keys()
 done = lambda words: d["ranks"] * sum(r["flops"] for n, r in rows.items() if n.split()[0] in words)
 assert abs(done({"linear", "linear_dx", "linear_dw"}) / (6 * products * S) - 1) < 1e-9
 assert abs(done({"attention", "attention_grad"}) / attention - 1) < 1e-9

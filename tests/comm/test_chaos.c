@@ -17,10 +17,11 @@ static ls_status run_chaos(const char *transport, int ranks, bool as_threads, ls
 
 /* What rank 0 saw of itself; shared, as ranks are threads or rank 0 is alone. */
 typedef struct sights {
-    int poisoned;  /* the target read 0xFF after the put */
-    int partial;   /* some bytes had come, others had not */
-    int early;     /* a source overwritten after the put and before quiet changed what arrived */
-    int overtaken; /* a plain signal came before an earlier put's */
+    int poisoned;   /* the target read 0xFF after the put */
+    int partial;    /* some bytes had come, others had not */
+    int early;      /* a source overwritten after the put and before quiet changed what arrived */
+    int overtaken;  /* a plain signal came before an earlier put's */
+    int unfinished; /* a put was not done when it returned */
     double seconds;
 } sights;
 
@@ -106,6 +107,45 @@ static void test_contract_is_kept(void **state) {
     }
 }
 
+/* Puts are done in the end without the help of anybody, which the bell tells, and then read their sources no more. */
+static ls_status wait_until_done(ls_comm *comm, void *context) {
+    sights *seen = context;
+    unsigned char *source = malloc(BYTES), *heap = ls_comm_heap(comm);
+    const ls_range all = ls_range_flat(0, BYTES);
+    for (int round = 1; round <= 3; round++) {
+        fill(source, round);
+        const uint64_t ticket = ls_comm_put(comm, 0, &all, source, &all);
+        RANK_CHECK(ticket == (uint64_t)round);
+        for (;;) {
+            const uint32_t bell = ls_comm_bell(comm);
+            if (ls_comm_done(comm, ticket)) break;
+            seen->unfinished++;
+            LS_TRY(ls_comm_sleep(comm, bell, 0, "a put"));
+        }
+        fill(source, round + 1);
+        RANK_CHECK(ls_comm_done(comm, ticket));
+        ls_comm_quiet(comm);
+        for (int i = 0; i < BYTES; i++) RANK_CHECK(heap[i] == value_at(i, round));
+    }
+    free(source);
+    return ls_ok();
+}
+
+static void test_puts_are_done(void **state) {
+    (void)state;
+    sights seen = {0};
+    for (int seed = 0; seed < 10; seed++) {
+        char name[32];
+        snprintf(name, sizeof name, "chaos:%d:0:self", seed);
+        assert_ok(run_chaos(name, 1, true, wait_until_done, &seen));
+    }
+    assert_true(seen.unfinished > 0);
+    seen.unfinished = 0;
+    const ls_world_options options = small_world(1);
+    assert_ok(run_world(&options, true, wait_until_done, &seen)); /* there at once */
+    assert_int_equal(seen.unfinished, 0);
+}
+
 static ls_status time_a_put(ls_comm *comm, void *context) {
     sights *seen = context;
     const ls_range eight = ls_range_flat(0, 8);
@@ -143,9 +183,8 @@ static void test_bad_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_freedom_is_used),
-        cmocka_unit_test(test_contract_is_kept),
-        cmocka_unit_test(test_delay),
+        cmocka_unit_test(test_puts_are_done),    cmocka_unit_test(test_freedom_is_used),
+        cmocka_unit_test(test_contract_is_kept), cmocka_unit_test(test_delay),
         cmocka_unit_test(test_bad_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,7 @@ static void test_pieces_cover_once(void **state) {
 }
 
 static bool is_put_of(const ls_program *p, const ls_instr *instr, const char *channel) {
-    return instr->kind == LS_INSTR_PUT_SIGNAL &&
+    return instr->kind == LS_INSTR_PUT &&
            strncmp(p->channels[instr->channel].name, channel, strlen(channel)) == 0;
 }
 

@@ -29,7 +29,7 @@ static void use(life *lives, const ls_operand *o, int at) {
     if (l->last < at) l->last = at;
 }
 
-/* From the operands. What a put reads is used until the queue's next quiet. */
+/* From the operands. Whoever overwrites what a put reads waits for the put. */
 static life *lives_of(const ls_image *image, int program) {
     const ls_program *p = &image->programs[program];
     life *lives = malloc(sizeof *lives * (size_t)image->n_buffers);
@@ -37,14 +37,8 @@ static life *lives_of(const ls_image *image, int program) {
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         for (int k = 0; k < instr->n_in; k++) use(lives, &instr->in[k], i);
-        for (int k = 0; k < instr->n_out && instr->kind != LS_INSTR_PUT_SIGNAL; k++)
-            use(lives, &instr->out[k], i);
+        for (int k = 0; k < instr->n_out && instr->kind != LS_INSTR_PUT; k++) use(lives, &instr->out[k], i);
         use(lives, instr->workspace, i);
-        for (int q = i; instr->kind == LS_INSTR_PUT_SIGNAL && q < p->n_instrs; q++) {
-            if (p->instrs[q].kind != LS_INSTR_QUIET || p->instrs[q].queue != instr->queue) continue;
-            use(lives, &instr->in[0], q);
-            break;
-        }
     }
     return lives;
 }

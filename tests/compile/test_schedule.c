@@ -29,7 +29,9 @@ static image_set make(size_t mesh, int64_t S) {
                              meshes[mesh].strategy, LS_LAYOUT_ZIGZAG, S, 3);
 }
 
-static bool is_data_wait(const ls_instr *instr) { return instr->kind == LS_INSTR_WAIT && !instr->ready; }
+static bool is_data_wait(const ls_instr *instr) {
+    return ls_traits(instr)->awaits && !ls_traits(instr)->free;
+}
 
 /* The list in emission order; fails when the numbers are not those of a reorder. */
 static void emit_again(ls_image *image, int program) {
@@ -122,13 +124,11 @@ static double exposed_seconds(const ls_image *image, int program, double latency
         const ls_instr *instr = &p->instrs[i];
         double begin = fmax(now[instr->queue], 0);
         for (int k = 0; k < instr->n_after; k++) begin = fmax(begin, end[instr->after[k].instr]);
-        double *word =
-            instr->channel < 0
-                ? NULL
-                : &arrival[(instr->channel * MOST + (int)instr->generation) * 2 + (instr->ready ? 1 : 0)];
-        if (instr->kind == LS_INSTR_WAIT) begin = fmax(begin, *word);
-        if (instr->kind == LS_INSTR_SIGNAL) *word = begin + rates.latency;
-        if (instr->kind == LS_INSTR_PUT_SIGNAL) *word = begin + latency;
+        double *word = instr->channel < 0 ? NULL
+                                          : &arrival[(instr->channel * MOST + (int)instr->generation) * 2 +
+                                                     (ls_traits(instr)->free ? 1 : 0)];
+        if (ls_traits(instr)->awaits) begin = fmax(begin, *word);
+        if (ls_traits(instr)->sets) *word = begin + (ls_traits(instr)->moves ? latency : rates.latency);
         if (instr->queue == LS_COMPUTE) exposed += begin - now[LS_COMPUTE];
         now[instr->queue] = end[i] =
             begin + (instr->kind == LS_INSTR_KERNEL ? ls_instr_seconds(instr, INFINITY, &rates) : 0);

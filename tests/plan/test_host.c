@@ -78,7 +78,7 @@ static void test_attention_seconds(void **state) {
     rates.core.bytes[LS_KERNEL_ADD].far = 1e-9; /* bytes from memory cost time, bytes in a cache do not */
     assert_float_equal(ls_instr_seconds(&product, 0, &rates) / (1e-6 + flops / 9e11), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&product, 1000, &rates) / (1e-6 + flops / 9e11 + 1e-6), 1, 1e-9);
-    ls_instr put = {.kind = LS_INSTR_PUT_SIGNAL, .n_in = 1, .in = in, .n_out = 1, .out = in};
+    ls_instr put = {.kind = LS_INSTR_PUT, .n_in = 1, .in = in, .n_out = 1, .out = in};
     rates.put = (ls_byte_cost){1e-10, 3e-10};
     const double sent = ls_operand_bytes(&in[0]);
     assert_float_equal(ls_instr_seconds(&put, INFINITY, &rates) / (sent * 3e-10), 1, 1e-9);
@@ -102,7 +102,7 @@ static void test_pieces(void **state) {
     assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 10.0 * ROWS, 1e-6);
     instr.kernel = &add;
     assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 0, 1e-9);
-    instr.kind = LS_INSTR_PUT_SIGNAL;
+    instr.kind = LS_INSTR_PUT;
     assert_float_equal(ls_instr_seconds(&instr, 0, &rates) * 1e9, 10.0 * ROWS, 1e-6);
 }
 

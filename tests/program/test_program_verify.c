@@ -47,11 +47,16 @@ static ls_instr *nth(image_set *set, int rank, ls_instr_kind kind, int n) {
     return NULL;
 }
 
-static void drop_wait(image_set *set) { nth(set, 1, LS_INSTR_WAIT, 0)->kind = LS_INSTR_QUIET; }
-static void drop_signal(image_set *set) { nth(set, 1, LS_INSTR_SIGNAL, 1)->kind = LS_INSTR_QUIET; }
-static void drop_put(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 0)->kind = LS_INSTR_QUIET; }
-static void wrong_peer(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 0)->peer = (ls_peer){0}; }
-static void wrong_generation(image_set *set) { nth(set, 1, LS_INSTR_SIGNAL, 0)->generation++; }
+static void drop_nth(image_set *set, int rank, ls_instr_kind kind, int n) {
+    ls_program *p = &set->image[rank]->programs[ls_program_find(set->image[rank], LS_PROGRAM_MICRO)];
+    drop_instr(p, (int)(nth(set, rank, kind, n) - p->instrs));
+}
+
+static void drop_wait(image_set *set) { drop_nth(set, 1, LS_INSTR_ACQUIRE, 0); }
+static void drop_signal(image_set *set) { drop_nth(set, 1, LS_INSTR_GRANT, 1); }
+static void drop_put(image_set *set) { drop_nth(set, 0, LS_INSTR_PUT, 0); }
+static void wrong_peer(image_set *set) { nth(set, 0, LS_INSTR_PUT, 0)->peer = (ls_peer){0}; }
+static void wrong_generation(image_set *set) { nth(set, 1, LS_INSTR_GRANT, 0)->generation++; }
 static void forget_order(image_set *set) {
     ls_program *p = &set->image[1]->programs[ls_program_find(set->image[1], LS_PROGRAM_MICRO)];
     for (int i = 0; i < p->n_instrs; i++) {
@@ -62,7 +67,27 @@ static void forget_order(image_set *set) {
     }
     fail_msg("no kernel waits for another queue");
 }
-static void shift_slot(image_set *set) { nth(set, 0, LS_INSTR_PUT_SIGNAL, 1)->out[0].offset += 64; }
+/* The first thing that an instruction of rank 1 comes after: a put that is done. */
+static ls_instr *first_after_put(image_set *set, int *k) {
+    ls_program *p = &set->image[1]->programs[ls_program_find(set->image[1], LS_PROGRAM_MICRO)];
+    for (int i = 0; i < p->n_instrs; i++) {
+        for (*k = 0; *k < p->instrs[i].n_after; ++*k) {
+            if (p->instrs[i].after[*k].done) return &p->instrs[i];
+        }
+    }
+    fail_msg("nothing comes after a put");
+    return NULL;
+}
+static void forget_put(image_set *set) {
+    int k;
+    ls_instr *instr = first_after_put(set, &k);
+    set_after(instr, k, -1);
+}
+static void overwrite_when_executed(image_set *set) {
+    int k;
+    first_after_put(set, &k)->after[k].done = false;
+}
+static void shift_slot(image_set *set) { nth(set, 0, LS_INSTR_PUT, 1)->out[0].offset += 64; }
 static void early_reuse(image_set *set) {
     /* Two buffers that live at the same time, placed on each other. */
     for (int i = 0; i < set->image[0]->n_buffers; i++) {
@@ -117,22 +142,18 @@ static void read_at_once(image_set *set) { /* without the order after the wait o
     for (const ls_instr *instr = reader(set, 0, &block); instr >= p->instrs; instr--)
         p->instrs[instr - p->instrs].n_after = 0;
 }
-/* The first signal or wait of rank 0 that is about a block read in place. */
-static ls_instr *word_in_place(image_set *set, ls_instr_kind kind, bool of_reader) {
-    ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
-    for (int i = 0; i < p->n_instrs; i++) {
-        ls_instr *instr = &p->instrs[i];
-        if (instr->kind != kind || (instr->n_out > 0) != of_reader) continue;
-        if (of_reader ? !ls_peer_is_self(instr->out[0].peer) : instr->n_in > 0) return instr;
-    }
-    fail_msg("there is none");
-    return NULL;
+static void lease_other_bytes(image_set *set) { nth(set, 0, LS_INSTR_LEASE, 0)->in[0].offset += 16; }
+static void lease_nothing(image_set *set) { drop_nth(set, 0, LS_INSTR_LEASE, 0); }
+static void borrow_another_rank(image_set *set) {
+    ls_operand *block = &nth(set, 0, LS_INSTR_BORROW, 0)->out[0];
+    block->peer.shift = block->peer.shift % 3 + 1;
 }
-static void lease_other_bytes(image_set *set) {
-    word_in_place(set, LS_INSTR_SIGNAL, false)->in[0].offset += 16;
-}
-static void lease_nothing(image_set *set) {
-    word_in_place(set, LS_INSTR_SIGNAL, false)->kind = LS_INSTR_QUIET;
+static void reclaim_for_acquire(
+    image_set *set) { /* a word that is granted is awaited as if it were returned */
+    ls_instr *acquire = nth(set, 1, LS_INSTR_ACQUIRE, 0);
+    acquire->kind = LS_INSTR_RECLAIM;
+    acquire->n_in = 1;
+    acquire->in = nth(set, 1, LS_INSTR_PUT, 0)->in;
 }
 /* A part of a gradient in whose place its owner makes the part after next. The owner waits for keys and values, so only the later part shows. */
 static void give_back_too_early(image_set *set) {
@@ -148,11 +169,11 @@ static void give_back_too_early(image_set *set) {
     }
     fail_msg("no part is read in place");
 }
-static void never_reclaim(image_set *set) { word_in_place(set, LS_INSTR_WAIT, false)->kind = LS_INSTR_QUIET; }
+static void never_reclaim(image_set *set) { drop_nth(set, 0, LS_INSTR_RECLAIM, 0); }
 /* The owner writes where others still read: a kernel's result is placed on the block. */
 static void overwrite_leased(image_set *set) {
     ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
-    const ls_instr *leases = word_in_place(set, LS_INSTR_SIGNAL, false);
+    const ls_instr *leases = nth(set, 0, LS_INSTR_LEASE, 0);
     for (ls_instr *instr = &p->instrs[leases - p->instrs]; instr < p->instrs + p->n_instrs; instr++) {
         if (instr->kind != LS_INSTR_KERNEL) continue;
         instr->out[0].buffer = leases->in[0].buffer;
@@ -177,6 +198,10 @@ static const broken edits[] = {
     {"a put to the wrong rank", images_of_network, wrong_peer, "rejected"},
     {"a generation skipped", images_of_network, wrong_generation, "do not rise by one"},
     {"a queue that does not wait for the other", images_of_network, forget_order, "not ordered"},
+    {"a grant awaited as a return", images_of_network, reclaim_for_acquire, "another kind of instruction"},
+    {"a put of which nobody asks whether it is done", images_of_network, forget_put, "not ordered"},
+    {"a source overwritten when its put has begun", images_of_network, overwrite_when_executed,
+     "not ordered"},
     {"a put that lands 64 bytes on", images_of_network, shift_slot, "rejected"},
     {"two slots in one place", images_of_network, early_reuse, "not ordered"},
     {"another rank's block", images_in_place, read_another_rank, "rejected"},
@@ -184,6 +209,7 @@ static const broken edits[] = {
     {"private memory of another rank", images_in_place, read_private, "private memory of another rank"},
     {"a read without waiting", images_in_place, read_at_once, "rejected"},
     {"other bytes leased", images_in_place, lease_other_bytes, "rejected"},
+    {"another rank's block borrowed", images_in_place, borrow_another_rank, "not its peer's"},
     {"nothing leased", images_in_place, lease_nothing, "rejected"},
     {"a block given back before it is read", images_in_place, give_back_too_early, "rejected"},
     {"an owner that never asks", images_in_place, never_reclaim, "never waits"},

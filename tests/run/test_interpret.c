@@ -53,8 +53,13 @@ static ls_instr *first_of(image_set *set, ls_instr_kind kind) {
     return NULL;
 }
 
-static void drop_put(image_set *set) { first_of(set, LS_INSTR_PUT_SIGNAL)->kind = LS_INSTR_QUIET; }
-static void drop_kernel(image_set *set) { first_of(set, LS_INSTR_KERNEL)->kind = LS_INSTR_QUIET; }
+static void drop_first(image_set *set, ls_instr_kind kind) {
+    ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
+    drop_instr(p, (int)(first_of(set, kind) - p->instrs));
+}
+
+static void drop_put(image_set *set) { drop_first(set, LS_INSTR_PUT); }
+static void drop_kernel(image_set *set) { drop_first(set, LS_INSTR_KERNEL); }
 static void far_outside(image_set *set) { first_of(set, LS_INSTR_KERNEL)->in[0].offset += 1u << 20; }
 static void other_operand(image_set *set) { /* another part of the parameters */
     ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
@@ -65,6 +70,15 @@ static void other_operand(image_set *set) { /* another part of the parameters */
 static void forget_order(image_set *set) {
     ls_program *p = &set->image[1]->programs[ls_program_find(set->image[1], LS_PROGRAM_MICRO)];
     for (int i = 0; i < p->n_instrs; i++) p->instrs[i].n_after = 0;
+}
+
+static void forget_puts(image_set *set) { /* sources are overwritten when their puts have begun */
+    for (int r = 0; r < set->ranks; r++) {
+        ls_program *p = &set->image[r]->programs[ls_program_find(set->image[r], LS_PROGRAM_MICRO)];
+        for (int i = 0; i < p->n_instrs; i++) {
+            for (int k = 0; k < p->instrs[i].n_after; k++) p->instrs[i].after[k].done = false;
+        }
+    }
 }
 
 static findings look(void (*edit)(image_set *set)) {
@@ -98,6 +112,10 @@ static void test_faults_are_seen(void **state) {
     print_message("without order between the queues: of 16 seeds %d read poison, %d another value\n",
                   races.poison, races.other);
     assert_true(races.poison + races.other > 12);
+    const findings early = look(forget_puts);
+    print_message("without waiting for puts: of 16 seeds %d read poison, %d another value\n", early.poison,
+                  early.other);
+    assert_true(early.poison + early.other > 4);
 }
 
 int main(void) {

@@ -99,7 +99,7 @@ static void see(void *context, int rank, int instr, double begin, double end) {
     s->end[it->queue] = end;
     s->instrs++;
     if (it->kind == LS_INSTR_KERNEL) s->computing += end - begin;
-    if (it->kind == LS_INSTR_PUT_SIGNAL) s->sending += end - begin;
+    if (it->kind == LS_INSTR_PUT) s->sending += end - begin;
 }
 
 static void what_is_seen_adds_up(void **state) {
@@ -133,7 +133,7 @@ static void a_hang_is_refused(void **state) {
     ls_program *p = &set.image[1]->programs[step_of(set.image[1])];
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
-        if (instr->kind != LS_INSTR_SIGNAL || !instr->ready) continue;
+        if (instr->kind != LS_INSTR_GRANT) continue;
         instr->peer = (ls_peer){0}; /* tells itself instead of rank 0 */
         break;
     }

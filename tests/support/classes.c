@@ -17,14 +17,21 @@ static bool operands_equal(const ls_operand *a, const ls_operand *b, int n) {
     return true;
 }
 
+static bool after_equal(const ls_instr *a, const ls_instr *b) {
+    bool equal = a->n_after == b->n_after;
+    for (int i = 0; equal && i < a->n_after; i++)
+        equal = a->after[i].queue == b->after[i].queue && a->after[i].instr == b->after[i].instr &&
+                a->after[i].done == b->after[i].done;
+    return equal;
+}
+
 static bool instrs_equal(const ls_instr *a, const ls_instr *b) {
     return a->kind == b->kind && a->queue == b->queue && strcmp(a->op, b->op) == 0 && a->n_in == b->n_in &&
            a->n_out == b->n_out && a->kernel == b->kernel && a->flops == b->flops && a->rows == b->rows &&
-           ls_peer_equal(a->peer, b->peer) && a->channel == b->channel && a->ready == b->ready &&
-           a->generation == b->generation && a->n_after == b->n_after &&
-           (a->n_after == 0 || memcmp(a->after, b->after, sizeof *a->after * (size_t)a->n_after) == 0) &&
-           a->number == b->number && a->transfer == b->transfer && operands_equal(a->in, b->in, a->n_in) &&
-           operands_equal(a->out, b->out, a->n_out) && operands_equal(a->workspace, b->workspace, 1);
+           ls_peer_equal(a->peer, b->peer) && a->channel == b->channel && a->generation == b->generation &&
+           after_equal(a, b) && a->number == b->number && a->transfer == b->transfer &&
+           operands_equal(a->in, b->in, a->n_in) && operands_equal(a->out, b->out, a->n_out) &&
+           operands_equal(a->workspace, b->workspace, 1);
 }
 
 static bool programs_equal(const ls_program *a, const ls_program *b, int n_buffers) {

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void must(ls_status status) {
     if (status.code == LS_OK) return;
@@ -92,4 +93,24 @@ image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind lay
 void free_images(image_set *set) {
     for (int r = 0; r < set->ranks; r++) ls_image_destroy(set->image[r]);
     ls_graph_destroy(set->graph);
+}
+
+void set_after(ls_instr *instr, int k, int other) {
+    if (other >= 0)
+        instr->after[k].instr = other;
+    else
+        instr->after[k] = instr->after[--instr->n_after];
+}
+
+void drop_instr(ls_program *p, int at) {
+    int before = at - 1;
+    while (before >= 0 && p->instrs[before].queue != p->instrs[at].queue) before--;
+    memmove(&p->instrs[at], &p->instrs[at + 1], sizeof *p->instrs * (size_t)(p->n_instrs - at - 1));
+    p->n_instrs--;
+    for (int i = 0; i < p->n_instrs; i++) {
+        for (int k = p->instrs[i].n_after - 1; k >= 0; k--) {
+            const int after = p->instrs[i].after[k].instr;
+            if (after >= at) set_after(&p->instrs[i], k, after == at ? before : after - 1);
+        }
+    }
 }

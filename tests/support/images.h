@@ -28,4 +28,9 @@ image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layo
                          bool accumulates, bool in_place);
 void free_images(image_set *set);
 
+/* Removes an instruction from a program; what came after it comes after the one before it on its queue. */
+void drop_instr(ls_program *program, int at);
+/* The k-th thing that an instruction comes after is another instruction now; -1: it is dropped. */
+void set_after(ls_instr *instr, int k, int other);
+
 #endif

@@ -34,50 +34,35 @@ static int draw_step(edit *e, int most) {
 
 static void describe(edit *e, const char *verb, int at) {
     const ls_instr *i = &e->program->instrs[at];
-    snprintf(e->what, sizeof e->what, "%s %s instruction %d of rank %d (%s%s%s%s)", verb, e->program->name,
-             at, e->rank, i->op, i->channel >= 0 ? " " : "",
-             i->channel >= 0 ? e->program->channels[i->channel].name : "", i->ready ? " free" : "");
-}
-
-/* A random instruction, every kind equally often; -1: there is none of that kind. */
-static int pick(edit *e, unsigned kinds) {
-    int kind = draw(e, LS_INSTR_KINDS);
-    while (!(kinds >> kind & 1)) kind = draw(e, LS_INSTR_KINDS);
-    const int n = e->program->n_instrs, from = n > 0 ? draw(e, n) : 0;
-    for (int k = 0; k < n; k++) {
-        if ((int)e->program->instrs[(from + k) % n].kind == kind) return (from + k) % n;
-    }
-    return -1;
+    snprintf(e->what, sizeof e->what, "%s %s instruction %d of rank %d (%s%s%s)", verb, e->program->name, at,
+             e->rank, i->op, i->channel >= 0 ? " " : "",
+             i->channel >= 0 ? e->program->channels[i->channel].name : "");
 }
 
 enum {
     ANY = (1u << LS_INSTR_KINDS) - 1,
-    WORDS = 1u << LS_INSTR_PUT_SIGNAL | 1u << LS_INSTR_SIGNAL | 1u << LS_INSTR_WAIT
+    SIGNALS = 1u << LS_INSTR_GRANT | 1u << LS_INSTR_LEASE | 1u << LS_INSTR_RETURN,
+    WAITS = 1u << LS_INSTR_ACQUIRE | 1u << LS_INSTR_RECEIVE | 1u << LS_INSTR_BORROW | 1u << LS_INSTR_RECLAIM,
+    WORDS = 1u << LS_INSTR_PUT | SIGNALS | WAITS
 };
 
-/* The k-th thing that an instruction comes after is another instruction now, of the same queue; -1: it is dropped. */
-static void set_after(ls_instr *instr, int k, int other) {
-    if (other >= 0)
-        instr->after[k].instr = other;
-    else
-        instr->after[k] = instr->after[--instr->n_after];
+/* A random instruction: kernels, puts, signals and waits equally often; -1: there is none of these kinds. */
+static int pick(edit *e, unsigned kinds) {
+    static const unsigned sorts[] = {1u << LS_INSTR_KERNEL, 1u << LS_INSTR_PUT, SIGNALS, WAITS};
+    unsigned sort = sorts[draw(e, (int)LS_COUNT(sorts))];
+    while (!(kinds & sort)) sort = sorts[draw(e, (int)LS_COUNT(sorts))];
+    const int n = e->program->n_instrs, from = n > 0 ? draw(e, n) : 0;
+    for (int k = 0; k < n; k++) {
+        if (kinds & sort & 1u << e->program->instrs[(from + k) % n].kind) return (from + k) % n;
+    }
+    return -1;
 }
 
 static bool drop(edit *e) {
     const int at = pick(e, ANY);
     if (at < 0) return false;
-    ls_program *p = e->program;
     describe(e, "drop", at);
-    int before = at - 1; /* instructions that waited for it now wait for the one before it on its queue */
-    while (before >= 0 && p->instrs[before].queue != p->instrs[at].queue) before--;
-    memmove(&p->instrs[at], &p->instrs[at + 1], sizeof *p->instrs * (size_t)(p->n_instrs - at - 1));
-    p->n_instrs--;
-    for (int i = 0; i < p->n_instrs; i++) {
-        for (int k = p->instrs[i].n_after - 1; k >= 0; k--) {
-            const int after = p->instrs[i].after[k].instr;
-            if (after >= at) set_after(&p->instrs[i], k, after == at ? before : after - 1);
-        }
-    }
+    drop_instr(e->program, at);
     return true;
 }
 
@@ -154,9 +139,37 @@ static bool reorder(edit *e) {
     return false;
 }
 
+/* The put before it on its queue, or -1. */
+static int put_before(const ls_program *p, int at) {
+    do at = neighbour(p, at, -1);
+    while (at >= 0 && p->instrs[at].kind != LS_INSTR_PUT);
+    return at;
+}
+
+/* Overwrites the source of a put that may not be done: forgets the put, takes one before it, or waits only until it was executed. */
+static bool overwrite_early(edit *e) {
+    const ls_program *p = e->program;
+    const int n = p->n_instrs, from = n > 0 ? draw(e, n) : 0;
+    for (int k = 0; k < n; k++) {
+        const int at = (from + k) % n;
+        ls_instr *instr = &e->program->instrs[at];
+        for (int i = 0; i < instr->n_after; i++) {
+            if (!instr->after[i].done) continue;
+            describe(e, "a put not done for", at);
+            const int way = draw(e, 3);
+            if (way == 0 && instr->after[i].queue != instr->queue)
+                instr->after[i].done = false;
+            else
+                set_after(instr, i, way == 1 ? put_before(p, instr->after[i].instr) : -1);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Edits only fields that a run reads: the bytes of waits and signals are what these promise, not what they do. */
 static bool shift(edit *e) {
-    const int at = pick(e, 1u << LS_INSTR_KERNEL | 1u << LS_INSTR_PUT_SIGNAL);
+    const int at = pick(e, 1u << LS_INSTR_KERNEL | 1u << LS_INSTR_PUT);
     if (at < 0) return false;
     ls_instr *instr = &e->program->instrs[at];
     const int operands = instr->n_in + instr->n_out;
@@ -209,7 +222,7 @@ static bool lay_early(edit *e) {
 /* Hands over a slot before its reader has finished, or moves one buffer onto another. */
 static bool reuse_early(edit *e) {
     if (draw(e, 2) == 0) return lay_early(e);
-    const int at = pick(e, 1u << LS_INSTR_SIGNAL);
+    const int at = pick(e, SIGNALS);
     if (at < 0) return false;
     describe(e, "hand over early", at);
     return move_by(e, at, -1 - draw(e, 4));
@@ -265,10 +278,15 @@ static bool other_peer(edit *e) {
 static const struct {
     const char *name;
     bool (*apply)(edit *e);
-} kinds[] = {{"drop", drop},        {"swap", swap},
-             {"move", move},        {"order", reorder},
-             {"shift", shift},      {"reuse early", reuse_early},
-             {"in place", overlay}, {"generation", regenerate},
+} kinds[] = {{"drop", drop},
+             {"swap", swap},
+             {"move", move},
+             {"order", reorder},
+             {"shift", shift},
+             {"reuse early", reuse_early},
+             {"put done", overwrite_early},
+             {"in place", overlay},
+             {"generation", regenerate},
              {"peer", other_peer}};
 enum { KINDS = LS_COUNT(kinds) };
 

@@ -59,7 +59,7 @@ static void add_instrs(const ls_bench_step *b, outcome *o) {
         const ls_program *p = &ls_session_image(b->session, r)->programs[b->step];
         for (int i = 0; i < p->n_instrs; i++) {
             double fastest = INFINITY;
-            if (p->instrs[i].kind == LS_INSTR_WAIT) continue;
+            if (ls_traits(&p->instrs[i])->awaits) continue;
             for (int k = 0; k < b->rounds; k++) fastest = fmin(fastest, ls_bench_step_seconds(b, r, k)[i]);
             o->instrs_fastest += fastest / b->ranks;
             o->instrs_predicted += ls_bench_step_predicted(b, r)[i] / b->ranks;

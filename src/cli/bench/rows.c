@@ -30,7 +30,7 @@ void ls_bench_table_add(ls_bench_table *t, const ls_image *image, int program, c
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         char name[sizeof t->row->name];
-        if (instr->kind == LS_INSTR_WAIT) continue;
+        if (ls_traits(instr)->awaits) continue;
         name_instr(instr, name, sizeof name);
         ls_bench_row *row = row_of(t, name);
         row->count++;

@@ -60,7 +60,7 @@ static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t 
         ls_operand_dense(mine->all.buffer, mine->all.offset, mine->all.view.dtype, 2, (int64_t[]){1, n});
     const ls_operand own = ls_build_share(b, slots, 0, 1, team, 0);
     for (int j = 1; j < size; j++)
-        ls_build_ready(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, -j),
+        ls_build_grant(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, -j),
                        ls_build_share(b, slots, 0, 1, team, -j));
     for (int j = 1; j < size; j++)
         ls_build_send(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, j), flat, own);
@@ -68,7 +68,6 @@ static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t 
     for (int j = 1; j < size; j++)
         ls_build_receive(b, ls_build_channel(b, "cached.%d", j), ls_build_peer(b, team, -j),
                          ls_build_share(b, slots, 0, 1, team, -j));
-    ls_build_quiet(b);
     const partial merged = make_partial(b, "merged", Hq, D);
     for (int place = 0; place < size; place++) {
         const partial part = partial_in(ls_operand_slice(slots, 0, place, 1), Hq, D);

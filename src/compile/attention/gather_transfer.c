@@ -91,7 +91,7 @@ void ls_gather_expect(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
     for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_ready(b, channel_of(b, "", w, x->hops[i]), ls_rank_at(b, x->hops[i]),
+            ls_build_grant(b, channel_of(b, "", w, x->hops[i]), ls_rank_at(b, x->hops[i]),
                            region(b, x, x->slot[w][index % LS_GATHER_SLOTS], ls_ring_index(b),
                                   ls_block_at(b, x->hops[i]), &g));
     }
@@ -128,7 +128,6 @@ void ls_gather_give(ls_builder *b, const ls_gathering *x, int index) {
                           packed(b, x, own[w], wanted, &g),
                           region(b, x, x->slot[w][index % LS_GATHER_SLOTS], reader, me, &g));
     }
-    ls_build_quiet(b);
     for (int w = 0; w < LS_KV; w++)
         ls_build_copy(b, own[w], region(b, x, x->slot[w][index % LS_GATHER_SLOTS], me, me, &g));
 }
@@ -196,7 +195,7 @@ static void expect_parts(ls_builder *b, const ls_gathering *x, int index) {
     const int me = ls_ring_index(b);
     for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_ready(
+            ls_build_grant(
                 b, channel_of(b, "d", w, x->hops[i]), ls_rank_at(b, -x->hops[i]),
                 landing(b, x, x->arrived[w][index % LS_GATHER_SLOTS], ls_block_at(b, -x->hops[i]), me, &g));
     }
@@ -231,7 +230,6 @@ void ls_gather_give_parts(ls_builder *b, const ls_gathering *x, const ls_head_gr
                           region(b, x, x->part[w][slot], me, owner, g),
                           landing(b, x, x->arrived[w][slot], me, owner, g));
     }
-    ls_build_quiet(b);
 }
 
 /* Adds one rank's part to the sum for my block: mine from where it was made, another's from where it arrived. */

@@ -98,7 +98,7 @@ static void receive_block(ls_builder *b, void *context, int hop, ls_kv_block *ou
 
 static void release_block(ls_builder *b, void *context, int hop) {
     for (int w = 0; w < LS_KV && hop > 0 && is_used(context, hop); w++)
-        ls_build_give_back(b, block_channel(b, w, hop), block_of(b, context, w, hop));
+        ls_build_return(b, block_channel(b, w, hop), block_of(b, context, w, hop));
 }
 
 /* Of the part that a rank made at a used hop: mine, or, before it is said whose, that of the rank which has my block there. */
@@ -132,7 +132,7 @@ static void add(ls_builder *b, kv_state *t) {
         for (int i = 0; i < seen->n; i++)
             ls_build_accumulate(b, ls_tokens_at(theirs, seen, seen->range[i]),
                                 ls_tokens_at(t->sum[w], own, seen->range[i]));
-        ls_build_give_back(b, part_channel_of(b, w, hop), theirs);
+        ls_build_return(b, part_channel_of(b, w, hop), theirs);
     }
     t->added++;
 }
@@ -186,7 +186,7 @@ static void receive(ls_builder *b, const ls_exchange *x) {
         const ls_exchange_part *from = &x->parts[(me - j + U) % U];
         ls_build_borrow(b, part_channel(b, x, j), from->there);
         ls_build_copy(b, from->there, from->land);
-        ls_build_give_back(b, part_channel(b, x, j), from->there);
+        ls_build_return(b, part_channel(b, x, j), from->there);
     }
 }
 

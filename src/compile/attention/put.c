@@ -62,7 +62,7 @@ static block_slots make_block_slots(ls_builder *b, const ls_site *site, int hops
         }
     }
     for (int i = 0; i < c.slots; i++) {
-        for (int w = 0; w < LS_KV; w++) ls_build_ready(b, c.channel[w][i], c.previous, c.slot[w][i]);
+        for (int w = 0; w < LS_KV; w++) ls_build_grant(b, c.channel[w][i], c.previous, c.slot[w][i]);
     }
     return c;
 }
@@ -102,7 +102,6 @@ static void give(ls_builder *b, const kv_state *t, int hop) {
         const ls_operand from = packed(b, t->here.kv[w], t->here.tokens, wanted);
         ls_build_send(b, c->channel[w][i], c->next, from, ls_with_tokens(c->slot[w][i], wanted->count));
     }
-    ls_build_quiet(b);
 }
 
 static void receive_block(ls_builder *b, void *context, int hop, ls_kv_block *out) {
@@ -117,7 +116,7 @@ static void release_block(ls_builder *b, void *context, int hop) {
     const block_slots *c = &((kv_state *)context)->blocks;
     if (hop < 1 || hop + c->slots > c->hops) return;
     const int i = (hop - 1) % c->slots;
-    for (int w = 0; w < LS_KV; w++) ls_build_ready(b, c->channel[w][i], c->previous, c->slot[w][i]);
+    for (int w = 0; w < LS_KV; w++) ls_build_grant(b, c->channel[w][i], c->previous, c->slot[w][i]);
 }
 
 /* --- gradients ------------------------------------------------------------------------------------------------------------- */
@@ -130,7 +129,7 @@ static int gradient_channel(ls_builder *b, int w, int hop) {
 /* Says that the slot is free for the part of that used hop, if there is one. */
 static void expect(ls_builder *b, const gradient_slots *h, int index) {
     for (int w = 0; w < LS_KV && index < h->n; w++)
-        ls_build_ready(b, gradient_channel(b, w, h->hops[index]), ls_rank_at(b, -h->hops[index]),
+        ls_build_grant(b, gradient_channel(b, w, h->hops[index]), ls_rank_at(b, -h->hops[index]),
                        h->slot[w][index % SLOTS]);
 }
 
@@ -195,7 +194,6 @@ static void send_gradient(ls_builder *b, void *context, int hop, const ls_operan
     for (int w = 0; w < LS_KV; w++)
         ls_build_send(b, gradient_channel(b, w, hop), ls_rank_at(b, hop), mine[w],
                       ls_with_tokens(h->slot[w][h->sent % SLOTS], mine[w].view.size[1]));
-    ls_build_quiet(b);
     if (h->sent++ > 0) add(b, context, h);
 }
 
@@ -219,7 +217,7 @@ static void send(ls_builder *b, const ls_exchange *x) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
     for (int j = 1; j < U; j++) {
         const int from = (me - j + U) % U;
-        ls_build_ready(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, from),
+        ls_build_grant(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, from),
                        x->parts[from].land);
     }
     for (int j = 1; j < U; j++) {
@@ -236,10 +234,9 @@ static void receive(ls_builder *b, const ls_exchange *x) {
         ls_build_receive(b, ls_build_channel(b, "%s.%d", x->label, j), ls_rank_in_block(b, from),
                          x->parts[from].land);
     }
-    ls_build_quiet(b);
 }
 
-static void settle(ls_builder *b, const ls_exchange *x) { (void)b, (void)x; } /* receive has been quiet */
+static void settle(ls_builder *b, const ls_exchange *x) { (void)b, (void)x; } /* nothing has been leased */
 
 const ls_kv_transfer ls_kv_transfer_put = {
     .begin = begin,

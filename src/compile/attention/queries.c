@@ -60,7 +60,7 @@ static const ls_operand *slot_of(const ls_query_transfer *v, int i, int round) {
 
 static void ready(ls_builder *b, const ls_query_transfer *v, int round) {
     for (int i = 0; i < v->n; i++)
-        ls_build_ready(b, channel(b, v, i, round), sender(b, v, round), *slot_of(v, i, round));
+        ls_build_grant(b, channel(b, v, i, round), sender(b, v, round), *slot_of(v, i, round));
 }
 
 static ls_query_transfer begin(ls_builder *b, const ls_queries *q, bool back, int slots) {
@@ -103,7 +103,6 @@ void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const l
         ls_build_send(b, channel(b, v, i, round), receiver(b, v, round), full ? from[i] : nothing_of(from[i]),
                       full ? to : nothing_of(to));
     }
-    ls_build_quiet(b);
 }
 
 void ls_query_receive(ls_builder *b, const ls_query_transfer *v, int round, ls_operand out[]) {
