@@ -6,7 +6,8 @@
  *   build/bench/compile [bench/compile.json] [sequence, 131072] [MESH ...]
  *
  * one_rank_seconds: the median over up to nine ranks, each compiled by itself. all_seconds: every class. image_bytes: what one image
- * holds. slot_bytes: where gradients arrive. Seconds are of processor time, of which there is one thread's.
+ * holds. slot_bytes: where gradients arrive. play_seconds: the play
+ * of all ranks, up to 64; 0: not made. local_seconds: the local verifier. Seconds are of processor time, of which there is one thread's.
  */
 #include "base/base.h"
 #include "format/format.h"
@@ -71,6 +72,9 @@ static ls_status measure(const ls_job *job, const ls_mesh *mesh, const char *nam
     start = cpu_seconds();
     if (status.code == LS_OK && ranks <= MOST_PLAYED) status = ls_verify(of_rank, ranks);
     const double verify = cpu_seconds() - start;
+    start = cpu_seconds();
+    if (status.code == LS_OK) status = ls_verify_local(of_rank, ranks);
+    const double prove = cpu_seconds() - start;
     const ls_image *image = images.classes > 0 ? images.of_class[0] : NULL;
     if (status.code == LS_OK) {
         int instrs = 0;
@@ -82,10 +86,10 @@ static ls_status measure(const ls_job *job, const ls_mesh *mesh, const char *nam
         ls_machine_detect(&machine);
         printf(
             "{\"bench\": \"compile\", \"mesh\": \"%s\", \"ranks\": %d, \"classes\": %d, \"one_rank_seconds\": %.4f, "
-            "\"all_seconds\": %.3f, \"verify_seconds\": %.3f, \"instructions\": %d, \"buffers\": %d, "
+            "\"all_seconds\": %.3f, \"play_seconds\": %.3f, \"local_seconds\": %.3f, \"instructions\": %d, \"buffers\": %d, "
             "\"image_bytes\": %zu, \"private_bytes\": %zu, \"least_private_bytes\": %zu, "
             "\"heap_bytes\": %zu, \"least_heap_bytes\": %zu, \"slot_bytes\": %zu}\n",
-            name, ranks, images.classes, one, all, verify, instrs, image->n_buffers,
+            name, ranks, images.classes, one, all, verify, prove, instrs, image->n_buffers,
             ls_arena_bytes(image->arena), image->bytes[LS_PRIVATE], image->least[LS_PRIVATE],
             image->bytes[LS_SYMMETRIC], image->least[LS_SYMMETRIC], slots);
         fflush(stdout);

@@ -39,7 +39,6 @@ typedef struct ls_bucket {
 /* One of the exchanges that a bucket goes through (stages.c). */
 typedef struct ls_stage {
     int team, ranks; /* that exchange in it */
-    int before;      /* the team of those that have exchanged in the stages before it */
 } ls_stage;
 
 typedef struct ls_reduction ls_reduction; /* gradients on their way (buckets.c) */
@@ -67,6 +66,7 @@ typedef struct ls_builder {
     int n_answers;
     ls_operand *tensor;   /* by storage tensor: where it lies; buffer -1: nowhere yet */
     ls_operand *resolved; /* by tensor: the sum over ranks of a partial tensor; buffer -1: not made */
+    int n_halos;          /* exchanges of neighbours' tokens so far (halo.c) */
     ls_site **sites;      /* by attention node */
     ls_tile_run **runs;   /* by node: the run of tiles that begins there, or NULL */
     ls_tile_run *run;     /* while one of its tiles is lowered */

@@ -160,6 +160,8 @@ static void gather(ls_builder *b, const wishes *w, ls_operand x, ls_operand out)
     const int team = ls_build_team_of(b, sequence), P = ls_build_team_size(b, team);
     const int me = ls_build_team_place(b, team); /* the sequence index */
     const wish mine = wish_of(layout, w, me);
+    /* Channels of its own: a channel is not granted again before what came last was received, and the next exchange waits for nothing. */
+    const int number = b->n_halos++;
     message *in = LS_NEW_ARRAY(b->image->arena, message, P), *to = LS_NEW_ARRAY(b->image->arena, message, P);
     int n = 0;
     for (int j = 1; j < P; j++) {
@@ -170,7 +172,7 @@ static void gather(ls_builder *b, const wishes *w, ls_operand x, ls_operand out)
         const ls_operand slot =
             ls_build_symmetric(b, LS_BUFFER_SLOT, "halo in", ls_view_elements(&shape.view), x.view.dtype,
                                x.view.ndim, shape.view.size);
-        const int channel = ls_build_channel(b, "halo.%d", j);
+        const int channel = ls_build_channel(b, "halo.%d.%d", number, j);
         const wish theirs = wish_of(layout, w, target);
         const pieces gives = pieces_from(layout, me, &theirs), takes = pieces_from(layout, from, &mine);
         in[n] = make_message(channel, ls_build_peer(b, team, -j), &takes, slot);

@@ -73,11 +73,8 @@ void ls_find_stages(ls_builder *b) {
     const ls_team world = ls_mesh_team(&b->target->mesh, all);
     int teams[LS_TEAM_DIGITS];
     b->n_stages = ls_build_stages(b, &world, teams);
-    for (int s = 0; s < b->n_stages; s++) {
-        const ls_team before = joined(b->image, teams, s);
-        b->stage[s] = (ls_stage){
-            .team = teams[s], .ranks = ls_build_team_size(b, teams[s]), .before = ls_build_team(b, &before)};
-    }
+    for (int s = 0; s < b->n_stages; s++)
+        b->stage[s] = (ls_stage){.team = teams[s], .ranks = ls_build_team_size(b, teams[s])};
     b->image->owners = joined(b->image, teams, b->n_stages);
 }
 
@@ -93,8 +90,8 @@ int64_t ls_stage_count(const ls_builder *b, int64_t bucket, int stage) {
 }
 
 ls_operand ls_stage_part(ls_builder *b, ls_operand bucket, int stage, int shift) {
-    const ls_stage *s = &b->stage[stage];
-    const int64_t count = ls_stage_count(b, bucket.view.size[0], stage);
-    if (stage > 0) bucket = ls_build_share(b, bucket, 0, count * s->ranks, s->before, 0);
-    return ls_build_share(b, bucket, 0, count, s->team, shift);
+    const int64_t whole = bucket.view.size[0];
+    for (int s = 0; s < stage; s++)
+        bucket = ls_build_share(b, bucket, 0, ls_stage_count(b, whole, s), b->stage[s].team, 0);
+    return ls_build_share(b, bucket, 0, ls_stage_count(b, whole, stage), b->stage[stage].team, shift);
 }

@@ -62,7 +62,7 @@ static inline bool ls_peer_equal(ls_peer a, ls_peer b) { return a.team == b.team
  * Bytes that an operand lies further on a rank: the sum of the terms, each the place in a team of the rank that stands `shift` places further,
  * times `bytes`. The place is less than the team's size also when the shift passes the last place.
  */
-enum { LS_DISPLACEMENT_TERMS = 2 };
+enum { LS_DISPLACEMENT_TERMS = LS_TEAM_DIGITS };
 typedef struct ls_displacement {
     int n;
     struct {

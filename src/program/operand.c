@@ -54,30 +54,37 @@ size_t ls_extent_end(const ls_image *image, const ls_extent *extent) {
     return ls_range_end(&extent->range) + image->displacements[extent->displacement].most;
 }
 
+/* The most that the terms from number t on add. */
+static size_t most_of_rest(const ls_image *image, const ls_displacement *d, int t) {
+    size_t most = 0;
+    for (; t < d->n; t++)
+        most += (size_t)(ls_team_size(&image->teams[d->term[t].team]) - 1) * d->term[t].bytes;
+    return most;
+}
+
 /*
- * Whether two displacements place their bytes a whole number of steps apart on every rank, and not 0: their last terms differ only in the
- * shift. *step: bytes.
+ * Whether on every rank two extents lie in different steps of one term: the first term in which their displacements differ differs in the
+ * shift alone, and either extent, with the terms behind it, fits into a step wherever that begins.
  */
-static bool are_steps_apart(const ls_displacement *a, const ls_displacement *b, size_t *step) {
-    if (a->n != b->n || a->n == 0) return false;
-    for (int t = 0; t < a->n; t++) {
-        const bool last = t + 1 == a->n, shifted = a->term[t].shift != b->term[t].shift;
-        if (a->term[t].team != b->term[t].team || a->term[t].bytes != b->term[t].bytes || last != shifted)
-            return false;
-        *step = a->term[t].bytes;
-    }
-    return true;
+static bool are_steps_apart(const ls_image *image, const ls_extent *a, const ls_extent *b) {
+    const ls_displacement *x = &image->displacements[a->displacement],
+                          *y = &image->displacements[b->displacement];
+    int t = 0;
+    while (t < x->n && t < y->n && x->term[t].team == y->term[t].team &&
+           x->term[t].bytes == y->term[t].bytes && x->term[t].shift == y->term[t].shift)
+        t++;
+    if (t == x->n || t == y->n || x->term[t].team != y->term[t].team || x->term[t].bytes != y->term[t].bytes)
+        return false;
+    const size_t step = x->term[t].bytes;
+    return ls_range_end(&a->range) + most_of_rest(image, x, t + 1) <= b->range.offset + step &&
+           ls_range_end(&b->range) + most_of_rest(image, y, t + 1) <= a->range.offset + step;
 }
 
 bool ls_extents_meet(const ls_image *image, const ls_extent *a, const ls_extent *b) {
     if (a->displacement == b->displacement) return ls_range_overlap(&a->range, &b->range);
-    const ls_displacement *of_a = &image->displacements[a->displacement],
-                          *of_b = &image->displacements[b->displacement];
-    const size_t end_a = ls_range_end(&a->range), end_b = ls_range_end(&b->range);
-    if (a->range.offset >= end_b + of_b->most || b->range.offset >= end_a + of_a->most) return false;
-    size_t step;
-    return !are_steps_apart(of_a, of_b, &step) || end_b > a->range.offset + step ||
-           end_a > b->range.offset + step;
+    if (a->range.offset >= ls_extent_end(image, b) || b->range.offset >= ls_extent_end(image, a))
+        return false;
+    return !are_steps_apart(image, a, b);
 }
 
 bool ls_extent_covers(const ls_image *image, const ls_extent *whole, const ls_extent *part) {

@@ -15,5 +15,6 @@
 #include "program/peak.h"
 #include "program/phase.h"
 #include "program/verify.h"
+#include "program/verify_local.h"
 
 #endif

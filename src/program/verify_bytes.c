@@ -62,6 +62,13 @@ static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_
         image->buffers[later->buffer].space == LS_SYMMETRIC ? "heap" : "private arena");
 }
 
+/* Accesses of this rank are compared for all ranks of its class; with another rank's, the bytes that they are on this one. */
+static bool meet(const ls_bytes *bytes, const ls_access *a, const ls_access *b) {
+    const bool own = a->start.rank == bytes->rank && b->start.rank == bytes->rank;
+    return own ? ls_extents_meet(bytes->image, &a->extent, &b->extent)
+               : ls_range_overlap(&a->range, &b->range);
+}
+
 /* Of two accesses of this rank, on all ranks of its class: names do not depend on the rank. */
 static bool covers(const ls_bytes *bytes, const ls_access *later, const ls_access *earlier) {
     const bool own = later->start.rank == bytes->rank && earlier->start.rank == bytes->rank;
@@ -123,7 +130,7 @@ ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes
     for (int i = 0; i < bytes->near.n; i++) {
         ls_access *earlier = (ls_access *)bytes->near.item[i];
         const bool over = is_over(earlier, clock);
-        if (!over && (earlier->writes || writes) && ls_range_overlap(&earlier->range, &access.range))
+        if (!over && (earlier->writes || writes) && meet(bytes, earlier, &access))
             return race(bytes, earlier, &access);
         if (!over || !replaces(bytes, &access, earlier)) continue;
         const bool alike =

@@ -1,5 +1,4 @@
 /* One instruction of the play: whether its operands are sound, and what it touches, reads and leaves. */
-#include "program/in_place.h"
 #include "program/name.h"
 #include "program/verify_impl.h"
 
@@ -14,16 +13,6 @@ static void settle(ls_play *p, ls_point at, int queue, int of, int instr) {
         ls_access_seen(q->puts[*settled], at);
 }
 
-/* An operand lies inside its buffer. */
-static ls_status check_inside(const ls_play *p, int rank, const ls_operand *o, ls_point at) {
-    const ls_image *image = p->rank[rank].image;
-    const ls_buffer *b = &image->buffers[o->buffer];
-    const ls_extent extent = ls_operand_extent(o, b->offset);
-    return extent.range.offset >= b->offset && ls_extent_end(image, &extent) <= b->offset + b->bytes
-               ? ls_ok()
-               : ls_play_fault(p, at, "it reaches outside of its buffer");
-}
-
 /* What the instruction reads, and has just touched, is there. */
 static void check_value(ls_play *p, int rank, const ls_operand *o, ls_point at) {
     if (ls_operand_is_empty(o) || o->value == 0) return;
@@ -36,7 +25,8 @@ static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, l
         if (out != NULL) *out = NULL;
         return ls_ok();
     }
-    LS_TRY(check_inside(p, rank, o, at));
+    if (!ls_operand_is_inside(p->rank[rank].image, o))
+        return ls_play_fault(p, at, "it reaches outside of its buffer");
     return ls_bytes_touch(&p->bytes[rank], o, writes, at, clock, open, out);
 }
 
@@ -96,49 +86,6 @@ static ls_status put(ls_play *p, int rank, int queue, ls_point at) {
     return ls_play_post(p, rank, queue, target, source);
 }
 
-static bool shares_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
-    if (ls_operand_is_empty(a) || ls_operand_is_empty(b) || !ls_peer_equal(a->peer, b->peer)) return false;
-    const ls_buffer *x = &image->buffers[a->buffer], *y = &image->buffers[b->buffer];
-    return x->space == y->space && x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
-}
-
-/* A kernel's results lie apart from its other operands but where it works in place; and its scratch is its own. */
-static ls_status check_apart(const ls_play *p, int rank, const ls_instr *instr, ls_point at) {
-    const ls_image *image = p->rank[rank].image;
-    for (int i = 0; i < ls_instr_operands(instr); i++) {
-        const int other = i < instr->n_in ? i : LS_KERNEL_INPUTS + i - instr->n_in;
-        const ls_operand *o = ls_instr_access_at(instr, i).operand;
-        if (shares_bytes(image, o, instr->workspace))
-            return ls_play_fault(p, at, "an operand lies in its workspace");
-        for (int k = 0; k < instr->n_out; k++) {
-            const bool earlier =
-                i >= instr->n_in && i - instr->n_in >= k; /* of two outputs the later one is asked */
-            if (!earlier && ls_instr_sharing(image, instr, k, other) == LS_CLASH)
-                return ls_play_fault(p, at, "two of its operands share bytes");
-        }
-    }
-    return ls_ok();
-}
-
-/* Operands in another rank's memory: of the heap, and of kernels that read them or the subject of what says that they may be read. */
-static ls_status check_peers(const ls_play *p, int rank, int queue, const ls_instr *instr) {
-    const ls_point at = ls_play_point(p, rank, queue);
-    const bool in_place = ls_traits(instr)->in_place;
-    if (in_place && !ls_peer_equal(ls_instr_subject(instr)->peer, instr->peer))
-        return ls_play_fault(p, at, "the block that it is about is not its peer's");
-    for (int i = 0; i < ls_instr_operands(instr); i++) {
-        const ls_instr_access access = ls_instr_access_at(instr, i);
-        const ls_operand *o = access.operand;
-        if (o->buffer < 0 || ls_peer_is_self(o->peer)) continue;
-        if (p->rank[rank].image->buffers[o->buffer].space != LS_SYMMETRIC)
-            return ls_play_fault(p, at, "it names private memory of another rank");
-        const bool reads = instr->kind == LS_INSTR_KERNEL && access.kind == LS_ACCESS_READ;
-        if (!in_place && !reads)
-            return ls_play_fault(p, at, "it uses another rank's memory otherwise than to read it");
-    }
-    return ls_ok();
-}
-
 static ls_status execute(ls_play *p, int rank, int queue) {
     ls_play_rank *r = &p->rank[rank];
     ls_play_queue *q = &r->queue[queue];
@@ -150,8 +97,6 @@ static ls_status execute(ls_play *p, int rank, int queue) {
         if (after->done) settle(p, at, queue, after->queue, after->instr);
     }
     if (instr->kind == LS_INSTR_PUT) return put(p, rank, queue, at);
-    const bool first = r->runs[ls_play_index(r)] == 0; /* what does not depend on the play is asked once */
-    if (instr->kind == LS_INSTR_KERNEL && first) LS_TRY(check_apart(p, rank, instr, at));
     LS_TRY(read(p, rank, queue, instr, at));
     LS_TRY(write(p, rank, queue, instr, at));
     return ls_traits(instr)->sets ? ls_play_post(p, rank, queue, NULL, NULL) : ls_ok();
@@ -166,7 +111,9 @@ static ls_status step(ls_play *p, int rank, int queue, bool *moved) {
     for (int i = 0; i < instr->n_after; i++) {
         if (instr->after[i].instr > r->queue[instr->after[i].queue].done) return ls_ok();
     }
-    LS_TRY(check_peers(p, rank, queue, instr));
+    const bool first = r->runs[ls_play_index(r)] == 0; /* what does not depend on the play is asked once */
+    const char *unsound = first ? ls_instr_unsound(r->image, instr) : NULL;
+    if (unsound != NULL) return ls_play_fault(p, ls_play_point(p, rank, queue), unsound);
     bool came = !ls_traits(instr)->awaits;
     if (!came) LS_TRY(ls_play_take(p, rank, queue, &came));
     if (!came) return ls_ok();

@@ -7,6 +7,15 @@
 
 #include "program/instr.h"
 
+/* --- one instruction by itself (verify_operands.c) --------------------------------------------------------------------------- */
+
+/* LS_INVALID: the instruction is rejected, and why. */
+ls_status ls_instr_fault(const ls_image *image, int program, int rank, int instr, const char *what);
+/* Whether the operand lies in its buffer, on every rank of the class. */
+bool ls_operand_is_inside(const ls_image *image, const ls_operand *operand);
+/* What is wrong with its operands, whatever other instructions do; NULL: nothing. */
+const char *ls_instr_unsound(const ls_image *image, const ls_instr *instr);
+
 /* --- one rank's bytes ------------------------------------------------------------------------------------------------------- */
 
 /* An instruction in the play, and its tick on its queue's clock. */

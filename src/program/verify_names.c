@@ -31,6 +31,8 @@ static int find_parts(ls_bytes *bytes, int buffer) {
     for (int i = 0; i < bytes->near.n; i++) {
         ls_interval *item = bytes->near.item[i];
         const ls_access *a = (const ls_access *)item;
+        /* What a peer puts into a slot of this rank is the receive's write: no value of its own. */
+        if (a->opened && a->start.rank == bytes->rank) continue;
         const bool part = is_part(bytes, a, buffer);
         const bool meets = part ? ls_extents_meet(bytes->image, &a->extent, &bytes->asked_extent)
                                 : ls_range_overlap(&a->range, &bytes->asked);

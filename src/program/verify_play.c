@@ -5,12 +5,7 @@
 #include <string.h>
 
 ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what) {
-    const ls_program *program = &p->rank[at.rank].image->programs[at.program];
-    const ls_instr *instr = &program->instrs[at.instr];
-    return ls_error(
-        LS_INVALID, "program rejected: rank %d, %s instruction %d (%s \"%s\", generation %llu): %s", at.rank,
-        program->name, at.instr, instr->op, instr->channel >= 0 ? program->channels[instr->channel].name : "",
-        (unsigned long long)instr->generation, what);
+    return ls_instr_fault(p->rank[at.rank].image, at.program, at.rank, at.instr, what);
 }
 
 ls_status ls_play_begin(ls_play *p, int rank) {

@@ -174,6 +174,7 @@ static void run_play(play *p) {
         assert_ok(ls_compile(&p->job, &target, &images[r]));
     }
     assert_ok(ls_verify((const ls_image *const *)images, ranks));
+    assert_ok(ls_verify_local((const ls_image *const *)images, ranks));
     ls_world *world;
     assert_ok(ls_world_for(images[0], NULL, false, 20, &world));
     assert_ok(ls_launch(world, ranks, true, rank_main, p));

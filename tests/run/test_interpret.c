@@ -81,8 +81,8 @@ static void forget_puts(image_set *set) { /* sources are overwritten when their 
     }
 }
 
-static findings look(void (*edit)(image_set *set)) {
-    image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1);
+static findings look(void (*edit)(image_set *set), int ranks) {
+    image_set set = images_of_network(ls_mesh_make(1, ranks, 1), "ring", LS_LAYOUT_ZIGZAG, 13, 1);
     const ls_image *const *images = (const ls_image *const *)set.image;
     ls_interpreter *right = ls_interpreter_create(images, set.ranks);
     const ls_interpreter_result reference = ls_interpreter_run(right, 0);
@@ -104,15 +104,15 @@ static findings look(void (*edit)(image_set *set)) {
 
 static void test_faults_are_seen(void **state) {
     (void)state;
-    assert_int_equal(look(drop_put).hung, 16);
-    assert_int_equal(look(drop_kernel).poison, 16);
-    assert_int_equal(look(far_outside).outside, 16);
-    assert_int_equal(look(other_operand).other, 16);
-    const findings races = look(forget_order);
+    assert_int_equal(look(drop_put, 2).hung, 16);
+    assert_int_equal(look(drop_kernel, 2).poison, 16);
+    assert_int_equal(look(far_outside, 2).outside, 16);
+    assert_int_equal(look(other_operand, 2).other, 16);
+    const findings races = look(forget_order, 2);
     print_message("without order between the queues: of 16 seeds %d read poison, %d another value\n",
                   races.poison, races.other);
     assert_true(races.poison + races.other > 12);
-    const findings early = look(forget_puts);
+    const findings early = look(forget_puts, 4);
     print_message("without waiting for puts: of 16 seeds %d read poison, %d another value\n", early.poison,
                   early.other);
     assert_true(early.poison + early.other > 4);

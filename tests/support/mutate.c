@@ -367,6 +367,8 @@ static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int lay
     }
     const ls_status status = ls_verify(images_of(s), s->set.ranks);
     if (status.code != LS_OK) fail_msg("%s, unedited: %s", strategy, status.text);
+    const ls_status local = ls_verify_local(images_of(s), s->set.ranks);
+    if (local.code != LS_OK) fail_msg("%s, unedited, by the local verifier: %s", strategy, local.text);
     s->interpreter = ls_interpreter_create(images_of(s), s->set.ranks);
     s->right = ls_interpreter_run(s->interpreter, 0);
     assert_true(ls_interpreter_same(&s->right, &s->right));
@@ -417,29 +419,50 @@ static bool is_wrong(const subject *s, uint64_t first, int seeds, ls_interpreter
     return !same;
 }
 
-static void judge(const subject *s, const edit *e, int kind, int seeds, mutation_counts *counts) {
+static void count(const char *verifier, ls_status status, bool wrong, const edit *e,
+                  mutation_counts *counts) {
+    const bool rejected = status.code != LS_OK;
+    counts->wrong_rejected += wrong && rejected;
+    counts->wrong_accepted += wrong && !rejected;
+    counts->harmless_rejected += !wrong && rejected;
+    counts->harmless_accepted += !wrong && !rejected;
+    if (wrong && !rejected)
+        printf("%s accepted what is wrong: edit %llu, %s\n", verifier, (unsigned long long)e->seed, e->what);
+    if (!wrong && rejected && getenv("LONGSPAN_TEST_VERBOSE") != NULL)
+        printf("%s rejected what is harmless: %s: %s\n", verifier, e->what, status.text);
+}
+
+static void judge(const subject *s, const edit *e, int seeds, mutation_verdicts *verdicts) {
     ls_interpreter_result how = {0};
     uint64_t seed = 0;
-    const ls_status status = ls_verify(images_of(s), s->set.ranks);
-    const bool wrong = is_wrong(s, e->seed * 64, seeds, &how, &seed), rejected = status.code != LS_OK;
-    counts[kind].wrong_rejected += wrong && rejected;
-    counts[kind].wrong_accepted += wrong && !rejected;
-    counts[kind].harmless_rejected += !wrong && rejected;
-    counts[kind].harmless_accepted += !wrong && !rejected;
-    if (wrong && !rejected)
-        printf("accepted though wrong (seed %llu: hung %d, poison %d, outside %d): edit %llu, %s\n",
-               (unsigned long long)seed, how.hung, how.poison, how.outside, (unsigned long long)e->seed,
-               e->what);
-    if (!wrong && rejected && getenv("LONGSPAN_TEST_VERBOSE") != NULL)
-        printf("harmless: %s: %s\n", e->what, status.text);
+    const ls_status play = ls_verify(images_of(s), s->set.ranks);
+    const ls_status local = ls_verify_local(images_of(s), s->set.ranks);
+    const bool wrong = is_wrong(s, e->seed * 64, seeds, &how, &seed);
+    if (wrong && (play.code == LS_OK || local.code == LS_OK))
+        printf("seed %llu: hung %d, poison %d, outside %d\n", (unsigned long long)seed, how.hung, how.poison,
+               how.outside);
+    count("the play", play, wrong, e, &verdicts->play);
+    count("the local verifier", local, wrong, e, &verdicts->local);
 }
 
-static void print_counts(const char *name, const mutation_counts *c) {
-    printf("%-12s wrong: %5d rejected, %d accepted; harmless: %4d rejected, %4d accepted\n", name,
-           c->wrong_rejected, c->wrong_accepted, c->harmless_rejected, c->harmless_accepted);
+static void print_counts(const char *name, const char *verifier, const mutation_counts *c) {
+    printf("%-12s %-5s wrong: %5d rejected, %d accepted; harmless: %4d rejected, %4d accepted\n", name,
+           verifier, c->wrong_rejected, c->wrong_accepted, c->harmless_rejected, c->harmless_accepted);
 }
 
-mutation_counts count_mutations(uint64_t first, int edits, int seeds) {
+static void print_verdicts(const char *name, const mutation_verdicts *v) {
+    print_counts(name, "play", &v->play);
+    print_counts(name, "local", &v->local);
+}
+
+static void add_counts(mutation_counts *sum, const mutation_counts *c) {
+    sum->wrong_rejected += c->wrong_rejected;
+    sum->wrong_accepted += c->wrong_accepted;
+    sum->harmless_rejected += c->harmless_rejected;
+    sum->harmless_accepted += c->harmless_accepted;
+}
+
+mutation_verdicts count_mutations(uint64_t first, int edits, int seeds) {
     static const struct {
         int dp, ring, ulysses;
         const char *strategy;
@@ -458,7 +481,8 @@ mutation_counts count_mutations(uint64_t first, int edits, int seeds) {
     for (int i = 0; i < SUBJECTS; i++)
         make_subject(&subjects[i], ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses),
                      meshes[i].strategy, meshes[i].layers, meshes[i].accumulates, meshes[i].in_place);
-    mutation_counts counts[KINDS + 1] = {{0}};
+    mutation_verdicts verdicts[KINDS + 1];
+    memset(verdicts, 0, sizeof verdicts);
     uint64_t seed = first;
     for (int done = 0; done < edits; seed++) {
         subject *s = &subjects[seed % SUBJECTS];
@@ -469,20 +493,18 @@ mutation_counts count_mutations(uint64_t first, int edits, int seeds) {
         e.index = draw(&e, e.image->n_programs);
         e.program = &e.image->programs[e.index];
         if (kinds[kind].apply(&e)) {
-            judge(s, &e, kind, seeds, counts);
+            judge(s, &e, seeds, &verdicts[kind]);
             done++;
         }
         restore(s);
     }
     for (int k = 0; k < KINDS; k++) {
-        print_counts(kinds[k].name, &counts[k]);
-        counts[KINDS].wrong_rejected += counts[k].wrong_rejected;
-        counts[KINDS].wrong_accepted += counts[k].wrong_accepted;
-        counts[KINDS].harmless_rejected += counts[k].harmless_rejected;
-        counts[KINDS].harmless_accepted += counts[k].harmless_accepted;
+        print_verdicts(kinds[k].name, &verdicts[k]);
+        add_counts(&verdicts[KINDS].play, &verdicts[k].play);
+        add_counts(&verdicts[KINDS].local, &verdicts[k].local);
     }
-    print_counts("all", &counts[KINDS]);
+    print_verdicts("all", &verdicts[KINDS]);
     for (int i = 0; i < SUBJECTS; i++) free_subject(&subjects[i]);
     free(subjects);
-    return counts[KINDS];
+    return verdicts[KINDS];
 }

@@ -1,4 +1,4 @@
-/* Random edits of valid programs, judged by the verifier and the interpreter. */
+/* Random edits of valid programs, judged by both verifiers and the interpreter. */
 #ifndef TESTS_MUTATE_H
 #define TESTS_MUTATE_H
 
@@ -9,10 +9,15 @@ typedef struct mutation_counts {
     int wrong_rejected, wrong_accepted, harmless_rejected, harmless_accepted;
 } mutation_counts;
 
+/* By the play of all ranks (program/verify.h), and by the local verifier (program/verify_local.h). */
+typedef struct mutation_verdicts {
+    mutation_counts play, local;
+} mutation_verdicts;
+
 /*
  * Makes `edits` edits, one at a time, spread over strategies, meshes and kinds of edits, runs each under up to `seeds` seeds, and
- * prints the counts, in all and by kind. Wrong edits that the verifier accepts are described on standard output.
+ * prints the counts, in all and by kind. Wrong edits that a verifier accepts are described on standard output.
  */
-mutation_counts count_mutations(uint64_t first, int edits, int seeds);
+mutation_verdicts count_mutations(uint64_t first, int edits, int seeds);
 
 #endif

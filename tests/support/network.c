@@ -263,6 +263,7 @@ ls_status network_verify(const network *n, const ls_target *target) {
                               n->name, first, r);
     }
     if (status.code == LS_OK) status = ls_verify((const ls_image *const *)images, ranks);
+    if (status.code == LS_OK) status = ls_verify_local((const ls_image *const *)images, ranks);
     if (status.code == LS_OK && ranks <= 4) status = interpret(n, (const ls_image *const *)images, ranks);
     for (int r = 0; r < ranks; r++) ls_image_destroy(images[r]);
     ls_graph_destroy(g);

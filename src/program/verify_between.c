@@ -1,0 +1,240 @@
+/* What the classes of ranks say of the channels between them: both ends of each must agree (verify_local.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/instr.h"
+#include "program/verify_local_impl.h"
+
+/* --- noting --------------------------------------------------------------------------------------------------------------------- */
+
+ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *arena) {
+    ls_class_proof *proof = LS_NEW(arena, ls_class_proof);
+    *proof = (ls_class_proof){
+        .rank = rank,
+        .teams = ls_arena_copy(arena, image->teams, sizeof *image->teams * (size_t)image->n_teams),
+        .n_teams = image->n_teams,
+        .programs = LS_NEW_ARRAY(arena, ls_program_ends, image->n_programs + 1),
+        .n_programs = image->n_programs,
+        .heap_bytes = image->bytes[LS_SYMMETRIC],
+        .words = image->words};
+    for (int p = 0; p < image->n_programs; p++) {
+        const ls_program *program = &image->programs[p];
+        ls_program_ends *ends = &proof->programs[p];
+        ends->name = ls_arena_strdup(arena, program->name);
+        ends->n_channels = program->n_channels;
+        ends->channel = LS_NEW_ARRAY(arena, const char *, program->n_channels + 1);
+        ends->uses = LS_NEW_ARRAY(arena, uint64_t, program->n_channels + 1);
+        ends->ends = LS_NEW_ARRAY(arena, ls_channel_end, program->n_channels + 1);
+        for (int c = 0; c < program->n_channels; c++) {
+            ends->channel[c] = ls_arena_strdup(arena, program->channels[c].name);
+            ends->uses[c] = program->channels[c].uses;
+        }
+    }
+    return proof;
+}
+
+static bool share_digits(const ls_team *a, const ls_team *b) {
+    for (int i = 0; i < a->digits; i++) {
+        for (int j = 0; j < b->digits; j++) {
+            const int end_a = a->digit[i].stride * a->digit[i].size,
+                      end_b = b->digit[j].stride * b->digit[j].size;
+            if (a->digit[i].stride < end_b && b->digit[j].stride < end_a) return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * How a peer would write the displacement: where the operand's rank stands `shift` places further in a team, the peer stands as many places nearer. A term of
+ * another team is the same for both when the two differ in none of its digits; else it is marked, so that it equals nothing.
+ */
+static uint64_t hash_of_displacement(const ls_image *image, int displacement, ls_peer peer) {
+    const ls_displacement *d = &image->displacements[displacement];
+    uint64_t hash = 0;
+    for (int t = 0; displacement != 0 && t < d->n; t++) {
+        const int team = d->term[t].team, size = ls_team_size(&image->teams[team]);
+        int shift = d->term[t].shift;
+        uint64_t unknown = 0;
+        if (!ls_peer_is_self(peer)) {
+            if (team == peer.team)
+                shift = (shift - peer.shift + size) % size;
+            else
+                unknown = share_digits(&image->teams[team], &image->teams[peer.team]);
+        }
+        const uint64_t key[] = {hash, (uint64_t)team, (uint64_t)shift, d->term[t].bytes, unknown};
+        hash = ls_hash_bytes(key, sizeof key);
+    }
+    return hash;
+}
+
+/* The bytes of the heap that an operand is, as the peer would write them; peer zeroed: as it stands. */
+static uint64_t hash_of_bytes(const ls_image *image, const ls_operand *o, ls_peer peer) {
+    if (ls_operand_is_empty(o)) return 1;
+    const ls_extent extent = ls_operand_extent(o, image->buffers[o->buffer].offset);
+    const uint64_t key[] = {ls_hash_bytes(&extent.range, sizeof extent.range), o->view.dtype,
+                            hash_of_displacement(image, o->displacement, peer)};
+    return ls_hash_bytes(key, sizeof key);
+}
+
+static void add(uint64_t *hash, uint64_t kind, uint64_t transfer, uint64_t bytes) {
+    const uint64_t key[] = {*hash, kind, transfer, bytes};
+    *hash = ls_hash_bytes(key, sizeof key);
+}
+
+/* PUT and RECEIVE say where the payload lands, LEASE and BORROW where the block lies; who grants, returns, acquires and reclaims is the same end. */
+void ls_channel_end_note(ls_channel_end *end, const ls_image *image, const ls_instr *instr) {
+    const ls_instr_traits *t = ls_traits(instr);
+    const bool sender = t->sets != t->free; /* it sets "data" or awaits "free" */
+    if (sender) {
+        end->has_to = true;
+        end->to = instr->peer;
+    } else {
+        end->has_from = true;
+        end->from = instr->peer;
+    }
+    if (instr->kind == LS_INSTR_PUT)
+        add(&end->sent, LS_INSTR_PUT, instr->transfer, hash_of_bytes(image, &instr->out[0], (ls_peer){0}));
+    if (instr->kind == LS_INSTR_LEASE)
+        add(&end->sent, LS_INSTR_LEASE, instr->transfer, hash_of_bytes(image, &instr->in[0], (ls_peer){0}));
+    if (t->awaits && !t->free)
+        add(&end->received, t->awaited, instr->transfer,
+            hash_of_bytes(image, &instr->out[0],
+                          instr->kind == LS_INSTR_RECEIVE ? instr->peer : (ls_peer){0}));
+}
+
+/* --- comparing ------------------------------------------------------------------------------------------------------------------ */
+
+static ls_status differ(const ls_class_proof *a, const ls_class_proof *b, const char *what) {
+    return ls_error(LS_INVALID, "program rejected: the programs of ranks %d and %d differ in %s", a->rank,
+                    b->rank, what);
+}
+
+/* What must be the same in every class. */
+static ls_status compare_frames(const ls_class_proof *a, const ls_class_proof *b) {
+    if (a->n_programs != b->n_programs || a->words != b->words)
+        return differ(a, b, "their number, or in signal words");
+    if (a->heap_bytes != b->heap_bytes) return differ(a, b, "the size of the heap");
+    if (a->n_teams != b->n_teams) return differ(a, b, "teams");
+    for (int t = 0; t < a->n_teams; t++)
+        if (!ls_team_equal(&a->teams[t], &b->teams[t])) return differ(a, b, "teams");
+    for (int p = 0; p < a->n_programs; p++) {
+        const ls_program_ends *x = &a->programs[p], *y = &b->programs[p];
+        if (strcmp(x->name, y->name) != 0 || x->n_channels != y->n_channels) return differ(a, b, "channels");
+        if (x->order != y->order) return differ(a, b, "the order in which transfers are emitted");
+        for (int c = 0; c < x->n_channels; c++)
+            if (strcmp(x->channel[c], y->channel[c]) != 0 || x->uses[c] != y->uses[c])
+                return differ(a, b, "channels");
+    }
+    return ls_ok();
+}
+
+/* The class at the sending end of a channel, against the one at the receiving end. */
+static ls_status compare_ends(const ls_class_proof *sender, const ls_class_proof *receiver, int program,
+                              int channel) {
+    const ls_channel_end *x = &sender->programs[program].ends[channel],
+                         *y = &receiver->programs[program].ends[channel];
+    const ls_team *team = &sender->teams[x->to.team];
+    const bool meet =
+        y->has_from && y->from.team == x->to.team && y->from.shift + x->to.shift == ls_team_size(team);
+    const char *what = !meet                    ? "who is at the other end"
+                       : x->sent != y->received ? "the bytes that are transferred"
+                                                : NULL;
+    if (what == NULL) return ls_ok();
+    return ls_error(LS_INVALID, "program rejected: ranks %d and %d, %s: the two ends of \"%s\" differ in %s",
+                    sender->rank, receiver->rank, sender->programs[program].name,
+                    sender->programs[program].channel[channel], what);
+}
+
+/* The classes of the ranks that a peer of a class can be. */
+typedef struct reach {
+    ls_peer peer;
+    int *classes;
+    int n;
+} reach;
+
+typedef struct comparing {
+    const ls_class_proof *const *proofs;
+    const int *class_of;
+    int classes, ranks;
+    int *first, *next; /* ranks of a class, linked; -1: no more */
+    bool *met;         /* by class */
+} comparing;
+
+static reach find_reach(const comparing *c, int class, ls_peer peer, ls_arena *arena) {
+    const ls_team *team = &c->proofs[class]->teams[peer.team];
+    reach r = {.peer = peer, .classes = LS_NEW_ARRAY(arena, int, c->classes)};
+    for (int rank = c->first[class]; rank >= 0; rank = c->next[rank]) {
+        const int there = c->class_of[ls_team_member(team, rank, peer.shift)];
+        if (c->met[there]) continue;
+        c->met[there] = true;
+        r.classes[r.n++] = there;
+    }
+    for (int i = 0; i < r.n; i++) c->met[r.classes[i]] = false;
+    return r;
+}
+
+static ls_status compare_class(const comparing *c, int class, ls_arena *arena) {
+    const ls_class_proof *proof = c->proofs[class];
+    reach *reaches = NULL;
+    int n = 0;
+    size_t capacity = 0;
+    for (int p = 0; p < proof->n_programs; p++) {
+        for (int channel = 0; channel < proof->programs[p].n_channels; channel++) {
+            const ls_channel_end *end = &proof->programs[p].ends[channel];
+            if (!end->has_to) continue;
+            int k = 0;
+            while (k < n && !ls_peer_equal(reaches[k].peer, end->to)) k++;
+            if (k == n) *LS_PUSH(arena, reaches, n, capacity) = find_reach(c, class, end->to, arena);
+            for (int i = 0; i < reaches[k].n; i++)
+                LS_TRY(compare_ends(proof, c->proofs[reaches[k].classes[i]], p, channel));
+        }
+    }
+    return ls_ok();
+}
+
+ls_status ls_prove_between(const ls_class_proof *const *proofs, int classes, const int *class_of, int ranks) {
+    for (int k = 1; k < classes; k++) LS_TRY(compare_frames(proofs[0], proofs[k]));
+    ls_arena *arena = ls_arena_create();
+    comparing c = {.proofs = proofs,
+                   .class_of = class_of,
+                   .classes = classes,
+                   .ranks = ranks,
+                   .first = LS_NEW_ARRAY(arena, int, classes),
+                   .next = LS_NEW_ARRAY(arena, int, ranks),
+                   .met = LS_NEW_ARRAY(arena, bool, classes)};
+    for (int k = 0; k < classes; k++) c.first[k] = -1;
+    for (int rank = ranks - 1; rank >= 0; rank--) {
+        c.next[rank] = c.first[class_of[rank]];
+        c.first[class_of[rank]] = rank;
+    }
+    ls_status status = ls_ok();
+    for (int k = 0; k < classes && status.code == LS_OK; k++) {
+        ls_arena *scratch = ls_arena_create();
+        status = compare_class(&c, k, scratch);
+        ls_arena_destroy(scratch);
+    }
+    ls_arena_destroy(arena);
+    return status;
+}
+
+/* --- images at hand ------------------------------------------------------------------------------------------------------------- */
+
+ls_status ls_verify_local(const ls_image *const *images, int ranks) {
+    ls_arena *arena = ls_arena_create();
+    int *class_of = LS_NEW_ARRAY(arena, int, ranks), classes = 0;
+    ls_class_proof **proofs = LS_NEW_ARRAY(arena, ls_class_proof *, ranks);
+    int *first = LS_NEW_ARRAY(arena, int, ranks); /* by class: its first rank */
+    ls_status status = ls_ok();
+    for (int r = 0; r < ranks && status.code == LS_OK; r++) {
+        int k = 0;
+        while (k < classes && images[first[k]] != images[r]) k++;
+        class_of[r] = k;
+        if (k < classes) continue;
+        first[classes++] = r;
+        status = ls_prove_class(images[r], r, arena, &proofs[k]);
+    }
+    if (status.code == LS_OK)
+        status = ls_prove_between((const ls_class_proof *const *)proofs, classes, class_of, ranks);
+    ls_arena_destroy(arena);
+    return status;
+}

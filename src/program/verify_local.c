@@ -1,0 +1,472 @@
+/* See verify_local.h. One class by itself: its queues run with peers that do whatever they may. */
+#include "program/verify_local.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "program/instr.h"
+#include "program/name.h"
+#include "program/phase.h"
+#include "program/verify_impl.h"
+#include "program/verify_local_impl.h"
+
+/* What a communicating instruction does with its channel's words. */
+enum { SETS_FREE, AWAITS_FREE, SETS_DATA, AWAITS_DATA, ROLES };
+
+/* One transfer over a channel, as this rank knows it. */
+typedef struct use {
+    int opened;        /* the grant or lease that opened its window; -1: not yet */
+    int received;      /* the receive that awaits it: what the peer may write */
+    ls_access *window; /* the peer's access while the window is open; NULL: it is not, or has no bytes */
+} use;
+
+typedef struct channel_state {
+    uint64_t uses[ROLES]; /* so far */
+    ls_peer peer[ROLES];
+    use *use; /* by generation - 1 */
+    ls_point received, acquired;
+} channel_state;
+
+typedef struct queue_state {
+    int *instrs; /* of the program, in order */
+    int n, next, executed;
+    uint32_t *clock;  /* what this queue has seen of each queue */
+    int awaited;      /* highest epoch of an await that comes before the next instruction; -1: none */
+    ls_access **puts; /* sources, in the order of the puts */
+    int n_puts;
+    int *settled; /* by queue: so many of that queue's puts are known to be done */
+} queue_state;
+
+/* The heap of a peer, as far as it is read in place. */
+typedef struct peer_memory {
+    ls_peer peer;
+    ls_bytes bytes;
+    ls_leases leases;
+} peer_memory;
+
+typedef struct proving {
+    const ls_image *image;
+    const ls_program *program;
+    int index, rank;
+    ls_arena *arena;
+    int queues;
+    queue_state *queue;
+    uint32_t *seen; /* by instruction and queue: what its queue had seen after it */
+    int *awaited;   /* by instruction: queue_state.awaited after it */
+    int *epoch;     /* by instruction; -1: a kernel */
+    ls_bytes bytes;
+    peer_memory **peers;
+    int n_peers;
+    size_t peer_capacity;
+    channel_state *channels;
+    ls_channel_end *ends; /* by channel */
+    ls_status value; /* the first read that does not find its value: told when nothing explains it better */
+} proving;
+
+static int role_of(const ls_instr *instr) {
+    const ls_instr_traits *t = ls_traits(instr);
+    return t->sets ? (t->free ? SETS_FREE : SETS_DATA) : (t->free ? AWAITS_FREE : AWAITS_DATA);
+}
+
+static ls_point point_of(const proving *p, int i) {
+    const ls_instr *instr = &p->program->instrs[i];
+    return (ls_point){.rank = p->rank,
+                      .program = p->index,
+                      .instr = i,
+                      .op = instr->op,
+                      .key = -1,
+                      .queue = instr->queue,
+                      .tick = p->queue[instr->queue].clock[instr->queue]};
+}
+
+static ls_status fault(const proving *p, int i, const char *what) {
+    return ls_instr_fault(p->image, p->index, p->rank, i, what);
+}
+
+/* Whether the queue has seen the end of what happened there. */
+static bool has_seen(const queue_state *q, const ls_point *point) {
+    return q->clock[point->queue] >= point->tick;
+}
+
+static use *use_of(const channel_state *c, const ls_instr *instr) { return &c->use[instr->generation - 1]; }
+
+/* --- epochs --------------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Epochs in the order of emission. It is one order for all classes but for the awaits of data, which a rank may emit in an order of its own: they stand
+ * between two others. *order: a hash of what all have in common.
+ */
+static void find_epochs(proving *p, uint64_t *order) {
+    const int n = p->program->n_instrs;
+    int *emitted = LS_NEW_ARRAY(p->arena, int, n + 1); /* by number: instruction + 1 */
+    int next = 0;
+    for (int i = 0; i < n; i++) {
+        const int number = p->program->instrs[i].number;
+        p->epoch[i] = -1;
+        if (number >= 0 && number < n && emitted[number] == 0) emitted[number] = i + 1;
+    }
+    *order = 0;
+    for (int number = 0; number < n; number++) {
+        if (emitted[number] == 0) continue;
+        const ls_instr *instr = &p->program->instrs[emitted[number] - 1];
+        if (instr->kind == LS_INSTR_KERNEL) continue;
+        int *epoch = &p->epoch[emitted[number] - 1];
+        if (ls_traits(instr)->awaits && !ls_traits(instr)->free) { /* each rank has its own order of these */
+            *epoch = 2 * next - 1;
+            continue;
+        }
+        const uint64_t key[] = {*order, instr->kind, (uint64_t)instr->channel, instr->generation};
+        *order = ls_hash_bytes(key, sizeof key);
+        *epoch = 2 * next++;
+    }
+}
+
+/* Every word is set at a lower epoch than it is awaited. Peers have this rank's epochs: all classes have one order of emission. */
+static ls_status check_epochs(const proving *p) {
+    const ls_program *program = p->program;
+    size_t *first = LS_NEW_ARRAY(p->arena, size_t, program->n_channels + 1);
+    for (int c = 0; c < program->n_channels; c++) first[c + 1] = first[c] + (size_t)program->channels[c].uses;
+    int *set[2] = {LS_NEW_ARRAY(p->arena, int, first[program->n_channels] + 1),
+                   LS_NEW_ARRAY(p->arena, int, first[program->n_channels] + 1)};
+    for (size_t u = 0; u < first[program->n_channels]; u++) set[0][u] = set[1][u] = INT_MAX;
+    for (int awaits = 0; awaits < 2; awaits++) {
+        for (int i = 0; i < program->n_instrs; i++) {
+            const ls_instr *instr = &program->instrs[i];
+            if (instr->kind == LS_INSTR_KERNEL || ls_traits(instr)->awaits != (awaits == 1)) continue;
+            if (instr->channel < 0 || instr->channel >= program->n_channels || instr->generation < 1 ||
+                instr->generation > program->channels[instr->channel].uses)
+                return fault(p, i, "its channel has no such use");
+            int *when = &set[ls_traits(instr)->free][first[instr->channel] + instr->generation - 1];
+            if (awaits == 0)
+                *when = p->epoch[i];
+            else if (p->epoch[i] < 0 || *when >= p->epoch[i])
+                return fault(p, i, "its word is set at no lower epoch than it is awaited");
+            if (instr->kind == LS_INSTR_RECEIVE) use_of(&p->channels[instr->channel], instr)->received = i;
+        }
+    }
+    return ls_ok();
+}
+
+/* --- memory --------------------------------------------------------------------------------------------------------------------- */
+
+static peer_memory *memory_of(proving *p, ls_peer peer) {
+    for (int k = 0; k < p->n_peers; k++)
+        if (ls_peer_equal(p->peers[k]->peer, peer)) return p->peers[k];
+    peer_memory *made = LS_NEW(p->arena, peer_memory);
+    *LS_PUSH(p->arena, p->peers, p->n_peers, p->peer_capacity) = made;
+    made->peer = peer;
+    ls_bytes_create(&made->bytes, p->image, -1 - p->n_peers, p->arena);
+    return made;
+}
+
+static ls_status touch(proving *p, ls_bytes *bytes, const ls_operand *o, bool writes, ls_point at, bool open,
+                       ls_access **out) {
+    if (out != NULL) *out = NULL;
+    return ls_operand_is_empty(o) ? ls_ok()
+                                  : ls_bytes_touch(bytes, o, writes, at, p->queue[at.queue].clock, open, out);
+}
+
+static void expect(proving *p, const ls_operand *o, ls_point at) {
+    if (p->value.code != LS_OK || ls_operand_is_empty(o) || o->value == 0) return;
+    p->value = ls_bytes_expect(&p->bytes, o->buffer, ls_name_begin(&o->view), o->value, at);
+}
+
+static ls_status read(proving *p, const ls_instr *instr, ls_point at) {
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        const ls_operand *o = access.operand;
+        if (!ls_access_reads(&access) || ls_operand_is_empty(o)) continue;
+        if (ls_peer_is_self(o->peer)) {
+            LS_TRY(touch(p, &p->bytes, o, false, at, false, NULL));
+            expect(p, o, at);
+            continue;
+        }
+        peer_memory *there = memory_of(p, o->peer);
+        LS_TRY(touch(p, &there->bytes, o, false, at, false, NULL));
+        if (p->value.code == LS_OK) p->value = ls_lease_expect(&there->leases, &there->bytes, o, at);
+    }
+    return ls_ok();
+}
+
+static ls_status write(proving *p, const ls_instr *instr, ls_point at) {
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
+        const ls_instr_access access = ls_instr_access_at(instr, k);
+        const ls_operand *o = access.operand;
+        if (!ls_access_writes(&access) || ls_operand_is_empty(o)) continue;
+        at.key = access.output >= 0 ? ls_write_key(instr->number, access.output) : -1;
+        ls_bytes *bytes = ls_peer_is_self(o->peer) ? &p->bytes : &memory_of(p, o->peer)->bytes;
+        LS_TRY(touch(p, bytes, o, true, at, false, NULL));
+    }
+    return ls_ok();
+}
+
+/* --- transfers ------------------------------------------------------------------------------------------------------------------ */
+
+/* The peer may write what it will put, which is what the receive awaits (ls_prove_between). */
+static ls_status grant(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
+    use *u = use_of(c, instr);
+    if (u->received < 0) return fault(p, at.instr, "nothing is received in the slot that it grants");
+    const ls_operand *slot = &instr->out[0], *comes = &p->program->instrs[u->received].out[0];
+    u->opened = at.instr;
+    if (ls_operand_is_empty(comes)) return ls_ok();
+    if (c->received.op != NULL && !has_seen(&p->queue[at.queue], &c->received))
+        return fault(p, at.instr, "it grants the slot before what came last was received");
+    const ls_extent granted = ls_operand_extent(slot, p->image->buffers[slot->buffer].offset),
+                    filled = ls_operand_extent(comes, p->image->buffers[comes->buffer].offset);
+    if (!ls_extent_covers(p->image, &granted, &filled))
+        return fault(p, at.instr, "it does not grant all that will be received");
+    return touch(p, &p->bytes, comes, true, at, true, &u->window);
+}
+
+/* The peer no longer accesses what this rank has granted or leased. */
+static void close_window(channel_state *c, const ls_instr *instr, ls_point at) {
+    use *u = use_of(c, instr);
+    if (u->window != NULL) ls_access_seen(u->window, at);
+    u->window = NULL;
+}
+
+static ls_status receive(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
+    (void)p;
+    close_window(c, instr, at);
+    if (!ls_operand_is_empty(&instr->out[0])) c->received = at;
+    return ls_ok();
+}
+
+static ls_status put(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
+    queue_state *q = &p->queue[at.queue];
+    if (c->uses[AWAITS_FREE] < instr->generation || !has_seen(q, &c->acquired))
+        return fault(p, at.instr, "it puts into a slot that was not granted");
+    ls_access *source;
+    LS_TRY(touch(p, &p->bytes, &instr->in[0], false, at, true, &source));
+    expect(p, &instr->in[0], at);
+    if (source != NULL) q->puts[q->n_puts++] = source;
+    return ls_ok();
+}
+
+static ls_status lease(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
+    use *u = use_of(c, instr);
+    u->opened = at.instr;
+    return touch(p, &p->bytes, &instr->in[0], false, at, true, &u->window);
+}
+
+static ls_status reclaim(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
+    (void)p;
+    close_window(c, instr, at);
+    return ls_ok();
+}
+
+static ls_status borrow(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
+    (void)c, (void)at;
+    const ls_operand *block = &instr->out[0];
+    peer_memory *there = memory_of(p, block->peer);
+    ls_lease_begin(&there->leases, p->arena,
+                   (ls_lease){.channel = instr->channel,
+                              .owner = there->bytes.rank,
+                              .range = ls_operand_range(p->image, block, p->rank),
+                              .transfer = instr->transfer,
+                              .order = there->bytes.accesses});
+    return ls_ok();
+}
+
+static ls_status acquire(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
+    (void)p, (void)instr;
+    c->acquired = at;
+    return ls_ok();
+}
+
+/* What a kind does beside what its accesses say: before them, or after. */
+typedef ls_status (*rule)(proving *p, channel_state *c, const ls_instr *instr, ls_point at);
+static const struct {
+    rule before, after;
+} rules[LS_INSTR_KINDS] = {
+    [LS_INSTR_GRANT] = {.after = grant},      [LS_INSTR_ACQUIRE] = {.before = acquire},
+    [LS_INSTR_PUT] = {.before = put},         [LS_INSTR_RECEIVE] = {.before = receive},
+    [LS_INSTR_LEASE] = {.after = lease},      [LS_INSTR_BORROW] = {.after = borrow},
+    [LS_INSTR_RECLAIM] = {.before = reclaim},
+};
+
+/* The turn of a communicating instruction on its channel; and what it says is noted for the channel's other end. */
+static ls_status take_turn(proving *p, int i) {
+    const ls_instr *instr = &p->program->instrs[i];
+    const int role = role_of(instr);
+    channel_state *c = &p->channels[instr->channel];
+    if (instr->generation != ++c->uses[role]) return fault(p, i, "the word's generations do not rise by one");
+    if (ls_peer_is_self(instr->peer)) return fault(p, i, "its peer is the rank itself");
+    if (instr->generation > 1 && !ls_peer_equal(c->peer[role], instr->peer))
+        return fault(p, i, "the other end of its channel is not the same rank at every use");
+    c->peer[role] = instr->peer;
+    const bool sets = ls_traits(instr)->sets;
+    const queue_state *q = &p->queue[instr->queue];
+    if (sets && q->awaited >= p->epoch[i])
+        return fault(p, i,
+                     "it sets a word only after an await of no lower epoch: ranks may wait for each other");
+    ls_channel_end_note(&p->ends[instr->channel], p->image, instr);
+    return ls_ok();
+}
+
+/* --- running the queues ----------------------------------------------------------------------------------------------------------- */
+
+/* The queue knows that the puts of a queue up to that instruction are done. */
+static void settle(proving *p, ls_point at, const ls_after *after) {
+    const queue_state *of = &p->queue[after->queue];
+    int *settled = &p->queue[at.queue].settled[after->queue];
+    for (; *settled < of->n_puts && of->puts[*settled]->start.instr <= after->instr; ++*settled)
+        ls_access_seen(of->puts[*settled], at);
+}
+
+/* The queue learns what was known after an instruction that has been executed. */
+static void learn_from(proving *p, queue_state *q, int instr) {
+    for (int i = 0; i < p->queues; i++)
+        q->clock[i] = (uint32_t)ls_max(q->clock[i], p->seen[(size_t)instr * (size_t)p->queues + (size_t)i]);
+    q->awaited = (int)ls_max(q->awaited, p->awaited[instr]);
+}
+
+/* The queue learns what another one had seen when it was past that instruction. */
+static void learn(proving *p, queue_state *q, const ls_after *after) {
+    const queue_state *of = &p->queue[after->queue];
+    int k = of->next; /* the first of its instructions, from the given one on */
+    while (k > 0 && of->instrs[k - 1] >= after->instr) k--;
+    if (k == of->n) return;
+    learn_from(p, q, of->instrs[k]);
+}
+
+/*
+ * What the peer answers comes after what it answers to: a receive or reclaim after the grant or lease of its use. That instruction; -1: none, or not
+ * executed.
+ */
+static int opened_by(const proving *p, const ls_instr *instr) {
+    const bool answers = instr->kind == LS_INSTR_RECEIVE || instr->kind == LS_INSTR_RECLAIM;
+    return answers ? use_of(&p->channels[instr->channel], instr)->opened : -1;
+}
+
+static ls_status execute(proving *p, int i) {
+    const ls_instr *instr = &p->program->instrs[i];
+    queue_state *q = &p->queue[instr->queue];
+    const char *unsound = ls_instr_unsound(p->image, instr);
+    if (unsound != NULL) return fault(p, i, unsound);
+    for (int k = 0; k < instr->n_after; k++) learn(p, q, &instr->after[k]);
+    const int opened = opened_by(p, instr);
+    if (opened >= 0) learn_from(p, q, opened);
+    q->clock[instr->queue]++;
+    const ls_point at = point_of(p, i);
+    for (int k = 0; k < instr->n_after; k++)
+        if (instr->after[k].done) settle(p, at, &instr->after[k]);
+    channel_state *c = NULL;
+    if (instr->kind != LS_INSTR_KERNEL) {
+        LS_TRY(take_turn(p, i));
+        c = &p->channels[instr->channel];
+    }
+    if (rules[instr->kind].before != NULL) LS_TRY(rules[instr->kind].before(p, c, instr, at));
+    if (instr->kind != LS_INSTR_PUT) { /* what a put reads, it reads until it is done */
+        LS_TRY(read(p, instr, at));
+        LS_TRY(write(p, instr, at));
+    }
+    if (rules[instr->kind].after != NULL) LS_TRY(rules[instr->kind].after(p, c, instr, at));
+    if (ls_traits(instr)->awaits) q->awaited = (int)ls_max(q->awaited, p->epoch[i]);
+    memcpy(&p->seen[(size_t)i * (size_t)p->queues], q->clock, sizeof *q->clock * (size_t)p->queues);
+    p->awaited[i] = q->awaited;
+    return ls_ok();
+}
+
+static bool may_start(const proving *p, const ls_instr *instr) {
+    if ((instr->kind == LS_INSTR_RECEIVE || instr->kind == LS_INSTR_RECLAIM) && opened_by(p, instr) < 0)
+        return false;
+    for (int k = 0; k < instr->n_after; k++)
+        if (instr->after[k].instr > p->queue[instr->after[k].queue].executed) return false;
+    return true;
+}
+
+static ls_status run_queues(proving *p) {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int k = 0; k < p->queues; k++) {
+            queue_state *q = &p->queue[k];
+            while (q->next < q->n && may_start(p, &p->program->instrs[q->instrs[q->next]])) {
+                LS_TRY(execute(p, q->instrs[q->next]));
+                q->executed = q->instrs[q->next++];
+                moved = true;
+            }
+        }
+    }
+    for (int k = 0; k < p->queues; k++)
+        if (p->queue[k].next < p->queue[k].n)
+            return fault(p, p->queue[k].instrs[p->queue[k].next], "the queues of a rank wait for each other");
+    return ls_ok();
+}
+
+/* The program is closed, and leaves what it is to leave. */
+static ls_status check_end(proving *p) {
+    for (int c = 0; c < p->program->n_channels; c++) {
+        for (int role = 0; role < ROLES; role++) {
+            if (p->channels[c].uses[role] != p->program->channels[c].uses)
+                return ls_error(LS_INVALID,
+                                "program rejected: rank %d, %s: \"%s\" is used %llu times, expected %llu",
+                                p->rank, p->program->name, p->program->channels[c].name,
+                                (unsigned long long)p->channels[c].uses[role],
+                                (unsigned long long)p->program->channels[c].uses);
+        }
+    }
+    const ls_point end = {.rank = p->rank, .program = p->index, .instr = -1, .op = "its end"};
+    for (int i = 0; i < p->image->n_buffers && p->value.code == LS_OK; i++) {
+        const ls_buffer *b = &p->image->buffers[i];
+        if (b->program >= 0 || b->bytes == 0) continue;
+        const ls_range whole = ls_range_flat(b->offset, b->bytes);
+        ls_bytes_ask(&p->bytes, b->space, whole, (ls_extent){whole, 0});
+        p->value = ls_bytes_expect(&p->bytes, i, 1, p->program->left[i], end);
+    }
+    return p->value;
+}
+
+static void set_up_queues(proving *p) {
+    const int n = p->program->n_instrs;
+    p->queues = p->program->queues;
+    p->queue = LS_NEW_ARRAY(p->arena, queue_state, p->queues);
+    for (int k = 0; k < p->queues; k++) {
+        p->queue[k] = (queue_state){.instrs = LS_NEW_ARRAY(p->arena, int, n + 1),
+                                    .executed = -1,
+                                    .clock = LS_NEW_ARRAY(p->arena, uint32_t, p->queues),
+                                    .awaited = -1,
+                                    .puts = LS_NEW_ARRAY(p->arena, ls_access *, n + 1),
+                                    .settled = LS_NEW_ARRAY(p->arena, int, p->queues)};
+    }
+    for (int i = 0; i < n; i++) {
+        queue_state *q = &p->queue[p->program->instrs[i].queue];
+        q->instrs[q->n++] = i;
+    }
+}
+
+static ls_status prove_program(const ls_image *image, int index, int rank, ls_program_ends *out) {
+    proving p = {.image = image,
+                 .program = &image->programs[index],
+                 .index = index,
+                 .rank = rank,
+                 .arena = ls_arena_create(),
+                 .ends = out->ends,
+                 .value = ls_ok()};
+    const int n = p.program->n_instrs;
+    p.epoch = LS_NEW_ARRAY(p.arena, int, n + 1);
+    p.awaited = LS_NEW_ARRAY(p.arena, int, n + 1);
+    p.channels = LS_NEW_ARRAY(p.arena, channel_state, p.program->n_channels + 1);
+    for (int c = 0; c < p.program->n_channels; c++) {
+        p.channels[c].use = LS_NEW_ARRAY(p.arena, use, p.program->channels[c].uses + 1);
+        for (uint64_t u = 0; u < p.program->channels[c].uses; u++)
+            p.channels[c].use[u] = (use){.opened = -1, .received = -1};
+    }
+    set_up_queues(&p);
+    p.seen = LS_NEW_ARRAY(p.arena, uint32_t, (size_t)(n + 1) * (size_t)p.queues);
+    ls_bytes_create(&p.bytes, image, rank, p.arena);
+    find_epochs(&p, &out->order);
+    ls_status status = check_epochs(&p);
+    if (status.code == LS_OK) status = run_queues(&p);
+    if (status.code == LS_OK) status = check_end(&p);
+    ls_arena_destroy(p.arena);
+    return status;
+}
+
+ls_status ls_prove_class(const ls_image *image, int rank, ls_arena *arena, ls_class_proof **out) {
+    ls_class_proof *proof = ls_class_proof_make(image, rank, arena);
+    LS_TRY(ls_phases_check(image));
+    for (int p = 0; p < image->n_programs; p++) LS_TRY(prove_program(image, p, rank, &proof->programs[p]));
+    *out = proof;
+    return ls_ok();
+}

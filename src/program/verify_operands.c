@@ -1,0 +1,65 @@
+/* What can be said of one instruction by itself: whether its operands are sound. Both verifiers ask. */
+#include "program/in_place.h"
+#include "program/verify_impl.h"
+
+ls_status ls_instr_fault(const ls_image *image, int program, int rank, int instr, const char *what) {
+    const ls_program *p = &image->programs[program];
+    const ls_instr *i = &p->instrs[instr];
+    return ls_error(LS_INVALID,
+                    "program rejected: rank %d, %s instruction %d (%s \"%s\", generation %llu): %s", rank,
+                    p->name, instr, i->op, i->channel >= 0 ? p->channels[i->channel].name : "",
+                    (unsigned long long)i->generation, what);
+}
+
+bool ls_operand_is_inside(const ls_image *image, const ls_operand *o) {
+    if (ls_operand_is_empty(o)) return true;
+    const ls_buffer *b = &image->buffers[o->buffer];
+    const ls_extent extent = ls_operand_extent(o, b->offset);
+    return extent.range.offset >= b->offset && ls_extent_end(image, &extent) <= b->offset + b->bytes;
+}
+
+static bool shares_bytes(const ls_image *image, const ls_operand *a, const ls_operand *b) {
+    if (ls_operand_is_empty(a) || ls_operand_is_empty(b) || !ls_peer_equal(a->peer, b->peer)) return false;
+    const ls_buffer *x = &image->buffers[a->buffer], *y = &image->buffers[b->buffer];
+    return x->space == y->space && x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
+}
+
+/* A kernel's results lie apart from its other operands but where it works in place; and its scratch is its own. */
+static const char *find_clash(const ls_image *image, const ls_instr *instr) {
+    for (int i = 0; i < ls_instr_operands(instr); i++) {
+        const int other = i < instr->n_in ? i : LS_KERNEL_INPUTS + i - instr->n_in;
+        const ls_operand *o = ls_instr_access_at(instr, i).operand;
+        if (shares_bytes(image, o, instr->workspace)) return "an operand lies in its workspace";
+        for (int k = 0; k < instr->n_out; k++) {
+            const bool earlier =
+                i >= instr->n_in && i - instr->n_in >= k; /* of two outputs the later one is asked */
+            if (!earlier && ls_instr_sharing(image, instr, k, other) == LS_CLASH)
+                return "two of its operands share bytes";
+        }
+    }
+    return NULL;
+}
+
+/* Operands in another rank's memory: of the heap, and of kernels that read them or the subject of what says that they may be read. */
+static const char *find_misuse(const ls_image *image, const ls_instr *instr) {
+    const bool in_place = ls_traits(instr)->in_place;
+    if (in_place && !ls_peer_equal(ls_instr_subject(instr)->peer, instr->peer))
+        return "the block that it is about is not its peer's";
+    for (int i = 0; i < ls_instr_operands(instr); i++) {
+        const ls_instr_access access = ls_instr_access_at(instr, i);
+        const ls_operand *o = access.operand;
+        if (o->buffer < 0 || ls_peer_is_self(o->peer)) continue;
+        if (image->buffers[o->buffer].space != LS_SYMMETRIC) return "it names private memory of another rank";
+        const bool reads = instr->kind == LS_INSTR_KERNEL && access.kind == LS_ACCESS_READ;
+        if (!in_place && !reads) return "it uses another rank's memory otherwise than to read it";
+    }
+    return NULL;
+}
+
+const char *ls_instr_unsound(const ls_image *image, const ls_instr *instr) {
+    const char *why = find_misuse(image, instr);
+    for (int k = 0; k < ls_instr_accesses(instr) && why == NULL; k++)
+        if (!ls_operand_is_inside(image, ls_instr_access_at(instr, k).operand))
+            why = "it reaches outside of its buffer";
+    return why == NULL && instr->kind == LS_INSTR_KERNEL ? find_clash(image, instr) : why;
+}
