@@ -245,7 +245,10 @@ static ls_status describe(const ls_training *t, ls_train_result *out) {
     snprintf(out->strategy, sizeof out->strategy, "%s", spread.strategy);
     snprintf(out->mesh, sizeof out->mesh, "%s", spread.mesh);
     snprintf(out->reason, sizeof out->reason, "%s", ls_session_plan(t->session)->reason);
-    return ls_checkpoint_path(t->options.out, o->saved, &out->checkpoint);
+    LS_PATH checkpoint = NULL;
+    LS_TRY(ls_checkpoint_path(t->options.out, o->saved, &checkpoint));
+    snprintf(out->checkpoint, sizeof out->checkpoint, "%s", checkpoint); /* fits: check_options */
+    return ls_ok();
 }
 
 /* --- the model's folder ----------------------------------------------------------------------------------------------------- */
@@ -268,10 +271,9 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
                                        .dtype = LS_ST_DTYPES};
     LS_TRY(ls_error_in(ls_checkpoint_export(&options, &exported),
                        "the training is done and its checkpoint is whole, but the model was not exported"));
+    snprintf(result->model, sizeof result->model, "%s", out);
     ls_log("model: %s, %s%s%s", out, ls_st_dtype_name(exported.dtype), exported.carried[0] ? ", with " : "",
            exported.carried);
-    result->model = out;
-    out = NULL;
     return ls_ok();
 }
 
@@ -368,10 +370,16 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
         ls_log("no loss by position: %s", status.text);
 }
 
+/* Room for the names of checkpoints and of the model behind --out, and a zero byte. */
+enum { NAMES_IN_OUT = 64 };
+
 static ls_status check_options(const ls_train_options *o) {
     if (o->model == NULL)
         return ls_error(LS_USAGE, "--model is missing; expected a config.json or its directory");
     if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a directory");
+    if (strlen(o->out) + NAMES_IN_OUT > sizeof((ls_train_result *)NULL)->checkpoint)
+        return ls_error(LS_USAGE, "--out is a path of %zu bytes; expected at most %zu", strlen(o->out),
+                        sizeof((ls_train_result *)NULL)->checkpoint - NAMES_IN_OUT);
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");
     if (o->replan && !o->resume)
         return ls_error(LS_USAGE, "--replan is given without --resume; expected both");
@@ -413,22 +421,13 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     return ls_ok();
 }
 
-void ls_train_result_free(ls_train_result *result) {
-    if (result == NULL) return;
-    free(result->checkpoint);
-    free(result->model);
-    *result = (ls_train_result){.checkpoint = NULL};
-}
-
 ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     LS_NEED(options, "options");
     LS_NEED(result, "result");
-    *result = (ls_train_result){.checkpoint = NULL};
     LS_TRY(ls_file_check_paths(options->data, options->n_data));
     LS_TRY(ls_file_check_paths(options->groups, options->n_groups));
     ls_training t = {.options = *options, .began = ls_seconds()};
     const ls_status status = train(&t, result);
-    if (status.code != LS_OK && status.code != LS_INTERRUPTED) ls_train_result_free(result);
     ls_shared_unmap(t.outcome, sizeof *t.outcome);
     ls_session_close(t.session);
     if (t.graph != NULL) ls_graph_destroy(t.graph);
