@@ -18,13 +18,14 @@ typedef struct use {
     int opened;        /* the grant or lease that opened its window; -1: not yet */
     int received;      /* the receive that awaits it: what the peer may write */
     ls_access *window; /* the peer's access while the window is open; NULL: it is not, or has no bytes */
+    ls_point closed;   /* when it was received or reclaimed; op NULL: not yet */
 } use;
 
 typedef struct channel_state {
     uint64_t uses[ROLES]; /* so far */
     ls_peer peer[ROLES];
     use *use; /* by generation - 1 */
-    ls_point received, acquired;
+    ls_point acquired;
 } channel_state;
 
 typedef struct queue_state {
@@ -202,6 +203,16 @@ static ls_status write(proving *p, const ls_instr *instr, ls_point at) {
 
 /* --- transfers ------------------------------------------------------------------------------------------------------------------ */
 
+/* Whether all that came over the channel before was received, as far as it had bytes: else its signal could be taken for that of an earlier use. */
+static bool is_free(const proving *p, const channel_state *c, const ls_instr *instr, ls_point at) {
+    for (const use *u = use_of(c, instr); u-- > c->use;) {
+        if (u->received < 0) return false;
+        if (ls_operand_is_empty(&p->program->instrs[u->received].out[0])) continue;
+        return u->closed.op != NULL && has_seen(&p->queue[at.queue], &u->closed);
+    }
+    return true;
+}
+
 /* The peer may write what it will put, which is what the receive awaits (ls_prove_between). */
 static ls_status grant(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
     use *u = use_of(c, instr);
@@ -209,7 +220,7 @@ static ls_status grant(proving *p, channel_state *c, const ls_instr *instr, ls_p
     const ls_operand *slot = &instr->out[0], *comes = &p->program->instrs[u->received].out[0];
     u->opened = at.instr;
     if (ls_operand_is_empty(comes)) return ls_ok();
-    if (c->received.op != NULL && !has_seen(&p->queue[at.queue], &c->received))
+    if (!is_free(p, c, instr, at))
         return fault(p, at.instr, "it grants the slot before what came last was received");
     const ls_extent granted = ls_operand_extent(slot, p->image->buffers[slot->buffer].offset),
                     filled = ls_operand_extent(comes, p->image->buffers[comes->buffer].offset);
@@ -223,12 +234,12 @@ static void close_window(channel_state *c, const ls_instr *instr, ls_point at) {
     use *u = use_of(c, instr);
     if (u->window != NULL) ls_access_seen(u->window, at);
     u->window = NULL;
+    u->closed = at;
 }
 
 static ls_status receive(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
     (void)p;
     close_window(c, instr, at);
-    if (!ls_operand_is_empty(&instr->out[0])) c->received = at;
     return ls_ok();
 }
 

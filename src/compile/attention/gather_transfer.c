@@ -32,8 +32,9 @@ static int64_t most(ls_builder *b, int mask, int64_t (*before)(ls_builder *, int
     return tokens;
 }
 
-static int channel_of(ls_builder *b, const char *prefix, int w, int hop) {
-    return ls_build_channel(b, "gather.%s%s.%d", prefix, gathered_name[w], hop);
+/* Each slot has channels of its own: one is not granted again before what came last was received. */
+static int channel_of(ls_builder *b, const char *prefix, int w, int hop, int index) {
+    return ls_build_channel(b, "gather.%s%s.%d.%d", prefix, gathered_name[w], hop, index % LS_GATHER_SLOTS);
 }
 
 /* --- groups ---------------------------------------------------------------------------------------------------------------- */
@@ -91,7 +92,7 @@ void ls_gather_expect(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
     for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_grant(b, channel_of(b, "", w, x->hops[i]), ls_rank_at(b, x->hops[i]),
+            ls_build_grant(b, channel_of(b, "", w, x->hops[i], index), ls_rank_at(b, x->hops[i]),
                            region(b, x, x->slot[w][index % LS_GATHER_SLOTS], ls_ring_index(b),
                                   ls_block_at(b, x->hops[i]), &g));
     }
@@ -124,7 +125,7 @@ void ls_gather_give(ls_builder *b, const ls_gathering *x, int index) {
         const int reader = ls_block_at(b, -x->hops[i]);
         const ls_token_set *wanted = ls_seen(b, x->site->mask, reader, me);
         for (int w = 0; w < LS_KV; w++)
-            ls_build_send(b, channel_of(b, "", w, x->hops[i]), ls_rank_at(b, -x->hops[i]),
+            ls_build_send(b, channel_of(b, "", w, x->hops[i], index), ls_rank_at(b, -x->hops[i]),
                           packed(b, x, own[w], wanted, &g),
                           region(b, x, x->slot[w][index % LS_GATHER_SLOTS], reader, me, &g));
     }
@@ -137,7 +138,7 @@ void ls_gather_take(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
     for (int i = 0; i < x->n_hops; i++) {
         for (int w = 0; w < LS_KV; w++)
-            ls_build_receive(b, channel_of(b, "", w, x->hops[i]), ls_rank_at(b, x->hops[i]),
+            ls_build_receive(b, channel_of(b, "", w, x->hops[i], index), ls_rank_at(b, x->hops[i]),
                              region(b, x, x->slot[w][index % LS_GATHER_SLOTS], ls_ring_index(b),
                                     ls_block_at(b, x->hops[i]), &g));
     }
@@ -196,7 +197,7 @@ static void expect_parts(ls_builder *b, const ls_gathering *x, int index) {
     for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
         for (int w = 0; w < LS_KV; w++)
             ls_build_grant(
-                b, channel_of(b, "d", w, x->hops[i]), ls_rank_at(b, -x->hops[i]),
+                b, channel_of(b, "d", w, x->hops[i], index), ls_rank_at(b, -x->hops[i]),
                 landing(b, x, x->arrived[w][index % LS_GATHER_SLOTS], ls_block_at(b, -x->hops[i]), me, &g));
     }
 }
@@ -226,7 +227,7 @@ void ls_gather_give_parts(ls_builder *b, const ls_gathering *x, const ls_head_gr
     for (int i = 0; i < x->n_hops; i++) {
         const int owner = ls_block_at(b, x->hops[i]);
         for (int w = 0; w < LS_KV; w++)
-            ls_build_send(b, channel_of(b, "d", w, x->hops[i]), ls_rank_at(b, x->hops[i]),
+            ls_build_send(b, channel_of(b, "d", w, x->hops[i], g->index), ls_rank_at(b, x->hops[i]),
                           region(b, x, x->part[w][slot], me, owner, g),
                           landing(b, x, x->arrived[w][slot], me, owner, g));
     }
@@ -243,7 +244,7 @@ static void add_part(ls_builder *b, const ls_gathering *x, const ls_head_group *
         return;
     }
     const ls_operand part = landing(b, x, x->arrived[w][slot], reader, me, g);
-    ls_build_receive(b, channel_of(b, "d", w, hop), ls_rank_at(b, -hop), part);
+    ls_build_receive(b, channel_of(b, "d", w, hop, g->index), ls_rank_at(b, -hop), part);
     int64_t at = 0;
     for (int i = 0; i < seen->n; at += seen->range[i++].count)
         ls_build_accumulate(b, ls_operand_slice(part, 1, at, seen->range[i].count),
