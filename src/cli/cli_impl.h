@@ -49,10 +49,14 @@ typedef struct cli_command {
 #define CLI_OWN(table, function, flags) \
     .options = table, .n_options = CLI_COUNT(table), .run = function, .flags_bytes = sizeof(flags)
 
-extern const cli_command cli_train, cli_data, cli_attention, cli_grad, cli_generate, cli_eval, cli_recall,
-    cli_tokenize, cli_explain, cli_plan, cli_bench, cli_checkpoint, cli_version, cli_help;
+/* All commands, in the order in which they are listed: the row of X is cli_X. */
+#define CLI_COMMANDS(X)                                                                                 \
+    X(train), X(data), X(eval), X(recall), X(generate), X(grad), X(attention), X(tokenize), X(explain), \
+        X(plan), X(bench), X(checkpoint), X(version), X(help)
+#define CLI_ROW(command) cli_##command
+extern const cli_command CLI_COMMANDS(CLI_ROW);
 
-/* Row `index` of the table in main.c; NULL past the end. */
+/* Row `index` of the list; NULL past the end. */
 const cli_command *cli_command_at(int index);
 /* Finds a command by its name. LS_USAGE, with the nearest name, if there is none. */
 LS_MUST_USE ls_status cli_find(const char *name, const cli_command **out);

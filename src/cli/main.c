@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cli_command *const commands[] = {
-    &cli_train,    &cli_data,    &cli_eval, &cli_recall, &cli_generate,   &cli_grad,    &cli_attention,
-    &cli_tokenize, &cli_explain, &cli_plan, &cli_bench,  &cli_checkpoint, &cli_version, &cli_help};
+#define ROW(command) &cli_##command
+static const cli_command *const commands[] = {CLI_COMMANDS(ROW)};
 
 const cli_command *cli_command_at(int i) {
     return i >= 0 && i < (int)CLI_COUNT(commands) ? commands[i] : NULL;

@@ -10,7 +10,7 @@ static ls_operand columns_of(ls_operand whole, const ls_operand *part, int64_t *
     return columns;
 }
 
-void ls_lower_split(ls_builder *b, int n) {
+static void lower_split(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
     const ls_operand whole = ls_lower_input(b, n, 0);
     int64_t at = 0;
@@ -20,7 +20,7 @@ void ls_lower_split(ls_builder *b, int n) {
     }
 }
 
-void ls_lower_join(ls_builder *b, int n) {
+static void lower_join(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
     const ls_operand whole = ls_lower_tensor(b, node->out[0]);
     int64_t at = 0;
@@ -29,3 +29,6 @@ void ls_lower_join(ls_builder *b, int n) {
         ls_build_copy(b, part, columns_of(whole, &part, &at));
     }
 }
+
+const ls_lowering ls_lowering_split = {.lower = lower_split};
+const ls_lowering ls_lowering_join = {.lower = lower_join};

@@ -99,7 +99,7 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     b->resolved = LS_NEW_ARRAY(image->arena, ls_operand, job->graph->n_tensors);
     b->sites = LS_NEW_ARRAY(image->arena, ls_site *, n_nodes);
     for (int t = 0; t < job->graph->n_tensors; t++) b->tensor[t] = b->resolved[t] = nowhere();
-    ls_share_attention(b, n_nodes);
+    ls_lower_share(b, n_nodes);
     ls_lower_persistent(b);
     for (int p = 0; p < image->n_programs; p++) LS_TRY(lower_program(b, p));
     ls_name_values(image);

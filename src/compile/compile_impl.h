@@ -72,7 +72,8 @@ typedef struct ls_builder {
     ls_tile_run *run;     /* while one of its tiles is lowered */
     bool *
         shared; /* by storage tensor: other ranks read it in place, so it belongs into the heap; NULL: none */
-    int *flat_of; /* by tensor: of a parameter and of its gradient sum, its index in flats; else -1 */
+    bool reads_positions; /* some node's kernels read the positions of all tokens (ls_image.positions) */
+    int *flat_of;         /* by tensor: of a parameter and of its gradient sum, its index in flats; else -1 */
     ls_group *groups;
     int n_groups;
     ls_bucket *buckets;
@@ -228,19 +229,33 @@ int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number);
 void ls_lower_update(ls_builder *b);
 /* Input i of a node; where the node needs the whole of a partial sum, the sum over the ranks. */
 ls_operand ls_lower_input(ls_builder *b, int node, int i);
-/* Ops that no single kernel call can do (ls_op_is_special): most need other ranks' tokens. */
-void ls_lower_attention(ls_builder *b, int node);
-void ls_lower_attention_cached(ls_builder *b, int node); /* attention/cached.c */
+/*
+ * How the nodes of an op become instructions where one call of its kernel does not do: most need other ranks' tokens. LS_LOWERED_OPS
+ * (graph/graph.h) says which ops have one. Only `lower` is always there.
+ */
+typedef struct ls_lowering {
+    void (*lower)(ls_builder *b, int node);
+    /* Before any program: places the tables that the node reads and the host fills. */
+    void (*tables)(ls_builder *b, int node);
+    /* Before any node is lowered: says what other ranks read in place (ls_lower_shared). Called only where they do. */
+    void (*share)(ls_builder *b, int node);
+} ls_lowering;
+
+#define LS_LOWERING(op) ls_lowering_##op
+extern const ls_lowering LS_LOWERED_OPS(LS_LOWERING);
+
+/* The op's; one call of its kernel where it has none of its own. */
+const ls_lowering *ls_lowering_of(const ls_op *op);
+/* The call's floating-point operations, by the op's rule. */
+double ls_lower_flops(const ls_op *op, const ls_kernel_build *call);
+/* The tensor is read in place by other ranks, so its bytes lie in the heap. The empty tensor is allowed. */
+void ls_lower_shared(ls_builder *b, ls_tensor t);
 /* Whether blocks are read in place (attention/transfer.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
 LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool *in_place);
 /* Whether that strategy brings other blocks' queries here, so that their spans are needed. */
 bool ls_strategy_moves_queries(const char *strategy);
-/* Marks what attention lets other ranks read in place. Before any node is lowered. */
-void ls_share_attention(ls_builder *b, int n_nodes);
-void ls_lower_shift(ls_builder *b, int node); /* halo.c */
-void ls_lower_conv(ls_builder *b, int node);
-void ls_lower_split(ls_builder *b, int node); /* columns.c */
-void ls_lower_join(ls_builder *b, int node);
+/* Finds what other ranks read in place. Before any node is lowered. */
+void ls_lower_share(ls_builder *b, int n_nodes);
 
 /* Numbers instructions and names what they read (program/name.h), from the lists as they were emitted. */
 void ls_name_values(ls_image *image);

@@ -1,6 +1,6 @@
 /*
- * Halo exchange: tokens that other ranks hold, for ops that look along the sequence. Every rank says which positions it wants, as
- * a few segments; where a segment meets a run of some rank's part, that piece is copied, or packed with the others of
+ * Halo exchange: tokens that other ranks hold, for ops that need neighbours along the sequence. Every rank says which positions it
+ * wants, as a few segments; where a segment meets a run of some rank's part, that piece is copied, or packed with the others of
  * that rank and sent in one message. Positions outside the sequence give zeros. With contiguous parts a rank hears from one
  * neighbour, with zigzag from two; nothing depends on that, so a segment may also reach over several ranks.
  */
@@ -21,17 +21,12 @@ typedef struct wish {
     segment at[MOST_RUNS];
 } wish;
 
-/* Tokens that rank p wants, in the order in which it wants them. */
-typedef struct wishes {
-    int64_t before, after; /* tokens added in front of and behind each of its runs */
-    int64_t move;          /* and all of them this much further on */
-} wishes;
-
-static wish wish_of(const ls_layout *layout, const wishes *w, int p) {
+/* Tokens that rank p wants, in the order in which it wants them: its runs, each with its neighbours. */
+static wish wish_of(const ls_layout *layout, const ls_neighbours *w, int p) {
     const ls_layout_run *runs;
     wish out = {.n = ls_layout_runs(layout, p, &runs)};
     for (int i = 0; i < out.n; i++)
-        out.at[i] = (segment){runs[i].first - w->before + w->move, runs[i].count + w->before + w->after};
+        out.at[i] = (segment){runs[i].first - w->before, runs[i].count + w->before + w->after};
     return out;
 }
 
@@ -130,7 +125,7 @@ static void receive(ls_builder *b, const message *m, ls_operand out) {
 }
 
 /* The largest message over one distance in rank numbers; 0: no rank needs it. */
-static int64_t largest(const ls_layout *layout, const wishes *w, int distance) {
+static int64_t largest(const ls_layout *layout, const ls_neighbours *w, int distance) {
     int64_t most = 0;
     for (int p = 0; p < layout->P; p++) {
         const wish wanted = wish_of(layout, w, p);
@@ -154,7 +149,7 @@ static void clear_outside(ls_builder *b, const wish *w, ls_operand out) {
 }
 
 /* out [B,tokens wanted,..] from x [B,tokens held,..]. */
-static void gather(ls_builder *b, const wishes *w, ls_operand x, ls_operand out) {
+static void gather(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_operand out) {
     const ls_layout *layout = &b->image->layout;
     const bool sequence[LS_AXES] = {[LS_AXIS_RING] = true, [LS_AXIS_ULYSSES] = true};
     const int team = ls_build_team_of(b, sequence), P = ls_build_team_size(b, team);
@@ -208,51 +203,60 @@ static bool refused(ls_builder *b, const ls_node *node) {
     return true;
 }
 
-void ls_lower_shift(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
-    const ls_shift_params *params = node->params;
-    const int64_t S = b->image->layout.S; /* further than the sequence is as far as the sequence: zeros */
-    if (refused(b, node)) return;
-    const wishes moved = {.move = -ls_max(-S, ls_min(S, params->tokens))};
-    const ls_operand x = ls_lower_input(b, n, 0);
-    gather(b, &moved, x, ls_lower_tensor(b, node->out[0]));
+/* The tensor's tokens from..from+count of a run, if it has tokens. */
+static ls_operand tokens_at(const ls_builder *b, ls_tensor t, ls_operand o, int64_t from, int64_t count) {
+    const bool has = ls_shape_has_factor(&ls_graph_tensor(b->job->graph, t)->shape, LS_FACTOR_SEQUENCE);
+    return has ? ls_operand_slice(o, 1, from, count) : o;
 }
 
-/*
- * Input 0 with what its neighbours hold around each run, then a kernel call per run: conv reads it and the weight, conv_dw
- * it and the run's part of dy.
- */
-void ls_lower_conv(ls_builder *b, int n) {
+/* One call of the op's kernel for each run: on input 0 with its neighbours, and on the run's part of everything else. */
+static void call_by_runs(ls_builder *b, int n, const ls_neighbours *around, ls_operand x) {
     const ls_node *node = &b->job->graph->nodes[n];
-    const ls_conv_params *params = node->params;
-    if (refused(b, node)) return;
-    const ls_operand x = ls_lower_input(b, n, 0), other = ls_lower_input(b, n, 1),
-                     out = ls_lower_tensor(b, node->out[0]);
-    const bool cuts_out = node->op->in_place[0] == 0; /* out is by tokens, like x; otherwise `other` is */
-    const int64_t reach = (cuts_out ? other : out).view.size[0] - 1;
-    const wishes around = {.before = params->ahead ? 0 : reach, .after = params->ahead ? reach : 0};
     const int me = ls_mesh_sequence_index(&b->target->mesh, b->target->rank);
-    const wish wanted = wish_of(&b->image->layout, &around, me);
+    const wish wanted = wish_of(&b->image->layout, around, me);
+    ls_operand in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
+    ls_tensor of[LS_NODE_INPUTS]; /* the tensors of `in` */
+    int n_in = 0;
+    for (int i = 0; i < node->n_in; i++) {
+        bool in_place = false;
+        for (int o = 0; o < node->n_out; o++) in_place |= node->op->in_place[o] == i + 1;
+        if (in_place) continue;
+        of[n_in] = node->in[i];
+        in[n_in++] = i == 0 ? x : ls_lower_input(b, n, i);
+    }
+    for (int o = 0; o < node->n_out; o++) out[o] = ls_lower_tensor(b, node->out[o]);
     const ls_operand wide = make_private(b, "tokens and neighbours", x, tokens_of(&wanted));
-    gather(b, &around, x, wide);
+    gather(b, around, x, wide);
     int64_t at = 0, from = 0;
-    for (int i = 0; i < wanted.n; i++) {
-        const int64_t count = wanted.at[i].count - reach;
+    for (int r = 0; r < wanted.n; r++) {
+        const int64_t all = wanted.at[r].count, count = all - around->before - around->after;
         ls_kernel_build call = {.op = node->op->name,
                                 .kernel = node->op->kernel,
                                 .dtype = b->image->dtype,
-                                .params = params,
-                                .params_bytes = sizeof *params,
-                                .n_in = 2,
-                                .n_out = 1,
-                                .in = {ls_operand_slice(wide, 1, from, wanted.at[i].count), other},
-                                .out = {out}};
-        ls_operand *cut = cuts_out ? &call.out[0] : &call.in[1];
-        *cut = ls_operand_slice(*cut, 1, at, count);
-        const ls_view in[] = {call.in[0].view, call.in[1].view};
-        call.flops = node->op->flops(in, &call.out[0].view, params);
+                                .params = node->params,
+                                .params_bytes = node->params_bytes,
+                                .n_in = n_in,
+                                .n_out = node->n_out,
+                                .in = {ls_operand_slice(wide, 1, from, all)}};
+        for (int i = 1; i < n_in; i++) call.in[i] = tokens_at(b, of[i], in[i], at, count);
+        for (int o = 0; o < node->n_out; o++) call.out[o] = tokens_at(b, node->out[o], out[o], at, count);
+        call.flops = ls_lower_flops(node->op, &call);
         ls_build_kernel(b, &call);
         at += count;
-        from += wanted.at[i].count;
+        from += all;
     }
 }
+
+static void lower(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    if (refused(b, node)) return;
+    const ls_neighbours around = node->op->neighbours(b->job->graph, node);
+    const ls_operand x = ls_lower_input(b, n, 0);
+    if (node->op->kernel == LS_KERNEL_NONE)
+        gather(b, &around, x, ls_lower_tensor(b, node->out[0]));
+    else
+        call_by_runs(b, n, &around, x);
+}
+
+const ls_lowering ls_lowering_shift = {.lower = lower}, ls_lowering_conv = {.lower = lower},
+                  ls_lowering_conv_dw = {.lower = lower};

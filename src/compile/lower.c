@@ -1,4 +1,4 @@
-/* Nodes to instructions: one kernel call per node, but for ops that a pass of their own lowers. */
+/* Nodes to instructions: one kernel call per node, but for ops that have a lowering of their own. */
 #include "compile/compile_impl.h"
 
 #include <string.h>
@@ -129,12 +129,21 @@ static bool writes_sum(ls_builder *b, int n, int o) {
     return false;
 }
 
-static void lower_rename(ls_builder *b, int n) { (void)ls_lower_tensor(b, b->job->graph->nodes[n].in[0]); }
+double ls_lower_flops(const ls_op *op, const ls_kernel_build *call) {
+    ls_view in[LS_KERNEL_INPUTS], out[LS_KERNEL_OUTPUTS];
+    for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].view;
+    for (int i = 0; i < call->n_out; i++) out[i] = call->out[i].view;
+    return op->flops != NULL ? op->flops(in, out, call->params) : (double)ls_view_elements(&out[0]);
+}
 
 static void lower_call(ls_builder *b, int n) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = &g->nodes[n];
     const ls_op *op = node->op;
+    if (op->kernel == LS_KERNEL_NONE) { /* the output lies where the input lies */
+        (void)ls_lower_tensor(b, node->in[0]);
+        return;
+    }
     ls_kernel_build call = {.op = op->name, .kernel = op->kernel, .dtype = g->dtype, .params = node->params};
     for (int i = 0; i < node->n_in; i++) {
         bool in_place = false;
@@ -153,29 +162,46 @@ static void lower_call(ls_builder *b, int n) {
     if (op->kernel_by_input) call.dtype = call.in[0].view.dtype;
     if (node->n_in == 0) call.dtype = call.out[0].view.dtype; /* zeros of a sum are G, not T */
     call.params_bytes = node->params != NULL ? node->params_bytes : 0;
-    ls_view in[LS_KERNEL_INPUTS], out[LS_KERNEL_OUTPUTS];
-    for (int i = 0; i < call.n_in; i++) in[i] = call.in[i].view;
-    for (int i = 0; i < call.n_out; i++) out[i] = call.out[i].view;
-    call.flops = op->flops != NULL ? op->flops(in, out, node->params) : (double)ls_view_elements(&out[0]);
+    call.flops = ls_lower_flops(op, &call);
     ls_build_kernel(b, &call);
 }
 
-static void (*const lowerings[LS_LOWERINGS])(ls_builder *b, int node) = {
-    [LS_LOWER_CALL] = lower_call,
-    [LS_LOWER_RENAME] = lower_rename,
-    [LS_LOWER_ATTENTION] = ls_lower_attention,
-    [LS_LOWER_ATTENTION_CACHED] = ls_lower_attention_cached,
-    [LS_LOWER_SHIFT] = ls_lower_shift,
-    [LS_LOWER_CONV] = ls_lower_conv,
-    [LS_LOWER_SPLIT] = ls_lower_split,
-    [LS_LOWER_JOIN] = ls_lower_join,
-};
+static const ls_lowering called = {.lower = lower_call};
+
+static const struct {
+    const ls_op *op;
+    const ls_lowering *lowering;
+} table[] = {
+#define ROW(op) \
+    { &ls_op_##op, &ls_lowering_##op }
+    LS_LOWERED_OPS(ROW)};
+
+const ls_lowering *ls_lowering_of(const ls_op *op) {
+    for (size_t i = 0; i < LS_COUNT(table); i++)
+        if (table[i].op == op) return table[i].lowering;
+    return &called;
+}
 
 void ls_lower_node(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
-    if (ls_op_is_special(node->op))
+    const ls_lowering *lowering = ls_lowering_of(node->op);
+    if (lowering != &called)
         for (int o = 0; o < node->n_out; o++) (void)writes_sum(b, n, o);
-    lowerings[node->op->lowering](b, n);
+    lowering->lower(b, n);
+}
+
+void ls_lower_shared(ls_builder *b, ls_tensor t) {
+    if (t.id != 0) b->shared[ls_graph_tensor(b->job->graph, t)->storage.id] = true;
+}
+
+void ls_lower_share(ls_builder *b, int n_nodes) {
+    const ls_graph *g = b->job->graph;
+    if (!b->image->in_place) return;
+    b->shared = LS_NEW_ARRAY(b->image->arena, bool, g->n_tensors);
+    for (int n = 0; n < n_nodes; n++) {
+        const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
+        if (lowering->share != NULL) lowering->share(b, n);
+    }
 }
 
 void ls_lower_nodes(ls_builder *b) {

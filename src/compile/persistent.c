@@ -99,49 +99,17 @@ static void place_optimizer(ls_builder *b) {
          NULL);
 }
 
-/* The spans of a mask for the queries of a block of ranks. */
-static void place_spans(ls_builder *b, const ls_mask *wanted, int64_t B, int ring) {
-    ls_image *image = b->image;
-    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
-    ls_mask_binding *mask = LS_PUSH(image->arena, image->masks, image->n_masks, image->mask_capacity);
-    mask->mask = *wanted;
-    for (int i = 0; i < mask->mask.n; i++) {
-        ls_mask_term *term = &mask->mask.term[i];
-        if (term->kind == LS_MASK_DOCUMENTS)
-            term->ends = ls_arena_copy(image->arena, term->ends, sizeof *term->ends * (size_t)term->n_ends);
-    }
-    mask->query_start = ls_layout_start(&image->layout, ring * U);
-    mask->query_count = ls_layout_start(&image->layout, (ring + 1) * U) - mask->query_start;
-    mask->spans = ls_build_private(b, LS_BUFFER_TABLE, "spans", LS_I32, 3,
-                                   (int64_t[]){B, mask->query_count, 2 * ls_mask_width(wanted)});
-}
-
-/*
- * For each mask that differs the spans of this rank's block of queries and, where queries travel, behind it those of the blocks
- * that come here, hop after hop; and the positions of all tokens.
- */
+/* What lowerings read and the host fills, as each node's lowering says; and the positions of all tokens, once. */
 static void place_tables(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
-    const int R = b->target->mesh.size[LS_AXIS_RING];
-    const int ring = ls_mesh_coordinate(&b->target->mesh, b->target->rank, LS_AXIS_RING);
-    const int blocks = ls_strategy_moves_queries(b->target->strategy) ? R : 1;
-    image->positions.buffer = -1;
     for (int n = 0; n < g->n_nodes; n++) {
-        const ls_node *node = &g->nodes[n];
-        const ls_mask *wanted = ls_node_mask(node);
-        if (wanted == NULL) continue;
-        bool known = false;
-        for (int m = 0; m < image->n_masks; m++) known |= ls_mask_equal(&image->masks[m].mask, wanted);
-        if (known) continue;
-        int64_t q[LS_MAX_DIMS];
-        ls_local_size(b, node->in[0], q);
-        for (int h = 0; h < blocks; h++) place_spans(b, wanted, q[0], (ring + h) % R);
+        const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);
+        if (lowering->tables != NULL) lowering->tables(b, n);
     }
-    bool cached = false;
-    for (int n = 0; n < g->n_nodes; n++) cached |= ls_node_reads_cache(&g->nodes[n]);
-    if (image->n_masks == 0 && !cached) return;
-    image->positions = ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, &image->layout.S);
+    image->positions.buffer = -1;
+    if (b->reads_positions)
+        image->positions = ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, &image->layout.S);
 }
 
 void ls_lower_persistent(ls_builder *b) {

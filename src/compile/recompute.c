@@ -33,16 +33,15 @@ static int owner_of(const ls_graph *g, ls_tensor t) {
 }
 
 /*
- * Where tokens are mixed (attention, a convolution) a graph falls into blocks. What is carried past such a node to a later one is
+ * Where a node needs other tokens (attention, a convolution) a graph falls into blocks. What is carried past such a node to a later one is
  * where a block begins: were it dropped, one block would be made again from the start of another. And what is made after
  * the last of them is read again at once. Neither is worth dropping.
  */
 static void find_fixed(candidates *c) {
     const ls_graph *g = c->g;
-    int *mixed = LS_NEW_ARRAY(c->arena, int, g->forward_nodes + 1); /* mixing nodes before node n */
+    int *mixed = LS_NEW_ARRAY(c->arena, int, g->forward_nodes + 1); /* such nodes before node n */
     for (int n = 0; n < g->forward_nodes; n++) {
-        const ls_op *op = g->nodes[n].op;
-        mixed[n + 1] = mixed[n] + (ls_op_is_special(op) && !op->by_rows ? 1 : 0);
+        mixed[n + 1] = mixed[n] + (g->nodes[n].op->reach != LS_REACH_OWN ? 1 : 0);
     }
     const int all = mixed[g->forward_nodes];
     for (int n = 0; n < g->forward_nodes; n++) {

@@ -86,7 +86,7 @@ static int64_t node_rows(const ls_builder *b, int n) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = &g->nodes[n];
     int64_t rows = 0;
-    if (!node->op->by_rows || b->sharding->first_only[n]) return 0;
+    if (node->op->reach != LS_REACH_OWN || b->sharding->first_only[n]) return 0;
     for (int i = 0; i < touched(node); i++) {
         if (i < node->n_in && b->sharding->resolve[n * LS_NODE_INPUTS + i]) return 0;
         const ls_tensor t = nth(node, i);
@@ -105,7 +105,7 @@ static bool is_whole(const ls_graph *g, const ls_node *node) {
     for (int i = 0; i < touched(node); i++) {
         if (has_factor(g, nth(node, i))) return false;
     }
-    return !ls_op_is_special(node->op);
+    return node->op->reach == LS_REACH_OWN;
 }
 
 /* Whether the node reads what one of the run makes at that turn. */
@@ -143,7 +143,7 @@ static int64_t logits_width(const ls_graph *g) {
     int64_t width = 0;
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_node *node = &g->nodes[n];
-        bool reduces = node->op->by_rows && node->n_in > 0 && has_rows(g, node->in[0]);
+        bool reduces = node->op->reach == LS_REACH_OWN && node->n_in > 0 && has_rows(g, node->in[0]);
         for (int o = 0; o < node->n_out && reduces; o++)
             reduces = has_rows(g, node->out[o]) && width_of(g, node->out[o]) == 1;
         if (reduces) width = ls_max(width, width_of(g, node->in[0]));

@@ -2,7 +2,7 @@
  * graph: nodes and the op table, as the compiler and the other folders see them. Users see longspan/graph.h.
  *
  * An op is one file in ops/ and one const row (its gradient op is a second row in the same file). The row holds everything that
- * the other folders need to know about the op, so no code outside ops/ switches over ops.
+ * the other folders need to know about the op, so no code outside ops/ asks which op a node is.
  */
 #ifndef LS_GRAPH_H
 #define LS_GRAPH_H
@@ -106,30 +106,43 @@ typedef struct ls_lookup {
     bool may_ignore; /* -100 is allowed and selects nothing */
 } ls_lookup;
 
-/* How the compiler makes instructions of an op (the table in compile/lower.c). */
-typedef enum ls_lowering {
-    LS_LOWER_CALL,   /* one call of `kernel` */
-    LS_LOWER_RENAME, /* nothing runs: only the shape changes */
-    LS_LOWER_ATTENTION,
-    LS_LOWER_ATTENTION_CACHED,
-    LS_LOWER_SHIFT,
-    LS_LOWER_CONV,
-    LS_LOWER_SPLIT,
-    LS_LOWER_JOIN,
-    LS_LOWERINGS
-} ls_lowering;
+/* On which tokens of its inputs the results of a token depend: what an op needs along the sequence. */
+typedef enum ls_reach {
+    LS_REACH_ALL,
+    LS_REACH_PREFIX,     /* the same token and all before it */
+    LS_REACH_NEIGHBOURS, /* those that the row's `neighbours` counts */
+    /*
+     * The same token, and whole inputs (weights); a whole result is a sum over tokens that the node adds to. Such a node can be run on a
+     * part of the tokens at a time.
+     */
+    LS_REACH_OWN,
+    LS_REACHES
+} ls_reach;
+/* "all tokens", "earlier tokens", "neighbouring tokens", "its own token". */
+const char *ls_reach_name(ls_reach reach);
+
+/* The result of token i depends on tokens i - before .. i + after of input 0. One of the two may be negative. */
+typedef struct ls_neighbours {
+    int64_t before, after;
+} ls_neighbours;
+
+typedef struct ls_next
+    ls_next; /* the state of making a graph for one more token, which rules use (graph_impl.h) */
 
 typedef struct ls_op {
     const char *name;
-    ls_kernel_id kernel;  /* of lowering LS_LOWER_CALL */
-    bool kernel_by_input; /* the kernel is chosen by the type of input 0; otherwise by the graph's type */
-    ls_lowering lowering;
-    bool linear; /* partial sums may pass through, because f(a) + f(b) = f(a + b) */
     /*
-     * Works token by token: the results of a token depend on the same token of the inputs and on whole inputs (weights); a whole
-     * result is a sum over tokens that the node adds to. Such a node can be run on a part of the tokens at a time.
+     * Called on the tensors that are not changed in place and on the outputs. LS_KERNEL_NONE: nothing runs, because only the shape changes, or
+     * the op's lowering in compile/ knows what runs.
      */
-    bool by_rows;
+    ls_kernel_id kernel;
+    bool kernel_by_input; /* the kernel is chosen by the type of input 0; otherwise by the graph's type */
+    bool linear;          /* partial sums may pass through, because f(a) + f(b) = f(a + b) */
+    ls_reach reach;
+    /* Of reach LS_REACH_NEIGHBOURS. The kernel, if any, takes input 0 with the neighbours of a run of tokens; without one they are the result. */
+    ls_neighbours (*neighbours)(const ls_graph *g, const ls_node *node);
+    /* The mask that says which keys a query sees, and with it how the node's work is spread over the sequence. NULL: there is none. */
+    const ls_mask *(*mask)(const ls_node *node);
     int least_in, most_in, n_out;
     /* 1 + the input whose bytes the output uses; 0: the output has its own */
     signed char in_place[LS_NODE_OUTPUTS];
@@ -145,25 +158,57 @@ typedef struct ls_op {
     /* States of the outputs. An input is LS_PARTIAL here only if `linear`. NULL: there is no rule, which is a compile error. */
     ls_status (*shard)(const ls_shard_query *q, ls_shard_answer *answer);
     ls_flops_rule flops;
+    /*
+     * Generation, which adds one token after the other. cache: bit i: input i of all earlier tokens is kept. next: adds what computes
+     * output 0 for one more token, and returns it; other outputs are not made. NULL: a node whose reach is its own token is repeated on
+     * the new one; of any other reach, it is an error.
+     */
+    unsigned cache;
+    ls_tensor (*next)(ls_next *n, const ls_node *node);
 } ls_op;
 
-/* The compiler has a lowering for it: most of these need other ranks' tokens. */
-static inline bool ls_op_is_special(const ls_op *op) { return op->lowering > LS_LOWER_RENAME; }
+/*
+ * All ops: those that are one call of their row's kernel, and those for which the folder compile has a lowering (ls_lowering_X for
+ * ls_op_X).
+ */
+#define LS_CALLED_OPS(X)                                                                                  \
+    X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw),     \
+        X(column_sum), X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu),           \
+        X(swiglu_grad), X(activation), X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), \
+        X(cross_entropy), X(cross_entropy_grad), X(sum), X(broadcast), X(zeros), X(accumulate)
+#define LS_LOWERED_OPS(X)                                                                            \
+    X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), \
+        X(conv_dw), X(split), X(join)
 
-/* The table of all ops, in the order of graph/ops.c; NULL past the end. */
+#define LS_OP_ROW(op) ls_op_##op
+extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
+
+/* The rows of both lists, one after the other; NULL past the end. */
 const ls_op *ls_op_at(int index);
 
-/* --- attention ----------------------------------------------------------------------------------------------------------- */
+/* The node's mask; NULL: it has none. */
+static inline const ls_mask *ls_node_mask(const ls_node *node) {
+    return node->op->mask != NULL ? node->op->mask(node) : NULL;
+}
 
-/* Parameters of the attention ops, which the strategies read. */
-typedef struct ls_attention_node {
-    ls_mask mask;
-    double scale;
-    double softcap; /* 0: none */
-} ls_attention_node;
+/* --- what attention and its lowering agree on -------------------------------------------------------------------------------- */
 
-/* Index of the sink among the inputs of attention (after q, k, v), and of its gradient op (after q, k, v, o, lse, do). */
-enum { LS_ATTENTION_SINK = 3, LS_ATTENTION_GRAD_SINK = 6, LS_ATTENTION_GRAD_SINK_SUM };
+/* Inputs and outputs of attention; the sink is optional. The params of these ops begin with ls_attention_params: scale and softcap. */
+enum { LS_ATTENTION_Q, LS_ATTENTION_K, LS_ATTENTION_V, LS_ATTENTION_SINK };
+enum { LS_ATTENTION_O, LS_ATTENTION_LSE };
+
+/* Of its gradient, of which attention_sink_grad has the last input and output. */
+enum {
+    LS_ATTENTION_GRAD_Q,
+    LS_ATTENTION_GRAD_K,
+    LS_ATTENTION_GRAD_V,
+    LS_ATTENTION_GRAD_O,
+    LS_ATTENTION_GRAD_LSE,
+    LS_ATTENTION_GRAD_DO,
+    LS_ATTENTION_GRAD_SINK,
+    LS_ATTENTION_GRAD_SINK_SUM
+};
+enum { LS_ATTENTION_DQ, LS_ATTENTION_DK, LS_ATTENTION_DV, LS_ATTENTION_DSINK };
 
 /* The inputs of attention over a cache; the sink is optional. */
 enum {
@@ -176,10 +221,6 @@ enum {
     LS_CACHED_SPANS, /* i32[1,1,2w]: the positions that the new token sees (ls_mask_spans) */
     LS_CACHED_SINK
 };
-bool ls_node_reads_cache(const ls_node *node);
-
-/* The mask of an attention node; NULL for any other node, also for attention's gradient. */
-const ls_mask *ls_node_mask(const ls_node *node);
 
 /* --- questions about a graph --------------------------------------------------------------------------------------------- */
 
@@ -264,8 +305,8 @@ typedef struct ls_decoding {
 
 /*
  * Fills the empty graph `to` from a forward graph of one sequence of S tokens, the longest that can be generated. Inputs of the
- * prefill keep their names; inputs of the new token are "next NAME", i32[1,1]. LS_UNSUPPORTED names an op other than attention that
- * mixes tokens. Document ends of masks stay the caller's.
+ * prefill keep their names; inputs of the new token are "next NAME", i32[1,1]. LS_UNSUPPORTED names an op that needs other tokens and has
+ * no rule for one more. Document ends of masks stay the caller's.
  */
 LS_MUST_USE ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, ls_decoding *out);
 

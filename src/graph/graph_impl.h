@@ -1,24 +1,8 @@
-/* graph: for the op files and passes of this folder. The rows of the op table, the gradient rules' interface, and shared rules. */
+/* graph: for the op files and passes of this folder. What the rules of a row may call, and rules that several ops share. */
 #ifndef LS_GRAPH_IMPL_H
 #define LS_GRAPH_IMPL_H
 
 #include "graph/graph.h"
-
-/* --- the rows, each defined in its op's file ------------------------------------------------------------------------------- */
-
-extern const ls_op ls_op_embedding, ls_op_embedding_grad;
-extern const ls_op ls_op_linear, ls_op_linear_dx, ls_op_linear_dw, ls_op_column_sum;
-extern const ls_op ls_op_rmsnorm, ls_op_rmsnorm_grad;
-extern const ls_op ls_op_layernorm, ls_op_layernorm_grad;
-extern const ls_op ls_op_rope_table, ls_op_rotate;
-extern const ls_op ls_op_attention, ls_op_attention_grad, ls_op_attention_sink_grad, ls_op_attention_cached;
-extern const ls_op ls_op_swiglu, ls_op_swiglu_grad;
-extern const ls_op ls_op_activation, ls_op_activation_grad;
-extern const ls_op ls_op_shift, ls_op_conv, ls_op_conv_dw;
-extern const ls_op ls_op_add, ls_op_mul, ls_op_scale, ls_op_cast, ls_op_reshape;
-extern const ls_op ls_op_split, ls_op_join;
-extern const ls_op ls_op_cross_entropy, ls_op_cross_entropy_grad;
-extern const ls_op ls_op_sum, ls_op_broadcast, ls_op_zeros, ls_op_accumulate;
 
 /* --- what a gradient rule may call (differentiate.c) ------------------------------------------------------------------------ */
 
@@ -39,6 +23,20 @@ void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum);
 /* Zeros G of a shape, the start of a sum. */
 ls_tensor ls_zeros(ls_graph *g, const ls_shape *shape);
 
+/* --- what a rule for one more token may call (decode.c) ---------------------------------------------------------------------- */
+
+/* The graph to which the rule adds. */
+ls_graph *ls_next_graph(ls_next *n);
+/* An input of the node, for the new token; LS_NO_TENSOR for none. */
+ls_tensor ls_next_tensor(const ls_next *n, ls_tensor t);
+/* An input that the row keeps (`cache`), of all tokens. What the rule's node writes into it stays there. */
+ls_tensor ls_next_cache(ls_next *n, ls_tensor t);
+/* A tensor's shape for one token: batch and sequence have size 1 and are ordinary dimensions, so that nothing is cut. */
+ls_shape ls_next_shape(const ls_next *n, ls_tensor t);
+/* Inputs: the position of the new token, and the spans of keys that it sees under a mask. */
+ls_tensor ls_next_place(const ls_next *n);
+ls_tensor ls_next_spans(ls_next *n, const ls_mask *mask);
+
 /* --- rules that several ops share (rules.c) --------------------------------------------------------------------------------- */
 
 /* All inputs have one type and shape, and so have the outputs. */
@@ -55,6 +53,12 @@ ls_status ls_shard_rows(const ls_shard_query *q, ls_shard_answer *answer);
 ls_status ls_shard_by_weights(const ls_shard_query *q, ls_shard_answer *answer);
 /* The last input and the last output are a partial sum. The other inputs are alike, cut or whole, and the other outputs are like them. */
 ls_status ls_shard_into_sum(const ls_shard_query *q, ls_shard_answer *answer);
+/* Params of the attention ops. */
+typedef struct ls_attention_node {
+    ls_attention_params kernel; /* scale and softcap; the strategies set what is left */
+    ls_mask mask;
+} ls_attention_node;
+
 bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 /* LS_INVALID error "op NAME: input i "NAME" is f32[2,3], expected WHAT". */
 ls_status ls_op_input_error(const ls_graph *g, const ls_node *node, int i, const char *expected, ...)

@@ -280,6 +280,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                              .params = true,
                              .check = check_attention,
                              .reads_too = reads_of_attention,
+                             .minus_inf = RESULT(1),
                              .cost = LS_COST_ATTENTION},
     /* Row j of the cache becomes the x at position kpos[j], if there is any. kpos ascends. */
     [LS_KERNEL_CACHE_WRITE] = {.name = "cache_write",
@@ -290,7 +291,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     [LS_KERNEL_ATTENTION_SINK] = {.name = "attention_sink",
                                   .in = "sink T[H]",
                                   .out = "o ~G[B,N,H,D] lse G[B,H,N]",
-                                  .reads = RESULT(0) | RESULT(1)},
+                                  .reads = RESULT(0) | RESULT(1),
+                                  .minus_inf = RESULT(1)},
     /* lse includes the sink. */
     [LS_KERNEL_ATTENTION_SINK_GRAD] = {.name = "attention_sink_grad",
                                        .in = "sink T[H] lse G[B,H,N] delta G[B,H,N]",
@@ -300,7 +302,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     [LS_KERNEL_ATTENTION_MERGE] = {.name = "attention_merge",
                                    .in = "part ~G[B,N,H,D] part_lse G[B,H,N]",
                                    .out = "o ~G[B,N,H,D] lse G[B,H,N]",
-                                   .reads = RESULT(0) | RESULT(1)},
+                                   .reads = RESULT(0) | RESULT(1),
+                                   .minus_inf = RESULT(1)},
     /* delta = the sum over D of o * do */
     [LS_KERNEL_ATTENTION_DELTA] = {.name = "attention_delta",
                                    .in = "o T[B,N,H,D] do T[B,N,H,D]",
@@ -328,6 +331,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     [LS_KERNEL_COPY] = {.name = "copy",
                         .in = "x ~~T[n]",
                         .out = "y ~~T[n]",
+                        .minus_inf = RESULT(0),
                         .cost = LS_COST_COPY,
                         .sample = {"x", "x", false, NULL}},
     /* y = zero bits, of any type */

@@ -104,6 +104,11 @@ typedef struct ls_contract {
      * that any thread needs of an element before it writes that element. A test tries every pair.
      */
     unsigned over[LS_KERNEL_OUTPUTS];
+    /*
+     * Bit i: an element of output i that is -inf stands for nothing, as the lse of a query that sees no key does. Any other value that is
+     * not finite is an error of the numbers that went in.
+     */
+    unsigned minus_inf;
     unsigned table; /* the operand of which only the rows are touched that input 0 names; 0: none */
     ls_cost_kind cost;
     ls_kernel_sample sample;

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* --- the record of spans ------------------------------------------------------------------------------------------------------ */
 
@@ -214,15 +213,15 @@ static double number_at(const ls_view *v, int64_t i) {
     }
 }
 
-/* Inspects dense results only. An lse of -inf is valid: the query sees no key. */
+/* Inspects dense results only. */
 static void inspect(const run *r, const ls_instr *instr, const ls_kernel_call *call) {
     for (int o = 0; o < call->n_out && r->inspect->op == NULL; o++) {
         const ls_view *v = &call->out[o];
         if (!ls_view_is_dense(v)) continue;
-        const bool may_be_empty = strcmp(instr->op, "attention") == 0;
+        const bool may_be_nothing = (ls_contracts[instr->kernel->id].minus_inf >> o & 1) != 0;
         for (int64_t i = 0, n = ls_view_elements(v); i < n; i++) {
             const double x = number_at(v, i);
-            if (isfinite(x) || (may_be_empty && x == -INFINITY)) continue;
+            if (isfinite(x) || (may_be_nothing && x == -INFINITY)) continue;
             r->inspect->op = instr->op;
             r->inspect->tensor = r->ex->image->buffers[instr->out[o].buffer].name;
             break;

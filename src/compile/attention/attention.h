@@ -24,11 +24,21 @@ typedef struct ls_queries ls_queries;
 /* In which order queries go out and results come home: what strategies by which queries travel differ in. */
 typedef void (*ls_query_schedule)(ls_builder *b, const ls_queries *q);
 
+/* The tensors of a node of attention, or of its gradient, which alone has the last ones. */
+typedef struct ls_attention_tensors {
+    int node; /* its index */
+    int sink; /* the input that has a logit per query head; -1: none */
+    ls_tensor q, k, v, o, lse;
+    ls_tensor grad_o, dq, dk, dv;
+    ls_tensor dsink; /* the sum to which the gradient of the sink is added */
+} ls_attention_tensors;
+
+/* All that a strategy may know of a node (site.c). */
 struct ls_site {
     const ls_strategy *strategy;
-    const ls_node *node; /* the forward node */
-    const ls_attention_node *params;
+    ls_attention_tensors forward;
     int64_t B, Hq, Hkv, D;
+    ls_attention_params params; /* what kernels are told: scale, soft cap, this rank's heads */
     int mask; /* index into ls_image.masks: of my block of queries; where queries travel, + h is of those h hops away */
     ls_heads q_heads, kv_heads;
     ls_heads kv_parts; /* KV heads counted once per owner: where the owners' gradients are collected */
@@ -57,8 +67,6 @@ struct ls_strategy {
 
 extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp,
     ls_strategy_gather, ls_strategy_tokenring, ls_strategy_decode;
-/* What the kernels are told of this rank's heads. */
-ls_attention_params ls_site_params(const ls_builder *b, const ls_site *site);
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
 /* `applicable` that asks of a mesh only that every ulysses rank has a query head; the error names the strategy. */
 LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *problem);
@@ -202,7 +210,7 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
 
 /* All of it where one rank holds the sequence (local.c), which needs no other's tokens: results go straight to their tensors. */
 void ls_local_forward(ls_builder *b, ls_site *site);
-void ls_local_backward(ls_builder *b, ls_site *site, const ls_node *node, ls_operand grad_o,
+void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient, ls_operand grad_o,
                        ls_operand delta);
 
 /*
@@ -210,7 +218,8 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_node *node, ls_ope
  * gradient, from site->lse and delta G[B,heads,n].
  */
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o);
-void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_node *node, ls_operand delta);
+void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient,
+                      ls_operand delta);
 
 /* --- calls of the kernels (call.c) ------------------------------------------------------------------------------------------- */
 
@@ -283,8 +292,8 @@ void ls_query_release(ls_builder *b, const ls_query_transfer *v, int round);
 void ls_round_results(ls_builder *b, const ls_queries *q, int round, ls_operand part[]);
 void ls_copy_results(ls_builder *b, const ls_queries *q, const ls_operand part[]);
 
-/* The composition that all of them are: gather heads, across blocks, scatter tokens. node: the gradient's. */
+/* The composition that all of them are: gather heads, across blocks, scatter tokens. */
 void ls_usp_forward(ls_builder *b, ls_site *site);
-void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node);
+void ls_usp_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient);
 
 #endif

@@ -81,9 +81,8 @@ static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t 
     return merged;
 }
 
-void ls_lower_attention_cached(ls_builder *b, int n) {
+static void lower(ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
-    const ls_attention_node *params = node->params;
     const int me = ls_mesh_sequence_index(&b->target->mesh, b->target->rank);
     ls_operand in[LS_NODE_INPUTS] = {{0}};
     for (int i = 0; i < node->n_in; i++) in[i] = ls_lower_input(b, n, i);
@@ -95,14 +94,14 @@ void ls_lower_attention_cached(ls_builder *b, int n) {
     write_cache(b, in[LS_CACHED_K], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_KEYS]);
     write_cache(b, in[LS_CACHED_V], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_VALUES]);
     const partial mine = make_partial(b, "part", Hq, D);
-    const ls_attention_call call = {
-        .params = {.scale = params->scale, .softcap = params->softcap, .group = (int)(Hq / Hkv)},
-        .q = in[LS_CACHED_Q],
-        .k = in[LS_CACHED_KEYS],
-        .v = in[LS_CACHED_VALUES],
-        .spans = in[LS_CACHED_SPANS],
-        .positions = kpos,
-        .area = {.pairs = (double)held, .queries = 1}};
+    ls_attention_call call = {.params = *(const ls_attention_params *)node->params,
+                              .q = in[LS_CACHED_Q],
+                              .k = in[LS_CACHED_KEYS],
+                              .v = in[LS_CACHED_VALUES],
+                              .spans = in[LS_CACHED_SPANS],
+                              .positions = kpos,
+                              .area = {.pairs = (double)held, .queries = 1}};
+    call.params.group = (int)(Hq / Hkv);
     ls_build_attention(b, &call, mine.o, mine.lse);
     const partial all = exchange(b, &mine, Hq, D);
     if (node->n_in > LS_CACHED_SINK)
@@ -115,3 +114,11 @@ void ls_lower_attention_cached(ls_builder *b, int n) {
                                               .out = {all.o, all.lse}});
     ls_build_cast(b, all.o, ls_lower_tensor(b, node->out[0]));
 }
+
+/* Which keys lie here is said by the positions; the spans are an input of the node. */
+static void need_tables(ls_builder *b, int n) {
+    (void)n;
+    b->reads_positions = true;
+}
+
+const ls_lowering ls_lowering_attention_cached = {.lower = lower, .tables = need_tables};

@@ -33,7 +33,7 @@ static ls_area area_seen(ls_builder *b, const ls_site *site) {
 static ls_attention_call call_of(ls_builder *b, const ls_gathering *x, const ls_head_group *g) {
     const ls_site *site = x->site;
     const int slot = g->index % LS_GATHER_SLOTS;
-    ls_attention_call call = {.params = ls_site_params(b, site),
+    ls_attention_call call = {.params = site->params,
                               .q = q_heads(site->q, g),
                               .k = ls_gather_seen(b, x, x->slot[LS_KEYS][slot], g),
                               .v = ls_gather_seen(b, x, x->slot[LS_VALUES][slot], g),

@@ -61,23 +61,3 @@ ls_operand ls_leasable(ls_builder *b, ls_operand operand, int64_t capacity) {
     ls_build_copy(b, operand, copy);
     return copy;
 }
-
-/* Queries and the output's gradient are exchanged between heads and tokens; keys and values also go round the ring. */
-static bool is_shared(const ls_builder *b, const ls_node *node, int input) {
-    enum { Q, K, V, GRAD_O = 5 };
-    const bool exchanged = b->target->mesh.size[LS_AXIS_ULYSSES] > 1;
-    return input == K || input == V || (exchanged && (input == Q || (node->forward >= 0 && input == GRAD_O)));
-}
-
-void ls_share_attention(ls_builder *b, int n_nodes) {
-    const ls_graph *g = b->job->graph;
-    if (!b->image->in_place) return;
-    b->shared = LS_NEW_ARRAY(b->image->arena, bool, g->n_tensors);
-    for (int n = 0; n < n_nodes; n++) {
-        const ls_node *node = &g->nodes[n];
-        if (node->op->lowering != LS_LOWER_ATTENTION) continue;
-        for (int i = 0; i < node->n_in; i++) {
-            if (is_shared(b, node, i)) b->shared[ls_graph_tensor(g, node->in[i])->storage.id] = true;
-        }
-    }
-}

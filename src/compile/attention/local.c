@@ -9,7 +9,7 @@ enum { MOST_WIDE = 8 << 20 }; /* bytes of o or dq in type G at a time, if one KV
 /* KV heads done at a time. A sink goes into o and lse of all heads at once. */
 static int64_t heads_at_a_time(const ls_builder *b, const ls_site *site) {
     const ls_dtype G = b->image->accumulator;
-    if (G == b->image->dtype || site->node->n_in > LS_ATTENTION_SINK) return site->Hkv;
+    if (G == b->image->dtype || site->forward.sink >= 0) return site->Hkv;
     const int64_t bytes = ls_view_elements(&site->q.view) * (int64_t)ls_dtype_bytes(G);
     const int64_t groups = ls_max(1, ls_min(site->Hkv, ls_ceil_div(bytes, MOST_WIDE)));
     return ls_ceil_div(site->Hkv, groups);
@@ -32,7 +32,7 @@ static ls_operand kv_heads(ls_operand o, const group *g) { return ls_operand_sli
 static ls_attention_call call_of(ls_builder *b, const ls_site *site, const group *g) {
     const int me = ls_ring_index(b);
     return (ls_attention_call){
-        .params = ls_site_params(b, site),
+        .params = site->params,
         .q = q_heads(site->q, g),
         .k = kv_heads(site->k, g),
         .v = kv_heads(site->v, g),
@@ -60,7 +60,7 @@ static void keep(ls_builder *b, ls_operand made, ls_operand place) {
 }
 
 void ls_local_forward(ls_builder *b, ls_site *site) {
-    const ls_operand o = ls_lower_tensor(b, site->node->out[0]);
+    const ls_operand o = ls_lower_tensor(b, site->forward.o);
     const int64_t most = heads_at_a_time(b, site);
     const ls_operand room = room_for(b, site, group_at(site, 0, most).n_q, "o");
     for (int64_t kv = 0; kv < site->Hkv; kv += most) {
@@ -73,9 +73,10 @@ void ls_local_forward(ls_builder *b, ls_site *site) {
     }
 }
 
-void ls_local_backward(ls_builder *b, ls_site *site, const ls_node *node, ls_operand grad_o,
+void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient, ls_operand grad_o,
                        ls_operand delta) {
     enum { DQ, DK, DV, RESULTS };
+    const ls_tensor result[RESULTS] = {gradient->dq, gradient->dk, gradient->dv};
     const int64_t most = heads_at_a_time(b, site);
     const ls_operand room[RESULTS] = {room_for(b, site, group_at(site, 0, most).n_q, "dq"),
                                       room_for(b, site, most, "dk"), room_for(b, site, most, "dv")};
@@ -85,7 +86,7 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_node *node, ls_ope
         const ls_attention_given given = {q_heads(grad_o, &g), q_rows(site->lse, &g), q_rows(delta, &g)};
         ls_operand place[RESULTS], made[RESULTS];
         for (int i = 0; i < RESULTS; i++) {
-            const ls_operand whole = ls_lower_tensor(b, node->out[i]);
+            const ls_operand whole = ls_lower_tensor(b, result[i]);
             place[i] = i == DQ ? q_heads(whole, &g) : kv_heads(whole, &g);
             made[i] = made_in(b, place[i], room[i]);
         }

@@ -140,7 +140,7 @@ static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int round, 
     const ls_site *site = q->site;
     const int me = ls_ring_index(b);
     return (ls_attention_call){
-        .params = ls_site_params(b, site),
+        .params = site->params,
         .q = queries,
         .k = site->k,
         .v = site->v,

@@ -22,7 +22,7 @@ static ls_attention_call visit(ls_builder *b, const ls_site *site, int block, co
                                int index) {
     const ls_token_range range = range_of(b, site, block, index);
     return (ls_attention_call){
-        .params = ls_site_params(b, site),
+        .params = site->params,
         .q = site->q,
         .k = ls_tokens_at(here->kv[LS_KEYS], here->tokens, range),
         .v = ls_tokens_at(here->kv[LS_VALUES], here->tokens, range),

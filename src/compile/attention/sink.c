@@ -11,32 +11,32 @@ static ls_operand my_heads(const ls_builder *b, const ls_site *site, ls_operand 
     return ls_operand_slice(all, 0, site->q_heads.start[u], site->q_heads.count[u]);
 }
 
-static ls_operand sink_of(ls_builder *b, const ls_site *site, const ls_node *node, int input) {
-    return my_heads(b, site, ls_lower_input(b, (int)(node - b->job->graph->nodes), input));
+static ls_operand sink_of(ls_builder *b, const ls_site *site, const ls_attention_tensors *t) {
+    return my_heads(b, site, ls_lower_input(b, t->node, t->sink));
 }
 
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o) {
-    if (site->node->n_in <= LS_ATTENTION_SINK) return;
+    if (site->forward.sink < 0) return;
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_sink",
                                           .kernel = LS_KERNEL_ATTENTION_SINK,
                                           .dtype = b->image->dtype,
                                           .flops = (double)ls_view_elements(&o.view),
                                           .n_in = 1,
-                                          .in = {sink_of(b, site, site->node, LS_ATTENTION_SINK)},
+                                          .in = {sink_of(b, site, &site->forward)},
                                           .n_out = 2,
                                           .out = {o, site->lse}});
 }
 
 /* Every rank adds what its queries and heads find; the sum over the ranks is the accumulator's business. */
-void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_node *node, ls_operand delta) {
-    if (node->n_in <= LS_ATTENTION_GRAD_SINK) return;
-    ls_build_kernel(
-        b, &(ls_kernel_build){.op = "attention_sink_grad",
-                              .kernel = LS_KERNEL_ATTENTION_SINK_GRAD,
-                              .dtype = b->image->dtype,
-                              .flops = 2 * (double)ls_view_elements(&delta.view),
-                              .n_in = 3,
-                              .in = {sink_of(b, site, node, LS_ATTENTION_GRAD_SINK), site->lse, delta},
-                              .n_out = 1,
-                              .out = {my_heads(b, site, ls_lower_tensor(b, node->out[3]))}});
+void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient,
+                      ls_operand delta) {
+    if (gradient->sink < 0) return;
+    ls_build_kernel(b, &(ls_kernel_build){.op = "attention_sink_grad",
+                                          .kernel = LS_KERNEL_ATTENTION_SINK_GRAD,
+                                          .dtype = b->image->dtype,
+                                          .flops = 2 * (double)ls_view_elements(&delta.view),
+                                          .n_in = 3,
+                                          .in = {sink_of(b, site, gradient), site->lse, delta},
+                                          .n_out = 1,
+                                          .out = {my_heads(b, site, ls_lower_tensor(b, gradient->dsink))}});
 }

@@ -11,9 +11,8 @@ static int U_of(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_ULYSS
 static bool is_alone(const ls_builder *b) { return ls_mesh_sequence_ranks(&b->target->mesh) == 1; }
 
 /* Queries, keys and values of this rank's heads for all tokens of its block. */
-static void gather_inputs(ls_builder *b, ls_site *site, const ls_node *node) {
-    const ls_operand q = ls_lower_tensor(b, node->in[0]), k = ls_lower_tensor(b, node->in[1]),
-                     v = ls_lower_tensor(b, node->in[2]);
+static void gather_inputs(ls_builder *b, ls_site *site, const ls_attention_tensors *t) {
+    const ls_operand q = ls_lower_tensor(b, t->q), k = ls_lower_tensor(b, t->k), v = ls_lower_tensor(b, t->v);
     site->q = q;
     site->k = k;
     site->v = v;
@@ -78,7 +77,7 @@ static bool is_fetched(const ls_builder *b, ls_tensor t) {
 
 void ls_usp_forward(ls_builder *b, ls_site *site) {
     const ls_dtype G = b->image->accumulator;
-    gather_inputs(b, site, site->node);
+    gather_inputs(b, site, &site->forward);
     const ls_view *q = &site->q.view;
     site->lse = ls_build_private(b, LS_BUFFER_ACTIVATION, "lse", G, 3,
                                  (int64_t[]){q->size[0], q->size[2], q->size[1]});
@@ -89,10 +88,10 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
         site->strategy->across_forward(b, site, o);
         ls_sink_forward(b, site, o);
         const ls_operand narrow = for_exchange(b, site, o, "o");
-        ls_lower_bind(b, site->node->out[0], scattered(b, narrow, &site->q_heads, "o", 1, 2));
+        ls_lower_bind(b, site->forward.o, scattered(b, narrow, &site->q_heads, "o", 1, 2));
     }
-    if (!is_fetched(b, site->node->out[1])) return; /* the gradient uses site->lse */
-    ls_lower_bind(b, site->node->out[1], scattered(b, site->lse, &site->q_heads, "lse", 2, 1));
+    if (!is_fetched(b, site->forward.lse)) return; /* the gradient uses site->lse */
+    ls_lower_bind(b, site->forward.lse, scattered(b, site->lse, &site->q_heads, "lse", 2, 1));
 }
 
 /*
@@ -115,8 +114,8 @@ static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand 
 }
 
 /* The gradients of my heads to their tokens' ranks, all three under way together. */
-static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_node *node, ls_operand dq,
-                              ls_operand dk, ls_operand dv) {
+static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient,
+                              ls_operand dq, ls_operand dk, ls_operand dv) {
     dq = for_exchange(b, site, dq, "dq");
     if (U_of(b) > 1) {
         const ls_exchange xq = ls_scatter_begin(b, "dq", dq, &site->q_heads, 1, 2);
@@ -129,37 +128,35 @@ static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_node 
         ls_exchange_settle(b, &xk);
         ls_exchange_settle(b, &xv);
     }
-    ls_lower_bind(b, node->out[0], dq);
-    bind_kv(b, site, node->out[1], dk, "dk");
-    bind_kv(b, site, node->out[2], dv, "dv");
+    ls_lower_bind(b, gradient->dq, dq);
+    bind_kv(b, site, gradient->dk, dk, "dk");
+    bind_kv(b, site, gradient->dv, dv, "dv");
 }
 
 /* Whether the gradient reads other tensors than the forward pass did: what was gathered then is gone. */
-static bool made_again(const ls_site *site, const ls_node *node) {
-    for (int i = 0; i < 3; i++) {
-        if (node->in[i].id != site->node->in[i].id) return true;
-    }
-    return false;
+static bool made_again(const ls_site *site, const ls_attention_tensors *gradient) {
+    const ls_attention_tensors *was = &site->forward;
+    return gradient->q.id != was->q.id || gradient->k.id != was->k.id || gradient->v.id != was->v.id;
 }
 
 /* In another program than the forward node the gradient finds what persists: the tokens' tensors, with lse, but nothing that was gathered. */
-static void gather_kept(ls_builder *b, ls_site *site, const ls_node *node) {
-    gather_inputs(b, site, node);
-    site->lse = ls_lower_tensor(b, node->in[4]);
+static void gather_kept(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient) {
+    gather_inputs(b, site, gradient);
+    site->lse = ls_lower_tensor(b, gradient->lse);
     if (U_of(b) == 1) return;
     const ls_exchange x = ls_gather_begin(b, "lse", site->lse, &site->q_heads, 2, 1);
     site->lse = ls_exchange_finish(b, &x);
     ls_exchange_settle(b, &x);
 }
 
-void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
+void ls_usp_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient) {
     const ls_dtype G = b->image->accumulator;
-    if (node->forward < b->row->first_node)
-        gather_kept(b, site, node);
-    else if (made_again(site, node))
-        gather_inputs(b, site, node);
-    const ls_operand o = ls_lower_tensor(b, node->in[3]);
-    ls_operand grad_o = ls_lower_tensor(b, node->in[5]);
+    if (site->forward.node < b->row->first_node)
+        gather_kept(b, site, gradient);
+    else if (made_again(site, gradient))
+        gather_inputs(b, site, gradient);
+    const ls_operand o = ls_lower_tensor(b, gradient->o);
+    ls_operand grad_o = ls_lower_tensor(b, gradient->grad_o);
     const ls_view *v = &grad_o.view;
     ls_operand delta = ls_exchange_room(b, "delta", G, 3, (int64_t[]){v->size[0], v->size[2], v->size[1]},
                                         v->size[0] * v->size[2] * ls_layout_most(&b->image->layout));
@@ -179,15 +176,15 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_node *node) {
         ls_exchange_settle(b, &xo);
         ls_exchange_settle(b, &xd);
     }
-    ls_sink_backward(b, site, node, delta);
+    ls_sink_backward(b, site, gradient, delta);
     if (is_alone(b)) {
-        ls_local_backward(b, site, node, grad_o, delta);
+        ls_local_backward(b, site, gradient, grad_o, delta);
         return;
     }
     const ls_operand dq = wide_room_of_heads(b, site, "dq");
     ls_operand dk, dv;
     site->strategy->across_backward(b, site, grad_o, delta, dq, &dk, &dv);
-    deliver_gradients(b, site, node, dq, dk, dv);
+    deliver_gradients(b, site, gradient, dq, dk, dv);
 }
 
 const ls_strategy ls_strategy_usp = {

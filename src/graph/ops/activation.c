@@ -39,7 +39,7 @@ static double flops(const ls_view *in, const ls_view *out, const void *params) {
 }
 
 const ls_op ls_op_activation = {.name = "activation",
-                                .by_rows = true,
+                                .reach = LS_REACH_OWN,
                                 .kernel = LS_KERNEL_ACTIVATION,
                                 .kernel_by_input = true,
                                 .least_in = 1,
@@ -51,7 +51,7 @@ const ls_op ls_op_activation = {.name = "activation",
                                 .flops = flops};
 
 const ls_op ls_op_activation_grad = {.name = "activation_grad",
-                                     .by_rows = true,
+                                     .reach = LS_REACH_OWN,
                                      .kernel = LS_KERNEL_ACTIVATION_GRAD,
                                      .kernel_by_input = true,
                                      .least_in = 2,

@@ -9,7 +9,7 @@ static void add_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_add = {.name = "add",
-                         .by_rows = true,
+                         .reach = LS_REACH_OWN,
                          .kernel = LS_KERNEL_ADD,
                          .kernel_by_input = true,
                          .linear = true,

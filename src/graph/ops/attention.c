@@ -1,7 +1,7 @@
 /*
  * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. An optional sink is one more logit per query head
- * that takes part in the softmax but has no value. The op has a lowering of its own: queries need all keys and values, so the compiler lowers it by
- * a strategy (compile/attention/). The gradient op names its forward node, because the strategy keeps data for the backward pass.
+ * that takes part in the softmax but has no value. Queries need all keys and values, so the compiler lowers it by a strategy
+ * (compile/attention/). The gradient op names its forward node, because the strategy keeps data for the backward pass.
  */
 #include "graph/graph_impl.h"
 
@@ -42,11 +42,12 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
         return ls_op_input_error(g, node, 0,
                                  "a number of query heads that is a multiple of the %lld KV heads",
                                  (long long)k->dim[2].size);
-    if (!(params->scale > 0) || !isfinite(params->scale))
-        return ls_error(LS_INVALID, "op attention: scale is %g, expected a positive number", params->scale);
-    if (!(params->softcap >= 0) || !isfinite(params->softcap))
+    const double scale = params->kernel.scale, softcap = params->kernel.softcap;
+    if (!(scale > 0) || !isfinite(scale))
+        return ls_error(LS_INVALID, "op attention: scale is %g, expected a positive number", scale);
+    if (!(softcap >= 0) || !isfinite(softcap))
         return ls_error(LS_INVALID, "op attention: softcap is %g, expected a positive number, or 0 for none",
-                        params->softcap);
+                        softcap);
     if (node->n_in > LS_ATTENTION_SINK) LS_TRY(check_sink(g, node, q->dim[2].size));
     LS_TRY(ls_mask_check(&params->mask, q->dim[1].size));
     out[0].dtype = g->dtype;
@@ -64,8 +65,12 @@ static double dense_flops(const ls_view *in, const ls_view *out, const void *par
 
 static void attention_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
-    ls_tensor in[LS_NODE_INPUTS] = {node->in[0],  node->in[1],  node->in[2],
-                                    node->out[0], node->out[1], ls_gradient_out(d, 0)};
+    ls_tensor in[LS_NODE_INPUTS] = {[LS_ATTENTION_GRAD_Q] = node->in[LS_ATTENTION_Q],
+                                    [LS_ATTENTION_GRAD_K] = node->in[LS_ATTENTION_K],
+                                    [LS_ATTENTION_GRAD_V] = node->in[LS_ATTENTION_V],
+                                    [LS_ATTENTION_GRAD_O] = node->out[LS_ATTENTION_O],
+                                    [LS_ATTENTION_GRAD_LSE] = node->out[LS_ATTENTION_LSE],
+                                    [LS_ATTENTION_GRAD_DO] = ls_gradient_out(d, LS_ATTENTION_O)};
     const int forward = ls_graph_tensor(g, node->out[0])->producer;
     const bool sink = node->n_in > LS_ATTENTION_SINK && ls_gradient_wanted(d, LS_ATTENTION_SINK);
     const ls_op *op = sink ? &ls_op_attention_sink_grad : &ls_op_attention_grad;
@@ -78,7 +83,7 @@ static void attention_gradient(ls_gradient *d, const ls_node *node) {
     for (int i = 0; i < 3; i++) {
         if (ls_gradient_wanted(d, i)) ls_gradient_add(d, i, ls_graph_output(g, dq, i));
     }
-    if (sink) ls_gradient_summed(d, LS_ATTENTION_SINK, ls_graph_output(g, dq, 3));
+    if (sink) ls_gradient_summed(d, LS_ATTENTION_SINK, ls_graph_output(g, dq, LS_ATTENTION_DSINK));
 }
 
 static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -94,18 +99,42 @@ static ls_status sink_grad_shape(const ls_graph *g, const ls_node *node, ls_tens
     return ls_rule_sum_shape(g, node, &out[3]);
 }
 
+static const ls_mask *attention_mask(const ls_node *node) {
+    return &((const ls_attention_node *)node->params)->mask;
+}
+
+/* The new token attends to a cache: the keys and values of the tokens before it, to which it adds its own. */
+static ls_tensor attention_next(ls_next *n, const ls_node *node) {
+    const ls_tensor k = node->in[LS_ATTENTION_K], v = node->in[LS_ATTENTION_V];
+    const bool sink = node->n_in > LS_ATTENTION_SINK;
+    ls_tensor in[] = {[LS_CACHED_Q] = ls_next_tensor(n, node->in[LS_ATTENTION_Q]),
+                      [LS_CACHED_K] = ls_next_tensor(n, k),
+                      [LS_CACHED_V] = ls_next_tensor(n, v),
+                      [LS_CACHED_KEYS] = ls_next_cache(n, k),
+                      [LS_CACHED_VALUES] = ls_next_cache(n, v),
+                      [LS_CACHED_PLACE] = ls_next_place(n),
+                      [LS_CACHED_SPANS] = ls_next_spans(n, attention_mask(node)),
+                      [LS_CACHED_SINK] = LS_NO_TENSOR};
+    if (sink) in[LS_CACHED_SINK] = ls_next_tensor(n, node->in[LS_ATTENTION_SINK]);
+    return ls_graph_add(ls_next_graph(n), &ls_op_attention_cached, node->params, node->params_bytes, in,
+                        sink ? LS_CACHED_SINK + 1 : LS_CACHED_SINK, -1);
+}
+
 const ls_op ls_op_attention = {.name = "attention",
-                               .lowering = LS_LOWER_ATTENTION,
+                               .reach = LS_REACH_ALL,
                                .least_in = 3,
                                .most_in = 4,
                                .n_out = 2,
                                .shape = attention_shape,
                                .gradient = attention_gradient,
                                .flops = dense_flops,
-                               .shard = ls_shard_rows};
+                               .shard = ls_shard_rows,
+                               .mask = attention_mask,
+                               .cache = 1U << LS_ATTENTION_K | 1U << LS_ATTENTION_V,
+                               .next = attention_next};
 
 const ls_op ls_op_attention_grad = {.name = "attention_grad",
-                                    .lowering = LS_LOWER_ATTENTION,
+                                    .reach = LS_REACH_ALL,
                                     .least_in = 6,
                                     .most_in = 6,
                                     .n_out = 3,
@@ -115,7 +144,7 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
 /* The same with the gradient of the sink, which is a sum over all queries: a rank adds the terms of its own queries and heads. */
 const ls_op ls_op_attention_sink_grad = {.name = "attention_sink_grad",
                                          .kernel = LS_KERNEL_ATTENTION_SINK_GRAD,
-                                         .lowering = LS_LOWER_ATTENTION,
+                                         .reach = LS_REACH_ALL,
                                          .least_in = 8,
                                          .most_in = 8,
                                          .n_out = 4,
@@ -136,7 +165,7 @@ ls_tensor ls_attention_capped(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v
 ls_tensor ls_attention_with_sink(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, ls_tensor sink,
                                  const ls_mask *mask, double scale, double softcap) {
     if (mask == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op attention: its mask is NULL"));
-    const ls_attention_node params = {.mask = *mask, .scale = scale, .softcap = softcap};
+    const ls_attention_node params = {.kernel = {.scale = scale, .softcap = softcap}, .mask = *mask};
     const ls_tensor in[] = {q, k, v, sink};
     return ls_graph_add(g, &ls_op_attention, &params, sizeof params, in, sink.id != 0 ? 4 : 3, -1);
 }
@@ -147,8 +176,4 @@ ls_tensor ls_attention_lse(ls_graph *g, ls_tensor attention) {
     if (node != NULL && node->op == &ls_op_attention && node->out[0].id == attention.id) return node->out[1];
     return ls_graph_fail(g, ls_error(LS_INVALID, "ls_attention_lse: \"%s\" is no result of ls_attention",
                                      ls_graph_tensor(g, attention)->name));
-}
-
-const ls_mask *ls_node_mask(const ls_node *node) {
-    return node->op == &ls_op_attention ? &((const ls_attention_node *)node->params)->mask : NULL;
 }

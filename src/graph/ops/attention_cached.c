@@ -1,8 +1,8 @@
 /*
  * attention_cached: attention of one new token over a cache of keys and values, to which its own key and value are added. The host
- * writes the positions that the token sees into an input (spans), so that one program serves any number of tokens and any mask. The
- * op has a lowering of its own: where the cache is cut along the sequence, each rank attends to its own part, and the compiler merges the partial
- * results (compile/attention/cached.c). graph/decode.c makes it from an attention node.
+ * writes the positions that the token sees into an input (spans), so that one program serves any number of tokens and any mask. Where
+ * the cache is cut along the sequence, each rank attends to its own part, and the compiler merges the partial results
+ * (compile/attention/cached.c). It is made from an attention node, for the tokens that follow (attention.c).
  */
 #include "graph/graph_impl.h"
 
@@ -71,12 +71,10 @@ static ls_status shard_cached(const ls_shard_query *q, ls_shard_answer *answer) 
 }
 
 const ls_op ls_op_attention_cached = {.name = "attention_cached",
-                                      .lowering = LS_LOWER_ATTENTION_CACHED,
+                                      .reach = LS_REACH_ALL,
                                       .least_in = LS_CACHED_SINK,
                                       .most_in = LS_CACHED_SINK + 1,
                                       .n_out = 3,
                                       .in_place = {0, 1 + LS_CACHED_KEYS, 1 + LS_CACHED_VALUES},
                                       .shape = cached_shape,
                                       .shard = shard_cached};
-
-bool ls_node_reads_cache(const ls_node *node) { return node->op == &ls_op_attention_cached; }

@@ -24,7 +24,7 @@ static void cast_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_cast = {.name = "cast",
-                          .by_rows = true,
+                          .reach = LS_REACH_OWN,
                           .kernel = LS_KERNEL_CAST,
                           .kernel_by_input = true,
                           .least_in = 1,

@@ -1,7 +1,6 @@
 /*
- * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. Like shift it has a lowering of its own:
- * the first tokens of a rank need the last tokens of its neighbour. The gradient with respect to x is the same convolution in the
- * other direction.
+ * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. The first tokens of a rank need
+ * the last tokens of its neighbour (compile/halo.c). The gradient with respect to x is the same convolution in the other direction.
  */
 #include "graph/graph_impl.h"
 
@@ -20,6 +19,21 @@ static ls_status conv_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
     out->dtype = x->dtype;
     out->shape = x->shape;
     return ls_ok();
+}
+
+/* width: taps. */
+static ls_neighbours neighbours(const ls_node *node, int64_t width) {
+    const ls_conv_params *params = node->params;
+    return params->ahead ? (ls_neighbours){.after = width - 1} : (ls_neighbours){.before = width - 1};
+}
+
+static ls_neighbours conv_neighbours(const ls_graph *g, const ls_node *node) {
+    return neighbours(node, ls_graph_tensor(g, node->in[1])->shape.dim[0].size);
+}
+
+/* The gradient of the weight reads the same tokens of x; input 2 is the sum that it adds to. */
+static ls_neighbours dw_neighbours(const ls_graph *g, const ls_node *node) {
+    return neighbours(node, ls_graph_tensor(g, node->in[2])->shape.dim[0].size);
 }
 
 static void conv_gradient(ls_gradient *d, const ls_node *node) {
@@ -49,7 +63,8 @@ static double dw_flops(const ls_view *in, const ls_view *out, const void *params
 
 const ls_op ls_op_conv = {.name = "conv",
                           .kernel = LS_KERNEL_CONV,
-                          .lowering = LS_LOWER_CONV,
+                          .reach = LS_REACH_NEIGHBOURS,
+                          .neighbours = conv_neighbours,
                           .least_in = 2,
                           .most_in = 2,
                           .n_out = 1,
@@ -60,7 +75,8 @@ const ls_op ls_op_conv = {.name = "conv",
 
 const ls_op ls_op_conv_dw = {.name = "conv_dw",
                              .kernel = LS_KERNEL_CONV_DW,
-                             .lowering = LS_LOWER_CONV,
+                             .reach = LS_REACH_NEIGHBOURS,
+                             .neighbours = dw_neighbours,
                              .least_in = 3,
                              .most_in = 3,
                              .n_out = 1,

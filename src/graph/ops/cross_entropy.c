@@ -38,7 +38,7 @@ static double flops(const ls_view *in, const ls_view *out, const void *params) {
 }
 
 const ls_op ls_op_cross_entropy = {.name = "cross_entropy",
-                                   .by_rows = true,
+                                   .reach = LS_REACH_OWN,
                                    .kernel = LS_KERNEL_CROSS_ENTROPY,
                                    .least_in = 2,
                                    .most_in = 2,
@@ -50,7 +50,7 @@ const ls_op ls_op_cross_entropy = {.name = "cross_entropy",
                                    .flops = flops};
 
 const ls_op ls_op_cross_entropy_grad = {.name = "cross_entropy_grad",
-                                        .by_rows = true,
+                                        .reach = LS_REACH_OWN,
                                         .kernel = LS_KERNEL_CROSS_ENTROPY_GRAD,
                                         .least_in = 4,
                                         .most_in = 4,

@@ -28,7 +28,7 @@ static void embedding_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_embedding = {.name = "embedding",
-                               .by_rows = true,
+                               .reach = LS_REACH_OWN,
                                .kernel = LS_KERNEL_EMBEDDING,
                                .least_in = 2,
                                .most_in = 2,
@@ -39,7 +39,7 @@ const ls_op ls_op_embedding = {.name = "embedding",
                                .shard = ls_shard_by_weights};
 
 const ls_op ls_op_embedding_grad = {.name = "embedding_grad",
-                                    .by_rows = true,
+                                    .reach = LS_REACH_OWN,
                                     .kernel = LS_KERNEL_EMBEDDING_GRAD,
                                     .least_in = 3,
                                     .most_in = 3,

@@ -57,7 +57,7 @@ static double grad_flops(const ls_view *in, const ls_view *out, const void *para
 }
 
 const ls_op ls_op_layernorm = {.name = "layernorm",
-                               .by_rows = true,
+                               .reach = LS_REACH_OWN,
                                .kernel = LS_KERNEL_LAYERNORM,
                                .least_in = 2,
                                .most_in = 3,
@@ -68,7 +68,7 @@ const ls_op ls_op_layernorm = {.name = "layernorm",
                                .flops = norm_flops};
 
 const ls_op ls_op_layernorm_grad = {.name = "layernorm_grad",
-                                    .by_rows = true,
+                                    .reach = LS_REACH_OWN,
                                     .kernel = LS_KERNEL_LAYERNORM_GRAD,
                                     .least_in = 6,
                                     .most_in = 6,

@@ -83,7 +83,7 @@ static double matmul_flops(const ls_view *in, const ls_view *out, const void *pa
 }
 
 const ls_op ls_op_linear = {.name = "linear",
-                            .by_rows = true,
+                            .reach = LS_REACH_OWN,
                             .kernel = LS_KERNEL_MATMUL,
                             .linear = true,
                             .least_in = 2,
@@ -95,7 +95,7 @@ const ls_op ls_op_linear = {.name = "linear",
                             .flops = matmul_flops};
 
 const ls_op ls_op_linear_dx = {.name = "linear_dx",
-                               .by_rows = true,
+                               .reach = LS_REACH_OWN,
                                .kernel = LS_KERNEL_MATMUL,
                                .linear = true,
                                .least_in = 2,
@@ -106,7 +106,7 @@ const ls_op ls_op_linear_dx = {.name = "linear_dx",
                                .flops = matmul_flops};
 
 const ls_op ls_op_linear_dw = {.name = "linear_dw",
-                               .by_rows = true,
+                               .reach = LS_REACH_OWN,
                                .kernel = LS_KERNEL_MATMUL,
                                .least_in = 3,
                                .most_in = 3,
@@ -118,7 +118,7 @@ const ls_op ls_op_linear_dw = {.name = "linear_dw",
                                .flops = matmul_flops};
 
 const ls_op ls_op_column_sum = {.name = "column_sum",
-                                .by_rows = true,
+                                .reach = LS_REACH_OWN,
                                 .kernel = LS_KERNEL_COLUMN_SUM,
                                 .least_in = 2,
                                 .most_in = 2,

@@ -9,7 +9,7 @@ static void mul_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_mul = {.name = "mul",
-                         .by_rows = true,
+                         .reach = LS_REACH_OWN,
                          .kernel = LS_KERNEL_MUL,
                          .kernel_by_input = true,
                          .least_in = 2,

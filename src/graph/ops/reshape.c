@@ -54,9 +54,16 @@ static void reshape_gradient(ls_gradient *d, const ls_node *node) {
     ls_gradient_add(d, 0, ls_reshape(g, ls_gradient_out(d, 0), from->ndim, size));
 }
 
+/* The sizes are in the params, so the new token needs its own. */
+static ls_tensor reshape_next(ls_next *n, const ls_node *node) {
+    const ls_shape shape = ls_next_shape(n, node->out[0]);
+    int64_t size[LS_MAX_DIMS];
+    for (int d = 0; d < shape.ndim; d++) size[d] = shape.dim[d].size;
+    return ls_reshape(ls_next_graph(n), ls_next_tensor(n, node->in[0]), shape.ndim, size);
+}
+
 const ls_op ls_op_reshape = {.name = "reshape",
-                             .lowering = LS_LOWER_RENAME,
-                             .by_rows = true,
+                             .reach = LS_REACH_OWN,
                              .linear = true,
                              .least_in = 1,
                              .most_in = 1,
@@ -64,7 +71,8 @@ const ls_op ls_op_reshape = {.name = "reshape",
                              .in_place = {1},
                              .shape = reshape_shape,
                              .gradient = reshape_gradient,
-                             .shard = ls_shard_together};
+                             .shard = ls_shard_together,
+                             .next = reshape_next};
 
 ls_tensor ls_reshape(ls_graph *g, ls_tensor x, int ndim, const int64_t *size) {
     reshape_params params = {.ndim = ndim};

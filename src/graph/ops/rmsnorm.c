@@ -49,7 +49,7 @@ static double grad_flops(const ls_view *in, const ls_view *out, const void *para
 }
 
 const ls_op ls_op_rmsnorm = {.name = "rmsnorm",
-                             .by_rows = true,
+                             .reach = LS_REACH_OWN,
                              .kernel = LS_KERNEL_RMSNORM,
                              .least_in = 2,
                              .most_in = 2,
@@ -60,7 +60,7 @@ const ls_op ls_op_rmsnorm = {.name = "rmsnorm",
                              .flops = norm_flops};
 
 const ls_op ls_op_rmsnorm_grad = {.name = "rmsnorm_grad",
-                                  .by_rows = true,
+                                  .reach = LS_REACH_OWN,
                                   .kernel = LS_KERNEL_RMSNORM_GRAD,
                                   .least_in = 5,
                                   .most_in = 5,

@@ -63,7 +63,7 @@ static double rotate_flops(const ls_view *in, const ls_view *out, const void *pa
 }
 
 const ls_op ls_op_rope_table = {.name = "rope_table",
-                                .by_rows = true,
+                                .reach = LS_REACH_OWN,
                                 .kernel = LS_KERNEL_ROPE_TABLE,
                                 .least_in = 1,
                                 .most_in = 1,
@@ -73,7 +73,7 @@ const ls_op ls_op_rope_table = {.name = "rope_table",
                                 .flops = table_flops};
 
 const ls_op ls_op_rotate = {.name = "rotate",
-                            .by_rows = true,
+                            .reach = LS_REACH_OWN,
                             .kernel = LS_KERNEL_ROTATE,
                             .linear = true,
                             .least_in = 2,

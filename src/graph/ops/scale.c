@@ -17,7 +17,7 @@ static void scale_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_scale = {.name = "scale",
-                           .by_rows = true,
+                           .reach = LS_REACH_OWN,
                            .kernel = LS_KERNEL_SCALE,
                            .kernel_by_input = true,
                            .linear = true,

@@ -1,6 +1,6 @@
 /*
- * shift: moves tokens along the sequence: y[i] = x[i-n], and 0 where i-n is outside. It has a lowering of its own: some of the x[i-n] lie on other
- * ranks (compile/halo.c). Its gradient is the shift by -n.
+ * shift: moves tokens along the sequence: y[i] = x[i-n], and 0 where i-n is outside. Some of the x[i-n] lie on other ranks
+ * (compile/halo.c). Its gradient is the shift by -n.
  */
 #include "graph/graph_impl.h"
 
@@ -14,6 +14,14 @@ static ls_status shift_shape(const ls_graph *g, const ls_node *node, ls_tensor_i
     return ls_ok();
 }
 
+/* Beyond the sequence all tokens are 0, so moving further than its length changes nothing. */
+static ls_neighbours shift_neighbours(const ls_graph *g, const ls_node *node) {
+    const ls_shift_params *params = node->params;
+    const int64_t S = ls_graph_tensor(g, node->in[0])->shape.dim[1].size;
+    const int64_t tokens = ls_max(-S, ls_min(S, params->tokens));
+    return (ls_neighbours){.before = tokens, .after = -tokens};
+}
+
 static void shift_gradient(ls_gradient *d, const ls_node *node) {
     const ls_shift_params *params = node->params;
     if (ls_gradient_wanted(d, 0))
@@ -21,7 +29,8 @@ static void shift_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_shift = {.name = "shift",
-                           .lowering = LS_LOWER_SHIFT,
+                           .reach = LS_REACH_NEIGHBOURS,
+                           .neighbours = shift_neighbours,
                            .least_in = 1,
                            .most_in = 1,
                            .n_out = 1,

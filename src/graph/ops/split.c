@@ -86,8 +86,7 @@ static void join_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_split = {.name = "split",
-                           .by_rows = true,
-                           .lowering = LS_LOWER_SPLIT,
+                           .reach = LS_REACH_OWN,
                            .linear = true,
                            .least_in = 1,
                            .most_in = 1,
@@ -98,8 +97,7 @@ const ls_op ls_op_split = {.name = "split",
                            .shard = ls_shard_together};
 
 const ls_op ls_op_join = {.name = "join",
-                          .by_rows = true,
-                          .lowering = LS_LOWER_JOIN,
+                          .reach = LS_REACH_OWN,
                           .linear = true,
                           .least_in = PARTS,
                           .most_in = PARTS,

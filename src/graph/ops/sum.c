@@ -56,7 +56,7 @@ static void sum_gradient(ls_gradient *d, const ls_node *node) {
 }
 
 const ls_op ls_op_sum = {.name = "sum",
-                         .by_rows = true,
+                         .reach = LS_REACH_OWN,
                          .kernel = LS_KERNEL_SUM,
                          .least_in = 2,
                          .most_in = 2,
@@ -67,7 +67,7 @@ const ls_op ls_op_sum = {.name = "sum",
                          .shard = ls_shard_into_sum};
 
 const ls_op ls_op_broadcast = {.name = "broadcast",
-                               .by_rows = true,
+                               .reach = LS_REACH_OWN,
                                .kernel = LS_KERNEL_BROADCAST,
                                .least_in = 1,
                                .most_in = 1,
@@ -76,6 +76,7 @@ const ls_op ls_op_broadcast = {.name = "broadcast",
                                .shard = broadcast_shard};
 
 const ls_op ls_op_zeros = {.name = "zeros",
+                           .reach = LS_REACH_OWN,
                            .kernel = LS_KERNEL_FILL,
                            .least_in = 0,
                            .most_in = 0,
@@ -84,7 +85,7 @@ const ls_op ls_op_zeros = {.name = "zeros",
                            .shard = zeros_shard};
 
 const ls_op ls_op_accumulate = {.name = "accumulate",
-                                .by_rows = true,
+                                .reach = LS_REACH_OWN,
                                 .kernel = LS_KERNEL_ACCUMULATE,
                                 .linear = true,
                                 .least_in = 2,

@@ -15,7 +15,7 @@ static double flops(const ls_view *in, const ls_view *out, const void *params) {
 }
 
 const ls_op ls_op_swiglu = {.name = "swiglu",
-                            .by_rows = true,
+                            .reach = LS_REACH_OWN,
                             .kernel = LS_KERNEL_SWIGLU,
                             .least_in = 2,
                             .most_in = 2,
@@ -26,7 +26,7 @@ const ls_op ls_op_swiglu = {.name = "swiglu",
                             .flops = flops};
 
 const ls_op ls_op_swiglu_grad = {.name = "swiglu_grad",
-                                 .by_rows = true,
+                                 .reach = LS_REACH_OWN,
                                  .kernel = LS_KERNEL_SWIGLU_GRAD,
                                  .least_in = 3,
                                  .most_in = 3,

@@ -1,0 +1,171 @@
+/*
+ * Attention nodes on this rank. What strategies must know of a node is found here, once, from the op's params and the order of its
+ * inputs, and nowhere else; then the node is handed to the strategy that was chosen.
+ */
+#include "compile/attention/attention.h"
+
+/* --- the description of a node ---------------------------------------------------------------------------------------------- */
+
+static ls_attention_tensors forward_tensors(const ls_node *node, int n) {
+    return (ls_attention_tensors){.node = n,
+                                  .sink = node->n_in > LS_ATTENTION_SINK ? LS_ATTENTION_SINK : -1,
+                                  .q = node->in[LS_ATTENTION_Q],
+                                  .k = node->in[LS_ATTENTION_K],
+                                  .v = node->in[LS_ATTENTION_V],
+                                  .o = node->out[LS_ATTENTION_O],
+                                  .lse = node->out[LS_ATTENTION_LSE]};
+}
+
+static ls_attention_tensors gradient_tensors(const ls_node *node, int n) {
+    const bool sink = node->n_in > LS_ATTENTION_GRAD_SINK;
+    return (ls_attention_tensors){.node = n,
+                                  .sink = sink ? LS_ATTENTION_GRAD_SINK : -1,
+                                  .q = node->in[LS_ATTENTION_GRAD_Q],
+                                  .k = node->in[LS_ATTENTION_GRAD_K],
+                                  .v = node->in[LS_ATTENTION_GRAD_V],
+                                  .o = node->in[LS_ATTENTION_GRAD_O],
+                                  .lse = node->in[LS_ATTENTION_GRAD_LSE],
+                                  .grad_o = node->in[LS_ATTENTION_GRAD_DO],
+                                  .dq = node->out[LS_ATTENTION_DQ],
+                                  .dk = node->out[LS_ATTENTION_DK],
+                                  .dv = node->out[LS_ATTENTION_DV],
+                                  .dsink = sink ? node->out[LS_ATTENTION_DSINK] : LS_NO_TENSOR};
+}
+
+static ls_heads make_heads(ls_builder *b, int64_t total) {
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    return (ls_heads){.total = total,
+                      .start = LS_NEW_ARRAY(b->image->arena, int64_t, U),
+                      .count = LS_NEW_ARRAY(b->image->arena, int64_t, U)};
+}
+
+/* Query heads dealt evenly, KV heads to everyone who uses them, and the owners' parts laid side by side. */
+static void deal_heads(ls_builder *b, ls_site *site) {
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    const int64_t group = site->Hq / site->Hkv;
+    site->q_heads = make_heads(b, site->Hq);
+    site->kv_heads = make_heads(b, site->Hkv);
+    site->kv_parts = make_heads(b, 0);
+    for (int u = 0; u < U; u++) {
+        const int64_t q0 = ls_part_start(site->Hq, U, u), q1 = ls_part_start(site->Hq, U, u + 1);
+        const int64_t kv0 = q0 / group, kv1 = (q1 - 1) / group + 1;
+        site->q_heads.start[u] = q0;
+        site->q_heads.count[u] = q1 - q0;
+        site->q_heads.most = ls_max(site->q_heads.most, q1 - q0);
+        site->kv_heads.start[u] = kv0;
+        site->kv_heads.count[u] = site->kv_parts.count[u] = kv1 - kv0;
+        site->kv_parts.start[u] = site->kv_parts.total;
+        site->kv_parts.total += kv1 - kv0;
+        site->kv_heads.most = site->kv_parts.most = ls_max(site->kv_heads.most, kv1 - kv0);
+    }
+}
+
+static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_node *node, int n) {
+    ls_site *site = LS_NEW(b->image->arena, ls_site);
+    site->strategy = strategy;
+    site->forward = forward_tensors(node, n);
+    int64_t q[LS_MAX_DIMS], k[LS_MAX_DIMS];
+    ls_local_size(b, site->forward.q, q);
+    ls_local_size(b, site->forward.k, k);
+    site->B = q[0];
+    site->Hq = q[2];
+    site->Hkv = k[2];
+    site->D = q[3];
+    while (!ls_mask_equal(&b->image->masks[site->mask].mask, ls_node_mask(node))) site->mask++;
+    deal_heads(b, site);
+    const int u = ls_ulysses_index(b);
+    site->params = *(const ls_attention_params *)node->params;
+    site->params.group = (int)(site->Hq / site->Hkv);
+    site->params.first_q = (int)site->q_heads.start[u];
+    site->params.first_kv = (int)site->kv_heads.start[u];
+    return site;
+}
+
+/* --- lowering --------------------------------------------------------------------------------------------------------------- */
+
+static void lower_forward(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_strategy *strategy;
+    const ls_status found = ls_strategy_find(b->target->strategy, &strategy);
+    if (found.code != LS_OK) {
+        ls_build_fail(b, found);
+        return;
+    }
+    b->sites[n] = make_site(b, strategy, node, n);
+    const ls_site *site = b->sites[n];
+    const ls_attention_problem problem = {.B = site->B,
+                                          .S = b->image->layout.S,
+                                          .Hq = site->Hq,
+                                          .Hkv = site->Hkv,
+                                          .D = site->D,
+                                          .mesh = b->target->mesh};
+    const ls_status fits = strategy->applicable(strategy, &problem);
+    if (fits.code != LS_OK)
+        ls_build_fail(b, fits);
+    else
+        ls_usp_forward(b, b->sites[n]);
+}
+
+static void lower_gradient(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_attention_tensors tensors = gradient_tensors(node, n);
+    ls_usp_backward(b, b->sites[node->forward], &tensors);
+}
+
+/* --- before any node is lowered --------------------------------------------------------------------------------------------- */
+
+/* The spans of a mask for the queries of a block of ranks. */
+static void place_spans(ls_builder *b, const ls_mask *wanted, int64_t B, int ring) {
+    ls_image *image = b->image;
+    const int U = b->target->mesh.size[LS_AXIS_ULYSSES];
+    ls_mask_binding *mask = LS_PUSH(image->arena, image->masks, image->n_masks, image->mask_capacity);
+    mask->mask = *wanted;
+    for (int i = 0; i < mask->mask.n; i++) {
+        ls_mask_term *term = &mask->mask.term[i];
+        if (term->kind == LS_MASK_DOCUMENTS)
+            term->ends = ls_arena_copy(image->arena, term->ends, sizeof *term->ends * (size_t)term->n_ends);
+    }
+    mask->query_start = ls_layout_start(&image->layout, ring * U);
+    mask->query_count = ls_layout_start(&image->layout, (ring + 1) * U) - mask->query_start;
+    mask->spans = ls_build_private(b, LS_BUFFER_TABLE, "spans", LS_I32, 3,
+                                   (int64_t[]){B, mask->query_count, 2 * ls_mask_width(wanted)});
+}
+
+/*
+ * For each mask that differs the spans of this rank's block of queries and, where queries travel, behind it those of the blocks
+ * that come here, hop after hop; and the positions of all tokens.
+ */
+static void need_tables(ls_builder *b, int n) {
+    const ls_node *node = &b->job->graph->nodes[n];
+    const ls_mask *wanted = ls_node_mask(node);
+    const int R = b->target->mesh.size[LS_AXIS_RING];
+    const int blocks = ls_strategy_moves_queries(b->target->strategy) ? R : 1;
+    b->reads_positions = true;
+    for (int m = 0; m < b->image->n_masks; m++)
+        if (ls_mask_equal(&b->image->masks[m].mask, wanted)) return;
+    int64_t q[LS_MAX_DIMS];
+    ls_local_size(b, node->in[LS_ATTENTION_Q], q);
+    for (int h = 0; h < blocks; h++) place_spans(b, wanted, q[0], (ls_ring_index(b) + h) % R);
+}
+
+/* Keys and values go round the ring; queries and the output's gradient are exchanged between heads and tokens. */
+static void share(ls_builder *b, const ls_attention_tensors *t) {
+    const ls_tensor round[] = {t->k, t->v}, exchanged[] = {t->q, t->grad_o};
+    for (int i = 0; i < 2; i++) ls_lower_shared(b, round[i]);
+    for (int i = 0; i < 2 && b->target->mesh.size[LS_AXIS_ULYSSES] > 1; i++) ls_lower_shared(b, exchanged[i]);
+}
+
+static void share_forward(ls_builder *b, int n) {
+    const ls_attention_tensors t = forward_tensors(&b->job->graph->nodes[n], n);
+    share(b, &t);
+}
+
+static void share_gradient(ls_builder *b, int n) {
+    const ls_attention_tensors t = gradient_tensors(&b->job->graph->nodes[n], n);
+    share(b, &t);
+}
+
+const ls_lowering ls_lowering_attention = {
+    .lower = lower_forward, .tables = need_tables, .share = share_forward};
+const ls_lowering ls_lowering_attention_grad = {.lower = lower_gradient, .share = share_gradient};
+const ls_lowering ls_lowering_attention_sink_grad = {.lower = lower_gradient, .share = share_gradient};
