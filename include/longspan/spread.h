@@ -16,7 +16,7 @@ LS_PUBLIC_BEGIN
 typedef struct ls_spread {
     int64_t ranks;        /* 1..1024 */
     int64_t threads;      /* per rank */
-    const char *strategy; /* "auto", "ring", "ulysses", "usp", "gather", "tokenring", "decode", "local" */
+    const char *strategy; /* "auto", or one of those that `longspan version` lists */
     const char *mesh;     /* "dp=A,ring=R,ulysses=U" */
     const char *layout;   /* "auto", "contiguous", "zigzag", "striped" */
     /* of attention: "auto", "put" (blocks are sent), "in-place" (peers read them where they lie) */

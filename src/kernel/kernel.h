@@ -25,49 +25,23 @@ typedef struct ls_kernel_call {
     int threads;        /* number of threads of the pool given to run */
 } ls_kernel_call;
 
-/* The contracts, in the order of contracts.c. */
-typedef enum ls_kernel_id {
-    LS_KERNEL_NONE,
-    LS_KERNEL_EMBEDDING,
-    LS_KERNEL_EMBEDDING_GRAD,
-    LS_KERNEL_MATMUL,
-    LS_KERNEL_COLUMN_SUM,
-    LS_KERNEL_RMSNORM,
-    LS_KERNEL_RMSNORM_GRAD,
-    LS_KERNEL_LAYERNORM,
-    LS_KERNEL_LAYERNORM_GRAD,
-    LS_KERNEL_ROPE_TABLE,
-    LS_KERNEL_ROTATE,
-    LS_KERNEL_SWIGLU,
-    LS_KERNEL_SWIGLU_GRAD,
-    LS_KERNEL_ACTIVATION,
-    LS_KERNEL_ACTIVATION_GRAD,
-    LS_KERNEL_CONV,
-    LS_KERNEL_CONV_DW,
-    LS_KERNEL_ADD,
-    LS_KERNEL_MUL,
-    LS_KERNEL_SCALE,
-    LS_KERNEL_SCALE_BY,
-    LS_KERNEL_CAST,
-    LS_KERNEL_CROSS_ENTROPY,
-    LS_KERNEL_CROSS_ENTROPY_GRAD,
-    LS_KERNEL_SUM,
-    LS_KERNEL_BROADCAST,
-    LS_KERNEL_ATTENTION,
-    LS_KERNEL_CACHE_WRITE,
-    LS_KERNEL_ATTENTION_SINK,
-    LS_KERNEL_ATTENTION_SINK_GRAD,
-    LS_KERNEL_ATTENTION_MERGE,
-    LS_KERNEL_ATTENTION_DELTA,
-    LS_KERNEL_ATTENTION_GRAD,
-    LS_KERNEL_ACCUMULATE,
-    LS_KERNEL_COPY,
-    LS_KERNEL_FILL,
-    LS_KERNEL_SUM_SQUARES,
-    LS_KERNEL_STEP_CONTROL,
-    LS_KERNEL_ADAMW,
-    LS_KERNEL_IDS
-} ls_kernel_id;
+/* All kernels: X(ID, name) for the contract LS_KERNEL_ID. Each has a reference implementation (ref/). */
+#define LS_KERNELS(X)                                                                                      \
+    X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(MATMUL, matmul),                         \
+        X(COLUMN_SUM, column_sum), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad),                     \
+        X(LAYERNORM, layernorm), X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table),             \
+        X(ROTATE, rotate), X(SWIGLU, swiglu), X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation),      \
+        X(ACTIVATION_GRAD, activation_grad), X(CONV, conv), X(CONV_DW, conv_dw), X(ADD, add), X(MUL, mul), \
+        X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast), X(CROSS_ENTROPY, cross_entropy),            \
+        X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum), X(BROADCAST, broadcast),                   \
+        X(ATTENTION, attention), X(CACHE_WRITE, cache_write), X(ATTENTION_SINK, attention_sink),           \
+        X(ATTENTION_SINK_GRAD, attention_sink_grad), X(ATTENTION_MERGE, attention_merge),                  \
+        X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad), X(ACCUMULATE, accumulate), \
+        X(COPY, copy), X(FILL, fill), X(SUM_SQUARES, sum_squares), X(STEP_CONTROL, step_control),          \
+        X(ADAMW, adamw)
+
+#define LS_KERNEL_ID(id, name) LS_KERNEL_##id
+typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;
 
 /* What the time of a call goes by, besides its flops. */
 typedef enum ls_cost_kind {

@@ -4,10 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const ls_architecture *const architectures[] = {
-    &ls_architecture_llama, &ls_architecture_mistral, &ls_architecture_qwen2,
-    &ls_architecture_qwen3, &ls_architecture_gpt2,    &ls_architecture_gemma2,
-};
+#define ROW(name) &ls_architecture_##name
+static const ls_architecture *const architectures[] = {LS_ARCHITECTURES(ROW)};
 
 static void print_names(char *out, size_t room) {
     size_t used = 0;

@@ -67,8 +67,10 @@ typedef struct ls_architecture {
     ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 } ls_architecture;
 
-extern const ls_architecture ls_architecture_llama, ls_architecture_mistral, ls_architecture_qwen2,
-    ls_architecture_qwen3, ls_architecture_gpt2, ls_architecture_gemma2;
+/* All architectures: the row of X is ls_architecture_X. */
+#define LS_ARCHITECTURES(X) X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2)
+#define LS_ARCHITECTURE_ROW(name) ls_architecture_##name
+extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
 /*
  * The row of the architecture that a config names, by "architectures" or, if that is missing, by "model_type"; they must agree.

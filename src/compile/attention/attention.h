@@ -1,6 +1,6 @@
 /*
  * attention strategies: how one attention op is computed by the ranks that share a sequence. One strategy is one file and
- * one const row; strategies.c holds the visible table.
+ * one const row, and LS_STRATEGIES lists them.
  *
  * Words: the ranks of one ring index form a block; the block's tokens are those of its ulysses ranks in rank order, a run of
  * the positions table. Within a block, ulysses rank u owns query heads floor(u*Hq/U) .. floor((u+1)*Hq/U)-1 and every KV
@@ -65,8 +65,10 @@ struct ls_strategy {
     ls_query_schedule query_schedule; /* of those whose queries travel (queries.c); else NULL */
 };
 
-extern const ls_strategy ls_strategy_local, ls_strategy_ring, ls_strategy_ulysses, ls_strategy_usp,
-    ls_strategy_gather, ls_strategy_tokenring, ls_strategy_decode;
+/* All strategies, the plainest first: the row of X is ls_strategy_X. */
+#define LS_STRATEGIES(X) X(local), X(ring), X(ulysses), X(usp), X(gather), X(tokenring), X(decode)
+#define LS_STRATEGY_ROW(name) ls_strategy_##name
+extern const ls_strategy LS_STRATEGIES(LS_STRATEGY_ROW);
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
 /* `applicable` that asks of a mesh only that every ulysses rank has a query head; the error names the strategy. */
 LS_MUST_USE ls_status ls_strategy_heads(const ls_strategy *strategy, const ls_attention_problem *problem);

@@ -1,12 +1,11 @@
-/* The visible table of strategies, and what others ask of it. */
+/* The table of strategies, and what others ask of it. */
 #include "compile/attention/attention.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const ls_strategy *const table[] = {&ls_strategy_local, &ls_strategy_ring,   &ls_strategy_ulysses,
-                                           &ls_strategy_usp,   &ls_strategy_gather, &ls_strategy_tokenring,
-                                           &ls_strategy_decode};
+#define ROW(name) &ls_strategy_##name
+static const ls_strategy *const table[] = {LS_STRATEGIES(ROW)};
 
 const char *ls_strategy_name(int i) { return i >= 0 && i < (int)LS_COUNT(table) ? table[i]->name : NULL; }
 const char *ls_strategy_about(int i) { return i >= 0 && i < (int)LS_COUNT(table) ? table[i]->about : NULL; }
