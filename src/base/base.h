@@ -22,6 +22,7 @@
 #include "base/range.h"
 #include "base/rng.h"
 #include "base/terminal.h"
+#include "base/utf8.h"
 
 #include <stddef.h>
 #include <stdint.h>

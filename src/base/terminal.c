@@ -18,20 +18,9 @@ static bool is_printed(uint32_t code) {
 }
 
 size_t ls_printable_at(const char *text, size_t bytes) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (bytes == 0) return 0;
-    const unsigned char *at = (const unsigned char *)text;
-    if (at[0] < 0x80) return is_printed(at[0]);
-    if (at[0] < 0xc2 || at[0] > 0xf4) return 0;
-    const size_t n = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
-    if (bytes < n) return 0;
-    uint32_t code = at[0] & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((at[i] & 0xc0) != 0x80) return 0;
-        code = code << 6 | (at[i] & 0x3f);
-    }
-    return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) && is_printed(code) ? n
-                                                                                                        : 0;
+    uint32_t code;
+    const int length = ls_utf8_decode(text, bytes, &code);
+    return length > 0 && is_printed(code) ? (size_t)length : 0;
 }
 
 void ls_printable_line(char *text) {

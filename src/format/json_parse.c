@@ -76,27 +76,6 @@ static ls_status make_error(const parser *p, const char *name) {
 
 /* ---- texts ---- */
 
-/* The length of the UTF-8 character at `at`, which is not ASCII; 0: there is none. */
-static size_t utf8_length(const unsigned char *at, const unsigned char *end) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const size_t n = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
-    if (at[0] < 0xc2 || at[0] > 0xf4 || (size_t)(end - at) < n) return 0;
-    uint32_t code = at[0] & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((at[i] & 0xc0) != 0x80) return 0;
-        code = code << 6 | (at[i] & 0x3f);
-    }
-    return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? n : 0;
-}
-
-static void put_character(parser *p, uint32_t code) {
-    const int n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char first[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (int i = n - 1; i > 0; i--, code >>= 6) p->pool[i] = (char)(0x80 | (code & 0x3f));
-    p->pool[0] = (char)(first[n] | code);
-    p->pool += n;
-}
-
 /* Reads the four hexadecimal digits after "\u". */
 static bool read_hex(parser *p, uint32_t *out) {
     *out = 0;
@@ -128,7 +107,7 @@ static bool read_unicode(parser *p) {
         return fail(p, "invalid Unicode surrogate", start, 6);
     }
     if (code == 0 && !p->record) return fail(p, "\\u0000 is not allowed", start, 6);
-    put_character(p, code);
+    p->pool += ls_utf8_encode(code, p->pool);
     return true;
 }
 
@@ -158,7 +137,7 @@ static bool read_text(parser *p, struct ls_json_node *out) {
         } else if (c < 0x20) {
             return fail(p, "a control character in a text", start, (size_t)(p->at - start));
         } else {
-            const size_t n = utf8_length((const unsigned char *)p->at, (const unsigned char *)p->end);
+            const size_t n = (size_t)ls_utf8_decode(p->at, (size_t)(p->end - p->at), NULL);
             if (n == 0) return fail(p, not_utf8, p->at, 0);
             memcpy(p->pool, p->at, n);
             p->pool += n;

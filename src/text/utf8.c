@@ -1,32 +1,9 @@
-/* UTF-8: decoding, encoding, validation and repair. */
+/* Texts in UTF-8: their ends, validation and repair. */
 #include "text/utf8.h"
 #include "base/base.h"
 #include "text/text_impl.h"
 
 #include <string.h>
-#include <utf8proc.h>
-
-int ls_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
-    const unsigned char *p = (const unsigned char *)text;
-    if (bytes == 0) return 0;
-    int length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-    if (length == 0 || (size_t)length > bytes) return 0;
-    uint32_t c = length == 1 ? p[0] : p[0] & (0x7fu >> length);
-    for (int i = 1; i < length; i++) {
-        if ((p[i] & 0xc0) != 0x80) return 0;
-        c = c << 6 | (p[i] & 0x3fu);
-    }
-    /* Two-byte forms are never overlong here: 0xc0 and 0xc1 were refused. */
-    if ((length == 3 && (c < 0x800 || (c >= 0xd800 && c <= 0xdfff))) ||
-        (length == 4 && (c < 0x10000 || c > 0x10ffff)))
-        return 0;
-    if (code) *code = c;
-    return length;
-}
-
-int ls_utf8_encode(uint32_t code, char out[4]) {
-    return (int)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)out);
-}
 
 int ls_utf8_last(const char *text, size_t bytes, uint32_t *code) {
     size_t length = 1;

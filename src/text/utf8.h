@@ -1,4 +1,4 @@
-/* UTF-8 as RFC 3629 defines it: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* Texts in UTF-8; base/utf8.h has the characters. */
 #ifndef LS_TEXT_UTF8_H
 #define LS_TEXT_UTF8_H
 
@@ -6,13 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * Decodes the character at the start of text[0, bytes). Returns its length, 1 to 4, or 0 when the bytes are wrong or incomplete.
- * *code is set only when the length is not 0; code may be NULL.
- */
-int ls_utf8_decode(const char *text, size_t bytes, uint32_t *code);
-
-int ls_utf8_encode(uint32_t code, char out[4]); /* writes a character's UTF-8 and returns its length */
+#include "base/base.h"
 
 /* Decodes the last character of a text; 0 for an empty text too. */
 int ls_utf8_last(const char *text, size_t bytes, uint32_t *code);
