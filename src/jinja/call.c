@@ -87,10 +87,12 @@ static bool bind_macro(jinja_run *r, const jinja_macro *m, const jinja_arguments
         used += by_name != NULL;
         jinja_assign(r, p, value);
     }
-    const jinja_value *caller = jinja_dict_find_ascii(&given->named, "caller");
-    if (m->takes_caller && caller != NULL) {
-        jinja_dict_set_ascii(r->arena, &r->scope->names, "caller", *caller);
-        used++;
+    if (m->node->takes_caller) {
+        const jinja_text name = jinja_text_of_ascii(r->arena, "caller");
+        const jinja_value *caller = named(given, name);
+        jinja_dict_set(r->arena, &r->scope->names, jinja_of_text(name),
+                       caller != NULL ? *caller : jinja_undefined(name));
+        used += caller != NULL;
     }
     if (given->n > i || used < given->named.n)
         jinja_fail(r, LS_INVALID,

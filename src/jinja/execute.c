@@ -164,12 +164,9 @@ static void execute_with(jinja_run *r, const jinja_node *node) {
 
 /* --- macros ----------------------------------------------------------------------------------------------------------------- */
 
-/* Whether macros take the argument `caller`. Jinja decides it for each macro, this for the whole template. */
-static bool reads_caller(const ls_jinja *jinja) { return ls_jinja_names(jinja, "caller"); }
-
 static jinja_value macro_of(jinja_run *r, const jinja_node *node) {
     jinja_macro *macro = LS_NEW(r->arena, jinja_macro);
-    *macro = (jinja_macro){.node = node, .scope = r->scope, .takes_caller = reads_caller(r->jinja)};
+    *macro = (jinja_macro){.node = node, .scope = r->scope};
     return (jinja_value){.kind = JINJA_MACRO, .macro = macro};
 }
 

@@ -204,11 +204,26 @@ static jinja_node *function_body(jinja_parser *p, const char *end) {
     return body;
 }
 
+void jinja_note_name(jinja_parser *p, jinja_text name, jinja_caller_use use) {
+    if (p->caller == JINJA_CALLER_UNUSED && jinja_is(name, "caller")) p->caller = use;
+}
+
+/* The body, after the parameters. One that has a parameter `caller` takes no other argument of that name. */
+static void parse_body_of_macro(jinja_parser *p, jinja_node *node, const char *end) {
+    const jinja_caller_use outer = p->caller;
+    const jinja_node *parameter = node->first;
+    while (parameter != NULL && !jinja_is(parameter->name, "caller")) parameter = parameter->next;
+    p->caller = parameter != NULL ? JINJA_CALLER_SET : JINJA_CALLER_UNUSED;
+    node->body = function_body(p, end);
+    node->takes_caller = p->caller == JINJA_CALLER_READ;
+    if (outer != JINJA_CALLER_UNUSED) p->caller = outer; /* else a macro around this one reads it here, too */
+}
+
 static jinja_node *parse_macro(jinja_parser *p, jinja_node *node) {
     node->kind = JINJA_N_MACRO;
     node->name = jinja_expect_name(p);
     node->first = jinja_parse_parameters(p);
-    node->body = function_body(p, "endmacro");
+    parse_body_of_macro(p, node, "endmacro");
     return node;
 }
 
@@ -218,7 +233,7 @@ static jinja_node *parse_call(jinja_parser *p, jinja_node *node) {
     node->a = jinja_parse_expression(p, true);
     if (p->error.code == LS_OK && node->a->kind != JINJA_N_CALL)
         jinja_parse_error(p, LS_INVALID, node->line, "a call block needs a call, as in {%% call f() %%}");
-    node->body = function_body(p, "endcall");
+    parse_body_of_macro(p, node, "endcall");
     return node;
 }
 

@@ -208,6 +208,7 @@ static jinja_node *parse_name(jinja_parser *p) {
         node->kind = JINJA_N_CONSTANT;
         node->value = constants[i].value;
     }
+    jinja_note_name(p, node->name, JINJA_CALLER_READ);
     return node;
 }
 
@@ -267,7 +268,10 @@ static jinja_node *parse_one_target(jinja_parser *p) {
     for (size_t i = 0; i < LS_COUNT(constants); i++)
         if (jinja_is(node->name, constants[i].name))
             jinja_parse_error(p, LS_INVALID, node->line, "%s cannot be set", constants[i].name);
-    if (!jinja_skip_operator(p, ".")) return node;
+    if (!jinja_skip_operator(p, ".")) {
+        jinja_note_name(p, node->name, JINJA_CALLER_SET);
+        return node;
+    }
     jinja_node *attribute = jinja_node_new(p, JINJA_N_ATTRIBUTE, node->line);
     attribute->a = node;
     attribute->name = jinja_expect_name(p);

@@ -71,7 +71,6 @@ typedef struct jinja_method_of {
 typedef struct jinja_macro {
     const jinja_node *node; /* parameters and body */
     jinja_scope *scope;     /* where it was defined */
-    bool takes_caller;
 } jinja_macro;
 
 typedef struct jinja_loop {

@@ -86,6 +86,7 @@ typedef struct jinja_node {
     const jinja_operator *op;
     const struct jinja_function *function; /* of a filter or test; NULL: it has no row */
     int stars;                             /* of an argument: 0, 1 or 2 */
+    bool takes_caller;                     /* of a macro or call block: it takes the argument `caller` */
     struct jinja_node *a, *b, *c;
     struct jinja_node *first, *body, *other; /* lists */
     struct jinja_node *next;                 /* in the list that this node is a member of */
@@ -99,14 +100,20 @@ struct ls_jinja {
     bool generates; /* it has generation blocks */
 };
 
+/* What a macro does first with the name `caller`: one that reads it takes it as an argument. */
+typedef enum jinja_caller_use { JINJA_CALLER_UNUSED, JINJA_CALLER_READ, JINJA_CALLER_SET } jinja_caller_use;
+
 /* The state of parsing. The first error is kept; after it, every token reads as the end of the template. */
 typedef struct jinja_parser {
     ls_jinja *jinja;
     size_t at;
-    int depth, loops; /* number of expressions and blocks, and of loops, around this place */
+    int depth, loops;        /* number of expressions and blocks, and of loops, around this place */
+    jinja_caller_use caller; /* of the macro around this place, so far */
     ls_status error;
 } jinja_parser;
 
+/* Notes that the name is read or set here. */
+void jinja_note_name(jinja_parser *p, jinja_text name, jinja_caller_use use);
 const jinja_token *jinja_peek(const jinja_parser *p, size_t ahead);
 const jinja_token *jinja_next_token(jinja_parser *p);
 bool jinja_at_name(const jinja_parser *p, const char *name);

@@ -51,6 +51,19 @@ LISTED = r"""
 {% macro deep(k) %}{% if k > 0 %}{{ k }}{{ deep(k - 1) }}{% endif %}{% endmacro %}{{ deep(5) }}
 {% macro box() %}[{{ caller() }}]{% endmacro %}{% call box() %}in{{ n }}{% endcall %}
 {% macro box2() %}[{{ caller(3) }}]{% endmacro %}{% call(v) box2() %}in{{ v }}{% endcall %}
+{% macro box() %}[{{ caller() }}]{% endmacro %}{% macro plain() %}x{% endmacro %}{{ plain() }}{% call plain() %}in{% endcall %}
+{% macro asks() %}{{ caller is defined }}{% endmacro %}{{ asks() }}|{% call asks() %}in{% endcall %}
+{% macro outer() %}{% macro inner() %}{{ caller is defined }}{% endmacro %}{{ inner() }}{% endmacro %}{{ outer() }}|{% call outer() %}in{% endcall %}
+{% macro sets() %}{% set caller = 1 %}{{ caller }}{% endmacro %}{{ sets() }}
+{% macro sets() %}{% set caller = 1 %}{{ caller }}{% endmacro %}{% call sets() %}in{% endcall %}
+{% macro given(caller=3) %}{{ caller }}{% endmacro %}{{ given() }}
+{% macro given(caller=3) %}{{ caller() }}{% endmacro %}{% call given() %}in{% endcall %}
+{% macro field() %}{{ d.caller }}{% endmacro %}{% call field() %}in{% endcall %}
+{% set caller = 5 %}{% macro hides() %}{{ caller }}{% endmacro %}[{{ hides() }}]
+{% macro box() %}{{ caller() }}{% endmacro %}{{ box() }}
+{% macro some() %}{% for r in l if caller %}{{ r }}{% endfor %}{% endmacro %}{% call some() %}in{% endcall %}
+{% macro one(k) %}{{ k }}{% endmacro %}{{ one(1, caller=2) }}
+{% macro two(k) %}{{ k }}{{ caller }}{% endmacro %}{{ two(1, caller=2) }}
 {% filter upper %}ab{{ s }}{% endfilter %}{% filter trim | title %}  some words {% endfilter %}
 {% with a = 1, c = n %}{{ a }}{{ c }}{% endwith %}{{ a }}
 {% raw %}{{ x }}{% y %}{% endraw %}{# comment {{ x }} #}z
