@@ -51,7 +51,8 @@ static void print_difference(const outcome *one, const outcome *many, int64_t st
 static void print_curves(const outcome *one, const outcome *many) {
     const int64_t both = ls_min(one->steps, many->steps), most = ls_max(one->steps, many->steps);
     const double highest =
-        1.2 * log(RECALL_VALUES); /* a little above the loss of guessing, near which the curves stay longest */
+        1.2 *
+        log(RECALL_VALUES); /* a little above the loss of guessing, near which the curves stay longest */
     char cells[CELLS * BLOCK_BYTES + 1];
     draw_cells(one, most, highest, cells);
     printf("  loss, 1 rank   %s\n", cells);
@@ -66,11 +67,11 @@ static void dash(const double *y, int64_t n, double *out) {
     for (int64_t i = 0; i < n; i++) out[i] = i * 2 * DASHES / n % 2 != 0 ? NAN : y[i];
 }
 
-static ls_status draw(const outcome *one, const outcome *many, const char *directory) {
+static ls_status draw(const outcome *one, const outcome *many, const char *folder) {
     const int64_t most = ls_max(one->steps, many->steps);
     LS_PATH path = NULL;
     char name[40];
-    LS_TRY(ls_path_join(directory, "curves.svg", &path));
+    LS_TRY(ls_path_join(folder, "curves.svg", &path));
     double *x = calloc((size_t)(2 * most) + 1, sizeof *x), *dashes = x + most;
     if (x == NULL) return ls_error(LS_NO_MEMORY, "no memory for a chart of %lld steps", (long long)most);
     for (int64_t i = 0; i < most; i++) x[i] = (double)i + 1;
@@ -91,10 +92,10 @@ static ls_status draw(const outcome *one, const outcome *many, const char *direc
     return status;
 }
 
-ls_status outcome_compare(const outcome *one, const outcome *many, const char *directory) {
+ls_status outcome_compare(const outcome *one, const outcome *many, const char *folder) {
     print_row(one);
     print_row(many);
     print_curves(one, many);
-    LS_TRY(ls_file_make_directories(directory));
-    return draw(one, many, directory);
+    LS_TRY(ls_file_make_folders(folder));
+    return draw(one, many, folder);
 }

@@ -16,7 +16,7 @@ typedef struct outcome {
     double loss[];   /* [steps] */
 } outcome;
 
-/* Prints both as a table with their loss curves in characters, and draws the curves to directory/curves.svg. */
-LS_MUST_USE ls_status outcome_compare(const outcome *one, const outcome *many, const char *directory);
+/* Prints both as a table with their loss curves in characters, and draws the curves to folder/curves.svg. */
+LS_MUST_USE ls_status outcome_compare(const outcome *one, const outcome *many, const char *folder);
 
 #endif

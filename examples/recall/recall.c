@@ -24,7 +24,7 @@ typedef struct recall {
     int64_t batch, steps;
     double lr, target;
     const char *model_path;
-    const char *compare; /* directory for the comparison with a training on one rank; NULL: no comparison */
+    const char *compare; /* folder for the comparison with a training on one rank; NULL: no comparison */
     ls_spread spread;
     ls_model *model;
     const char *logits; /* name of the tensor */

@@ -29,7 +29,7 @@ typedef struct ls_text_form {
 
 /* Fields are the flags of `longspan data build`; zero and NULL mean the default that the command's help shows. */
 typedef struct ls_data_build_job {
-    const char *tokenizer;    /* directory of a tokenizer.json; NULL: bytes */
+    const char *tokenizer;    /* folder of a tokenizer.json; NULL: bytes */
     const char *const *paths; /* files, folders, patterns */
     int n_paths;
     const char *out;

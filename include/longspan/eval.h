@@ -31,7 +31,7 @@ typedef struct ls_loss_table {
 
 /* Loss and perplexity of a model on a text. Fields are the flags of `longspan eval`; zero and NULL mean the default. */
 typedef struct ls_eval_options {
-    const char *model; /* config.json, or a directory with one */
+    const char *model; /* config.json, or a folder with one */
     ls_rope_change rope;
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
@@ -42,7 +42,7 @@ typedef struct ls_eval_options {
     int64_t sequences; /* number of sequences to evaluate, evenly spread over the text; 0: all */
     const char *dtype; /* "f32" or "bf16" */
     uint64_t seed;     /* of random weights, for a model without weights */
-    const char *out;   /* directory for eval.json and loss_by_position.svg; NULL: not written */
+    const char *out;   /* folder for eval.json and loss_by_position.svg; NULL: not written */
     ls_spread spread;
 } ls_eval_options;
 
@@ -67,7 +67,7 @@ LS_MUST_USE ls_status ls_evaluate(const ls_eval_options *options, ls_eval_result
 
 /* Fields are the flags of `longspan recall`; zero and NULL mean the default. */
 typedef struct ls_recall_options {
-    const char *model; /* config.json, or a directory with one */
+    const char *model; /* config.json, or a folder with one */
     ls_rope_change rope;
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
@@ -79,7 +79,7 @@ typedef struct ls_recall_options {
     int64_t samples;   /* texts for each length and depth */
     const char *dtype; /* "f32" or "bf16" */
     uint64_t seed;     /* of the keys and of random weights */
-    const char *out;   /* directory for recall.json and recall.svg; NULL: not written */
+    const char *out;   /* folder for recall.json and recall.svg; NULL: not written */
     ls_spread spread;
 } ls_recall_options;
 

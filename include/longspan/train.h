@@ -13,7 +13,7 @@ LS_PUBLIC_BEGIN
 
 /* The fields are the flags of `longspan train`. Zero and NULL mean the default, which the help of the command shows. */
 typedef struct ls_train_options {
-    const char *model; /* config.json, or a directory with one */
+    const char *model; /* config.json, or a folder with one */
     ls_rope_change rope;
     const char *const *data; /* text, or token shards */
     int n_data;

@@ -30,7 +30,7 @@ typedef struct ls_train_state {
  * partial folder is removed, and earlier checkpoints are unchanged. Keeps the newest `keep` checkpoints and the best one (0: keeps
  * all). config: text of config.json, or NULL.
  */
-LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *directory,
+LS_MUST_USE ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *folder,
                                          const ls_train_state *state, const char *config, int keep);
 
 /* Bytes of a checkpoint of this image on disk, without state.json, which is small. config: text or NULL. */
@@ -46,31 +46,31 @@ LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, c
 /* The weights of a checkpoint as a source, for jobs that do not train. */
 LS_MUST_USE ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_weight_source *out);
 
-/* ---- the checkpoints in a directory; functions that change it are called by one rank ---- */
+/* ---- the checkpoints in a folder; functions that change it are called by one rank ---- */
 
 /* Removes the checkpoint of a step, unless it is the best one. It is no error if there is none. */
-LS_MUST_USE ls_status ls_checkpoint_remove(const char *directory, int64_t step);
+LS_MUST_USE ls_status ls_checkpoint_remove(const char *folder, int64_t step);
 /* Removes all but the newest `keep` checkpoints (0: removes none). The one of `step` and the best one always stay. */
-LS_MUST_USE ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep);
+LS_MUST_USE ls_status ls_checkpoint_prune(const char *folder, int64_t step, int keep);
 /* Removes partial folders, which killed processes leave while they save or remove a checkpoint. */
-LS_MUST_USE ls_status ls_checkpoint_remove_partial(const char *directory);
+LS_MUST_USE ls_status ls_checkpoint_remove_partial(const char *folder);
 
 /* Points the link "best" to the checkpoint of this step, which pruning then keeps. */
-LS_MUST_USE ls_status ls_checkpoint_mark_best(const char *directory, int64_t step);
+LS_MUST_USE ls_status ls_checkpoint_mark_best(const char *folder, int64_t step);
 /* The step that the link "best" points to; -1: there is no link. */
-int64_t ls_checkpoint_best(const char *directory);
+int64_t ls_checkpoint_best(const char *folder);
 
 /* Where the checkpoint of a step is, or would be. */
-LS_MUST_USE ls_status ls_checkpoint_path(const char *directory, int64_t step, char **out);
-/* The step of the newest checkpoint; -1: there is none, or no directory. LS_IO if the directory cannot be read. */
-LS_MUST_USE ls_status ls_checkpoint_newest(const char *directory, int64_t *step);
+LS_MUST_USE ls_status ls_checkpoint_path(const char *folder, int64_t step, char **out);
+/* The step of the newest checkpoint; -1: there is none, or no folder. LS_IO if the folder cannot be read. */
+LS_MUST_USE ls_status ls_checkpoint_newest(const char *folder, int64_t *step);
 /* The path of the newest checkpoint. LS_INVALID if there is none. */
-LS_MUST_USE ls_status ls_checkpoint_find(const char *directory, char **out);
+LS_MUST_USE ls_status ls_checkpoint_find(const char *folder, char **out);
 /*
  * The path of the newest checkpoint that is intact (every byte agrees with its hash), to resume from. Logs a warning for each newer one
  * that is damaged. If none is intact, returns the error of the newest.
  */
-LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *directory, char **out);
+LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *folder, char **out);
 /* The checkpoint that a user's path means: the path itself if it is a checkpoint, else the newest one in it. */
 LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char **out);
 

@@ -43,9 +43,9 @@ typedef struct ls_checkpoint_record {
 
 const char *ls_record_name(void); /* "state.json" */
 /* The text holds a hash of itself, so that a change of any of its bytes is detected on reading. */
-LS_MUST_USE ls_status ls_record_write(const ls_checkpoint_record *record, const char *directory);
+LS_MUST_USE ls_status ls_record_write(const ls_checkpoint_record *record, const char *folder);
 /* Texts and pieces live in the arena. */
-LS_MUST_USE ls_status ls_record_read(const char *directory, ls_arena *arena, ls_checkpoint_record *out);
+LS_MUST_USE ls_status ls_record_read(const char *folder, ls_arena *arena, ls_checkpoint_record *out);
 
 /* Check a mapped file against its record: its length, and the hash of one piece. path: for errors. */
 LS_MUST_USE ls_status ls_piece_check_length(const char *path, const ls_file_map *map,
@@ -55,7 +55,7 @@ LS_MUST_USE ls_status ls_piece_check(const char *path, const ls_file_map *map, c
 /* ---- folders (folders.c) ---- */
 
 /* The path of a step's checkpoint with ".partial" behind it, which it has while it is written or removed. */
-LS_MUST_USE ls_status ls_checkpoint_partial_path(const char *directory, int64_t step, char **out);
+LS_MUST_USE ls_status ls_checkpoint_partial_path(const char *folder, int64_t step, char **out);
 /* Renames the finished folder `partial` to `final`, durably, and removes an older folder of that name. */
 LS_MUST_USE ls_status ls_checkpoint_publish(const char *partial, const char *final);
 

@@ -271,7 +271,7 @@ ls_status ls_export_check(const char *out, const char *carry) {
     LS_TRY(check_carried(carry));
     LS_TRY(resolve(out, &path));
     if (!ls_file_exists(path)) return ls_ok();
-    if (!ls_file_is_directory(path)) return ls_error(LS_USAGE, "%s is a file, expected a folder", path);
+    if (!ls_file_is_folder(path)) return ls_error(LS_USAGE, "%s is a file, expected a folder", path);
     if (carry != NULL && carry[0] != 0) {
         LS_TRY(resolve(carry, &source));
         if (strcmp(path, source) == 0)
@@ -309,9 +309,9 @@ ls_status ls_export_remove_leftovers(const char *final) {
 static ls_status make_partial(ls_exporting *e) {
     LS_TRY(ls_path_print(&e->partial, "%s%s%ld", e->final, PARTIAL, (long)getpid()));
     /* Removing leftovers lists the folder above and also removes a leftover of this process id. */
-    LS_TRY(ls_file_make_directories(e->partial));
+    LS_TRY(ls_file_make_folders(e->partial));
     LS_TRY(ls_export_remove_leftovers(e->final));
-    return ls_file_make_directories(e->partial);
+    return ls_file_make_folders(e->partial);
 }
 
 /* ---- exporting ---- */

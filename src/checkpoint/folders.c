@@ -1,4 +1,4 @@
-/* The checkpoint folders in a directory: their names, finding the newest, publishing, pruning, marking the best. */
+/* The checkpoint folders in a folder: their names, finding the newest, publishing, pruning, marking the best. */
 #include "checkpoint/checkpoint_impl.h"
 
 #include <errno.h>
@@ -11,18 +11,18 @@
 static const char PREFIX[] = "checkpoint-", PARTIAL[] = ".partial", BEST[] = "best",
                   BEST_PARTIAL[] = "best.partial";
 
-static ls_status path_of(const char *directory, int64_t step, const char *end, char **out) {
+static ls_status path_of(const char *folder, int64_t step, const char *end, char **out) {
     char name[64];
     snprintf(name, sizeof name, "%s%08lld%s", PREFIX, (long long)step, end);
-    return ls_path_join(directory, name, out);
+    return ls_path_join(folder, name, out);
 }
 
-ls_status ls_checkpoint_path(const char *directory, int64_t step, char **out) {
-    return path_of(directory, step, "", out);
+ls_status ls_checkpoint_path(const char *folder, int64_t step, char **out) {
+    return path_of(folder, step, "", out);
 }
 
-ls_status ls_checkpoint_partial_path(const char *directory, int64_t step, char **out) {
-    return path_of(directory, step, PARTIAL, out);
+ls_status ls_checkpoint_partial_path(const char *folder, int64_t step, char **out) {
+    return path_of(folder, step, PARTIAL, out);
 }
 
 /* The step in "checkpoint-00000010" followed by `end`; -1 for any other name. */
@@ -39,10 +39,10 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* The steps of the checkpoints in a directory, newest first; free *steps. */
-static ls_status list_steps(const char *directory, int64_t **steps, size_t *n) {
+/* The steps of the checkpoints in a folder, newest first; free *steps. */
+static ls_status list_steps(const char *folder, int64_t **steps, size_t *n) {
     ls_file_names names;
-    LS_TRY(ls_file_list(directory, &names));
+    LS_TRY(ls_file_list(folder, &names));
     int64_t *found = malloc(sizeof *found * (names.count + 1));
     size_t count = 0;
     for (size_t i = 0; i < names.count && found != NULL; i++) {
@@ -50,30 +50,30 @@ static ls_status list_steps(const char *directory, int64_t **steps, size_t *n) {
         count += found[count] >= 0;
     }
     ls_file_names_free(&names);
-    if (found == NULL) return ls_error(LS_NO_MEMORY, "no memory to list the checkpoints in %s", directory);
+    if (found == NULL) return ls_error(LS_NO_MEMORY, "no memory to list the checkpoints in %s", folder);
     qsort(found, count, sizeof *found, descending);
     *steps = found;
     *n = count;
     return ls_ok();
 }
 
-static ls_status no_checkpoint(const char *directory) {
-    return ls_error(LS_INVALID, "no checkpoint in %s", directory);
+static ls_status no_checkpoint(const char *folder) {
+    return ls_error(LS_INVALID, "no checkpoint in %s", folder);
 }
 
-ls_status ls_checkpoint_newest(const char *directory, int64_t *step) {
+ls_status ls_checkpoint_newest(const char *folder, int64_t *step) {
     int64_t *steps = NULL;
     size_t n = 0;
-    if (ls_file_is_directory(directory)) LS_TRY(list_steps(directory, &steps, &n));
+    if (ls_file_is_folder(folder)) LS_TRY(list_steps(folder, &steps, &n));
     *step = n > 0 ? steps[0] : -1;
     free(steps);
     return ls_ok();
 }
 
-ls_status ls_checkpoint_find(const char *directory, char **out) {
+ls_status ls_checkpoint_find(const char *folder, char **out) {
     int64_t newest;
-    LS_TRY(ls_checkpoint_newest(directory, &newest));
-    return newest < 0 ? no_checkpoint(directory) : ls_checkpoint_path(directory, newest, out);
+    LS_TRY(ls_checkpoint_newest(folder, &newest));
+    return newest < 0 ? no_checkpoint(folder) : ls_checkpoint_path(folder, newest, out);
 }
 
 /* Compares every byte with its hash. */
@@ -84,14 +84,14 @@ static ls_status check_whole(const char *path) {
     return ls_ok();
 }
 
-ls_status ls_checkpoint_find_whole(const char *directory, char **out) {
+ls_status ls_checkpoint_find_whole(const char *folder, char **out) {
     int64_t *steps = NULL;
     size_t n = 0;
     LS_PATH path = NULL;
-    if (ls_file_is_directory(directory)) LS_TRY(list_steps(directory, &steps, &n));
-    ls_status status = no_checkpoint(directory), newest = status;
+    if (ls_file_is_folder(folder)) LS_TRY(list_steps(folder, &steps, &n));
+    ls_status status = no_checkpoint(folder), newest = status;
     for (size_t i = 0; i < n && status.code != LS_OK; i++) {
-        status = ls_checkpoint_path(directory, steps[i], &path);
+        status = ls_checkpoint_path(folder, steps[i], &path);
         if (status.code == LS_OK) status = check_whole(path);
         if (i == 0) newest = status;
         if (status.code != LS_OK && i + 1 < n)
@@ -107,14 +107,14 @@ ls_status ls_checkpoint_resolve(const char *path, char **out) {
     return ls_file_exists(state) ? ls_path_print(out, "%s", path) : ls_checkpoint_find(path, out);
 }
 
-ls_status ls_checkpoint_remove_partial(const char *directory) {
+ls_status ls_checkpoint_remove_partial(const char *folder) {
     ls_file_names names;
     LS_PATH path = NULL;
-    LS_TRY(ls_file_list(directory, &names));
+    LS_TRY(ls_file_list(folder, &names));
     ls_status status = ls_ok();
     for (size_t i = 0; i < names.count && status.code == LS_OK; i++) {
         if (step_of(names.name[i], PARTIAL) < 0 && strcmp(names.name[i], BEST_PARTIAL) != 0) continue;
-        status = ls_path_join(directory, names.name[i], &path);
+        status = ls_path_join(folder, names.name[i], &path);
         if (status.code == LS_OK) status = ls_file_remove_tree(path);
     }
     ls_file_names_free(&names);
@@ -137,56 +137,56 @@ ls_status ls_checkpoint_publish(const char *partial, const char *final) {
 }
 
 /* Renamed first, so that an interruption leaves a partial folder, which the next save removes, and never a damaged checkpoint. */
-static ls_status remove_checkpoint(const char *directory, int64_t step) {
+static ls_status remove_checkpoint(const char *folder, int64_t step) {
     LS_PATH path = NULL;
     LS_PATH partial = NULL;
-    LS_TRY(ls_checkpoint_path(directory, step, &path));
+    LS_TRY(ls_checkpoint_path(folder, step, &path));
     if (!ls_file_exists(path)) return ls_ok();
-    LS_TRY(ls_checkpoint_partial_path(directory, step, &partial));
+    LS_TRY(ls_checkpoint_partial_path(folder, step, &partial));
     LS_TRY(ls_file_rename(path, partial));
     return ls_file_remove_tree(partial);
 }
 
 /* ---- the best checkpoint: the link "best" ---- */
 
-ls_status ls_checkpoint_mark_best(const char *directory, int64_t step) {
+ls_status ls_checkpoint_mark_best(const char *folder, int64_t step) {
     LS_PATH to = NULL;
     LS_PATH link = NULL;
     LS_PATH temporary = NULL;
-    LS_TRY(ls_checkpoint_path(directory, step, &to));
-    LS_TRY(ls_path_join(directory, BEST, &link));
-    LS_TRY(ls_path_join(directory, BEST_PARTIAL, &temporary));
+    LS_TRY(ls_checkpoint_path(folder, step, &to));
+    LS_TRY(ls_path_join(folder, BEST, &link));
+    LS_TRY(ls_path_join(folder, BEST_PARTIAL, &temporary));
     LS_TRY(ls_file_remove_tree(temporary));
     if (symlink(strrchr(to, '/') + 1, temporary) != 0)
         return ls_error(LS_IO, "cannot make the link %s: %s", temporary, strerror(errno));
     return ls_file_rename(temporary, link);
 }
 
-int64_t ls_checkpoint_best(const char *directory) {
+int64_t ls_checkpoint_best(const char *folder) {
     LS_PATH link = NULL;
     char name[64];
-    if (ls_path_join(directory, BEST, &link).code != LS_OK) return -1;
+    if (ls_path_join(folder, BEST, &link).code != LS_OK) return -1;
     const ssize_t length = readlink(link, name, sizeof name - 1);
     if (length < 0) return -1;
     name[length] = 0;
     return step_of(name, "");
 }
 
-ls_status ls_checkpoint_remove(const char *directory, int64_t step) {
-    return step == ls_checkpoint_best(directory) ? ls_ok() : remove_checkpoint(directory, step);
+ls_status ls_checkpoint_remove(const char *folder, int64_t step) {
+    return step == ls_checkpoint_best(folder) ? ls_ok() : remove_checkpoint(folder, step);
 }
 
-ls_status ls_checkpoint_prune(const char *directory, int64_t step, int keep) {
+ls_status ls_checkpoint_prune(const char *folder, int64_t step, int keep) {
     int64_t *steps = NULL;
     size_t n = 0;
     if (keep <= 0) return ls_ok();
-    LS_TRY(list_steps(directory, &steps, &n));
+    LS_TRY(list_steps(folder, &steps, &n));
     ls_status status = ls_ok();
     int others = 0;
-    const int64_t best = ls_checkpoint_best(directory);
+    const int64_t best = ls_checkpoint_best(folder);
     for (size_t i = 0; i < n && status.code == LS_OK; i++)
         if (steps[i] != step && steps[i] != best && ++others >= keep)
-            status = remove_checkpoint(directory, steps[i]);
+            status = remove_checkpoint(folder, steps[i]);
     free(steps);
     return status;
 }

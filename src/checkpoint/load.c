@@ -38,17 +38,16 @@ static ls_status check_pieces(const char *path, const ls_recorded_file *file, co
 
 static const extent everything = {0, INT64_MAX};
 
-static ls_status check_file(const char *directory, const ls_checkpoint_record *record, int file,
-                            ls_comm *comm) {
+static ls_status check_file(const char *folder, const ls_checkpoint_record *record, int file, ls_comm *comm) {
     LS_PATH path = NULL;
     if (record->file[file].bytes == 0) return ls_ok();
-    LS_TRY(ls_path_join(directory, ls_checkpoint_file_name(file), &path));
+    LS_TRY(ls_path_join(folder, ls_checkpoint_file_name(file), &path));
     return check_pieces(path, &record->file[file], &everything, 1, comm);
 }
 
-static ls_status open_weights(const char *directory, const ls_image *image, ls_weight_source *out) {
+static ls_status open_weights(const char *folder, const ls_image *image, ls_weight_source *out) {
     LS_PATH path = NULL;
-    LS_TRY(ls_path_join(directory, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), &path));
+    LS_TRY(ls_path_join(folder, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), &path));
     return ls_weights_open_file(path, image, out);
 }
 
@@ -68,7 +67,7 @@ typedef struct loading {
     ls_executor *executor;
     const ls_image *image;
     ls_comm *comm;
-    const char *directory;
+    const char *folder;
     ls_arena *arena;
     ls_checkpoint_record record;
     ls_weight_source weights; /* context NULL: not open */
@@ -96,7 +95,7 @@ static ls_status check_optimizer(loading *l) {
     const extent header = {0, 1};
     LS_PATH path = NULL;
     int n = 0;
-    LS_TRY(ls_path_join(l->directory, ls_checkpoint_file_name(LS_CHECKPOINT_OPTIMIZER), &path));
+    LS_TRY(ls_path_join(l->folder, ls_checkpoint_file_name(LS_CHECKPOINT_OPTIMIZER), &path));
     LS_TRY(check_pieces(path, file, &header, 1, l->comm));
     LS_TRY(ls_st_open(path, &l->optimizer));
     if (ls_st_count(l->optimizer) == 0)
@@ -162,13 +161,13 @@ static ls_status convert_and_tick(void *context, const ls_flat *flat, int64_t st
 
 static ls_status check(loading *l) {
     const char *type = ls_st_dtype_name(ls_st_dtype_of(l->image->accumulator));
-    LS_TRY(ls_record_read(l->directory, l->arena, &l->record));
+    LS_TRY(ls_record_read(l->folder, l->arena, &l->record));
     if (strcmp(l->record.type, type) != 0)
-        return ls_error(LS_INVALID, "%s: it holds %s, but this job's type needs %s", l->directory,
+        return ls_error(LS_INVALID, "%s: it holds %s, but this job's type needs %s", l->folder,
                         l->record.type, type);
-    LS_TRY(check_file(l->directory, &l->record, LS_CHECKPOINT_CONFIG, l->comm));
-    LS_TRY(check_file(l->directory, &l->record, LS_CHECKPOINT_MODEL, l->comm));
-    LS_TRY(open_weights(l->directory, l->image, &l->weights));
+    LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_CONFIG, l->comm));
+    LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_MODEL, l->comm));
+    LS_TRY(open_weights(l->folder, l->image, &l->weights));
     return ls_executor_tensor(l->executor, LS_BIND_M) != NULL ? check_optimizer(l) : ls_ok();
 }
 
@@ -182,7 +181,7 @@ ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *p
     loading l = {.executor = executor,
                  .image = ls_executor_image(executor),
                  .comm = comm,
-                 .directory = path,
+                 .folder = path,
                  .arena = ls_arena_create(),
                  .self = pthread_self()};
     ls_status status = ls_comm_agree(comm, check(&l));

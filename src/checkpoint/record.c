@@ -54,11 +54,11 @@ static void put_file(ls_json_writer *w, const char *name, const ls_recorded_file
     ls_json_close(w);
 }
 
-ls_status ls_record_write(const ls_checkpoint_record *record, const char *directory) {
+ls_status ls_record_write(const ls_checkpoint_record *record, const char *folder) {
     LS_PATH path = NULL;
     char digits[DIGITS + 1];
     size_t bytes = 0;
-    LS_TRY(ls_path_join(directory, STATE, &path));
+    LS_TRY(ls_path_join(folder, STATE, &path));
     ls_json_writer *w = ls_json_begin(1);
     ls_json_put_text(w, "format", FORMAT);
     ls_json_put_int(w, "step", record->state.step);
@@ -163,13 +163,13 @@ static ls_status read_fields(ls_json_value root, ls_arena *arena, ls_checkpoint_
     return ls_ok();
 }
 
-ls_status ls_record_read(const char *directory, ls_arena *arena, ls_checkpoint_record *out) {
+ls_status ls_record_read(const char *folder, ls_arena *arena, ls_checkpoint_record *out) {
     LS_PATH path = NULL;
     char *text = NULL;
     size_t bytes = 0;
     ls_json *document = NULL;
     ls_checkpoint_record record = {0};
-    LS_TRY(ls_path_join(directory, STATE, &path));
+    LS_TRY(ls_path_join(folder, STATE, &path));
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
     ls_status status = check_state_hash(path, text, bytes);
     if (status.code == LS_OK) status = ls_json_parse(path, text, bytes, &document);

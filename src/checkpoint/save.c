@@ -76,7 +76,7 @@ typedef struct saving {
     const ls_executor *executor;
     const ls_image *image;
     ls_comm *comm;
-    const char *directory, *config;
+    const char *folder, *config;
     char *partial, *final, *path[2];
     ls_arena *arena;
     file_layout layout;
@@ -118,11 +118,11 @@ static ls_status add_header(saving *s, int file) {
 
 static ls_status create_files(saving *s) {
     int64_t bytes;
-    LS_TRY(ls_file_make_directories(s->directory));
-    LS_TRY(ls_checkpoint_remove_partial(s->directory));
+    LS_TRY(ls_file_make_folders(s->folder));
+    LS_TRY(ls_checkpoint_remove_partial(s->folder));
     LS_TRY(ls_checkpoint_bytes(s->image, s->config, &bytes));
-    LS_TRY(ls_file_need_space(s->directory, bytes));
-    LS_TRY(ls_file_make_directories(s->partial));
+    LS_TRY(ls_file_need_space(s->folder, bytes));
+    LS_TRY(ls_file_make_folders(s->partial));
     for (int f = 0; f < 2; f++) {
         LS_TRY(ls_st_create(s->path[f], s->layout.plan[f], &s->writer[f]));
         LS_TRY(add_header(s, f));
@@ -134,8 +134,8 @@ static ls_status prepare(saving *s, int64_t step) {
     if (s->image->n_flats == 0 || ls_executor_tensor(s->executor, LS_BIND_M) == NULL)
         return ls_error(LS_INVALID,
                         "a checkpoint of a job without an optimiser's state; expected one that trains");
-    LS_TRY(ls_checkpoint_partial_path(s->directory, step, &s->partial));
-    LS_TRY(ls_checkpoint_path(s->directory, step, &s->final));
+    LS_TRY(ls_checkpoint_partial_path(s->folder, step, &s->partial));
+    LS_TRY(ls_checkpoint_path(s->folder, step, &s->final));
     for (int f = 0; f < 2; f++) LS_TRY(ls_path_join(s->partial, ls_checkpoint_file_name(f), &s->path[f]));
     LS_TRY(plan_files(s->image, s->arena, &s->layout));
     return is_rank_0(s) ? create_files(s) : ls_ok();
@@ -271,12 +271,12 @@ static ls_status save(saving *s, const ls_train_state *state) {
     return ls_comm_agree(s->comm, publish(s, state));
 }
 
-ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *directory,
+ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *folder,
                              const ls_train_state *state, const char *config, int keep) {
     saving s = {.executor = executor,
                 .image = ls_executor_image(executor),
                 .comm = comm,
-                .directory = directory,
+                .folder = folder,
                 .config = config,
                 .arena = ls_arena_create()};
     ls_status status = save(&s, state);
@@ -288,7 +288,7 @@ ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *d
     }
     if (is_rank_0(&s) &&
         status.code == LS_OK) { /* the new checkpoint is safe, so failing to prune is not an error */
-        const ls_status pruned = ls_checkpoint_prune(directory, state->step, keep);
+        const ls_status pruned = ls_checkpoint_prune(folder, state->step, keep);
         if (pruned.code != LS_OK) ls_log("warning: an old checkpoint could not be removed: %s", pruned.text);
     }
     free_layout(&s.layout);

@@ -107,11 +107,11 @@ ls_status ls_array_read_integers(const char *path, ls_array *out) {
     return status;
 }
 
-ls_status ls_array_write(const ls_array *a, const char *directory, const char *name) {
+ls_status ls_array_write(const ls_array *a, const char *folder, const char *name) {
     LS_PATH path = NULL;
     char file[64];
     snprintf(file, sizeof file, "%s.npy", name);
-    LS_TRY(ls_path_join(directory, file, &path));
+    LS_TRY(ls_path_join(folder, file, &path));
     if (a->dtype == LS_F64) return ls_npy_write(path, LS_NPY_F8, a->ndim, a->size, a->data);
     if (a->dtype == LS_F32) return ls_npy_write(path, LS_NPY_F4, a->ndim, a->size, a->data);
     ls_array wide;

@@ -150,7 +150,7 @@ static ls_status compute(attention_run *r, ls_spread_result *result) {
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->job->spread, &session));
     /* Before the work, so that it is not lost when the folder cannot be made. */
-    ls_status status = ls_file_make_directories(r->job->out);
+    ls_status status = ls_file_make_folders(r->job->out);
     if (status.code == LS_OK) status = run_ranks(r, session, result);
     ls_session_close(session);
     LS_TRY(status);

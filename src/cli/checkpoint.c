@@ -17,7 +17,7 @@ static ls_status read_run(const char *path, ls_json **out) {
 
 /* The path itself if it is a folder, else the folder of the file. */
 static ls_status folder_of(const char *path, char **out) {
-    return ls_file_is_directory(path) ? ls_path_print(out, "%s", path) : ls_path_parent(path, out);
+    return ls_file_is_folder(path) ? ls_path_print(out, "%s", path) : ls_path_parent(path, out);
 }
 
 /* *out becomes the path of the model in run.json, NULL if there is none. The text lives as long as *run. */
@@ -42,7 +42,7 @@ static ls_status find_tokenizer_files(const ls_export_job *job, const char *chec
     ls_status status = model != NULL ? ls_ok() : recorded_model(checkpoint, &run, &model);
     if (status.code == LS_OK && model != NULL && ls_file_exists(model))
         status = folder_of(model, out);
-    else if (status.code == LS_OK && ls_file_is_directory(exported))
+    else if (status.code == LS_OK && ls_file_is_folder(exported))
         status = ls_path_print(out, "%s", exported);
     else if (status.code == LS_OK)
         ls_log("no tokenizer is copied: %s; --model FOLDER names one",

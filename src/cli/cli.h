@@ -17,9 +17,9 @@ typedef struct ls_attention_job {
     const char *sink; /* file: an additional logit per query head [Hq], whose value vector is 0; NULL: none */
     const char *mask; /* "causal", "window:64+documents:FILE.npy", ... */
     const char *dtype; /* "f32", "f64", "bf16"; NULL: that of q */
-    const char *out; /* directory for o.npy lse.npy, with grad_o dq.npy dk.npy dv.npy, with both dsink.npy */
-    double scale;    /* 0: 1/sqrt(D) */
-    double softcap;  /* logits become softcap·tanh(logit/softcap); 0: they do not */
+    const char *out;   /* folder for o.npy lse.npy, with grad_o dq.npy dk.npy dv.npy, with both dsink.npy */
+    double scale;      /* 0: 1/sqrt(D) */
+    double softcap;    /* logits become softcap·tanh(logit/softcap); 0: they do not */
     ls_spread spread;
 } ls_attention_job;
 LS_MUST_USE ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result);
@@ -52,9 +52,9 @@ LS_MUST_USE ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result
  * draw, or the limit of top_k or top_p, falls into that difference: about one draw in a million in f32, one in a thousand in bf16.
  */
 typedef struct ls_generate_job {
-    const char *model; /* directory or config.json */
+    const char *model; /* folder or config.json */
     ls_rope_change rope;
-    /* Directory of a checkpoint or of a training run; NULL: the model's own weights. */
+    /* Folder of a checkpoint or of a training run; NULL: the model's own weights. */
     const char *checkpoint;
     const char *prompt,
         *prompt_file;   /* exactly one is given; an empty prompt begins a document; "-": standard input */
@@ -88,13 +88,13 @@ typedef struct ls_bench_options {
     int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
     int64_t heads, kv_heads, head_size;
     const char *mask, *dtype, *strategy;
-    const char *config; /* config.json of a model, or its directory */
+    const char *config; /* config.json of a model, or its folder */
 } ls_bench_options;
 
 /*
  * Measures this machine and prints the figures. The names are:
  *
- *     machine    rates of kernels and puts; they are kept in the user's cache directory, and all later jobs predict and choose by them
+ *     machine    rates of kernels and puts; they are kept in the user's cache folder, and all later jobs predict and choose by them
  *     attention  forward and backward of one attention by every strategy over ranks of one thread, against one rank with as many threads
  *     comm       a put with a signal between two ranks, against bare shared memory
  *     gemm       the matrix products of a model's training step, each by itself, against the best rate of square products
@@ -197,7 +197,7 @@ LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *
  * line. With decode each line is such an array (or an object with "ids"), and its text is printed with a newline behind it.
  */
 typedef struct ls_tokenize_job {
-    const char *tokenizer; /* directory of a tokenizer.json, or that file; NULL: bytes */
+    const char *tokenizer; /* folder of a tokenizer.json, or that file; NULL: bytes */
     const char *text;      /* one text; NULL: the files */
     const char *const *paths;
     int n_paths;       /* 0: standard input, as is the file "-" */

@@ -95,9 +95,8 @@ void cli_print_manual(FILE *out);
 #define CLI_BYTES(...) CLI_NUMBER(LS_OPTION_BYTES, __VA_ARGS__)
 
 /* The options of commands that open a trained model. */
-#define CLI_MODEL(at)                      \
-    CLI_REQUIRED_TEXT("model", "PATH", at, \
-                      "config.json, or a directory with one and, if trained, *.safetensors")
+#define CLI_MODEL(at) \
+    CLI_REQUIRED_TEXT("model", "PATH", at, "config.json, or a folder with one and, if trained, *.safetensors")
 #define CLI_CHECKPOINT(at)            \
     CLI_TEXT("checkpoint", "DIR", at, \
              "a checkpoint, or the --out of a training run; the model's own weights when left out")
@@ -143,8 +142,8 @@ void ls_array_free(ls_array *array); /* NULL and a zeroed array are allowed */
 LS_MUST_USE ls_status ls_array_from_npy(const char *path, const ls_npy *file, ls_dtype dtype, ls_array *out);
 /* Reads an i4 or i8 file as i32. LS_INVALID names a value that does not fit. */
 LS_MUST_USE ls_status ls_array_read_integers(const char *path, ls_array *out);
-/* Writes directory/NAME.npy, as f8 if the array is f64, else as f4. */
-LS_MUST_USE ls_status ls_array_write(const ls_array *array, const char *directory, const char *name);
+/* Writes folder/NAME.npy, as f8 if the array is f64, else as f4. */
+LS_MUST_USE ls_status ls_array_write(const ls_array *array, const char *folder, const char *name);
 
 void ls_sizes_print(int ndim, const int64_t *size, char *out, size_t bytes); /* "[2,16,64]" */
 

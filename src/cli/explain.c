@@ -148,9 +148,9 @@ static ls_status build(explanation *e) {
     return ls_compile(&e->step, &e->target, &e->image);
 }
 
-/* A model has the name of its directory; if that is "." or "..", of its architecture. */
+/* A model has the name of its folder; if that is "." or "..", of its architecture. */
 static void name_model(const explanation *e, char *out, size_t room) {
-    const char *begin = ls_model_directory(e->model), *end = begin + strlen(begin);
+    const char *begin = ls_model_folder(e->model), *end = begin + strlen(begin);
     while (end > begin + 1 && end[-1] == '/') end--;
     for (const char *c = begin; c < end; c++) {
         if (*c == '/') begin = c + 1;
@@ -205,7 +205,7 @@ typedef struct explain_flags {
 
 #define AT(field) offsetof(explain_flags, job.field)
 static const ls_option options[] = {
-    CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a directory with one"),
+    CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a folder with one"),
     CLI_INT("seq", "N", "1024", 1, 0x1p30, AT(seq), "tokens of a sequence"),
     CLI_INT("batch", "N", "1", 1, 0x1p24, AT(batch), "sequences of a micro-batch, over all dp ranks"),
     CLI_INT("accumulate", "N", "1", 1, CLI_ANY, AT(accumulate),

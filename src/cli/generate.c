@@ -286,7 +286,7 @@ typedef struct generate_flags {
 
 #define AT(field) offsetof(generate_flags, job.field)
 static const ls_option options[] = {
-    CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a directory with one"),
+    CLI_REQUIRED_TEXT("model", "PATH", AT(model), "config.json, or a folder with one"),
     CLI_CHECKPOINT(AT(checkpoint)),
     CLI_TEXT("prompt", "TEXT", AT(prompt), "text to continue"),
     CLI_TEXT("prompt-file", "FILE", AT(prompt_file),

@@ -77,7 +77,7 @@ static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     ls_weight_source source;
     LS_TRY(ls_model_weights(r->model, rank->image, r->job->seed, &source));
     if (rank->rank == 0 && !ls_weights_from_file(&source))
-        ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_directory(r->model),
+        ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_folder(r->model),
                (unsigned long long)r->job->seed);
     const ls_status status = ls_weights_fill(rank->executor, &source);
     ls_weights_close(&source);

@@ -178,7 +178,7 @@ static ls_status open_tokenizer(const char *path, ls_tokenizer **out) {
     LS_PATH folder = NULL;
     const size_t length = path != NULL ? strlen(path) : 0, rest = sizeof name - 1;
     if (length < rest || strcmp(path + length - rest, name) != 0 ||
-        (length > rest && path[length - rest - 1] != '/') || ls_file_is_directory(path))
+        (length > rest && path[length - rest - 1] != '/') || ls_file_is_folder(path))
         return ls_tokenizer_open(path, out);
     LS_TRY(ls_path_print(&folder, "%.*s.", (int)(length - rest), path));
     return ls_tokenizer_open(folder, out);

@@ -123,7 +123,7 @@ static ls_status build_folder(build *b) {
     LS_TRY(ls_document_form_find(&o->form, o->tokenizer, o->folder, &b->state.form));
     LS_TRY(ls_inputs_find(o->paths, o->n_paths, b->state.form.options.format, &b->inputs));
     b->state.request = ls_build_request(o, &b->state, &b->inputs);
-    LS_TRY(ls_file_make_directories(o->out));
+    LS_TRY(ls_file_make_folders(o->out));
     LS_TRY(ls_journal_begin(o, &b->state, &done));
     b->has_journal = true;
     if (done) {

@@ -58,7 +58,7 @@ static int by_path(const void *a, const void *b) { return strcmp(*(char *const *
 /* Adds a file, or all regular files below a folder in byte order of their paths. */
 static ls_status add_path(const char *path, path_list *out) {
     const size_t before = out->count;
-    if (!ls_file_is_directory(path))
+    if (!ls_file_is_folder(path))
         return append_path(out, path); /* describe() reports a file that cannot be read */
     LS_TRY(walk_folder(path, out));
     if (out->count > before) qsort(out->path + before, out->count - before, sizeof *out->path, by_path);
@@ -216,7 +216,7 @@ static ls_status find_all(const char *const *paths, int n, const char *format, l
         return ls_error(LS_USAGE, "--format is '%s'; expected auto, text, jsonl or json", format);
     for (int i = 0; i < n; i++) {
         LS_TRY(is_pattern(paths[i]) ? add_pattern(paths[i], list->paths) : add_path(paths[i], list->paths));
-        LS_TRY(add_described(format, !ls_file_is_directory(paths[i]), list));
+        LS_TRY(add_described(format, !ls_file_is_folder(paths[i]), list));
     }
     LS_TRY(log_repeated(list));
     return list->n > 0 ? ls_ok()

@@ -67,7 +67,7 @@ ls_status ls_run_data_build(const ls_data_build_job *job, ls_data_build_result *
     LS_TRY(ls_file_check_paths(job->paths, job->n_paths));
     if (job->n_paths < 1)
         return ls_error(LS_USAGE, "no files given; expected files or folders of text or JSONL");
-    if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a directory");
+    if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder");
     ls_tokenizer *tokenizer = NULL;
     LS_TRY(ls_tokenizer_open(job->tokenizer, &tokenizer));
     ls_tokenizer_log(tokenizer, 0);

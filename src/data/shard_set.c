@@ -16,7 +16,7 @@ static bool holds(const char *folder, const char *name) {
 }
 
 bool ls_is_shards(const char *path) {
-    if (!ls_file_is_directory(path)) return has_suffix(path);
+    if (!ls_file_is_folder(path)) return has_suffix(path);
     return holds(path, LS_SHARDS_FILE) || holds(path, LS_SHARDS_JOURNAL);
 }
 
@@ -77,7 +77,7 @@ static ls_status add_rows(ls_shard_set *set, const char *folder, ls_json_value r
 ls_status ls_shard_set_add(ls_shard_set *set, const char *path) {
     LS_PATH list = NULL;
     ls_json *document = NULL;
-    if (!ls_file_is_directory(path)) return add_file(set, path);
+    if (!ls_file_is_folder(path)) return add_file(set, path);
     if (!holds(path, LS_SHARDS_FILE))
         return ls_error(
             LS_INVALID,

@@ -23,7 +23,7 @@ typedef struct ls_trained {
 } ls_trained;
 
 /*
- * model: config.json or a directory with one; NULL: the checkpoint's. checkpoint: a folder with model.safetensors, or a training run,
+ * model: config.json or a folder with one; NULL: the checkpoint's. checkpoint: a folder with model.safetensors, or a training run,
  * whose newest checkpoint is used; NULL: none. LS_USAGE if both are NULL; LS_INVALID if the tokenizer has more tokens than the model.
  */
 LS_MUST_USE ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out);
@@ -97,8 +97,8 @@ ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums, double error);
 
 /* Writes "loss", "tokens", "sequences", "perplexity" and the array "by_position" into the open object. */
 void ls_loss_table_put(const ls_loss_table *table, ls_json_writer *writer);
-/* Writes directory/loss_by_position.svg. */
-LS_MUST_USE ls_status ls_loss_table_draw(const ls_loss_table *table, const char *directory);
+/* Writes folder/loss_by_position.svg. */
+LS_MUST_USE ls_status ls_loss_table_draw(const ls_loss_table *table, const char *folder);
 /* Prints a line for each bin. */
 void ls_loss_table_print(const ls_loss_table *table, FILE *out);
 

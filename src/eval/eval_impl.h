@@ -9,8 +9,8 @@
 /* -log p of the token under the logits [V]. *likeliest: it has the largest logit, and of equal ones the smallest id. */
 double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *likeliest);
 
-/* Writes directory/recall.json and recall.svg. */
-LS_MUST_USE ls_status ls_recall_write(const ls_recall_result *result, const char *directory);
+/* Writes folder/recall.json and recall.svg. */
+LS_MUST_USE ls_status ls_recall_write(const ls_recall_result *result, const char *folder);
 
 /* --- needle.c ----------------------------------------------------------------------------------------------------------------- */
 

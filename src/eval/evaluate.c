@@ -84,7 +84,7 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
     if (out == NULL) return ls_ok();
     LS_TRY(ls_path_join(out, "eval.json", &path));
     ls_json_writer *w = ls_json_begin(2);
-    ls_json_put_text(w, "model", ls_model_directory(e->trained->model));
+    ls_json_put_text(w, "model", ls_model_folder(e->trained->model));
     ls_json_put_text(w, "checkpoint", e->trained->checkpoint);
     ls_json_put_int(w, "seq", e->options->seq);
     ls_json_put_text(w, "pack", e->options->pack);
@@ -96,7 +96,7 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
 
 static ls_status evaluate(evaluation *e, ls_eval_result *result) {
     void *shared;
-    if (e->options->out != NULL) LS_TRY(ls_file_make_directories(e->options->out));
+    if (e->options->out != NULL) LS_TRY(ls_file_make_folders(e->options->out));
     LS_TRY(open_program(e));
     LS_TRY(ls_shared_map(sizeof *e->outcome, &shared));
     e->outcome = shared;
@@ -131,7 +131,7 @@ ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *tra
 /* --- from options ------------------------------------------------------------------------------------------------------------- */
 
 static ls_status complete(ls_eval_options *o) {
-    if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");
+    if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or folders of text");
     if (o->seq == 0) o->seq = 1024;
     if (o->batch == 0) o->batch = 1;
     LS_TRY(ls_step_size_check(o->seq, o->batch));
@@ -151,7 +151,7 @@ static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained
     const ls_data_options text = {.paths = o->data,
                                   .n_paths = o->n_data,
                                   .tokenizer = trained->tokenizer,
-                                  .folder = ls_model_directory(trained->model),
+                                  .folder = ls_model_folder(trained->model),
                                   .form = o->form,
                                   .sequence = o->seq,
                                   .pack = o->pack};

@@ -165,7 +165,7 @@ static ls_status read_generation(const ls_model *model, ls_stops *out) {
     LS_PATH path = NULL;
     char *text;
     size_t bytes;
-    LS_TRY(ls_path_join(ls_model_directory(model), "generation_config.json", &path));
+    LS_TRY(ls_path_join(ls_model_folder(model), "generation_config.json", &path));
     if (!ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
     const ls_status status = read_text(path, text, ls_model_describe(model).V, out);

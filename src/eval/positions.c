@@ -144,7 +144,7 @@ void ls_loss_table_put(const ls_loss_table *t, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-ls_status ls_loss_table_draw(const ls_loss_table *t, const char *directory) {
+ls_status ls_loss_table_draw(const ls_loss_table *t, const char *folder) {
     LS_PATH path = NULL;
     double x[LS_LOSS_BINS], y[LS_LOSS_BINS], error[LS_LOSS_BINS];
     int n = 0;
@@ -164,6 +164,6 @@ ls_status ls_loss_table_draw(const ls_loss_table *t, const char *directory) {
                             .doubling = true,
                             .series = &series,
                             .n_series = 1};
-    LS_TRY(ls_path_join(directory, "loss_by_position.svg", &path));
+    LS_TRY(ls_path_join(folder, "loss_by_position.svg", &path));
     return ls_svg_write_chart(path, &chart);
 }

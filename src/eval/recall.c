@@ -138,13 +138,13 @@ static void draw(FILE *out, const void *context) {
     ls_svg_text_upwards(out, "x", 24, (TOP + bottom) / 2, "depth of the key");
 }
 
-ls_status ls_recall_write(const ls_recall_result *r, const char *directory) {
+ls_status ls_recall_write(const ls_recall_result *r, const char *folder) {
     LS_PATH path = NULL;
-    LS_TRY(ls_path_join(directory, "recall.json", &path));
+    LS_TRY(ls_path_join(folder, "recall.json", &path));
     ls_json_writer *w = ls_json_begin(2);
     put(r, w);
     LS_TRY(ls_json_end_file(w, path));
-    LS_TRY(ls_path_join(directory, "recall.svg", &path));
+    LS_TRY(ls_path_join(folder, "recall.svg", &path));
     const ls_svg_palette palettes[] = {{"s", "fill", light_shades, dark_shades, SHADES},
                                        {"i", "fill", light_ink, dark_ink, SHADES}};
     const int columns = r->n_lengths > LEAST_COLUMNS ? r->n_lengths : LEAST_COLUMNS;
@@ -237,7 +237,7 @@ static ls_status ask_length(asking *a, ls_decoder *decoder, ls_data **data) {
         const ls_data_options text = {.paths = o->data,
                                       .n_paths = o->n_data,
                                       .tokenizer = a->trained->tokenizer,
-                                      .folder = ls_model_directory(a->trained->model),
+                                      .folder = ls_model_folder(a->trained->model),
                                       .form = o->form,
                                       .sequence = length};
         LS_TRY(ls_data_open(&text, data));
@@ -310,7 +310,7 @@ static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_res
     LS_TRY(ls_trained_open_changed(o->model, o->checkpoint, &o->rope, trained));
     choose_lengths(o, trained);
     LS_TRY(check_lengths(o, trained));
-    if (o->out != NULL) LS_TRY(ls_file_make_directories(o->out));
+    if (o->out != NULL) LS_TRY(ls_file_make_folders(o->out));
     begin_result(o, shared);
     const double began = ls_seconds();
     asking a = {.options = o, .trained = trained, .result = shared};

@@ -20,7 +20,7 @@ static ls_status open_all(const char *model, const char *checkpoint, const ls_ro
     if (model == NULL && checkpoint == NULL)
         return ls_error(LS_USAGE, "neither --model nor --checkpoint is given");
     LS_TRY(ls_model_open_changed(model != NULL ? model : t->checkpoint, rope, &t->model));
-    LS_TRY(ls_tokenizer_open_model(ls_model_directory(t->model), &t->tokenizer));
+    LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const int64_t V = ls_model_describe(t->model).V;
     const int32_t known = ls_tokenizer_vocabulary(t->tokenizer);
     if (V < known)
@@ -58,7 +58,7 @@ ls_status ls_trained_fill(const ls_trained *t, const ls_rank *rank, uint64_t see
     LS_TRY(t->checkpoint != NULL ? ls_checkpoint_weights(t->checkpoint, rank->image, &source)
                                  : ls_model_weights(t->model, rank->image, seed, &source));
     if (rank->rank == 0 && t->checkpoint == NULL && !ls_weights_from_file(&source))
-        ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_directory(t->model),
+        ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_folder(t->model),
                (unsigned long long)seed);
     const ls_status status = ls_weights_fill(rank->executor, &source);
     ls_weights_close(&source);

@@ -49,7 +49,7 @@ LS_MUST_USE ls_status ls_file_write(const char *path, const void *data, size_t b
 LS_MUST_USE ls_status ls_file_append(const char *path, const ls_file_piece *pieces, int n);
 
 /* Makes the folder and those above it (mode 0777 less umask). An existing folder is no error. */
-LS_MUST_USE ls_status ls_file_make_directories(const char *path);
+LS_MUST_USE ls_status ls_file_make_folders(const char *path);
 
 /* Renames a file or folder durably (fsync of the folder that holds `to`). */
 LS_MUST_USE ls_status ls_file_rename(const char *from, const char *to);
@@ -65,8 +65,8 @@ LS_MUST_USE ls_status ls_file_free_bytes(const char *path, int64_t *out);
 /* An LS_IO error, with the folder and both numbers, when fewer than `bytes` are free. */
 LS_MUST_USE ls_status ls_file_need_space(const char *path, int64_t bytes);
 
-bool ls_file_exists(const char *path);       /* follows symbolic links */
-bool ls_file_is_directory(const char *path); /* follows symbolic links */
+bool ls_file_exists(const char *path);    /* follows symbolic links */
+bool ls_file_is_folder(const char *path); /* follows symbolic links */
 
 /* LS_INVALID when a list of n paths, or one of the paths, is NULL. */
 LS_MUST_USE ls_status ls_file_check_paths(const char *const *paths, int n);
@@ -77,7 +77,7 @@ typedef struct ls_file_names {
     size_t count;
 } ls_file_names;
 
-LS_MUST_USE ls_status ls_file_list(const char *directory, ls_file_names *out);
+LS_MUST_USE ls_status ls_file_list(const char *folder, ls_file_names *out);
 void ls_file_names_free(ls_file_names *names);
 
 /*
@@ -89,8 +89,8 @@ void ls_file_names_free(ls_file_names *names);
  */
 #define LS_PATH __attribute__((cleanup(ls_path_free))) char *
 void ls_path_free(char **path); /* sets *path to NULL */
-/* directory + "/" + name. */
-LS_MUST_USE ls_status ls_path_join(const char *directory, const char *name, char **out);
+/* folder + "/" + name. */
+LS_MUST_USE ls_status ls_path_join(const char *folder, const char *name, char **out);
 /* The folder of a path: "." for a name alone, "/" for a name in the root. Slashes at the end of the path are ignored. */
 LS_MUST_USE ls_status ls_path_parent(const char *path, char **out);
 /* Formats like printf. */

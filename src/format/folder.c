@@ -18,7 +18,7 @@ bool ls_file_exists(const char *path) {
     return stat(path, &info) == 0;
 }
 
-bool ls_file_is_directory(const char *path) {
+bool ls_file_is_folder(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
@@ -40,10 +40,10 @@ ls_status ls_path_print(char **out, const char *format, ...) {
     return ls_ok();
 }
 
-ls_status ls_path_join(const char *directory, const char *name, char **out) {
-    const size_t length = strlen(directory);
-    const bool ends = length > 0 && directory[length - 1] == '/';
-    return ls_path_print(out, "%s%s%s", directory, ends ? "" : "/", name);
+ls_status ls_path_join(const char *folder, const char *name, char **out) {
+    const size_t length = strlen(folder);
+    const bool ends = length > 0 && folder[length - 1] == '/';
+    return ls_path_print(out, "%s%s%s", folder, ends ? "" : "/", name);
 }
 
 ls_status ls_file_check_paths(const char *const *paths, int n) {
@@ -69,7 +69,7 @@ static ls_status sync_parent(const char *path) {
     return access(folder, R_OK) == 0 ? ls_file_sync(folder) : ls_ok();
 }
 
-ls_status ls_file_make_directories(const char *path) {
+ls_status ls_file_make_folders(const char *path) {
     LS_PATH part = NULL;
     if (path[0] == 0) return ls_error(LS_INVALID, "an empty path was given, expected a folder");
     LS_TRY(ls_path_print(&part, "%s", path));
@@ -79,10 +79,10 @@ ls_status ls_file_make_directories(const char *path) {
         *p = 0;
         if (mkdir(part, 0777) == 0) {
             LS_TRY(sync_parent(part));
-        } else if (!(errno == EEXIST && ls_file_is_directory(part))) {
+        } else if (!(errno == EEXIST && ls_file_is_folder(part))) {
             int error_number = errno == EEXIST ? ENOTDIR : errno;
             /* A folder above that we may not write to, but that is there, is fine (EROFS, EACCES on /). */
-            if (!ls_file_is_directory(part)) return ls_file_error("make the folder", part, error_number);
+            if (!ls_file_is_folder(part)) return ls_file_error("make the folder", part, error_number);
         }
         *p = end;
         if (end == 0) return ls_ok();
@@ -173,21 +173,21 @@ static ls_status append_name(ls_file_names *names, size_t *capacity, const char 
     return ls_ok();
 }
 
-ls_status ls_file_list(const char *directory, ls_file_names *out) {
-    DIR *folder = opendir(directory);
-    if (!folder) return ls_file_error("list", directory, errno);
+ls_status ls_file_list(const char *folder, ls_file_names *out) {
+    DIR *opened = opendir(folder);
+    if (!opened) return ls_file_error("list", folder, errno);
     ls_file_names names = {0};
     size_t capacity = 0;
     ls_status status = ls_ok();
     while (status.code == LS_OK) {
         errno = 0;
-        struct dirent *entry = readdir(folder);
-        if (!entry && errno != 0) status = ls_file_error("list", directory, errno);
+        struct dirent *entry = readdir(opened);
+        if (!entry && errno != 0) status = ls_file_error("list", folder, errno);
         if (!entry) break;
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             status = append_name(&names, &capacity, entry->d_name);
     }
-    closedir(folder);
+    closedir(opened);
     if (status.code != LS_OK) {
         ls_file_names_free(&names);
         return status;

@@ -87,12 +87,12 @@ ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer) {
 
 static ls_status open_model(const char *path, const ls_rope_change *change, ls_model *model) {
     LS_PATH config = NULL;
-    if (ls_file_is_directory(path)) {
+    if (ls_file_is_folder(path)) {
         LS_TRY(ls_path_join(path, "config.json", &config));
-        LS_TRY(ls_path_parent(config, &model->directory));
+        LS_TRY(ls_path_parent(config, &model->folder));
         LS_TRY(read_config(config, model));
     } else {
-        LS_TRY(ls_path_parent(path, &model->directory));
+        LS_TRY(ls_path_parent(path, &model->folder));
         LS_TRY(read_config(path, model));
     }
     LS_TRY(change_rope(path, change, model));
@@ -108,8 +108,7 @@ static ls_status open_text(const char *name, const char *text, ls_model *model) 
 
 /* text NULL: reads the config at path. */
 static ls_status create(const char *path, const char *text, const ls_rope_change *change, ls_model **out) {
-    if (path == NULL)
-        return ls_error(LS_USAGE, "--model is missing; expected a config.json or its directory");
+    if (path == NULL) return ls_error(LS_USAGE, "--model is missing; expected a config.json or its folder");
     ls_model *model = calloc(1, sizeof *model);
     if (model == NULL) return ls_error(LS_NO_MEMORY, "no memory to open the model %s", path);
     const ls_status status = text != NULL ? open_text(path, text, model) : open_model(path, change, model);
@@ -133,16 +132,14 @@ ls_status ls_model_open_text(const char *name, const char *text, ls_model **out)
 
 void ls_model_close(ls_model *model) {
     if (model == NULL) return;
-    free(model->directory);
+    free(model->folder);
     free(model->text);
     free(model);
 }
 
 ls_model_sizes ls_model_describe(const ls_model *model) { return model->config.sizes; }
 const char *ls_model_architecture(const ls_model *model) { return model->architecture->name; }
-const char *ls_model_directory(const ls_model *model) {
-    return model->directory != NULL ? model->directory : "";
-}
+const char *ls_model_folder(const ls_model *model) { return model->folder != NULL ? model->folder : ""; }
 const char *ls_model_config_text(const ls_model *model) { return model->text; }
 int64_t ls_model_parameters(const ls_model *model) { return model->parameters; }
 
@@ -155,7 +152,7 @@ ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_
                                    .original = tied ? form->table : NULL,
                                    .prefix = form->prefix};
     ls_weight_source source;
-    LS_TRY(ls_weights_open_directory(ls_model_directory(model), image, &rules, &source));
+    LS_TRY(ls_weights_open_folder(ls_model_folder(model), image, &rules, &source));
     if (source.context == NULL)
         LS_TRY(ls_weights_open_random_norms(seed, model->config.sizes.initializer_range,
                                             1 - model->config.norm_offset, &source));

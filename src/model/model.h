@@ -21,7 +21,7 @@ typedef struct ls_model_sizes {
 } ls_model_sizes;
 
 /*
- * path: a config.json, or a directory with one and, if the model has trained weights, *.safetensors. Every field is checked: the
+ * path: a config.json, or a folder with one and, if the model has trained weights, *.safetensors. Every field is checked: the
  * error names the file, the field, its value and what was expected. An unknown architecture, activation or rope type is
  * LS_UNSUPPORTED.
  */
@@ -31,7 +31,7 @@ LS_MUST_USE ls_status ls_model_open(const char *path, ls_model **out);
  * the length that they reach. LS_USAGE: the change cannot be read, or the model has no rotary positions.
  */
 LS_MUST_USE ls_status ls_model_open_changed(const char *path, const ls_rope_change *change, ls_model **out);
-/* The same from the text of a config.json; errors call it `name`, and its directory is "". text NULL: as ls_model_open(name). */
+/* The same from the text of a config.json; errors call it `name`, and its folder is "". text NULL: as ls_model_open(name). */
 LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_model **out);
 /*
  * Raises max_position_embeddings in the text of config.json to S, so that a model trained with sequences of S tokens is exported with
@@ -42,8 +42,8 @@ LS_MUST_USE ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer
 void ls_model_close(ls_model *model); /* NULL is allowed */
 ls_model_sizes ls_model_describe(const ls_model *model);
 const char *ls_model_architecture(const ls_model *model); /* "LlamaForCausalLM" */
-/* The directory of the config, for tokenizer.json and weights. */
-const char *ls_model_directory(const ls_model *model);
+/* The folder of the config, for tokenizer.json and weights. */
+const char *ls_model_folder(const ls_model *model);
 /* The text of config.json with all its fields, and with the changes of the two functions above. */
 const char *ls_model_config_text(const ls_model *model);
 int64_t ls_model_parameters(const ls_model *model); /* number of trained elements */
@@ -73,7 +73,7 @@ LS_MUST_USE ls_status ls_model_build_growing(const ls_model *model, ls_graph *gr
                                              ls_language_model *out);
 
 /*
- * The model's weights: from *.safetensors in its directory if there are any, otherwise random with standard deviation
+ * The model's weights: from *.safetensors in its folder if there are any, otherwise random with standard deviation
  * initializer_range. Close with ls_weights_close.
  */
 LS_MUST_USE ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed,

@@ -82,8 +82,8 @@ struct ls_model {
     const ls_architecture *architecture;
     ls_model_config config;
     int64_t parameters;
-    char *directory; /* NULL: the model was opened from a text */
-    char *text;      /* of config.json, with changes */
+    char *folder; /* NULL: the model was opened from a text */
+    char *text;   /* of config.json, with changes */
 };
 
 /* --- reading a config (config.c, config_rope.c) -------------------------------------------------------------------------------- */

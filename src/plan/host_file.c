@@ -107,7 +107,7 @@ ls_status ls_host_save(ls_isa isa, const ls_host *host) {
     LS_PATH folder = NULL;
     LS_TRY(ls_host_path(isa, &path));
     LS_TRY(ls_path_parent(path, &folder));
-    LS_TRY(ls_file_make_directories(folder));
+    LS_TRY(ls_file_make_folders(folder));
     ls_json_writer *w = ls_json_begin(2);
     ls_json_put_text(w, "version", LS_VERSION);
     ls_host_put(host, w);

@@ -126,11 +126,11 @@ LS_MUST_USE ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_
 /* --- host_file.c ------------------------------------------------------------------------------------------------------------ */
 
 /*
- * This machine's rates (program/cost.h): `longspan bench machine` measures them once and keeps them in the user's cache directory,
+ * This machine's rates (program/cost.h): `longspan bench machine` measures them once and keeps them in the user's cache folder,
  * $XDG_CACHE_HOME/longspan or ~/.cache/longspan, one file for each processor, number of cores and instruction set.
  */
 
-/* The path of the file, which need not exist. LS_IO when the user has no home directory. */
+/* The path of the file, which need not exist. LS_IO when the user has no home folder. */
 LS_MUST_USE ls_status ls_host_path(ls_isa isa, char **out);
 
 /* Writes the rates as fields of an open object. */

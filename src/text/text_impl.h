@@ -10,7 +10,7 @@
 typedef struct ls_tokenizer_kind {
     const char *name;
     /* Fills *tokenizer except kind, encoders and file. document: a tokenizer.json; NULL for a kind that needs none. */
-    ls_status (*open)(const char *directory, const ls_json *document, ls_tokenizer *tokenizer);
+    ls_status (*open)(const char *folder, const ls_json *document, ls_tokenizer *tokenizer);
     void (*close)(void *state);
     /* Allocates the memory with which one thread encodes */
     ls_status (*encoder)(const void *state, void **scratch);
@@ -62,6 +62,6 @@ LS_MUST_USE bool ls_utf8_repair(const char *text, size_t bytes, ls_text *out);
 size_t ls_utf8_valid_run(const char *text, size_t bytes); /* as ls_utf8_valid_prefix, faster for ASCII */
 
 /* Converts vocab.json, merges.txt and the files beside them into a tokenizer.json (vocabulary_files.c). */
-LS_MUST_USE ls_status ls_vocabulary_files_read(const char *directory, ls_json **out);
+LS_MUST_USE ls_status ls_vocabulary_files_read(const char *folder, ls_json **out);
 
 #endif

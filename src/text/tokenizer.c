@@ -24,12 +24,12 @@ struct ls_encoder_pool {
 /* A form in which a folder has a tokenizer. The first row whose files are there is read. */
 typedef struct form {
     const char *file, *with; /* with: a second file that it needs, or NULL */
-    ls_status (*read)(const char *directory, ls_json **out);
+    ls_status (*read)(const char *folder, ls_json **out);
 } form;
 
-static ls_status read_document(const char *directory, ls_json **out) {
+static ls_status read_document(const char *folder, ls_json **out) {
     LS_PATH path = NULL;
-    LS_TRY(ls_path_join(directory, "tokenizer.json", &path));
+    LS_TRY(ls_path_join(folder, "tokenizer.json", &path));
     return ls_json_read(path, LS_JSON_MOST_BYTES, out);
 }
 
@@ -43,42 +43,41 @@ static const char *const unread[] = {
     "tokenizer.model", "tekken.json", "spiece.model", "sentencepiece.bpe.model",
     "vocab.txt",       "vocab.json",  "merges.txt",   "tokenizer.tiktoken"};
 
-static ls_status is_there(const char *directory, const char *file, bool *out) {
+static ls_status is_there(const char *folder, const char *file, bool *out) {
     LS_PATH path = NULL;
-    LS_TRY(ls_path_join(directory, file, &path));
+    LS_TRY(ls_path_join(folder, file, &path));
     *out = ls_file_exists(path);
     return ls_ok();
 }
 
 /* *out: NULL when the folder has no tokenizer file. */
-static ls_status find_form(const char *directory, const form **out) {
+static ls_status find_form(const char *folder, const form **out) {
     bool found, with = true;
     *out = NULL;
-    if (!ls_file_is_directory(directory))
-        return ls_error(LS_IO, "no tokenizer in %s: it is not a folder", directory);
+    if (!ls_file_is_folder(folder)) return ls_error(LS_IO, "no tokenizer in %s: it is not a folder", folder);
     for (size_t i = 0; i < LS_COUNT(forms) && !*out; i++) {
-        LS_TRY(is_there(directory, forms[i].file, &found));
-        if (forms[i].with) LS_TRY(is_there(directory, forms[i].with, &with));
+        LS_TRY(is_there(folder, forms[i].file, &found));
+        if (forms[i].with) LS_TRY(is_there(folder, forms[i].with, &with));
         if (found && with) *out = &forms[i];
     }
     for (size_t i = 0; i < LS_COUNT(unread) && !*out; i++) {
-        LS_TRY(is_there(directory, unread[i], &found));
+        LS_TRY(is_there(folder, unread[i], &found));
         if (found)
             return ls_error(
                 LS_UNSUPPORTED,
                 "%s/%s is not read by itself, expected a tokenizer.json, or vocab.json and merges.txt",
-                directory, unread[i]);
+                folder, unread[i]);
     }
     return ls_ok();
 }
 
 /* Refuses a folder whose config.json is not that of a model on bytes: vocab_size 256 to 512. */
-static ls_status check_bytes(const char *directory) {
+static ls_status check_bytes(const char *folder) {
     enum { MOST = 2 * LS_BYTES_VOCABULARY };
     LS_PATH path = NULL;
     int64_t size = 0;
     ls_json *document;
-    LS_TRY(ls_path_join(directory, "config.json", &path));
+    LS_TRY(ls_path_join(folder, "config.json", &path));
     if (ls_file_exists(path)) {
         LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
         const ls_status status = ls_json_int_or(ls_json_root(document), "vocab_size", 0, 0, INT32_MAX, &size);
@@ -90,7 +89,7 @@ static ls_status check_bytes(const char *directory) {
         LS_INVALID,
         "no tokenizer in %s: expected a tokenizer.json, or vocab.json and merges.txt, or the config.json of a "
         "model on bytes (vocab_size %d to %d)",
-        directory, LS_BYTES_VOCABULARY, MOST);
+        folder, LS_BYTES_VOCABULARY, MOST);
 }
 
 static ls_tokenizer *new_tokenizer(const ls_tokenizer_kind *kind) {
@@ -106,26 +105,26 @@ static ls_tokenizer *new_tokenizer(const ls_tokenizer_kind *kind) {
     return tokenizer;
 }
 
-static ls_status open_form(const char *directory, const form *found, ls_tokenizer *tokenizer) {
-    if (!found) return tokenizer->kind->open(directory, NULL, tokenizer);
+static ls_status open_form(const char *folder, const form *found, ls_tokenizer *tokenizer) {
+    if (!found) return tokenizer->kind->open(folder, NULL, tokenizer);
     LS_PATH path = NULL;
     ls_json *document;
-    LS_TRY(ls_path_join(directory, found->file, &path));
+    LS_TRY(ls_path_join(folder, found->file, &path));
     tokenizer->file = strdup(path);
     if (!tokenizer->file) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
-    LS_TRY(found->read(directory, &document));
-    const ls_status status = tokenizer->kind->open(directory, document, tokenizer);
+    LS_TRY(found->read(folder, &document));
+    const ls_status status = tokenizer->kind->open(folder, document, tokenizer);
     ls_json_free(document);
     return status;
 }
 
-static ls_status open_any(const char *directory, bool may_be_bytes, ls_tokenizer **out) {
+static ls_status open_any(const char *folder, bool may_be_bytes, ls_tokenizer **out) {
     const form *found = NULL;
-    if (directory) LS_TRY(find_form(directory, &found));
-    if (directory && !found && !may_be_bytes) LS_TRY(check_bytes(directory));
+    if (folder) LS_TRY(find_form(folder, &found));
+    if (folder && !found && !may_be_bytes) LS_TRY(check_bytes(folder));
     ls_tokenizer *tokenizer = new_tokenizer(found ? &ls_tokenizer_bpe : &ls_tokenizer_bytes);
     if (!tokenizer) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
-    ls_status status = open_form(directory, found, tokenizer);
+    ls_status status = open_form(folder, found, tokenizer);
     if (status.code != LS_OK)
         ls_tokenizer_close(tokenizer);
     else
@@ -133,12 +132,10 @@ static ls_status open_any(const char *directory, bool may_be_bytes, ls_tokenizer
     return status;
 }
 
-ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **out) {
-    return open_any(directory, false, out);
-}
+ls_status ls_tokenizer_open(const char *folder, ls_tokenizer **out) { return open_any(folder, false, out); }
 
-ls_status ls_tokenizer_open_model(const char *directory, ls_tokenizer **out) {
-    return open_any(directory, true, out);
+ls_status ls_tokenizer_open_model(const char *folder, ls_tokenizer **out) {
+    return open_any(folder, true, out);
 }
 
 void ls_tokenizer_close(ls_tokenizer *tokenizer) {

@@ -40,7 +40,7 @@ typedef struct ls_text {
 #define LS_BYTES_VOCABULARY 256
 
 /*
- * Opens the tokenizer of a folder. It is "bytes" when directory is NULL, or when the folder has no tokenizer file and its
+ * Opens the tokenizer of a folder. It is "bytes" when folder is NULL, or when the folder has no tokenizer file and its
  * config.json is that of a model on bytes (vocab_size 256 to 512). Any other folder without a tokenizer file is LS_INVALID. A setting
  * in the files that is not supported is LS_UNSUPPORTED with its name; so is a folder that has only a tokenizer.model or the like.
  *
@@ -48,9 +48,9 @@ typedef struct ls_text {
  * of config.json or generation_config.json (the first id of a list); the first of </s>, <|endoftext|>, <|end_of_text|>, <eos> that is a
  * token; else -1.
  */
-LS_MUST_USE ls_status ls_tokenizer_open(const char *directory, ls_tokenizer **out);
+LS_MUST_USE ls_status ls_tokenizer_open(const char *folder, ls_tokenizer **out);
 /* The same for a model's folder: without a tokenizer file it is "bytes", whatever vocab_size is. */
-LS_MUST_USE ls_status ls_tokenizer_open_model(const char *directory, ls_tokenizer **out);
+LS_MUST_USE ls_status ls_tokenizer_open_model(const char *folder, ls_tokenizer **out);
 void ls_tokenizer_close(ls_tokenizer *tokenizer); /* NULL is allowed */
 
 const char *ls_tokenizer_name(const ls_tokenizer *tokenizer);   /* "bytes", "bpe" */

@@ -65,11 +65,11 @@ static const place places[] = {
 };
 static const char *const names[] = {"</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>"};
 
-static ls_status read_place(const place *at, const char *directory, const ls_tokenizer *tokenizer,
+static ls_status read_place(const place *at, const char *folder, const ls_tokenizer *tokenizer,
                             int32_t *out) {
     LS_PATH path = NULL;
     ls_json *document;
-    LS_TRY(ls_path_join(directory, at->file, &path));
+    LS_TRY(ls_path_join(folder, at->file, &path));
     if (!ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &document));
     const ls_json_value value = ls_json_field(ls_json_root(document), at->field);
@@ -78,10 +78,10 @@ static ls_status read_place(const place *at, const char *directory, const ls_tok
     return status;
 }
 
-static ls_status find_end_of_document(const char *directory, const ls_tokenizer *tokenizer, int32_t *out) {
+static ls_status find_end_of_document(const char *folder, const ls_tokenizer *tokenizer, int32_t *out) {
     int32_t id = -1;
     for (size_t i = 0; i < LS_COUNT(places) && id < 0; i++)
-        LS_TRY(read_place(&places[i], directory, tokenizer, &id));
+        LS_TRY(read_place(&places[i], folder, tokenizer, &id));
     for (size_t i = 0; i < LS_COUNT(names) && id < 0; i++) id = ls_tokenizer_find(tokenizer, names[i]);
     *out = id;
     return ls_ok();
@@ -157,14 +157,14 @@ static uint64_t fingerprint(ls_json_value document, int32_t end_of_document) {
     return hash;
 }
 
-static ls_status open(const char *directory, const ls_json *document, ls_tokenizer *tokenizer) {
+static ls_status open(const char *folder, const ls_json *document, ls_tokenizer *tokenizer) {
     bpe_tokenizer *t = tokenizer->state = calloc(1, sizeof *t);
     if (!t) return ls_error(LS_NO_MEMORY, "no memory for a tokenizer");
     LS_TRY(read_document(ls_json_root(document), tokenizer));
     tokenizer->vocabulary = t->model.vocabulary.size;
     tokenizer->piece = SIZE_MAX;
     tokenizer->frame = (ls_token_frame){t->before.id, t->after.id, t->before.count, t->after.count};
-    LS_TRY(find_end_of_document(directory, tokenizer, &tokenizer->end_of_document));
+    LS_TRY(find_end_of_document(folder, tokenizer, &tokenizer->end_of_document));
     tokenizer->fingerprint = fingerprint(ls_json_root(document), tokenizer->end_of_document);
     return ls_ok();
 }

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static ls_status open(const char *directory, const ls_json *document, ls_tokenizer *tokenizer) {
-    (void)directory;
+static ls_status open(const char *folder, const ls_json *document, ls_tokenizer *tokenizer) {
+    (void)folder;
     (void)document;
     tokenizer->vocabulary = LS_BYTES_VOCABULARY;
     tokenizer->end_of_document = 0;

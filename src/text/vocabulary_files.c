@@ -35,7 +35,7 @@ static const class_row classes[] = {
 
 /* The files of a folder. The root of a file that does not exist has no fields. */
 typedef struct files {
-    const char *directory;
+    const char *folder;
     ls_json *document[5];
     ls_json_value vocab, config, special, added, model;
     char *merges;
@@ -46,7 +46,7 @@ typedef struct files {
 static ls_status read_file(files *f, const char *name, size_t at, ls_json_value *root) {
     LS_PATH path = NULL;
     *root = (ls_json_value){.file = name};
-    LS_TRY(ls_path_join(f->directory, name, &path));
+    LS_TRY(ls_path_join(f->folder, name, &path));
     if (!ls_file_exists(path)) return ls_ok();
     LS_TRY(ls_json_read(path, LS_JSON_MOST_BYTES, &f->document[at]));
     *root = ls_json_root(f->document[at]);
@@ -74,7 +74,7 @@ static ls_status find_class(files *f) {
         return ls_error(
             LS_INVALID,
             "%s: vocab.json and merges.txt are read by a tokenizer_class, and tokenizer_config.json names none",
-            f->directory);
+            f->folder);
     LS_TRY(ls_json_as_text(where, &name));
     for (size_t i = 0; i < LS_COUNT(classes) && !f->class; i++)
         if (named ? names_class(name, &classes[i]) : has_type(name, &classes[i])) f->class = &classes[i];
@@ -92,7 +92,7 @@ static ls_status read_files(files *f) {
     LS_TRY(read_file(f, "special_tokens_map.json", 2, &f->special));
     LS_TRY(read_file(f, "added_tokens.json", 3, &f->added));
     LS_TRY(read_file(f, "config.json", 4, &f->model));
-    LS_TRY(ls_path_join(f->directory, "merges.txt", &path));
+    LS_TRY(ls_path_join(f->folder, "merges.txt", &path));
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &f->merges, &f->merges_bytes));
     const size_t good = ls_utf8_valid_prefix(f->merges, f->merges_bytes);
     if (good < f->merges_bytes || memchr(f->merges, 0, f->merges_bytes))
@@ -125,7 +125,7 @@ typedef struct listing {
 } listing;
 
 static ls_status no_memory(const files *f) {
-    return ls_error(LS_NO_MEMORY, "no memory for the tokenizer of %s", f->directory);
+    return ls_error(LS_NO_MEMORY, "no memory for the tokenizer of %s", f->folder);
 }
 
 /* Finds the id of a token, the id `wanted`, that of vocab.json, or the next after all others, and records it. An id of another token is an error. */
@@ -233,14 +233,14 @@ static ls_status role_of(const files *f, size_t role, ls_json_value *value, cons
     *content = NULL;
     if (found && value->json) return content_of(*value, content);
     if (!found) *content = f->class->initial[role];
-    *value = (ls_json_value){.file = f->directory};
+    *value = (ls_json_value){.file = f->folder};
     return ls_ok();
 }
 
 /* The list of further special tokens: "additional_special_tokens" (transformers 4) or "extra_special_tokens" (5). */
 static ls_status further_of(const files *f, ls_json_value *out) {
     if (!find_special(f, "additional_special_tokens", out) && !find_special(f, "extra_special_tokens", out))
-        *out = (ls_json_value){.file = f->directory};
+        *out = (ls_json_value){.file = f->folder};
     return out->json ? ls_json_as_array(*out) : ls_ok();
 }
 
@@ -439,7 +439,7 @@ static ls_status build(files *f, ls_json **out) {
     LS_PATH name = NULL;
     size_t bytes;
     LS_TRY(read_files(f));
-    LS_TRY(ls_path_join(f->directory, "vocab.json and merges.txt", &name));
+    LS_TRY(ls_path_join(f->folder, "vocab.json and merges.txt", &name));
     ls_json_writer *writer = ls_json_begin(0);
     ls_status status = put_document(f, writer);
     if (status.code == LS_OK) {
@@ -451,8 +451,8 @@ static ls_status build(files *f, ls_json **out) {
     return status;
 }
 
-ls_status ls_vocabulary_files_read(const char *directory, ls_json **out) {
-    files f = {.directory = directory};
+ls_status ls_vocabulary_files_read(const char *folder, ls_json **out) {
+    files f = {.folder = folder};
     const ls_status status = build(&f, out);
     for (size_t i = 0; i < LS_COUNT(f.document); i++) ls_json_free(f.document[i]);
     free(f.merges);

@@ -9,7 +9,7 @@
 /* --- the lock --------------------------------------------------------------------------------------------------------------- */
 
 ls_status ls_folder_claim(ls_training *t) {
-    if (t->lock != NULL || !ls_file_is_directory(t->options.out)) return ls_ok();
+    if (t->lock != NULL || !ls_file_is_folder(t->options.out)) return ls_ok();
     return ls_lock_take(t->options.out, &t->lock);
 }
 
@@ -26,7 +26,7 @@ ls_status ls_folder_refuse_existing(const ls_training *t) {
 
 ls_status ls_folder_make(ls_training *t) {
     if (t->lock != NULL) return ls_ok();
-    LS_TRY(ls_file_make_directories(t->options.out));
+    LS_TRY(ls_file_make_folders(t->options.out));
     LS_TRY(ls_folder_claim(t));
     return ls_folder_refuse_existing(t); /* another run may have created it meanwhile */
 }
@@ -84,7 +84,7 @@ ls_status ls_folder_watch(const ls_training *t, ls_lock **lock, bool *remade) {
     *remade = !ls_lock_is_valid(*lock);
     if (!*remade) return ls_ok();
     LS_TRY(ls_lock_folder(*lock, &moved));
-    LS_TRY(ls_file_make_directories(out));
+    LS_TRY(ls_file_make_folders(out));
     ls_lock *taken = NULL;
     LS_TRY(ls_error_in(
         ls_lock_take(out, &taken),
@@ -105,6 +105,6 @@ ls_status ls_folder_reclaim(ls_training *t) {
     if (ls_lock_is_valid(t->lock)) return ls_ok();
     ls_lock_release(t->lock);
     t->lock = NULL;
-    LS_TRY(ls_file_make_directories(t->options.out));
+    LS_TRY(ls_file_make_folders(t->options.out));
     return ls_folder_claim(t);
 }

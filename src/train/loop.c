@@ -37,7 +37,7 @@ static ls_status fresh_weights(const loop *l) {
     ls_weight_source source;
     LS_TRY(ls_model_weights(l->t->model, l->rank->image, l->t->options.seed, &source));
     if (l->rank->rank == 0 && ls_weights_from_file(&source))
-        ls_log("weights: the *.safetensors of %s", ls_model_directory(l->t->model));
+        ls_log("weights: the *.safetensors of %s", ls_model_folder(l->t->model));
     else if (l->rank->rank == 0)
         ls_log("weights: random, from seed %llu", (unsigned long long)l->t->options.seed);
     const ls_status status = ls_weights_fill(l->rank->executor, &source);

@@ -72,7 +72,7 @@ static ls_status lengthen_model(const ls_training *t) {
 static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
     LS_TRY(lengthen_model(t));
-    LS_TRY(ls_tokenizer_open_model(ls_model_directory(t->model), &t->tokenizer));
+    LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
     if (sizes.V < ls_tokenizer_vocabulary(t->tokenizer))
         return ls_error(LS_INVALID, "%s: vocab_size is %lld, but the tokenizer \"%s\" has %d tokens",
@@ -89,7 +89,7 @@ static ls_status open_text(ls_training *t) {
     ls_data_options text = {.paths = o->data,
                             .n_paths = o->n_data,
                             .tokenizer = t->tokenizer,
-                            .folder = ls_model_directory(t->model),
+                            .folder = ls_model_folder(t->model),
                             .form = o->form,
                             .sequence = o->seq,
                             .seed = o->seed,
@@ -257,7 +257,7 @@ static ls_status describe(const ls_training *t, ls_train_result *out) {
 static ls_status check_export(const ls_training *t) {
     LS_PATH out = NULL;
     LS_TRY(ls_record_path(t, "model", &out));
-    return ls_export_check(out, ls_model_directory(t->model));
+    return ls_export_check(out, ls_model_folder(t->model));
 }
 
 /* Exports the trained model. The checkpoint is complete already, so the message of a failure says so. */
@@ -267,7 +267,7 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
     LS_TRY(ls_record_path(t, "model", &out));
     const ls_export_options options = {.checkpoint = result->checkpoint,
                                        .out = out,
-                                       .carry = ls_model_directory(t->model),
+                                       .carry = ls_model_folder(t->model),
                                        .dtype = LS_ST_DTYPES};
     LS_TRY(ls_error_in(ls_checkpoint_export(&options, &exported),
                        "the training is done and its checkpoint is whole, but the model was not exported"));
@@ -375,12 +375,12 @@ enum { NAMES_IN_OUT = 64 };
 
 static ls_status check_options(const ls_train_options *o) {
     if (o->model == NULL)
-        return ls_error(LS_USAGE, "--model is missing; expected a config.json or its directory");
-    if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a directory");
+        return ls_error(LS_USAGE, "--model is missing; expected a config.json or its folder");
+    if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder");
     if (strlen(o->out) + NAMES_IN_OUT > sizeof((ls_train_result *)NULL)->checkpoint)
         return ls_error(LS_USAGE, "--out is a path of %zu bytes; expected at most %zu", strlen(o->out),
                         sizeof((ls_train_result *)NULL)->checkpoint - NAMES_IN_OUT);
-    if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or directories of text");
+    if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or folders of text");
     if (o->replan && !o->resume)
         return ls_error(LS_USAGE, "--replan is given without --resume; expected both");
     if (o->steps != 0 && o->epochs != 0)

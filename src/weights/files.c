@@ -1,5 +1,5 @@
 /*
- * Safetensors files that hold the parameters of a model: which files a directory offers, opening them, and checking that together they hold
+ * Safetensors files that hold the parameters of a model: which files a folder offers, opening them, and checking that together they hold
  * each parameter exactly once.
  */
 #include "weights/weights_impl.h"
@@ -66,13 +66,13 @@ static void free_listing(listing *l) {
     *l = (listing){.n_indexed = 0};
 }
 
-static ls_status add_path(ls_file_names *names, const char *directory, const char *name) {
+static ls_status add_path(ls_file_names *names, const char *folder, const char *name) {
     LS_PATH path = NULL;
-    LS_TRY(ls_path_join(directory, name, &path));
+    LS_TRY(ls_path_join(folder, name, &path));
     char **grown = realloc(names->name, (names->count + 1) * sizeof *grown);
     if (grown != NULL) names->name = grown;
     char *copy = grown == NULL ? NULL : strdup(path);
-    if (copy == NULL) return ls_error(LS_NO_MEMORY, "no memory for the names of the files in %s", directory);
+    if (copy == NULL) return ls_error(LS_NO_MEMORY, "no memory for the names of the files in %s", folder);
     names->name[names->count++] = copy;
     return ls_ok();
 }
@@ -111,14 +111,14 @@ static ls_status read_map(ls_json_value map, listing *out) {
 }
 
 /* Lists the files that the index names. Checks all of them before it fails, so that the error can say how many are missing. */
-static ls_status list_indexed(const char *index, const char *directory, listing *out) {
+static ls_status list_indexed(const char *index, const char *folder, listing *out) {
     complaint missing = {"", 0, ""};
     for (size_t i = 0; i < out->n_indexed; i++) {
         indexed_tensor *entry = &out->indexed[i];
         const bool same = i > 0 && strcmp(entry[-1].file_name, entry->file_name) == 0;
         if (!same && out->files.count == MOST_FILES)
             return ls_error(LS_INVALID, "%s: weight_map names more than %d files", index, MOST_FILES);
-        if (!same) LS_TRY(add_path(&out->files, directory, entry->file_name));
+        if (!same) LS_TRY(add_path(&out->files, folder, entry->file_name));
         entry->file = (int)out->files.count - 1;
         if (!same && !ls_file_exists(out->files.name[entry->file]))
             complain(&missing, "%s", entry->file_name);
@@ -128,12 +128,12 @@ static ls_status list_indexed(const char *index, const char *directory, listing 
                     missing.count, out->files.count, missing.list);
 }
 
-static ls_status read_index(const char *index, const char *directory, listing *out) {
+static ls_status read_index(const char *index, const char *folder, listing *out) {
     ls_json_value map;
     LS_TRY(ls_json_read(index, LS_JSON_MOST_BYTES, &out->index));
     LS_TRY(ls_json_object(ls_json_root(out->index), "weight_map", &map));
     LS_TRY(read_map(map, out));
-    return list_indexed(index, directory, out);
+    return list_indexed(index, folder, out);
 }
 
 /* ---- which files: a folder ---- */
@@ -149,41 +149,41 @@ static bool is_foreign(const char *name) {
            (strncmp(name, "pytorch_model", strlen("pytorch_model")) == 0 && ends_with(name, ".bin"));
 }
 
-static ls_status list_all(const char *directory, listing *out) {
+static ls_status list_all(const char *folder, listing *out) {
     ls_file_names entries;
     const char *foreign = NULL;
     ls_status status = ls_ok();
-    LS_TRY(ls_file_list(directory, &entries));
+    LS_TRY(ls_file_list(folder, &entries));
     for (size_t i = 0; i < entries.count && status.code == LS_OK; i++) {
         if (ends_with(entries.name[i], ".safetensors"))
-            status = add_path(&out->files, directory, entries.name[i]);
+            status = add_path(&out->files, folder, entries.name[i]);
         else if (is_foreign(entries.name[i]))
             foreign = entries.name[i];
     }
     if (status.code == LS_OK && out->files.count > MOST_FILES)
-        status = ls_error(LS_INVALID, "%s: %zu files end in .safetensors, expected at most %d", directory,
+        status = ls_error(LS_INVALID, "%s: %zu files end in .safetensors, expected at most %d", folder,
                           out->files.count, MOST_FILES);
     if (status.code == LS_OK && out->files.count == 0 && foreign != NULL)
         status = ls_error(LS_UNSUPPORTED,
                           "%s: the weights are in %s, a format that is not read; expected *.safetensors",
-                          directory, foreign);
+                          folder, foreign);
     ls_file_names_free(&entries);
     return status;
 }
 
 /*
  * model.safetensors if it exists; else the files that the index names; else all *.safetensors, possibly none. LS_UNSUPPORTED when the
- * directory has weights of other formats only.
+ * folder has weights of other formats only.
  */
-static ls_status list_directory(const char *directory, listing *out) {
+static ls_status list_folder(const char *folder, listing *out) {
     LS_PATH whole = NULL;
     LS_PATH index = NULL;
     listing made = {.n_indexed = 0};
-    LS_TRY(ls_path_join(directory, "model.safetensors", &whole));
-    LS_TRY(ls_path_join(directory, "model.safetensors.index.json", &index));
-    const ls_status status = ls_file_exists(whole)   ? add_path(&made.files, directory, "model.safetensors")
-                             : ls_file_exists(index) ? read_index(index, directory, &made)
-                                                     : list_all(directory, &made);
+    LS_TRY(ls_path_join(folder, "model.safetensors", &whole));
+    LS_TRY(ls_path_join(folder, "model.safetensors.index.json", &index));
+    const ls_status status = ls_file_exists(whole)   ? add_path(&made.files, folder, "model.safetensors")
+                             : ls_file_exists(index) ? read_index(index, folder, &made)
+                                                     : list_all(folder, &made);
     if (status.code == LS_OK)
         *out = made;
     else
@@ -404,12 +404,12 @@ static ls_status open_listed(const char *what, const listing *l, const ls_image 
     return status;
 }
 
-ls_status ls_weight_files_open_directory(const char *directory, const ls_image *image,
-                                         const ls_weight_rules *rules, ls_weight_files **out) {
+ls_status ls_weight_files_open_folder(const char *folder, const ls_image *image, const ls_weight_rules *rules,
+                                      ls_weight_files **out) {
     listing l;
     ls_weight_files *files = NULL;
-    LS_TRY(list_directory(directory, &l));
-    const ls_status status = l.files.count > 0 ? open_listed(directory, &l, image, rules, &files) : ls_ok();
+    LS_TRY(list_folder(folder, &l));
+    const ls_status status = l.files.count > 0 ? open_listed(folder, &l, image, rules, &files) : ls_ok();
     free_listing(&l);
     if (status.code == LS_OK) *out = files;
     return status;

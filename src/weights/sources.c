@@ -124,10 +124,10 @@ static ls_status make_source(ls_weight_files *files, random_rule rule, ls_weight
     return ls_ok();
 }
 
-ls_status ls_weights_open_directory(const char *directory, const ls_image *image,
-                                    const ls_weight_rules *rules, ls_weight_source *out) {
+ls_status ls_weights_open_folder(const char *folder, const ls_image *image, const ls_weight_rules *rules,
+                                 ls_weight_source *out) {
     ls_weight_files *files = NULL;
-    LS_TRY(ls_weight_files_open_directory(directory, image, rules, &files));
+    LS_TRY(ls_weight_files_open_folder(folder, image, rules, &files));
     if (files != NULL) return make_source(files, (random_rule){.norm = 1}, out);
     *out = (ls_weight_source){.context = NULL};
     return ls_ok();

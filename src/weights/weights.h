@@ -39,12 +39,12 @@ typedef struct ls_weight_rules {
 } ls_weight_rules;
 
 /*
- * The safetensors of a directory: model.safetensors, or the files of model.safetensors.index.json, or all *.safetensors. Names, types
+ * The safetensors of a folder: model.safetensors, or the files of model.safetensors.index.json, or all *.safetensors. Names, types
  * and shapes must be those of the image, an index must agree with its files, and a copy must be equal to its original. One LS_INVALID
- * error lists all mistakes. rules may be NULL. out->context is NULL when the directory has no such file.
+ * error lists all mistakes. rules may be NULL. out->context is NULL when the folder has no such file.
  */
-LS_MUST_USE ls_status ls_weights_open_directory(const char *directory, const ls_image *image,
-                                                const ls_weight_rules *rules, ls_weight_source *out);
+LS_MUST_USE ls_status ls_weights_open_folder(const char *folder, const ls_image *image,
+                                             const ls_weight_rules *rules, ls_weight_source *out);
 /* One safetensors file, checked in the same way. */
 LS_MUST_USE ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out);
 /*

@@ -8,9 +8,9 @@
 /* Open safetensors files that were checked: together they hold each parameter of an image exactly once. */
 typedef struct ls_weight_files ls_weight_files;
 
-/* See ls_weights_open_directory. *out is NULL when the directory has no safetensors file. */
-LS_MUST_USE ls_status ls_weight_files_open_directory(const char *directory, const ls_image *image,
-                                                     const ls_weight_rules *rules, ls_weight_files **out);
+/* See ls_weights_open_folder. *out is NULL when the folder has no safetensors file. */
+LS_MUST_USE ls_status ls_weight_files_open_folder(const char *folder, const ls_image *image,
+                                                  const ls_weight_rules *rules, ls_weight_files **out);
 LS_MUST_USE ls_status ls_weight_files_open_file(const char *path, const ls_image *image,
                                                 ls_weight_files **out);
 void ls_weight_files_close(ls_weight_files *files); /* NULL is allowed */

@@ -35,10 +35,10 @@ static const mesh_case ONE = {1, 1, 1, "local"}, TWO = {1, 2, 1, "ring"}, THREE 
 typedef struct work {
     mesh_case mesh;
     ls_dtype dtype;
-    const char *config;    /* file */
-    const char *directory; /* to save to */
-    const char *path;      /* of a checkpoint, to load */
-    int64_t step;          /* to save */
+    const char *config; /* file */
+    const char *folder; /* to save to */
+    const char *path;   /* of a checkpoint, to load */
+    int64_t step;       /* to save */
     int keep;
     double salt; /* what is saved differs by it */
     /* results */
@@ -135,12 +135,12 @@ static ls_status check_state(const work *w, ls_executor *ex) {
 }
 
 static ls_status save_and_load(const work *w, ls_executor *ex, ls_comm *comm, char saved[512]) {
-    if (w->directory != NULL) {
+    if (w->folder != NULL) {
         const ls_train_state state = {w->step, UINT64_MAX - 3, 77, 1.0 / 3};
         fill_state(w, ex);
-        LS_TRY(ls_checkpoint_save(ex, comm, w->directory, &state, small_config, w->keep));
+        LS_TRY(ls_checkpoint_save(ex, comm, w->folder, &state, small_config, w->keep));
         LS_PATH made = NULL;
-        LS_TRY(ls_checkpoint_path(w->directory, w->step, &made));
+        LS_TRY(ls_checkpoint_path(w->folder, w->step, &made));
         snprintf(saved, 512, "%s", made);
     }
     if (w->path == NULL) return ls_ok();
@@ -225,10 +225,10 @@ static int set_up(void **state) {
     return 0;
 }
 
-static int count_entries(const char *directory, const char *part) {
+static int count_entries(const char *folder, const char *part) {
     ls_file_names names;
     int n = 0;
-    assert_ok(ls_file_list(directory, &names));
+    assert_ok(ls_file_list(folder, &names));
     for (size_t i = 0; i < names.count; i++) n += strstr(names.name[i], part) != NULL;
     ls_file_names_free(&names);
     return n;
@@ -236,7 +236,7 @@ static int count_entries(const char *directory, const char *part) {
 
 static void save_ok(void **state, mesh_case mesh, ls_dtype dtype, int64_t step, int keep) {
     work w = make_work(state, mesh, dtype);
-    w.directory = *state;
+    w.folder = *state;
     w.step = step;
     w.keep = keep;
     assert_ok(run(&w));
@@ -266,7 +266,7 @@ static void test_any_mesh(void **state) {
     for (size_t t = 0; t < LS_COUNT(types); t++) {
         for (size_t a = 0; a < LS_COUNT(meshes); a++) {
             work w = make_work(state, meshes[a], types[t]);
-            w.directory = *state;
+            w.folder = *state;
             w.step = (int64_t)(t * 10 + a);
             assert_ok(run(&w));
             for (size_t b = 0; b < LS_COUNT(meshes); b++)
@@ -316,27 +316,27 @@ static void test_corruption(void **state) {
                                         "state.json"};
     save_ok(state, TWO, LS_BF16, 10, 0);
     LS_PATH path = NULL;
-    LS_PATH directory = NULL;
-    assert_ok(ls_checkpoint_find(*state, &directory));
+    LS_PATH folder = NULL;
+    assert_ok(ls_checkpoint_find(*state, &folder));
     for (size_t f = 0; f < LS_COUNT(names); f++) {
         struct stat info;
-        assert_ok(ls_path_join(directory, names[f], &path));
+        assert_ok(ls_path_join(folder, names[f], &path));
         assert_int_equal(stat(path, &info), 0);
         for (int64_t at = 0; at < info.st_size;
              at += at + 1 == info.st_size ? 1 : ls_min(info.st_size / 23 + 1, info.st_size - 1 - at)) {
             flip(path, at);
-            assert_error(load(state, at % 2 ? THREE : ONE, LS_BF16, directory, 10), LS_INVALID, names[f],
+            assert_error(load(state, at % 2 ? THREE : ONE, LS_BF16, folder, 10), LS_INVALID, names[f],
                          "corrupted");
             flip(path, at);
         }
     }
-    assert_ok(load(state, THREE, LS_BF16, directory, 10));
+    assert_ok(load(state, THREE, LS_BF16, folder, 10));
     /* The piece is named. */
-    assert_ok(ls_path_join(directory, "optimizer.safetensors", &path));
+    assert_ok(ls_path_join(folder, "optimizer.safetensors", &path));
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
     flip(path, info.st_size - 1);
-    assert_error(load(state, FOUR, LS_BF16, directory, 10), LS_INVALID, "optimizer.safetensors",
+    assert_error(load(state, FOUR, LS_BF16, folder, 10), LS_INVALID, "optimizer.safetensors",
                  "(v lm_head.weight)");
 }
 
@@ -344,21 +344,21 @@ static void test_corruption(void **state) {
 static void test_state_of_record(void **state) {
     ls_train_state s;
     save_ok(state, ONE, LS_F32, 10, 0);
-    const char *directory = scratch_path(state, "checkpoint-00000010");
-    assert_ok(ls_checkpoint_state(directory, &s));
+    const char *folder = scratch_path(state, "checkpoint-00000010");
+    assert_ok(ls_checkpoint_state(folder, &s));
     assert_true(s.step == 10 && s.seed == UINT64_MAX - 3 && s.sequences == 77 && s.last_loss == 1.0 / 3);
     LS_PATH path = NULL;
     char *text, *step;
     size_t bytes;
-    assert_ok(ls_path_join(directory, "state.json", &path));
+    assert_ok(ls_path_join(folder, "state.json", &path));
     assert_ok(ls_file_read(path, 1 << 20, &text, &bytes));
     step = strstr(text, "\"step\": 10");
     assert_non_null(step);
     step[strlen("\"step\": 10") - 1] = '2';
     assert_ok(ls_file_write(path, text, bytes));
-    assert_error(ls_checkpoint_state(directory, &s), LS_INVALID, "state.json", "corrupted");
+    assert_error(ls_checkpoint_state(folder, &s), LS_INVALID, "state.json", "corrupted");
     assert_ok(ls_file_write(path, text, bytes / 2));
-    assert_error(ls_checkpoint_state(directory, &s), LS_INVALID, "state.json", "corrupted");
+    assert_error(ls_checkpoint_state(folder, &s), LS_INVALID, "state.json", "corrupted");
     free(text);
     assert_error(ls_checkpoint_state(scratch_path(state, "nothing"), &s), LS_IO, "state.json",
                  "No such file");
@@ -367,19 +367,19 @@ static void test_state_of_record(void **state) {
 static void test_truncated(void **state) {
     static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
     LS_PATH path = NULL;
-    LS_PATH directory = NULL;
+    LS_PATH folder = NULL;
     for (int f = 0; f < 2; f++) {
         save_ok(state, TWO, LS_F32, f, 0);
-        assert_ok(ls_checkpoint_find(*state, &directory));
-        assert_ok(ls_path_join(directory, names[f], &path));
+        assert_ok(ls_checkpoint_find(*state, &folder));
+        assert_ok(ls_path_join(folder, names[f], &path));
         for (int cut = 0; cut < 3; cut++) {
             struct stat info;
             assert_int_equal(stat(path, &info), 0);
             assert_int_equal(truncate(path, cut == 2 ? 0 : info.st_size - 1 - cut * 100), 0);
-            assert_error(load(state, THREE, LS_F32, directory, f), LS_INVALID, names[f], "it is cut");
+            assert_error(load(state, THREE, LS_F32, folder, f), LS_INVALID, names[f], "it is cut");
         }
         assert_int_equal(unlink(path), 0);
-        assert_error(load(state, THREE, LS_F32, directory, f), LS_IO, names[f], "No such file");
+        assert_error(load(state, THREE, LS_F32, folder, f), LS_IO, names[f], "No such file");
     }
 }
 
@@ -395,7 +395,7 @@ static void test_no_space(void **state) {
     static const rlim_t limits[] = {2000, 14000}; /* the first file does not fit; only the second does not */
     for (size_t i = 0; i < LS_COUNT(limits); i++) {
         work w = make_work(state, THREE, LS_F32);
-        w.directory = *state;
+        w.folder = *state;
         w.step = 11;
         small.rlim_cur = limits[i];
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
@@ -411,7 +411,7 @@ static void test_no_space(void **state) {
 
 static void test_cannot_write(void **state) {
     work w = make_work(state, TWO, LS_F32);
-    w.directory = scratch_text(state, "file", "no folder");
+    w.folder = scratch_text(state, "file", "no folder");
     assert_error(run(&w), LS_IO, "file", "rank 0");
 }
 
@@ -428,8 +428,8 @@ static void test_keep_and_find(void **state) {
     assert_ok(ls_checkpoint_find(*state, &path));
     assert_string_equal(path, scratch_path(state, "checkpoint-100000007"));
     /* What a crash leaves is no checkpoint, and is cleaned by the next save; other things are not touched. */
-    assert_ok(ls_file_make_directories(scratch_path(state, "checkpoint-200000000.partial/deep")));
-    assert_ok(ls_file_make_directories(scratch_path(state, "checkpoint-best")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "checkpoint-200000000.partial/deep")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "checkpoint-best")));
     assert_ok(ls_checkpoint_find(*state, &path));
     assert_string_equal(path, scratch_path(state, "checkpoint-100000007"));
     save_ok(state, TWO, LS_F32, 5,
@@ -443,7 +443,7 @@ static void test_keep_and_find(void **state) {
 static void test_again(void **state) {
     save_ok(state, ONE, LS_F32, 10, 0);
     work w = make_work(state, TWO, LS_F32);
-    w.directory = *state;
+    w.folder = *state;
     w.salt = 3;
     assert_ok(run(&w));
     assert_int_equal(count_entries(*state, "checkpoint-"), 1);

@@ -210,7 +210,7 @@ static void test_beside_the_weights(void **state) {
         assert_non_null(strstr(result.carried, names[i]));
     }
     assert_int_equal(count_names(s.out.text, ""), LS_COUNT(names) + 2);
-    assert_ok(ls_file_make_directories(path_in(state, "model/chat_template.json").text));
+    assert_ok(ls_file_make_folders(path_in(state, "model/chat_template.json").text));
     assert_error(export(s.checkpoint.text, s.model.text, s.out.text, LS_ST_F32, 0, NULL), LS_IO,
                  "chat_template.json", "folder");
     assert_int_equal(count_names(s.out.text, ""), LS_COUNT(names) + 2);
@@ -251,8 +251,8 @@ static void test_where(void **state) {
     assert_int_equal(waitpid(child, NULL, 0), child);
     snprintf(dead, sizeof dead, "out.partial-%d", (int)child);
     snprintf(alive, sizeof alive, "out.partial-%d", (int)getppid());
-    assert_ok(ls_file_make_directories(path_in(state, dead).text));
-    assert_ok(ls_file_make_directories(path_in(state, alive).text));
+    assert_ok(ls_file_make_folders(path_in(state, dead).text));
+    assert_ok(ls_file_make_folders(path_in(state, alive).text));
     assert_ok(export(s.checkpoint.text, NULL, s.out.text, LS_ST_F32, 0, NULL));
     assert_false(ls_file_exists(path_in(state, dead).text));
     assert_true(ls_file_exists(path_in(state, alive).text));
@@ -264,10 +264,10 @@ static void test_links(void **state) {
     const kept_path folder = path_in(state, "linked"), link = path_in(state, "linked/tokenizer_config.json"),
                     pipe = path_in(state, "linked/vocab.txt"), cache = path_in(state, "cache/snapshots/main"),
                     cached = path_in(state, "cache/snapshots/main/tokenizer_config.json");
-    assert_ok(ls_file_make_directories(folder.text));
-    assert_ok(ls_file_make_directories(path_in(state, "linked2").text));
-    assert_ok(ls_file_make_directories(path_in(state, "cache/blobs").text));
-    assert_ok(ls_file_make_directories(cache.text));
+    assert_ok(ls_file_make_folders(folder.text));
+    assert_ok(ls_file_make_folders(path_in(state, "linked2").text));
+    assert_ok(ls_file_make_folders(path_in(state, "cache/blobs").text));
+    assert_ok(ls_file_make_folders(cache.text));
     (void)scratch_text(state, "secret", "mine");
     (void)scratch_text(state, "linked2/secret", "mine");
     (void)scratch_text(state, "linked/inside", "{}");

@@ -49,7 +49,7 @@ static int write_tokens(void **state, counts_rule counts) {
 static void write_config(void **state, const char *tied) {
     char text[1024];
     snprintf(text, sizeof text, config, tied);
-    assert_ok(ls_file_make_directories(scratch_path(state, "model")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "model")));
     assert_ok(ls_file_remove_tree(scratch_path(state, "model/model.safetensors")));
     (void)scratch_text(state, "model/config.json", text);
 }

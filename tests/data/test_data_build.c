@@ -102,7 +102,7 @@ static void reads_every_format(void **state) {
     enum { N = 40 };
     char *text = malloc(40000), name[100], texts[600], lines[600], out[600], *all = calloc(1, 1 << 20);
     size_t used = 0;
-    assert_ok(ls_file_make_directories(scratch_path(state, "each")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "each")));
     for (int i = 0; i < N; i++) {
         size_t bytes = random_text((uint64_t)i, i % 10 == 0 ? 30000 : 300, text);
         if (bytes == 0) bytes = strlen(strcpy(text, "x"));

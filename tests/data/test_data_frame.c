@@ -61,7 +61,7 @@ static const char *const kept[] = {"A first text.", "x", "\nThe last of them, 3 
 
 static const char *write_texts(void **state) {
     char name[60];
-    assert_ok(ls_file_make_directories(scratch_path(state, "texts")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "texts")));
     for (size_t i = 0; i < LS_COUNT(texts); i++) {
         snprintf(name, sizeof name, "texts/%zu.txt", i);
         scratch_text(state, name, texts[i]);
@@ -185,7 +185,7 @@ static void frames_documents_once(void **state) {
 static void does_without_an_end(void **state) {
     char folder[600];
     snprintf(folder, sizeof folder, "%s", scratch_path(state, "no-end"));
-    assert_ok(ls_file_make_directories(folder));
+    assert_ok(ls_file_make_folders(folder));
     scratch_text(state, "no-end/tokenizer.json", "{\"model\":{\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}");
     const char *paths[] = {scratch_text(state, "abba.txt", "abba")};
     ls_tokenizer *t = NULL;

@@ -133,7 +133,7 @@ static void names_what_it_does_not_read(void **state) {
                  "No such file");
     assert_error(build_file(state, "/dev/null", "text", text), LS_INVALID, "/dev/null", "no regular file");
     snprintf(folder, sizeof folder, "%s", scratch_path(state, "nothing"));
-    assert_ok(ls_file_make_directories(folder));
+    assert_ok(ls_file_make_folders(folder));
     assert_error(build_file(state, folder, "text", text), LS_INVALID, "no files in", "nothing");
     assert_error(build_file(state, scratch_text(state, "empty.txt", ""), "text", text), LS_INVALID,
                  "no text in", "empty.txt");
@@ -160,7 +160,7 @@ static void leaves_folders_of_others_alone(void **state) {
     char file[600], out[600];
     snprintf(file, sizeof file, "%s", scratch_text(state, "one.txt", "some text"));
     snprintf(out, sizeof out, "%s", scratch_path(state, "model"));
-    assert_ok(ls_file_make_directories(out));
+    assert_ok(ls_file_make_folders(out));
     const char *paths[] = {file};
     ls_build_options options = build_options(tokenizer, paths, 1, out);
     ls_build_summary s;

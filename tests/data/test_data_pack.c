@@ -188,7 +188,7 @@ static void best_fit_is_near_the_optimum(void **state) {
 static void gives_whole_samples(void **state) {
     enum { S = 10 };
     ls_tokenizer *tokenizer = bytes_tokenizer();
-    assert_ok(ls_file_make_directories(scratch_path(state, "docs")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "docs")));
     scratch_text(state, "docs/1", "abcdef"); /* 6 inputs */
     scratch_text(state, "docs/2", "xyz");    /* 3 */
     scratch_text(state, "docs/3", "ABCDEFGHIJKL");

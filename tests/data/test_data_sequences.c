@@ -54,7 +54,7 @@ static void assert_sequence(const ls_data *data, int64_t i, const char *expected
 }
 
 static void long_documents_give_whole_windows(void **state) {
-    assert_ok(ls_file_make_directories(scratch_path(state, "long")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "long")));
     scratch_text(state, "long/1", "abcdefghij"); /* 11 tokens with the end: two windows of 4 + 1, tail ij. */
     scratch_text(state, "long/2", "xy");
     scratch_text(state, "long/3", "ABCDEFGH"); /* 9 tokens: two windows exactly, no tail */
@@ -79,7 +79,7 @@ static void long_documents_give_whole_windows(void **state) {
 }
 
 static void short_documents_are_joined(void **state) {
-    assert_ok(ls_file_make_directories(scratch_path(state, "short/b")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "short/b")));
     scratch_text(state, "short/b/x", "1");
     scratch_text(state, "short/b.txt", "2"); /* byte order: '.' before '/' */
     scratch_text(state, "short/a", "3");
@@ -108,7 +108,7 @@ static void paths_keep_their_order(void **state) {
 }
 
 static void skips_what_is_no_text(void **state) {
-    assert_ok(ls_file_make_directories(scratch_path(state, "mixed/sub")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "mixed/sub")));
     scratch_text(state, "mixed/a", "text");
     scratch_text(state, "mixed/empty", "");
     scratch_file(state, "mixed/sub/binary", "ab\0cd", 5);
@@ -139,7 +139,7 @@ static void errors_name_the_path(void **state) {
     assert_error(open_paths(two, 2, 4, true, 0, &data), LS_INVALID, "nothing and 1 more",
                  "1 are empty and 1 binary");
     path = scratch_path(state, "folder");
-    assert_ok(ls_file_make_directories(path));
+    assert_ok(ls_file_make_folders(path));
     assert_error(open_paths(&path, 1, 4, true, 0, &data), LS_INVALID, path, "no files in");
     path = "/dev/zero";
     assert_error(open_paths(&path, 1, 4, true, 0, &data), LS_INVALID, "/dev/zero", "no regular file");

@@ -192,7 +192,7 @@ static void packed_is_the_mean_of_documents(void **state) {
     options.pack = "best";
     options.seq = 384;
     options.batch = 1;
-    assert_ok(ls_file_make_directories(scratch_path(state, "folder")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "folder")));
     for (int i = 0; i < FILES; i++) {
         char text[512];
         for (size_t k = 0; k < bytes[i]; k++) text[k] = (char)('a' + ls_rng_below(5, (uint64_t)i, k, 26));

@@ -108,7 +108,7 @@ static size_t entries(const char *folder) {
 
 static void writes_whole_or_not(void **state) {
     const char *folder = scratch_path(state, "write"), *path = scratch_path(state, "write/file");
-    assert_ok(ls_file_make_directories(folder));
+    assert_ok(ls_file_make_folders(folder));
     assert_ok(ls_file_write(path, "old", 3));
     assert_content(path, "old");
     const ls_file_piece pieces[] = {{"one ", 4}, {"", 0}, {"two", 3}};
@@ -139,27 +139,26 @@ static void refuses_bad_targets(void **state) {
     memset(name, 'a', sizeof name);
     name[sizeof name - 1] = 0;
     assert_error(ls_file_write(name, "x", 1), LS_IO, "cannot ", "aaa: File name too long");
-    assert_error(ls_file_make_directories(name), LS_IO, "cannot ", "aaa: File name too long");
-    assert_error(ls_file_make_directories(""), LS_INVALID, "empty path", "");
+    assert_error(ls_file_make_folders(name), LS_IO, "cannot ", "aaa: File name too long");
+    assert_error(ls_file_make_folders(""), LS_INVALID, "empty path", "");
 }
 
 static void makes_folders(void **state) {
     const char *path = scratch_path(state, "a/b//c/");
-    assert_ok(ls_file_make_directories(path));
-    assert_ok(ls_file_make_directories(path));
-    assert_true(ls_file_is_directory(path));
-    assert_ok(ls_file_make_directories("/"));
+    assert_ok(ls_file_make_folders(path));
+    assert_ok(ls_file_make_folders(path));
+    assert_true(ls_file_is_folder(path));
+    assert_ok(ls_file_make_folders("/"));
     scratch_text(state, "a/file", "");
-    assert_error(ls_file_make_directories(scratch_path(state, "a/file")), LS_IO, "a/file", "Not a directory");
-    assert_error(ls_file_make_directories(scratch_path(state, "a/file/b")), LS_IO, "a/file",
-                 "Not a directory");
-    assert_false(ls_file_is_directory(scratch_path(state, "a/file")));
+    assert_error(ls_file_make_folders(scratch_path(state, "a/file")), LS_IO, "a/file", "Not a directory");
+    assert_error(ls_file_make_folders(scratch_path(state, "a/file/b")), LS_IO, "a/file", "Not a directory");
+    assert_false(ls_file_is_folder(scratch_path(state, "a/file")));
     assert_true(ls_file_exists(scratch_path(state, "a/file")));
     assert_false(ls_file_exists(scratch_path(state, "a/none")));
 }
 
 static void lists_in_order(void **state) {
-    assert_ok(ls_file_make_directories(scratch_path(state, "list/b")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "list/b")));
     scratch_text(state, "list/c", "");
     scratch_text(state, "list/a", "");
     ls_file_names names;
@@ -173,7 +172,7 @@ static void lists_in_order(void **state) {
 }
 
 static void renames_and_removes(void **state) {
-    assert_ok(ls_file_make_directories(scratch_path(state, "tree/deep/er")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "tree/deep/er")));
     scratch_text(state, "tree/deep/er/file", "x");
     scratch_text(state, "kept", "kept");
     assert_int_equal(symlink(scratch_path(state, "kept"), scratch_path(state, "tree/deep/link")), 0);

@@ -13,7 +13,7 @@
 
 static const char *new_folder(void **state, const char *name) {
     const char *folder = scratch_path(state, name);
-    assert_ok(ls_file_make_directories(folder));
+    assert_ok(ls_file_make_folders(folder));
     return folder;
 }
 

@@ -13,7 +13,7 @@ static void run(const uint8_t *data, size_t bytes) {
     LS_ASSERT(fuzz_done(ls_host_path(LS_ISA_REF, &path)));
     char *name = strrchr(path, '/');
     *name = 0;
-    LS_ASSERT(fuzz_done(ls_file_make_directories(path)));
+    LS_ASSERT(fuzz_done(ls_file_make_folders(path)));
     fuzz_folder cache;
     snprintf(cache.path, sizeof cache.path, "%s", path);
     fuzz_folder_put(&cache, name + 1, data, bytes);

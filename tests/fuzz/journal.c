@@ -52,7 +52,7 @@ static void run(const uint8_t *data, size_t bytes) {
     LS_PATH journal = NULL;
     fuzz_folder_path(&folder, "in.jsonl", &input);
     snprintf(out.path, sizeof out.path, "%.200s/out", folder.path);
-    LS_ASSERT(fuzz_done(ls_file_make_directories(out.path)));
+    LS_ASSERT(fuzz_done(ls_file_make_folders(out.path)));
     fuzz_folder_put(&folder, "in.jsonl", lines, sizeof lines - 1);
     fuzz_put_shards(&out);
     fuzz_folder_put(&out, LS_SHARDS_JOURNAL, data, bytes);

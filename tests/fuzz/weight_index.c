@@ -25,7 +25,7 @@ static void run(const uint8_t *data, size_t bytes) {
     put_shard(&folder, "a.safetensors", "a", 2);
     put_shard(&folder, "b.safetensors", "b", 3);
     ls_weight_source source;
-    if (fuzz_read(ls_weights_open_directory(folder.path, &image, NULL, &source), folder.path)) {
+    if (fuzz_read(ls_weights_open_folder(folder.path, &image, NULL, &source), folder.path)) {
         for (int i = 0; i < image.n_flats; i++) {
             double value = 0;
             LS_ASSERT(fuzz_done(source.read(source.context, &flats[i], 0, 1, &value)) && value == 2 + i);

@@ -32,7 +32,7 @@ static void run(const uint8_t *data, size_t bytes) {
     fuzz_folder folder = fuzz_folder_make();
     fuzz_folder_put(&folder, "model.safetensors", data, bytes);
     ls_weight_source source;
-    if (fuzz_read(ls_weights_open_directory(folder.path, &image, &rules, &source), folder.path)) {
+    if (fuzz_read(ls_weights_open_folder(folder.path, &image, &rules, &source), folder.path)) {
         LS_ASSERT(ls_weights_from_file(&source));
         for (int i = 0; i < image.n_flats; i++) check_flat(&source, &flats[i]);
         ls_weights_close(&source);

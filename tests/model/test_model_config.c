@@ -181,7 +181,7 @@ static void test_broken(void **state) {
 static void test_broken_files(void **state) {
     ls_model *model = NULL;
     assert_error(ls_model_open(scratch_path(state, "nowhere"), &model), LS_IO, "nowhere", "No such file");
-    assert_ok(ls_file_make_directories(scratch_path(state, "empty")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "empty")));
     assert_error(ls_model_open(scratch_path(state, "empty"), &model), LS_IO, "empty/config.json",
                  "No such file");
     assert_error(ls_model_open(scratch_text(state, "config.json", "{\"a\": "), &model), LS_INVALID,
@@ -200,7 +200,7 @@ static void test_defaults(void **state) {
     open_with(state, changes, 3, &model);
     const ls_model_sizes n = ls_model_describe(model);
     assert_string_equal(ls_model_architecture(model), "LlamaForCausalLM");
-    assert_string_equal(ls_model_directory(model), *state);
+    assert_string_equal(ls_model_folder(model), *state);
     assert_non_null(strstr(ls_model_config_text(model), "unknown_to_us"));
     assert_int_equal(n.Hkv, 4);
     assert_int_equal(n.D, 6);
@@ -210,7 +210,7 @@ static void test_defaults(void **state) {
     /* V·E twice; per layer q, k, v, o and three of the feed-forward and two norms; one norm. */
     assert_int_equal(ls_model_parameters(model), 2 * 32 * 24 + 2 * (4 * 24 * 24 + 3 * 20 * 24 + 2 * 24) + 24);
     ls_model_close(model);
-    /* As a directory, it is the same model. */
+    /* As a folder, it is the same model. */
     assert_ok(ls_model_open(*state, &model));
     assert_int_equal(ls_model_describe(model).D, 6);
     ls_model_close(model);

@@ -55,9 +55,9 @@ static const struct {
 
 enum { MOST_BYTES = 512 };
 
-static const char *path_of(const folder *f, const char *directory, const char *file, char out[MOST_BYTES]) {
-    snprintf(out, MOST_BYTES, LS_TEST_REFERENCE "/models/%s/%s%s%s", f->name, directory,
-             directory[0] ? "/" : "", file);
+static const char *path_of(const folder *f, const char *inside, const char *file, char out[MOST_BYTES]) {
+    snprintf(out, MOST_BYTES, LS_TEST_REFERENCE "/models/%s/%s%s%s", f->name, inside, inside[0] ? "/" : "",
+             file);
     return out;
 }
 

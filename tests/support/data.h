@@ -37,7 +37,7 @@ static inline size_t random_text(uint64_t seed, size_t most, char *out) {
 static inline void make_texts(void **state, const char *folder, int n, size_t most) {
     char *text = malloc(most + 64), name[200];
     assert_non_null(text);
-    assert_ok(ls_file_make_directories(scratch_path(state, folder)));
+    assert_ok(ls_file_make_folders(scratch_path(state, folder)));
     for (int i = 0; i < n; i++) {
         const size_t bytes = random_text((uint64_t)i + 100, most, text);
         snprintf(name, sizeof name, "%s/%05d.txt", folder, i);

@@ -137,7 +137,7 @@ void make_model(const char *folder, const char *config, ls_st_dtype dtype) {
     ls_st_entry entries[64];
     ls_st_plan *plan = NULL;
     ls_st_writer *writer = NULL;
-    assert_ok(ls_file_make_directories(folder));
+    assert_ok(ls_file_make_folders(folder));
     assert_ok(ls_path_join(folder, "config.json", &path));
     assert_ok(ls_file_write(path, config, strlen(config)));
     const saving one = {.dtype = LS_F32, .ranks = 1};

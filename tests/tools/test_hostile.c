@@ -107,7 +107,7 @@ static ls_status read_index(const fuzz_folder *folder, const void *data, size_t 
     static const ls_image image = {.n_flats = 0};
     ls_weight_source source;
     put(folder, "model.safetensors.index.json", data, bytes);
-    return ls_weights_open_directory(folder->path, &image, NULL, &source);
+    return ls_weights_open_folder(folder->path, &image, NULL, &source);
 }
 
 static void weight_index(void **state) {

@@ -52,8 +52,8 @@ static void a_long_path(void **state) {
     options.steps = 2;
     ls_train_result result;
     assert_ok(ls_train(&options, &result));
-    assert_true(strncmp(result.checkpoint, out, strlen(out)) == 0 && ls_file_is_directory(result.checkpoint));
-    assert_true(strncmp(result.model, out, strlen(out)) == 0 && ls_file_is_directory(result.model));
+    assert_true(strncmp(result.checkpoint, out, strlen(out)) == 0 && ls_file_is_folder(result.checkpoint));
+    assert_true(strncmp(result.model, out, strlen(out)) == 0 && ls_file_is_folder(result.model));
     assert_error(ls_train(&options, &result), LS_USAGE, "continue it with --resume", "/checkpoint-00000002");
     options.resume = true;
     options.steps = 4;
@@ -172,7 +172,7 @@ static void a_folder_of_another_run_is_left(void **state) {
     options.steps = 1000000;
     child_run run = start_run(&options, NULL);
     wait_for_step(&run, p->out, 2);
-    assert_ok(ls_file_make_directories(scratch_path(state, "others")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "others")));
     ls_lock *lock;
     assert_ok(ls_lock_take(scratch_path(state, "others"), &lock));
     assert_int_equal(rename(p->out, scratch_path(state, "old")), 0);

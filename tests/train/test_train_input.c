@@ -102,7 +102,7 @@ static void resume_checks_what_is_given(void **state) {
     refuse(&bad, LS_USAGE, "--data", "run.json");
     bad.data = p->data;
     bad.model = "examples/tiny";
-    if (ls_file_is_directory(bad.model)) refuse(&bad, LS_USAGE, "--model examples/tiny", "run.json");
+    if (ls_file_is_folder(bad.model)) refuse(&bad, LS_USAGE, "--model examples/tiny", "run.json");
     ls_train_options least = {.data = p->data, .n_data = 1, .model = p->model, .out = p->out, .resume = true};
     least.spread.as_threads = options.spread.as_threads;
     assert_ok(ls_train(&least, &result)); /* nothing given: all of it comes from run.json */

@@ -75,7 +75,7 @@ static int64_t round_page(int64_t bytes) {
 /* Texts of a few sequences and of a part of one. */
 static const char *make_documents(void **state) {
     enum { DOCUMENTS = 40 };
-    assert_ok(ls_file_make_directories(scratch_path(state, "documents")));
+    assert_ok(ls_file_make_folders(scratch_path(state, "documents")));
     for (int i = 0; i < DOCUMENTS; i++) {
         char name[40];
         snprintf(name, sizeof name, "documents/%02d.txt", i);

@@ -210,7 +210,7 @@ static const ls_option options[] = {
              "attention: only this strategy; all when left out. step: chosen when left out"),
     CLI_TEXT(
         "config", "FILE", AT(config),
-        "gemm and step: config.json of a model or its directory; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out"),
+        "gemm and step: config.json of a model or its folder; a Llama of 12 layers, E 768, F 2048, V 32000, 12 heads that share 4 when left out"),
 };
 #undef AT
 
@@ -227,7 +227,7 @@ const cli_command cli_bench = {
     .about =
         "machine: measures what one core does while all others do the same: attention, its gradient and matrix products of each type, kernels "
         "bound by their bytes, in a cache and from memory, and puts between ranks. Takes half a minute; the machine should be idle. "
-        "The rates are kept in the user's cache directory ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan). From then on all commands predict "
+        "The rates are kept in the user's cache folder ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan). From then on all commands predict "
         "and choose by them instead of by nominal rates.\n"
         "attention: forward and backward of one attention over ranks of one thread, by every strategy that applies, with blocks put and "
         "read in place, against the same by one rank with as many threads. They are measured in pairs; the figures are medians. At the default "
