@@ -165,7 +165,7 @@ typedef struct ls_attention_problem {
     ls_mesh mesh;
 } ls_attention_problem;
 
-/* The visible table of strategies; name NULL past the end. */
+/* The strategies in order; name NULL past the end. */
 const char *ls_strategy_name(int index);
 const char *ls_strategy_about(int index);
 /* Whether its blocks may also be read where they lie. LS_USAGE for an unknown name. */

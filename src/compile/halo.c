@@ -218,9 +218,7 @@ static void call_by_runs(ls_builder *b, int n, const ls_neighbours *around, ls_o
     ls_tensor of[LS_NODE_INPUTS]; /* the tensors of `in` */
     int n_in = 0;
     for (int i = 0; i < node->n_in; i++) {
-        bool in_place = false;
-        for (int o = 0; o < node->n_out; o++) in_place |= node->op->in_place[o] == i + 1;
-        if (in_place) continue;
+        if (ls_op_writes_input(node->op, i)) continue;
         of[n_in] = node->in[i];
         in[n_in++] = i == 0 ? x : ls_lower_input(b, n, i);
     }

@@ -146,10 +146,8 @@ static void lower_call(ls_builder *b, int n) {
     }
     ls_kernel_build call = {.op = op->name, .kernel = op->kernel, .dtype = g->dtype, .params = node->params};
     for (int i = 0; i < node->n_in; i++) {
-        bool in_place = false;
-        for (int o = 0; o < node->n_out; o++) in_place |= op->in_place[o] == i + 1;
         const ls_operand operand = ls_lower_input(b, n, i);
-        if (!in_place) call.in[call.n_in++] = operand;
+        if (!ls_op_writes_input(op, i)) call.in[call.n_in++] = operand;
     }
     for (int o = 0; o < node->n_out; o++) {
         if (writes_sum(b, n, o)) call.params = op->writes;
@@ -168,13 +166,14 @@ static void lower_call(ls_builder *b, int n) {
 
 static const ls_lowering called = {.lower = lower_call};
 
-static const struct {
+typedef struct lowered_op {
     const ls_op *op;
     const ls_lowering *lowering;
-} table[] = {
+} lowered_op;
+
 #define ROW(op) \
     { &ls_op_##op, &ls_lowering_##op }
-    LS_LOWERED_OPS(ROW)};
+static const lowered_op table[] = {LS_LOWERED_OPS(ROW)};
 
 const ls_lowering *ls_lowering_of(const ls_op *op) {
     for (size_t i = 0; i < LS_COUNT(table); i++)

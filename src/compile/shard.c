@@ -18,9 +18,7 @@ static ls_status ask(ls_shard_query *q, const ls_state *states, bool allow_parti
     for (int i = 0; i < q->node->n_in; i++) {
         in[i] = states[q->node->in[i].id];
         /* The sum that an op adds into stays partial: that is what it is for. */
-        bool is_sum = false;
-        for (int o = 0; o < q->node->n_out; o++)
-            is_sum |= q->node->op->kernel && q->node->op->in_place[o] == i + 1;
+        const bool is_sum = q->node->op->kernel != LS_KERNEL_NONE && ls_op_writes_input(q->node->op, i);
         if (in[i] == LS_PARTIAL && !allow_partial && !is_sum) {
             in[i] = LS_REPLICATED;
             resolved[i] = true;

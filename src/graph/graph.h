@@ -186,6 +186,13 @@ extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
 /* The rows of both lists, one after the other; NULL past the end. */
 const ls_op *ls_op_at(int index);
 
+/* Whether an output lies where input i lies. */
+static inline bool ls_op_writes_input(const ls_op *op, int i) {
+    bool writes = false;
+    for (int o = 0; o < op->n_out; o++) writes |= op->in_place[o] == i + 1;
+    return writes;
+}
+
 /* The node's mask; NULL: it has none. */
 static inline const ls_mask *ls_node_mask(const ls_node *node) {
     return node->op->mask != NULL ? node->op->mask(node) : NULL;
