@@ -30,9 +30,9 @@ typedef struct ls_point {
 enum { LS_ACCESS_ENDS = 3 }; /* further ones are forgotten: then a program may be rejected for nothing */
 
 /*
- * An access to bytes of one rank. Within the rank's own program, bytes are compared for all ranks of its class (ls_extent), so that
- * names do not depend on the rank; races are looked for among the bytes that the rank itself touches. It begins at `start`; it is over for those who have seen one of its ends: a tick of a queue. An open access
- * (a put under way) has no end yet. What most questions ask of most accesses comes first, in one line of the cache: there are
+ * An access to bytes of one rank. Two accesses by the rank itself are compared for all ranks of its class (ls_extent); one by another rank
+ * is compared by the bytes that it touches here. It begins at `start`; it is over for those who have seen one of its ends: a tick of a queue. An open
+ * access (a put under way) has no end yet. What most questions ask of most accesses comes first, in one line of the cache: there are
  * hundreds of thousands.
  */
 typedef struct ls_access {
