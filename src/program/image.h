@@ -222,7 +222,7 @@ typedef struct ls_image {
     size_t least[LS_SPACES]; /* largest sum of live bytes: no placement could need less */
     ls_program *programs;
     int n_programs;
-    const ls_phase *phases; /* the phase table: no other order of programs is proved, or run */
+    const ls_phase *phases; /* the phase table: no other order of programs is proved */
     int n_phases;
     int words;
 
