@@ -27,6 +27,9 @@ static atomic_bool counting;
 static atomic_int calls, of_onednn;
 static atomic_size_t first_bytes;
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+enum { REPLACED = true };
+
 /* Longspan is C without OpenMP, so allocations of the C++ and OpenMP libraries are oneDNN's too. */
 static bool is_onednn(const void *caller) {
     static const char *const libraries[] = {"libdnnl", "libstdc++", "libgomp"};
@@ -53,9 +56,6 @@ static void count(size_t bytes, const void *caller) {
     else if (atomic_fetch_add(&calls, 1) == 0)
         atomic_store(&first_bytes, bytes);
 }
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-enum { REPLACED = true };
 
 #pragma GCC visibility push(default) /* the C library's own calls come here, too */
 void *__libc_malloc(size_t bytes);

@@ -1,0 +1,27 @@
+#!/bin/bash
+# Runs that commit a38bee8 made and stopped after 3 of 6 steps (earlier/f32, earlier/bf16: two ranks, instruction set base): their checkpoint
+# is exported with the same bits as that commit exported it, which are those of its own model.safetensors; and the run goes on to the losses
+# that the commit came to without a stop (undisturbed.jsonl).
+. "$(dirname "$0")/../support/cli.sh"
+
+threads=()
+[ "${LS_TEST_SANITIZER:-}" = thread ] && threads=(--ranks-as threads)
+cp -r "$here/checkpoint/earlier"/* .
+
+for dtype in f32 bf16; do
+    checkpoint=$dtype/checkpoint-00000003
+    "$longspan" checkpoint export $checkpoint --out $dtype-exported >out.txt 2>err || fail "$dtype: $(cat err)"
+    cmp $dtype-exported/model.safetensors $checkpoint/model.safetensors || fail "$dtype is exported with other bits"
+    "$longspan" train --model model --data text.txt --steps 6 --out $dtype --resume "${threads[@]}" >out.txt 2>err || fail "$dtype: $(cat err)"
+    grep -q "resuming after step 3 from $checkpoint" err || fail "$dtype: $(cat err)"
+    # Losses are compared to 1e-6: the squared norm of the gradients is added in another order since.
+    python3 - $dtype/metrics.jsonl $dtype/undisturbed.jsonl <<'EOF' || fail "$dtype: the run goes on otherwise"
+import json, sys
+resumed, undisturbed = ([json.loads(line) for line in open(path)] for path in sys.argv[1:])
+assert [step["step"] for step in resumed] == list(range(1, 7))
+for ours, theirs in zip(resumed, undisturbed):
+    assert ours["data_hash"] == theirs["data_hash"], (ours, theirs)
+    for number in "loss", "grad_norm":
+        assert abs(ours[number] / theirs[number] - 1) < 1e-6, (number, ours, theirs)
+EOF
+done
