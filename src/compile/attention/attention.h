@@ -55,7 +55,7 @@ struct ls_site {
 struct ls_strategy {
     const char *name;
     const char *about;   /* one line */
-    bool reads_in_place; /* blocks may also be read where they lie; else they are put */
+    bool reads_in_place; /* blocks may also be read where they lie, with the same bits; else they are put */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
     /* NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D] and site->lse are written, without the node's sink. */
     void (*across_forward)(ls_builder *b, ls_site *site, ls_operand o);

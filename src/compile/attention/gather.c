@@ -7,7 +7,7 @@
  * A group is one KV head: the least memory, two heads of all tokens seen instead of all heads, and still work for a kernel, since each
  * token's Hq/Hkv query heads share it. Ranks that have fewer KV heads than others of their block make empty groups.
  *
- * Where blocks are read in place nothing is gathered: each is attended to where it lies, as by the ring in place.
+ * Attending to blocks where they lie instead of gathering them is the ring in place: strategies ring and usp.
  */
 #include "compile/attention/gather.h"
 
@@ -45,9 +45,10 @@ static ls_attention_call call_of(ls_builder *b, const ls_gathering *x, const ls_
     return call;
 }
 
+/* No rank sees anything of another block. */
 static bool needs_no_gathering(ls_builder *b, const ls_site *site) {
     const int *hops;
-    return b->image->in_place || ls_hops(b, site->mask, &hops) == 0;
+    return ls_hops(b, site->mask, &hops) == 0;
 }
 
 static void gather_forward(ls_builder *b, ls_site *site, ls_operand o) {
@@ -99,7 +100,6 @@ static void gather_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_
 const ls_strategy ls_strategy_gather = {
     .name = "gather",
     .about = "each rank gets all keys and values that it sees, one KV head after the other",
-    .reads_in_place = true,
     .applicable = ls_strategy_heads,
     .across_forward = gather_forward,
     .across_backward = gather_backward,
