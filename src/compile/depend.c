@@ -1,7 +1,8 @@
 /*
  * Dependencies: which instructions of a program must stay behind which, whatever the order of the rest. Read off the list in
- * emission order, before placement: who reads what was written, and who writes what was read or written before. Bytes are told
- * apart by buffer; in persistent buffers, which hold many tensors, by the parts that no instruction touches across.
+ * emission order, before placement: who reads what was written, who writes what was read or written before, and whose turn comes
+ * later at an end of a channel (instr.h). Bytes are told apart by buffer; in persistent buffers, which hold many tensors, by the parts
+ * that no instruction touches across.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
@@ -33,6 +34,7 @@ typedef struct tracker {
     part *parts; /* of persistent buffers that the program writes: apart from each other, in order */
     int n_parts;
     bool *written; /* by buffer */
+    int *awaited;  /* by end of a channel: the last await so far; -1: none */
     ls_dependencies *out;
     int n_on;
     size_t room;
@@ -130,6 +132,13 @@ static void note_write(tracker *t, const ls_operand *o, int instr) {
     *c = (cell){.writer = instr};
 }
 
+/* Puts are left out: the chain keeps them behind their acquires, and a put that waits there holds up nothing else. */
+static void note_turn(tracker *t, const ls_instr *instr, int i) {
+    const ls_instr_traits *traits = ls_traits(instr);
+    if (traits->awaits) t->awaited[ls_instr_end(instr)] = i;
+    if (traits->sets && !traits->moves) depend(t, i, t->awaited[ls_instr_end(instr)]);
+}
+
 void ls_depend(const ls_image *image, int program, ls_arena *arena, ls_dependencies *out) {
     const ls_program *p = &image->programs[program];
     tracker t = {.image = image, .arena = arena, .program = program, .out = out};
@@ -137,9 +146,12 @@ void ls_depend(const ls_image *image, int program, ls_arena *arena, ls_dependenc
     find_parts(&t);
     t.cells = LS_NEW_ARRAY(arena, cell, image->n_buffers + t.n_parts + 1);
     for (int i = 0; i < image->n_buffers + t.n_parts; i++) t.cells[i].writer = -1;
+    t.awaited = LS_NEW_ARRAY(arena, int, 2 * p->n_channels + 1);
+    for (int end = 0; end < 2 * p->n_channels; end++) t.awaited[end] = -1;
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         out->first[i] = t.n_on;
+        note_turn(&t, instr, i);
         for (int k = 0; k < ls_instr_accesses(instr); k++) {
             const ls_instr_access a = ls_instr_access_at(instr, k);
             if (a.kind == LS_ACCESS_READ) note_read(&t, a.operand, i);

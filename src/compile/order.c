@@ -1,7 +1,8 @@
 /*
  * Order: queues keep their own order; where one touches bytes that another touched earlier in the list, and one of them
  * writes, the later instruction must wait. Where an instruction writes what a put reads, on any queue, it waits until the put
- * is done. Bytes are compared at their final addresses, so reuse of memory is covered like data flow.
+ * is done. Bytes are compared at their final addresses, so reuse of memory is covered like data flow. What sets a word waits
+ * for the last await at its end of the channel (instr.h), whatever their bytes.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
@@ -64,6 +65,7 @@ typedef struct ordering {
     queue_history *history;
     ls_intervals sources[LS_SPACES];
     ls_interval_list near;
+    int *awaited; /* by end of a channel: the last await so far; -1: none */
     /* [queue * queues + other queue]: up to where the queue has waited already, until it was executed and until its puts were done */
     int *executed, *done;
 } ordering;
@@ -76,10 +78,12 @@ static ordering begin(const ls_image *image, ls_program *p, ls_arena *scratch) {
                   .all = LS_NEW_ARRAY(scratch, accesses, p->n_instrs + 1),
                   .history = LS_NEW_ARRAY(scratch, queue_history, queues + 1),
                   .near = {.arena = scratch},
+                  .awaited = LS_NEW_ARRAY(scratch, int, 2 * p->n_channels + 1),
                   .executed = LS_NEW_ARRAY(scratch, int, queues *queues + 1),
                   .done = LS_NEW_ARRAY(scratch, int, queues *queues + 1)};
     for (int q = 0; q < queues; q++) o.history[q].instrs = LS_NEW_ARRAY(scratch, int, p->n_instrs + 1);
     for (int k = 0; k < queues * queues; k++) o.executed[k] = o.done[k] = -1;
+    for (int end = 0; end < 2 * p->n_channels; end++) o.awaited[end] = -1;
     return o;
 }
 
@@ -90,6 +94,13 @@ static int last_conflict(const ordering *o, int other, int joined, int i) {
         if (conflict(o->image, &o->all[h->instrs[k]], &o->all[i])) return h->instrs[k];
     }
     return -1;
+}
+
+/* The await of the other queue that instruction i must come after because it sets a word; -1: there is none. */
+static int turn_before(const ordering *o, int other, int i) {
+    const ls_instr *instr = &o->program->instrs[i];
+    const int await = ls_traits(instr)->sets ? o->awaited[ls_instr_end(instr)] : -1;
+    return await >= 0 && o->program->instrs[await].queue == other ? await : -1;
 }
 
 /* By queue: the last put whose source instruction i writes; -1: none. Sources that it writes as a whole are the later writers' no more. */
@@ -131,8 +142,9 @@ static int find_after(ordering *o, int i, int *overwritten, ls_after *found) {
         int *executed = &o->executed[queue * queues + q], *done = &o->done[queue * queues + q];
         const bool awaits_put = overwritten[q] > *done;
         if (awaits_put) *executed = (int)ls_max(*executed, *done = overwritten[q]);
-        const int j = q == queue ? -1 : last_conflict(o, q, *executed, i);
-        if (j >= 0) found[n++] = (ls_after){.queue = q, .instr = *executed = j};
+        int j = -1;
+        if (q != queue) j = (int)ls_max(last_conflict(o, q, *executed, i), turn_before(o, q, i));
+        if (j > *executed) found[n++] = (ls_after){.queue = q, .instr = *executed = j};
         if (awaits_put) found[n++] = (ls_after){.queue = q, .instr = *done, .done = true};
     }
     return n;
@@ -149,6 +161,7 @@ static void order_program(ls_image *image, ls_program *p) {
         instr->n_after = find_after(&o, i, overwritten, found);
         instr->after = ls_arena_copy(image->arena, found, sizeof *found * (size_t)instr->n_after);
         add_source(&o, i);
+        if (ls_traits(instr)->awaits) o.awaited[ls_instr_end(instr)] = i;
         queue_history *own = &o.history[instr->queue];
         own->instrs[own->n++] = i;
     }

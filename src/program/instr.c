@@ -2,14 +2,16 @@
 
 const ls_instr_traits ls_instr_traits_of[LS_INSTR_KINDS] = {
     [LS_INSTR_KERNEL] = {.name = "kernel", .moves = true},
-    [LS_INSTR_GRANT] = {.name = "grant", .sets = true, .free = true, .subject = LS_SUBJECT_OUT},
+    [LS_INSTR_GRANT] =
+        {.name = "grant", .sets = true, .free = true, .opens = true, .subject = LS_SUBJECT_OUT},
     [LS_INSTR_ACQUIRE] = {.name = "acquire", .awaits = true, .free = true, .awaited = LS_INSTR_GRANT},
     [LS_INSTR_PUT] = {.name = "put", .moves = true, .sets = true, .subject = LS_SUBJECT_IN},
     [LS_INSTR_RECEIVE] = {.name = "receive",
                           .awaits = true,
+                          .closes = true,
                           .subject = LS_SUBJECT_OUT,
                           .awaited = LS_INSTR_PUT},
-    [LS_INSTR_LEASE] = {.name = "lease", .sets = true, .subject = LS_SUBJECT_IN},
+    [LS_INSTR_LEASE] = {.name = "lease", .sets = true, .opens = true, .subject = LS_SUBJECT_IN},
     [LS_INSTR_BORROW] = {.name = "borrow",
                          .awaits = true,
                          .in_place = true,
@@ -20,6 +22,7 @@ const ls_instr_traits ls_instr_traits_of[LS_INSTR_KINDS] = {
     [LS_INSTR_RECLAIM] = {.name = "reclaim",
                           .awaits = true,
                           .free = true,
+                          .closes = true,
                           .subject = LS_SUBJECT_IN,
                           .awaited = LS_INSTR_RETURN},
 };

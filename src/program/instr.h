@@ -17,6 +17,8 @@ typedef struct ls_instr_traits {
     bool sets;        /* the peer's word */
     bool awaits;      /* the own word */
     bool free;        /* its word is the channel's "free", not its "data" */
+    bool opens;       /* a use: until that is closed, the peer may access its subject in this rank's memory */
+    bool closes;      /* what it opened */
     bool in_place;    /* its subject lies in the peer's memory, to be read there */
     ls_subject subject;
     ls_instr_kind awaited; /* of a kind that awaits: what the peer sets the word by */
@@ -26,6 +28,20 @@ extern const ls_instr_traits ls_instr_traits_of[LS_INSTR_KINDS];
 static inline const ls_instr_traits *ls_traits(const ls_instr *instr) {
     return &ls_instr_traits_of[instr->kind];
 }
+
+/*
+ * Each end of a channel sets one of its two words and awaits the other. It sets a word only after its last await there: a
+ * grant after the receive of the use before it, a lease after the reclaim of the use before it, a put after its acquire, a
+ * return after its borrow. So the peer has taken what a word was set to before it is set again: one message at most is on
+ * its way to it.
+ */
+/* Whether it stands at the end that sends or owns the bytes; else it stands at the end that receives or reads them. */
+static inline bool ls_instr_sends(const ls_instr *instr) {
+    return ls_traits(instr)->sets != ls_traits(instr)->free;
+}
+/* A number for the end at which it stands, less than twice the number of channels. */
+static inline int ls_instr_end(const ls_instr *instr) { return 2 * instr->channel + ls_instr_sends(instr); }
+
 /* NULL: it has none. */
 static inline const ls_operand *ls_instr_subject(const ls_instr *instr) {
     const ls_subject subject = ls_traits(instr)->subject;

@@ -84,8 +84,7 @@ static void add(uint64_t *hash, uint64_t kind, uint64_t transfer, uint64_t bytes
 /* PUT and RECEIVE say where the payload lands, LEASE and BORROW where the block lies; who grants, returns, acquires and reclaims is the same end. */
 void ls_channel_end_note(ls_channel_end *end, const ls_image *image, const ls_instr *instr) {
     const ls_instr_traits *t = ls_traits(instr);
-    const bool sender = t->sets != t->free; /* it sets "data" or awaits "free" */
-    if (sender) {
+    if (ls_instr_sends(instr)) {
         end->has_to = true;
         end->to = instr->peer;
     } else {

@@ -4,33 +4,27 @@
 #include <limits.h>
 #include <string.h>
 
-#include "program/instr.h"
+#include "program/cursor.h"
 #include "program/name.h"
 #include "program/phase.h"
 #include "program/verify_impl.h"
 #include "program/verify_local_impl.h"
 
-/* What a communicating instruction does with its channel's words. */
-enum { SETS_FREE, AWAITS_FREE, SETS_DATA, AWAITS_DATA, ROLES };
-
 /* One transfer over a channel, as this rank knows it. */
 typedef struct use {
-    int opened;        /* the grant or lease that opened its window; -1: not yet */
-    int received;      /* the receive that awaits it: what the peer may write */
+    int received;      /* the receive that awaits it: what the peer may write; -1: none */
     ls_access *window; /* the peer's access while the window is open; NULL: it is not, or has no bytes */
-    ls_point closed;   /* when it was received or reclaimed; op NULL: not yet */
 } use;
 
-typedef struct channel_state {
-    uint64_t uses[ROLES]; /* so far */
-    ls_peer peer[ROLES];
-    use *use; /* by generation - 1 */
-    ls_point acquired;
-} channel_state;
+/* An end of a channel (ls_instr_end). */
+typedef struct end_state {
+    ls_peer peer;
+    uint64_t sets, awaits; /* so far */
+    int set;               /* the last instruction that set a word */
+    ls_point awaited;      /* the last await */
+} end_state;
 
 typedef struct queue_state {
-    int *instrs; /* of the program, in order */
-    int n, next, executed;
     uint32_t *clock;  /* what this queue has seen of each queue */
     int awaited;      /* highest epoch of an await that comes before the next instruction; -1: none */
     ls_access **puts; /* sources, in the order of the puts */
@@ -50,6 +44,7 @@ typedef struct proving {
     const ls_program *program;
     int index, rank;
     ls_arena *arena;
+    ls_cursor cursor;
     int queues;
     queue_state *queue;
     uint32_t *seen; /* by instruction and queue: what its queue had seen after it */
@@ -59,15 +54,11 @@ typedef struct proving {
     peer_memory **peers;
     int n_peers;
     size_t peer_capacity;
-    channel_state *channels;
-    ls_channel_end *ends; /* by channel */
+    use **uses;            /* by channel and generation - 1 */
+    end_state *ends;       /* by end */
+    ls_channel_end *noted; /* by channel */
     ls_status value; /* the first read that does not find its value: told when nothing explains it better */
 } proving;
-
-static int role_of(const ls_instr *instr) {
-    const ls_instr_traits *t = ls_traits(instr);
-    return t->sets ? (t->free ? SETS_FREE : SETS_DATA) : (t->free ? AWAITS_FREE : AWAITS_DATA);
-}
 
 static ls_point point_of(const proving *p, int i) {
     const ls_instr *instr = &p->program->instrs[i];
@@ -89,7 +80,9 @@ static bool has_seen(const queue_state *q, const ls_point *point) {
     return q->clock[point->queue] >= point->tick;
 }
 
-static use *use_of(const channel_state *c, const ls_instr *instr) { return &c->use[instr->generation - 1]; }
+static use *use_of(const proving *p, const ls_instr *instr) {
+    return &p->uses[instr->channel][instr->generation - 1];
+}
 
 /* --- epochs --------------------------------------------------------------------------------------------------------------------- */
 
@@ -142,7 +135,7 @@ static ls_status check_epochs(const proving *p) {
                 *when = p->epoch[i];
             else if (p->epoch[i] < 0 || *when >= p->epoch[i])
                 return fault(p, i, "its word is set at no lower epoch than it is awaited");
-            if (instr->kind == LS_INSTR_RECEIVE) use_of(&p->channels[instr->channel], instr)->received = i;
+            if (instr->kind == LS_INSTR_RECEIVE) use_of(p, instr)->received = i;
         }
     }
     return ls_ok();
@@ -203,25 +196,12 @@ static ls_status write(proving *p, const ls_instr *instr, ls_point at) {
 
 /* --- transfers ------------------------------------------------------------------------------------------------------------------ */
 
-/* Whether all that came over the channel before was received, as far as it had bytes: else its signal could be taken for that of an earlier use. */
-static bool is_free(const proving *p, const channel_state *c, const ls_instr *instr, ls_point at) {
-    for (const use *u = use_of(c, instr); u-- > c->use;) {
-        if (u->received < 0) return false;
-        if (ls_operand_is_empty(&p->program->instrs[u->received].out[0])) continue;
-        return u->closed.op != NULL && has_seen(&p->queue[at.queue], &u->closed);
-    }
-    return true;
-}
-
 /* The peer may write what it will put, which is what the receive awaits (ls_prove_between). */
-static ls_status grant(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
-    use *u = use_of(c, instr);
+static ls_status grant(proving *p, const ls_instr *instr, ls_point at) {
+    use *u = use_of(p, instr);
     if (u->received < 0) return fault(p, at.instr, "nothing is received in the slot that it grants");
     const ls_operand *slot = &instr->out[0], *comes = &p->program->instrs[u->received].out[0];
-    u->opened = at.instr;
     if (ls_operand_is_empty(comes)) return ls_ok();
-    if (!is_free(p, c, instr, at))
-        return fault(p, at.instr, "it grants the slot before what came last was received");
     const ls_extent granted = ls_operand_extent(slot, p->image->buffers[slot->buffer].offset),
                     filled = ls_operand_extent(comes, p->image->buffers[comes->buffer].offset);
     if (!ls_extent_covers(p->image, &granted, &filled))
@@ -229,24 +209,8 @@ static ls_status grant(proving *p, channel_state *c, const ls_instr *instr, ls_p
     return touch(p, &p->bytes, comes, true, at, true, &u->window);
 }
 
-/* The peer no longer accesses what this rank has granted or leased. */
-static void close_window(channel_state *c, const ls_instr *instr, ls_point at) {
-    use *u = use_of(c, instr);
-    if (u->window != NULL) ls_access_seen(u->window, at);
-    u->window = NULL;
-    u->closed = at;
-}
-
-static ls_status receive(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
-    (void)p;
-    close_window(c, instr, at);
-    return ls_ok();
-}
-
-static ls_status put(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
+static ls_status put(proving *p, const ls_instr *instr, ls_point at) {
     queue_state *q = &p->queue[at.queue];
-    if (c->uses[AWAITS_FREE] < instr->generation || !has_seen(q, &c->acquired))
-        return fault(p, at.instr, "it puts into a slot that was not granted");
     ls_access *source;
     LS_TRY(touch(p, &p->bytes, &instr->in[0], false, at, true, &source));
     expect(p, &instr->in[0], at);
@@ -254,20 +218,12 @@ static ls_status put(proving *p, channel_state *c, const ls_instr *instr, ls_poi
     return ls_ok();
 }
 
-static ls_status lease(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
-    use *u = use_of(c, instr);
-    u->opened = at.instr;
-    return touch(p, &p->bytes, &instr->in[0], false, at, true, &u->window);
+static ls_status lease(proving *p, const ls_instr *instr, ls_point at) {
+    return touch(p, &p->bytes, &instr->in[0], false, at, true, &use_of(p, instr)->window);
 }
 
-static ls_status reclaim(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
-    (void)p;
-    close_window(c, instr, at);
-    return ls_ok();
-}
-
-static ls_status borrow(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
-    (void)c, (void)at;
+static ls_status borrow(proving *p, const ls_instr *instr, ls_point at) {
+    (void)at;
     const ls_operand *block = &instr->out[0];
     peer_memory *there = memory_of(p, block->peer);
     ls_lease_begin(&there->leases, p->arena,
@@ -279,39 +235,55 @@ static ls_status borrow(proving *p, channel_state *c, const ls_instr *instr, ls_
     return ls_ok();
 }
 
-static ls_status acquire(proving *p, channel_state *c, const ls_instr *instr, ls_point at) {
-    (void)p, (void)instr;
-    c->acquired = at;
+/* The peer no longer accesses what this rank has granted or leased. */
+static ls_status close_window(proving *p, const ls_instr *instr, ls_point at) {
+    use *u = use_of(p, instr);
+    if (u->window != NULL) ls_access_seen(u->window, at);
+    u->window = NULL;
     return ls_ok();
 }
 
 /* What a kind does beside what its accesses say: before them, or after. */
-typedef ls_status (*rule)(proving *p, channel_state *c, const ls_instr *instr, ls_point at);
+typedef ls_status (*rule)(proving *p, const ls_instr *instr, ls_point at);
 static const struct {
     rule before, after;
 } rules[LS_INSTR_KINDS] = {
-    [LS_INSTR_GRANT] = {.after = grant},      [LS_INSTR_ACQUIRE] = {.before = acquire},
-    [LS_INSTR_PUT] = {.before = put},         [LS_INSTR_RECEIVE] = {.before = receive},
-    [LS_INSTR_LEASE] = {.after = lease},      [LS_INSTR_BORROW] = {.after = borrow},
-    [LS_INSTR_RECLAIM] = {.before = reclaim},
+    [LS_INSTR_GRANT] = {.after = grant},           [LS_INSTR_PUT] = {.before = put},
+    [LS_INSTR_RECEIVE] = {.before = close_window}, [LS_INSTR_LEASE] = {.after = lease},
+    [LS_INSTR_BORROW] = {.after = borrow},         [LS_INSTR_RECLAIM] = {.before = close_window},
 };
 
-/* The turn of a communicating instruction on its channel; and what it says is noted for the channel's other end. */
-static ls_status take_turn(proving *p, int i) {
+/* A word is set after the last await at its end: what opens a use after that of the use before, else after that of the same use. */
+static ls_status check_set(const proving *p, const end_state *end, int i) {
     const ls_instr *instr = &p->program->instrs[i];
-    const int role = role_of(instr);
-    channel_state *c = &p->channels[instr->channel];
-    if (instr->generation != ++c->uses[role]) return fault(p, i, "the word's generations do not rise by one");
-    if (ls_peer_is_self(instr->peer)) return fault(p, i, "its peer is the rank itself");
-    if (instr->generation > 1 && !ls_peer_equal(c->peer[role], instr->peer))
-        return fault(p, i, "the other end of its channel is not the same rank at every use");
-    c->peer[role] = instr->peer;
-    const bool sets = ls_traits(instr)->sets;
     const queue_state *q = &p->queue[instr->queue];
-    if (sets && q->awaited >= p->epoch[i])
+    const uint64_t awaits = instr->generation - ls_traits(instr)->opens;
+    if (end->awaits < awaits || (awaits > 0 && !has_seen(q, &end->awaited)))
+        return fault(p, i,
+                     "it sets a word before it has awaited the other one: two messages may be on their way");
+    if (q->awaited >= p->epoch[i])
         return fault(p, i,
                      "it sets a word only after an await of no lower epoch: ranks may wait for each other");
-    ls_channel_end_note(&p->ends[instr->channel], p->image, instr);
+    return ls_ok();
+}
+
+/* The turn of a communicating instruction at its end of the channel; and what it says is noted for the other end. */
+static ls_status take_turn(proving *p, const ls_instr *instr, ls_point at) {
+    const bool sets = ls_traits(instr)->sets;
+    end_state *end = &p->ends[ls_instr_end(instr)];
+    if (ls_peer_is_self(instr->peer)) return fault(p, at.instr, "its peer is the rank itself");
+    if (end->sets + end->awaits > 0 && !ls_peer_equal(end->peer, instr->peer))
+        return fault(p, at.instr, "the other end of its channel is not the same rank at every use");
+    end->peer = instr->peer;
+    if (instr->generation != ++*(sets ? &end->sets : &end->awaits))
+        return fault(p, at.instr, "the word's generations do not rise by one");
+    if (sets) {
+        LS_TRY(check_set(p, end, at.instr));
+        end->set = at.instr;
+    } else {
+        end->awaited = at;
+    }
+    ls_channel_end_note(&p->noted[instr->channel], p->image, instr);
     return ls_ok();
 }
 
@@ -334,20 +306,17 @@ static void learn_from(proving *p, queue_state *q, int instr) {
 
 /* The queue learns what another one had seen when it was past that instruction. */
 static void learn(proving *p, queue_state *q, const ls_after *after) {
-    const queue_state *of = &p->queue[after->queue];
-    int k = of->next; /* the first of its instructions, from the given one on */
-    while (k > 0 && of->instrs[k - 1] >= after->instr) k--;
-    if (k == of->n) return;
-    learn_from(p, q, of->instrs[k]);
+    int passed = after->instr;
+    while (p->program->instrs[passed].queue != after->queue) passed++;
+    learn_from(p, q, passed);
 }
 
 /*
- * What the peer answers comes after what it answers to: a receive or reclaim after the grant or lease of its use. That instruction; -1: none, or not
- * executed.
+ * The peer sets a word only after its last await there, of what this rank has set before. So an await comes after the last
+ * instruction that sets a word at its end: what closes a use after what opened it, else after the end of the use before.
  */
-static int opened_by(const proving *p, const ls_instr *instr) {
-    const bool answers = instr->kind == LS_INSTR_RECEIVE || instr->kind == LS_INSTR_RECLAIM;
-    return answers ? use_of(&p->channels[instr->channel], instr)->opened : -1;
+static uint64_t sets_before(const ls_instr *instr) {
+    return ls_traits(instr)->awaits ? instr->generation - !ls_traits(instr)->closes : 0;
 }
 
 static ls_status execute(proving *p, int i) {
@@ -356,66 +325,58 @@ static ls_status execute(proving *p, int i) {
     const char *unsound = ls_instr_unsound(p->image, instr);
     if (unsound != NULL) return fault(p, i, unsound);
     for (int k = 0; k < instr->n_after; k++) learn(p, q, &instr->after[k]);
-    const int opened = opened_by(p, instr);
-    if (opened >= 0) learn_from(p, q, opened);
+    if (sets_before(instr) > 0) learn_from(p, q, p->ends[ls_instr_end(instr)].set);
     q->clock[instr->queue]++;
     const ls_point at = point_of(p, i);
     for (int k = 0; k < instr->n_after; k++)
         if (instr->after[k].done) settle(p, at, &instr->after[k]);
-    channel_state *c = NULL;
-    if (instr->kind != LS_INSTR_KERNEL) {
-        LS_TRY(take_turn(p, i));
-        c = &p->channels[instr->channel];
-    }
-    if (rules[instr->kind].before != NULL) LS_TRY(rules[instr->kind].before(p, c, instr, at));
+    if (instr->kind != LS_INSTR_KERNEL) LS_TRY(take_turn(p, instr, at));
+    if (rules[instr->kind].before != NULL) LS_TRY(rules[instr->kind].before(p, instr, at));
     if (instr->kind != LS_INSTR_PUT) { /* what a put reads, it reads until it is done */
         LS_TRY(read(p, instr, at));
         LS_TRY(write(p, instr, at));
     }
-    if (rules[instr->kind].after != NULL) LS_TRY(rules[instr->kind].after(p, c, instr, at));
+    if (rules[instr->kind].after != NULL) LS_TRY(rules[instr->kind].after(p, instr, at));
     if (ls_traits(instr)->awaits) q->awaited = (int)ls_max(q->awaited, p->epoch[i]);
     memcpy(&p->seen[(size_t)i * (size_t)p->queues], q->clock, sizeof *q->clock * (size_t)p->queues);
     p->awaited[i] = q->awaited;
     return ls_ok();
 }
 
-static bool may_start(const proving *p, const ls_instr *instr) {
-    if ((instr->kind == LS_INSTR_RECEIVE || instr->kind == LS_INSTR_RECLAIM) && opened_by(p, instr) < 0)
-        return false;
-    for (int k = 0; k < instr->n_after; k++)
-        if (instr->after[k].instr > p->queue[instr->after[k].queue].executed) return false;
-    return true;
+static bool may_start(const proving *p, int queue) {
+    const ls_instr *instr = &p->program->instrs[ls_cursor_head(&p->cursor, queue)];
+    const uint64_t sets = sets_before(instr);
+    return (sets == 0 || p->ends[ls_instr_end(instr)].sets >= sets) && ls_cursor_may_start(&p->cursor, queue);
 }
 
+/* A put may be done as soon as it is executed; who relies on it learns so by `after`. */
 static ls_status run_queues(proving *p) {
     for (bool moved = true; moved;) {
         moved = false;
         for (int k = 0; k < p->queues; k++) {
-            queue_state *q = &p->queue[k];
-            while (q->next < q->n && may_start(p, &p->program->instrs[q->instrs[q->next]])) {
-                LS_TRY(execute(p, q->instrs[q->next]));
-                q->executed = q->instrs[q->next++];
-                moved = true;
+            for (int i; (i = ls_cursor_head(&p->cursor, k)) >= 0 && may_start(p, k); moved = true) {
+                LS_TRY(execute(p, i));
+                ls_cursor_advance(&p->cursor, k);
+                ls_cursor_complete(&p->cursor, k, i);
             }
         }
     }
     for (int k = 0; k < p->queues; k++)
-        if (p->queue[k].next < p->queue[k].n)
-            return fault(p, p->queue[k].instrs[p->queue[k].next], "the queues of a rank wait for each other");
+        if (ls_cursor_head(&p->cursor, k) >= 0)
+            return fault(p, ls_cursor_head(&p->cursor, k), "the queues of a rank wait for each other");
     return ls_ok();
 }
 
 /* The program is closed, and leaves what it is to leave. */
 static ls_status check_end(proving *p) {
-    for (int c = 0; c < p->program->n_channels; c++) {
-        for (int role = 0; role < ROLES; role++) {
-            if (p->channels[c].uses[role] != p->program->channels[c].uses)
-                return ls_error(LS_INVALID,
-                                "program rejected: rank %d, %s: \"%s\" is used %llu times, expected %llu",
-                                p->rank, p->program->name, p->program->channels[c].name,
-                                (unsigned long long)p->channels[c].uses[role],
-                                (unsigned long long)p->program->channels[c].uses);
-        }
+    for (int e = 0; e < 2 * p->program->n_channels; e++) {
+        const ls_channel *channel = &p->program->channels[e / 2];
+        const uint64_t least = ls_min(p->ends[e].sets, p->ends[e].awaits);
+        if (least != channel->uses)
+            return ls_error(LS_INVALID,
+                            "program rejected: rank %d, %s: \"%s\" is used %llu times, expected %llu",
+                            p->rank, p->program->name, channel->name, (unsigned long long)least,
+                            (unsigned long long)channel->uses);
     }
     const ls_point end = {.rank = p->rank, .program = p->index, .instr = -1, .op = "its end"};
     for (int i = 0; i < p->image->n_buffers && p->value.code == LS_OK; i++) {
@@ -428,22 +389,25 @@ static ls_status check_end(proving *p) {
     return p->value;
 }
 
-static void set_up_queues(proving *p) {
-    const int n = p->program->n_instrs;
+static void set_up(proving *p) {
+    const int n = p->program->n_instrs, channels = p->program->n_channels;
+    p->epoch = LS_NEW_ARRAY(p->arena, int, n + 1);
+    p->awaited = LS_NEW_ARRAY(p->arena, int, n + 1);
+    p->ends = LS_NEW_ARRAY(p->arena, end_state, 2 * channels + 1);
+    p->uses = LS_NEW_ARRAY(p->arena, use *, channels + 1);
+    for (int c = 0; c < channels; c++) {
+        p->uses[c] = LS_NEW_ARRAY(p->arena, use, p->program->channels[c].uses + 1);
+        for (uint64_t u = 0; u < p->program->channels[c].uses; u++) p->uses[c][u].received = -1;
+    }
+    p->cursor = ls_cursor_make(p->program, p->arena);
     p->queues = p->program->queues;
     p->queue = LS_NEW_ARRAY(p->arena, queue_state, p->queues);
-    for (int k = 0; k < p->queues; k++) {
-        p->queue[k] = (queue_state){.instrs = LS_NEW_ARRAY(p->arena, int, n + 1),
-                                    .executed = -1,
-                                    .clock = LS_NEW_ARRAY(p->arena, uint32_t, p->queues),
+    p->seen = LS_NEW_ARRAY(p->arena, uint32_t, (size_t)(n + 1) * (size_t)p->queues);
+    for (int k = 0; k < p->queues; k++)
+        p->queue[k] = (queue_state){.clock = LS_NEW_ARRAY(p->arena, uint32_t, p->queues),
                                     .awaited = -1,
                                     .puts = LS_NEW_ARRAY(p->arena, ls_access *, n + 1),
                                     .settled = LS_NEW_ARRAY(p->arena, int, p->queues)};
-    }
-    for (int i = 0; i < n; i++) {
-        queue_state *q = &p->queue[p->program->instrs[i].queue];
-        q->instrs[q->n++] = i;
-    }
 }
 
 static ls_status prove_program(const ls_image *image, int index, int rank, ls_program_ends *out) {
@@ -452,19 +416,9 @@ static ls_status prove_program(const ls_image *image, int index, int rank, ls_pr
                  .index = index,
                  .rank = rank,
                  .arena = ls_arena_create(),
-                 .ends = out->ends,
+                 .noted = out->ends,
                  .value = ls_ok()};
-    const int n = p.program->n_instrs;
-    p.epoch = LS_NEW_ARRAY(p.arena, int, n + 1);
-    p.awaited = LS_NEW_ARRAY(p.arena, int, n + 1);
-    p.channels = LS_NEW_ARRAY(p.arena, channel_state, p.program->n_channels + 1);
-    for (int c = 0; c < p.program->n_channels; c++) {
-        p.channels[c].use = LS_NEW_ARRAY(p.arena, use, p.program->channels[c].uses + 1);
-        for (uint64_t u = 0; u < p.program->channels[c].uses; u++)
-            p.channels[c].use[u] = (use){.opened = -1, .received = -1};
-    }
-    set_up_queues(&p);
-    p.seen = LS_NEW_ARRAY(p.arena, uint32_t, (size_t)(n + 1) * (size_t)p.queues);
+    set_up(&p);
     ls_bytes_create(&p.bytes, image, rank, p.arena);
     find_epochs(&p, &out->order);
     ls_status status = check_epochs(&p);

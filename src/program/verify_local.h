@@ -8,8 +8,9 @@
  *     rank itself falls into a window with which it conflicts, on any rank of the class (ls_extents_meet);
  *   - another rank's bytes are read between the borrow and the return, and only of the block that was leased;
  *   - every read finds the value that it names, and the program leaves in persistent buffers what it is to leave (name.h);
- *   - generations rise by one; a slot is granted again only after what came last was received, and put into only after it was granted; at the end
- *     each grant has been received, each lease reclaimed: the program is closed, so programs may follow each other in any order;
+ *   - generations rise by one; at each end of a channel a word is set only after the last await there, so a slot is granted again only after what
+ *     came last was received, and put into only after it was granted; at the end each grant has been received, each lease
+ *     reclaimed: the program is closed, so programs may follow each other in any order;
  *   - there is no deadlock. Communicating instructions have an epoch, their place in the order of emission, which is one order for all classes.
  *     An instruction that sets a word has a lower epoch than the one that awaits it, and a higher one than every await that precedes it on
  *     its rank, along queues and the order between them. Along any chain of waits epochs fall, so that there is no cycle.

@@ -63,7 +63,8 @@ static ls_status compile(const plain_attention *problem, const ls_target *target
         mine.rank = out->ranks;
         LS_TRY(ls_compile(&job, &mine, &out->image[out->ranks]));
     }
-    return ls_verify((const ls_image *const *)out->image, out->ranks);
+    LS_TRY(ls_verify((const ls_image *const *)out->image, out->ranks));
+    return ls_verify_local((const ls_image *const *)out->image, out->ranks);
 }
 
 static attention_traffic measure(const images *set) {
