@@ -1,169 +1,199 @@
 /*
- * Order: queues keep their own order; where one touches bytes that another touched earlier in the list, and one of them
- * writes, the later instruction must wait. Where an instruction writes what a put reads, on any queue, it waits until the put
- * is done. Bytes are compared at their final addresses, so reuse of memory is covered like data flow. What sets a word waits
- * for the last await at its end of the channel (instr.h), whatever their bytes.
+ * Order: queues keep their own order; where one touches bytes that another
+ * touched earlier in the list, and one of them writes, the later instruction
+ * must wait. Where an instruction writes what a put reads, on any queue, it
+ * waits until the put is done. Bytes are compared at their final addresses, so
+ * reuse of memory is covered like data flow. What sets a word waits for the
+ * last await at its end of the channel (instr.h), whatever their bytes.
+ *
+ * Each queue keeps, of every other one, the accesses that it has not waited
+ * for, ordered by place. There an instruction finds what it conflicts with, and
+ * what has been waited for since is dropped when it is found. So a program of n
+ * instructions takes O(n log n).
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
 
+/* Bytes that an instruction touches, each of one rank, and whose order is this
+ * rank's to keep. */
 typedef struct access {
+    const ls_operand *operand;
     bool writes;
-    ls_peer peer; /* whose bytes */
     ls_space space;
     ls_extent extent;
 } access;
 
-typedef struct accesses {
-    int n;
-    access *list;
-} accesses;
-
-/* The bytes that an instruction touches, each of one rank, and whose order is this rank's to keep. */
-static void find_accesses(const ls_image *image, const ls_instr *instr, ls_arena *scratch, accesses *a) {
-    a->list = LS_NEW_ARRAY(scratch, access, ls_instr_accesses(instr));
-    for (int k = 0; k < ls_instr_accesses(instr); k++) {
-        const ls_instr_access it = ls_instr_access_at(instr, k);
-        if (it.kind == LS_ACCESS_PUT || ls_operand_is_empty(it.operand)) continue;
-        a->list[a->n++] =
-            (access){.writes = ls_access_writes(&it),
-                     .peer = it.operand->peer,
-                     .space = image->buffers[it.operand->buffer].space,
-                     .extent = ls_operand_extent(it.operand, image->buffers[it.operand->buffer].offset)};
-    }
-}
-
-static bool conflict(const ls_image *image, const accesses *a, const accesses *b) {
-    for (int i = 0; i < a->n; i++) {
-        for (int j = 0; j < b->n; j++) {
-            const access *x = &a->list[i], *y = &b->list[j];
-            if ((x->writes || y->writes) && x->space == y->space && ls_peer_equal(x->peer, y->peer) &&
-                ls_extents_meet(image, &x->extent, &y->extent))
-                return true;
-        }
-    }
-    return false;
-}
-
-typedef struct queue_history {
-    int *instrs; /* of this queue so far */
-    int n;
-} queue_history;
-
-/* The source of a put that nothing has overwritten as a whole yet. */
-typedef struct source {
+/* An access that later instructions may conflict with. */
+typedef struct earlier {
     ls_interval place; /* from its first byte to its last, on any rank of the class */
-    ls_extent extent;
-    int queue, instr;
-} source;
+    const ls_operand *operand;
+    int instr;
+} earlier;
+
+/* What a queue knows of another one. */
+typedef struct view {
+    int executed, done;                               /* up to where it has waited: until that was executed,
+                         until its puts were done; -1: not at all */
+    ls_intervals reads[LS_SPACES], writes[LS_SPACES]; /* accesses that it has not waited for, and some that
+                            it has */
+} view;
 
 typedef struct ordering {
     const ls_image *image;
     ls_program *program;
     ls_arena *scratch;
-    accesses *all;
-    queue_history *history;
-    ls_intervals sources[LS_SPACES];
+    access now[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1]; /* of the present instruction */
+    int n_now;
+    view *views;                     /* [queue * queues + other queue] */
+    ls_intervals sources[LS_SPACES]; /* of puts, but those that were overwritten
+                                      as a whole */
     ls_interval_list near;
     int *awaited; /* by end of a channel: the last await so far; -1: none */
-    /* [queue * queues + other queue]: up to where the queue has waited already, until it was executed and until its puts were done */
-    int *executed, *done;
 } ordering;
 
-static ordering begin(const ls_image *image, ls_program *p, ls_arena *scratch) {
-    const int queues = p->queues;
-    ordering o = {.image = image,
-                  .program = p,
-                  .scratch = scratch,
-                  .all = LS_NEW_ARRAY(scratch, accesses, p->n_instrs + 1),
-                  .history = LS_NEW_ARRAY(scratch, queue_history, queues + 1),
-                  .near = {.arena = scratch},
-                  .awaited = LS_NEW_ARRAY(scratch, int, 2 * p->n_channels + 1),
-                  .executed = LS_NEW_ARRAY(scratch, int, queues *queues + 1),
-                  .done = LS_NEW_ARRAY(scratch, int, queues *queues + 1)};
-    for (int q = 0; q < queues; q++) o.history[q].instrs = LS_NEW_ARRAY(scratch, int, p->n_instrs + 1);
-    for (int k = 0; k < queues * queues; k++) o.executed[k] = o.done[k] = -1;
-    for (int end = 0; end < 2 * p->n_channels; end++) o.awaited[end] = -1;
-    return o;
-}
-
-/* The last instruction of another queue, behind `joined`, that instruction i must come after; -1: there is none. */
-static int last_conflict(const ordering *o, int other, int joined, int i) {
-    const queue_history *h = &o->history[other];
-    for (int k = h->n - 1; k >= 0 && h->instrs[k] > joined; k--) {
-        if (conflict(o->image, &o->all[h->instrs[k]], &o->all[i])) return h->instrs[k];
+static void find_accesses(ordering *o, const ls_instr *instr) {
+    o->n_now = 0;
+    for (int k = 0; k < ls_instr_accesses(instr); k++) {
+        const ls_instr_access it = ls_instr_access_at(instr, k);
+        if (it.kind == LS_ACCESS_PUT || ls_operand_is_empty(it.operand)) continue;
+        const ls_buffer *buffer = &o->image->buffers[it.operand->buffer];
+        o->now[o->n_now++] = (access){.operand = it.operand,
+                                      .writes = ls_access_writes(&it),
+                                      .space = buffer->space,
+                                      .extent = ls_operand_extent(it.operand, buffer->offset)};
     }
-    return -1;
 }
 
-/* The await of the other queue that instruction i must come after because it sets a word; -1: there is none. */
-static int turn_before(const ordering *o, int other, int i) {
-    const ls_instr *instr = &o->program->instrs[i];
+/* Accesses that lie near that one; they belong to o->near. */
+static void find_near(ordering *o, const ls_intervals *among, const access *a) {
+    ls_intervals_find(among, a->extent.range.offset, ls_extent_end(o->image, &a->extent), &o->near);
+}
+
+static void keep(ordering *o, ls_intervals *among, const access *a, int i) {
+    earlier *e = LS_NEW(o->scratch, earlier);
+    *e = (earlier){.place = {.from = a->extent.range.offset, .past = ls_extent_end(o->image, &a->extent)},
+                   .operand = a->operand,
+                   .instr = i};
+    ls_intervals_add(among, &e->place);
+}
+
+static ls_extent extent_of(const ordering *o, const earlier *e) {
+    return ls_operand_extent(e->operand, o->image->buffers[e->operand->buffer].offset);
+}
+
+static bool meet(const ordering *o, const earlier *e, const access *a) {
+    if (!ls_peer_equal(e->operand->peer, a->operand->peer)) return false;
+    const ls_extent extent = extent_of(o, e);
+    return ls_extents_meet(o->image, &extent, &a->extent);
+}
+
+/* The last of these accesses that the queue has not waited for and that meets
+ * the one given, or `last` if that is later. */
+static int last_met(ordering *o, const view *v, ls_intervals *among, const access *a, int last) {
+    find_near(o, among, a);
+    for (int k = 0; k < o->near.n; k++) {
+        const earlier *e = (const earlier *)o->near.item[k];
+        if (e->instr <= v->executed)
+            ls_intervals_remove(among, &e->place);
+        else if (e->instr > last && meet(o, e, a))
+            last = e->instr;
+    }
+    return last;
+}
+
+/* The last instruction of another queue that the present one conflicts with and
+ * has not waited for; -1: there is none. */
+static int last_conflict(ordering *o, view *v) {
+    int last = -1;
+    for (int k = 0; k < o->n_now; k++) {
+        const access *a = &o->now[k];
+        last = last_met(o, v, &v->writes[a->space], a, last);
+        if (a->writes) last = last_met(o, v, &v->reads[a->space], a, last);
+    }
+    return last;
+}
+
+/* The await of the other queue that an instruction must come after because it
+ * sets a word; -1: there is none. */
+static int turn_before(const ordering *o, const ls_instr *instr, int other) {
     const int await = ls_traits(instr)->sets ? o->awaited[ls_instr_end(instr)] : -1;
     return await >= 0 && o->program->instrs[await].queue == other ? await : -1;
 }
 
-/* By queue: the last put whose source instruction i writes; -1: none. Sources that it writes as a whole are the later writers' no more. */
-static void find_overwritten(ordering *o, int i, int *last) {
+/*
+ * By queue: the last put whose source the present instruction writes; -1: none.
+ * Sources that it writes as a whole are the later writers' no more.
+ */
+static void find_overwritten(ordering *o, int *last) {
     for (int q = 0; q < o->program->queues; q++) last[q] = -1;
-    for (int k = 0; k < o->all[i].n; k++) {
-        const access *a = &o->all[i].list[k];
-        if (!a->writes || !ls_peer_is_self(a->peer)) continue;
-        ls_intervals_find(&o->sources[a->space], a->extent.range.offset, ls_extent_end(o->image, &a->extent),
-                          &o->near);
+    for (int k = 0; k < o->n_now; k++) {
+        const access *a = &o->now[k];
+        if (!a->writes || !ls_peer_is_self(a->operand->peer)) continue;
+        find_near(o, &o->sources[a->space], a);
         for (int n = 0; n < o->near.n; n++) {
-            source *s = (source *)o->near.item[n];
-            if (!ls_extents_meet(o->image, &s->extent, &a->extent)) continue;
-            last[s->queue] = (int)ls_max(last[s->queue], s->instr);
-            if (ls_extent_covers(o->image, &a->extent, &s->extent))
-                ls_intervals_remove(&o->sources[a->space], &s->place);
+            const earlier *put = (const earlier *)o->near.item[n];
+            if (!meet(o, put, a)) continue;
+            int *last_of_queue = &last[o->program->instrs[put->instr].queue];
+            *last_of_queue = (int)ls_max(*last_of_queue, put->instr);
+            const ls_extent source = extent_of(o, put);
+            if (ls_extent_covers(o->image, &a->extent, &source))
+                ls_intervals_remove(&o->sources[a->space], &put->place);
         }
     }
 }
 
-static void add_source(ordering *o, int i) {
-    const ls_instr *instr = &o->program->instrs[i];
-    if (instr->kind != LS_INSTR_PUT || o->all[i].n == 0) return;
-    const access *a = &o->all[i].list[0];
-    source *s = LS_NEW(o->scratch, source);
-    *s = (source){.place = {.from = a->extent.range.offset, .past = ls_extent_end(o->image, &a->extent)},
-                  .extent = a->extent,
-                  .queue = instr->queue,
-                  .instr = i};
-    ls_intervals_add(&o->sources[a->space], &s->place);
-}
-
-/* What instruction i comes after, into `found`; returns how many. That a put is done says that it, and what is before it, was executed. */
+/*
+ * What instruction i comes after, into `found`; returns how many. That a put is
+ * done says that it, and what is before it, was executed.
+ */
 static int find_after(ordering *o, int i, int *overwritten, ls_after *found) {
-    const int queue = o->program->instrs[i].queue, queues = o->program->queues;
+    const ls_instr *instr = &o->program->instrs[i];
     int n = 0;
-    find_overwritten(o, i, overwritten);
-    for (int q = 0; q < queues; q++) {
-        int *executed = &o->executed[queue * queues + q], *done = &o->done[queue * queues + q];
-        const bool awaits_put = overwritten[q] > *done;
-        if (awaits_put) *executed = (int)ls_max(*executed, *done = overwritten[q]);
-        int j = -1;
-        if (q != queue) j = (int)ls_max(last_conflict(o, q, *executed, i), turn_before(o, q, i));
-        if (j > *executed) found[n++] = (ls_after){.queue = q, .instr = *executed = j};
-        if (awaits_put) found[n++] = (ls_after){.queue = q, .instr = *done, .done = true};
+    find_overwritten(o, overwritten);
+    for (int q = 0; q < o->program->queues; q++) {
+        view *v = &o->views[instr->queue * o->program->queues + q];
+        const bool awaits_put = overwritten[q] > v->done;
+        if (awaits_put) v->executed = (int)ls_max(v->executed, v->done = overwritten[q]);
+        int last = -1;
+        if (q != instr->queue) last = (int)ls_max(last_conflict(o, v), turn_before(o, instr, q));
+        if (last > v->executed) found[n++] = (ls_after){.queue = q, .instr = v->executed = last};
+        if (awaits_put) found[n++] = (ls_after){.queue = q, .instr = v->done, .done = true};
     }
     return n;
 }
 
+/* What instruction i touches, for those that follow it. */
+static void keep_accesses(ordering *o, int i) {
+    const ls_instr *instr = &o->program->instrs[i];
+    for (int k = 0; k < o->n_now; k++) {
+        const access *a = &o->now[k];
+        for (int q = 0; q < o->program->queues; q++) {
+            view *v = &o->views[q * o->program->queues + instr->queue];
+            if (q != instr->queue) keep(o, a->writes ? &v->writes[a->space] : &v->reads[a->space], a, i);
+        }
+        if (instr->kind == LS_INSTR_PUT) keep(o, &o->sources[a->space], a, i);
+    }
+    if (ls_traits(instr)->awaits) o->awaited[ls_instr_end(instr)] = i;
+}
+
 static void order_program(ls_image *image, ls_program *p) {
     ls_arena *scratch = ls_arena_create();
-    ordering o = begin(image, p, scratch);
+    ordering o = {.image = image,
+                  .program = p,
+                  .scratch = scratch,
+                  .views = LS_NEW_ARRAY(scratch, view, p->queues * p->queues + 1),
+                  .near = {.arena = scratch},
+                  .awaited = LS_NEW_ARRAY(scratch, int, 2 * p->n_channels + 1)};
+    for (int k = 0; k < p->queues * p->queues; k++) o.views[k].executed = o.views[k].done = -1;
+    for (int end = 0; end < 2 * p->n_channels; end++) o.awaited[end] = -1;
     int *overwritten = LS_NEW_ARRAY(scratch, int, p->queues + 1);
     ls_after *found = LS_NEW_ARRAY(scratch, ls_after, 2 * p->queues + 1);
     for (int i = 0; i < p->n_instrs; i++) {
         ls_instr *instr = &p->instrs[i];
-        find_accesses(image, instr, scratch, &o.all[i]);
+        find_accesses(&o, instr);
         instr->n_after = find_after(&o, i, overwritten, found);
         instr->after = ls_arena_copy(image->arena, found, sizeof *found * (size_t)instr->n_after);
-        add_source(&o, i);
-        if (ls_traits(instr)->awaits) o.awaited[ls_instr_end(instr)] = i;
-        queue_history *own = &o.history[instr->queue];
-        own->instrs[own->n++] = i;
+        keep_accesses(&o, i);
     }
     ls_arena_destroy(scratch);
 }
