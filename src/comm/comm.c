@@ -7,6 +7,7 @@ int ls_comm_rank(const ls_comm *comm) { return comm->rank; }
 
 int ls_comm_size(const ls_comm *comm) { return comm->world->options.ranks; }
 
+size_t ls_comm_heap_bytes(const ls_comm *comm) { return comm->world->options.heap_bytes; }
 void *ls_comm_heap(const ls_comm *comm) { return comm->world->transport->peer_heap(comm, comm->rank); }
 
 static void check_peer(const ls_comm *comm, int peer) {

@@ -63,6 +63,7 @@ bool ls_world_stop_requested(const ls_world *world);
 int ls_comm_rank(const ls_comm *comm);
 int ls_comm_size(const ls_comm *comm);
 void *ls_comm_heap(const ls_comm *comm); /* of this rank */
+size_t ls_comm_heap_bytes(const ls_comm *comm);
 /* The heap of a peer; NULL if this rank cannot address it. */
 void *ls_comm_peer_heap(const ls_comm *comm, int peer);
 

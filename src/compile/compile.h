@@ -10,7 +10,7 @@
  *   order           what each queue must wait for in the other
  *
  * Compiling reads the graph and may be done for many ranks; it needs no communication: every rank finds the same
- * heap layout and the same skeleton by itself.
+ * size of the heap and the same skeleton by itself.
  */
 #ifndef LS_COMPILE_H
 #define LS_COMPILE_H

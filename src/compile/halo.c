@@ -88,7 +88,7 @@ static ls_operand make_private(ls_builder *b, const char *name, ls_operand like,
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, like.view.dtype, like.view.ndim, shape.view.size);
 }
 
-/* One message: what the peer wants of what this rank holds, or the other way; at least a token, so that all ranks do the same. */
+/* One message: what the peer wants of what this rank holds, or the other way. It may be nothing: then it is a signal. */
 typedef struct message {
     int channel;
     ls_peer peer;
@@ -97,20 +97,24 @@ typedef struct message {
 } message;
 
 static message make_message(int channel, ls_peer peer, const pieces *what, ls_operand slot) {
-    return (message){channel, peer, *what, with_tokens(slot, slot.buffer, ls_max(1, what->tokens))};
+    return (message){channel, peer, *what, with_tokens(slot, slot.buffer, what->tokens)};
 }
 
-static void send(ls_builder *b, const message *m, ls_operand x) {
-    const ls_operand packed = make_private(b, "halo out", x, m->slot.view.size[1]);
-    if (m->what.tokens == 0) ls_build_fill(b, packed);
+/* The message's tokens, one piece after the other. */
+static ls_operand packed(ls_builder *b, const message *m, ls_operand x) {
+    if (m->what.tokens == 0) return ls_operand_slice(x, 1, 0, 0);
+    const ls_operand out = make_private(b, "halo out", x, m->what.tokens);
     int64_t at = 0;
     for (int i = 0; i < m->what.n; i++) {
         const piece *p = &m->what.at[i];
-        ls_build_copy(b, ls_operand_slice(x, 1, p->from, p->count),
-                      ls_operand_slice(packed, 1, at, p->count));
+        ls_build_copy(b, ls_operand_slice(x, 1, p->from, p->count), ls_operand_slice(out, 1, at, p->count));
         at += p->count;
     }
-    ls_build_send(b, m->channel, m->peer, packed, m->slot);
+    return out;
+}
+
+static void send(ls_builder *b, const message *m, ls_operand x) {
+    ls_build_send(b, m->channel, m->peer, packed(b, m, x), m->slot);
 }
 
 static void receive(ls_builder *b, const message *m, ls_operand out) {

@@ -48,12 +48,10 @@ static uint64_t name_of(naming *n, int buffer, const ls_extent *extent, uint64_t
 }
 
 /* What its owner has leased: his own name for it is not known here, so the lease's transfer stands for it. */
-static uint64_t name_in_place(const naming *n, const ls_operand *o, const ls_range *range) {
+static uint64_t name_in_place(const naming *n, const ls_operand *o) {
     for (const lease *l = n->leases; l != NULL; l = l->next) {
-        const ls_range leased = ls_view_range(&l->block->view, l->block->offset);
-        if (ls_peer_equal(l->block->peer, o->peer) && l->block->buffer == o->buffer &&
-            ls_range_covers(&leased, range))
-            return ls_name_in_place(&o->view, l->transfer, range->offset - leased.offset);
+        if (ls_block_has(l->block, o))
+            return ls_name_in_place(&o->view, l->transfer, o->offset - l->block->offset);
     }
     LS_ASSERT(false); /* lowering reads what nobody has leased */
     return 0;
@@ -63,7 +61,7 @@ static void name_read(naming *n, ls_operand *o) {
     if (ls_operand_is_empty(o)) return;
     const ls_extent extent = ls_operand_extent(o, 0);
     o->value = ls_peer_is_self(o->peer) ? name_of(n, o->buffer, &extent, ls_name_begin(&o->view))
-                                        : name_in_place(n, o, &extent.range);
+                                        : name_in_place(n, o);
 }
 
 static void record(naming *n, const ls_operand *o, int key) {

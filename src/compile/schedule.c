@@ -19,7 +19,7 @@
  * Here chain elements keep their numbers, and waits for data only move behind chain elements, to a higher number, as nothing but
  * instructions of their own rank needs them. The numbers still grow, and so there is no cycle, however each rank
  * orders its kernels: ranks need not come to the same order, and what a kernel really takes does not matter. Nor does it to the
- * layout of the heap, which must be equal on all ranks: what touches the heap is in the chain.
+ * size of the heap, which is one for all ranks: what touches the heap is in the chain.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"

@@ -1,6 +1,6 @@
 /*
- * Images: what a rank executes. A flat list of instructions over two arenas: private memory, and the symmetric heap with
- * the same offsets on every rank. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
+ * Images: what a rank executes. A flat list of instructions over two arenas: private memory, and its part of the symmetric heap, which peers
+ * access. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
  *
  * Ranks whose programs read the same share one image: they are a class. An image names no rank. Peers are given by a team and a
  * distance, and where an offset depends on the rank, the operand says how (ls_displacement).
@@ -10,8 +10,8 @@
  * its own order), and for any queue the last put that must be done, so queues may run against each other and puts against what follows
  * them. At the end of a run all its puts are done. Queues are orders, not threads. A cursor (cursor.h) goes through a program.
  *
- * Symmetric by construction: the list of buffers in the heap, their sizes and offsets, the channels and the order of the
- * transfers are the same in every class; only peers, views, kernels and private sizes differ.
+ * The channels and the order of the transfers are the same in every class. Where a slot or a block lies in the heap is its rank's own business: the other end
+ * of the channel is told when programs are prepared (address.h).
  */
 #ifndef LS_PROGRAM_IMAGE_H
 #define LS_PROGRAM_IMAGE_H
@@ -77,7 +77,8 @@ typedef struct ls_operand {
     int buffer;       /* index into ls_image.buffers; -1: none */
     int displacement; /* index into ls_image.displacements; 0: none */
     ls_peer
-        peer; /* the rank whose bytes these are; another one's, of a buffer in the heap, are read in place */
+        peer; /* the rank whose bytes these are; another one's are read in place: in a borrowed block, which
+                     lies where its owner says (address.h) */
     size_t offset;  /* bytes */
     ls_view view;   /* data is NULL: addresses exist only in a run */
     uint64_t value; /* name of what must be there (name.h); 0: it is not read */
@@ -87,7 +88,8 @@ typedef enum ls_instr_kind {
     LS_INSTR_KERNEL,  /* operands in[], out[] of a kernel */
     LS_INSTR_GRANT,   /* receiver: the peer may put into the slot out[0] */
     LS_INSTR_ACQUIRE, /* sender: until its peer has granted the slot */
-    LS_INSTR_PUT,     /* sender: in[0] to the peer's slot out[0]; done when in[0] may be overwritten */
+    LS_INSTR_PUT, /* sender: in[0] to the peer's slot, which lies where the peer receives it and has the form of
+                         out[0]; done when in[0] may be overwritten */
     LS_INSTR_RECEIVE, /* receiver: until the slot out[0] is filled */
     LS_INSTR_LEASE,   /* owner: the peer may read the block in[0] where it lies */
     LS_INSTR_BORROW,  /* reader: until the peer's block out[0] may be read */
@@ -326,8 +328,8 @@ typedef struct ls_program_cost {
 ls_program_cost ls_program_measure(const ls_image *image, int program);
 
 /*
- * A hash of what must be the same on every rank: the layout, transfers, their channels and generations, and the buffers of the
- * symmetric heap. Ranks compare it before the first step.
+ * A hash of what must be the same on every rank: the mesh, the layout, and the programs with their channels and transfers. Ranks compare it before they prepare programs.
+ * What two ends of a channel must agree on beyond it, they compare themselves (address.h).
  */
 uint64_t ls_image_skeleton(const ls_image *image);
 

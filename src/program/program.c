@@ -113,13 +113,6 @@ uint64_t ls_image_skeleton(const ls_image *image) {
     hash = mix_int(hash, image->layout.kind);
     hash = mix_layout(hash, &image->layout);
     hash = mix_int(hash, (uint64_t)image->flat_elements);
-    for (int i = 0; i < image->n_buffers; i++) {
-        const ls_buffer *b = &image->buffers[i];
-        if (b->space != LS_SYMMETRIC) continue;
-        hash = mix_int(hash, b->bytes);
-        hash = mix_int(hash, b->offset);
-    }
-    hash = mix_int(hash, image->bytes[LS_SYMMETRIC]);
     for (int p = 0; p < image->n_programs; p++) hash = mix_program(hash, &image->programs[p]);
     return hash;
 }

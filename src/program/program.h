@@ -5,6 +5,7 @@
 #define LS_PROGRAM_H
 
 #include "program/account.h"
+#include "program/address.h"
 #include "program/cost.h"
 #include "program/cursor.h"
 #include "program/far.h"

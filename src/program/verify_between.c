@@ -33,46 +33,11 @@ ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *a
     return proof;
 }
 
-static bool share_digits(const ls_team *a, const ls_team *b) {
-    for (int i = 0; i < a->digits; i++) {
-        for (int j = 0; j < b->digits; j++) {
-            const int end_a = a->digit[i].stride * a->digit[i].size,
-                      end_b = b->digit[j].stride * b->digit[j].size;
-            if (a->digit[i].stride < end_b && b->digit[j].stride < end_a) return true;
-        }
-    }
-    return false;
-}
-
-/*
- * How a peer would write the displacement: where the operand's rank stands `shift` places further in a team, the peer stands as many places nearer. A term of
- * another team is the same for both when the two differ in none of its digits; else it is marked, so that it equals nothing.
- */
-static uint64_t hash_of_displacement(const ls_image *image, int displacement, ls_peer peer) {
-    const ls_displacement *d = &image->displacements[displacement];
-    uint64_t hash = 0;
-    for (int t = 0; displacement != 0 && t < d->n; t++) {
-        const int team = d->term[t].team, size = ls_team_size(&image->teams[team]);
-        int shift = d->term[t].shift;
-        uint64_t unknown = 0;
-        if (!ls_peer_is_self(peer)) {
-            if (team == peer.team)
-                shift = (shift - peer.shift + size) % size;
-            else
-                unknown = share_digits(&image->teams[team], &image->teams[peer.team]);
-        }
-        const uint64_t key[] = {hash, (uint64_t)team, (uint64_t)shift, d->term[t].bytes, unknown};
-        hash = ls_hash_bytes(key, sizeof key);
-    }
-    return hash;
-}
-
-/* The bytes of the heap that an operand is, as the peer would write them; peer zeroed: as it stands. */
-static uint64_t hash_of_bytes(const ls_image *image, const ls_operand *o, ls_peer peer) {
+/* The form of a slot or block, which both ends know; where it lies, one of them tells the other. */
+static uint64_t hash_of_form(const ls_operand *o) {
     if (ls_operand_is_empty(o)) return 1;
-    const ls_extent extent = ls_operand_extent(o, image->buffers[o->buffer].offset);
-    const uint64_t key[] = {ls_hash_bytes(&extent.range, sizeof extent.range), o->view.dtype,
-                            hash_of_displacement(image, o->displacement, peer)};
+    const ls_range range = ls_view_range(&o->view, 0);
+    const uint64_t key[] = {ls_hash_bytes(&range, sizeof range), o->view.dtype};
     return ls_hash_bytes(key, sizeof key);
 }
 
@@ -81,8 +46,8 @@ static void add(uint64_t *hash, uint64_t kind, uint64_t transfer, uint64_t bytes
     *hash = ls_hash_bytes(key, sizeof key);
 }
 
-/* PUT and RECEIVE say where the payload lands, LEASE and BORROW where the block lies; who grants, returns, acquires and reclaims is the same end. */
-void ls_channel_end_note(ls_channel_end *end, const ls_image *image, const ls_instr *instr) {
+/* PUT and RECEIVE say what is transferred, LEASE and BORROW what is read; who grants, returns, acquires and reclaims is the same end. */
+void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr) {
     const ls_instr_traits *t = ls_traits(instr);
     if (ls_instr_sends(instr)) {
         end->has_to = true;
@@ -91,14 +56,12 @@ void ls_channel_end_note(ls_channel_end *end, const ls_image *image, const ls_in
         end->has_from = true;
         end->from = instr->peer;
     }
-    if (instr->kind == LS_INSTR_PUT)
-        add(&end->sent, LS_INSTR_PUT, instr->transfer, hash_of_bytes(image, &instr->out[0], (ls_peer){0}));
-    if (instr->kind == LS_INSTR_LEASE)
-        add(&end->sent, LS_INSTR_LEASE, instr->transfer, hash_of_bytes(image, &instr->in[0], (ls_peer){0}));
-    if (t->awaits && !t->free)
-        add(&end->received, t->awaited, instr->transfer,
-            hash_of_bytes(image, &instr->out[0],
-                          instr->kind == LS_INSTR_RECEIVE ? instr->peer : (ls_peer){0}));
+    if (t->free) return;
+    const ls_operand *o = instr->kind == LS_INSTR_LEASE ? &instr->in[0] : &instr->out[0];
+    if (t->sets)
+        add(&end->sent, instr->kind, instr->transfer, hash_of_form(o));
+    else
+        add(&end->received, t->awaited, instr->transfer, hash_of_form(o));
 }
 
 /* --- comparing ------------------------------------------------------------------------------------------------------------------ */
@@ -136,7 +99,7 @@ static ls_status compare_ends(const ls_class_proof *sender, const ls_class_proof
     const bool meet =
         y->has_from && y->from.team == x->to.team && y->from.shift + x->to.shift == ls_team_size(team);
     const char *what = !meet                    ? "who is at the other end"
-                       : x->sent != y->received ? "the bytes that are transferred"
+                       : x->sent != y->received ? "the form of what is transferred"
                                                 : NULL;
     if (what == NULL) return ls_ok();
     return ls_error(LS_INVALID, "program rejected: ranks %d and %d, %s: the two ends of \"%s\" differ in %s",

@@ -7,18 +7,7 @@
 #include "program/name.h"
 
 void ls_bytes_create(ls_bytes *bytes, const ls_image *image, int rank, ls_arena *arena) {
-    const int n = image->n_buffers;
-    *bytes = (ls_bytes){.image = image,
-                        .rank = rank,
-                        .arena = arena,
-                        .symmetric = LS_NEW_ARRAY(arena, int, n + 1),
-                        .ordinal = LS_NEW_ARRAY(arena, int, n),
-                        .near = {.arena = arena}};
-    for (int i = 0, heap = 0; i < n; i++) {
-        if (image->buffers[i].space != LS_SYMMETRIC) continue;
-        bytes->symmetric[heap] = i;
-        bytes->ordinal[i] = heap++;
-    }
+    *bytes = (ls_bytes){.image = image, .rank = rank, .arena = arena, .near = {.arena = arena}};
 }
 
 void ls_bytes_ask(ls_bytes *bytes, ls_space space, ls_range range, ls_extent extent) {
@@ -26,12 +15,6 @@ void ls_bytes_ask(ls_bytes *bytes, ls_space space, ls_range range, ls_extent ext
     bytes->asked_extent = extent;
     ls_intervals_find(&bytes->history[space], extent.range.offset, ls_extent_end(bytes->image, &extent),
                       &bytes->near);
-}
-
-ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls_operand *operand) {
-    ls_operand there = *operand;
-    if (operand->buffer >= 0) there.buffer = to->symmetric[from->ordinal[operand->buffer]];
-    return there;
 }
 
 void ls_access_seen(ls_access *access, ls_point at) {
@@ -106,14 +89,10 @@ static ls_access *keep(ls_bytes *bytes, ls_intervals *history, ls_access access,
     return kept;
 }
 
-ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at,
-                         const uint32_t *clock, bool open, ls_access **out) {
-    const ls_space space = bytes->image->buffers[operand->buffer].space;
+static ls_status touch(ls_bytes *bytes, int buffer, ls_range range, ls_extent extent, bool writes,
+                       ls_point at, const uint32_t *clock, bool open, ls_access **out) {
+    const ls_space space = bytes->image->buffers[buffer].space;
     ls_intervals *history = &bytes->history[space];
-    const ls_range range = ls_operand_range(bytes->image, operand, at.rank);
-    const ls_extent extent = at.rank == bytes->rank
-                                 ? ls_operand_extent(operand, bytes->image->buffers[operand->buffer].offset)
-                                 : (ls_extent){range, 0};
     ls_bytes_ask(bytes, space, range, extent);
     ls_access access = {.place = {.from = extent.range.offset, .past = ls_extent_end(bytes->image, &extent)},
                         .end_tick = {at.tick},
@@ -125,7 +104,7 @@ ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes
                         .extent = extent,
                         .order = ++bytes->accesses,
                         .start = at,
-                        .buffer = operand->buffer};
+                        .buffer = buffer};
     ls_access *in_place = NULL;
     for (int i = 0; i < bytes->near.n; i++) {
         ls_access *earlier = (ls_access *)bytes->near.item[i];
@@ -143,4 +122,16 @@ ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes
     ls_access *kept = keep(bytes, history, access, in_place);
     if (out != NULL) *out = kept;
     return ls_ok();
+}
+
+ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at,
+                         const uint32_t *clock, bool open, ls_access **out) {
+    const ls_range range = ls_operand_range(bytes->image, operand, bytes->rank);
+    const ls_extent extent = ls_operand_extent(operand, bytes->image->buffers[operand->buffer].offset);
+    return touch(bytes, operand->buffer, range, extent, writes, at, clock, open, out);
+}
+
+ls_status ls_bytes_touch_from(ls_bytes *bytes, int buffer, const ls_range *range, bool writes, ls_point at,
+                              const uint32_t *clock, bool open, ls_access **out) {
+    return touch(bytes, buffer, *range, (ls_extent){*range, 0}, writes, at, clock, open, out);
 }

@@ -34,11 +34,13 @@ static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, l
 static ls_status read_in_place(ls_play *p, int rank, int queue, const ls_operand *o, ls_point at) {
     const uint32_t *clock = p->rank[rank].queue[queue].clock;
     if (ls_operand_is_empty(o)) return ls_ok();
-    const int owner = ls_peer_rank(p->rank[rank].image, o->peer, rank);
-    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[owner], o);
-    LS_TRY(touch(p, owner, &there, false, at, clock, false, NULL));
+    const ls_lease *lease = ls_lease_find(&p->rank[rank].leases, o);
+    if (lease == NULL) return ls_play_fault(p, at, LS_NOT_LEASED);
+    ls_bytes *owner = &p->bytes[lease->owner];
+    const ls_range there = ls_block_part(lease->block, &lease->range, o);
+    LS_TRY(ls_bytes_touch_from(owner, lease->buffer, &there, false, at, clock, false, NULL));
     if (p->value.code != LS_OK) return ls_ok();
-    const ls_status found = ls_lease_expect(&p->rank[rank].leases, &p->bytes[owner], &there, at);
+    const ls_status found = ls_lease_expect(lease, owner, o, at);
     if (found.code != LS_OK) p->value = found;
     return ls_ok();
 }
@@ -70,18 +72,33 @@ static ls_status write(ls_play *p, int rank, int queue, const ls_instr *instr, l
     return ls_ok();
 }
 
+/* A put lands where its receive says. */
+static ls_status land(ls_play *p, int rank, int queue, const ls_instr *instr, ls_point at, ls_access **out) {
+    const ls_image *image = p->rank[rank].image;
+    const int peer = ls_peer_rank(image, instr->peer, rank);
+    const ls_instr *receives = ls_play_told(p, rank, instr);
+    if (receives == NULL || receives->kind != LS_INSTR_RECEIVE)
+        return ls_play_fault(p, at, "its peer does not receive it");
+    const ls_operand *slot = ls_instr_subject(receives);
+    const ls_address there = ls_address_of(p->rank[peer].image, slot, peer),
+                     here = ls_address_of(image, &instr->out[0], rank);
+    if (!ls_address_same_form(&there, &here))
+        return ls_play_fault(p, at, "the slot that its peer receives in has another form");
+    if (!ls_range_covers(&p->rank[rank].granted[instr->channel], &there.range))
+        return ls_play_fault(p, at, "it lands outside the slot that the receiver has handed over");
+    *out = NULL;
+    if (ls_operand_is_empty(slot)) return ls_ok();
+    return ls_bytes_touch_from(&p->bytes[peer], slot->buffer, &there.range, true, at,
+                               p->rank[rank].queue[queue].clock, true, out);
+}
+
 static ls_status put(ls_play *p, int rank, int queue, ls_point at) {
     ls_play_queue *q = &p->rank[rank].queue[queue];
     const ls_instr *instr = &ls_play_program(&p->rank[rank])->instrs[at.instr];
-    const int peer = ls_peer_rank(p->rank[rank].image, instr->peer, rank);
     ls_access *source, *target;
     LS_TRY(touch(p, rank, &instr->in[0], false, at, q->clock, true, &source));
     check_value(p, rank, &instr->in[0], at);
-    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[peer], &instr->out[0]);
-    const ls_range lands = ls_operand_range(p->rank[peer].image, &there, rank);
-    if (!ls_range_covers(&p->rank[rank].granted[instr->channel], &lands))
-        return ls_play_fault(p, at, "it lands outside the slot that the receiver has handed over");
-    LS_TRY(touch(p, peer, &there, true, at, q->clock, true, &target));
+    LS_TRY(land(p, rank, queue, instr, at, &target));
     if (source != NULL) q->puts[q->n_puts++] = source;
     return ls_play_post(p, rank, queue, target, source);
 }

@@ -5,6 +5,7 @@
 #ifndef LS_PROGRAM_VERIFY_IMPL_H
 #define LS_PROGRAM_VERIFY_IMPL_H
 
+#include "program/address.h"
 #include "program/instr.h"
 
 /* --- one instruction by itself (verify_operands.c) --------------------------------------------------------------------------- */
@@ -52,7 +53,9 @@ typedef struct ls_access {
 /* A block of another rank that this one has waited for: it may read it until the next one comes over the channel. */
 typedef struct ls_lease {
     int channel, owner;
-    ls_range range; /* in the owner's heap */
+    const ls_operand *block; /* of the borrow */
+    int buffer;              /* of the owner's image */
+    ls_range range;          /* where the block lies in the owner's heap */
     uint64_t transfer;
     uint64_t order; /* of the owner's accesses when he leased it */
 } ls_lease;
@@ -68,8 +71,6 @@ typedef struct ls_bytes {
     int rank;
     ls_arena *arena;
     ls_intervals history[LS_SPACES]; /* accesses that a later one could still race with */
-    int *symmetric;                  /* buffers of the heap, in order */
-    int *ordinal;                    /* by buffer: index into symmetric */
     ls_access *free_accesses;        /* linked by place.left */
     uint64_t accesses;               /* so far */
     uint64_t began;                  /* accesses when the present program began */
@@ -80,16 +81,15 @@ typedef struct ls_bytes {
 
 void ls_bytes_create(ls_bytes *bytes, const ls_image *image, int rank, ls_arena *arena);
 
-/* The operand of another rank's program as the same bytes of this rank's heap. */
-ls_operand ls_bytes_translate(const ls_bytes *from, const ls_bytes *to, const ls_operand *operand);
-
 /*
- * An access by someone who has seen `clock`. LS_INVALID when an earlier access to the same bytes is not over for him
- * and one of the two writes. open: it ends only with ls_access_seen. *out: the access when open (may be NULL otherwise). After a
- * read its bytes are those that are asked about.
+ * An access by someone who has seen `clock`: by the rank itself, with an operand of its own, or by another rank, to bytes of a buffer of this one. LS_INVALID when
+ * an earlier access to the same bytes is not over for him and one of the two writes. open: it ends only with ls_access_seen. *out: the
+ * access when open (may be NULL otherwise). After a read its bytes are those that are asked about.
  */
 LS_MUST_USE ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at,
                                      const uint32_t *clock, bool open, ls_access **out);
+LS_MUST_USE ls_status ls_bytes_touch_from(ls_bytes *bytes, int buffer, const ls_range *range, bool writes,
+                                          ls_point at, const uint32_t *clock, bool open, ls_access **out);
 
 /* From now on what lies in persistent buffers is what the next program begins with. */
 void ls_bytes_begin(ls_bytes *bytes);
@@ -106,13 +106,16 @@ LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, uint64_t name
                                       ls_point at);
 
 /*
- * Reading in place (verify_leases.c). expect: whether the operand (of the owner's heap; its bytes are asked about) lies in a lease of
- * that owner, has the name that the lease gives it, and was not written since it was leased. That the wait for it comes first, and the
- * signal that gives it back after it, needs no rule of its own: otherwise the read would race with the owner's writes.
+ * Reading in place (verify_leases.c). find: the lease whose block has the operand's bytes, one that gives it its name if there is one; NULL: none.
+ * expect: whether the operand, whose bytes in the owner's heap are asked about, has the name that the lease gives it, and was not written since it
+ * was leased. That the wait for it comes first, and the signal that gives it back after it, needs no rule of its own: otherwise the read
+ * would race with the owner's writes.
  */
 void ls_lease_begin(ls_leases *leases, ls_arena *arena, ls_lease lease);
-LS_MUST_USE ls_status ls_lease_expect(const ls_leases *leases, const ls_bytes *owner,
-                                      const ls_operand *operand, ls_point at);
+const ls_lease *ls_lease_find(const ls_leases *leases, const ls_operand *operand);
+LS_MUST_USE ls_status ls_lease_expect(const ls_lease *lease, const ls_bytes *owner, const ls_operand *operand,
+                                      ls_point at);
+#define LS_NOT_LEASED "it reads a block of another rank that it has not been leased"
 
 /* The access is over for all who have seen `at`. */
 void ls_access_seen(ls_access *access, ls_point at);
@@ -144,6 +147,7 @@ typedef struct ls_play_rank {
     int stage; /* index into it */
     int stages;
     uint64_t *runs; /* by program */
+    ls_uses *uses;  /* by program */
     ls_play_queue *queue;
     ls_word *words;
     ls_range *granted; /* by channel: what the receiver has handed over to this sender */
@@ -169,6 +173,12 @@ static inline int ls_play_index(const ls_play_rank *r) { return r->walk[r->stage
 static inline const ls_program *ls_play_program(const ls_play_rank *r) {
     return &r->image->programs[ls_play_index(r)];
 }
+
+/*
+ * What the instruction's other end tells of its use: the peer's RECEIVE or LEASE, whose subject lies in the peer's memory at ls_address_of. NULL: the peer has
+ * none.
+ */
+const ls_instr *ls_play_told(const ls_play *p, int rank, const ls_instr *instr);
 
 /* arena and ranks are set: all ranks at the beginning of their first program. */
 LS_MUST_USE ls_status ls_play_set_up(ls_play *p, const ls_image *const *images);

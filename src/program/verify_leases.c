@@ -1,12 +1,13 @@
 /* Blocks of other ranks that are read where they lie: leased and read. */
-#include "program/name.h"
 #include "program/verify_impl.h"
 
 /* Another block may be leased over the same channel while the last one is still read: the copy queue runs ahead. */
 void ls_lease_begin(ls_leases *leases, ls_arena *arena, ls_lease lease) {
     for (int i = 0; i < leases->n; i++) {
         const ls_lease *l = &leases->list[i];
-        if (l->channel != lease.channel || memcmp(&l->range, &lease.range, sizeof l->range) != 0) continue;
+        if (l->channel != lease.channel || l->block->buffer != lease.block->buffer ||
+            memcmp(&l->range, &lease.range, sizeof l->range) != 0)
+            continue;
         leases->list[i] = lease;
         return;
     }
@@ -27,18 +28,21 @@ static bool written_since(const ls_bytes *owner, uint64_t order) {
     return false;
 }
 
-ls_status ls_lease_expect(const ls_leases *leases, const ls_bytes *owner, const ls_operand *operand,
-                          ls_point at) {
-    const ls_range *range = &owner->asked;
-    const char *why = "it reads a block of another rank that it has not been leased";
+const ls_lease *ls_lease_find(const ls_leases *leases, const ls_operand *operand) {
+    const ls_lease *found = NULL;
     for (int i = 0; i < leases->n; i++) {
         const ls_lease *l = &leases->list[i];
-        if (l->owner != owner->rank || !ls_range_covers(&l->range, range)) continue;
-        why = "the block that it reads in place is not the value that it names";
-        const size_t behind = range->offset - l->range.offset;
-        if (ls_name_in_place(&operand->view, l->transfer, behind) != operand->value) continue;
-        if (!written_since(owner, l->order)) return ls_ok();
-        why = "the block that it reads in place was overwritten after it was leased";
+        if (ls_block_gives(l->block, l->transfer, operand)) return l;
+        if (ls_block_has(l->block, operand)) found = l;
     }
-    return refused(owner, at, why);
+    return found;
+}
+
+ls_status ls_lease_expect(const ls_lease *lease, const ls_bytes *owner, const ls_operand *operand,
+                          ls_point at) {
+    if (!ls_block_gives(lease->block, lease->transfer, operand))
+        return refused(owner, at, "the block that it reads in place is not the value that it names");
+    if (written_since(owner, lease->order))
+        return refused(owner, at, "the block that it reads in place was overwritten after it was leased");
+    return ls_ok();
 }

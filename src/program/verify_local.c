@@ -153,11 +153,19 @@ static peer_memory *memory_of(proving *p, ls_peer peer) {
     return made;
 }
 
-static ls_status touch(proving *p, ls_bytes *bytes, const ls_operand *o, bool writes, ls_point at, bool open,
+static ls_status touch(proving *p, const ls_operand *o, bool writes, ls_point at, bool open,
                        ls_access **out) {
     if (out != NULL) *out = NULL;
-    return ls_operand_is_empty(o) ? ls_ok()
-                                  : ls_bytes_touch(bytes, o, writes, at, p->queue[at.queue].clock, open, out);
+    return ls_operand_is_empty(o)
+               ? ls_ok()
+               : ls_bytes_touch(&p->bytes, o, writes, at, p->queue[at.queue].clock, open, out);
+}
+
+/* In the memory of its peer, which is taken to be laid out like this rank's own: what lies in one block of a peer and what in another does not depend on where they lie. */
+static ls_status touch_there(proving *p, peer_memory *there, const ls_operand *o, bool writes, ls_point at) {
+    const ls_range range = ls_operand_range(p->image, o, p->rank);
+    return ls_bytes_touch_from(&there->bytes, o->buffer, &range, writes, at, p->queue[at.queue].clock, false,
+                               NULL);
 }
 
 static void expect(proving *p, const ls_operand *o, ls_point at) {
@@ -171,13 +179,15 @@ static ls_status read(proving *p, const ls_instr *instr, ls_point at) {
         const ls_operand *o = access.operand;
         if (!ls_access_reads(&access) || ls_operand_is_empty(o)) continue;
         if (ls_peer_is_self(o->peer)) {
-            LS_TRY(touch(p, &p->bytes, o, false, at, false, NULL));
+            LS_TRY(touch(p, o, false, at, false, NULL));
             expect(p, o, at);
             continue;
         }
         peer_memory *there = memory_of(p, o->peer);
-        LS_TRY(touch(p, &there->bytes, o, false, at, false, NULL));
-        if (p->value.code == LS_OK) p->value = ls_lease_expect(&there->leases, &there->bytes, o, at);
+        const ls_lease *lease = ls_lease_find(&there->leases, o);
+        if (lease == NULL) return fault(p, at.instr, LS_NOT_LEASED);
+        LS_TRY(touch_there(p, there, o, false, at));
+        if (p->value.code == LS_OK) p->value = ls_lease_expect(lease, &there->bytes, o, at);
     }
     return ls_ok();
 }
@@ -188,8 +198,8 @@ static ls_status write(proving *p, const ls_instr *instr, ls_point at) {
         const ls_operand *o = access.operand;
         if (!ls_access_writes(&access) || ls_operand_is_empty(o)) continue;
         at.key = access.output >= 0 ? ls_write_key(instr->number, access.output) : -1;
-        ls_bytes *bytes = ls_peer_is_self(o->peer) ? &p->bytes : &memory_of(p, o->peer)->bytes;
-        LS_TRY(touch(p, bytes, o, true, at, false, NULL));
+        LS_TRY(ls_peer_is_self(o->peer) ? touch(p, o, true, at, false, NULL)
+                                        : touch_there(p, memory_of(p, o->peer), o, true, at));
     }
     return ls_ok();
 }
@@ -206,20 +216,20 @@ static ls_status grant(proving *p, const ls_instr *instr, ls_point at) {
                     filled = ls_operand_extent(comes, p->image->buffers[comes->buffer].offset);
     if (!ls_extent_covers(p->image, &granted, &filled))
         return fault(p, at.instr, "it does not grant all that will be received");
-    return touch(p, &p->bytes, comes, true, at, true, &u->window);
+    return touch(p, comes, true, at, true, &u->window);
 }
 
 static ls_status put(proving *p, const ls_instr *instr, ls_point at) {
     queue_state *q = &p->queue[at.queue];
     ls_access *source;
-    LS_TRY(touch(p, &p->bytes, &instr->in[0], false, at, true, &source));
+    LS_TRY(touch(p, &instr->in[0], false, at, true, &source));
     expect(p, &instr->in[0], at);
     if (source != NULL) q->puts[q->n_puts++] = source;
     return ls_ok();
 }
 
 static ls_status lease(proving *p, const ls_instr *instr, ls_point at) {
-    return touch(p, &p->bytes, &instr->in[0], false, at, true, &use_of(p, instr)->window);
+    return touch(p, &instr->in[0], false, at, true, &use_of(p, instr)->window);
 }
 
 static ls_status borrow(proving *p, const ls_instr *instr, ls_point at) {
@@ -229,6 +239,8 @@ static ls_status borrow(proving *p, const ls_instr *instr, ls_point at) {
     ls_lease_begin(&there->leases, p->arena,
                    (ls_lease){.channel = instr->channel,
                               .owner = there->bytes.rank,
+                              .block = block,
+                              .buffer = block->buffer,
                               .range = ls_operand_range(p->image, block, p->rank),
                               .transfer = instr->transfer,
                               .order = there->bytes.accesses});
@@ -283,7 +295,7 @@ static ls_status take_turn(proving *p, const ls_instr *instr, ls_point at) {
     } else {
         end->awaited = at;
     }
-    ls_channel_end_note(&p->noted[instr->channel], p->image, instr);
+    ls_channel_end_note(&p->noted[instr->channel], instr);
     return ls_ok();
 }
 

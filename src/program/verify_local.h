@@ -15,8 +15,8 @@
  *     An instruction that sets a word has a lower epoch than the one that awaits it, and a higher one than every await that precedes it on
  *     its rank, along queues and the order between them. Along any chain of waits epochs fall, so that there is no cycle.
  *
- * Between classes (ls_prove_between): both ends of each channel agree on every use (the other end's rank, kind, bytes, place in the heap), and
- * all classes have one order of emission.
+ * Between classes (ls_prove_between): both ends of each channel agree on every use (the other end's rank, kind, bytes and their form; where they
+ * lie, the end that owns them tells the other, address.h), and all classes have one order of emission.
  */
 #ifndef LS_PROGRAM_VERIFY_LOCAL_H
 #define LS_PROGRAM_VERIFY_LOCAL_H

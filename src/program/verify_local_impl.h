@@ -36,6 +36,6 @@ struct ls_class_proof {
 /* A proof without anything noted yet. */
 ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *arena);
 /* Adds what a communicating instruction says to its end of the channel. Uses of each end come in order. */
-void ls_channel_end_note(ls_channel_end *end, const ls_image *image, const ls_instr *instr);
+void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr);
 
 #endif

@@ -40,6 +40,19 @@ static const char *find_clash(const ls_image *image, const ls_instr *instr) {
     return NULL;
 }
 
+/* What others access lies in the heap; what is put has as many bytes as its slot. */
+static const char *find_mismatch(const ls_image *image, const ls_instr *instr) {
+    const ls_instr_traits *t = ls_traits(instr);
+    const ls_operand *subject = ls_instr_subject(instr);
+    if (subject == NULL || subject->buffer < 0) return NULL;
+    if ((t->opens || t->closes) && image->buffers[subject->buffer].space != LS_SYMMETRIC)
+        return "it hands over private memory";
+    if (instr->kind == LS_INSTR_PUT &&
+        ls_view_bytes(&instr->in[0].view) != ls_view_bytes(&instr->out[0].view))
+        return "its slot has another number of bytes than it puts";
+    return NULL;
+}
+
 /* Operands in another rank's memory: of the heap, and of kernels that read them or the subject of what says that they may be read. */
 static const char *find_misuse(const ls_image *image, const ls_instr *instr) {
     const bool in_place = ls_traits(instr)->in_place;
@@ -58,6 +71,7 @@ static const char *find_misuse(const ls_image *image, const ls_instr *instr) {
 
 const char *ls_instr_unsound(const ls_image *image, const ls_instr *instr) {
     const char *why = find_misuse(image, instr);
+    if (why == NULL) why = find_mismatch(image, instr);
     for (int k = 0; k < ls_instr_accesses(instr) && why == NULL; k++)
         if (!ls_operand_is_inside(image, ls_instr_access_at(instr, k).operand))
             why = "it reaches outside of its buffer";

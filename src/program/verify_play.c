@@ -8,6 +8,16 @@ ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what) {
     return ls_instr_fault(p->rank[at.rank].image, at.program, at.rank, at.instr, what);
 }
 
+const ls_instr *ls_play_told(const ls_play *p, int rank, const ls_instr *instr) {
+    const ls_play_rank *r = &p->rank[rank];
+    const int program = ls_play_index(r);
+    const ls_play_rank *peer = &p->rank[ls_peer_rank(r->image, instr->peer, rank)];
+    const ls_program *there = &peer->image->programs[program];
+    const int use = ls_use_of(&peer->uses[program], there, instr);
+    const int tells = use < 0 ? -1 : peer->uses[program].list[use].tells;
+    return tells < 0 ? NULL : &there->instrs[tells];
+}
+
 ls_status ls_play_begin(ls_play *p, int rank) {
     ls_play_rank *r = &p->rank[rank];
     LS_TRY(ls_play_host_writes(p, rank));
@@ -52,9 +62,11 @@ ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
         LS_TRY(ls_phases_check(images[r]));
         rank->stages = ls_phase_walk(images[r], p->arena, &rank->walk);
         rank->runs = LS_NEW_ARRAY(p->arena, uint64_t, images[r]->n_programs);
+        rank->uses = LS_NEW_ARRAY(p->arena, ls_uses, images[r]->n_programs);
         rank->words = LS_NEW_ARRAY(p->arena, ls_word, images[r]->words + 1);
         int most = 1, channels = 1;
         for (int i = 0; i < images[r]->n_programs; i++) {
+            rank->uses[i] = ls_uses_find(&images[r]->programs[i], p->arena);
             most = (int)ls_max(most, images[r]->programs[i].n_instrs);
             channels = (int)ls_max(channels, images[r]->programs[i].n_channels);
         }

@@ -36,18 +36,15 @@ static ls_message *new_message(ls_play *p) {
     return m;
 }
 
-/* The operand as bytes of the rank in whose memory it lies. */
-static ls_range own_range(const ls_play *p, int rank, const ls_operand *o) {
-    const int owner = ls_peer_rank(p->rank[rank].image, o->peer, rank);
-    if (owner == rank) return ls_operand_range(p->rank[rank].image, o, rank);
-    const ls_operand there = ls_bytes_translate(&p->bytes[rank], &p->bytes[owner], o);
-    return ls_operand_range(p->rank[owner].image, &there, rank);
-}
-
-/* What a plain signal is about. */
+/* What a plain signal is about, in the memory where it lies: a block that is given back lies where its owner leased it. */
 static ls_range announced(const ls_play *p, int rank, const ls_instr *instr) {
+    const ls_image *image = p->rank[rank].image;
     const ls_range nothing = {0};
-    return ls_traits(instr)->moves ? nothing : own_range(p, rank, ls_instr_subject(instr));
+    if (ls_traits(instr)->moves) return nothing;
+    if (!ls_traits(instr)->in_place) return ls_operand_range(image, ls_instr_subject(instr), rank);
+    const int owner = ls_peer_rank(image, instr->peer, rank);
+    const ls_instr *lease = ls_play_told(p, rank, instr);
+    return lease == NULL ? nothing : ls_operand_range(p->rank[owner].image, ls_instr_subject(lease), owner);
 }
 
 /* Sets the peer's word: it must be the next generation. */
@@ -78,13 +75,24 @@ ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_acces
 static bool same_bytes(const ls_range *a, const ls_range *b) { return memcmp(a, b, sizeof *a) == 0; }
 
 /* The owner says that a block may be read: from this wait on. */
-static void borrow(ls_play *p, int rank, const ls_instr *instr, const ls_message *m) {
+static ls_status borrow(ls_play *p, int rank, ls_point at, const ls_message *m) {
+    const ls_instr *instr = &ls_play_program(&p->rank[rank])->instrs[at.instr];
+    const ls_instr *leases = ls_play_told(p, rank, instr);
+    if (leases == NULL) return ls_play_fault(p, at, "nothing is leased that it could borrow");
+    const ls_operand *block = ls_instr_subject(leases);
+    const ls_address there = ls_address_of(p->rank[m->sender].image, block, m->sender),
+                     here = ls_address_of(p->rank[rank].image, &instr->out[0], rank);
+    if (!ls_address_same_form(&there, &here))
+        return ls_play_fault(p, at, "the block that is leased has another form than it borrows");
     ls_lease_begin(&p->rank[rank].leases, p->arena,
                    (ls_lease){.channel = instr->channel,
                               .owner = m->sender,
+                              .block = &instr->out[0],
+                              .buffer = block->buffer,
                               .range = m->slot,
                               .transfer = m->transfer,
                               .order = m->order});
+    return ls_ok();
 }
 
 /* What arrives must be the bytes that are awaited; a slot handed over is remembered for the put. */
@@ -102,12 +110,12 @@ static ls_status receive(ls_play *p, int rank, int queue, const ls_message *m) {
         r->granted[instr->channel] = m->slot;
         return ls_ok();
     }
-    const ls_range awaited = own_range(p, rank, ls_instr_subject(instr));
+    if (instr->kind == LS_INSTR_BORROW) return borrow(p, rank, here, m);
+    const ls_range awaited = ls_operand_range(r->image, ls_instr_subject(instr), rank);
     const bool plain = instr->kind != LS_INSTR_RECEIVE;
     const ls_range *came = plain ? &m->slot : m->put != NULL ? &m->put->range : &awaited;
     if (!same_bytes(came, &awaited))
         return ls_play_fault(p, here, "the bytes that arrive are not those that it waits for");
-    if (instr->kind == LS_INSTR_BORROW) borrow(p, rank, instr, m);
     return ls_ok();
 }
 

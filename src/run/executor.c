@@ -52,11 +52,17 @@ const ls_span_time *ls_executor_span(const ls_executor *ex, size_t i) {
 
 const char *ls_transport_for(int ranks) { return ranks == 1 ? "self" : "shm"; }
 
+/* What the programs use, or the notes before they run. */
+static size_t heap_for(const ls_image *image) {
+    const size_t used = image->bytes[LS_SYMMETRIC], notes = ls_exchange_heap(image);
+    return used > notes ? used : notes;
+}
+
 ls_status ls_world_for(const ls_image *image, const char *transport, bool may_spin, double wait_timeout,
                        ls_world **out) {
     const int ranks = ls_mesh_ranks(&image->mesh);
     const ls_world_options options = {.ranks = ranks,
-                                      .heap_bytes = image->bytes[LS_SYMMETRIC],
+                                      .heap_bytes = heap_for(image),
                                       .words = image->words,
                                       .may_spin = may_spin,
                                       .wait_timeout = wait_timeout};
@@ -74,36 +80,53 @@ void *ls_executor_tensor(const ls_executor *ex, const char *name) {
     return binding == NULL ? NULL : ls_executor_address(ex, &binding->operand);
 }
 
+/* What the use's other end told. */
+static const ls_address *address_of(const ls_executor *ex, int program, const ls_instr *instr) {
+    const ls_prepared_program *prepared = &ex->programs[program];
+    return &prepared->addresses[ls_use_of(&prepared->uses, &ex->image->programs[program], instr)];
+}
+
+/* *out: the address of bytes of another rank, in a block that is borrowed. */
+static ls_status resolve_in_place(const ls_executor *ex, int program, const ls_operand *o, void **out) {
+    const int peer = ls_peer_rank(ex->image, o->peer, ls_executor_rank(ex));
+    const char *name = ex->image->buffers[o->buffer].name;
+    char *heap = ls_comm_peer_heap(ex->comm, peer);
+    if (heap == NULL)
+        return ls_error(LS_UNSUPPORTED,
+                        "\"%s\" of rank %d is read in place, but its memory cannot be addressed from here",
+                        name, peer);
+    const ls_program *p = &ex->image->programs[program];
+    const ls_instr *borrow = ls_borrow_of(p, &ex->programs[program].uses, o);
+    if (borrow == NULL)
+        return ls_error(LS_INVALID, "program %s reads \"%s\" of rank %d in place without borrowing it",
+                        p->name, name, peer);
+    *out = heap + ls_block_part(&borrow->out[0], &address_of(ex, program, borrow)->range, o).offset;
+    return ls_ok();
+}
+
 /* *out: the operand's view with its address, which may lie in another rank's heap. */
-static ls_status resolve(const ls_executor *ex, const ls_operand *o, ls_view *out) {
+static ls_status resolve(const ls_executor *ex, int program, const ls_operand *o, ls_view *out) {
     ls_view view = o->view;
-    view.data = ls_executor_address(ex, o);
-    if (!ls_peer_is_self(o->peer)) {
-        const int peer = ls_peer_rank(ex->image, o->peer, ls_executor_rank(ex));
-        char *heap = ls_comm_peer_heap(ex->comm, peer);
-        if (heap == NULL)
-            return ls_error(
-                LS_UNSUPPORTED,
-                "\"%s\" of rank %d is read in place, but its memory cannot be addressed from here",
-                ex->image->buffers[o->buffer].name, peer);
-        view.data = heap + ((char *)view.data - (char *)ex->base[LS_SYMMETRIC]);
-    }
+    if (ls_peer_is_self(o->peer))
+        view.data = ls_executor_address(ex, o);
+    else if (!ls_operand_is_empty(o))
+        LS_TRY(resolve_in_place(ex, program, o, &view.data));
     *out = view;
     return ls_ok();
 }
 
-static ls_status prepare_instr(ls_executor *ex, const ls_instr *instr, ls_prepared *out) {
+static ls_status prepare_instr(ls_executor *ex, int program, const ls_instr *instr, ls_prepared *out) {
     out->peer = ls_peer_rank(ex->image, instr->peer, ls_executor_rank(ex));
     if (instr->kind == LS_INSTR_PUT) {
         out->from = ls_operand_range(ex->image, &instr->in[0], ls_executor_rank(ex));
-        out->to = ls_operand_range(ex->image, &instr->out[0], ls_executor_rank(ex));
+        out->to = address_of(ex, program, instr)->range;
     }
     if (instr->kind != LS_INSTR_KERNEL) return ls_ok();
     ls_kernel_call *call = &out->call;
     call->n_in = instr->n_in;
     call->n_out = instr->n_out;
-    for (int i = 0; i < instr->n_in; i++) LS_TRY(resolve(ex, &instr->in[i], &call->in[i]));
-    for (int i = 0; i < instr->n_out; i++) LS_TRY(resolve(ex, &instr->out[i], &call->out[i]));
+    for (int i = 0; i < instr->n_in; i++) LS_TRY(resolve(ex, program, &instr->in[i], &call->in[i]));
+    for (int i = 0; i < instr->n_out; i++) LS_TRY(resolve(ex, program, &instr->out[i], &call->out[i]));
     call->params = instr->params;
     call->threads = ex->image->threads;
     if (instr->workspace->buffer >= 0) call->workspace = ls_executor_address(ex, instr->workspace);
@@ -117,7 +140,8 @@ static ls_status prepare_program(ls_executor *ex, int index) {
     prepared->cursor = ls_cursor_make(p, ex->arena);
     prepared->held = LS_NEW_ARRAY(ex->arena, double, p->queues + 1);
     prepared->awaited = LS_NEW_ARRAY(ex->arena, ls_awaited, p->queues + 1);
-    for (int i = 0; i < p->n_instrs; i++) LS_TRY(prepare_instr(ex, &p->instrs[i], &prepared->instrs[i]));
+    for (int i = 0; i < p->n_instrs; i++)
+        LS_TRY(prepare_instr(ex, index, &p->instrs[i], &prepared->instrs[i]));
     return ls_ok();
 }
 
@@ -129,10 +153,15 @@ static void touch_arenas(ls_executor *ex) {
 }
 
 static ls_status set_up(ls_executor *ex, bool may_spin) {
+    const size_t heap = heap_for(ex->image);
+    if (heap > ls_comm_heap_bytes(ex->comm))
+        return ls_error(LS_INVALID, "the programs of rank %d need a heap of %zu bytes; the world's has %zu",
+                        ls_executor_rank(ex), heap, ls_comm_heap_bytes(ex->comm));
     LS_TRY(ls_pool_create(ex->image->threads, may_spin, &ex->pool));
     LS_TRY(ls_memory_map(ex->image->bytes[LS_PRIVATE], &ex->base[LS_PRIVATE]));
     ex->base[LS_SYMMETRIC] = ls_comm_heap(ex->comm);
     touch_arenas(ex);
+    LS_TRY(ls_executor_exchange(ex));
     for (int p = 0; p < ex->image->n_programs; p++) LS_TRY(prepare_program(ex, p));
     ls_executor_fill_tables(ex);
     return ls_ok();
@@ -197,7 +226,7 @@ typedef struct run {
 static int word_of(const run *r, const ls_instr *instr) { return ls_instr_word(r->program, instr); }
 
 static uint64_t generation_of(const run *r, const ls_instr *instr) {
-    return ls_instr_generation(r->program, instr, r->cursor->runs);
+    return r->prepared->told[instr->channel] + ls_instr_generation(r->program, instr, r->cursor->runs);
 }
 
 static double number_at(const ls_view *v, int64_t i) {

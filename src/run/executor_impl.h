@@ -15,6 +15,9 @@ typedef struct ls_prepared {
 
 typedef struct ls_prepared_program {
     ls_prepared *instrs;
+    ls_uses uses;
+    ls_address *addresses; /* by use: what its other end told this rank */
+    uint64_t *told;        /* by channel: generations of its words that telling took; those of runs follow */
     ls_cursor cursor;
     double *
         held; /* by queue, while recording: since when the wait at the head blocks the queue; 0: it does not */
@@ -40,6 +43,15 @@ struct ls_executor {
     ls_touched touched;
     ls_trace *trace; /* NULL: spans are not recorded */
 };
+
+/*
+ * Tells the other ends of all channels where what they put shall land and what they borrow lies, and is told the same by them (addresses.c).
+ * Collective among the ranks that share channels; a rank exchanges messages with its peers only. LS_INVALID where the two ends of a channel differ in
+ * the number of its uses or in the form of one; LS_PEER as in a run.
+ */
+LS_MUST_USE ls_status ls_executor_exchange(ls_executor *executor);
+/* Bytes of the heap that the exchange needs at least. */
+size_t ls_exchange_heap(const ls_image *image);
 
 /*
  * Computes the rank's own positions, and fills the tables: the settings of the update, positions of all tokens, spans of each mask for

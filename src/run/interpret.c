@@ -33,6 +33,7 @@ typedef struct rank_state {
     ls_units ***units; /* by program, instruction and access (ls_instr_access_at) */
     ls_cursor *cursor; /* by program */
     uint64_t *runs;    /* by program */
+    ls_uses *uses;     /* by program */
     int *walk;         /* programs, in the order in which they run: the same on all ranks */
     int stages, stage; /* programs of the walk; index into it */
     queue_state *queue;
@@ -333,11 +334,13 @@ static void prepare(ls_interpreter *in, int rank, const ls_image *image, size_t 
     r->units = LS_NEW_ARRAY(in->arena, ls_units **, image->n_programs);
     r->cursor = LS_NEW_ARRAY(in->arena, ls_cursor, image->n_programs);
     r->runs = LS_NEW_ARRAY(in->arena, uint64_t, image->n_programs);
+    r->uses = LS_NEW_ARRAY(in->arena, ls_uses, image->n_programs);
     ls_hashes_create(&r->store, image, rank, unit, in->arena);
     r->words = LS_NEW_ARRAY(in->arena, uint64_t, image->words + 1);
     for (int p = 0; p < image->n_programs; p++) {
         const ls_program *program = &image->programs[p];
         r->cursor[p] = ls_cursor_make(program, in->arena);
+        r->uses[p] = ls_uses_find(program, in->arena);
         r->units[p] = LS_NEW_ARRAY(in->arena, ls_units *, program->n_instrs + 1);
         in->actors = (int)ls_max(in->actors, program->queues + 1);
         for (int i = 0; i < program->n_instrs; i++) {
@@ -351,6 +354,51 @@ static void prepare(ls_interpreter *in, int rank, const ls_image *image, size_t 
     }
 }
 
+/* Sets *out to what the peer tells of the instruction's use: its RECEIVE or LEASE, an index of its program's instructions; false: it has none. */
+static bool be_told(const ls_interpreter *in, int rank, int program, const ls_instr *instr, int *out) {
+    const rank_state *peer = &in->rank[ls_peer_rank(in->rank[rank].image, instr->peer, rank)];
+    const int use = ls_use_of(&peer->uses[program], &peer->image->programs[program], instr);
+    if (use < 0) return false;
+    *out = peer->uses[program].list[use].tells;
+    return *out >= 0;
+}
+
+/* The bytes that a kernel reads in place: of the block that it has borrowed, where its owner leases it. */
+static ls_units units_in_place(const ls_interpreter *in, int rank, int program, const ls_operand *o) {
+    const ls_units nowhere = {.outside = true};
+    const rank_state *r = &in->rank[rank];
+    if (ls_operand_is_empty(o)) return (ls_units){0};
+    const ls_instr *borrow = ls_borrow_of(&r->image->programs[program], &r->uses[program], o);
+    int lease;
+    if (borrow == NULL || !be_told(in, rank, program, borrow, &lease)) return nowhere;
+    const rank_state *owner = &in->rank[ls_peer_rank(r->image, borrow->peer, rank)];
+    const ls_operand *block = ls_instr_subject(&owner->image->programs[program].instrs[lease]);
+    const ls_range lies = ls_operand_range(owner->image, block, owner->store.rank);
+    const ls_range part = ls_block_part(&borrow->out[0], &lies, o);
+    return ls_hashes_units_of(&owner->store, owner->image->buffers[block->buffer].space, &part, in->arena);
+}
+
+/* Where the rank's puts land and its reads in place go, as their other ends tell it. */
+static void link_to_peers(ls_interpreter *in, int rank) {
+    const rank_state *r = &in->rank[rank];
+    for (int p = 0; p < r->image->n_programs; p++) {
+        const ls_program *program = &r->image->programs[p];
+        for (int i = 0; i < program->n_instrs; i++) {
+            const ls_instr *instr = &program->instrs[i];
+            int receive;
+            if (instr->kind == LS_INSTR_PUT && be_told(in, rank, p, instr, &receive))
+                r->units[p][i][1] = in->rank[ls_peer_rank(r->image, instr->peer, rank)].units[p][receive][0];
+            else if (instr->kind == LS_INSTR_PUT)
+                r->units[p][i][1] = (ls_units){.outside = true};
+            for (int k = 0; k < ls_instr_operands(instr) && instr->kind == LS_INSTR_KERNEL; k++) {
+                const ls_operand *o = ls_instr_access_at(instr, k).operand;
+                if (o->buffer >= 0 && !ls_peer_is_self(o->peer))
+                    r->units[p][i][k] = units_in_place(in, rank, p, o);
+            }
+        }
+    }
+}
+
 ls_interpreter *ls_interpreter_create(const ls_image *const *images, int ranks) {
     ls_arena *arena = ls_arena_create();
     ls_interpreter *in = LS_NEW(arena, ls_interpreter);
@@ -359,6 +407,7 @@ ls_interpreter *ls_interpreter_create(const ls_image *const *images, int ranks) 
     in->rank = LS_NEW_ARRAY(arena, rank_state, ranks);
     const size_t unit = ls_hashes_unit(images, ranks);
     for (int r = 0; r < ranks; r++) prepare(in, r, images[r], unit);
+    for (int r = 0; r < ranks; r++) link_to_peers(in, r);
     for (int r = 0; r < ranks; r++) {
         in->rank[r].queue = LS_NEW_ARRAY(arena, queue_state, in->actors);
         in->rank[r].class = LS_NEW_ARRAY(arena, int, in->actors);

@@ -51,18 +51,15 @@ void ls_hashes_create(ls_hashes *store, const ls_image *image, int rank, size_t 
     }
 }
 
-ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_arena *arena) {
-    ls_units units = {0};
-    if (operand->buffer < 0 || ls_view_elements(&operand->view) == 0) return units;
-    const ls_range range = ls_operand_range(store->image, operand, store->rank);
-    const size_t length = range.length / store->unit;
-    units.space = store->image->buffers[operand->buffer].space;
-    units.at = LS_NEW_ARRAY(arena, uint32_t, ls_range_bytes(&range) / store->unit);
-    for (int64_t a = 0; a < range.count[2]; a++) {
-        for (int64_t b = 0; b < range.count[1]; b++) {
-            for (int64_t c = 0; c < range.count[0]; c++) {
-                const int64_t bytes =
-                    (int64_t)range.offset + a * range.stride[2] + b * range.stride[1] + c * range.stride[0];
+ls_units ls_hashes_units_of(const ls_hashes *store, ls_space space, const ls_range *range, ls_arena *arena) {
+    ls_units units = {.space = space,
+                      .at = LS_NEW_ARRAY(arena, uint32_t, ls_range_bytes(range) / store->unit)};
+    const size_t length = range->length / store->unit;
+    for (int64_t a = 0; a < range->count[2]; a++) {
+        for (int64_t b = 0; b < range->count[1]; b++) {
+            for (int64_t c = 0; c < range->count[0]; c++) {
+                const int64_t bytes = (int64_t)range->offset + a * range->stride[2] + b * range->stride[1] +
+                                      c * range->stride[0];
                 for (size_t i = 0; i < length; i++) {
                     const size_t at = (size_t)bytes / store->unit + i;
                     if (bytes < 0 || at >= store->n[units.space])
@@ -74,6 +71,12 @@ ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_a
         }
     }
     return units;
+}
+
+ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_arena *arena) {
+    if (operand->buffer < 0 || ls_view_elements(&operand->view) == 0) return (ls_units){0};
+    const ls_range range = ls_operand_range(store->image, operand, store->rank);
+    return ls_hashes_units_of(store, store->image->buffers[operand->buffer].space, &range, arena);
 }
 
 /* Writes values as the host would: different ones for every rank, buffer, unit and run. */

@@ -87,7 +87,7 @@ static void overwrite_when_executed(image_set *set) {
     int k;
     first_after_put(set, &k)->after[k].done = false;
 }
-static void shift_slot(image_set *set) { nth(set, 0, LS_INSTR_PUT, 1)->out[0].offset += 64; }
+static void shift_slot(image_set *set) { nth(set, 1, LS_INSTR_RECEIVE, 1)->out[0].offset += 64; }
 static void early_reuse(image_set *set) {
     /* Two buffers that live at the same time, placed on each other. */
     for (int i = 0; i < set->image[0]->n_buffers; i++) {
@@ -153,7 +153,7 @@ static void reclaim_for_acquire(
     ls_instr *acquire = nth(set, 1, LS_INSTR_ACQUIRE, 0);
     acquire->kind = LS_INSTR_RECLAIM;
     acquire->n_in = 1;
-    acquire->in = nth(set, 1, LS_INSTR_PUT, 0)->in;
+    acquire->in = nth(set, 1, LS_INSTR_RECEIVE, 0)->out;
 }
 /* A part of a gradient in whose place its owner makes the part after next. The owner waits for keys and values, so only the later part shows. */
 static void give_back_too_early(image_set *set) {
@@ -202,7 +202,7 @@ static const broken edits[] = {
     {"a put of which nobody asks whether it is done", images_of_network, forget_put, "not ordered"},
     {"a source overwritten when its put has begun", images_of_network, overwrite_when_executed,
      "not ordered"},
-    {"a put that lands 64 bytes on", images_of_network, shift_slot, "rejected"},
+    {"a receiver that says 64 bytes on", images_of_network, shift_slot, "rejected"},
     {"two slots in one place", images_of_network, early_reuse, "not ordered"},
     {"another rank's block", images_in_place, read_another_rank, "rejected"},
     {"a block 16 bytes on", images_in_place, read_further_on, "rejected"},

@@ -95,6 +95,18 @@ void free_images(image_set *set) {
     ls_graph_destroy(set->graph);
 }
 
+void move_heaps(image_set *set) {
+    enum { LITTLE = 64, LOT = 37 * LITTLE };
+    for (int r = 0; r < set->ranks; r++) {
+        ls_image *image = set->image[r];
+        for (int i = 0; i < image->n_buffers; i++) {
+            ls_buffer *b = &image->buffers[i];
+            if (b->space == LS_SYMMETRIC) b->offset += (size_t)r * (b->program < 0 ? LITTLE : LOT);
+        }
+        image->bytes[LS_SYMMETRIC] += (size_t)set->ranks * LOT;
+    }
+}
+
 void set_after(ls_instr *instr, int k, int other) {
     if (other >= 0)
         instr->after[k].instr = other;

@@ -167,22 +167,36 @@ static bool overwrite_early(edit *e) {
     return false;
 }
 
-/* Edits only fields that a run reads: the bytes of waits and signals are what these promise, not what they do. */
-static bool shift(edit *e) {
-    const int at = pick(e, 1u << LS_INSTR_KERNEL | 1u << LS_INSTR_PUT);
-    if (at < 0) return false;
-    ls_instr *instr = &e->program->instrs[at];
-    const int operands = instr->n_in + instr->n_out;
-    if (operands == 0) return false;
-    const int k = draw(e, operands);
-    ls_operand *o = k < instr->n_in ? &instr->in[k] : &instr->out[k - instr->n_in];
+/* Moves an operand of instruction `at` by some elements. */
+static bool shift_operand(edit *e, ls_operand *o, const char *verb, int at) {
     static const int elements[] = {1, 2, 4, 16, 32, 64};
     const int64_t by = elements[draw(e, (int)LS_COUNT(elements))] * (draw(e, 2) ? 1 : -1) *
                        (int64_t)ls_dtype_bytes(o->view.dtype);
     if (o->buffer < 0 || ls_view_elements(&o->view) == 0 || (int64_t)o->offset + by < 0) return false;
-    describe(e, "shift an operand of", at);
+    describe(e, verb, at);
     o->offset += (size_t)by;
     return true;
+}
+
+/* Edits only fields that a run reads: where a put lands its receiver says, and the bytes of other waits and signals are what these promise. */
+static bool shift(edit *e) {
+    const int at = pick(e, 1u << LS_INSTR_KERNEL | 1u << LS_INSTR_PUT);
+    if (at < 0) return false;
+    ls_instr *instr = &e->program->instrs[at];
+    const int operands = instr->kind == LS_INSTR_PUT ? instr->n_in : instr->n_in + instr->n_out;
+    if (operands == 0) return false;
+    const int k = draw(e, operands);
+    ls_operand *o = k < instr->n_in ? &instr->in[k] : &instr->out[k - instr->n_in];
+    return shift_operand(e, o, "shift an operand of", at);
+}
+
+/* Tells the other end of a channel a wrong address of a slot or a leased block. */
+static bool tell_wrong(edit *e) {
+    const int at = pick(e, 1u << LS_INSTR_RECEIVE | 1u << LS_INSTR_LEASE);
+    if (at < 0) return false;
+    ls_instr *instr = &e->program->instrs[at];
+    ls_operand *o = instr->kind == LS_INSTR_LEASE ? &instr->in[0] : &instr->out[0];
+    return shift_operand(e, o, "another address told by", at);
 }
 
 /* Moves a buffer to where another one still lives for a few instructions. */
@@ -202,7 +216,7 @@ static bool lay_early(edit *e) {
             image->buffers[b].offset = x->offset;
             return true;
         }
-        /* The heap is the same on all ranks: its buffers are in one order. */
+        /* On all ranks: their buffers of the heap are in one order. */
         int nth_a = 0, nth_b = 0;
         for (int i = 0; i < a; i++) nth_a += image->buffers[i].space == LS_SYMMETRIC;
         for (int i = 0; i < b; i++) nth_b += image->buffers[i].space == LS_SYMMETRIC;
@@ -287,7 +301,8 @@ static const struct {
              {"put done", overwrite_early},
              {"in place", overlay},
              {"generation", regenerate},
-             {"peer", other_peer}};
+             {"peer", other_peer},
+             {"address", tell_wrong}};
 enum { KINDS = LS_COUNT(kinds) };
 
 /* --- valid programs, and their restoration ------------------------------------------------------------------------------- */

@@ -1,0 +1,81 @@
+#include "program/address.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "program/name.h"
+
+/* --- addresses --------------------------------------------------------------------------------------------------------------- */
+
+ls_address ls_address_of(const ls_image *image, const ls_operand *operand, int rank) {
+    return (ls_address){ls_operand_range(image, operand, rank), operand->view.dtype};
+}
+
+bool ls_address_same_form(const ls_address *a, const ls_address *b) {
+    ls_range x = a->range, y = b->range;
+    if (ls_range_bytes(&x) == 0 && ls_range_bytes(&y) == 0) return true;
+    x.offset = y.offset = 0;
+    return a->dtype == b->dtype && memcmp(&x, &y, sizeof x) == 0;
+}
+
+void ls_address_print_form(const ls_address *address, char *out, size_t bytes) {
+    const ls_range *r = &address->range;
+    const int n = snprintf(out, bytes, "%zu bytes of %s", ls_range_bytes(r), ls_dtype_name(address->dtype));
+    if (ls_range_is_flat(r) || n < 0 || (size_t)n >= bytes) return;
+    snprintf(out + n, bytes - (size_t)n, " in %lld x %lld x %lld pieces, %lld, %lld, %lld bytes apart",
+             (long long)r->count[2], (long long)r->count[1], (long long)r->count[0], (long long)r->stride[2],
+             (long long)r->stride[1], (long long)r->stride[0]);
+}
+
+/* --- uses -------------------------------------------------------------------------------------------------------------------- */
+
+ls_uses ls_uses_find(const ls_program *p, ls_arena *arena) {
+    ls_uses uses = {.first = LS_NEW_ARRAY(arena, int, p->n_channels + 1)};
+    for (int c = 0; c < p->n_channels; c++) uses.first[c + 1] = uses.first[c] + (int)p->channels[c].uses;
+    uses.list = LS_NEW_ARRAY(arena, ls_use, uses.first[p->n_channels] + 1);
+    for (int u = 0; u < uses.first[p->n_channels]; u++) uses.list[u] = (ls_use){-1, -1};
+    for (int i = 0; i < p->n_instrs; i++) {
+        const ls_instr_kind kind = p->instrs[i].kind;
+        const int u = kind == LS_INSTR_KERNEL ? -1 : ls_use_of(&uses, p, &p->instrs[i]);
+        if (u < 0) continue;
+        if (kind == LS_INSTR_RECEIVE || kind == LS_INSTR_LEASE) uses.list[u].tells = i;
+        if (kind == LS_INSTR_PUT || kind == LS_INSTR_BORROW) uses.list[u].asks = i;
+    }
+    return uses;
+}
+
+int ls_use_of(const ls_uses *uses, const ls_program *p, const ls_instr *instr) {
+    if (instr->channel < 0 || instr->channel >= p->n_channels) return -1;
+    if (instr->generation < 1 || instr->generation > p->channels[instr->channel].uses) return -1;
+    return uses->first[instr->channel] + (int)(instr->generation - 1);
+}
+
+/* --- blocks that are read in place -------------------------------------------------------------------------------------------- */
+
+bool ls_block_has(const ls_operand *block, const ls_operand *operand) {
+    if (!ls_peer_equal(block->peer, operand->peer) || block->buffer != operand->buffer ||
+        block->displacement != operand->displacement || ls_operand_is_empty(block))
+        return false;
+    const ls_range whole = ls_view_range(&block->view, block->offset),
+                   part = ls_view_range(&operand->view, operand->offset);
+    return ls_range_covers(&whole, &part);
+}
+
+bool ls_block_gives(const ls_operand *block, uint64_t transfer, const ls_operand *operand) {
+    return ls_block_has(block, operand) &&
+           ls_name_in_place(&operand->view, transfer, operand->offset - block->offset) == operand->value;
+}
+
+const ls_instr *ls_borrow_of(const ls_program *p, const ls_uses *uses, const ls_operand *operand) {
+    for (int u = 0; u < uses->first[p->n_channels]; u++) {
+        const ls_instr *borrow = uses->list[u].asks < 0 ? NULL : &p->instrs[uses->list[u].asks];
+        if (borrow != NULL && borrow->kind == LS_INSTR_BORROW &&
+            ls_block_gives(&borrow->out[0], borrow->transfer, operand))
+            return borrow;
+    }
+    return NULL;
+}
+
+ls_range ls_block_part(const ls_operand *block, const ls_range *lies, const ls_operand *operand) {
+    return ls_view_range(&operand->view, lies->offset + operand->offset - block->offset);
+}

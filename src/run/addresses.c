@@ -1,0 +1,232 @@
+/*
+ * The exchange of addresses (program/address.h) when programs are prepared. The rank that receives or leases over a channel tells the other end where, in notes
+ * of a few uses each: it puts them into the other end's heap, which no program uses yet, with the word by which it will grant or lease. The other
+ * end compares what it is told with what it knows, and answers each note by the channel's other word; then the next note may come. At the end each
+ * rank clears what it was told from its heap. Runs of the program go on with the generations that follow.
+ */
+#include "run/executor_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Of the uses of one channel, as many as a note has room for. */
+typedef struct note {
+    int rank, n;
+    uint64_t uses; /* of the channel, all together */
+    ls_address address[];
+} note;
+
+enum { MOST_PER_NOTE = 16 };
+
+static size_t note_bytes(int per_note) { return sizeof(note) + (size_t)per_note * sizeof(ls_address); }
+
+/* An end of a channel at work. */
+typedef struct end {
+    int program, channel;
+    bool tells;
+    int peer;
+    int set, awaited; /* words: the peer's, which this end sets, and its own */
+    uint64_t through; /* notes that were told and answered, or that came and were answered */
+    uint64_t sent;    /* notes, by the end that tells */
+    note *note;       /* of the end that tells: it stays as it is until it is answered */
+} end;
+
+typedef struct exchange {
+    ls_executor *ex;
+    ls_arena *scratch;
+    int per_note; /* uses: the same on all ranks */
+    end *ends;
+    int n;
+    size_t capacity;
+} exchange;
+
+static const ls_program *program_of(const exchange *x, const end *e) {
+    return &x->ex->image->programs[e->program];
+}
+
+static uint64_t uses_of(const exchange *x, const end *e) {
+    return program_of(x, e)->channels[e->channel].uses;
+}
+
+static uint64_t notes_for(const exchange *x, uint64_t uses) {
+    const uint64_t each = (uint64_t)x->per_note;
+    return (uses + each - 1) / each;
+}
+
+/* Every channel has a place for a note in every heap, whichever of its words comes with it. */
+static int channels_of(const ls_image *image) { return image->words / 2; }
+
+static ls_range place_of_note(const exchange *x, int word) {
+    const size_t bytes = note_bytes(x->per_note);
+    return ls_range_flat((size_t)(word / 2) * bytes, bytes);
+}
+
+size_t ls_exchange_heap(const ls_image *image) { return (size_t)channels_of(image) * note_bytes(1); }
+
+/* The use that is number k of the channel's, from 0. */
+static const ls_use *use_at(const exchange *x, const end *e, uint64_t k) {
+    const ls_uses *uses = &x->ex->programs[e->program].uses;
+    return &uses->list[uses->first[e->channel] + (int)k];
+}
+
+static ls_status differ(const exchange *x, const end *e, uint64_t use, const char *what) {
+    return ls_error(LS_INVALID, "program %s, channel \"%s\", use %llu: %s; expected the same at both ends",
+                    program_of(x, e)->name, program_of(x, e)->channels[e->channel].name,
+                    (unsigned long long)use + 1, what);
+}
+
+static ls_status lacks_an_end(const exchange *x, const end *e, uint64_t use) {
+    char what[64];
+    snprintf(what, sizeof what, "rank %d lacks an end of it", ls_executor_rank(x->ex));
+    return differ(x, e, use, what);
+}
+
+/* --- ends --------------------------------------------------------------------------------------------------------------------- */
+
+static void add_end(exchange *x, int program, int channel, const ls_instr *instr, bool tells) {
+    const ls_program *p = &x->ex->image->programs[program];
+    const int data = p->first_word + 2 * channel, free = data + 1;
+    const bool puts = instr->kind == LS_INSTR_RECEIVE || instr->kind == LS_INSTR_PUT;
+    const int opens = puts ? free : data, answers = puts ? data : free; /* the window that a use needs */
+    *LS_PUSH(x->scratch, x->ends, x->n, x->capacity) =
+        (end){.program = program,
+              .channel = channel,
+              .tells = tells,
+              .peer = ls_peer_rank(x->ex->image, instr->peer, ls_executor_rank(x->ex)),
+              .set = tells ? opens : answers,
+              .awaited = tells ? answers : opens,
+              .note = tells ? ls_arena_alloc(x->scratch, note_bytes(x->per_note)) : NULL};
+}
+
+static ls_status find_ends(exchange *x, int program) {
+    const ls_program *p = &x->ex->image->programs[program];
+    ls_prepared_program *prepared = &x->ex->programs[program];
+    prepared->uses = ls_uses_find(p, x->ex->arena);
+    prepared->addresses = LS_NEW_ARRAY(x->ex->arena, ls_address, prepared->uses.first[p->n_channels] + 1);
+    prepared->told = LS_NEW_ARRAY(x->ex->arena, uint64_t, p->n_channels + 1);
+    for (int c = 0; c < p->n_channels; c++) {
+        const end e = {.program = program, .channel = c};
+        for (uint64_t k = 0; k < p->channels[c].uses; k++) {
+            const ls_use *use = use_at(x, &e, k);
+            if (use->tells < 0 || use->asks < 0) return lacks_an_end(x, &e, k);
+            if (k > 0) continue;
+            add_end(x, program, c, &p->instrs[use->tells], true);
+            add_end(x, program, c, &p->instrs[use->asks], false);
+        }
+        prepared->told[c] = notes_for(x, p->channels[c].uses);
+    }
+    return ls_ok();
+}
+
+/* --- telling ------------------------------------------------------------------------------------------------------------------ */
+
+static void tell(exchange *x, end *e) {
+    const uint64_t uses = uses_of(x, e), first = e->sent * (uint64_t)x->per_note;
+    const int rank = ls_executor_rank(x->ex);
+    e->note->rank = rank;
+    e->note->n = (int)ls_min(x->per_note, (int64_t)(uses - first));
+    e->note->uses = uses;
+    for (int i = 0; i < e->note->n; i++) {
+        const ls_instr *instr = &program_of(x, e)->instrs[use_at(x, e, first + (uint64_t)i)->tells];
+        e->note->address[i] = ls_address_of(x->ex->image, ls_instr_subject(instr), rank);
+    }
+    const ls_range to = place_of_note(x, e->set), from = ls_range_flat(0, to.length);
+    (void)ls_comm_put_signal(x->ex->comm, e->peer, &to, e->note, &from, e->set, ++e->sent);
+}
+
+static ls_status compare(const exchange *x, const end *e, uint64_t use, const ls_address *told) {
+    const ls_instr *asks = &program_of(x, e)->instrs[use_at(x, e, use)->asks];
+    const int rank = ls_executor_rank(x->ex);
+    const ls_address known = ls_address_of(x->ex->image, &asks->out[0], rank);
+    if (ls_address_same_form(told, &known)) return ls_ok();
+    const bool puts = asks->kind == LS_INSTR_PUT;
+    char theirs[128], mine[128], what[384];
+    ls_address_print_form(told, theirs, sizeof theirs);
+    ls_address_print_form(&known, mine, sizeof mine);
+    snprintf(what, sizeof what, "rank %d %s %s, rank %d %s %s", e->peer, puts ? "receives" : "leases", theirs,
+             rank, puts ? "puts" : "borrows", mine);
+    return differ(x, e, use, what);
+}
+
+static ls_status be_told(exchange *x, end *e) {
+    const note *came =
+        (const note *)((const char *)ls_comm_heap(x->ex->comm) + place_of_note(x, e->awaited).offset);
+    const uint64_t uses = uses_of(x, e), first = e->through * (uint64_t)x->per_note;
+    char what[128];
+    if (came->rank != e->peer) {
+        snprintf(what, sizeof what, "rank %d is at the other end, rank %d expects rank %d", came->rank,
+                 ls_executor_rank(x->ex), e->peer);
+        return differ(x, e, first, what);
+    }
+    if (came->uses != uses) {
+        snprintf(what, sizeof what, "rank %d has %llu uses, rank %d has %llu", e->peer,
+                 (unsigned long long)came->uses, ls_executor_rank(x->ex), (unsigned long long)uses);
+        return differ(x, e, first, what);
+    }
+    ls_prepared_program *prepared = &x->ex->programs[e->program];
+    for (int i = 0; i < came->n; i++) {
+        const uint64_t use = first + (uint64_t)i;
+        LS_TRY(compare(x, e, use, &came->address[i]));
+        prepared->addresses[prepared->uses.first[e->channel] + (int)use] = came->address[i];
+    }
+    ls_comm_signal(x->ex->comm, e->peer, e->set, ++e->through);
+    return ls_ok();
+}
+
+/* --- going on ----------------------------------------------------------------------------------------------------------------- */
+
+/* Whether the end awaits something; *moved: something was done. */
+static ls_status advance(exchange *x, end *e, bool *waits, bool *moved) {
+    const uint64_t notes = notes_for(x, uses_of(x, e));
+    while (e->through < notes) {
+        if (e->tells && e->sent == e->through) tell(x, e);
+        if (!ls_comm_test(x->ex->comm, e->awaited, e->through + 1)) break;
+        if (e->tells)
+            e->through++;
+        else
+            LS_TRY(be_told(x, e));
+        *moved = true;
+        ls_comm_tick(x->ex->comm);
+    }
+    *waits = e->through < notes;
+    return ls_ok();
+}
+
+static ls_status sleep_for(const exchange *x, const end *e, uint32_t bell) {
+    const ls_awaited awaited = {e->awaited, e->through + 1};
+    if (ls_comm_spin(x->ex->comm, &awaited, 1)) return ls_ok();
+    char what[192];
+    snprintf(what, sizeof what, "program %s, channel \"%s\", %s addresses", program_of(x, e)->name,
+             program_of(x, e)->channels[e->channel].name, e->tells ? "an answer to" : "to be told");
+    return ls_comm_sleep(x->ex->comm, bell, e->peer, what);
+}
+
+static ls_status run(exchange *x) {
+    for (;;) {
+        const uint32_t bell = ls_comm_bell(x->ex->comm);
+        const end *held = NULL;
+        bool moved = false;
+        for (int i = 0; i < x->n; i++) {
+            bool waits;
+            LS_TRY(advance(x, &x->ends[i], &waits, &moved));
+            if (waits && held == NULL) held = &x->ends[i];
+        }
+        if (held == NULL) return ls_ok();
+        if (!moved) LS_TRY(sleep_for(x, held, bell));
+    }
+}
+
+ls_status ls_executor_exchange(ls_executor *ex) {
+    const int channels = channels_of(ex->image);
+    if (channels == 0) return ls_ok();
+    const size_t room = ls_comm_heap_bytes(ex->comm) / (size_t)channels; /* of each note */
+    exchange x = {.ex = ex, .scratch = ls_arena_create()};
+    x.per_note = (int)ls_min(MOST_PER_NOTE, (int64_t)((room - sizeof(note)) / sizeof(ls_address)));
+    ls_status status = ls_ok();
+    for (int p = 0; p < ex->image->n_programs && status.code == LS_OK; p++) status = find_ends(&x, p);
+    if (status.code == LS_OK) status = run(&x);
+    ls_comm_quiet(ex->comm); /* nothing reads the notes any more */
+    ls_arena_destroy(x.scratch);
+    memset(ls_comm_heap(ex->comm), 0, (size_t)channels * note_bytes(x.per_note));
+    return status;
+}
