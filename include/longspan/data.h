@@ -22,7 +22,7 @@ typedef struct ls_text_form {
     const char *system; /* of messages: system message for conversations without one; NULL: none is added */
     const char *today;  /* of messages: YYYY-MM-DD, the day that templates write; NULL: the current day */
     const char *begin;  /* a token before each document, "none", or "auto": what the tokenizer's files say */
-    const char *end;    /* a token behind each document, "none", or "auto": the tokenizer's end of document */
+    const char *end;    /* a token after each document, "none", or "auto": the tokenizer's end of document */
     int64_t longest_record; /* most bytes of a record */
     bool skip_bad;          /* records that cannot be read are left out and counted, not errors */
 } ls_text_form;

@@ -1,5 +1,5 @@
 /*
- * base: what every other folder builds on. Nothing here knows about tensors, models or the data of ranks.
+ * base: what every other folder builds on. Nothing here knows about tensors, models or programs.
  * Other folders include this header alone; it includes the headers of the parts.
  */
 #ifndef LS_BASE_BASE_H
@@ -55,7 +55,7 @@ static inline int64_t ls_part_start(int64_t n, int64_t parts, int64_t i) {
     return (int64_t)((__int128)n * i / parts);
 }
 
-/* For the body of a loop that polls memory: lets the core that writes have the cache line. */
+/* For the body of a loop that polls memory: waits some cycles, so that polling does not slow down the other hardware thread and the writer. */
 static inline void ls_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();

@@ -6,7 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "format/format.h"
 
-/* The files of a checkpoint beside state.json. */
+/* The files of a checkpoint besides state.json. */
 enum { LS_CHECKPOINT_MODEL, LS_CHECKPOINT_OPTIMIZER, LS_CHECKPOINT_CONFIG, LS_CHECKPOINT_FILES };
 const char *ls_checkpoint_file_name(int file);
 /* Name of a moment ('m' or 'v') of a parameter in the optimiser's file. */
@@ -54,7 +54,7 @@ LS_MUST_USE ls_status ls_piece_check(const char *path, const ls_file_map *map, c
 
 /* ---- folders (folders.c) ---- */
 
-/* The path of a step's checkpoint with ".partial" behind it, which it has while it is written or removed. */
+/* The path of a step's checkpoint with ".partial" appended, which it has while it is written or removed. */
 LS_MUST_USE ls_status ls_checkpoint_partial_path(const char *folder, int64_t step, char **out);
 /* Renames the finished folder `partial` to `final`, durably, and removes an older folder of that name. */
 LS_MUST_USE ls_status ls_checkpoint_publish(const char *partial, const char *final);

@@ -119,7 +119,7 @@ static ls_status read_pieces(ls_json_value list, ls_arena *arena, ls_recorded_fi
         ls_named_piece *piece = &out->pieces[i];
         const char *name = NULL;
         LS_TRY(ls_json_text(item, "of", &name));
-        LS_TRY(ls_json_int(item, "start", at, at, &piece->start)); /* right behind the piece before */
+        LS_TRY(ls_json_int(item, "start", at, at, &piece->start)); /* right after the piece before */
         LS_TRY(ls_json_int(item, "bytes", 1, out->bytes - at, &piece->bytes));
         LS_TRY(read_hash(item, &piece->hash));
         piece->name = ls_arena_strdup(arena, name);

@@ -194,7 +194,7 @@ LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *
 
 /*
  * Converts text to token ids, or back. Each line of the files, without its newline, is a text; its ids are printed as a JSON array on one
- * line. With decode each line is such an array (or an object with "ids"), and its text is printed with a newline behind it.
+ * line. With decode each line is such an array (or an object with "ids"), and its text is printed, followed by a newline.
  */
 typedef struct ls_tokenize_job {
     const char *tokenizer; /* folder of a tokenizer.json, or that file; NULL: bytes */

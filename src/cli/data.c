@@ -68,7 +68,7 @@ static ls_status run_build(data_flags *flags) {
     char bytes[LS_BYTES_TEXT], time[LS_SECONDS_TEXT];
     printf("%lld documents · %lld tokens · longest document %lld · %lld shards\n", (long long)r.documents,
            (long long)r.tokens, (long long)r.longest, (long long)r.shards);
-    printf("around each document: %s before, %s behind\n", r.begin, r.end);
+    printf("around each document: %s before, %s after\n", r.begin, r.end);
     printf("from %lld files of %s in %s", (long long)r.inputs, ls_bytes_text((double)r.input_bytes, bytes),
            ls_seconds_text(r.seconds, time));
     if (r.resumed > 0) printf(" · %lld shards were there already", (long long)r.resumed);

@@ -227,7 +227,7 @@ static ls_status check_positions(const generation *g) {
     if (sizes.learned)
         return ls_error(
             LS_USAGE,
-            "--tokens %lld behind a prompt of %lld: the model has %lld positions, which are learned; "
+            "--tokens %lld after a prompt of %lld: the model has %lld positions, which are learned; "
             "expected at most %lld tokens",
             (long long)g->job->tokens, (long long)g->n_prompt, (long long)sizes.longest,
             (long long)ls_max(0, sizes.longest + 1 - g->n_prompt));
@@ -368,7 +368,7 @@ static ls_status run(void *context) {
     fprintf(stderr, "longspan: %lld tokens at %.1f tokens/s", (long long)r.tokens,
             rate(r.tokens, r.decode_seconds));
     if (r.prompt_tokens > 1)
-        fprintf(stderr, ", behind a prompt of %lld at %.0f tokens/s", (long long)r.prompt_tokens,
+        fprintf(stderr, ", after a prompt of %lld at %.0f tokens/s", (long long)r.prompt_tokens,
                 rate(r.prompt_tokens - 1, r.prefill_seconds));
     char memory[LS_BYTES_TEXT], cache[LS_BYTES_TEXT], resident[LS_BYTES_TEXT];
     fprintf(stderr, "\nlongspan: memory of a rank: %s predicted, %s of it keys and values; %s resident\n",

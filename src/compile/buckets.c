@@ -180,7 +180,7 @@ static int *find_last_writers(const ls_builder *b) {
     return of_flat;
 }
 
-/* By group: the node after which its gradients are complete; behind the last one where none adds to them. */
+/* By group: the node after which its gradients are complete; after the last one where none adds to them. */
 static int *find_ends(const ls_builder *b) {
     int *last = LS_NEW_ARRAY(b->image->arena, int, b->n_groups + 1);
     for (int i = 0; i < b->n_groups; i++) last[i] = -1;

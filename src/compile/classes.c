@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 /*
- * Ranks that differ only along dp hold the same tokens of different sequences. What they send goes to the same places of their teams, and
- * what they own of parameters lies at offsets that follow from their place.
+ * A class is an index along the sequence: ranks that differ only along dp hold the same positions of different sequences, and programs name
+ * peers by their number within a team. Where an offset differs (a rank's own part of the parameters), the operand computes it from that number.
+ * Because dp is the outermost axis, rank c is the first rank of class c.
  */
 int ls_class_count(const ls_mesh *mesh) { return ls_mesh_sequence_ranks(mesh); }
 

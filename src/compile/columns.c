@@ -1,7 +1,7 @@
 /* split and join: each part is a copy from or to some columns of the whole. */
 #include "compile/compile_impl.h"
 
-/* The columns of `whole` that `part` takes, from column *at on, which moves behind them. */
+/* The columns of `whole` that `part` takes, from column *at on, which moves past them. */
 static ls_operand columns_of(ls_operand whole, const ls_operand *part, int64_t *at) {
     const int last = whole.view.ndim - 1;
     const int64_t n = part->view.size[part->view.ndim - 1];

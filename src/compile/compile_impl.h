@@ -206,7 +206,7 @@ const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena);
 
 /* Finds the runs of the program's nodes that are lowered tile by tile (tile.c). */
 void ls_tile_find(ls_builder *b);
-/* Lowers the run that begins at node n, if one does; returns the node behind it, or n. */
+/* Lowers the run that begins at node n, if one does; returns the node after it, or n. */
 int ls_tile_lower(ls_builder *b, int n);
 /* While a tile is lowered: whether the storage exists for this tile only; a tensor's part of the tile; the tile's tokens. */
 bool ls_tile_is_inner(const ls_builder *b, ls_tensor storage);
@@ -250,7 +250,7 @@ const ls_lowering *ls_lowering_of(const ls_op *op);
 double ls_lower_flops(const ls_op *op, const ls_kernel_build *call);
 /* The tensor is read in place by other ranks, so its bytes lie in the heap. The empty tensor is allowed. */
 void ls_lower_shared(ls_builder *b, ls_tensor t);
-/* Whether blocks are read in place (attention/transfer.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
+/* Whether blocks are read in place (attention/kv_transfer.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
 LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool *in_place);
 /* Whether that strategy brings other blocks' queries here, so that their spans are needed. */
 bool ls_strategy_moves_queries(const char *strategy);
@@ -276,14 +276,14 @@ void ls_schedule(ls_image *image);
 
 enum { LS_PLACE_ALIGN = 64 };
 
-/* Fills first and last of the program's buffers, with what is taken over in place (NULL: without). */
+/* Fills first and last of the program's buffers, and finds which buffers take over another's bytes (ls_reuse_in_place: taker). */
 void ls_find_lifetimes(ls_image *image, int program, int *taker);
 /* Largest sum of live bytes over the program's instructions; live (may be NULL): the sum at each. */
 int64_t ls_find_live(const ls_image *image, int program, ls_space space, int64_t *live);
 
 /*
- * Which buffers of the program take over another's bytes: taker[buffer] (-1 at first) is told for each that gives its own, and its
- * life then ends before the instruction that passes them on.
+ * Which buffers of the program take over another's bytes. taker[b], -1 before the call, becomes the buffer that takes over the bytes of b; b.last
+ * then becomes the instruction before the one that writes the taker.
  */
 void ls_reuse_in_place(ls_image *image, int program, int *taker);
 /* Lifetimes from the instructions, then offsets. */

@@ -79,7 +79,7 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
 static void cut_groups(ls_builder *b, int64_t least) {
     const ls_image *image = b->image;
     b->groups = LS_NEW_ARRAY(image->arena, ls_group, image->n_flats + 1);
-    int64_t after = 0; /* elements of the parameters behind the group */
+    int64_t after = 0; /* elements of the parameters after the group */
     for (int f = 0; f < image->n_flats; f++) after += room_of(&image->flats[f]);
     int64_t count = 0;
     for (int f = 0, first = 0; f < image->n_flats; f++) {

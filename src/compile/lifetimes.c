@@ -10,7 +10,10 @@ static void touch(ls_image *image, const ls_operand *o, int program, int instr) 
     if (instr > b->last) b->last = instr;
 }
 
-/* The source of a put ends with it: whoever overwrites it waits until the put is done (order.c). */
+/*
+ * A put may read its source after the instruction has been executed. Its lifetime nevertheless ends at the put: order.c makes whatever
+ * overwrites these bytes wait until the put is done.
+ */
 void ls_find_lifetimes(ls_image *image, int program, int *taker) {
     const ls_program *p = &image->programs[program];
     for (int b = 0; b < image->n_buffers; b++) {
@@ -20,7 +23,7 @@ void ls_find_lifetimes(ls_image *image, int program, int *taker) {
         const ls_instr *instr = &p->instrs[i];
         for (int k = 0; k < ls_instr_accesses(instr); k++) {
             const ls_instr_access a = ls_instr_access_at(instr, k);
-            /* What a put writes lies in the peer's heap: there the slot is live from "ready" to its last reader. */
+            /* What a put writes lies in the peer's heap. There the slot is live from its grant to its last reader. */
             if (a.kind != LS_ACCESS_PUT) touch(image, a.operand, program, i);
         }
     }

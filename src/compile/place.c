@@ -50,7 +50,7 @@ static const double near_enough = 1.0 / 128;
 /* The first alone depends on nothing that differs between ranks: it is the heap's. */
 static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_life};
 
-/* A block that has its offset. Its life lies beside it: most of the time most of those that are looked at do not meet. */
+/* A block that has its offset. Its lifetime is kept next to it, because most blocks that are looked at do not meet in time. */
 typedef struct place {
     int first, last;
     const block *block;

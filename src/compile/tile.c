@@ -272,7 +272,7 @@ static void lower_turn(ls_builder *b, const ls_tile_run *run, turn when) {
     }
 }
 
-/* Lowers the run that begins at node n, tile by tile; returns the node behind it, or n when none begins there. */
+/* Lowers the run that begins at node n, tile by tile; returns the node after it, or n when none begins there. */
 int ls_tile_lower(ls_builder *b, int n) {
     ls_tile_run *run = b->runs[n];
     if (run == NULL) return n;

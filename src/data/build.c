@@ -90,7 +90,7 @@ static ls_status after_batch(void *context, ls_place place) {
         return ls_error(LS_INTERRUPTED, "interrupted before the first shard was complete: nothing is kept");
     return ls_error(
         LS_INTERRUPTED,
-        "interrupted: %lld shards are complete; the same command with --resume continues behind them",
+        "interrupted: %lld shards are complete; the same command with --resume continues after them",
         (long long)b->state.n_shards);
 }
 
@@ -106,8 +106,8 @@ static ls_status read_documents(build *b) {
                                          .from = b->state.place,
                                          .threads = o->threads};
     if (b->state.place.input > b->inputs.n || b->state.place.line < 1)
-        return ls_error(LS_INVALID, "%s/" LS_SHARDS_JOURNAL ": resumes at file %lld of %lld", o->out,
-                        (long long)b->state.place.input, (long long)b->inputs.n);
+        return ls_error(LS_INVALID, "%s/" LS_SHARDS_JOURNAL " is damaged: it continues at file %lld of %lld",
+                        o->out, (long long)b->state.place.input, (long long)b->inputs.n);
     b->kind = (ls_shard_kind){ls_tokenizer_fingerprint(o->tokenizer), ls_tokenizer_vocabulary(o->tokenizer),
                               form->frame.end, form->kind->learnt};
     LS_TRY(ls_documents_read(&reading, &sink, &b->state.count));
@@ -133,7 +133,7 @@ static ls_status build_folder(build *b) {
     }
     b->resumed = b->state.n_shards;
     b->resumed_tokens = b->state.count.tokens;
-    if (b->resumed > 0) ls_log("resuming behind shard %lld", (long long)b->resumed - 1);
+    if (b->resumed > 0) ls_log("resuming after shard %lld", (long long)b->resumed - 1);
     b->place = b->state.place;
     b->progress = ls_progress_start("MiB of text", bytes_before(b, (ls_place){b->inputs.n, 0, 1}) >> 20);
     const ls_status status = read_documents(b);

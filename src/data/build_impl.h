@@ -11,7 +11,7 @@ typedef struct ls_built_shard {
     int64_t tokens, documents;
 } ls_built_shard;
 
-/* A build behind its last complete shard. */
+/* A build after its last complete shard. */
 typedef struct ls_build_state {
     uint64_t request; /* hash of what the shards depend on: options, tokenizer, inputs */
     ls_document_form form;

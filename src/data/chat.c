@@ -19,11 +19,12 @@ typedef struct conversation {
     const ls_chat *chat;
     const ls_jinja *jinja;
     ls_arena *arena;
-    jinja_dict *variables; /* of the template, without the messages */
+    jinja_dict
+        *variables; /* of the template; render sets "messages" and "add_generation_prompt" among them */
     jinja_list *messages;
     ls_json_value json; /* the messages, for errors */
     size_t first;   /* number of messages before the record's own: 1 if a system message was added, else 0 */
-    size_t bytes;   /* of the variables */
+    size_t bytes;   /* of the variables and messages, which the limits grow with */
     uint64_t steps; /* of the renderings so far */
 } conversation;
 
@@ -109,6 +110,7 @@ static ls_status find_messages(conversation *c, ls_json_value record) {
         const ls_json_value json = ls_json_item(c->json, i);
         LS_TRY(ls_json_as_object(json));
         const jinja_value message = message_of(c->arena, json, JINJA_FROM_DATA);
+        /* The last answer is marked here, because mark_answer uses the rendering of the whole conversation for it. */
         const bool own = i + 1 == n && has_role(message, "assistant");
         jinja_list_add(c->arena, c->messages,
                        own ? message_of(c->arena, json, JINJA_FROM_DATA | JINJA_FROM_MESSAGE) : message);
@@ -155,8 +157,8 @@ static ls_status render(conversation *c, size_t n, const jinja_value *own, bool 
     jinja_dict_set_ascii(c->arena, c->variables, "add_generation_prompt", jinja_bool(prompt));
     const ls_status status = ls_jinja_render(c->jinja, arena, c->variables, &options, out);
     if (n == c->messages->n && !prompt) return ls_error_in(status, "%s: messages", c->json.file);
-    return ls_error_in(status, "%s: messages up to messages[%zu], to find what is learnt", c->json.file,
-                       n - c->first);
+    return ls_error_in(status, "%s: messages before messages[%zu], rendered to find what is learnt",
+                       c->json.file, n - c->first);
 }
 
 /* ---- what is learnt ---- */
@@ -178,16 +180,16 @@ static bool own_characters(jinja_text text, size_t *first, size_t *end) {
     return from < to;
 }
 
-/* The place behind the last character before `end` that comes from an earlier message. */
+/* The end of the last character before `end` that an earlier message wrote. */
 static size_t behind_earlier(jinja_text text, size_t end) {
     while (end > 0 && (text.at[end - 1] & (JINJA_FROM_DATA | JINJA_FROM_MESSAGE)) != JINJA_FROM_DATA) end--;
     return end;
 }
 
 /*
- * Where an answer begins in `answered`: behind the prompt. own: the first character that comes from the message itself. Some templates
- * write more into the last message of a user, or <think> behind the prompt, so that `answered` does not begin with the prompt. Then the
- * part of the prompt behind the earlier messages is compared with the text between them and `own`, and the answer begins where the two
+ * Where an answer begins in `answered`: after the prompt. own: the first character that comes from the message itself. Some templates
+ * write more into the last message of a user, or <think> after the prompt, so that `answered` does not begin with the prompt. Then the
+ * part of the prompt after the earlier messages is compared with the text between them and `own`, and the answer begins where the two
  * differ. SIZE_MAX: they have nothing in common.
  */
 static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own) {
@@ -218,7 +220,7 @@ static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_
     const size_t to = common_length(answered, (jinja_text){whole, n});
     if (from == SIZE_MAX)
         return ls_error(LS_UNSUPPORTED,
-                        "%s: messages[%zu]: template %s does not write this answer behind its prompt "
+                        "%s: messages[%zu]: template %s does not write this answer after its prompt "
                         "(add_generation_prompt), expected generation blocks in such a template",
                         c->json.file, i - c->first, c->chat->name);
     if (has_own && to < end) return ls_ok();
@@ -281,7 +283,7 @@ static bool is_from_data(const marked_bytes *s, size_t from, size_t to) {
     return from < to;
 }
 
-/* White space behind the token that ends an answer is not learnt, because generation stops at the token. */
+/* White space after the token that ends an answer is not learnt, because generation stops at the token. */
 static void end_with_token(marked_bytes *s, size_t end) {
     size_t to = end;
     while (to < s->n && s->marks[to] == LEARNT &&

@@ -67,7 +67,7 @@ typedef struct ls_chat {
 
 extern const char *const ls_chat_token_names[LS_CHAT_TOKENS]; /* "bos_token", ... */
 
-/* The Jinja text of published form i; NULL behind the last one. */
+/* The Jinja text of published form i; NULL after the last one. */
 const char *ls_chat_form(size_t i, const char **name);
 
 /* LS_USAGE lists the known names. Logs which template is used. */

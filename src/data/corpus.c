@@ -227,7 +227,7 @@ ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *
 int64_t ls_corpus_document(const ls_corpus *c, int64_t token, int64_t *start) {
     const ls_corpus_part *part = part_of(c, token);
     const uint64_t at = (uint64_t)(token - part->first);
-    int64_t low = 0, high = part->documents - 1; /* the first document that ends behind the token */
+    int64_t low = 0, high = part->documents - 1; /* the first document that ends after the token */
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
         if (part->ends[middle] > at)

@@ -75,7 +75,7 @@ int64_t ls_corpus_document(const ls_corpus *corpus, int64_t token, int64_t *star
 static inline int64_t ls_corpus_part_document(const ls_corpus_part *part, int64_t d) {
     return part->first + (d > 0 ? (int64_t)part->ends[d - 1] : 0);
 }
-/* A document of a corpus. ls_document_next moves to the next one; behind the last document the length is 0. */
+/* A document of a corpus. ls_document_next moves to the next one; after the last document the length is 0. */
 typedef struct ls_document {
     int64_t start, length; /* tokens of the corpus */
     const ls_corpus_part *part;

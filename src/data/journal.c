@@ -1,6 +1,6 @@
 /*
  * How far a build is: build.jsonl while it runs, shards.json when it is done. A line of the journal holds the request, the state of
- * the build behind a shard, and the shard's checksum. The first line is written before the first shard.
+ * the build after a shard, and the shard's checksum. The first line is written before the first shard.
  */
 #include "data/build_impl.h"
 
@@ -176,7 +176,7 @@ static ls_status read_journal(const ls_build_options *o, const char *path, ls_bu
     LS_TRY(ls_file_read(path, LS_JSON_MOST_BYTES, &text, &bytes));
     ls_status status = read_lines(o, path, text, bytes, s, &whole);
     if (status.code == LS_OK && whole < bytes) {
-        ls_log("%s is damaged from byte %zu on; the shards behind that are made again", path, whole);
+        ls_log("%s is damaged from byte %zu on; the shards after that are made again", path, whole);
         status = ls_file_write(path, text, whole);
     }
     free(text);
@@ -207,7 +207,7 @@ static ls_status read_finished(const ls_build_options *o, const char *path, ls_b
     return status;
 }
 
-/* Whether a journal has a line about a shard: a complete line behind the first, which is intact. */
+/* Whether a journal has a line about a shard: a complete line after the first, which is intact. */
 static ls_status has_shards(const char *path, bool *out) {
     char *text = NULL;
     size_t bytes = 0;

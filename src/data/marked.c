@@ -66,7 +66,7 @@ typedef struct encoding {
     const ls_marked_text *marked;
     ls_plain_text plain;
     bool has_plain;       /* false: special tokens are recognised in the text */
-    size_t next;          /* the first learnt range that ends behind what was encoded */
+    size_t next;          /* the first learnt range that ends after what was encoded */
     size_t budget;        /* bytes that may still be encoded a second time to find which tokens are learnt */
     ls_token_list prefix; /* scratch */
     ls_learnt_tokens *out;
@@ -107,7 +107,7 @@ static ls_status encode_bytes(encoding *e, size_t from, size_t to) {
         if (learnt.start > from) LS_TRY(tokens_before(e, from, learnt.start, false, ids, n, &first));
         if (learnt.end < to) LS_TRY(tokens_before(e, from, learnt.end, true, ids, n, &end));
         if (end > first) memset(e->out->learnt + start + first, true, end - first);
-        if (learnt.end > to) break; /* it continues behind the special token */
+        if (learnt.end > to) break; /* it continues after the special token */
     }
     return ls_ok();
 }

@@ -15,7 +15,7 @@
  *   learnt     only with LS_SHARD_LEARNT: a bit for each token, from the lowest bit of a u64 up: whether the token counts as a label in
  *              the loss
  *
- * The checksum covers everything behind the header: it is the XXH64 of the XXH64s of its blocks of LS_SHARD_BLOCK bytes, the last one
+ * The checksum covers everything after the header: it is the XXH64 of the XXH64s of its blocks of LS_SHARD_BLOCK bytes, the last one
  * shorter. So it can be computed while the file is written, and checked by several threads.
  */
 #ifndef LS_DATA_SHARD_H
@@ -40,7 +40,7 @@ typedef struct ls_shard_header {
     uint32_t flags;
     uint64_t tokenizer; /* its fingerprint */
     uint64_t vocabulary;
-    uint64_t end_of_document; /* the id behind each document; LS_SHARD_NO_END: none */
+    uint64_t end_of_document; /* the id after each document; LS_SHARD_NO_END: none */
     uint64_t tokens, documents;
     uint64_t longest; /* tokens of the longest document */
     uint64_t checksum;

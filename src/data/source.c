@@ -50,7 +50,7 @@ static void skip(ls_source *s, size_t bytes) {
     s->place.offset += (int64_t)bytes;
 }
 
-/* The next bytes of the buffer are a record. `separator` bytes behind it are skipped. last: the record ends its document. */
+/* The next bytes of the buffer are a record. The `separator` bytes after it are skipped. last: the record ends its document. */
 static void add_record(ls_source *s, size_t bytes, size_t separator, bool last) {
     s->records[s->n++] = (ls_text_record){s->buffer + s->begin, bytes, s->place, last, NULL, false, false};
     skip(s, bytes + separator);
@@ -154,7 +154,7 @@ static void skip_space(ls_source *s) {
 /* The end of the string that begins at `at`, or NULL if the text ends before it. */
 static const char *end_of_string(const char *at, const char *end) {
     for (at++; at < end && *at != '"'; at++)
-        if (*at == '\\') at++;
+        if (*at == '\\' && at + 1 < end) at++;
     return at < end ? at + 1 : NULL;
 }
 
@@ -204,7 +204,7 @@ static bool find_value(ls_source *s) {
         if (!s->array) return true;
         if (!skip_punctuation(s)) {
             reject_rest(s, s->place,
-                        s->next == CLOSED ? "there is text behind the end of its array"
+                        s->next == CLOSED ? "there is text after the end of its array"
                         : s->next == VALUE || s->next == VALUE_OR_END
                             ? "expected a value in its array"
                             : "expected a comma or the end of its array",
@@ -369,11 +369,10 @@ static ls_status read_text(ls_source *s) {
     LS_TRY(add_parts(s, ends));
     if (starts || s->n > before || s->filled < s->room)
         return ls_ok(); /* at the start of a text the buffer may still grow */
-    return ls_error(
-        LS_INVALID,
-        "%s: behind byte %lld there is no place to cut it for %zu bytes, and the tokenizer cannot "
-        "encode more at once",
-        current_input(s)->path, (long long)s->place.offset, s->room);
+    return ls_error(LS_INVALID,
+                    "%s: after byte %lld there is no place to cut it for %zu bytes, and the tokenizer cannot "
+                    "encode more at once",
+                    current_input(s)->path, (long long)s->place.offset, s->room);
 }
 
 static ls_status reject_long_text(ls_source *s) {
@@ -492,7 +491,7 @@ ls_status ls_source_next(ls_source *s, const ls_text_record **records, size_t *n
         if (s->stream == NULL) LS_TRY(open_file(s));
         LS_TRY(add_records(s));
         const bool broken = s->broken[0] != 0; /* s->broken is the text of its record until the next call */
-        if (s->ended && s->begin == s->filled)
+        if (s->ended && s->begin == s->filled && (!broken || s->rejected))
             LS_TRY(close_file(s));
         else if (s->n > 0)
             break;

@@ -38,7 +38,7 @@ typedef struct ls_input_list {
 
 /*
  * The files that paths mean, in the order given: files, folders with all below them, patterns (*, ?, [...]). format is "text",
- * "jsonl" or "json" for all files, or "auto": names that end in .jsonl, .ndjson or .json, or these with .gz or .zst behind them,
+ * "jsonl" or "json" for all files, or "auto": names that end in .jsonl, .ndjson or .json, or these with .gz or .zst appended,
  * are JSON, all others text. A format that cannot be read is an error if its file was named, and a refused input if it lies below a
  * folder.
  */

@@ -95,7 +95,7 @@ static ls_status check_logits(const ls_decoder *d, const ls_rank *rank, const fl
     for (int64_t v = 0; v < V; v++) finite &= isfinite(logits[v]) != 0;
     if (finite) return ls_ok();
     char subject[64];
-    snprintf(subject, sizeof subject, "the logits behind token %lld are", (long long)place + 1);
+    snprintf(subject, sizeof subject, "the logits after token %lld are", (long long)place + 1);
     return ls_weights_not_finite(rank->executor, subject);
 }
 

@@ -29,7 +29,7 @@ void ls_file_map_close(ls_file_map *map); /* NULL and a zeroed map are allowed *
 void ls_file_populate(const void *data, size_t bytes);
 /*
  * Releases the memory of the pages that lie within these bytes of a mapped file; they are read again when they are touched. A process that
- * reads a large file from start to end calls this behind its position, so that the file is never in its memory as a whole.
+ * reads a large file from start to end calls this for what it has read, so that the file is never in its memory as a whole.
  */
 void ls_file_forget(const void *data, size_t bytes);
 

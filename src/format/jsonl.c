@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The metrics of more than a hundred million steps. */
+/* Largest file that is read, into memory: far more than the metrics of any training. */
 #define MOST_BYTES ((size_t)16 << 30)
 
 ls_status ls_jsonl_append(const char *path, ls_json_writer *writer) {
@@ -49,7 +49,7 @@ static ls_status parse_line(const line_cursor *cursor, const char *line, size_t 
     return ls_json_parse(name, line, bytes, out);
 }
 
-/* Whether a line is kept. */
+/* Sets *keep to whether the line's integer field `key` is <= most. On an error *keep is unchanged. */
 static ls_status should_keep(const line_cursor *cursor, const char *line, size_t bytes, const char *key,
                              int64_t most, bool *keep) {
     ls_json *document;

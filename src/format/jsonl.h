@@ -1,6 +1,6 @@
 /*
  * Files with one JSON object per line, such as metrics.jsonl. A process that is killed while it writes may leave a last line without its
- * newline; the readers here ignore that line.
+ * newline: ls_jsonl_columns ignores that line, ls_jsonl_truncate removes it. Call the latter before appending to an older file.
  */
 #ifndef LS_FORMAT_JSONL_H
 #define LS_FORMAT_JSONL_H

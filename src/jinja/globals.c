@@ -1,4 +1,4 @@
-/* Global functions, as range(): a table has one row for each. */
+/* Global functions, such as range(): one row each in the table at the end. */
 #include "jinja/run_impl.h"
 
 #include <stdlib.h>

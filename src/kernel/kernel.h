@@ -43,7 +43,7 @@ typedef struct ls_kernel_call {
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;
 
-/* What the time of a call goes by, besides its flops. */
+/* What the time of a call is proportional to, besides its flops. */
 typedef enum ls_cost_kind {
     LS_COST_BYTES, /* one pass over its operands, with more or less to compute on the way */
     LS_COST_COPY,  /* the same; an operand in several pieces is several copies */
@@ -53,7 +53,7 @@ typedef enum ls_cost_kind {
 } ls_cost_kind;
 
 /*
- * A call of a kernel whose time goes by its bytes, for measuring it. in, out: one letter for each operand of a call on n tokens of E elements (H heads
+ * A call of a kernel whose time is proportional to its bytes, for measuring it. in, out: one letter for each operand of a call on n tokens of E elements (H heads
  * of D), of element type T with accumulator G:
  *   x T[n,E]   g G[n,E]   w T[E]   s G[E]   r G[n]   i i32[n], rows of a table   q f64[1]
  *   of an update: c the control   o the settings of one group   u i32[n E/LS_FLAT_UNIT], the group of each unit

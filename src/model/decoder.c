@@ -1,7 +1,7 @@
 /*
- * Decoders with rotary positions (Touvron et al., arXiv 2302.13971). Their form: the fields of their config.json and how their files
- * name tensors. And the graph that Llama, Mistral and Qwen share: norm before each block, causal attention with grouped queries, a
- * gated feed-forward block, no dropout. Tensor names are those of the published files.
+ * Decoders with rotary positions (Touvron et al., arXiv 2302.13971). First ls_decoder_form: the fields of their config.json and the names in
+ * their files, which Gemma 2 uses too. Then ls_decoder_build: the graph of Llama, Mistral and Qwen, with a norm before each block, causal
+ * attention with grouped queries, a gated feed-forward block and no dropout. Tensor names are those of the published files.
  */
 #include "model/model_impl.h"
 
@@ -102,7 +102,7 @@ ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor
     ls_layer_rotary(&b, positions);
     const ls_tensor table = ls_parameter(g, "model.embed_tokens.weight", 2, (int64_t[]){n->V, n->E});
     ls_tensor x = ls_named(g, ls_layer_embed(&b, tokens, table), "embedded");
-    /* x is the empty tensor after a mistake, which the graph keeps. */
+    /* After a mistake, which the graph remembers, x is the empty tensor. */
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = build_layer(&b, x);
     const ls_tensor weight = ls_parameter(g, "model.norm.weight", 1, &n->E);
     const ls_tensor last = ls_named(g, ls_rmsnorm(g, x, weight, config->epsilon), "norm");

@@ -40,7 +40,7 @@ static ls_status measure_matmul(ls_dtype T, ls_isa isa, ls_pool *pool, int64_t n
 }
 
 /*
- * How much longer a product takes that is split over two cores, as it waits for the later core: measured in turns with two products of
+ * How much longer a product takes that is split over two cores, as it waits for the later core: measured in alternation with two products of
  * half its size, one on each core.
  */
 static ls_status measure_split(ls_dtype T, ls_isa isa, int64_t n, double *split) {

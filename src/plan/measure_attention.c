@@ -1,7 +1,7 @@
 /*
  * Measures what attention costs on this machine, with four calls of each pass: heads of size 32 and 128, each with a long causal call and a
  * short call without a mask. The cost of a pair follows from the long calls, that of rows and bytes from the short ones; the two sizes of
- * heads separate flops from pairs, and bytes from rows. The calls run in turns, so that a slow period of the machine affects all of them.
+ * heads separate flops from pairs, and bytes from rows. The calls alternate, so that a slow period of the machine affects all of them.
  */
 #include "plan/plan_impl.h"
 

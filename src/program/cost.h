@@ -1,8 +1,8 @@
 /*
  * The cost of an instruction on a machine: what plan compares candidates by, and what the compiler orders instructions by.
  *
- * A host's rates are nominal (of a kind of machine; every rank reckons alike without asking, so the compiler uses these) or
- * measured on this one (plan/host_file.h).
+ * A host's rates are nominal or measured. Nominal rates are constants for an instruction set; the compiler uses them, because all ranks must come to
+ * the same order without asking each other. Measured rates of this machine (plan/host_file.c) are for the planner.
  */
 #ifndef LS_PROGRAM_COST_H
 #define LS_PROGRAM_COST_H
@@ -10,10 +10,11 @@
 #include "program/image.h"
 
 /*
- * Seconds of attention, or of its gradient, on one core: the sum over what a call has of each. A flop (4 for each element of a head and
- * each (query, key) pair that the mask leaves, its gradient 10); a pair of a head: its exponential above all; a row, which is one query of one
- * head that sees a key: its sums, tiles that are not full; a byte of the operands, in proportion to the rows: copies in the order in which
- * the products read them.
+ * Attention, or its gradient, on one core takes flops * flop + pairs * pair + rows * row + bytes * byte seconds:
+ *   flop   of the products: 4 (gradient: 10) for each element of a head and each (query, key) pair that the mask leaves
+ *   pair   a (query, key) pair of one head: mostly its exponential
+ *   row    a query of one head that sees a key: its sums, and tiles that are not full
+ *   byte   of the operands, as far as rows use them: copies into the order in which the products read them
  */
 typedef struct ls_attention_cost {
     double flop, pair, row, byte;
@@ -40,7 +41,7 @@ typedef struct ls_core_rates {
 /* The contract whose measured bytes a kernel is costed by: its own, or `add`. */
 ls_kernel_id ls_measured_as(ls_kernel_id id);
 
-/* Of so many cores that share each call, or of a share of one. */
+/* The rates of `cores` cores that share each call (less than 1: of a part of one core). */
 ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores);
 /* Flops per second of attention or its gradient on heads of that size, where sequences are long: rows and bytes left out. */
 double ls_attention_rate(const ls_core_rates *rates, int pass, double head_size);
@@ -57,7 +58,7 @@ typedef struct ls_host {
     double overhead;     /* seconds of a kernel that has nothing to do */
 } ls_host;
 
-/* A host of this kind, docs/performance.md. */
+/* Nominal rates for kernels of this instruction set; docs/performance.md says where they were measured. */
 ls_host ls_host_nominal(ls_isa isa);
 
 /* How fast a rank computes and sends. */

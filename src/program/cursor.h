@@ -3,8 +3,8 @@
  * interpreter, the simulator) asks it which instruction heads a queue and whether it may start, and tells it what has been executed and
  * which puts are done.
  *
- * A head may start when everything that it comes after has been executed, or is done where it says so. An instruction that waits for a signal word also needs the
- * word's generation (ls_instr_word, ls_instr_generation), which the cursor does not see.
+ * The head of a queue may start when each entry of its list `after` has happened: the instruction there has been executed, or, with `done` set, its puts
+ * are done. An instruction that waits for a signal word also needs the word's generation (ls_instr_word, ls_instr_generation): its caller checks that.
  */
 #ifndef LS_PROGRAM_CURSOR_H
 #define LS_PROGRAM_CURSOR_H
@@ -47,7 +47,7 @@ static inline const ls_after *ls_cursor_obstacle(const ls_cursor *cursor, int qu
 static inline bool ls_cursor_may_start(const ls_cursor *cursor, int queue) {
     return ls_cursor_obstacle(cursor, queue) == NULL;
 }
-/* Whether only puts that have been executed, and are not known to be done, make up the obstacle. */
+/* Whether the obstacle has been executed, so that only its puts are still to be done. */
 static inline bool ls_cursor_awaits_puts(const ls_cursor *cursor, const ls_after *obstacle) {
     return obstacle->done && obstacle->instr <= cursor->executed[obstacle->queue];
 }

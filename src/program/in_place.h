@@ -1,4 +1,4 @@
-/* Whether two operands of one kernel call share bytes, and whether the kernel can do with that. */
+/* Whether two operands of one kernel call share bytes, and whether the kernel is still right then. (Reading a peer's block in place is another matter: leases.) */
 #ifndef LS_PROGRAM_IN_PLACE_H
 #define LS_PROGRAM_IN_PLACE_H
 
@@ -11,8 +11,8 @@ typedef enum ls_sharing {
 } ls_sharing;
 
 /*
- * Output `output` of a kernel call and its operand `other`: input i is i, output i is LS_KERNEL_INPUTS + i. At the buffers' offsets,
- * so after placement.
+ * Compares output `output` of a kernel call with its operand `other` (i: input i; LS_KERNEL_INPUTS + i: output i), at the offsets that placement
+ * has given their buffers.
  */
 ls_sharing ls_instr_sharing(const ls_image *image, const ls_instr *instr, int output, int other);
 

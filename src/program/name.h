@@ -17,7 +17,7 @@ int ls_write_key(int number, int output);
 /* The name begins with the shape that is read; parts are added to it, in any order. Never 0. */
 uint64_t ls_name_begin(const ls_view *read);
 
-/* One write of the value: which, its bytes, and how far behind its first byte the read begins. */
+/* One write of the value: which, its bytes, and how many bytes after its first one the read begins. */
 uint64_t ls_name_part(int key, const ls_range *written, const ls_range *read);
 
 /* What a persistent buffer held before; behind: of the read's first byte into the buffer. */
@@ -26,7 +26,7 @@ uint64_t ls_name_entry(size_t behind);
 /* What a transfer carries: the same for the put, or the owner's signal, and the wait. */
 uint64_t ls_name_transfer(const char *channel, uint64_t generation, size_t bytes);
 
-/* A read in place, of what that transfer has handed over, so many bytes behind its first. Never 0. */
+/* A read in place, of what that transfer has handed over, so many bytes after its first. Never 0. */
 uint64_t ls_name_in_place(const ls_view *read, uint64_t transfer, size_t behind);
 
 /* Whether every byte of part is one of whole; known only for equal ranges and for a contiguous whole, else false. */

@@ -1,4 +1,4 @@
-/* The resident memory of a rank, as the operating system counts it. Called after every step, so it allocates nothing. */
+/* The resident memory of a rank, as the operating system counts it. ls_resident_bytes is called after every step, so it allocates nothing. */
 #include "session/session.h"
 
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static const void *private_base(const ls_rank *rank) {
 ls_resident ls_resident_bytes(const ls_rank *rank) {
     const int64_t private = resident_in(private_base(rank), rank->image->bytes[LS_PRIVATE]);
     const int64_t heap = resident_in(ls_comm_heap(rank->comm), rank->image->bytes[LS_SYMMETRIC]);
-    const bool own_process = gettid() == getpid();
+    const bool own_process = gettid() == getpid(); /* not a thread among other ranks */
     const int64_t anonymous = own_process ? status_bytes("RssAnon") : -1;
     return (ls_resident){.bytes = anonymous < 0 ? private + heap : anonymous + heap,
                          .arenas = private + heap};

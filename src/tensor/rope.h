@@ -21,7 +21,7 @@ typedef struct ls_rope_kind {
     bool by_length; /* the frequency depends on the length of the sequence */
 } ls_rope_kind;
 
-/* The kind with a name; an unknown name is an LS_UNSUPPORTED error that lists the known ones. */
+/* *out: the scaling of that name, as in config.json. LS_UNSUPPORTED lists the known names. */
 LS_MUST_USE ls_status ls_rope_find(const char *name, ls_rope_scaling *out);
 /* The names of all kinds: "default, linear, ... or llama3". */
 void ls_rope_names(char *out, size_t room);
@@ -33,8 +33,8 @@ float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D);
 /* The factor on cosines and sines. */
 double ls_rope_magnitude(const ls_rope_params *p);
 /*
- * The frequency for a token at `position`, which may be beyond p->length: then the token counts as the last of a sequence of
- * position + 1 tokens. usual: the result of ls_rope_frequency(p, i, D).
+ * The frequency for a token at `position`. For kinds by length (dynamic) and a position beyond p->length it is computed as for a sequence of
+ * position + 1 tokens. usual: the result of ls_rope_frequency(p, i, D), which is returned in all other cases.
  */
 float ls_rope_frequency_at(const ls_rope_params *p, float usual, int64_t position, int64_t i, int64_t D);
 

@@ -1,6 +1,6 @@
 /*
- * Decodes ids one by one. Each new id decodes the kept ids again, and what the text has in addition to the text appended so far is appended,
- * up to its last complete character. Ids are kept from a place where the text was complete.
+ * Decodes ids one by one. With each new id the kept ids are decoded again; what their text has beyond the text returned so far is returned, up
+ * to its last complete character. Ids before a point where the text was complete are dropped, except a few that decoders need as context.
  */
 #include "base/base.h"
 #include "text/text_impl.h"
@@ -76,8 +76,9 @@ static ls_status drop_context(ls_token_stream *s) {
 static ls_status emit_all(ls_token_stream *s, ls_text *out) {
     const size_t before = s->waiting;
     LS_TRY(emit(s, s->decoded.count, out));
-    /* The text appended before is no longer the beginning: U+FFFD for each waiting id. */
-    for (size_t i = 0; i < before && s->waiting > 0; i++)
+    /* emit has returned nothing (the new text does not continue the old one): U+FFFD for each waiting id. */
+    const size_t lost = s->waiting > 0 ? before : 0;
+    for (size_t i = 0; i < lost; i++)
         if (!ls_text_append(out, "\xef\xbf\xbd", 3)) return ls_no_memory(3);
     return drop_context(s);
 }

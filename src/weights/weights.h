@@ -7,7 +7,7 @@
 
 #include "run/run.h"
 
-/* Gives elements [start, start + count) of a parameter. Any thread may call the functions. context NULL: no source. */
+/* Gives elements [start, start + count) of a parameter (flat: its name and shape). Any thread may call the functions. A source whose context is NULL is none. */
 typedef struct ls_weight_source {
     /* As f64, which holds every source type exactly. */
     ls_status (*read)(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out);
@@ -29,12 +29,12 @@ void ls_weights_store(ls_executor *executor, const ls_flat *flat, int64_t start,
  */
 ls_status ls_weights_not_finite(ls_executor *executor, const char *what);
 
-/* What files may hold beside the parameters, and how they may name them. A field may be NULL. */
+/* What files may hold besides the parameters, and how they may name them. A field may be NULL. */
 typedef struct ls_weight_rules {
     const char *const
         *derived; /* name endings of tensors that are not trained and are ignored; ends with NULL */
     const char *copy,
-        *original;      /* the tensor `copy` may repeat the parameter `original`, as a tied head does */
+        *original;      /* files may hold the parameter `original` a second time under the name `copy`, as a tied head is */
     const char *prefix; /* of parameters' names; files may leave it out in all of them */
 } ls_weight_rules;
 

@@ -22,7 +22,7 @@ json "d['verified'] and d['documents'] == 60 and len(d['first_documents']) == 5 
 json "sum(c['tokens'] for c in d['lengths']) == d['tokens'] == d['learnt_tokens']" out.json
 
 "$longspan" data build texts --out framed --begin '^' --end none >out.txt 2>err || fail "build: $(cat err)"
-grep -q '^around each document: \^ before, none behind' out.txt || fail "frame: $(cat out.txt)"
+grep -q '^around each document: \^ before, none after' out.txt || fail "frame: $(cat out.txt)"
 "$longspan" data inspect framed >page.txt || fail "inspect"
 grep -q 'end of document none' page.txt && grep -q '^document 0, [0-9]* tokens: ^line 1 of text 1' page.txt || fail "page: $(cat page.txt)"
 python3 -c 'import json; d = json.load(open("framed/shards.json")); assert d["begin"] == [94] and d["end"] == [], d' || fail "shards.json"
@@ -58,7 +58,7 @@ begin_build() { # WAITED FLAGS...: a build in the background, once a file is the
 begin_build cut/shard-000000.tokens --out cut --shard-tokens 100000
 kill -INT $pid
 wait $pid && fail "an interrupted build was done"
-grep -q 'interrupted: [0-9]* shards are complete; the same command with --resume continues behind them' err || fail "Ctrl-C: $(cat err)"
+grep -q 'interrupted: [0-9]* shards are complete; the same command with --resume continues after them' err || fail "Ctrl-C: $(cat err)"
 expect 2 "cut holds an unfinished build; continue with --resume, or remove it: rm -r cut" data build long.jsonl --out cut --shard-tokens 100000
 "$longspan" data build long.jsonl --out cut --shard-tokens 100000 --resume >out.txt 2>err || fail "resume: $(cat err)"
 grep -q '^1000000 documents' out.txt || fail "resume: $(cat out.txt)"

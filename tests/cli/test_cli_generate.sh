@@ -16,7 +16,7 @@ ranks=()
 # --- generate ---
 greedy=(generate "${base[@]}" --tokens 40 --temperature 0 --seed 3)
 "$longspan" "${greedy[@]}" --prompt "line 12 of" >one.txt 2>err || fail "generate: $(cat err)"
-grep -q '40 tokens at .*, behind a prompt of 10 at' err || fail "figures: $(cat err)"
+grep -q '40 tokens at .*, after a prompt of 10 at' err || fail "figures: $(cat err)"
 printf 'line 12 of' >prompt.txt
 "$longspan" "${greedy[@]}" --prompt-file prompt.txt --ranks 3 --strategy ring >three.txt 2>err || fail "generate: $(cat err)"
 cmp one.txt three.txt || fail "ranks change the text"
@@ -48,7 +48,7 @@ for more in "" --ignore-eos; do
 done
 echo '{"architectures": ["GPT2LMHeadModel"], "vocab_size": 256, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 24}' >learned.json
 "$longspan" generate --model learned.json --threads 1 --prompt "line 12 of" --tokens 15 >out 2>err || fail "all positions: $(cat err)"
-expect 2 "--tokens 16 behind a prompt of 10: the model has 24 positions, which are learned; expected at most 15" \
+expect 2 "--tokens 16 after a prompt of 10: the model has 24 positions, which are learned; expected at most 15" \
     generate --model learned.json --threads 1 --prompt "line 12 of" --tokens 16
 
 # A model with a number that is not finite, and one whose results overflow: both are errors.

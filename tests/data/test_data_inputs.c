@@ -227,7 +227,7 @@ static void reads_values_of_json(void **state) {
         {"[{\"text\": \"a\"},]", "bad.json: ", "expected a value in its array"},
         {"[,]", "bad.json: ", "expected a value in its array"},
         {"[\"a\" \"b\"]", "bad.json: ", "expected a comma or the end of its array"},
-        {"[\"a\"] \"b\"", "bad.json: ", "there is text behind the end of its array"},
+        {"[\"a\"] \"b\"", "bad.json: ", "there is text after the end of its array"},
         {"{\"text\": \"a", "bad.json: ", "ends inside of a value"},
         {"\n\n{\"text\": 1}", "bad.json:3: ", "text is 1"},
         {"[\"a\",\n7]", "bad.json:2: ", "the document is 7"},
@@ -388,6 +388,26 @@ static void skips_broken_files(void **state) {
     assert_int_equal(s.bad, 2);
 }
 
+/* The break is noticed also where the lines before it are as many as are read at once. */
+static void notices_a_break_after_a_full_batch(void **state) {
+    static const char line[] = "{\"text\":\"a\"}\n";
+    enum { LINES = 1 << 18, LENGTH = sizeof line - 1 };
+    char *lines = malloc((size_t)LINES * LENGTH), text[100];
+    const size_t room = (size_t)1 << 20;
+    char *packed = malloc(room);
+    assert_non_null(lines);
+    assert_non_null(packed);
+    for (size_t i = 0; i < LINES; i++) memcpy(lines + i * LENGTH, line, LENGTH);
+    size_t n = gzip(lines, (size_t)LINES * LENGTH, packed, room);
+    gzip(line, LENGTH, packed + n, room - n);
+    const char *path =
+        scratch_file(state, "batch.jsonl.gz", packed, n + 8); /* of the second member only the header */
+    assert_error(build_file(state, path, "text", text), LS_INVALID, "batch.jsonl.gz",
+                 "ends in the middle of a gzip member");
+    free(lines);
+    free(packed);
+}
+
 static void refuses_bombs(void **state) {
     const size_t bytes = (size_t)70 << 20, room = (size_t)1 << 20;
     char *text = malloc(bytes), *packed = malloc(room), out[100];
@@ -483,6 +503,7 @@ int main(void) {
 #if HAVE_ZLIB
         cmocka_unit_test(reads_every_kind_of_gzip),
         cmocka_unit_test(skips_broken_files),
+        cmocka_unit_test(notices_a_break_after_a_full_batch),
         cmocka_unit_test(refuses_bombs),
 #endif
 #if HAVE_ZSTD

@@ -242,7 +242,7 @@ static ls_status resolve(bench *b) {
     if (j->ranks > LS_MAX_RANKS)
         return ls_error(LS_USAGE, "--ranks %lld; expected 1 to %d", (long long)j->ranks, LS_MAX_RANKS);
     if (j->threads != 0)
-        return ls_error(LS_USAGE, "--threads %lld with --ranks %lld; expected --ranks 1 beside it",
+        return ls_error(LS_USAGE, "--threads %lld with --ranks %lld; expected --ranks 1 with it",
                         (long long)j->threads, (long long)j->ranks);
     LS_TRY(ls_bench_rounds(j, 3, &b->rounds));
     LS_TRY(ls_job_dtype(j->dtype, LS_BF16, &b->options.dtype));
@@ -277,7 +277,7 @@ ls_status ls_run_bench_attention(const ls_bench_job *given, FILE *out) {
     ls_bench_job filled = *given;
     const ls_bench_job *job = &filled;
     fill_in(&filled.options);
-    if (filled.options.ranks == 1) return ls_run_bench_attention_alone(job, out);
+    if (filled.options.ranks == 1) return ls_run_bench_attention_kernels(job, out);
     bench *b = calloc(1, sizeof *b);
     if (b == NULL) return ls_error(LS_NO_MEMORY, "no memory for a bench");
     b->job = job->options;

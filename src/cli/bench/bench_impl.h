@@ -9,7 +9,7 @@
 
 LS_MUST_USE ls_status ls_run_bench_attention(const ls_bench_job *job, FILE *out);
 /* The bench attention with --ranks 1; the defaults are filled in. */
-LS_MUST_USE ls_status ls_run_bench_attention_alone(const ls_bench_job *job, FILE *out);
+LS_MUST_USE ls_status ls_run_bench_attention_kernels(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_comm(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_gemm(const ls_bench_job *job, FILE *out);
 LS_MUST_USE ls_status ls_run_bench_step(const ls_bench_job *job, FILE *out);
@@ -26,7 +26,10 @@ LS_MUST_USE ls_status ls_bench_rounds(const ls_bench_options *options, int initi
 /* The median of one value for each round; the order of the values is kept. */
 double ls_bench_median(const double *values, int rounds);
 
-/* What the machine can do (floor), what was measured (figure), and their ratio. Both have one unit: "ns", "GB/s" or "GFLOP/s". */
+/*
+ * What was measured (figure) and the best that this machine does with the simplest work (floor: the lowest time, or the highest rate), both in one
+ * unit ("ns", "GB/s" or "GFLOP/s"); and their ratio, which is at most about 1.
+ */
 typedef struct ls_bench_figure {
     const char *unit;
     double floor, figure, ratio;
@@ -43,10 +46,10 @@ LS_MUST_USE ls_status ls_bench_model_open(const ls_bench_options *options, ls_mo
 const char *ls_bench_model_name(const ls_bench_options *options);
 
 /*
- * The best rate of matrix products that was measured on a type with the threads of a pool: that of square products, which are run again
- * and again between other measurements.
+ * The best rate of matrix products measured so far for a type and the threads of a pool. Products of square matrices are run again and again
+ * between other measurements.
  */
-enum { LS_BENCH_SQUARES = 2 };
+enum { LS_BENCH_SQUARES = 2 }; /* sizes of square matrices */
 typedef struct ls_bench_peak {
     ls_timed_call square[LS_BENCH_SQUARES];
     int n;
@@ -95,8 +98,8 @@ void ls_bench_table_put(const ls_bench_table *table, ls_json_writer *writer);
 
 /* The times of one rank, in memory that it shares with the caller. */
 typedef struct ls_bench_step_times {
-    /* ls_seconds when memory was mapped and kernels prepared; when weights and inputs were set */
-    double began, ready;
+    double began; /* ls_seconds when memory was mapped and kernels were prepared */
+    double ready; /* and when weights and inputs were set */
     ls_touched touched;
     int64_t huge; /* bytes in huge pages */
     double first; /* seconds of the first step */

@@ -1,4 +1,4 @@
-/* How much a mask leaves between tokens of two blocks: what attention to them costs. */
+/* Counts the (query, key) pairs that a mask allows between the queries of one block and keys of another. Attention's predicted cost follows from them. */
 #include "compile/attention/attention.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static void sort(ls_arena *scratch, int32_t *positions, int64_t n, int64_t limit
     }
 }
 
-/* Number of entries below `limit`, found by walking from the last answer: spans move on with the queries. */
+/* The number of sorted positions below `limit`. The search begins at *answer, the result of the call before, because spans move on with the queries. */
 static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *answer) {
     while (*answer > 0 && sorted[*answer - 1] >= limit) --*answer;
     while (*answer < n && sorted[*answer] < limit) ++*answer;

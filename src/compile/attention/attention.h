@@ -137,7 +137,7 @@ ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_t
  */
 ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_range wanted);
 
-/* --- how other ranks' blocks arrive (transfer.c) ----------------------------------------------------------------------------- */
+/* --- how other ranks' blocks arrive (kv_transfer.c, put.c, in_place.c) ------------------------------------------------------- */
 
 enum { LS_KEYS, LS_VALUES, LS_KV };
 
@@ -160,12 +160,12 @@ typedef struct ls_kv_block {
 
 /*
  * Two ways, the same bits: put.c (blocks are put into slots of their readers) and in_place.c (they are read where they lie).
- * Ring: begin; then for each hop arrive, in the backward pass part and pass_on where the hop is used (ls_hops, and hop 0), and leave;
- * home, which also a ring of one rank calls; end. Everything in twos is keys, values.
+ * Ring: begin; then for each hop receive_block, in the backward pass gradient_room and send_gradient where the hop is used (ls_hops, and hop 0),
+ * and release_block; after the last hop sum_gradients (backward, also with one rank); end. Arrays [LS_KV] are keys, values.
  */
 typedef struct ls_kv_transfer {
     void *(*begin)(ls_builder *b, ls_site *site, bool backward);
-    /* What I see, at least, of the block of this hop (0: my own, whole), which may be read until leave. */
+    /* The block of this hop (0: my own, whole), at least what I see of it. It may be read until release_block. */
     void (*receive_block)(ls_builder *b, void *state, int hop, ls_kv_block *out);
     void (*release_block)(ls_builder *b, void *state, int hop);
     /* Where my part of the gradient of this hop's block is made, of the tokens that I see; then it leaves for the block's rank. */
@@ -235,7 +235,7 @@ typedef struct ls_attention_call {
 
 void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand o, ls_operand lse);
 
-/* What the gradient is given beside that, laid out like the queries. */
+/* What the gradient is given besides that, laid out like the queries. */
 typedef struct ls_attention_given {
     ls_operand grad_o, lse, delta;
 } ls_attention_given;
@@ -254,7 +254,7 @@ enum { LS_QUERY_TENSORS = 4 };
 struct ls_queries {
     ls_site *site;
     const int *hops; /* ls_hops */
-    int rounds;      /* beside round 0 */
+    int rounds;      /* besides round 0 */
     int n_own, n_found;
     ls_operand own[LS_QUERY_TENSORS], found[LS_QUERY_TENSORS];
     const char *const *own_name, *const *found_name;
@@ -286,7 +286,7 @@ typedef struct ls_query_transfer {
 } ls_query_transfer;
 ls_query_transfer ls_query_transfer_out(ls_builder *b, const ls_queries *q, int slots);
 ls_query_transfer ls_query_transfer_back(ls_builder *b, const ls_queries *q, int slots);
-/* Each rank calls all three for every round; release may be left out of the last `slots`. take: what came, until release. */
+/* Each rank calls all three for every round; ls_query_release may be left out for the last `slots` rounds. *out may be read until release. */
 void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const ls_operand from[]);
 void ls_query_receive(ls_builder *b, const ls_query_transfer *v, int round, ls_operand out[]);
 void ls_query_release(ls_builder *b, const ls_query_transfer *v, int round);

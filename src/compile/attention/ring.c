@@ -3,13 +3,13 @@
  * arXiv 2310.01889). Partial results merge by log-sum-exp in type G. In the backward pass the blocks go round again, and each
  * rank's part of a block's gradient goes straight to the block's rank, in type G, which adds them up.
  *
- * Of a block only those tokens come that somebody further on sees, and each rank attends to those that it sees itself
- * (visible.c). How they come is the transfer's business (put.c, in_place.c).
+ * A rank gets only those tokens of a block that it or a rank after it in the ring sees, and attends to those that it sees itself
+ * (visible.c). How blocks get from rank to rank: kv_transfer.c, put.c, in_place.c.
  */
 #include "compile/attention/attention.h"
 
 /* One call for each range; an empty one where a rank sees nothing, so that all ranks' heaps are used alike. */
-static int visits(const ls_token_set *seen) { return seen->n > 0 ? seen->n : 1; }
+static int n_calls(const ls_token_set *seen) { return seen->n > 0 ? seen->n : 1; }
 
 /* That range of what my queries see of a block; nothing where they see none of it. */
 static ls_token_range range_of(ls_builder *b, const ls_site *site, int block, int index) {
@@ -18,8 +18,8 @@ static ls_token_range range_of(ls_builder *b, const ls_site *site, int block, in
 }
 
 /* My queries against one range of a block. */
-static ls_attention_call visit(ls_builder *b, const ls_site *site, int block, const ls_kv_block *here,
-                               int index) {
+static ls_attention_call call_for(ls_builder *b, const ls_site *site, int block, const ls_kv_block *here,
+                                  int index) {
     const ls_token_range range = range_of(b, site, block, index);
     return (ls_attention_call){
         .params = site->params,
@@ -32,43 +32,43 @@ static ls_attention_call visit(ls_builder *b, const ls_site *site, int block, co
         .area = ls_seen_area(b, site->mask, ls_ring_index(b), block, index)};
 }
 
-/* Hops in order, the unused ones too: over them blocks pass on. */
-typedef struct journey {
-    const int *hops;
-    int n, next; /* used hops; those before */
-    int hop;
+/* Walks over the hops 0, 1, 2 ... to the last used one. Unused hops are walked too, because blocks are passed on over them. */
+typedef struct hop_walk {
+    const int *hops; /* those that are used, ascending, after hop 0 */
+    int n, next;     /* how many; the first of them that the walk has not come to */
+    int hop;         /* where the walk is */
     bool used;
-} journey;
+} hop_walk;
 
-static journey set_out(ls_builder *b, const ls_site *site) {
-    journey j = {.used = true};
-    j.n = ls_hops(b, site->mask, &j.hops);
-    return j;
+static hop_walk first_hop(ls_builder *b, const ls_site *site) {
+    hop_walk w = {.used = true};
+    w.n = ls_hops(b, site->mask, &w.hops);
+    return w;
 }
 
 /* False: that was the last. */
-static bool go_on(journey *j) {
-    if (j->next == j->n) return false;
-    j->used = ++j->hop == j->hops[j->next];
-    j->next += j->used;
+static bool next_hop(hop_walk *w) {
+    if (w->next == w->n) return false;
+    w->used = ++w->hop == w->hops[w->next];
+    w->next += w->used;
     return true;
 }
 
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
     const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
     void *state = transfer->begin(b, site, false);
-    journey j = set_out(b, site);
+    hop_walk w = first_hop(b, site);
     do {
-        const int block = ls_block_at(b, j.hop);
+        const int block = ls_block_at(b, w.hop);
         ls_kv_block here;
-        transfer->receive_block(b, state, j.hop, &here);
-        for (int i = 0; j.used && i < visits(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
-            ls_attention_call call = visit(b, site, block, &here, i);
-            call.params.merge = j.hop > 0 || i > 0;
+        transfer->receive_block(b, state, w.hop, &here);
+        for (int i = 0; w.used && i < n_calls(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
+            ls_attention_call call = call_for(b, site, block, &here, i);
+            call.params.merge = w.hop > 0 || i > 0;
             ls_build_attention(b, &call, o, site->lse);
         }
-        transfer->release_block(b, state, j.hop);
-    } while (go_on(&j));
+        transfer->release_block(b, state, w.hop);
+    } while (next_hop(&w));
     transfer->end(b, state);
 }
 
@@ -77,24 +77,24 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
     const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
     const ls_attention_given given = {grad_o, site->lse, delta};
     void *state = transfer->begin(b, site, true);
-    journey j = set_out(b, site);
+    hop_walk w = first_hop(b, site);
     do {
-        const int block = ls_block_at(b, j.hop);
+        const int block = ls_block_at(b, w.hop);
         const ls_token_set *seen = ls_seen(b, site->mask, ls_ring_index(b), block);
         ls_kv_block here;
         ls_operand part[LS_KV];
-        transfer->receive_block(b, state, j.hop, &here);
-        if (j.used) transfer->gradient_room(b, state, j.hop, part);
-        for (int i = 0; j.used && i < visits(seen); i++) {
+        transfer->receive_block(b, state, w.hop, &here);
+        if (w.used) transfer->gradient_room(b, state, w.hop, part);
+        for (int i = 0; w.used && i < n_calls(seen); i++) {
             const ls_token_range range = range_of(b, site, block, i);
-            ls_attention_call call = visit(b, site, block, &here, i);
-            call.params.accumulate_dq = j.hop > 0 || i > 0;
+            ls_attention_call call = call_for(b, site, block, &here, i);
+            call.params.accumulate_dq = w.hop > 0 || i > 0;
             ls_build_attention_grad(b, &call, &given, dq, ls_tokens_at(part[LS_KEYS], seen, range),
                                     ls_tokens_at(part[LS_VALUES], seen, range));
         }
-        transfer->release_block(b, state, j.hop);
-        if (j.used) transfer->send_gradient(b, state, j.hop, part);
-    } while (go_on(&j));
+        transfer->release_block(b, state, w.hop);
+        if (w.used) transfer->send_gradient(b, state, w.hop, part);
+    } while (next_hop(&w));
     ls_operand sum[LS_KV];
     transfer->sum_gradients(b, state, sum);
     transfer->end(b, state);

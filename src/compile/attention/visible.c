@@ -169,7 +169,7 @@ static ls_token_set meet(ls_arena *arena, ls_arena *scratch, const runs *keys, c
     int64_t start = 0;
     for (int64_t i = 0; i < keys->n; i++) {
         const run *r = &keys->at[i];
-        int lo = 0, hi = s->n; /* the first span that ends behind the run's first position */
+        int lo = 0, hi = s->n; /* the first span that ends after the run's first position */
         while (lo < hi) {
             const int middle = lo + (hi - lo) / 2;
             if (s->at[middle].hi > r->first)

@@ -1,6 +1,6 @@
 /*
- * cross_entropy: -log softmax(logits)[label] per token; 0 for label -100 (ignored). Output 1, the log-sum-exp, is for the
- * gradient (softmax - onehot)·dloss.
+ * cross_entropy: output 0 is -log softmax(logits)[label] for each token, 0 for the label -100 (ignored). Output 1 is the log-sum-exp of the logits;
+ * cross_entropy_grad makes softmax(logits) of it again, and returns (softmax - onehot(label)) * dloss.
  */
 #include "graph/graph_impl.h"
 

@@ -1,6 +1,6 @@
 /*
- * attention_grad of a row block and a key block in vectors: S, dP, P and dS are computed for the whole pair, one after the
- * other, by the products of attention_gemm.h.
+ * The kernel attention_grad for one row block (queries) and one key block, in vectors: S, dP, P and dS of the two blocks are computed in full,
+ * one after the other, by the products of attention_gemm.h.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_GRAD_VECTORS_H
 #define LS_KERNEL_CPU_ATTENTION_GRAD_VECTORS_H
@@ -15,7 +15,8 @@ struct scratch {
     float *k_transposed, *v_transposed, *k_columns; /* a key block, packed */
     /* a row block, packed: as rows, and as operand of sums over queries */
     float *q_rows, *do_rows, *q_summed, *do_summed;
-    float *s, *dp;  /* [CACHE_ROWS][S_ROW]; without pairs, P and dS overwrite them */
+    float *s,
+        *dp; /* [CACHE_ROWS][S_ROW]; P and dS overwrite them where a unit is one float (UNIT_ELEMENTS 1) */
     float *p_by_q;  /* P in units along queries: [CACHE_ROWS / UNIT_ELEMENTS][S_ROW] */
     float *ds_by_q; /* dS likewise */
     float *ds_by_k; /* dS in units along keys: [CACHE_ROWS][S_ROW / UNIT_ELEMENTS] */
@@ -65,8 +66,8 @@ static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int6
 }
 
 /*
- * Packs a row block as rows and as operand of sums over queries, and returns the latter. If there is one panel and no pairs, both have
- * the same layout and the block is packed once.
+ * Packs a row block twice, as rows and as operand of sums over queries, and returns the latter. If there is one panel and a unit is one float, both
+ * have the same layout and the block is packed once.
  */
 static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start,
                         float *rows_out, float *summed_out) {
@@ -154,7 +155,8 @@ static void product_by_keys(const backward *f, scratch *s, const float *rows, co
     }
 }
 
-static const float ones[MICRO_ROWS] = {1, 1, 1, 1, 1, 1};
+static const float ones[] = {1, 1, 1, 1, 1, 1};
+_Static_assert(sizeof ones == MICRO_ROWS * sizeof *ones, "one for each row of a register block");
 
 /* dV += P^T dO or dK += dS^T Q: sums over the queries. */
 static void product_by_queries(const backward *f, const scratch *s, const float *by_q,

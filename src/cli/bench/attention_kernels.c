@@ -1,6 +1,7 @@
 /*
- * The attention kernels alone on one rank, against the best rate of square products of the same type and threads in the same run. Only the
- * operations that the mask leaves are counted. With another mask than causal, causal attention is measured in turns with it.
+ * The attention kernels on one rank, without communication. Their rate is compared with that of products of square matrices of the same type
+ * and threads: with the best one of the run (floor), and with the mean right before and after each measurement (beside). Only the operations
+ * that the mask leaves are counted. With another mask than causal, causal attention is measured as well, in alternation.
  */
 #include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
@@ -33,7 +34,8 @@ typedef struct bench {
     ls_dtype dtype;
     ls_attention_shape shape;
     ls_machine machine;
-    int rounds, n;
+    int rounds;
+    int n; /* masks to measure: 1 or 2 */
     ls_mask causal;
     masked masked[2]; /* the last of the n is causal */
     double floor;
@@ -201,7 +203,7 @@ static ls_status run(bench *b, ls_mask_text *text) {
     return measure(b);
 }
 
-ls_status ls_run_bench_attention_alone(const ls_bench_job *job, FILE *out) {
+ls_status ls_run_bench_attention_kernels(const ls_bench_job *job, FILE *out) {
     bench b = {.job = job->options};
     ls_mask_text text = {0};
     const ls_status status = run(&b, &text);
