@@ -43,7 +43,7 @@ static void print_difference(const outcome *one, const outcome *many, int64_t st
         most = fmax(most, difference[i]);
     }
     printf(
-        "  One curve: the losses differ by %.1g nats in the median step, by at most %.1g (the first loss is %.1f).\n",
+        "  One curve: the losses differ by %.1g nats in the median step, by at most %.1g (first loss: %.1f).\n",
         ls_median(difference, (int)steps), most, one->loss[0]);
     free(difference);
 }
