@@ -1,8 +1,8 @@
 /*
- * Dependencies: which instructions of a program must stay behind which, whatever the order of the rest. Read off the list in
- * emission order, before placement: who reads what was written, who writes what was read or written before, and whose turn comes
- * later at an end of a channel (instr.h). Bytes are told apart by buffer; in persistent buffers, which hold many tensors, by the parts
- * that no instruction touches across.
+ * Dependencies: which instructions of a program must stay behind which, whatever the order of the rest. Read
+ * off the list in emission order, before placement: who reads what was written, who writes what was read or
+ * written before, and whose turn comes later at an end of a channel (instr.h). Bytes are told apart by buffer;
+ * in persistent buffers, which hold many tensors, by the parts that no instruction touches across.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
@@ -42,7 +42,7 @@ typedef struct tracker {
 
 static bool is_persistent(const tracker *t, int buffer) { return t->image->buffers[buffer].program < 0; }
 
-/* --- parts of persistent buffers ------------------------------------------------------------------------------------------- */
+/* --- parts of persistent buffers -------------------------------------------------------------------------- */
 
 static int by_place(const void *x, const void *y) {
     const part *a = x, *b = y;
@@ -108,7 +108,7 @@ static cell *cell_of(const tracker *t, const ls_operand *o) {
     return &t->cells[t->image->n_buffers + lo];
 }
 
-/* --- dependencies ---------------------------------------------------------------------------------------------------------- */
+/* --- dependencies ----------------------------------------------------------------------------------------- */
 
 static void depend(tracker *t, int instr, int on) {
     if (on < 0 || on == instr) return;

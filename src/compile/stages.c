@@ -1,9 +1,10 @@
 /*
- * How much is exchanged among many ranks: in stages, each among few. A bucket of gradients is reduced and scattered among ranks with
- * neighbouring numbers, then each part among the ranks that hold the same part, and so on; parameters are gathered through the same stages in
- * the other direction. That sends no more bytes than one exchange among all ranks, in far fewer messages: of 64 ranks each has 7 + 7 peers,
- * not 63; of 10,240 it has 28. (Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice, and experience",
- * 2007, section 7: meshes.) Few ranks take one stage: fewer waits.
+ * How much is exchanged among many ranks: in stages, each among few. A bucket of gradients is reduced and
+ * scattered among ranks with neighbouring numbers, then each part among the ranks that hold the same part, and
+ * so on; parameters are gathered through the same stages in the other direction. That sends no more bytes than
+ * one exchange among all ranks, in far fewer messages: of 64 ranks each has 7 + 7 peers, not 63; of 10,240 it
+ * has 28. (Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice, and
+ * experience", 2007, section 7: meshes.) Few ranks take one stage: fewer waits.
  */
 #include "compile/compile_impl.h"
 
@@ -28,7 +29,10 @@ static ls_team merged(const ls_team *team) {
     return out;
 }
 
-/* The least divisor of n that leaves so little that stages of about MEMBERS suffice for the rest; n itself where it has no other. */
+/*
+ * The least divisor of n that leaves so little that stages of about MEMBERS suffice for the rest; n itself
+ * where it has no other.
+ */
 static int first_factor(int n) {
     const double stages = ceil(log(n) / log(MEMBERS) - 1e-9);
     const double least = pow(n, 1 / stages) - 1e-9;

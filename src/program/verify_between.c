@@ -5,7 +5,7 @@
 #include "program/instr.h"
 #include "program/verify_local_impl.h"
 
-/* --- noting --------------------------------------------------------------------------------------------------------------------- */
+/* --- noting ----------------------------------------------------------------------------------------------- */
 
 ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *arena) {
     ls_class_proof *proof = LS_NEW(arena, ls_class_proof);
@@ -46,7 +46,10 @@ static void add(uint64_t *hash, uint64_t kind, uint64_t transfer, uint64_t bytes
     *hash = ls_hash_bytes(key, sizeof key);
 }
 
-/* PUT and RECEIVE say what is transferred, LEASE and BORROW what is read; who grants, returns, acquires and reclaims is the same end. */
+/*
+ * PUT and RECEIVE say what is transferred, LEASE and BORROW what is read; who grants, returns, acquires and
+ * reclaims is the same end.
+ */
 void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr) {
     const ls_instr_traits *t = ls_traits(instr);
     if (ls_instr_sends(instr)) {
@@ -64,7 +67,7 @@ void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr) {
         add(&end->received, t->awaited, instr->transfer, hash_of_form(o));
 }
 
-/* --- comparing ------------------------------------------------------------------------------------------------------------------ */
+/* --- comparing -------------------------------------------------------------------------------------------- */
 
 static ls_status differ(const ls_class_proof *a, const ls_class_proof *b, const char *what) {
     return ls_error(LS_INVALID, "program rejected: the programs of ranks %d and %d differ in %s", a->rank,
@@ -179,7 +182,7 @@ ls_status ls_prove_between(const ls_class_proof *const *proofs, int classes, con
     return status;
 }
 
-/* --- images at hand ------------------------------------------------------------------------------------------------------------- */
+/* --- images at hand --------------------------------------------------------------------------------------- */
 
 ls_status ls_verify_local(const ls_image *const *images, int ranks) {
     ls_arena *arena = ls_arena_create();

@@ -84,11 +84,11 @@ static use *use_of(const proving *p, const ls_instr *instr) {
     return &p->uses[instr->channel][instr->generation - 1];
 }
 
-/* --- epochs --------------------------------------------------------------------------------------------------------------------- */
+/* --- epochs ----------------------------------------------------------------------------------------------- */
 
 /*
- * Epochs in the order of emission. It is one order for all classes but for the awaits of data, which a rank may emit in an order of its own: they stand
- * between two others. *order: a hash of what all have in common.
+ * Epochs in the order of emission. It is one order for all classes but for the awaits of data, which a rank may
+ * emit in an order of its own: they stand between two others. *order: a hash of what all have in common.
  */
 static void find_epochs(proving *p, uint64_t *order) {
     const int n = p->program->n_instrs;
@@ -115,7 +115,10 @@ static void find_epochs(proving *p, uint64_t *order) {
     }
 }
 
-/* Every word is set at a lower epoch than it is awaited. Peers have this rank's epochs: all classes have one order of emission. */
+/*
+ * Every word is set at a lower epoch than it is awaited. Peers have this rank's epochs: all classes have one
+ * order of emission.
+ */
 static ls_status check_epochs(const proving *p) {
     const ls_program *program = p->program;
     size_t *first = LS_NEW_ARRAY(p->arena, size_t, program->n_channels + 1);
@@ -141,7 +144,7 @@ static ls_status check_epochs(const proving *p) {
     return ls_ok();
 }
 
-/* --- memory --------------------------------------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------------------- */
 
 static peer_memory *memory_of(proving *p, ls_peer peer) {
     for (int k = 0; k < p->n_peers; k++)
@@ -204,7 +207,7 @@ static ls_status write(proving *p, const ls_instr *instr, ls_point at) {
     return ls_ok();
 }
 
-/* --- transfers ------------------------------------------------------------------------------------------------------------------ */
+/* --- transfers -------------------------------------------------------------------------------------------- */
 
 /* The peer may write what it will put, which is what the receive awaits (ls_prove_between). */
 static ls_status grant(proving *p, const ls_instr *instr, ls_point at) {
@@ -265,7 +268,10 @@ static const struct {
     [LS_INSTR_BORROW] = {.after = borrow},         [LS_INSTR_RECLAIM] = {.before = close_window},
 };
 
-/* A word is set after the last await at its end: what opens a use after that of the use before, else after that of the same use. */
+/*
+ * A word is set after the last await at its end: what opens a use after that of the use before, else after that
+ * of the same use.
+ */
 static ls_status check_set(const proving *p, const end_state *end, int i) {
     const ls_instr *instr = &p->program->instrs[i];
     const queue_state *q = &p->queue[instr->queue];
@@ -299,7 +305,7 @@ static ls_status take_turn(proving *p, const ls_instr *instr, ls_point at) {
     return ls_ok();
 }
 
-/* --- running the queues ----------------------------------------------------------------------------------------------------------- */
+/* --- running the queues ----------------------------------------------------------------------------------- */
 
 /* The queue knows that the puts of a queue up to that instruction are done. */
 static void settle(proving *p, ls_point at, const ls_after *after) {
@@ -324,8 +330,9 @@ static void learn(proving *p, queue_state *q, const ls_after *after) {
 }
 
 /*
- * The peer sets a word only after its last await there, of what this rank has set before. So an await comes after the last
- * instruction that sets a word at its end: what closes a use after what opened it, else after the end of the use before.
+ * The peer sets a word only after its last await there, of what this rank has set before. So an await comes
+ * after the last instruction that sets a word at its end: what closes a use after what opened it, else after
+ * the end of the use before.
  */
 static uint64_t sets_before(const ls_instr *instr) {
     return ls_traits(instr)->awaits ? instr->generation - !ls_traits(instr)->closes : 0;

@@ -1,12 +1,15 @@
-/* What is kept of a class that was proved: the ends of its channels. Shared by verify_local.c, which notes them, and verify_between.c, which compares. */
+/*
+ * What is kept of a class that was proved: the ends of its channels. Shared by verify_local.c, which notes
+ * them, and verify_between.c, which compares.
+ */
 #ifndef LS_PROGRAM_VERIFY_LOCAL_IMPL_H
 #define LS_PROGRAM_VERIFY_LOCAL_IMPL_H
 
 #include "program/verify_local.h"
 
 /*
- * A channel as one class has it: the peers at its two ends, and what this class says of each use. `sent` of one class must be `received` of the
- * class at the other end.
+ * A channel as one class has it: the peers at its two ends, and what this class says of each use. `sent` of one
+ * class must be `received` of the class at the other end.
  */
 typedef struct ls_channel_end {
     ls_peer to, from;

@@ -60,13 +60,18 @@ static const ls_access *intruder(const ls_bytes *bytes, int buffer, int parts) {
     return NULL;
 }
 
-/* Two parts that meet in another order than that of emission; NULL when there are none. */
+/*
+ * Of two parts that meet in another order than that of emission, the one that is too late; NULL: there are none. Parts are
+ * ordered by their starts, as they were found.
+ */
 static const ls_access *disorder(const ls_bytes *bytes, int parts) {
     for (int i = 0; i < parts; i++) {
-        for (int j = 0; j < parts; j++) {
-            const ls_access *a = near(bytes, i), *b = near(bytes, j);
-            if (a->start.key < b->start.key && a->order > b->order && ls_range_overlap(&a->range, &b->range))
-                return a;
+        const ls_access *a = near(bytes, i);
+        for (int j = i + 1; j < parts && near(bytes, j)->place.from < a->place.past; j++) {
+            const ls_access *b = near(bytes, j);
+            if ((a->start.key < b->start.key) != (a->order < b->order) &&
+                ls_range_overlap(&a->range, &b->range))
+                return a->start.key < b->start.key ? a : b;
         }
     }
     return NULL;
