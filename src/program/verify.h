@@ -5,7 +5,7 @@
  * waits (Mattern 1989; the race rule is FastTrack's, Flanagan and Freund, PLDI 2009). Because a word has one writer and
  * generations only rise, whether the play gets stuck and what is ordered before what do not depend on the order of play. Checked:
  *   - every wait is satisfied by exactly one put or signal, and every one of these is awaited;
- *   - the generations of a word rise by one;
+ *   - the generations of a word rise by one, and who sets it knows that it was awaited since it was set last;
  *   - a put lands inside the slot that its receiver handed over, and in exactly the bytes that the receiver waits for;
  *   - another rank's bytes are read in place only of a block that their owner has leased, between the wait for it and the signal that
  *     gives it back, and while the owner leaves it alone; what comes back is what was leased;

@@ -126,8 +126,10 @@ typedef struct ls_message ls_message; /* a signal on its way: what its sender kn
 typedef struct ls_moment ls_moment;   /* what a queue had seen after an instruction (verify_clocks.c) */
 
 typedef struct ls_word {
-    uint64_t last;       /* highest generation set */
+    uint64_t last;       /* generation that it was set to */
     ls_message *pending; /* not yet awaited */
+    int queue;           /* the last await: its queue, over all ranks, and its tick there */
+    uint32_t tick;
 } ls_word;
 
 typedef struct ls_play_queue {

@@ -164,7 +164,10 @@ static ls_status touch(proving *p, const ls_operand *o, bool writes, ls_point at
                : ls_bytes_touch(&p->bytes, o, writes, at, p->queue[at.queue].clock, open, out);
 }
 
-/* In the memory of its peer, which is taken to be laid out like this rank's own: what lies in one block of a peer and what in another does not depend on where they lie. */
+/*
+ * In the memory of its peer, which is taken to be laid out like this rank's own: what lies in one block of a
+ * peer and what in another does not depend on where they lie.
+ */
 static ls_status touch_there(proving *p, peer_memory *there, const ls_operand *o, bool writes, ls_point at) {
     const ls_range range = ls_operand_range(p->image, o, p->rank);
     return ls_bytes_touch_from(&there->bytes, o->buffer, &range, writes, at, p->queue[at.queue].clock, false,

@@ -1,22 +1,29 @@
 /*
- * The local verifier: proves programs class by class, without a play of all ranks. Its time is that of the instructions of each class, at any number
- * of ranks.
+ * The local verifier: proves programs class by class, without a play of all ranks. Its time is that of the
+ * instructions of each class, at any number of ranks.
  *
- * Of a class by itself (ls_prove_class), for each program, with everything that peers may do at any time that this rank allows:
- *   - each queue's clock says which accesses of this rank are ordered. A grant opens a window in which the peer may write the slot, until the receive; a lease
- *     opens one in which the peer may read the block, until the reclaim; a put reads its source until it is done. No access of the
- *     rank itself falls into a window with which it conflicts, on any rank of the class (ls_extents_meet);
+ * Of a class by itself (ls_prove_class), for each program, with everything that peers may do at any time that
+ * this rank allows:
+ *   - each queue's clock says which accesses of this rank are ordered. A grant opens a window in which the peer
+ *     may write the slot, until the receive; a lease opens one in which the peer may read the block, until the
+ *     reclaim; a put reads its source until it is done. No access of the rank itself falls into a window with
+ *     which it conflicts, on any rank of the class (ls_extents_meet);
  *   - another rank's bytes are read between the borrow and the return, and only of the block that was leased;
- *   - every read finds the value that it names, and the program leaves in persistent buffers what it is to leave (name.h);
- *   - generations rise by one; at each end of a channel a word is set only after the last await there, so a slot is granted again only after what
- *     came last was received, and put into only after it was granted; at the end each grant has been received, each lease
- *     reclaimed: the program is closed, so programs may follow each other in any order;
- *   - there is no deadlock. Communicating instructions have an epoch, their place in the order of emission, which is one order for all classes.
- *     An instruction that sets a word has a lower epoch than the one that awaits it, and a higher one than every await that precedes it on
- *     its rank, along queues and the order between them. Along any chain of waits epochs fall, so that there is no cycle.
+ *   - every read finds the value that it names, and the program leaves in persistent buffers what it is to
+ *     leave (name.h);
+ *   - generations rise by one; at each end of a channel a word is set only after the last await there, so a
+ *     slot is granted again only after what came last was received, and put into only after it was granted.
+ *     Since the peer does the same, an await comes after the last instruction that set a word at its end;
+ *   - at the end each grant has been received, each lease reclaimed: the program is closed, so programs may
+ *     follow each other in any order;
+ *   - there is no deadlock. Communicating instructions have an epoch, their place in the order of emission,
+ *     which is one order for all classes. An instruction that sets a word has a lower epoch than the one that
+ *     awaits it, and a higher one than every await that precedes it on its rank, along queues and the order
+ *     between them. Along any chain of waits epochs fall, so that there is no cycle.
  *
- * Between classes (ls_prove_between): both ends of each channel agree on every use (the other end's rank, kind, bytes and their form; where they
- * lie, the end that owns them tells the other, address.h), and all classes have one order of emission.
+ * Between classes (ls_prove_between): both ends of each channel agree on every use (the other end's rank, kind,
+ * bytes and their form; where they lie, the end that owns them tells the other, address.h), and all classes
+ * have one order of emission.
  */
 #ifndef LS_PROGRAM_VERIFY_LOCAL_H
 #define LS_PROGRAM_VERIFY_LOCAL_H
@@ -27,12 +34,15 @@
 typedef struct ls_class_proof ls_class_proof;
 
 /*
- * rank: any of the class; it is named in errors. *out belongs to the arena. LS_INVALID names the program, the instruction and
- * what is wrong.
+ * rank: any of the class; it is named in errors. *out belongs to the arena. LS_INVALID names the program, the
+ * instruction and what is wrong.
  */
 LS_MUST_USE ls_status ls_prove_class(const ls_image *image, int rank, ls_arena *arena, ls_class_proof **out);
 
-/* proofs: one for each class. class_of: by rank. LS_INVALID names the classes (by their first ranks) and the channel. */
+/*
+ * proofs: one for each class. class_of: by rank. LS_INVALID names the classes (by their first ranks) and the
+ * channel.
+ */
 LS_MUST_USE ls_status ls_prove_between(const ls_class_proof *const *proofs, int classes, const int *class_of,
                                        int ranks);
 

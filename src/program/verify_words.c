@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct ls_message {
-    ls_message *next;
+    ls_message *next; /* of the free ones */
     uint64_t generation;
     ls_access *put; /* the bytes that it announces, or NULL */
     ls_access *source;
@@ -47,7 +47,7 @@ static ls_range announced(const ls_play *p, int rank, const ls_instr *instr) {
     return lease == NULL ? nothing : ls_operand_range(p->rank[owner].image, ls_instr_subject(lease), owner);
 }
 
-/* Sets the peer's word: it must be the next generation. */
+/* Sets the peer's word: it must be the next generation, and the rank must know that the last one has been awaited (instr.h). */
 ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_access *source) {
     ls_play_rank *r = &p->rank[rank];
     const ls_point at = ls_play_point(p, rank, queue);
@@ -56,6 +56,8 @@ ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_acces
     ls_word *w = word_of(p, peer, ls_play_program(r), instr);
     const uint64_t generation = generation_of(r, instr);
     if (generation != w->last + 1) return ls_play_fault(p, at, "the word's generations do not rise by one");
+    if (w->pending != NULL || r->queue[queue].clock[w->queue] < w->tick)
+        return ls_play_fault(p, at, "it sets a word that may not have been awaited since it was set last");
     w->last = generation;
     ls_message *m = new_message(p);
     m->generation = generation;
@@ -67,7 +69,6 @@ ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_acces
     m->slot = announced(p, rank, instr);
     m->order = p->bytes[rank].accesses;
     memcpy(m->clock, r->queue[queue].clock, sizeof(uint32_t) * (size_t)p->queues);
-    m->next = w->pending;
     w->pending = m;
     return ls_ok();
 }
@@ -126,21 +127,18 @@ ls_status ls_play_take(ls_play *p, int rank, int queue, bool *came) {
     const ls_instr *instr = &ls_play_program(r)->instrs[q->instrs[q->next]];
     ls_word *w = word_of(p, rank, ls_play_program(r), instr);
     const uint64_t generation = generation_of(r, instr);
-    for (ls_message **m = &w->pending; *m != NULL; m = &(*m)->next) {
-        if ((*m)->generation != generation) continue;
-        ls_message *found = *m;
-        *came = true;
-        LS_TRY(receive(p, rank, queue, found));
-        ls_clock_join(p, q->clock, found->clock);
-        ls_point here = ls_play_point(p, rank, queue);
-        here.tick++; /* that of the wait itself, which begins now: those before it may be known to others already */
-        if (found->put != NULL) ls_access_seen(found->put, here);
-        if (found->source != NULL) ls_access_seen(found->source, here);
-        *m = found->next;
-        found->next = p->free_messages;
-        p->free_messages = found;
-        break;
-    }
+    ls_message *m = w->pending;
+    if (m == NULL || m->generation != generation) return ls_ok();
+    *came = true;
+    LS_TRY(receive(p, rank, queue, m));
+    ls_clock_join(p, q->clock, m->clock);
+    ls_point here = ls_play_point(p, rank, queue);
+    here.tick++; /* that of the wait itself, which begins now: those before it may be known to others already */
+    if (m->put != NULL) ls_access_seen(m->put, here);
+    if (m->source != NULL) ls_access_seen(m->source, here);
+    *w = (ls_word){.last = w->last, .queue = here.queue, .tick = here.tick};
+    m->next = p->free_messages;
+    p->free_messages = m;
     return ls_ok();
 }
 

@@ -135,14 +135,6 @@ static void deliver_piece(ls_interpreter *in, int rank, pending_put *p) {
     if (p->delivered == p->n) in->reads[p->read] = p->sum | 1;
 }
 
-/* Whether an older put of this rank to the same word is pending. */
-static bool is_behind(const rank_state *r, const pending_put *p) {
-    for (const pending_put *e = r->puts; e != p; e = e->next) {
-        if (e->word == p->word && e->peer == p->peer) return true;
-    }
-    return false;
-}
-
 /* Delivers a piece or the signal of a random pending put; false: there is none. */
 static bool advance_transfers(ls_interpreter *in, int rank) {
     rank_state *r = &in->rank[rank];
@@ -154,12 +146,6 @@ static bool advance_transfers(ls_interpreter *in, int rank) {
     if (p->delivered < p->n) {
         deliver_piece(in, rank, p);
         return true;
-    }
-    if (is_behind(r, p)) { /* signals of one word arrive in order: the oldest put completes first */
-        link = &r->puts;
-        while ((*link)->word != p->word || (*link)->peer != p->peer) link = &(*link)->next;
-        p = *link;
-        while (p->delivered < p->n) deliver_piece(in, rank, p);
     }
     in->rank[p->peer].words[p->word] = p->generation;
     *link = p->next;

@@ -6,7 +6,8 @@
  * a multiple, so nothing is rounded. A kernel's result is a hash of the instruction, of all that it reads, and of the place in the
  * result. A kernel reads when it begins and again when it ends; if an input changed in between, the result differs. Transfers
  * behave as badly as the contract of comm/comm.h allows (like the transport chaos): late, in pieces, in any order, reading their
- * source late, with a poisoned target until they arrive. The seed decides which queue or transfer advances next, and which ones are
+ * source late, with a poisoned target until they arrive; and worse in one thing: signals of one word arrive in any order, since programs
+ * never have two of them on their way (program/instr.h). The seed decides which queue or transfer advances next, and which ones are
  * held back as long as others can advance. When none can advance, the programs hang. Bytes of another rank that a kernel reads in
  * place are read from that rank's memory.
  *

@@ -1,4 +1,4 @@
-/* Random edits of valid programs: the verifier rejects every wrong one, and few harmless ones. */
+/* Random edits of valid programs: both verifiers reject every wrong one, and the play few harmless ones for their order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,9 @@ static void test_wrong_edits_are_rejected(void **state) {
     assert_true(v.play.wrong_rejected > 2000 / 2 && v.local.wrong_rejected > 2000 / 2);
     assert_int_equal(v.play.wrong_accepted, 0);
     assert_int_equal(v.local.wrong_accepted, 0);
-    assert_true(10 * v.play.harmless_rejected <= 3 * (v.play.harmless_rejected + v.play.harmless_accepted));
+    /* Of the edits that break no rule of the form and harm nothing, the play may reject a tenth: its order is the exact one, but it asks
+     * on behalf of all ranks of a class, and of puts that may arrive sooner than other ranks' work lets them. */
+    assert_true(10 * v.play.harmless_unordered <= v.play.harmless_unordered + v.play.harmless_accepted);
 }
 
 static void accept(image_set set) {

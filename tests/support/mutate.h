@@ -4,9 +4,14 @@
 
 #include <stdint.h>
 
-/* wrong: a hang, another value read or left, or poison, under some seed of the interpreter; else harmless. */
+/*
+ * wrong: a hang, another value read or left, or poison, under some seed of the interpreter; else harmless. Most harmless edits that are
+ * rejected break a rule of the form, which the interpreter does not need: a slot is put into only after it was granted, a word
+ * rises by one and is awaited each time, a value has its name. Others are rejected because two accesses are not ordered.
+ */
 typedef struct mutation_counts {
     int wrong_rejected, wrong_accepted, harmless_rejected, harmless_accepted;
+    int harmless_unordered; /* of harmless_rejected: for the order of two accesses */
 } mutation_counts;
 
 /* By the play of all ranks (program/verify.h), and by the local verifier (program/verify_local.h). */
