@@ -2,6 +2,7 @@
 """Checks the names and words of the sources against docs/glossary.md, and prints each violation as file:line: what is wrong.
 
 - a type name (typedef, struct, enum or union NAME) is defined once in src/ and include/
+- a source file that a comment or a page names exists: name.c, name.h or folder/name.c
 - words that the glossary retires (its last section) stand nowhere in src/, include/, tests/, examples/, bench/ and docs/, neither
   alone nor as a part of a name
 
@@ -66,8 +67,26 @@ def check_words():
                     problems.append(f"{path.relative_to(ROOT)}:{number}: \"{found.group(1)}\" is retired (docs/glossary.md)")
 
 
+def check_files():
+    """By its name alone, or by the end of its path. Names of one letter and in capitals are examples."""
+    known = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.[ch]") if not path.relative_to(ROOT).parts[0].startswith("build")}
+    endings = {"/".join(path.split("/")[-n:]) for path in known for n in range(1, path.count("/") + 2)}
+    named = re.compile(r"(?<![\w.*<{}-])((?:\w+/)*[a-z0-9_]{2,}\.[ch])(?![\w.(])")
+    comment = re.compile(r"/\*.*|^\s*\*.*|//.*")
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix not in {".c", ".h", ".md"} or "lab" in path.parts:
+                continue
+            for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+                text = line if path.suffix == ".md" else " ".join(comment.findall(line))
+                for name in named.findall(text):
+                    if name not in endings:
+                        problems.append(f"{path.relative_to(ROOT)}:{number}: there is no file {name}")
+
+
 check_types()
 check_words()
+check_files()
 for problem in problems:
     print(problem)
 sys.exit(1 if problems else 0)

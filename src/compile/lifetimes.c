@@ -27,7 +27,7 @@ void ls_find_lifetimes(ls_image *image, int program, int *taker) {
             if (a.kind != LS_ACCESS_PUT) touch(image, a.operand, program, i);
         }
     }
-    if (taker != NULL) ls_reuse_in_place(image, program, taker);
+    ls_reuse_in_place(image, program, taker);
 }
 
 int64_t ls_find_live(const ls_image *image, int program, ls_space space, int64_t *live) {

@@ -59,46 +59,6 @@ static const setting settings[] = {
 };
 #undef AT
 
-/* --- the learning rate ------------------------------------------------------------------------------------------------------ */
-
-/* wsd ("warm-up, stable, decay"): the share of the steps, at the end, in which the rate falls. */
-#define DECAY_PART 0.2
-
-static double constant_height(double progress) {
-    (void)progress;
-    return 1.0;
-}
-
-static double linear_height(double progress) { return 1.0 - progress; }
-
-static double cosine_height(double progress) { return 0.5 * (1.0 + cos(3.14159265358979323846 * progress)); }
-
-static double wsd_height(double progress) { return fmin((1.0 - progress) / DECAY_PART, 1.0); }
-
-/* progress: 0 after the warm-up, 1 at the last step. height: 1 is --lr, 0 is --min-lr. */
-static const struct {
-    const char *name;
-    double (*height)(double progress);
-} schedules[] = {
-    {"cosine", cosine_height}, {"linear", linear_height}, {"constant", constant_height}, {"wsd", wsd_height}};
-
-static bool schedule_known(const char *name) {
-    for (size_t i = 0; i < LS_COUNT(schedules); i++)
-        if (strcmp(schedules[i].name, name) == 0) return true;
-    return false;
-}
-
-double ls_schedule_lr(const ls_train_options *options, int64_t n) {
-    if (n <= options->warmup) return options->lr * (double)n / (double)options->warmup;
-    const int64_t after = ls_max(options->steps - options->warmup, 1);
-    const double progress = fmin((double)(n - options->warmup) / (double)after, 1.0);
-    const double lowest = fmax(options->min_lr, 0.0);
-    for (size_t i = 0; i < LS_COUNT(schedules); i++)
-        if (strcmp(schedules[i].name, options->schedule) == 0)
-            return lowest + (options->lr - lowest) * schedules[i].height(progress);
-    return options->lr;
-}
-
 /* --- the value of one setting ----------------------------------------------------------------------------------------------- */
 
 static void *field(ls_train_options *options, const setting *s) { return (char *)options + s->at; }
@@ -270,8 +230,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
 static ls_status check_together(const ls_train_options *o) {
     if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
         return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", o->dtype);
-    if (!schedule_known(o->schedule))
-        return ls_error(LS_USAGE, "--schedule is %s; expected cosine, linear, constant or wsd", o->schedule);
+    LS_TRY(ls_schedule_check(o->schedule));
     if (o->min_lr > o->lr) return ls_error(LS_USAGE, "--min-lr %g is more than --lr %g", o->min_lr, o->lr);
     if (o->batch % o->accumulate != 0)
         return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",

@@ -87,7 +87,12 @@ LS_MUST_USE ls_status ls_settings_resolve(ls_training *t);
 LS_MUST_USE ls_status ls_settings_count_steps(ls_training *t);
 /* Writes all settings as fields of an open object, in the form that ls_settings_resolve reads back. */
 void ls_settings_write(const ls_training *t, ls_json_writer *writer);
-/* Learning rate of step number n (from 1). */
+
+/* --- learning_rate.c -------------------------------------------------------------------------------------------------------- */
+
+/* LS_USAGE, with the known names, when there is no schedule of that name. */
+LS_MUST_USE ls_status ls_schedule_check(const char *name);
+/* The learning rate of step number n (from 1). The schedule's name has been checked. */
 double ls_schedule_lr(const ls_train_options *options, int64_t n);
 
 /* --- folder.c: the folder of a run (--out) ---------------------------------------------------------------------------------- */

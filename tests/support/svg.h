@@ -1,4 +1,4 @@
-/* Checks for any SVG. Include after cmocka.h and support/scratch.h. */
+/* Checks for any SVG. Include after the header of cmocka and support/scratch.h. */
 #ifndef TESTS_SVG_H
 #define TESTS_SVG_H
 

@@ -6,16 +6,16 @@
 
 static ls_status loss_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *labels = ls_graph_tensor(g, node->in[1]);
-    ls_shape rows = x->shape;
-    if (rows.ndim < 1 || (x->dtype != g->dtype && x->dtype != g->accumulator))
+    ls_shape tokens = x->shape;
+    if (tokens.ndim < 1 || (x->dtype != g->dtype && x->dtype != g->accumulator))
         return ls_op_input_error(g, node, 0, "logits [..,V]");
-    if (rows.dim[--rows.ndim].factor != LS_FACTOR_NONE)
+    if (tokens.dim[--tokens.ndim].factor != LS_FACTOR_NONE)
         return ls_op_input_error(g, node, 0, "a vocabulary in the last dimension");
-    if (labels->dtype != LS_I32 || !ls_shape_equal(&labels->shape, &rows))
+    if (labels->dtype != LS_I32 || !ls_shape_equal(&labels->shape, &tokens))
         return ls_op_input_error(g, node, 1, "one i32 label for each row of \"%s\"", x->name);
     for (int i = 0; i < 2; i++) {
         out[i].dtype = g->accumulator;
-        out[i].shape = rows;
+        out[i].shape = tokens;
     }
     return ls_ok();
 }
