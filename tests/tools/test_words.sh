@@ -5,7 +5,7 @@ check=$(dirname "$0")/../../tools/check-words.py
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree"/{src/base,include,docs}
-printf '# Glossary\n\n## Not used\n\nparcel, courier: refused.\n' >"$tree/docs/glossary.md"
+printf '# Glossary\n\n## Not used\n\nflobber, wibble: refused.\n' >"$tree/docs/glossary.md"
 good='/* What base.c says of ls_thing; see base/base.h, NAME.c and x.c. */'
 printf '%s\n' "$good" 'typedef struct ls_thing {' '    int a;' '} ls_thing;' >"$tree/src/base/base.h"
 printf 'int a = job.c;\n' >"$tree/src/base/base.c"
@@ -20,7 +20,7 @@ expect() {
     rm "$tree/${1%%:*}"
 }
 put() { printf '%s\n' "${@:2}" >"$tree/$1"; }
-put src/base/bad.h '' 'typedef struct ls_thing {' '    int b;' '} ls_thing;'; expect src/base/bad.h:2 'ls_thing is defined in src/base/base.h:2'
-put src/base/bad.c '' 'int free_parcels(void);';                              expect src/base/bad.c:2 '"parcel" is retired'
+put src/base/worse.h '' 'typedef struct ls_thing {' '    int b;' '} ls_thing;'; expect src/base/worse.h:2 'ls_thing is defined in src/base/base.h:2'
+put src/base/bad.c '' 'int free_flobbers(void);';                              expect src/base/bad.c:2 '"flobber" is retired'
 put src/base/bad.c '/* As in' ' * base/gone.c. */';                           expect src/base/bad.c:2 'no file base/gone.c'
 put docs/bad.md 'See `gone.h`.';                                              expect docs/bad.md:1 'no file gone.h'
