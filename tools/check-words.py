@@ -71,7 +71,7 @@ def check_files():
     """By its name alone, or by the end of its path. Names of one letter and in capitals are examples."""
     known = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.[ch]") if not path.relative_to(ROOT).parts[0].startswith("build")}
     endings = {"/".join(path.split("/")[-n:]) for path in known for n in range(1, path.count("/") + 2)}
-    named = re.compile(r"(?<![\w.*<{}-])((?:\w+/)*[a-z0-9_]{2,}\.[ch])(?![\w.(])")
+    named = re.compile(r"(?<![\w.*<{}-])((?:\w+/)*[a-z0-9_]{2,}\.[ch])(?!\.?\w|\()")
     comment = re.compile(r"/\*.*|^\s*\*.*|//.*")
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
