@@ -1,4 +1,4 @@
-/* A folder for the files of one test program, and assertions on statuses. Include after cmocka.h. */
+/* A folder for the files of one test program, and assertions on statuses. Include after the header of cmocka. */
 #ifndef TESTS_SCRATCH_H
 #define TESTS_SCRATCH_H
 
