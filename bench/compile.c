@@ -1,13 +1,14 @@
 /*
- * How long it takes to compile the training step of a large model (gradients and AdamW, bf16) for one rank, for all
- * classes of ranks, and to verify them, on one core. One JSON object per mesh on standard output.
+ * How long it takes to compile the training step of a large model (gradients and AdamW, bf16) for all classes of ranks and to prove it, and
+ * how much memory, on one core. One JSON object per mesh on standard output.
  *
  *   make bench
  *   build/bench/compile [bench/compile.json] [sequence, 131072] [MESH ...]
  *
- * one_rank_seconds: the median over up to nine ranks, each compiled by itself. all_seconds: every class. image_bytes: what one image
- * holds. slot_bytes: where gradients arrive. play_seconds: the play
- * of all ranks, up to 64; 0: not made. local_seconds: the local verifier. Seconds are of processor time, of which there is one thread's.
+ * Each class is compiled, proved and let go before the next one. one_rank_seconds: of a class, the median. compile_seconds: of all classes.
+ * prove_seconds: of the local verifier. peak_bytes: the most memory that this process has held by then. play_seconds: the
+ * play of all ranks, up to 64, which needs all images at once; 0: not made. image_bytes: what one image holds.
+ * slot_bytes: where gradients arrive. Seconds are of processor time, of which there is one thread's.
  */
 #include "base/base.h"
 #include "format/format.h"
@@ -17,9 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
-enum { SAMPLES = 9, MOST_PLAYED = 64 };
+enum { MOST_PLAYED = 64 };
 
 /* Of this process: those of a core that it has to itself. */
 static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
@@ -40,62 +42,97 @@ static ls_target target_of(const ls_mesh *mesh, int rank) {
                        .threads = 1};
 }
 
-/* The median over a few ranks. */
-static ls_status time_one(const ls_job *job, const ls_mesh *mesh, double *seconds) {
-    const int ranks = ls_mesh_ranks(mesh), n = (int)ls_min(ranks, SAMPLES);
-    double times[SAMPLES];
-    for (int i = 0; i < n; i++) {
-        ls_image *image;
-        const double start = cpu_seconds();
-        const ls_target target = target_of(mesh, i * ranks / n);
-        LS_TRY(ls_compile(job, &target, &image));
-        times[i] = cpu_seconds() - start;
-        ls_image_destroy(image);
-    }
-    *seconds = ls_median(times, n);
+static int64_t peak_bytes(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+typedef struct figures {
+    const char *name; /* of the mesh */
+    ls_mesh mesh;
+    int classes, instrs, buffers;
+    double *compile; /* [classes] seconds */
+    double compile_all, prove, play;
+    size_t image, slots, bytes[LS_SPACES], least[LS_SPACES];
+    int64_t peak;
+} figures;
+
+static void describe(const ls_image *image, figures *f) {
+    for (int p = 0; p < image->n_programs; p++) f->instrs += image->programs[p].n_instrs;
+    for (int i = 0; i < image->n_buffers; i++)
+        if (strcmp(image->buffers[i].name, "gradient slots") == 0) f->slots += image->buffers[i].bytes;
+    f->buffers = image->n_buffers;
+    f->image = ls_arena_bytes(image->arena);
+    memcpy(f->bytes, image->bytes, sizeof f->bytes);
+    memcpy(f->least, image->least, sizeof f->least);
+}
+
+/* Compiles and proves one class. */
+static ls_status measure_class(const ls_job *job, int class, ls_arena *arena, ls_class_proof **proof,
+                               figures *f) {
+    ls_image *image;
+    const double start = cpu_seconds();
+    const ls_target target = target_of(&f->mesh, class);
+    LS_TRY(ls_compile(job, &target, &image));
+    const double compiled = cpu_seconds();
+    const ls_status status = ls_prove_class(image, class, arena, proof);
+    f->compile[class] = compiled - start;
+    f->compile_all += compiled - start;
+    f->prove += cpu_seconds() - compiled;
+    if (class == 0) describe(image, f);
+    ls_image_destroy(image);
+    return status;
+}
+
+static ls_status measure_classes(const ls_job *job, ls_arena *arena, figures *f) {
+    const int ranks = ls_mesh_ranks(&f->mesh);
+    ls_class_proof **proofs = LS_NEW_ARRAY(arena, ls_class_proof *, f->classes);
+    int *class_of = LS_NEW_ARRAY(arena, int, ranks);
+    for (int r = 0; r < ranks; r++) class_of[r] = ls_class_of(&f->mesh, r);
+    for (int c = 0; c < f->classes; c++) LS_TRY(measure_class(job, c, arena, &proofs[c], f));
+    const double start = cpu_seconds();
+    LS_TRY(ls_prove_between((const ls_class_proof *const *)proofs, f->classes, class_of, ranks));
+    f->prove += cpu_seconds() - start;
+    f->peak = peak_bytes();
     return ls_ok();
+}
+
+static ls_status play(const ls_job *job, figures *f) {
+    const ls_image *of_rank[MOST_PLAYED];
+    const int ranks = ls_mesh_ranks(&f->mesh);
+    if (ranks > MOST_PLAYED) return ls_ok();
+    ls_images images = {0};
+    const ls_target target = target_of(&f->mesh, 0);
+    LS_TRY(ls_compile_classes(job, &target, &images));
+    for (int r = 0; r < ranks; r++) of_rank[r] = ls_images_of(&images, r);
+    const double start = cpu_seconds();
+    const ls_status status = ls_verify(of_rank, ranks);
+    f->play = cpu_seconds() - start;
+    ls_images_destroy(&images);
+    return status;
+}
+
+static void print(const figures *f) {
+    printf(
+        "{\"bench\": \"compile\", \"mesh\": \"%s\", \"ranks\": %d, \"classes\": %d, \"one_rank_seconds\": %.4f, "
+        "\"compile_seconds\": %.3f, \"prove_seconds\": %.3f, \"peak_bytes\": %lld, \"play_seconds\": %.3f, "
+        "\"instructions\": %d, \"buffers\": %d, \"image_bytes\": %zu, \"private_bytes\": %zu, "
+        "\"least_private_bytes\": %zu, \"heap_bytes\": %zu, \"least_heap_bytes\": %zu, \"slot_bytes\": %zu}\n",
+        f->name, ls_mesh_ranks(&f->mesh), f->classes, ls_median(f->compile, f->classes), f->compile_all,
+        f->prove, (long long)f->peak, f->play, f->instrs, f->buffers, f->image, f->bytes[LS_PRIVATE],
+        f->least[LS_PRIVATE], f->bytes[LS_SYMMETRIC], f->least[LS_SYMMETRIC], f->slots);
+    fflush(stdout);
 }
 
 /* One sequence for each dp rank. */
 static ls_status measure(const ls_job *job, const ls_mesh *mesh, const char *name) {
-    const int ranks = ls_mesh_ranks(mesh);
-    double one;
-    LS_TRY(time_one(job, mesh, &one));
-    const ls_image **of_rank = calloc((size_t)ranks, sizeof *of_rank);
-    if (of_rank == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers", ranks);
-    ls_images images = {0};
-    const ls_target target = target_of(mesh, 0);
-    double start = cpu_seconds();
-    ls_status status = ls_compile_classes(job, &target, &images);
-    const double all = cpu_seconds() - start;
-    for (int r = 0; r < ranks && status.code == LS_OK; r++) of_rank[r] = ls_images_of(&images, r);
-    start = cpu_seconds();
-    if (status.code == LS_OK && ranks <= MOST_PLAYED) status = ls_verify(of_rank, ranks);
-    const double verify = cpu_seconds() - start;
-    start = cpu_seconds();
-    if (status.code == LS_OK) status = ls_verify_local(of_rank, ranks);
-    const double prove = cpu_seconds() - start;
-    const ls_image *image = images.classes > 0 ? images.of_class[0] : NULL;
-    if (status.code == LS_OK) {
-        int instrs = 0;
-        size_t slots = 0;
-        for (int p = 0; p < image->n_programs; p++) instrs += image->programs[p].n_instrs;
-        for (int i = 0; i < image->n_buffers; i++)
-            if (strcmp(image->buffers[i].name, "gradient slots") == 0) slots += image->buffers[i].bytes;
-        ls_machine machine;
-        ls_machine_detect(&machine);
-        printf(
-            "{\"bench\": \"compile\", \"mesh\": \"%s\", \"ranks\": %d, \"classes\": %d, \"one_rank_seconds\": %.4f, "
-            "\"all_seconds\": %.3f, \"play_seconds\": %.3f, \"local_seconds\": %.3f, \"instructions\": %d, \"buffers\": %d, "
-            "\"image_bytes\": %zu, \"private_bytes\": %zu, \"least_private_bytes\": %zu, "
-            "\"heap_bytes\": %zu, \"least_heap_bytes\": %zu, \"slot_bytes\": %zu}\n",
-            name, ranks, images.classes, one, all, verify, prove, instrs, image->n_buffers,
-            ls_arena_bytes(image->arena), image->bytes[LS_PRIVATE], image->least[LS_PRIVATE],
-            image->bytes[LS_SYMMETRIC], image->least[LS_SYMMETRIC], slots);
-        fflush(stdout);
-    }
-    ls_images_destroy(&images);
-    free(of_rank);
+    ls_arena *arena = ls_arena_create();
+    figures f = {.name = name, .mesh = *mesh, .classes = ls_class_count(mesh)};
+    f.compile = LS_NEW_ARRAY(arena, double, f.classes);
+    ls_status status = measure_classes(job, arena, &f);
+    if (status.code == LS_OK) status = play(job, &f);
+    if (status.code == LS_OK) print(&f);
+    ls_arena_destroy(arena);
     return status;
 }
 
