@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROUNDS = 100, MOST = 256, PAIRS = 3 }; /* so many pairs for each round */
+enum { MOST_ROUNDS = 100, MOST = 256, MOST_CANDIDATES = 256, PAIRS = 3 }; /* so many pairs for each round */
 
 typedef struct problem {
     int64_t S, Hq, Hkv, D;
@@ -76,7 +76,10 @@ static ls_status try(const trials *t, const ls_plan *plan, int candidate, double
 
 /* Medians over rounds in which each candidate runs once; *fastest is the candidate with the least. */
 static ls_status run_all(const trials *t, ls_plan *plan, int *fastest) {
-    static double seconds[MOST][MOST_ROUNDS];
+    static double seconds[MOST_CANDIDATES][MOST_ROUNDS];
+    if (plan->n_candidates > MOST_CANDIDATES)
+        return ls_error(LS_UNSUPPORTED, "%d candidates; expected at most %d", plan->n_candidates,
+                        MOST_CANDIDATES);
     for (int round = 0; round < t->rounds; round++) {
         for (int i = 0; i < plan->n_candidates; i++) {
             if (plan->candidates[i].refused[0] == 0) LS_TRY(try(t, plan, i, &seconds[i][round]));
@@ -140,7 +143,7 @@ static ls_status examine(const problem *p, const ls_spread *spread, int rounds, 
     ls_plan_request request;
     LS_TRY(ls_spread_resolve(spread, &request));
     ls_attention_graph attention = {.graph = NULL};
-    static ls_plan plan;
+    ls_plan plan = {.n_candidates = 0};
     ls_status status = build(p, &attention);
     const ls_job job = ls_attention_graph_job(&attention, false);
     if (status.code == LS_OK) status = ls_plan_make(&job, &request, &plan);
@@ -148,6 +151,7 @@ static ls_status examine(const problem *p, const ls_spread *spread, int rounds, 
     const trials t = {&job, &request, spread, rounds};
     if (status.code == LS_OK && rounds > 0) status = compare(&t, &plan, ratio);
     if (status.code == LS_OK) print(p, &plan, *ratio);
+    ls_plan_free(&plan);
     ls_graph_destroy(attention.graph);
     return status;
 }

@@ -38,13 +38,13 @@ static bool fits(trial *t, int64_t seq) {
     ls_language_model lm;
     ls_status status = ls_model_build(t->model, graph, 1, seq, true, &lm);
     const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_ADAMW, false)};
-    ls_plan plan;
+    ls_plan plan = {.n_candidates = 0};
     if (status.code == LS_OK) status = ls_plan_make(&job, &t->request, &plan);
     ls_graph_destroy(graph);
-    if (status.code == LS_OK) {
+    if (status.code == LS_OK)
         t->bytes = (int64_t)(plan.candidates[0].bytes[LS_PRIVATE] + plan.candidates[0].bytes[LS_SYMMETRIC]);
-        return true;
-    }
+    ls_plan_free(&plan);
+    if (status.code == LS_OK) return true;
     if (status.code != LS_NO_MEMORY) {
         fprintf(stderr, "longest: %s\n", status.text);
         exit(1);

@@ -149,7 +149,7 @@ static ls_status measure_on(const ls_model *model, ls_session *session, const ch
     ls_file_map map;
     measuring m = {.model = model, .path = path};
     LS_TRY(ls_path_join(folder, "model.safetensors", &path));
-    LS_TRY(write_file(ls_session_image(session, 0), file_type, path));
+    LS_TRY(write_file(ls_session_image(session), file_type, path));
     LS_TRY(ls_file_map_open(path, &map));
     const int64_t bytes = (int64_t)map.bytes;
     ls_file_map_close(&map);

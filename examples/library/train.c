@@ -27,5 +27,6 @@ int main(int argc, char **argv) {
     }
     printf("%s on %s: loss %.3f -> %.3f, %.0f tokens/s\n", result.strategy, result.mesh, result.first_loss,
            result.last_loss, result.tokens_per_second);
+    ls_train_result_free(&result);
     return 0;
 }

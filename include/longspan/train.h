@@ -53,9 +53,7 @@ typedef struct ls_train_options {
     ls_spread spread;
 } ls_train_options;
 
-/* Bytes of a path in the result. An `out` that is too long for the paths inside of it is refused before the run. */
-#define LS_TRAIN_PATH 4096
-
+/* Owns its paths: ls_train_result_free frees them. A zeroed one has none. */
 typedef struct ls_train_result {
     int64_t steps; /* done, including those before a resume */
     /* nats per token; eval_loss NaN without --eval-data */
@@ -64,8 +62,8 @@ typedef struct ls_train_result {
     int64_t predicted_bytes, measured_bytes; /* memory of the rank that maps most */
     int64_t one_rank_bytes;                  /* memory that one rank alone would map */
     char strategy[32], mesh[64], reason[400];
-    char checkpoint[LS_TRAIN_PATH];
-    char model[LS_TRAIN_PATH]; /* the folder that other programs load; empty when interrupted */
+    char *checkpoint;
+    char *model; /* the folder that other programs load; NULL when interrupted */
     bool interrupted;
     int64_t best_step; /* with keep_best: step of the best evaluation; 0: none */
     double best_loss;  /* NaN: none */
@@ -74,10 +72,11 @@ typedef struct ls_train_result {
 } ls_train_result;
 
 /*
- * Trains. Blocks until done, stopped by a signal (LS_INTERRUPTED: a checkpoint was written, and the result is set) or failed.
+ * Trains. Blocks until done, stopped by a signal (LS_INTERRUPTED: a checkpoint was written, and the result is set) or failed (the result is zeroed).
  * LS_DIVERGED: a value is not finite; the update was not applied, and the last checkpoint is good.
  */
 LS_MUST_USE ls_status ls_train(const ls_train_options *options, ls_train_result *result);
+void ls_train_result_free(ls_train_result *result); /* leaves a zeroed one; NULL is allowed */
 
 LS_PUBLIC_END
 

@@ -1,6 +1,7 @@
 #include "base/base.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,9 +105,14 @@ static ls_status parse_part(const char *text, int length, ls_mesh *mesh) {
     if (digits < (int)sizeof number) snprintf(number, sizeof number, "%.*s", digits, equals + 1);
     char *end = number;
     const long size = number[0] >= '0' && number[0] <= '9' ? strtol(number, &end, 10) : 0;
-    if (*end || size < 1 || size > LS_MAX_RANKS)
+    if (*end || size < 1 || size > INT_MAX)
         return ls_error(LS_USAGE, "mesh axis '%s' has size '%.*s'; expected an integer from 1 to %d",
-                        axis_names[axis], digits, equals + 1, LS_MAX_RANKS);
+                        axis_names[axis], digits, equals + 1, INT_MAX);
+    int64_t ranks = size;
+    for (int other = 0; other < LS_AXES; other++) {
+        ranks *= mesh->size[other] != 0 ? mesh->size[other] : 1;
+        if (ranks > INT_MAX) return ls_error(LS_USAGE, "the mesh has more than %d ranks", INT_MAX);
+    }
     mesh->size[axis] = (int)size;
     return ls_ok();
 }

@@ -17,8 +17,6 @@ typedef struct ls_mesh {
     int size[LS_AXES];
 } ls_mesh;
 
-#define LS_MAX_RANKS 1024
-
 const char *ls_axis_name(ls_axis axis); /* "dp", "ring", "ulysses" */
 static inline ls_mesh ls_mesh_make(int dp, int ring, int ulysses) { return (ls_mesh){{dp, ring, ulysses}}; }
 int ls_mesh_ranks(const ls_mesh *mesh);          /* dp*R*U */
@@ -51,7 +49,8 @@ bool ls_team_equal(const ls_team *a, const ls_team *b);
 
 /*
  * Reads "dp=A,ring=R,ulysses=U". Axes may be in any order; a missing axis gets size 0, which means "to be chosen".
- * An unknown or repeated axis and a size outside 1..LS_MAX_RANKS are LS_USAGE errors that name it.
+ * An unknown or repeated axis and a size that is not an integer from 1 on are LS_USAGE errors that name it, as is a mesh of more ranks than
+ * an int can count.
  */
 LS_MUST_USE ls_status ls_mesh_parse(const char *text, ls_mesh *out);
 

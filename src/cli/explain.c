@@ -191,6 +191,7 @@ ls_status ls_run_explain(const ls_explain_job *job, FILE *out) {
     else if (status.code == LS_OK)
         status = print_page(&e, out);
     ls_image_destroy(e.image);
+    ls_plan_free(&e.plan);
     ls_graph_destroy(e.graph);
     ls_model_close(e.model);
     return status;

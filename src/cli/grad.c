@@ -162,7 +162,7 @@ static ls_status write_logits(const grad_run *r) {
 
 /* Creates the file under a temporary name, lets the ranks fill it, and renames it when all are done. */
 static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result *result) {
-    LS_TRY(plan_file(r, ls_session_image(session, 0)));
+    LS_TRY(plan_file(r, ls_session_image(session)));
     LS_TRY(ls_path_print(&r->partial, "%s.partial-%ld", r->job->out, (long)getpid()));
     ls_st_writer *writer;
     LS_TRY(ls_st_create(r->partial, r->plan, &writer));

@@ -8,7 +8,7 @@
 
 static const ls_option spread_rows[] = {
     CLI_INT(
-        "ranks", "R", NULL, 1, 1024, SPREAD(ranks),
+        "ranks", "R", NULL, 1, INT32_MAX, SPREAD(ranks),
         "number of ranks (local processes) that share the work; when left out, the product of --mesh, else 1"),
     CLI_INT("threads", "T", NULL, 1, 1024, SPREAD(threads),
             "threads of each rank; cores divided by ranks when left out"),

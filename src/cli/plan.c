@@ -29,6 +29,7 @@ typedef struct planning {
 
 static void free_planned(planned *p) {
     ls_image_destroy(p->image);
+    ls_plan_free(&p->plan);
     ls_graph_destroy(p->graph);
 }
 

@@ -71,7 +71,7 @@ void ls_train_result_json(const ls_train_result *r, FILE *out) {
         ls_loss_table_put(&r->positions, w);
         ls_json_close(w);
     }
-    ls_json_put_text(w, "model", r->model[0] != 0 ? r->model : NULL);
+    ls_json_put_text(w, "model", r->model);
     ls_json_end(w, out);
 }
 

@@ -152,7 +152,7 @@ static void print_result(const ls_train_result *r, const char *out) {
     if (r->best_step > 0)
         printf("best        %s/best: evaluation %.4f after step %lld\n", out, r->best_loss,
                (long long)r->best_step);
-    if (r->model[0] != 0) printf("model       %s\n", r->model);
+    if (r->model != NULL) printf("model       %s\n", r->model);
 }
 
 static ls_status run(void *context) {
@@ -168,13 +168,14 @@ static ls_status run(void *context) {
     o->spread = cli_spread_of(&flags->common);
     o->rope = flags->common.rope;
     o->form = flags->common.form;
-    ls_train_result result;
+    ls_train_result result = {.steps = 0};
     const ls_status status = ls_train(o, &result);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
     if (flags->common.json)
         ls_train_result_json(&result, stdout);
     else
         print_result(&result, o->out);
+    ls_train_result_free(&result);
     return status;
 }
 

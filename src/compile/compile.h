@@ -147,16 +147,30 @@ LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_
 int ls_class_count(const ls_mesh *mesh);
 int ls_class_of(const ls_mesh *mesh, int rank);
 
-/* The images of all ranks of a mesh, one for each class. Zeroed: none. */
+/* The images of ranks of a mesh, one for each class. Zeroed: none. */
 typedef struct ls_images {
     ls_mesh mesh;
     int classes;
-    ls_image **of_class;
+    ls_image **of_class; /* NULL: not compiled */
 } ls_images;
-/* ls_compile for each class; target->rank is ignored. LS_NO_MEMORY, or the first error of ls_compile. */
-LS_MUST_USE ls_status ls_compile_classes(const ls_job *job, const ls_target *target, ls_images *out);
-const ls_image *ls_images_of(const ls_images *images, int rank);
-void ls_images_destroy(ls_images *images); /* zeroed ones are allowed */
+/* Compiles the rank's class for the target's mesh, unless *images has it. LS_NO_MEMORY, or the error of ls_compile. */
+LS_MUST_USE ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int rank,
+                                          ls_images *images);
+/* ls_compile_class_of for every rank. */
+LS_MUST_USE ls_status ls_compile_classes(const ls_job *job, const ls_target *target, ls_images *images);
+const ls_image *ls_images_of(const ls_images *images, int rank); /* NULL: not compiled */
+void ls_images_destroy(ls_images *images);                       /* zeroed ones are allowed */
+
+/* Looks at the image of a class, which is then let go. */
+typedef void (*ls_class_visit)(void *context, int class, const ls_image *image);
+
+/*
+ * Compiles class after class and proves that the programs of all ranks run together (program/verify_local.h), whatever their number. Of a class
+ * that was proved only the ends of its channels are kept. *out: the image of class 0, which the caller destroys. Errors are those of
+ * ls_compile, and LS_INVALID of the proof.
+ */
+LS_MUST_USE ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class_visit visit,
+                                        void *context, ls_image **out);
 
 /* What a strategy is asked about. */
 typedef struct ls_attention_problem {

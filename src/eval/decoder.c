@@ -24,7 +24,7 @@ static ls_status open_all(const ls_model *model, int64_t known, const char *dtyp
                       .fetch = d->decoding.kept,
                       .n_fetch = d->decoding.n_kept};
     LS_TRY(ls_session_open(&d->job, spread, &d->session));
-    d->decode = ls_program_find(ls_session_image(d->session, 0), LS_PROGRAM_DECODE);
+    d->decode = ls_program_find(ls_session_image(d->session), LS_PROGRAM_DECODE);
     return ls_ok();
 }
 

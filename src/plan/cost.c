@@ -14,12 +14,13 @@ ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
                            machine.cores);
 }
 
-/* The images of the ranks that are costed, one for those of a class. */
+/* The ranks that are costed. */
 typedef struct costed {
-    ls_image *of_class[LS_PLAN_ALL]; /* of ranks[i], where no earlier one is of its class; else NULL */
-    const ls_image *image[LS_PLAN_ALL];
-    int rank[LS_PLAN_ALL];
     int n;
+    int *rank;              /* [n] */
+    const ls_image **image; /* [n] */
+    ls_images images;       /* owns them, one for each class */
+    ls_arena *arena;
 } costed;
 
 /* Seconds of a program if it never waits: kernels and transfers one after the other. */
@@ -35,12 +36,12 @@ static double seconds_alone(const ls_image *image, int program, const ls_rates *
 
 /* Simulates the programs of all ranks. All ranks begin each program together. */
 static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_candidate *c) {
-    double idle[LS_PLAN_ALL] = {0};
+    double *idle = LS_NEW_ARRAY(all->arena, double, all->n);
+    ls_simulated_rank *times = LS_NEW_ARRAY(all->arena, ls_simulated_rank, all->n);
     c->simulated = true;
     c->seconds = 0;
     for (int p = 0; p < all->image[0]->n_programs; p++) {
         if (!all->image[0]->programs[p].timed) continue;
-        ls_simulated_rank times[LS_PLAN_ALL];
         LS_TRY(ls_simulate(all->image, all->n, p, rates, NULL, times));
         const double makespan = ls_simulated_seconds(times, all->n);
         for (int i = 0; i < all->n; i++) idle[i] += times[i].waiting + (makespan - times[i].end);
@@ -71,8 +72,10 @@ static ls_status fill_in(const costed *all, const ls_host *host, bool together, 
     for (int i = 0; i < all->n; i++) {
         ls_program_cost sum = {0};
         double seconds = 0;
+        int64_t instrs = 0;
         for (int p = 0; p < all->image[i]->n_programs; p++) {
             if (!all->image[i]->programs[p].timed) continue;
+            instrs += all->image[i]->programs[p].n_instrs;
             const ls_program_cost cost = ls_program_measure(all->image[i], p);
             sum.flops += cost.flops;
             sum.bytes_sent += cost.bytes_sent;
@@ -83,24 +86,11 @@ static ls_status fill_in(const costed *all, const ls_host *host, bool together, 
         flops_sum += sum.flops;
         flops_most = fmax(flops_most, sum.flops);
         c->seconds = fmax(c->seconds, seconds);
+        c->instrs = ls_max(c->instrs, instrs * ls_mesh_ranks(&all->image[i]->mesh));
     }
     c->imbalance =
         flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* below 0 only by rounding */
     return together ? simulate_all(all, &rates, c) : ls_ok();
-}
-
-/* The image of the i-th rank: that of an earlier one of its class, or compiled. */
-static ls_status find_image(const ls_job *job, const ls_target *target, costed *all, int i) {
-    for (int k = 0; k < i; k++) {
-        if (ls_class_of(&target->mesh, all->rank[k]) != ls_class_of(&target->mesh, all->rank[i])) continue;
-        all->image[i] = all->image[k];
-        return ls_ok();
-    }
-    ls_target one = *target;
-    one.rank = all->rank[i];
-    LS_TRY(ls_compile(job, &one, &all->of_class[i]));
-    all->image[i] = all->of_class[i];
-    return ls_ok();
 }
 
 static ls_status cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
@@ -109,16 +99,20 @@ static ls_status cost(const ls_job *job, const ls_target *target, const ls_host 
     const int sample[] = {0, P / 2, P - 1};
     const bool every = together || P <= (int)LS_COUNT(sample);
     const int n = every ? P : (int)LS_COUNT(sample);
-    costed all = {.n = n};
+    costed all = {.n = n, .arena = ls_arena_create()};
+    all.image = LS_NEW_ARRAY(all.arena, const ls_image *, n);
+    all.rank = LS_NEW_ARRAY(all.arena, int, n);
     ls_status status = ls_ok();
     for (int i = 0; i < n && status.code == LS_OK; i++) {
         LS_ASSERT(every || i < (int)LS_COUNT(sample));
         all.rank[i] = every ? i : sample[i];
-        status = find_image(job, target, &all, i);
+        status = ls_compile_class_of(job, target, all.rank[i], &all.images);
+        if (status.code == LS_OK) all.image[i] = ls_images_of(&all.images, all.rank[i]);
     }
     if (status.code == LS_OK) status = fill_in(&all, host, together, c);
     if (status.code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status.text);
-    for (int i = 0; i < n; i++) ls_image_destroy(all.of_class[i]);
+    ls_images_destroy(&all.images);
+    ls_arena_destroy(all.arena);
     return status;
 }
 

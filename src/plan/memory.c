@@ -194,7 +194,8 @@ ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_request *reque
 
 /* --- what would fit --------------------------------------------------------------------------------------------------------- */
 
-enum { SEQ_STEPS = 64, MOST_RANKS = 64 };
+/* Each attempt compiles the job: one for each doubling of the ranks, a few for each halving of the sequence. */
+enum { SEQ_STEPS = 64, MOST_TIMES = 64 };
 
 typedef struct advice {
     const ls_plan_variants *variants;
@@ -205,9 +206,10 @@ typedef struct advice {
 static bool variant_fits(const advice *a, int64_t seq, const ls_plan_request *request) {
     ls_graph *graph = NULL;
     ls_job job;
-    ls_plan plan;
+    ls_plan plan = {.n_candidates = 0};
     ls_status status = a->variants->make(a->variants->context, seq, &graph, &job);
     if (status.code == LS_OK) status = ls_plan_make(&job, request, &plan);
+    ls_plan_free(&plan);
     ls_graph_destroy(graph);
     return status.code == LS_OK;
 }
@@ -238,9 +240,9 @@ static int64_t longest_that_fits(const advice *a, int64_t step) {
     return low * step;
 }
 
-/* Doubles the ranks until the job fits; 0: it does not up to MOST_RANKS. */
+/* Doubles the ranks until the job fits; 0: it does not with MOST_TIMES as many. */
 static int ranks_that_fit(const advice *a) {
-    for (int times = 2; times * a->request->ranks <= MOST_RANKS; times *= 2) {
+    for (int times = 2; times <= MOST_TIMES && a->request->ranks <= INT_MAX / times; times *= 2) {
         const ls_plan_request one = narrowed(a, times);
         ls_plan_request whole = *a->request; /* a mesh of the request may not allow more ranks */
         whole.ranks = one.ranks;
@@ -258,7 +260,8 @@ ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request
     const advice a = {variants, request, refused->target};
     const int64_t seq = longest_that_fits(&a, ls_max(1, variants->seq / SEQ_STEPS));
     const int ranks = ranks_that_fit(&a);
-    char text[160] = "nothing would fit";
+    char text[160];
+    snprintf(text, sizeof text, "nothing up to %lld ranks would fit", (long long)request->ranks * MOST_TIMES);
     if (ranks > 0 && seq > 0)
         snprintf(text, sizeof text, "--ranks %d would fit, or --seq %lld", ranks, (long long)seq);
     else if (ranks > 0 || seq > 0)

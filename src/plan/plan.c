@@ -162,10 +162,22 @@ static void log_progress(ls_plan *plan, const ls_plan_candidate *c) {
     ls_log("planning: candidate %d, %s", c->listed, name);
 }
 
+ls_plan ls_plan_copy(const ls_plan *plan) {
+    ls_plan copy = *plan;
+    copy.arena = ls_arena_create();
+    copy.capacity = (size_t)plan->n_candidates;
+    copy.candidates = ls_arena_copy(copy.arena, plan->candidates, sizeof *plan->candidates * copy.capacity);
+    return copy;
+}
+
+void ls_plan_free(ls_plan *plan) {
+    ls_arena_destroy(plan->arena);
+    *plan = (ls_plan){.n_candidates = 0};
+}
+
 static void add_candidate(const ls_job *job, const ls_plan_request *request, const ls_plan_candidate *bare,
                           ls_plan *plan, ls_status *refusal) {
-    if (plan->n_candidates == (int)LS_COUNT(plan->candidates)) return;
-    ls_plan_candidate *c = &plan->candidates[plan->n_candidates++];
+    ls_plan_candidate *c = LS_PUSH(plan->arena, plan->candidates, plan->n_candidates, plan->capacity);
     *c = *bare;
     c->listed = plan->n_candidates;
     log_progress(plan, c);
@@ -242,12 +254,17 @@ static void sort_candidates(ls_plan *plan) {
     }
 }
 
+bool ls_plan_is_simulated(const ls_plan *plan) { return plan->instrs <= LS_PLAN_SIMULATED_INSTRS; }
+
 /*
  * Simulates the best candidate until it stays the best: the seconds of the others are lower bounds. Each is costed anew, because among
  * all ranks one may map more than those that were costed before.
  */
 static ls_status simulate_best(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
-    for (int i = 0; i < plan->n_candidates && request->ranks <= LS_PLAN_ALL; i++) {
+    plan->instrs = 0;
+    for (int i = 0; i < plan->n_candidates; i++)
+        plan->instrs = ls_max(plan->instrs, plan->candidates[i].instrs);
+    for (int i = 0; i < plan->n_candidates && ls_plan_is_simulated(plan); i++) {
         ls_plan_candidate *c = &plan->candidates[0];
         if (c->refused[0] != 0 || c->simulated) break;
         *c = (ls_plan_candidate){
@@ -331,8 +348,6 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
     const int dp = request->mesh.size[LS_AXIS_DP] != 0 ? request->mesh.size[LS_AXIS_DP] : 1;
     const int P = request->ranks % dp == 0 ? request->ranks / dp : 0; /* ranks that share a sequence */
     const bool causal = has_causal_attention(job->graph);
-    plan->n_candidates = 0;
-    plan->measured = request->measured;
     for (int U = 1; U <= P; U++) {
         const ls_mesh mesh = ls_mesh_make(dp, P / U, U);
         if (P % U != 0 || !fits_mesh(request, &mesh) || !suits_mesh(request, &mesh)) continue;
@@ -346,9 +361,10 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
 }
 
 ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out) {
+    *out = (ls_plan){.n_candidates = 0};
     LS_TRY(ls_graph_status(job->graph));
     ls_status refusal = ls_ok();
-    out->logged = ls_seconds();
+    *out = (ls_plan){.arena = ls_arena_create(), .measured = request->measured, .logged = ls_seconds()};
     LS_TRY(find_candidates(job, request, out, &refusal));
     sort_candidates(out);
     if (out->candidates[0].refused[0] != 0) return refusal;

@@ -1,7 +1,7 @@
 /*
  * plan: resolves what the user left to choice: mesh, strategy, layout, and which memory is saved. Every candidate is compiled and costed.
  * The best ones are compiled for all ranks and simulated with the rates of this machine, until the best candidate is a simulated one; its
- * seconds last until the slowest rank is done. The header for other folders.
+ * seconds last until the slowest rank is done. With many ranks none is (LS_PLAN_SIMULATED_INSTRS), and seconds are lower bounds. The header for other folders.
  */
 #ifndef LS_PLAN_H
 #define LS_PLAN_H
@@ -51,17 +51,33 @@ typedef struct ls_plan_candidate {
     double imbalance;        /* flops of the busiest rank over the mean, minus 1 */
     size_t bytes[LS_SPACES]; /* mapped by the rank that maps most */
     int most_rank;           /* the rank that maps most */
+    int64_t instrs;          /* in a step's programs on all ranks together, about */
     char refused[256];       /* why the candidate does not apply; empty when it does */
 } ls_plan_candidate;
 
+/*
+ * Simulating a candidate compiles the programs of all ranks, and takes time and memory by their instructions: about two seconds and
+ * 400 MiB for this many. When a candidate has more, none is simulated, so that all are compared by the same kind of time.
+ */
+enum { LS_PLAN_SIMULATED_INSTRS = 1 << 19 };
+
+/* A plan owns its candidates. A zeroed plan has none. */
 typedef struct ls_plan {
     ls_target target; /* of rank 0; other ranks differ in `rank` only */
     char reason[400]; /* one line: what was chosen and why */
     bool measured;    /* predictions use rates measured on this machine; else nominal ones */
     double logged;    /* when progress was last logged (ls_seconds) */
+    int64_t instrs;   /* the most `instrs` of a candidate that applies */
     int n_candidates;
-    ls_plan_candidate candidates[256]; /* best first, refused ones last */
+    size_t capacity;
+    ls_plan_candidate *candidates; /* all that were tried: best first, refused ones last; in the arena */
+    ls_arena *arena;
 } ls_plan;
+
+void ls_plan_free(ls_plan *plan); /* leaves a zeroed plan */
+ls_plan ls_plan_copy(const ls_plan *plan);
+/* Whether the plan's candidates are few enough instructions to be simulated. */
+bool ls_plan_is_simulated(const ls_plan *plan);
 
 /* The rates of one rank of the image's job on a host. Threads that share a core share its speed. */
 ls_rates ls_plan_rates(const ls_image *image, const ls_host *host);
@@ -70,7 +86,7 @@ ls_rates ls_plan_rates(const ls_image *image, const ls_host *host);
 LS_MUST_USE ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_request *request);
 
 /*
- * Chooses the best candidate of a request. dp is 1 unless the mesh gives it. A strategy that is named is tried on the meshes for which
+ * Chooses the best candidate of a request. The caller frees *out, whatever the status is. dp is 1 unless the mesh gives it. A strategy that is named is tried on the meshes for which
  * ls_strategies_for lists it; usp on any mesh. A candidate saves as little memory as it must to fit into request->memory. When none fits
  * the status is LS_NO_MEMORY, its message says what the smallest candidate needs and for which buffers, and out->target is that candidate.
  * When no candidate applies the status is that of the first refused one, or names the mesh of the request.

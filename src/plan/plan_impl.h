@@ -4,10 +4,8 @@
 
 #include "plan/plan.h"
 
-enum { LS_PLAN_ALL = 16 }; /* most ranks that are simulated together */
-
 /*
- * Fills in bytes, imbalance and seconds of the candidate. together (for at most LS_PLAN_ALL ranks): simulates the programs of all ranks,
+ * Fills in bytes, imbalance, seconds and instrs of the candidate. together: simulates the programs of all ranks,
  * and fills in `waiting` too. Otherwise takes the programs of the first, the middle and the last rank, and seconds is the time of the
  * slowest of them without any waiting, which is never more than the simulated time. A refusal of the compiler is returned, and
  * written into `refused`.

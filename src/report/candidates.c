@@ -4,33 +4,49 @@
 #include "base/base.h"
 #include "longspan/attention.h"
 
+/* Rows of the table, of candidates that apply and of refused ones: with many ranks there are hundreds. JSON has all. */
+enum { MOST_APPLY = 40, MOST_REFUSED = 10 };
+
+static void print_row(const ls_plan_candidate *c, bool measured, FILE *out) {
+    char mesh[32], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
+    snprintf(mesh, sizeof mesh, "%d×%d", c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES]);
+    fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
+    if (c->refused[0] != 0) {
+        fprintf(out, "%s\n", c->refused);
+        return;
+    }
+    fprintf(out, "%s%10s", c->simulated ? "  " : "≥ ", ls_seconds_text(c->seconds, time));
+    if (measured) fprintf(out, " %12s", c->measured > 0 ? ls_seconds_text(c->measured, time) : "-");
+    if (c->simulated)
+        fprintf(out, " %7.1f %%", c->waiting * 100);
+    else
+        fprintf(out, " %9s", "-");
+    fprintf(out, " %12s %12s %8.1f %% %10d  %s%s\n", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
+            ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
+            c->imbalance * 100, c->saving.drop, ls_tile_name(c->saving.tile),
+            c->fits ? "" : "  does not fit");
+}
+
 void ls_candidates_print(const ls_plan *plan, FILE *out) {
     bool measured = false;
+    int n[2] = {0, 0}; /* of candidates that apply, and of refused ones */
     for (int i = 0; i < plan->n_candidates; i++) measured |= plan->candidates[i].measured > 0;
     fprintf(out, "%s\n\n", plan->reason);
     fprintf(out, "%-9s %-14s %-11s %12s%s %9s %12s %12s %10s %10s  %s\n", "strategy", "ring×ulysses",
             "layout", "predicted", measured ? "     measured" : "", "waiting", "sent/read", "memory",
             "imbalance", "recompute", "tiles");
     for (int i = 0; i < plan->n_candidates; i++) {
-        const ls_plan_candidate *c = &plan->candidates[i];
-        char mesh[32], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
-        snprintf(mesh, sizeof mesh, "%d×%d", c->mesh.size[LS_AXIS_RING], c->mesh.size[LS_AXIS_ULYSSES]);
-        fprintf(out, "%-9s %-14s %-11s ", c->strategy, mesh, ls_layout_name(c->layout));
-        if (c->refused[0] != 0) {
-            fprintf(out, "%s\n", c->refused);
-            continue;
-        }
-        fprintf(out, "%s%10s", c->simulated ? "  " : "≥ ", ls_seconds_text(c->seconds, time));
-        if (measured) fprintf(out, " %12s", c->measured > 0 ? ls_seconds_text(c->measured, time) : "-");
-        if (c->simulated)
-            fprintf(out, " %7.1f %%", c->waiting * 100);
-        else
-            fprintf(out, " %9s", "-");
-        fprintf(out, " %12s %12s %8.1f %% %10d  %s%s\n", ls_bytes_text(c->bytes_sent + c->bytes_read, sent),
-                ls_bytes_text((double)c->bytes[LS_PRIVATE] + (double)c->bytes[LS_SYMMETRIC], memory),
-                c->imbalance * 100, c->saving.drop, ls_tile_name(c->saving.tile),
-                c->fits ? "" : "  does not fit");
+        const bool refused = plan->candidates[i].refused[0] != 0;
+        if (n[refused]++ < (refused ? MOST_REFUSED : MOST_APPLY))
+            print_row(&plan->candidates[i], measured, out);
     }
+    if (n[false] > MOST_APPLY) fprintf(out, "%d more apply, and are no better\n", n[false] - MOST_APPLY);
+    if (n[true] > MOST_REFUSED) fprintf(out, "%d more are refused\n", n[true] - MOST_REFUSED);
+    if (!ls_plan_is_simulated(plan))
+        fprintf(out,
+                "\ntimes are lower bounds, without waiting: all ranks together have up to %lld instructions, "
+                "and at most %d are simulated\n",
+                (long long)plan->instrs, LS_PLAN_SIMULATED_INSTRS);
     fprintf(out, "\nrates: %s\n",
             plan->measured ? "measured on this machine"
                            : "nominal; longspan bench machine measures this machine's");
@@ -73,7 +89,7 @@ static void print_session(const ls_session *session, ls_detail detail, FILE *out
         fprintf(out, "%s\n", plan->reason);
     else
         ls_candidates_print(plan, out);
-    const ls_image *image = ls_session_image(session, 0);
+    const ls_image *image = ls_session_image(session);
     for (int p = 0; p < image->n_programs && detail == LS_PRINT_PROGRAMS; p++) {
         fputc('\n', out);
         ls_program_print(image, p, 0, out);

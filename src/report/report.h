@@ -122,7 +122,7 @@ typedef struct ls_timeline_step {
 
 /*
  * Simulates the step with the host's rates, runs it if `run` is set, and writes a picture of all ranks, or of the LS_TIMELINE_RANKS around
- * `rank`. title: of the model. Logs both times. LS_UNSUPPORTED for more than 64 ranks. Other errors are those of compiling, and of
+ * `rank`. title: of the model. Logs both times. LS_UNSUPPORTED where all ranks together have too many instructions. Other errors are those of compiling, and of
  * opening and running a session.
  */
 LS_MUST_USE ls_status ls_timeline_draw(const ls_timeline_step *step, const ls_host *host, int rank, bool run,

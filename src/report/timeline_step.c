@@ -8,14 +8,16 @@
 
 /* --- the prediction ----------------------------------------------------------------------------------------------------------- */
 
-enum { MOST_RANKS = 64 };
+/* The most instructions of all ranks together: their images take about 3 GiB. */
+enum { MOST_INSTRS = 1 << 22 };
 
-/* The images of all ranks and their simulated spans. */
+/* The programs of all ranks and their simulated spans. */
 typedef struct prediction {
     int ranks, program;
-    ls_image *image[MOST_RANKS];
-    ls_timeline_rank rank[MOST_RANKS];
-    ls_span_time *spans[MOST_RANKS]; /* the spans of rank[], writable */
+    ls_images images;
+    const ls_image **image; /* by rank, as the next two */
+    ls_timeline_rank *rank;
+    ls_span_time **spans; /* the spans of rank[], writable */
     ls_arena *arena;
 } prediction;
 
@@ -32,18 +34,25 @@ static void add_span(void *context, int rank, int instr, double begin, double en
 }
 
 static ls_status predict(const ls_timeline_step *step, const ls_host *host, prediction *p) {
+    p->image = LS_NEW_ARRAY(p->arena, const ls_image *, p->ranks);
+    p->rank = LS_NEW_ARRAY(p->arena, ls_timeline_rank, p->ranks);
+    p->spans = LS_NEW_ARRAY(p->arena, ls_span_time *, p->ranks);
     for (int r = 0; r < p->ranks; r++) {
-        ls_target target = step->plan->target;
-        target.rank = r;
-        LS_TRY(ls_compile(step->job, &target, &p->image[r]));
+        LS_TRY(ls_compile_class_of(step->job, &step->plan->target, r, &p->images));
+        p->image[r] = ls_images_of(&p->images, r);
+        const int64_t instrs = p->image[r]->programs[p->program].n_instrs;
+        if (instrs * p->ranks > MOST_INSTRS)
+            return ls_error(
+                LS_UNSUPPORTED,
+                "--schedule: %d ranks with %lld instructions each; expected at most %d of all ranks",
+                p->ranks, (long long)instrs, MOST_INSTRS);
         p->spans[r] =
             LS_NEW_ARRAY(p->arena, ls_span_time, 2 * p->image[r]->programs[p->program].n_instrs + 2);
         p->rank[r] = (ls_timeline_rank){p->spans[r], 0};
     }
-    ls_simulated_rank times[MOST_RANKS];
+    ls_simulated_rank *times = LS_NEW_ARRAY(p->arena, ls_simulated_rank, p->ranks);
     const ls_rates rates = ls_plan_rates(p->image[0], host);
-    return ls_simulate((const ls_image *const *)p->image, p->ranks, p->program, &rates,
-                       &(ls_simulation_watch){add_span, p}, times);
+    return ls_simulate(p->image, p->ranks, p->program, &rates, &(ls_simulation_watch){add_span, p}, times);
 }
 
 /* --- the measurement ---------------------------------------------------------------------------------------------------------- */
@@ -63,6 +72,7 @@ typedef struct measurement {
 
 typedef struct running {
     const ls_timeline_step *step;
+    const prediction *predicted;
     size_t capacity; /* most spans of a rank */
     void *shared;
 } running;
@@ -179,7 +189,7 @@ static ls_status copy_median_run(const running *r, const ls_session *session, me
             instrs += spans[i].instr >= 0;
         }
         out->rank[rank] = (ls_timeline_rank){kept, n};
-        if (instrs != ls_session_image(session, rank)->programs[r->step->program].n_instrs)
+        if (instrs != r->predicted->image[rank]->programs[r->step->program].n_instrs)
             return ls_error(LS_INVALID,
                             "rank %d slept too often: its record has no room for all instructions", rank);
     }
@@ -190,7 +200,7 @@ static ls_status run_session(running *r, ls_session *session, measurement *out) 
     const int ranks = ls_session_ranks(session);
     int longest = 0;
     for (int rank = 0; rank < ranks; rank++)
-        longest = (int)ls_max(longest, ls_session_image(session, rank)->programs[r->step->program].n_instrs);
+        longest = (int)ls_max(longest, r->predicted->image[rank]->programs[r->step->program].n_instrs);
     r->capacity =
         (RUNS + 1) * (4 * (size_t)longest + 4096); /* room to sleep more often than there are waits */
     const size_t bytes = bytes_of_rank(r) * (size_t)ranks;
@@ -205,8 +215,8 @@ static ls_status run_session(running *r, ls_session *session, measurement *out) 
  * Runs the program on the model's weights and random tokens: once to warm up, then RUNS times. *out: the spans of the run of median
  * length.
  */
-static ls_status run_step(const ls_timeline_step *step, measurement *out) {
-    running r = {.step = step};
+static ls_status run_step(const ls_timeline_step *step, const prediction *predicted, measurement *out) {
+    running r = {.step = step, .predicted = predicted};
     ls_session *session;
     LS_TRY(ls_session_open_planned(step->job, step->plan, step->spread, &session));
     const ls_status status = run_session(&r, session, out);
@@ -231,7 +241,7 @@ static ls_status draw(const ls_timeline_step *step, const prediction *p, const m
                       const char *title, const char *path) {
     const int shown = (int)ls_min(p->ranks, LS_TIMELINE_RANKS);
     const ls_timeline timeline = {.model = title,
-                                  .images = (const ls_image *const *)p->image,
+                                  .images = p->image,
                                   .ranks = p->ranks,
                                   .program = p->program,
                                   .predicted = p->rank,
@@ -247,14 +257,12 @@ static ls_status draw(const ls_timeline_step *step, const prediction *p, const m
 ls_status ls_timeline_draw(const ls_timeline_step *step, const ls_host *host, int rank, bool run,
                            const char *title, const char *path) {
     prediction p = {.ranks = ls_mesh_ranks(&step->plan->target.mesh), .program = step->program};
-    if (p.ranks > MOST_RANKS)
-        return ls_error(LS_UNSUPPORTED, "--schedule: %d ranks; expected at most %d", p.ranks, MOST_RANKS);
     measurement runs = {.arena = ls_arena_create()};
     p.arena = runs.arena;
     ls_status status = predict(step, host, &p);
-    if (status.code == LS_OK && run) status = run_step(step, &runs);
+    if (status.code == LS_OK && run) status = run_step(step, &p, &runs);
     if (status.code == LS_OK) status = draw(step, &p, &runs, rank, title, path);
-    for (int r = 0; r < p.ranks; r++) ls_image_destroy(p.image[r]);
+    ls_images_destroy(&p.images);
     ls_arena_destroy(runs.arena);
     return status;
 }

@@ -132,7 +132,7 @@ static ls_status open_all(ls_shared_attention *a) {
     LS_TRY(ls_attention_graph_build(o, &a->graph));
     a->job = ls_attention_graph_job(&a->graph, true);
     LS_TRY(ls_session_open(&a->job, &o->spread, &a->session));
-    a->backward = ls_program_find(ls_session_image(a->session, 0), LS_PROGRAM_BACKWARD);
+    a->backward = ls_program_find(ls_session_image(a->session), LS_PROGRAM_BACKWARD);
     return ls_ok();
 }
 

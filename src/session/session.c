@@ -4,6 +4,7 @@
 #include "plan/plan.h"
 #include "program/program.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,8 @@ struct ls_session {
     ls_plan plan;
     ls_arena *arena; /* holds the layout that all ranks compile with */
     ls_layout layout;
-    ls_images images; /* of all classes, verified; none: each rank compiles its own */
-    ls_image *first;  /* rank 0's, where there are none */
+    ls_image *image;      /* of class 0; a rank of another class compiles its own */
+    ls_rank_bytes *bytes; /* by class */
     ls_world *world;
     double wait_timeout;
     bool as_threads;
@@ -59,8 +60,8 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
         ranks = 1;
         for (int a = 0; a < LS_AXES; a++) ranks *= request.mesh.size[a] != 0 ? request.mesh.size[a] : 1;
     }
-    if (ranks < 1 || ranks > LS_MAX_RANKS)
-        return ls_error(LS_USAGE, "%lld ranks; expected 1 to %d", (long long)ranks, LS_MAX_RANKS);
+    if (ranks < 1 || ranks > INT_MAX)
+        return ls_error(LS_USAGE, "%lld ranks; expected 1 to %d", (long long)ranks, INT_MAX);
     if (spread->threads < 0 || spread->threads > 1024)
         return ls_error(LS_USAGE, "--threads %lld; expected 1 to 1024", (long long)spread->threads);
     if (!(spread->wait_timeout >= 0))
@@ -98,43 +99,38 @@ ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
 
 /* --- opening ------------------------------------------------------------------------------------------------------------------ */
 
-/* With more ranks than this, each rank compiles its own program and no proof is made. */
-enum { MOST_VERIFIED_RANKS = 64 };
-
-static ls_status compile(const ls_session *s, int rank, ls_image **out) {
-    ls_target target = s->plan.target;
-    target.rank = rank;
-    return ls_compile(s->job, &target, out);
+/* Whether a buffer of this kind lives from one program to the next. */
+static bool is_persistent(ls_buffer_kind kind) {
+    return kind != LS_BUFFER_ACTIVATION && kind != LS_BUFFER_WORKSPACE && kind != LS_BUFFER_SLOT;
 }
 
-/* Compiles and verifies the programs of all ranks together. The images are kept, so that exactly the verified programs run. */
-static ls_status make_images(ls_session *s) {
-    const int ranks = ls_session_ranks(s);
-    if (ranks > MOST_VERIFIED_RANKS) {
-        ls_log("%d ranks: programs are not verified together (done up to %d)", ranks, MOST_VERIFIED_RANKS);
-        return compile(s, 0, &s->first);
+/* A visit of each class (ls_class_visit). */
+static void count_bytes(void *context, int class, const ls_image *image) {
+    ls_rank_bytes *bytes = &((ls_session *)context)->bytes[class];
+    for (int s = 0; s < LS_SPACES; s++) bytes->space[s] = (int64_t)image->bytes[s];
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        if (b->space == LS_PRIVATE && b->program < 0 && is_persistent(b->kind))
+            bytes->persistent += (int64_t)b->bytes;
+        if (b->space == LS_SYMMETRIC && is_persistent(b->kind)) bytes->slots -= (int64_t)b->bytes;
     }
-    LS_TRY(ls_compile_classes(s->job, &s->plan.target, &s->images));
-    const ls_image **images = malloc(sizeof *images * (size_t)ranks);
-    if (images == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d pointers to programs", ranks);
-    for (int r = 0; r < ranks; r++) images[r] = ls_images_of(&s->images, r);
-    const ls_status status = ls_verify(images, ranks);
-    free(images);
-    return status;
+    bytes->slots += bytes->space[LS_SYMMETRIC]; /* all of the heap but parameters */
+    bytes->activations = bytes->space[LS_PRIVATE] - bytes->persistent;
 }
 
 static ls_status make_world(ls_session *s) {
     ls_machine machine;
     ls_machine_detect(&machine);
     const bool may_spin = ls_session_ranks(s) * s->plan.target.threads <= machine.cores;
-    return ls_world_for(ls_session_image(s, 0), NULL, may_spin, s->wait_timeout, &s->world);
+    return ls_world_for(s->image, NULL, may_spin, s->wait_timeout, &s->world);
 }
 
 static ls_status set_up(ls_session *s, const ls_spread *spread) {
     s->arena = ls_arena_create();
     LS_TRY(ls_compile_layout(s->job, &s->plan.target, s->arena, &s->layout));
     s->plan.target.made = &s->layout;
-    LS_TRY(make_images(s));
+    s->bytes = LS_NEW_ARRAY(s->arena, ls_rank_bytes, ls_class_count(&s->plan.target.mesh));
+    LS_TRY(ls_compile_proved(s->job, &s->plan.target, count_bytes, s, &s->image));
     s->wait_timeout = spread->wait_timeout > 0 ? spread->wait_timeout : WAIT_TIMEOUT_SECONDS;
     s->as_threads = spread->as_threads;
     return make_world(s);
@@ -142,10 +138,12 @@ static ls_status set_up(ls_session *s, const ls_spread *spread) {
 
 ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out) {
     ls_plan_request request = {0};
-    ls_plan plan;
     LS_TRY(ls_session_request(spread, &request));
-    LS_TRY(ls_plan_decide(job, &request, spread, &plan));
-    return ls_session_open_planned(job, &plan, spread, out);
+    ls_plan plan = {.n_candidates = 0};
+    ls_status status = ls_plan_decide(job, &request, spread, &plan);
+    if (status.code == LS_OK) status = ls_session_open_planned(job, &plan, spread, out);
+    ls_plan_free(&plan);
+    return status;
 }
 
 ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread,
@@ -153,7 +151,7 @@ ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const 
     ls_session *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a session", sizeof *s);
     s->job = job;
-    s->plan = *plan;
+    s->plan = ls_plan_copy(plan);
     const ls_status status = set_up(s, spread);
     if (status.code != LS_OK) {
         ls_session_close(s);
@@ -166,16 +164,16 @@ ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const 
 void ls_session_close(ls_session *s) {
     if (s == NULL) return;
     if (s->world != NULL) ls_world_destroy(s->world);
-    ls_images_destroy(&s->images);
-    ls_image_destroy(s->first);
+    ls_image_destroy(s->image);
+    ls_plan_free(&s->plan);
     ls_arena_destroy(s->arena);
     free(s);
 }
 
 const ls_plan *ls_session_plan(const ls_session *s) { return &s->plan; }
-const ls_image *ls_session_image(const ls_session *s, int rank) {
-    if (s->images.classes > 0) return ls_images_of(&s->images, rank);
-    return rank == 0 ? s->first : NULL;
+const ls_image *ls_session_image(const ls_session *s) { return s->image; }
+const ls_rank_bytes *ls_session_bytes(const ls_session *s, int rank) {
+    return &s->bytes[ls_class_of(&s->plan.target.mesh, rank)];
 }
 int ls_session_ranks(const ls_session *s) { return ls_mesh_ranks(&s->plan.target.mesh); }
 
@@ -193,7 +191,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     r.bytes_read_forward = (int64_t)chosen->read_forward;
     r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
     snprintf(r.transfers, sizeof r.transfers, "%s",
-             ls_transfers_name(ls_session_image(s, 0)->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
+             ls_transfers_name(s->image->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
     r.recompute = chosen->saving.drop;
     r.tile_rows = chosen->saving.tile_rows;
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));
@@ -233,13 +231,14 @@ static ls_status work_on_image(const ls_session *s, const ls_image *image, ls_co
     return status;
 }
 
+/* A rank compiles its class again, so that neither it nor the session holds the images of all. */
 static ls_status rank_main(ls_comm *comm, void *context) {
     const ls_session *s = context;
-    const int rank = ls_comm_rank(comm);
-    const ls_image *made = ls_session_image(s, rank);
-    if (made != NULL) return work_on_image(s, made, comm);
+    ls_target target = s->plan.target;
+    target.rank = ls_class_of(&target.mesh, ls_comm_rank(comm));
+    if (target.rank == 0) return work_on_image(s, s->image, comm);
     ls_image *image;
-    LS_TRY(compile(s, rank, &image));
+    LS_TRY(ls_compile(s->job, &target, &image));
     const ls_status status = work_on_image(s, image, comm);
     ls_image_destroy(image);
     return status;

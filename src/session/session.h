@@ -23,7 +23,7 @@
 typedef struct ls_session ls_session;
 
 /*
- * Checks what the user asked for and fills in defaults: ranks in 1..LS_MAX_RANKS (0: the mesh's product if it is complete, else 1),
+ * Checks what the user asked for and fills in defaults: ranks, at least 1 (0: the mesh's product if it is complete, else 1),
  * threads (0: cores / ranks, at least 1), isa (NULL: the machine's best; an isa that the machine lacks is an error), mesh, names.
  * Errors are LS_USAGE and name the flag and its value.
  */
@@ -36,19 +36,27 @@ LS_MUST_USE ls_status ls_step_size_check(int64_t seq, int64_t batch);
 LS_MUST_USE ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out);
 
 /*
- * Plans the job (ls_plan_make), verifies the programs of all ranks together (up to 64), and makes the world.
- * LS_USAGE if no plan meets the request. To run an earlier plan again, name its mesh, strategy, layout and isa in the spread.
+ * Plans the job (ls_plan_make), proves the programs of all ranks, class by class (ls_compile_proved), and makes the world. LS_USAGE if no plan
+ * meets the request. To run an earlier plan again, name its mesh, strategy, layout and isa in the spread.
  */
 LS_MUST_USE ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out);
-/* ls_session_open for a plan that was made for this job; of the spread only as_threads and wait_timeout count. */
+/* ls_session_open for a plan that was made for this job, and is copied; of the spread only as_threads and wait_timeout count. */
 LS_MUST_USE ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread,
                                               ls_session **out);
 void ls_session_close(ls_session *session); /* NULL is allowed */
 
 const ls_plan *ls_session_plan(const ls_session *session);
 int ls_session_ranks(const ls_session *session);
-/* The rank's programs, owned by the session. NULL (never for rank 0) with more than 64 ranks, where each rank compiles its own. */
-const ls_image *ls_session_image(const ls_session *session, int rank);
+/* The programs of rank 0, owned by the session. It holds no other rank's; to have those, compile the job for the plan's target. */
+const ls_image *ls_session_image(const ls_session *session);
+/* Bytes that a rank maps, by its programs. */
+typedef struct ls_rank_bytes {
+    int64_t space[LS_SPACES];
+    int64_t persistent;  /* private: parameters, gradients, optimiser, inputs, tables */
+    int64_t activations; /* private: the rest, which lives within programs */
+    int64_t slots;       /* symmetric: the slots where peers put */
+} ls_rank_bytes;
+const ls_rank_bytes *ls_session_bytes(const ls_session *session, int rank);
 /* The session that an engine, or attention alone, runs on. */
 const ls_session *ls_engine_session(const ls_engine *engine);
 const ls_session *ls_shared_attention_session(const ls_shared_attention *attention);

@@ -83,9 +83,11 @@ static void log_measured(const ls_plan_candidate *c) {
 ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
                       const ls_plan *plan, int candidate, double *seconds) {
     const ls_plan_candidate *c = &plan->candidates[candidate];
+    ls_plan_candidate alone = *c;
     ls_plan one = *plan;
     one.target = ls_plan_target(request, c);
-    one.candidates[0] = *c;
+    one.candidates = &alone;
+    one.n_candidates = 1;
     ls_session *session;
     LS_TRY(ls_session_open_planned(job, &one, spread, &session));
     const ls_status status = run(job, session, request->ranks, seconds);

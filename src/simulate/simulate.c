@@ -15,6 +15,7 @@ typedef struct simulated {
     double *far;    /* [instruction]: bytes that come from memory, not from a cache */
     double now;     /* when the last instruction that it began ends */
     double wake;    /* time of its next event; INFINITY: unknown until another rank posts */
+    int place;      /* in the agenda; -1: it is not there */
     ls_simulated_rank *times;
 } simulated;
 
@@ -25,7 +26,52 @@ typedef struct simulation {
     const ls_simulation_watch *watch;
     int ranks, program;
     simulated *rank;
+    /* The ranks that have not ended, as a binary heap by their next events: entry i comes before entries 2i + 1 and 2i + 2. */
+    simulated **agenda;
+    int n_agenda;
 } simulation;
+
+/* --- the agenda ------------------------------------------------------------------------------------------------------------- */
+
+/* Of two with the same time, the lower rank's event comes first. */
+static bool comes_before(const simulated *a, const simulated *b) {
+    return a->wake != b->wake ? a->wake < b->wake : a < b;
+}
+
+static void put_at(simulation *p, int place, simulated *w) {
+    p->agenda[place] = w;
+    w->place = place;
+}
+
+/* Moves a rank of the agenda to its place after its next event has changed. */
+static void settle(simulation *p, simulated *w) {
+    int at = w->place;
+    for (; at > 0 && comes_before(w, p->agenda[(at - 1) / 2]); at = (at - 1) / 2)
+        put_at(p, at, p->agenda[(at - 1) / 2]);
+    for (;;) {
+        int next = 2 * at + 1;
+        if (next + 1 < p->n_agenda && comes_before(p->agenda[next + 1], p->agenda[next])) next++;
+        if (next >= p->n_agenda || !comes_before(p->agenda[next], w)) break;
+        put_at(p, at, p->agenda[next]);
+        at = next;
+    }
+    put_at(p, at, w);
+}
+
+static void add_to_agenda(simulation *p, simulated *w) {
+    put_at(p, p->n_agenda++, w);
+    settle(p, w);
+}
+
+static void remove_first(simulation *p) {
+    p->agenda[0]->place = -1;
+    simulated *last = p->agenda[--p->n_agenda];
+    if (p->n_agenda == 0) return;
+    put_at(p, 0, last);
+    settle(p, last);
+}
+
+/* --- one rank --------------------------------------------------------------------------------------------------------------- */
 
 /* A word of the program, counted from its first, has a generation for each use of its channel. */
 static void make_words(simulation *p, simulated *w) {
@@ -58,7 +104,9 @@ static void execute(simulation *p, simulated *w, int i) {
     simulated *peer = &p->rank[ls_peer_rank(p->images[w - p->rank], instr->peer, (int)(w - p->rank))];
     double *time = post_time(peer, instr);
     *time = w->now + p->rates->latency;
-    if (*time < peer->wake) peer->wake = fmax(*time, peer->now);
+    if (*time >= peer->wake) return;
+    peer->wake = fmax(*time, peer->now);
+    if (peer->place >= 0) settle(p, peer);
 }
 
 /* When the head of a queue may begin: w->now, a later time, or INFINITY if that is not known yet. */
@@ -103,21 +151,21 @@ static void step(simulation *p, simulated *w) {
     w->wake = soonest;
 }
 
-static simulated *next_rank(simulation *p) {
-    simulated *first = NULL;
-    for (int r = 0; r < p->ranks; r++) {
-        simulated *w = &p->rank[r];
-        if (!ls_cursor_has_ended(&w->cursor) && (first == NULL || w->wake < first->wake)) first = w;
-    }
-    return first;
-}
-
+/* Steps the first rank of the agenda until all have ended. */
 static ls_status run(simulation *p) {
-    for (simulated *w = next_rank(p); w != NULL; w = next_rank(p)) {
+    for (int r = 0; r < p->ranks; r++) {
+        if (!ls_cursor_has_ended(&p->rank[r].cursor)) add_to_agenda(p, &p->rank[r]);
+    }
+    while (p->n_agenda > 0) {
+        simulated *w = p->agenda[0];
         if (isinf(w->wake))
             return ls_error(LS_INVALID, "program %s: rank %d waits for ever (and maybe others)",
                             w->program->name, (int)(w - p->rank));
         step(p, w);
+        if (ls_cursor_has_ended(&w->cursor))
+            remove_first(p);
+        else
+            settle(p, w);
     }
     return ls_ok();
 }
@@ -131,11 +179,13 @@ ls_status ls_simulate(const ls_image *const *images, int ranks, int program, con
                     .ranks = ranks,
                     .program = program};
     p.rank = LS_NEW_ARRAY(p.arena, simulated, ranks);
+    p.agenda = LS_NEW_ARRAY(p.arena, simulated *, ranks);
     for (int r = 0; r < ranks; r++) {
         simulated *w = &p.rank[r];
         out[r] = (ls_simulated_rank){0};
         w->program = &images[r]->programs[program];
         w->times = &out[r];
+        w->place = -1;
         w->cursor = ls_cursor_make(w->program, p.arena);
         w->held = LS_NEW_ARRAY(p.arena, double, w->program->queues + 1);
         for (int q = 0; q < w->program->queues; q++) w->held[q] = -1;

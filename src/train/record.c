@@ -79,9 +79,10 @@ static void write_spread(const ls_training *t, ls_json_writer *w) {
 }
 
 static void write_memory(const ls_training *t, ls_json_writer *w) {
-    ls_json_open_array(w, "predicted_bytes"); /* by rank */
-    for (int r = 0; r < ls_session_ranks(t->session); r++) {
-        const ls_rank_bytes *b = &t->ranks[r];
+    ls_json_open_array(
+        w, "predicted_bytes"); /* of the first rank of each class, which is the rank of that number */
+    for (int r = 0; r < ls_class_count(&ls_session_plan(t->session)->target.mesh); r++) {
+        const ls_rank_bytes *b = ls_session_bytes(t->session, r);
         ls_json_open_object(w, NULL);
         ls_json_put_int(w, "private", b->space[LS_PRIVATE]);
         ls_json_put_int(w, "symmetric", b->space[LS_SYMMETRIC]);
@@ -109,7 +110,7 @@ ls_status ls_record_run(const ls_training *t) {
     ls_groups_write(&t->job, w);
     write_spread(t, w);
     snprintf(skeleton, sizeof skeleton, "%016llx",
-             (unsigned long long)ls_image_skeleton(ls_session_image(t->session, 0)));
+             (unsigned long long)ls_image_skeleton(ls_session_image(t->session)));
     ls_json_put_text(w, "program", skeleton);
     write_memory(t, w);
     return ls_json_end_file(w, path);

@@ -196,7 +196,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     ls_json_value object;
     LS_TRY(ls_json_object(run, "spread", &object));
     ls_spread was = t->options.spread;
-    LS_TRY(ls_json_int(object, "ranks", 1, LS_MAX_RANKS, &was.ranks));
+    LS_TRY(ls_json_int(object, "ranks", 1, INT32_MAX, &was.ranks));
     LS_TRY(ls_json_int(object, "threads", 1, 1 << 20, &was.threads));
     LS_TRY(ls_json_text(object, "strategy", &was.strategy));
     LS_TRY(ls_json_text(object, "mesh", &was.mesh));

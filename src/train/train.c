@@ -114,26 +114,8 @@ static ls_status open_text(ls_training *t) {
 
 /* --- the memory of each rank ------------------------------------------------------------------------------------------------ */
 
-/* Whether a buffer of this kind lives from one program to the next. */
-static bool is_persistent(ls_buffer_kind kind) {
-    return kind != LS_BUFFER_ACTIVATION && kind != LS_BUFFER_WORKSPACE && kind != LS_BUFFER_SLOT;
-}
-
-static ls_rank_bytes count_bytes(const ls_image *image) {
-    ls_rank_bytes bytes = {{0}, 0, 0, 0};
-    for (int s = 0; s < LS_SPACES; s++) bytes.space[s] = (int64_t)image->bytes[s];
-    for (int i = 0; i < image->n_buffers; i++) {
-        const ls_buffer *b = &image->buffers[i];
-        if (b->space == LS_PRIVATE && b->program < 0 && is_persistent(b->kind))
-            bytes.persistent += (int64_t)b->bytes;
-        if (b->space == LS_SYMMETRIC && is_persistent(b->kind)) bytes.slots -= (int64_t)b->bytes;
-    }
-    bytes.slots += bytes.space[LS_SYMMETRIC]; /* all of the heap but parameters */
-    bytes.activations = bytes.space[LS_PRIVATE] - bytes.persistent;
-    return bytes;
-}
-
-static int64_t mapped_bytes(const ls_rank_bytes *bytes) {
+static int64_t mapped_bytes(const ls_training *t, int rank) {
+    const ls_rank_bytes *bytes = ls_session_bytes(t->session, rank);
     return bytes->space[LS_PRIVATE] + bytes->space[LS_SYMMETRIC];
 }
 
@@ -142,8 +124,8 @@ static ls_status check_fits(const ls_training *t) {
     const int ranks = ls_session_ranks(t->session);
     int64_t all = 0, most = 0;
     for (int r = 0; r < ranks; r++) {
-        all += mapped_bytes(&t->ranks[r]);
-        most = ls_max(most, mapped_bytes(&t->ranks[r]));
+        all += mapped_bytes(t, r);
+        most = ls_max(most, mapped_bytes(t, r));
     }
     ls_machine machine;
     ls_machine_detect(&machine);
@@ -156,30 +138,11 @@ static ls_status check_fits(const ls_training *t) {
     return ls_ok();
 }
 
-static ls_status count_rank(ls_training *t, const ls_target *target) {
-    const ls_image *kept = ls_session_image(t->session, target->rank);
-    if (kept != NULL) {
-        t->ranks[target->rank] = count_bytes(kept);
-        return ls_ok();
-    }
-    ls_image *image;
-    LS_TRY(ls_compile(&t->job, target, &image));
-    t->ranks[target->rank] = count_bytes(image);
-    ls_image_destroy(image);
-    return ls_ok();
-}
-
-/* Fills in t->ranks and t->one_rank_bytes by compiling. LS_NO_MEMORY, with the numbers, when the ranks do not fit into the machine. */
+/* Fills in t->one_rank_bytes by compiling. LS_NO_MEMORY, with the numbers, when the ranks do not fit into the machine. */
 static ls_status count_memory(ls_training *t) {
-    const int ranks = ls_session_ranks(t->session);
-    t->ranks = calloc((size_t)ranks, sizeof *t->ranks);
-    if (t->ranks == NULL) return ls_error(LS_NO_MEMORY, "no memory for the sizes of %d ranks", ranks);
-    ls_target target = ls_session_plan(t->session)->target;
-    for (target.rank = 0; target.rank < ranks; target.rank++) LS_TRY(count_rank(t, &target));
     ls_image *alone;
-    LS_TRY(ls_compile_alone(&t->job, &target, &alone));
-    const ls_rank_bytes bytes = count_bytes(alone);
-    t->one_rank_bytes = mapped_bytes(&bytes);
+    LS_TRY(ls_compile_alone(&t->job, &ls_session_plan(t->session)->target, &alone));
+    t->one_rank_bytes = (int64_t)(alone->bytes[LS_PRIVATE] + alone->bytes[LS_SYMMETRIC]);
     ls_image_destroy(alone);
     return check_fits(t);
 }
@@ -216,9 +179,11 @@ static ls_status open_program(ls_training *t) {
     ls_plan plan = {.n_candidates = 0};
     const ls_status planned = ls_plan_decide(&t->job, &request, &o->spread, &plan);
     const ls_plan_variants variants = {make_job, t, o->seq};
-    if (planned.code == LS_NO_MEMORY) return ls_plan_advise(&variants, &request, &plan, planned);
-    LS_TRY(planned);
-    LS_TRY(ls_session_open_planned(&t->job, &plan, &o->spread, &t->session));
+    ls_status status = planned;
+    if (planned.code == LS_NO_MEMORY) status = ls_plan_advise(&variants, &request, &plan, planned);
+    if (planned.code == LS_OK) status = ls_session_open_planned(&t->job, &plan, &o->spread, &t->session);
+    ls_plan_free(&plan);
+    LS_TRY(status);
     LS_TRY(count_memory(t));
     ls_log("spread: %s", ls_session_plan(t->session)->reason);
     return ls_ok();
@@ -240,15 +205,11 @@ static ls_status describe(const ls_training *t, ls_train_result *out) {
                              .best_loss = o->best_step > 0 ? o->best_loss : NAN,
                              .interrupted = o->interrupted};
     for (int r = 0; r < ls_session_ranks(t->session); r++)
-        out->predicted_bytes =
-            ls_max(out->predicted_bytes, t->ranks[r].space[LS_PRIVATE] + t->ranks[r].space[LS_SYMMETRIC]);
+        out->predicted_bytes = ls_max(out->predicted_bytes, mapped_bytes(t, r));
     snprintf(out->strategy, sizeof out->strategy, "%s", spread.strategy);
     snprintf(out->mesh, sizeof out->mesh, "%s", spread.mesh);
     snprintf(out->reason, sizeof out->reason, "%s", ls_session_plan(t->session)->reason);
-    LS_PATH checkpoint = NULL;
-    LS_TRY(ls_checkpoint_path(t->options.out, o->saved, &checkpoint));
-    snprintf(out->checkpoint, sizeof out->checkpoint, "%s", checkpoint); /* fits: check_options */
-    return ls_ok();
+    return ls_checkpoint_path(t->options.out, o->saved, &out->checkpoint);
 }
 
 /* --- the model's folder ----------------------------------------------------------------------------------------------------- */
@@ -271,9 +232,10 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
                                        .dtype = LS_ST_DTYPES};
     LS_TRY(ls_error_in(ls_checkpoint_export(&options, &exported),
                        "the training is done and its checkpoint is whole, but the model was not exported"));
-    snprintf(result->model, sizeof result->model, "%s", out);
     ls_log("model: %s, %s%s%s", out, ls_st_dtype_name(exported.dtype), exported.carried[0] ? ", with " : "",
            exported.carried);
+    result->model = out;
+    out = NULL;
     return ls_ok();
 }
 
@@ -370,16 +332,10 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
         ls_log("no loss by position: %s", status.text);
 }
 
-/* Room for the names of checkpoints and of the model behind --out, and a zero byte. */
-enum { NAMES_IN_OUT = 64 };
-
 static ls_status check_options(const ls_train_options *o) {
     if (o->model == NULL)
         return ls_error(LS_USAGE, "--model is missing; expected a config.json or its folder");
     if (o->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder");
-    if (strlen(o->out) + NAMES_IN_OUT > sizeof((ls_train_result *)NULL)->checkpoint)
-        return ls_error(LS_USAGE, "--out is a path of %zu bytes; expected at most %zu", strlen(o->out),
-                        sizeof((ls_train_result *)NULL)->checkpoint - NAMES_IN_OUT);
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or folders of text");
     if (o->replan && !o->resume)
         return ls_error(LS_USAGE, "--replan is given without --resume; expected both");
@@ -421,13 +377,22 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     return ls_ok();
 }
 
+void ls_train_result_free(ls_train_result *result) {
+    if (result == NULL) return;
+    free(result->checkpoint);
+    free(result->model);
+    *result = (ls_train_result){.checkpoint = NULL};
+}
+
 ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     LS_NEED(options, "options");
     LS_NEED(result, "result");
+    *result = (ls_train_result){.checkpoint = NULL};
     LS_TRY(ls_file_check_paths(options->data, options->n_data));
     LS_TRY(ls_file_check_paths(options->groups, options->n_groups));
     ls_training t = {.options = *options, .began = ls_seconds()};
     const ls_status status = train(&t, result);
+    if (status.code != LS_OK && status.code != LS_INTERRUPTED) ls_train_result_free(result);
     ls_shared_unmap(t.outcome, sizeof *t.outcome);
     ls_session_close(t.session);
     if (t.graph != NULL) ls_graph_destroy(t.graph);
@@ -441,6 +406,5 @@ ls_status ls_train(const ls_train_options *options, ls_train_result *result) {
     free(t.resumed_from);
     free(t.events);
     free(t.groups);
-    free(t.ranks);
     return status;
 }

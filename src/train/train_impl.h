@@ -14,14 +14,6 @@
 /* An evaluation reads this many sequences, or all when there are fewer. */
 #define LS_EVAL_SEQUENCES 8
 
-/* Bytes that a rank maps, by its compiled programs. */
-typedef struct ls_rank_bytes {
-    int64_t space[LS_SPACES];
-    int64_t persistent;  /* private: parameters, gradients, optimiser, inputs, tables */
-    int64_t activations; /* private: the rest, which lives within programs */
-    int64_t slots;       /* symmetric: the slots where peers put */
-} ls_rank_bytes;
-
 /* Seconds of the stages before the first step of this call, in their order. */
 typedef struct ls_start_up {
     double read;    /* read model, tokenizer and text */
@@ -60,7 +52,6 @@ typedef struct ls_training {
     int64_t best_step;    /* best evaluation of the resumed run, with keep_best; 0: none */
     double best_loss;     /* infinite: none */
     int64_t steps_before; /* number of steps that the resumed run was planned for; 0: a fresh start */
-    ls_rank_bytes *ranks; /* [ranks] */
     int64_t one_rank_bytes;
     double unigram;   /* entropy of the text by a unigram model, nats per token */
     uint64_t content; /* hash of the training data (ls_data_content) */

@@ -48,7 +48,7 @@ static void test_parse(void **state) {
         const char *text;
         int size[LS_AXES];
     } good[] = {
-        {"dp=2,ring=3,ulysses=4", {2, 3, 4}}, {"ulysses=4,dp=1", {1, 0, 4}}, {"ring=1024", {0, 1024, 0}}};
+        {"dp=2,ring=3,ulysses=4", {2, 3, 4}}, {"ulysses=4,dp=1", {1, 0, 4}}, {"ring=100000", {0, 100000, 0}}};
     for (size_t i = 0; i < LS_COUNT(good); i++) {
         ls_mesh mesh;
         assert_int_equal(ls_mesh_parse(good[i].text, &mesh).code, LS_OK);
@@ -62,7 +62,7 @@ static void test_parse(void **state) {
         {"tp=2", "'tp'"},
         {"ring=2,ring=2", "twice"},
         {"ring=0", "'0'"},
-        {"ring=1025", "1 to 1024"},
+        {"ring=2147483648", "1 to 2147483647"},
         {"ring=-1", "'-1'"},
         {"ring=2x", "'2x'"},
         {"ring=", "''"},
@@ -72,6 +72,7 @@ static void test_parse(void **state) {
         {"ring= 2", "' 2'"},
         {"ring=99999999999999999999", "99999999999999999999"},
         {"dp=2;ring=2", "'2;ring=2'"},
+        {"dp=65536,ring=65536", "more than 2147483647 ranks"},
     };
     for (size_t i = 0; i < LS_COUNT(bad); i++) {
         ls_mesh mesh = ls_mesh_make(7, 7, 7);

@@ -64,7 +64,7 @@ seq=$(sed -n 's/.*or --seq \([0-9]*\)$/\1/p' err)
 plan --seq 256 --ranks "$ranks" --batch 4 --accumulate 2 --memory $limit >/dev/null || fail "--ranks $ranks does not fit"
 plan --seq "$seq" --ranks 2 --batch 4 --accumulate 2 --memory $limit >/dev/null || fail "--seq $seq does not fit"
 status=0; plan --seq 256 --memory 10 >out 2>err || status=$?
-[ $status -eq 1 ] && grep -q 'nothing would fit' err || fail "ten bytes: $(cat err)"
+[ $status -eq 1 ] && grep -q 'nothing up to 64 ranks would fit' err || fail "ten bytes: $(cat err)"
 status=0; plan --batch 3 --accumulate 2 >out 2>err || status=$?
 [ $status -eq 2 ] && grep -q -- '--accumulate 2' err || fail "batch 3: $(cat err)"
 echo ok

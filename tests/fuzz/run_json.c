@@ -11,8 +11,7 @@ static void check_options(const ls_train_options *o) {
     LS_ASSERT(isfinite(ls_schedule_lr(o, 1)) && isfinite(ls_schedule_lr(o, o->steps)));
     LS_ASSERT(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1);
     ls_plan_request request;
-    if (fuzz_done(ls_spread_resolve(&o->spread, &request)))
-        LS_ASSERT(request.ranks >= 1 && request.ranks <= LS_MAX_RANKS);
+    if (fuzz_done(ls_spread_resolve(&o->spread, &request))) LS_ASSERT(request.ranks >= 1);
 }
 
 static void run(const uint8_t *data, size_t bytes) {

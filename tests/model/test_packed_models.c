@@ -175,7 +175,7 @@ static int run_once(run *r, const ls_spread *spread, parameter out[MOST_PARAMETE
     memset(r->gradients, 0, sizeof *r->gradients * (size_t)r->n);
     assert_ok(ls_session_open(&job, spread, &session));
     assert_ok(ls_session_run(session, on_rank, r));
-    const int n = list_parameters(ls_session_image(session, 0), out);
+    const int n = list_parameters(ls_session_image(session), out);
     ls_session_close(session);
     ls_graph_destroy(graph);
     return n;

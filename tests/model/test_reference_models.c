@@ -228,7 +228,7 @@ static void check(const folder *f, size_t mesh) {
     assert_ok(ls_session_open(&job, &spread, &session));
     assert_ok(ls_session_run(session, on_rank, &r));
     const double logits = compare_logits(f, r.B * r.S * r.V, r.logits);
-    const double gradients = compare_gradients(&r, ls_session_image(session, 0), worst);
+    const double gradients = compare_gradients(&r, ls_session_image(session), worst);
     print_message("%-8s %-16s %lld ranks: logits %.1e, gradients %.1e\n", f->name, f->expected,
                   (long long)spread.ranks, logits, gradients);
     if (!(logits <= logit_tolerance) || !(gradients <= gradient_tolerance))

@@ -80,6 +80,15 @@ static inline run_paths *make_paths(void **state, const char *out) {
 
 /* --- reading what was written ----------------------------------------------------------------------------------------------- */
 
+/* A result that is freed at the end of its scope. */
+#define TRAIN_RESULT __attribute__((cleanup(ls_train_result_free))) ls_train_result
+
+/* ls_train, in place of the result that *result was. */
+static inline ls_status train_into(const ls_train_options *options, ls_train_result *result) {
+    ls_train_result_free(result);
+    return ls_train(options, result);
+}
+
 static inline int64_t steps_written(const char *out) {
     char path[600];
     snprintf(path, sizeof path, "%s/metrics.jsonl", out);
@@ -141,7 +150,7 @@ static inline child_run start_run(const ls_train_options *options, void (*before
     assert_true(run.pid >= 0);
     if (run.pid == 0) {
         if (before != NULL) before();
-        ls_train_result result;
+        ls_train_result result; /* freed with the process */
         *run.status = ls_train(options, &result);
         _exit(run.status->code == LS_OK ? 0 : 10 + (int)run.status->code);
     }

@@ -19,8 +19,8 @@ static void train_alone(ls_train_options options, const char *strategy, int64_t 
     options.spread.ranks = ranks;
     options.spread.strategy = strategy;
     options.spread.mesh = mesh;
-    ls_train_result result;
-    assert_ok(ls_train(&options, &result));
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(&options, &result));
     assert_int_equal(result.steps, options.steps);
 }
 
@@ -89,8 +89,8 @@ static void killed_and_resumed_same_bits(void **state) {
     assert_true(WIFSIGNALED(result));
     usleep(100000); /* its ranks die with it */
     options.resume = true;
-    ls_train_result done;
-    assert_ok(ls_train(&options, &done));
+    TRAIN_RESULT done = {.steps = 0};
+    assert_ok(train_into(&options, &done));
     assert_int_equal(done.steps, 20);
     assert_same_weights(whole->out, cut->out);
     double *x = losses_written(whole->out, 20), *y = losses_written(cut->out, 20);
@@ -205,8 +205,8 @@ static void interrupt_saves_and_resume_goes_on(void **state) {
     assert_ok(ls_checkpoint_state(found, &saved));
     assert_int_equal(saved.step, stopped);
     options.resume = true;
-    ls_train_result done;
-    assert_ok(ls_train(&options, &done));
+    TRAIN_RESULT done = {.steps = 0};
+    assert_ok(train_into(&options, &done));
     assert_same_weights(whole->out, cut->out);
     free(whole);
     free(cut);
@@ -239,8 +239,8 @@ static void full_disk_keeps_the_last_checkpoint(void **state) {
     LS_PATH found = NULL;
     assert_ok(ls_checkpoint_find(cut->out, &found));
     assert_non_null(strstr(found, "checkpoint-00000008"));
-    ls_train_result done;
-    assert_ok(ls_train(&options, &done));
+    TRAIN_RESULT done = {.steps = 0};
+    assert_ok(train_into(&options, &done));
     assert_same_weights(whole->out, cut->out);
     free(whole);
     free(cut);
@@ -265,8 +265,8 @@ static void corrupted_checkpoint_is_refused(void **state) {
     close(fd);
     options.steps = 6;
     options.resume = true;
-    ls_train_result result;
-    assert_error(ls_train(&options, &result), LS_INVALID, "model.safetensors", "");
+    TRAIN_RESULT result = {.steps = 0};
+    assert_error(train_into(&options, &result), LS_INVALID, "model.safetensors", "");
     free(p);
 }
 
@@ -277,8 +277,8 @@ static void not_finite_is_named_and_not_applied(void **state) {
     options.warmup = 0;
     options.save_every = 1;
     options.schedule = "constant";
-    ls_train_result result;
-    const ls_status status = ls_train(&options, &result);
+    TRAIN_RESULT result = {.steps = 0};
+    const ls_status status = train_into(&options, &result);
     assert_error(status, LS_DIVERGED, "not finite; first bad tensor \"", "the update was not applied");
     assert_non_null(strstr(status.text, "on rank "));
     int64_t step = 0;

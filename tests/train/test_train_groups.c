@@ -16,8 +16,8 @@ static void train(ls_train_options *o, const char *const *groups, int n, int64_t
     o->groups = groups;
     o->n_groups = n;
     o->spread.ranks = ranks;
-    ls_train_result result;
-    assert_ok(ls_train(o, &result));
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(o, &result));
     assert_int_equal(result.steps, o->steps);
 }
 
@@ -136,8 +136,8 @@ static void frozen_ones_have_no_gradient(void **state) {
 }
 
 static void refuse(const ls_train_options *options, const char *word, const char *also) {
-    ls_train_result result;
-    assert_error(ls_train(options, &result), LS_USAGE, word, also);
+    TRAIN_RESULT result = {.steps = 0};
+    assert_error(train_into(options, &result), LS_USAGE, word, also);
 }
 
 static void bad_groups_are_refused(void **state) {

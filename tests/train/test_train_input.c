@@ -10,8 +10,8 @@
 #include "train/train_impl.h"
 
 static void refuse(const ls_train_options *options, ls_code code, const char *word, const char *other) {
-    ls_train_result result;
-    assert_error(ls_train(options, &result), code, word, other);
+    TRAIN_RESULT result = {.steps = 0};
+    assert_error(train_into(options, &result), code, word, other);
 }
 
 static void bad_data_and_places(void **state) {
@@ -41,7 +41,7 @@ static void bad_settings(void **state) {
     const ls_train_options good = tiny_options(p->model, p->data, p->out);
     ls_train_options bad = good;
     bad.spread.ranks = 100000;
-    refuse(&bad, LS_USAGE, "100000", "1024");
+    refuse(&bad, LS_USAGE, "100000", "96 tokens");
     bad = good;
     bad.spread.ranks = -1;
     refuse(&bad, LS_USAGE, "-1", "");
@@ -81,8 +81,8 @@ static void resume_checks_what_is_given(void **state) {
     refuse(&options, LS_INVALID, "no checkpoint", p->out);
     options.resume = false;
     options.steps = 2;
-    ls_train_result result;
-    assert_ok(ls_train(&options, &result));
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(&options, &result));
     refuse(&options, LS_USAGE, "already holds a run", "--resume"); /* never overwritten */
 
     options.resume = true;
@@ -105,7 +105,7 @@ static void resume_checks_what_is_given(void **state) {
     if (ls_file_is_folder(bad.model)) refuse(&bad, LS_USAGE, "--model examples/tiny", "run.json");
     ls_train_options least = {.data = p->data, .n_data = 1, .model = p->model, .out = p->out, .resume = true};
     least.spread.as_threads = options.spread.as_threads;
-    assert_ok(ls_train(&least, &result)); /* nothing given: all of it comes from run.json */
+    assert_ok(train_into(&least, &result)); /* nothing given: all of it comes from run.json */
     assert_int_equal(result.steps, 2);
     free(p);
 }
@@ -135,8 +135,8 @@ static void older_run_goes_on(void **state) {
     options.steps = 2;
     options.spread.transfers = "put";
     options.spread.recompute = options.spread.tile = "none";
-    ls_train_result result;
-    assert_ok(ls_train(&options, &result));
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(&options, &result));
     forget_fields(old->out, younger, LS_COUNT(younger));
 
     ls_train_options on = options;
@@ -145,7 +145,7 @@ static void older_run_goes_on(void **state) {
     on.spread.tile = "loss";
     refuse(&on, LS_USAGE, "--tile loss", "none"); /* the settings of the run, not the defaults of a new run */
     on.spread = (ls_spread){.as_threads = options.spread.as_threads};
-    assert_ok(ls_train(&on, &result));
+    assert_ok(train_into(&on, &result));
 
     ls_json *record;
     ls_json_value spread;
@@ -164,7 +164,7 @@ static void older_run_goes_on(void **state) {
 
     options.out = whole->out;
     options.steps = 4;
-    assert_ok(ls_train(&options, &result));
+    assert_ok(train_into(&options, &result));
     assert_same_weights(old->out, whole->out);
     free(old);
     free(whole);
@@ -175,19 +175,19 @@ static void replanned_run_goes_on(void **state) {
     ls_train_options options = tiny_options(p->model, p->data, p->out);
     options.schedule = "constant";
     options.steps = 4;
-    ls_train_result result;
-    assert_ok(ls_train(&options, &result));
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(&options, &result));
     options.resume = options.replan = true;
     options.steps = 8;
     options.spread.ranks = 3;
     options.spread.strategy = "ring";
-    assert_ok(ls_train(&options, &result));
+    assert_ok(train_into(&options, &result));
     double *loss = losses_written(p->out, 8);
     run_paths *q = make_paths(state, "replan-whole");
     options = tiny_options(q->model, q->data, q->out);
     options.schedule = "constant";
     options.steps = 8;
-    assert_ok(ls_train(&options, &result));
+    assert_ok(train_into(&options, &result));
     double *whole = losses_written(q->out, 8);
     for (int i = 0; i < 8; i++) assert_true(fabs(loss[i] - whole[i]) < 1e-4);
     free(loss);
@@ -200,13 +200,13 @@ static void evaluation_changes_nothing(void **state) {
     run_paths *plain = make_paths(state, "eval-no"), *with = make_paths(state, "eval-yes");
     ls_train_options options = tiny_options(plain->model, plain->data, plain->out);
     options.steps = 6;
-    ls_train_result result;
-    assert_ok(ls_train(&options, &result));
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(&options, &result));
     assert_true(isnan(result.eval_loss));
     options.out = with->out;
     options.eval_data = with->text;
     options.eval_every = 2;
-    assert_ok(ls_train(&options, &result));
+    assert_ok(train_into(&options, &result));
     assert_true(result.eval_loss > 1.0 && result.eval_loss < 6.0);
     assert_same_weights(plain->out, with->out);
     char path[600];
@@ -226,15 +226,15 @@ static void evaluation_changes_nothing(void **state) {
 static void start_up_is_told(void **state) {
     run_paths *p = make_paths(state, "start-up");
     ls_train_options options = tiny_options(p->model, p->data, p->out);
-    ls_train_result result;
+    TRAIN_RESULT result = {.steps = 0};
     options.steps = 3;
     options.max_seconds = 1e-9; /* one step */
     const double before = ls_seconds();
-    assert_ok(ls_train(&options, &result));
+    assert_ok(train_into(&options, &result));
     const double took = ls_seconds() - before;
     options.max_seconds = 1e6;
     options.resume = true;
-    assert_ok(ls_train(&options, &result));
+    assert_ok(train_into(&options, &result));
     char path[600];
     snprintf(path, sizeof path, "%s/metrics.jsonl", p->out);
     FILE *file = fopen(path, "r");

@@ -225,8 +225,8 @@ static void measured_is_predicted(void **state) {
     run_paths *p = make_paths(state, "measured");
     ls_train_options options = tiny_options(p->model, p->data, p->out);
     options.steps = 3;
-    ls_train_result result;
-    assert_ok(ls_train(&options, &result));
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(&options, &result));
     /* Only mapped memory can be resident, and memory that was never touched is not. */
     const int64_t rounded = result.predicted_bytes + 3 * sysconf(_SC_PAGESIZE);
     assert_in_range(result.measured_bytes, result.predicted_bytes / 2, rounded);
@@ -243,8 +243,8 @@ static ls_json *predict(void **state, int64_t ranks, const char *strategy) {
     options.warmup = 0;
     options.spread.ranks = ranks;
     options.spread.strategy = strategy;
-    ls_train_result result;
-    assert_ok(ls_train(&options, &result));
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(&options, &result));
     ls_json *run = read_run(p->out);
     free(p);
     return run;
@@ -271,8 +271,8 @@ static void what_does_not_fit_is_refused(void **state) {
     run_paths *p = make_paths(state, "fits");
     ls_train_options options = tiny_options(p->model, p->data, p->out);
     options.spread.memory = 100000;
-    ls_train_result result;
-    assert_error(ls_train(&options, &result), LS_NO_MEMORY, "--memory allows 100000", "a rank needs");
+    TRAIN_RESULT result = {.steps = 0};
+    assert_error(train_into(&options, &result), LS_NO_MEMORY, "--memory allows 100000", "a rank needs");
     free(p);
 }
 

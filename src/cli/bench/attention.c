@@ -239,8 +239,6 @@ static void fill_in(ls_bench_options *j) {
 
 static ls_status resolve(bench *b) {
     const ls_bench_options *j = &b->job;
-    if (j->ranks > LS_MAX_RANKS)
-        return ls_error(LS_USAGE, "--ranks %lld; expected 1 to %d", (long long)j->ranks, LS_MAX_RANKS);
     if (j->threads != 0)
         return ls_error(LS_USAGE, "--threads %lld with --ranks %lld; expected --ranks 1 with it",
                         (long long)j->threads, (long long)j->ranks);

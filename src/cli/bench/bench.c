@@ -92,7 +92,7 @@ static const struct {
 } flags[] = {
     {"seq", offsetof(ls_bench_options, seq), false, 1 << 24},
     {"batch", offsetof(ls_bench_options, batch), false, 1 << 20},
-    {"ranks", offsetof(ls_bench_options, ranks), false, LS_MAX_RANKS},
+    {"ranks", offsetof(ls_bench_options, ranks), false, INT32_MAX},
     {"threads", offsetof(ls_bench_options, threads), false, 1024},
     {"rounds", offsetof(ls_bench_options, rounds), false, 1 << 16},
     {"heads", offsetof(ls_bench_options, heads), false, 1 << 16},
@@ -191,7 +191,7 @@ static const ls_option options[] = {
             "tokens; attention: 32768 when left out, gemm and step: 2048"),
     CLI_INT("batch", "B", NULL, 1, 0x1p20, AT(batch), "step: sequences; 1 when left out"),
     CLI_INT(
-        "ranks", "R", NULL, 1, 1024, AT(ranks),
+        "ranks", "R", NULL, 1, INT32_MAX, AT(ranks),
         "attention: ranks of one thread each, or 1 for the kernels alone; the number of cores when left out. step: 1 when left out"),
     CLI_INT(
         "threads", "T", NULL, 1, 1024, AT(threads),

@@ -108,8 +108,6 @@ typedef struct ls_bench_step_times {
     double total[LS_BENCH_MOST_ROUNDS], waiting[LS_BENCH_MOST_ROUNDS];
 } ls_bench_step_times;
 
-enum { LS_BENCH_MOST_RANKS = 64 };
-
 typedef struct ls_bench_step {
     /* Set by the caller: */
     ls_bench_options options; /* ls_bench_step_run fills in the defaults */
@@ -122,6 +120,7 @@ typedef struct ls_bench_step {
     ls_job job;
     ls_array tokens, labels, positions;
     ls_session *session;
+    ls_images images; /* of all ranks */
     int ranks, rounds;
     int step;     /* the program of that name */
     int instrs;   /* most instructions of any rank's program */

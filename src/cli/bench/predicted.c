@@ -56,7 +56,7 @@ typedef struct outcome {
 
 static void add_instrs(const ls_bench_step *b, outcome *o) {
     for (int r = 0; r < b->ranks; r++) {
-        const ls_program *p = &ls_session_image(b->session, r)->programs[b->step];
+        const ls_program *p = &ls_images_of(&b->images, r)->programs[b->step];
         for (int i = 0; i < p->n_instrs; i++) {
             double fastest = INFINITY;
             if (ls_traits(&p->instrs[i])->awaits) continue;

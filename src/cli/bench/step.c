@@ -135,27 +135,28 @@ static void note_prediction(void *context, int rank, int instr, double begin, do
 
 /* Simulates the step. */
 static ls_status predict(ls_bench_step *b) {
-    const ls_image *images[LS_BENCH_MOST_RANKS];
-    for (int r = 0; r < b->ranks; r++) images[r] = ls_session_image(b->session, r);
+    const ls_image *first = ls_session_image(b->session);
+    const ls_image **images = calloc((size_t)b->ranks, sizeof *images);
     b->predicted = calloc((size_t)b->ranks * (size_t)b->instrs, sizeof *b->predicted);
     b->simulated = calloc((size_t)b->ranks, sizeof *b->simulated);
-    if (b->predicted == NULL || b->simulated == NULL)
-        return ls_error(LS_NO_MEMORY, "no memory for a prediction");
-    ls_host host;
-    b->host_measured = b->host != NULL || ls_host_load(images[0]->isa, &host);
-    const ls_rates rates = ls_plan_rates(images[0], b->host != NULL ? b->host : &host);
-    return ls_simulate(images, b->ranks, b->step, &rates, &(ls_simulation_watch){note_prediction, b},
-                       b->simulated);
+    ls_status status = ls_error(LS_NO_MEMORY, "no memory for a prediction");
+    if (images != NULL && b->predicted != NULL && b->simulated != NULL) {
+        ls_host host;
+        b->host_measured = b->host != NULL || ls_host_load(first->isa, &host);
+        const ls_rates rates = ls_plan_rates(first, b->host != NULL ? b->host : &host);
+        for (int r = 0; r < b->ranks; r++) images[r] = ls_images_of(&b->images, r);
+        status = ls_simulate(images, b->ranks, b->step, &rates, &(ls_simulation_watch){note_prediction, b},
+                             b->simulated);
+    }
+    free(images);
+    return status;
 }
 
 static ls_status run_session(ls_bench_step *b) {
     const size_t of_ranks = ls_round_up(sizeof *b->times * (size_t)b->ranks, 64);
-    for (int r = 0; r < b->ranks; r++) {
-        const ls_image *image = ls_session_image(b->session, r);
-        if (image == NULL || r >= LS_BENCH_MOST_RANKS) /* a session keeps no images of more ranks */
-            return ls_error(LS_USAGE, "--ranks %d are too many for this bench", b->ranks);
-        b->instrs = (int)ls_max(b->instrs, image->programs[b->step].n_instrs);
-    }
+    LS_TRY(ls_compile_classes(&b->job, &ls_session_plan(b->session)->target, &b->images));
+    for (int r = 0; r < b->ranks; r++)
+        b->instrs = (int)ls_max(b->instrs, ls_images_of(&b->images, r)->programs[b->step].n_instrs);
     b->shared_bytes =
         of_ranks + sizeof *b->seconds * (size_t)b->ranks * (size_t)b->rounds * (size_t)b->instrs;
     LS_TRY(predict(b));
@@ -200,7 +201,7 @@ static ls_status open_session(ls_bench_step *b) {
     LS_TRY(ls_session_open(&b->job, &spread, &b->session));
     b->opened = ls_seconds() - start;
     b->ranks = ls_session_ranks(b->session);
-    b->step = ls_program_find(ls_session_image(b->session, 0), LS_PROGRAM_STEP);
+    b->step = ls_program_find(ls_session_image(b->session), LS_PROGRAM_STEP);
     return ls_ok();
 }
 
@@ -220,6 +221,7 @@ void ls_bench_step_close(ls_bench_step *b) {
     ls_shared_unmap(b->shared, b->shared_bytes);
     free(b->predicted);
     free(b->simulated);
+    ls_images_destroy(&b->images);
     ls_session_close(b->session);
     ls_graph_destroy(b->graph);
     ls_array_free(&b->tokens);
@@ -271,7 +273,7 @@ static void fill_table(const ls_bench_step *b, figures *f) {
     double waiting = 0, known = 0, idle = 0, ended = 0;
     f->predicted = ls_simulated_seconds(b->simulated, b->ranks);
     for (int r = 0; r < b->ranks; r++) {
-        ls_bench_table_add(&f->table, ls_session_image(b->session, r), b->step,
+        ls_bench_table_add(&f->table, ls_images_of(&b->images, r), b->step,
                            ls_bench_step_seconds(b, r, f->round), ls_bench_step_predicted(b, r), b->ranks);
         idle += b->simulated[r].waiting / b->ranks;
         ended += (f->predicted - b->simulated[r].end) / b->ranks;

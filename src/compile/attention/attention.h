@@ -106,9 +106,18 @@ typedef struct ls_token_set {
     ls_token_range *range;
 } ls_token_set;
 
-/* Of block `keys`, the tokens that queries of block `queries` see; of its own block a rank has all. */
+/* Of block `keys`, the tokens that queries of block `queries` see, one of them mine, or both the same: of its own block a rank has all. */
 const ls_token_set *ls_seen(ls_builder *b, int mask, int queries, int keys);
-/* Those that somebody sees who is `hop` or more further in the ring: what must come that far. */
+/*
+ * Sums of what pairs of blocks see. in_front: what `queries` see of the blocks in front of `keys`, with R for `keys` of all. seers: what
+ * those in front of `queries` see of `keys`, which does not count itself; with R for `queries` all. The other block is mine, where it is not R.
+ */
+int64_t ls_seen_in_front(ls_builder *b, int mask, int queries, int keys);
+int64_t ls_seers_in_front(ls_builder *b, int mask, int queries, int keys);
+/*
+ * Those that somebody sees who is `hop` or more further in the ring: what must come that far. Of the block that comes to me on this hop, or
+ * of the one that goes on from me.
+ */
 const ls_token_set *ls_wanted(ls_builder *b, int mask, int keys, int hop);
 /* The most tokens of any two different blocks that are seen; and of any block that are wanted behind it. The same on every rank. */
 int64_t ls_most_seen(ls_builder *b, int mask);

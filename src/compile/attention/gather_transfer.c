@@ -8,20 +8,6 @@ static const char *const gathered_name[LS_KV] = {"k", "v"};
 
 /* --- who sees how much ----------------------------------------------------------------------------------------------------- */
 
-/* Tokens that come in front of a block among those that the reader gathers; with block R, all of them. */
-static int64_t gathered_before(ls_builder *b, int mask, int reader, int block) {
-    int64_t tokens = 0;
-    for (int i = 0; i < block; i++) tokens += ls_seen(b, mask, reader, i)->count;
-    return tokens;
-}
-
-/* Tokens of parts that come in front of a reader's among those that arrive at the owner of a block. */
-static int64_t arrived_before(ls_builder *b, int mask, int reader, int owner) {
-    int64_t tokens = 0;
-    for (int i = 0; i < reader; i++) tokens += i == owner ? 0 : ls_seen(b, mask, i, owner)->count;
-    return tokens;
-}
-
 static int blocks(const ls_builder *b) { return b->target->mesh.size[LS_AXIS_RING]; }
 
 /* The most, on any rank. */
@@ -67,22 +53,22 @@ static ls_operand one_head(const ls_site *site, ls_operand buffer, int64_t token
 static ls_operand region(ls_builder *b, const ls_gathering *x, ls_operand buffer, int reader, int block,
                          const ls_head_group *g) {
     const int mask = x->site->mask;
-    const ls_operand whole = one_head(x->site, buffer, gathered_before(b, mask, reader, blocks(b)), g);
-    return ls_operand_slice(whole, 1, gathered_before(b, mask, reader, block),
+    const ls_operand whole = one_head(x->site, buffer, ls_seen_in_front(b, mask, reader, blocks(b)), g);
+    return ls_operand_slice(whole, 1, ls_seen_in_front(b, mask, reader, block),
                             ls_seen(b, mask, reader, block)->count);
 }
 
 /* Where a reader's part arrives at the owner of the block. */
 static ls_operand landing(ls_builder *b, const ls_gathering *x, ls_operand buffer, int reader, int owner,
                           const ls_head_group *g) {
-    const int64_t before = arrived_before(b, x->site->mask, reader, owner) * x->site->B * x->site->D;
+    const int64_t before = ls_seers_in_front(b, x->site->mask, reader, owner) * x->site->B * x->site->D;
     buffer.offset += (size_t)before * ls_dtype_bytes(buffer.view.dtype);
     return one_head(x->site, buffer, ls_seen(b, x->site->mask, reader, owner)->count, g);
 }
 
 /* All that I see of a group, in a buffer of it. */
 ls_operand ls_gather_seen(ls_builder *b, const ls_gathering *x, ls_operand buffer, const ls_head_group *g) {
-    return one_head(x->site, buffer, gathered_before(b, x->site->mask, ls_ring_index(b), blocks(b)), g);
+    return one_head(x->site, buffer, ls_seen_in_front(b, x->site->mask, ls_ring_index(b), blocks(b)), g);
 }
 
 /* --- keys and values come -------------------------------------------------------------------------------------------------- */
@@ -147,7 +133,7 @@ void ls_gather_take(ls_builder *b, const ls_gathering *x, int index) {
 /* Positions of what I see: a part of the table, or a copy where that is not in one piece. */
 static ls_operand find_positions(ls_builder *b, int mask) {
     const int me = ls_ring_index(b);
-    const int64_t tokens = gathered_before(b, mask, me, blocks(b));
+    const int64_t tokens = ls_seen_in_front(b, mask, me, blocks(b));
     int64_t first = -1, next = -1, at = 0;
     bool whole = true;
     for (int j = 0; j < blocks(b); j++) {
@@ -175,7 +161,7 @@ static ls_operand find_positions(ls_builder *b, int mask) {
 ls_gathering ls_gather_set_out(ls_builder *b, ls_site *site) {
     ls_gathering x = {.site = site, .positions = find_positions(b, site->mask)};
     x.n_hops = ls_hops(b, site->mask, &x.hops);
-    const int64_t tokens = most(b, site->mask, gathered_before, true);
+    const int64_t tokens = most(b, site->mask, ls_seen_in_front, true);
     const int64_t size[] = {site->B, tokens, 1, site->D};
     for (int w = 0; w < LS_KV; w++) {
         for (int i = 0; i < LS_GATHER_SLOTS && i < site->kv_heads.most; i++)
@@ -206,8 +192,8 @@ void ls_gather_set_out_parts(ls_builder *b, ls_gathering *x) {
     static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
     const ls_site *site = x->site;
     const ls_dtype G = b->image->accumulator;
-    const int64_t mine = gathered_before(b, site->mask, ls_ring_index(b), blocks(b));
-    const int64_t room = site->B * most(b, site->mask, arrived_before, false) * site->D;
+    const int64_t mine = ls_seen_in_front(b, site->mask, ls_ring_index(b), blocks(b));
+    const int64_t room = site->B * most(b, site->mask, ls_seers_in_front, false) * site->D;
     for (int w = 0; w < LS_KV; w++) {
         x->sum[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, sum_name[w], G, 4, site->k.view.size);
         ls_build_fill(b, x->sum[w]);

@@ -1,6 +1,10 @@
 /*
  * What is seen: which keys of a block the queries of another block see, as ranges of tokens. Whatever is sent or read in place of
- * keys and values, and of their gradients, is these ranges and nothing else; every rank finds the same for all pairs of blocks.
+ * keys and values, and of their gradients, is these ranges and nothing else; every rank finds the same for each pair of blocks.
+ *
+ * A rank keeps what concerns its own block: what it sees of the others, and what they see of it. Of the other pairs, which decide the
+ * sizes of slots and the hops that are used on all ranks, it keeps sums and maxima only: memory grows with the number of blocks, not
+ * with that of pairs.
  *
  * The ranges are exact to the token: the spans of all queries of a block are united, and met with the runs of positions that
  * the other block holds. Only where there are more than MOST_RANGES, those with the smallest gaps between them are joined.
@@ -19,7 +23,8 @@ typedef struct run {
 
 typedef struct runs {
     run *at;
-    int64_t n;
+    int n;
+    size_t capacity;
 } runs;
 
 typedef struct spans {
@@ -28,22 +33,44 @@ typedef struct spans {
     size_t capacity;
 } spans;
 
+/* What is seen of one block, or by one: by block. */
+typedef struct strip {
+    ls_token_set *seen; /* of each other block (keys) by mine (queries), or the other way round */
+    ls_area **area;     /* as `seen`, by range; NULL: not counted yet */
+    int64_t *before;    /* [R + 1]: tokens of the sets in front of each; behind them, of all */
+    int64_t *all;       /* by block: the same sum as before[R], for the strip of that block */
+    int64_t *up_to_me;  /* by block: of that strip, the tokens in front of my block's set */
+} strip;
+
 struct ls_visible {
-    int R;
-    ls_token_set *seen;   /* by queries * R + keys */
-    ls_token_set *wanted; /* by hop * R + keys, hop 1..R */
+    int mask, R, me;
+    runs *held;        /* by block: the positions of its tokens */
+    spans *looks;      /* by block: what its queries see together */
+    ls_token_set *own; /* by block: all of its tokens */
+    strip mine;        /* what my block sees, by block of keys; its own tokens count */
+    strip
+        theirs; /* what is seen of my block, by block of queries; what it sees itself does not count in the sums */
+    ls_token_set *comes,
+        *goes; /* by hop 1..R - 1: what is wanted of the block that comes here, and of the one that goes on; NULL: not found yet */
     int *hops, n_hops;
     int64_t most_seen, most_wanted;
-    ls_area **area; /* as `seen`, by range; NULL: not counted yet */
 };
 
 /* --- ranges ---------------------------------------------------------------------------------------------------------------- */
 
+/* A list of ranges whose memory is used again; gaps and kept are room for `join`. */
+typedef struct gap {
+    int64_t size;
+    int before; /* the range that it lies in front of */
+} gap;
+
 typedef struct list {
     ls_arena *arena;
     ls_token_range *at;
-    int n;
-    size_t capacity;
+    gap *gaps;
+    bool *kept;
+    int n, n_gaps, n_kept;
+    size_t capacity, gap_capacity, kept_capacity;
 } list;
 
 /* Behind those that are there, or touching the last of them. */
@@ -55,43 +82,54 @@ static void append(list *l, int64_t start, int64_t count) {
         *LS_PUSH(l->arena, l->at, l->n, l->capacity) = (ls_token_range){start, count};
 }
 
-typedef struct gap {
-    int64_t size;
-    int before; /* the range that it lies in front of */
-} gap;
-
 static int widest_first(const void *x, const void *y) {
     const gap *a = x, *b = y;
     return a->size != b->size ? (a->size < b->size ? 1 : -1) : a->before - b->before;
 }
 
-/* The ranges, in the arena given, with all gaps closed but the widest. */
-static ls_token_set tokens_of(ls_arena *arena, const list *l) {
-    list joined = {.arena = arena};
-    gap *gaps = LS_NEW_ARRAY(l->arena, gap, l->n + 1);
-    bool *kept = LS_NEW_ARRAY(l->arena, bool, l->n + 1);
-    for (int i = 1; i < l->n; i++)
-        gaps[i - 1] = (gap){l->at[i].start - l->at[i - 1].start - l->at[i - 1].count, i};
-    if (l->n > MOST_RANGES) qsort(gaps, (size_t)l->n - 1, sizeof *gaps, widest_first);
-    for (int i = 0; i < ls_min(l->n, MOST_RANGES) - 1; i++) kept[gaps[i].before] = true;
-    for (int i = 0; i < l->n; i++) {
-        const ls_token_range *last = joined.n > 0 ? &joined.at[joined.n - 1] : NULL;
-        const int64_t from = last == NULL || kept[i] ? l->at[i].start : last->start + last->count;
-        append(&joined, from, l->at[i].start + l->at[i].count - from);
+/* Closes all gaps between the ranges but the widest, so that MOST_RANGES are left. */
+static void join(list *l) {
+    if (l->n <= MOST_RANGES) return;
+    const int n = l->n;
+    l->n_gaps = l->n_kept = 0;
+    for (int i = 0; i < n; i++) {
+        *LS_PUSH(l->arena, l->kept, l->n_kept, l->kept_capacity) = i == 0;
+        if (i == 0) continue;
+        const int64_t size = l->at[i].start - l->at[i - 1].start - l->at[i - 1].count;
+        *LS_PUSH(l->arena, l->gaps, l->n_gaps, l->gap_capacity) = (gap){size, i};
     }
-    ls_token_set out = {.n = joined.n, .range = joined.at};
-    for (int i = 0; i < out.n; i++) out.count += out.range[i].count;
-    return out;
+    qsort(l->gaps, (size_t)l->n_gaps, sizeof *l->gaps, widest_first);
+    for (int i = 0; i < MOST_RANGES - 1; i++) l->kept[l->gaps[i].before] = true;
+    l->n = 0;
+    for (int i = 0; i < n; i++) {
+        const ls_token_range range = l->at[i]; /* never in front of the place where it is written */
+        const ls_token_range *last = l->n > 0 ? &l->at[l->n - 1] : NULL;
+        const int64_t from = l->kept[i] ? range.start : last->start + last->count;
+        append(l, from, range.start + range.count - from);
+    }
 }
 
-static ls_token_set unite(ls_arena *arena, ls_arena *scratch, const ls_token_set *a, const ls_token_set *b) {
-    list both = {.arena = scratch};
+static int64_t count_of(const list *l) {
+    int64_t count = 0;
+    for (int i = 0; i < l->n; i++) count += l->at[i].count;
+    return count;
+}
+
+static ls_token_set copy_of(ls_arena *arena, const list *l) {
+    ls_token_set set = {.n = l->n, .count = count_of(l)};
+    if (l->n > 0) set.range = ls_arena_copy(arena, l->at, sizeof *l->at * (size_t)l->n);
+    return set;
+}
+
+/* *l becomes the union of two ascending lists. */
+static void unite(list *l, const list *a, const list *b) {
+    l->n = 0;
     for (int i = 0, j = 0; i < a->n || j < b->n;) {
-        const bool first = j == b->n || (i < a->n && a->range[i].start <= b->range[j].start);
-        const ls_token_range *next = first ? &a->range[i++] : &b->range[j++];
-        append(&both, next->start, next->count);
+        const bool first = j == b->n || (i < a->n && a->at[i].start <= b->at[j].start);
+        const ls_token_range *next = first ? &a->at[i++] : &b->at[j++];
+        append(l, next->start, next->count);
     }
-    return tokens_of(arena, &both);
+    join(l);
 }
 
 ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_range wanted) {
@@ -116,12 +154,12 @@ static int by_start(const void *x, const void *y) {
     return a->lo != b->lo ? (a->lo < b->lo ? -1 : 1) : 0;
 }
 
-static void add_span(ls_arena *scratch, spans *s, ls_span span) {
-    if (span.lo < span.hi) *LS_PUSH(scratch, s->at, s->n, s->capacity) = span;
+static void add_span(ls_arena *arena, spans *s, ls_span span) {
+    if (span.lo < span.hi) *LS_PUSH(arena, s->at, s->n, s->capacity) = span;
 }
 
 /* What the queries at those positions see together. Neighbours' spans overlap, so few are ever kept. */
-static spans unite_spans(const ls_builder *b, ls_arena *scratch, int mask, const int32_t *positions,
+static spans unite_spans(const ls_builder *b, ls_arena *arena, int mask, const int32_t *positions,
                          int64_t n) {
     spans s = {0};
     ls_span open[LS_MASK_SPANS] = {{0, 0}};
@@ -130,12 +168,12 @@ static spans unite_spans(const ls_builder *b, ls_arena *scratch, int mask, const
         const int count = ls_mask_spans(&b->image->masks[mask].mask, b->image->layout.S, positions[i], seen);
         for (int j = 0; j < count; j++) {
             const bool meets = seen[j].lo <= open[j].hi && open[j].lo <= seen[j].hi;
-            if (!meets) add_span(scratch, &s, open[j]);
+            if (!meets) add_span(arena, &s, open[j]);
             open[j].lo = meets && open[j].lo < seen[j].lo ? open[j].lo : seen[j].lo;
             open[j].hi = meets && open[j].hi > seen[j].hi ? open[j].hi : seen[j].hi;
         }
     }
-    for (int j = 0; j < LS_MASK_SPANS; j++) add_span(scratch, &s, open[j]);
+    for (int j = 0; j < LS_MASK_SPANS; j++) add_span(arena, &s, open[j]);
     if (s.n > 0) qsort(s.at, (size_t)s.n, sizeof *s.at, by_start);
     int kept = 0;
     for (int i = 0; i < s.n; i++) {
@@ -148,13 +186,13 @@ static spans unite_spans(const ls_builder *b, ls_arena *scratch, int mask, const
     return s;
 }
 
-static runs find_runs(ls_arena *scratch, const int32_t *positions, int64_t n) {
-    runs out = {.at = LS_NEW_ARRAY(scratch, run, n + 1)};
+static runs find_runs(ls_arena *arena, const int32_t *positions, int64_t n) {
+    runs out = {.n = 0};
     for (int64_t i = 0; i < n; i += out.at[out.n - 1].count) {
         const int64_t step = i + 1 < n ? positions[i + 1] - positions[i] : 1;
         run r = {positions[i], 1, ls_max(step, 1)};
         while (i + r.count < n && positions[i + r.count] == r.first + r.count * r.step) r.count++;
-        out.at[out.n++] = r;
+        *LS_PUSH(arena, out.at, out.n, out.capacity) = r;
     }
     return out;
 }
@@ -164,9 +202,10 @@ static int64_t before(const run *r, int64_t position) {
     return ls_min(r->count, ls_ceil_div(ls_max(0, position - r->first), r->step));
 }
 
-static ls_token_set meet(ls_arena *arena, ls_arena *scratch, const runs *keys, const spans *s) {
-    list found = {.arena = scratch};
+/* *found becomes the tokens of the runs that lie in the spans. */
+static void meet(list *found, const runs *keys, const spans *s) {
     int64_t start = 0;
+    found->n = 0;
     for (int64_t i = 0; i < keys->n; i++) {
         const run *r = &keys->at[i];
         int lo = 0, hi = s->n; /* the first span that ends after the run's first position */
@@ -179,50 +218,149 @@ static ls_token_set meet(ls_arena *arena, ls_arena *scratch, const runs *keys, c
         }
         for (; lo < s->n && s->at[lo].lo <= r->first + (r->count - 1) * r->step; lo++) {
             const int64_t from = before(r, s->at[lo].lo), to = before(r, s->at[lo].hi);
-            if (from < to) append(&found, start + from, to - from);
+            if (from < to) append(found, start + from, to - from);
         }
         start += r->count;
     }
-    return tokens_of(arena, &found);
+    join(found);
 }
 
-/* --- all pairs of blocks --------------------------------------------------------------------------------------------------- */
+/* --- pairs of blocks -------------------------------------------------------------------------------------------------------- */
 
-static void find_seen(const ls_builder *b, ls_arena *scratch, int mask, struct ls_visible *v) {
-    ls_arena *arena = b->image->arena;
-    const int R = v->R;
-    runs *held = LS_NEW_ARRAY(scratch, runs, R);
-    spans *looks = LS_NEW_ARRAY(scratch, spans, R);
-    for (int i = 0; i < R && R > 1; i++) {
-        const int32_t *positions = ls_block_positions(b, scratch, i);
-        held[i] = find_runs(scratch, positions, ls_block_tokens(b, i));
-        looks[i] = unite_spans(b, scratch, mask, positions, ls_block_tokens(b, i));
-    }
-    for (int i = 0; i < R * R; i++) {
-        const int queries = i / R, keys = i % R;
-        const list own = {.arena = scratch, .n = 1, .at = &(ls_token_range){0, ls_block_tokens(b, queries)}};
-        v->seen[i] =
-            queries == keys ? tokens_of(arena, &own) : meet(arena, scratch, &held[keys], &looks[queries]);
-        if (queries != keys) v->most_seen = ls_max(v->most_seen, v->seen[i].count);
-    }
+/* *found becomes what the queries of a block see of the keys of a block: of their own, all. */
+static void look(const ls_builder *b, const struct ls_visible *v, int queries, int keys, list *found) {
+    found->n = 0;
+    if (queries == keys)
+        append(found, 0, ls_block_tokens(b, keys));
+    else
+        meet(found, &v->held[keys], &v->looks[queries]);
 }
 
-/* From the last hop back: what is wanted further on is wanted here, so that what arrives always holds what leaves. */
-static void find_wanted(const ls_builder *b, ls_arena *scratch, struct ls_visible *v) {
-    const int R = v->R;
-    for (int hop = R - 1; hop > 0; hop--) {
-        for (int keys = 0; keys < R; keys++) {
-            const ls_token_set *here = &v->seen[(keys + hop) % R * R + keys];
-            ls_token_set *wanted = &v->wanted[hop * R + keys];
-            *wanted = unite(b->image->arena, scratch, here, &v->wanted[(hop + 1) * R + keys]);
-            v->most_wanted = ls_max(v->most_wanted, wanted->count);
+static strip make_strip(ls_arena *arena, int R) {
+    return (strip){.seen = LS_NEW_ARRAY(arena, ls_token_set, R),
+                   .area = LS_NEW_ARRAY(arena, ls_area *, R),
+                   .before = LS_NEW_ARRAY(arena, int64_t, R + 1),
+                   .all = LS_NEW_ARRAY(arena, int64_t, R),
+                   .up_to_me = LS_NEW_ARRAY(arena, int64_t, R)};
+}
+
+/* Adds to the strip of block `of` the set of block `at`. */
+static void add_to_strip(ls_arena *arena, strip *s, int me, int of, int at, const list *found,
+                         int64_t counted) {
+    s->all[of] += counted;
+    if (at < me) s->up_to_me[of] += counted;
+    if (of != me) return;
+    s->seen[at] = copy_of(arena, found);
+    s->before[at + 1] = counted;
+}
+
+/* A run of some block among those of all blocks, by their first positions. */
+typedef struct placed_run {
+    int64_t first, end; /* positions */
+    int64_t reach;      /* the last end of all runs up to this one */
+    int block;
+} placed_run;
+
+static int by_first(const void *x, const void *y) {
+    const placed_run *a = x, *b = y;
+    return a->first != b->first ? (a->first < b->first ? -1 : 1) : a->block - b->block;
+}
+
+static placed_run *sort_runs(const struct ls_visible *v, ls_arena *scratch, int *n) {
+    placed_run *all = NULL;
+    size_t capacity = 0;
+    *n = 0;
+    for (int block = 0; block < v->R; block++) {
+        for (int i = 0; i < v->held[block].n; i++) {
+            const run *r = &v->held[block].at[i];
+            *LS_PUSH(scratch, all, *n, capacity) = (placed_run){
+                .first = r->first, .end = r->first + (r->count - 1) * r->step + 1, .block = block};
         }
     }
-    for (int hop = 1; hop < R; hop++) {
-        bool used = false;
-        for (int keys = 0; keys < R; keys++) used |= v->seen[(keys + hop) % R * R + keys].count > 0;
-        if (used) v->hops[v->n_hops++] = hop;
+    if (*n > 0) qsort(all, (size_t)*n, sizeof *all, by_first);
+    for (int i = 0; i < *n; i++) all[i].reach = i > 0 ? ls_max(all[i].end, all[i - 1].reach) : all[i].end;
+    return all;
+}
+
+/* The blocks with a run that meets one of the spans, each once, into out[R]; returns how many. mark[R]: `number` is new to it. */
+static int find_near(const placed_run *all, int n, const spans *s, int *mark, int number, int *out) {
+    int found = 0;
+    for (int k = 0; k < s->n; k++) {
+        int lo = 0, hi = n; /* the first run that reaches behind the span's beginning */
+        while (lo < hi) {
+            const int middle = lo + (hi - lo) / 2;
+            if (all[middle].reach > s->at[k].lo)
+                hi = middle;
+            else
+                lo = middle + 1;
+        }
+        for (; lo < n && all[lo].first < s->at[k].hi; lo++) {
+            if (all[lo].end <= s->at[k].lo || mark[all[lo].block] == number) continue;
+            mark[all[lo].block] = number;
+            out[found++] = all[lo].block;
+        }
     }
+    return found;
+}
+
+/* Looks at each block of queries and the blocks that it may see. */
+static void find_seen(const ls_builder *b, ls_arena *scratch, struct ls_visible *v) {
+    ls_arena *arena = b->image->arena;
+    const int R = v->R;
+    list found = {.arena = scratch};
+    bool *used = LS_NEW_ARRAY(scratch, bool, R);
+    int *mark = LS_NEW_ARRAY(scratch, int, R), *near = LS_NEW_ARRAY(scratch, int, R), n_runs;
+    const placed_run *all = sort_runs(v, scratch, &n_runs);
+    for (int queries = 0; queries < R; queries++) {
+        const int n = find_near(all, n_runs, &v->looks[queries], mark, queries + 1, near);
+        look(b, v, queries, queries, &found);
+        v->own[queries] = copy_of(arena, &found);
+        add_to_strip(arena, &v->mine, v->me, queries, queries, &found, count_of(&found));
+        for (int i = 0; i < n; i++) {
+            const int keys = near[i];
+            if (keys == queries) continue;
+            look(b, v, queries, keys, &found);
+            const int64_t count = count_of(&found);
+            add_to_strip(arena, &v->mine, v->me, queries, keys, &found, count);
+            add_to_strip(arena, &v->theirs, v->me, keys, queries, &found, count);
+            v->most_seen = ls_max(v->most_seen, count);
+            used[(queries - keys + R) % R] |= count > 0;
+        }
+    }
+    for (int i = 0; i < R; i++) {
+        v->mine.before[i + 1] += v->mine.before[i];
+        v->theirs.before[i + 1] += v->theirs.before[i];
+    }
+    for (int hop = 1; hop < R; hop++) {
+        if (used[hop]) v->hops[v->n_hops++] = hop;
+    }
+}
+
+/*
+ * From the last hop back: what is wanted further on is wanted here, so that what arrives always holds what leaves. What is wanted of a block
+ * changes at the hops that are used only.
+ */
+static void find_wanted(const ls_builder *b, struct ls_visible *v) {
+    ls_arena *arena = b->image->arena, *scratch = ls_arena_create();
+    const int R = v->R;
+    v->comes = LS_NEW_ARRAY(arena, ls_token_set, R + 1);
+    v->goes = LS_NEW_ARRAY(arena, ls_token_set, R + 1);
+    list here = {.arena = scratch}, both[2] = {{.arena = scratch}, {.arena = scratch}};
+    for (int keys = 0; keys < R; keys++) {
+        const int comes = (v->me - keys + R) % R,
+                  goes = comes + 1; /* the hops of this block that concern me */
+        both[v->n_hops % 2].n = 0;
+        for (int i = v->n_hops - 1; i >= 0; i--) {
+            const int hop = v->hops[i], before = i > 0 ? v->hops[i - 1] : 0;
+            list *wanted = &both[i % 2];
+            look(b, v, (keys + hop) % R, keys, &here);
+            unite(wanted, &here, &both[(i + 1) % 2]);
+            if (before < comes && comes <= hop) v->comes[comes] = copy_of(arena, wanted);
+            if (before < goes && goes <= hop) v->goes[goes] = copy_of(arena, wanted);
+        }
+        if (v->n_hops > 0) v->most_wanted = ls_max(v->most_wanted, count_of(&both[0]));
+    }
+    ls_arena_destroy(scratch);
 }
 
 static struct ls_visible *visible(ls_builder *b, int mask) {
@@ -231,29 +369,70 @@ static struct ls_visible *visible(ls_builder *b, int mask) {
     if (b->visible[mask] != NULL) return b->visible[mask];
     struct ls_visible *v = b->visible[mask] = LS_NEW(arena, struct ls_visible);
     const int R = v->R = b->target->mesh.size[LS_AXIS_RING];
-    v->seen = LS_NEW_ARRAY(arena, ls_token_set, R * R);
-    v->wanted = LS_NEW_ARRAY(arena, ls_token_set, (R + 1) * R);
+    v->mask = mask;
+    v->me = ls_ring_index(b);
+    v->held = LS_NEW_ARRAY(arena, runs, R);
+    v->looks = LS_NEW_ARRAY(arena, spans, R);
+    v->own = LS_NEW_ARRAY(arena, ls_token_set, R);
+    v->mine = make_strip(arena, R);
+    v->theirs = make_strip(arena, R);
     v->hops = LS_NEW_ARRAY(arena, int, R);
-    v->area = LS_NEW_ARRAY(arena, ls_area *, R * R);
     ls_arena *scratch = ls_arena_create();
-    find_seen(b, scratch, mask, v);
-    find_wanted(b, scratch, v);
+    for (int i = 0; i < R && R > 1; i++) {
+        const int32_t *positions = ls_block_positions(b, scratch, i);
+        v->held[i] = find_runs(arena, positions, ls_block_tokens(b, i));
+        v->looks[i] = unite_spans(b, arena, mask, positions, ls_block_tokens(b, i));
+    }
+    find_seen(b, scratch, v);
     ls_arena_destroy(scratch);
     return v;
 }
 
+/* The strip with a pair that concerns my block, and in *at the other block. */
+static strip *strip_of(struct ls_visible *v, int queries, int keys, int *at) {
+    LS_ASSERT(queries == v->me || keys == v->me);
+    *at = queries == v->me ? keys : queries;
+    return queries == v->me ? &v->mine : &v->theirs;
+}
+
 const ls_token_set *ls_seen(ls_builder *b, int mask, int queries, int keys) {
+    int at;
+    struct ls_visible *v = visible(b, mask);
+    if (queries == keys) return &v->own[keys];
+    const strip *s = strip_of(v, queries, keys, &at);
+    return &s->seen[at];
+}
+
+int64_t ls_seen_in_front(ls_builder *b, int mask, int queries, int keys) {
     const struct ls_visible *v = visible(b, mask);
-    return &v->seen[queries * v->R + keys];
+    if (queries == v->me) return v->mine.before[keys];
+    LS_ASSERT(keys == v->me || keys == v->R);
+    return keys == v->R ? v->mine.all[queries] : v->mine.up_to_me[queries];
+}
+
+int64_t ls_seers_in_front(ls_builder *b, int mask, int queries, int keys) {
+    const struct ls_visible *v = visible(b, mask);
+    if (keys == v->me) return v->theirs.before[queries];
+    LS_ASSERT(queries == v->me || queries == v->R);
+    return queries == v->R ? v->theirs.all[keys] : v->theirs.up_to_me[keys];
+}
+
+static const struct ls_visible *wanted(ls_builder *b, int mask) {
+    struct ls_visible *v = visible(b, mask);
+    if (v->comes == NULL) find_wanted(b, v);
+    return v;
 }
 
 const ls_token_set *ls_wanted(ls_builder *b, int mask, int keys, int hop) {
-    const struct ls_visible *v = visible(b, mask);
-    return hop == 0 ? &v->seen[keys * v->R + keys] : &v->wanted[hop * v->R + keys];
+    const struct ls_visible *v = wanted(b, mask);
+    if (hop == 0) return ls_seen(b, mask, keys, keys);
+    const int at = (keys + hop) % v->R;
+    LS_ASSERT(at == v->me || at == (v->me + 1) % v->R);
+    return at == v->me ? &v->comes[hop] : &v->goes[hop];
 }
 
 int64_t ls_most_seen(ls_builder *b, int mask) { return visible(b, mask)->most_seen; }
-int64_t ls_most_wanted(ls_builder *b, int mask) { return visible(b, mask)->most_wanted; }
+int64_t ls_most_wanted(ls_builder *b, int mask) { return wanted(b, mask)->most_wanted; }
 
 int ls_hops(ls_builder *b, int mask, const int **hops) {
     const struct ls_visible *v = visible(b, mask);
@@ -262,13 +441,14 @@ int ls_hops(ls_builder *b, int mask, const int **hops) {
 }
 
 ls_area ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range) {
-    struct ls_visible *v = visible(b, mask);
-    const ls_token_set *seen = &v->seen[queries * v->R + keys];
+    int at;
+    const strip *s = strip_of(visible(b, mask), queries, keys, &at);
+    const ls_token_set *seen = &s->seen[at];
     if (range >= seen->n) return (ls_area){0, 0};
-    ls_area **known = &v->area[queries * v->R + keys];
-    if (*known == NULL) {
-        *known = LS_NEW_ARRAY(b->image->arena, ls_area, seen->n);
-        for (int i = 0; i < seen->n; i++) (*known)[i] = ls_count_area(b, mask, queries, keys, seen->range[i]);
+    if (s->area[at] == NULL) {
+        s->area[at] = LS_NEW_ARRAY(b->image->arena, ls_area, seen->n);
+        for (int i = 0; i < seen->n; i++)
+            s->area[at][i] = ls_count_area(b, mask, queries, keys, seen->range[i]);
     }
-    return (*known)[range];
+    return s->area[at][range];
 }
