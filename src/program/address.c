@@ -5,7 +5,7 @@
 
 #include "program/name.h"
 
-/* --- addresses --------------------------------------------------------------------------------------------------------------- */
+/* --- addresses ------------------------------------------------------------------------------------------ */
 
 ls_address ls_address_of(const ls_image *image, const ls_operand *operand, int rank) {
     return (ls_address){ls_operand_range(image, operand, rank), operand->view.dtype};
@@ -27,7 +27,7 @@ void ls_address_print_form(const ls_address *address, char *out, size_t bytes) {
              (long long)r->stride[1], (long long)r->stride[0]);
 }
 
-/* --- uses -------------------------------------------------------------------------------------------------------------------- */
+/* --- uses ----------------------------------------------------------------------------------------------- */
 
 ls_uses ls_uses_find(const ls_program *p, ls_arena *arena) {
     ls_uses uses = {.first = LS_NEW_ARRAY(arena, int, p->n_channels + 1)};
@@ -50,7 +50,7 @@ int ls_use_of(const ls_uses *uses, const ls_program *p, const ls_instr *instr) {
     return uses->first[instr->channel] + (int)(instr->generation - 1);
 }
 
-/* --- blocks that are read in place -------------------------------------------------------------------------------------------- */
+/* --- blocks that are read in place ---------------------------------------------------------------------- */
 
 bool ls_block_has(const ls_operand *block, const ls_operand *operand) {
     if (!ls_peer_equal(block->peer, operand->peer) || block->buffer != operand->buffer ||

@@ -1,7 +1,8 @@
 /*
- * Addresses of transfers. The rank that receives what is put, or leases a block, says where the bytes lie: when programs are prepared, it tells the
- * other end of the channel an address for each use. So no two ranks' heaps need be laid out alike. What the other end knows by itself is
- * the form: the type, and how many bytes lie in pieces of which length and at which distances.
+ * Addresses of transfers. The rank that receives what is put, or leases a block, says where the bytes lie:
+ * when programs are prepared, it tells the other end of the channel an address for each use. So no two ranks'
+ * heaps need be laid out alike. What the other end knows by itself is the form: the type, and how many bytes
+ * lie in pieces of which length and at which distances.
  */
 #ifndef LS_PROGRAM_ADDRESS_H
 #define LS_PROGRAM_ADDRESS_H
@@ -15,7 +16,7 @@ typedef struct ls_address {
 
 /* Of an operand of the rank's own. */
 ls_address ls_address_of(const ls_image *image, const ls_operand *operand, int rank);
-/* Whether two addresses have one form: all but the offset. What is empty has the form of whatever is empty. */
+/* Whether they have one form: all but the offset. What is empty has the form of whatever is empty. */
 bool ls_address_same_form(const ls_address *a, const ls_address *b);
 /* "24 bytes of f32 in 3 x 1 x 1 pieces, 64, 0, 0 bytes apart": an address without its offset. */
 void ls_address_print_form(const ls_address *address, char *out, size_t bytes);
@@ -26,19 +27,22 @@ typedef struct ls_use {
     int asks;  /* the PUT or BORROW, which is told an address; its out[0] has the form */
 } ls_use;
 
-/* The uses of a program's channels. */
+/*
+ * The uses of a program's channels. first, by channel: its use of generation 1, an index into the list; those of
+ * later generations follow. first[n_channels] is the length of the list.
+ */
 typedef struct ls_uses {
     ls_use *list;
-    int *
-        first; /* by channel: its first use in the list; those of later generations follow. first[n_channels]: the length of the list */
+    int *first;
 } ls_uses;
 ls_uses ls_uses_find(const ls_program *program, ls_arena *arena);
-/* The use that an instruction with a channel is about, an index into the list; -1: its channel has no such use. */
+/* The use that an instruction is about, an index into the list; -1: its channel has no such use. */
 int ls_use_of(const ls_uses *uses, const ls_program *program, const ls_instr *instr);
 
 /*
- * Blocks that are read in place. Operands of a peer's bytes name the block by its buffer in the reader's own image, and lie as far behind the first byte of the
- * borrow's operand as the bytes lie behind that of the block.
+ * Blocks that are read in place. Operands of a peer's bytes name the block by its buffer in the reader's own
+ * image, and lie as far behind the first byte of the borrow's operand as the bytes lie behind that of the
+ * block.
  *   has         whether the operand's bytes are some of the borrowed block's
  *   gives       and the operand names what that transfer hands over (name.h)
  *   borrow_of   the borrow whose block and transfer a kernel's operand reads; NULL: none

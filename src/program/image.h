@@ -1,6 +1,6 @@
 /*
- * Images: what a rank executes. A flat list of instructions over two arenas: private memory, and its part of the symmetric heap, which peers
- * access. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
+ * Images: what a rank executes. A flat list of instructions over two arenas: private memory, and its part of the
+ * symmetric heap, which peers access. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
  *
  * Ranks whose programs read the same share one image: they are a class. An image names no rank. Peers are given by a team and a
  * distance, and where an offset depends on the rank, the operand says how (ls_displacement).
@@ -10,8 +10,8 @@
  * its own order), and for any queue the last put that must be done, so queues may run against each other and puts against what follows
  * them. At the end of a run all its puts are done. Queues are orders, not threads. A cursor (cursor.h) goes through a program.
  *
- * The channels and the order of the transfers are the same in every class. Where a slot or a block lies in the heap is its rank's own business: the other end
- * of the channel is told when programs are prepared (address.h).
+ * The channels and the order of the transfers are the same in every class. Where a slot or a block lies in the
+ * heap is its rank's own business: the other end of the channel is told when programs are prepared (address.h).
  */
 #ifndef LS_PROGRAM_IMAGE_H
 #define LS_PROGRAM_IMAGE_H
@@ -328,8 +328,9 @@ typedef struct ls_program_cost {
 ls_program_cost ls_program_measure(const ls_image *image, int program);
 
 /*
- * A hash of what must be the same on every rank: the mesh, the layout, and the programs with their channels and transfers. Ranks compare it before they prepare programs.
- * What two ends of a channel must agree on beyond it, they compare themselves (address.h).
+ * A hash of what must be the same on every rank: the mesh, the layout, and the programs with their channels
+ * and transfers. Ranks compare it before they prepare programs. What two ends of a channel must agree on
+ * beyond it, they compare themselves (address.h).
  */
 uint64_t ls_image_skeleton(const ls_image *image);
 

@@ -82,9 +82,10 @@ typedef struct ls_bytes {
 void ls_bytes_create(ls_bytes *bytes, const ls_image *image, int rank, ls_arena *arena);
 
 /*
- * An access by someone who has seen `clock`: by the rank itself, with an operand of its own, or by another rank, to bytes of a buffer of this one. LS_INVALID when
- * an earlier access to the same bytes is not over for him and one of the two writes. open: it ends only with ls_access_seen. *out: the
- * access when open (may be NULL otherwise). After a read its bytes are those that are asked about.
+ * An access by someone who has seen `clock`: by the rank itself, with an operand of its own, or by another
+ * rank, to bytes of a buffer of this one. LS_INVALID when an earlier access to the same bytes is not over for
+ * him and one of the two writes. open: it ends only with ls_access_seen. *out: the access when open (may be
+ * NULL otherwise). After a read its bytes are those that are asked about.
  */
 LS_MUST_USE ls_status ls_bytes_touch(ls_bytes *bytes, const ls_operand *operand, bool writes, ls_point at,
                                      const uint32_t *clock, bool open, ls_access **out);
@@ -106,10 +107,11 @@ LS_MUST_USE ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, uint64_t name
                                       ls_point at);
 
 /*
- * Reading in place (verify_leases.c). find: the lease whose block has the operand's bytes, one that gives it its name if there is one; NULL: none.
- * expect: whether the operand, whose bytes in the owner's heap are asked about, has the name that the lease gives it, and was not written since it
- * was leased. That the wait for it comes first, and the signal that gives it back after it, needs no rule of its own: otherwise the read
- * would race with the owner's writes.
+ * Reading in place (verify_leases.c). find: the lease whose block has the operand's bytes, one that gives it
+ * its name if there is one; NULL: none. expect: whether the operand, whose bytes in the owner's heap are
+ * asked about, has the name that the lease gives it, and was not written since it was leased. That the wait
+ * for it comes first, and the signal that gives it back after it, needs no rule of its own: otherwise the
+ * read would race with the owner's writes.
  */
 void ls_lease_begin(ls_leases *leases, ls_arena *arena, ls_lease lease);
 const ls_lease *ls_lease_find(const ls_leases *leases, const ls_operand *operand);
@@ -177,8 +179,8 @@ static inline const ls_program *ls_play_program(const ls_play_rank *r) {
 }
 
 /*
- * What the instruction's other end tells of its use: the peer's RECEIVE or LEASE, whose subject lies in the peer's memory at ls_address_of. NULL: the peer has
- * none.
+ * What the instruction's other end tells of its use: the peer's RECEIVE or LEASE, whose subject lies in the
+ * peer's memory at ls_address_of. NULL: the peer has none.
  */
 const ls_instr *ls_play_told(const ls_play *p, int rank, const ls_instr *instr);
 

@@ -36,7 +36,10 @@ static ls_message *new_message(ls_play *p) {
     return m;
 }
 
-/* What a plain signal is about, in the memory where it lies: a block that is given back lies where its owner leased it. */
+/*
+ * What a plain signal is about, in the memory where it lies: a block that is given back lies where its owner
+ * leased it.
+ */
 static ls_range announced(const ls_play *p, int rank, const ls_instr *instr) {
     const ls_image *image = p->rank[rank].image;
     const ls_range nothing = {0};

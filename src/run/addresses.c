@@ -1,8 +1,10 @@
 /*
- * The exchange of addresses (program/address.h) when programs are prepared. The rank that receives or leases over a channel tells the other end where, in notes
- * of a few uses each: it puts them into the other end's heap, which no program uses yet, with the word by which it will grant or lease. The other
- * end compares what it is told with what it knows, and answers each note by the channel's other word; then the next note may come. At the end each
- * rank clears what it was told from its heap. Runs of the program go on with the generations that follow.
+ * The exchange of addresses (program/address.h) when programs are prepared. The rank that receives or leases
+ * over a channel tells the other end where, in notes of a few uses each: it puts them into the other end's
+ * heap, which no program uses yet, with the word by which it will grant or lease. The other end compares what
+ * it is told with what it knows, and answers each note by the channel's other word; then the next note may
+ * come. At the end each rank clears what it was told from its heap. Runs of the program go on with the
+ * generations that follow.
  */
 #include "run/executor_impl.h"
 
@@ -81,7 +83,7 @@ static ls_status lacks_an_end(const exchange *x, const end *e, uint64_t use) {
     return differ(x, e, use, what);
 }
 
-/* --- ends --------------------------------------------------------------------------------------------------------------------- */
+/* --- ends ----------------------------------------------------------------------------------------------- */
 
 static void add_end(exchange *x, int program, int channel, const ls_instr *instr, bool tells) {
     const ls_program *p = &x->ex->image->programs[program];
@@ -118,7 +120,7 @@ static ls_status find_ends(exchange *x, int program) {
     return ls_ok();
 }
 
-/* --- telling ------------------------------------------------------------------------------------------------------------------ */
+/* --- telling -------------------------------------------------------------------------------------------- */
 
 static void tell(exchange *x, end *e) {
     const uint64_t uses = uses_of(x, e), first = e->sent * (uint64_t)x->per_note;
@@ -173,7 +175,7 @@ static ls_status be_told(exchange *x, end *e) {
     return ls_ok();
 }
 
-/* --- going on ----------------------------------------------------------------------------------------------------------------- */
+/* --- going on ------------------------------------------------------------------------------------------- */
 
 /* Whether the end awaits something; *moved: something was done. */
 static ls_status advance(exchange *x, end *e, bool *waits, bool *moved) {

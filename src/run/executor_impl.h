@@ -45,17 +45,18 @@ struct ls_executor {
 };
 
 /*
- * Tells the other ends of all channels where what they put shall land and what they borrow lies, and is told the same by them (addresses.c).
- * Collective among the ranks that share channels; a rank exchanges messages with its peers only. LS_INVALID where the two ends of a channel differ in
- * the number of its uses or in the form of one; LS_PEER as in a run.
+ * Tells the other ends of all channels where what they put shall land and what they borrow lies, and is told
+ * the same by them (addresses.c). Collective among the ranks that share channels; a rank exchanges messages
+ * with its peers only. LS_INVALID where the two ends of a channel differ in the number of its uses or in the
+ * form of one; LS_PEER as in a run.
  */
 LS_MUST_USE ls_status ls_executor_exchange(ls_executor *executor);
 /* Bytes of the heap that the exchange needs at least. */
 size_t ls_exchange_heap(const ls_image *image);
 
 /*
- * Computes the rank's own positions, and fills the tables: the settings of the update, positions of all tokens, spans of each mask for
- * this rank's queries.
+ * Computes the rank's own positions, and fills the tables: the settings of the update, positions of all
+ * tokens, spans of each mask for this rank's queries.
  */
 void ls_executor_fill_tables(ls_executor *executor);
 

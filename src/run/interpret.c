@@ -340,7 +340,10 @@ static void prepare(ls_interpreter *in, int rank, const ls_image *image, size_t 
     }
 }
 
-/* Sets *out to what the peer tells of the instruction's use: its RECEIVE or LEASE, an index of its program's instructions; false: it has none. */
+/*
+ * Sets *out to what the peer tells of the instruction's use: its RECEIVE or LEASE, an index of its program's
+ * instructions; false: it has none.
+ */
 static bool be_told(const ls_interpreter *in, int rank, int program, const ls_instr *instr, int *out) {
     const rank_state *peer = &in->rank[ls_peer_rank(in->rank[rank].image, instr->peer, rank)];
     const int use = ls_use_of(&peer->uses[program], &peer->image->programs[program], instr);

@@ -79,9 +79,10 @@ LS_MUST_USE ls_status ls_world_for(const ls_image *image, const char *transport,
                                    double wait_timeout, ls_world **out);
 
 /*
- * Collective: all ranks of the world create an executor, once, and tell each other the addresses of their transfers (program/address.h). Image and comm are
- * borrowed until the executor is destroyed. Memory is zero but for the tables of positions and mask spans. LS_NO_MEMORY names the bytes; LS_INVALID the
- * channel whose ends differ; LS_PEER as in a run; other errors are those of kernels that refuse a call.
+ * Collective: all ranks of the world create an executor, once, and tell each other the addresses of their
+ * transfers (program/address.h). Image and comm are borrowed until the executor is destroyed. Memory is zero
+ * but for the tables of positions and mask spans. LS_NO_MEMORY names the bytes; LS_INVALID the channel whose
+ * ends differ; LS_PEER as in a run; other errors are those of kernels that refuse a call.
  */
 LS_MUST_USE ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor **out);
 void ls_executor_destroy(ls_executor *executor); /* NULL is allowed */

@@ -1,4 +1,7 @@
-/* Addresses that the two ends of a channel exchange: heaps may be laid out differently, and programs that do not fit together are refused by name. */
+/*
+ * Addresses that the two ends of a channel exchange: heaps may be laid out differently, and programs that do
+ * not fit together are refused by name.
+ */
 #include "run/interpret.h"
 #include "support/step_digest.h"
 #include "support/world.h"
@@ -44,7 +47,7 @@ static void test_heaps_need_not_be_alike(void **state) {
     }
 }
 
-/* --- refused -------------------------------------------------------------------------------------------------------------------- */
+/* --- refused -------------------------------------------------------------------------------------------- */
 
 static ls_instr *first_of(image_set *set, int rank, ls_instr_kind kind) {
     ls_program *p = &set->image[rank]->programs[0];

@@ -27,7 +27,10 @@ image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layo
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
                          bool accumulates, bool in_place);
 void free_images(image_set *set);
-/* Lays out the ranks' heaps differently, each large enough for all: what persists lies a little further on each rank, what a program uses a lot. */
+/*
+ * Lays out the ranks' heaps differently, each large enough for all: what persists lies a little further on
+ * each rank, what a program uses a lot.
+ */
 void move_heaps(image_set *set);
 
 /* Removes an instruction from a program; what came after it comes after the one before it on its queue. */

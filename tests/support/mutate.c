@@ -178,7 +178,10 @@ static bool shift_operand(edit *e, ls_operand *o, const char *verb, int at) {
     return true;
 }
 
-/* Edits only fields that a run reads: where a put lands its receiver says, and the bytes of other waits and signals are what these promise. */
+/*
+ * Edits only fields that a run reads: where a put lands its receiver says, and the bytes of other waits and
+ * signals are what these promise.
+ */
 static bool shift(edit *e) {
     const int at = pick(e, 1u << LS_INSTR_KERNEL | 1u << LS_INSTR_PUT);
     if (at < 0) return false;
