@@ -1,7 +1,7 @@
 /*
  * A cursor: how far the queues of one run of a program are. Whoever goes through a program (the executor, the
- * interpreter, the simulator) asks it which instruction heads a queue and whether it may start, and tells it what has been executed and
- * which puts are done.
+ * interpreter, the simulator, the local verifier) asks it which instruction heads a queue and whether it may start, and tells it what
+ * has been executed and which puts are done.
  *
  * The head of a queue may start when each entry of its list `after` has happened: the instruction there has been executed, or, with `done` set, its puts
  * are done. An instruction that waits for a signal word also needs the word's generation (ls_instr_word, ls_instr_generation): its caller checks that.
