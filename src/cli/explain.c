@@ -35,7 +35,7 @@ static ls_status print_page(const explanation *e, FILE *out) {
         fputc('\n', out);
         ls_passes_print(&passes, out);
         fputc('\n', out);
-        LS_TRY(ls_stages_print(&e->step, &e->target, out));
+        LS_TRY(ls_stages_print(&e->step, &e->target, ls_max(e->job->accumulate, 1), out));
     }
     for (int p = 0; p < e->image->n_programs; p++) {
         if (!is_wanted(e, p)) continue;
@@ -85,7 +85,7 @@ static ls_status put_all(const explanation *e, ls_json_writer *w) {
     ls_candidates_put(&e->plan, w);
     const ls_passes passes = passes_of(e);
     ls_passes_put(&passes, w);
-    if (e->job->passes) LS_TRY(ls_stages_put(&e->step, &e->target, w));
+    if (e->job->passes) LS_TRY(ls_stages_put(&e->step, &e->target, ls_max(e->job->accumulate, 1), w));
     ls_json_open_array(w, "programs");
     for (int p = 0; p < e->image->n_programs; p++) {
         if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p, (int)e->job->rank));

@@ -43,64 +43,71 @@ static const stage stages[] = {
     {"transfers", "blocks read in place, if the plan says so", transfers},
 };
 
-/* Sums over the timed programs of a rank: of training, one micro-batch and the update. */
+/* Sums over the programs of a rank, each as often as it runs in a step. */
 typedef struct figures {
     double flops, sent, read, moved;
-    int instructions;
+    int64_t instructions;
     size_t mapped;
 } figures;
 
-static figures measure(const ls_image *image) {
+/* How often a program runs in a step of so many micro-batches. */
+static int64_t runs_of(const ls_image *image, int program, int64_t micro_batches) {
+    if (program == ls_program_find(image, LS_PROGRAM_MICRO)) return micro_batches - 1;
+    return program == ls_program_find(image, LS_PROGRAM_STEP);
+}
+
+static figures measure(const ls_image *image, int64_t micro_batches) {
     figures f = {.mapped = image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC]};
     for (int p = 0; p < image->n_programs; p++) {
-        if (!image->programs[p].timed) continue;
+        const int64_t runs = runs_of(image, p, micro_batches);
         const ls_program_cost cost = ls_program_measure(image, p);
         ls_op_account ops[LS_OP_ACCOUNTS];
         const int n = ls_program_ops(image, p, ops);
-        for (int i = 0; i < n; i++) f.moved += ops[i].bytes;
-        f.flops += cost.flops;
-        f.sent += cost.bytes_sent;
-        f.read += cost.bytes_read;
-        f.instructions += image->programs[p].n_instrs;
+        for (int i = 0; i < n; i++) f.moved += (double)runs * ops[i].bytes;
+        f.flops += (double)runs * cost.flops;
+        f.sent += (double)runs * cost.bytes_sent;
+        f.read += (double)runs * cost.bytes_read;
+        f.instructions += runs * image->programs[p].n_instrs;
     }
     return f;
 }
 
-static ls_status figures_at(const ls_job *job, const ls_target *target, figures *out) {
+static ls_status figures_at(const ls_job *job, const ls_target *target, int64_t micro_batches, figures *out) {
     ls_image *image;
     LS_TRY(ls_compile(job, target, &image));
-    *out = measure(image);
+    *out = measure(image, micro_batches);
     ls_image_destroy(image);
     return ls_ok();
 }
 
 static void print(const stage *s, const figures *f, FILE *out) {
     char sent[LS_BYTES_TEXT], read[LS_BYTES_TEXT], moved[LS_BYTES_TEXT], mapped[LS_BYTES_TEXT];
-    fprintf(out, "%-11s %13d %12.3f %12s %12s %12s %12s  %s\n", s->name, f->instructions, f->flops * 1e-9,
-            ls_bytes_text(f->moved, moved), ls_bytes_text(f->sent, sent), ls_bytes_text(f->read, read),
-            ls_bytes_text((double)f->mapped, mapped), s->about);
+    fprintf(out, "%-11s %13lld %12.3f %12s %12s %12s %12s  %s\n", s->name, (long long)f->instructions,
+            f->flops * 1e-9, ls_bytes_text(f->moved, moved), ls_bytes_text(f->sent, sent),
+            ls_bytes_text(f->read, read), ls_bytes_text((double)f->mapped, mapped), s->about);
 }
 
-ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, FILE *out) {
+ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, int64_t micro_batches, FILE *out) {
     ls_target target = *chosen;
     fprintf(out, "%-11s %13s %12s %12s %12s %12s %12s\n", "added", "instructions", "GFLOP", "moved", "sent",
             "in place", "mapped");
     for (size_t i = 0; i < LS_COUNT(stages); i++) {
         figures f;
         stages[i].add(&target, chosen);
-        LS_TRY(figures_at(job, &target, &f));
+        LS_TRY(figures_at(job, &target, micro_batches, &f));
         print(&stages[i], &f, out);
     }
     return ls_ok();
 }
 
-ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, ls_json_writer *w) {
+ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, int64_t micro_batches,
+                        ls_json_writer *w) {
     ls_target target = *chosen;
     ls_json_open_array(w, "stages");
     for (size_t i = 0; i < LS_COUNT(stages); i++) {
         figures f;
         stages[i].add(&target, chosen);
-        LS_TRY(figures_at(job, &target, &f));
+        LS_TRY(figures_at(job, &target, micro_batches, &f));
         ls_json_open_object(w, NULL);
         ls_json_put_text(w, "with", stages[i].name);
         ls_json_put_int(w, "instructions", f.instructions);

@@ -61,15 +61,12 @@ static void put_labels(const tracing *t) {
     }
 }
 
-/* The id of a transfer or signal, equal on both sides, from: program, sender, receiver, word and generation. */
+/* The id of a transfer or signal, equal on both sides. Of 53 bits, so that it is exact for readers that use doubles. */
 static int64_t arrow_number(const ls_instr *instr, const ls_span_time *span, int from, int to,
                             uint64_t generation) {
-    uint64_t n = (uint64_t)span->program;
-    n = n << 10 | (uint64_t)from;
-    n = n << 10 | (uint64_t)to;
-    n = n << 13 | (((uint64_t)instr->channel * 2 + ls_traits(instr)->free) & 0x1fff);
-    return (int64_t)(n << 18 |
-                     (generation & 0x3ffff)); /* at most 53 bits: exact for readers that use doubles */
+    const uint64_t word = (uint64_t)instr->channel * 2 + ls_traits(instr)->free;
+    const uint64_t key[] = {(uint64_t)span->program, (uint64_t)from, (uint64_t)to, word, generation};
+    return (int64_t)(ls_hash_bytes(key, sizeof key) >> 11);
 }
 
 static void put_arrow(const tracing *t, const ls_instr *instr, const ls_span_time *span,
