@@ -173,7 +173,8 @@ static ls_status on_rank(ls_rank *rank, void *context) {
     generation *g = context;
     LS_TRY(ls_comm_agree(rank->comm, ls_trained_fill(&g->trained, rank, g->job->seed)));
     const double began = ls_seconds();
-    if (g->n_prompt > 1) LS_TRY(ls_decoder_prefill(&g->decoder, rank, g->ids, g->n_prompt - 1));
+    /* Also for a prompt of one token, before which nothing is known: a cache is made before it is read. */
+    LS_TRY(ls_decoder_prefill(&g->decoder, rank, g->ids, ls_max(g->n_prompt - 1, 0)));
     LS_TRY(ls_comm_barrier(rank->comm));
     const double filled = ls_seconds();
     const ls_status status = make_tokens(g, rank);

@@ -131,7 +131,7 @@ void ls_decoder_close(ls_decoder *decoder); /* a zeroed one is allowed */
 /* Bytes of keys and values that the image's rank holds. */
 int64_t ls_decoder_cache_bytes(const ls_decoder *decoder, const ls_image *image);
 
-/* Makes ids[0, n), n <= most, the sequence and computes its keys and values. Collective, with equal arguments on every rank. */
+/* Makes ids[0, n), 0 <= n <= most, the sequence and computes its keys and values; before the first ls_decoder_next. Collective, with equal arguments on every rank. */
 LS_MUST_USE ls_status ls_decoder_prefill(const ls_decoder *decoder, const ls_rank *rank, const int32_t *ids,
                                          int64_t n);
 /*

@@ -174,6 +174,7 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
     ex->image = image;
     ex->comm = comm;
     ex->programs = LS_NEW_ARRAY(arena, ls_prepared_program, image->n_programs);
+    ex->last = LS_FIRST;
     ls_machine machine;
     ls_machine_detect(&machine);
     const ls_status status = set_up(ex, ls_comm_size(comm) * image->threads <= machine.cores);
@@ -380,7 +381,20 @@ static bool has_ended(const run *r) {
            (r->last_put < 0 || ls_comm_done(r->ex->comm, ticket_of(r, r->last_put)));
 }
 
+/* LS_INVALID unless the phase table has the program after the one that ran last. */
+static ls_status check_order(const ls_executor *ex, int program) {
+    if (ls_phase_exists(ex->image, ex->last, program)) return ls_ok();
+    const ls_program *p = ex->image->programs;
+    if (ex->last == LS_FIRST)
+        return ls_error(LS_INVALID, "program \"%s\" may not run first: the phase table does not have it",
+                        p[program].name);
+    return ls_error(LS_INVALID, "program \"%s\" may not run after \"%s\": the phase table does not have it",
+                    p[program].name, p[ex->last].name);
+}
+
 static ls_status run_program(ls_executor *ex, int index, inspection *inspect_into) {
+    LS_TRY(check_order(ex, index));
+    ex->last = index;
     run r = {.ex = ex,
              .program = &ex->image->programs[index],
              .index = index,

@@ -39,6 +39,7 @@ struct ls_executor {
     int32_t *own_positions;        /* of this rank's tokens */
     bool documents;                /* the tables of spans are those of a batch's documents */
     ls_prepared_program *programs; /* by program of the image */
+    int last;                      /* the program that ran last; LS_FIRST: none has */
     ls_run_times times;
     ls_touched touched;
     ls_trace *trace; /* NULL: spans are not recorded */

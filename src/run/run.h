@@ -89,7 +89,8 @@ void ls_executor_destroy(ls_executor *executor); /* NULL is allowed */
 
 /*
  * Runs the program to its end on this rank; the other ranks must run it too. Blocks until the signals of peers
- * arrive; LS_PEER when a peer has died or makes no progress.
+ * arrive; LS_PEER when a peer has died or makes no progress. LS_INVALID names the two programs when the image's phase table does not
+ * have this one after the one that ran last.
  */
 LS_MUST_USE ls_status ls_executor_run(ls_executor *executor, int program);
 ls_run_times ls_executor_times(const ls_executor *executor);

@@ -143,8 +143,7 @@ static ls_status run_image(play *p, const ls_image *image, ls_comm *comm) {
     for (int i = 0; i < p->S; i++) row[i] = i;
     const ls_binding *positions = ls_image_find(image, "positions");
     if (positions != NULL) ls_executor_scatter(executor, positions, row);
-    ls_status status = ls_ok();
-    if (p->decoding == NULL || p->prompt > 1) status = ls_executor_run(executor, 0);
+    ls_status status = ls_executor_run(executor, 0);
     if (status.code == LS_OK && p->decoding != NULL)
         status = decode_all(p, executor, ls_comm_rank(comm));
     else if (status.code == LS_OK)
