@@ -102,6 +102,8 @@ static ls_status compile(ls_builder *b, int n_nodes) {
     ls_lower_share(b, n_nodes);
     ls_lower_persistent(b);
     for (int p = 0; p < image->n_programs; p++) LS_TRY(lower_program(b, p));
+    ls_declare_effects(b);
+    LS_TRY(ls_joins_check(image));
     ls_name_values(image);
     ls_schedule(image);
     ls_place(image);

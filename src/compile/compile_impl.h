@@ -246,6 +246,8 @@ extern const ls_lowering LS_LOWERED_OPS(LS_LOWERING);
 
 /* The op's; one call of its kernel where it has none of its own. */
 const ls_lowering *ls_lowering_of(const ls_op *op);
+/* Whether this rank's addition to a sum counts: where the ranks of some axis all hold the same addend, that of the first one does. */
+bool ls_lower_adds_here(const ls_builder *b, int node);
 /* The call's floating-point operations, by the op's rule. */
 double ls_lower_flops(const ls_op *op, const ls_kernel_build *call);
 /* The tensor is read in place by other ranks, so its bytes lie in the heap. The empty tensor is allowed. */
@@ -256,6 +258,9 @@ LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool *in_plac
 bool ls_strategy_moves_queries(const char *strategy);
 /* Finds what other ranks read in place. Before any node is lowered. */
 void ls_lower_share(ls_builder *b, int n_nodes);
+
+/* Declares the effects of each program on what persists (program/states.h). After all programs are lowered. */
+void ls_declare_effects(const ls_builder *b);
 
 /* Numbers instructions and names what they read (program/name.h), from the lists as they were emitted. */
 void ls_name_values(ls_image *image);

@@ -102,8 +102,7 @@ ls_operand ls_lower_input(ls_builder *b, int n, int i) {
     return sum;
 }
 
-/* Whether this rank's addition counts, where the ranks of some axis all hold the same addend. */
-static bool adds_here(const ls_builder *b, int n) {
+bool ls_lower_adds_here(const ls_builder *b, int n) {
     if (!b->sharding->first_only[n]) return true;
     for (int a = 0; a < LS_AXES; a++) {
         if (b->sharding->first_axis[a][n] &&
@@ -124,7 +123,7 @@ static bool writes_sum(ls_builder *b, int n, int o) {
     bool *begun = &b->begun[b->flat_of[sum.id]];
     if (*begun) return false;
     *begun = true;
-    if (node->op->writes != NULL && adds_here(b, n)) return true;
+    if (node->op->writes != NULL && ls_lower_adds_here(b, n)) return true;
     ls_build_fill(b, ls_lower_tensor(b, sum));
     return false;
 }
@@ -152,7 +151,7 @@ static void lower_call(ls_builder *b, int n) {
     for (int o = 0; o < node->n_out; o++) {
         if (writes_sum(b, n, o)) call.params = op->writes;
         ls_operand operand = ls_lower_tensor(b, node->out[o]);
-        if (op->in_place[o] > 0 && !adds_here(b, n))
+        if (op->in_place[o] > 0 && !ls_lower_adds_here(b, n))
             operand = ls_build_private(b, LS_BUFFER_WORKSPACE, "not counted here", operand.view.dtype,
                                        operand.view.ndim, operand.view.size);
         call.out[call.n_out++] = operand;

@@ -128,10 +128,9 @@ static void name_program(ls_image *image, int index) {
                 .writes = LS_NEW_ARRAY(scratch, ls_intervals, image->n_buffers),
                 .near = {.arena = scratch}};
     for (int i = 0; i < p->n_instrs; i++) name_instr(&n, p, &p->instrs[i], i);
-    p->left = LS_NEW_ARRAY(image->arena, uint64_t, image->n_buffers + 1);
     for (int b = 0; b < image->n_buffers; b++) {
         const ls_extent whole = {ls_range_flat(0, image->buffers[b].bytes), 0};
-        if (image->buffers[b].program < 0) p->left[b] = name_of(&n, b, &whole, 1);
+        if (image->buffers[b].program < 0) p->kept[b].left = name_of(&n, b, &whole, 1);
     }
     ls_arena_destroy(scratch);
 }

@@ -15,7 +15,7 @@ static ls_job_programs choose(ls_arena *arena, const ls_job_programs *all, const
         const ls_phase *row = &all->phases[i];
         if ((row->from != LS_FIRST && !kept[row->from]) || !kept[row->to]) continue;
         phases[out.n_phases++] =
-            (ls_phase){row->from == LS_FIRST ? LS_FIRST : place[row->from], place[row->to]};
+            (ls_phase){row->from == LS_FIRST ? LS_FIRST : place[row->from], place[row->to], row->sums};
     }
     return out;
 }
@@ -29,11 +29,20 @@ ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, l
         [STEP] = {LS_PROGRAM_STEP, 0, LS_LAST_NODE, .update = update, .timed = true,
                   .sums = accumulates ? used : LS_SUMS_BEGUN},
         [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
+    /* An update leaves its sums zero; where nothing uses them up, the host clears them, as it does what an evaluation has added up. */
+    const ls_phase_sums next = update == LS_UPDATE_ADAMW ? LS_PHASE_ZERO : LS_PHASE_CLEARED;
     /* A step that has begun is finished before anything else. */
-    static const ls_phase phases[] = {{LS_FIRST, MICRO}, {LS_FIRST, STEP}, {LS_FIRST, EVALUATE},
-                                      {MICRO, MICRO},    {MICRO, STEP},    {STEP, MICRO},
-                                      {STEP, STEP},      {STEP, EVALUATE}, {EVALUATE, EVALUATE},
-                                      {EVALUATE, MICRO}, {EVALUATE, STEP}};
+    const ls_phase phases[] = {{LS_FIRST, MICRO, LS_PHASE_ZERO},
+                               {LS_FIRST, STEP, LS_PHASE_ZERO},
+                               {LS_FIRST, EVALUATE, LS_PHASE_ZERO},
+                               {MICRO, MICRO, LS_PHASE_GOES_ON},
+                               {MICRO, STEP, LS_PHASE_GOES_ON},
+                               {STEP, MICRO, next},
+                               {STEP, STEP, next},
+                               {STEP, EVALUATE, next},
+                               {EVALUATE, EVALUATE, LS_PHASE_GOES_ON},
+                               {EVALUATE, MICRO, LS_PHASE_CLEARED},
+                               {EVALUATE, STEP, LS_PHASE_CLEARED}};
     LS_ASSERT(update != LS_UPDATE_NONE);
     return choose(graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
                   (bool[PROGRAMS]){[MICRO] = accumulates, [STEP] = true, [EVALUATE] = forward_nodes > 0});
@@ -43,8 +52,10 @@ ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes) {
     enum { MICRO, EVALUATE, PROGRAMS };
     const ls_job_program list[PROGRAMS] = {[MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .timed = true},
                                            [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
-    static const ls_phase phases[] = {{LS_FIRST, MICRO}, {LS_FIRST, EVALUATE}, {MICRO, MICRO},
-                                      {MICRO, EVALUATE}, {EVALUATE, EVALUATE}, {EVALUATE, MICRO}};
+    static const ls_phase phases[] = {
+        {LS_FIRST, MICRO, LS_PHASE_ZERO},       {LS_FIRST, EVALUATE, LS_PHASE_ZERO},
+        {MICRO, MICRO, LS_PHASE_GOES_ON},       {MICRO, EVALUATE, LS_PHASE_CLEARED},
+        {EVALUATE, EVALUATE, LS_PHASE_GOES_ON}, {EVALUATE, MICRO, LS_PHASE_CLEARED}};
     return choose(graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
                   (bool[PROGRAMS]){[MICRO] = true, [EVALUATE] = forward_nodes > 0});
 }
@@ -53,8 +64,11 @@ ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, cons
     enum { FORWARD, SECOND, PROGRAMS };
     const ls_job_program list[PROGRAMS] = {[FORWARD] = {LS_PROGRAM_EVALUATE, 0, forward_nodes, .timed = true},
                                            [SECOND] = {second, forward_nodes, LS_LAST_NODE, .timed = true}};
-    static const ls_phase phases[] = {
-        {LS_FIRST, FORWARD}, {FORWARD, FORWARD}, {FORWARD, SECOND}, {SECOND, SECOND}, {SECOND, FORWARD}};
+    static const ls_phase phases[] = {{LS_FIRST, FORWARD, LS_PHASE_ZERO},
+                                      {FORWARD, FORWARD, LS_PHASE_GOES_ON},
+                                      {FORWARD, SECOND, LS_PHASE_ZERO},
+                                      {SECOND, SECOND, LS_PHASE_ZERO},
+                                      {SECOND, FORWARD, LS_PHASE_CLEARED}};
     return choose(graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
                   (bool[PROGRAMS]){[FORWARD] = true, [SECOND] = graph->n_nodes > forward_nodes});
 }

@@ -149,9 +149,10 @@ void ls_lower_update(ls_builder *b) {
         for (int stage = 0; stage < b->n_stages; stage++) hand_over(b, k, stage);
     }
     reduce_totals(b, shard);
-    if (!applies) return;
-    step_control(b);
-    update_buckets(b);
-    if (b->row->sums == LS_SUMS_CLEARED) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
-    ls_build_fill(b, bound(b, LS_BIND_LOSS));
+    if (applies) {
+        step_control(b);
+        update_buckets(b);
+        if (b->row->sums == LS_SUMS_CLEARED) ls_build_fill(b, bound(b, LS_BIND_GRADIENTS));
+    }
+    if (b->row->update == LS_UPDATE_ADAMW) ls_build_fill(b, bound(b, LS_BIND_LOSS));
 }

@@ -147,13 +147,38 @@ typedef struct ls_channel {
     uint64_t uses;
 } ls_channel;
 
+/* What lies in a persistent buffer while no program runs. */
+typedef enum ls_kept_state {
+    LS_STATE_ZERO, /* zeros */
+    LS_STATE_SUM,  /* what has been added so far */
+    LS_STATE_SET,  /* values: the host's, or a program's result */
+    LS_STATES
+} ls_kept_state;
+
+/* The effect of a program on a persistent buffer: with it go the state that it needs and the one that it leaves (states.h). */
+typedef enum ls_effect {
+    LS_EFFECT_NONE,   /* it does not access it */
+    LS_EFFECT_READ,   /* it reads it */
+    LS_EFFECT_MAKE,   /* it writes it, whatever lay there */
+    LS_EFFECT_CHANGE, /* it reads it, and leaves other values */
+    LS_EFFECT_ADD,    /* it adds to zeros or to a sum */
+    LS_EFFECT_TAKE,   /* it adds to zeros or to a sum, uses the sum, and leaves zeros */
+    LS_EFFECTS
+} ls_effect;
+
+/* What a program declares of a persistent buffer. */
+typedef struct ls_kept {
+    ls_effect effect;
+    uint64_t left; /* name of what it leaves there (name.h) */
+} ls_kept;
+
 typedef struct ls_program {
     const char *name;
     int queues;
     int n_nodes; /* of the graph that it runs */
     bool
         timed; /* it is part of the work by which plans are costed and timed; the image's timed programs follow one another */
-    uint64_t *left; /* by buffer, of those that persist: name of what it leaves there (name.h) */
+    ls_kept *kept; /* by buffer; of those that persist */
     ls_instr *instrs;
     int n_instrs;
     size_t instr_capacity;
@@ -163,9 +188,20 @@ typedef struct ls_program {
     int first_word; /* channel c owns words first_word + 2c (data) and + 2c + 1 (free) */
 } ls_program;
 
-/* A row of the phase table: program `to` may follow program `from` (LS_FIRST: it may be the first). */
+/* The sums that program `to` of a row adds to (LS_EFFECT_ADD, LS_EFFECT_TAKE), between the two programs. */
+typedef enum ls_phase_sums {
+    LS_PHASE_ZERO,    /* they are zero, and the host does nothing */
+    LS_PHASE_CLEARED, /* the host sets them to zero */
+    LS_PHASE_GOES_ON  /* they may have been begun: `to` goes on with them, unless the host clears them */
+} ls_phase_sums;
+
+/*
+ * A row of the phase table: program `to` may follow program `from` (LS_FIRST: it may be the first). What the host writes in between: the inputs at every
+ * row; parameters, the optimiser's state and tables before the first program; and sums as `sums` says.
+ */
 typedef struct ls_phase {
     int from, to;
+    ls_phase_sums sums;
 } ls_phase;
 
 enum { LS_FIRST = -1 };
@@ -224,7 +260,7 @@ typedef struct ls_image {
     size_t least[LS_SPACES]; /* largest sum of live bytes: no placement could need less */
     ls_program *programs;
     int n_programs;
-    const ls_phase *phases; /* the phase table: no other order of programs is proved */
+    const ls_phase *phases; /* the phase table: no other order of programs is proved, or run */
     int n_phases;
     int words;
 

@@ -16,6 +16,11 @@ bool ls_phase_exists(const ls_image *image, int before, int program) {
     return false;
 }
 
+bool ls_phases_equal(const ls_image *a, const ls_image *b) {
+    return a->n_phases == b->n_phases &&
+           memcmp(a->phases, b->phases, sizeof *a->phases * (size_t)a->n_phases) == 0;
+}
+
 /* --- the walk ----------------------------------------------------------------------------------------------------------------- */
 
 typedef struct walk {
@@ -130,7 +135,19 @@ static const char *name_of(const ls_image *image, int program) {
     return program == LS_FIRST ? "the beginning" : image->programs[program].name;
 }
 
+ls_status ls_phase_rows_check(const ls_image *image) {
+    for (int i = 0; i < image->n_phases; i++) {
+        const ls_phase *row = &image->phases[i];
+        if (row->from < LS_FIRST || row->from >= image->n_programs || row->to < 0 ||
+            row->to >= image->n_programs)
+            return ls_error(LS_INVALID, "phase table: row %d is from program %d to %d; expected two of %d", i,
+                            row->from, row->to, image->n_programs);
+    }
+    return ls_ok();
+}
+
 ls_status ls_phases_check(const ls_image *image) {
+    LS_TRY(ls_phase_rows_check(image));
     ls_arena *arena = ls_arena_create();
     const walk w = best_walk(image, arena);
     const int row = w.n > 0 ? left_out(&w) : -1;

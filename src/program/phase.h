@@ -14,11 +14,17 @@ int ls_program_find(const ls_image *image, const char *name);
 /* Whether the program may follow `before`, the one that ran last (LS_FIRST: none has run). */
 bool ls_phase_exists(const ls_image *image, int before, int program);
 
+/* Whether two images have the same phase table. */
+bool ls_phases_equal(const ls_image *a, const ls_image *b);
+
 /*
  * Programs in an order that a run may have and that takes every row of the phase table that any order can take: what is proved and
  * interpreted. A program that may follow itself is in it twice in a row. The list lies in the arena. Returns how many.
  */
 int ls_phase_walk(const ls_image *image, ls_arena *arena, int **out);
+
+/* LS_INVALID: a row names a program that the image does not have. */
+LS_MUST_USE ls_status ls_phase_rows_check(const ls_image *image);
 
 /* LS_INVALID unless one order takes every row of the table; names the two programs of a row that it cannot take. */
 LS_MUST_USE ls_status ls_phases_check(const ls_image *image);

@@ -1,5 +1,9 @@
 /*
- * A program as a page to read. One instruction is one line:
+ * A program as a page to read. Behind the head stand the states of what persists, as the program needs and leaves them:
+ *
+ *   states  NAME needed → left · ...
+ *
+ * without an arrow where it leaves what it has found, and without inputs and tables, which the host sets. Then one instruction is one line:
  *
  *   NUMBER  QUEUE  OP  inputs → outputs   [rank R "channel" gen G]   [after N, put N done, ...]
  *
@@ -110,6 +114,23 @@ static void print_after(const ls_instr *instr, FILE *out) {
     }
 }
 
+/* Of each buffer that programs leave to each other. */
+static void print_states(const ls_image *image, const ls_program *p, FILE *out) {
+    const char *between = "states  ";
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        if (b->program >= 0 || b->kind == LS_BUFFER_INPUT || b->kind == LS_BUFFER_TABLE) continue;
+        const ls_effect_traits *effect = &ls_effect_traits_of[p->kept[i].effect];
+        if (effect->needs == 0 && effect->leaves == 0) continue;
+        char needs[LS_STATES_TEXT], leaves[LS_STATES_TEXT];
+        fprintf(out, "%s%s %s%s%s", between, b->name,
+                effect->needs != 0 ? ls_states_text(effect->needs, needs) : "anything",
+                effect->leaves != 0 ? " → " : "", ls_states_text(effect->leaves, leaves));
+        between = " · ";
+    }
+    fputc('\n', out);
+}
+
 void ls_program_print(const ls_image *image, int program, int rank, FILE *out) {
     const ls_program *p = &image->programs[program];
     const program_page page = {image, p, rank};
@@ -131,6 +152,7 @@ void ls_program_print(const ls_image *image, int program, int rank, FILE *out) {
         fputs(" in place", out);
     }
     fputc('\n', out);
+    print_states(image, p, out);
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         fprintf(out, "%5d  %-7s  %-16s ", i, ls_queue_name(instr->queue), instr->op);

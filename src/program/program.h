@@ -15,6 +15,7 @@
 #include "program/name.h"
 #include "program/peak.h"
 #include "program/phase.h"
+#include "program/states.h"
 #include "program/verify.h"
 #include "program/verify_local.h"
 

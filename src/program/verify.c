@@ -13,7 +13,7 @@ static void check_left(ls_play *p, int rank) {
         if (b->program >= 0 || b->bytes == 0) continue;
         const ls_range whole = ls_range_flat(b->offset, b->bytes);
         ls_bytes_ask(&p->bytes[rank], b->space, whole, (ls_extent){whole, 0});
-        ls_play_expect(p, rank, i, 1, image->programs[program].left[i], end);
+        ls_play_expect(p, rank, i, 1, image->programs[program].kept[i].left, end);
     }
 }
 

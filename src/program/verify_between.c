@@ -15,6 +15,8 @@ ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *a
         .n_teams = image->n_teams,
         .programs = LS_NEW_ARRAY(arena, ls_program_ends, image->n_programs + 1),
         .n_programs = image->n_programs,
+        .phases = ls_arena_copy(arena, image->phases, sizeof *image->phases * (size_t)image->n_phases),
+        .n_phases = image->n_phases,
         .heap_bytes = image->bytes[LS_SYMMETRIC],
         .words = image->words};
     for (int p = 0; p < image->n_programs; p++) {
@@ -78,6 +80,9 @@ static ls_status differ(const ls_class_proof *a, const ls_class_proof *b, const 
 static ls_status compare_frames(const ls_class_proof *a, const ls_class_proof *b) {
     if (a->n_programs != b->n_programs || a->words != b->words)
         return differ(a, b, "their number, or in signal words");
+    if (a->n_phases != b->n_phases ||
+        memcmp(a->phases, b->phases, sizeof *a->phases * (size_t)a->n_phases) != 0)
+        return differ(a, b, "their phase tables");
     if (a->heap_bytes != b->heap_bytes) return differ(a, b, "the size of the heap");
     if (a->n_teams != b->n_teams) return differ(a, b, "teams");
     for (int t = 0; t < a->n_teams; t++)

@@ -6,7 +6,7 @@
 
 #include "program/cursor.h"
 #include "program/name.h"
-#include "program/phase.h"
+#include "program/states.h"
 #include "program/verify_impl.h"
 #include "program/verify_local_impl.h"
 
@@ -406,7 +406,7 @@ static ls_status check_end(proving *p) {
         if (b->program >= 0 || b->bytes == 0) continue;
         const ls_range whole = ls_range_flat(b->offset, b->bytes);
         ls_bytes_ask(&p->bytes, b->space, whole, (ls_extent){whole, 0});
-        p->value = ls_bytes_expect(&p->bytes, i, 1, p->program->left[i], end);
+        p->value = ls_bytes_expect(&p->bytes, i, 1, p->program->kept[i].left, end);
     }
     return p->value;
 }
@@ -452,7 +452,8 @@ static ls_status prove_program(const ls_image *image, int index, int rank, ls_pr
 
 ls_status ls_prove_class(const ls_image *image, int rank, ls_arena *arena, ls_class_proof **out) {
     ls_class_proof *proof = ls_class_proof_make(image, rank, arena);
-    LS_TRY(ls_phases_check(image));
+    LS_TRY(ls_joins_check(image));
+    LS_TRY(ls_effects_check(image, rank));
     for (int p = 0; p < image->n_programs; p++) LS_TRY(prove_program(image, p, rank, &proof->programs[p]));
     *out = proof;
     return ls_ok();

@@ -14,8 +14,10 @@
  *   - generations rise by one; at each end of a channel a word is set only after the last await there, so a
  *     slot is granted again only after what came last was received, and put into only after it was granted.
  *     Since the peer does the same, an await comes after the last instruction that set a word at its end;
- *   - at the end each grant has been received, each lease reclaimed: the program is closed, so programs may
- *     follow each other in any order;
+ *   - at the end each grant has been received, each lease reclaimed: the program is closed;
+ *   - what the program declares of persistent buffers is what it does, and the phase table joins only what fits
+ *     (states.h). With that, and since they are closed, programs may follow each other in any order that the table
+ *     allows;
  *   - there is no deadlock. Communicating instructions have an epoch, their place in the order of emission,
  *     which is one order for all classes. An instruction that sets a word has a lower epoch than the one that
  *     awaits it, and a higher one than every await that precedes it on its rank, along queues and the order
@@ -23,7 +25,7 @@
  *
  * Between classes (ls_prove_between): both ends of each channel agree on every use (the other end's rank, kind,
  * bytes and their form; where they lie, the end that owns them tells the other, address.h), and all classes
- * have one order of emission.
+ * have one order of emission and one phase table.
  */
 #ifndef LS_PROGRAM_VERIFY_LOCAL_H
 #define LS_PROGRAM_VERIFY_LOCAL_H

@@ -32,6 +32,8 @@ struct ls_class_proof {
     int n_teams;
     ls_program_ends *programs;
     int n_programs;
+    ls_phase *phases;
+    int n_phases;
     size_t heap_bytes;
     int words;
 };

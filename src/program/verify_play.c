@@ -1,5 +1,6 @@
 /* A play from its set-up to the beginning of each program; and words for the place where a queue is. */
 #include "program/phase.h"
+#include "program/states.h"
 #include "program/verify_impl.h"
 
 #include <string.h>
@@ -59,7 +60,11 @@ ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
                             images[r]->n_programs, images[0]->n_programs);
         ls_play_rank *rank = &p->rank[r];
         rank->image = images[r];
+        if (!ls_phases_equal(images[r], images[0]))
+            return ls_error(LS_INVALID, "program rejected: the phase tables of rank %d and rank 0 differ", r);
         LS_TRY(ls_phases_check(images[r]));
+        LS_TRY(ls_joins_check(images[r]));
+        LS_TRY(ls_effects_check(images[r], r));
         rank->stages = ls_phase_walk(images[r], p->arena, &rank->walk);
         rank->runs = LS_NEW_ARRAY(p->arena, uint64_t, images[r]->n_programs);
         rank->uses = LS_NEW_ARRAY(p->arena, ls_uses, images[r]->n_programs);

@@ -120,12 +120,14 @@ grep -qF no/where err || fail "grad: $(cat err)"
 grep -q '^program step · rank 3 of 4' page.txt && grep -q ' copy     put ' page.txt || fail "explain: $(head -20 page.txt)"
 "$longspan" explain --model model --seq 16 --ranks 2 --program step --json >out.json
 json "[p['name'] for p in d['programs']] == ['step'] and len(d['candidates']) >= 3 and d['reason']" out.json
-json "all(sum(o['count'] for o in p['ops']) == len(p['lines']) - 1 == d['passes'][p['name']]['instructions'] for p in d['programs'])" out.json
+json "all(sum(o['count'] for o in p['ops']) == len(p['lines']) - 2 == d['passes'][p['name']]['instructions'] for p in d['programs'])" out.json
 json "all(abs(sum(o['flops'] for o in p['ops']) - p['flops']) <= 1e-9 * p['flops'] for p in d['programs'])" out.json
 json "all(d['passes'][s]['lower_bound'] <= d['passes'][s]['mapped'] < d['passes'][s]['side_by_side'] for s in ('private', 'symmetric'))" out.json
 "$longspan" explain --model model --seq 16 --ranks 2 --passes >page.txt
 grep -q '^differentiate .* nodes → ' page.txt && grep -q '^place  *symmetric ' page.txt && grep -q '^attention_grad ' page.txt &&
     grep -q '^recompute ' page.txt && ! grep -q ' → rank ' page.txt || fail "explain --passes: $(cat page.txt)"
+"$longspan" explain --model model --seq 16 --ranks 2 --accumulate 4 --passes --json >out.json # a step is three runs of micro and one of step
+json "(lambda f: abs(d['stages'][-1]['flops'] - 3 * f['micro'] - f['step']) <= 1e-9 * f['step'])({p['name']: p['flops'] for p in d['programs']})" out.json
 "$longspan" explain --model model/config.json --seq 64 --ranks 2 --rank 1 --memory-map map.svg >page.txt 2>err || fail "memory map: $(cat err)"
 grep -q '>model · rank 1 of 2 · ' map.svg && python3 -c 'import xml.dom.minidom as m; m.parse("map.svg")' || fail "map.svg"
 expect 1 "no/map.svg" explain --model model --seq 16 --memory-map no/map.svg

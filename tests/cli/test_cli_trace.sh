@@ -14,7 +14,7 @@ events = json.load(open("trace.json"))["traceEvents"]
 for e in events:  # ranks and tracks, counted from 0
     e["pid"] -= 1
     e["tid"] -= 10 * (e["pid"] + 1)
-lines = {p["name"]: p["lines"][1:] for p in json.load(open("explain.json"))["programs"]}
+lines = {p["name"]: p["lines"][2:] for p in json.load(open("explain.json"))["programs"]}
 names = {(e["pid"], e["args"]["name"]) for e in events if e["name"] == "process_name"}
 assert names == {(r, f"rank {r}") for r in range(3)}, names
 threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}

@@ -10,6 +10,9 @@
 
 enum { A, B, C, PROGRAMS };
 
+#define ROW(from, to) \
+    { from, to, LS_PHASE_ZERO }
+
 static ls_image image_of(ls_program *programs, const ls_phase *phases, int n) {
     static const char *const names[PROGRAMS] = {"a", "b", "c"};
     for (int p = 0; p < PROGRAMS; p++) programs[p] = (ls_program){.name = names[p], .n_instrs = 10 + p};
@@ -41,12 +44,13 @@ static void check_walk(const ls_phase *phases, int n_phases) {
 
 static void a_walk_takes_every_row(void **state) {
     (void)state;
-    static const ls_phase alone[] = {{LS_FIRST, A}, {A, A}}, once[] = {{LS_FIRST, B}},
-                          begun[] = {{LS_FIRST, C}, {C, A}, {A, A}, {A, B}, {B, A}},
-                          pairs[] = {{LS_FIRST, A}, {LS_FIRST, B}, {LS_FIRST, C}, {A, A}, {A, B}, {A, C},
-                                     {B, A},        {B, B},        {B, C},        {C, A}, {C, B}, {C, C}},
-                          steps[] = {{LS_FIRST, A}, {LS_FIRST, B}, {A, A}, {A, B}, {B, A},
-                                     {B, B},        {B, C},        {C, C}, {C, A}};
+    static const ls_phase alone[] = {ROW(LS_FIRST, A), ROW(A, A)}, once[] = {ROW(LS_FIRST, B)},
+                          begun[] = {ROW(LS_FIRST, C), ROW(C, A), ROW(A, A), ROW(A, B), ROW(B, A)},
+                          pairs[] = {ROW(LS_FIRST, A), ROW(LS_FIRST, B), ROW(LS_FIRST, C), ROW(A, A),
+                                     ROW(A, B),        ROW(A, C),        ROW(B, A),        ROW(B, B),
+                                     ROW(B, C),        ROW(C, A),        ROW(C, B),        ROW(C, C)},
+                          steps[] = {ROW(LS_FIRST, A), ROW(LS_FIRST, B), ROW(A, A), ROW(A, B), ROW(B, A),
+                                     ROW(B, B),        ROW(B, C),        ROW(C, C), ROW(C, A)};
     check_walk(alone, LS_COUNT(alone));
     check_walk(once, LS_COUNT(once));
     check_walk(begun, LS_COUNT(begun));
@@ -57,8 +61,8 @@ static void a_walk_takes_every_row(void **state) {
 /* Each row costs what it must: with all pairs of three programs a walk of nine rows and ten programs is possible. */
 static void a_walk_is_short(void **state) {
     (void)state;
-    static const ls_phase pairs[] = {{LS_FIRST, A}, {A, A}, {A, B}, {A, C}, {B, A},
-                                     {B, B},        {B, C}, {C, A}, {C, B}, {C, C}};
+    static const ls_phase pairs[] = {ROW(LS_FIRST, A), ROW(A, A), ROW(A, B), ROW(A, C), ROW(B, A),
+                                     ROW(B, B),        ROW(B, C), ROW(C, A), ROW(C, B), ROW(C, C)};
     ls_program programs[PROGRAMS];
     const ls_image image = image_of(programs, pairs, LS_COUNT(pairs));
     ls_arena *arena = ls_arena_create();
@@ -69,8 +73,8 @@ static void a_walk_is_short(void **state) {
 
 static void what_no_walk_can_take_is_refused(void **state) {
     (void)state;
-    static const ls_phase nothing[] = {{A, B}}, no_way[] = {{LS_FIRST, A}, {A, A}, {B, C}},
-                          apart[] = {{LS_FIRST, A}, {LS_FIRST, B}, {A, A}, {B, B}};
+    static const ls_phase nothing[] = {ROW(A, B)}, no_way[] = {ROW(LS_FIRST, A), ROW(A, A), ROW(B, C)},
+                          apart[] = {ROW(LS_FIRST, A), ROW(LS_FIRST, B), ROW(A, A), ROW(B, B)};
     static const struct {
         const ls_phase *phases;
         int n;

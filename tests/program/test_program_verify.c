@@ -229,6 +229,29 @@ static void test_rejects(void **state) {
     }
 }
 
+/* Another number of programs, another table, or a row without its program on one rank: refused with words, by both verifiers. */
+static void drop_program(ls_image *image) { image->n_programs--; }
+static void drop_row(ls_image *image) { image->n_phases--; }
+static void drop_program_and_rows(ls_image *image) {
+    image->n_programs--;
+    image->n_phases = 1;
+}
+
+static void test_ranks_run_the_same_programs(void **state) {
+    (void)state;
+    static void (*const drop[])(ls_image * image) = {drop_program, drop_row, drop_program_and_rows};
+    for (size_t i = 0; i < LS_COUNT(drop); i++) {
+        image_set set = images_of_network(ls_mesh_make(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 37, 1);
+        drop[i](set.image[1]);
+        const ls_status play = verify(&set),
+                        local = ls_verify_local((const ls_image *const *)set.image, set.ranks);
+        print_message("%s\n%s\n", play.text, local.text);
+        assert_int_equal(play.code, LS_INVALID);
+        assert_int_equal(local.code, LS_INVALID);
+        free_images(&set);
+    }
+}
+
 static void test_skeletons_agree(void **state) {
     (void)state;
     image_set set = images_of_network(ls_mesh_make(2, 2, 2), "usp", LS_LAYOUT_ZIGZAG, 37, 2);
@@ -252,6 +275,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepts),
         cmocka_unit_test(test_rejects),
+        cmocka_unit_test(test_ranks_run_the_same_programs),
         cmocka_unit_test(test_skeletons_agree),
         cmocka_unit_test(test_placement_is_tight),
     };

@@ -34,8 +34,14 @@ static bool instrs_equal(const ls_instr *a, const ls_instr *b) {
            operands_equal(a->workspace, b->workspace, 1);
 }
 
+static bool kept_equal(const ls_kept *a, const ls_kept *b, int n) {
+    bool equal = true;
+    for (int i = 0; i < n; i++) equal = equal && a[i].effect == b[i].effect && a[i].left == b[i].left;
+    return equal;
+}
+
 static bool programs_equal(const ls_program *a, const ls_program *b, int n_buffers) {
-    if (strcmp(a->name, b->name) != 0 || memcmp(a->left, b->left, sizeof *a->left * (size_t)n_buffers) != 0 ||
+    if (strcmp(a->name, b->name) != 0 || !kept_equal(a->kept, b->kept, n_buffers) ||
         a->n_instrs != b->n_instrs || a->n_channels != b->n_channels || a->first_word != b->first_word)
         return false;
     for (int c = 0; c < a->n_channels; c++)

@@ -1,0 +1,84 @@
+/*
+ * What each program declares of persistent buffers (program/states.h): from the nodes that it runs and the update that follows them, not from its
+ * instructions, which are compared with it.
+ */
+#include "compile/compile_impl.h"
+
+/* The persistent buffer in which a tensor lies; -1: it lies in none. */
+static int buffer_of(const ls_builder *b, ls_tensor storage) {
+    const int buffer = b->tensor[storage.id].buffer;
+    return buffer >= 0 && b->image->buffers[buffer].program < 0 ? buffer : -1;
+}
+
+static int buffer_named(const ls_builder *b, const char *name) {
+    const ls_binding *binding = ls_image_find(b->image, name);
+    return binding == NULL ? -1 : binding->operand.buffer;
+}
+
+/* Of two effects the one that stands later in the list says more. */
+static void declare(ls_program *p, int buffer, ls_effect effect) {
+    if (buffer >= 0) p->kept[buffer].effect = (ls_effect)ls_max(p->kept[buffer].effect, effect);
+}
+
+/* Of the program on gradients that persist. */
+static ls_effect effect_on_gradients(const ls_job_program *row) {
+    static const ls_effect effects[] = {[LS_SUMS_BEGUN] = LS_EFFECT_MAKE,
+                                        [LS_SUMS_ADDED] = LS_EFFECT_ADD,
+                                        [LS_SUMS_CLEARED] = LS_EFFECT_TAKE};
+    return row->update == LS_UPDATE_NONE ? LS_EFFECT_ADD : effects[row->sums];
+}
+
+static void declare_node(const ls_builder *b, ls_program *p, const ls_job_program *row, int n) {
+    const ls_graph *g = b->job->graph;
+    const ls_node *node = &g->nodes[n];
+    for (int i = 0; i < node->n_in; i++) {
+        const ls_tensor storage = ls_graph_tensor(g, node->in[i])->storage;
+        const ls_tensor_info *info = ls_graph_tensor(g, storage);
+        if (info->role == LS_ROLE_ACCUMULATOR || info->producer >= row->first_node) continue;
+        declare(p, buffer_of(b, storage),
+                ls_op_writes_input(node->op, i) ? LS_EFFECT_CHANGE : LS_EFFECT_READ);
+    }
+    for (int o = 0; o < node->n_out; o++) {
+        const ls_tensor storage = ls_graph_tensor(g, node->out[o])->storage;
+        const ls_tensor_info *info = ls_graph_tensor(g, storage);
+        if (info->role == LS_ROLE_ACCUMULATOR) {
+            const bool gradient = b->flat_of[storage.id] >= 0;
+            if (ls_lower_adds_here(b, n))
+                declare(p, buffer_of(b, storage), gradient ? effect_on_gradients(row) : LS_EFFECT_ADD);
+        } else if (info->producer >= row->first_node) {
+            declare(p, buffer_of(b, storage), LS_EFFECT_MAKE);
+        }
+    }
+}
+
+/* See update.c. */
+static void declare_update(const ls_builder *b, ls_program *p, const ls_job_program *row) {
+    const bool applies = row->update == LS_UPDATE_ADAMW;
+    declare(p, buffer_named(b, LS_BIND_TOTALS), LS_EFFECT_CHANGE);
+    declare(p, buffer_named(b, LS_BIND_RESULT), LS_EFFECT_MAKE);
+    declare(p, buffer_named(b, LS_BIND_LOSS), applies ? LS_EFFECT_TAKE : LS_EFFECT_ADD);
+    declare(p, buffer_named(b, LS_BIND_GRADIENTS), effect_on_gradients(row));
+    if (ls_mesh_ranks(&b->image->mesh) > 1) declare(p, buffer_named(b, LS_BIND_SHARD), LS_EFFECT_MAKE);
+    if (!applies || b->image->n_flats == 0) return;
+    static const char *const changed[] = {LS_BIND_PARAMETERS, LS_BIND_MASTER, LS_BIND_M, LS_BIND_V};
+    for (size_t i = 0; i < LS_COUNT(changed); i++) declare(p, buffer_named(b, changed[i]), LS_EFFECT_CHANGE);
+    declare(p, buffer_named(b, LS_BIND_CONTROL), LS_EFFECT_MAKE);
+}
+
+void ls_declare_effects(const ls_builder *b) {
+    ls_image *image = b->image;
+    for (int k = 0; k < image->n_programs; k++) {
+        ls_program *p = &image->programs[k];
+        const ls_job_program *row = &b->job->programs.list[k];
+        p->kept = LS_NEW_ARRAY(image->arena, ls_kept, image->n_buffers + 1);
+        for (int i = 0; i < image->n_buffers; i++) {
+            const ls_buffer_kind kind = image->buffers[i].kind;
+            const bool hosts =
+                kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* there for every program */
+            if (image->buffers[i].program < 0 && hosts) declare(p, i, LS_EFFECT_READ);
+        }
+        const int end = (int)ls_min(row->end_node, b->job->graph->n_nodes);
+        for (int n = row->first_node; n < end; n++) declare_node(b, p, row, n);
+        if (row->update != LS_UPDATE_NONE) declare_update(b, p, row);
+    }
+}
