@@ -229,6 +229,7 @@ ls_status ls_executor_exchange(ls_executor *ex) {
     if (status.code == LS_OK) status = run(&x);
     ls_comm_quiet(ex->comm); /* nothing reads the notes any more */
     ls_arena_destroy(x.scratch);
-    memset(ls_comm_heap(ex->comm), 0, (size_t)channels * note_bytes(x.per_note));
+    if (status.code == LS_OK) /* else notes may still come, and no program will run */
+        memset(ls_comm_heap(ex->comm), 0, (size_t)channels * note_bytes(x.per_note));
     return status;
 }
