@@ -49,7 +49,7 @@ typedef struct ls_spread_result {
     int64_t bytes_sent_forward, bytes_sent_backward; /* by the rank that sends most */
     /* from other ranks, in place, by the rank that reads most */
     int64_t bytes_read_forward, bytes_read_backward;
-    char transfers[16];      /* "put" or "in-place" */
+    char transfers[16];      /* "put", "in-place", or "in-place+put" */
     int64_t predicted_bytes; /* private + symmetric memory of the rank that maps most */
     int64_t recompute;       /* number of results that are recomputed in the backward pass */
     char tile[8];

@@ -135,8 +135,7 @@ static void print_json(const planning *g, FILE *out) {
     ls_json_put_text(w, "reason", g->chosen.plan.reason);
     ls_json_put_int(w, "ranks", ls_mesh_ranks(&image->mesh));
     ls_json_put_int(w, "threads", image->threads);
-    ls_json_put_text(w, "transfers",
-                     ls_transfers_name(image->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
+    ls_json_put_text(w, "transfers", ls_transfers_of(image));
     ls_json_put_text(w, "isa", ls_isa_name(image->isa));
     ls_candidates_put(&g->chosen.plan, w);
     ls_json_put_int(w, "most_rank", g->chosen.plan.candidates[0].most_rank);

@@ -103,11 +103,18 @@ typedef struct ls_saving {
     int64_t tile_rows; /* tokens of a tile; 0: as many as take about 96 MiB */
 } ls_saving;
 
-/* How attention gets at other ranks' blocks: they are put into slots here, or read where they lie. */
+/*
+ * How attention gets at other ranks' blocks: they are put into slots here, or, where ranks can read each other's heaps, read where they
+ * lie. That is chosen for each axis of the mesh, and the bits of results do not depend on it.
+ */
 typedef enum ls_transfers { LS_TRANSFERS_AUTO, LS_TRANSFERS_PUT, LS_TRANSFERS_IN_PLACE } ls_transfers;
 const char *ls_transfers_name(ls_transfers transfers); /* "auto", "put", "in-place" */
+/* What an image does: "put", "in-place", or "in-place+put" where it reads along one axis and puts along another. */
+const char *ls_transfers_of(const ls_image *image);
 /* NULL is auto; LS_USAGE names the flag --transfers. */
 LS_MUST_USE ls_status ls_transfers_parse(const char *name, ls_transfers *out);
+
+enum { LS_ONE_HOST = INT_MAX };
 
 typedef struct ls_target {
     ls_mesh mesh;
@@ -119,8 +126,8 @@ typedef struct ls_target {
     ls_isa isa;  /* best instruction set that kernels may use */
     int threads; /* per rank */
     ls_transfers transfers;
-    bool
-        addressable; /* the transport lets a rank read the others' heaps; auto then reads in place on a ring */
+    /* So many ranks, one after the other, lie on one host and can read each other's heaps; 0 or 1: none can. */
+    int host_ranks;
     ls_saving saving;
 } ls_target;
 
@@ -182,7 +189,10 @@ typedef struct ls_attention_problem {
 /* The strategies in order; name NULL past the end. */
 const char *ls_strategy_name(int index);
 const char *ls_strategy_about(int index);
-/* Whether its blocks may also be read where they lie. LS_USAGE for an unknown name. */
+/*
+ * Whether blocks of other ring ranks may also be read where they lie. Along ulysses they may with every strategy. LS_USAGE for an
+ * unknown name.
+ */
 LS_MUST_USE ls_status ls_strategy_reads_in_place(const char *name, bool *out);
 /*
  * The strategies worth a try on a mesh: each way of doing it once, by the plainest name that it has there, plainest first. Returns

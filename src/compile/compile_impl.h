@@ -70,8 +70,7 @@ typedef struct ls_builder {
     ls_site **sites;      /* by attention node */
     ls_tile_run **runs;   /* by node: the run of tiles that begins there, or NULL */
     ls_tile_run *run;     /* while one of its tiles is lowered */
-    bool *
-        shared; /* by storage tensor: other ranks read it in place, so it belongs into the heap; NULL: none */
+    bool *shared;         /* by storage tensor: other ranks read it in place, so it belongs into the heap */
     bool reads_positions; /* some node's kernels read the positions of all tokens (ls_image.positions) */
     int *flat_of;         /* by tensor: of a parameter and of its gradient sum, its index in flats; else -1 */
     ls_group *groups;
@@ -237,7 +236,7 @@ typedef struct ls_lowering {
     void (*lower)(ls_builder *b, int node);
     /* Before any program: places the tables that the node reads and the host fills. */
     void (*tables)(ls_builder *b, int node);
-    /* Before any node is lowered: says what other ranks read in place (ls_lower_shared). Called only where they do. */
+    /* Before any node is lowered: says what other ranks read in place (ls_lower_shared). */
     void (*share)(ls_builder *b, int node);
 } ls_lowering;
 
@@ -252,8 +251,11 @@ bool ls_lower_adds_here(const ls_builder *b, int node);
 double ls_lower_flops(const ls_op *op, const ls_kernel_build *call);
 /* The tensor is read in place by other ranks, so its bytes lie in the heap. The empty tensor is allowed. */
 void ls_lower_shared(ls_builder *b, ls_tensor t);
-/* Whether blocks are read in place (attention/kv_transfer.c): as asked for, or what is better on the mesh. LS_USAGE when it cannot be. */
-LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool *in_place);
+/*
+ * Along which axes blocks are read in place (attention/kv_transfer.c): as asked for, or what is better on the mesh. LS_USAGE when it is
+ * asked for and none can be.
+ */
+LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, bool in_place[LS_AXES]);
 /* Whether that strategy brings other blocks' queries here, so that their spans are needed. */
 bool ls_strategy_moves_queries(const char *strategy);
 /* Finds what other ranks read in place. Before any node is lowered. */

@@ -43,7 +43,7 @@ ls_operand ls_lower_place(ls_builder *b, ls_buffer_kind kind, ls_tensor storage)
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, storage);
     int64_t size[LS_MAX_DIMS];
     ls_local_size(b, storage, size);
-    if (b->shared != NULL && b->shared[storage.id])
+    if (b->shared[storage.id])
         return ls_build_symmetric(b, kind, info->name, most_elements(b, storage), info->dtype,
                                   info->shape.ndim, size);
     if (ls_tile_is_inner(b, storage)) {
@@ -194,7 +194,6 @@ void ls_lower_shared(ls_builder *b, ls_tensor t) {
 
 void ls_lower_share(ls_builder *b, int n_nodes) {
     const ls_graph *g = b->job->graph;
-    if (!b->image->in_place) return;
     b->shared = LS_NEW_ARRAY(b->image->arena, bool, g->n_tensors);
     for (int n = 0; n < n_nodes; n++) {
         const ls_lowering *lowering = ls_lowering_of(g->nodes[n].op);

@@ -91,7 +91,7 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .isa = request->isa,
                        .threads = request->threads,
                        .transfers = request->transfers,
-                       .addressable = request->addressable,
+                       .host_ranks = request->host_ranks,
                        .saving = c->saving};
 }
 

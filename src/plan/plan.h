@@ -23,7 +23,7 @@ typedef struct ls_plan_request {
     bool measured; /* the rates were measured on this machine; else they are nominal */
     int threads;
     ls_transfers transfers;
-    bool addressable;  /* as in ls_target */
+    int host_ranks;    /* as in ls_target */
     int64_t memory;    /* bytes that a rank may map; 0: no limit */
     bool machine;      /* memory is a rank's share of this machine's memory; false: the user gave it */
     int drop;          /* as in ls_saving; -1: free */

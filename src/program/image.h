@@ -249,7 +249,8 @@ typedef struct ls_image {
     ls_layout layout;
     ls_dtype dtype, accumulator;
     const char *strategy; /* of the attention nodes; "none" when there are none */
-    bool in_place;        /* attention reads other ranks' blocks where they lie */
+    /* Along that axis attention reads other ranks' blocks where they lie; else they are put. */
+    bool in_place[LS_AXES];
     ls_isa isa;
     int threads;
 

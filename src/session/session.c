@@ -68,7 +68,7 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
         return ls_error(LS_USAGE, "--wait-timeout %g; expected a number of seconds", spread->wait_timeout);
     LS_TRY(ls_plan_memory_options(spread, &request));
     LS_TRY(ls_transfers_parse(spread->transfers, &request.transfers));
-    request.addressable = ls_transport_addresses_peers(ls_transport_for((int)ranks));
+    request.host_ranks = ls_transport_addresses_peers(ls_transport_for((int)ranks)) ? LS_ONE_HOST : 1;
     request.ranks = (int)ranks;
     request.threads = (int)(spread->threads != 0 ? spread->threads : ls_max(1, machine.cores / ranks));
     LS_TRY(resolve_isa(spread->isa, &request.isa));
@@ -190,8 +190,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     snprintf(r.layout, sizeof r.layout, "%s", ls_layout_name(chosen->layout));
     r.bytes_read_forward = (int64_t)chosen->read_forward;
     r.bytes_read_backward = (int64_t)(chosen->bytes_read - chosen->read_forward);
-    snprintf(r.transfers, sizeof r.transfers, "%s",
-             ls_transfers_name(s->image->in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT));
+    snprintf(r.transfers, sizeof r.transfers, "%s", ls_transfers_of(s->image));
     r.recompute = chosen->saving.drop;
     r.tile_rows = chosen->saving.tile_rows;
     snprintf(r.tile, sizeof r.tile, "%s", ls_tile_name(chosen->saving.tile));

@@ -163,7 +163,7 @@ static ls_target target_of(const char *strategy, ls_layout_kind layout, int R, i
                        .isa = LS_ISA_BASE,
                        .threads = 1,
                        .transfers = transfers,
-                       .addressable = true};
+                       .host_ranks = LS_ONE_HOST};
 }
 
 /* Bytes of keys and values of one token, of so many heads. */

@@ -60,7 +60,7 @@ static ls_status compile(const problem *p, programs *out) {
                                   .isa = LS_ISA_BASE,
                                   .threads = 1,
                                   .transfers = p->transfers,
-                                  .addressable = true};
+                                  .host_ranks = LS_ONE_HOST};
         LS_TRY(ls_compile(&job, &target, &out->image[out->ranks]));
     }
     return ls_ok();
@@ -258,7 +258,7 @@ static void test_transfers(void **state) {
     free_programs(&out);
     p.transfers = LS_TRANSFERS_AUTO;
     programs made = must_compile(&p);
-    assert_false(made.image[0]->in_place);
+    assert_string_equal(ls_transfers_of(made.image[0]), "put");
     free_programs(&made);
 }
 

@@ -133,7 +133,7 @@ static ls_target target_at(const conformance_place *place, ls_transfers transfer
                        .isa = machine.isa,
                        .threads = 1,
                        .transfers = transfers,
-                       .addressable = true};
+                       .host_ranks = LS_ONE_HOST};
 }
 
 static attention_traffic traffic_at(const conformance_place *place, const plain_attention *problem,

@@ -187,7 +187,7 @@ static ls_target target_of(int ring, int ulysses, const char *strategy, ls_layou
                        .layout = layout,
                        .isa = LS_ISA_REF,
                        .threads = 1,
-                       .addressable = ring * ulysses > 1};
+                       .host_ranks = LS_ONE_HOST};
 }
 
 /* The logits of all tokens from one pass over the whole. */

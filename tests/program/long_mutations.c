@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "compile/compile.h"
 #include "program/program.h"
 #include "support/images.h"
 #include "support/mutate.h"
@@ -29,7 +30,7 @@ static void accept(image_set set) {
     ls_status status = ls_verify((const ls_image *const *)set.image, set.ranks);
     if (status.code == LS_OK) status = ls_verify_local((const ls_image *const *)set.image, set.ranks);
     if (status.code != LS_OK)
-        fail_msg("%s %s%s: %s", image->strategy, mesh, image->in_place ? " in place" : "", status.text);
+        fail_msg("%s %s, %s: %s", image->strategy, mesh, ls_transfers_of(image), status.text);
     free_images(&set);
 }
 

@@ -131,14 +131,17 @@ static void test_three_queues(void **state) {
     static const struct {
         int ring, ulysses;
         const char *strategy;
-        bool in_place;
-    } cases[] = {{3, 1, "ring", false}, {3, 1, "ring", true}, {1, 3, "ulysses", false}, {2, 2, "usp", true}};
+        images_reads reads;
+    } cases[] = {{3, 1, "ring", READS_NOTHING},
+                 {3, 1, "ring", READS_ALL},
+                 {1, 3, "ulysses", READS_NOTHING},
+                 {2, 2, "usp", READS_ALL}};
     static const ls_rates rates = {.core = {.attention = {{.flop = 1e-9}, {.flop = 1e-9}}, .matmul = 1e9},
                                    .put = {1e-9, 1e-9},
                                    .latency = 1e-6};
     for (size_t c = 0; c < LS_COUNT(cases); c++) {
         image_set set = images_of_kind(ls_mesh_make(1, cases[c].ring, cases[c].ulysses), cases[c].strategy,
-                                       LS_LAYOUT_ZIGZAG, 13, 1, true, cases[c].in_place);
+                                       LS_LAYOUT_ZIGZAG, 13, 1, true, cases[c].reads);
         const ls_image *const *images = (const ls_image *const *)set.image;
         ls_interpreter *two = ls_interpreter_create(images, set.ranks);
         const ls_interpreter_result right = ls_interpreter_run(two, 0);

@@ -198,8 +198,8 @@ static ls_status run(const plain_attention *problem, const images *set, ls_dtype
         }
     }
     const ls_status status = launch(&shared);
-    *out =
-        (attention_result){.same_bits = true, .in_place = set->image[0]->in_place, .traffic = measure(set)};
+    *out = (attention_result){
+        .same_bits = true, .transfers = ls_transfers_of(set->image[0]), .traffic = measure(set)};
     for (int i = 0; i < PLAIN_OUTPUTS; i++) {
         out->same_bits &= memcmp(shared.out[0][i], shared.out[1][i], bytes[i]) == 0;
         out->out[i] = widened(shared.out[0][i], plain_output_count(&problem->n, i), type_of(i, dtype));

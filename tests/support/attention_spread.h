@@ -18,7 +18,7 @@ typedef struct attention_traffic {
 typedef struct attention_result {
     double *out[PLAIN_OUTPUTS]; /* as in plain_attention */
     bool same_bits;             /* in both runs */
-    bool in_place;
+    const char *transfers;      /* as ls_transfers_of says */
     attention_traffic traffic;
 } attention_result;
 

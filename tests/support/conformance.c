@@ -133,12 +133,14 @@ static void check_blind_rows(const conformance *c, const char *name, const atten
     }
 }
 
-static void check_traffic(const char *name, const attention_result *r, bool wanted_in_place) {
+static bool reads_in_place(const attention_result *r) { return strcmp(r->transfers, "put") != 0; }
+
+static void check_traffic(const char *name, const attention_result *r, const char *wanted) {
     const attention_traffic *t = &r->traffic;
-    if (r->in_place != wanted_in_place)
-        fail_msg("%s: the program %s", name, r->in_place ? "reads in place" : "puts");
+    if (strcmp(r->transfers, wanted) != 0)
+        fail_msg("%s: the program moves blocks by %s; expected %s", name, r->transfers, wanted);
     const double sent = t->sent_forward + t->sent_backward, read = t->read_forward + t->read_backward;
-    if (r->in_place ? sent != 0 : read != 0)
+    if ((!reads_in_place(r) && read != 0) || (strcmp(r->transfers, "in-place") == 0 && sent != 0))
         fail_msg("%s: %g bytes sent, %g read in place", name, sent, read);
 }
 
@@ -180,14 +182,12 @@ void conformance_check(conformance *c, const conformance_case *it) {
     char name[200];
     conformance_say(c->axes, it, name, sizeof name);
     take_problem(c, it);
-    const ls_transfers transfers = conformance_transfers(it->at[CONFORM_TRANSFERS]);
-    const ls_target target = {.mesh = place->mesh,
-                              .strategy = place->strategy,
-                              .layout = (ls_layout_kind)it->at[CONFORM_LAYOUT],
-                              .isa = c->axes->isa[it->at[CONFORM_ISA]],
-                              .threads = 1,
-                              .transfers = transfers,
-                              .addressable = true};
+    ls_target target = {.mesh = place->mesh,
+                        .strategy = place->strategy,
+                        .layout = (ls_layout_kind)it->at[CONFORM_LAYOUT],
+                        .isa = c->axes->isa[it->at[CONFORM_ISA]],
+                        .threads = 1};
+    const char *transfers = conformance_transfers(it->at[CONFORM_TRANSFERS], place, &target);
     attention_result result;
     ls_status refused;
     const ls_status status =
@@ -199,11 +199,11 @@ void conformance_check(conformance *c, const conformance_case *it) {
         return;
     }
     if (!result.same_bits) fail_msg("%s: a second run has other bits", name);
-    check_traffic(name, &result, transfers == LS_TRANSFERS_IN_PLACE);
+    check_traffic(name, &result, transfers);
     check_blind_rows(c, name, &result);
     check_errors(c, it, name, &result);
     c->account->ran[place->index]++;
-    c->account->in_place[place->index] += result.in_place;
+    c->account->in_place[place->index] += reads_in_place(&result);
     c->account->by_isa[c->axes->isa[it->at[CONFORM_ISA]]][it->at[CONFORM_DTYPE]]++;
     attention_result_free(&result);
 }

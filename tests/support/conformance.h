@@ -65,7 +65,8 @@ ls_mask conformance_mask(int index, int shape); /* its ends are static */
 const char *conformance_mask_name(int mask);
 plain_sizes conformance_sizes(int shape, int head);
 ls_dtype conformance_dtype(int dtype);
-ls_transfers conformance_transfers(int t);
+/* Sets how blocks come, and who can read whose heap; returns what the images are then to do, as ls_transfers_of says. */
+const char *conformance_transfers(int t, const conformance_place *place, ls_target *target);
 double conformance_spread(int logits); /* standard deviation of q and k */
 plain_extras conformance_extras(int e);
 bool conformance_has_kernels(ls_isa isa, int dtype); /* of its own: some that need all of its features */

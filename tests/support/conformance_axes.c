@@ -49,7 +49,14 @@ static const char *const masks[] = {
 static const struct { int64_t q, kv; } heads[] = {{8, 8}, {8, 2}, {8, 1}, {6, 3}};
 
 static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16};
-static const ls_transfers transfers[] = {LS_TRANSFERS_PUT, LS_TRANSFERS_IN_PLACE};
+/* blocks_apart: the ranks of one ring index are a host, so that they alone can read each other's heaps. */
+static const struct {
+    const char *name;
+    ls_transfers asked;
+    bool blocks_apart;
+} transfers[] = {{"put", LS_TRANSFERS_PUT, false},
+                 {"in place", LS_TRANSFERS_IN_PLACE, false},
+                 {"in place within blocks", LS_TRANSFERS_IN_PLACE, true}};
 /* 17² is a standard deviation of logits of 289: among thousands some come near ±1e3. */
 static const double spreads[] = {1, 17};
 static const plain_extras extras[] = {{false, 0}, {true, 0}, {false, 2}, {true, 3}};
@@ -85,7 +92,6 @@ plain_sizes conformance_sizes(int shape, int head) {
 }
 
 ls_dtype conformance_dtype(int dtype) { return dtypes[dtype]; }
-ls_transfers conformance_transfers(int t) { return transfers[t]; }
 double conformance_spread(int logits) { return spreads[logits]; }
 plain_extras conformance_extras(int e) { return extras[e]; }
 int conformance_ranks(const conformance_place *place) { return ls_mesh_ranks(&place->mesh); }
@@ -134,6 +140,21 @@ void conformance_axes_make(conformance_axes *axes) {
     }
 }
 
+/* Whether the strategy can read blocks of other ring ranks in place. */
+static bool reads_ring(const conformance_place *place) {
+    bool reads;
+    assert_int_equal(ls_strategy_reads_in_place(place->strategy, &reads).code, LS_OK);
+    return reads && place->mesh.size[LS_AXIS_RING] > 1;
+}
+
+const char *conformance_transfers(int t, const conformance_place *place, ls_target *target) {
+    const int R = place->mesh.size[LS_AXIS_RING], U = place->mesh.size[LS_AXIS_ULYSSES];
+    target->transfers = transfers[t].asked;
+    target->host_ranks = transfers[t].blocks_apart ? U : LS_ONE_HOST;
+    if (transfers[t].asked == LS_TRANSFERS_PUT) return "put";
+    return R == 1 || (reads_ring(place) && !transfers[t].blocks_apart) ? "in-place" : "in-place+put";
+}
+
 bool conformance_has_kernels(ls_isa isa, int dtype) {
     const ls_kernel_request request = {.id = LS_KERNEL_ATTENTION, .dtype = dtypes[dtype], .isa = isa};
     const ls_kernel *kernel;
@@ -146,10 +167,9 @@ bool conformance_allowed(const void *context, int a, int i, int b, int j) {
     if (a != CONFORM_PLACE) return true;
     const conformance_place *place = &axes->place[i];
     if (b == CONFORM_HEADS) return asked(place->strategy, place->mesh, j).code == LS_OK;
-    if (b != CONFORM_TRANSFERS || transfers[j] == LS_TRANSFERS_PUT) return true;
-    bool in_place;
-    assert_int_equal(ls_strategy_reads_in_place(place->strategy, &in_place).code, LS_OK);
-    return in_place && conformance_ranks(place) > 1;
+    if (b != CONFORM_TRANSFERS || transfers[j].asked == LS_TRANSFERS_PUT) return true;
+    const bool exchanges = place->mesh.size[LS_AXIS_ULYSSES] > 1;
+    return transfers[j].blocks_apart ? exchanges && reads_ring(place) : exchanges || reads_ring(place);
 }
 
 bool conformance_has(const conformance_axes *axes, const conformance_case *c) {
@@ -170,9 +190,8 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
              place->strategy, place->mesh.size[LS_AXIS_RING], place->mesh.size[LS_AXIS_ULYSSES],
              masks[at[CONFORM_MASK]], ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]),
              ls_dtype_name(dtypes[at[CONFORM_DTYPE]]), ls_isa_name(axes->isa[at[CONFORM_ISA]]),
-             ls_transfers_name(transfers[at[CONFORM_TRANSFERS]]), (long long)n.B, (long long)n.S,
-             (long long)n.Hq, (long long)n.Hkv, (long long)n.D,
-             spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "",
+             transfers[at[CONFORM_TRANSFERS]].name, (long long)n.B, (long long)n.S, (long long)n.Hq,
+             (long long)n.Hkv, (long long)n.D, spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "",
              extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "",
              extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");
 }

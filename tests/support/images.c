@@ -57,7 +57,7 @@ image_set images_of_loss(ls_graph *g, ls_tensor loss, const ls_target *target, b
 }
 
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
-                         bool accumulates, bool in_place) {
+                         bool accumulates, images_reads reads) {
     ls_graph *g = ls_graph_create(LS_F32);
     const ls_tensor tokens = ls_tokens(g, "tokens", mesh.size[LS_AXIS_DP], S);
     const ls_tensor labels = ls_input_like(g, "labels", tokens);
@@ -66,28 +66,31 @@ image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layo
     ls_tensor x = ls_embedding(g, tokens, matrix(g, "embedding", 0, 32, 16));
     for (int i = 0; i < layers; i++) x = layer(g, x, table, i);
     const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", 0, 32, 16));
-    bool reads;
-    must(ls_strategy_reads_in_place(strategy, &reads));
+    const int U = mesh.size[LS_AXIS_ULYSSES];
+    bool can;
+    must(ls_strategy_reads_in_place(strategy, &can));
+    can |= U > 1;
     const ls_target target = {.mesh = mesh,
                               .strategy = strategy,
                               .layout = layout,
                               .threads = 1,
-                              .transfers = in_place && reads ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT,
-                              .addressable = true};
+                              .transfers =
+                                  reads != READS_NOTHING && can ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT,
+                              .host_ranks = reads == READS_BLOCK ? U : LS_ONE_HOST};
     return images_of_loss(g, ls_sum(g, ls_cross_entropy(g, logits, labels)), &target, accumulates);
 }
 
 image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {
-    return images_of_kind(mesh, strategy, layout, S, layers, false, false);
+    return images_of_kind(mesh, strategy, layout, S, layers, false, READS_NOTHING);
 }
 
 image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S,
                             int layers) {
-    return images_of_kind(mesh, strategy, layout, S, layers, true, false);
+    return images_of_kind(mesh, strategy, layout, S, layers, true, READS_NOTHING);
 }
 
 image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers) {
-    return images_of_kind(mesh, strategy, layout, S, layers, true, true);
+    return images_of_kind(mesh, strategy, layout, S, layers, true, READS_ALL);
 }
 
 void free_images(image_set *set) {

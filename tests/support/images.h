@@ -23,9 +23,12 @@ image_set images_of_network(ls_mesh mesh, const char *strategy, ls_layout_kind l
 /* The same with attention that reads other ranks' blocks in place, where the strategy can. */
 image_set images_in_place(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
 image_set images_of_step(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers);
-/* Frees any of these. */
+
+/* Other ranks' blocks: put; read in place, where the strategy can; or in place within blocks of ulysses ranks, each on its own host. */
+typedef enum images_reads { READS_NOTHING, READS_ALL, READS_BLOCK } images_reads;
 image_set images_of_kind(ls_mesh mesh, const char *strategy, ls_layout_kind layout, int64_t S, int layers,
-                         bool accumulates, bool in_place);
+                         bool accumulates, images_reads reads);
+/* Frees any of these. */
 void free_images(image_set *set);
 /*
  * Lays out the ranks' heaps differently, each large enough for all: what persists lies a little further on

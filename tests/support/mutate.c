@@ -419,8 +419,8 @@ static size_t move_after(const ls_instr *instrs, int n, ls_after *all, bool save
 static const ls_image *const *images_of(const subject *s) { return (const ls_image *const *)s->set.image; }
 
 static void make_subject(subject *s, ls_mesh mesh, const char *strategy, int layers, bool accumulates,
-                         bool in_place) {
-    s->set = images_of_kind(mesh, strategy, LS_LAYOUT_ZIGZAG, 13, layers, accumulates, in_place);
+                         images_reads reads) {
+    s->set = images_of_kind(mesh, strategy, LS_LAYOUT_ZIGZAG, 13, layers, accumulates, reads);
     for (int r = 0; r < s->set.ranks; r++) {
         ls_image *image = s->set.image[r];
         s->programs[r] = calloc((size_t)image->n_programs, sizeof(kept_program));
@@ -542,20 +542,21 @@ mutation_verdicts count_mutations(uint64_t first, int edits, int seeds) {
         int dp, ring, ulysses;
         const char *strategy;
         int layers;
-        bool accumulates, in_place;
-    } meshes[] = {{1, 2, 1, "ring", 2, true, false},    {1, 3, 1, "ring", 1, false, false},
-                  {1, 4, 1, "ring", 1, false, false},   {1, 1, 2, "ulysses", 2, false, false},
-                  {1, 1, 3, "ulysses", 1, true, false}, {1, 2, 2, "usp", 1, true, false},
-                  {2, 2, 1, "ring", 1, false, false},   {2, 1, 2, "ulysses", 1, true, false},
-                  {3, 1, 1, "local", 1, false, false},  {1, 2, 1, "ring", 2, false, true},
-                  {1, 3, 1, "ring", 1, true, true},     {1, 4, 1, "ring", 1, false, true},
-                  {1, 1, 2, "ulysses", 2, true, true},  {1, 1, 3, "ulysses", 1, false, true},
-                  {1, 2, 2, "usp", 1, false, true},     {1, 3, 1, "gather", 1, false, false}};
+        bool accumulates;
+        images_reads reads;
+    } meshes[] = {{1, 2, 1, "ring", 2, true, READS_NOTHING},    {1, 3, 1, "ring", 1, false, READS_NOTHING},
+                  {1, 4, 1, "ring", 1, false, READS_NOTHING},   {1, 1, 2, "ulysses", 2, false, READS_NOTHING},
+                  {1, 1, 3, "ulysses", 1, true, READS_NOTHING}, {1, 2, 2, "usp", 1, true, READS_NOTHING},
+                  {2, 2, 1, "ring", 1, false, READS_NOTHING},   {2, 1, 2, "ulysses", 1, true, READS_NOTHING},
+                  {3, 1, 1, "local", 1, false, READS_NOTHING},  {1, 2, 1, "ring", 2, false, READS_ALL},
+                  {1, 3, 1, "ring", 1, true, READS_ALL},        {1, 4, 1, "ring", 1, false, READS_ALL},
+                  {1, 1, 2, "ulysses", 2, true, READS_ALL},     {1, 2, 2, "usp", 1, true, READS_BLOCK},
+                  {1, 2, 2, "usp", 1, false, READS_ALL},        {1, 3, 1, "gather", 1, false, READS_NOTHING}};
     enum { SUBJECTS = LS_COUNT(meshes) };
     subject *subjects = calloc(SUBJECTS, sizeof *subjects);
     for (int i = 0; i < SUBJECTS; i++)
         make_subject(&subjects[i], ls_mesh_make(meshes[i].dp, meshes[i].ring, meshes[i].ulysses),
-                     meshes[i].strategy, meshes[i].layers, meshes[i].accumulates, meshes[i].in_place);
+                     meshes[i].strategy, meshes[i].layers, meshes[i].accumulates, meshes[i].reads);
     mutation_verdicts verdicts[KINDS + 1];
     memset(verdicts, 0, sizeof verdicts);
     uint64_t seed = first;

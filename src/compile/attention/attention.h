@@ -55,7 +55,7 @@ struct ls_site {
 struct ls_strategy {
     const char *name;
     const char *about;   /* one line */
-    bool reads_in_place; /* blocks may also be read where they lie, with the same bits; else they are put */
+    bool reads_in_place; /* blocks of other ring ranks may also be read where they lie, with the same bits */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
     /* NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D] and site->lse are written, without the node's sink. */
     void (*across_forward)(ls_builder *b, ls_site *site, ls_operand o);
@@ -184,21 +184,22 @@ typedef struct ls_kv_transfer {
     void (*sum_gradients)(ls_builder *b, void *state, ls_operand sum[LS_KV]);
     void (*end)(ls_builder *b, void *state);
 
-    /* All-to-all. A result whose bytes may be leased on by a ring when `ring`; capacity: elements on the rank with most. */
-    ls_operand (*result)(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool ring);
+    /* All-to-all. leasable: the result lies in the heap, so that a ring can lease it; capacity: elements on the rank with most. */
+    ls_operand (*result)(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool leasable);
     void (*send)(ls_builder *b, const ls_exchange *x);
     void (*receive)(ls_builder *b, const ls_exchange *x);
     void (*settle)(ls_builder *b, const ls_exchange *x); /* what was sent may be overwritten */
 } ls_kv_transfer;
 
 extern const ls_kv_transfer ls_kv_transfer_put, ls_kv_transfer_in_place;
-const ls_kv_transfer *ls_kv_transfer_of(const ls_builder *b);
+/* The way that was chosen for an axis. */
+const ls_kv_transfer *ls_kv_transfer_along(const ls_builder *b, ls_axis axis);
 
-/* A buffer for what an exchange is to send: where blocks are read in place it lies in the heap. */
+/* A buffer for what an exchange is to send: where the others read it in place it lies in the heap. */
 ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
                             int64_t capacity);
-/* The operand, or, where it must lie in the heap and does not, a copy of it. */
-ls_operand ls_leasable(ls_builder *b, ls_operand operand, int64_t capacity);
+/* The operand, or, where others along that axis read it in place and it does not lie in the heap, a copy of it there. */
+ls_operand ls_leasable(ls_builder *b, ls_operand operand, ls_axis axis, int64_t capacity);
 
 /* --- the two halves of USP -------------------------------------------------------------------------------------------------- */
 

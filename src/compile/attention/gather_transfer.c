@@ -195,7 +195,8 @@ void ls_gather_set_out_parts(ls_builder *b, ls_gathering *x) {
     const int64_t mine = ls_seen_in_front(b, site->mask, ls_ring_index(b), blocks(b));
     const int64_t room = site->B * most(b, site->mask, ls_seers_in_front, false) * site->D;
     for (int w = 0; w < LS_KV; w++) {
-        x->sum[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, sum_name[w], G, 4, site->k.view.size);
+        x->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, site->k.view.size,
+                                     site->B * ls_block_most(b) * site->kv_heads.most * site->D);
         ls_build_fill(b, x->sum[w]);
         for (int i = 0; i < LS_GATHER_SLOTS && i < site->kv_heads.most; i++) {
             const char *name = ls_arena_printf(b->image->arena, "d%s slot %d", gathered_name[w], i);

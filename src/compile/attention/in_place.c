@@ -57,8 +57,8 @@ static void *begin(ls_builder *b, ls_site *site, bool backward) {
     *t = (kv_state){.mask = site->mask};
     t->n = ls_hops(b, site->mask, &t->hops);
     if (t->n > 0) {
-        site->k = ls_leasable(b, site->k, capacity);
-        site->v = ls_leasable(b, site->v, capacity);
+        site->k = ls_leasable(b, site->k, LS_AXIS_RING, capacity);
+        site->v = ls_leasable(b, site->v, LS_AXIS_RING, capacity);
     }
     t->own[LS_KEYS] = site->k;
     t->own[LS_VALUES] = site->v;
@@ -162,10 +162,11 @@ static void end(ls_builder *b, void *context) {
     for (int i = (int)ls_max(0, t->leased - PARTS); i < t->leased; i++) reclaim_part(b, t, i);
 }
 
-static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool ring) {
+static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape,
+                         bool leasable) {
     const ls_view *v = &shape.view;
-    return ring ? ls_build_symmetric(b, LS_BUFFER_ACTIVATION, label, capacity, v->dtype, v->ndim, v->size)
-                : ls_build_private(b, LS_BUFFER_ACTIVATION, label, v->dtype, v->ndim, v->size);
+    return leasable ? ls_build_symmetric(b, LS_BUFFER_ACTIVATION, label, capacity, v->dtype, v->ndim, v->size)
+                    : ls_build_private(b, LS_BUFFER_ACTIVATION, label, v->dtype, v->ndim, v->size);
 }
 
 static int part_channel(ls_builder *b, const ls_exchange *x, int distance) {

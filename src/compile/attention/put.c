@@ -135,14 +135,15 @@ static void expect(ls_builder *b, const gradient_slots *h, int index) {
 
 static void make_gradient_slots(ls_builder *b, const ls_site *site, gradient_slots *h) {
     const ls_dtype G = b->image->accumulator;
-    const int64_t heads = site->k.view.size[2], most = ls_most_seen(b, site->mask);
+    const int64_t heads = site->k.view.size[2], most = ls_most_seen(b, site->mask),
+                  capacity = site->B * ls_block_most(b) * site->kv_heads.most * site->D;
     int64_t mine = 0;
     static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
     h->n = ls_hops(b, site->mask, &h->hops);
     for (int i = 0; i < h->n; i++)
         mine = ls_max(mine, ls_seen(b, site->mask, ls_ring_index(b), ls_block_at(b, h->hops[i]))->count);
     for (int w = 0; w < LS_KV; w++) {
-        h->sum[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, sum_name[w], G, 4, site->k.view.size);
+        h->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, site->k.view.size, capacity);
         for (int i = 0; i < h->n && i < SLOTS; i++) {
             h->part[w][i] = ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4,
                                              (int64_t[]){site->B, mine, heads, site->D});
@@ -207,8 +208,9 @@ static void end(ls_builder *b, void *context) { (void)b, (void)context; }
 
 /* --- exchange -------------------------------------------------------------------------------------------------------------- */
 
-static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape, bool ring) {
-    (void)ring;
+static ls_operand result(ls_builder *b, const char *label, int64_t capacity, ls_operand shape,
+                         bool leasable) {
+    (void)leasable; /* slots lie in the heap */
     return ls_build_symmetric(b, LS_BUFFER_SLOT, label, capacity, shape.view.dtype, shape.view.ndim,
                               shape.view.size);
 }

@@ -55,7 +55,7 @@ static bool next_hop(hop_walk *w) {
 }
 
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
-    const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
+    const ls_kv_transfer *transfer = ls_kv_transfer_along(b, LS_AXIS_RING);
     void *state = transfer->begin(b, site, false);
     hop_walk w = first_hop(b, site);
     do {
@@ -74,7 +74,7 @@ void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
 
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                       ls_operand *dk, ls_operand *dv) {
-    const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
+    const ls_kv_transfer *transfer = ls_kv_transfer_along(b, LS_AXIS_RING);
     const ls_attention_given given = {grad_o, site->lse, delta};
     void *state = transfer->begin(b, site, true);
     hop_walk w = first_hop(b, site);

@@ -148,11 +148,12 @@ static void need_tables(ls_builder *b, int n) {
     for (int h = 0; h < blocks; h++) place_spans(b, wanted, q[0], (ls_ring_index(b) + h) % R);
 }
 
-/* Keys and values go round the ring; queries and the output's gradient are exchanged between heads and tokens. */
+/* Blocks exchange all four between tokens and heads; without an exchange, keys and values themselves are what a ring reads. */
 static void share(ls_builder *b, const ls_attention_tensors *t) {
-    const ls_tensor round[] = {t->k, t->v}, exchanged[] = {t->q, t->grad_o};
-    for (int i = 0; i < 2; i++) ls_lower_shared(b, round[i]);
-    for (int i = 0; i < 2 && b->target->mesh.size[LS_AXIS_ULYSSES] > 1; i++) ls_lower_shared(b, exchanged[i]);
+    const ls_tensor tensors[] = {t->k, t->v, t->q, t->grad_o};
+    const bool exchanged = b->target->mesh.size[LS_AXIS_ULYSSES] > 1;
+    if (!b->image->in_place[exchanged ? LS_AXIS_ULYSSES : LS_AXIS_RING]) return;
+    for (int i = 0; i < (exchanged ? 4 : 2); i++) ls_lower_shared(b, tensors[i]);
 }
 
 static void share_forward(ls_builder *b, int n) {

@@ -4,20 +4,24 @@
  */
 #include "compile/attention/attention.h"
 
+static const ls_kv_transfer *transfer(const ls_builder *b) {
+    return ls_kv_transfer_along(b, LS_AXIS_ULYSSES);
+}
+
 static ls_exchange begin(ls_builder *b, const char *label, ls_operand result, const ls_exchange_part *parts) {
     const int me = ls_ulysses_index(b);
     const ls_exchange x = {label, result, parts};
-    ls_kv_transfer_of(b)->send(b, &x);
+    transfer(b)->send(b, &x);
     ls_build_copy(b, parts[me].from, parts[me].land);
     return x;
 }
 
 ls_operand ls_exchange_finish(ls_builder *b, const ls_exchange *x) {
-    ls_kv_transfer_of(b)->receive(b, x);
+    transfer(b)->receive(b, x);
     return x->result;
 }
 
-void ls_exchange_settle(ls_builder *b, const ls_exchange *x) { ls_kv_transfer_of(b)->settle(b, x); }
+void ls_exchange_settle(ls_builder *b, const ls_exchange *x) { transfer(b)->settle(b, x); }
 
 /* The operand's sizes with other numbers of tokens and heads, dense from the start of a buffer. */
 static ls_operand resized(ls_operand o, int buffer, int token, int64_t tokens, int head, int64_t heads) {
@@ -46,10 +50,11 @@ ls_exchange ls_gather_begin(ls_builder *b, const char *label, ls_operand mine, c
                             int token, int head) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
     const int64_t n = ls_block_tokens(b, ls_ring_index(b));
-    mine = ls_leasable(b, mine, capacity(mine, token, ls_layout_most(&b->image->layout), head, heads->total));
-    const ls_operand result = ls_kv_transfer_of(b)->result(
+    mine = ls_leasable(b, mine, LS_AXIS_ULYSSES,
+                       capacity(mine, token, ls_layout_most(&b->image->layout), head, heads->total));
+    const ls_operand result = transfer(b)->result(
         b, label, capacity(mine, token, ls_block_most(b), head, heads->most),
-        resized(mine, 0, token, n, head, heads->count[me]), b->target->mesh.size[LS_AXIS_RING] > 1);
+        resized(mine, 0, token, n, head, heads->count[me]), b->image->in_place[LS_AXIS_RING]);
     ls_exchange_part *parts = LS_NEW_ARRAY(b->image->arena, ls_exchange_part, U);
     for (int u = 0; u < U; u++) {
         const ls_operand to = resized(mine, result.buffer, token, n, head, heads->count[u]);
@@ -66,8 +71,8 @@ ls_exchange ls_scatter_begin(ls_builder *b, const char *label, ls_operand mine, 
                              int token, int head) {
     const int U = b->target->mesh.size[LS_AXIS_ULYSSES], me = ls_ulysses_index(b);
     const int64_t n = ls_block_tokens(b, ls_ring_index(b));
-    mine = ls_leasable(b, mine, capacity(mine, token, ls_block_most(b), head, heads->most));
-    const ls_operand result = ls_kv_transfer_of(b)->result(
+    mine = ls_leasable(b, mine, LS_AXIS_ULYSSES, capacity(mine, token, ls_block_most(b), head, heads->most));
+    const ls_operand result = transfer(b)->result(
         b, label, capacity(mine, token, ls_layout_most(&b->image->layout), head, heads->total),
         resized(mine, 0, token, ls_member_tokens(b, me), head, heads->total), false);
     ls_exchange_part *parts = LS_NEW_ARRAY(b->image->arena, ls_exchange_part, U);
