@@ -35,7 +35,7 @@ static const ls_option spread_rows[] = {
             "tokens of a tile; as many as take about 96 MiB when left out"),
     CLI_TEXT(
         "isa", "NAME", SPREAD(isa),
-        "largest instruction set of kernels: ref, base, avx2, avx512, avx512bf16 or amx; the processor's best when left out"),
+        "instruction set that limits the kernels: ref, base, avx2, avx512, avx512bf16 or amx; the processor's best when left out"),
 };
 
 static const ls_option run_rows[] = {
