@@ -27,6 +27,29 @@ static const struct {
               {{{5, 3, 1}}, "gather", LS_LAYOUT_BALANCED, true},
               {{{17, 2, 1}}, "tokenring", LS_LAYOUT_ZIGZAG, false}};
 
+/* What ls_compile_proved has shown so far. */
+typedef struct shown {
+    const ls_image *const *images; /* of the classes, as compiled by themselves; NULL: not compared */
+    int classes;
+} shown;
+
+static void show(void *context, int class, const ls_image *image) {
+    shown *s = context;
+    assert_int_equal(class, s->classes++);
+    if (s->images != NULL) assert_true(images_equal(image, s->images[class]));
+}
+
+/* All classes are shown once, in order, and the image of the first is left. */
+static void check_proved(const ls_job *job, const ls_target *target, const ls_image *const *images) {
+    shown s = {.images = images};
+    ls_image *first = NULL;
+    const ls_status status = ls_compile_proved(job, target, show, &s, &first);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+    assert_int_equal(s.classes, ls_class_count(&target->mesh));
+    if (images != NULL) assert_true(images_equal(first, images[0]));
+    ls_image_destroy(first);
+}
+
 /* Compiles every rank by itself and counts the images that differ. */
 static void check(const ls_model *model, const char *name, size_t place) {
     const ls_mesh mesh = places[place].mesh;
@@ -39,12 +62,10 @@ static void check(const ls_model *model, const char *name, size_t place) {
                         .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, places[place].accumulates),
                         .adamw = {0.9, 0.95, 1e-8, 0.1}};
     const ls_image **images = calloc((size_t)ranks, sizeof *images);
+    ls_target target = {
+        .mesh = mesh, .strategy = places[place].strategy, .layout = places[place].layout, .threads = 1};
     for (int r = 0; r < ranks; r++) {
-        const ls_target target = {.mesh = mesh,
-                                  .rank = r,
-                                  .strategy = places[place].strategy,
-                                  .layout = places[place].layout,
-                                  .threads = 1};
+        target.rank = r;
         ls_image *image;
         const ls_status status = ls_compile(&job, &target, &image);
         if (status.code != LS_OK) fail_msg("%s: %s", name, status.text);
@@ -58,6 +79,7 @@ static void check(const ls_model *model, const char *name, size_t place) {
                      r, first);
     }
     assert_in_range(count_classes(images, ranks), 1, ls_class_count(&mesh));
+    check_proved(&job, &target, images);
     for (int r = 0; r < ranks; r++) ls_image_destroy((ls_image *)(uintptr_t)images[r]);
     free(images);
     ls_graph_destroy(g);
@@ -76,6 +98,26 @@ static void test_replicas_are_one_class(void **state) {
     }
 }
 
+/* Programs of thousands of ranks are proved: it takes the time of their classes. */
+static void test_many_ranks_are_proved(void **state) {
+    (void)state;
+    ls_model *model;
+    assert_int_equal(ls_model_open(LS_TEST_REFERENCE "/models/llama/config.json", &model).code, LS_OK);
+    const ls_target target = {.mesh = ls_mesh_make(1500, 2, 2), .strategy = "usp", .threads = 1};
+    ls_graph *g = ls_graph_create(LS_F32);
+    ls_language_model lm;
+    assert_int_equal(ls_model_build(model, g, target.mesh.size[LS_AXIS_DP], 24, true, &lm).code, LS_OK);
+    const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_ADAMW, true)};
+    check_proved(&job, &target, NULL);
+    ls_target refused = target;
+    refused.strategy = "local";
+    ls_image *none = NULL;
+    assert_int_not_equal(ls_compile_proved(&job, &refused, show, &(shown){0}, &none).code, LS_OK);
+    assert_null(none);
+    ls_graph_destroy(g);
+    ls_model_close(model);
+}
+
 /* What differs along a sequence axis makes classes: blocks of a causal mask see different parts of the sequence. */
 static void test_classes_differ(void **state) {
     (void)state;
@@ -87,6 +129,7 @@ static void test_classes_differ(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replicas_are_one_class),
+        cmocka_unit_test(test_many_ranks_are_proved),
         cmocka_unit_test(test_classes_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
