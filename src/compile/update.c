@@ -96,7 +96,11 @@ int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) 
     return image->n_settings++;
 }
 
-/* AdamW on a piece of the shard, whatever parameters it holds: the table of groups says what becomes of each unit. */
+/*
+ * AdamW on a piece of the shard, whatever parameters it holds: the table of groups says what becomes of each unit. Elements behind the end
+ * of a parameter in its last unit are updated with it. They and their gradients are zeros and stay so; with an epsilon of 0, which
+ * options refuse, they would be 0/0.
+ */
 static void adamw(ls_builder *b, int bucket) {
     const ls_flat_piece *piece = &b->image->pieces[bucket];
     const ls_operand parameters = part_of(b, bucket, b->n_stages - 1, 0);

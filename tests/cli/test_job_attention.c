@@ -480,8 +480,8 @@ static void test_refusals(void **state) {
     refused(state, "causal+", "f64", &one, LS_USAGE, "mask term ''", "expected");
     refused(state, "documents:/nowhere.npy", "f64", &one, LS_IO, "/nowhere.npy", "");
     refused(state, "causal", "f16", &one, LS_USAGE, "f16", "bf16");
-    refused(state, "causal", "f64", &many, LS_USAGE, "100000", "1024");
-    refused(state, "causal", "f64", &negative, LS_USAGE, "-1 ranks", "1024");
+    refused(state, "causal", "f64", &many, LS_USAGE, "37 tokens", "100000 ranks");
+    refused(state, "causal", "f64", &negative, LS_USAGE, "-1 ranks", "expected 1 to");
     refused(state, "causal", "f64", &tokens, LS_USAGE, "37 tokens", "38 ranks");
     refused(state, "causal", "f64", &odd, LS_USAGE, "ring=3", "4 ranks");
     refused(state, "causal", "f64", &local, LS_USAGE, "local", "2 ranks");
