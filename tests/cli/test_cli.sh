@@ -37,7 +37,7 @@ expect 2 "--tokens FILE is required" grad --model m --out x
 expect 2 "unexpected word 'm'" grad m
 expect 2 "did you mean grad?" help gard
 expect 2 "--ranks is '0'; expected an integer from 1 to 2147483647" grad --model m --tokens t --out x --ranks 0
-expect 2 "--ranks is '100000'" grad --model m --tokens t --out x --ranks 100000
+expect 2 "--ranks is '3000000000'" grad --model m --tokens t --out x --ranks 3000000000
 expect 2 "--dtype is 'f16'; expected one of f32|f64|bf16" grad --model m --tokens t --out x --dtype f16
 expect 2 "--seed is given twice" grad --seed 1 --seed 2
 expect 2 "--json takes no value" version --json=yes
