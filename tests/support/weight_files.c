@@ -1,5 +1,6 @@
 #include "weight_files.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,29 @@ static const char small_config[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 29, \"hidden_size\": 16, \"intermediate_size\": 24,"
     " \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"mlp_bias\": true}";
 
+enum { MOST_OTHERS = 2 };
+
+/* Another rank of the place's world: it creates its executor, as all ranks must, and leaves. */
+typedef struct other_rank {
+    ls_world *world;
+    ls_image *image;
+    int rank;
+    pthread_t thread;
+    ls_status status;
+} other_rank;
+
+static void *create_and_leave(void *context) {
+    other_rank *o = context;
+    ls_comm *comm;
+    ls_executor *executor;
+    o->status = ls_world_join(o->world, o->rank, &comm);
+    if (o->status.code != LS_OK) return NULL;
+    o->status = ls_executor_create(o->image, comm, &executor);
+    if (o->status.code == LS_OK) ls_executor_destroy(executor);
+    ls_comm_leave(comm);
+    return NULL;
+}
+
 void open_place(void **state, ls_dtype dtype, int ranks, int rank, place *p) {
     ls_language_model lm;
     ls_machine machine;
@@ -23,15 +47,28 @@ void open_place(void **state, ls_dtype dtype, int ranks, int rank, place *p) {
     assert_ok(ls_model_build(p->model, p->graph, 1, 8, true, &lm));
     const ls_job job = {.graph = p->graph,
                         .programs = ls_training_programs(p->graph, 0, LS_UPDATE_ADAMW, false)};
-    const ls_target target = {.mesh = ls_mesh_make(1, ranks, 1),
-                              .rank = rank,
-                              .strategy = ranks == 1 ? "local" : "ring",
-                              .isa = machine.isa,
-                              .threads = 3};
+    ls_target target = {.mesh = ls_mesh_make(1, ranks, 1),
+                        .rank = rank,
+                        .strategy = ranks == 1 ? "local" : "ring",
+                        .isa = machine.isa,
+                        .threads = 3};
     assert_ok(ls_compile(&job, &target, &p->image));
     assert_ok(ls_world_for(p->image, NULL, false, 20, &p->world));
+    other_rank others[MOST_OTHERS];
+    assert_true(ranks - 1 <= MOST_OTHERS);
+    for (int i = 0; i < ranks - 1; i++) {
+        others[i] = (other_rank){.world = p->world, .rank = (rank + 1 + i) % ranks};
+        target.rank = others[i].rank;
+        assert_ok(ls_compile(&job, &target, &others[i].image));
+        assert_int_equal(pthread_create(&others[i].thread, NULL, create_and_leave, &others[i]), 0);
+    }
     assert_ok(ls_world_join(p->world, rank, &p->comm));
     assert_ok(ls_executor_create(p->image, p->comm, &p->executor));
+    for (int i = 0; i < ranks - 1; i++) {
+        assert_int_equal(pthread_join(others[i].thread, NULL), 0);
+        assert_ok(others[i].status);
+        ls_image_destroy(others[i].image);
+    }
 }
 
 void close_place(place *p) {
