@@ -175,7 +175,8 @@ static bool narrow(const ls_builder *b, ls_tile_run *run, int64_t width) {
 static int64_t most_rows(const ls_builder *b, int64_t rows) {
     const ls_layout *layout = &b->image->layout;
     const int64_t mine = ls_layout_count(layout, ls_mesh_sequence_index(&b->target->mesh, b->target->rank));
-    return ls_ceil_div(rows * ls_layout_most(layout), mine); /* rows need not be those of the whole sequence */
+    return ls_ceil_div(rows * ls_layout_most(layout),
+                       mine); /* rows need not be those of the whole sequence */
 }
 
 /* Chooses the storage that exists for one tile only, and the tile. False: nothing is gained. */

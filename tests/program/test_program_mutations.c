@@ -18,8 +18,7 @@ static void test_wrong_edits_are_rejected(void **state) {
     assert_int_equal(v.play.wrong_accepted, 0);
     assert_int_equal(v.local.wrong_accepted, 0);
     /* long_mutations requires 10 %; with so few edits the share is known only to a tenth. */
-    assert_true(10 * v.play.harmless_unordered <=
-                2 * (v.play.harmless_unordered + v.play.harmless_accepted));
+    assert_true(10 * v.play.harmless_unordered <= 2 * (v.play.harmless_unordered + v.play.harmless_accepted));
 }
 
 /* --- a state declared wrong ------------------------------------------------------------------------------------------------------ */
